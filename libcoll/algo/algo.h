@@ -1,0 +1,56 @@
+/*
+ * algo.h: the seam for algorithms. An algorithm is a pure function from a shape to a schedule, and
+ * a cost formula. One file an algorithm; algo.c lists them all.
+ */
+#ifndef COLLI_ALGO_ALGO_H
+#define COLLI_ALGO_ALGO_H
+
+#include "libcoll/sched/model.h"
+#include "libcoll/sched/sched.h"
+
+typedef struct colli_algo {
+  const char *name; /* "ring"; unique within a collective */
+  int id;           /* travels in tags; unique in the table, from 1 */
+  colli_coll coll;
+  const char *when;   /* when it wins, in a few words, for coll_explain */
+  const char *source; /* the paper or book it comes from */
+  bool pipelined;     /* gains from many small chunks: the choice tries several chunk sizes */
+  /* How many chunks it wants for this shape (1 for a barrier). */
+  int (*nchunks)(const colli_shape *shape);
+  /* Makes this rank's schedule. Errors: NO_MEMORY, INTERNAL. */
+  coll_status (*emit)(const colli_shape *shape, colli_sched **sched);
+  /* Predicted ns on an uncongested network, in closed form; `bytes` is the partition's whole vector
+   * (all-gather: nranks * count). Independent of shape->rank. */
+  double (*cost)(const colli_shape *shape, const colli_partition *partition, size_t elem_bytes,
+                 const colli_model *model);
+} colli_algo;
+
+/* All algorithms; ends with NULL. */
+extern const colli_algo *const colli_algos[];
+
+/* Finds by collective and name, or by collective and id; NULL if there is none. */
+const colli_algo *colli_algo_find(colli_coll coll, const char *name);
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+typedef struct colli_choice {
+  const colli_algo *algo;
+  colli_partition partition;
+  double predicted_ns;
+} colli_choice;
+
+/*
+ * The algorithm and chunk size with the lowest cost for `count` elements (all-gather: per rank).
+ * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
+ * rank. candidates (may be NULL) receives what was considered, best first, up to max_candidates;
+ * returns how many, or 0 if `force` names no algorithm of this collective.
+ */
+int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
+                 const colli_limits *limits, const colli_model *model, const char *force,
+                 colli_choice *choice, colli_choice *candidates, int max_candidates);
+
+/* The partition that an algorithm gets for a wanted chunk size. */
+void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
+                            size_t elem_bytes, const colli_limits *limits, colli_partition *out);
+
+#endif

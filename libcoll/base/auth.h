@@ -1,0 +1,79 @@
+/*
+ * auth.h: the handshake that opens every connection: mutual HMAC-SHA-256 challenge and response
+ * with the communicator's secret, before one byte of the other side is believed.
+ *
+ *   connector -> acceptor   hello: magic, version, kind, src and dst rank, comm_id, word, nonce A
+ *   acceptor  -> connector  nonce B, HMAC(secret, "acceptor" | hello | nonce B)
+ *   connector -> acceptor   HMAC(secret, "connector" | hello | nonce B)
+ *   acceptor  -> connector  one byte: taken (1) or refused (0)
+ *
+ * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
+ */
+#ifndef COLLI_BASE_AUTH_H
+#define COLLI_BASE_AUTH_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll_transport.h"
+
+#define COLLI_NONCE_BYTES      32
+#define COLLI_MAC_BYTES        32
+#define COLLI_AUTH_DEADLINE_MS 5000 /* a stranger that stays silent is closed after this */
+
+typedef enum colli_hello_kind {
+  COLLI_HELLO_CHECKIN = 1, /* to rank 0, at start */
+  COLLI_HELLO_CONTROL = 2, /* control link between ranks */
+  COLLI_HELLO_DATA = 3     /* a transport's connection; word = channel */
+} colli_hello_kind;
+
+/* What the connector says of itself; the acceptor believes it once the handshake is done. */
+typedef struct colli_hello {
+  uint32_t magic;
+  uint16_t version;
+  uint16_t kind;
+  int32_t src_rank;
+  int32_t dst_rank;
+  uint64_t comm_id;
+  uint64_t word;
+  uint8_t nonce[COLLI_NONCE_BYTES];
+} colli_hello;
+_Static_assert(sizeof(colli_hello) == 64, "travels as it is");
+
+typedef struct colli_auth {
+  int fd;
+  bool connector;
+  int state;
+  size_t done; /* bytes of the current message read or written */
+  uint8_t secret[COLL_SECRET_BYTES];
+  colli_hello hello;
+  uint8_t nonce[COLLI_NONCE_BYTES];
+  uint8_t buf[COLLI_NONCE_BYTES + COLLI_MAC_BYTES];
+  uint64_t deadline_ns;
+} colli_auth;
+
+/* HMAC-SHA-256 of a message. */
+void colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
+                uint8_t mac[COLLI_MAC_BYTES]);
+
+/* Begins on a connected (or connecting) socket, which stays the caller's. deadline: now + 5 s. */
+void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
+                        colli_hello_kind kind, int src_rank, int dst_rank, uint64_t comm_id,
+                        uint64_t word);
+void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]);
+
+/*
+ * Moves on: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL (not a libcoll of
+ * this version), _PEER_LOST (closed, or refused: wrong rank or communicator), _TIMEOUT, _SYSTEM
+ * (errno set). On the acceptor DONE comes twice over: colli_auth_poll() returns DONE once
+ * auth->hello can be believed, and then the caller must call colli_auth_answer().
+ */
+int colli_auth_poll(colli_auth *auth);
+
+/* Acceptor only, after DONE: tells the connector whether it is taken. 0, or -1 with errno. */
+int colli_auth_answer(colli_auth *auth, bool taken);
+
+/* What to poll the socket for while AGAIN: POLLIN or POLLOUT. */
+short colli_auth_events(const colli_auth *auth);
+
+#endif

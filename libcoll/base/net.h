@@ -1,0 +1,58 @@
+/* net.h: sockets as bootstrap and the transports need them: nonblocking, close-on-exec, by address.
+ */
+#ifndef COLLI_BASE_NET_H
+#define COLLI_BASE_NET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+#include "coll/coll.h"
+
+/* An IPv4 or IPv6 address and port, in a form that can travel. Ports in host order. */
+typedef struct colli_addr {
+  uint8_t family; /* 4, 6, or 0 for none */
+  uint8_t prefix; /* length of the interface's network prefix, for "same subnet" */
+  uint16_t port;
+  uint32_t scope; /* IPv6 link-local: interface index on the owner's host */
+  uint8_t ip[16];
+} colli_addr;
+_Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
+
+#define COLLI_MAX_ADDRS 6
+
+/*
+ * Lists the addresses of this host's running interfaces, best first: global before link-local, real
+ * interfaces before loopback, fastest first; loopback is always last. `ifname`: "" for all, else a
+ * comma-separated list of name prefixes, "^name" to exclude and "=name" for the exact name, as
+ * NCCL's users know. Returns how many (at most max); 0 with a filled record if none match.
+ */
+int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
+
+/*
+ * Listens on all interfaces (one dual-stack socket, or IPv4 where IPv6 is absent) on a port of
+ * `port_range` ("" or "0": any; "6000" or "6000-6099"). *port receives the port.
+ */
+coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error);
+
+/* Turns "1.2.3.4:5", "[::1]:5" or "name:5" into addresses (names through getaddrinfo). */
+coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *count,
+                            coll_error *error);
+
+/* Starts a nonblocking connect: the descriptor, or -1 with errno. Sets TCP_NODELAY. */
+int colli_net_connect(const colli_addr *addr);
+
+/* After the descriptor became writable: 0, or the errno of the failed connect. */
+int colli_net_connect_result(int fd);
+
+/* Takes one waiting connection, nonblocking, close-on-exec, TCP_NODELAY: the descriptor, or -1. */
+int colli_net_accept(int listen_fd);
+
+/* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
+#define COLLI_ADDR_TEXT 64
+const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
+
+/* An upper bound on how well a can reach b: 0 not at all (families), 1 maybe, 2 same subnet. */
+int colli_addr_affinity(const colli_addr *a, const colli_addr *b);
+
+#endif

@@ -1,0 +1,75 @@
+/*
+ * param.h: the one table of settings that come from the environment (COLL_<AREA>_<NAME>).
+ * Each has a type, a default and a help line; docs/parameters.md is generated from the table.
+ */
+#ifndef COLLI_BASE_PARAM_H
+#define COLLI_BASE_PARAM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+#include "coll/coll.h"
+
+typedef enum colli_param_id {
+  COLLI_PARAM_TIMEOUT_MS,        /* COLL_TIMEOUT_MS */
+  COLLI_PARAM_CREATE_TIMEOUT_MS, /* COLL_CREATE_TIMEOUT_MS */
+  COLLI_PARAM_TRANSPORT,         /* COLL_TRANSPORT */
+  COLLI_PARAM_ALGO,              /* COLL_ALGO */
+  COLLI_PARAM_LOG,               /* COLL_LOG */
+  COLLI_PARAM_HOST_ID,           /* COLL_HOST_ID */
+  COLLI_PARAM_PORT_RANGE,        /* COLL_PORT_RANGE */
+  COLLI_PARAM_TCP_IFNAME,        /* COLL_TCP_IFNAME */
+  COLLI_PARAM_SLOT_BYTES,        /* COLL_SLOT_BYTES */
+  COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
+  COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */
+  COLLI_PARAM_FAULT,             /* COLL_FAULT: the fault decorator */
+  COLLI_PARAM_RANK,              /* set by launchers from here on */
+  COLLI_PARAM_NRANKS,
+  COLLI_PARAM_LOCAL_RANK,
+  COLLI_PARAM_LOCAL_NRANKS,
+  COLLI_PARAM_ROOT,
+  COLLI_PARAM_ROOT_FD,
+  COLLI_PARAM_SECRET,
+  COLLI_PARAM_COUNT
+} colli_param_id;
+
+typedef enum colli_param_type {
+  COLLI_PARAM_STRING,
+  COLLI_PARAM_INT,
+  COLLI_PARAM_BYTES
+} colli_param_type;
+
+typedef struct colli_param_info {
+  const char *name; /* "COLL_TIMEOUT_MS" */
+  colli_param_type type;
+  const char *fallback; /* the default, as text */
+  long long min, max;   /* for INT and BYTES */
+  const char *help;
+} colli_param_info;
+
+/* All settings, indexed by colli_param_id. */
+extern const colli_param_info colli_param_table[COLLI_PARAM_COUNT];
+
+/* The values that one communicator uses. */
+typedef struct colli_params {
+  const char *text[COLLI_PARAM_COUNT]; /* never NULL; a copy in `storage` */
+  long long number[COLLI_PARAM_COUNT]; /* INT and BYTES */
+  bool from_env[COLLI_PARAM_COUNT];
+  char storage[4096];
+} colli_params;
+
+/*
+ * Reads all settings from the environment. Unknown COLL_ variables and malformed values are
+ * COLL_ERR_INVALID_USAGE with a message that names the variable and what it takes (and the nearest
+ * known name for an unknown one). BYTES take suffixes K, M, G.
+ */
+coll_status colli_params_load(colli_params *params, coll_error *error);
+
+/* The text of a setting by its name; NULL if there is none such. */
+const char *colli_params_text(const colli_params *params, const char *name);
+
+/* Writes the table as a Markdown page. */
+void colli_params_write_doc(FILE *out);
+
+#endif

@@ -1,0 +1,57 @@
+/*
+ * bootstrap.h: how ranks find each other. Every rank checks in at rank 0 with its record; when all
+ * are there, the table of all records goes down a binary tree of control links, which stay open.
+ */
+#ifndef COLLI_COMM_BOOTSTRAP_H
+#define COLLI_COMM_BOOTSTRAP_H
+
+#include "libcoll/base/net.h"
+#include "libcoll/base/param.h"
+#include "libcoll/comm/ctrl.h"
+
+#define COLLI_MAX_TRANSPORTS 4
+
+/* What every rank knows of every other; travels as it is. All bytes are set (no padding left). */
+typedef struct colli_rank_info {
+  char host[64];
+  uint64_t host_id;
+  int32_t pid;
+  int32_t ncores;    /* that this process may use */
+  int32_t core;      /* logical index of the core it is bound to, or -1 */
+  int32_t numa_node; /* of that core, or -1 */
+  uint32_t slot_bytes;
+  uint32_t slot_count;
+  uint32_t timeout_ms;
+  uint32_t transports; /* bit t: blob[t] is valid (index in the registry) */
+  colli_addr control_addrs[COLLI_MAX_ADDRS];
+  uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
+} colli_rank_info;
+
+/* An id, unpacked. */
+typedef struct colli_id {
+  uint32_t magic;
+  uint32_t version;
+  int32_t pid;       /* of the process that listens */
+  int32_t listen_fd; /* valid in that process only */
+  uint64_t comm_id;
+  uint8_t secret[COLL_SECRET_BYTES];
+  colli_addr addrs[COLLI_MAX_ADDRS];
+} colli_id;
+_Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its bytes");
+
+/* Makes an id: secret, listener, addresses. */
+coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
+
+/*
+ * Checks in, waits for all ranks, and gives the table and the control links. Collective; blocks at
+ * most until deadline_ns (colli_now_ns time). Rank 0 serves the others from id->listen_fd, which it
+ * closes in every case. `mine` is completed with control_addrs. On failure on any rank every rank
+ * that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank claimed twice
+ * or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret (AUTH). *table is
+ * malloc'ed: nranks records. `log` gets a line for each stranger that is turned away.
+ */
+coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
+                            const colli_params *params, uint64_t deadline_ns, const colli_log *log,
+                            colli_rank_info **table, colli_ctrl **ctrl, coll_error *error);
+
+#endif

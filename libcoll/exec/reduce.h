@@ -1,0 +1,49 @@
+/*
+ * reduce.h: reduction kernels. Chosen once per communicator for the processor that runs (portable,
+ * AVX2, AVX-512); all give the same bits.
+ */
+#ifndef COLLI_EXEC_REDUCE_H
+#define COLLI_EXEC_REDUCE_H
+
+#include <stddef.h>
+
+#include "coll/coll.h"
+
+/*
+ * dst[i] = a[i] op b[i], and the same into dst2 unless that is NULL, for i < count. dst may equal a
+ * or b; otherwise nothing overlaps. Buffers need only the alignment of bytes. COLL_AVG adds.
+ */
+typedef void (*colli_reduce_fn)(void *dst, void *dst2, const void *a, const void *b, size_t count);
+
+/* buf[i] = buf[i] / nranks as COLL_AVG defines it. */
+typedef void (*colli_average_fn)(void *buf, size_t count, int nranks);
+
+typedef enum colli_isa {
+  COLLI_ISA_PORTABLE,
+  COLLI_ISA_AVX2,
+  COLLI_ISA_AVX512,
+  COLLI_ISA_COUNT
+} colli_isa;
+
+typedef struct colli_kernels {
+  colli_isa isa;
+  colli_reduce_fn reduce[COLL_TYPE_COUNT][COLL_OP_COUNT];
+  colli_average_fn average[COLL_TYPE_COUNT];
+} colli_kernels;
+
+/* The kernels for an instruction set, or NULL if this processor (or build) lacks it. Constant data.
+ */
+const colli_kernels *colli_kernels_for(colli_isa isa);
+
+/* The best that this processor runs; never NULL. */
+const colli_kernels *colli_kernels_best(void);
+
+const char *colli_isa_name(colli_isa isa);
+
+/* IEEE binary16 and bfloat16 to float32 and back (nearest even); the reference for all kernels. */
+float colli_half_to_float(uint16_t half);
+uint16_t colli_float_to_half(float value);
+float colli_bfloat_to_float(uint16_t bfloat);
+uint16_t colli_float_to_bfloat(float value);
+
+#endif

@@ -1,0 +1,189 @@
+/*
+ * coll_transport.h: the seam for transports. A transport moves messages between pairs of ranks and
+ * knows no collectives.
+ *
+ * Model. Each rank opens one *endpoint* per transport. A *connection* joins this rank with one peer
+ * on one *channel* and carries messages both ways, in order, each way by itself. Both ranks call
+ * connect() for the pair; who dials is the transport's affair. A message is a *tag* (24 bytes that
+ * the transport carries untouched) and 0 .. slot_bytes of payload. The k-th message sent is the
+ * k-th received.
+ *
+ * Flow control. A connection holds at least slot_count messages of slot_bytes each way that the
+ * receiver has not asked for yet. The only back-pressure is COLL_T_AGAIN.
+ *
+ * Threads. All calls on an endpoint and its connections come from one thread at a time, except
+ * wake(). No call may block, and none may take longer than a bounded amount of work.
+ *
+ * Failures. A call that fails has told env->fail() first, with the peer and the system call, and
+ * returns the same coll_status from then on. A peer that closed its side in good order is an error
+ * only once a receive finds no message left or a send is tried: what was sent before is delivered.
+ *
+ * Tables begin with their size, so that they can grow; a NULL entry behind `size` is absent.
+ */
+#ifndef COLL_COLL_TRANSPORT_H
+#define COLL_COLL_TRANSPORT_H
+
+#include "coll/coll.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COLL_TRANSPORT_ABI 1
+#define COLL_BLOB_BYTES    192 /* what a peer must know to connect; carried by bootstrap */
+#define COLL_SECRET_BYTES  32
+
+/* What a data call returns when it is not a coll_status error (those are > 0). */
+enum {
+  COLL_T_DONE = 0,     /* complete */
+  COLL_T_AGAIN = -1,   /* not now; nothing was taken, call again later */
+  COLL_T_PENDING = -2, /* send only: accepted, the buffer is in use until sent() says so */
+};
+
+/* Travels in front of every message, untouched by the transport. */
+typedef struct coll_tag {
+  uint64_t word[3];
+} coll_tag;
+
+/* What a transport reports of a failure; strings may be NULL. `peer` is -1 if none is to blame. */
+typedef struct coll_transport_failure {
+  coll_status status;
+  int peer;
+  int channel;
+  int sys_errno;
+  const char *syscall;
+  const char *detail; /* what happened and what to do, one sentence; copied */
+} coll_transport_failure;
+
+/* What a transport gets from its surroundings. Valid from open() to the end of close(). */
+typedef struct coll_transport_env {
+  size_t size;
+  void *ctx; /* first argument of the functions below */
+  uint64_t (*now_ns)(void *ctx);
+  void (*random)(void *ctx, void *buf, size_t bytes); /* unpredictable, except in the simulator */
+  void (*fail)(void *ctx, const coll_transport_failure *failure);
+  const char *(*param)(void *ctx, const char *name); /* value of a COLL_ setting, never NULL */
+  int rank;
+  int nranks;
+  uint64_t host_id; /* equal for ranks that share memory and the network's loopback */
+  uint64_t comm_id; /* tells this communicator from others */
+  uint8_t secret[COLL_SECRET_BYTES];
+  size_t slot_bytes; /* the largest payload of a message; the same on all ranks */
+  unsigned slot_count;
+  void *device; /* what the embedding program made for this transport (sim: its world), else NULL */
+} coll_transport_env;
+
+/* What reach() says of a pair; the choice between transports uses it, and the cost model. */
+typedef struct coll_link {
+  double alpha_ns;    /* time of an empty message */
+  double ns_per_byte; /* of a long one, one way */
+  char reason[96];    /* why it can or cannot be used, for coll_topo */
+} coll_link;
+
+typedef struct coll_endpoint coll_endpoint;
+
+/* The first member of every transport's connection. */
+typedef struct coll_conn {
+  const struct coll_transport_ops *ops;
+  int peer;
+  int channel;
+} coll_conn;
+
+#define COLL_CAP_SEND_DIRECT 1u /* send() reads straight from the caller's buffer, without a copy  \
+                                 */
+#define COLL_CAP_SPIN 2u        /* polling costs no system call */
+
+typedef struct coll_transport_ops {
+  size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
+  uint32_t abi; /* COLL_TRANSPORT_ABI */
+  uint32_t caps;
+  const char *name;
+
+  /*
+   * Opens this rank's endpoint and starts to listen. Fails with UNSUPPORTED where the machine has
+   * no such device, SYSTEM or NO_MEMORY. `env` stays valid until close(). On failure *ep is NULL.
+   */
+  int (*open)(const coll_transport_env *env, coll_endpoint **ep);
+
+  /* Frees the endpoint; all connections were disconnected before. Bounded: at most one second. */
+  void (*close)(coll_endpoint *ep);
+
+  /* Fills in what peers need to reach this endpoint. */
+  int (*describe)(coll_endpoint *ep, uint8_t blob[COLL_BLOB_BYTES]);
+
+  /*
+   * Whether two endpoints can reach each other: 1 or 0, with *link filled either way. Pure; the
+   * same answer for (a, b) and (b, a).
+   */
+  int (*reach)(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link);
+
+  /*
+   * Makes the connection to `peer` on `channel` (at most once for each pair of them). Returns at
+   * once with a connection on which data calls return AGAIN until both sides have called connect()
+   * and each knows that the other holds the secret. Errors of establishing it come from the data
+   * calls.
+   */
+  int (*connect)(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
+                 coll_conn **conn);
+
+  /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. */
+  void (*disconnect)(coll_conn *conn);
+
+  /*
+   * Sends one message. DONE: buf may be used again. PENDING: buf stays in use until sent() has
+   * counted this message. AGAIN: no credit.
+   */
+  int (*send)(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
+
+  /*
+   * Moves pending sends on, and stores in *count how many of the messages that send() or
+   * slot_commit() took on this connection since it was made no longer use the caller's memory.
+   */
+  int (*sent)(coll_conn *conn, uint64_t *count);
+
+  /* Gives room for a message of `bytes` bytes, 64-byte aligned, to be filled in place: DONE or
+   * AGAIN. */
+  int (*slot_acquire)(coll_conn *conn, size_t bytes, void **buf);
+
+  /* Sends the acquired slot. Never AGAIN. */
+  int (*slot_commit)(coll_conn *conn, const coll_tag *tag, size_t bytes);
+
+  /*
+   * Receives the next message into buf. It must carry tag *expect and `bytes` bytes: if not,
+   * returns COLL_ERR_MISMATCH with what came in *got and *got_bytes, without calling env->fail(),
+   * and buf is undefined. AGAIN: not complete; buf is in use, and the next call on this side of the
+   * connection must be the same one (or abort).
+   */
+  int (*recv)(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+              size_t *got_bytes);
+
+  /* Shows the next message in the slot where it arrived, 8-byte aligned or better: DONE or AGAIN.
+   */
+  int (*slot_peek)(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
+
+  /* Frees the slot that slot_peek() showed. */
+  int (*slot_release)(coll_conn *conn);
+
+  /* Accepts, shakes hands, flushes, notices dead peers. 1: something happened; 0; or an error that
+   * concerns the endpoint as a whole. */
+  int (*progress)(coll_endpoint *ep);
+
+  /* A descriptor that becomes readable when progress() or a data call has something to do, provided
+   * that arm() was called and returned 0. */
+  int (*wait_fd)(coll_endpoint *ep);
+
+  /* Before sleeping: asks peers to make wait_fd() readable. 1: do not sleep, something is there. */
+  int (*arm)(coll_endpoint *ep);
+
+  /* After sleeping. */
+  void (*disarm)(coll_endpoint *ep);
+
+  /* Makes wait_fd() readable; from any thread. */
+  void (*wake)(coll_endpoint *ep);
+} coll_transport_ops;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_COLL_TRANSPORT_H */

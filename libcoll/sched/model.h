@@ -1,0 +1,28 @@
+/*
+ * model.h: the cost model (alpha, beta, gamma) and the predictor that replays schedules as events.
+ */
+#ifndef COLLI_SCHED_MODEL_H
+#define COLLI_SCHED_MODEL_H
+
+#include "libcoll/sched/partition.h"
+#include "libcoll/sched/sched.h"
+
+/* Equal on all ranks, so that all choose alike. */
+typedef struct colli_model {
+  double alpha_ns;          /* to hand over a message, whatever its size */
+  double beta_ns_per_byte;  /* to move a byte over a link, one way */
+  double gamma_ns_per_byte; /* to reduce a byte */
+  double step_ns;           /* a rank's own work for each message */
+  double core_share;        /* cores / ranks on the fullest host, at most 1 */
+} colli_model;
+
+/*
+ * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
+ * message leaves when its sender has finished the step's slice and the link is free, and arrives
+ * alpha and bytes * beta later; slots bound what is under way. Gives the time in ns at which the
+ * last rank ends, or a negative number if the schedules deadlock or memory runs out.
+ */
+double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
+                     size_t elem_bytes, unsigned slot_count, const colli_model *model);
+
+#endif

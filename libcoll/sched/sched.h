@@ -1,0 +1,128 @@
+/*
+ * sched.h: an algorithm as data. A *schedule* is what one rank does in one collective: lanes of
+ * steps, with no pointers, counts, types, clocks or sockets in it. One executor runs it, one
+ * verifier proves it, one predictor prices it, one printer draws it.
+ *
+ * The user's vector is cut into `nchunks` chunks (partition.h says where). A step works on one
+ * chunk:
+ *
+ *   value v   = with RECV: the next message from peer_recv on the step's channel
+ *               else     : src_buf[chunk_in]
+ *   REDUCE    : with RECV   : v = op(src_buf[chunk_in], v), or op(v, src_buf[chunk_in]) with
+ * MSG_LEFT without RECV: v = op(dst_buf[chunk_out], v) FINAL     : v is now the reduction over all
+ * ranks (AVG divides here, once) STORE     : dst_buf[chunk_out] = v SEND      : v goes to peer_send
+ * on the step's channel
+ *
+ * Steps of a lane run in order; lanes run beside each other, except that a step waits for the steps
+ * in `dep` (of other lanes, same pass). Lane l uses channel l. A large vector takes several
+ * *passes*: the schedule is run again on further pieces of each chunk, and each lane goes from pass
+ * to pass without waiting for the other lanes. SCRATCH is the same memory in every pass.
+ */
+#ifndef COLLI_SCHED_SCHED_H
+#define COLLI_SCHED_SCHED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "coll/coll.h"
+
+#define COLLI_MAX_LANES 8
+#define COLLI_MAX_RANKS 65536
+
+typedef enum colli_coll {
+  COLLI_ALLREDUCE = 0,
+  COLLI_BROADCAST = 1,
+  COLLI_ALLGATHER = 2,
+  COLLI_BARRIER = 3,
+  COLLI_SENDRECV = 4, /* send and receive: no schedule, but a name and a tag */
+  COLLI_COLL_COUNT
+} colli_coll;
+
+/* "allreduce" ...; and back, or -1. */
+const char *colli_coll_name(colli_coll coll);
+int colli_coll_parse(const char *name);
+
+enum {
+  COLLI_SEND = 1,
+  COLLI_RECV = 2,
+  COLLI_REDUCE = 4,
+  COLLI_STORE = 8,
+  COLLI_FINAL = 16,
+  COLLI_MSG_LEFT = 32
+};
+
+typedef enum colli_buf { COLLI_INPUT = 0, COLLI_OUTPUT = 1, COLLI_SCRATCH = 2 } colli_buf;
+
+#define COLLI_NO_DEP (-1)
+
+typedef struct colli_step {
+  uint8_t bits;
+  uint8_t lane;
+  uint8_t src_buf;
+  uint8_t dst_buf;
+  int32_t peer_recv; /* -1 if none */
+  int32_t peer_send; /* -1 if none */
+  int32_t chunk_in;
+  int32_t chunk_out;
+  int32_t dep[2]; /* index of a step in `steps`, or COLLI_NO_DEP */
+} colli_step;
+_Static_assert(sizeof(colli_step) == 28, "a step stays small");
+
+/* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */
+typedef struct colli_sched {
+  colli_coll coll;
+  const struct colli_algo *algo;
+  int nranks;
+  int rank;
+  int root; /* 0 where the collective has none */
+  int nchunks;
+  int nscratch; /* chunks of scratch */
+  int nlanes;
+  int nsteps;
+  int lane_first[COLLI_MAX_LANES + 1];
+  colli_step *steps;
+} colli_sched;
+
+/* What a schedule is made for. Two equal shapes give equal schedules. */
+typedef struct colli_shape {
+  colli_coll coll;
+  int nranks;
+  int rank;
+  int root;
+} colli_shape;
+
+/* ---- builder: collects steps in any lane order ---------------------------------------------- */
+
+typedef struct colli_builder colli_builder;
+
+/* A new builder, or NULL without memory. Freed by finish or discard. */
+colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int nscratch,
+                                    int nlanes);
+void colli_builder_discard(colli_builder *builder);
+
+/* Adds a step with no deps and returns a handle for colli_builder_dep; errors show in finish. */
+int colli_builder_add(colli_builder *builder, colli_step step);
+
+/* Makes step `waiter` wait for step `first` (handles). At most two each. */
+void colli_builder_dep(colli_builder *builder, int waiter, int first);
+
+/*
+ * Sorts by lane, translates deps, checks every field (peers, chunks, lanes, bit combinations) and
+ * gives the schedule. Errors: NO_MEMORY, INTERNAL (the emitter made a bad step). The builder is
+ * gone then.
+ */
+coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched);
+
+void colli_sched_free(colli_sched *sched);
+
+/* Bytes of memory that a schedule takes. */
+size_t colli_sched_bytes(const colli_sched *sched);
+
+/* ---- dump ------------------------------------------------------------------------------------ */
+
+/* Prints one rank's schedule, a line a step, as coll_explain shows it. */
+void colli_sched_dump(const colli_sched *sched, FILE *out);
+
+#endif

@@ -1,0 +1,29 @@
+/*
+ * verify.h: proves a set of schedules by running all ranks symbolically: each chunk holds an
+ * expression over the ranks' inputs.
+ *
+ * Checked: every output chunk of every rank holds what the collective promises; each contribution
+ * enters exactly once; all ranks hold the same expression (so results are equal bit for bit); FINAL
+ * exactly where a reduction is complete, once on every value's way to an output; nothing reads what
+ * was never written; the k-th send meets the k-th receive and none is left over; no two unordered
+ * accesses of one rank overlap, across passes too; no deadlock with `slots` chunks of credit per
+ * connection. A barrier must carry news of every rank to every rank.
+ */
+#ifndef COLLI_SCHED_VERIFY_H
+#define COLLI_SCHED_VERIFY_H
+
+#include "libcoll/sched/sched.h"
+
+#define COLLI_SLOTS_UNLIMITED 0
+
+typedef struct colli_verify_options {
+  int slots;     /* chunks of credit per connection and direction, or COLLI_SLOTS_UNLIMITED */
+  bool in_place; /* INPUT and OUTPUT are the same memory (in all-gather: the rank's own block) */
+  int passes;    /* 1 or more; 2 finds what lanes do to each other across passes */
+} colli_verify_options;
+
+/* COLL_OK, or COLL_ERR_INTERNAL with the objection in `why` (rank, step, chunk), or NO_MEMORY. */
+coll_status colli_verify(const colli_sched *const *scheds, int nranks,
+                         const colli_verify_options *options, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,78 @@
+/*
+ * topology.h: the machine as libcoll sees it. Only hwloc.c includes hwloc.h.
+ */
+#ifndef COLLI_TOPOLOGY_TOPOLOGY_H
+#define COLLI_TOPOLOGY_TOPOLOGY_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "coll/coll.h"
+
+#define COLLI_TOPO_NAME 64
+
+/* One core, with the logical (hwloc) indices of what it belongs to; -1 where there is none such. */
+typedef struct colli_topo_core {
+  int os_index; /* number of its first processing unit, for sched_setaffinity */
+  int package;
+  int numa_node;
+  int l3;
+  int l2;
+  bool allowed; /* this process may run there */
+} colli_topo_core;
+
+typedef enum colli_device_kind {
+  COLLI_DEVICE_NET,
+  COLLI_DEVICE_RDMA,
+  COLLI_DEVICE_GPU
+} colli_device_kind;
+
+typedef struct colli_topo_device {
+  colli_device_kind kind;
+  char name[COLLI_TOPO_NAME]; /* "eth0", "mlx5_0", "nvml0" */
+  char bus[COLLI_TOPO_NAME];  /* "0000:41:00.0" or "" */
+  int numa_node;              /* nearest, or -1 */
+  int package;
+  double link_mbit; /* of the link if known, else 0 */
+} colli_topo_device;
+
+typedef struct colli_topo {
+  char source[128]; /* "this machine", a file, or a synthetic description */
+  int npackages, nnuma, nl3, nl2, ncores, npus, ndevices;
+  uint64_t l3_bytes, l2_bytes, memory_bytes; /* of one cache; of the machine */
+  colli_topo_core *cores;
+  colli_topo_device *devices;
+} colli_topo;
+
+/*
+ * Reads a machine: source "" this one; "file.xml" an hwloc XML file; anything else an hwloc
+ * synthetic description ("numa:4 l3:2 core:4 pu:2"). Errors: INVALID_ARGUMENT (cannot be read: says
+ * why), SYSTEM.
+ */
+coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *error);
+void colli_topo_free(colli_topo *topo);
+
+/* Prints packages, NUMA nodes, caches, cores and devices as a tree. */
+void colli_topo_print(const colli_topo *topo, FILE *out);
+
+/* The logical core this thread is bound to if it is bound within one core, else -1. */
+int colli_topo_bound_core(const colli_topo *topo);
+
+/* Cores of `topo` that this process may use. */
+int colli_topo_allowed_cores(const colli_topo *topo);
+
+/*
+ * Chooses a core for each of `nranks` local ranks (cores[r] = logical index), spread over packages
+ * and caches, neighbours in rank close together; all -1 if nranks exceeds the allowed cores.
+ */
+void colli_topo_place(const colli_topo *topo, int nranks, int *cores);
+
+/* Binds the calling process to one core. Errors: SYSTEM, INVALID_ARGUMENT. */
+coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error);
+
+/* Identifies the host and network namespace that this process runs in: boot id and netns inode,
+ * hashed; `override_text` replaces it if not empty. */
+uint64_t colli_host_id(const char *override_text);
+
+#endif
