@@ -5,6 +5,7 @@
 #ifndef COLLI_COMM_BOOTSTRAP_H
 #define COLLI_COMM_BOOTSTRAP_H
 
+#include "coll/coll_transport.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/ctrl.h"
