@@ -168,11 +168,13 @@ typedef struct coll_transport_ops {
    * concerns the endpoint as a whole. */
   int (*progress)(coll_endpoint *ep);
 
-  /* A descriptor that becomes readable when progress() or a data call has something to do, provided
-   * that arm() was called and returned 0. */
+  /* A descriptor that becomes readable when something new arrives (a message, credit, a connection,
+   * the death of a peer) after arm() returned 0; or -1 if the transport has none. What had arrived
+   * before that, and nobody asked for yet, must not keep it readable. */
   int (*wait_fd)(coll_endpoint *ep);
 
-  /* Before sleeping: asks peers to make wait_fd() readable. 1: do not sleep, something is there. */
+  /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and sleeps
+   * if nothing moved. 1: do not sleep, progress() has something to do. */
   int (*arm)(coll_endpoint *ep);
 
   /* After sleeping. */
