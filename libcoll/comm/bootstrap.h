@@ -11,19 +11,21 @@
 #include "libcoll/comm/ctrl.h"
 
 #define COLLI_MAX_TRANSPORTS 4
+#define COLLI_CPU_WORDS      16
 
 /* What every rank knows of every other; travels as it is. All bytes are set (no padding left). */
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
   int32_t pid;
-  int32_t ncores;    /* that this process may use */
-  int32_t core;      /* logical index of the core it is bound to, or -1 */
-  int32_t numa_node; /* of that core, or -1 */
+  int32_t core;      /* number of the one processor that it is bound to, or -1 */
+  int32_t numa_node; /* of that processor, or -1 */
   uint32_t slot_bytes;
   uint32_t slot_count;
   uint32_t timeout_ms;
   uint32_t transports; /* bit t: blob[t] is valid (index in the registry) */
+  uint32_t pad;
+  uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;

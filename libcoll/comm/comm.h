@@ -1,0 +1,149 @@
+/* comm.h: the communicator's insides. */
+#ifndef COLLI_COMM_COMM_H
+#define COLLI_COMM_COMM_H
+
+#include <stdatomic.h>
+
+#include "libcoll/algo/algo.h"
+#include "libcoll/base/clock.h"
+#include "libcoll/comm/assemble.h"
+#include "libcoll/comm/plan.h"
+#include "libcoll/exec/exec.h"
+
+#define COLLI_HISTORY 64 /* operations whose tags are kept, to compare with other ranks' */
+
+/* One transport of this rank. */
+typedef struct colli_port {
+  const coll_transport_ops *ops;
+  coll_endpoint *endpoint;
+  coll_transport_env env;
+} colli_port;
+
+/* What another rank last said of where it waits. */
+typedef struct colli_stalled {
+  uint64_t serial;
+  uint64_t sequence;
+  coll_tag tag;
+  int waits_for;
+} colli_stalled;
+
+/* How long the owner has looked in vain, and what time it was. */
+typedef struct colli_watch {
+  unsigned idle;          /* looks since something moved */
+  uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
+  uint64_t now_ns;        /* last reading */
+  uint64_t control_ns;    /* when control links were last looked at */
+  uint64_t waited_ns;     /* time spent inside the library, waiting: the watchdog's clock */
+} colli_watch;
+
+struct coll_comm {
+  int rank;
+  int nranks;
+  uint64_t comm_id;
+  colli_params params;
+  colli_log log;
+  colli_world world;
+  colli_exec exec;
+  colli_rank_info *table; /* nranks records */
+  char host[64];
+  colli_ctrl *ctrl;
+  colli_port ports[COLLI_MAX_TRANSPORTS];
+  int nports;
+  colli_plans plans;
+  uint64_t sequence; /* of the last collective */
+  coll_tag history[COLLI_HISTORY];
+  coll_request *free_requests;
+  struct colli_request_block *request_blocks;
+  int nrequests;
+  bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
+  uint64_t timeout_ns;
+  colli_watch watch;
+  coll_status failed;  /* the communicator is revoked */
+  coll_error error;    /* why; or else the last bad argument */
+  coll_error reported; /* what a transport said last */
+  bool suspended;      /* a connection broke: waits a moment for a better explanation */
+  coll_error suspect;
+  uint64_t suspect_ns;
+  uint64_t serial; /* of control messages made here */
+  colli_stalled *stalled; /* nranks records */
+  bool *left;             /* nranks: said goodbye */
+  atomic_int abort_flag;
+  struct colli_memory *memory; /* of coll_mem_alloc */
+};
+
+/* ---- fail.c ---------------------------------------------------------------------------------- */
+
+extern const colli_exec_events colli_comm_events;
+
+/* Revokes the communicator for the reason in `record` (first one wins) and tells the neighbours. */
+void colli_comm_fail(coll_comm *comm, const coll_error *record);
+
+/* A record of this rank, with operation and peer filled in; complete it and give it to ..._fail. */
+void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status status, int peer,
+                       const coll_request *op);
+
+/* Records a bad argument (the communicator stays usable) and returns `status`. */
+coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
+                              const char *format, ...) __attribute__((format(printf, 4, 5)));
+
+/* coll_transport_env.fail: keeps what a transport says for the executor's report. */
+void colli_comm_transport_failed(void *ctx, const coll_transport_failure *failure);
+
+/* Handles everything that the control links bring. */
+void colli_comm_listen(coll_comm *comm);
+
+/* ---- stall.c --------------------------------------------------------------------------------- */
+
+/* Tells all ranks that `op` does not move. */
+void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op);
+
+/* Another rank's news of that kind: passes it on, and finds out whether ranks disagree. */
+void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *msg);
+
+/* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
+void colli_comm_timed_out(coll_comm *comm, const coll_request *op);
+
+/* Fails the communicator because another rank's call, with tag `theirs`, does not match `op`'s. */
+void colli_comm_disagree(coll_comm *comm, const coll_tag *mine, int peer, const coll_tag *theirs,
+                         const coll_request *op);
+
+/* ---- tag.c ----------------------------------------------------------------------------------- */
+
+/* The tag of an operation: all that ranks must agree on. */
+coll_tag colli_tag_make(colli_coll coll, size_t count, int type, int op, int root,
+                        uint64_t sequence, int algo, int passes);
+
+/* "allreduce(count 8, float32, sum)" */
+#define COLLI_TAG_TEXT 128
+const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
+
+/* The low 32 bits of the sequence number in a tag. */
+uint32_t colli_tag_sequence(const coll_tag *tag);
+
+/* Whether two tags are the same call; what the ranks chose by themselves is left out. */
+bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
+
+const char *colli_type_name(int type);
+const char *colli_op_name(int op);
+
+/* ---- wait.c ---------------------------------------------------------------------------------- */
+
+/* Looks once, and if nothing moved passes the time as long as it takes; at most until `until_ns`
+ * (0: no bound; the watchdog's deadline always holds). */
+void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns);
+
+/* Forgets how long this rank has waited: called when a call begins to wait. */
+void colli_comm_wait_begin(coll_comm *comm);
+
+/* ---- request.c ------------------------------------------------------------------------------- */
+
+/* A request from the pool, or NULL when COLL_MAX_REQUESTS are in flight or memory is out. */
+coll_request *colli_request_get(coll_comm *comm);
+void colli_request_put(coll_request *request);
+void colli_request_free_all(coll_comm *comm);
+
+/* ---- memory.c -------------------------------------------------------------------------------- */
+
+void colli_memory_free_all(coll_comm *comm);
+
+#endif

@@ -1,0 +1,45 @@
+/*
+ * plan.h: the cache of choices and schedules. A *plan* is what a shape and a count lead to: algorithm,
+ * schedule, partition. Schedules do not depend on the count and are shared between plans.
+ */
+#ifndef COLLI_COMM_PLAN_H
+#define COLLI_COMM_PLAN_H
+
+#include "libcoll/algo/algo.h"
+
+#define COLLI_PLANS 64 /* a power of two */
+
+typedef struct colli_plan {
+  const colli_sched *sched; /* NULL: empty entry */
+  colli_coll coll;
+  int root;
+  size_t count;
+  size_t elem_bytes;
+  colli_partition partition;
+} colli_plan;
+
+typedef struct colli_plans {
+  int nranks;
+  int rank;
+  colli_limits limits;
+  colli_model model;
+  const char *force; /* COLL_ALGO */
+  colli_plan plan[COLLI_PLANS];
+  colli_sched **scheds;
+  int nscheds;
+  int room;
+} colli_plans;
+
+/* The plan for one call; made when first asked for. On failure NULL and `error` is filled in. */
+const colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count,
+                                  size_t elem_bytes, int root, coll_error *error);
+
+/*
+ * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with the
+ * known names if it is malformed.
+ */
+coll_status colli_plans_check_force(const char *force, coll_error *error);
+
+void colli_plans_free(colli_plans *plans);
+
+#endif

@@ -1,0 +1,116 @@
+/*
+ * stall.c: who is to blame when nothing moves. A rank whose operation has not moved for a while tells
+ * all ranks which operation it is in and for whom it waits. From that every rank can see whether
+ * another rank made a different call, and at the deadline who has not come.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "libcoll/comm/comm.h"
+
+/* Passes a message to all neighbours but one. */
+static void pass_on(coll_comm *comm, const colli_ctrl_msg *msg, int except) {
+  int neighbours[8];
+  int count = colli_ctrl_neighbours(comm->ctrl, neighbours);
+  for (int i = 0; i < count; i++)
+    if (neighbours[i] != except && neighbours[i] != msg->origin)
+      colli_ctrl_send(comm->ctrl, neighbours[i], msg);
+}
+
+/* Tells all ranks that `op` does not move. */
+void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op) {
+  int channel, step;
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED,
+                        .origin = comm->rank,
+                        .serial = ++comm->serial,
+                        .peer = colli_exec_waits_for(op, &channel, &step),
+                        .sequence = op->sequence};
+  memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
+  pass_on(comm, &msg, -1);
+}
+
+/* Says how two calls differ, in words. */
+static void describe(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
+                     int peer, const coll_tag *theirs) {
+  char a[COLLI_TAG_TEXT], b[COLLI_TAG_TEXT];
+  if (colli_tag_same_call(mine, theirs)) {
+    snprintf(text, bytes,
+             "ranks %d (host %s) and %d (host %s) made the same call, %s, but chose different "
+             "algorithms for it; set COLL_ALGO and COLL_SLOT_* alike on all ranks",
+             comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a));
+    return;
+  }
+  snprintf(text, bytes,
+           "rank %d (host %s) called %s as its operation %u, but rank %d (host %s, pid %d) called %s "
+           "as its operation %u; all ranks must make the same calls in the same order",
+           comm->rank, comm->host, colli_tag_text(mine, a), colli_tag_sequence(mine), peer,
+           comm->table[peer].host, comm->table[peer].pid, colli_tag_text(theirs, b),
+           colli_tag_sequence(theirs));
+}
+
+/* Fails the communicator because another rank's call does not match. */
+void colli_comm_disagree(coll_comm *comm, const coll_tag *mine, int peer, const coll_tag *theirs,
+                         const coll_request *op) {
+  coll_error record;
+  colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, op);
+  describe(comm, record.message, sizeof(record.message), mine, peer, theirs);
+  colli_comm_fail(comm, &record);
+}
+
+/* Another rank's news that it waits. */
+void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *msg) {
+  if (msg->origin < 0 || msg->origin >= comm->nranks || msg->origin == comm->rank)
+    return;
+  colli_stalled *stalled = &comm->stalled[msg->origin];
+  if (msg->serial <= stalled->serial)
+    return;
+  stalled->serial = msg->serial;
+  stalled->sequence = msg->sequence;
+  memcpy(stalled->tag.word, msg->signature, sizeof(msg->signature));
+  stalled->waits_for = msg->peer;
+  pass_on(comm, msg, from);
+  if (msg->sequence == 0 || msg->sequence > comm->sequence ||
+      msg->sequence + COLLI_HISTORY <= comm->sequence || comm->failed != COLL_OK)
+    return;
+  const coll_tag *mine = &comm->history[msg->sequence % COLLI_HISTORY];
+  if (memcmp(mine, &stalled->tag, sizeof(*mine)) != 0)
+    colli_comm_disagree(comm, mine, msg->origin, &stalled->tag, comm->exec.oldest);
+}
+
+/* Follows "waits for" from rank to rank, to one that has not said that it waits. */
+static int find_culprit(const coll_comm *comm, const coll_request *op, int first) {
+  int rank = first;
+  for (int hops = 0; hops < comm->nranks; hops++) {
+    if (rank < 0 || rank >= comm->nranks || rank == comm->rank)
+      return first;
+    const colli_stalled *stalled = &comm->stalled[rank];
+    if (!stalled->serial || stalled->sequence < op->sequence)
+      return rank;
+    rank = stalled->waits_for;
+  }
+  return first;
+}
+
+/* Fails the communicator because `op` did not move for the whole timeout. */
+void colli_comm_timed_out(coll_comm *comm, const coll_request *op) {
+  int channel, step;
+  int first = colli_exec_waits_for(op, &channel, &step);
+  int peer = find_culprit(comm, op, first);
+  coll_error record;
+  colli_comm_record(comm, &record, COLL_ERR_TIMEOUT, peer, op);
+  record.channel = channel;
+  record.step = step;
+  char tag[COLLI_TAG_TEXT];
+  const colli_stalled *stalled = peer >= 0 ? &comm->stalled[peer] : NULL;
+  const char *verdict = !stalled ? ""
+                        : stalled->serial && stalled->sequence >= op->sequence
+                            ? ", which waits as well"
+                            : ", which has not come to this operation, or is frozen, or cannot be reached";
+  snprintf(record.message, sizeof(record.message),
+           "operation %llu, %s, did not move for %llu ms on rank %d (host %s): waiting for rank %d "
+           "(host %s, pid %d)%s; look at that process, or raise COLL_TIMEOUT_MS",
+           (unsigned long long)op->sequence, colli_tag_text(&op->tag, tag),
+           (unsigned long long)(comm->timeout_ns / COLLI_NS_PER_MS), comm->rank, comm->host, peer,
+           record.peer_host, record.peer_pid, verdict);
+  colli_comm_fail(comm, &record);
+}

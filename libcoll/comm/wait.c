@@ -1,0 +1,146 @@
+/*
+ * wait.c: the one place where a rank waits, and the watchdog that looks around meanwhile.
+ *
+ * Waiting goes from fast to frugal: spin (not if ranks outnumber cores), then hand the core over
+ * between looks, then sleep until a doorbell rings. The watchdog's clock counts only time that the rank
+ * spent here, so that a program that computes for long between two calls is not late.
+ */
+#include <poll.h>
+#include <sched.h>
+
+#include "libcoll/comm/comm.h"
+
+#define SPIN_LOOKS      4000u              /* about 50 to 100 us */
+#define LOOKS_PER_WATCH 16u
+#define SLEEP_AFTER_NS  1000000ull         /* idle for so long: sleep */
+#define CONTROL_NS      500000ull          /* how often control links are looked at */
+#define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
+#define STALL_NS        (250 * COLLI_NS_PER_MS)
+#define SUSPECT_NS      (100 * COLLI_NS_PER_MS) /* how long a broken connection waits for news */
+#define MAX_GAP_NS      (100 * COLLI_NS_PER_MS) /* the most that one look adds to the clock */
+
+/* Fails or reports operations that have not moved for long. */
+static void check_operations(coll_comm *comm) {
+  uint64_t waited = comm->watch.waited_ns;
+  uint64_t stall = comm->timeout_ns / 3 < STALL_NS ? comm->timeout_ns / 3 : STALL_NS;
+  for (coll_request *op = comm->exec.oldest; op; op = op->newer) {
+    if (op->moved) {
+      op->moved = false;
+      op->told_stalled = false;
+      op->moved_at = waited;
+    }
+    uint64_t still = waited - op->moved_at;
+    if (still >= stall && !op->told_stalled) {
+      op->told_stalled = true;
+      colli_comm_tell_stalled(comm, op);
+    }
+    if (still >= comm->timeout_ns) {
+      colli_comm_timed_out(comm, op);
+      return;
+    }
+  }
+}
+
+/* Moves the transports on: connections come about, dead peers are noticed. */
+static int watch_ports(coll_comm *comm) {
+  int moved = 0;
+  for (int i = 0; i < comm->nports; i++) {
+    colli_port *port = &comm->ports[i];
+    int status = port->ops->progress(port->endpoint);
+    if (status > 0 && status != 1) {
+      comm->reported.status = (coll_status)status;
+      colli_comm_fail(comm, &comm->reported);
+      return 1;
+    }
+    moved |= status == 1;
+  }
+  return moved;
+}
+
+/* The watchdog: transports each time; control links, deadlines and suspicions now and then. */
+static int watch(coll_comm *comm) {
+  colli_watch *w = &comm->watch;
+  int moved = watch_ports(comm);
+  uint64_t now = comm->world.now_ns(comm->world.ctx);
+  uint64_t gap = w->now_ns ? now - w->now_ns : 0;
+  w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
+  w->now_ns = now;
+  if (!w->idle_since_ns)
+    w->idle_since_ns = now;
+  if (now - w->control_ns < CONTROL_NS)
+    return moved;
+  w->control_ns = now;
+  colli_comm_listen(comm);
+  if (comm->failed == COLL_OK && comm->suspended && now - comm->suspect_ns >= SUSPECT_NS)
+    colli_comm_fail(comm, &comm->suspect);
+  if (comm->failed == COLL_OK && !comm->suspended)
+    check_operations(comm);
+  return moved;
+}
+
+/* Runs the executor unless the communicator has failed or waits for news of a broken connection. */
+static int look(coll_comm *comm) {
+  if (comm->failed != COLL_OK || comm->suspended)
+    return 0;
+  return colli_exec_progress(&comm->exec);
+}
+
+/* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
+static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
+  struct pollfd fds[COLLI_MAX_TRANSPORTS + 1];
+  int count = 0, armed = 0, ready = 0;
+  for (; armed < comm->nports && !ready; armed++) {
+    colli_port *port = &comm->ports[armed];
+    ready = port->ops->arm(port->endpoint) != 0;
+    int fd = port->ops->wait_fd(port->endpoint);
+    if (fd >= 0)
+      fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+  }
+  fds[count++] = (struct pollfd){.fd = colli_ctrl_fd(comm->ctrl), .events = POLLIN};
+  uint64_t wait_ns = comm->suspended ? SUSPECT_NS / 10 : SLEEP_MAX_NS;
+  if (until_ns) {
+    uint64_t left = until_ns > comm->watch.now_ns ? until_ns - comm->watch.now_ns : 0;
+    wait_ns = left < wait_ns ? left : wait_ns;
+  }
+  if (!ready && !look(comm) && !atomic_load(&comm->abort_flag))
+    poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
+  for (int i = 0; i < armed; i++)
+    comm->ports[i].ops->disarm(comm->ports[i].endpoint);
+  comm->watch.control_ns = 0; /* something may have come: look at everything */
+  watch(comm);
+}
+
+/* Forgets how long this rank has waited. */
+void colli_comm_wait_begin(coll_comm *comm) {
+  comm->watch.idle = 0;
+  comm->watch.idle_since_ns = 0;
+  comm->watch.now_ns = 0;
+}
+
+/* Looks once, and if nothing moved passes the time as long as it takes. */
+void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
+  colli_watch *w = &comm->watch;
+  if (look(comm)) {
+    w->idle = 0;
+    w->idle_since_ns = 0;
+    return;
+  }
+  if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
+    return;
+  if (!comm->crowded && w->idle < SPIN_LOOKS)
+    colli_cpu_relax();
+  else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
+    sched_yield();
+  else
+    sleep_a_while(comm, until_ns);
+}
+
+/* Moves everything on as far as it goes without waiting. */
+int colli_comm_progress(coll_comm *comm) {
+  int moved = look(comm);
+  if (moved)
+    comm->watch.idle = 0;
+  else if (comm->watch.idle++ % 4 == 0)
+    moved = watch(comm);
+  return moved;
+}

@@ -1,0 +1,208 @@
+/* exec.c: operations in flight, channels, and the order in which they run. */
+#include "libcoll/exec/exec.h"
+
+#include <string.h>
+
+/* The connection to a peer on a channel, made when first used. */
+coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer, int channel) {
+  colli_link *link = &exec->links[peer];
+  coll_conn *conn = link->conn[channel];
+  if (__builtin_expect(conn != NULL, 1))
+    return conn;
+  int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
+  if (status != COLL_T_DONE) {
+    exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);
+    return NULL;
+  }
+  link->conn[channel] = conn;
+  return conn;
+}
+
+/* Puts an operation at the new end of those in flight. */
+static void enlist(colli_exec *exec, coll_request *op) {
+  op->older = exec->newest;
+  op->newer = NULL;
+  if (exec->newest)
+    exec->newest->newer = op;
+  else
+    exec->oldest = op;
+  exec->newest = op;
+}
+
+/* Takes an operation out of the list of those in flight and marks it complete. */
+void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
+  if (op->older)
+    op->older->newer = op->newer;
+  else
+    exec->oldest = op->newer;
+  if (op->newer)
+    op->newer->older = op->older;
+  else
+    exec->newest = op->older;
+  op->status = status;
+  op->done = true;
+}
+
+/* Queues a send or receive behind earlier ones with the same peer. */
+static void start_p2p(colli_exec *exec, coll_request *op) {
+  colli_link *link = &exec->links[op->peer];
+  coll_request **head = op->sending ? &link->send_head : &link->recv_head;
+  coll_request **tail = op->sending ? &link->send_tail : &link->recv_tail;
+  op->next = NULL;
+  if (*head)
+    (*tail)->next = op;
+  else
+    *head = op;
+  *tail = op;
+  op->lane[0] = (colli_lane){.op = op, .waits_for = op->peer};
+  if (!link->busy) {
+    link->busy = true;
+    link->next_busy = exec->busy_peers;
+    exec->busy_peers = op->peer;
+  }
+}
+
+/* Queues each lane of a collective on its channel. */
+static void start_lanes(colli_exec *exec, coll_request *op) {
+  const colli_sched *sched = op->sched;
+  op->lanes_left = 0;
+  for (int l = 0; l < sched->nlanes; l++) {
+    colli_lane *lane = &op->lane[l];
+    lane->op = op;
+    lane->next = NULL;
+    lane->index = l;
+    lane->pass = 0;
+    lane->step = sched->lane_first[l];
+    lane->received = false;
+    lane->done = 0;
+    lane->npending = 0;
+    lane->waits_for = -1;
+    if (sched->lane_first[l] == sched->lane_first[l + 1]) {
+      lane->pass = op->partition.passes;
+      continue;
+    }
+    op->lanes_left++;
+    if (exec->head[l])
+      exec->tail[l]->next = lane;
+    else
+      exec->head[l] = lane;
+    exec->tail[l] = lane;
+    exec->active |= 1u << l;
+  }
+}
+
+/* Takes an operation and starts it. */
+void colli_exec_start(colli_exec *exec, coll_request *op) {
+  op->done = false;
+  op->status = COLL_OK;
+  op->moved = true;
+  enlist(exec, op);
+  if (op->coll == COLLI_SENDRECV) {
+    start_p2p(exec, op);
+    return;
+  }
+  start_lanes(exec, op);
+  if (op->lanes_left == 0)
+    colli_exec_finish(exec, op, COLL_OK);
+}
+
+/* Runs the lane at the head of a channel: 1 if it moved, 0 if not, negative if the executor failed.
+ */
+static int run_lane(colli_exec *exec, colli_lane *lane) {
+  coll_request *op = lane->op;
+  const colli_sched *sched = op->sched;
+  int end = sched->lane_first[lane->index + 1];
+  int moved = 0;
+  while (lane->pass < op->partition.passes) {
+    size_t before = lane->done;
+    bool received = lane->received;
+    int result = colli_exec_step(exec, lane, &sched->steps[lane->step]);
+    if (result == COLLI_STEP_FAILED)
+      return result;
+    if (result == COLLI_STEP_BLOCKED) {
+      if (moved || lane->done != before || lane->received != received)
+        op->moved = true, moved = 1;
+      return moved;
+    }
+    moved = 1;
+    lane->done = 0;
+    if (++lane->step == end) {
+      lane->step = sched->lane_first[lane->index];
+      lane->pass++;
+    }
+  }
+  op->moved |= moved != 0;
+  int reaped = lane->npending ? colli_exec_reap(exec, lane) : 1;
+  if (reaped <= 0)
+    return reaped < 0 ? reaped : moved;
+  exec->head[lane->index] = lane->next;
+  if (!lane->next)
+    exec->active &= ~(1u << lane->index);
+  if (--op->lanes_left == 0)
+    colli_exec_finish(exec, op, COLL_OK);
+  return 1;
+}
+
+/* Runs everything as far as it goes: 1 if anything moved, else 0. */
+int colli_exec_progress(colli_exec *exec) {
+  int moved = 0;
+  for (unsigned active = exec->active; active; active &= active - 1) {
+    int channel = __builtin_ctz(active);
+    while (exec->head[channel]) {
+      colli_lane *lane = exec->head[channel];
+      int result = run_lane(exec, lane);
+      if (result < 0)
+        return 1; /* the owner has been told and cancels */
+      moved |= result;
+      if (exec->head[channel] == lane)
+        break;
+    }
+  }
+  int *from = &exec->busy_peers;
+  while (__builtin_expect(*from >= 0, 0)) {
+    int peer = *from;
+    colli_link *link = &exec->links[peer];
+    int result = colli_exec_p2p(exec, peer);
+    if (result < 0)
+      return 1;
+    moved |= result;
+    if (!link->send_head && !link->recv_head) {
+      link->busy = false;
+      *from = link->next_busy;
+    } else {
+      from = &link->next_busy;
+    }
+  }
+  return moved;
+}
+
+/* Ends every operation in flight with `status`. */
+void colli_exec_cancel(colli_exec *exec, coll_status status) {
+  memset(exec->head, 0, sizeof(exec->head));
+  exec->active = 0;
+  for (int peer = exec->busy_peers; peer >= 0; peer = exec->links[peer].next_busy) {
+    colli_link *link = &exec->links[peer];
+    link->busy = false;
+    link->send_head = link->recv_head = NULL;
+  }
+  exec->busy_peers = -1;
+  while (exec->oldest)
+    colli_exec_finish(exec, exec->oldest, status);
+}
+
+/* A peer that `op` waits for, or -1. */
+int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
+  *channel = COLLI_CHANNEL_P2P;
+  *step = -1;
+  if (op->coll == COLLI_SENDRECV)
+    return op->peer;
+  for (int l = 0; l < op->sched->nlanes; l++) {
+    const colli_lane *lane = &op->lane[l];
+    if (lane->pass >= op->partition.passes || lane->waits_for < 0)
+      continue;
+    *channel = l;
+    *step = lane->step;
+    return lane->waits_for;
+  }
+  return -1;
+}

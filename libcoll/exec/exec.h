@@ -1,0 +1,85 @@
+/*
+ * exec.h: the executor. It runs schedules and point-to-point messages over connections, as a state
+ * machine that is polled: nothing here blocks, allocates or reads a clock.
+ *
+ * Order. Lane l of every collective uses channel l, and a channel works on one lane at a time, in
+ * the order in which the operations were started; all ranks start them in the same order, so the
+ * k-th message of a connection belongs to the same operation on both ends, without tags to sort by.
+ * Sends and receives have a channel of their own and one queue per peer and direction.
+ */
+#ifndef COLLI_EXEC_EXEC_H
+#define COLLI_EXEC_EXEC_H
+
+#include "libcoll/exec/op.h"
+
+#define COLLI_CHANNEL_P2P COLLI_MAX_LANES
+#define COLLI_CHANNELS    (COLLI_MAX_LANES + 1)
+
+/* What the executor knows of one peer. */
+typedef struct colli_link {
+  const coll_transport_ops *ops; /* NULL: this rank itself */
+  coll_endpoint *endpoint;
+  const uint8_t *blob;
+  coll_conn *conn[COLLI_CHANNELS];
+  uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
+  coll_request *send_head, *send_tail;
+  coll_request *recv_head, *recv_tail;
+  int next_busy; /* the next peer with sends or receives waiting, or -1 */
+  bool busy;
+} colli_link;
+
+/* What the executor tells its owner. */
+typedef struct colli_exec_events {
+  /* A message of another operation came: `got` instead of op->tag. */
+  void (*mismatch)(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t got_bytes);
+  /* A transport call failed with `status` while `op` was at `step` (-1: send or receive). */
+  void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
+} colli_exec_events;
+
+typedef struct colli_exec {
+  int rank;
+  int nranks;
+  const colli_kernels *kernels;
+  colli_link *links; /* nranks of them */
+  colli_lane *head[COLLI_MAX_LANES], *tail[COLLI_MAX_LANES];
+  unsigned active;               /* bit l: channel l has a lane to run */
+  int busy_peers;                /* the first peer with sends or receives waiting, or -1 */
+  coll_request *newest, *oldest; /* in flight */
+  size_t slot_bytes;
+  void *ctx;
+  const colli_exec_events *events;
+} colli_exec;
+
+/* Takes an operation whose fields (but for lanes and list links) are set, and starts it. */
+void colli_exec_start(colli_exec *exec, coll_request *op);
+
+/* Runs everything as far as it goes: 1 if anything moved, else 0. */
+int colli_exec_progress(colli_exec *exec);
+
+/* Ends every operation in flight with `status`; connections are in an undefined state after that.
+ */
+void colli_exec_cancel(colli_exec *exec, coll_status status);
+
+/* A peer that `op` waits for, or -1; *channel and *step say where. */
+int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
+
+/* ---- for the executor's own files ------------------------------------------------------------ */
+
+enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };
+
+/* The connection to `peer` on `channel`, made when first used; NULL after events->failed. */
+coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer, int channel);
+
+/* Runs one step of a lane as far as it goes. */
+int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
+
+/* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
+int colli_exec_reap(colli_exec *exec, colli_lane *lane);
+
+/* Moves one peer's queues of sends and receives; 1 if something moved. */
+int colli_exec_p2p(colli_exec *exec, int peer);
+
+/* Takes an operation out of the list of those in flight and marks it complete. */
+void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status);
+
+#endif

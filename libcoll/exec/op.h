@@ -1,0 +1,63 @@
+/* op.h: one operation in flight (the public coll_request) and its lanes. */
+#ifndef COLLI_EXEC_OP_H
+#define COLLI_EXEC_OP_H
+
+#include "coll/coll_transport.h"
+#include "libcoll/exec/reduce.h"
+#include "libcoll/sched/partition.h"
+#include "libcoll/sched/sched.h"
+
+#define COLLI_MAX_PENDING 4 /* sends of a lane whose buffers the transport still reads */
+
+/* A send whose buffer is in use until the connection has counted message number `ticket`. */
+typedef struct colli_pending {
+  coll_conn *conn;
+  uint64_t ticket;
+  const char *begin;
+  const char *end;
+} colli_pending;
+
+/* Where one lane of an operation stands. */
+typedef struct colli_lane {
+  struct coll_request *op;
+  struct colli_lane *next; /* the lane behind it on this channel */
+  int index;
+  int pass;
+  int step;      /* index in sched->steps */
+  bool received; /* the current slice has arrived in place and only its sending is left */
+  size_t done;   /* elements of the current step's chunk that are done */
+  int npending;
+  int waits_for; /* the peer that this lane waited for when it last stopped, or -1 */
+  colli_pending pending[COLLI_MAX_PENDING];
+} colli_lane;
+
+struct coll_request {
+  coll_comm *comm;
+  struct coll_request *next;          /* in the free list, the list of a peer's sends or receives */
+  struct coll_request *newer, *older; /* among the operations in flight */
+  coll_status status;
+  bool done;
+  bool moved;        /* since the watchdog last looked */
+  bool told_stalled; /* the other ranks know that it does not move */
+  uint64_t moved_at; /* the watchdog's time when it last moved */
+  uint64_t sequence; /* number of the collective on its communicator; 0 for send and receive */
+  coll_tag tag;
+  colli_coll coll;
+  int peer; /* of a send or receive */
+  bool sending;
+  size_t elem_bytes;
+  const char *in;
+  size_t
+      in_first; /* the element of the vector at which `in` begins (all-gather: this rank's block) */
+  char *out;
+  char *scratch;
+  const colli_sched *sched;
+  colli_partition partition;
+  colli_reduce_fn reduce;
+  colli_average_fn average; /* NULL unless the operation is COLL_AVG */
+  int nranks;
+  int lanes_left;
+  colli_lane lane[COLLI_MAX_LANES];
+};
+
+#endif

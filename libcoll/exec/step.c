@@ -1,0 +1,262 @@
+/* step.c: runs one step of a schedule, slice by slice, over the connections it names. */
+#include <string.h>
+
+#include "libcoll/exec/exec.h"
+
+/* A step's chunk, as this slice sees it. */
+typedef struct slice {
+  const char *src; /* src_buf[chunk_in], or NULL without */
+  char *dst;       /* dst_buf[chunk_out], or NULL without STORE */
+  size_t count;
+  size_t bytes;
+} slice;
+
+/* Address of element `first` of a chunk in one of the buffers. */
+static char *locate(const coll_request *op, colli_buf buf, int chunk, const colli_range *range,
+                    size_t done) {
+  switch (buf) {
+  case COLLI_INPUT:
+    return (char *)op->in + (range->first - op->in_first + done) * op->elem_bytes;
+  case COLLI_OUTPUT:
+    return op->out + (range->first + done) * op->elem_bytes;
+  default:
+    return op->scratch + (op->partition.piece * (size_t)chunk + done) * op->elem_bytes;
+  }
+}
+
+/* Reports a failed transport call. */
+static int fail(colli_exec *exec, colli_lane *lane, int peer, int status) {
+  exec->events->failed(exec->ctx, lane->op, peer, lane->index, lane->step, (coll_status)status);
+  return COLLI_STEP_FAILED;
+}
+
+/* Notes which peer the lane waits for. */
+static inline int blocked(colli_lane *lane, int peer) {
+  lane->waits_for = peer;
+  return COLLI_STEP_BLOCKED;
+}
+
+/* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
+int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
+  int kept = 0;
+  for (int i = 0; i < lane->npending; i++) {
+    colli_pending *pending = &lane->pending[i];
+    uint64_t count = 0;
+    int status = pending->conn->ops->sent(pending->conn, &count);
+    if (status > 0)
+      return fail(exec, lane, pending->conn->peer, status);
+    if (count < pending->ticket)
+      lane->pending[kept++] = *pending;
+  }
+  lane->npending = kept;
+  if (kept > 0)
+    lane->waits_for = lane->pending[0].conn->peer;
+  return kept == 0;
+}
+
+/* Whether the transport may still read what is about to be overwritten. */
+static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, size_t bytes) {
+  for (int tries = 0; tries < 2; tries++) {
+    int overlap = 0;
+    for (int i = 0; i < lane->npending; i++)
+      overlap |= begin < lane->pending[i].end && lane->pending[i].begin < begin + bytes;
+    if (!overlap)
+      return 0;
+    if (tries == 0 && colli_exec_reap(exec, lane) < 0)
+      return COLLI_STEP_FAILED;
+  }
+  return 1;
+}
+
+/* Sends a slice from memory. */
+static int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const char *buf,
+                      size_t bytes) {
+  if (lane->npending == COLLI_MAX_PENDING) {
+    int reaped = colli_exec_reap(exec, lane);
+    if (reaped < 0)
+      return reaped;
+    if (lane->npending == COLLI_MAX_PENDING)
+      return COLLI_STEP_BLOCKED;
+  }
+  coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
+  if (!conn)
+    return COLLI_STEP_FAILED;
+  int status = conn->ops->send(conn, &lane->op->tag, buf, bytes);
+  if (status == COLL_T_AGAIN)
+    return blocked(lane, step->peer_send);
+  if (status > 0)
+    return fail(exec, lane, step->peer_send, status);
+  uint64_t ticket = ++exec->links[step->peer_send].posted[lane->index];
+  if (status == COLL_T_PENDING)
+    lane->pending[lane->npending++] = (colli_pending){conn, ticket, buf, buf + bytes};
+  return COLLI_STEP_DONE;
+}
+
+/* Reports a message that belongs to another operation. */
+static int mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
+                    size_t got_bytes) {
+  exec->events->mismatch(exec->ctx, lane->op, peer, got, got_bytes);
+  return COLLI_STEP_FAILED;
+}
+
+/* Receives a slice straight into dst, and sends it on from there if the step says so. */
+static int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                         const slice *s) {
+  if (!lane->received) {
+    coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
+    if (!conn)
+      return COLLI_STEP_FAILED;
+    coll_tag got;
+    size_t got_bytes;
+    int status = conn->ops->recv(conn, &lane->op->tag, s->dst, s->bytes, &got, &got_bytes);
+    if (status == COLL_T_AGAIN)
+      return blocked(lane, step->peer_recv);
+    if (status == COLL_ERR_MISMATCH)
+      return mismatch(exec, lane, step->peer_recv, &got, got_bytes);
+    if (status > 0)
+      return fail(exec, lane, step->peer_recv, status);
+    if (!(step->bits & COLLI_SEND))
+      return COLLI_STEP_DONE;
+    lane->received = true;
+  }
+  int result = send_slice(exec, lane, step, s->dst, s->bytes);
+  if (result == COLLI_STEP_DONE)
+    lane->received = false;
+  return result;
+}
+
+/* v = own op message (or message op own) into to and to2, finished off where it is FINAL. */
+static void combine(const coll_request *op, const colli_step *step, const slice *s, const void *msg,
+                    void *to, void *to2) {
+  const void *left = (step->bits & COLLI_MSG_LEFT) ? msg : s->src;
+  const void *right = (step->bits & COLLI_MSG_LEFT) ? s->src : msg;
+  bool average = op->average && (step->bits & COLLI_FINAL);
+  op->reduce(to, to2, left, right, s->count);
+  if (__builtin_expect(average, 0)) {
+    op->average(to, s->count, op->nranks);
+    if (to2)
+      op->average(to2, s->count, op->nranks);
+  }
+}
+
+/*
+ * Reduces the next message where it arrived. The result goes to dst, to the outgoing slot, or to
+ * both in one pass; to a peer whose transport sends from any memory it goes from dst.
+ */
+static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                        const slice *s) {
+  coll_request *op = lane->op;
+  bool sends = step->bits & COLLI_SEND;
+  if (!lane->received) {
+    coll_conn *in = colli_exec_conn(exec, op, step->peer_recv, lane->index);
+    if (!in)
+      return COLLI_STEP_FAILED;
+    coll_tag got;
+    const void *msg;
+    size_t bytes;
+    int status = in->ops->slot_peek(in, &got, &msg, &bytes);
+    if (status == COLL_T_AGAIN)
+      return blocked(lane, step->peer_recv);
+    if (status > 0)
+      return fail(exec, lane, step->peer_recv, status);
+    if (memcmp(&got, &op->tag, sizeof(got)) != 0 || bytes != s->bytes)
+      return mismatch(exec, lane, step->peer_recv, &got, bytes);
+    coll_conn *out = NULL;
+    void *slot = NULL;
+    if (sends) {
+      out = colli_exec_conn(exec, op, step->peer_send, lane->index);
+      if (!out)
+        return COLLI_STEP_FAILED;
+      if (!s->dst || !(out->ops->caps & COLL_CAP_SEND_DIRECT)) {
+        status = out->ops->slot_acquire(out, s->bytes, &slot);
+        if (status == COLL_T_AGAIN)
+          return blocked(lane, step->peer_send);
+        if (status > 0)
+          return fail(exec, lane, step->peer_send, status);
+      }
+    }
+    combine(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
+    status = in->ops->slot_release(in);
+    if (status > 0)
+      return fail(exec, lane, step->peer_recv, status);
+    if (!sends)
+      return COLLI_STEP_DONE;
+    if (slot) {
+      status = out->ops->slot_commit(out, &op->tag, s->bytes);
+      if (status > 0)
+        return fail(exec, lane, step->peer_send, status);
+      exec->links[step->peer_send].posted[lane->index]++;
+      return COLLI_STEP_DONE;
+    }
+    lane->received = true;
+  }
+  int result = send_slice(exec, lane, step, s->dst, s->bytes);
+  if (result == COLLI_STEP_DONE)
+    lane->received = false;
+  return result;
+}
+
+/* A step without a message: copies or reduces from one buffer to another, and may send. */
+static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const slice *s) {
+  const coll_request *op = lane->op;
+  if (step->bits & COLLI_REDUCE) {
+    combine(op, step, &(slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
+  } else if (step->bits & COLLI_STORE && s->dst != s->src) {
+    memcpy(s->dst, s->src, s->bytes);
+    if (op->average && step->bits & COLLI_FINAL)
+      op->average(s->dst, s->count, op->nranks);
+  }
+  if (step->bits & COLLI_SEND)
+    return send_slice(exec, lane, step, s->dst ? s->dst : s->src, s->bytes);
+  return COLLI_STEP_DONE;
+}
+
+/* Whether the steps that this one waits for are done. */
+static bool deps_done(const colli_lane *lane, const colli_step *step) {
+  for (int i = 0; i < 2; i++) {
+    if (step->dep[i] == COLLI_NO_DEP)
+      continue;
+    const coll_request *op = lane->op;
+    const colli_lane *other = &op->lane[op->sched->steps[step->dep[i]].lane];
+    if (other->pass < lane->pass || (other->pass == lane->pass && other->step <= step->dep[i]))
+      return false;
+  }
+  return true;
+}
+
+/* Runs one step of a lane as far as it goes. */
+int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+  coll_request *op = lane->op;
+  const colli_partition *part = &op->partition;
+  if ((step->dep[0] & step->dep[1]) != COLLI_NO_DEP && !deps_done(lane, step)) {
+    lane->waits_for = -1;
+    return COLLI_STEP_BLOCKED;
+  }
+  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_REDUCE;
+  bool reads = !receives || reduces, stores = step->bits & COLLI_STORE;
+  colli_range in =
+      colli_partition_range(part, reads ? step->chunk_in : step->chunk_out, lane->pass);
+  colli_range out = in;
+  if (stores && step->chunk_out != step->chunk_in)
+    out = colli_partition_range(part, step->chunk_out, lane->pass);
+  if (in.count == 0 && op->coll != COLLI_BARRIER)
+    return COLLI_STEP_DONE;
+  do {
+    size_t count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
+    slice s = {.count = count, .bytes = count * op->elem_bytes};
+    s.src = reads ? locate(op, step->src_buf, step->chunk_in, &in, lane->done) : NULL;
+    s.dst = stores ? locate(op, step->dst_buf, step->chunk_out, &out, lane->done) : NULL;
+    if (stores && lane->npending && !lane->received) {
+      int busy = still_sending(exec, lane, s.dst, s.bytes);
+      if (busy)
+        return busy < 0 ? busy : COLLI_STEP_BLOCKED;
+    }
+    int result = !receives ? local_slice(exec, lane, step, &s)
+                 : reduces ? reduce_slice(exec, lane, step, &s)
+                           : receive_slice(exec, lane, step, &s);
+    if (result != COLLI_STEP_DONE)
+      return result;
+    lane->done += count;
+  } while (lane->done < in.count);
+  return COLLI_STEP_DONE;
+}
