@@ -69,6 +69,12 @@ coll_status colli_params_load(colli_params *params, coll_error *error);
 /* The text of a setting by its name; NULL if there is none such. */
 const char *colli_params_text(const colli_params *params, const char *name);
 
+/* Copies settings, with their own storage. */
+void colli_params_copy(colli_params *to, const colli_params *from);
+
+/* Replaces the text of a STRING setting; false if it does not fit. */
+bool colli_params_set_text(colli_params *params, colli_param_id id, const char *text);
+
 /* Writes the table as a Markdown page. */
 void colli_params_write_doc(FILE *out);
 

@@ -30,6 +30,9 @@ typedef struct colli_rank_info {
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;
 
+#define COLLI_ID_MAGIC   0x64694c43u /* "CLid" */
+#define COLLI_ID_VERSION 1u
+
 /* An id, unpacked. */
 typedef struct colli_id {
   uint32_t magic;

@@ -46,6 +46,8 @@ static int watch_ports(coll_comm *comm) {
   int moved = 0;
   for (int i = 0; i < comm->nports; i++) {
     colli_port *port = &comm->ports[i];
+    if (!port->endpoint)
+      continue;
     int status = port->ops->progress(port->endpoint);
     if (status > 0 && status != 1) {
       comm->reported.status = (coll_status)status;
@@ -91,6 +93,8 @@ static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
   int count = 0, armed = 0, ready = 0;
   for (; armed < comm->nports && !ready; armed++) {
     colli_port *port = &comm->ports[armed];
+    if (!port->endpoint)
+      continue;
     ready = port->ops->arm(port->endpoint) != 0;
     int fd = port->ops->wait_fd(port->endpoint);
     if (fd >= 0)
@@ -105,7 +109,8 @@ static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
   if (!ready && !look(comm) && !atomic_load(&comm->abort_flag))
     poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
   for (int i = 0; i < armed; i++)
-    comm->ports[i].ops->disarm(comm->ports[i].endpoint);
+    if (comm->ports[i].endpoint)
+      comm->ports[i].ops->disarm(comm->ports[i].endpoint);
   comm->watch.control_ns = 0; /* something may have come: look at everything */
   watch(comm);
 }

@@ -1,0 +1,28 @@
+/* create.h: what the ways of making a communicator share. */
+#ifndef COLLI_COMM_CREATE_H
+#define COLLI_COMM_CREATE_H
+
+#include "libcoll/comm/bootstrap.h"
+
+/* The settings of one creating call, and where its failure goes. */
+typedef struct colli_settings {
+  colli_params params;
+  colli_log log;
+  coll_error error;
+  coll_error *to_caller;
+} colli_settings;
+
+/* Loads the environment and puts the caller's configuration (may be NULL) on top. */
+coll_status colli_settings_load(colli_settings *settings, const coll_config *config);
+
+/* Ends a creating call: hands the record of a failure over, logs it, forgets the secret. */
+coll_status colli_settings_finish(colli_settings *settings, coll_status status);
+
+/* Makes a communicator by meeting the other ranks at rank 0's listener. */
+coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
+                         colli_settings *settings);
+
+/* Closes the listener that an id holds in this process (rank 0's). */
+void colli_id_close(const colli_id *id, int rank);
+
+#endif
