@@ -14,7 +14,7 @@
 
 /* One core, with the logical (hwloc) indices of what it belongs to; -1 where there is none such. */
 typedef struct colli_topo_core {
-  int os_index; /* number of its first processing unit, for sched_setaffinity */
+  int os_index; /* number of its first processing unit that this process may use */
   int package;
   int numa_node;
   int l3;
@@ -43,6 +43,8 @@ typedef struct colli_topo {
   uint64_t l3_bytes, l2_bytes, memory_bytes; /* of one cache; of the machine */
   colli_topo_core *cores;
   colli_topo_device *devices;
+  int npu_numbers; /* processing units have numbers below this */
+  int *core_of_pu; /* by number: its logical core, or -1 */
 } colli_topo;
 
 /*
@@ -68,7 +70,10 @@ int colli_topo_allowed_cores(const colli_topo *topo);
  */
 void colli_topo_place(const colli_topo *topo, int nranks, int *cores);
 
-/* Binds the calling process to one core. Errors: SYSTEM, INVALID_ARGUMENT. */
+/*
+ * Binds the calling thread to those processing units of one core that it may run on now. Errors:
+ * SYSTEM, INVALID_ARGUMENT (no such core, or none of its units is free to this thread).
+ */
 coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error);
 
 /* Identifies the host and network namespace that this process runs in: boot id and netns inode,
