@@ -129,8 +129,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
                             coll_error *error) {
   *out = NULL;
   const colli_params *params = assembly->params;
-  coll_status status =
-      check_transport_names(assembly, params->text[COLLI_PARAM_TRANSPORT], error);
+  coll_status status = check_transport_names(assembly, params->text[COLLI_PARAM_TRANSPORT], error);
   if (status == COLL_OK)
     status = colli_plans_check_force(params->text[COLLI_PARAM_ALGO], error);
   if (status != COLL_OK)

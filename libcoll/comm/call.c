@@ -25,9 +25,10 @@ static coll_status check_vector(coll_comm *comm, const call *c, size_t copies) {
   size_t total;
   if (__builtin_mul_overflow(c->count, bytes, &total) ||
       __builtin_mul_overflow(total, copies, &total) || total > PTRDIFF_MAX)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, c->name,
-                             "count %zu of %s is more than memory can hold; is it a negative number?",
-                             c->count, colli_type_name(c->type));
+    return colli_comm_refuse(
+        comm, COLL_ERR_INVALID_ARGUMENT, c->name,
+        "count %zu of %s is more than memory can hold; is it a negative number?", c->count,
+        colli_type_name(c->type));
   return COLL_OK;
 }
 
@@ -201,20 +202,30 @@ static coll_status launch(coll_comm *comm, const call *c, coll_request **request
 }
 
 #define ALLREDUCE_CALL                                                                             \
-  {.coll = COLLI_ALLREDUCE, .name = "allreduce", .sendbuf = sendbuf, .recvbuf = recvbuf,           \
-   .count = count, .type = (int)type, .op = (int)op}
+  {                                                                                                \
+    .coll = COLLI_ALLREDUCE, .name = "allreduce", .sendbuf = sendbuf, .recvbuf = recvbuf,          \
+    .count = count, .type = (int)type, .op = (int)op                                               \
+  }
 #define BROADCAST_CALL                                                                             \
-  {.coll = COLLI_BROADCAST, .name = "broadcast", .sendbuf = sendbuf, .recvbuf = recvbuf,           \
-   .count = count, .type = (int)type, .root = root}
+  {                                                                                                \
+    .coll = COLLI_BROADCAST, .name = "broadcast", .sendbuf = sendbuf, .recvbuf = recvbuf,          \
+    .count = count, .type = (int)type, .root = root                                                \
+  }
 #define ALLGATHER_CALL                                                                             \
-  {.coll = COLLI_ALLGATHER, .name = "allgather", .sendbuf = sendbuf, .recvbuf = recvbuf,           \
-   .count = count, .type = (int)type}
+  {                                                                                                \
+    .coll = COLLI_ALLGATHER, .name = "allgather", .sendbuf = sendbuf, .recvbuf = recvbuf,          \
+    .count = count, .type = (int)type                                                              \
+  }
 #define SEND_CALL                                                                                  \
-  {.coll = COLLI_SENDRECV, .name = "send", .sendbuf = sendbuf, .count = count,                     \
-   .type = (int)type, .root = peer, .sending = true}
+  {                                                                                                \
+    .coll = COLLI_SENDRECV, .name = "send", .sendbuf = sendbuf, .count = count, .type = (int)type, \
+    .root = peer, .sending = true                                                                  \
+  }
 #define RECV_CALL                                                                                  \
-  {.coll = COLLI_SENDRECV, .name = "recv", .recvbuf = recvbuf, .count = count,                     \
-   .type = (int)type, .root = peer}
+  {                                                                                                \
+    .coll = COLLI_SENDRECV, .name = "recv", .recvbuf = recvbuf, .count = count, .type = (int)type, \
+    .root = peer                                                                                   \
+  }
 
 coll_status coll_allreduce(const void *sendbuf, void *recvbuf, size_t count, coll_type type,
                            coll_op op, coll_comm *comm) {

@@ -64,7 +64,7 @@ struct coll_comm {
   bool suspended;      /* a connection broke: waits a moment for a better explanation */
   coll_error suspect;
   uint64_t suspect_ns;
-  uint64_t serial; /* of control messages made here */
+  uint64_t serial;        /* of control messages made here */
   colli_stalled *stalled; /* nranks records */
   bool *left;             /* nranks: said goodbye */
   atomic_int abort_flag;

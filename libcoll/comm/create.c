@@ -46,12 +46,10 @@ coll_status colli_settings_load(colli_settings *settings, const coll_config *con
     params->number[COLLI_PARAM_TIMEOUT_MS] = c.timeout_ms;
   if (c.create_timeout_ms)
     params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = c.create_timeout_ms;
-  if (c.transport &&
-      !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, c.transport))
+  if (c.transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, c.transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");
-  settings->log.level =
-      (colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]);
+  settings->log.level = (colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]);
   return COLL_OK;
 }
 

@@ -1,4 +1,5 @@
-/* env.c: coll_init_from_env: which rank of how many this process is, from a launcher's variables. */
+/* env.c: coll_init_from_env: which rank of how many this process is, from a launcher's variables.
+ */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -87,9 +88,10 @@ static coll_status find_root(const colli_params *params, char *text, size_t byte
   else if (addr && port)
     snprintf(text, bytes, strchr(addr, ':') ? "[%s]:%s" : "%s:%s", addr, port);
   else
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "COLL_ROOT is not set: export COLL_ROOT=address:port of rank 0 (a free "
-                           "port) and the same COLL_SECRET to all ranks, or start them with collrun");
+    return colli_error_set(
+        error, COLL_ERR_INVALID_USAGE, "create",
+        "COLL_ROOT is not set: export COLL_ROOT=address:port of rank 0 (a free "
+        "port) and the same COLL_SECRET to all ranks, or start them with collrun");
   return COLL_OK;
 }
 

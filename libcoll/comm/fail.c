@@ -3,7 +3,8 @@
  * told to the neighbours on the control links, who do the same: so it reaches every rank.
  *
  * A broken data connection does not say who is to blame: its other end may have left because of a
- * third rank. So the rank waits a moment (wait.c) for a neighbour's account before it blames the peer.
+ * third rank. So the rank waits a moment (wait.c) for a neighbour's account before it blames the
+ * peer.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -147,7 +148,8 @@ static void neighbour_lost(coll_comm *comm, int peer, int sys_errno) {
   colli_comm_record(comm, &record, COLL_ERR_PEER_LOST, peer, comm->exec.oldest);
   record.sys_errno = sys_errno;
   snprintf(record.message, sizeof(record.message),
-           "rank %d (host %s, pid %d) is lost: its control link to rank %d closed without a goodbye%s%s; "
+           "rank %d (host %s, pid %d) is lost: its control link to rank %d closed without a "
+           "goodbye%s%s; "
            "look for what ended that process (signal, memory limit, crash)",
            peer, record.peer_host, record.peer_pid, comm->rank, sys_errno ? ": " : "",
            sys_errno ? strerror(sys_errno) : "");

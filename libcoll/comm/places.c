@@ -62,8 +62,8 @@ static const char *slowest_link(const colli_rank_info *table, int nranks, const 
 }
 
 /* The cost model for this set of ranks. */
-bool colli_places_model(const colli_rank_info *table, int nranks, int rank,
-                        const colli_port *ports, int nports, colli_model *model) {
+bool colli_places_model(const colli_rank_info *table, int nranks, int rank, const colli_port *ports,
+                        int nports, colli_model *model) {
   bool crowded = false;
   int ranks_fullest = 1, cpus_fullest = 1;
   const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));

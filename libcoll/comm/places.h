@@ -12,7 +12,7 @@ void colli_places_self(colli_rank_info *info);
  * ranks share a core on the fullest host. The same on every rank. Returns whether the ranks on this
  * rank's own host outnumber the processors that they may use.
  */
-bool colli_places_model(const colli_rank_info *table, int nranks, int rank,
-                        const colli_port *ports, int nports, colli_model *model);
+bool colli_places_model(const colli_rank_info *table, int nranks, int rank, const colli_port *ports,
+                        int nports, colli_model *model);
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * plan.h: the cache of choices and schedules. A *plan* is what a shape and a count lead to: algorithm,
- * schedule, partition. Schedules do not depend on the count and are shared between plans.
+ * plan.h: the cache of choices and schedules. A *plan* is what a shape and a count lead to:
+ * algorithm, schedule, partition. Schedules do not depend on the count and are shared between
+ * plans.
  */
 #ifndef COLLI_COMM_PLAN_H
 #define COLLI_COMM_PLAN_H
@@ -35,8 +36,8 @@ const colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t co
                                   size_t elem_bytes, int root, coll_error *error);
 
 /*
- * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with the
- * known names if it is malformed.
+ * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with
+ * the known names if it is malformed.
  */
 coll_status colli_plans_check_force(const char *force, coll_error *error);
 

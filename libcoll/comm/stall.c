@@ -1,7 +1,7 @@
 /*
- * stall.c: who is to blame when nothing moves. A rank whose operation has not moved for a while tells
- * all ranks which operation it is in and for whom it waits. From that every rank can see whether
- * another rank made a different call, and at the deadline who has not come.
+ * stall.c: who is to blame when nothing moves. A rank whose operation has not moved for a while
+ * tells all ranks which operation it is in and for whom it waits. From that every rank can see
+ * whether another rank made a different call, and at the deadline who has not come.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,12 +40,13 @@ static void describe(const coll_comm *comm, char *text, size_t bytes, const coll
              comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a));
     return;
   }
-  snprintf(text, bytes,
-           "rank %d (host %s) called %s as its operation %u, but rank %d (host %s, pid %d) called %s "
-           "as its operation %u; all ranks must make the same calls in the same order",
-           comm->rank, comm->host, colli_tag_text(mine, a), colli_tag_sequence(mine), peer,
-           comm->table[peer].host, comm->table[peer].pid, colli_tag_text(theirs, b),
-           colli_tag_sequence(theirs));
+  snprintf(
+      text, bytes,
+      "rank %d (host %s) called %s as its operation %u, but rank %d (host %s, pid %d) called %s "
+      "as its operation %u; all ranks must make the same calls in the same order",
+      comm->rank, comm->host, colli_tag_text(mine, a), colli_tag_sequence(mine), peer,
+      comm->table[peer].host, comm->table[peer].pid, colli_tag_text(theirs, b),
+      colli_tag_sequence(theirs));
 }
 
 /* Fails the communicator because another rank's call does not match. */
@@ -102,10 +103,11 @@ void colli_comm_timed_out(coll_comm *comm, const coll_request *op) {
   record.step = step;
   char tag[COLLI_TAG_TEXT];
   const colli_stalled *stalled = peer >= 0 ? &comm->stalled[peer] : NULL;
-  const char *verdict = !stalled ? ""
-                        : stalled->serial && stalled->sequence >= op->sequence
-                            ? ", which waits as well"
-                            : ", which has not come to this operation, or is frozen, or cannot be reached";
+  const char *verdict =
+      !stalled ? ""
+      : stalled->serial && stalled->sequence >= op->sequence
+          ? ", which waits as well"
+          : ", which has not come to this operation, or is frozen, or cannot be reached";
   snprintf(record.message, sizeof(record.message),
            "operation %llu, %s, did not move for %llu ms on rank %d (host %s): waiting for rank %d "
            "(host %s, pid %d)%s; look at that process, or raise COLL_TIMEOUT_MS",

@@ -1,7 +1,7 @@
 /*
  * tag.c: what travels in front of every message. It holds all that the ranks must agree on:
- *   word 0: count; word 1: sequence number (high half) and root; word 2: collective, type, operation,
- *   algorithm (a byte each) and the number of passes.
+ *   word 0: count; word 1: sequence number (high half) and root; word 2: collective, type,
+ * operation, algorithm (a byte each) and the number of passes.
  */
 #include <stdio.h>
 
@@ -21,8 +21,9 @@ coll_tag colli_tag_make(colli_coll coll, size_t count, int type, int op, int roo
 }
 
 const char *colli_type_name(int type) {
-  static const char *const names[] = {"int8",   "uint8",  "int16",   "uint16",   "int32",   "uint32",
-                                      "int64",  "uint64", "float16", "bfloat16", "float32", "float64"};
+  static const char *const names[] = {"int8",    "uint8",    "int16",   "uint16",
+                                      "int32",   "uint32",   "int64",   "uint64",
+                                      "float16", "bfloat16", "float32", "float64"};
   return type >= 0 && type < COLL_TYPE_COUNT ? names[type] : "unknown type";
 }
 

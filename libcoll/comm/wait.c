@@ -2,18 +2,18 @@
  * wait.c: the one place where a rank waits, and the watchdog that looks around meanwhile.
  *
  * Waiting goes from fast to frugal: spin (not if ranks outnumber cores), then hand the core over
- * between looks, then sleep until a doorbell rings. The watchdog's clock counts only time that the rank
- * spent here, so that a program that computes for long between two calls is not late.
+ * between looks, then sleep until a doorbell rings. The watchdog's clock counts only time that the
+ * rank spent here, so that a program that computes for long between two calls is not late.
  */
 #include <poll.h>
 #include <sched.h>
 
 #include "libcoll/comm/comm.h"
 
-#define SPIN_LOOKS      4000u              /* about 50 to 100 us */
+#define SPIN_LOOKS      4000u /* about 50 to 100 us */
 #define LOOKS_PER_WATCH 16u
-#define SLEEP_AFTER_NS  1000000ull         /* idle for so long: sleep */
-#define CONTROL_NS      500000ull          /* how often control links are looked at */
+#define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
+#define CONTROL_NS      500000ull  /* how often control links are looked at */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 #define STALL_NS        (250 * COLLI_NS_PER_MS)
 #define SUSPECT_NS      (100 * COLLI_NS_PER_MS) /* how long a broken connection waits for news */

@@ -1,0 +1,150 @@
+/* support_ranks.c: runs one function on many ranks, as threads or as processes. */
+#include "support_ranks.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+int count_fds(void) {
+  DIR *dir = opendir("/proc/self/fd");
+  int count = -3; /* ".", ".." and the directory itself */
+  while (dir && readdir(dir))
+    count++;
+  if (dir)
+    closedir(dir);
+  return count;
+}
+
+typedef struct thread_rank {
+  pthread_t thread;
+  coll_comm *comm;
+  int rank, nranks;
+  rank_fn fn;
+  void *arg;
+  int result;
+} thread_rank;
+
+static void *thread_main(void *arg) {
+  thread_rank *self = arg;
+  self->result = self->fn(self->comm, self->rank, self->nranks, self->arg);
+  coll_comm_destroy(&self->comm);
+  return NULL;
+}
+
+int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg) {
+  coll_comm **comms = calloc((size_t)nranks, sizeof(*comms));
+  thread_rank *ranks = calloc((size_t)nranks, sizeof(*ranks));
+  int result = -1;
+  if (comms && ranks && coll_comm_create_local(comms, nranks, config) == COLL_OK) {
+    result = 0;
+    for (int r = 0; r < nranks; r++) {
+      ranks[r] = (thread_rank){
+          .comm = comms[r], .rank = r, .nranks = nranks, .fn = fn, .arg = arg, .result = -1};
+      if (pthread_create(&ranks[r].thread, NULL, thread_main, &ranks[r]) != 0)
+        abort();
+    }
+    for (int r = 0; r < nranks; r++)
+      pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < nranks && result == 0; r++)
+      result = ranks[r].result;
+  }
+  free(comms);
+  free(ranks);
+  return result;
+}
+
+/* Memory that the forked ranks share: rank 0 puts the id there. */
+typedef struct shared_id {
+  atomic_int ready;
+  coll_id id;
+} shared_id;
+
+/* Rank 0 makes the id; the others wait for it. */
+static int get_id(shared_id *shared, const coll_config *config, int rank) {
+  if (rank == 0) {
+    coll_status status = coll_unique_id(&shared->id, config);
+    atomic_store(&shared->ready, status == COLL_OK ? 1 : -1);
+  }
+  while (!atomic_load(&shared->ready))
+    usleep(200);
+  return atomic_load(&shared->ready);
+}
+
+/* The life of one forked rank. */
+static int process_main(shared_id *shared, const coll_config *config, int rank, int nranks,
+                        rank_fn fn, void *arg) {
+  coll_comm *comm = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config with_error = config ? *config : (coll_config)COLL_CONFIG_INIT;
+  with_error.error = &error;
+  if (get_id(shared, config, rank) != 1 ||
+      coll_comm_create(&comm, &shared->id, nranks, rank, &with_error) != COLL_OK) {
+    fprintf(stderr, "rank %d: create: %s\n", rank, error.message);
+    return 120;
+  }
+  int result = fn(comm, rank, nranks, arg);
+  coll_comm_destroy(&comm);
+  return result;
+}
+
+/* Waits for one child for the time that is left; its exit status, 128 + signal, or 124. */
+static int wait_child(pid_t pid, double until) {
+  int status = 0;
+  for (;;) {
+    pid_t got = waitpid(pid, &status, WNOHANG);
+    if (got == pid)
+      break;
+    if (got < 0 && errno != EINTR)
+      return 126;
+    if (now_s() > until) {
+      kill(pid, SIGKILL);
+      waitpid(pid, &status, 0);
+      return 124;
+    }
+    usleep(2000);
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
+                  int *results) {
+  shared_id *shared =
+      mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pid_t *pids = calloc((size_t)nranks, sizeof(*pids));
+  if (shared == MAP_FAILED || !pids)
+    abort();
+  fflush(NULL);
+  for (int r = 0; r < nranks; r++) {
+    pids[r] = fork();
+    if (pids[r] == 0) {
+      free(pids);
+      exit(process_main(shared, config, r, nranks, fn, arg));
+    }
+  }
+  double until = now_s() + limit_s;
+  int first = 0;
+  for (int r = 0; r < nranks; r++) {
+    int result = pids[r] > 0 ? wait_child(pids[r], until) : 126;
+    if (results)
+      results[r] = result;
+    if (first == 0)
+      first = result;
+  }
+  free(pids);
+  munmap(shared, sizeof(*shared));
+  return first;
+}

@@ -1,0 +1,54 @@
+/* support_ranks.h: runs one function on many ranks, as threads or as processes. */
+#ifndef TESTS_SUPPORT_RANKS_H
+#define TESTS_SUPPORT_RANKS_H
+
+#include <coll/coll.h>
+#include <sys/types.h>
+
+/* One rank's work; returns 0, or what it wants to be seen as its failure (1 .. 125). */
+typedef int (*rank_fn)(coll_comm *comm, int rank, int nranks, void *arg);
+
+/*
+ * Runs fn on `nranks` threads over coll_comm_create_local; each destroys its communicator. Returns
+ * 0 if all returned 0, else the first other value (by rank), or -1 if they could not be created.
+ */
+int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg);
+
+/*
+ * Runs fn in `nranks` forked processes over coll_unique_id / coll_comm_create. Waits at most
+ * limit_s seconds, then kills them all. results[r] (may be NULL) is rank r's exit status, 128 +
+ * signal, or 124 if it had to be killed. Returns 0 if all are 0, else the first that is not (by
+ * rank).
+ */
+int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
+                  int *results);
+
+/* Seconds of a clock that never goes back. */
+double now_s(void);
+
+/* The number of open descriptors of this process. */
+int count_fds(void);
+
+/* Fails a rank function with the place where it happened. */
+#define RANK_CHECK(condition)                                                                      \
+  do {                                                                                             \
+    if (!(condition)) {                                                                            \
+      fprintf(stderr, "%s:%d: rank %d: %s\n", __FILE__, __LINE__, rank, #condition);               \
+      return 1;                                                                                    \
+    }                                                                                              \
+  } while (0)
+
+/* The same for a call that must give COLL_OK; prints the communicator's record. */
+#define RANK_OK(call)                                                                              \
+  do {                                                                                             \
+    coll_status status_ = (call);                                                                  \
+    if (status_ != COLL_OK) {                                                                      \
+      coll_error error_ = COLL_ERROR_INIT;                                                         \
+      coll_last_error(comm, &error_);                                                              \
+      fprintf(stderr, "%s:%d: rank %d: %s: %s: %s\n", __FILE__, __LINE__, rank, #call,             \
+              coll_status_name(status_), error_.message);                                          \
+      return 1;                                                                                    \
+    }                                                                                              \
+  } while (0)
+
+#endif

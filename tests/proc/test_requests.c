@@ -1,0 +1,201 @@
+/* test_requests.c: sends and receives, operations in flight, test, wait and wait_any. */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support_data.h"
+#include "support_ranks.h"
+
+#define MESSAGES 40
+
+/* Every rank sends to every other, messages of growing size; all in flight at once. */
+static int everybody_to_everybody(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  size_t total = 0;
+  coll_request *requests[2 * 8 * MESSAGES];
+  char *bufs[2 * 8 * MESSAGES];
+  for (int m = 0; m < MESSAGES; m++) {
+    size_t count = (size_t)m * (size_t)m * 37 % 50000;
+    for (int peer = 0; peer < nranks; peer++) {
+      if (peer == rank)
+        continue;
+      bufs[total] = malloc(count * 4 + 1);
+      data_fill(bufs[total], count, COLL_INT32, COLL_SUM, rank, (uint64_t)(m + peer));
+      RANK_OK(coll_isend(bufs[total], count, COLL_INT32, peer, comm, &requests[total]));
+      total++;
+      bufs[total] = malloc(count * 4 + 1);
+      RANK_OK(coll_irecv(bufs[total], count, COLL_INT32, peer, comm, &requests[total]));
+      total++;
+    }
+  }
+  for (size_t left = total; left > 0; left--) {
+    int index = -1;
+    RANK_OK(coll_wait_any(requests, (int)total, &index, -1));
+    RANK_CHECK(index >= 0 && requests[index] == NULL);
+  }
+  int index = 7;
+  RANK_OK(coll_wait_any(requests, (int)total, &index, -1));
+  RANK_CHECK(index == -1);
+  size_t at = 0;
+  for (int m = 0; m < MESSAGES; m++) {
+    size_t count = (size_t)m * (size_t)m * 37 % 50000;
+    for (int peer = 0; peer < nranks; peer++) {
+      if (peer == rank)
+        continue;
+      RANK_CHECK(data_wrong_copy(bufs[at + 1], count, COLL_INT32, COLL_SUM, peer,
+                                 (uint64_t)(m + rank)) == 0);
+      free(bufs[at]);
+      free(bufs[at + 1]);
+      at += 2;
+    }
+  }
+  return 0;
+}
+
+Test(requests, everybody_to_everybody, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    for (int nranks = 2; nranks <= 5; nranks++)
+      cr_assert_eq(run_threads(nranks, &config, everybody_to_everybody, NULL), 0, "%d over %s",
+                   nranks, transports[t]);
+  }
+}
+
+/* Many collectives of different kinds in flight, completed in another order than started. */
+static int many_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  enum { KINDS = 24 };
+  coll_request *requests[KINDS];
+  int *bufs[KINDS];
+  for (int k = 0; k < KINDS; k++) {
+    size_t count = (size_t)k * 4001;
+    bufs[k] = malloc((count + 1) * sizeof(int) * (size_t)nranks);
+    if (k % 3 == 0) {
+      data_fill(bufs[k], count, COLL_INT32, COLL_SUM, rank, (uint64_t)k);
+      RANK_OK(coll_iallreduce(bufs[k], bufs[k], count, COLL_INT32, COLL_SUM, comm, &requests[k]));
+    } else if (k % 3 == 1) {
+      data_fill(bufs[k] + (size_t)rank * count, count, COLL_INT32, COLL_SUM, rank, (uint64_t)k);
+      RANK_OK(coll_iallgather(bufs[k] + (size_t)rank * count, bufs[k], count, COLL_INT32, comm,
+                              &requests[k]));
+    } else {
+      int root = k % nranks;
+      data_fill(bufs[k], count, COLL_INT32, COLL_SUM, rank, (uint64_t)k);
+      RANK_OK(coll_ibroadcast(bufs[k], bufs[k], count, COLL_INT32, root, comm, &requests[k]));
+    }
+  }
+  coll_request *barrier;
+  RANK_OK(coll_ibarrier(comm, &barrier));
+  for (int k = KINDS - 1; k >= 0; k--) {
+    if (k % 2) {
+      coll_status status;
+      while ((status = coll_test(&requests[k])) == COLL_IN_PROGRESS)
+        ;
+      RANK_OK(status);
+    } else {
+      RANK_OK(coll_wait(&requests[k], -1));
+    }
+    RANK_CHECK(requests[k] == NULL);
+  }
+  RANK_OK(coll_wait(&barrier, -1));
+  for (int k = 0; k < KINDS; k++) {
+    size_t count = (size_t)k * 4001;
+    if (k % 3 == 0)
+      RANK_CHECK(data_wrong(bufs[k], count, COLL_INT32, COLL_SUM, nranks, (uint64_t)k) == 0);
+    for (int r = 0; k % 3 == 1 && r < nranks; r++)
+      RANK_CHECK(data_wrong_copy(bufs[k] + (size_t)r * count, count, COLL_INT32, COLL_SUM, r,
+                                 (uint64_t)k) == 0);
+    if (k % 3 == 2)
+      RANK_CHECK(data_wrong_copy(bufs[k], count, COLL_INT32, COLL_SUM, k % nranks, (uint64_t)k) ==
+                 0);
+    free(bufs[k]);
+  }
+  return 0;
+}
+
+Test(requests, many_in_flight, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    for (int nranks = 1; nranks <= 7; nranks++)
+      cr_assert_eq(run_threads(nranks, &config, many_in_flight, NULL), 0, "%d over %s", nranks,
+                   transports[t]);
+  }
+}
+
+/* A wait gives up after the caller's patience, and the operation goes on. */
+static int patience(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  int value = 5;
+  if (rank == 0) {
+    usleep(150000);
+    RANK_OK(coll_send(&value, 1, COLL_INT32, 1, comm));
+    return 0;
+  }
+  coll_request *request;
+  int got = 0, index = 3;
+  RANK_OK(coll_irecv(&got, 1, COLL_INT32, 0, comm, &request));
+  RANK_CHECK(coll_wait(&request, 20) == COLL_IN_PROGRESS && request);
+  RANK_CHECK(coll_wait_any(&request, 1, &index, 20) == COLL_IN_PROGRESS && index == -1);
+  RANK_CHECK(coll_wait(&request, 0) == COLL_IN_PROGRESS);
+  RANK_OK(coll_wait(&request, -1));
+  RANK_CHECK(got == 5 && !request);
+  return 0;
+}
+
+Test(requests, patience, .timeout = 20) {
+  cr_assert_eq(run_threads(2, NULL, patience, NULL), 0);
+}
+
+/* There is a limit of requests in flight, and a clear error beyond it. */
+static int too_many(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  static coll_request *all[2][COLL_MAX_REQUESTS + 1];
+  coll_request **requests = all[rank];
+  int started = 0;
+  coll_status status = COLL_OK;
+  char byte[2] = {0, 0};
+  while (started <= COLL_MAX_REQUESTS && status == COLL_OK) {
+    status = rank == 0 ? coll_isend(byte, 1, COLL_INT8, 1, comm, &requests[started])
+                       : coll_irecv(byte, 1, COLL_INT8, 0, comm, &requests[started]);
+    started += status == COLL_OK;
+  }
+  RANK_CHECK(status == COLL_ERR_INVALID_USAGE && started >= COLL_MAX_REQUESTS - 16);
+  for (int i = 0; i < started; i++)
+    RANK_OK(coll_wait(&requests[i], -1));
+  return 0;
+}
+
+Test(requests, too_many, .timeout = 20) {
+  cr_assert_eq(run_threads(2, NULL, too_many, NULL), 0);
+}
+
+/* Memory of coll_mem_alloc works as a buffer and is returned in any order. */
+static int memory(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  void *a = NULL, *b = NULL, *none = &a;
+  RANK_OK(coll_mem_alloc(comm, 400000, &a));
+  RANK_OK(coll_mem_alloc(comm, 1, &b));
+  RANK_OK(coll_mem_alloc(comm, 0, &none));
+  RANK_CHECK(a && b && !none && (uintptr_t)a % 64 == 0);
+  data_fill(a, 100000, COLL_FLOAT32, COLL_SUM, rank, 1);
+  RANK_OK(coll_allreduce(a, a, 100000, COLL_FLOAT32, COLL_SUM, comm));
+  RANK_CHECK(data_wrong(a, 100000, COLL_FLOAT32, COLL_SUM, nranks, 1) == 0);
+  RANK_CHECK(coll_mem_free(comm, (char *)a + 64) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_OK(coll_mem_free(comm, a));
+  RANK_CHECK(coll_mem_free(comm, a) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_mem_alloc(comm, SIZE_MAX, &a) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_mem_alloc(comm, (size_t)1 << 62, &a) != COLL_OK && !a);
+  RANK_OK(coll_mem_free(comm, NULL));
+  return 0; /* b goes with the communicator */
+}
+
+Test(requests, memory, .timeout = 20) {
+  cr_assert_eq(run_threads(2, NULL, memory, NULL), 0);
+}
