@@ -1,0 +1,362 @@
+/*
+ * test_failures.c: killed, frozen, disagreeing and aborting ranks. Every survivor must end in time
+ * and name who is to blame.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support_ranks.h"
+
+#define COUNT ((size_t)1 << 20)
+
+/* What one survivor saw. */
+typedef struct sight {
+  coll_status status;
+  coll_error error;
+  double seconds; /* from the deed to the error */
+} sight;
+
+typedef struct scene {
+  int victim;
+  int size_index;
+  volatile double deed_s;
+  volatile pid_t pids[16];
+  sight sights[16];
+} scene;
+
+static scene *make_scene(int victim) {
+  scene *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  memset(s, 0, sizeof(*s));
+  s->victim = victim;
+  return s;
+}
+
+/* All-reduces until it fails, and notes what it saw. */
+static int reduce_until_failure(coll_comm *comm, int rank, scene *s, size_t count) {
+  float *buf = calloc(count, sizeof(*buf));
+  coll_status status;
+  while ((status = coll_allreduce(buf, buf, count, COLL_FLOAT32, COLL_SUM, comm)) == COLL_OK)
+    ;
+  sight *mine = &s->sights[rank];
+  mine->seconds = now_s() - s->deed_s;
+  mine->status = status;
+  mine->error = (coll_error)COLL_ERROR_INIT;
+  coll_last_error(comm, &mine->error);
+  free(buf);
+  /* a revoked communicator gives the same error again, at once */
+  double before = now_s();
+  RANK_CHECK(coll_barrier(comm) == status && now_s() - before < 0.5);
+  return 0;
+}
+
+/* The victim does something to itself in the middle of its all-reduces, from a second thread. */
+typedef struct deed {
+  scene *s;
+  int signal;
+} deed;
+
+static void *do_deed(void *arg) {
+  deed *d = arg;
+  usleep(200000);
+  d->s->deed_s = now_s();
+  kill(getpid(), d->signal);
+  return NULL;
+}
+
+static int with_victim(coll_comm *comm, int rank, scene *s, int signal, size_t count) {
+  s->pids[rank] = getpid();
+  deed d = {s, signal};
+  pthread_t thread;
+  if (rank == s->victim && pthread_create(&thread, NULL, do_deed, &d) != 0)
+    return 2;
+  return reduce_until_failure(comm, rank, s, count);
+}
+
+static int killed_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  return with_victim(comm, rank, s, SIGKILL, s->size_index ? COUNT : 2);
+}
+
+/* Kills each of several ranks in the middle of all-reduces of two sizes over one transport. */
+static void kill_ranks(const char *transport, int nranks) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = transport;
+  config.timeout_ms = 20000;
+  for (int victim = 0; victim < nranks; victim += 2)
+    for (int size = 0; size < 2; size++) {
+      scene *s = make_scene(victim);
+      s->size_index = size;
+      int results[16];
+      run_processes(nranks, &config, killed_rank, s, 30, results);
+      for (int r = 0; r < nranks; r++) {
+        if (r == victim) {
+          cr_expect_eq(results[r], 128 + SIGKILL);
+          continue;
+        }
+        const sight *seen = &s->sights[r];
+        cr_expect_eq(results[r], 0, "%s: rank %d ended with %d", transport, r, results[r]);
+        cr_expect_eq(seen->status, COLL_ERR_PEER_LOST, "%s: rank %d got %s: %s", transport, r,
+                     coll_status_name(seen->status), seen->error.message);
+        cr_expect_eq(seen->error.peer, victim, "%s: rank %d blames %d, not %d: %s", transport, r,
+                     seen->error.peer, victim, seen->error.message);
+        cr_expect(strlen(seen->error.peer_host) > 0);
+        cr_expect_eq(seen->error.peer_pid, s->pids[victim]);
+        cr_expect_lt(seen->seconds, 1.0, "%s: rank %d took %.3f s", transport, r, seen->seconds);
+      }
+      munmap(s, sizeof(*s));
+    }
+}
+
+Test(failures, killed_shm, .timeout = 100) {
+  kill_ranks("shm", 2);
+  kill_ranks("shm", 5);
+}
+Test(failures, killed_tcp, .timeout = 100) {
+  kill_ranks("tcp", 2);
+  kill_ranks("tcp", 5);
+}
+
+static int frozen_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  return with_victim(comm, rank, arg, SIGSTOP, 1000);
+}
+
+Test(failures, frozen, .timeout = 100) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    config.timeout_ms = 1500;
+    scene *s = make_scene(2);
+    int results[16];
+    run_processes(4, &config, frozen_rank, s, 6, results);
+    for (int r = 0; r < 4; r++) {
+      if (r == s->victim)
+        continue;
+      const sight *seen = &s->sights[r];
+      cr_expect_eq(results[r], 0);
+      cr_expect_eq(seen->status, COLL_ERR_TIMEOUT, "rank %d got %s: %s", r,
+                   coll_status_name(seen->status), seen->error.message);
+      cr_expect_eq(seen->error.peer, s->victim, "rank %d: %s", r, seen->error.message);
+      cr_expect_lt(seen->seconds, 4.0);
+    }
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* A rank that never comes is named by all, also by those that do not wait for it directly. */
+static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  s->deed_s = now_s();
+  if (rank == s->victim) {
+    sleep(3);
+    return 0;
+  }
+  return reduce_until_failure(comm, rank, s, 1000);
+}
+
+Test(failures, rank_that_never_comes, .timeout = 60) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = 900;
+  scene *s = make_scene(3);
+  cr_assert_eq(run_threads(7, &config, late_rank, s), 0);
+  for (int r = 0; r < 7; r++) {
+    if (r == s->victim)
+      continue;
+    cr_expect_eq(s->sights[r].status, COLL_ERR_TIMEOUT);
+    cr_expect_eq(s->sights[r].error.peer, s->victim, "rank %d: %s", r, s->sights[r].error.message);
+  }
+  munmap(s, sizeof(*s));
+}
+
+/* One rank makes another call than the others. */
+static int odd_call(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  static float pool[7][1 << 16];
+  float *buf = pool[rank];
+  bool odd = rank == nranks - 1;
+  coll_status status = COLL_OK;
+  switch (s->size_index) {
+  case 0: /* count */
+    status = coll_allreduce(buf, buf, odd ? 99 : 100, COLL_FLOAT32, COLL_SUM, comm);
+    break;
+  case 1: /* type */
+    status = coll_allreduce(buf, buf, 100, odd ? COLL_INT32 : COLL_FLOAT32, COLL_SUM, comm);
+    break;
+  case 2: /* operation */
+    status = coll_allreduce(buf, buf, 100, COLL_FLOAT32, odd ? COLL_MAX : COLL_SUM, comm);
+    break;
+  case 3: /* collective */
+    status = odd ? coll_broadcast(buf, buf, 100, COLL_FLOAT32, 0, comm)
+                 : coll_allreduce(buf, buf, 100, COLL_FLOAT32, COLL_SUM, comm);
+    break;
+  case 4: /* root: both wait to receive */
+    status = coll_broadcast(buf, buf, 100, COLL_FLOAT32, odd ? 0 : nranks - 1, comm);
+    break;
+  case 5: /* sizes so far apart that the algorithms differ */
+    status = coll_allreduce(buf, buf, odd ? 1 : 1 << 16, COLL_FLOAT32, COLL_SUM, comm);
+    break;
+  case 6: /* a barrier against an all-gather */
+    status =
+        odd ? coll_barrier(comm) : coll_allgather(buf + 100 * rank, buf, 100, COLL_FLOAT32, comm);
+    break;
+  }
+  /* some ranks may have been through already: the next operation tells them */
+  if (status == COLL_OK)
+    status = coll_barrier(comm);
+  s->sights[rank].status = status;
+  s->sights[rank].error = (coll_error)COLL_ERROR_INIT;
+  coll_last_error(comm, &s->sights[rank].error);
+  return 0;
+}
+
+Test(failures, mismatch, .timeout = 100) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++)
+    for (int nranks = 2; nranks <= 5; nranks += 3)
+      for (int kind = 0; kind < 7; kind++) {
+        coll_config config = COLL_CONFIG_INIT;
+        config.transport = transports[t];
+        config.timeout_ms = 5000;
+        scene *s = make_scene(0);
+        s->size_index = kind;
+        cr_assert_eq(run_threads(nranks, &config, odd_call, s), 0);
+        for (int r = 0; r < nranks; r++) {
+          const sight *seen = &s->sights[r];
+          cr_expect_eq(seen->status, COLL_ERR_MISMATCH, "%s kind %d, rank %d of %d got %s: %s",
+                       transports[t], kind, r, nranks, coll_status_name(seen->status),
+                       seen->error.message);
+          char odd[16];
+          snprintf(odd, sizeof(odd), "rank %d ", nranks - 1);
+          cr_expect(strstr(seen->error.message, odd), "%s", seen->error.message);
+        }
+        munmap(s, sizeof(*s));
+      }
+}
+
+/* An abort from another thread ends a waiting rank, and its peers. */
+static void *abort_soon(void *arg) {
+  usleep(150000);
+  coll_comm_abort(arg);
+  return NULL;
+}
+
+static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  pthread_t thread;
+  double start = now_s();
+  if (rank == 0 && pthread_create(&thread, NULL, abort_soon, comm) != 0)
+    return 2;
+  int value = 0;
+  coll_status status = COLL_OK;
+  if (rank == nranks - 1)
+    usleep(600000); /* comes late, so that all others wait, and finds the communicator revoked */
+  status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
+  s->sights[rank].status = status;
+  s->sights[rank].seconds = now_s() - start;
+  if (rank == 0)
+    pthread_join(thread, NULL);
+  return 0;
+}
+
+Test(failures, abort, .timeout = 60) {
+  for (int nranks = 2; nranks <= 6; nranks++) {
+    scene *s = make_scene(0);
+    cr_assert_eq(run_threads(nranks, NULL, aborted, s), 0);
+    for (int r = 0; r < nranks; r++) {
+      cr_expect_eq(s->sights[r].status, COLL_ERR_ABORTED, "rank %d of %d got %s", r, nranks,
+                   coll_status_name(s->sights[r].status));
+      cr_expect_lt(s->sights[r].seconds, 1.15);
+    }
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* A rank that leaves while it is needed is named as having left. */
+static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  s->deed_s = now_s();
+  return rank == 1 ? 0 : reduce_until_failure(comm, rank, s, 1000);
+}
+
+Test(failures, leaver, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    scene *s = make_scene(1);
+    cr_assert_eq(run_threads(4, &config, leaver, s), 0);
+    for (int r = 0; r < 4; r++) {
+      if (r == 1)
+        continue;
+      cr_expect_eq(s->sights[r].status, COLL_ERR_PEER_LOST);
+      cr_expect_eq(s->sights[r].error.peer, 1, "rank %d: %s", r, s->sights[r].error.message);
+    }
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* Destroy returns in time with operations open and a frozen peer. */
+static int destroy_in_time(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  if (rank == 1) {
+    s->deed_s = now_s();
+    kill(getpid(), SIGSTOP);
+  }
+  static float buf[1 << 20];
+  coll_request *request;
+  RANK_OK(coll_iallreduce(buf, buf, 1 << 20, COLL_FLOAT32, COLL_SUM, comm, &request));
+  coll_wait(&request, 200);
+  coll_comm *mine = comm;
+  double start = now_s();
+  coll_comm_destroy(&mine);
+  s->sights[rank].seconds = now_s() - start;
+  exit(0); /* the support code would destroy it again */
+}
+
+Test(failures, destroy_never_hangs, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    scene *s = make_scene(1);
+    int results[3];
+    run_processes(3, &config, destroy_in_time, s, 5, results);
+    cr_expect(results[0] == 0 && results[2] == 0);
+    cr_expect(s->sights[0].seconds < 1.2 && s->sights[2].seconds < 1.2, "%.2f %.2f s",
+              s->sights[0].seconds, s->sights[2].seconds);
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* Making, failing and destroying leaves no descriptor behind. */
+static int one_barrier(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+Test(failures, no_descriptor_is_left, .timeout = 60) {
+  run_threads(3, NULL, one_barrier, NULL);
+  int before = count_fds();
+  for (int i = 0; i < 10; i++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = i % 2 ? "tcp" : "shm";
+    scene *s = make_scene(1);
+    cr_assert_eq(run_threads(4, &config, i % 3 ? leaver : one_barrier, s), 0);
+    munmap(s, sizeof(*s));
+  }
+  cr_assert_eq(count_fds(), before);
+}
