@@ -1,0 +1,202 @@
+/* options.c: coll_perf's command line; the letters are those of nccl-tests. */
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "perf.h"
+
+static const char *const whats[] = {"allreduce", "broadcast", "allgather", "barrier", "sendrecv"};
+/* nccl-tests' names; the first that matches a type is the one that is printed */
+static const struct {
+  const char *name;
+  int type;
+} types[] = {{"int8", COLL_INT8},       {"uint8", COLL_UINT8},
+             {"int16", COLL_INT16},     {"uint16", COLL_UINT16},
+             {"int32", COLL_INT32},     {"uint32", COLL_UINT32},
+             {"int64", COLL_INT64},     {"uint64", COLL_UINT64},
+             {"half", COLL_FLOAT16},    {"bfloat16", COLL_BFLOAT16},
+             {"float", COLL_FLOAT32},   {"double", COLL_FLOAT64},
+             {"float16", COLL_FLOAT16}, {"float32", COLL_FLOAT32},
+             {"float64", COLL_FLOAT64}, {"all", PERF_ALL}};
+static const struct {
+  const char *name;
+  int op;
+} ops[] = {{"sum", COLL_SUM}, {"prod", COLL_PROD}, {"min", COLL_MIN},
+           {"max", COLL_MAX}, {"avg", COLL_AVG},   {"all", PERF_ALL}};
+
+const char *perf_what_name(perf_what what) {
+  return whats[what];
+}
+
+const char *perf_type_name(int type) {
+  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+    if (types[i].type == type)
+      return types[i].name;
+  return "none";
+}
+
+const char *perf_op_name(int op) {
+  for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
+    if (ops[i].op == op)
+      return ops[i].name;
+  return "none";
+}
+
+static const char usage[] =
+    "usage: coll_perf COLLECTIVE [options]      (start ranks with collrun, or use -t)\n"
+    "  COLLECTIVE                allreduce, broadcast, allgather, barrier, sendrecv\n"
+    "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G\n"
+    "  -e, --maxbytes SIZE       largest size (default 32M)\n"
+    "  -f, --stepfactor F        multiply the size by F (default 4)\n"
+    "  -i, --stepbytes SIZE      add SIZE instead\n"
+    "  -n, --iters N             operations per measurement (default: about 50 ms of them)\n"
+    "  -w, --warmup_iters N      operations before it (default 5)\n"
+    "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
+    "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, all (default "
+    "float)\n"
+    "  -o, --op OP               sum, prod, min, max, avg, all (default sum)\n"
+    "  -r, --root R              root of broadcast; -1: another one each time (default 0)\n"
+    "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
+    "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
+    "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
+    "  -h, --help\n"
+    "Size is, as in nccl-tests, that of the larger buffer; time is the slowest rank's mean.\n";
+
+/* Ends the program because of bad usage. */
+static void die(const char *what, const char *value) {
+  fprintf(stderr, "coll_perf: %s '%s'; see coll_perf --help\n", what, value);
+  exit(2);
+}
+
+/* Reads "64", "4K", "32M". */
+static size_t read_size(const char *text) {
+  char *end;
+  double value = strtod(text, &end);
+  double unit = 1;
+  switch (*end) {
+  case 'k':
+  case 'K':
+    unit = 1024, end++;
+    break;
+  case 'm':
+  case 'M':
+    unit = 1024 * 1024, end++;
+    break;
+  case 'g':
+  case 'G':
+    unit = 1024.0 * 1024 * 1024, end++;
+    break;
+  }
+  if (end == text || (*end && strcmp(end, "B") != 0) || !(value >= 0) || value * unit > 1e15)
+    die("not a size:", text);
+  return (size_t)(value * unit);
+}
+
+static int read_int(const char *text, int min, int max) {
+  char *end;
+  long value = strtol(text, &end, 10);
+  if (end == text || *end || value < min || value > max)
+    die("not a number in range:", text);
+  return (int)value;
+}
+
+static int read_type(const char *text) {
+  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
+    if (strcmp(types[i].name, text) == 0)
+      return types[i].type;
+  die("unknown datatype", text);
+  return 0;
+}
+
+static int read_op(const char *text) {
+  for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
+    if (strcmp(ops[i].name, text) == 0)
+      return ops[i].op;
+  die("unknown op", text);
+  return 0;
+}
+
+/* Takes one option. */
+static void take(perf_options *options, int letter, const char *value) {
+  switch (letter) {
+  case 'b':
+    options->min_bytes = read_size(value);
+    break;
+  case 'e':
+    options->max_bytes = read_size(value);
+    break;
+  case 'f':
+    options->step_factor = strtod(value, NULL);
+    if (!(options->step_factor > 1) || !isfinite(options->step_factor))
+      die("the step factor must be more than 1, not", value);
+    break;
+  case 'i':
+    options->step_bytes = read_size(value);
+    break;
+  case 'n':
+    options->iters = read_int(value, 1, 100000000);
+    break;
+  case 'w':
+    options->warmup = read_int(value, 0, 100000000);
+    break;
+  case 'c':
+    options->check = read_int(value, 0, 1);
+    break;
+  case 'd':
+    options->type = read_type(value);
+    break;
+  case 'o':
+    options->op = read_op(value);
+    break;
+  case 'r':
+    options->root = read_int(value, -1, 65535);
+    break;
+  case 't':
+    options->threads = read_int(value, 1, 4096);
+    break;
+  case 'T':
+    options->timeout_ms = 1000 * read_int(value, 1, 1000000);
+    break;
+  case 'J':
+    options->json = value;
+    break;
+  case 'h':
+    fputs(usage, stdout);
+    exit(0);
+  default:
+    fputs("see coll_perf --help\n", stderr);
+    exit(2);
+  }
+}
+
+/* Reads the command line. */
+void perf_options_read(perf_options *options, int argc, char **argv) {
+  static const struct option longs[] = {
+      {"minbytes", 1, NULL, 'b'},  {"maxbytes", 1, NULL, 'e'}, {"stepfactor", 1, NULL, 'f'},
+      {"stepbytes", 1, NULL, 'i'}, {"iters", 1, NULL, 'n'},    {"warmup_iters", 1, NULL, 'w'},
+      {"check", 1, NULL, 'c'},     {"datatype", 1, NULL, 'd'}, {"op", 1, NULL, 'o'},
+      {"root", 1, NULL, 'r'},      {"nthreads", 1, NULL, 't'}, {"timeout", 1, NULL, 'T'},
+      {"json", 1, NULL, 'J'},      {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
+  *options = (perf_options){.min_bytes = 4,
+                            .max_bytes = 32 << 20,
+                            .step_factor = 4,
+                            .warmup = 5,
+                            .check = true,
+                            .type = COLL_FLOAT32,
+                            .op = COLL_SUM};
+  int letter;
+  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:t:T:h", longs, NULL)) != -1)
+    take(options, letter, optarg);
+  if (optind + 1 != argc) {
+    fputs(usage, stderr);
+    exit(2);
+  }
+  for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)
+    if (strcmp(argv[optind], whats[options->what]) == 0)
+      break;
+  if (options->what == PERF_WHAT_COUNT)
+    die("unknown collective", argv[optind]);
+  if (options->max_bytes < options->min_bytes)
+    options->max_bytes = options->min_bytes;
+}

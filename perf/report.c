@@ -1,0 +1,106 @@
+/* report.c: nccl-tests' columns, and JSON. */
+#include <string.h>
+
+#include "perf.h"
+
+/* Collectives that have no in-place form have dashes there. */
+static bool has_in_place(const perf_options *options) {
+  return options->what != PERF_BARRIER && options->what != PERF_SENDRECV;
+}
+
+void perf_print_head(const perf_options *options, int nranks) {
+  printf("# coll_perf %s, libcoll %d.%d.%d, %d ranks%s\n", perf_what_name(options->what),
+         coll_version() / 10000, coll_version() / 100 % 100, coll_version() % 100, nranks,
+         options->threads ? " as threads" : "");
+  printf("# minBytes %zu maxBytes %zu step: %g(%s) warmup iters: %d iters: %s validation: %d\n",
+         options->min_bytes, options->max_bytes,
+         options->step_bytes ? (double)options->step_bytes : options->step_factor,
+         options->step_bytes ? "bytes" : "factor", options->warmup,
+         options->iters ? "fixed" : "chosen", options->check);
+  printf("#\n#%69s%s%28s%s\n", "", "out-of-place", "", "in-place");
+  printf("#%11s %12s %9s %7s %7s", "size", "count", "type", "redop", "root");
+  for (int half = 0; half < 2; half++)
+    printf(" %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+  printf("\n#%11s %12s %9s %7s %7s", "(B)", "(elements)", "", "", "");
+  for (int half = 0; half < 2; half++)
+    printf(" %9s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
+  printf("\n");
+  fflush(stdout);
+}
+
+static void print_sample(const perf_sample *sample, bool present) {
+  if (!present) {
+    printf(" %9s %7s %7s %6s", "-", "-", "-", "-");
+    return;
+  }
+  printf(sample->us < 100 ? " %9.2f" : " %9.1f", sample->us);
+  printf(" %7.2f %7.2f", sample->algbw, sample->busbw);
+  if (sample->wrong < 0)
+    printf(" %6s", "N/A");
+  else
+    printf(" %6lld", sample->wrong);
+}
+
+void perf_print_line(const perf_options *options, const perf_line *line) {
+  bool reduces = options->what == PERF_ALLREDUCE;
+  char root[16] = "-1";
+  if (options->what == PERF_BROADCAST)
+    snprintf(root, sizeof(root), "%d", line->root);
+  printf("%12zu %12zu %9s %7s %7s", line->bytes, line->count, perf_type_name(line->type),
+         reduces ? perf_op_name(line->op) : "none", root);
+  print_sample(&line->out_of_place, true);
+  print_sample(&line->in_place, has_in_place(options));
+  printf("\n");
+  fflush(stdout);
+}
+
+void perf_print_foot(const perf_line *lines, int nlines, bool check) {
+  double sum = 0;
+  long long wrong = 0;
+  for (int i = 0; i < nlines; i++) {
+    sum += lines[i].out_of_place.busbw + lines[i].in_place.busbw;
+    wrong += lines[i].out_of_place.wrong + lines[i].in_place.wrong;
+  }
+  if (check)
+    printf("# Out of bounds values : %lld %s\n", wrong, wrong ? "FAILED" : "OK");
+  printf("# Avg bus bandwidth    : %g\n#\n", nlines ? sum / (2 * nlines) : 0);
+}
+
+static void json_sample(FILE *out, const char *name, const perf_sample *sample) {
+  fprintf(out, "\"%s\": {\"time_us\": %.4f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": ", name,
+          sample->us, sample->algbw, sample->busbw);
+  if (sample->wrong < 0)
+    fprintf(out, "null}");
+  else
+    fprintf(out, "%lld}", sample->wrong);
+}
+
+/* Writes all lines as one JSON object; 0, or -1 with errno. */
+int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines) {
+  bool standard = strcmp(options->json, "-") == 0;
+  FILE *out = standard ? stdout : fopen(options->json, "w");
+  if (!out)
+    return -1;
+  fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"results\": [",
+          perf_what_name(options->what), nranks, coll_version());
+  for (int i = 0; i < nlines; i++) {
+    const perf_line *line = &lines[i];
+    fprintf(out,
+            "%s\n  {\"size\": %zu, \"count\": %zu, \"type\": \"%s\", \"redop\": \"%s\", "
+            "\"root\": %d, \"iters\": %d, ",
+            i ? "," : "", line->bytes, line->count, perf_type_name(line->type),
+            options->what == PERF_ALLREDUCE ? perf_op_name(line->op) : "none",
+            options->what == PERF_BROADCAST ? line->root : -1, line->iters);
+    json_sample(out, "out_of_place", &line->out_of_place);
+    if (has_in_place(options)) {
+      fprintf(out, ", ");
+      json_sample(out, "in_place", &line->in_place);
+    }
+    fprintf(out, "}");
+  }
+  fprintf(out, "\n]}\n");
+  int failed = ferror(out);
+  if (!standard && fclose(out) != 0)
+    failed = 1;
+  return failed ? -1 : 0;
+}
