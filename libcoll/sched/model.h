@@ -17,6 +17,12 @@ typedef struct colli_model {
 } colli_model;
 
 /*
+ * The model of a kind of link ("shm" or "tcp") between nranks ranks on one host with that many
+ * cores (0: as many as ranks). Without measurements, and the same on all ranks.
+ */
+void colli_model_default(const char *link, int nranks, int cores, colli_model *out);
+
+/*
  * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
  * message leaves when its sender has finished the step's slice and the link is free, and arrives
  * alpha and bytes * beta later; slots bound what is under way. Gives the time in ns at which the

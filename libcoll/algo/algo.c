@@ -1,0 +1,19 @@
+/* algo.c: the table of all algorithms. */
+#include <string.h>
+
+#include "libcoll/algo/emit.h"
+
+/* Where costs are equal the first one wins. */
+const colli_algo *const colli_algos[] = {
+    &colli_allreduce_recdbl, &colli_allreduce_direct,      &colli_allreduce_dbtree,
+    &colli_allreduce_ring,   &colli_broadcast_binomial,    &colli_broadcast_chain,
+    &colli_allgather_ring,   &colli_barrier_dissemination, NULL,
+};
+
+/* Finds by collective and name; NULL if there is none. */
+const colli_algo *colli_algo_find(colli_coll coll, const char *name) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    if ((*algo)->coll == coll && strcmp((*algo)->name, name) == 0)
+      return *algo;
+  return NULL;
+}

@@ -1,0 +1,114 @@
+/*
+ * allreduce_recdbl.c: recursive doubling. In round k partners at distance 2^k exchange all they
+ * have and both reduce it, lower ranks left, so that all form the same expression.
+ *
+ * Cost: log2(n) (alpha + N beta + N gamma) for N bytes; numbers of ranks that are no power of two
+ * take two rounds more. Wins for short vectors: the fewest rounds.
+ * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+ * MPICH", IJHPCA 19 (2005).
+ *
+ * 5 ranks: rank 0 folds into 1; then 1, 2, 3, 4 double; then 1 gives the result back to 0:
+ *
+ *     0 --> 1          0
+ *           1 <-> 2    1 <------.
+ *           3 <-> 4    2 <--.   |        1 --> 0
+ *                      3 <--|---'
+ *                      4 <--'
+ *     fold in, round 0   round 1         fold out
+ *
+ * Each reduction sends its result on to the next partner in the same pass over the data.
+ */
+#include "libcoll/algo/emit.h"
+
+/* The largest power of two that is at most n. */
+static int power_below(int n) {
+  int power = 1;
+  while (power <= n / 2)
+    power *= 2;
+  return power;
+}
+
+/* The rank that takes part in the rounds as number `seat`. */
+static int seat_rank(int seat, int extra) {
+  return seat < extra ? 2 * seat + 1 : seat + extra;
+}
+
+/* Emits the rounds of a rank that takes part. */
+static void emit_rounds(colli_builder *builder, int rank, int power, int extra) {
+  bool folded = rank < 2 * extra;
+  int seat = folded ? rank / 2 : rank - extra;
+  int partner = seat_rank(seat ^ 1, extra);
+  if (folded)
+    colli_emit(builder, 0, COLLI_RECV | COLLI_REDUCE | COLLI_MSG_LEFT | COLLI_STORE | COLLI_SEND,
+               (colli_way){rank - 1, partner, COLLI_INPUT, COLLI_OUTPUT}, 0);
+  else
+    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, partner, COLLI_INPUT, COLLI_INPUT},
+               0);
+  colli_buf have = folded ? COLLI_OUTPUT : COLLI_INPUT;
+  for (int distance = 1; distance < power; distance *= 2) {
+    unsigned bits = COLLI_RECV | COLLI_REDUCE | COLLI_STORE;
+    int from = seat_rank(seat ^ distance, extra), to = COLLI_NOBODY;
+    if (seat & distance)
+      bits |= COLLI_MSG_LEFT;
+    if (2 * distance < power)
+      to = seat_rank(seat ^ (2 * distance), extra);
+    else if (folded)
+      to = rank - 1;
+    if (2 * distance >= power)
+      bits |= COLLI_FINAL;
+    if (to != COLLI_NOBODY)
+      bits |= COLLI_SEND;
+    colli_emit(builder, 0, bits, (colli_way){from, to, have, COLLI_OUTPUT}, 0);
+    have = COLLI_OUTPUT;
+  }
+}
+
+static int recdbl_nchunks(const colli_shape *shape) {
+  (void)shape;
+  return 1;
+}
+
+static coll_status recdbl_emit(const colli_shape *shape, colli_sched **sched) {
+  int n = shape->nranks, rank = shape->rank;
+  int power = power_below(n), extra = n - power;
+  colli_builder *builder = colli_builder_create(shape, 1, 0, 1);
+  if (!builder)
+    return COLL_ERR_NO_MEMORY;
+  if (n == 1) {
+    colli_emit_alone(builder, shape->coll, 1);
+  } else if (rank < 2 * extra && rank % 2 == 0) {
+    colli_emit(builder, 0, COLLI_SEND,
+               (colli_way){COLLI_NOBODY, rank + 1, COLLI_INPUT, COLLI_INPUT}, 0);
+    colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
+               (colli_way){rank + 1, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT}, 0);
+  } else {
+    emit_rounds(builder, rank, power, extra);
+  }
+  return colli_builder_finish(builder, sched);
+}
+
+static double recdbl_cost(const colli_shape *shape, const colli_partition *partition,
+                          size_t elem_bytes, const colli_model *model) {
+  int n = shape->nranks, power = power_below(n), extra = n - power;
+  if (n == 1)
+    return 0;
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  double rounds = colli_log2_up(power);
+  double pass = (rounds + (extra > 0)) * colli_stage(&t, t.reduce, t.reduce_hop) +
+                (extra > 0) * colli_stage(&t, t.copy, t.copy_hop);
+  double messages = (rounds * power + 2.0 * extra) / n;
+  colli_work work = {messages + 1, messages, messages - (double)extra / n};
+  return colli_cost_bound(t.copy + t.passes * pass, work, &t, model);
+}
+
+const colli_algo colli_allreduce_recdbl = {
+    .name = "recdbl",
+    .id = 1,
+    .coll = COLLI_ALLREDUCE,
+    .when = "short vectors: log2(n) rounds with the whole vector",
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .pipelined = false,
+    .nchunks = recdbl_nchunks,
+    .emit = recdbl_emit,
+    .cost = recdbl_cost,
+};

@@ -1,0 +1,66 @@
+/* emit.c: what the algorithms share. */
+#include "libcoll/algo/emit.h"
+
+/* Adds a step that works on one chunk. */
+int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, int chunk) {
+  return colli_builder_add(builder, (colli_step){
+                                        .bits = (uint8_t)bits,
+                                        .lane = (uint8_t)lane,
+                                        .src_buf = (uint8_t)way.src,
+                                        .dst_buf = (uint8_t)way.dst,
+                                        .peer_recv = way.from,
+                                        .peer_send = way.to,
+                                        .chunk_in = chunk,
+                                        .chunk_out = chunk,
+                                    });
+}
+
+/* The steps of a communicator of one rank. */
+void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks) {
+  unsigned bits = coll == COLLI_ALLREDUCE ? COLLI_STORE | COLLI_FINAL : COLLI_STORE;
+  colli_way way = {COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT};
+  for (int chunk = 0; chunk < nchunks && coll != COLLI_BARRIER; chunk++)
+    colli_emit(builder, 0, bits, way, chunk);
+}
+
+/* The smallest q with 2^q >= n. */
+int colli_log2_up(int n) {
+  int q = 0;
+  while (q < 31 && (1u << q) < (unsigned)n)
+    q++;
+  return q;
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* The terms of a cost. */
+colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes,
+                             const colli_model *model) {
+  size_t slice = partition->slice < partition->piece ? partition->slice : partition->piece;
+  double bytes = (double)partition->region * (double)elem_bytes / partition->passes;
+  double slices = slice ? (double)((partition->piece + slice - 1) / slice) : 1;
+  double link = bytes / slices * model->beta_ns_per_byte;
+  double reduce = model->step_ns + bytes / slices * model->gamma_ns_per_byte;
+  return (colli_terms){
+      .passes = partition->passes,
+      .slices = slices,
+      .bytes = bytes,
+      .copy = larger(model->step_ns, link),
+      .reduce = larger(reduce, link),
+      .copy_hop = model->step_ns + link + model->alpha_ns,
+      .reduce_hop = reduce + link + model->alpha_ns,
+  };
+}
+
+/* The time of a collective, given its critical path and the work of its ranks. */
+double colli_cost_bound(double critical, colli_work work, const colli_terms *terms,
+                        const colli_model *model) {
+  if (model->core_share >= 1)
+    return critical;
+  double one_pass = work.steps * terms->slices * model->step_ns + work.received * model->alpha_ns +
+                    terms->bytes * (work.received * model->beta_ns_per_byte +
+                                    work.reduced * model->gamma_ns_per_byte);
+  return larger(critical, one_pass * terms->passes / model->core_share);
+}

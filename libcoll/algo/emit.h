@@ -1,0 +1,71 @@
+/* emit.h: what the algorithms share: writing steps down, and the terms of their costs. */
+#ifndef COLLI_ALGO_EMIT_H
+#define COLLI_ALGO_EMIT_H
+
+#include "libcoll/algo/algo.h"
+
+/* Where a step's value comes from and goes to. */
+typedef struct colli_way {
+  int from; /* peer_recv, or COLLI_NOBODY */
+  int to;   /* peer_send, or COLLI_NOBODY */
+  colli_buf src;
+  colli_buf dst;
+} colli_way;
+
+#define COLLI_NOBODY (-1)
+
+/* Adds a step that works on one chunk; returns its handle. */
+int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, int chunk);
+
+/* The steps of a communicator of one rank: input to output, complete if it is a reduction. */
+void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks);
+
+/* Rounds of doubling that reach n: the smallest q with 2^q >= n. */
+int colli_log2_up(int n);
+
+/* A partition and a model, as the terms of which costs are made; times in ns. */
+typedef struct colli_terms {
+  double passes;
+  double slices;     /* of a chunk in one pass */
+  double bytes;      /* of a chunk in one pass */
+  double copy;       /* a rank's pace: ns from slice to slice while it only moves them */
+  double reduce;     /* the same while it reduces them */
+  double copy_hop;   /* one slice through one rank and over one link */
+  double reduce_hop; /* the same with a reduction */
+} colli_terms;
+
+colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes,
+                             const colli_model *model);
+
+/*
+ * The time of one stage of a pipeline whose ranks work on one chunk after the other: its slices at
+ * the rank's pace, or one slice's way to the next rank, whichever takes longer.
+ */
+static inline double colli_stage(const colli_terms *terms, double pace, double hop) {
+  return terms->slices * pace > hop ? terms->slices * pace : hop;
+}
+
+/* What one rank does in one pass, on average over the ranks. */
+typedef struct colli_work {
+  double steps;    /* chunks that it handles */
+  double received; /* chunks that come over a link */
+  double reduced;  /* chunks that it reduces */
+} colli_work;
+
+/*
+ * The time of a collective whose critical path takes `critical` ns. Where ranks share cores, the
+ * cores must also get through everybody's work, and every chunk received costs a change of ranks.
+ */
+double colli_cost_bound(double critical, colli_work work, const colli_terms *terms,
+                        const colli_model *model);
+
+extern const colli_algo colli_allreduce_recdbl;
+extern const colli_algo colli_allreduce_direct;
+extern const colli_algo colli_allreduce_dbtree;
+extern const colli_algo colli_allreduce_ring;
+extern const colli_algo colli_broadcast_binomial;
+extern const colli_algo colli_broadcast_chain;
+extern const colli_algo colli_allgather_ring;
+extern const colli_algo colli_barrier_dissemination;
+
+#endif

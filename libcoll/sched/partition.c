@@ -1,0 +1,58 @@
+/* partition.c: cuts a vector into regions, passes and slices. */
+#include "libcoll/sched/partition.h"
+
+#define LINE_BYTES       64
+#define SLICE_BYTES_MIN  4096 /* below this the work for each message outweighs what overlaps */
+#define REGION_BYTES_MIN 512  /* from here on rounding borders to lines costs at most an eighth */
+
+static size_t divide_up(size_t a, size_t b) {
+  return a / b + (a % b != 0);
+}
+
+static size_t smaller(size_t a, size_t b) {
+  return a < b ? a : b;
+}
+
+/* Rounds a number of elements up to whole lines of `line` elements. */
+static size_t line_up(size_t count, size_t line) {
+  return divide_up(count, line) * line;
+}
+
+/* The most elements that fit in `bytes`: whole lines where it holds one, and at least 1. */
+static size_t fit(size_t bytes, size_t elem_bytes, size_t line) {
+  size_t count = bytes / elem_bytes;
+  if (count >= line)
+    return count - count % line;
+  return count ? count : 1;
+}
+
+/* Cuts `count` elements into nchunks regions, passes and slices. */
+void colli_partition_make(colli_partition *partition, size_t count, size_t elem_bytes, int nchunks,
+                          int exact, const colli_limits *limits) {
+  size_t line = LINE_BYTES % elem_bytes == 0 ? LINE_BYTES / elem_bytes : 1;
+  size_t region = divide_up(count, (size_t)nchunks);
+  if (!exact && region * elem_bytes >= REGION_BYTES_MIN)
+    region = line_up(region, line);
+
+  size_t slot = fit(limits->slot_bytes, elem_bytes, line);
+  size_t slices = limits->slot_count > 1 ? limits->slot_count / 2 : 1;
+  size_t piece_max = slot * slices;
+  if (limits->chunk_bytes)
+    piece_max = smaller(piece_max, fit(limits->chunk_bytes, elem_bytes, line));
+  size_t passes = region ? divide_up(region, piece_max) : 1;
+  size_t piece = passes == 1 ? region : line_up(divide_up(region, passes), line);
+  piece = passes == 1 ? piece : smaller(piece, piece_max);
+
+  size_t slice = line_up(divide_up(piece, slices), line);
+  size_t slice_min = fit(SLICE_BYTES_MIN, elem_bytes, line);
+  if (slice < slice_min)
+    slice = slice_min;
+  *partition = (colli_partition){
+      .count = count,
+      .region = region,
+      .piece = piece,
+      .slice = smaller(slice, slot),
+      .nchunks = nchunks,
+      .passes = piece ? (int)divide_up(region, piece) : 1,
+  };
+}
