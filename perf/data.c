@@ -10,8 +10,9 @@
 static int value_of(size_t index, int op, int rank, int nranks) {
   if (op == COLL_PROD)
     return index % (size_t)nranks == (size_t)rank ? 2 : 1;
-  unsigned spread = nranks <= 42 ? 4 : nranks <= 127 ? 2 : 1;
-  return (int)((index * 7 + (size_t)rank * 3) % spread);
+  if (rank >= 127)
+    return 0;
+  return (int)((index * 7 + (size_t)rank * 3) % (nranks <= 42 ? 4 : 2));
 }
 
 /* float32 to IEEE binary16, to nearest even; for finite numbers in its normal range and 0. */
