@@ -1,0 +1,107 @@
+#!/bin/bash
+# Four hosts as network namespaces, each with 1 Gbit/s out: collectives between them, a killed rank and
+# a cut cable. Needs root, ip and tc; exits 77 (skipped) with a reason where they are missing.
+set -u
+skip() { echo "skipped: $1"; exit 77; }
+[ "$(id -u)" = 0 ] || skip "needs root to make network namespaces"
+command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
+unset ASAN_OPTIONS LSAN_OPTIONS
+
+tag=c$$; tag=${tag: -6}
+bridge=b$tag
+hosts="1 2 3 4"
+out=$(mktemp -d)
+failed=0
+
+cleanup() {
+  for i in $hosts; do
+    ip netns pids "$tag-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
+    ip netns del "$tag-$i" 2>/dev/null
+  done
+  ip link del "$bridge" 2>/dev/null
+  rm -rf "$out"
+}
+trap cleanup EXIT
+
+set_up() {
+  ip link add "$bridge" type bridge && ip addr add 10.77.0.254/24 dev "$bridge" &&
+    ip link set "$bridge" up || return 1
+  for i in $hosts; do
+    ip netns add "$tag-$i" && ip link add "v$tag$i" type veth peer name eth0 netns "$tag-$i" &&
+      ip link set "v$tag$i" master "$bridge" up &&
+      ip -n "$tag-$i" addr add "10.77.0.$i/24" dev eth0 &&
+      ip -n "$tag-$i" link set lo up && ip -n "$tag-$i" link set eth0 up || return 1
+    ip netns exec "$tag-$i" tc qdisc add dev eth0 root handle 1: htb default 10 &&
+      ip netns exec "$tag-$i" tc class add dev eth0 parent 1: classid 1:10 htb rate 1gbit \
+        ceil 1gbit burst 256k cburst 256k || return 1
+  done
+}
+set_up 2>"$out/setup" || skip "cannot make network namespaces here: $(tail -n 1 "$out/setup")"
+
+secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
+port=23456
+
+# start PROGRAM...: one rank on each host, in the background; output in $out/RANK, pids in $pids.
+start() {
+  pids=
+  port=$((port + 1))
+  for i in $hosts; do
+    COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=10.77.0.1:$port COLL_SECRET=$secret \
+      timeout -k 1 60 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
+    pids="$pids $!"
+  done
+}
+
+# expect WHAT CONDITION...: counts a failure and shows the ranks' output.
+expect() {
+  what=$1
+  shift
+  if "$@"; then
+    echo "ok: $what"
+  else
+    echo "FAILED: $what"
+    tail -n 5 "$out"/[0-3]
+    failed=1
+  fi
+}
+
+all_succeed() { for p in $pids; do wait "$p" || return 1; done; }
+
+start "$BUILD/bin/coll_perf" allreduce -b 4 -e 4M -f 32 -n 5
+expect "all-reduce over four hosts ends" all_succeed
+expect "every result is right" grep -q "Out of bounds values : 0 OK" "$out/0"
+for what in broadcast allgather sendrecv; do
+  start "$BUILD/bin/coll_perf" $what -b 4 -e 1M -f 512 -n 3
+  expect "$what over four hosts ends" all_succeed
+done
+
+start "$BUILD/bin/coll_topo"
+expect "coll_topo runs over four hosts" all_succeed
+expect "ranks of different namespaces do not share memory" sh -c "! grep -qw shm '$out/0'"
+
+# A killed rank: the others end at once and name it.
+start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
+sleep 2
+before=$(date +%s%N)
+ip netns pids "$tag-3" | xargs -r kill -9
+set -- $pids
+for p in $1 $2 $4; do wait "$p"; done
+took=$((($(date +%s%N) - before) / 1000000))
+wait
+for r in 0 1 3; do
+  expect "rank $r blames rank 2 for being lost" grep -q "PEER_LOST.*rank 2 " "$out/$r"
+done
+expect "they knew within 3 s ($took ms)" [ "$took" -lt 3000 ]
+
+# A cut cable: nothing closes, so the deadline finds it; everybody ends with an error.
+COLL_TIMEOUT_MS=3000 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
+sleep 2
+ip -n "$tag-2" link set eth0 down
+ended=1
+for p in $pids; do wait "$p" && ended=0; done
+expect "a cut cable ends all ranks with an error" [ "$ended" = 1 ]
+for r in 0 2 3; do
+  expect "rank $r reports the deadline or the loss and names rank 1" \
+    grep -qE "(TIMEOUT|PEER_LOST).*rank 1 " "$out/$r"
+done
+exit $failed
