@@ -1,0 +1,48 @@
+/*
+ * fault.h: a decorator that makes any transport misbehave within its contract, or break, from a
+ * seed. COLL_FAULT says how; without it nothing is wrapped and nothing is paid.
+ *
+ * COLL_FAULT is a comma-separated list of
+ *   seed=N        where chance begins (1)
+ *   again=P       P percent of the data calls return AGAIN for no reason
+ *   pending=P     P percent of the sends are accepted first and read later
+ *   delay_us=N    connections are made up to N microseconds late
+ *   drop_after=K  each connection breaks after K messages sent and received
+ *   cut=A-B@K     the connections between ranks A and B break after K messages
+ *   stall=A-B@K   the connections between ranks A and B fall silent after K messages
+ * cut and stall may stand there up to 8 times.
+ */
+#ifndef COLLI_TRANSPORTS_HOOK_FAULT_H
+#define COLLI_TRANSPORTS_HOOK_FAULT_H
+
+#include <stdbool.h>
+
+#include "coll/coll_transport.h"
+
+#define FAULT_MAX_LINKS 8
+
+/* A link that breaks or falls silent. */
+typedef struct fault_link {
+  int a, b;
+  uint64_t after;
+  bool silent;
+} fault_link;
+
+/* COLL_FAULT, taken apart. */
+typedef struct fault_plan {
+  uint64_t seed;
+  unsigned again;
+  unsigned pending;
+  uint64_t delay_us;
+  uint64_t drop_after; /* UINT64_MAX: never */
+  int nlinks;
+  fault_link links[FAULT_MAX_LINKS];
+} fault_plan;
+
+/* Reads the text; on failure false, with one sentence in `why`. */
+bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_bytes);
+
+/* The decorated version of a transport of this build, or NULL if it has none. */
+const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner);
+
+#endif
