@@ -8,7 +8,7 @@
 void colli_error_clear(coll_error *error);
 
 /*
- * Puts status, operation (may be NULL) and a printf-like message into a cleared record and returns
+ * Clears the record, puts status, operation (may be NULL) and a printf-like message in and returns
  * the status, so that a failing function can `return colli_error_set(...)`. A NULL record is fine.
  */
 coll_status colli_error_set(coll_error *error, coll_status status, const char *operation,

@@ -1,0 +1,258 @@
+/* param.c: the table of settings, and reading them from the environment. */
+#include "libcoll/base/param.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/base/log.h"
+
+#define PREFIX "COLL_"
+
+const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
+    [COLLI_PARAM_TIMEOUT_MS] = {"COLL_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1, INT_MAX,
+                                "Deadline of each operation, in milliseconds."},
+    [COLLI_PARAM_CREATE_TIMEOUT_MS] = {"COLL_CREATE_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1,
+                                       INT_MAX,
+                                       "Deadline for making a communicator: all ranks must have "
+                                       "come by then. In milliseconds."},
+    [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
+                               "Comma-separated list of the transports to choose from: shm, tcp. "
+                               "Empty: all."},
+    [COLLI_PARAM_ALGO] = {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
+                          "Forces algorithms: a comma-separated list of collective:algorithm, for "
+                          "example allreduce:ring. Empty: the predicted fastest. `coll_explain` "
+                          "lists them."},
+    [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_STRING, "error", 0, 0,
+                         "What libcoll prints on standard error by itself: none, error, warn, info "
+                         "or debug."},
+    [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
+                             "Any text; ranks with the same text count as being on one host. "
+                             "Empty: boot id and network namespace. For tests."},
+    [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
+                                "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
+                                "free port."},
+    [COLLI_PARAM_TCP_IFNAME] = {"COLL_TCP_IFNAME", COLLI_PARAM_STRING, "", 0, 0,
+                                "Network interfaces to use: a comma-separated list of name "
+                                "prefixes; ^name excludes, =name matches the whole name. Empty: "
+                                "all."},
+    [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "32K", 4096, 1 << 20,
+                                "Size of the slots through which data is pipelined; a multiple of "
+                                "64. The same on all ranks."},
+    [COLLI_PARAM_SLOT_COUNT] = {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
+                                "Slots of each connection and direction. The same on all ranks."},
+    [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
+                               "Machine to assume instead of this one: an hwloc XML file, or an "
+                               "hwloc synthetic description. Empty: this machine."},
+    [COLLI_PARAM_FAULT] = {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
+                           "Faults to put into every transport, for tests. Empty: none."},
+    [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
+                          "This process's rank. Set by launchers."},
+    [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
+                            "Number of ranks. Set by launchers."},
+    [COLLI_PARAM_LOCAL_RANK] = {"COLL_LOCAL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
+                                "This process's number among the ranks of its host. Set by "
+                                "launchers."},
+    [COLLI_PARAM_LOCAL_NRANKS] = {"COLL_LOCAL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
+                                  "Number of ranks on this host. Set by launchers."},
+    [COLLI_PARAM_ROOT] = {"COLL_ROOT", COLLI_PARAM_STRING, "", 0, 0,
+                          "Where rank 0 listens: address:port, [v6]:port or name:port. Set by "
+                          "launchers."},
+    [COLLI_PARAM_ROOT_FD] = {"COLL_ROOT_FD", COLLI_PARAM_INT, "", 0, INT_MAX,
+                             "Rank 0 only: descriptor of a socket that listens there already. Set "
+                             "by launchers."},
+    [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
+                            "The secret that all ranks share: 64 hexadecimal digits. Never "
+                            "printed. Set by launchers."},
+};
+
+/* Parses a whole number, for BYTES with a suffix K, M or G; false if it is none or too large. */
+static bool parse_number(const char *text, colli_param_type type, long long *number) {
+  char *end;
+  errno = 0;
+  long long value = strtoll(text, &end, 10);
+  if (end == text || errno || strchr(" \t\n", *text))
+    return false;
+  int shift = 0;
+  if (type == COLLI_PARAM_BYTES && *end) {
+    static const char suffixes[] = "KMGkmg";
+    const char *suffix = strchr(suffixes, *end);
+    if (!suffix)
+      return false;
+    shift = 10 * (int)((suffix - suffixes) % 3 + 1);
+    end++;
+  }
+  if (*end || value > (LLONG_MAX >> shift) || value < (LLONG_MIN >> shift))
+    return false;
+  *number = value * (1ll << shift);
+  return true;
+}
+
+/* Number of single-letter changes that turn a into b (Levenshtein); names are short. */
+static int distance(const char *a, const char *b) {
+  int row[64];
+  int columns = (int)strlen(b);
+  if (columns > 63 || strlen(a) > 63)
+    return INT_MAX;
+  for (int j = 0; j <= columns; j++)
+    row[j] = j;
+  for (int i = 1; a[i - 1]; i++) {
+    int diagonal = row[0];
+    row[0] = i;
+    for (int j = 1; j <= columns; j++) {
+      int cost = diagonal + (a[i - 1] != b[j - 1]);
+      diagonal = row[j];
+      int least = row[j] < row[j - 1] ? row[j] : row[j - 1];
+      row[j] = least + 1 < cost ? least + 1 : cost;
+    }
+  }
+  return row[columns];
+}
+
+/* Reports a variable that is in no table; its value is not shown, as it may be a secret. */
+static coll_status unknown(const char *name, coll_error *error) {
+  int best = 0;
+  for (int i = 1; i < COLLI_PARAM_COUNT; i++)
+    if (distance(name, colli_param_table[i].name) < distance(name, colli_param_table[best].name))
+      best = i;
+  return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                         "%s is set in the environment but libcoll knows no such setting; did you "
+                         "mean %s? Unset it, or see docs/parameters.md",
+                         name, colli_param_table[best].name);
+}
+
+/* Reports a value that its setting does not take. */
+static coll_status malformed(const colli_param_info *info, const char *text, coll_error *error) {
+  if (info->type == COLLI_PARAM_STRING)
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                           "%s=%s: it takes none, error, warn, info or debug", info->name, text);
+  return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                         "%s=%s: it takes a whole number from %lld to %lld%s", info->name, text,
+                         info->min, info->max,
+                         info->type == COLLI_PARAM_BYTES
+                             ? " that is a multiple of 64; the suffixes K, M and G are allowed"
+                             : "");
+}
+
+/* Checks the text of one setting and reads its number. */
+static coll_status parse_value(colli_params *params, colli_param_id id, coll_error *error) {
+  const colli_param_info *info = &colli_param_table[id];
+  const char *text = params->text[id];
+  params->number[id] = -1;
+  if (info->type == COLLI_PARAM_STRING)
+    return id == COLLI_PARAM_LOG && colli_log_level_parse(text) < 0 ? malformed(info, text, error)
+                                                                    : COLL_OK;
+  if (!*text)
+    return COLL_OK;
+  long long number;
+  if (!parse_number(text, info->type, &number) || number < info->min || number > info->max ||
+      (info->type == COLLI_PARAM_BYTES && number % 64 != 0))
+    return malformed(info, text, error);
+  params->number[id] = number;
+  return COLL_OK;
+}
+
+/* Finds a setting by its name, of which the first `length` letters count; -1 if there is none. */
+static int find(const char *name, size_t length) {
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++)
+    if (strlen(colli_param_table[i].name) == length &&
+        memcmp(colli_param_table[i].name, name, length) == 0)
+      return i;
+  return -1;
+}
+
+/* Whether a text is in the storage, and not a default of the table. */
+static bool is_stored(const colli_params *params, const char *text) {
+  uintptr_t at = (uintptr_t)text, begin = (uintptr_t)params->storage;
+  return at >= begin && at < begin + sizeof(params->storage);
+}
+
+/* Bytes of the storage that are in use. */
+static size_t storage_used(const colli_params *params) {
+  size_t used = 0;
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++)
+    if (is_stored(params, params->text[i])) {
+      size_t end = (size_t)(params->text[i] - params->storage) + strlen(params->text[i]) + 1;
+      used = end > used ? end : used;
+    }
+  return used;
+}
+
+bool colli_params_set_text(colli_params *params, colli_param_id id, const char *text) {
+  size_t used = storage_used(params), bytes = strlen(text) + 1;
+  if (bytes > sizeof(params->storage) - used)
+    return false;
+  params->text[id] = memcpy(params->storage + used, text, bytes);
+  return true;
+}
+
+/* Takes one "NAME=value" of the environment. */
+static coll_status take(colli_params *params, const char *entry, coll_error *error) {
+  const char *equals = strchr(entry, '=');
+  if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0 || !equals)
+    return COLL_OK;
+  int id = find(entry, (size_t)(equals - entry));
+  if (id < 0) {
+    char name[64];
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - entry), entry);
+    return unknown(name, error);
+  }
+  if (!equals[1])
+    return COLL_OK; /* an empty value is no value */
+  if (!colli_params_set_text(params, (colli_param_id)id, equals + 1))
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                           "%s is too long: all COLL_ settings together must fit %zu bytes",
+                           colli_param_table[id].name, sizeof(params->storage));
+  params->from_env[id] = true;
+  return COLL_OK;
+}
+
+coll_status colli_params_load(colli_params *params, coll_error *error) {
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++) {
+    params->text[i] = colli_param_table[i].fallback;
+    params->from_env[i] = false;
+  }
+  coll_status status = COLL_OK;
+  for (char **entry = environ; entry && *entry && status == COLL_OK; entry++)
+    status = take(params, *entry, error);
+  for (int i = 0; i < COLLI_PARAM_COUNT && status == COLL_OK; i++)
+    status = parse_value(params, (colli_param_id)i, error);
+  return status;
+}
+
+const char *colli_params_text(const colli_params *params, const char *name) {
+  int id = find(name, strlen(name));
+  return id < 0 ? NULL : params->text[id];
+}
+
+void colli_params_copy(colli_params *to, const colli_params *from) {
+  *to = *from;
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++)
+    if (is_stored(from, from->text[i]))
+      to->text[i] = to->storage + (from->text[i] - from->storage);
+}
+
+void colli_params_write_doc(FILE *out) {
+  static const char *const types[] = {"text", "number", "bytes"};
+  fputs("# Settings\n\n"
+        "Generated from the table in libcoll/base/param.c. All are environment variables. A name\n"
+        "that begins with COLL_ and is not in this list is an error, and so is a value that its\n"
+        "setting does not take. An empty value counts as none. Sizes take the suffixes K, M and G "
+        "(1024, 1024², 1024³).\n\n"
+        "| name | type | default | from | to | meaning |\n"
+        "|---|---|---|---|---|---|\n",
+        out);
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++) {
+    const colli_param_info *info = &colli_param_table[i];
+    fprintf(out, "| %s | %s | %s |", info->name, types[info->type],
+            *info->fallback ? info->fallback : "–");
+    if (info->type == COLLI_PARAM_STRING)
+      fputs(" – | – |", out);
+    else
+      fprintf(out, " %lld | %lld |", info->min, info->max);
+    fprintf(out, " %s |\n", info->help);
+  }
+}
