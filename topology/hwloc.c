@@ -1,0 +1,301 @@
+/* hwloc.c: reads a machine with hwloc; the only file that includes its header. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <hwloc.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "topology/topology.h"
+
+/* ---- opening --------------------------------------------------------------------------------- */
+
+/* Whether a source names an XML file. */
+static bool is_file(const char *source) {
+  size_t length = strlen(source);
+  return length >= 4 && strcmp(source + length - 4, ".xml") == 0;
+}
+
+/*
+ * What hwloc shall look at. OS devices only where they are network, RDMA or GPU devices, and no
+ * bridges between them and the cores; cores that this process may not use are kept and marked.
+ * OpenCL and X servers are not asked: that takes seconds and tells nothing that is used here. PCI
+ * devices come from sysfs, for libpciaccess does not give back its memory.
+ */
+static int configure(hwloc_topology_t machine) {
+  static const char *const unwanted[] = {"opencl", "gl", "pci"};
+  if (hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0 ||
+      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
+                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0 ||
+      hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
+                                     HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0)
+    return -1;
+  for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* may not be there at all */
+    (void)hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
+                                        unwanted[i]);
+  return 0;
+}
+
+/* Tells hwloc where the machine comes from. */
+static coll_status choose_source(hwloc_topology_t machine, const char *source, coll_error *error) {
+  if (source[0] == '\0')
+    return COLL_OK;
+  if (is_file(source)) {
+    FILE *file = fopen(source, "re");
+    if (file == NULL)
+      return colli_error_sys(error, COLL_ERR_INVALID_ARGUMENT, "topology", "open", errno,
+                             "cannot read the machine file %s", source);
+    fclose(file);
+    if (hwloc_topology_set_xml(machine, source) < 0)
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                             "%s is not a machine file: hwloc XML is expected, as "
+                             "\"lstopo FILE.xml\" writes it",
+                             source);
+    return COLL_OK;
+  }
+  if (hwloc_topology_set_synthetic(machine, source) < 0)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                           "\"%s\" is neither a file that ends in .xml nor a description of a "
+                           "machine such as \"numa:2 l3:1 core:4 pu:1\"",
+                           source);
+  return COLL_OK;
+}
+
+/* Loads the machine into hwloc's own structures. */
+static coll_status open_machine(const char *source, hwloc_topology_t *machine, coll_error *error) {
+  if (hwloc_topology_init(machine) < 0)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "hwloc cannot be started");
+  coll_status status = COLL_OK;
+  if (configure(*machine) < 0)
+    status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
+                             errno, "hwloc refuses its settings");
+  if (status == COLL_OK)
+    status = choose_source(*machine, source, error);
+  if (status == COLL_OK && hwloc_topology_load(*machine) < 0)
+    status = colli_error_set(error, source[0] == '\0' ? COLL_ERR_SYSTEM : COLL_ERR_INVALID_ARGUMENT,
+                             "topology", "hwloc cannot load %s: %s",
+                             source[0] == '\0' ? "this machine" : source, strerror(errno));
+  if (status != COLL_OK)
+    hwloc_topology_destroy(*machine);
+  return status;
+}
+
+/* ---- cores ----------------------------------------------------------------------------------- */
+
+/* Logical index of the ancestor of one type, or -1. */
+static int index_above(hwloc_topology_t machine, hwloc_obj_type_t type, hwloc_obj_t object) {
+  hwloc_obj_t above = hwloc_get_ancestor_obj_by_type(machine, type, object);
+  return above != NULL ? (int)above->logical_index : -1;
+}
+
+/* Logical index of the first NUMA node that is near an object; -1 if it is near more than
+ * `at_most` of them. Memory of several kinds gives a core more than one: the first is DRAM. */
+static int node_of(hwloc_topology_t machine, hwloc_obj_t object, int at_most) {
+  if (object->nodeset == NULL)
+    return -1;
+  int weight = hwloc_bitmap_weight(object->nodeset);
+  if (weight < 1 || weight > at_most)
+    return -1;
+  hwloc_obj_t node =
+      hwloc_get_numanode_obj_by_os_index(machine, (unsigned)hwloc_bitmap_first(object->nodeset));
+  return node != NULL ? (int)node->logical_index : -1;
+}
+
+/* Where this process may run, as hwloc numbers processing units. NULL without memory. */
+static hwloc_bitmap_t allowed_units(hwloc_topology_t machine) {
+  hwloc_bitmap_t allowed = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(machine));
+  hwloc_bitmap_t bound = hwloc_bitmap_alloc();
+  /* A mask set with taskset or by a launcher is not part of the machine: ask for it by itself. */
+  if (allowed != NULL && bound != NULL && hwloc_topology_is_thissystem(machine) &&
+      hwloc_get_cpubind(machine, bound, HWLOC_CPUBIND_THREAD) == 0)
+    hwloc_bitmap_and(allowed, allowed, bound);
+  hwloc_bitmap_free(bound);
+  return allowed;
+}
+
+/* Fills one core and marks its processing units. */
+static void fill_core(hwloc_topology_t machine, hwloc_obj_t object, hwloc_const_bitmap_t allowed,
+                      colli_topo *topo) {
+  int index = (int)object->logical_index;
+  colli_topo_core *core = &topo->cores[index];
+  int unit;
+  core->os_index = hwloc_bitmap_first(object->cpuset);
+  core->package = index_above(machine, HWLOC_OBJ_PACKAGE, object);
+  core->l3 = index_above(machine, HWLOC_OBJ_L3CACHE, object);
+  core->l2 = index_above(machine, HWLOC_OBJ_L2CACHE, object);
+  core->numa_node = node_of(machine, object, topo->nnuma);
+  for (unit = hwloc_bitmap_first(object->cpuset); unit >= 0;
+       unit = hwloc_bitmap_next(object->cpuset, unit)) {
+    topo->core_of_pu[unit] = index;
+    if (hwloc_bitmap_isset(allowed, (unsigned)unit) && !core->allowed) {
+      core->allowed = true;
+      core->os_index = unit;
+    }
+  }
+}
+
+/* Objects of a type, at least 0 (hwloc has -1 for "on several levels"). */
+static int count_of(hwloc_topology_t machine, hwloc_obj_type_t type) {
+  int count = hwloc_get_nbobjs_by_type(machine, type);
+  return count > 0 ? count : 0;
+}
+
+/* Size of the first cache of a type, or 0. */
+static uint64_t cache_bytes(hwloc_topology_t machine, hwloc_obj_type_t type) {
+  hwloc_obj_t cache = hwloc_get_obj_by_type(machine, type, 0);
+  return cache != NULL && cache->attr != NULL ? cache->attr->cache.size : 0;
+}
+
+/* Fills counts, sizes and cores. A machine without cores (a description may have none) has one for
+ * each processing unit. */
+static coll_status read_cores(hwloc_topology_t machine, colli_topo *topo) {
+  int depth = hwloc_get_type_or_below_depth(machine, HWLOC_OBJ_CORE);
+  topo->npackages = count_of(machine, HWLOC_OBJ_PACKAGE);
+  topo->nnuma = count_of(machine, HWLOC_OBJ_NUMANODE);
+  topo->nl3 = count_of(machine, HWLOC_OBJ_L3CACHE);
+  topo->nl2 = count_of(machine, HWLOC_OBJ_L2CACHE);
+  topo->npus = count_of(machine, HWLOC_OBJ_PU);
+  topo->l3_bytes = cache_bytes(machine, HWLOC_OBJ_L3CACHE);
+  topo->l2_bytes = cache_bytes(machine, HWLOC_OBJ_L2CACHE);
+  topo->memory_bytes = hwloc_get_root_obj(machine)->total_memory;
+  topo->ncores = (int)hwloc_get_nbobjs_by_depth(machine, depth);
+  topo->npu_numbers = hwloc_bitmap_last(hwloc_topology_get_topology_cpuset(machine)) + 1;
+  topo->cores = calloc((size_t)topo->ncores, sizeof(*topo->cores));
+  topo->core_of_pu = malloc((size_t)topo->npu_numbers * sizeof(*topo->core_of_pu));
+  hwloc_bitmap_t allowed = allowed_units(machine);
+  if (topo->cores == NULL || topo->core_of_pu == NULL || allowed == NULL) {
+    hwloc_bitmap_free(allowed);
+    return COLL_ERR_NO_MEMORY;
+  }
+  for (int i = 0; i < topo->npu_numbers; i++)
+    topo->core_of_pu[i] = -1;
+  for (int i = 0; i < topo->ncores; i++)
+    fill_core(machine, hwloc_get_obj_by_depth(machine, depth, (unsigned)i), allowed, topo);
+  hwloc_bitmap_free(allowed);
+  return COLL_OK;
+}
+
+/* ---- devices --------------------------------------------------------------------------------- */
+
+/*
+ * The kind of an OS device, or -1. GPUs go by the name of the library that found them, for a
+ * display ("card0") computes nothing; the better the name, the lower *rank.
+ */
+static int kind_of(hwloc_obj_t object, int *rank) {
+  static const char *const gpu_names[] = {"nvml", "cuda", "rsmi", "ze", "opencl"};
+  *rank = 0;
+  if (object->attr->osdev.type == HWLOC_OBJ_OSDEV_NETWORK)
+    return COLLI_DEVICE_NET;
+  if (object->attr->osdev.type == HWLOC_OBJ_OSDEV_OPENFABRICS)
+    return COLLI_DEVICE_RDMA;
+  for (size_t i = 0; i < sizeof(gpu_names) / sizeof(gpu_names[0]); i++) {
+    *rank = (int)i;
+    if (strncmp(object->name, gpu_names[i], strlen(gpu_names[i])) == 0)
+      return COLLI_DEVICE_GPU;
+  }
+  return -1;
+}
+
+/* Whether another OS device of the same PCI device is the better name of the same GPU. */
+static bool has_better_name(hwloc_obj_t object, int rank) {
+  if (object->parent == NULL || object->parent->type != HWLOC_OBJ_PCI_DEVICE)
+    return false;
+  for (hwloc_obj_t other = object->parent->io_first_child; other != NULL;
+       other = other->next_sibling) {
+    int other_rank;
+    if (other != object && other->type == HWLOC_OBJ_OS_DEVICE && other->name != NULL &&
+        kind_of(other, &other_rank) == COLLI_DEVICE_GPU && other_rank < rank)
+      return true;
+  }
+  return false;
+}
+
+/* Speed that the kernel tells of a network or RDMA device of this machine in Mbit/s, or 0. */
+static double read_link_mbit(colli_device_kind kind, const char *name) {
+  char path[160];
+  double speed = 0;
+  if (kind == COLLI_DEVICE_NET)
+    snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
+  else
+    snprintf(path, sizeof(path), "/sys/class/infiniband/%s/ports/1/rate", name);
+  FILE *file = fopen(path, "re");
+  if (file == NULL)
+    return 0;
+  if (fscanf(file, "%lf", &speed) != 1 || speed < 0)
+    speed = 0; /* a link that is down says -1 */
+  fclose(file);
+  return kind == COLLI_DEVICE_NET ? speed : speed * 1000;
+}
+
+/* Fills one device from its OS object. */
+static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_device_kind kind,
+                        colli_topo_device *device) {
+  hwloc_obj_t near = hwloc_get_non_io_ancestor_obj(machine, object);
+  hwloc_obj_t pci = object->parent;
+  device->kind = kind;
+  snprintf(device->name, sizeof(device->name), "%s", object->name);
+  device->numa_node = node_of(machine, near, 1);
+  device->package = near->type == HWLOC_OBJ_PACKAGE ? (int)near->logical_index
+                                                    : index_above(machine, HWLOC_OBJ_PACKAGE, near);
+  if (pci != NULL && pci->type == HWLOC_OBJ_PCI_DEVICE) {
+    const struct hwloc_pcidev_attr_s *attr = &pci->attr->pcidev;
+    snprintf(device->bus, sizeof(device->bus), "%04x:%02x:%02x.%01x", attr->domain, attr->bus,
+             attr->dev, attr->func);
+    if (kind == COLLI_DEVICE_GPU)
+      device->link_mbit = attr->linkspeed * 8000.0; /* hwloc has GB/s */
+  }
+  if (kind != COLLI_DEVICE_GPU && hwloc_topology_is_thissystem(machine))
+    device->link_mbit = read_link_mbit(kind, device->name);
+}
+
+/* Fills the list of devices. */
+static coll_status read_devices(hwloc_topology_t machine, colli_topo *topo) {
+  int count = count_of(machine, HWLOC_OBJ_OS_DEVICE);
+  if (count == 0)
+    return COLL_OK;
+  topo->devices = calloc((size_t)count, sizeof(*topo->devices));
+  if (topo->devices == NULL)
+    return COLL_ERR_NO_MEMORY;
+  for (hwloc_obj_t object = hwloc_get_next_osdev(machine, NULL); object != NULL;
+       object = hwloc_get_next_osdev(machine, object)) {
+    int rank;
+    int kind = object->name != NULL ? kind_of(object, &rank) : -1;
+    if (kind >= 0 && !has_better_name(object, rank))
+      fill_device(machine, object, (colli_device_kind)kind, &topo->devices[topo->ndevices++]);
+  }
+  return COLL_OK;
+}
+
+/* ---- entry points ---------------------------------------------------------------------------- */
+
+/* Reads a machine. */
+coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *error) {
+  hwloc_topology_t machine;
+  *topo = NULL;
+  coll_status status = open_machine(source, &machine, error);
+  if (status != COLL_OK)
+    return status;
+  colli_topo *made = calloc(1, sizeof(*made));
+  status = made == NULL ? COLL_ERR_NO_MEMORY : read_cores(machine, made);
+  if (status == COLL_OK)
+    status = read_devices(machine, made);
+  hwloc_topology_destroy(machine);
+  if (status != COLL_OK) {
+    colli_topo_free(made);
+    return colli_error_set(error, status, "topology", "no memory for the picture of the machine");
+  }
+  snprintf(made->source, sizeof(made->source), "%s", source[0] == '\0' ? "this machine" : source);
+  *topo = made;
+  return COLL_OK;
+}
+
+/* Frees a machine; NULL is fine. */
+void colli_topo_free(colli_topo *topo) {
+  if (topo == NULL)
+    return;
+  free(topo->cores);
+  free(topo->core_of_pu);
+  free(topo->devices);
+  free(topo);
+}
