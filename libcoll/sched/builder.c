@@ -1,8 +1,7 @@
 /* builder.c: collects steps, checks them, and lays them out as a schedule. */
 #include <stdlib.h>
-#include <string.h>
 
-#include "libcoll/sched/sched.h"
+#include "libcoll/sched/check.h"
 
 struct colli_builder {
   colli_shape shape;
@@ -69,80 +68,31 @@ void colli_builder_dep(colli_builder *builder, int waiter, int first) {
   builder->status = COLL_OK;
 }
 
-/* Whether a peer field is right for a step that does or does not use it. */
-static bool peer_ok(const colli_builder *builder, int peer, bool used) {
-  if (!used)
-    return peer == -1;
-  return peer >= 0 && peer < builder->shape.nranks && peer != builder->shape.rank;
-}
-
-/* Whether a buffer has this chunk. Scratch chunk c is as long as chunk c of the vector. */
-static bool chunk_ok(const colli_builder *builder, int buf, int chunk) {
-  if (buf > COLLI_SCRATCH || chunk < 0)
-    return false;
-  return chunk < (buf == COLLI_SCRATCH ? builder->nscratch : builder->nchunks);
-}
-
-/* Whether the bits of a step make sense together. */
-static bool bits_ok(const colli_builder *builder, unsigned bits) {
-  const unsigned all =
-      COLLI_SEND | COLLI_RECV | COLLI_REDUCE | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
-  if ((bits & ~all) || !(bits & (COLLI_SEND | COLLI_RECV | COLLI_STORE)))
-    return false;
-  if (builder->shape.coll == COLLI_BARRIER)
-    return !(bits & ~(unsigned)(COLLI_SEND | COLLI_RECV));
-  if (bits & COLLI_REDUCE) {
-    if (builder->shape.coll != COLLI_ALLREDUCE)
-      return false;
-    if (!(bits & COLLI_STORE) && (bits & (COLLI_RECV | COLLI_SEND)) != (COLLI_RECV | COLLI_SEND))
-      return false;
-  } else if ((bits & COLLI_RECV) && !(bits & COLLI_STORE)) {
-    return false;
-  }
-  if ((bits & COLLI_FINAL) && builder->shape.coll != COLLI_ALLREDUCE)
-    return false;
-  if ((bits & COLLI_FINAL) && !(bits & (COLLI_REDUCE | COLLI_STORE)))
-    return false;
-  return !(bits & COLLI_MSG_LEFT) || ((bits & COLLI_RECV) && (bits & COLLI_REDUCE));
-}
-
-/* Checks a step, and gives fields that it does not use one fixed value. */
-static bool check_step(const colli_builder *builder, colli_step *step) {
-  unsigned bits = step->bits;
-  if (step->lane >= builder->nlanes || !bits_ok(builder, bits) ||
-      !peer_ok(builder, step->peer_recv, bits & COLLI_RECV) ||
-      !peer_ok(builder, step->peer_send, bits & COLLI_SEND))
-    return false;
-  if (builder->shape.coll == COLLI_BARRIER) {
+/* Gives fields that a step does not use one fixed value. */
+static void settle(colli_coll coll, colli_step *step) {
+  if (coll == COLLI_BARRIER) {
     step->chunk_in = step->chunk_out = 0;
     step->src_buf = step->dst_buf = COLLI_INPUT;
-    return true;
+    return;
   }
-  bool reads = !(bits & COLLI_RECV) || (bits & COLLI_REDUCE);
-  bool stores = bits & COLLI_STORE;
-  if (!reads)
+  if (!colli_step_reads(step))
     step->src_buf = step->dst_buf, step->chunk_in = step->chunk_out;
-  if (!stores)
+  if (!(step->bits & COLLI_STORE))
     step->dst_buf = step->src_buf, step->chunk_out = step->chunk_in;
-  if (!chunk_ok(builder, step->src_buf, step->chunk_in) ||
-      !chunk_ok(builder, step->dst_buf, step->chunk_out))
-    return false;
-  if (stores && step->dst_buf == COLLI_INPUT)
-    return false;
-  /* Only the regions of an exact partition are sure to be equally long. */
-  if (step->chunk_in != step->chunk_out && builder->shape.coll != COLLI_ALLGATHER)
-    return false;
-  bool same = step->src_buf == step->dst_buf && step->chunk_in == step->chunk_out;
-  return (bits & COLLI_RECV) || !stores || !same;
 }
 
-/* Whether the frame around the steps is sound. */
-static bool check_frame(const colli_builder *builder) {
-  const colli_shape *shape = &builder->shape;
-  return shape->nranks >= 1 && shape->nranks <= COLLI_MAX_RANKS && shape->rank >= 0 &&
-         shape->rank < shape->nranks && shape->root >= 0 && shape->root < shape->nranks &&
-         builder->nchunks >= 1 && builder->nscratch >= 0 && builder->nscratch <= builder->nchunks &&
-         builder->nlanes >= 1 && builder->nlanes <= COLLI_MAX_LANES;
+/* Checks everything that the emitter has said. */
+static coll_status check_all(colli_builder *builder, const colli_sched *frame) {
+  if (builder->status != COLL_OK)
+    return builder->status;
+  if (colli_check_frame(frame))
+    return COLL_ERR_INTERNAL;
+  for (int i = 0; i < builder->nsteps; i++) {
+    if (colli_check_step(frame, &builder->steps[i]))
+      return COLL_ERR_INTERNAL;
+    settle(frame->coll, &builder->steps[i]);
+  }
+  return COLL_OK;
 }
 
 /* Copies the steps, sorted by lane; place[handle] receives where each went. */
@@ -168,36 +118,31 @@ static void lay_out(const colli_builder *builder, colli_sched *sched, int *place
 /* Sorts by lane, translates deps, checks every field and gives the schedule. */
 coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
   *sched = NULL;
-  coll_status status = builder->status;
-  if (status == COLL_OK && !check_frame(builder))
-    status = COLL_ERR_INTERNAL;
-  for (int i = 0; status == COLL_OK && i < builder->nsteps; i++)
-    if (!check_step(builder, &builder->steps[i]))
-      status = COLL_ERR_INTERNAL;
-  colli_sched *made = NULL;
-  int *place = NULL;
-  size_t nsteps = (size_t)builder->nsteps;
+  colli_sched frame = {
+      .coll = builder->shape.coll,
+      .nranks = builder->shape.nranks,
+      .rank = builder->shape.rank,
+      .root = builder->shape.root,
+      .nchunks = builder->nchunks,
+      .nscratch = builder->nscratch,
+      .nlanes = builder->nlanes,
+      .nsteps = builder->nsteps,
+  };
+  coll_status status = check_all(builder, &frame);
   if (status == COLL_OK) {
-    made = calloc(1, sizeof(*made) + nsteps * sizeof(colli_step));
-    place = malloc((nsteps + 1) * sizeof(*place));
-    status = made && place ? COLL_OK : COLL_ERR_NO_MEMORY;
+    colli_sched *made = malloc(colli_sched_bytes(&frame));
+    int *place = malloc(((size_t)frame.nsteps + 1) * sizeof(*place));
+    if (made && place) {
+      *made = frame;
+      made->steps = (colli_step *)(made + 1);
+      lay_out(builder, made, place);
+      *sched = made;
+    } else {
+      free(made);
+      status = COLL_ERR_NO_MEMORY;
+    }
+    free(place);
   }
-  if (status == COLL_OK) {
-    made->coll = builder->shape.coll;
-    made->nranks = builder->shape.nranks;
-    made->rank = builder->shape.rank;
-    made->root = builder->shape.root;
-    made->nchunks = builder->nchunks;
-    made->nscratch = builder->nscratch;
-    made->nlanes = builder->nlanes;
-    made->nsteps = builder->nsteps;
-    made->steps = (colli_step *)(made + 1);
-    lay_out(builder, made, place);
-    *sched = made;
-  } else {
-    free(made);
-  }
-  free(place);
   colli_builder_discard(builder);
   return status;
 }
