@@ -1,0 +1,81 @@
+/* buckets.c: the strategy "data parallel": gradients summed in buckets during the backward pass. */
+#include "trainer/buckets.h"
+
+#include "trainer/clock.h"
+
+#include <string.h>
+
+static const char *const doing = "summing gradients";
+
+/* Cuts the layers into buckets; see buckets_create(). */
+static void cut(buckets *b, const model *m, size_t bucket_bytes) {
+  size_t end = m->params;
+  for (size_t l = m->layers; l-- > 0;) {
+    bool last = l == 0;
+    size_t with_next = last ? 0 : (end - m->first[l - 1]) * sizeof(float);
+    if (!last && with_next <= bucket_bytes)
+      continue;
+    b->item[b->count++] =
+        (bucket){.first = m->first[l], .count = end - m->first[l], .lowest_layer = l};
+    end = m->first[l];
+  }
+}
+
+bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_bytes, fail *why) {
+  void *memory = NULL;
+  memset(b, 0, sizeof(*b));
+  coll_status status = coll_mem_alloc(comm, m->params * sizeof(float), &memory);
+  if (status != COLL_OK)
+    return fail_coll(why, comm, status, "memory for the gradients");
+  b->comm = comm;
+  b->grads = memory;
+  cut(b, m, bucket_bytes);
+  return true;
+}
+
+void buckets_destroy(buckets *b) {
+  if (b->grads)
+    coll_mem_free(b->comm, b->grads);
+  memset(b, 0, sizeof(*b));
+}
+
+bool buckets_poll(buckets *b, fail *why) {
+  for (size_t i = 0; i < b->started; i++) {
+    if (!b->item[i].request)
+      continue;
+    coll_status status = coll_test(&b->item[i].request);
+    if (status != COLL_OK && status != COLL_IN_PROGRESS)
+      return fail_coll(why, b->comm, status, doing);
+  }
+  return true;
+}
+
+/* A layer's gradients are final: starts its bucket if it was the last one missing. */
+static bool layer_done(void *ctx, size_t layer, fail *why) {
+  buckets *b = ctx;
+  if (b->started == b->count) /* the first layer of a new step */
+    b->started = 0;
+  bucket *next = &b->item[b->started];
+  if (next->lowest_layer == layer) {
+    float *grads = b->grads + next->first;
+    coll_status status =
+        coll_iallreduce(grads, grads, next->count, COLL_FLOAT32, COLL_SUM, b->comm, &next->request);
+    if (status != COLL_OK)
+      return fail_coll(why, b->comm, status, doing);
+    b->started++;
+  }
+  return buckets_poll(b, why);
+}
+
+model_listener buckets_listener(buckets *b) {
+  return (model_listener){.layer_done = layer_done, .ctx = b};
+}
+
+bool buckets_wait(buckets *b, size_t index, fail *why) {
+  if (!b->item[index].request)
+    return true;
+  double begin = clock_s();
+  coll_status status = coll_wait(&b->item[index].request, -1);
+  b->waited_s += clock_s() - begin;
+  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
+}

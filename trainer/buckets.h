@@ -1,0 +1,45 @@
+/*
+ * buckets.h: the strategy "data parallel". Every rank holds the whole model and works on its part
+ * of each batch; gradients are summed over the ranks in buckets of whole layers while the backward
+ * pass goes on.
+ */
+#ifndef TRAINER_BUCKETS_H
+#define TRAINER_BUCKETS_H
+
+#include "trainer/model.h"
+
+#include <coll/coll.h>
+
+/* Gradients that are reduced together: parameters [first, first + count). */
+typedef struct bucket {
+  size_t first, count;
+  size_t lowest_layer;   /* complete when this layer's gradients are there */
+  coll_request *request; /* NULL when nothing is in flight */
+} bucket;
+
+typedef struct buckets {
+  coll_comm *comm;
+  float *grads; /* of the whole model, from coll_mem_alloc() */
+  size_t count;
+  size_t started; /* buckets [0, started) of this step were handed to the library */
+  bucket item[MODEL_MAX_SIZES];
+  double waited_s; /* time spent in buckets_wait() since the caller last set it to 0 */
+} buckets;
+
+/*
+ * Cuts the model, last layer first, into buckets of at most bucket_bytes, but at least one layer.
+ * All ranks must pass the same sizes. Release with buckets_destroy() before the communicator.
+ */
+bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_bytes, fail *why);
+void buckets_destroy(buckets *b);
+
+/* To be given to model_backward(): starts what is complete, and moves on what was started. */
+model_listener buckets_listener(buckets *b);
+
+/* Waits until bucket `index` holds the sum over all ranks. */
+bool buckets_wait(buckets *b, size_t index, fail *why);
+
+/* Moves on what is in flight, without waiting. */
+bool buckets_poll(buckets *b, fail *why);
+
+#endif

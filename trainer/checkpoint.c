@@ -1,0 +1,255 @@
+/* checkpoint.c: the state of a training run in a file that is always whole. */
+#include "trainer/checkpoint.h"
+
+#include "trainer/hash.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define MAGIC   "COLLCKPT"
+#define VERSION 1u
+
+/*
+ * The file: this header, the layer sizes (8 bytes each), parameters, velocity, and an FNV-1a hash
+ * of all that. Numbers are in the machine's byte order, which `byte_order` shows.
+ */
+typedef struct header {
+  char magic[8];
+  uint32_t version, byte_order;
+  uint64_t bytes; /* of the whole file */
+  uint64_t epochs, seed, batch, data;
+  uint64_t sizes, params;
+} header;
+_Static_assert(sizeof(header) == 72, "the header has no holes");
+#define BYTE_ORDER_MARK 0x01020304u
+
+/* Bytes of the file of a model. */
+static size_t file_bytes(const model *m) {
+  return sizeof(header) + (m->layers + 1) * sizeof(uint64_t) + 2 * m->params * sizeof(float) +
+         sizeof(uint64_t);
+}
+
+/* The folder of a path; to be freed by the caller. NULL: no memory. */
+static char *folder_of(const char *path) {
+  char *copy = strdup(path);
+  char *folder = copy ? strdup(dirname(copy)) : NULL;
+  free(copy);
+  return folder;
+}
+
+bool checkpoint_check(const char *path, fail *why) {
+  struct stat st;
+  char *folder = folder_of(path);
+  if (!folder)
+    return fail_memory(why, path);
+  bool ok = access(folder, W_OK | X_OK) == 0;
+  if (!ok)
+    fail_set(why, "%s: cannot write a checkpoint into %s: %s", path, folder, strerror(errno));
+  else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
+    ok = fail_set(why, "%s: is there already and not a regular file", path);
+  free(folder);
+  return ok;
+}
+
+/* The whole file in memory; to be freed by the caller. */
+static unsigned char *pack(const checkpoint_run *run, uint64_t epochs, const float *params,
+                           const float *velocity) {
+  const model *m = run->model;
+  size_t bytes = file_bytes(m);
+  unsigned char *memory = malloc(bytes);
+  if (!memory)
+    return NULL;
+  header h = {.version = VERSION,
+              .byte_order = BYTE_ORDER_MARK,
+              .bytes = bytes,
+              .epochs = epochs,
+              .seed = run->seed,
+              .batch = run->batch,
+              .data = run->data,
+              .sizes = m->layers + 1,
+              .params = m->params};
+  memcpy(h.magic, MAGIC, sizeof(h.magic));
+  unsigned char *p = memory;
+  memcpy(p, &h, sizeof(h));
+  p += sizeof(h);
+  for (size_t i = 0; i <= m->layers; i++, p += sizeof(uint64_t))
+    memcpy(p, &(uint64_t){m->sizes[i]}, sizeof(uint64_t));
+  memcpy(p, params, m->params * sizeof(float));
+  p += m->params * sizeof(float);
+  memcpy(p, velocity, m->params * sizeof(float));
+  p += m->params * sizeof(float);
+  uint64_t hash = hash_bytes(HASH_START, memory, (size_t)(p - memory));
+  memcpy(p, &hash, sizeof(hash));
+  return memory;
+}
+
+/* Writes all bytes; false with errno set. */
+static bool write_all(int fd, const unsigned char *data, size_t bytes) {
+  while (bytes > 0) {
+    ssize_t done = write(fd, data, bytes < SSIZE_MAX ? bytes : SSIZE_MAX);
+    if (done < 0 && errno == EINTR)
+      continue;
+    if (done < 0)
+      return false;
+    data += done;
+    bytes -= (size_t)done;
+  }
+  return true;
+}
+
+/* Makes the renaming itself durable. Some file systems cannot sync a folder: that is no error. */
+static bool sync_folder(const char *path, fail *why) {
+  char *folder = folder_of(path);
+  if (!folder)
+    return fail_memory(why, path);
+  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
+  if (!ok)
+    fail_set(why, "%s: sync of %s: %s", path, folder, strerror(errno));
+  if (fd >= 0)
+    close(fd);
+  free(folder);
+  return ok;
+}
+
+/* Writes a file and makes sure that it is on the disk; on failure the file is removed. */
+static bool write_durably(const char *path, const unsigned char *data, size_t bytes, fail *why) {
+  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+  if (fd < 0)
+    return fail_set(why, "%s: open: %s", path, strerror(errno));
+  bool ok = write_all(fd, data, bytes) && fsync(fd) == 0;
+  int error = errno;
+  if (close(fd) != 0 && ok) {
+    ok = false;
+    error = errno;
+  }
+  if (!ok) {
+    fail_set(why, "%s: write: %s", path, strerror(error));
+    unlink(path);
+  }
+  return ok;
+}
+
+bool checkpoint_write(const char *path, const checkpoint_run *run, uint64_t epochs,
+                      const float *params, const float *velocity, fail *why) {
+  char temporary[PATH_MAX];
+  int length = snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+  if (length < 0 || (size_t)length >= sizeof(temporary))
+    return fail_set(why, "%.200s...: the path is too long", path);
+  unsigned char *memory = pack(run, epochs, params, velocity);
+  if (!memory)
+    return fail_memory(why, "a checkpoint");
+  bool ok = write_durably(temporary, memory, file_bytes(run->model), why);
+  free(memory);
+  if (!ok)
+    return false;
+  if (rename(temporary, path) != 0) {
+    fail_set(why, "%s: rename from %s: %s", path, temporary, strerror(errno));
+    unlink(temporary);
+    return false;
+  }
+  return sync_folder(path, why);
+}
+
+/* Reads a whole regular file; to be freed by the caller. */
+static unsigned char *read_whole(const char *path, size_t *bytes, fail *why) {
+  struct stat st;
+  unsigned char *memory = NULL;
+  size_t done = 0;
+  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0 && errno == ENOENT)
+    return fail_set(why, "%s: no such checkpoint: leave out --resume to begin anew", path), NULL;
+  if (fd < 0)
+    return fail_set(why, "%s: open: %s", path, strerror(errno)), NULL;
+  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+    fail_set(why, "%s: not a regular file", path);
+  else if (!(memory = malloc((size_t)st.st_size + 1)))
+    fail_memory(why, path);
+  *bytes = memory ? (size_t)st.st_size : 0;
+  while (memory && done < *bytes) {
+    ssize_t got = read(fd, memory + done, *bytes - done);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got <= 0) {
+      fail_set(why, "%s: read: %s", path, got < 0 ? strerror(errno) : "it became shorter");
+      free(memory);
+      memory = NULL;
+      break;
+    }
+    done += (size_t)got;
+  }
+  close(fd);
+  return memory;
+}
+
+/* Whether the bytes are a whole, undamaged checkpoint of this version; fills *h. */
+static bool check_whole(const char *path, const unsigned char *memory, size_t bytes, header *h,
+                        fail *why) {
+  uint64_t hash;
+  if (bytes < sizeof(*h) + sizeof(hash))
+    return fail_set(why, "%s: truncated: only %zu bytes; not loaded", path, bytes);
+  memcpy(h, memory, sizeof(*h));
+  if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0)
+    return fail_set(why, "%s: not a checkpoint of coll_train; not loaded", path);
+  if (h->byte_order != BYTE_ORDER_MARK)
+    return fail_set(why, "%s: corrupt or from a machine of other byte order; not loaded", path);
+  if (h->version != VERSION)
+    return fail_set(why, "%s: version %u, but this program reads version %u; not loaded", path,
+                    h->version, VERSION);
+  if (h->bytes != bytes)
+    return fail_set(why, "%s: truncated or corrupt: %zu bytes, expected %llu; not loaded", path,
+                    bytes, (unsigned long long)h->bytes);
+  memcpy(&hash, memory + bytes - sizeof(hash), sizeof(hash));
+  if (hash != hash_bytes(HASH_START, memory, bytes - sizeof(hash)))
+    return fail_set(why, "%s: corrupt: its checksum is wrong; not loaded", path);
+  return true;
+}
+
+/* Whether a whole checkpoint belongs to this run. */
+static bool check_run(const char *path, const unsigned char *memory, size_t bytes, const header *h,
+                      const checkpoint_run *run, fail *why) {
+  const model *m = run->model;
+  bool same = h->sizes == m->layers + 1 && h->params == m->params && bytes == file_bytes(m);
+  for (size_t i = 0; same && i <= m->layers; i++) {
+    uint64_t size;
+    memcpy(&size, memory + sizeof(*h) + i * sizeof(size), sizeof(size));
+    same = size == m->sizes[i];
+  }
+  if (!same)
+    return fail_set(why, "%s: made with other --layers; not loaded", path);
+  if (h->seed != run->seed)
+    return fail_set(why, "%s: made with --seed %llu, not %llu; not loaded", path,
+                    (unsigned long long)h->seed, (unsigned long long)run->seed);
+  if (h->batch != run->batch)
+    return fail_set(why, "%s: made with --batch %llu, not %llu; not loaded", path,
+                    (unsigned long long)h->batch, (unsigned long long)run->batch);
+  if (h->data != run->data)
+    return fail_set(why, "%s: made from another data set; not loaded", path);
+  return true;
+}
+
+bool checkpoint_read(const char *path, const checkpoint_run *run, uint64_t *epochs, float *params,
+                     float *velocity, fail *why) {
+  header h;
+  size_t bytes = 0, values = run->model->params * sizeof(float);
+  unsigned char *memory = read_whole(path, &bytes, why);
+  if (!memory)
+    return false;
+  bool ok =
+      check_whole(path, memory, bytes, &h, why) && check_run(path, memory, bytes, &h, run, why);
+  if (ok) {
+    const unsigned char *p = memory + sizeof(h) + (run->model->layers + 1) * sizeof(uint64_t);
+    memcpy(params, p, values);
+    memcpy(velocity, p + values, values);
+    *epochs = h.epochs;
+  }
+  free(memory);
+  return ok;
+}

@@ -1,0 +1,25 @@
+/* fail.c: the one-line story of why something cannot go on. */
+#include "trainer/fail.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+bool fail_set(fail *why, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  vsnprintf(why->text, sizeof(why->text), format, args);
+  va_end(args);
+  return false;
+}
+
+bool fail_memory(fail *why, const char *what) {
+  return fail_set(why, "no memory for %s: use a smaller model, batch or fewer ranks per host",
+                  what);
+}
+
+bool fail_coll(fail *why, const coll_comm *comm, coll_status status, const char *doing) {
+  coll_error error = COLL_ERROR_INIT;
+  if (coll_last_error(comm, &error) != COLL_OK || error.status == COLL_OK)
+    return fail_set(why, "%s: %s", doing, coll_status_name(status));
+  return fail_set(why, "%s: %s: %s", doing, coll_status_name(error.status), error.message);
+}

@@ -1,0 +1,95 @@
+/* loader.c: which samples make up which batch, and this rank's part of it as numbers. */
+#include "trainer/loader.h"
+
+#include "trainer/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+shard shard_of(size_t total, int rank, int nranks) {
+  size_t n = (size_t)nranks, r = (size_t)rank;
+  size_t base = total / n, extra = total % n;
+  shard part = {.first = r * base + (r < extra ? r : extra), .count = base + (r < extra)};
+  return part;
+}
+
+/* Mean and deviation of all training pixels; sums of integers, so equal on every rank. */
+static void normalise(loader *ld) {
+  uint64_t count[256] = {0};
+  double sum = 0, squares = 0;
+  size_t total = ld->data->train.count * ld->pixels;
+  for (size_t i = 0; i < total; i++)
+    count[ld->data->train.images[i]]++;
+  for (int v = 0; v < 256; v++) {
+    sum += (double)count[v] * v;
+    squares += (double)count[v] * v * v;
+  }
+  double mean = sum / (double)total;
+  double variance = squares / (double)total - mean * mean;
+  double deviation = variance > 1e-6 ? sqrt(variance) : 1.0;
+  ld->scale = (float)(1.0 / deviation);
+  ld->offset = (float)(-mean / deviation);
+}
+
+bool loader_create(loader *ld, const idx_data *data, uint64_t seed, size_t batch, fail *why) {
+  memset(ld, 0, sizeof(*ld));
+  ld->data = data;
+  ld->seed = seed;
+  ld->batch = batch;
+  ld->pixels = data->train.rows * data->train.cols;
+  ld->order = malloc(data->train.count * sizeof(*ld->order));
+  if (!ld->order)
+    return fail_memory(why, "the order of the samples");
+  normalise(ld);
+  loader_epoch(ld, 0);
+  return true;
+}
+
+void loader_destroy(loader *ld) {
+  free(ld->order);
+  ld->order = NULL;
+}
+
+void loader_epoch(loader *ld, uint64_t epoch) {
+  rng g = rng_make(ld->seed, RNG_ORDER, epoch);
+  size_t count = ld->data->train.count;
+  for (size_t i = 0; i < count; i++)
+    ld->order[i] = (uint32_t)i;
+  for (size_t i = count; i > 1; i--) {
+    size_t j = (size_t)rng_below(&g, i);
+    uint32_t swap = ld->order[i - 1];
+    ld->order[i - 1] = ld->order[j];
+    ld->order[j] = swap;
+  }
+}
+
+size_t loader_steps(const loader *ld) {
+  return (ld->data->train.count - 1) / ld->batch + 1;
+}
+
+size_t loader_batch_size(const loader *ld, size_t step) {
+  size_t left = ld->data->train.count - step * ld->batch;
+  return left < ld->batch ? left : ld->batch;
+}
+
+/* Writes one image as numbers. */
+static void convert(const loader *ld, const uint8_t *image, float *input) {
+  for (size_t i = 0; i < ld->pixels; i++)
+    input[i] = (float)image[i] * ld->scale + ld->offset;
+}
+
+void loader_train(const loader *ld, size_t step, shard part, float *inputs, uint8_t *labels) {
+  const uint32_t *order = ld->order + step * ld->batch + part.first;
+  for (size_t i = 0; i < part.count; i++) {
+    convert(ld, ld->data->train.images + order[i] * ld->pixels, inputs + i * ld->pixels);
+    labels[i] = ld->data->train.labels[order[i]];
+  }
+}
+
+void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels) {
+  const idx_set *test = &ld->data->test;
+  for (size_t i = 0; i < part.count; i++)
+    convert(ld, test->images + (part.first + i) * ld->pixels, inputs + i * ld->pixels);
+  memcpy(labels, test->labels + part.first, part.count);
+}

@@ -1,0 +1,48 @@
+/* loader.h: which samples make up which batch, and this rank's part of it as numbers. */
+#ifndef TRAINER_LOADER_H
+#define TRAINER_LOADER_H
+
+#include "trainer/fail.h"
+#include "trainer/idx.h"
+
+/* The part [first, first + count) of something that rank `rank` of `nranks` works on. */
+typedef struct shard {
+  size_t first, count;
+} shard;
+
+/* Splits `total` contiguously; parts differ by at most one. */
+shard shard_of(size_t total, int rank, int nranks);
+
+/*
+ * The order of the training samples depends on the seed and the epoch alone, so that every number
+ * of ranks sees the same global batches and a resumed run the same ones as an undisturbed run.
+ */
+typedef struct loader {
+  const idx_data *data;
+  uint64_t seed;
+  size_t batch;        /* samples of a whole global batch */
+  size_t pixels;       /* of one image */
+  float scale, offset; /* pixel * scale + offset has mean 0 and deviation 1 over the training set */
+  uint32_t *order;     /* of the current epoch */
+} loader;
+
+/* Prepares; data must outlive the loader. */
+bool loader_create(loader *ld, const idx_data *data, uint64_t seed, size_t batch, fail *why);
+void loader_destroy(loader *ld);
+
+/* Shuffles for an epoch (from 0). */
+void loader_epoch(loader *ld, uint64_t epoch);
+
+/* Steps of an epoch; the last may have fewer samples. */
+size_t loader_steps(const loader *ld);
+
+/* Samples of the global batch of a step. */
+size_t loader_batch_size(const loader *ld, size_t step);
+
+/* Writes the samples of `part` of the step's global batch: part.count rows of inputs and labels. */
+void loader_train(const loader *ld, size_t step, shard part, float *inputs, uint8_t *labels);
+
+/* Writes test samples part.first .. in the order of the file. */
+void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels);
+
+#endif

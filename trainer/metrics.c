@@ -1,0 +1,70 @@
+/* metrics.c: what a run has reached, as JSON lines for programs. */
+#include "trainer/metrics.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+bool metrics_open(metrics *m, const char *path, fail *why) {
+  *m = (metrics){.path = path};
+  if (!path)
+    return true;
+  m->file = fopen(path, "ae");
+  return m->file ? true : fail_set(why, "%s: open: %s", path, strerror(errno));
+}
+
+bool metrics_restart(metrics *m, fail *why) {
+  /* Pipes and terminals cannot be emptied, and need not be. */
+  if (m->file && ftruncate(fileno(m->file), 0) != 0 && errno != EINVAL)
+    return fail_set(why, "%s: truncate: %s", m->path, strerror(errno));
+  return true;
+}
+
+/* Ends a line; a full disk is noticed here. */
+static bool end_line(metrics *m, fail *why) {
+  fputs("}\n", m->file);
+  if (fflush(m->file) != 0 || ferror(m->file))
+    return fail_set(why, "%s: write: %s", m->path, strerror(errno));
+  return true;
+}
+
+/* The members that both kinds of lines have; 17 digits bring a double back exactly. */
+static void put_result(FILE *file, const epoch_result *r) {
+  fprintf(file,
+          ",\"train_loss\":%.17g,\"train_accuracy\":%.17g,\"test_loss\":%.17g,"
+          "\"test_accuracy\":%.17g,\"samples_per_s\":%.6g,\"comm_wait_share\":%.6g,"
+          "\"weights_hash\":\"%016" PRIx64 "\"",
+          r->train_loss, r->train_accuracy, r->test_loss, r->test_accuracy, r->samples_per_s,
+          r->wait_share, r->weights_hash);
+}
+
+bool metrics_epoch(metrics *m, const epoch_result *result, fail *why) {
+  if (!m->file)
+    return true;
+  fprintf(m->file, "{\"type\":\"epoch\",\"epoch\":%" PRIu64 ",\"seconds\":%.6g", result->epoch,
+          result->seconds);
+  put_result(m->file, result);
+  return end_line(m, why);
+}
+
+bool metrics_final(metrics *m, const options *o, int nranks, const epoch_result *last,
+                   double seconds, fail *why) {
+  if (!m->file)
+    return true;
+  fprintf(m->file,
+          "{\"type\":\"final\",\"epochs\":%" PRIu64 ",\"ranks\":%d,\"batch\":%zu,"
+          "\"seed\":%" PRIu64 ",\"layers\":[",
+          last->epoch, nranks, o->batch, o->seed);
+  for (size_t i = 0; i < o->size_count; i++)
+    fprintf(m->file, "%s%zu", i ? "," : "", o->sizes[i]);
+  fprintf(m->file, "],\"seconds\":%.6g", seconds);
+  put_result(m->file, last);
+  return end_line(m, why);
+}
+
+void metrics_close(metrics *m) {
+  if (m->file)
+    fclose(m->file);
+  m->file = NULL;
+}

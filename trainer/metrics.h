@@ -1,0 +1,42 @@
+/* metrics.h: what a run has reached, as JSON lines for programs. */
+#ifndef TRAINER_METRICS_H
+#define TRAINER_METRICS_H
+
+#include "trainer/fail.h"
+#include "trainer/options.h"
+
+#include <stdint.h>
+#include <stdio.h>
+
+/* One finished epoch, over all ranks. Losses are means per sample; shares go from 0 to 1. */
+typedef struct epoch_result {
+  uint64_t epoch; /* from 1 */
+  double train_loss, train_accuracy;
+  double test_loss, test_accuracy;
+  double seconds;       /* of training, without the test */
+  double samples_per_s; /* over all ranks */
+  double wait_share;    /* part of `seconds` spent waiting for gradients, mean over the ranks */
+  uint64_t weights_hash;
+} epoch_result;
+
+typedef struct metrics {
+  FILE *file; /* NULL: nobody asked for metrics */
+  const char *path;
+} metrics;
+
+/* Opens the file for more lines behind those that are there. A path of NULL is fine. */
+bool metrics_open(metrics *m, const char *path, fail *why);
+
+/* Empties the file: only when it is sure that the run begins. */
+bool metrics_restart(metrics *m, fail *why);
+
+/* Writes the line of an epoch, and brings it to the file at once. */
+bool metrics_epoch(metrics *m, const epoch_result *result, fail *why);
+
+/* Writes the last line: the whole run. */
+bool metrics_final(metrics *m, const options *o, int nranks, const epoch_result *last,
+                   double seconds, fail *why);
+
+void metrics_close(metrics *m);
+
+#endif

@@ -1,0 +1,39 @@
+/* options.h: what the command line asks for. */
+#ifndef TRAINER_OPTIONS_H
+#define TRAINER_OPTIONS_H
+
+#include "trainer/fail.h"
+#include "trainer/model.h"
+
+typedef struct options {
+  const char *data;
+  const char *checkpoint; /* NULL: none */
+  const char *metrics;    /* NULL: none */
+  size_t sizes[MODEL_MAX_SIZES];
+  size_t size_count;
+  uint64_t epochs;
+  size_t batch; /* over all ranks */
+  float lr, momentum, weight_decay;
+  uint64_t seed;
+  size_t bucket_bytes;
+  int threads_per_rank;
+  bool resume, quiet;
+} options;
+
+typedef enum options_result {
+  OPTIONS_RUN,
+  OPTIONS_HELP,
+  OPTIONS_VERSION,
+  OPTIONS_BAD
+} options_result;
+
+/* Fills in defaults and what the arguments say. OPTIONS_BAD: `why` says what is wrong. */
+options_result options_parse(options *o, int argc, char **argv, fail *why);
+
+/* Prints the options with their defaults. */
+void options_help(void);
+
+/* A number that is equal on two ranks only if what they are about to do is equal. */
+uint64_t options_fingerprint(const options *o);
+
+#endif

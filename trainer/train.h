@@ -1,0 +1,17 @@
+/* train.h: one run of training, from agreement between the ranks to the last epoch. */
+#ifndef TRAINER_TRAIN_H
+#define TRAINER_TRAIN_H
+
+#include "trainer/idx.h"
+#include "trainer/options.h"
+
+#include <coll/coll.h>
+
+/*
+ * Trains, collectively over the ranks of comm. data: what idx_load() gave, or NULL if it failed;
+ * then `why` holds the reason, which the other ranks learn here. On a failure every rank returns
+ * false soon: why->everywhere says whether the others have the same text.
+ */
+bool train(const options *o, coll_comm *comm, const idx_data *data, fail *why);
+
+#endif
