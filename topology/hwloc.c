@@ -1,5 +1,4 @@
 /* hwloc.c: reads a machine with hwloc; the only file that includes its header. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <hwloc.h>
 #include <sched.h>

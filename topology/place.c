@@ -1,5 +1,4 @@
 /* place.c: choosing a core for each rank, and binding to it. */
-#define _GNU_SOURCE
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>

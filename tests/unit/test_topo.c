@@ -1,0 +1,287 @@
+/* test_topo.c: reading machines, choosing places, telling hosts apart. */
+#include <criterion/criterion.h>
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "topology/topology.h"
+
+/* Loads one of the machine files beside this test. */
+static colli_topo *load_file(const char *name) {
+  char path[512];
+  coll_error error = COLL_ERROR_INIT;
+  colli_topo *topo;
+  const char *slash = strrchr(__FILE__, '/');
+  snprintf(path, sizeof(path), "%.*s/../machines/%s", (int)(slash - __FILE__), __FILE__, name);
+  cr_assert_eq(colli_topo_load(path, &topo, &error), COLL_OK, "%s", error.message);
+  return topo;
+}
+
+/* Loads this machine ("") or a described one. */
+static colli_topo *load(const char *source) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_topo *topo;
+  cr_assert_eq(colli_topo_load(source, &topo, &error), COLL_OK, "%s", error.message);
+  return topo;
+}
+
+/* Devices of one kind near one NUMA node. */
+static int devices(const colli_topo *topo, colli_device_kind kind, int node) {
+  int count = 0;
+  for (int d = 0; d < topo->ndevices; d++)
+    count += topo->devices[d].kind == kind && topo->devices[d].numa_node == node;
+  return count;
+}
+
+/* The device of that name. */
+static const colli_topo_device *device(const colli_topo *topo, const char *name) {
+  for (int d = 0; d < topo->ndevices; d++)
+    if (strcmp(topo->devices[d].name, name) == 0)
+      return &topo->devices[d];
+  cr_assert_fail("no device %s", name);
+  return NULL;
+}
+
+Test(topo, dgx2_has_two_packages_and_sixteen_gpus) {
+  colli_topo *topo = load_file("nvidiaDGX2.xml");
+  cr_expect_eq(topo->npackages, 2);
+  cr_expect_eq(topo->nnuma, 2);
+  cr_expect_eq(topo->ndevices, 16);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 0), 8);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 1), 8);
+  cr_expect_str_eq(device(topo, "nvml0")->bus, "0000:34:00.0");
+  cr_expect_eq(device(topo, "nvml15")->package, 1);
+  cr_expect_gt(device(topo, "nvml0")->link_mbit, 100000.0); /* PCI Express 3, 16 lanes */
+  colli_topo_free(topo);
+}
+
+Test(topo, one_gpu_with_three_names_is_one_gpu) {
+  colli_topo *topo = load_file("power8gpudistances.xml");
+  cr_expect_eq(topo->npackages, 2);
+  cr_expect_eq(topo->ncores, 8);
+  cr_expect_eq(topo->npus, 16);
+  cr_expect_eq(topo->ndevices, 4);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 0), 2);
+  cr_expect_eq(device(topo, "nvml3")->numa_node, 1);
+  colli_topo_free(topo);
+}
+
+Test(topo, network_and_rdma_devices_know_their_node) {
+  colli_topo *topo = load_file("32em64t-2n8c2t-pci-wholeio.xml");
+  cr_expect_eq(topo->npackages, 2);
+  cr_expect_eq(topo->nnuma, 2);
+  cr_expect_eq(topo->nl3, 2);
+  cr_expect_eq(topo->nl2, 16);
+  cr_expect_eq(topo->ncores, 16);
+  cr_expect_eq(topo->npus, 32);
+  cr_expect_eq(topo->l3_bytes, 20u << 20);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_NET, 0), 0);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_NET, 1), 3);
+  cr_expect_eq(devices(topo, COLLI_DEVICE_GPU, 1), 2);
+  cr_expect_eq(device(topo, "mlx5_0")->kind, COLLI_DEVICE_RDMA);
+  cr_expect_eq(device(topo, "mlx5_0")->package, 1);
+  cr_expect_str_eq(device(topo, "eth1")->bus, "0000:81:00.1");
+  cr_expect_eq(topo->cores[7].numa_node, 0);
+  cr_expect_eq(topo->cores[8].numa_node, 1);
+  cr_expect_eq(topo->cores[8].l3, 1);
+  cr_expect_eq(topo->core_of_pu[8], 8);
+  cr_expect_eq(topo->core_of_pu[24], 8, "second thread of core 8");
+  colli_topo_free(topo);
+}
+
+Test(topo, a_numa_node_may_hold_several_packages) {
+  colli_topo *topo = load_file("96em64t-4n4d3ca2co-pci.xml");
+  cr_expect_eq(topo->npackages, 16);
+  cr_expect_eq(topo->nnuma, 4);
+  cr_expect_eq(topo->ncores, 96);
+  for (int node = 0; node < 4; node++)
+    cr_expect_eq(devices(topo, COLLI_DEVICE_NET, node), 2);
+  cr_expect_eq(device(topo, "eth0")->package, -1, "the node's, not one package's");
+  int cores[4];
+  colli_topo_place(topo, 4, cores);
+  for (int r = 0; r < 4; r++)
+    cr_expect_eq(topo->cores[cores[r]].numa_node, r);
+  colli_topo_free(topo);
+}
+
+Test(topo, described_machines) {
+  colli_topo *topo = load("pack:2 numa:2 l3:2 l2:2 core:2 pu:2");
+  cr_expect_eq(topo->npackages, 2);
+  cr_expect_eq(topo->nnuma, 4);
+  cr_expect_eq(topo->nl3, 8);
+  cr_expect_eq(topo->nl2, 16);
+  cr_expect_eq(topo->ncores, 32);
+  cr_expect_eq(topo->npus, 64);
+  cr_expect_eq(colli_topo_allowed_cores(topo), 32);
+  cr_expect_eq(topo->cores[31].package, 1);
+  cr_expect_eq(topo->cores[31].numa_node, 3);
+  cr_expect_eq(topo->cores[31].l3, 7);
+  cr_expect_eq(topo->cores[31].l2, 15);
+  cr_expect_eq(topo->core_of_pu[63], 31);
+  colli_topo_free(topo);
+  topo = load("pu:3"); /* no cores, no packages, no caches */
+  cr_expect_eq(topo->ncores, 3);
+  cr_expect_eq(topo->npackages, 0);
+  cr_expect_eq(topo->cores[2].package, -1);
+  cr_expect_eq(topo->cores[2].l3, -1);
+  cr_expect_eq(topo->cores[2].numa_node, 0);
+  colli_topo_free(topo);
+}
+
+/* Checks one placement: distinct allowed cores, and each group of a kind within one of its share.
+ */
+static void check_place(const colli_topo *topo, int nranks) {
+  int cores[64];
+  int on_node[8] = {0}, on_l3[16] = {0}, taken[64] = {0};
+  colli_topo_place(topo, nranks, cores);
+  int last_node = 0;
+  for (int r = 0; r < nranks; r++) {
+    cr_assert(cores[r] >= 0 && cores[r] < topo->ncores, "rank %d of %d", r, nranks);
+    const colli_topo_core *core = &topo->cores[cores[r]];
+    cr_assert(core->allowed);
+    cr_assert_eq(taken[cores[r]]++, 0, "core %d is given twice", cores[r]);
+    cr_assert_geq(core->numa_node, last_node, "neighbours in rank are neighbours on the machine");
+    last_node = core->numa_node;
+    on_node[core->numa_node]++;
+    on_l3[core->l3]++;
+  }
+  for (int node = 0; node < topo->nnuma; node++)
+    cr_assert(on_node[node] >= nranks / topo->nnuma &&
+                  on_node[node] <= (nranks + topo->nnuma - 1) / topo->nnuma,
+              "%d of %d ranks on node %d", on_node[node], nranks, node);
+  for (int l3 = 0; l3 < topo->nl3; l3++)
+    cr_assert(on_l3[l3] >= nranks / topo->nl3 && on_l3[l3] <= (nranks + topo->nl3 - 1) / topo->nl3,
+              "%d of %d ranks on cache %d", on_l3[l3], nranks, l3);
+}
+
+Test(place, every_count_is_spread_evenly) {
+  colli_topo *topo = load("pack:2 numa:2 l3:2 core:4 pu:2");
+  for (int nranks = 1; nranks <= topo->ncores; nranks++)
+    check_place(topo, nranks);
+  colli_topo_free(topo);
+}
+
+Test(place, too_many_ranks_are_not_placed) {
+  colli_topo *topo = load("numa:2 core:2 pu:2");
+  int cores[5] = {7, 7, 7, 7, 7};
+  colli_topo_place(topo, 5, cores);
+  for (int r = 0; r < 5; r++)
+    cr_expect_eq(cores[r], -1);
+  colli_topo_free(topo);
+}
+
+Test(place, forbidden_cores_are_left_out_and_full_groups_overflow) {
+  colli_topo *topo = load("numa:2 l3:1 core:4 pu:1");
+  topo->cores[0].allowed = topo->cores[1].allowed = topo->cores[2].allowed = false;
+  cr_expect_eq(colli_topo_allowed_cores(topo), 5);
+  int cores[5];
+  colli_topo_place(topo, 4, cores); /* one fits on node 0, the rest must go to node 1 */
+  cr_expect_eq(cores[0], 3);
+  cr_expect_eq(cores[1], 4);
+  cr_expect_eq(cores[2], 5);
+  cr_expect_eq(cores[3], 6);
+  colli_topo_place(topo, 5, cores);
+  cr_expect_eq(cores[4], 7);
+  topo->cores[3].allowed = false; /* now node 0 has nothing left */
+  colli_topo_place(topo, 4, cores);
+  for (int r = 0; r < 4; r++)
+    cr_expect_eq(cores[r], 4 + r);
+  colli_topo_free(topo);
+}
+
+Test(place, this_machine_and_binding) {
+  colli_topo *topo = load("");
+  cr_assert_gt(topo->ncores, 0);
+  cr_assert_gt(topo->memory_bytes, 0);
+  int allowed = colli_topo_allowed_cores(topo);
+  cr_assert_gt(allowed, 0);
+  int cores[1];
+  colli_topo_place(topo, 1, cores);
+  coll_error error = COLL_ERROR_INIT;
+  cr_assert_eq(colli_topo_bind(topo, cores[0], &error), COLL_OK, "%s", error.message);
+  cr_expect_eq(colli_topo_bound_core(topo), cores[0]);
+  cpu_set_t mask;
+  cr_assert_eq(sched_getaffinity(0, sizeof(mask), &mask), 0);
+  cr_expect(CPU_ISSET(topo->cores[cores[0]].os_index, &mask));
+  colli_topo *again = load(""); /* seen from a bound process, one core is allowed */
+  cr_expect_eq(colli_topo_allowed_cores(again), 1);
+  cr_expect_eq(again->ncores, topo->ncores);
+  for (int c = 0; c < topo->ncores; c++)
+    if (c != cores[0])
+      cr_expect_eq(colli_topo_bind(topo, c, &error), COLL_ERR_INVALID_ARGUMENT);
+  colli_topo_free(again);
+  colli_topo_free(topo);
+}
+
+Test(place, binding_to_a_core_that_is_not_there) {
+  colli_topo *topo = load("pu:2");
+  coll_error error = COLL_ERROR_INIT;
+  cr_expect_eq(colli_topo_bind(topo, -1, &error), COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_eq(colli_topo_bind(topo, 2, &error), COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_not_null(strstr(error.message, "core 2"), "%s", error.message);
+  colli_topo_free(topo);
+}
+
+/* Loading must fail with a message that says `what`. */
+static void expect_refused(const char *source, const char *what) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_topo *topo = (colli_topo *)8;
+  cr_expect_eq(colli_topo_load(source, &topo, &error), COLL_ERR_INVALID_ARGUMENT, "%s", source);
+  cr_expect_null(topo);
+  cr_expect_not_null(strstr(error.message, what), "\"%s\" lacks \"%s\"", error.message, what);
+}
+
+/* Writes a file and gives its name. */
+static const char *write_file(char path[64], const char *text) {
+  snprintf(path, 64, "/tmp/test_topo.%d.xml", (int)getpid());
+  FILE *file = fopen(path, "w");
+  cr_assert_not_null(file);
+  fputs(text, file);
+  fclose(file);
+  return path;
+}
+
+Test(topo, bad_sources_are_refused_with_a_reason) {
+  char path[64];
+  expect_refused("/no/such/machine.xml", "No such file");
+  expect_refused("numa:2 nonsense:3", "numa:2 nonsense:3");
+  expect_refused("core", "neither a file");
+  expect_refused(write_file(path, ""), "not a machine file");
+  expect_refused(write_file(path, "no XML at all\n"), "not a machine file");
+  expect_refused(write_file(path, "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n"),
+                 "not a machine file");
+  expect_refused(write_file(path, "<?xml version=\"1.0\"?>\n<topology version=\"2.0\">\n"
+                                  "</topology>\n"),
+                 path);
+  unlink(path);
+}
+
+Test(topo, printing_shows_every_core_and_device) {
+  colli_topo *topo = load_file("32em64t-2n8c2t-pci-wholeio.xml");
+  topo->cores[3].allowed = false;
+  char *text = NULL;
+  size_t bytes = 0;
+  FILE *out = open_memstream(&text, &bytes);
+  colli_topo_print(topo, out);
+  fclose(out);
+  cr_expect_not_null(strstr(text, "packages 2, NUMA nodes 2, cores 16 (15 for this process)"));
+  cr_expect_not_null(strstr(text, "cores 0-2,4-7 (not for this process: 3)"), "%s", text);
+  cr_expect_not_null(strstr(text, "RDMA mlx5_0 at 0000:04:00.0"), "%s", text);
+  cr_expect_not_null(strstr(text, "L3 caches: 2 of 20 MiB"), "%s", text);
+  free(text);
+  colli_topo_free(topo);
+}
+
+Test(host, id_is_stable_and_can_be_set) {
+  cr_expect_eq(colli_host_id(""), colli_host_id(NULL));
+  cr_expect_eq(colli_host_id(""), colli_host_id(""));
+  cr_expect_neq(colli_host_id("a"), colli_host_id("b"));
+  cr_expect_neq(colli_host_id("a"), colli_host_id(""));
+}
+
+Test(host, another_network_namespace_is_another_host) {
+  uint64_t here = colli_host_id("");
+  if (unshare(CLONE_NEWNET) != 0)
+    cr_skip_test("needs the right to make a network namespace");
+  cr_expect_neq(colli_host_id(""), here);
+}
