@@ -1,0 +1,52 @@
+/*
+ * support_world.h: n communicators in one simulated world, driven by one thread. Ranks move in
+ * random order; virtual time goes on only when no rank can move.
+ */
+#ifndef TESTS_SIM_SUPPORT_WORLD_H
+#define TESTS_SIM_SUPPORT_WORLD_H
+
+#include "libcoll/base/prng.h"
+#include "libcoll/comm/comm.h"
+#include "transports/sim/sim.h"
+
+typedef struct world_config {
+  sim_config sim;
+  const coll_transport_ops *transport; /* sim_transport or sim_slot_transport */
+  size_t slot_bytes;
+  unsigned slot_count;
+  int timeout_ms;
+  const char *algo;  /* COLL_ALGO, or NULL */
+  const char *fault; /* COLL_FAULT, or NULL */
+} world_config;
+
+typedef struct world {
+  sim_world *sim;
+  int nranks;
+  coll_comm **comms;
+  bool *buried; /* killed, and its control links are closed */
+  colli_prng prng;
+  uint64_t steps;
+} world;
+
+/* Makes world and communicators; prints why and returns false if that fails. */
+bool world_open(world *w, const world_config *config);
+
+/* Destroys everything. */
+void world_close(world *w);
+
+/* Virtual time since the start. */
+uint64_t world_now(const world *w);
+
+/* What a rank does when it is its turn: returns true if it did something. */
+typedef bool (*world_act)(void *ctx, int rank);
+
+/* Whether a rank has nothing more to do. */
+typedef bool (*world_done)(void *ctx, int rank);
+
+/*
+ * Lets the ranks act until all that are alive are done: true. False if that takes more than
+ * limit_ns of virtual time or an absurd number of steps.
+ */
+bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t limit_ns);
+
+#endif
