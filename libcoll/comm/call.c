@@ -92,11 +92,11 @@ static coll_status check(coll_comm *comm, const call *c) {
 }
 
 /* Fills in a collective's request from its plan. */
-static coll_status prepare(coll_comm *comm, const call *c, coll_request *op) {
+static coll_status prepare(coll_comm *comm, const call *c, coll_request *op, bool *connected) {
   bool gather = c->coll == COLLI_ALLGATHER;
   size_t elem_bytes = c->coll == COLLI_BARRIER ? 1 : coll_type_bytes((coll_type)c->type);
   int root = c->coll == COLLI_BROADCAST ? c->root : 0;
-  const colli_plan *plan =
+  colli_plan *plan =
       colli_plans_get(&comm->plans, c->coll, c->count, elem_bytes, root, &comm->error);
   if (!plan)
     return comm->error.status;
@@ -106,6 +106,8 @@ static coll_status prepare(coll_comm *comm, const call *c, coll_request *op) {
     if (!op->scratch)
       return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, c->name, "no memory for scratch");
   }
+  *connected = plan->connected;
+  plan->connected = true;
   op->sequence = ++comm->sequence;
   op->elem_bytes = elem_bytes;
   op->in = c->sendbuf ? c->sendbuf : c->recvbuf;
@@ -157,15 +159,18 @@ static coll_status start(coll_comm *comm, const call *c, coll_request **started)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, c->name,
                              "%d requests are in flight already; complete some first",
                              COLL_MAX_REQUESTS);
+  bool connected = true;
   op->coll = c->coll;
   op->moved_at = comm->watch.waited_ns;
   if (c->coll == COLLI_SENDRECV)
     prepare_p2p(c, op);
-  else if ((status = prepare(comm, c, op)) != COLL_OK) {
+  else if ((status = prepare(comm, c, op, &connected)) != COLL_OK) {
     colli_request_put(op);
     return status;
   }
   colli_exec_start(&comm->exec, op);
+  if (__builtin_expect(!connected, 0))
+    colli_exec_connect(&comm->exec, op);
   *started = op;
   return COLL_OK;
 }

@@ -99,8 +99,8 @@ static size_t slot_of(colli_coll coll, size_t count, size_t elem_bytes, int root
 }
 
 /* The plan for one call. */
-const colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count,
-                                  size_t elem_bytes, int root, coll_error *error) {
+colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count, size_t elem_bytes,
+                            int root, coll_error *error) {
   colli_plan *plan = &plans->plan[slot_of(coll, count, elem_bytes, root)];
   if (plan->sched && plan->count == count && plan->coll == coll && plan->root == root &&
       plan->elem_bytes == elem_bytes)
@@ -117,7 +117,7 @@ const colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t co
   const colli_sched *sched = get_sched(plans, choice.algo, &shape, error);
   if (!sched)
     return NULL;
-  *plan = (colli_plan){sched, coll, root, count, elem_bytes, choice.partition};
+  *plan = (colli_plan){sched, coll, root, count, elem_bytes, choice.partition, false};
   return plan;
 }
 

@@ -17,6 +17,7 @@ typedef struct colli_plan {
   size_t count;
   size_t elem_bytes;
   colli_partition partition;
+  bool connected; /* its connections have been begun */
 } colli_plan;
 
 typedef struct colli_plans {
@@ -32,8 +33,8 @@ typedef struct colli_plans {
 } colli_plans;
 
 /* The plan for one call; made when first asked for. On failure NULL and `error` is filled in. */
-const colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count,
-                                  size_t elem_bytes, int root, coll_error *error);
+colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count, size_t elem_bytes,
+                            int root, coll_error *error);
 
 /*
  * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with

@@ -18,6 +18,18 @@ coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer, int cha
   return conn;
 }
 
+/* Begins to connect with every peer of an operation's schedule. */
+void colli_exec_connect(colli_exec *exec, coll_request *op) {
+  const colli_sched *sched = op->sched;
+  for (int i = 0; i < sched->nsteps; i++) {
+    const colli_step *step = &sched->steps[i];
+    if (step->bits & COLLI_RECV && !colli_exec_conn(exec, op, step->peer_recv, step->lane))
+      return;
+    if (step->bits & COLLI_SEND && !colli_exec_conn(exec, op, step->peer_send, step->lane))
+      return;
+  }
+}
+
 /* Puts an operation at the new end of those in flight. */
 static void enlist(colli_exec *exec, coll_request *op) {
   op->older = exec->newest;

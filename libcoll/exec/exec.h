@@ -53,6 +53,13 @@ typedef struct colli_exec {
 /* Takes an operation whose fields (but for lanes and list links) are set, and starts it. */
 void colli_exec_start(colli_exec *exec, coll_request *op);
 
+/*
+ * Begins to connect with every peer of an operation's schedule. Both ends of a connection must have
+ * begun before it carries anything: if each waited until a step needs it, ranks that all send first
+ * would wait for each other in a ring.
+ */
+void colli_exec_connect(colli_exec *exec, coll_request *op);
+
 /* Runs everything as far as it goes: 1 if anything moved, else 0. */
 int colli_exec_progress(colli_exec *exec);
 
