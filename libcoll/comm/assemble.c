@@ -35,6 +35,17 @@ static const char *param_text(void *ctx, const char *name) {
   return text ? text : "";
 }
 
+/* Clock and randomness as transports ask for them: with the communicator, not the world. */
+static uint64_t env_now_ns(void *ctx) {
+  coll_comm *comm = ctx;
+  return comm->world.now_ns(comm->world.ctx);
+}
+
+static void env_random(void *ctx, void *buf, size_t bytes) {
+  coll_comm *comm = ctx;
+  comm->world.random(comm->world.ctx, buf, bytes);
+}
+
 /* Whether a comma-separated list names a word; an empty list names everything. */
 static bool listed(const char *list, const char *word) {
   size_t length = strlen(word);
@@ -82,8 +93,8 @@ static void open_port(coll_comm *comm, const colli_assembly *assembly, int index
   port->env = (coll_transport_env){
       .size = sizeof(port->env),
       .ctx = comm,
-      .now_ns = assembly->world.now_ns,
-      .random = assembly->world.random,
+      .now_ns = env_now_ns,
+      .random = env_random,
       .fail = colli_comm_transport_failed,
       .param = param_text,
       .rank = comm->rank,
