@@ -1,0 +1,158 @@
+/*
+ * reduce_template.h: all kernels of one instruction set, included once by each file that is
+ * compiled for one. Defines before the include:
+ *
+ *   COLLI_KERNELS, COLLI_ISA   name of the table, and its colli_isa
+ *   COLLI_F16_LANES            absent where float16 has no instructions of its own; else the floats
+ *                              of a vector, with
+ *     colli_f16v               a vector of COLLI_F16_LANES floats, on which + and * work
+ *     colli_f16v_load(p)       widens as many float16 at p
+ *     colli_f16v_store(p, v)   rounds them to nearest even
+ *     colli_f16v_canon(v)      NaN to the canonical NaN
+ *     colli_f16v_all(x)        all lanes x
+ */
+#include "libcoll/exec/reduce_isa.h"
+#include "libcoll/exec/reduce_ops.h"
+
+/*
+ * The buffers may be equal but do not overlap otherwise: no iteration depends on another one. The
+ * compiler cannot see that, and would test for it and fall back to single elements.
+ */
+#if defined(__clang__)
+#define COLLI_VECTOR _Pragma("clang loop vectorize(assume_safety)")
+#else
+#define COLLI_VECTOR _Pragma("GCC ivdep")
+#endif
+
+/* Defines kernel `name` for elements `mem`: OP(a, b) into one or two places. */
+#define COLLI_REDUCE(name, mem, OP)                                                                \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    colli_mem_##mem *d = dst, *d2 = dst2;                                                          \
+    const colli_mem_##mem *x = a, *y = b;                                                          \
+    if (!d2) {                                                                                     \
+      COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = (colli_mem_##mem)OP(x[i], y[i]);      \
+      return;                                                                                      \
+    }                                                                                              \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) {                                              \
+      colli_mem_##mem r = (colli_mem_##mem)OP(x[i], y[i]);                                         \
+      d[i] = r;                                                                                    \
+      d2[i] = r;                                                                                   \
+    }                                                                                              \
+  }
+
+/* Defines the averaging of elements `mem`: each becomes OP(element, factor). */
+#define COLLI_AVERAGE(name, mem, factor_type, factor, OP)                                          \
+  static void name(void *buf, size_t count, int nranks) {                                          \
+    colli_mem_##mem *x = buf;                                                                      \
+    const factor_type f = (factor_type)(factor);                                                   \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) x[i] = (colli_mem_##mem)OP(x[i], f);           \
+  }
+
+#define COLLI_MIN_MAX(mem, MIN, MAX)                                                               \
+  COLLI_REDUCE(min_##mem, mem, MIN)                                                                \
+  COLLI_REDUCE(max_##mem, mem, MAX)
+
+/* Integers */
+COLLI_REDUCE(sum_u8, u8, COLLI_SUM_INT)
+COLLI_REDUCE(sum_u16, u16, COLLI_SUM_INT)
+COLLI_REDUCE(sum_u32, u32, COLLI_SUM_INT)
+COLLI_REDUCE(sum_u64, u64, COLLI_SUM_INT)
+COLLI_REDUCE(prod_u8, u8, COLLI_PROD_SMALL)
+COLLI_REDUCE(prod_u16, u16, COLLI_PROD_SMALL)
+COLLI_REDUCE(prod_u32, u32, COLLI_PROD_INT)
+COLLI_REDUCE(prod_u64, u64, COLLI_PROD_INT)
+COLLI_MIN_MAX(i8, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(u8, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(i16, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(u16, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(i32, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(u32, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(i64, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_MIN_MAX(u64, COLLI_MIN_INT, COLLI_MAX_INT)
+COLLI_AVERAGE(avg_i8, i8, int, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_u8, u8, unsigned, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_i16, i16, int, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_u16, u16, unsigned, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_i32, i32, int, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_u32, u32, unsigned, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_i64, i64, int64_t, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE(avg_u64, u64, uint64_t, nranks, COLLI_AVG_INT)
+
+/* Floats */
+COLLI_REDUCE(sum_f32, f32, COLLI_SUM_F32)
+COLLI_REDUCE(prod_f32, f32, COLLI_PROD_F32)
+COLLI_MIN_MAX(f32, COLLI_MIN_F32, COLLI_MAX_F32)
+COLLI_AVERAGE(avg_f32, f32, float, 1.0f / (float)nranks, COLLI_AVG_F32)
+COLLI_REDUCE(sum_f64, f64, COLLI_SUM_F64)
+COLLI_REDUCE(prod_f64, f64, COLLI_PROD_F64)
+COLLI_MIN_MAX(f64, COLLI_MIN_F64, COLLI_MAX_F64)
+COLLI_AVERAGE(avg_f64, f64, double, nranks, COLLI_AVG_F64)
+
+COLLI_REDUCE(sum_bf16, u16, COLLI_SUM_BF16)
+COLLI_REDUCE(prod_bf16, u16, COLLI_PROD_BF16)
+COLLI_REDUCE(min_bf16, u16, COLLI_MIN_BF16)
+COLLI_REDUCE(max_bf16, u16, COLLI_MAX_BF16)
+COLLI_AVERAGE(avg_bf16, u16, float, 1.0f / (float)nranks, COLLI_AVG_BF16)
+
+COLLI_REDUCE(min_f16, u16, COLLI_MIN_F16)
+COLLI_REDUCE(max_f16, u16, COLLI_MAX_F16)
+#ifndef COLLI_F16_LANES
+COLLI_REDUCE(sum_f16, u16, COLLI_SUM_F16)
+COLLI_REDUCE(prod_f16, u16, COLLI_PROD_F16)
+COLLI_AVERAGE(avg_f16, u16, float, 1.0f / (float)nranks, COLLI_AVG_F16)
+#else
+/* Defines a float16 kernel: vectors with operator `op`, and single elements with OP at the end. */
+#define COLLI_REDUCE_F16(name, op, OP)                                                             \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    colli_mem_u16 *d = dst, *d2 = dst2;                                                            \
+    const colli_mem_u16 *x = a, *y = b;                                                            \
+    size_t i = 0;                                                                                  \
+    for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES) {                                   \
+      colli_f16v r = colli_f16v_canon(colli_f16v_load(x + i) op colli_f16v_load(y + i));           \
+      colli_f16v_store(d + i, r);                                                                  \
+      if (d2)                                                                                      \
+        colli_f16v_store(d2 + i, r);                                                               \
+    }                                                                                              \
+    for (; i < count; i++) {                                                                       \
+      uint16_t r = OP(x[i], y[i]);                                                                 \
+      d[i] = r;                                                                                    \
+      if (d2)                                                                                      \
+        d2[i] = r;                                                                                 \
+    }                                                                                              \
+  }
+COLLI_REDUCE_F16(sum_f16, +, COLLI_SUM_F16)
+COLLI_REDUCE_F16(prod_f16, *, COLLI_PROD_F16)
+
+/* The averaging of float16. */
+static void avg_f16(void *buf, size_t count, int nranks) {
+  colli_mem_u16 *x = buf;
+  const float factor = 1.0f / (float)nranks;
+  size_t i = 0;
+  for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
+    colli_f16v_store(x + i, colli_f16v_canon(colli_f16v_load(x + i) * colli_f16v_all(factor)));
+  for (; i < count; i++)
+    x[i] = COLLI_AVG_F16(x[i], factor);
+}
+#endif
+
+/* One row: sum, prod, min, max, and the sum again for the average. */
+#define COLLI_ROW(u, t)                                                                            \
+  { sum_##u, prod_##u, min_##t, max_##t, sum_##u }
+
+const colli_kernels COLLI_KERNELS = {
+    .isa = COLLI_ISA,
+    .reduce = {[COLL_INT8] = COLLI_ROW(u8, i8),
+               [COLL_UINT8] = COLLI_ROW(u8, u8),
+               [COLL_INT16] = COLLI_ROW(u16, i16),
+               [COLL_UINT16] = COLLI_ROW(u16, u16),
+               [COLL_INT32] = COLLI_ROW(u32, i32),
+               [COLL_UINT32] = COLLI_ROW(u32, u32),
+               [COLL_INT64] = COLLI_ROW(u64, i64),
+               [COLL_UINT64] = COLLI_ROW(u64, u64),
+               [COLL_FLOAT16] = COLLI_ROW(f16, f16),
+               [COLL_BFLOAT16] = COLLI_ROW(bf16, bf16),
+               [COLL_FLOAT32] = COLLI_ROW(f32, f32),
+               [COLL_FLOAT64] = COLLI_ROW(f64, f64)},
+    .average = {avg_i8, avg_u8, avg_i16, avg_u16, avg_i32, avg_u32, avg_i64, avg_u64, avg_f16,
+                avg_bf16, avg_f32, avg_f64},
+};
