@@ -47,8 +47,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
                                "Machine to assume instead of this one: an hwloc XML file, or an "
                                "hwloc synthetic description. Empty: this machine."},
-    [COLLI_PARAM_FAULT] = {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
-                           "Faults to put into every transport, for tests. Empty: none."},
+    [COLLI_PARAM_FAULT] =
+        {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
+         "Faults to put into every transport, for tests: a comma-separated list of "
+         "seed=N, again=P, pending=P (percent of the calls), delay_us=N, "
+         "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
     [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
                           "This process's rank. Set by launchers."},
     [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
@@ -240,7 +243,7 @@ void colli_params_write_doc(FILE *out) {
   fputs("# Settings\n\n"
         "Generated from the table in libcoll/base/param.c. All are environment variables. A name\n"
         "that begins with COLL_ and is not in this list is an error, and so is a value that its\n"
-        "setting does not take. An empty value counts as none. Sizes take the suffixes K, M and G "
+        "setting does not take. An empty value counts as none. Sizes take the suffixes K, M and G\n"
         "(1024, 1024², 1024³).\n\n"
         "| name | type | default | from | to | meaning |\n"
         "|---|---|---|---|---|---|\n",
