@@ -301,12 +301,7 @@ coll_status coll_comm_destroy(coll_comm **out) {
   colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
   if (comm->ctrl)
     say_goodbye(comm);
-  for (int peer = 0; comm->exec.links && peer < comm->nranks; peer++)
-    for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
-      coll_conn *conn = comm->exec.links[peer].conn[channel];
-      if (conn)
-        conn->ops->disconnect(conn);
-    }
+  colli_exec_disconnect(&comm->exec);
   for (int i = 0; i < comm->nports; i++)
     if (comm->ports[i].endpoint)
       comm->ports[i].ops->close(comm->ports[i].endpoint);

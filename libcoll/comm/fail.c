@@ -58,6 +58,8 @@ void colli_comm_fail(coll_comm *comm, const coll_error *record) {
                           .error = *record};
     tell_neighbours(comm, &msg);
   }
+  /* Before the caller gets its buffers back: a transport may still be reading them. */
+  colli_exec_disconnect(&comm->exec);
   colli_exec_cancel(&comm->exec, comm->failed);
 }
 

@@ -202,6 +202,17 @@ void colli_exec_cancel(colli_exec *exec, coll_status status) {
     colli_exec_finish(exec, exec->oldest, status);
 }
 
+/* Ends all connections. */
+void colli_exec_disconnect(colli_exec *exec) {
+  for (int peer = 0; exec->links && peer < exec->nranks; peer++)
+    for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
+      coll_conn *conn = exec->links[peer].conn[channel];
+      exec->links[peer].conn[channel] = NULL;
+      if (conn)
+        conn->ops->disconnect(conn);
+    }
+}
+
 /* A peer that `op` waits for, or -1. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   *channel = COLLI_CHANNEL_P2P;

@@ -67,6 +67,10 @@ int colli_exec_progress(colli_exec *exec);
  */
 void colli_exec_cancel(colli_exec *exec, coll_status status);
 
+/* Ends all connections; nothing may be started after that. The transports read no buffer of an
+ * operation any more when it returns. */
+void colli_exec_disconnect(colli_exec *exec);
+
 /* A peer that `op` waits for, or -1; *channel and *step say where. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
 

@@ -126,7 +126,9 @@ typedef struct coll_transport_ops {
   int (*connect)(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
                  coll_conn **conn);
 
-  /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. */
+  /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. The
+   * caller's memory is not read after it returns; what is PENDING then may be lost, and the peer
+   * finds the connection closed. */
   void (*disconnect)(coll_conn *conn);
 
   /*
