@@ -79,7 +79,7 @@ bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_
     if (next)
       *next++ = 0;
     char shown[40];
-    snprintf(shown, sizeof(shown), "%s", word);
+    snprintf(shown, sizeof(shown), "%.*s", (int)sizeof(shown) - 1, word);
     char *equals = strchr(word, '=');
     if (equals)
       *equals = 0;

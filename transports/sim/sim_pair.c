@@ -98,7 +98,7 @@ static void read_one(sim_side *side) {
 
 /* A message of `side` reaches the other end. */
 static void arrive(sim_world *world, sim_side *side) {
-  if (!side->coming)
+  if (!side->coming || side->pair->cut)
     return;
   side->coming = side->coming->next;
   world->delivered++;
