@@ -1,0 +1,111 @@
+/*
+ * stream.h: messages over a connected stream descriptor. Knows nothing of addresses: TCP uses it,
+ * and anything else that has read, write and end of file could.
+ *
+ * On the wire a message is a frame of 32 bytes and its payload. Both directions are state machines
+ * that never block and go on where the kernel stopped them. Payloads are not copied here, with
+ * three exceptions: small messages, which one system call fetches several at a time; the small rest
+ * of a message that the kernel did not take whole; and what colli_stream_pump() had to fetch early.
+ */
+#ifndef COLLI_TRANSPORTS_STREAM_H
+#define COLLI_TRANSPORTS_STREAM_H
+
+#include <stdbool.h>
+
+#include "coll/coll_transport.h"
+
+#define COLLI_FRAME_MAGIC 0x314d4c43u /* "CLM1" */
+
+/* What stands before each payload; in the byte order of the machine, as all ranks share it. */
+typedef struct colli_frame {
+  uint32_t magic;
+  uint32_t bytes;
+  coll_tag tag;
+} colli_frame;
+_Static_assert(sizeof(colli_frame) == 32, "travels as it is");
+
+typedef enum colli_out_kind {
+  COLLI_OUT_USER, /* the payload is the caller's memory */
+  COLLI_OUT_COPY, /* what is left of the payload was copied */
+  COLLI_OUT_SLOT  /* the payload is an outgoing slot */
+} colli_out_kind;
+
+/* A message that the kernel has not taken whole. */
+typedef struct colli_out {
+  colli_frame frame;
+  const char *payload; /* from byte `skipped` on */
+  size_t skipped;
+  uint64_t ticket; /* messages taken, up to and with this one */
+  colli_out_kind kind;
+} colli_out;
+
+typedef struct colli_stream {
+  int fd; /* owned by whoever made the connection */
+  size_t slot_bytes;
+  unsigned slot_count;
+  uint64_t moved; /* grows whenever bytes move; to tell a standstill */
+
+  /* Why a direction failed; COLL_OK while it works. The strings are constants. */
+  coll_status send_status, recv_status;
+  int sys_errno;
+  const char *syscall;
+  const char *detail;
+
+  /* Sending: a ring of messages, of which the first is `out_done` bytes along. */
+  colli_out *out;
+  unsigned out_first, out_count, out_users;
+  size_t out_done;
+  uint64_t taken;
+  char *copies;  /* room of COLLI_COPY_BYTES for each entry of the ring */
+  char *slots;   /* slot_count of them */
+  char *adopted; /* copies that colli_stream_adopt() made */
+  unsigned slot_first, slot_used;
+  bool slot_acquired;
+
+  /* Receiving: the current message, and bytes that were read behind it. */
+  colli_frame frame;
+  size_t frame_done, payload_done;
+  bool in_slot; /* the payload goes to in_slot_buf, not to the caller's memory */
+  size_t last_bytes;
+  char *in_slot_buf;
+  char *stage;
+  size_t stage_room, stage_begin, stage_end;
+} colli_stream;
+
+/* The rest of a message that is copied when the kernel does not take it, instead of PENDING. */
+#define COLLI_COPY_BYTES 16384u
+
+/* Prepares for connected nonblocking `fd`: false without memory. */
+bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned slot_count);
+
+/* Frees all buffers; the descriptor stays open. Fine on a zeroed stream. */
+void colli_stream_destroy(colli_stream *stream);
+
+/* These are the data calls of coll_transport.h, without the reporting. */
+int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf, size_t bytes);
+int colli_stream_sent(colli_stream *stream, uint64_t *count);
+int colli_stream_slot_acquire(colli_stream *stream, size_t bytes, void **buf);
+int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t bytes);
+int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, size_t bytes,
+                      coll_tag *got, size_t *got_bytes);
+int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *bytes);
+int colli_stream_slot_release(colli_stream *stream);
+
+/* Whether messages wait for the kernel to take them. */
+static inline bool colli_stream_blocked(const colli_stream *stream) {
+  return stream->out_count > 0;
+}
+
+/* Pushes waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
+int colli_stream_flush(colli_stream *stream);
+
+/*
+ * Reads what has come into memory of the stream's own, up to the slot_count messages that a
+ * connection must hold: for when nothing moves because both sides wait for their sends.
+ */
+void colli_stream_pump(colli_stream *stream);
+
+/* Copies payloads that still are the caller's, for a stream that is to be flushed without him. */
+bool colli_stream_adopt(colli_stream *stream);
+
+#endif

@@ -1,0 +1,20 @@
+/* stream_internal.h: what the files of a message stream share. */
+#ifndef COLLI_TRANSPORTS_STREAM_INTERNAL_H
+#define COLLI_TRANSPORTS_STREAM_INTERNAL_H
+
+#include "transports/stream/stream.h"
+
+#define COLLI_SLOT_ALIGN 64ul
+
+/* What one read of small messages asks for, and the largest message that is read this way. */
+#define COLLI_STAGE_BYTES 16384u
+#define COLLI_SMALL_BYTES 2048u
+
+/* Latches why a direction failed. The first reason is the one to tell. */
+int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status status,
+                      const char *syscall, int sys_errno, const char *detail);
+
+/* Room for `bytes`, aligned as slots are; kept in *room from then on. */
+bool colli_stream_room(char **room, size_t bytes);
+
+#endif

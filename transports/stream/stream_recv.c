@@ -1,0 +1,230 @@
+/* stream_recv.c: the receiving direction of a message stream. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "transports/stream/stream_internal.h"
+
+/* Moves up to `bytes` bytes that were read ahead to where they belong. */
+static size_t unstage(colli_stream *stream, void *to, size_t bytes) {
+  size_t staged = stream->stage_end - stream->stage_begin;
+  bytes = bytes < staged ? bytes : staged;
+  if (bytes == 0)
+    return 0;
+  memcpy(to, stream->stage + stream->stage_begin, bytes);
+  stream->stage_begin += bytes;
+  if (stream->stage_begin == stream->stage_end)
+    stream->stage_begin = stream->stage_end = 0;
+  return bytes;
+}
+
+/* Makes the stage hold `room` bytes at least. */
+static bool grow_stage(colli_stream *stream, size_t room) {
+  if (stream->stage_room >= room)
+    return true;
+  char *stage = realloc(stream->stage, room);
+  if (!stage)
+    return false;
+  stream->stage = stage;
+  stream->stage_room = room;
+  return true;
+}
+
+/* Latches what a read that gave no bytes means: AGAIN or an error. */
+static int read_nothing(colli_stream *stream, ssize_t n) {
+  if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
+    return COLL_T_AGAIN;
+  if (n == 0)
+    return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_PEER_LOST, "readv", 0,
+                             stream->frame_done
+                                 ? "the peer closed the connection in the middle of a message"
+                                 : "the peer closed the connection; it ended or was destroyed");
+  bool lost = errno == ECONNRESET || errno == ETIMEDOUT || errno == EPIPE ||
+              errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETRESET;
+  return colli_stream_fail(
+      stream, &stream->recv_status, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "readv", errno,
+      lost ? "the connection broke; see what happened to the peer" : "receiving failed");
+}
+
+/* Looks whether a complete frame is one that libcoll sends. */
+static int check_frame(colli_stream *stream) {
+  if (stream->frame.magic == COLLI_FRAME_MAGIC && stream->frame.bytes <= stream->slot_bytes)
+    return COLL_T_DONE;
+  return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_PROTOCOL, NULL, 0,
+                           stream->frame.magic != COLLI_FRAME_MAGIC
+                               ? "what came is not a message; do all ranks run the same version?"
+                               : "a message larger than a slot came; is COLL_SLOT_BYTES the same "
+                                 "on all ranks?");
+}
+
+/* Reads small messages ahead, several at a time: bytes, or as readv(). */
+static ssize_t read_ahead(colli_stream *stream) {
+  ssize_t n = read(stream->fd, stream->stage, COLLI_STAGE_BYTES);
+  if (n > 0)
+    stream->stage_end = (size_t)n;
+  return n;
+}
+
+/* Reads the rest of the frame and of a payload of `bytes` bytes to their places. */
+static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
+  size_t missing = sizeof(stream->frame) - stream->frame_done;
+  struct iovec iov[2] = {{(char *)&stream->frame + stream->frame_done, missing},
+                         {payload + stream->payload_done, bytes - stream->payload_done}};
+  ssize_t n =
+      missing ? readv(stream->fd, iov, 2) : read(stream->fd, iov[1].iov_base, iov[1].iov_len);
+  if (n > 0) {
+    size_t of_frame = (size_t)n < missing ? (size_t)n : missing;
+    stream->frame_done += of_frame;
+    stream->payload_done += (size_t)n - of_frame;
+  }
+  return n;
+}
+
+/*
+ * One turn of receiving a message of (probably) `bytes` bytes to `payload`: DONE if the caller
+ * should look at what has come and perhaps call again, AGAIN if nothing more is there.
+ */
+static int read_turn(colli_stream *stream, char *payload, size_t bytes) {
+  bool ahead = stream->frame_done < sizeof(stream->frame) && bytes <= COLLI_SMALL_BYTES;
+  ssize_t n = ahead ? read_ahead(stream) : read_direct(stream, payload, bytes);
+  if (n <= 0)
+    return read_nothing(stream, n);
+  stream->moved += (uint64_t)n;
+  return COLL_T_DONE;
+}
+
+/* Moves what was read ahead into the current message, of which `bytes` bytes are expected. */
+static int take_staged(colli_stream *stream, char *payload, size_t bytes) {
+  if (stream->frame_done < sizeof(stream->frame))
+    stream->frame_done += unstage(stream, (char *)&stream->frame + stream->frame_done,
+                                  sizeof(stream->frame) - stream->frame_done);
+  if (stream->frame_done < sizeof(stream->frame))
+    return COLL_T_AGAIN;
+  int status = check_frame(stream);
+  if (status != COLL_T_DONE)
+    return status;
+  size_t size = stream->frame.bytes < bytes ? stream->frame.bytes : bytes;
+  if (stream->payload_done < size)
+    stream->payload_done +=
+        unstage(stream, payload + stream->payload_done, size - stream->payload_done);
+  return COLL_T_DONE;
+}
+
+/* Makes room for the next message. */
+static void next_message(colli_stream *stream) {
+  stream->last_bytes = stream->frame.bytes;
+  stream->frame_done = stream->payload_done = 0;
+  stream->in_slot = false;
+}
+
+/* Tells of a message that is not the expected one; nothing can be received after it. */
+static int mismatch(colli_stream *stream, coll_tag *got, size_t *got_bytes) {
+  stream->recv_status = COLL_ERR_MISMATCH;
+  *got = stream->frame.tag;
+  *got_bytes = stream->frame.bytes;
+  return COLL_ERR_MISMATCH;
+}
+
+int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, size_t bytes,
+                      coll_tag *got, size_t *got_bytes) {
+  if (__builtin_expect(stream->recv_status != COLL_OK, 0))
+    return stream->recv_status == COLL_ERR_MISMATCH ? mismatch(stream, got, got_bytes)
+                                                    : (int)stream->recv_status;
+  if (__builtin_expect(stream->in_slot, 0)) { /* slot_peek() began to fetch it */
+    stream->in_slot = false;
+    if (stream->payload_done > bytes)
+      return mismatch(stream, got, got_bytes);
+    if (stream->payload_done > 0)
+      memcpy(buf, stream->in_slot_buf, stream->payload_done);
+  }
+  for (;;) {
+    int status = take_staged(stream, buf, bytes);
+    if (status > 0)
+      return status;
+    if (status == COLL_T_DONE) {
+      if (stream->frame.bytes != bytes || memcmp(&stream->frame.tag, expect, sizeof(*expect)) != 0)
+        return mismatch(stream, got, got_bytes);
+      if (stream->payload_done == bytes) {
+        next_message(stream);
+        return COLL_T_DONE;
+      }
+    }
+    status = read_turn(stream, buf, bytes);
+    if (status != COLL_T_DONE)
+      return status;
+  }
+}
+
+/* Puts bytes behind the end of a peeked message, which came with it, where they are found next. */
+static int put_back(colli_stream *stream) {
+  size_t excess = stream->payload_done - stream->frame.bytes;
+  if (!grow_stage(stream, excess))
+    return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_NO_MEMORY, "realloc", ENOMEM,
+                             "no memory for received messages");
+  memcpy(stream->stage, stream->in_slot_buf + stream->frame.bytes, excess);
+  stream->stage_begin = 0;
+  stream->stage_end = excess;
+  stream->payload_done = stream->frame.bytes;
+  return COLL_T_DONE;
+}
+
+int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *bytes) {
+  if (stream->recv_status != COLL_OK)
+    return (int)stream->recv_status;
+  if (!colli_stream_room(&stream->in_slot_buf, stream->slot_bytes))
+    return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
+                             "no memory for received messages; lower COLL_SLOT_BYTES");
+  stream->in_slot = true;
+  for (;;) {
+    int status = take_staged(stream, stream->in_slot_buf, stream->slot_bytes);
+    if (status > 0)
+      return status;
+    if (status == COLL_T_DONE && stream->payload_done > stream->frame.bytes) {
+      status = put_back(stream);
+      if (status > 0)
+        return status;
+    }
+    if (status == COLL_T_DONE && stream->payload_done == stream->frame.bytes) {
+      *got = stream->frame.tag;
+      *buf = stream->in_slot_buf;
+      *bytes = stream->frame.bytes;
+      return COLL_T_DONE;
+    }
+    /* Messages of one operation are mostly of one size: guess that of the last one. */
+    status = read_turn(stream, stream->in_slot_buf,
+                       status == COLL_T_DONE ? stream->frame.bytes : stream->last_bytes);
+    if (status != COLL_T_DONE)
+      return status;
+  }
+}
+
+int colli_stream_slot_release(colli_stream *stream) {
+  next_message(stream);
+  return COLL_T_DONE;
+}
+
+/*
+ * Reads what has come into memory of the stream's own, up to the slot_count messages that a
+ * connection must hold. An end or error is left for the data calls to find.
+ */
+void colli_stream_pump(colli_stream *stream) {
+  size_t room = stream->slot_count * (stream->slot_bytes + sizeof(colli_frame));
+  if (stream->recv_status != COLL_OK || !grow_stage(stream, room))
+    return;
+  if (stream->stage_begin > 0) {
+    memmove(stream->stage, stream->stage + stream->stage_begin,
+            stream->stage_end - stream->stage_begin);
+    stream->stage_end -= stream->stage_begin;
+    stream->stage_begin = 0;
+  }
+  ssize_t n = 1;
+  while (n > 0 && stream->stage_end < stream->stage_room) {
+    n = read(stream->fd, stream->stage + stream->stage_end, stream->stage_room - stream->stage_end);
+    if (n > 0) {
+      stream->stage_end += (size_t)n;
+      stream->moved += (uint64_t)n;
+    }
+  }
+}

@@ -1,0 +1,227 @@
+/* stream_send.c: the sending direction of a message stream. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "transports/stream/stream_internal.h"
+
+#define FLUSH_MESSAGES 8u /* at most so many go into one system call */
+
+/* The i-th waiting message. */
+static colli_out *waiting(const colli_stream *stream, unsigned i) {
+  return &stream->out[(stream->out_first + i) % stream->slot_count];
+}
+
+/* Writes: bytes taken, 0 if the kernel takes nothing now, -1 after an error. */
+static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count) {
+  struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+  for (;;) {
+    ssize_t n = sendmsg(stream->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n >= 0) {
+      stream->moved += (uint64_t)n;
+      return n;
+    }
+    if (errno == EINTR)
+      continue;
+    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
+      return 0;
+    bool lost = errno == ECONNRESET || errno == EPIPE || errno == ETIMEDOUT ||
+                errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETRESET;
+    colli_stream_fail(stream, &stream->send_status, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM,
+                      "sendmsg", errno,
+                      lost ? "the connection broke while sending; see what happened to the peer"
+                           : "sending failed");
+    return -1;
+  }
+}
+
+/* Forgets the first waiting message. */
+static void pop(colli_stream *stream) {
+  const colli_out *first = waiting(stream, 0);
+  if (first->kind == COLLI_OUT_USER)
+    stream->out_users--;
+  if (first->kind == COLLI_OUT_SLOT) {
+    stream->slot_first = (stream->slot_first + 1) % stream->slot_count;
+    stream->slot_used--;
+  }
+  stream->out_first = (stream->out_first + 1) % stream->slot_count;
+  stream->out_count--;
+  stream->out_done = 0;
+}
+
+/* Takes `bytes` written bytes off the waiting messages. */
+static void advance(colli_stream *stream, size_t bytes) {
+  while (bytes > 0) {
+    size_t left = sizeof(colli_frame) + waiting(stream, 0)->frame.bytes - stream->out_done;
+    if (bytes < left) {
+      stream->out_done += bytes;
+      return;
+    }
+    bytes -= left;
+    pop(stream);
+  }
+}
+
+/* Pushes waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
+int colli_stream_flush(colli_stream *stream) {
+  while (stream->out_count > 0) {
+    if (stream->send_status != COLL_OK)
+      return (int)stream->send_status;
+    struct iovec iov[2 * FLUSH_MESSAGES];
+    size_t count = 0, total = 0, skip = stream->out_done;
+    for (unsigned i = 0; i < stream->out_count && i < FLUSH_MESSAGES; i++) {
+      colli_out *out = waiting(stream, i);
+      size_t of_frame = skip < sizeof(out->frame) ? skip : sizeof(out->frame);
+      size_t of_payload = skip - of_frame;
+      if (of_frame < sizeof(out->frame))
+        iov[count++] =
+            (struct iovec){(char *)&out->frame + of_frame, sizeof(out->frame) - of_frame};
+      if (of_payload < out->frame.bytes)
+        iov[count++] = (struct iovec){(void *)(out->payload + (of_payload - out->skipped)),
+                                      out->frame.bytes - of_payload};
+      total += sizeof(out->frame) + out->frame.bytes - skip;
+      skip = 0;
+    }
+    ssize_t n = write_some(stream, iov, count);
+    if (n < 0)
+      return (int)stream->send_status;
+    advance(stream, (size_t)n);
+    if ((size_t)n < total)
+      return COLL_T_AGAIN;
+  }
+  return COLL_T_DONE;
+}
+
+/* Puts a message of which `done` bytes are written behind the waiting ones. */
+static colli_out *push(colli_stream *stream, const colli_frame *frame, const void *payload,
+                       size_t done, colli_out_kind kind) {
+  colli_out *out = waiting(stream, stream->out_count);
+  *out = (colli_out){*frame, payload, 0, stream->taken, kind};
+  if (stream->out_count++ == 0)
+    stream->out_done = done;
+  return out;
+}
+
+/* Writes a message at once if none is before it: bytes written, or -1. */
+static ssize_t write_now(colli_stream *stream, colli_frame *frame, const void *payload) {
+  if (stream->out_count > 0)
+    return 0;
+  struct iovec iov[2] = {{frame, sizeof(*frame)}, {(void *)payload, frame->bytes}};
+  return write_some(stream, iov, frame->bytes ? 2 : 1);
+}
+
+/* Copies the small rest of a waiting message, so that the caller need not wait: whether it did. */
+static bool keep_rest(colli_stream *stream, colli_out *out, size_t done) {
+  size_t skip = done > sizeof(out->frame) ? done - sizeof(out->frame) : 0;
+  size_t rest = out->frame.bytes - skip;
+  if (rest > COLLI_COPY_BYTES ||
+      !colli_stream_room(&stream->copies, (size_t)stream->slot_count * COLLI_COPY_BYTES))
+    return false;
+  char *room = stream->copies + (size_t)(out - stream->out) * COLLI_COPY_BYTES;
+  if (rest > 0)
+    memcpy(room, out->payload + skip, rest);
+  out->payload = room;
+  out->skipped = skip;
+  out->kind = COLLI_OUT_COPY;
+  return true;
+}
+
+int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf, size_t bytes) {
+  if (stream->send_status != COLL_OK)
+    return (int)stream->send_status;
+  if (bytes > stream->slot_bytes)
+    return colli_stream_fail(stream, &stream->send_status, COLL_ERR_INTERNAL, NULL, 0,
+                             "a message larger than a slot was to be sent");
+  if (stream->out_count > 0 && colli_stream_flush(stream) > 0)
+    return (int)stream->send_status;
+  if (stream->out_count + stream->slot_acquired >= stream->slot_count)
+    return COLL_T_AGAIN;
+  colli_frame frame = {COLLI_FRAME_MAGIC, (uint32_t)bytes, *tag};
+  ssize_t done = write_now(stream, &frame, buf);
+  if (done < 0)
+    return (int)stream->send_status;
+  stream->taken++;
+  if ((size_t)done == sizeof(frame) + bytes)
+    return COLL_T_DONE;
+  if (keep_rest(stream, push(stream, &frame, buf, (size_t)done, COLLI_OUT_USER), (size_t)done))
+    return COLL_T_DONE;
+  stream->out_users++;
+  return COLL_T_PENDING;
+}
+
+int colli_stream_sent(colli_stream *stream, uint64_t *count) {
+  if (stream->out_count > 0)
+    colli_stream_flush(stream);
+  *count = stream->taken;
+  for (unsigned i = 0; stream->out_users > 0 && i < stream->out_count; i++)
+    if (waiting(stream, i)->kind == COLLI_OUT_USER) {
+      *count = waiting(stream, i)->ticket - 1;
+      break;
+    }
+  return (int)stream->send_status;
+}
+
+int colli_stream_slot_acquire(colli_stream *stream, size_t bytes, void **buf) {
+  if (stream->send_status != COLL_OK)
+    return (int)stream->send_status;
+  if (bytes > stream->slot_bytes)
+    return colli_stream_fail(stream, &stream->send_status, COLL_ERR_INTERNAL, NULL, 0,
+                             "a slot was asked for that is larger than slots are");
+  if (stream->out_count > 0 && colli_stream_flush(stream) > 0)
+    return (int)stream->send_status;
+  size_t pitch = (stream->slot_bytes + COLLI_SLOT_ALIGN - 1) & ~(COLLI_SLOT_ALIGN - 1);
+  if (!stream->slot_acquired) {
+    if (stream->out_count >= stream->slot_count)
+      return COLL_T_AGAIN;
+    if (!colli_stream_room(&stream->slots, pitch * stream->slot_count))
+      return colli_stream_fail(stream, &stream->send_status, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
+                               "no memory for outgoing slots; lower COLL_SLOT_BYTES");
+  }
+  stream->slot_acquired = true;
+  *buf = stream->slots + pitch * ((stream->slot_first + stream->slot_used) % stream->slot_count);
+  return COLL_T_DONE;
+}
+
+int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t bytes) {
+  if (stream->send_status != COLL_OK)
+    return (int)stream->send_status;
+  size_t pitch = (stream->slot_bytes + COLLI_SLOT_ALIGN - 1) & ~(COLLI_SLOT_ALIGN - 1);
+  char *slot =
+      stream->slots + pitch * ((stream->slot_first + stream->slot_used) % stream->slot_count);
+  colli_frame frame = {COLLI_FRAME_MAGIC, (uint32_t)bytes, *tag};
+  stream->slot_acquired = false;
+  ssize_t done = write_now(stream, &frame, slot);
+  if (done < 0)
+    return (int)stream->send_status;
+  stream->taken++;
+  if ((size_t)done == sizeof(frame) + bytes)
+    return COLL_T_DONE; /* the next message uses the same slot: it is warm in the cache */
+  push(stream, &frame, slot, (size_t)done, COLLI_OUT_SLOT);
+  stream->slot_used++;
+  return COLL_T_DONE;
+}
+
+/* Copies payloads that still are the caller's, for a stream that is to be flushed without him. */
+bool colli_stream_adopt(colli_stream *stream) {
+  size_t bytes = 0, at = 0;
+  for (unsigned i = 0; i < stream->out_count; i++)
+    if (waiting(stream, i)->kind == COLLI_OUT_USER)
+      bytes += waiting(stream, i)->frame.bytes;
+  if (bytes == 0)
+    return true;
+  char *room = malloc(bytes);
+  if (!room)
+    return false;
+  for (unsigned i = 0; i < stream->out_count; i++) {
+    colli_out *out = waiting(stream, i);
+    if (out->kind != COLLI_OUT_USER)
+      continue;
+    memcpy(room + at, out->payload, out->frame.bytes);
+    out->payload = room + at;
+    at += out->frame.bytes;
+  }
+  stream->adopted = room;
+  return true;
+}

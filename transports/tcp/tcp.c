@@ -1,0 +1,255 @@
+/* tcp.c: the endpoint of the TCP transport: its listener, its descriptor to wait on, progress. */
+#include "transports/tcp/tcp.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "transports/tcp/tcp_internal.h"
+
+#define EVENTS_AT_ONCE 128
+#define MAX_ROUNDS     16 /* bounds the work of one look at epoll */
+
+/* Makes epoll look for `events` on a source (0: for nothing any more): false with errno. */
+bool tcp_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events) {
+  if (events == source->watched)
+    return true;
+  int op = !source->watched ? EPOLL_CTL_ADD : !events ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
+  struct epoll_event event = {.events = events, .data.ptr = source};
+  if (epoll_ctl(ep->epoll_fd, op, source->fd, &event) != 0)
+    return false;
+  source->watched = events;
+  return true;
+}
+
+/* Closes a source's descriptor, if it has one. */
+void tcp_close_source(tcp_endpoint *ep, tcp_source *source) {
+  if (source->fd < 0)
+    return;
+  tcp_watch(ep, source, 0);
+  close(source->fd);
+  *source = (tcp_source){.fd = -1};
+}
+
+/* Reports why open() fails. */
+static int fail_open(const coll_transport_env *env, coll_status status, const char *syscall,
+                     int sys_errno, const char *detail) {
+  coll_transport_failure failure = {status, -1, -1, sys_errno, syscall, detail};
+  env->fail(env->ctx, &failure);
+  return (int)status;
+}
+
+/* Finds this host's addresses and listens. */
+static int start_listening(tcp_endpoint *ep) {
+  const coll_transport_env *env = ep->env;
+  coll_error error = COLL_ERROR_INIT;
+  int count = colli_net_interfaces(env->param(env->ctx, "COLL_TCP_IFNAME"), ep->blob.addrs,
+                                   COLLI_MAX_ADDRS, &error);
+  if (count == 0)
+    return fail_open(env, COLL_ERR_UNSUPPORTED, error.syscall, error.sys_errno, error.message);
+  uint16_t port;
+  coll_status status =
+      colli_net_listen(env->param(env->ctx, "COLL_PORT_RANGE"), &ep->listener.fd, &port, &error);
+  if (status != COLL_OK) {
+    ep->listener.fd = -1;
+    return fail_open(env, status, error.syscall, error.sys_errno, error.message);
+  }
+  ep->blob.magic = TCP_BLOB_MAGIC;
+  ep->blob.count = (uint32_t)count;
+  ep->blob.host_id = env->host_id;
+  for (int i = 0; i < count; i++)
+    ep->blob.addrs[i].port = port;
+  return COLL_OK;
+}
+
+/* Frees the endpoint. */
+static void tcp_close(coll_endpoint *handle) {
+  tcp_endpoint *ep = (tcp_endpoint *)handle;
+  tcp_linger_close(ep);
+  tcp_accept_close(ep);
+  tcp_close_source(ep, &ep->listener);
+  tcp_close_source(ep, &ep->wake);
+  if (ep->epoll_fd >= 0)
+    close(ep->epoll_fd);
+  free(ep);
+}
+
+/* Opens this rank's endpoint and starts to listen. */
+static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
+  *handle = NULL;
+  tcp_endpoint *ep = calloc(1, sizeof(*ep));
+  if (!ep)
+    return fail_open(env, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for an endpoint");
+  ep->env = env;
+  ep->listener.fd = -1;
+  LIST_INIT(&ep->unknown);
+  LIST_INIT(&ep->parked);
+  LIST_INIT(&ep->conns);
+  LIST_INIT(&ep->blocked);
+  LIST_INIT(&ep->lingering);
+  ep->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  int status = COLL_OK;
+  if (ep->wake.fd < 0 || ep->epoll_fd < 0)
+    status = fail_open(env, COLL_ERR_SYSTEM, "epoll_create1", errno,
+                       "no descriptor for the endpoint; raise ulimit -n");
+  else
+    status = start_listening(ep);
+  if (status == COLL_OK &&
+      (!tcp_watch(ep, &ep->listener, EPOLLIN) || !tcp_watch(ep, &ep->wake, EPOLLIN)))
+    status = fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", errno, "the listener cannot be watched");
+  if (status != COLL_OK) {
+    tcp_close((coll_endpoint *)ep);
+    return status;
+  }
+  *handle = (coll_endpoint *)ep;
+  return COLL_OK;
+}
+
+/* Fills in what peers need to reach this endpoint. */
+static int tcp_describe(coll_endpoint *handle, uint8_t blob[COLL_BLOB_BYTES]) {
+  memset(blob, 0, COLL_BLOB_BYTES);
+  memcpy(blob, &((tcp_endpoint *)handle)->blob, sizeof(tcp_blob));
+  return COLL_OK;
+}
+
+/* Asks epoll what has come, and notes it at each source. */
+static void collect_events(tcp_endpoint *ep) {
+  struct epoll_event events[EVENTS_AT_ONCE];
+  int count = EVENTS_AT_ONCE;
+  for (int round = 0; round < MAX_ROUNDS && count == EVENTS_AT_ONCE; round++) {
+    count = epoll_wait(ep->epoll_fd, events, EVENTS_AT_ONCE, 0);
+    for (int i = 0; i < count; i++)
+      ((tcp_source *)events[i].data.ptr)->events |= events[i].events;
+  }
+}
+
+/* Pushes waiting output where the kernel has room again: 1 if something moved. */
+static int push_blocked(tcp_endpoint *ep) {
+  int moved = 0;
+  tcp_conn *conn, *next;
+  for (conn = LIST_FIRST(&ep->blocked); conn; conn = next) {
+    next = LIST_NEXT(conn, blocked_link);
+    if (colli_stream_blocked(&conn->stream)) {
+      if (!conn->source.events)
+        continue;
+      conn->source.events = 0;
+      uint64_t before = conn->stream.moved;
+      int status = colli_stream_flush(&conn->stream);
+      moved |= conn->stream.moved != before;
+      if (status == COLL_T_AGAIN)
+        continue;
+    }
+    conn->blocked = false; /* pushed, or broken */
+    LIST_REMOVE(conn, blocked_link);
+  }
+  return moved;
+}
+
+/*
+ * A connection holds slot_count messages that its receiver has not asked for. The kernel may hold
+ * less. If all ranks wait for their sends and nothing moves, what has come is taken in.
+ */
+static int end_standstill(tcp_endpoint *ep) {
+  uint64_t moved = 0, now = ep->env->now_ns(ep->env->ctx);
+  tcp_conn *conn;
+  LIST_FOREACH(conn, &ep->conns, link)
+  moved += conn->stream.moved;
+  if (moved != ep->moved || ep->standstill_ns == 0) {
+    ep->moved = moved;
+    ep->standstill_ns = now;
+    return 0;
+  }
+  if (now - ep->standstill_ns < TCP_STANDSTILL_NS)
+    return 0;
+  uint64_t before = moved;
+  LIST_FOREACH(conn, &ep->conns, link)
+  if (conn->state == TCP_ESTABLISHED) {
+    before -= conn->stream.moved;
+    colli_stream_pump(&conn->stream);
+    before += conn->stream.moved;
+  }
+  return before != moved;
+}
+
+/* Accepts, shakes hands, flushes. */
+static int tcp_progress(coll_endpoint *handle) {
+  tcp_endpoint *ep = (tcp_endpoint *)handle;
+  int moved = 0;
+  collect_events(ep);
+  if (ep->wake.events) {
+    uint64_t rings;
+    ep->wake.events = 0;
+    moved = read(ep->wake.fd, &rings, sizeof(rings)) > 0;
+  }
+  if (ep->listener.events || ep->strangers > 0) {
+    int status = tcp_accept_progress(ep);
+    if (status > 1)
+      return status;
+    moved |= status;
+  }
+  if (ep->dialing > 0) {
+    uint64_t now = ep->env->now_ns(ep->env->ctx);
+    tcp_conn *conn;
+    LIST_FOREACH(conn, &ep->conns, link)
+    if (conn->state == TCP_DIALING)
+      moved |= tcp_dial_progress(conn, now);
+  }
+  moved |= push_blocked(ep);
+  if (!LIST_EMPTY(&ep->blocked))
+    moved |= end_standstill(ep);
+  else
+    ep->standstill_ns = 0;
+  tcp_linger_progress(ep);
+  return moved;
+}
+
+/* The descriptor that becomes readable when something comes. */
+static int tcp_wait_fd(coll_endpoint *handle) {
+  return ((tcp_endpoint *)handle)->epoll_fd;
+}
+
+/* Takes the edges of what has come so far, so that only what comes from now on wakes. */
+static int tcp_arm(coll_endpoint *handle) {
+  return tcp_progress(handle) != 0;
+}
+
+/* After sleeping: nothing to undo. */
+static void tcp_disarm(coll_endpoint *handle) {
+  (void)handle;
+}
+
+/* Makes wait_fd() readable; from any thread. */
+static void tcp_wake(coll_endpoint *handle) {
+  uint64_t one = 1;
+  ssize_t n = write(((tcp_endpoint *)handle)->wake.fd, &one, sizeof(one));
+  (void)n; /* fails only if it is rung already */
+}
+
+const coll_transport_ops tcp_transport = {
+    .size = sizeof(coll_transport_ops),
+    .abi = COLL_TRANSPORT_ABI,
+    .caps = COLL_CAP_SEND_DIRECT,
+    .name = "tcp",
+    .open = tcp_open,
+    .close = tcp_close,
+    .describe = tcp_describe,
+    .reach = tcp_reach,
+    .connect = tcp_connect,
+    .disconnect = tcp_disconnect,
+    .send = tcp_send,
+    .sent = tcp_sent,
+    .slot_acquire = tcp_slot_acquire,
+    .slot_commit = tcp_slot_commit,
+    .recv = tcp_recv,
+    .slot_peek = tcp_slot_peek,
+    .slot_release = tcp_slot_release,
+    .progress = tcp_progress,
+    .wait_fd = tcp_wait_fd,
+    .arm = tcp_arm,
+    .disarm = tcp_disarm,
+    .wake = tcp_wake,
+};

@@ -1,0 +1,107 @@
+/* tcp_addr.c: who can reach whom, and by which address. */
+#include <stdio.h>
+#include <string.h>
+
+#include "transports/tcp/tcp_internal.h"
+
+/* Measured with two ranks on one host; a guess of a plain 10 Gbit/s network for the rest. */
+#define LOOPBACK_ALPHA_NS    5000.0
+#define LOOPBACK_NS_PER_BYTE 0.35
+#define NETWORK_ALPHA_NS     15000.0
+#define NETWORK_NS_PER_BYTE  0.85
+
+/* Whether an address means "this host" wherever it is read. */
+static bool is_loopback(const colli_addr *addr) {
+  static const uint8_t v6[16] = {[15] = 1};
+  return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, v6, sizeof(v6)) == 0;
+}
+
+/* Whether an address is valid on one link only (fe80::/10). */
+static bool is_link_local(const colli_addr *addr) {
+  return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
+/* How well two addresses go together: 0 not at all. Symmetric. */
+static int affinity(const colli_addr *a, const colli_addr *b, bool one_host) {
+  if (is_loopback(a) != is_loopback(b) || (is_loopback(a) && !one_host))
+    return 0;
+  if (is_link_local(a) != is_link_local(b))
+    return 0;
+  int one = colli_addr_affinity(a, b), other = colli_addr_affinity(b, a);
+  int both = one < other ? one : other;
+  return both > 1 && is_link_local(a) ? 1 : both; /* all links have the same prefix */
+}
+
+/* Reads a blob that came from elsewhere: whether it can be used. */
+bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob) {
+  memcpy(blob, bytes, sizeof(*blob));
+  return blob->magic == TCP_BLOB_MAGIC && blob->count <= COLLI_MAX_ADDRS;
+}
+
+int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link) {
+  tcp_blob one, other;
+  *link = (coll_link){NETWORK_ALPHA_NS, NETWORK_NS_PER_BYTE, ""};
+  if (!tcp_blob_read(a, &one) || !tcp_blob_read(b, &other)) {
+    snprintf(link->reason, sizeof(link->reason), "one of the two has no tcp address");
+    return 0;
+  }
+  bool one_host = one.host_id == other.host_id;
+  int best = 0;
+  for (uint32_t i = 0; i < one.count; i++)
+    for (uint32_t j = 0; j < other.count; j++) {
+      int how = affinity(&one.addrs[i], &other.addrs[j], one_host);
+      best = how > best ? how : best;
+    }
+  if (best == 0) {
+    snprintf(link->reason, sizeof(link->reason),
+             "no pair of addresses of one family; look at COLL_TCP_IFNAME");
+    return 0;
+  }
+  if (one_host) {
+    link->alpha_ns = LOOPBACK_ALPHA_NS;
+    link->ns_per_byte = LOOPBACK_NS_PER_BYTE;
+  }
+  snprintf(link->reason, sizeof(link->reason), "%s",
+           one_host    ? "same host"
+           : best >= 2 ? "same subnet"
+                       : "different subnets, perhaps routed");
+  return 1;
+}
+
+/* Adds an address behind those that are as good or better. */
+static int insert(colli_addr *list, int *scores, int count, int max, const colli_addr *addr,
+                  int score) {
+  int at = count < max ? count : max - 1;
+  if (count == max && scores[at] >= score)
+    return count;
+  for (; at > 0 && scores[at - 1] < score; at--) {
+    list[at] = list[at - 1];
+    scores[at] = scores[at - 1];
+  }
+  list[at] = *addr;
+  scores[at] = score;
+  return count < max ? count + 1 : max;
+}
+
+/* The peer's addresses to dial, best first; how many. */
+int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max) {
+  bool one_host = self->host_id == peer->host_id;
+  int scores[TCP_MAX_CANDIDATES], count = 0;
+  max = max < TCP_MAX_CANDIDATES ? max : TCP_MAX_CANDIDATES;
+  for (uint32_t j = 0; j < peer->count; j++) {
+    colli_addr addr = peer->addrs[j];
+    int best = 0;
+    for (uint32_t i = 0; i < self->count; i++) {
+      int how = affinity(&self->addrs[i], &addr, one_host);
+      if (how > 0 && is_link_local(&addr) && !one_host) {
+        addr.scope = self->addrs[i].scope; /* the same link has another number here */
+        count = insert(list, scores, count, max, &addr, how);
+      } else if (how > best) {
+        best = how;
+      }
+    }
+    if (best > 0) /* loopback always works where it reaches */
+      count = insert(list, scores, count, max, &addr, is_loopback(&addr) ? 3 : best);
+  }
+  return count;
+}

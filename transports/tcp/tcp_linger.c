@@ -1,0 +1,77 @@
+/*
+ * tcp_linger.c: connections that were disconnected while messages are under way. Closing a socket
+ * at once could lose them: unread input makes the kernel reset the connection.
+ */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transports/tcp/tcp_internal.h"
+
+#define DRAIN_READS 64 /* bounds the work of one step */
+
+/* Throws away what the peer still sends: false if it has closed or is gone. */
+static bool drain(int fd) {
+  char waste[16384];
+  for (int i = 0; i < DRAIN_READS; i++) {
+    ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
+    if (n <= 0)
+      return n < 0 && (errno == EAGAIN || errno == EINTR);
+  }
+  return true;
+}
+
+/* Moves one on: true if nothing is left to wait for. */
+static bool step(tcp_conn *conn) {
+  int status = colli_stream_flush(&conn->stream), unacked = 0;
+  if (status > 0)
+    return true;
+  if (status == COLL_T_DONE && !conn->shut) {
+    shutdown(conn->source.fd, SHUT_WR);
+    conn->shut = true;
+  }
+  if (!drain(conn->source.fd))
+    return true;
+  return conn->shut && (ioctl(conn->source.fd, SIOCOUTQ, &unacked) != 0 || unacked == 0);
+}
+
+/* Frees a connection that has left all lists but `lingering`. */
+static void finish(tcp_conn *conn) {
+  LIST_REMOVE(conn, link);
+  colli_stream_destroy(&conn->stream);
+  tcp_close_source(conn->ep, &conn->source);
+  free(conn);
+}
+
+/* Takes over an established connection until what was sent has arrived, and frees it then. */
+void tcp_linger_start(tcp_conn *conn) {
+  conn->state = TCP_LINGERING;
+  LIST_INSERT_HEAD(&conn->ep->lingering, conn, link);
+  if (conn->stream.send_status != COLL_OK || step(conn) || !colli_stream_adopt(&conn->stream))
+    finish(conn);
+}
+
+/* Moves them all on. */
+void tcp_linger_progress(tcp_endpoint *ep) {
+  tcp_conn *conn, *next;
+  for (conn = LIST_FIRST(&ep->lingering); conn; conn = next) {
+    next = LIST_NEXT(conn, link);
+    if (step(conn))
+      finish(conn);
+  }
+}
+
+/* Waits for them, at most TCP_LINGER_MS, and closes what is left. */
+void tcp_linger_close(tcp_endpoint *ep) {
+  for (int i = 0; i < TCP_LINGER_MS && !LIST_EMPTY(&ep->lingering); i++) {
+    tcp_linger_progress(ep);
+    if (!LIST_EMPTY(&ep->lingering))
+      poll(NULL, 0, 1);
+  }
+  while (!LIST_EMPTY(&ep->lingering))
+    finish(LIST_FIRST(&ep->lingering));
+}
