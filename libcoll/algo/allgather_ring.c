@@ -42,9 +42,12 @@ static double ring_cost(const colli_shape *shape, const colli_partition *partiti
                         size_t elem_bytes, const colli_model *model) {
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   double hops = shape->nranks - 1;
-  double critical = t.copy + t.passes * hops * colli_stage(&t, t.copy, t.copy_hop);
+  if (hops == 0)
+    return colli_cost_alone(partition, &t);
+  double pass = t.copy_hop + (hops - 1) * colli_stage(&t, t.copy, t.copy_hop) +
+                (t.slices - 1) * t.copy + model->step_ns;
   colli_work work = {.steps = hops + 1, .received = hops, .reduced = 0};
-  return colli_cost_bound(critical, work, &t, model);
+  return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 
 const colli_algo colli_allgather_ring = {

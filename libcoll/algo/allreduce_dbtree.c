@@ -132,16 +132,27 @@ static coll_status dbtree_emit(const colli_shape *shape, colli_sched **sched) {
 
 static double dbtree_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
-  if (shape->nranks == 1)
-    return 0;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  double depth = colli_log2_up(shape->nranks);
-  double first = 2 * depth * (t.reduce_hop + t.copy_hop) / 2;
-  double steps = 6 * t.slices * model->step_ns + 2 * t.bytes * model->gamma_ns_per_byte;
-  double links = 4 * t.bytes * model->beta_ns_per_byte;
+  if (shape->nranks == 1)
+    return colli_cost_alone(partition, &t);
+  /* A level of the tree: the slices of the first child come before those of the second one. */
+  double whole = shape->nranks > 3 ? t.slices : shape->nranks > 2 ? t.slices - 1 : 0;
+  double levels = colli_log2_up(shape->nranks) - 1;
+  double up = t.reduce_hop + whole * t.reduce;
+  double down = t.copy_hop + whole * t.copy;
+  double first = 2 * t.copy_hop + levels * (up + down) + t.slices * t.reduce +
+                 (t.slices - 1) * t.copy + model->step_ns;
+  /* What the busiest rank does in a pass, in both trees together. */
+  colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
+  double sent = shape->nranks > 3 ? 4 : shape->nranks;
+  double steps =
+      most.steps * t.slices * model->step_ns + most.reduced * t.bytes * model->gamma_ns_per_byte;
+  double links = sent * t.bytes * model->beta_ns_per_byte;
   double pass = steps > links ? steps : links;
-  colli_work work = {.steps = 6, .received = 4, .reduced = 2};
-  return colli_cost_bound(first + t.passes * pass, work, &t, model);
+  double n = shape->nranks, moves = 4 * (n - 1) / n;
+  colli_work work = {.steps = 1.5 * moves, .received = moves, .reduced = moves / 2};
+  double critical = first > pass ? first : pass;
+  return colli_cost_bound(critical + (t.passes - 1) * pass, work, &t, model);
 }
 
 const colli_algo colli_allreduce_dbtree = {

@@ -39,9 +39,10 @@ static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
 
 /* Emits the steps of one rank of several. */
 static void direct_steps(colli_builder *builder, int n, int rank) {
+  /* Downwards: the lowest ranks' values, needed first, come early to most. */
   for (int i = 1; i < n; i++)
     colli_emit(builder, 0, COLLI_SEND,
-               (colli_way){COLLI_NOBODY, (rank + i) % n, COLLI_INPUT, COLLI_INPUT}, 0);
+               (colli_way){COLLI_NOBODY, (rank + n - i) % n, COLLI_INPUT, COLLI_INPUT}, 0);
   colli_buf have = emit_prefix(builder, n, rank);
   for (int peer = rank + 1; peer < n; peer++) {
     unsigned final = peer == n - 1 ? COLLI_FINAL : 0;
@@ -74,11 +75,17 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
 static double direct_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
   double peers = shape->nranks - 1;
-  if (shape->nranks == 1)
-    return 0;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  double sending = peers * t.slices * t.copy;
-  double pass = sending + t.copy_hop + peers * t.slices * t.reduce;
+  if (shape->nranks == 1)
+    return colli_cost_alone(partition, &t);
+  double reducing = t.slices * t.work_reduce, plain = t.slices * model->step_ns;
+  double sending = (peers - 1) * t.slices * t.copy + t.copy_hop;
+  /* Rank 1 gets the first value that it needs last; the last rank has its own to reduce and copy.
+   */
+  double first = sending + t.slices * t.reduce + (peers - 1) * reducing;
+  double last = peers * plain > t.copy_hop ? peers * plain : t.copy_hop;
+  double local = shape->nranks == 2 ? reducing : plain + shape->nranks * reducing;
+  double pass = last + local > first ? last + local : first;
   colli_work work = {.steps = 2 * peers + 1, .received = peers, .reduced = peers};
   return colli_cost_bound(t.passes * pass, work, &t, model);
 }

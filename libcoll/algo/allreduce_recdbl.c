@@ -90,15 +90,18 @@ static coll_status recdbl_emit(const colli_shape *shape, colli_sched **sched) {
 static double recdbl_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
   int n = shape->nranks, power = power_below(n), extra = n - power;
-  if (n == 1)
-    return 0;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  if (n == 1)
+    return colli_cost_alone(partition, &t);
   double rounds = colli_log2_up(power);
-  double pass = (rounds + (extra > 0)) * colli_stage(&t, t.reduce, t.reduce_hop) +
-                (extra > 0) * colli_stage(&t, t.copy, t.copy_hop);
+  double stage = colli_stage(&t, t.reduce, t.reduce_hop);
+  double pass = t.copy_hop + (rounds - 1) * stage + t.slices * t.reduce;
+  /* With one folded rank its partner does not wait for others in the first round. */
+  if (extra > 0)
+    pass += (extra == 1 ? t.slices * t.reduce : stage) + t.copy_hop;
   double messages = (rounds * power + 2.0 * extra) / n;
   colli_work work = {messages + 1, messages, messages - (double)extra / n};
-  return colli_cost_bound(t.copy + t.passes * pass, work, &t, model);
+  return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 
 const colli_algo colli_allreduce_recdbl = {

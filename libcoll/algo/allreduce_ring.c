@@ -56,10 +56,13 @@ static double ring_cost(const colli_shape *shape, const colli_partition *partiti
                         size_t elem_bytes, const colli_model *model) {
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   double hops = shape->nranks - 1;
-  double pass =
-      hops * colli_stage(&t, t.reduce, t.reduce_hop) + hops * colli_stage(&t, t.copy, t.copy_hop);
+  if (hops == 0)
+    return colli_cost_alone(partition, &t);
+  double pass = t.copy_hop + hops * colli_stage(&t, t.reduce, t.reduce_hop) +
+                (hops - 1) * colli_stage(&t, t.copy, t.copy_hop) + (t.slices - 1) * t.copy +
+                model->step_ns;
   colli_work work = {.steps = 2 * hops + 1, .received = 2 * hops, .reduced = hops};
-  return colli_cost_bound(t.copy + t.passes * pass, work, &t, model);
+  return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 
 const colli_algo colli_allreduce_ring = {

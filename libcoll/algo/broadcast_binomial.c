@@ -50,14 +50,32 @@ static coll_status binomial_emit(const colli_shape *shape, colli_sched **sched) 
   return colli_builder_finish(builder, sched);
 }
 
+/*
+ * When the first slice comes to the rank that gets it last. On the way from the root each bit of a
+ * rank's distance is either a hop, or a sibling that is served before. Down to the highest
+ * distance, n - 1, there are none of those; wherever a path leaves that one, the subtrees below are
+ * full.
+ */
+static double deepest_cost(int n, const colli_terms *t) {
+  double serve = t->slices * t->copy, level = serve > t->copy_hop ? serve : t->copy_hop;
+  double along = 0, worst = 0;
+  for (int j = colli_log2_up(n) - 1; j >= 0; j--) {
+    if (!((n - 1) >> j & 1))
+      continue;
+    double leaves = j > 0 ? along + serve + t->copy_hop + (j - 1) * level : 0;
+    worst = leaves > worst ? leaves : worst;
+    along += t->copy_hop;
+  }
+  return along > worst ? along : worst;
+}
+
 static double binomial_cost(const colli_shape *shape, const colli_partition *partition,
                             size_t elem_bytes, const colli_model *model) {
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   double rounds = colli_log2_up(shape->nranks), n = shape->nranks;
   if (shape->nranks == 1)
-    return 0;
-  double first = (rounds - 1) * colli_stage(&t, t.copy, t.copy_hop) + t.copy_hop +
-                 (t.slices - 1) * t.copy + model->step_ns;
+    return colli_cost_alone(partition, &t);
+  double first = deepest_cost(shape->nranks, &t) + (t.slices - 1) * t.copy + model->step_ns;
   double later = rounds * t.slices * t.copy;
   colli_work work = {.steps = 2 * (n - 1) / n, .received = (n - 1) / n, .reduced = 0};
   return colli_cost_bound(first + (t.passes - 1) * later, work, &t, model);

@@ -42,16 +42,22 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
   double bytes = (double)partition->region * (double)elem_bytes / partition->passes;
   double slices = slice ? (double)((partition->piece + slice - 1) / slice) : 1;
   double link = bytes / slices * model->beta_ns_per_byte;
-  double reduce = model->step_ns + bytes / slices * model->gamma_ns_per_byte;
+  double work = model->step_ns + bytes / slices * model->gamma_ns_per_byte;
   return (colli_terms){
       .passes = partition->passes,
       .slices = slices,
       .bytes = bytes,
       .copy = larger(model->step_ns, link),
-      .reduce = larger(reduce, link),
+      .work_reduce = work,
+      .reduce = larger(work, link),
       .copy_hop = model->step_ns + link + model->alpha_ns,
-      .reduce_hop = reduce + link + model->alpha_ns,
+      .reduce_hop = work + link + model->alpha_ns,
   };
+}
+
+/* The time that a single rank takes to copy its vector. */
+double colli_cost_alone(const colli_partition *partition, const colli_terms *terms) {
+  return partition->nchunks * terms->passes * terms->slices * terms->work_reduce;
 }
 
 /* The time of a collective, given its critical path and the work of its ranks. */

@@ -26,12 +26,13 @@ int colli_log2_up(int n);
 /* A partition and a model, as the terms of which costs are made; times in ns. */
 typedef struct colli_terms {
   double passes;
-  double slices;     /* of a chunk in one pass */
-  double bytes;      /* of a chunk in one pass */
-  double copy;       /* a rank's pace: ns from slice to slice while it only moves them */
-  double reduce;     /* the same while it reduces them */
-  double copy_hop;   /* one slice through one rank and over one link */
-  double reduce_hop; /* the same with a reduction */
+  double slices;      /* of a chunk in one pass */
+  double bytes;       /* of a chunk in one pass */
+  double copy;        /* a rank's pace: ns from slice to slice while it only moves them */
+  double reduce;      /* the same while it reduces them */
+  double work_reduce; /* a rank's own work on a slice that it reduces */
+  double copy_hop;    /* one slice through one rank and over one link */
+  double reduce_hop;  /* the same with a reduction */
 } colli_terms;
 
 colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes,
@@ -44,6 +45,9 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
 static inline double colli_stage(const colli_terms *terms, double pace, double hop) {
   return terms->slices * pace > hop ? terms->slices * pace : hop;
 }
+
+/* The time that a single rank takes to copy its vector. */
+double colli_cost_alone(const colli_partition *partition, const colli_terms *terms);
 
 /* What one rank does in one pass, on average over the ranks. */
 typedef struct colli_work {

@@ -123,6 +123,13 @@ static void read_output(const group *all) {
 static void send_twice(const group *all) {
   all->sched[3]->steps[3] = all->sched[3]->steps[2];
 }
+static void receive_first(const group *all) {
+  for (int rank = 0; rank < all->nranks; rank++) {
+    colli_step first = all->sched[rank]->steps[0];
+    all->sched[rank]->steps[0] = all->sched[rank]->steps[1];
+    all->sched[rank]->steps[1] = first;
+  }
+}
 static void read_others_input(const group *all) {
   all->sched[1]->steps[0].chunk_in = all->sched[1]->steps[0].chunk_out = 2;
 }
@@ -138,7 +145,8 @@ Test(verify, objects) {
       {"dep", COLLI_ALLREDUCE, "dbtree", 5, drop_dep, "while lane"},
       {"last step", COLLI_BROADCAST, "binomial", 4, drop_last, "never"},
       {"source", COLLI_ALLREDUCE, "recdbl", 4, read_output, "nobody wrote"},
-      {"barrier", COLLI_BARRIER, "dissemination", 4, send_twice, "for ever"},
+      {"barrier", COLLI_BARRIER, "dissemination", 4, send_twice, "never receives"},
+      {"deadlock", COLLI_BARRIER, "dissemination", 4, receive_first, "for ever"},
       {"block", COLLI_ALLGATHER, "ring", 4, read_others_input, "does not have"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
