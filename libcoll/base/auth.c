@@ -6,57 +6,75 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <poll.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/prng.h"
 
-#define HELLO_MAGIC   0x4c4c4f43u /* "COLL" */
-#define HELLO_VERSION 1
+#define HELLO_MAGIC   0x68694c43u /* "CLih" */
+#define HELLO_VERSION 1u
+#define HELLO_HEAD    8 /* magic, version, kind: enough to know a stranger */
 
-enum {
-  SEND_HELLO,
-  READ_CHALLENGE,
-  SEND_PROOF,
-  READ_VERDICT,
-  READ_HELLO,
-  SEND_CHALLENGE,
-  READ_PROOF,
-  FINISHED
-};
+typedef enum auth_state {
+  STATE_SEND_HELLO, /* connector */
+  STATE_READ_PROOF,
+  STATE_SEND_PROOF,
+  STATE_READ_ANSWER,
+  STATE_READ_HELLO, /* acceptor */
+  STATE_SEND_CHALLENGE,
+  STATE_READ_RESPONSE,
+  STATE_DONE,
+  STATE_FAILED
+} auth_state;
 
-/* HMAC-SHA-256 of a message. */
 void colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]) {
-  unsigned length = COLLI_MAC_BYTES;
-  HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length);
+  unsigned length = 0;
+  if (HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
+      length == COLLI_MAC_BYTES)
+    return;
+  /* No code that both sides could agree on may come out of a failure. */
+  if (colli_random_secret(mac, COLLI_MAC_BYTES) != 0)
+    abort();
 }
 
-/* The proof that one side knows the secret: over its role, the hello and the acceptor's nonce. */
-static void prove(const colli_auth *auth, bool connector, uint8_t mac[COLLI_MAC_BYTES]) {
+/* The proof that one side knows the secret, bound to its role and to both nonces. */
+static void make_proof(const colli_auth *auth, const char *role, uint8_t mac[COLLI_MAC_BYTES]) {
   uint8_t msg[16 + sizeof(colli_hello) + COLLI_NONCE_BYTES] = {0};
-  memcpy(msg, connector ? "connector" : "acceptor", connector ? 9 : 8);
+  memcpy(msg, role, strlen(role));
   memcpy(msg + 16, &auth->hello, sizeof(auth->hello));
-  memcpy(msg + 16 + sizeof(auth->hello), auth->nonce, COLLI_NONCE_BYTES);
+  memcpy(msg + 16 + sizeof(auth->hello), auth->nonce, sizeof(auth->nonce));
   colli_hmac(auth->secret, msg, sizeof(msg), mac);
 }
 
+/* Ends the handshake with an error; nothing secret stays behind. */
+static int fail(colli_auth *auth, int status, int sys_errno) {
+  auth->state = STATE_FAILED;
+  auth->done = (size_t)status;
+  explicit_bzero(auth->secret, sizeof(auth->secret));
+  errno = sys_errno;
+  return status;
+}
+
 /* What both sides begin with. */
-static void begin(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES], bool connector,
-                  int state) {
-  memset(auth, 0, sizeof(*auth));
+static void begin(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
+                  uint8_t nonce[COLLI_NONCE_BYTES]) {
   auth->fd = fd;
-  auth->connector = connector;
-  auth->state = state;
   memcpy(auth->secret, secret, COLL_SECRET_BYTES);
   auth->deadline_ns = colli_now_ns() + COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS;
+  int sys_errno = colli_random_secret(nonce, COLLI_NONCE_BYTES);
+  if (sys_errno != 0)
+    fail(auth, COLL_ERR_SYSTEM, sys_errno);
 }
 
 void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
                         colli_hello_kind kind, int src_rank, int dst_rank, uint64_t comm_id,
                         uint64_t word) {
-  begin(auth, fd, secret, true, SEND_HELLO);
+  memset(auth, 0, sizeof(*auth));
+  auth->connector = true;
+  auth->state = STATE_SEND_HELLO;
   auth->hello = (colli_hello){.magic = HELLO_MAGIC,
                               .version = HELLO_VERSION,
                               .kind = (uint16_t)kind,
@@ -64,142 +82,171 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                               .dst_rank = dst_rank,
                               .comm_id = comm_id,
                               .word = word};
+  begin(auth, fd, secret, auth->hello.nonce);
 }
 
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]) {
-  begin(auth, fd, secret, false, READ_HELLO);
+  memset(auth, 0, sizeof(*auth));
+  auth->state = STATE_READ_HELLO;
+  begin(auth, fd, secret, auth->nonce);
+}
+
+/* The status of a failed send or receive. */
+static int io_failed(colli_auth *auth, int sys_errno) {
+  bool lost = sys_errno == ECONNRESET || sys_errno == EPIPE;
+  return fail(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, sys_errno);
 }
 
 /* Sends the rest of a message: DONE, AGAIN or an error. */
 static int push(colli_auth *auth, const void *msg, size_t bytes) {
   while (auth->done < bytes) {
-    ssize_t n = send(auth->fd, (const char *)msg + auth->done, bytes - auth->done, MSG_NOSIGNAL);
-    if (n > 0)
-      auth->done += (size_t)n;
-    else if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOTCONN)
+    ssize_t sent = send(auth->fd, (const uint8_t *)msg + auth->done, bytes - auth->done,
+                        MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent < 0 && errno == EINTR)
+      continue;
+    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return COLL_T_AGAIN;
-    else if (errno != EINTR)
-      return errno == EPIPE || errno == ECONNRESET ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM;
+    if (sent < 0)
+      return io_failed(auth, errno);
+    auth->done += (size_t)sent;
   }
-  auth->done = 0;
   return COLL_T_DONE;
 }
 
-/* Reads the rest of a message, and not a byte more: DONE, AGAIN or an error. */
+/* Reads the rest of a message and not one byte more: DONE, AGAIN or an error. */
 static int pull(colli_auth *auth, void *msg, size_t bytes) {
   while (auth->done < bytes) {
-    ssize_t n = recv(auth->fd, (char *)msg + auth->done, bytes - auth->done, 0);
-    if (n > 0)
-      auth->done += (size_t)n;
-    else if (n == 0)
-      return COLL_ERR_PEER_LOST;
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+    ssize_t got = recv(auth->fd, (uint8_t *)msg + auth->done, bytes - auth->done, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return COLL_T_AGAIN;
-    else if (errno != EINTR)
-      return errno == ECONNRESET ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM;
+    if (got < 0)
+      return io_failed(auth, errno);
+    if (got == 0)
+      return fail(auth, COLL_ERR_PEER_LOST, ECONNRESET);
+    auth->done += (size_t)got;
   }
-  auth->done = 0;
   return COLL_T_DONE;
 }
 
-/* Fills a nonce; false without randomness. */
-static bool make_nonce(uint8_t nonce[COLLI_NONCE_BYTES]) {
-  return colli_random_secret(nonce, COLLI_NONCE_BYTES) == 0;
+/* Goes to the next message. */
+static void next(colli_auth *auth, auth_state state) {
+  auth->state = state;
+  auth->done = 0;
 }
 
-/* One move of the connector; DONE when the state is finished. */
-static int connector_step(colli_auth *auth) {
-  static const uint8_t unset[COLLI_NONCE_BYTES];
+/* Connector, with the acceptor's nonce and proof in buf: checks the proof, makes its own. */
+static int check_acceptor(colli_auth *auth) {
   uint8_t mac[COLLI_MAC_BYTES];
-  int status;
-  switch (auth->state) {
-  case SEND_HELLO:
-    if (memcmp(auth->hello.nonce, unset, sizeof(unset)) == 0 && !make_nonce(auth->hello.nonce))
-      return COLL_ERR_SYSTEM;
-    status = push(auth, &auth->hello, sizeof(auth->hello));
-    break;
-  case READ_CHALLENGE:
-    status = pull(auth, auth->buf, COLLI_NONCE_BYTES + COLLI_MAC_BYTES);
-    if (status != COLL_T_DONE)
-      return status;
-    memcpy(auth->nonce, auth->buf, COLLI_NONCE_BYTES);
-    prove(auth, false, mac);
-    if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, COLLI_MAC_BYTES) != 0)
-      return COLL_ERR_AUTH;
-    prove(auth, true, auth->buf);
-    break;
-  case SEND_PROOF:
-    status = push(auth, auth->buf, COLLI_MAC_BYTES);
-    break;
-  default: /* READ_VERDICT */
-    status = pull(auth, auth->buf, 1);
-    if (status == COLL_T_DONE && auth->buf[0] != 1)
-      return COLL_ERR_PEER_LOST;
-    if (status == COLL_T_DONE)
-      auth->state = FINISHED;
-    return status;
+  memcpy(auth->nonce, auth->buf, sizeof(auth->nonce));
+  make_proof(auth, "acceptor", mac);
+  if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0) {
+    /* A proof that is never right tells the acceptor why this connection ends. */
+    memset(mac, 0, sizeof(mac));
+    ssize_t ignored = send(auth->fd, mac, sizeof(mac), MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)ignored;
+    return fail(auth, COLL_ERR_AUTH, EACCES);
   }
-  if (status == COLL_T_DONE)
-    auth->state++;
-  return status;
+  make_proof(auth, "connector", auth->buf);
+  next(auth, STATE_SEND_PROOF);
+  return COLL_T_DONE;
 }
 
-/* One move of the acceptor. */
-static int acceptor_step(colli_auth *auth) {
-  uint8_t mac[COLLI_MAC_BYTES];
-  int status;
+/* One message of the connector's side. */
+static int step_connector(colli_auth *auth) {
+  int result;
   switch (auth->state) {
-  case READ_HELLO:
-    status = pull(auth, &auth->hello, sizeof(auth->hello));
-    if (status != COLL_T_DONE)
-      return status;
-    if (auth->hello.magic != HELLO_MAGIC || auth->hello.version != HELLO_VERSION)
-      return COLL_ERR_PROTOCOL;
-    if (!make_nonce(auth->nonce))
-      return COLL_ERR_SYSTEM;
-    memcpy(auth->buf, auth->nonce, COLLI_NONCE_BYTES);
-    prove(auth, false, auth->buf + COLLI_NONCE_BYTES);
-    break;
-  case SEND_CHALLENGE:
-    status = push(auth, auth->buf, COLLI_NONCE_BYTES + COLLI_MAC_BYTES);
-    break;
-  default: /* READ_PROOF */
-    status = pull(auth, auth->buf, COLLI_MAC_BYTES);
-    if (status != COLL_T_DONE)
-      return status;
-    prove(auth, true, mac);
-    if (CRYPTO_memcmp(mac, auth->buf, COLLI_MAC_BYTES) != 0)
-      return COLL_ERR_AUTH;
-    auth->state = FINISHED;
+  case STATE_SEND_HELLO:
+    if ((result = push(auth, &auth->hello, sizeof(auth->hello))) == COLL_T_DONE)
+      next(auth, STATE_READ_PROOF);
+    return result;
+  case STATE_READ_PROOF:
+    result = pull(auth, auth->buf, sizeof(auth->buf));
+    return result == COLL_T_DONE ? check_acceptor(auth) : result;
+  case STATE_SEND_PROOF:
+    if ((result = push(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
+      next(auth, STATE_READ_ANSWER);
+    return result;
+  default:
+    if ((result = pull(auth, auth->buf, 1)) != COLL_T_DONE)
+      return result;
+    if (auth->buf[0] == 0)
+      return fail(auth, COLL_ERR_PEER_LOST, EPERM);
+    if (auth->buf[0] != 1)
+      return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
+    next(auth, STATE_DONE);
     return COLL_T_DONE;
   }
-  if (status == COLL_T_DONE)
-    auth->state++;
-  return status;
 }
 
-/* Moves on as far as it goes. */
-int colli_auth_poll(colli_auth *auth) {
-  while (auth->state != FINISHED) {
-    int status = auth->connector ? connector_step(auth) : acceptor_step(auth);
-    if (status == COLL_T_AGAIN && colli_now_ns() > auth->deadline_ns)
-      status = COLL_ERR_TIMEOUT;
-    if (status != COLL_T_DONE)
-      return status;
+/* Whether as much of a hello as has come may be one of this version. */
+static bool hello_plausible(const colli_auth *auth) {
+  const colli_hello *hello = &auth->hello;
+  if (auth->done < HELLO_HEAD)
+    return true;
+  return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
+         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_DATA;
+}
+
+/* One message of the acceptor's side. */
+static int step_acceptor(colli_auth *auth) {
+  int result;
+  uint8_t mac[COLLI_MAC_BYTES];
+  switch (auth->state) {
+  case STATE_READ_HELLO:
+    result = pull(auth, &auth->hello, sizeof(auth->hello));
+    /* Looked at early, so that a stranger who sends little is known at once. */
+    if (auth->state == STATE_READ_HELLO && !hello_plausible(auth))
+      return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
+    if (result != COLL_T_DONE)
+      return result;
+    memcpy(auth->buf, auth->nonce, sizeof(auth->nonce));
+    make_proof(auth, "acceptor", auth->buf + COLLI_NONCE_BYTES);
+    next(auth, STATE_SEND_CHALLENGE);
+    return COLL_T_DONE;
+  case STATE_SEND_CHALLENGE:
+    if ((result = push(auth, auth->buf, sizeof(auth->buf))) == COLL_T_DONE)
+      next(auth, STATE_READ_RESPONSE);
+    return result;
+  default:
+    if ((result = pull(auth, auth->buf, COLLI_MAC_BYTES)) != COLL_T_DONE)
+      return result;
+    make_proof(auth, "connector", mac);
+    if (CRYPTO_memcmp(mac, auth->buf, sizeof(mac)) != 0)
+      return fail(auth, COLL_ERR_AUTH, EACCES);
+    next(auth, STATE_DONE);
+    return COLL_T_DONE;
   }
-  OPENSSL_cleanse(auth->secret, sizeof(auth->secret));
+}
+
+int colli_auth_poll(colli_auth *auth) {
+  if (auth->state == STATE_FAILED)
+    return (int)auth->done;
+  while (auth->state != STATE_DONE) {
+    int result = auth->connector ? step_connector(auth) : step_acceptor(auth);
+    if (result == COLL_T_AGAIN && colli_now_ns() >= auth->deadline_ns)
+      return fail(auth, COLL_ERR_TIMEOUT, ETIMEDOUT);
+    if (result != COLL_T_DONE)
+      return result;
+  }
+  explicit_bzero(auth->secret, sizeof(auth->secret));
   return COLL_T_DONE;
 }
 
-/* Tells the connector whether it is taken. */
 int colli_auth_answer(colli_auth *auth, bool taken) {
-  uint8_t verdict = taken;
-  return send(auth->fd, &verdict, 1, MSG_NOSIGNAL) == 1 ? 0 : -1;
+  const uint8_t answer = taken;
+  for (;;) {
+    ssize_t sent = send(auth->fd, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent == 1)
+      return 0;
+    if (errno != EINTR)
+      return -1;
+  }
 }
 
-/* What to poll the socket for. */
 short colli_auth_events(const colli_auth *auth) {
-  return auth->state == SEND_HELLO || auth->state == SEND_PROOF || auth->state == SEND_CHALLENGE
-             ? POLLOUT
-             : POLLIN;
+  bool sending = auth->state == STATE_SEND_HELLO || auth->state == STATE_SEND_PROOF ||
+                 auth->state == STATE_SEND_CHALLENGE;
+  return sending ? POLLOUT : POLLIN;
 }

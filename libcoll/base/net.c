@@ -1,4 +1,4 @@
-/* net.c: sockets as bootstrap and the transports need them. */
+/* net.c: addresses, interfaces and nonblocking TCP sockets. */
 #include "libcoll/base/net.h"
 
 #include <arpa/inet.h>
@@ -16,325 +16,403 @@
 
 #include "libcoll/base/error.h"
 
-/* An address with what it is ranked by. */
-typedef struct candidate {
+#define MAX_FOUND 64 /* addresses of one host that are looked at */
+#define BACKLOG   4096
+
+/* ---- interfaces ------------------------------------------------------------------------------ */
+
+typedef struct found {
   colli_addr addr;
-  long score;
-} candidate;
+  bool loopback;
+  bool link_local;
+  long mbit; /* 0: unknown */
+} found;
 
-/* Whether a filter ("", "eth,ib", "^docker", "=eth0") takes an interface. */
-static bool takes(const char *filter, const char *name) {
-  bool exclude = filter[0] == '^', exact = false, found = false;
-  const char *at = exclude ? filter + 1 : filter;
-  if (*at == '=') {
-    exact = true;
-    at++;
-  }
-  if (!*at)
-    return true;
-  while (*at) {
-    size_t length = strcspn(at, ",");
-    if (length > 0 && strncmp(name, at, length) == 0 && (!exact || !name[length]))
-      found = true;
-    at += length;
-    at += *at == ',';
-  }
-  return found != exclude;
+/* Whether one item of the filter, such as "eth" or "=eth0", fits a name. */
+static bool item_fits(const char *item, size_t length, const char *name) {
+  if (length > 0 && *item == '=')
+    return strlen(name) == length - 1 && strncmp(name, item + 1, length - 1) == 0;
+  return length > 0 && strncmp(name, item, length) == 0;
 }
 
-/* Leading one bits of a network mask. */
-static uint8_t prefix_of(const void *mask, size_t bytes) {
-  const uint8_t *at = mask;
-  uint8_t bits = 0;
-  for (size_t i = 0; i < bytes; i++)
-    bits = (uint8_t)(bits + __builtin_popcount(at[i]));
-  return bits;
+/* Whether the filter lets an interface through: no exclusion fits, and some inclusion if any. */
+static bool filter_allows(const char *filter, const char *name) {
+  bool wanted = false, any_wanted = false;
+  while (*filter) {
+    size_t length = strcspn(filter, ",");
+    if (*filter == '^') {
+      if (item_fits(filter + 1, length - 1, name))
+        return false;
+    } else if (length > 0) {
+      any_wanted = true;
+      wanted = wanted || item_fits(filter, length, name);
+    }
+    filter += length + (filter[length] == ',');
+  }
+  return wanted || !any_wanted;
 }
 
-/* The speed of an interface in Mbit/s, or 0. */
-static long speed_of(const char *name) {
-  char path[128];
-  long speed = 0;
+/* The speed of an interface in Mbit/s; 0 if the kernel does not know. */
+static long interface_mbit(const char *name) {
+  char path[64 + IF_NAMESIZE];
+  long mbit = 0;
   snprintf(path, sizeof(path), "/sys/class/net/%s/speed", name);
   FILE *file = fopen(path, "re");
   if (!file)
     return 0;
-  if (fscanf(file, "%ld", &speed) != 1 || speed < 0)
-    speed = 0;
+  if (fscanf(file, "%ld", &mbit) != 1 || mbit < 0)
+    mbit = 0;
   fclose(file);
-  return speed;
+  return mbit;
 }
 
-/* Turns an interface's address into a candidate; false if it is of no use. */
-static bool convert(const struct ifaddrs *entry, candidate *out) {
-  bool loopback = entry->ifa_flags & IFF_LOOPBACK, link_local = false;
-  memset(out, 0, sizeof(*out));
-  if (entry->ifa_addr->sa_family == AF_INET) {
-    const struct sockaddr_in *in = (const void *)entry->ifa_addr;
-    const struct sockaddr_in *mask = (const void *)entry->ifa_netmask;
-    out->addr.family = 4;
-    memcpy(out->addr.ip, &in->sin_addr, 4);
-    out->addr.prefix = mask ? prefix_of(&mask->sin_addr, 4) : 32;
-    link_local = out->addr.ip[0] == 169 && out->addr.ip[1] == 254;
-  } else if (entry->ifa_addr->sa_family == AF_INET6) {
-    const struct sockaddr_in6 *in = (const void *)entry->ifa_addr;
-    const struct sockaddr_in6 *mask = (const void *)entry->ifa_netmask;
-    out->addr.family = 6;
-    memcpy(out->addr.ip, &in->sin6_addr, 16);
-    out->addr.prefix = mask ? prefix_of(&mask->sin6_addr, 16) : 128;
-    link_local = IN6_IS_ADDR_LINKLOCAL(&in->sin6_addr);
-    out->addr.scope = link_local ? in->sin6_scope_id : 0;
-  } else {
-    return false;
+/* The number of leading one bits of a network mask. */
+static uint8_t mask_bits(const uint8_t *mask, int bytes) {
+  uint8_t bits = 0;
+  for (int i = 0; i < bytes * 8 && (mask[i / 8] & (0x80 >> (i % 8))); i++)
+    bits++;
+  return bits;
+}
+
+/* Turns the kernel's form into ours; false for other families. */
+static bool from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
+  memset(addr, 0, sizeof(*addr));
+  if (sa->sa_family == AF_INET) {
+    const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
+    addr->family = 4;
+    addr->port = ntohs(in->sin_port);
+    memcpy(addr->ip, &in->sin_addr, 4);
+    return true;
   }
-  long speed = speed_of(entry->ifa_name);
-  out->score = (loopback ? 0 : 4000000) + (link_local ? 0 : 2000000) +
-               (speed > 999999 ? 999999 : speed) * 2 + (out->addr.family == 4);
+  if (sa->sa_family == AF_INET6) {
+    const struct sockaddr_in6 *in = (const struct sockaddr_in6 *)sa;
+    addr->family = 6;
+    addr->port = ntohs(in->sin6_port);
+    addr->scope = in->sin6_scope_id;
+    memcpy(addr->ip, &in->sin6_addr, 16);
+    return true;
+  }
+  return false;
+}
+
+/* Whether an address reaches no further than the cable: 169.254/16, fe80::/10. */
+static bool is_link_local(const colli_addr *addr) {
+  return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
+                           : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
+/* Whether an address never leaves the host: 127/8, ::1. */
+static bool is_loopback(const colli_addr *addr) {
+  static const uint8_t one[16] = {[15] = 1};
+  return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;
+}
+
+/* Order of preference for qsort. */
+static int by_preference(const void *left, const void *right) {
+  const found *a = left, *b = right;
+  if (a->loopback != b->loopback)
+    return a->loopback ? 1 : -1;
+  if (a->link_local != b->link_local)
+    return a->link_local ? 1 : -1;
+  if (a->mbit != b->mbit)
+    return a->mbit > b->mbit ? -1 : 1;
+  if (a->addr.family != b->addr.family)
+    return a->addr.family < b->addr.family ? -1 : 1;
+  return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
+}
+
+/* Looks at one entry of getifaddrs(); true if it is one to offer. */
+static bool look_at(const struct ifaddrs *ifa, const char *filter, found *out) {
+  const unsigned up = IFF_UP | IFF_RUNNING;
+  if (!ifa->ifa_addr || (ifa->ifa_flags & up) != up || !filter_allows(filter, ifa->ifa_name) ||
+      !from_sockaddr(ifa->ifa_addr, &out->addr))
+    return false;
+  if (ifa->ifa_netmask && out->addr.family == 4)
+    out->addr.prefix =
+        mask_bits((const uint8_t *)&((const struct sockaddr_in *)ifa->ifa_netmask)->sin_addr, 4);
+  else if (ifa->ifa_netmask)
+    out->addr.prefix =
+        mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr, 16);
+  out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
+  out->link_local = is_link_local(&out->addr);
+  out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);
   return true;
 }
 
-static int by_score(const void *a, const void *b) {
-  long left = ((const candidate *)a)->score, right = ((const candidate *)b)->score;
-  return left < right ? 1 : left > right ? -1 : 0;
-}
-
-/* Lists the addresses of this host's running interfaces, best first. */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
-  enum { MOST = 128 };
-  candidate found[MOST];
-  int count = 0;
   struct ifaddrs *list;
+  found all[MAX_FOUND];
+  int count = 0;
   if (getifaddrs(&list) != 0) {
     colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getifaddrs", errno,
-                    "cannot list this host's network interfaces");
+                    "the network interfaces of this host cannot be listed");
     return 0;
   }
-  for (const struct ifaddrs *entry = list; entry && count < MOST; entry = entry->ifa_next)
-    if (entry->ifa_addr && (entry->ifa_flags & IFF_UP) && (entry->ifa_flags & IFF_RUNNING) &&
-        takes(ifname, entry->ifa_name) && convert(entry, &found[count]))
-      count++;
+  for (const struct ifaddrs *ifa = list; ifa && count < MAX_FOUND; ifa = ifa->ifa_next)
+    count += look_at(ifa, ifname, &all[count]);
   freeifaddrs(list);
   if (count == 0) {
     colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                    "no running network interface matches COLL_TCP_IFNAME='%s'; `ip address` lists "
-                    "them",
-                    ifname);
+                    "no running network interface with an address matches COLL_TCP_IFNAME=%s; "
+                    "`ip addr` lists those that there are",
+                    *ifname ? ifname : "(all)");
     return 0;
   }
-  qsort(found, (size_t)count, sizeof(*found), by_score);
-  int given = count < max ? count : max;
-  for (int i = 0; i < given; i++)
-    addrs[i] = found[i].addr;
-  if (count > max && max > 0)
-    addrs[max - 1] = found[count - 1].addr; /* loopback stays, as the last */
-  return given;
+  qsort(all, (size_t)count, sizeof(*all), by_preference);
+  /* A host with many addresses still offers loopback: it serves ranks of the same host. */
+  int first_loopback = 0;
+  while (first_loopback < count && !all[first_loopback].loopback)
+    first_loopback++;
+  if (count > max && max > 1 && first_loopback < count && first_loopback >= max)
+    all[max - 1] = all[first_loopback];
+  int used = count < max ? count : max;
+  for (int i = 0; i < used; i++)
+    addrs[i] = all[i].addr;
+  return used;
 }
 
-/* Reads "", "0", "6000" or "6000-6099". */
-static bool read_range(const char *text, unsigned *first, unsigned *last) {
+/* ---- listening ------------------------------------------------------------------------------- */
+
+/* Reads a port number at *text and moves behind it; false if there is none. */
+static bool read_port(const char **text, long *port) {
   char *end;
+  if (**text < '0' || **text > '9')
+    return false;
+  *port = strtol(*text, &end, 10);
+  *text = end;
+  return *port <= 65535;
+}
+
+/* Reads "6000-6099"; false if it is malformed. */
+static bool read_range(const char *text, long *first, long *last) {
   *first = *last = 0;
   if (!*text)
     return true;
-  unsigned long low = strtoul(text, &end, 10), high = low;
-  if (end == text || *text == '-')
+  if (!read_port(&text, first))
     return false;
-  if (*end == '-') {
-    const char *second = end + 1;
-    high = strtoul(second, &end, 10);
-    if (end == second)
+  *last = *first;
+  if (*text == '-') {
+    text++;
+    if (*first == 0 || !read_port(&text, last))
       return false;
   }
-  if (*end || high > 65535 || low > high || (low == 0 && high != 0))
-    return false;
-  *first = (unsigned)low;
-  *last = (unsigned)high;
-  return true;
+  return !*text && *first <= *last;
 }
 
-/* A listening socket on all interfaces at one port (0: any), or -1 with errno. */
-static int listen_at(int family, unsigned port) {
+/* Binds a socket of one family to a port and listens; the descriptor, or -1 with errno. */
+static int listen_on(int family, uint16_t port) {
+  const int on = 1, off = 0;
   int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0)
     return -1;
-  int yes = 1, no = 0;
-  struct sockaddr_in6 six = {.sin6_family = AF_INET6, .sin6_port = htons((uint16_t)port)};
-  struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-  if (family == AF_INET6)
-    setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof(no));
-  const struct sockaddr *addr = family == AF_INET6 ? (const void *)&six : (const void *)&four;
-  socklen_t length = family == AF_INET6 ? sizeof(six) : sizeof(four);
-  if (bind(fd, addr, length) == 0 && listen(fd, SOMAXCONN) == 0)
+  struct sockaddr_in6 in6 = {
+      .sin6_family = AF_INET6, .sin6_port = htons(port), .sin6_addr = in6addr_any};
+  struct sockaddr_in in = {.sin_family = AF_INET, .sin_port = htons(port)};
+  const struct sockaddr *sa = family == AF_INET6 ? (struct sockaddr *)&in6 : (struct sockaddr *)&in;
+  bool ok =
+      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) == 0 &&
+      (family != AF_INET6 || setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) == 0) &&
+      bind(fd, sa, family == AF_INET6 ? sizeof(in6) : sizeof(in)) == 0 && listen(fd, BACKLOG) == 0;
+  if (ok)
     return fd;
-  int saved = errno;
+  int sys_errno = errno;
   close(fd);
-  errno = saved;
+  errno = sys_errno;
   return -1;
 }
 
-/* The port of a bound socket. */
-static uint16_t port_of(int fd) {
-  union {
-    struct sockaddr any;
-    struct sockaddr_in four;
-    struct sockaddr_in6 six;
-  } addr = {0};
-  socklen_t length = sizeof(addr);
-  if (getsockname(fd, &addr.any, &length) != 0)
-    return 0;
-  return ntohs(addr.any.sa_family == AF_INET6 ? addr.six.sin6_port : addr.four.sin_port);
+/* Listens on one port, with IPv4 alone where the host has no IPv6. */
+static int listen_any(uint16_t port) {
+  int fd = listen_on(AF_INET6, port);
+  if (fd < 0 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL || errno == EPROTONOSUPPORT))
+    fd = listen_on(AF_INET, port);
+  return fd;
 }
 
-/* Listens on all interfaces on a port of the range. */
 coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error) {
-  unsigned first, last;
+  long first, last;
   *fd = -1;
+  *port = 0;
   if (!read_range(port_range, &first, &last))
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "'%s' is no port range; COLL_PORT_RANGE takes 6000 or 6000-6099 (1 .. "
-                           "65535), or nothing for any port",
+                           "\"%s\" is no range of ports; COLL_PORT_RANGE takes one port (6000), "
+                           "first-last (6000-6099), or nothing for any free port",
                            port_range);
-  for (unsigned at = first; at <= last; at++) {
-    *fd = listen_at(AF_INET6, at);
+  for (long number = first; number <= last && *fd < 0; number++) {
+    *fd = listen_any((uint16_t)number);
     if (*fd < 0 && errno != EADDRINUSE && errno != EACCES)
-      *fd = listen_at(AF_INET, at);
-    if (*fd >= 0) {
-      *port = port_of(*fd);
-      return COLL_OK;
-    }
-    if (errno != EADDRINUSE)
       break;
   }
-  return colli_error_sys(
-      error, COLL_ERR_SYSTEM, "create", "bind", errno,
-      "cannot listen on %s%s; free a port or set COLL_PORT_RANGE to another range",
-      first ? "a TCP port of " : "any TCP port", first ? port_range : "");
+  if (*fd < 0)
+    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "bind", errno,
+                           "no port to listen on%s%s; give a wider COLL_PORT_RANGE (or another "
+                           "port in COLL_ROOT) that no other program uses",
+                           first ? " in the range " : "", first ? port_range : "");
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  colli_addr addr;
+  if (getsockname(*fd, (struct sockaddr *)&name, &length) != 0 ||
+      !from_sockaddr((struct sockaddr *)&name, &addr)) {
+    int sys_errno = errno;
+    close(*fd);
+    *fd = -1;
+    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getsockname", sys_errno,
+                           "the port of a new socket cannot be found");
+  }
+  *port = addr.port;
+  return COLL_OK;
 }
+
+/* ---- connecting ------------------------------------------------------------------------------ */
+
+/* Fills in the kernel's form of an address and returns its length. */
+static socklen_t to_sockaddr(const colli_addr *addr, struct sockaddr_storage *sa) {
+  memset(sa, 0, sizeof(*sa));
+  if (addr->family == 4) {
+    struct sockaddr_in *in = (struct sockaddr_in *)sa;
+    in->sin_family = AF_INET;
+    in->sin_port = htons(addr->port);
+    memcpy(&in->sin_addr, addr->ip, 4);
+    return sizeof(*in);
+  }
+  struct sockaddr_in6 *in = (struct sockaddr_in6 *)sa;
+  in->sin6_family = AF_INET6;
+  in->sin6_port = htons(addr->port);
+  in->sin6_scope_id = is_link_local(addr) ? addr->scope : 0;
+  memcpy(&in->sin6_addr, addr->ip, 16);
+  return sizeof(*in);
+}
+
+int colli_net_connect(const colli_addr *addr) {
+  const int on = 1;
+  struct sockaddr_storage sa;
+  if (addr->family != 4 && addr->family != 6) {
+    errno = EAFNOSUPPORT;
+    return -1;
+  }
+  socklen_t length = to_sockaddr(addr, &sa);
+  int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0)
+    return -1;
+  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  if (connect(fd, (struct sockaddr *)&sa, length) == 0 || errno == EINPROGRESS || errno == EINTR)
+    return fd;
+  int sys_errno = errno;
+  close(fd);
+  errno = sys_errno;
+  return -1;
+}
+
+int colli_net_connect_result(int fd) {
+  int sys_errno = 0;
+  socklen_t length = sizeof(sys_errno);
+  if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &sys_errno, &length) != 0)
+    return errno;
+  if (sys_errno != 0)
+    return sys_errno;
+  struct sockaddr_storage here = {0}, there = {0};
+  socklen_t here_length = sizeof(here), there_length = sizeof(there);
+  if (getsockname(fd, (struct sockaddr *)&here, &here_length) != 0 ||
+      getpeername(fd, (struct sockaddr *)&there, &there_length) != 0)
+    return errno;
+  /* A dial to a free local port may by chance get that port itself and meet itself. */
+  if (here_length == there_length && memcmp(&here, &there, here_length) == 0)
+    return ECONNREFUSED;
+  return 0;
+}
+
+int colli_net_accept(int listen_fd) {
+  const int on = 1;
+  int fd;
+  do
+    fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+  while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
+  if (fd >= 0)
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return fd;
+}
+
+/* ---- addresses ------------------------------------------------------------------------------- */
 
 /* Splits "host:port" or "[host]:port"; false if it is neither. */
 static bool split(const char *text, char *host, size_t host_bytes, char *port, size_t port_bytes) {
   const char *colon = strrchr(text, ':');
-  const char *begin = text, *end = colon;
-  if (!colon || !colon[1])
+  if (!colon || colon == text)
     return false;
+  const char *first = text;
+  size_t length = (size_t)(colon - text);
   if (*text == '[') {
-    begin = text + 1;
-    end = colon - 1;
-    if (end < begin || *end != ']')
+    if (length < 3 || text[length - 1] != ']')
       return false;
-  }
-  size_t length = (size_t)(end - begin);
-  if (length == 0 || length >= host_bytes || strlen(colon + 1) >= port_bytes ||
-      (*text != '[' && memchr(begin, ':', length)))
+    first++;
+    length -= 2;
+  } else if (memchr(text, ':', length)) {
     return false;
-  memcpy(host, begin, length);
-  host[length] = 0;
-  strcpy(port, colon + 1);
+  }
+  long number;
+  const char *end = colon + 1;
+  if (!read_port(&end, &number) || *end || number == 0 || length >= host_bytes)
+    return false;
+  snprintf(host, host_bytes, "%.*s", (int)length, first);
+  snprintf(port, port_bytes, "%u", (unsigned)(uint16_t)number);
   return true;
 }
 
-/* Turns text into addresses. */
 coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *count,
                             coll_error *error) {
-  char host[256], port[16], *end;
+  char host[256], port[8];
   *count = 0;
-  bool well = split(text, host, sizeof(host), port, sizeof(port));
-  unsigned long number = well ? strtoul(port, &end, 10) : 0;
-  if (!well || *end || number == 0 || number > 65535)
-    return colli_error_set(
-        error, COLL_ERR_INVALID_USAGE, "create",
-        "'%s' is not address:port; use 10.0.0.1:5000, [fe80::1]:5000 or name:5000", text);
-  struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM}, *list = NULL;
-  int failed = getaddrinfo(host, NULL, &hints, &list);
-  if (failed)
+  if (!split(text, host, sizeof(host), port, sizeof(port)))
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "cannot find the address of '%s': %s", host, gai_strerror(failed));
-  for (const struct addrinfo *entry = list; entry && *count < max; entry = entry->ai_next) {
-    colli_addr *addr = &addrs[*count];
-    memset(addr, 0, sizeof(*addr));
-    addr->port = (uint16_t)number;
-    if (entry->ai_family == AF_INET) {
-      addr->family = 4;
-      addr->prefix = 32;
-      memcpy(addr->ip, &((const struct sockaddr_in *)(const void *)entry->ai_addr)->sin_addr, 4);
-    } else if (entry->ai_family == AF_INET6) {
-      const struct sockaddr_in6 *six = (const void *)entry->ai_addr;
-      addr->family = 6;
-      addr->prefix = 128;
-      addr->scope = six->sin6_scope_id;
-      memcpy(addr->ip, &six->sin6_addr, 16);
-    } else {
-      continue;
-    }
-    ++*count;
-  }
+                           "\"%s\" is no address with a port; write 10.0.0.1:6000, [fd00::1]:6000 "
+                           "or name:6000",
+                           text);
+  struct addrinfo hints = {
+      .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
+  struct addrinfo *list = NULL;
+  int result = getaddrinfo(host, port, &hints, &list);
+  if (result != 0)
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                           "the host \"%s\" in \"%s\" has no address (%s); give a number such as "
+                           "10.0.0.1, or a name that this host can look up",
+                           host, text, gai_strerror(result));
+  for (const struct addrinfo *ai = list; ai && *count < max; ai = ai->ai_next)
+    *count += from_sockaddr(ai->ai_addr, &addrs[*count]);
   freeaddrinfo(list);
   return COLL_OK;
 }
 
-/* Small messages must not wait for larger ones. */
-static void no_delay(int fd) {
-  int yes = 1;
-  setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &yes, sizeof(yes));
-}
-
-/* Starts a nonblocking connect. */
-int colli_net_connect(const colli_addr *addr) {
-  struct sockaddr_in four = {.sin_family = AF_INET, .sin_port = htons(addr->port)};
-  struct sockaddr_in6 six = {
-      .sin6_family = AF_INET6, .sin6_port = htons(addr->port), .sin6_scope_id = addr->scope};
-  bool is_six = addr->family == 6;
-  memcpy(is_six ? (void *)&six.sin6_addr : (void *)&four.sin_addr, addr->ip, is_six ? 16 : 4);
-  int fd = socket(is_six ? AF_INET6 : AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0)
-    return -1;
-  no_delay(fd);
-  const struct sockaddr *to = is_six ? (const void *)&six : (const void *)&four;
-  if (connect(fd, to, is_six ? sizeof(six) : sizeof(four)) == 0 || errno == EINPROGRESS)
-    return fd;
-  int saved = errno;
-  close(fd);
-  errno = saved;
-  return -1;
-}
-
-/* After the descriptor became writable: 0, or the errno of the failed connect. */
-int colli_net_connect_result(int fd) {
-  int result = 0;
-  socklen_t length = sizeof(result);
-  return getsockopt(fd, SOL_SOCKET, SO_ERROR, &result, &length) == 0 ? result : errno;
-}
-
-/* Takes one waiting connection. */
-int colli_net_accept(int listen_fd) {
-  int fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-  if (fd >= 0)
-    no_delay(fd);
-  return fd;
-}
-
-/* Writes an address as text. */
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) {
-  char ip[INET6_ADDRSTRLEN] = "?";
-  if (addr->family == 4 || addr->family == 6)
-    inet_ntop(addr->family == 6 ? AF_INET6 : AF_INET, addr->ip, ip, sizeof(ip));
-  if (addr->family != 6)
+  char ip[INET6_ADDRSTRLEN], scope[16] = "";
+  if ((addr->family != 4 && addr->family != 6) ||
+      !inet_ntop(addr->family == 4 ? AF_INET : AF_INET6, addr->ip, ip, sizeof(ip)))
+    snprintf(text, COLLI_ADDR_TEXT, "(none)");
+  else if (addr->family == 4)
     snprintf(text, COLLI_ADDR_TEXT, "%s:%u", ip, addr->port);
-  else if (addr->scope)
-    snprintf(text, COLLI_ADDR_TEXT, "[%s%%%u]:%u", ip, addr->scope, addr->port);
-  else
-    snprintf(text, COLLI_ADDR_TEXT, "[%s]:%u", ip, addr->port);
+  else {
+    if (addr->scope)
+      snprintf(scope, sizeof(scope), "%%%u", addr->scope);
+    snprintf(text, COLLI_ADDR_TEXT, "[%s%s]:%u", ip, scope, addr->port);
+  }
   return text;
 }
 
-/* An upper bound on how well a can reach b. */
 int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
-  if (a->family != b->family || a->family == 0)
+  if (a->family != b->family || (a->family != 4 && a->family != 6))
     return 0;
-  unsigned bits = a->prefix < b->prefix ? a->prefix : b->prefix;
-  for (unsigned i = 0; i < bits; i++)
-    if ((a->ip[i / 8] ^ b->ip[i / 8]) >> (7 - i % 8) & 1)
+  if (is_loopback(a) != is_loopback(b))
+    return 0;
+  if (is_loopback(a))
+    return 1;
+  if (a->family == 6 && is_link_local(a) != is_link_local(b))
+    return 0;
+  if (is_link_local(a) && is_link_local(b))
+    return 1; /* the same prefix on every cable */
+  int bits = a->prefix > b->prefix ? a->prefix : b->prefix;
+  if (bits == 0)
+    return 1;
+  for (int i = 0; i < bits; i++)
+    if ((a->ip[i / 8] ^ b->ip[i / 8]) & (0x80 >> (i % 8)))
       return 1;
   return 2;
 }
