@@ -71,15 +71,15 @@ static bool file_open(idx_file *file, const char *folder, const char *name, fail
 }
 
 /* Says why zlib stopped early. */
-static bool short_read(const idx_file *file, uint64_t got, uint64_t wanted, fail *why) {
+static bool short_read(const idx_file *file, uint64_t missing, fail *why) {
   int code = 0;
   const char *text = gzerror(file->gz, &code);
   if (code == Z_ERRNO)
     return fail_set(why, "%s: read: %s", file->path, strerror(errno));
   if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
     return fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path, text);
-  return fail_set(why, "%s: truncated: %llu bytes after the header, %llu expected", file->path,
-                  (unsigned long long)got, (unsigned long long)wanted);
+  return fail_set(why, "%s: truncated: at least %llu bytes are missing at its end", file->path,
+                  (unsigned long long)missing);
 }
 
 /* Reads `bytes` bytes. */
@@ -89,7 +89,7 @@ static bool file_read(idx_file *file, void *buf, size_t bytes, fail *why) {
     size_t left = bytes - done;
     int got = gzread(file->gz, (char *)buf + done, left < READ_BYTES ? (unsigned)left : READ_BYTES);
     if (got <= 0)
-      return short_read(file, done, bytes, why);
+      return short_read(file, left, why);
     done += (size_t)got;
   }
   return true;
@@ -114,7 +114,7 @@ static bool read_header(idx_file *file, uint32_t magic, size_t *dims, size_t cou
   unsigned char raw[16];
   uint64_t bytes = 1;
   if (!file_read(file, raw, 4, why))
-    return fail_set(why, "%s: not an IDX file: too short", file->path);
+    return false;
   uint32_t found = (uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3];
   if (found != magic)
     return fail_set(why, "%s: not an IDX file of %s: magic number 0x%08x, expected 0x%08x",

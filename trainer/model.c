@@ -67,8 +67,9 @@ bool pass_create(pass *p, const model *m, size_t rows, fail *why) {
   }
   p->delta[0] = matrix_alloc(rows, widest);
   p->delta[1] = matrix_alloc(rows, widest);
-  p->labels = malloc(rows);
-  if (ok && p->delta[0] && p->delta[1] && p->labels)
+  ok = ok && p->delta[0] && p->delta[1];
+  p->labels = ok ? malloc(rows) : NULL;
+  if (p->labels)
     return true;
   pass_destroy(p);
   return fail_memory(why, "a batch");

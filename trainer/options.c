@@ -18,6 +18,7 @@ enum {
   OPT_EPOCHS,
   OPT_BATCH,
   OPT_LR,
+  OPT_LR_DECAY,
   OPT_MOMENTUM,
   OPT_DECAY,
   OPT_SEED,
@@ -37,6 +38,7 @@ static const struct option table[] = {
     {"epochs", required_argument, NULL, OPT_EPOCHS},
     {"batch", required_argument, NULL, OPT_BATCH},
     {"lr", required_argument, NULL, OPT_LR},
+    {"lr-decay", required_argument, NULL, OPT_LR_DECAY},
     {"momentum", required_argument, NULL, OPT_MOMENTUM},
     {"weight-decay", required_argument, NULL, OPT_DECAY},
     {"seed", required_argument, NULL, OPT_SEED},
@@ -143,6 +145,8 @@ static bool take(options *o, int code, const char *text, fail *why) {
     return ok;
   case OPT_LR:
     return parse_real(code, text, 0.0, true, 1000.0, &o->lr, why);
+  case OPT_LR_DECAY:
+    return parse_real(code, text, 0.0, true, 1.0, &o->lr_decay, why);
   case OPT_MOMENTUM:
     return parse_real(code, text, 0.0, false, 1.0, &o->momentum, why);
   case OPT_DECAY:
@@ -180,6 +184,7 @@ static void defaults(options *o) {
   o->epochs = 5;
   o->batch = 128;
   o->lr = 0.05f;
+  o->lr_decay = 0.6f;
   o->momentum = 0.9f;
   o->weight_decay = 1e-4f;
   o->seed = 1;
@@ -187,9 +192,19 @@ static void defaults(options *o) {
   o->threads_per_rank = 1;
 }
 
+/* Says what getopt_long() did not like about an argument. */
+static bool refuse(const char *argument, fail *why) {
+  if (optopt >= OPT_DATA)
+    return fail_set(why, "--%s: takes no value", name_of(optopt));
+  if (optopt != 0)
+    return fail_set(why, "-%c: unknown option: see --help", optopt);
+  return fail_set(why, "%s: unknown or ambiguous option: see --help", argument);
+}
+
 options_result options_parse(options *o, int argc, char **argv, fail *why) {
   int code;
   defaults(o);
+  opterr = 0;
   optind = 0; /* start anew, also when called twice */
   while ((code = getopt_long(argc, argv, ":", table, NULL)) != -1) {
     if (code == OPT_HELP)
@@ -199,7 +214,7 @@ options_result options_parse(options *o, int argc, char **argv, fail *why) {
     if (code == ':')
       return fail_set(why, "%s: needs a value", argv[optind - 1]), OPTIONS_BAD;
     if (code == '?')
-      return fail_set(why, "%s: unknown option: see --help", argv[optind - 1]), OPTIONS_BAD;
+      return refuse(argv[optind - 1], why), OPTIONS_BAD;
     if (!take(o, code, optarg, why))
       return OPTIONS_BAD;
   }
@@ -220,6 +235,7 @@ void options_help(void) {
        "  --epochs N             passes over the training set (5)\n"
        "  --batch N              samples of a step, over all ranks together (128)\n"
        "  --lr X                 learning rate (0.05)\n"
+       "  --lr-decay X           after each epoch the learning rate is multiplied by this (0.6)\n"
        "  --momentum X           (0.9)\n"
        "  --weight-decay X       (0.0001)\n"
        "  --seed N               initial weights and order of samples (1)\n"
@@ -234,7 +250,7 @@ void options_help(void) {
 
 uint64_t options_fingerprint(const options *o) {
   uint64_t words[] = {o->epochs, o->batch, o->seed, o->bucket_bytes, o->size_count};
-  float rates[] = {o->lr, o->momentum, o->weight_decay};
+  float rates[] = {o->lr, o->lr_decay, o->momentum, o->weight_decay};
   uint64_t hash = hash_bytes(HASH_START, words, sizeof(words));
   hash = hash_bytes(hash, rates, sizeof(rates));
   for (size_t i = 0; i < o->size_count; i++) {

@@ -13,7 +13,7 @@ typedef struct options {
   size_t size_count;
   uint64_t epochs;
   size_t batch; /* over all ranks */
-  float lr, momentum, weight_decay;
+  float lr, lr_decay, momentum, weight_decay;
   uint64_t seed;
   size_t bucket_bytes;
   int threads_per_rank;

@@ -104,10 +104,17 @@ static bool share_state(trainer *t, fail *why) {
   return check_weights(t, &hash, why);
 }
 
+/* The learning rate of the current epoch. By multiplication, which rounds alike on every machine.
+ */
+static float learning_rate(const trainer *t) {
+  float lr = t->o->lr;
+  for (uint64_t i = 0; i < t->epochs_done; i++)
+    lr *= t->o->lr_decay;
+  return lr;
+}
+
 /* One step: this rank's part of the global batch, gradients of all, new weights. */
-static bool step(trainer *t, size_t index, sums *s, fail *why) {
-  const options *o = t->o;
-  const sgd rule = {o->lr, o->momentum, o->weight_decay};
+static bool step(trainer *t, size_t index, const sgd *rule, sums *s, fail *why) {
   size_t batch = loader_batch_size(&t->loader, index), correct = 0;
   shard part = shard_of(batch, t->rank, t->nranks);
   loader_train(&t->loader, index, part, t->pass.value[0], t->pass.labels);
@@ -121,7 +128,7 @@ static bool step(trainer *t, size_t index, sums *s, fail *why) {
     const bucket *b = &t->buckets.item[i];
     if (!buckets_wait(&t->buckets, i, why))
       return false;
-    sgd_update(&rule, b->count, t->params + b->first, t->velocity + b->first,
+    sgd_update(rule, b->count, t->params + b->first, t->velocity + b->first,
                t->buckets.grads + b->first);
     if (!buckets_poll(&t->buckets, why))
       return false;
@@ -144,10 +151,11 @@ static void show(trainer *t, size_t samples, size_t mine, const sums *s, double 
 static bool train_epoch(trainer *t, sums *s, double *seconds, fail *why) {
   double begin = clock_s();
   size_t steps = loader_steps(&t->loader), samples = 0, mine = 0;
+  const sgd rule = {learning_rate(t), t->o->momentum, t->o->weight_decay};
   t->buckets.waited_s = 0;
   loader_epoch(&t->loader, t->epochs_done);
   for (size_t i = 0; i < steps; i++) {
-    if (!step(t, i, s, why))
+    if (!step(t, i, &rule, s, why))
       return false;
     size_t batch = loader_batch_size(&t->loader, i);
     samples += batch;

@@ -1,0 +1,160 @@
+/* test_trainer_checkpoint.c: checkpoints come back exactly, or not at all. */
+#include "tests/unit/trainer_files.h"
+#include "trainer/checkpoint.h"
+
+#include <criterion/criterion.h>
+#include <sys/stat.h>
+
+#define PARAMS 31 /* 3 * 4 + 4 + 4 * 3 + 3 */
+
+/* A run, a folder and a written checkpoint. */
+typedef struct setup {
+  char folder[64], path[96];
+  model m;
+  checkpoint_run run;
+  float params[PARAMS], velocity[PARAMS];
+} setup;
+
+static void make(setup *s) {
+  static const size_t sizes[] = {3, 4, 3};
+  fail why = {.text = ""};
+  files_folder(s->folder);
+  snprintf(s->path, sizeof(s->path), "%s/check", s->folder);
+  cr_assert(model_init(&s->m, sizes, 3, &why));
+  cr_assert_eq(s->m.params, PARAMS);
+  s->run = (checkpoint_run){.model = &s->m, .seed = 7, .batch = 32, .data = 99};
+  for (int i = 0; i < PARAMS; i++) {
+    s->params[i] = 1.0f / (float)(i + 1);
+    s->velocity[i] = (float)-i / 7;
+  }
+  cr_assert(checkpoint_check(s->path, &why), "%s", why.text);
+  cr_assert(checkpoint_write(s->path, &s->run, 5, s->params, s->velocity, &why), "%s", why.text);
+}
+
+/* Reading must fail, say so with the file's name, and change nothing. */
+static void expect_bad(const setup *s, const checkpoint_run *run, const char *cause) {
+  float params[PARAMS], velocity[PARAMS], zero[PARAMS] = {0};
+  uint64_t epochs = 77;
+  fail why = {.text = ""};
+  memset(params, 0, sizeof(params));
+  memset(velocity, 0, sizeof(velocity));
+  cr_assert_not(checkpoint_read(s->path, run, &epochs, params, velocity, &why), "%s", cause);
+  cr_assert(strstr(why.text, s->path) && strstr(why.text, cause), "'%s' does not say '%s'",
+            why.text, cause);
+  cr_assert_eq(epochs, 77);
+  cr_assert_arr_eq(params, zero, sizeof(zero));
+  cr_assert_arr_eq(velocity, zero, sizeof(zero));
+}
+
+/* The checkpoint that `make` wrote must be there, whole. */
+static void expect_good(const setup *s) {
+  float params[PARAMS], velocity[PARAMS];
+  uint64_t epochs = 0;
+  fail why = {.text = ""};
+  cr_assert(checkpoint_read(s->path, &s->run, &epochs, params, velocity, &why), "%s", why.text);
+  cr_assert_eq(epochs, 5);
+  cr_assert_arr_eq(params, s->params, sizeof(params));
+  cr_assert_arr_eq(velocity, s->velocity, sizeof(velocity));
+}
+
+Test(trainer_checkpoint, comes_back_exactly) {
+  setup s;
+  fail why;
+  struct stat st;
+  char temporary[128];
+  make(&s);
+  expect_good(&s);
+  snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
+  cr_assert_neq(stat(temporary, &st), 0, "the temporary file was left");
+  s.params[3] = 4;
+  cr_assert(checkpoint_write(s.path, &s.run, 5, s.params, s.velocity, &why)); /* over the old one */
+  expect_good(&s);
+  files_remove(s.folder);
+}
+
+Test(trainer_checkpoint, any_damage_is_noticed) {
+  setup s;
+  size_t bytes;
+  make(&s);
+  uint8_t *data = files_read(s.folder, "check", &bytes);
+  for (size_t cut = 0; cut < bytes; cut++) {
+    files_write(s.folder, "check", data, cut);
+    expect_bad(&s, &s.run, "truncated");
+  }
+  for (size_t i = 0; i < bytes; i++) {
+    data[i] ^= (uint8_t)(1u << (i % 8));
+    files_write(s.folder, "check", data, bytes);
+    expect_bad(&s, &s.run, "not loaded");
+    data[i] ^= (uint8_t)(1u << (i % 8));
+  }
+  data[bytes] = 0; /* files_read() gives room for more */
+  files_write(s.folder, "check", data, bytes + 1);
+  expect_bad(&s, &s.run, "corrupt");
+  files_write(s.folder, "check", data, bytes);
+  expect_good(&s);
+  free(data);
+  files_remove(s.folder);
+}
+
+Test(trainer_checkpoint, of_another_run) {
+  setup s;
+  static const size_t others[][3] = {{3, 3, 4}, {4, 3, 3}, {3, 4, 2}};
+  fail why;
+  make(&s);
+  for (int i = 0; i < 3; i++) {
+    model other;
+    cr_assert(model_init(&other, others[i], 3, &why));
+    checkpoint_run run = s.run;
+    run.model = &other;
+    expect_bad(&s, &run, "--layers");
+  }
+  checkpoint_run run = s.run;
+  run.seed++;
+  expect_bad(&s, &run, "--seed 7, not 8");
+  run = s.run;
+  run.batch = 64;
+  expect_bad(&s, &run, "--batch 32, not 64");
+  run = s.run;
+  run.data++;
+  expect_bad(&s, &run, "another data set");
+  files_write(s.folder, "check",
+              "something else entirely, but long enough to be looked at: "
+              "a checkpoint's header has seventy-two bytes",
+              101);
+  expect_bad(&s, &s.run, "not a checkpoint");
+  unlink(s.path);
+  expect_bad(&s, &s.run, "no such checkpoint");
+  files_remove(s.folder);
+}
+
+/* A failed write leaves the old checkpoint as it was. */
+Test(trainer_checkpoint, failed_write_keeps_the_old_one) {
+  setup s;
+  char temporary[128];
+  fail why = {.text = ""};
+  make(&s);
+  snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
+  cr_assert_eq(mkdir(temporary, 0700), 0);
+  float other[PARAMS] = {0};
+  cr_assert_not(checkpoint_write(s.path, &s.run, 6, other, other, &why));
+  cr_assert(strstr(why.text, temporary), "%s", why.text);
+  expect_good(&s);
+  rmdir(temporary);
+  cr_assert_eq(symlink("/dev/full", temporary), 0); /* the disk is full */
+  cr_assert_not(checkpoint_write(s.path, &s.run, 6, other, other, &why));
+  cr_assert(strstr(why.text, "No space left"), "%s", why.text);
+  expect_good(&s);
+  files_remove(s.folder);
+}
+
+Test(trainer_checkpoint, impossible_places_are_found_before_training) {
+  char folder[64], path[128];
+  fail why = {.text = ""};
+  files_folder(folder);
+  snprintf(path, sizeof(path), "%s/none/check", folder);
+  cr_assert_not(checkpoint_check(path, &why));
+  cr_assert(strstr(why.text, "No such file"), "%s", why.text);
+  cr_assert_not(checkpoint_check(folder, &why));
+  cr_assert(strstr(why.text, "not a regular file"), "%s", why.text);
+  files_remove(folder);
+}

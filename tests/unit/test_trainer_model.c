@@ -1,0 +1,251 @@
+/* test_trainer_model.c: values, losses, gradients and updates against plain computation in double.
+ */
+#include "trainer/model.h"
+#include "trainer/optim.h"
+#include "trainer/rng.h"
+
+#include <criterion/criterion.h>
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ROWS 9
+static const size_t shape[] = {7, 6, 5, 4};
+#define MAX_WIDTH 8
+
+/* The loss of all samples, computed in double in the plainest way; *least is how close any hidden
+ * value comes to ReLU's corner, where differences say nothing about the gradient. */
+static double plain_loss(const model *m, const double *w, const float *inputs,
+                         const uint8_t *labels, size_t rows, double *least) {
+  double loss = 0;
+  for (size_t r = 0; r < rows; r++) {
+    double x[MAX_WIDTH], y[MAX_WIDTH], sum = 0;
+    for (size_t j = 0; j < m->sizes[0]; j++)
+      x[j] = inputs[r * m->sizes[0] + j];
+    for (size_t l = 0; l < m->layers; l++) {
+      const double *p = w + m->first[l], *bias = p + m->sizes[l] * m->sizes[l + 1];
+      for (size_t o = 0; o < m->sizes[l + 1]; o++) {
+        y[o] = bias[o];
+        for (size_t i = 0; i < m->sizes[l]; i++)
+          y[o] += p[o * m->sizes[l] + i] * x[i];
+        if (l + 1 < m->layers) {
+          *least = fmin(*least, fabs(y[o]));
+          y[o] = fmax(y[o], 0);
+        }
+      }
+      memcpy(x, y, sizeof(x));
+    }
+    for (size_t j = 0; j < m->sizes[m->layers]; j++)
+      sum += exp(x[j]);
+    loss += log(sum) - x[labels[r]];
+  }
+  return loss;
+}
+
+/* A model with weights, and samples for it. */
+typedef struct setup {
+  model m;
+  pass p;
+  float *w, *g;
+  double *exact;
+} setup;
+
+static setup make(const size_t *sizes, size_t count, size_t rows) {
+  setup s;
+  fail why = {.text = ""};
+  cr_assert(model_init(&s.m, sizes, count, &why), "%s", why.text);
+  cr_assert(pass_create(&s.p, &s.m, rows, &why), "%s", why.text);
+  s.w = malloc(s.m.params * sizeof(float));
+  s.g = malloc(s.m.params * sizeof(float));
+  s.exact = malloc(s.m.params * sizeof(double));
+  model_seed(&s.m, 3, s.w);
+  rng noise = {42};
+  for (size_t i = 0; i < s.m.params; i++) { /* biases of 0 would hide faults */
+    s.w[i] += (float)(0.2 * rng_unit(&noise) - 0.1);
+    s.exact[i] = s.w[i];
+    s.g[i] = NAN;
+  }
+  for (size_t i = 0; i < rows * sizes[0]; i++)
+    s.p.value[0][i] = (float)(2 * rng_unit(&noise) - 1);
+  for (size_t r = 0; r < rows; r++)
+    s.p.labels[r] = (uint8_t)rng_below(&noise, sizes[count - 1]);
+  return s;
+}
+
+static void drop(setup *s) {
+  pass_destroy(&s->p);
+  free(s->w);
+  free(s->g);
+  free(s->exact);
+}
+
+/* Compares every gradient with the central difference of the plain loss. */
+static void check_gradients(const size_t *sizes, size_t count) {
+  const float scale = 0.25f;
+  setup s = make(sizes, count, ROWS);
+  size_t correct;
+  double least = DBL_MAX;
+  fail why;
+  model_forward(&s.m, s.w, &s.p, ROWS);
+  double loss = model_loss(&s.m, &s.p, ROWS, &correct);
+  double plain = plain_loss(&s.m, s.exact, s.p.value[0], s.p.labels, ROWS, &least);
+  /* float32: about 1e-7 for each of some ten operations on a value. */
+  cr_assert_float_eq(loss, plain, 1e-5 * plain, "loss %.9g, plainly %.9g", loss, plain);
+  cr_assert(model_backward(&s.m, s.w, &s.p, ROWS, scale, s.g, (model_listener){NULL, NULL}, &why));
+  const double h = 1e-5;
+  cr_assert(least > 20 * h, "a hidden value is too close to 0 for differences: %g", least);
+  for (size_t i = 0; i < s.m.params; i++) {
+    double keep = s.exact[i];
+    s.exact[i] = keep + h;
+    double up = plain_loss(&s.m, s.exact, s.p.value[0], s.p.labels, ROWS, &least);
+    s.exact[i] = keep - h;
+    double down = plain_loss(&s.m, s.exact, s.p.value[0], s.p.labels, ROWS, &least);
+    s.exact[i] = keep;
+    double want = scale * (up - down) / (2 * h);
+    cr_assert_float_eq(s.g[i], want, 2e-6 + 1e-5 * fabs(want), "gradient %zu: %.9g, should be %.9g",
+                       i, (double)s.g[i], want);
+  }
+  drop(&s);
+}
+
+Test(trainer_model, gradients_are_right) {
+  check_gradients(shape, 4);
+}
+
+Test(trainer_model, gradients_without_hidden_layer) {
+  check_gradients(shape + 2, 2);
+}
+
+/* Parts of a batch, weighted by their true sizes, add up to the whole. */
+Test(trainer_model, gradients_of_parts_add_up) {
+  setup all = make(shape, 4, ROWS), part = make(shape, 4, ROWS);
+  fail why;
+  double *sum = calloc(all.m.params, sizeof(double));
+  model_forward(&all.m, all.w, &all.p, ROWS);
+  model_backward(&all.m, all.w, &all.p, ROWS, 1.0f / ROWS, all.g, (model_listener){NULL, NULL},
+                 &why);
+  static const size_t cuts[] = {0, 5, 5, 8, ROWS}; /* one part is empty */
+  for (int i = 0; i < 4; i++) {
+    size_t rows = cuts[i + 1] - cuts[i], correct;
+    memcpy(part.p.value[0], all.p.value[0] + cuts[i] * shape[0], rows * shape[0] * sizeof(float));
+    memcpy(part.p.labels, all.p.labels + cuts[i], rows);
+    model_forward(&part.m, all.w, &part.p, rows);
+    model_loss(&part.m, &part.p, rows, &correct);
+    cr_assert(model_backward(&part.m, all.w, &part.p, rows, 1.0f / ROWS, part.g,
+                             (model_listener){NULL, NULL}, &why));
+    for (size_t j = 0; j < all.m.params; j++)
+      sum[j] += part.g[j];
+  }
+  for (size_t j = 0; j < all.m.params; j++)
+    cr_assert_float_eq(sum[j], all.g[j], 1e-6);
+  free(sum);
+  drop(&all);
+  drop(&part);
+}
+
+Test(trainer_model, counts_right_answers_and_large_outputs_do_not_overflow) {
+  setup s = make(shape + 2, 2, 3);
+  size_t correct;
+  float *out = s.p.value[1];
+  memcpy(out, (float[]){1000, 0, 0, 0, -1000, 3, 1000, 0, 5, 5, 5, 5}, 12 * sizeof(float));
+  memcpy(s.p.labels, (uint8_t[]){0, 1, 2}, 3);
+  double loss = model_loss(&s.m, &s.p, 3, &correct);
+  cr_assert_eq(correct, 1);
+  cr_assert_float_eq(loss, 0 + 997 + log(4), 1e-4);
+  out[0] = NAN;
+  cr_assert(isnan(model_loss(&s.m, &s.p, 3, &correct)), "a lost value must not be hidden");
+  drop(&s);
+}
+
+/* Notes in which order layers were reported, and that they were complete then. */
+typedef struct notes {
+  const setup *s;
+  size_t layer[8], count, stop_at;
+} notes;
+
+static bool note(void *ctx, size_t layer, fail *why) {
+  notes *n = ctx;
+  for (size_t i = n->s->m.first[layer]; i < n->s->m.first[layer + 1]; i++)
+    cr_assert_not(isnan(n->s->g[i]), "layer %zu is not complete", layer);
+  n->layer[n->count++] = layer;
+  return n->count == n->stop_at ? fail_set(why, "stop") : true;
+}
+
+Test(trainer_model, layers_are_reported_last_first) {
+  setup s = make(shape, 4, ROWS);
+  notes n = {.s = &s};
+  fail why = {.text = ""};
+  model_forward(&s.m, s.w, &s.p, ROWS);
+  cr_assert(model_backward(&s.m, s.w, &s.p, ROWS, 1, s.g, (model_listener){note, &n}, &why));
+  cr_assert_eq(n.count, 3);
+  cr_assert(n.layer[0] == 2 && n.layer[1] == 1 && n.layer[2] == 0);
+  n = (notes){.s = &s, .stop_at = 2};
+  cr_assert_not(model_backward(&s.m, s.w, &s.p, ROWS, 1, s.g, (model_listener){note, &n}, &why));
+  cr_assert_eq(n.count, 2);
+  cr_assert_str_eq(why.text, "stop");
+  drop(&s);
+}
+
+Test(trainer_model, initial_weights) {
+  static const size_t sizes[] = {200, 300, 10};
+  model m;
+  fail why;
+  cr_assert(model_init(&m, sizes, 3, &why));
+  cr_assert_eq(m.params, 200u * 300 + 300 + 300 * 10 + 10);
+  float *a = malloc(m.params * sizeof(float)), *b = malloc(m.params * sizeof(float));
+  model_seed(&m, 1, a);
+  model_seed(&m, 1, b);
+  cr_assert_arr_eq(a, b, m.params * sizeof(float));
+  model_seed(&m, 2, b);
+  cr_assert_neq(memcmp(a, b, m.params * sizeof(float)), 0);
+  double sum = 0, squares = 0;
+  for (size_t i = 0; i < 60000; i++) {
+    sum += a[i];
+    squares += (double)a[i] * a[i];
+  }
+  /* Deviation 0.1; the mean of 60,000 deviates by 0.0004, the variance by 0.6 %. Five of those. */
+  cr_assert_float_eq(sum / 60000, 0, 0.002);
+  cr_assert_float_eq(squares / 60000, 2.0 / 200, 0.03 * 2.0 / 200);
+  for (size_t i = 60000; i < 60300; i++)
+    cr_assert_eq(a[i], 0.0f);
+  free(a);
+  free(b);
+}
+
+Test(trainer_model, impossible_sizes) {
+  static const size_t sizes[] = {2147483647, 2147483647, 2147483647};
+  static const size_t wide[] = {4, 1u << 30, 2};
+  model m;
+  pass p;
+  fail why = {.text = ""};
+  cr_assert_not(model_init(&m, sizes, 3, &why));
+  cr_assert(strstr(why.text, "--layers"));
+  cr_assert(model_init(&m, wide, 3, &why));
+  cr_assert_not(pass_create(&p, &m, SIZE_MAX / 8, &why));
+  cr_assert(strstr(why.text, "no memory"));
+}
+
+Test(trainer_optim, momentum_and_decay) {
+  enum { N = 37 };
+  const sgd rule = {0.1f, 0.9f, 0.01f};
+  float w[N], v[N], g[N];
+  double exact_w[N], exact_v[N];
+  for (int i = 0; i < N; i++) {
+    exact_w[i] = w[i] = (float)i / 8 - 2;
+    exact_v[i] = v[i] = 0;
+  }
+  for (int step = 0; step < 5; step++) {
+    for (int i = 0; i < N; i++) {
+      g[i] = (float)((i * 7 + step * 3) % 11) / 4 - 1;
+      exact_v[i] = 0.9 * exact_v[i] + g[i] + 0.01 * exact_w[i];
+      exact_w[i] -= 0.1 * exact_v[i];
+    }
+    sgd_update(&rule, 20, w, v, g); /* ranges one after the other give the same */
+    sgd_update(&rule, N - 20, w + 20, v + 20, g + 20);
+  }
+  for (int i = 0; i < N; i++) {
+    cr_assert_float_eq(w[i], exact_w[i], 1e-5);
+    cr_assert_float_eq(v[i], exact_v[i], 1e-5);
+  }
+}
