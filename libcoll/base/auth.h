@@ -65,8 +65,9 @@ void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRE
 /*
  * Moves on: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL (not a libcoll of
  * this version), _PEER_LOST (closed, or refused: wrong rank or communicator), _TIMEOUT, _SYSTEM.
- * errno is set with every error: EPERM means refused. On the acceptor DONE comes twice over: colli_auth_poll() returns DONE once
- * auth->hello can be believed, and then the caller must call colli_auth_answer().
+ * errno is set with every error: EPERM means refused. On the acceptor DONE comes twice over:
+ * colli_auth_poll() returns DONE once auth->hello can be believed, and then the caller must call
+ * colli_auth_answer().
  */
 int colli_auth_poll(colli_auth *auth);
 

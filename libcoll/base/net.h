@@ -49,7 +49,7 @@ int colli_net_connect_result(int fd);
 int colli_net_accept(int listen_fd);
 
 /* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
-#define COLLI_ADDR_TEXT 64
+#define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
 
 /* An upper bound on how well a can reach b: 0 not at all (families), 1 maybe, 2 same subnet. */
