@@ -1,0 +1,292 @@
+/*
+ * coll_topo.c: shows the machine, and which core each of n ranks would get on it. Started as ranks
+ * of a communicator (collrun -n 4 coll_topo) it also shows where the ranks are, and which transport
+ * each pair of them uses and why.
+ */
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/comm/inspect.h"
+#include "topology/topology.h"
+
+#define KINDS     8  /* different links that one rank tells of */
+#define MAX_TABLE 32 /* ranks; a larger table is not readable any more */
+
+/* A kind of link: transport, and why it was chosen. */
+typedef struct kind {
+  char transport[16];
+  char reason[COLLI_LINK_REASON];
+} kind;
+
+/* What a rank tells of itself; after it come nranks bytes: the kind of its link to each rank. */
+typedef struct report {
+  int32_t core;
+  int32_t numa_node;
+  int32_t nkinds;
+  kind kinds[KINDS];
+} report;
+
+/* All ranks' reports, as the all-gather leaves them. */
+typedef struct gathered {
+  int nranks;
+  size_t bytes; /* of one report with its links */
+  unsigned char *all;
+} gathered;
+
+static const char usage_text[] =
+    "usage: coll_topo [--input MACHINE] [-n RANKS]\n"
+    "       collrun -n N coll_topo\n"
+    "Shows this machine, the core that each of RANKS ranks would get, and, as part of a run, "
+    "where\n"
+    "the ranks are and which transport each pair of them uses and why.\n"
+    "  --input MACHINE  another machine: an hwloc XML file, or a description (\"numa:2 core:4\")\n"
+    "  -n RANKS         number of ranks to place (without it: one for each core, or 8)\n";
+
+/* ---- the machine ------------------------------------------------------------------------------
+ */
+
+/* Prints the places of n ranks. */
+static int print_places(const colli_topo *topo, int nranks) {
+  int *cores = malloc((size_t)nranks * sizeof(*cores));
+  if (cores == NULL) {
+    fputs("coll_topo: no memory\n", stderr);
+    return 1;
+  }
+  colli_topo_place(topo, nranks, cores);
+  printf("\n%d rank%s would be placed as follows\n", nranks, nranks == 1 ? "" : "s");
+  if (cores[0] < 0)
+    printf("  on no core in particular: there are only %d for this process\n",
+           colli_topo_allowed_cores(topo));
+  for (int r = 0; r < nranks && cores[0] >= 0; r++) {
+    const colli_topo_core *core = &topo->cores[cores[r]];
+    printf("  rank %d: core %d", r, cores[r]);
+    if (core->l3 >= 0)
+      printf(", L3 cache %d", core->l3);
+    if (core->numa_node >= 0)
+      printf(", NUMA node %d", core->numa_node);
+    if (core->package >= 0)
+      printf(", package %d", core->package);
+    putchar('\n');
+  }
+  free(cores);
+  return 0;
+}
+
+/* ---- the ranks --------------------------------------------------------------------------------
+ */
+
+/* The number of a kind in a rank's list, which it joins if it is new and there is room. */
+static unsigned char kind_number(report *mine, const char *transport, const char *reason) {
+  int k = 0;
+  while (k < mine->nkinds && (strcmp(mine->kinds[k].transport, transport) != 0 ||
+                              strcmp(mine->kinds[k].reason, reason) != 0))
+    k++;
+  if (k == KINDS)
+    return KINDS - 1;
+  if (k == mine->nkinds) {
+    mine->nkinds++;
+    snprintf(mine->kinds[k].transport, sizeof(mine->kinds[k].transport), "%s", transport);
+    snprintf(mine->kinds[k].reason, sizeof(mine->kinds[k].reason), "%s", reason);
+  }
+  return (unsigned char)k;
+}
+
+/* Fills in this rank's report and links. */
+static coll_status make_report(const coll_comm *comm, const colli_topo *topo, int nranks,
+                               report *mine, unsigned char *links) {
+  mine->core = colli_topo_bound_core(topo);
+  mine->numa_node = mine->core >= 0 ? topo->cores[mine->core].numa_node : -1;
+  for (int peer = 0; peer < nranks; peer++) {
+    const char *transport;
+    char reason[COLLI_LINK_REASON];
+    coll_status status = colli_comm_link(comm, peer, &transport, reason, sizeof(reason));
+    if (status != COLL_OK)
+      return status;
+    links[peer] = kind_number(mine, transport, reason);
+  }
+  return COLL_OK;
+}
+
+/* One rank's report. */
+static const report *report_of(const gathered *from, int rank) {
+  return (const report *)(const void *)(from->all + from->bytes * (size_t)rank);
+}
+
+/* The link from one rank to another. */
+static const kind *link_of(const gathered *from, int rank, int peer) {
+  const report *one = report_of(from, rank);
+  return &one->kinds[((const unsigned char *)(one + 1))[peer]];
+}
+
+/* Prints where each rank is. */
+static void print_ranks(const coll_comm *comm, const gathered *from) {
+  printf("\n%-6s %-24s %8s %6s %10s\n", "rank", "host", "pid", "core", "NUMA node");
+  for (int r = 0; r < from->nranks; r++) {
+    const colli_rank_info *info = colli_comm_info(comm, r);
+    const report *one = report_of(from, r);
+    printf("%-6d %-24s %8d ", r, info->host, (int)info->pid);
+    if (one->core >= 0)
+      printf("%6d %10d\n", (int)one->core, (int)one->numa_node);
+    else
+      printf("%6s %10s\n", "any", "-");
+  }
+}
+
+/* Prints each pair's transport. */
+static void print_table(const gathered *from) {
+  printf("\ntransport from rank (line) to rank (column)\n%6s", "");
+  for (int peer = 0; peer < from->nranks; peer++)
+    printf(" %5d", peer);
+  for (int r = 0; r < from->nranks; r++) {
+    printf("\n%6d", r);
+    for (int peer = 0; peer < from->nranks; peer++)
+      printf(" %5s", peer == r ? "-" : link_of(from, r, peer)->transport);
+  }
+  putchar('\n');
+}
+
+/* Whether a pair is the first one with its kind of link; *count receives how many have it. */
+static bool is_first(const gathered *from, int rank, int peer, int *count) {
+  const kind *this_one = link_of(from, rank, peer);
+  *count = 0;
+  for (int r = 0; r < from->nranks; r++)
+    for (int p = 0; p < from->nranks; p++) {
+      if (r == p || memcmp(link_of(from, r, p), this_one, sizeof(kind)) != 0)
+        continue;
+      if (*count == 0 && (r != rank || p != peer))
+        return false;
+      (*count)++;
+    }
+  return true;
+}
+
+/* Prints why, once for each different answer. */
+static void print_reasons(const gathered *from) {
+  puts("\nwhy");
+  for (int r = 0; r < from->nranks; r++)
+    for (int peer = 0; peer < from->nranks; peer++) {
+      int count;
+      if (r == peer || !is_first(from, r, peer, &count))
+        continue;
+      const kind *link = link_of(from, r, peer);
+      printf("  %s, %d link%s (the first from %d to %d): %s\n", link->transport, count,
+             count == 1 ? "" : "s", r, peer, link->reason);
+    }
+}
+
+/* Says what went wrong with the communicator. */
+static int failed(const coll_comm *comm) {
+  coll_error error = COLL_ERROR_INIT;
+  (void)coll_last_error(comm, &error);
+  fprintf(stderr, "coll_topo: %s\n", error.message);
+  return 1;
+}
+
+/* Gathers all ranks' reports; rank 0 prints them. */
+static int show_ranks(coll_comm *comm, const colli_topo *topo, int rank, int nranks) {
+  gathered from = {nranks, (sizeof(report) + (size_t)nranks + 7) / 8 * 8, NULL};
+  unsigned char *mine = calloc(1, from.bytes);
+  int status = 0;
+  from.all = malloc(from.bytes * (size_t)nranks);
+  if (mine == NULL || from.all == NULL) {
+    fputs("coll_topo: no memory\n", stderr);
+    status = 1;
+  } else if (make_report(comm, topo, nranks, (report *)(void *)mine, mine + sizeof(report)) !=
+                 COLL_OK ||
+             coll_allgather(mine, from.all, from.bytes, COLL_UINT8, comm) != COLL_OK) {
+    status = failed(comm);
+  } else if (rank == 0) {
+    print_ranks(comm, &from);
+    if (nranks > 1 && nranks <= MAX_TABLE)
+      print_table(&from);
+    if (nranks > 1)
+      print_reasons(&from);
+  }
+  free(mine);
+  free(from.all);
+  return status;
+}
+
+/* ---- start ------------------------------------------------------------------------------------
+ */
+
+/* Shows a machine that no rank runs on, or this one before a run. */
+static int show_machine(const char *source, int nranks) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_topo *topo;
+  if (colli_topo_load(source, &topo, &error) != COLL_OK) {
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+    return 1;
+  }
+  int allowed = colli_topo_allowed_cores(topo);
+  colli_topo_print(topo, stdout);
+  int status = print_places(topo, nranks > 0 ? nranks : allowed < 8 ? allowed : 8);
+  colli_topo_free(topo);
+  return status;
+}
+
+/* Shows this machine and the ranks of the run that this process is part of. */
+static int show_run(void) {
+  coll_comm *comm;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  config.error = &error;
+  if (coll_init_from_env(&comm, &config) != COLL_OK) {
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+    return 1;
+  }
+  int rank = 0, nranks = 1, status = 1;
+  colli_topo *topo = NULL;
+  (void)coll_comm_rank(comm, &rank);
+  (void)coll_comm_nranks(comm, &nranks);
+  if (nranks == 1) {
+    status = show_machine("", 0);
+  } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
+    fprintf(stderr, "coll_topo: %s\n", error.message);
+  } else {
+    if (rank == 0)
+      colli_topo_print(topo, stdout);
+    status = show_ranks(comm, topo, rank, nranks);
+  }
+  colli_topo_free(topo);
+  (void)coll_comm_destroy(&comm);
+  return status;
+}
+
+/* Reads the number after -n; 0 if it is none. */
+static int read_ranks(const char *text) {
+  char *end;
+  long number = strtol(text, &end, 10);
+  return end == text || *end != '\0' || number < 1 || number > 65536 ? 0 : (int)number;
+}
+
+int main(int argc, char **argv) {
+  static const struct option names[] = {{"input", required_argument, NULL, 'i'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+  const char *source = NULL;
+  int nranks = 0;
+  for (int letter; (letter = getopt_long(argc, argv, "n:h", names, NULL)) != -1;) {
+    if (letter == 'h') {
+      fputs(usage_text, stdout);
+      return 0;
+    }
+    if (letter == 'i') {
+      source = optarg;
+    } else if (letter != 'n') {
+      return 2;
+    } else if ((nranks = read_ranks(optarg)) == 0) {
+      fprintf(stderr, "coll_topo: -n takes a number of ranks from 1 to 65536: %s\n", optarg);
+      return 2;
+    }
+  }
+  if (optind < argc) {
+    fprintf(stderr, "coll_topo: what is \"%s\"? (coll_topo --help)\n", argv[optind]);
+    return 2;
+  }
+  if (source != NULL || nranks > 0)
+    return show_machine(source != NULL ? source : "", nranks);
+  return show_run();
+}

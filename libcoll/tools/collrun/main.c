@@ -1,0 +1,140 @@
+/* main.c: collrun starts the ranks of a program that uses libcoll; see docs/launchers.md. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/base/net.h"
+#include "libcoll/base/prng.h"
+#include "libcoll/tools/collrun/run.h"
+
+/* Ports for rank 0 on another host, below those that systems give out by themselves. */
+#define FIRST_PORT 20000
+#define LAST_PORT  32767
+
+/* Makes the secret of this run. */
+static int make_secret(run_job *job) {
+  unsigned char bytes[(RUN_SECRET_TEXT - 1) / 2];
+  int failed = colli_random_secret(bytes, sizeof(bytes));
+  if (failed != 0) {
+    fprintf(stderr, "collrun: the kernel gives no random bytes: %s\n", strerror(failed));
+    return RUN_FAILED;
+  }
+  for (size_t i = 0; i < sizeof(bytes); i++)
+    snprintf(job->secret + 2 * i, 3, "%02x", bytes[i]);
+  explicit_bzero(bytes, sizeof(bytes));
+  return 0;
+}
+
+/* Local: listens for rank 0 before any rank runs, so that nobody else can have its port. */
+static int listen_here(run_job *job) {
+  const char *range = getenv("COLL_PORT_RANGE");
+  coll_error error = COLL_ERROR_INIT;
+  uint16_t port;
+  if (colli_net_listen(range != NULL ? range : "", &job->root_fd, &port, &error) != COLL_OK) {
+    fprintf(stderr, "collrun: %s\n", error.message);
+    return RUN_FAILED;
+  }
+  snprintf(job->root, sizeof(job->root), "127.0.0.1:%u", (unsigned)port);
+  return 0;
+}
+
+/*
+ * Remote: nobody can look for a free port on the first host, so one is drawn. From the upper half
+ * of COLL_PORT_RANGE where it is set, as the ranks there look for their own ports from its
+ * beginning.
+ */
+static int choose_root(run_job *job) {
+  const char *range = getenv("COLL_PORT_RANGE");
+  const char *host = job->ranks[0].host, *user = strrchr(host, '@');
+  unsigned first = FIRST_PORT, last = LAST_PORT;
+  if (range != NULL && range[0] != '\0' && strcmp(range, "0") != 0) {
+    int read = sscanf(range, "%u-%u", &first, &last);
+    if (read == 1)
+      last = first;
+    if (read < 1 || first < 1 || last < first || last > 65535) {
+      fprintf(stderr, "collrun: COLL_PORT_RANGE=%s: it takes a port or first-last\n", range);
+      return RUN_USAGE;
+    }
+    first += (last - first + 1) / 2;
+    first = first > last ? last : first;
+  }
+  uint64_t seed;
+  if (colli_random_secret(&seed, sizeof(seed)) != 0)
+    return RUN_FAILED;
+  colli_prng prng = {seed};
+  unsigned port = first + (unsigned)colli_prng_below(&prng, last - first + 1);
+  if (user != NULL)
+    host = user + 1;
+  snprintf(job->root, sizeof(job->root), strchr(host, ':') != NULL ? "[%s]:%u" : "%s:%u", host,
+           port);
+  return 0;
+}
+
+/* Raises the limit on open files where the ranks' pipes need more than there are. */
+static void raise_limit(run_job *job) {
+  struct rlimit more;
+  if (getrlimit(RLIMIT_NOFILE, &job->files) != 0)
+    return;
+  more = job->files;
+  rlim_t need = 5 * (rlim_t)job->nranks + 64;
+  if (more.rlim_cur < need)
+    more.rlim_cur = need < more.rlim_max ? need : more.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &more);
+}
+
+/* Runs all ranks from start to end; the exit status. */
+static int run(run_job *job) {
+  run_output *output = NULL;
+  if (job->options.tag && (output = run_output_create(job->nranks)) == NULL) {
+    perror("collrun: cannot make pipes for the ranks' output");
+    return RUN_FAILED;
+  }
+  int signal_fd = run_watch_open();
+  if (signal_fd < 0) {
+    perror("collrun: signalfd");
+    run_output_free(output);
+    return RUN_FAILED;
+  }
+  int status = run_start(job, output);
+  if (output != NULL)
+    run_output_started(output);
+  if (job->root_fd >= 0)
+    close(job->root_fd);
+  job->root_fd = -1;
+  if (status == 0) {
+    int guard_fd = run_guard_start(job);
+    if (guard_fd < 0)
+      perror("collrun: no guard (ranks' children may be left if collrun is killed)");
+    status = run_watch(job, output, signal_fd, guard_fd);
+    if (guard_fd >= 0)
+      close(guard_fd);
+    while (wait(NULL) > 0)
+      ; /* the guard's end */
+  }
+  close(signal_fd);
+  run_output_free(output);
+  return status;
+}
+
+int main(int argc, char **argv) {
+  run_job job = {.root_fd = -1, .pid = getpid()};
+  int status = run_options_read(argc, argv, &job.options);
+  if (status != 0)
+    return status < 0 ? 0 : status;
+  status = run_ranks_make(&job);
+  if (status == 0)
+    status = make_secret(&job);
+  if (status == 0)
+    status = job.options.hosts != NULL ? choose_root(&job) : listen_here(&job);
+  if (status == 0) {
+    raise_limit(&job);
+    status = run(&job);
+  }
+  free(job.ranks);
+  explicit_bzero(job.secret, sizeof(job.secret));
+  return status;
+}

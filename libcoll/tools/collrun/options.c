@@ -1,0 +1,155 @@
+/* options.c: collrun's command line. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/tools/collrun/run.h"
+
+static const char usage_text[] =
+    "usage: collrun -n N [options] [--] program [arguments]\n"
+    "       collrun --hosts H1:2,H2:2 [options] [--] program [arguments]\n"
+    "Starts N ranks of a program that uses libcoll, on this host or over ssh on others.\n"
+    "  -n N             number of ranks\n"
+    "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in this order\n"
+    "  -l, --tag        begin each line of output with [rank]\n"
+    "  --no-bind        do not give each rank a core of its own\n"
+    "  --timeout S      end all ranks after S seconds, with status 124\n"
+    "  -h, --help       this text\n"
+    "Exits with the status of the first rank that failed (128 + number of a signal), else 0.\n";
+
+/* Says what is wrong with the command line. */
+static int usage(const char *what, const char *value) {
+  fprintf(stderr, "collrun: %s%s%s\n(collrun --help tells more)\n", what, value ? ": " : "",
+          value ? value : "");
+  return RUN_USAGE;
+}
+
+/* Reads a number of ranks; 0 if it is none that makes sense. */
+static int read_count(const char *text) {
+  char *end;
+  errno = 0;
+  long count = strtol(text, &end, 10);
+  return end == text || *end || errno || count < 1 || count > RUN_MAX_RANKS ? 0 : (int)count;
+}
+
+/* Reads one option; 0 or an exit status. */
+static int read_option(int letter, run_options *options) {
+  char *end;
+  switch (letter) {
+  case 'n':
+    options->nranks = read_count(optarg);
+    return options->nranks > 0 ? 0 : usage("-n takes a number of ranks from 1 to 4096", optarg);
+  case 'H':
+    options->hosts = optarg;
+    return 0;
+  case 'l':
+    options->tag = true;
+    return 0;
+  case 'B':
+    options->bind = false;
+    return 0;
+  case 'T':
+    options->timeout_s = strtod(optarg, &end);
+    if (end == optarg || *end || !(options->timeout_s > 0 && options->timeout_s <= 1e7))
+      return usage("--timeout takes a number of seconds above 0", optarg);
+    return 0;
+  case 'h':
+    fputs(usage_text, stdout);
+    return -1;
+  default:
+    fputs("(collrun --help tells more)\n", stderr);
+    return RUN_USAGE;
+  }
+}
+
+int run_options_read(int argc, char **argv, run_options *options) {
+  static const struct option names[] = {
+      {"hosts", required_argument, NULL, 'H'}, {"tag", no_argument, NULL, 'l'},
+      {"no-bind", no_argument, NULL, 'B'},     {"timeout", required_argument, NULL, 'T'},
+      {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+  *options = (run_options){.bind = true};
+  for (int letter; (letter = getopt_long(argc, argv, "+n:lh", names, NULL)) != -1;) {
+    int status = read_option(letter, options);
+    if (status != 0)
+      return status;
+  }
+  options->program = argv + optind;
+  if (options->nranks == 0 && options->hosts == NULL)
+    return usage("how many ranks? Give -n N, or --hosts", NULL);
+  if (optind == argc)
+    return usage("which program? It is missing on the command line", NULL);
+  return 0;
+}
+
+/* Reads "host", "host:3" or "[v6]:3"; the name stays in `text`. False if it is malformed. */
+static bool read_host(char *text, const char **name, int *count) {
+  char *colon = strrchr(text, ':');
+  *count = 1;
+  if (text[0] == '[') {
+    char *bracket = strchr(text, ']');
+    if (bracket == NULL || (bracket[1] != ':' && bracket[1] != '\0'))
+      return false;
+    colon = bracket[1] == ':' ? bracket + 1 : NULL;
+    *bracket = '\0';
+    text++;
+  }
+  if (colon != NULL) {
+    *colon = '\0';
+    *count = read_count(colon + 1);
+  }
+  *name = text;
+  return *count > 0 && text[0] != '\0' && text[0] != '-' && strpbrk(text, " \t'\"\\") == NULL;
+}
+
+/* Numbers the ranks of each host, which may be in the list more than once. */
+static void number_locally(run_job *job) {
+  for (int r = 0; r < job->nranks; r++) {
+    run_rank *rank = &job->ranks[r];
+    for (int other = 0; other < job->nranks; other++) {
+      const char *host = job->ranks[other].host;
+      if (host != rank->host && strcmp(host, rank->host) != 0)
+        continue;
+      rank->local_nranks++;
+      rank->local_rank += other < r;
+    }
+  }
+}
+
+/* Makes the table for --hosts. */
+static int make_remote(run_job *job) {
+  int room = 0;
+  for (char *save = NULL, *text = strtok_r(job->options.hosts, ",", &save); text != NULL;
+       text = strtok_r(NULL, ",", &save)) {
+    const char *name;
+    int count;
+    if (!read_host(text, &name, &count))
+      return usage("--hosts takes host:ranks, separated by commas; not", text);
+    for (int i = 0; i < count && room < RUN_MAX_RANKS; i++)
+      job->ranks[room++].host = name;
+  }
+  job->nranks = job->options.nranks > 0 ? job->options.nranks : room;
+  if (job->nranks < 1 || job->nranks > room)
+    return usage("the hosts have no room for so many ranks (write host:ranks)", NULL);
+  number_locally(job);
+  return 0;
+}
+
+int run_ranks_make(run_job *job) {
+  job->ranks = calloc(RUN_MAX_RANKS, sizeof(*job->ranks));
+  if (job->ranks == NULL) {
+    fputs("collrun: no memory\n", stderr);
+    return RUN_FAILED;
+  }
+  for (int r = 0; r < RUN_MAX_RANKS; r++)
+    job->ranks[r].core = job->ranks[r].control_fd = -1;
+  if (job->options.hosts != NULL)
+    return make_remote(job);
+  job->nranks = job->options.nranks;
+  for (int r = 0; r < job->nranks; r++) {
+    job->ranks[r].local_rank = r;
+    job->ranks[r].local_nranks = job->nranks;
+  }
+  return 0;
+}

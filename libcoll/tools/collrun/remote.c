@@ -1,0 +1,115 @@
+/*
+ * remote.c: a rank on another host, over ssh. Arguments of a process can be read by everybody on
+ * its host, so all that is private travels through ssh's standard input: first a script, then, as
+ * long as the rank runs, the names of signals for it, a line each. The end of that input (ssh or
+ * collrun died) kills the rank.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/tools/collrun/run.h"
+
+#define MAX_SSH_WORDS 32
+
+/* Writes a text as one word of a shell, whatever is in it. */
+static void put_quoted(FILE *script, const char *text) {
+  fputc('\'', script);
+  for (; *text != '\0'; text++)
+    if (*text == '\'')
+      fputs("'\\''", script);
+    else
+      fputc(*text, script);
+  fputc('\'', script);
+}
+
+/* Writes one exported variable. */
+static void put_variable(void *script, const char *name, const char *value) {
+  fprintf(script, "export %s=", name);
+  put_quoted(script, value);
+  fputc('\n', script);
+}
+
+/* Whether a variable of ours also goes to the other hosts. COLL_SSH is collrun's own. */
+static bool travels(const char *entry) {
+  return (strncmp(entry, "COLL_", 5) == 0 && strncmp(entry, "COLL_SSH=", 9) != 0 &&
+          strncmp(entry, "COLL_ROOT_FD=", 13) != 0) ||
+         strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
+}
+
+/* Writes the variables: ours, then those that tell the rank who it is. */
+static void put_environment(FILE *script, const run_job *job, int rank) {
+  extern char **environ;
+  for (char **entry = environ; *entry != NULL; entry++) {
+    const char *equals = strchr(*entry, '=');
+    char name[128];
+    if (equals == NULL || !travels(*entry) || equals - *entry >= (ptrdiff_t)sizeof(name))
+      continue;
+    snprintf(name, sizeof(name), "%.*s", (int)(equals - *entry), *entry);
+    if (name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")] == '\0')
+      put_variable(script, name, equals + 1);
+  }
+  run_settings(job, rank, put_variable, script);
+}
+
+int run_remote_make(const run_job *job, int rank, run_remote *remote) {
+  char *folder = getcwd(NULL, 0);
+  if (folder == NULL)
+    return errno;
+  *remote = (run_remote){NULL, 0, ""};
+  FILE *script = open_memstream(&remote->script, &remote->bytes);
+  if (script == NULL) {
+    free(folder);
+    return ENOMEM;
+  }
+  /* The braces make a script that arrived only in part a syntax error. */
+  fputs("{\ncd ", script);
+  put_quoted(script, folder);
+  fputs(" || exit 125\n", script);
+  put_environment(script, job, rank);
+  /* The shell becomes the program; what it leaves behind waits for signals and for the end. */
+  fputs("(trap '' INT TERM HUP USR1 USR2\n"
+        "send() { kill -s \"$1\" -- -$$ || kill -s \"$1\" $$; }\n"
+        "while read -r name; do send \"$name\"; done\n"
+        "send KILL) <&0 >/dev/null 2>&1 &\nexec",
+        script);
+  for (char **word = job->options.program; *word != NULL; word++) {
+    fputc(' ', script);
+    put_quoted(script, *word);
+  }
+  fputs(" </dev/null\n}\n", script);
+  free(folder);
+  if (fclose(script) != 0) {
+    free(remote->script);
+    return ENOMEM;
+  }
+  /* dd takes not one byte more than it is told: what follows is for the script. */
+  snprintf(remote->command, sizeof(remote->command),
+           "exec /bin/sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'", remote->bytes);
+  return 0;
+}
+
+int run_remote_exec(const run_rank *rank, const run_remote *remote) {
+  const char *ssh = getenv("COLL_SSH");
+  char *text = strdup(ssh != NULL && ssh[0] != '\0' ? ssh : "ssh");
+  char *words[MAX_SSH_WORDS + 8];
+  char *save = NULL;
+  int count = 0;
+  if (text == NULL)
+    return ENOMEM;
+  for (char *word = strtok_r(text, " ", &save); word != NULL && count < MAX_SSH_WORDS;
+       word = strtok_r(NULL, " ", &save))
+    words[count++] = word;
+  words[count++] = "-T";
+  words[count++] = "-o";
+  words[count++] = "BatchMode=yes";
+  words[count++] = (char *)rank->host;
+  words[count++] = (char *)remote->command;
+  words[count] = NULL;
+  execvp(words[0], words);
+  int reason = errno;
+  free(text);
+  return reason;
+}

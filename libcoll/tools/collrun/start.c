@@ -1,0 +1,255 @@
+/* start.c: starting the ranks. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/tools/collrun/run.h"
+#include "topology/topology.h"
+
+/* What a child that could not become its rank tells collrun. */
+typedef struct failure {
+  int rank;
+  int reason; /* errno */
+} failure;
+
+/* What all children need at the start. */
+typedef struct starter {
+  run_job *job;
+  run_output *output; /* NULL: ranks write where collrun does */
+  colli_topo *topo;   /* NULL: ranks are not bound */
+  int report[2];      /* pipe of failures; empty once every rank has started */
+  bool terminal;      /* rank 0 shall be able to read from the terminal */
+} starter;
+
+void run_settings(const run_job *job, int rank,
+                  void (*put)(void *to, const char *name, const char *value), void *to) {
+  const run_rank *r = &job->ranks[rank];
+  const struct {
+    const char *name;
+    int value;
+  } numbers[] = {{"COLL_RANK", rank},
+                 {"COLL_NRANKS", job->nranks},
+                 {"COLL_LOCAL_RANK", r->local_rank},
+                 {"COLL_LOCAL_NRANKS", r->local_nranks}};
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    char text[16];
+    snprintf(text, sizeof(text), "%d", numbers[i].value);
+    put(to, numbers[i].name, text);
+  }
+  put(to, "COLL_ROOT", job->root);
+  put(to, "COLL_SECRET", job->secret);
+}
+
+/* Sets a variable of this process. */
+static void put_here(void *unused, const char *name, const char *value) {
+  (void)unused;
+  setenv(name, value, 1);
+}
+
+/* Chooses and reads the machine if ranks are to be bound and each can have a core. */
+static colli_topo *choose_cores(run_job *job) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_topo *topo;
+  int *cores = calloc((size_t)job->nranks, sizeof(*cores));
+  if (!job->options.bind || job->options.hosts != NULL || cores == NULL) {
+    free(cores);
+    return NULL;
+  }
+  if (colli_topo_load("", &topo, &error) != COLL_OK) {
+    fprintf(stderr, "collrun: ranks are not bound to cores: %s\n", error.message);
+    free(cores);
+    return NULL;
+  }
+  colli_topo_place(topo, job->nranks, cores);
+  for (int r = 0; r < job->nranks; r++)
+    job->ranks[r].core = cores[r];
+  free(cores);
+  return topo;
+}
+
+/* In the child: its three standard streams. An errno or 0. */
+static int set_streams(const starter *start, int rank, int control_fd) {
+  int in = control_fd, out = STDOUT_FILENO, err = STDERR_FILENO;
+  if (control_fd < 0)
+    in = rank == 0 ? STDIN_FILENO : open("/dev/null", O_RDONLY | O_CLOEXEC);
+  if (start->output != NULL)
+    run_output_ends(start->output, rank, &out, &err);
+  if ((in != STDIN_FILENO && dup2(in, STDIN_FILENO) < 0) ||
+      (out != STDOUT_FILENO && dup2(out, STDOUT_FILENO) < 0) ||
+      (err != STDERR_FILENO && dup2(err, STDERR_FILENO) < 0))
+    return errno;
+  return 0;
+}
+
+/* In the child: who the rank is, where it runs, where it listens. */
+static void set_place(const starter *start, int rank) {
+  const run_job *job = start->job;
+  coll_error error = COLL_ERROR_INIT;
+  run_settings(job, rank, put_here, NULL);
+  unsetenv("COLL_ROOT_FD");
+  unsetenv("COLL_SSH");
+  if (rank == 0 && job->root_fd >= 0) {
+    char text[16];
+    snprintf(text, sizeof(text), "%d", job->root_fd);
+    (void)fcntl(job->root_fd, F_SETFD, 0);
+    setenv("COLL_ROOT_FD", text, 1);
+  }
+  if (start->topo != NULL && job->ranks[rank].core >= 0 &&
+      colli_topo_bind(start->topo, job->ranks[rank].core, &error) != COLL_OK)
+    fprintf(stderr, "collrun: rank %d is not bound to a core: %s\n", rank, error.message);
+}
+
+/* The child: becomes the rank, or its ssh, and reports why if it cannot. */
+static _Noreturn void become_rank(const starter *start, int rank, int control_fd,
+                                  const run_remote *remote) {
+  const run_job *job = start->job;
+  /* Whatever kills collrun takes the rank along. */
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != job->pid)
+    _exit(RUN_FAILED);
+  if (job->ranks[rank].leads_group)
+    setpgid(0, 0);
+  failure failed = {rank, set_streams(start, rank, control_fd)};
+  setrlimit(RLIMIT_NOFILE, &job->files);
+  run_watch_undo();
+  if (failed.reason == 0 && remote != NULL) {
+    failed.reason = run_remote_exec(&job->ranks[rank], remote);
+  } else if (failed.reason == 0) {
+    set_place(start, rank);
+    execvp(job->options.program[0], job->options.program);
+    failed.reason = errno;
+  }
+  if (write(start->report[1], &failed, sizeof(failed)) < 0)
+    _exit(RUN_FAILED);
+  _exit(failed.reason == ENOENT ? RUN_NOT_FOUND : RUN_NO_EXEC);
+}
+
+/* Starts one rank here. 0 or an errno. */
+static int start_here(starter *start, int rank, int control_fd, const run_remote *remote) {
+  run_rank *r = &start->job->ranks[rank];
+  r->leads_group = !(start->terminal && rank == 0);
+  pid_t pid = fork();
+  if (pid == 0)
+    become_rank(start, rank, control_fd, remote);
+  if (pid < 0)
+    return errno;
+  r->pid = pid;
+  if (r->leads_group)
+    (void)setpgid(pid, pid); /* whoever comes first; a signal must not miss the group */
+  return 0;
+}
+
+/* Starts one rank on another host: a pipe with the script in it becomes ssh's input. */
+static int start_there(starter *start, int rank) {
+  run_remote remote;
+  int ends[2];
+  int failed = run_remote_make(start->job, rank, &remote);
+  if (failed != 0)
+    return failed;
+  if (pipe2(ends, O_CLOEXEC) != 0) {
+    free(remote.script);
+    return errno;
+  }
+  /* Nothing here waits for ssh: the whole script must fit into the pipe. */
+  (void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
+  if (remote.bytes > 32768)
+    (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
+  ssize_t wrote = write(ends[1], remote.script, remote.bytes);
+  failed = wrote == (ssize_t)remote.bytes ? start_here(start, rank, ends[0], &remote) : E2BIG;
+  explicit_bzero(remote.script, remote.bytes);
+  free(remote.script);
+  close(ends[0]);
+  if (failed != 0)
+    close(ends[1]);
+  else
+    start->job->ranks[rank].control_fd = ends[1];
+  return failed;
+}
+
+/* Kills and collects what was started. */
+static void undo(run_job *job) {
+  for (int r = 0; r < job->nranks; r++) {
+    run_rank *rank = &job->ranks[r];
+    if (rank->pid == 0)
+      continue;
+    if (rank->control_fd >= 0)
+      close(rank->control_fd);
+    kill(rank->leads_group ? -rank->pid : rank->pid, SIGKILL);
+    (void)waitpid(rank->pid, NULL, 0);
+  }
+}
+
+/* Says why a rank could not be started, and with which status to exit. */
+static int explain(const run_job *job, failure failed) {
+  const char *ssh = getenv("COLL_SSH");
+  const char *program = job->options.program[0];
+  if (job->options.hosts != NULL)
+    program = ssh != NULL && ssh[0] != '\0' ? ssh : "ssh";
+  if (failed.reason == ENOENT) {
+    fprintf(stderr, "collrun: %s: not found%s\n", program,
+            job->options.hosts != NULL     ? " (install ssh, or set COLL_SSH)"
+            : strchr(program, '/') == NULL ? " in PATH (write ./program for one in this folder)"
+                                           : "");
+    return RUN_NOT_FOUND;
+  }
+  if (failed.reason == EAGAIN || failed.reason == ENOMEM || failed.reason == EMFILE) {
+    fprintf(stderr, "collrun: rank %d cannot be started: %s (see ulimit -u, -n and -v)\n",
+            failed.rank, strerror(failed.reason));
+    return RUN_FAILED;
+  }
+  fprintf(stderr, "collrun: %s: cannot be run: %s\n", program, strerror(failed.reason));
+  return RUN_NO_EXEC;
+}
+
+int run_start(run_job *job, run_output *output) {
+  starter start = {.job = job, .output = output};
+  failure failed = {0, 0};
+  if (pipe2(start.report, O_CLOEXEC) != 0) {
+    perror("collrun: pipe");
+    return RUN_FAILED;
+  }
+  start.topo = choose_cores(job);
+  /* Only the terminal's foreground group may read from it: rank 0 stays in collrun's. */
+  start.terminal =
+      job->options.hosts == NULL && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+  for (int r = 0; r < job->nranks && failed.reason == 0; r++)
+    failed = (failure){r, job->options.hosts != NULL ? start_there(&start, r)
+                                                     : start_here(&start, r, -1, NULL)};
+  close(start.report[1]);
+  if (failed.reason == 0 && read(start.report[0], &failed, sizeof(failed)) < 0)
+    failed.reason = errno;
+  close(start.report[0]);
+  colli_topo_free(start.topo);
+  if (failed.reason == 0)
+    return 0;
+  undo(job);
+  return explain(job, failed);
+}
+
+/* A name of a signal as shells know it, to the other host. */
+static void send_name(const run_rank *rank, int number) {
+  char line[32];
+  int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));
+  if (write(rank->control_fd, line, (size_t)bytes) < 0 && errno != EPIPE)
+    perror("collrun: cannot pass a signal on"); /* EPIPE: it has ended just now */
+}
+
+void run_signal(run_rank *rank, int number) {
+  if (rank->pid == 0)
+    return;
+  if (rank->control_fd < 0) {
+    kill(rank->leads_group ? -rank->pid : rank->pid, number);
+  } else if (number != SIGKILL) {
+    send_name(rank, number);
+  } else { /* the end of its input kills the rank; the next time ssh itself is killed */
+    close(rank->control_fd);
+    rank->control_fd = -1;
+  }
+}

@@ -1,0 +1,230 @@
+/* watch.c: from the start of the ranks to their end. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/tools/collrun/run.h"
+
+#define GRACE_NS (2 * COLLI_NS_PER_S) /* between the steps that end ranks more and more firmly */
+#define DRAIN_NS (1 * COLLI_NS_PER_S) /* for output of processes that left their rank */
+
+/* What was last done to end the ranks. */
+typedef enum stage { RUNNING, WAITING, ASKED, KILLED } stage;
+
+typedef struct run_state {
+  run_job *job;
+  run_output *output; /* NULL: none, or all of it has ended */
+  int guard_fd;
+  int running;
+  int status;     /* of the first rank that failed */
+  int interrupts; /* times SIGINT came */
+  stage stage;
+  uint64_t step_ns;    /* when the next stage is due; 0: never */
+  uint64_t timeout_ns; /* --timeout; 0: never */
+} run_state;
+
+static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
+
+/* Signals that collrun watches: those handled, save what it was started to ignore (nohup). */
+static void watched(sigset_t *set) {
+  sigemptyset(set);
+  for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++) {
+    struct sigaction action;
+    if (sigaction(handled[i], NULL, &action) == 0 &&
+        (action.sa_handler != SIG_IGN || handled[i] == SIGCHLD))
+      sigaddset(set, handled[i]);
+  }
+}
+
+int run_watch_open(void) {
+  sigset_t set;
+  signal(SIGCHLD, SIG_DFL); /* ignored, children's statuses would be lost */
+  signal(SIGPIPE, SIG_IGN); /* writing where nobody reads is told by errno */
+  watched(&set);
+  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
+    return -1;
+  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+}
+
+void run_watch_undo(void) {
+  sigset_t set;
+  watched(&set);
+  signal(SIGPIPE, SIG_DFL);
+  sigprocmask(SIG_UNBLOCK, &set, NULL);
+}
+
+/* Prints the ranks that still run: "rank 2" or "ranks 0, 2, 3". */
+static void print_running(const run_state *state, FILE *out) {
+  const char *comma = state->running == 1 ? "rank " : "ranks ";
+  for (int r = 0; r < state->job->nranks; r++)
+    if (state->job->ranks[r].pid != 0) {
+      fprintf(out, "%s%d", comma, r);
+      comma = ", ";
+    }
+}
+
+/* Sends a signal to all ranks; one that came from the terminal has reached its group already. */
+static void signal_all(run_state *state, int number, bool from_terminal) {
+  for (int r = 0; r < state->job->nranks; r++)
+    if (!from_terminal || state->job->ranks[r].leads_group)
+      run_signal(&state->job->ranks[r], number);
+}
+
+/* Takes the next step that ends ranks. */
+static void step(run_state *state, stage next, uint64_t now_ns) {
+  state->stage = next;
+  state->step_ns = now_ns + GRACE_NS;
+  if (next == ASKED)
+    signal_all(state, SIGTERM, false);
+  if (next == KILLED)
+    signal_all(state, SIGKILL, false);
+}
+
+/* Does what is due: the next stage, or the end of the time given. */
+static void check_time(run_state *state, uint64_t now_ns) {
+  if (state->timeout_ns != 0 && now_ns >= state->timeout_ns && state->stage == RUNNING) {
+    state->timeout_ns = 0;
+    fprintf(stderr, "collrun: the time limit of %g s has passed; ending ",
+            state->job->options.timeout_s);
+    print_running(state, stderr);
+    fputc('\n', stderr);
+    state->status = RUN_TIMEOUT;
+    step(state, ASKED, now_ns);
+  } else if (state->step_ns != 0 && now_ns >= state->step_ns) {
+    if (state->stage == WAITING) {
+      fputs("collrun: sending SIGTERM to ", stderr);
+      print_running(state, stderr);
+      fputs(", still running\n", stderr);
+    }
+    step(state, state->stage == WAITING ? ASKED : KILLED, now_ns);
+  }
+}
+
+/* Names the rank that failed first, and begins to end the others. */
+static void report(run_state *state, int r, int code, int number) {
+  const run_rank *rank = &state->job->ranks[r];
+  fprintf(stderr, "collrun: rank %d ", r);
+  if (rank->host != NULL)
+    fprintf(stderr, "on %s ", rank->host);
+  else
+    fprintf(stderr, "(pid %d) ", (int)rank->pid);
+  if (number > 0)
+    fprintf(stderr, "was killed by signal %d (%s)", number, strsignal(number));
+  else
+    fprintf(stderr, "exited with status %d", code);
+  if (rank->host != NULL && code == 255)
+    fputs(" (of ssh, if it could not log in: try it by hand)", stderr);
+  fputs(state->running > 1 ? "; ending the others\n" : "\n", stderr);
+}
+
+/* One rank, or its ssh, has ended. */
+static void ended(run_state *state, int r, const siginfo_t *info) {
+  run_rank *rank = &state->job->ranks[r];
+  int number = info->si_code == CLD_EXITED ? 0 : info->si_status;
+  int code = number > 0 ? 128 + number : info->si_status;
+  if (number == 0 && rank->host != NULL && code > 128 && code <= 128 + SIGRTMAX)
+    number = code - 128; /* how a shell on the other host tells of a signal */
+  if (code != 0 && state->stage == RUNNING) {
+    report(state, r, code, number);
+    state->status = code;
+    step(state, WAITING, colli_now_ns());
+  }
+  /* What it leaves behind goes too, while its number cannot be anybody else's yet. */
+  if (rank->leads_group)
+    kill(-rank->pid, SIGKILL);
+  run_guard_forget(state->guard_fd, r);
+  (void)waitpid(rank->pid, NULL, 0);
+  if (rank->control_fd >= 0)
+    close(rank->control_fd);
+  rank->control_fd = -1;
+  rank->pid = 0;
+  state->running--;
+}
+
+/* Finds out who has ended. */
+static void reap(run_state *state) {
+  siginfo_t info;
+  for (;;) {
+    info.si_pid = 0;
+    if (waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) != 0 || info.si_pid == 0)
+      return;
+    int r = 0;
+    while (r < state->job->nranks && state->job->ranks[r].pid != info.si_pid)
+      r++;
+    if (r < state->job->nranks)
+      ended(state, r, &info);
+    else
+      (void)waitpid(info.si_pid, NULL, 0); /* inherited from whoever became collrun */
+  }
+}
+
+/* Handles the signals that have come. */
+static void take_signals(run_state *state, int signal_fd) {
+  struct signalfd_siginfo info;
+  while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
+    int number = (int)info.ssi_signo;
+    if (number == SIGCHLD)
+      continue; /* reap() looks each time */
+    state->interrupts += number == SIGINT;
+    if (number == SIGINT && state->interrupts > 1) {
+      fputs("collrun: interrupted twice; killing all ranks\n", stderr);
+      state->status = 128 + SIGINT;
+      step(state, KILLED, colli_now_ns());
+    } else {
+      signal_all(state, number, info.ssi_code == SI_KERNEL);
+    }
+  }
+}
+
+/* Milliseconds until something is due; -1: nothing is. */
+static int wait_ms(const run_state *state) {
+  uint64_t due = state->step_ns, now_ns = colli_now_ns();
+  if (state->timeout_ns != 0 && (due == 0 || state->timeout_ns < due))
+    due = state->timeout_ns;
+  if (due == 0)
+    return -1;
+  if (due <= now_ns)
+    return 0;
+  uint64_t ms = (due - now_ns) / COLLI_NS_PER_MS + 1;
+  return ms < 1000000 ? (int)ms : 1000000;
+}
+
+/* Reads what ranks have printed last. */
+static void drain(run_state *state, struct pollfd *fds) {
+  uint64_t until_ns = colli_now_ns() + DRAIN_NS;
+  while (state->output != NULL && run_output_pass(state->output) && colli_now_ns() < until_ns) {
+    int count = run_output_poll(state->output, fds);
+    (void)poll(fds, (nfds_t)count, 50);
+  }
+}
+
+int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
+  run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
+  struct pollfd *fds = calloc(2 * (size_t)job->nranks + 1, sizeof(*fds));
+  if (fds == NULL) {
+    fputs("collrun: no memory\n", stderr);
+    return RUN_FAILED; /* the guard ends the ranks */
+  }
+  if (job->options.timeout_s > 0)
+    state.timeout_ns = colli_now_ns() + (uint64_t)(job->options.timeout_s * 1e9);
+  while (state.running > 0) {
+    int count = state.output != NULL ? run_output_poll(state.output, fds + 1) : 0;
+    fds[0] = (struct pollfd){signal_fd, POLLIN, 0};
+    (void)poll(fds, (nfds_t)count + 1, wait_ms(&state));
+    if (state.output != NULL && !run_output_pass(state.output))
+      state.output = NULL;
+    take_signals(&state, signal_fd);
+    reap(&state);
+    if (state.running > 0)
+      check_time(&state, colli_now_ns());
+  }
+  drain(&state, fds);
+  free(fds);
+  return state.status;
+}
