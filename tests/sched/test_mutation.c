@@ -1,0 +1,194 @@
+/*
+ * test_mutation.c: tests the verifier by breaking good schedules at random.
+ *
+ * A mutant is one random change to one step of one rank. Not every change does harm: two sends to
+ * different peers may change places, a sum may be taken from the other side where only one rank
+ * takes it. Which mutants are harmless is decided by an oracle that shares nothing with the
+ * verifier: it runs the schedules on numbers, many times in random order, and looks at the results.
+ * The verifier must object to 98 of 100 mutants that the oracle saw doing harm (it should be all of
+ * them). Mutants whose fields alone are wrong (a peer that does not exist) are drawn again:
+ * test_builder.c has those.
+ */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "libcoll/base/prng.h"
+#include "libcoll/sched/check.h"
+#include "support_oracle.h"
+
+#define MUTANTS     3000
+#define ORACLE_RUNS 4
+
+static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};
+
+/* Takes a step out. */
+static void delete_step(colli_sched *sched, int at) {
+  memmove(&sched->steps[at], &sched->steps[at + 1],
+          (size_t)(sched->nsteps - at - 1) * sizeof(colli_step));
+  sched->nsteps--;
+  for (int l = 0; l <= COLLI_MAX_LANES; l++)
+    if (sched->lane_first[l] > at)
+      sched->lane_first[l]--;
+  for (int i = 0; i < sched->nsteps; i++)
+    for (int d = 0; d < 2; d++) {
+      int *dep = &sched->steps[i].dep[d];
+      *dep = *dep == at ? COLLI_NO_DEP : *dep > at ? *dep - 1 : *dep;
+    }
+}
+
+/* Swaps a step with another one of its lane; deps stay with the places. False: it is alone. */
+static bool swap_steps(colli_sched *sched, int at, colli_prng *prng) {
+  int lane = sched->steps[at].lane, first = sched->lane_first[lane];
+  int count = sched->lane_first[lane + 1] - first;
+  int other = first + (int)colli_prng_below(prng, (uint64_t)count);
+  if (other == at)
+    return false;
+  colli_step step = sched->steps[at];
+  sched->steps[at] = sched->steps[other];
+  sched->steps[other] = step;
+  return true;
+}
+
+/* Changes a chunk, or both alike. */
+static void change_chunk(colli_sched *sched, colli_step *step, colli_prng *prng) {
+  int chunk = (int)colli_prng_below(prng, (uint64_t)sched->nchunks);
+  uint64_t which = colli_prng_below(prng, 3);
+  if (which != 1)
+    step->chunk_in = chunk;
+  if (which != 0)
+    step->chunk_out = chunk;
+}
+
+/* Makes one random change; its name, or NULL if nothing came of it. */
+static const char *mutate(colli_sched *sched, colli_prng *prng) {
+  int at = (int)colli_prng_below(prng, (uint64_t)sched->nsteps);
+  colli_step *step = &sched->steps[at];
+  int peer = (int)colli_prng_below(prng, (uint64_t)sched->nranks);
+  switch (colli_prng_below(prng, 8)) {
+  case 0:
+    delete_step(sched, at);
+    return "delete";
+  case 1:
+    return swap_steps(sched, at, prng) ? "swap" : NULL;
+  case 2:
+    step->peer_send = peer;
+    return "send to";
+  case 3:
+    step->peer_recv = peer;
+    return "receive from";
+  case 4:
+    step->bits ^= (uint8_t)(1u << colli_prng_below(prng, 6));
+    return "bit";
+  case 5:
+    change_chunk(sched, step, prng);
+    return "chunk";
+  case 6:
+    if (colli_prng_below(prng, 2))
+      step->src_buf = (uint8_t)colli_prng_below(prng, 3);
+    else
+      step->dst_buf = (uint8_t)colli_prng_below(prng, 3);
+    return "buffer";
+  default:
+    step->dep[0] = (int)colli_prng_below(prng, (uint64_t)sched->nsteps + 1) - 1;
+    return "dep";
+  }
+}
+
+/* Whether all fields are in order, so that only the meaning can be wrong. */
+static bool well_formed(const colli_sched *sched) {
+  for (int i = 0; i < sched->nsteps; i++) {
+    const colli_step *step = &sched->steps[i];
+    if (colli_check_step(sched, step))
+      return false;
+    for (int d = 0; d < 2; d++)
+      if (step->dep[d] != COLLI_NO_DEP && sched->steps[step->dep[d]].lane == step->lane)
+        return false;
+  }
+  return true;
+}
+
+/* Whether a mutant's schedule differs from the original in anything. */
+static bool differs(const colli_sched *a, const colli_sched *b) {
+  return a->nsteps != b->nsteps ||
+         memcmp(a->steps, b->steps, (size_t)a->nsteps * sizeof(colli_step)) != 0;
+}
+
+/* Whether the verifier objects in any of the ways in which the tests use it. */
+static bool verifier_objects(const group *all) {
+  char why[256];
+  for (int s = 0; s < 3; s++)
+    for (int in_place = 0; in_place < 2; in_place++) {
+      coll_status status = group_verify(all, slot_counts[s], in_place, 2, why);
+      cr_assert_neq(status, COLL_ERR_NO_MEMORY);
+      if (status != COLL_OK)
+        return true;
+    }
+  return false;
+}
+
+typedef struct tally {
+  int harmful;
+  int found;
+  int strict; /* objections to what the oracle never saw doing harm */
+  int harmless;
+} tally;
+
+/* One mutant of one algorithm, from its own seed. */
+static void try_mutant(const colli_algo *algo, uint64_t seed, tally *score) {
+  colli_prng prng = {seed};
+  int nranks = 2 + (int)colli_prng_below(&prng, 8);
+  int root = algo->coll == COLLI_BROADCAST ? (int)colli_prng_below(&prng, (uint64_t)nranks) : 0;
+  group all = group_make(algo, nranks, root);
+  const char *change = NULL;
+  for (int tries = 0; tries < 200 && !change; tries++) {
+    int rank = (int)colli_prng_below(&prng, (uint64_t)nranks);
+    colli_sched *original = all.sched[rank], *mutant = sched_copy(original);
+    change = mutate(mutant, &prng);
+    if (change && well_formed(mutant) && differs(mutant, original)) {
+      all.sched[rank] = mutant;
+      colli_sched_free(original);
+    } else {
+      change = NULL;
+      colli_sched_free(mutant);
+    }
+  }
+  cr_assert(change, "%s: seed %llu gives no mutant", algo->name, (unsigned long long)seed);
+  bool harm = oracle_finds_harm(&all, ORACLE_RUNS, seed), objects = verifier_objects(&all);
+  score->harmful += harm;
+  score->harmless += !harm;
+  score->found += harm && objects;
+  score->strict += !harm && objects;
+  if (harm && !objects)
+    cr_log_warn("%s %s, %d ranks: seed %llu: missed '%s'", colli_coll_name(algo->coll), algo->name,
+                nranks, (unsigned long long)seed, change);
+  group_free(&all);
+}
+
+/* The oracle itself: it must find nothing in good schedules. */
+Test(mutation, oracle_passes_good_schedules) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    for (int nranks = 1; nranks <= 9; nranks++) {
+      group all = group_make(*algo, nranks, nranks / 2 * ((*algo)->coll == COLLI_BROADCAST));
+      cr_assert(!oracle_finds_harm(&all, 3, 17), "%s, %d ranks", (*algo)->name, nranks);
+      group_free(&all);
+    }
+}
+
+Test(mutation, verifier_finds_harm) {
+  int count = 0;
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    count++;
+  for (int a = 0; a < count; a++) {
+    const colli_algo *algo = colli_algos[a];
+    tally score = {0, 0, 0, 0};
+    uint64_t first = 1000003ull * (uint64_t)(a + 1);
+    for (int i = 0; i < MUTANTS / count; i++)
+      try_mutant(algo, first + (uint64_t)i * 977, &score);
+    cr_log_warn("%s %s, seeds %llu + 977 i: found %d of %d harmful; objects to %d of %d others",
+                colli_coll_name(algo->coll), algo->name, (unsigned long long)first, score.found,
+                score.harmful, score.strict, score.harmless);
+    cr_expect(score.found * 100 >= score.harmful * 98, "%s: only %d of %d found", algo->name,
+              score.found, score.harmful);
+    cr_expect(score.harmful * 2 > MUTANTS / count, "%s: too few mutants do harm", algo->name);
+  }
+}
