@@ -1,0 +1,16 @@
+#!/bin/sh
+# libcoll.so exports what the public header declares, and nothing else.
+set -eu
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+# The version node itself is an absolute symbol ("A").
+nm -D --defined-only "$BUILD/libcoll.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+  sort -u >"$dir/exported"
+tr '\n' ' ' <"$SOURCE/libcoll/include/coll/coll.h" | grep -o 'COLL_API [^;(]*(' |
+  sed -n 's/.*[ *]\(coll_[a-z_]*\)($/\1/p' | sort -u >"$dir/declared"
+[ "$(wc -l <"$dir/declared")" -ge 30 ] || {
+  echo "only these declarations were found in coll.h:"
+  cat "$dir/declared"
+  exit 1
+}
+diff -u --label declared --label exported "$dir/declared" "$dir/exported"
