@@ -92,5 +92,5 @@ Test(scale, ranks_256, .timeout = 120) {
   run(256, 3001, "allreduce:ring");
   run(256, 3001, "allreduce:dbtree");
   run(256, 100, "allreduce:recdbl");
-  run(1024, 100, NULL);
+  run(512, 100, NULL);
 }
