@@ -3,166 +3,188 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/comm/ctrl_internal.h"
-
-#define MAILBOX_MESSAGES 256 /* more than that, unread, are dropped: news of the same kind */
-
-/* A message in a mailbox. */
-typedef struct mail {
-  struct mail *next;
-  int from;
-  colli_ctrl_msg msg;
-} mail;
+#include "libcoll/comm/ctrl_links.h"
 
 typedef struct mailbox {
-  mail *first, **last;
-  int count;
+  pthread_mutex_t mutex;
+  colli_ctrl_queue queue;
   bool open;
-  int fd; /* readable while there is mail, or -1 */
+  bool signalled;                    /* the event descriptor is readable */
+  bool closed[COLLI_CTRL_LINKS_MAX]; /* by link: gone without a goodbye, not yet reported */
+  int event_fd;                      /* -1: none */
+  atomic_bool pending;               /* something may be here; lets poll() look without the mutex */
 } mailbox;
 
-/* What the ranks share; the last one to leave frees it. */
-typedef struct post {
-  pthread_mutex_t lock;
-  atomic_int members;
+typedef struct local_group {
+  atomic_int refs;
   mailbox boxes[];
-} post;
+} local_group;
 
 typedef struct local_ctrl {
   colli_ctrl base;
-  post *post;
+  local_group *group;
+  bool said_goodbye[COLLI_CTRL_LINKS_MAX];
 } local_ctrl;
 
-/* Puts a message into a neighbour's mailbox. */
-static void local_send(colli_ctrl *base, int index, const colli_ctrl_msg *msg) {
-  post *office = ((local_ctrl *)base)->post;
-  mailbox *box = &office->boxes[base->neighbours[index]];
-  mail *letter = malloc(sizeof(*letter));
-  if (!letter)
-    return; /* the neighbour will learn from others, or by its deadline */
-  letter->next = NULL;
-  letter->from = base->rank;
-  letter->msg = *msg;
-  pthread_mutex_lock(&office->lock);
-  bool taken = box->open && box->count < MAILBOX_MESSAGES;
-  if (taken) {
-    *box->last = letter;
-    box->last = &letter->next;
-    box->count++;
-    uint64_t one = 1;
-    if (box->fd >= 0 && write(box->fd, &one, sizeof(one)) < 0)
-      errno = 0; /* the counter is full: it is readable already */
-  }
-  pthread_mutex_unlock(&office->lock);
-  if (!taken)
-    free(letter);
+/* The number that `rank` has among the links of its neighbour `peer`. */
+static int link_back(int rank, int peer, int nranks) {
+  int peers[COLLI_CTRL_LINKS_MAX];
+  int count = colli_ctrl_peers(peer, nranks, peers), link = 0;
+  while (link < count - 1 && peers[link] != rank)
+    link++;
+  return link;
 }
 
-/* Takes the oldest message out of this rank's mailbox. */
-static colli_ctrl_event local_poll(colli_ctrl *base, int *peer, colli_ctrl_msg *msg,
+/* Tells the owner of a mailbox, whose mutex is held, that something is in it. */
+static void ring(mailbox *box) {
+  atomic_store_explicit(&box->pending, true, memory_order_release);
+  if (box->event_fd >= 0 && !box->signalled)
+    box->signalled = eventfd_write(box->event_fd, 1) == 0;
+}
+
+static void local_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
+  local_ctrl *ctrl = (local_ctrl *)base;
+  int peer = base->peers[link];
+  mailbox *box = &ctrl->group->boxes[peer];
+  if (msg->kind == COLLI_CTRL_GOODBYE && msg->origin == base->rank)
+    ctrl->said_goodbye[link] = true;
+  pthread_mutex_lock(&box->mutex);
+  if (box->open && colli_ctrl_queue_push(&box->queue, link_back(base->rank, peer, base->nranks),
+                                         msg, base->nranks))
+    ring(box);
+  pthread_mutex_unlock(&box->mutex);
+}
+
+/* Finds a neighbour that is gone and not yet reported, in a mailbox whose mutex is held. */
+static bool take_closed(mailbox *box, int *link) {
+  for (int i = 0; i < COLLI_CTRL_LINKS_MAX; i++)
+    if (box->closed[i]) {
+      box->closed[i] = false;
+      *link = i;
+      return true;
+    }
+  return false;
+}
+
+static colli_ctrl_event local_poll(colli_ctrl *base, int *link, colli_ctrl_msg *msg,
                                    int *sys_errno) {
   (void)sys_errno;
-  post *office = ((local_ctrl *)base)->post;
-  mailbox *box = &office->boxes[base->rank];
-  pthread_mutex_lock(&office->lock);
-  mail *letter = box->first;
-  if (letter) {
-    box->first = letter->next;
-    if (!box->first)
-      box->last = &box->first;
-    box->count--;
-  } else if (box->fd >= 0) {
-    uint64_t count;
-    if (read(box->fd, &count, sizeof(count)) < 0)
-      errno = 0; /* it was not readable */
-  }
-  pthread_mutex_unlock(&office->lock);
-  if (!letter)
+  mailbox *box = &((local_ctrl *)base)->group->boxes[base->rank];
+  if (!atomic_load_explicit(&box->pending, memory_order_acquire))
     return COLLI_CTRL_NOTHING;
-  *peer = letter->from;
-  *msg = letter->msg;
-  free(letter);
-  return COLLI_CTRL_MESSAGE;
+  colli_ctrl_entry entry;
+  colli_ctrl_event event = COLLI_CTRL_NOTHING;
+  pthread_mutex_lock(&box->mutex);
+  if (colli_ctrl_queue_pop(&box->queue, &entry)) {
+    event = COLLI_CTRL_MESSAGE;
+    *link = entry.link;
+    *msg = entry.msg;
+  } else if (take_closed(box, link)) {
+    event = COLLI_CTRL_CLOSED;
+  } else {
+    atomic_store_explicit(&box->pending, false, memory_order_release);
+    eventfd_t value;
+    if (box->signalled && eventfd_read(box->event_fd, &value) == 0)
+      box->signalled = false;
+  }
+  pthread_mutex_unlock(&box->mutex);
+  return event;
 }
 
 static int local_fd(const colli_ctrl *base) {
-  return ((const local_ctrl *)base)->post->boxes[base->rank].fd;
+  return ((const local_ctrl *)base)->group->boxes[base->rank].event_fd;
 }
 
-/* Closes this rank's mailbox; the last one frees what all shared. */
-static void local_close(colli_ctrl *base, int timeout_ms) {
-  (void)timeout_ms; /* what was sent is in the mailboxes already */
-  post *office = ((local_ctrl *)base)->post;
-  mailbox *box = &office->boxes[base->rank];
-  pthread_mutex_lock(&office->lock);
+/* Closes one mailbox's descriptor and frees what waits in it. */
+static void shut_mailbox(mailbox *box) {
+  pthread_mutex_lock(&box->mutex);
   box->open = false;
-  while (box->first) {
-    mail *letter = box->first;
-    box->first = letter->next;
-    free(letter);
+  colli_ctrl_queue_free(&box->queue);
+  if (box->event_fd >= 0)
+    close(box->event_fd);
+  box->event_fd = -1;
+  pthread_mutex_unlock(&box->mutex);
+}
+
+static void local_close(colli_ctrl *base, int timeout_ms) {
+  (void)timeout_ms; /* what was sent has arrived */
+  local_ctrl *ctrl = (local_ctrl *)base;
+  local_group *group = ctrl->group;
+  int nranks = base->nranks;
+  for (int link = 0; link < base->count; link++) {
+    int peer = base->peers[link];
+    mailbox *box = &group->boxes[peer];
+    if (ctrl->said_goodbye[link])
+      continue;
+    pthread_mutex_lock(&box->mutex);
+    box->closed[link_back(base->rank, peer, nranks)] = true;
+    if (box->open)
+      ring(box);
+    pthread_mutex_unlock(&box->mutex);
   }
-  if (box->fd >= 0)
-    close(box->fd);
-  box->fd = -1;
-  pthread_mutex_unlock(&office->lock);
-  free(base);
-  if (atomic_fetch_sub(&office->members, 1) == 1) {
-    pthread_mutex_destroy(&office->lock);
-    free(office);
-  }
+  shut_mailbox(&group->boxes[base->rank]);
+  free(ctrl);
+  if (atomic_fetch_sub(&group->refs, 1) > 1)
+    return;
+  for (int rank = 0; rank < nranks; rank++)
+    pthread_mutex_destroy(&group->boxes[rank].mutex);
+  free(group);
 }
 
 static const colli_ctrl_ops local_ops = {local_send, local_poll, local_fd, local_close};
 
-/* One rank's end; NULL without memory or descriptors. */
-static colli_ctrl *make_member(post *office, int rank, int nranks, bool events) {
+/* Makes one rank's control; its mailbox gets a descriptor if `events`. NULL with errno. */
+static colli_ctrl *make_local(local_group *group, int rank, int nranks, bool events) {
+  mailbox *box = &group->boxes[rank];
   local_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   if (!ctrl)
     return NULL;
-  mailbox *box = &office->boxes[rank];
-  box->fd = events ? eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC) : -1;
-  if (events && box->fd < 0) {
+  if (events && (box->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) {
     free(ctrl);
     return NULL;
   }
-  box->last = &box->first;
   box->open = true;
-  ctrl->post = office;
-  ctrl->base.ops = &local_ops;
-  ctrl->base.rank = rank;
-  ctrl->base.nranks = nranks;
-  ctrl->base.nneighbours = colli_ctrl_tree(rank, nranks, ctrl->base.neighbours);
-  atomic_fetch_add(&office->members, 1);
+  ctrl->base = (colli_ctrl){.ops = &local_ops, .rank = rank, .nranks = nranks};
+  ctrl->base.count = colli_ctrl_peers(rank, nranks, ctrl->base.peers);
+  ctrl->group = group;
   return &ctrl->base;
 }
 
-/* Control for `nranks` ranks of one process. */
 coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events,
                                     coll_error *error) {
-  post *office = calloc(1, sizeof(*office) + (size_t)nranks * sizeof(mailbox));
-  if (!office)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d mailboxes",
-                           nranks);
-  pthread_mutex_init(&office->lock, NULL);
+  memset(ctrls, 0, (size_t)nranks * sizeof(*ctrls));
+  local_group *group = calloc(1, sizeof(*group) + (size_t)nranks * sizeof(mailbox));
+  if (!group)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                           "no memory for the control links of %d ranks", nranks);
   for (int rank = 0; rank < nranks; rank++) {
-    ctrls[rank] = make_member(office, rank, nranks, events);
+    pthread_mutex_init(&group->boxes[rank].mutex, NULL);
+    group->boxes[rank].event_fd = -1;
+  }
+  atomic_init(&group->refs, nranks);
+  for (int rank = 0; rank < nranks; rank++) {
+    ctrls[rank] = make_local(group, rank, nranks, events);
     if (ctrls[rank])
       continue;
-    int saved = errno;
-    if (rank == 0) {
-      pthread_mutex_destroy(&office->lock);
-      free(office);
-    }
-    while (rank-- > 0)
-      colli_ctrl_close(ctrls[rank], 0);
-    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "eventfd", saved,
-                           "cannot make control links for %d ranks; raise the limit of open files "
-                           "(ulimit -n)",
-                           nranks);
+    int sys_errno = errno;
+    /* The closing ranks hold all references but those of the ranks that were never made. */
+    atomic_store(&group->refs, rank + 1);
+    for (int made = 0; made < rank; made++)
+      colli_ctrl_close(ctrls[made], 0);
+    for (int box = 0; box < nranks; box++)
+      pthread_mutex_destroy(&group->boxes[box].mutex);
+    free(group);
+    memset(ctrls, 0, (size_t)nranks * sizeof(*ctrls));
+    return colli_error_sys(error, sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM,
+                           "create", "eventfd", sys_errno,
+                           "no descriptor for the control links of rank %d of %d; each rank takes "
+                           "one: raise the limit (ulimit -n)",
+                           rank, nranks);
   }
   return COLL_OK;
 }
