@@ -57,7 +57,8 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
 
 /* The time that a single rank takes to copy its vector. */
 double colli_cost_alone(const colli_partition *partition, const colli_terms *terms) {
-  return partition->nchunks * terms->passes * terms->slices * terms->work_reduce;
+  size_t region = partition->region, filled = region ? (partition->count + region - 1) / region : 0;
+  return (double)filled * terms->passes * terms->slices * terms->work_reduce;
 }
 
 /* The time of a collective, given its critical path and the work of its ranks. */

@@ -16,7 +16,7 @@
 #include "libcoll/sched/check.h"
 #include "support_oracle.h"
 
-#define MUTANTS     3000
+#define MUTANTS     12000
 #define ORACLE_RUNS 4
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};

@@ -1,0 +1,216 @@
+/* test_select.c: the predictor, the cost formulas against it, and the choice between algorithms. */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/prng.h"
+#include "support_group.h"
+
+static const colli_limits limits = {32768, 16, 262144};
+
+/* The partition of a vector of `bytes` float32 bytes in all. */
+static colli_partition part_of(const colli_algo *algo, int nranks, size_t bytes,
+                               size_t chunk_bytes) {
+  colli_shape shape = {algo->coll, nranks, 0, 0};
+  colli_limits wanted = limits;
+  wanted.chunk_bytes = chunk_bytes;
+  size_t count = bytes / 4;
+  if (algo->coll == COLLI_ALLGATHER)
+    count = (count + (size_t)nranks - 1) / (size_t)nranks;
+  colli_partition part;
+  colli_choice_partition(algo, &shape, count, 4, &wanted, &part);
+  return part;
+}
+
+static double predict(const group *all, const colli_partition *part, const colli_model *model) {
+  return colli_predict((const colli_sched *const *)all->sched, all->nranks, part, 4,
+                       limits.slot_count, model);
+}
+
+/* ---- the predictor
+ * --------------------------------------------------------------------------------- */
+
+/* Small cases whose time can be added up by hand. */
+Test(predict, by_hand) {
+  colli_model model = {.alpha_ns = 100,
+                       .beta_ns_per_byte = 1,
+                       .gamma_ns_per_byte = 2,
+                       .step_ns = 10,
+                       .core_share = 1};
+  group all = group_make(colli_algo_find(COLLI_ALLREDUCE, "recdbl"), 2, 0);
+  colli_partition part = part_of(colli_algo_find(COLLI_ALLREDUCE, "recdbl"), 2, 400, 262144);
+  /* send 10, link 400, alpha 100, receive 10 + reduce 800 */
+  cr_assert_float_eq(predict(&all, &part, &model), 1320, 1e-6);
+  model.core_share = 0.5; /* two ranks on one core: each 10 + 10 + 800 + 400 + 100 */
+  cr_assert_float_eq(predict(&all, &part, &model), 2 * 1320, 1e-6);
+  group_free(&all);
+
+  model.core_share = 1;
+  all = group_make(colli_algo_find(COLLI_BARRIER, "dissemination"), 4, 0);
+  part = part_of(colli_algo_find(COLLI_BARRIER, "dissemination"), 4, 0, 262144);
+  cr_assert_float_eq(predict(&all, &part, &model), 2 * (10 + 100 + 10), 1e-6);
+  group_free(&all);
+
+  all = group_make(colli_algo_find(COLLI_BROADCAST, "chain"), 4, 0);
+  part = part_of(colli_algo_find(COLLI_BROADCAST, "chain"), 4, 400, 262144);
+  cr_assert_float_eq(predict(&all, &part, &model), 3 * (10 + 400 + 100) + 10, 1e-6);
+  group_free(&all);
+}
+
+/* Schedules that wait for each other have no time. */
+Test(predict, tells_deadlock) {
+  const colli_algo *algo = colli_algo_find(COLLI_BARRIER, "dissemination");
+  group all = group_make(algo, 2, 0);
+  for (int rank = 0; rank < 2; rank++) {
+    colli_step first = all.sched[rank]->steps[0];
+    all.sched[rank]->steps[0] = all.sched[rank]->steps[1];
+    all.sched[rank]->steps[1] = first;
+  }
+  colli_model model;
+  colli_model_default("shm", 2, 2, &model);
+  colli_partition part = part_of(algo, 2, 0, 262144);
+  cr_assert(predict(&all, &part, &model) < 0);
+  group_free(&all);
+}
+
+/* ---- formulas
+ * ----------------------------------------------------------------------------------------- */
+
+/* How far a formula may be from the event model, both ways. */
+#define TOLERANCE 1.25
+
+/* Compares one algorithm over ranks and sizes on one kind of link; prints the worst. */
+static void compare(const colli_algo *algo, const char *link) {
+  static const int ranks[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 32, 64};
+  double worst = 1;
+  char where[128] = "";
+  for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
+    int n = ranks[i];
+    group all = group_make(algo, n, 0);
+    colli_model model;
+    colli_model_default(link, n, 0, &model);
+    for (size_t bytes = 4; bytes <= 4u << 20; bytes *= 8)
+      for (size_t chunk = 8192; chunk <= limits.chunk_bytes; chunk *= 32) {
+        colli_partition part = part_of(algo, n, bytes, chunk);
+        /* Everybody to everybody is for short vectors; its formula does not follow longer ones. */
+        if (strcmp(algo->name, "direct") == 0 && part.passes > 1)
+          continue;
+        colli_shape shape = {algo->coll, n, 0, 0};
+        double formula = algo->cost(&shape, &part, 4, &model), event = predict(&all, &part, &model);
+        double ratio = event > 0 ? formula / event : 1;
+        cr_expect(ratio < TOLERANCE && ratio > 1 / TOLERANCE,
+                  "%s %s, %s, %d ranks, %zu B in %d passes: formula %.0f ns, events %.0f ns",
+                  colli_coll_name(algo->coll), algo->name, link, n, bytes, part.passes, formula,
+                  event);
+        if (fabs(log(ratio)) > fabs(log(worst))) {
+          worst = ratio;
+          snprintf(where, sizeof(where), "%d ranks, %zu B, %d passes", n, bytes, part.passes);
+        }
+      }
+    group_free(&all);
+  }
+  cr_log_warn("%s %s over %s: formula / events is at worst %.2f (%s)", colli_coll_name(algo->coll),
+              algo->name, link, worst, where);
+}
+
+Test(formula, agrees_with_events) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    compare(*algo, "shm");
+    compare(*algo, "tcp");
+  }
+}
+
+/* The work of ranks that share cores, as the formulas count it. */
+Test(formula, agrees_where_cores_are_shared) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    for (int n = 4; n <= 64; n *= 2) {
+      group all = group_make(*algo, n, 0);
+      colli_model model;
+      colli_model_default("shm", n, 2, &model);
+      colli_shape shape = {(*algo)->coll, n, 0, 0};
+      colli_partition part = part_of(*algo, n, 4, 262144);
+      double formula = (*algo)->cost(&shape, &part, 4, &model),
+             event = predict(&all, &part, &model);
+      bool all_chunks = part.region * (size_t)part.nchunks == part.count;
+      cr_expect(!all_chunks || (formula < 1.5 * event && event < 1.5 * formula),
+                "%s %s, %d ranks: formula %.0f ns, events %.0f ns", colli_coll_name((*algo)->coll),
+                (*algo)->name, n, formula, event);
+      group_free(&all);
+    }
+}
+
+/* ---- the choice
+ * ------------------------------------------------------------------------------------------ */
+
+static int choose(colli_coll coll, int nranks, int rank, size_t count, const char *link, int cores,
+                  const char *force, colli_choice *choice, colli_choice *list, int room) {
+  colli_shape shape = {coll, nranks, rank, 0};
+  colli_model model;
+  colli_model_default(link, nranks, cores, &model);
+  return colli_select(&shape, count, 4, &limits, &model, force, choice, list, room);
+}
+
+/* All ranks choose alike, and a second time the same; the choice is the best of the list. */
+Test(choice, is_the_same_everywhere) {
+  colli_prng prng = {99};
+  for (int round = 0; round < 3000; round++) {
+    colli_coll coll = (colli_coll)colli_prng_below(&prng, 4);
+    int nranks = 1 + (int)colli_prng_below(&prng, 70), cores = (int)colli_prng_below(&prng, 5);
+    size_t count = colli_prng_below(&prng, 1ull << (1 + colli_prng_below(&prng, 26)));
+    const char *link = round % 2 ? "shm" : "tcp";
+    colli_choice a, b, list[8];
+    memset(&a, 0, sizeof(a));
+    memset(&b, 0xff, sizeof(b));
+    int found = choose(coll, nranks, 0, count, link, cores, "", &a, list, 8);
+    cr_assert(found >= 1);
+    cr_assert_eq(choose(coll, nranks, nranks - 1, count, link, cores, "", &b, NULL, 0), found);
+    cr_assert_eq(a.algo, b.algo);
+    cr_assert_eq(memcmp(&a.partition, &b.partition, sizeof(a.partition)), 0);
+    cr_assert_eq(a.predicted_ns, b.predicted_ns);
+    cr_assert_eq(list[0].algo, a.algo);
+    for (int i = 1; i < found; i++)
+      cr_assert_leq(list[i - 1].predicted_ns, list[i].predicted_ns);
+    cr_assert_eq(a.partition.count, coll == COLLI_ALLGATHER ? count * (size_t)nranks
+                                    : coll == COLLI_BARRIER ? 0
+                                                            : count);
+  }
+}
+
+Test(choice, can_be_forced) {
+  colli_choice choice, list[8];
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    int found = choose((*algo)->coll, 6, 0, 1000, "shm", 0, (*algo)->name, &choice, list, 8);
+    cr_assert_eq(found, 1);
+    cr_assert_eq(choice.algo, *algo);
+  }
+  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, "shm", 0, "binomial", &choice, list, 8), 0);
+  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, "shm", 0, "", &choice, list, 2), 2);
+  cr_assert_eq(choice.algo, list[0].algo);
+}
+
+/* What everybody knows of these algorithms must come out. */
+Test(choice, is_sensible) {
+  colli_choice choice;
+  choose(COLLI_ALLREDUCE, 16, 0, 1, "shm", 0, "", &choice, NULL, 0);
+  cr_assert_str_eq(choice.algo->name, "recdbl");
+  choose(COLLI_ALLREDUCE, 16, 0, 16u << 20, "shm", 0, "", &choice, NULL, 0);
+  cr_assert_str_eq(choice.algo->name, "ring");
+  choose(COLLI_ALLREDUCE, 64, 0, 1u << 15, "tcp", 0, "", &choice, NULL, 0);
+  cr_assert_str_eq(choice.algo->name, "dbtree");
+  choose(COLLI_BROADCAST, 16, 0, 1, "tcp", 0, "", &choice, NULL, 0);
+  cr_assert_str_eq(choice.algo->name, "binomial");
+  choose(COLLI_BROADCAST, 16, 0, 16u << 20, "tcp", 0, "", &choice, NULL, 0);
+  cr_assert_str_eq(choice.algo->name, "chain");
+}
+
+/* Names and ids of the table are unique. */
+Test(choice, table_is_sound) {
+  for (const colli_algo *const *a = colli_algos; *a; a++) {
+    cr_assert((*a)->id >= 1 && (*a)->when && (*a)->source);
+    cr_assert_eq(colli_algo_find((*a)->coll, (*a)->name), *a);
+    for (const colli_algo *const *b = a + 1; *b; b++)
+      cr_assert_neq((*a)->id, (*b)->id);
+  }
+  cr_assert_null(colli_algo_find(COLLI_BARRIER, "ring"));
+}
