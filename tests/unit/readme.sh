@@ -49,10 +49,10 @@ eval "${command/#cc/$cc $flags}"
 expect_sum ./sum
 
 unset LD_LIBRARY_PATH
-cmake -S . -B build -DCMAKE_PREFIX_PATH="$dir/prefix" -DCMAKE_C_COMPILER="$cc" \
-  -DCMAKE_C_FLAGS="$flags" >cmake.log && cmake --build build >>cmake.log || {
+if ! { cmake -S . -B build -DCMAKE_PREFIX_PATH="$dir/prefix" -DCMAKE_C_COMPILER="$cc" \
+  -DCMAKE_C_FLAGS="$flags" >cmake.log && cmake --build build >>cmake.log; }; then
   cat cmake.log
   exit 1
-}
+fi
 expect_sum build/sum
 expect_sum build/sum_static
