@@ -1,0 +1,65 @@
+#!/bin/sh
+# coll_train as a user meets it: its exit status and messages, and Fashion-MNIST with two ranks.
+set -u
+train=$BUILD/bin/coll_train
+run="$BUILD/bin/collrun -n 2"
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+failures=0
+
+fail() {
+  echo "train.sh: $1"
+  [ ! -s err ] || sed 's/^/  | /' err
+  failures=$((failures + 1))
+}
+
+# expect STATUS WORDS ARGUMENT...: exactly one line on standard error, which has the words in it.
+expect() {
+  wanted=$1 words=$2
+  shift 2
+  "$train" "$@" >out 2>err
+  status=$?
+  [ "$status" -eq "$wanted" ] || fail "coll_train $*: status $status, expected $wanted"
+  [ "$(wc -l <err)" -eq 1 ] || fail "coll_train $*: not exactly one line of error"
+  grep -q -e "$words" err || fail "coll_train $*: the error does not say '$words'"
+  [ ! -s out ] || fail "coll_train $*: wrote to standard output"
+}
+
+expect 2 '--batch 0' --batch 0
+expect 2 'needs --checkpoint' --resume
+expect 2 '--bogus' --bogus
+expect 1 "$folder/none/train-images" --data "$folder/none"
+COLL_RANK=7 COLL_NRANKS=2 "$train" --quiet >out 2>err
+[ $? -eq 1 ] || fail "a wrong rank was accepted"
+[ "$(wc -l <err)" -eq 1 ] || fail "a wrong rank: not exactly one line of error"
+"$train" --help >out 2>err || fail "--help failed"
+grep -q -e '--bucket-bytes' out || fail "--help does not name all options"
+
+data=/usr/share/datasets/fashion-mnist
+if [ ! -e "$data/train-images-idx3-ubyte.gz" ]; then
+  echo "train.sh: no $data (package dataset-fashion-mnist): the real run is left out"
+  [ "$failures" -eq 0 ] && exit 77
+  exit 1
+fi
+# One clear line also when all ranks have the same trouble.
+mkdir broken && head -c 1000000 "$data/train-images-idx3-ubyte.gz" >broken/train-images-idx3-ubyte.gz
+$run "$train" --data broken >out 2>err && fail "truncated data was accepted"
+[ "$(grep -c '^coll_train: broken/train-images-idx3-ubyte.gz: truncated' err)" -eq 1 ] ||
+  fail "truncated data: not exactly one line naming file and cause"
+
+$run "$train" --epochs 2 --metrics metrics --checkpoint check >out 2>err || fail "training failed"
+[ ! -s err ] || fail "training wrote to standard error"
+[ "$(grep -c '^epoch ' out)" -eq 2 ] || fail "not one line for each epoch"
+[ "$(wc -l <metrics)" -eq 3 ] || fail "not one metrics line for each epoch and the end"
+[ -s check ] || fail "no checkpoint"
+accuracy=$(sed -n 's/.*"type":"final".*"test_accuracy":\([0-9.]*\).*/\1/p' metrics)
+awk -v a="$accuracy" 'BEGIN { exit !(a >= 0.86) }' || fail "test accuracy $accuracy is below 0.86"
+echo "train.sh: 2 ranks, 2 epochs: test accuracy $accuracy"
+
+# A terminal gets a moving bar.
+if command -v script >/dev/null; then
+  TERM=xterm script -qec "$run $train --epochs 1" /dev/null >out 2>err </dev/null || fail "training on a terminal failed"
+  grep -q '\[#' out || fail "no progress bar on a terminal"
+fi
+[ "$failures" -eq 0 ]
