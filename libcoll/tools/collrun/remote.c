@@ -69,17 +69,21 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
   put_quoted(script, folder);
   fputs(" || exit 125\n", script);
   put_environment(script, job, rank);
-  /* The shell becomes the program; what it leaves behind waits for signals and for the end. */
-  fputs("(trap '' INT TERM HUP USR1 USR2\n"
+  /*
+   * The shell becomes the program; what it leaves behind waits for signals and for the end. Through
+   * descriptor 3, as a shell gives background commands an empty standard input.
+   */
+  fputs("exec 3<&0 </dev/null\n"
+        "(trap '' INT TERM HUP USR1 USR2\n"
         "send() { kill -s \"$1\" -- -$$ || kill -s \"$1\" $$; }\n"
         "while read -r name; do send \"$name\"; done\n"
-        "send KILL) <&0 >/dev/null 2>&1 &\nexec",
+        "send KILL) <&3 >/dev/null 2>&1 &\nexec 3<&-\nexec",
         script);
   for (char **word = job->options.program; *word != NULL; word++) {
     fputc(' ', script);
     put_quoted(script, *word);
   }
-  fputs(" </dev/null\n}\n", script);
+  fputs("\n}\n", script);
   free(folder);
   if (fclose(script) != 0) {
     free(remote->script);

@@ -1,0 +1,81 @@
+#!/bin/sh
+# What collrun tells its ranks, what it makes of its arguments, and how ranks are placed.
+. "$(dirname "$0")/collrun_support.inc"
+
+"$collrun" -n 3 sh -c 'echo $COLL_RANK $COLL_NRANKS $COLL_LOCAL_RANK $COLL_LOCAL_NRANKS' | sort > out
+expect "ranks" "0 3 0 3,1 3 1 3,2 3 2 3," "$(tr '\n' , < out)"
+
+# One secret for all ranks of a run, another for the next run.
+"$collrun" -n 3 sh -c 'echo $COLL_SECRET' | sort -u > first
+"$collrun" -n 1 sh -c 'echo $COLL_SECRET' > second
+lines first 1 || fail "ranks have different secrets"
+grep -Eqx '[0-9a-f]{64}' first || fail "a secret is 64 hexadecimal digits: $(cat first)"
+cmp -s first second && fail "two runs share a secret"
+
+# Rank 0 inherits a socket that listens on the port of COLL_ROOT; the others get none.
+cat > root.sh <<'END'
+port=${COLL_ROOT##*:}
+case $COLL_RANK in
+0) hex=$(printf %04X "$port")
+   inode=$(readlink "/proc/self/fd/$COLL_ROOT_FD" | tr -dc 0-9)
+   cat /proc/net/tcp /proc/net/tcp6 | awk -v p=":$hex\$" -v i="$inode" \
+     '$2 ~ p && $4 == "0A" && $10 == i {print "listens"}' ;;
+*) echo "fd=${COLL_ROOT_FD-none}" ;;
+esac
+END
+expect "root socket" "fd=none,listens," "$("$collrun" -n 2 sh root.sh | sort | tr '\n' ,)"
+expect "port range" "127.0.0.1:29" "$(COLL_PORT_RANGE=29410-29490 "$collrun" -n 1 sh -c 'echo ${COLL_ROOT%???}')"
+list='[ "${COLL_RANK-1}" = 0 ] || ls "/proc/$$/fd"; :'
+expect "no other descriptors" "$(sh -c "$list" < /dev/null)" "$("$collrun" -n 2 sh -c "$list")"
+
+# Standard input goes to rank 0 alone.
+expect "stdin" "0 hello,1," "$(echo hello | "$collrun" -n 2 sh -c 'echo $COLL_RANK $(cat)' | sort | tr '\n' ,)"
+
+# Arguments arrive as they are.
+expect "arguments" "[a  b][-n][\$x][]" "$("$collrun" -n 1 -- sh -c 'printf "[%s]" "$@"' - 'a  b' -n '$x' '')"
+
+# Exit statuses.
+status() {
+  "$@" > out 2> err < /dev/null
+  echo $?
+}
+expect "success" 0 "$(status "$collrun" -n 4 true)"
+expect "help" 0 "$(status "$collrun" --help)"
+expect "a rank's status" 7 "$(status "$collrun" -n 3 sh -c '[ $COLL_RANK != 1 ] || exit 7')"
+expect_in "the failed rank" "collrun: rank 1 (pid " err
+expect_in "its status" "exited with status 7" err
+expect "not found" 127 "$(status "$collrun" -n 3 no-such-program)"
+expect_in "not found" "no-such-program: not found" err
+expect "said once" 1 "$(wc -l < err)"
+echo data > plain.txt
+expect "not executable" 126 "$(status "$collrun" -n 2 ./plain.txt)"
+expect_in "not executable" "./plain.txt: cannot be run: Permission denied" err
+for bad in 0 -1 x 1x '' 4097 99999999999999999999; do
+  expect "-n '$bad'" 2 "$(status "$collrun" -n "$bad" true)"
+  expect_in "-n '$bad'" "number of ranks" err
+done
+expect "no -n" 2 "$(status "$collrun" true)"
+expect "no program" 2 "$(status "$collrun" -n 2)"
+expect "unknown option" 2 "$(status "$collrun" -n 2 --nonsense true)"
+expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout 0 true)"
+expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout soon true)"
+
+# Each rank gets one core of its own, as long as there are enough; --no-bind leaves them alone.
+allowed=$(grep Cpus_allowed_list /proc/self/status)
+masks() {
+  "$@" sh -c 'grep Cpus_allowed: /proc/$$/status' | sort
+}
+expect "one rank, one core" 1 "$(masks "$collrun" -n 1 | awk '{gsub(/[0,]/, "", $2); print length($2)}')"
+if [ "$(nproc)" -ge 2 ]; then
+  expect "two ranks, two cores" 2 "$(masks "$collrun" -n 2 | uniq | wc -l)"
+  expect "--no-bind" "$allowed" "$("$collrun" -n 1 --no-bind sh -c 'grep Cpus_allowed_list /proc/$$/status')"
+  one=$(taskset -c -p $$ | sed 's/.*: //; s/[-,].*//')
+  expect "a mask is kept" "Cpus_allowed_list:	$one" \
+    "$(taskset -c "$one" "$collrun" -n 1 sh -c 'grep Cpus_allowed_list /proc/$$/status')"
+fi
+expect "too many ranks" "$allowed" \
+  "$("$collrun" -n $(($(nproc) + 1)) sh -c 'grep Cpus_allowed_list /proc/$$/status' | uniq)"
+
+# Many ranks.
+expect "64 ranks" 2016 "$("$collrun" -n 64 sh -c 'echo $COLL_RANK' | awk '{s += $1} END {print s}')"
+finish
