@@ -9,7 +9,6 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/bootstrap_net.h"
-#include "libcoll/comm/ctrl_internal.h"
 
 /* Listens and lists the addresses under which others may come. */
 static coll_status open_listener(const colli_params *params, int *fd,
@@ -58,17 +57,16 @@ static coll_status check_in(const colli_self *self, const colli_id *id, int nran
 static coll_status meet(const colli_self *self, const colli_id *id, int nranks,
                         const colli_rank_info *mine, int listen_fd, colli_rank_info *table,
                         uint64_t deadline_ns, colli_ctrl **ctrl, coll_error *error) {
-  colli_ctrl_socket sockets[COLLI_CTRL_MAX_NEIGHBOURS];
-  int count = 0;
+  int peers[COLLI_CTRL_LINKS_MAX], fds[COLLI_CTRL_LINKS_MAX], count = 0;
   coll_status status = check_in(self, id, nranks, mine, table, deadline_ns, error);
   if (status != COLL_OK) {
     close(listen_fd);
     return status;
   }
-  status = colli_links_make(self, listen_fd, nranks, table, deadline_ns, sockets, &count, error);
+  status = colli_links_make(self, listen_fd, nranks, table, deadline_ns, peers, fds, &count, error);
   if (status != COLL_OK)
     return status;
-  return colli_ctrl_create_net(ctrl, self->rank, nranks, sockets, count, error);
+  return colli_ctrl_create_net(ctrl, self->rank, nranks, peers, fds, count, error);
 }
 
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,

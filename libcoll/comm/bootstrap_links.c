@@ -8,7 +8,6 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/bootstrap_net.h"
-#include "libcoll/comm/ctrl_internal.h"
 
 enum { LINK_TREE = 1, LINK_RING = 2 };
 
@@ -30,31 +29,22 @@ typedef struct making {
   int nranks;
   colli_rank_info *table;
   bool has_table;
-  edge edges[COLLI_CTRL_MAX_NEIGHBOURS];
+  edge edges[COLLI_CTRL_LINKS_MAX];
   int count;
   coll_error *error;
 } making;
 
-/* Adds an edge unless there is one with that rank already. */
-static void add(making *m, int peer, uint64_t word, bool dials) {
-  for (int i = 0; i < m->count; i++)
-    if (m->edges[i].peer == peer)
-      return;
-  if (peer == m->self->rank)
-    return;
-  m->edges[m->count++] = (edge){.peer = peer, .word = word, .dials = dials, .fd = -1};
-}
-
-/* The links of this rank: tree first, then the ring where the tree does not join them already. */
+/* The links of this rank: parents dial their children, and ring neighbours the next rank. */
 static void plan(making *m) {
-  int n = m->nranks, rank = m->self->rank, tree[3];
-  int count = colli_ctrl_tree(rank, n, tree);
-  for (int i = 0; i < count; i++)
-    add(m, tree[i], LINK_TREE, tree[i] > rank);
-  if (n < 3)
-    return; /* with two ranks the ring is the tree */
-  add(m, (rank + 1) % n, LINK_RING, true);
-  add(m, (rank + n - 1) % n, LINK_RING, false);
+  int n = m->nranks, rank = m->self->rank, peers[COLLI_CTRL_LINKS_MAX];
+  m->count = colli_ctrl_peers(rank, n, peers);
+  for (int i = 0; i < m->count; i++) {
+    bool tree = colli_ctrl_tree_joined(rank, peers[i]);
+    m->edges[i] = (edge){.peer = peers[i],
+                         .word = tree ? LINK_TREE : LINK_RING,
+                         .dials = tree ? peers[i] > rank : peers[i] == (rank + 1) % n,
+                         .fd = -1};
+  }
 }
 
 /* Takes connections that belong to an edge; all others are refused. */
@@ -132,7 +122,7 @@ static coll_status move(making *m, edge *e) {
 
 /* Sleeps until one of the edges may move. */
 static void rest(const making *m, uint64_t deadline_ns) {
-  struct pollfd fds[COLLI_DOOR_STRANGERS + 1 + COLLI_CTRL_MAX_NEIGHBOURS * COLLI_MAX_ADDRS];
+  struct pollfd fds[COLLI_DOOR_STRANGERS + 1 + COLLI_CTRL_LINKS_MAX * COLLI_MAX_ADDRS];
   int count = colli_door_fds(&m->door, fds);
   for (int i = 0; i < m->count; i++) {
     const edge *e = &m->edges[i];
@@ -180,8 +170,8 @@ static coll_status make_all(making *m, uint64_t deadline_ns) {
 }
 
 coll_status colli_links_make(const colli_self *self, int listen_fd, int nranks,
-                             colli_rank_info *table, uint64_t deadline_ns,
-                             colli_ctrl_socket *sockets, int *count, coll_error *error) {
+                             colli_rank_info *table, uint64_t deadline_ns, int *peers, int *fds,
+                             int *count, coll_error *error) {
   making *m = calloc(1, sizeof(*m));
   *count = 0;
   if (!m) {
@@ -201,10 +191,12 @@ coll_status colli_links_make(const colli_self *self, int listen_fd, int nranks,
     edge *e = &m->edges[i];
     if (e->begun)
       colli_dial_end(&e->dial);
-    if (status == COLL_OK)
-      sockets[(*count)++] = (colli_ctrl_socket){e->peer, e->fd};
-    else if (e->fd >= 0)
+    if (status == COLL_OK) {
+      peers[*count] = e->peer;
+      fds[(*count)++] = e->fd;
+    } else if (e->fd >= 0) {
       close(e->fd);
+    }
   }
   colli_door_close(&m->door);
   free(m);

@@ -7,7 +7,7 @@
 
 #include "libcoll/base/auth.h"
 #include "libcoll/comm/bootstrap.h"
-#include "libcoll/comm/ctrl_internal.h"
+#include "libcoll/comm/ctrl_links.h"
 
 #define COLLI_DOOR_STRANGERS 64 /* connections that have not shown that they know the secret */
 
@@ -113,8 +113,8 @@ coll_status colli_root_visit(const colli_self *self, const colli_id *id, int nra
  * for 8; *count of them are the caller's on success.
  */
 coll_status colli_links_make(const colli_self *self, int listen_fd, int nranks,
-                             colli_rank_info *table, uint64_t deadline_ns,
-                             colli_ctrl_socket *sockets, int *count, coll_error *error);
+                             colli_rank_info *table, uint64_t deadline_ns, int *peers, int *fds,
+                             int *count, coll_error *error);
 
 /* Milliseconds to the deadline, at most 100, at least 1. */
 int colli_patience_ms(uint64_t deadline_ns);
