@@ -1,0 +1,337 @@
+/*
+ * shm_endpoint.c: the table of the shared-memory transport: endpoints, connections, waiting.
+ *
+ * progress() is called in a spin loop and must cost next to nothing when nothing is new, so it
+ * looks at the descriptors only every SHM_LOOK_IDLE_NS (SHM_LOOK_BUSY_NS while connections are
+ * being made). Messages never come through descriptors.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "transports/shm/shm.h"
+#include "transports/shm/shm_internal.h"
+
+#define SHM_LOOK_IDLE_NS    COLLI_NS_PER_MS
+#define SHM_LOOK_BUSY_NS    20000u
+#define SHM_CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
+#define SHM_EVENTS          16
+#define SHM_BACKLOG         4096
+
+int shm_watch_add(shm_endpoint *ep, shm_watch *watch) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event);
+}
+
+int shm_watch_move(shm_endpoint *ep, shm_watch *watch) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event);
+}
+
+void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
+  if (watch->fd >= 0) {
+    /* A forked child may hold the same socket: closing alone would neither take it out of the epoll
+     * nor tell the peer. */
+    (void)epoll_ctl(ep->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    (void)shutdown(watch->fd, SHUT_RDWR);
+    close(watch->fd);
+    watch->fd = -1;
+  }
+}
+
+/* Tells the environment why the endpoint could not be opened, and frees what there is of it. */
+static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
+  coll_transport_failure failure = {fault->status,  -1,           -1, fault->sys_errno,
+                                    fault->syscall, fault->detail};
+  ep->env->fail(ep->env->ctx, &failure);
+  if (ep->listener.fd >= 0) {
+    close(ep->listener.fd);
+  }
+  if (ep->bell.fd >= 0) {
+    close(ep->bell.fd);
+  }
+  if (ep->epoll_fd >= 0) {
+    close(ep->epoll_fd);
+  }
+  free(ep);
+  return fault->status;
+}
+
+/* A system call of open() failed: full tables are errors; anything else means "not here". */
+static int open_fault(shm_fault *fault, const char *syscall, int error) {
+  if (error == EMFILE || error == ENFILE) {
+    return shm_fault_set(fault, COLL_ERR_SYSTEM, syscall, error,
+                         "too many open files; raise the limit (ulimit -n)");
+  }
+  if (error == ENOMEM || error == ENOBUFS) {
+    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, syscall, error, "no memory for an endpoint");
+  }
+  return shm_fault_set(fault, COLL_ERR_UNSUPPORTED, syscall, error,
+                       "this system does not let the process use Unix sockets or event "
+                       "descriptors; COLL_TRANSPORT=tcp works without them");
+}
+
+/* Listens on an abstract socket whose name the kernel chooses. */
+static int open_listener(shm_endpoint *ep, shm_fault *fault) {
+  struct sockaddr_un address = {.sun_family = AF_UNIX};
+  socklen_t bytes = sizeof address;
+  ep->listener.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (ep->listener.fd < 0) {
+    return open_fault(fault, "socket", errno);
+  }
+  if (bind(ep->listener.fd, (struct sockaddr *)&address, sizeof(sa_family_t)) != 0) {
+    return open_fault(fault, "bind", errno);
+  }
+  if (listen(ep->listener.fd, SHM_BACKLOG) != 0) {
+    return open_fault(fault, "listen", errno);
+  }
+  if (getsockname(ep->listener.fd, (struct sockaddr *)&address, &bytes) != 0) {
+    return open_fault(fault, "getsockname", errno);
+  }
+  size_t name_bytes = bytes - offsetof(struct sockaddr_un, sun_path);
+  if (name_bytes < 2 || name_bytes > SHM_ABSTRACT_MAX) {
+    return open_fault(fault, "getsockname", ENAMETOOLONG);
+  }
+  ep->self = (shm_blob){.magic = SHM_MAGIC,
+                        .pid = getpid(),
+                        .host_id = ep->env->host_id,
+                        .uid = geteuid(),
+                        .name_bytes = (uint32_t)name_bytes};
+  memcpy(ep->self.name, address.sun_path, name_bytes);
+  return COLL_OK;
+}
+
+/* Makes and drops a segment as connections will need it: can this process have one at all? */
+static int probe_segment(shm_endpoint *ep, shm_fault *fault) {
+  shm_segment segment;
+  int fd;
+  ep->segment_bytes = shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
+  if (ep->segment_bytes == 0) {
+    return shm_fault_set(fault, COLL_ERR_INVALID_ARGUMENT, NULL, 0,
+                         "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
+  }
+  int status = shm_segment_create(&segment, ep->segment_bytes, &fd, fault);
+  if (status == COLL_OK) {
+    shm_segment_unmap(&segment);
+    close(fd);
+  }
+  return status;
+}
+
+/* coll_transport_ops.open */
+static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **result) {
+  *result = NULL;
+  shm_fault fault;
+  shm_endpoint *ep = calloc(1, sizeof *ep);
+  if (!ep) {
+    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,         -1, -1, 0, NULL,
+                                      "no memory for an endpoint"};
+    env->fail(env->ctx, &failure);
+    return COLL_ERR_NO_MEMORY;
+  }
+  ep->env = env;
+  ep->listener = (shm_watch){SHM_WATCH_LISTENER, -1};
+  ep->bell = (shm_watch){SHM_WATCH_BELL, -1};
+  ep->epoll_fd = -1;
+  if (probe_segment(ep, &fault) != COLL_OK || open_listener(ep, &fault) != COLL_OK) {
+    return open_failed(ep, &fault);
+  }
+  ep->bell.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  if (ep->bell.fd < 0) {
+    open_fault(&fault, "eventfd", errno);
+    return open_failed(ep, &fault);
+  }
+  ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (ep->epoll_fd < 0) {
+    open_fault(&fault, "epoll_create1", errno);
+    return open_failed(ep, &fault);
+  }
+  if (shm_watch_add(ep, &ep->listener) != 0 || shm_watch_add(ep, &ep->bell) != 0) {
+    open_fault(&fault, "epoll_ctl", errno);
+    return open_failed(ep, &fault);
+  }
+  *result = (coll_endpoint *)ep;
+  return COLL_OK;
+}
+
+/* coll_transport_ops.close */
+static void shm_close_endpoint(coll_endpoint *endpoint) {
+  shm_endpoint *ep = (shm_endpoint *)endpoint;
+  shm_handshake_forget(ep, NULL);
+  shm_handshake_tend(ep, 0);
+  close(ep->listener.fd);
+  close(ep->bell.fd);
+  close(ep->epoll_fd);
+  free(ep);
+}
+
+/* coll_transport_ops.describe */
+static int shm_describe(coll_endpoint *endpoint, uint8_t raw[COLL_BLOB_BYTES]) {
+  memset(raw, 0, COLL_BLOB_BYTES);
+  memcpy(raw, &((shm_endpoint *)endpoint)->self, sizeof(shm_blob));
+  return COLL_OK;
+}
+
+/* coll_transport_ops.reach */
+static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES],
+                     coll_link *link) {
+  shm_blob left, right;
+  const char *reason = NULL;
+  if (shm_blob_read(a, &left) != 0 || shm_blob_read(b, &right) != 0) {
+    reason = "no shared-memory endpoint on one side";
+  } else if (left.host_id != right.host_id) {
+    reason = "different hosts";
+  } else if (!shm_users_match(left.uid, right.uid)) {
+    reason = "different users";
+  }
+  /* Latency and bandwidth of a cached copy through another core's cache on current servers. */
+  *link = (coll_link){.alpha_ns = 120, .ns_per_byte = 0.06};
+  snprintf(link->reason, sizeof link->reason, "%s", reason ? reason : "same host, shared memory");
+  return reason == NULL;
+}
+
+/* The socket of a made connection never carries anything: it shows the peer's end. */
+static void conn_event(shm_conn *conn) {
+  char byte;
+  ssize_t got = recv(conn->watch.fd, &byte, 1, MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+    return;
+  }
+  conn->gate |= SHM_GATE_GONE;
+  shm_watch_close(conn->ep, &conn->watch);
+  conn->ep->happened = true;
+}
+
+/* Looks at all descriptors. */
+static int look(shm_endpoint *ep, uint64_t now_ns) {
+  struct epoll_event events[SHM_EVENTS];
+  int status = COLL_OK;
+  ep->happened = false;
+  ep->looked_ns = now_ns;
+  ep->look_now = false;
+  ep->calls = 0;
+  int count = epoll_wait(ep->epoll_fd, events, SHM_EVENTS, 0);
+  for (int i = 0; i < count; i++) {
+    shm_watch *watch = events[i].data.ptr;
+    switch (watch->kind) {
+    case SHM_WATCH_LISTENER:
+      status = shm_handshake_accept(ep);
+      break;
+    case SHM_WATCH_HANDSHAKE:
+      shm_handshake_event((shm_handshake *)watch);
+      break;
+    case SHM_WATCH_CONN:
+      conn_event((shm_conn *)((char *)watch - offsetof(shm_conn, watch)));
+      break;
+    case SHM_WATCH_BELL:
+      break; /* shm_disarm() empties it: not to lose a wake() between arm and sleep */
+    }
+  }
+  if (ep->handshakes) {
+    shm_handshake_tend(ep, now_ns);
+  }
+  return status != COLL_OK ? status : ep->happened;
+}
+
+/* coll_transport_ops.progress */
+static int shm_progress(coll_endpoint *endpoint) {
+  shm_endpoint *ep = (shm_endpoint *)endpoint;
+  bool busy = ep->connecting > 0 || ep->handshakes;
+  ep->calls++;
+  if (!ep->look_now && !busy && ep->calls % SHM_CALLS_PER_CLOCK != 0) {
+    return 0;
+  }
+  uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
+  if (!ep->look_now && now_ns - ep->looked_ns < (busy ? SHM_LOOK_BUSY_NS : SHM_LOOK_IDLE_NS)) {
+    return 0;
+  }
+  return look(ep, now_ns);
+}
+
+/* coll_transport_ops.wait_fd */
+static int shm_wait_fd(coll_endpoint *endpoint) {
+  return ((shm_endpoint *)endpoint)->epoll_fd;
+}
+
+/* Tells the peers that this side is awake. */
+static void stand_up(shm_endpoint *ep) {
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
+    if (!conn->gate) {
+      shm_link_disarm(&conn->link);
+    }
+  }
+  ep->look_now = true;
+}
+
+/* coll_transport_ops.disarm */
+static void shm_disarm(coll_endpoint *endpoint) {
+  shm_endpoint *ep = (shm_endpoint *)endpoint;
+  if (!ep->armed) {
+    return;
+  }
+  ep->armed = false;
+  stand_up(ep);
+  uint64_t rings;
+  ssize_t got = read(ep->bell.fd, &rings, sizeof rings);
+  (void)got; /* EAGAIN: the sleep ended otherwise */
+}
+
+/* coll_transport_ops.arm */
+static int shm_arm(coll_endpoint *endpoint) {
+  shm_endpoint *ep = (shm_endpoint *)endpoint;
+  bool ready = ep->redials > 0; /* no descriptor shows when a dial can be tried again */
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
+    if (!conn->gate) {
+      shm_link_arm(&conn->link);
+    }
+  }
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
+    if (!conn->gate) {
+      ready |= shm_link_ready(&conn->link);
+    }
+  }
+  ep->armed = !ready;
+  if (ready) {
+    stand_up(ep);
+  }
+  return ready;
+}
+
+/* coll_transport_ops.wake */
+static void shm_wake(coll_endpoint *endpoint) {
+  uint64_t one = 1;
+  ssize_t wrote = write(((shm_endpoint *)endpoint)->bell.fd, &one, sizeof one);
+  (void)wrote; /* fails only if the counter is full, and then it is readable */
+}
+
+const coll_transport_ops shm_transport = {
+    .size = sizeof(coll_transport_ops),
+    .abi = COLL_TRANSPORT_ABI,
+    .caps = COLL_CAP_SPIN,
+    .name = "shm",
+    .open = shm_open_endpoint,
+    .close = shm_close_endpoint,
+    .describe = shm_describe,
+    .reach = shm_reach,
+    .connect = shm_connect,
+    .disconnect = shm_disconnect,
+    .send = shm_send,
+    .sent = shm_sent,
+    .slot_acquire = shm_slot_acquire,
+    .slot_commit = shm_slot_commit,
+    .recv = shm_recv,
+    .slot_peek = shm_slot_peek,
+    .slot_release = shm_slot_release,
+    .progress = shm_progress,
+    .wait_fd = shm_wait_fd,
+    .arm = shm_arm,
+    .disarm = shm_disarm,
+    .wake = shm_wake,
+};

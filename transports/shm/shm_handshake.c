@@ -1,0 +1,479 @@
+/*
+ * shm_handshake.c: how two endpoints come to share a segment.
+ *
+ *   lower rank (dialer)                    higher rank (acceptor)
+ *   connect                           ->
+ *                 colli_auth, both ways, word = channel
+ *   offer + segment [+ doorbell]      ->   checks and maps; waits for its own connect()
+ *                                     <-   answer [+ doorbell]
+ *
+ * Between processes the socket stays open afterwards: its end is the peer's end. In one process it
+ * is closed, and each side rings the other's doorbell by its number.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "transports/shm/shm_internal.h"
+
+#define SHM_PATIENCE_NS    (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
+#define SHM_MAX_HANDSHAKES 4096 /* accepted and not complete; strangers are closed after 5 s */
+
+/* Ends a handshake; shm_handshake_tend() frees it, for its address may be in a batch of events. */
+static void finish(shm_handshake *hs) {
+  if (hs->stage == SHM_STAGE_DIAL) {
+    hs->ep->redials--;
+  }
+  hs->stage = SHM_STAGE_OVER;
+  hs->conn = NULL;
+  shm_watch_close(hs->ep, &hs->watch);
+  if (hs->bell_fd >= 0 && !hs->local) {
+    close(hs->bell_fd);
+  }
+  hs->bell_fd = -1;
+  shm_segment_unmap(&hs->segment);
+  explicit_bzero(&hs->auth, sizeof hs->auth);
+}
+
+/* Ends a handshake whose connection cannot be made. */
+static void fail_handshake(shm_handshake *hs, const shm_fault *fault) {
+  shm_conn *conn = hs->conn;
+  hs->ep->happened = true;
+  finish(hs);
+  if (conn) {
+    shm_conn_fail(conn, fault);
+  }
+}
+
+/* Makes a handshake and puts it on the endpoint's list. */
+static shm_handshake *new_handshake(shm_endpoint *ep) {
+  shm_handshake *hs = calloc(1, sizeof *hs);
+  if (hs) {
+    hs->watch = (shm_watch){SHM_WATCH_HANDSHAKE, -1};
+    hs->ep = ep;
+    hs->peer = hs->channel = hs->bell_fd = -1;
+    hs->deadline_ns = ep->env->now_ns(ep->env->ctx) + SHM_PATIENCE_NS;
+    hs->next = ep->handshakes;
+    ep->handshakes = hs;
+  }
+  return hs;
+}
+
+/* Checks the user at the other end, and notes whether it is this very process. */
+static bool check_peer(shm_handshake *hs) {
+  struct ucred cred;
+  socklen_t bytes = sizeof cred;
+  if (getsockopt(hs->watch.fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
+    return false;
+  }
+  hs->local = cred.pid == hs->ep->self.pid;
+  return shm_users_match(cred.uid, hs->ep->self.uid);
+}
+
+/* The deadline of colli_auth counts from its start, although neither side may look for long (a rank
+ * that computes): here only silence while this side looks counts. */
+static void trust_own_clock(shm_handshake *hs) {
+  hs->auth.deadline_ns = UINT64_MAX;
+}
+
+/* Dials; what is full at the moment is tried again by shm_handshake_tend(). */
+static void dial(shm_handshake *hs) {
+  shm_fault fault;
+  struct sockaddr_un address;
+  socklen_t bytes = shm_blob_address(&hs->blob, &address);
+  shm_endpoint *ep = hs->ep;
+  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+    return;
+  }
+  if (fd < 0) {
+    shm_fault_set(&fault, COLL_ERR_SYSTEM, "socket", errno, "cannot make a Unix socket");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  if (connect(fd, (struct sockaddr *)&address, bytes) != 0) {
+    int error = errno;
+    close(fd);
+    if (error == EAGAIN || error == EINTR) {
+      return;
+    }
+    shm_fault_set(&fault, error == ECONNREFUSED ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "connect",
+                  error,
+                  "nobody listens at the peer's Unix socket: its process has ended, or it is in "
+                  "another network namespace (then set COLL_TRANSPORT=tcp)");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  hs->watch.fd = fd;
+  if (!check_peer(hs)) {
+    shm_fault_set(&fault, COLL_ERR_AUTH, NULL, 0,
+                  "the process at the peer's Unix socket belongs to another user");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  if (shm_watch_add(ep, &hs->watch) != 0) {
+    shm_fault_set(&fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "cannot watch a Unix socket");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  ep->redials--;
+  hs->stage = SHM_STAGE_AUTH;
+  colli_auth_connect(&hs->auth, fd, ep->env->secret, COLLI_HELLO_DATA, ep->env->rank, hs->peer,
+                     ep->env->comm_id, (uint64_t)hs->channel);
+  trust_own_clock(hs);
+  shm_handshake_event(hs);
+}
+
+void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) {
+  shm_handshake *hs = new_handshake(ep);
+  if (!hs) {
+    shm_fault fault;
+    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0, "no memory for a handshake");
+    shm_conn_fail(conn, &fault);
+    return;
+  }
+  hs->dialer = true;
+  hs->conn = conn;
+  hs->peer = conn->base.peer;
+  hs->channel = conn->base.channel;
+  hs->blob = *blob;
+  hs->stage = SHM_STAGE_DIAL;
+  ep->redials++;
+  dial(hs);
+}
+
+/* How many handshakes this endpoint has accepted and not completed. */
+static int count_accepted(const shm_endpoint *ep) {
+  int count = 0;
+  for (const shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+    count += !hs->dialer && hs->stage != SHM_STAGE_OVER;
+  }
+  return count;
+}
+
+/* accept() failed: an error of the endpoint only if it lasts. */
+static int accept_failed(shm_endpoint *ep, int error) {
+  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) {
+    ep->starved_ns = 0;
+    return COLL_OK;
+  }
+  uint64_t now = ep->env->now_ns(ep->env->ctx);
+  if (ep->starved_ns == 0) {
+    ep->starved_ns = now;
+  }
+  if (now - ep->starved_ns < SHM_PATIENCE_NS) {
+    return COLL_OK;
+  }
+  coll_transport_failure failure = {
+      COLL_ERR_SYSTEM, -1,        -1,
+      error,           "accept4", "too many open files; raise the limit (ulimit -n)"};
+  ep->env->fail(ep->env->ctx, &failure);
+  return COLL_ERR_SYSTEM;
+}
+
+int shm_handshake_accept(shm_endpoint *ep) {
+  for (int room = SHM_MAX_HANDSHAKES - count_accepted(ep); room > 0; room--) {
+    int fd = accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    if (fd < 0) {
+      return accept_failed(ep, errno);
+    }
+    ep->starved_ns = 0;
+    shm_handshake *hs = new_handshake(ep);
+    if (!hs) {
+      close(fd);
+      return COLL_OK;
+    }
+    hs->watch.fd = fd;
+    hs->stage = SHM_STAGE_AUTH;
+    colli_auth_accept(&hs->auth, fd, ep->env->secret);
+    trust_own_clock(hs);
+    if (!check_peer(hs) || shm_watch_add(ep, &hs->watch) != 0) {
+      finish(hs);
+      continue;
+    }
+    shm_handshake_event(hs);
+  }
+  return COLL_OK;
+}
+
+/* The connection that a handshake would complete, or NULL; *known: this pair has one already. */
+static shm_conn *find_conn(const shm_handshake *hs, bool *known) {
+  *known = false;
+  for (shm_conn *conn = hs->ep->conns; conn; conn = conn->next) {
+    if (conn->base.peer == hs->peer && conn->base.channel == hs->channel) {
+      *known = true;
+      return conn->gate & SHM_GATE_CONNECTING ? conn : NULL;
+    }
+  }
+  for (shm_handshake *other = hs->ep->handshakes; other; other = other->next) {
+    if (other != hs && !other->dialer && other->stage != SHM_STAGE_OVER &&
+        other->peer == hs->peer && other->channel == hs->channel) {
+      *known = true;
+    }
+  }
+  return NULL;
+}
+
+/* Acceptor, hello believed: whether it is for this rank, and new. */
+static bool hello_fits(shm_handshake *hs) {
+  const colli_hello *hello = &hs->auth.hello;
+  const coll_transport_env *env = hs->ep->env;
+  if (hello->kind != COLLI_HELLO_DATA || hello->comm_id != env->comm_id ||
+      hello->dst_rank != env->rank || hello->src_rank < 0 || hello->src_rank >= env->rank ||
+      hello->word > INT_MAX) {
+    return false;
+  }
+  bool known;
+  hs->peer = hello->src_rank;
+  hs->channel = (int)hello->word;
+  return find_conn(hs, &known) || !known;
+}
+
+/* Dialer, taken: makes the segment and passes it on. */
+static void send_offer(shm_handshake *hs) {
+  const coll_transport_env *env = hs->ep->env;
+  shm_fault fault;
+  int fds[SHM_MAX_FDS] = {-1, hs->ep->bell.fd};
+  if (shm_segment_create(&hs->segment, hs->ep->segment_bytes, &fds[0], &fault) != COLL_OK) {
+    fail_handshake(hs, &fault);
+    return;
+  }
+  shm_offer offer = {SHM_MAGIC, env->slot_count, env->slot_bytes, hs->local ? fds[1] : -1, 0};
+  int failed = shm_send_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
+  int error = errno;
+  close(fds[0]);
+  if (failed) {
+    shm_fault_set(&fault, error == EPIPE ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "sendmsg", error,
+                  "cannot pass the shared segment to the peer");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  hs->stage = SHM_STAGE_ANSWER;
+}
+
+/* A message of the peer did not come as it should. */
+static void receive_failed(shm_handshake *hs, int result, int error) {
+  shm_fault fault;
+  if (result == 0 || error == ECONNRESET) {
+    shm_fault_set(&fault, COLL_ERR_PEER_LOST, "recvmsg", result == 0 ? 0 : error,
+                  "the peer closed its socket before the connection was made");
+  } else if (error == EPROTO) {
+    shm_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
+                  "the peer sent something else than a handshake; all ranks must run the same "
+                  "libcoll");
+  } else {
+    shm_fault_set(&fault, COLL_ERR_SYSTEM, "recvmsg", error,
+                  error == EMFILE ? "too many open files; raise the limit (ulimit -n)"
+                                  : "cannot receive the peer's handshake");
+  }
+  fail_handshake(hs, &fault);
+}
+
+/* Dialer: the last message. */
+static void receive_answer(shm_handshake *hs) {
+  shm_answer answer;
+  int bell = -1;
+  int want = hs->local ? 0 : 1;
+  int result = shm_recv_fds(hs->watch.fd, &answer, sizeof answer, &bell, want);
+  if (result < 0 && errno == EAGAIN) {
+    return;
+  }
+  if (result <= 0) {
+    receive_failed(hs, result, errno);
+    return;
+  }
+  hs->bell_fd = hs->local ? answer.bell_fd : bell;
+  shm_fault fault;
+  if (answer.magic != SHM_MAGIC || answer.status != COLL_OK) {
+    shm_fault_set(
+        &fault, COLL_ERR_PROTOCOL, NULL, 0,
+        "the peer refused the shared segment; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be "
+        "the same on all ranks");
+    fail_handshake(hs, &fault);
+    return;
+  }
+  shm_conn_up(hs->conn, hs);
+  finish(hs);
+}
+
+/* Acceptor: sends the answer; the connection is made if it says OK. */
+static void send_answer(shm_handshake *hs, const shm_fault *fault) {
+  shm_endpoint *ep = hs->ep;
+  shm_answer answer = {SHM_MAGIC, fault->status, hs->local ? ep->bell.fd : -1, 0};
+  shm_fault broken = *fault;
+  if (shm_send_fds(hs->watch.fd, &answer, sizeof answer, &ep->bell.fd, hs->local ? 0 : 1) != 0) {
+    shm_fault_set(&broken, errno == EPIPE ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "sendmsg", errno,
+                  "cannot answer the peer's handshake");
+  }
+  if (broken.status != COLL_OK) {
+    fail_handshake(hs, &broken);
+    return;
+  }
+  shm_conn_up(hs->conn, hs);
+  finish(hs);
+}
+
+/* Acceptor: takes the segment, and waits for connect() if that has not come yet. */
+static void receive_offer(shm_handshake *hs) {
+  shm_offer offer;
+  const coll_transport_env *env = hs->ep->env;
+  int fds[SHM_MAX_FDS] = {-1, -1};
+  int result = shm_recv_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
+  if (result < 0 && errno == EAGAIN) {
+    return;
+  }
+  int error = errno;
+  bool known;
+  hs->conn = find_conn(hs, &known);
+  if (result <= 0) {
+    receive_failed(hs, result, error);
+    return;
+  }
+  shm_fault fault;
+  shm_fault_set(&fault, COLL_OK, NULL, 0, NULL);
+  hs->bell_fd = hs->local ? offer.bell_fd : fds[1];
+  if (offer.magic != SHM_MAGIC || offer.slot_bytes != env->slot_bytes ||
+      offer.slot_count != env->slot_count || (offer.bell_fd >= 0) != hs->local) {
+    shm_fault_set(
+        &fault, COLL_ERR_PROTOCOL, NULL, 0,
+        "the peer's slots differ; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be the same on "
+        "all ranks");
+  } else {
+    (void)shm_segment_adopt(&hs->segment, hs->ep->segment_bytes, fds[0], &fault);
+  }
+  close(fds[0]);
+  if (fault.status != COLL_OK || hs->conn) {
+    send_answer(hs, &fault);
+  } else {
+    hs->stage = SHM_STAGE_PARKED;
+  }
+}
+
+/* Moves the authentication on. */
+static void step_auth(shm_handshake *hs) {
+  shm_fault fault;
+  int result = colli_auth_poll(&hs->auth);
+  switch (result) {
+  case COLL_T_AGAIN:
+    return;
+  case COLL_T_DONE:
+    hs->ep->happened = true;
+    if (hs->dialer) {
+      send_offer(hs);
+      return;
+    }
+    bool taken = hello_fits(hs);
+    if (colli_auth_answer(&hs->auth, taken) != 0 || !taken) {
+      finish(hs);
+      return;
+    }
+    hs->stage = SHM_STAGE_OFFER;
+    receive_offer(hs);
+    return;
+  case COLL_ERR_AUTH:
+    shm_fault_set(&fault, COLL_ERR_AUTH, NULL, 0,
+                  "the peer does not know this communicator's secret");
+    break;
+  case COLL_ERR_PROTOCOL:
+    shm_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
+                  "the peer does not speak this version's handshake; all ranks must run the same "
+                  "libcoll");
+    break;
+  case COLL_ERR_PEER_LOST:
+    shm_fault_set(&fault, COLL_ERR_PEER_LOST, NULL, 0,
+                  "the peer closed or refused the connection: it has ended, or is another rank or "
+                  "communicator");
+    break;
+  default:
+    shm_fault_set(&fault, COLL_ERR_SYSTEM, "handshake", errno, "the handshake's socket failed");
+  }
+  fail_handshake(hs, &fault);
+}
+
+/* A parked peer has nothing to say: it gave up, or is no libcoll. */
+static void step_parked(shm_handshake *hs) {
+  char byte;
+  ssize_t got = recv(hs->watch.fd, &byte, 1, MSG_DONTWAIT);
+  if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
+    finish(hs);
+  }
+}
+
+void shm_handshake_event(shm_handshake *hs) {
+  hs->deadline_ns = hs->ep->env->now_ns(hs->ep->env->ctx) + SHM_PATIENCE_NS;
+  switch (hs->stage) {
+  case SHM_STAGE_AUTH:
+    step_auth(hs);
+    break;
+  case SHM_STAGE_OFFER:
+    receive_offer(hs);
+    break;
+  case SHM_STAGE_PARKED:
+    step_parked(hs);
+    break;
+  case SHM_STAGE_ANSWER:
+    receive_answer(hs);
+    break;
+  case SHM_STAGE_DIAL:
+  case SHM_STAGE_OVER:
+    break;
+  }
+}
+
+void shm_handshake_match(shm_endpoint *ep, shm_conn *conn) {
+  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+    if (hs->stage == SHM_STAGE_PARKED && hs->peer == conn->base.peer &&
+        hs->channel == conn->base.channel) {
+      shm_fault fine;
+      shm_fault_set(&fine, COLL_OK, NULL, 0, NULL);
+      hs->conn = conn;
+      send_answer(hs, &fine);
+      return;
+    }
+  }
+}
+
+/* Whether a handshake waits for something that should come by itself. */
+static bool can_expire(const shm_handshake *hs) {
+  return hs->stage == SHM_STAGE_DIAL || hs->stage == SHM_STAGE_OFFER ||
+         (hs->stage == SHM_STAGE_AUTH && !hs->dialer);
+}
+
+void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
+  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+    if (hs->stage == SHM_STAGE_DIAL) {
+      dial(hs);
+    } else if (hs->stage == SHM_STAGE_AUTH && colli_auth_events(&hs->auth) == POLLOUT) {
+      step_auth(hs);
+    }
+    if (can_expire(hs) && now_ns > hs->deadline_ns) {
+      shm_fault fault;
+      shm_fault_set(&fault, COLL_ERR_SYSTEM, "connect", EMFILE,
+                    "no descriptor, or no place in the peer's queue, for five seconds; raise the "
+                    "limit of open files (ulimit -n)");
+      fail_handshake(hs, &fault);
+    }
+  }
+  for (shm_handshake **link = &ep->handshakes; *link;) {
+    shm_handshake *hs = *link;
+    if (hs->stage == SHM_STAGE_OVER) {
+      *link = hs->next;
+      free(hs);
+    } else {
+      link = &hs->next;
+    }
+  }
+}
+
+void shm_handshake_forget(shm_endpoint *ep, shm_conn *conn) {
+  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+    if ((!conn || hs->conn == conn) && hs->stage != SHM_STAGE_OVER) {
+      finish(hs);
+    }
+  }
+}

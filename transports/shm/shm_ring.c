@@ -1,0 +1,277 @@
+/* shm_ring.c: the data path of the shared-memory transport. */
+#include "transports/shm/shm_ring.h"
+
+#include <string.h>
+
+#define SHM_HOT __attribute__((hot))
+
+/* Rounds up to a power of two; false if that overflows. */
+static bool round_up(size_t value, size_t to, size_t *result) {
+  if (__builtin_add_overflow(value, to - 1, result)) {
+    return false;
+  }
+  *result &= ~(to - 1);
+  return true;
+}
+
+/* The sizes of the parts: both sides and all heads, then one slot. */
+static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
+  size_t heads;
+  if (slot_count == 0 || __builtin_mul_overflow((size_t)slot_count, 2 * SHM_LINE, &heads) ||
+      __builtin_add_overflow(heads, 2 * sizeof(shm_side), &heads)) {
+    return false;
+  }
+  return slot_bytes <= UINT32_MAX && round_up(heads, SHM_PAGE, control) &&
+         round_up(slot_bytes, SHM_PAGE, stride);
+}
+
+size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count) {
+  size_t control, stride, total;
+  if (!layout(slot_bytes, slot_count, &control, &stride) ||
+      __builtin_mul_overflow(stride, (size_t)slot_count * 2, &total) ||
+      __builtin_add_overflow(total, control, &total) || total > (size_t)INT64_MAX) {
+    return 0;
+  }
+  return total;
+}
+
+void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side) {
+  size_t control = 0, stride = 0;
+  (void)layout(slot_bytes, slot_count, &control, &stride);
+  shm_side *sides = memory;
+  shm_slot_head *heads = (shm_slot_head *)(sides + 2);
+  uint8_t *slots = (uint8_t *)memory + control;
+  size_t ring = stride * slot_count;
+  memset(link, 0, sizeof *link);
+  link->mine = sides + side;
+  link->theirs = sides + !side;
+  link->slot_bytes = slot_bytes;
+  link->slot_stride = stride;
+  link->slot_count = slot_count;
+  link->tx_heads = link->tx_head = heads + (side ? slot_count : 0);
+  link->rx_heads = link->rx_head = heads + (side ? 0 : slot_count);
+  link->tx_slots = slots + (side ? ring : 0);
+  link->rx_slots = slots + (side ? 0 : ring);
+  link->rx_seq = 1;
+}
+
+/* Copies at most SHM_INLINE_BYTES without a call. */
+static inline void copy_small(void *to, const void *from, size_t bytes) {
+  uint8_t *t = to;
+  const uint8_t *f = from;
+  if (bytes >= 16) {
+    memcpy(t, f, 16);
+    memcpy(t + bytes - 16, f + bytes - 16, 16);
+  } else if (bytes >= 8) {
+    memcpy(t, f, 8);
+    memcpy(t + bytes - 8, f + bytes - 8, 8);
+  } else if (bytes >= 4) {
+    memcpy(t, f, 4);
+    memcpy(t + bytes - 4, f + bytes - 4, 4);
+  } else {
+    for (size_t i = 0; i < bytes; i++) {
+      t[i] = f[i];
+    }
+  }
+}
+
+/* Looks whether the peer must be told of a change that was just made visible. */
+static inline void look_at_peer(shm_link *link, uint32_t wakes) {
+  uint32_t state = atomic_load_explicit(&link->theirs->state, memory_order_seq_cst);
+  if (SHM_UNLIKELY(state & (SHM_STATE_ASLEEP | SHM_STATE_LEFT))) {
+    if (state & SHM_STATE_LEFT) {
+      link->attention |= SHM_ATTENTION_LEFT;
+    } else if ((state & wakes) && state != link->rung) {
+      link->rung = state;
+      link->attention |= SHM_ATTENTION_BELL;
+    }
+  }
+}
+
+/* Whether a slot is free; asks the peer's line only if none is known to be. */
+static inline bool has_room(shm_link *link) {
+  uint32_t sent = (uint32_t)link->tx_total;
+  if (SHM_UNLIKELY(sent - link->tx_credit >= link->slot_count)) {
+    link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
+    return sent - link->tx_credit < link->slot_count;
+  }
+  return true;
+}
+
+/* No room: remembers that this side waits. */
+static int no_room(shm_link *link) {
+  link->tx_waiting = true;
+  if (shm_link_peer_left(link)) {
+    link->attention |= SHM_ATTENTION_LEFT;
+  }
+  return COLL_T_AGAIN;
+}
+
+/* Publishes the filled head and steps to the next one. */
+static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *tag, size_t bytes) {
+  atomic_store_explicit(&head->bytes, (uint32_t)bytes, memory_order_relaxed);
+  head->tag = *tag;
+  link->tx_waiting = false;
+  link->tx_total++;
+  uint32_t next = link->tx_index + 1;
+  next = next == link->slot_count ? 0 : next;
+  link->tx_index = next;
+  link->tx_head = link->tx_heads + next;
+  atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_seq_cst);
+  look_at_peer(link, SHM_STATE_ASLEEP);
+}
+
+SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes) {
+  if (SHM_UNLIKELY(!has_room(link))) {
+    return no_room(link);
+  }
+  shm_slot_head *head = link->tx_head;
+  if (bytes <= SHM_INLINE_BYTES) {
+    copy_small(head->payload, buf, bytes);
+  } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+    return COLL_ERR_INTERNAL;
+  } else {
+    memcpy(link->tx_slots + link->tx_index * link->slot_stride, buf, bytes);
+  }
+  publish(link, head, tag, bytes);
+  return COLL_T_DONE;
+}
+
+SHM_HOT int shm_link_acquire(shm_link *link, size_t bytes, void **buf) {
+  if (SHM_UNLIKELY(!has_room(link))) {
+    return no_room(link);
+  }
+  if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+    return COLL_ERR_INTERNAL;
+  }
+  link->tx_acquired =
+      bytes <= SHM_INLINE_BYTES ? link->small : link->tx_slots + link->tx_index * link->slot_stride;
+  *buf = link->tx_acquired;
+  return COLL_T_DONE;
+}
+
+SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) {
+  shm_slot_head *head = link->tx_head;
+  if (bytes <= SHM_INLINE_BYTES) {
+    copy_small(head->payload, link->tx_acquired, bytes);
+  }
+  publish(link, head, tag, bytes);
+}
+
+/* The head of the next message, or NULL. */
+static inline shm_slot_head *arrived(shm_link *link) {
+  shm_slot_head *head = link->rx_head;
+  if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
+    link->rx_waiting = false;
+    return head;
+  }
+  link->rx_waiting = true;
+  /* The peer publishes before it leaves: who sees it gone must look once more. */
+  if (SHM_UNLIKELY(shm_link_peer_left(link))) {
+    if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
+      link->rx_waiting = false;
+      return head;
+    }
+    link->attention |= SHM_ATTENTION_LEFT;
+  }
+  return NULL;
+}
+
+/* Where the payload of an arrived message lies. */
+static inline const void *payload_of(const shm_link *link, const shm_slot_head *head,
+                                     size_t bytes) {
+  return bytes <= SHM_INLINE_BYTES ? (const void *)head->payload
+                                   : link->rx_slots + link->rx_index * link->slot_stride;
+}
+
+SHM_HOT int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t bytes,
+                          coll_tag *got, size_t *got_bytes) {
+  shm_slot_head *head = arrived(link);
+  if (!head) {
+    return COLL_T_AGAIN;
+  }
+  size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
+  coll_tag tag = head->tag;
+  if (SHM_UNLIKELY(size != bytes || tag.word[0] != expect->word[0] ||
+                   tag.word[1] != expect->word[1] || tag.word[2] != expect->word[2])) {
+    *got = tag;
+    *got_bytes = size;
+    return size > link->slot_bytes ? COLL_ERR_PROTOCOL : COLL_ERR_MISMATCH;
+  }
+  if (bytes <= SHM_INLINE_BYTES) {
+    copy_small(buf, head->payload, bytes);
+  } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+    return COLL_ERR_INTERNAL;
+  } else {
+    memcpy(buf, payload_of(link, head, bytes), bytes);
+  }
+  shm_link_release(link);
+  return COLL_T_DONE;
+}
+
+SHM_HOT int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_t *bytes) {
+  shm_slot_head *head = arrived(link);
+  if (!head) {
+    return COLL_T_AGAIN;
+  }
+  size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
+  if (SHM_UNLIKELY(size > link->slot_bytes)) {
+    return COLL_ERR_PROTOCOL;
+  }
+  *got = head->tag;
+  *bytes = size;
+  *buf = payload_of(link, head, size);
+  return COLL_T_DONE;
+}
+
+SHM_HOT void shm_link_release(shm_link *link) {
+  uint32_t next = link->rx_index + 1;
+  next = next == link->slot_count ? 0 : next;
+  link->rx_index = next;
+  link->rx_head = link->rx_heads + next;
+  atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_seq_cst);
+  link->rx_seq++;
+  /* A peer that has left needs no credit, and is no error here: what it sent may still be read. */
+  uint32_t state = atomic_load_explicit(&link->theirs->state, memory_order_seq_cst);
+  if (SHM_UNLIKELY((state & SHM_STATE_WANTS_CREDIT) && state != link->rung)) {
+    link->rung = state;
+    link->attention |= SHM_ATTENTION_BELL;
+  }
+}
+
+void shm_link_arm(shm_link *link) {
+  uint32_t state = atomic_load_explicit(&link->mine->state, memory_order_relaxed);
+  state = (state & ~(SHM_STATE_STEP - 1)) + SHM_STATE_STEP;
+  state |= SHM_STATE_ASLEEP | (link->tx_waiting ? SHM_STATE_WANTS_CREDIT : 0);
+  atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
+}
+
+void shm_link_disarm(shm_link *link) {
+  uint32_t state = atomic_load_explicit(&link->mine->state, memory_order_relaxed);
+  atomic_store_explicit(&link->mine->state, state & ~(SHM_STATE_STEP - 1), memory_order_relaxed);
+}
+
+bool shm_link_ready(shm_link *link) {
+  bool ready = link->tx_waiting && has_room(link);
+  if (atomic_load_explicit(&link->rx_head->seq, memory_order_seq_cst) == link->rx_seq) {
+    /* A message that nobody has asked for yet may lie there for long: it counts once. */
+    ready |= link->rx_waiting || link->rx_reported != link->rx_seq;
+    link->rx_reported = link->rx_seq;
+  }
+  if (!link->left_reported && shm_link_peer_left(link)) {
+    link->left_reported = true;
+    ready = true;
+  }
+  return ready;
+}
+
+void shm_link_leave(shm_link *link) {
+  uint32_t state = atomic_load_explicit(&link->mine->state, memory_order_relaxed);
+  state = (state & ~(SHM_STATE_STEP - 1)) | SHM_STATE_LEFT;
+  atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
+  look_at_peer(link, SHM_STATE_ASLEEP);
+}
+
+bool shm_link_peer_left(const shm_link *link) {
+  return atomic_load_explicit(&link->theirs->state, memory_order_seq_cst) & SHM_STATE_LEFT;
+}

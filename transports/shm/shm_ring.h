@@ -1,0 +1,116 @@
+/*
+ * shm_ring.h: two one-way rings of slots in memory that two ranks map. No sockets, no system calls.
+ *
+ * Who writes what: the producer of a ring writes its slots and their heads; each side writes its
+ * own shm_side. No cache line has two writers. A message is published by its head's sequence
+ * number; a slot is given back by the consumer's credit. Short messages travel inside the head, so
+ * that one cache line moves for each.
+ *
+ * Sleeping. A side that goes to sleep says so in its `state` and then looks at the ring again; the
+ * other side changes the ring and then looks at `state`. All four accesses are sequentially
+ * consistent, so that at least one of the two sees the other's. Each sleep has its own number: a
+ * sleeper is woken once, however much arrives before it runs.
+ */
+#ifndef COLLI_TRANSPORTS_SHM_RING_H
+#define COLLI_TRANSPORTS_SHM_RING_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll_transport.h"
+
+#define SHM_LINE         64u
+#define SHM_PAGE         4096u
+#define SHM_INLINE_BYTES 32u
+
+#define SHM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+
+/* Bits of shm_side.state; the rest of the word is the number of the sleep. */
+#define SHM_STATE_ASLEEP       1u /* wake me when a message comes */
+#define SHM_STATE_WANTS_CREDIT 2u /* ... or when a slot becomes free */
+#define SHM_STATE_LEFT         4u /* I disconnected; nothing more comes, nothing is read */
+#define SHM_STATE_STEP         8u
+
+/* Bits of shm_link.attention: what a data call leaves for its caller to do. */
+#define SHM_ATTENTION_BELL 1u /* the peer sleeps: wake it */
+#define SHM_ATTENTION_LEFT 2u /* the peer disconnected */
+
+typedef struct shm_slot_head {
+  _Atomic uint32_t seq; /* number of the message + 1, modulo 2^32; 0: never used */
+  _Atomic uint32_t bytes;
+  coll_tag tag;
+  uint8_t payload[SHM_INLINE_BYTES]; /* of messages that fit */
+} shm_slot_head;
+_Static_assert(sizeof(shm_slot_head) == SHM_LINE, "one cache line");
+
+/* What one rank tells the other outside of messages. */
+typedef struct shm_side {
+  alignas(SHM_LINE) _Atomic uint32_t state;
+  _Atomic uint32_t ringing; /* this rank is just about to use the other's doorbell */
+  alignas(SHM_LINE) _Atomic uint32_t credit; /* messages given back, modulo 2^32 */
+} shm_side;
+_Static_assert(sizeof(shm_side) == 2 * SHM_LINE, "part of the segment's layout");
+
+/* One rank's private view of the pair of rings. */
+typedef struct shm_link {
+  shm_side *mine;
+  shm_side *theirs;
+  size_t slot_bytes;
+  size_t slot_stride;
+  uint32_t slot_count;
+  uint32_t attention;
+
+  shm_slot_head *tx_head; /* the next one to fill */
+  shm_slot_head *tx_heads;
+  uint8_t *tx_slots;
+  void *tx_acquired;
+  uint64_t tx_total;
+  uint32_t tx_index;
+  uint32_t tx_credit; /* the peer's credit as last seen */
+  bool tx_waiting;    /* the last try found no room */
+
+  bool rx_waiting; /* the last try found no message */
+  uint32_t rx_index;
+  uint32_t rx_seq;        /* what the next message's head will carry */
+  shm_slot_head *rx_head; /* where it will come */
+  shm_slot_head *rx_heads;
+  const uint8_t *rx_slots;
+
+  uint32_t rx_reported; /* the message for which shm_link_ready() has said yes */
+  bool left_reported;   /* ... and whether it has for the peer's leaving */
+  uint32_t rung;        /* the peer's state for which it was woken */
+  alignas(SHM_LINE) uint8_t small[SHM_LINE]; /* a short message while it is filled in */
+} shm_link;
+
+/* Bytes that a pair of rings takes, or 0 if that is more than a size_t or a file can hold. */
+size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count);
+
+/* Makes the view of side 0 or 1 of fresh (zeroed), page-aligned memory. */
+void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side);
+
+/* The data calls of coll_transport_ops, except that the caller must look at `attention` after them.
+ * COLL_ERR_PROTOCOL: the peer's memory makes no sense. COLL_ERR_INTERNAL: bytes > slot_bytes. */
+int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes);
+int shm_link_acquire(shm_link *link, size_t bytes, void **buf);
+void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes);
+int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+                  size_t *got_bytes);
+int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_t *bytes);
+void shm_link_release(shm_link *link);
+
+/* Says that this side goes to sleep / woke up. */
+void shm_link_arm(shm_link *link);
+void shm_link_disarm(shm_link *link);
+
+/* After arm: whether a data call has something to do that it was not told of before. */
+bool shm_link_ready(shm_link *link);
+
+/* Says that this side leaves; the mapping may go afterwards. */
+void shm_link_leave(shm_link *link);
+
+/* Whether the peer said so. */
+bool shm_link_peer_left(const shm_link *link);
+
+#endif

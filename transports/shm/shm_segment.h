@@ -1,0 +1,35 @@
+/* shm_segment.h: shared memory without a name, sealed so that nobody can shrink it under a reader.
+ */
+#ifndef COLLI_TRANSPORTS_SHM_SEGMENT_H
+#define COLLI_TRANSPORTS_SHM_SEGMENT_H
+
+#include <stddef.h>
+
+#include "coll/coll.h"
+
+typedef struct shm_segment {
+  void *memory; /* NULL: none */
+  size_t bytes;
+} shm_segment;
+
+/* What failed, for the error record. */
+typedef struct shm_fault {
+  coll_status status;
+  const char *syscall;
+  int sys_errno;
+  const char *detail;
+} shm_fault;
+
+/* Makes and maps a zeroed, sealed segment; *fd is its descriptor, to be passed on and closed. */
+coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_fault *fault);
+
+/* Maps a peer's segment after checking its size and seals; fd stays the caller's. */
+coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault);
+
+void shm_segment_unmap(shm_segment *segment);
+
+/* Fills in a fault and returns its status. */
+coll_status shm_fault_set(shm_fault *fault, coll_status status, const char *syscall, int sys_errno,
+                          const char *detail);
+
+#endif

@@ -1,0 +1,110 @@
+/* shm_wire.c: blobs and messages with descriptors. */
+#include "transports/shm/shm_wire.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob) {
+  memcpy(blob, raw, sizeof *blob);
+  if (blob->magic != SHM_MAGIC || blob->name_bytes < 2 || blob->name_bytes > SHM_ABSTRACT_MAX ||
+      blob->name[0] != 0) {
+    return -1;
+  }
+  return 0;
+}
+
+socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address) {
+  memset(address, 0, sizeof *address);
+  address->sun_family = AF_UNIX;
+  memcpy(address->sun_path, blob->name, blob->name_bytes);
+  return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + blob->name_bytes);
+}
+
+int shm_users_match(uint32_t a, uint32_t b) {
+  return a == b || a == 0 || b == 0;
+}
+
+int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, int count) {
+  union {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))];
+  } control;
+  struct iovec part = {(void *)(uintptr_t)message, bytes};
+  struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
+  memset(&control, 0, sizeof control);
+  if (count > 0) {
+    header.msg_control = control.space;
+    header.msg_controllen = CMSG_SPACE((size_t)count * sizeof(int));
+    struct cmsghdr *cmsg = CMSG_FIRSTHDR(&header);
+    cmsg->cmsg_level = SOL_SOCKET;
+    cmsg->cmsg_type = SCM_RIGHTS;
+    cmsg->cmsg_len = CMSG_LEN((size_t)count * sizeof(int));
+    memcpy(CMSG_DATA(cmsg), fds, (size_t)count * sizeof(int));
+  }
+  ssize_t sent;
+  do {
+    sent = sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
+  } while (sent < 0 && errno == EINTR);
+  if (sent < 0) {
+    return -1;
+  }
+  if ((size_t)sent != bytes) {
+    errno = EMSGSIZE;
+    return -1;
+  }
+  return 0;
+}
+
+/* Takes the descriptors out of a received message; returns how many fit into fds[count], and closes
+ * those that do not. */
+static int take_fds(struct msghdr *header, int *fds, int count) {
+  int taken = 0;
+  for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg; cmsg = CMSG_NXTHDR(header, cmsg)) {
+    if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
+      continue;
+    }
+    size_t came = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (size_t i = 0; i < came; i++) {
+      int fd;
+      memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof fd);
+      if (taken < count) {
+        fds[taken++] = fd;
+      } else {
+        close(fd);
+      }
+    }
+  }
+  return taken;
+}
+
+int shm_recv_fds(int sock, void *message, size_t bytes, int *fds, int count) {
+  union {
+    struct cmsghdr align;
+    char space[CMSG_SPACE(SHM_MAX_FDS * sizeof(int))];
+  } control;
+  struct iovec part = {message, bytes};
+  struct msghdr header = {.msg_iov = &part,
+                          .msg_iovlen = 1,
+                          .msg_control = control.space,
+                          .msg_controllen = sizeof control.space};
+  ssize_t got;
+  do {
+    got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) {
+    return -1;
+  }
+  int taken = take_fds(&header, fds, count);
+  if (taken == count && (size_t)got == bytes && !(header.msg_flags & MSG_CTRUNC)) {
+    return 1;
+  }
+  for (int i = 0; i < taken; i++) {
+    close(fds[i]);
+  }
+  if (got == 0) {
+    return 0;
+  }
+  errno = (size_t)got == bytes && (header.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO;
+  return -1;
+}

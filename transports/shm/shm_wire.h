@@ -1,0 +1,65 @@
+/* shm_wire.h: what two endpoints say to each other over a Unix socket, descriptors included. */
+#ifndef COLLI_TRANSPORTS_SHM_WIRE_H
+#define COLLI_TRANSPORTS_SHM_WIRE_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include "coll/coll_transport.h"
+
+#define SHM_MAGIC        0x316d6873u /* "shm1": changes with every change of what is shared */
+#define SHM_ABSTRACT_MAX 32
+#define SHM_MAX_FDS      2
+
+/* An endpoint as its peers know it; travels in the transport's blob. */
+typedef struct shm_blob {
+  uint32_t magic;
+  int32_t pid;
+  uint64_t host_id;
+  uint32_t uid;
+  uint32_t name_bytes;
+  uint8_t name[SHM_ABSTRACT_MAX]; /* of an abstract socket, with its leading 0 */
+} shm_blob;
+_Static_assert(sizeof(shm_blob) <= COLL_BLOB_BYTES, "travels in the blob");
+
+/* Dialer to acceptor, with the segment and (to another process) the dialer's doorbell. */
+typedef struct shm_offer {
+  uint32_t magic;
+  uint32_t slot_count;
+  uint64_t slot_bytes;
+  int32_t bell_fd; /* in the same process: the doorbell's number; else -1 */
+  int32_t reserved;
+} shm_offer;
+_Static_assert(sizeof(shm_offer) == 24, "travels as it is");
+
+/* Acceptor to dialer, with (to another process, if COLL_OK) the acceptor's doorbell. */
+typedef struct shm_answer {
+  uint32_t magic;
+  int32_t status;
+  int32_t bell_fd;
+  int32_t reserved;
+} shm_answer;
+_Static_assert(sizeof(shm_answer) == 16, "travels as it is");
+
+/* Reads a blob; -1 if it is not one of this transport. */
+int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob);
+
+/* The address that a blob names; returns its length. */
+socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address);
+
+/* Whether processes of these users may share memory: the same user, or one of them is root. */
+int shm_users_match(uint32_t a, uint32_t b);
+
+/* Sends a message with descriptors (which stay the caller's) in one piece: 0, or -1 with errno. */
+int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, int count);
+
+/*
+ * Receives a message of exactly `bytes` bytes with exactly `count` descriptors: 1; 0: the peer
+ * closed; -1 with errno: EAGAIN, EPROTO (something else came), EMFILE (no room for the
+ * descriptors), or what recvmsg() says.
+ */
+int shm_recv_fds(int sock, void *message, size_t bytes, int *fds, int count);
+
+#endif
