@@ -122,8 +122,10 @@ static void collect_events(tcp_endpoint *ep) {
   int count = EVENTS_AT_ONCE;
   for (int round = 0; round < MAX_ROUNDS && count == EVENTS_AT_ONCE; round++) {
     count = epoll_wait(ep->epoll_fd, events, EVENTS_AT_ONCE, 0);
-    for (int i = 0; i < count; i++)
+    for (int i = 0; i < count; i++) {
       ((tcp_source *)events[i].data.ptr)->events |= events[i].events;
+      ep->input |= (events[i].events & EPOLLIN) != 0;
+    }
   }
 }
 
@@ -134,9 +136,9 @@ static int push_blocked(tcp_endpoint *ep) {
   for (conn = LIST_FIRST(&ep->blocked); conn; conn = next) {
     next = LIST_NEXT(conn, blocked_link);
     if (colli_stream_blocked(&conn->stream)) {
-      if (!conn->source.events)
+      if (!(conn->source.events & ~(uint32_t)EPOLLIN))
         continue;
-      conn->source.events = 0;
+      conn->source.events &= EPOLLIN;
       uint64_t before = conn->stream.moved;
       int status = colli_stream_flush(&conn->stream);
       moved |= conn->stream.moved != before;
@@ -149,15 +151,22 @@ static int push_blocked(tcp_endpoint *ep) {
   return moved;
 }
 
-/*
- * A connection holds slot_count messages that its receiver has not asked for. The kernel may hold
- * less. If all ranks wait for their sends and nothing moves, what has come is taken in.
- */
-static int end_standstill(tcp_endpoint *ep) {
-  uint64_t moved = 0, now = ep->env->now_ns(ep->env->ctx);
-  tcp_conn *conn;
+/* Bytes that have moved on all connections. */
+static uint64_t bytes_moved(const tcp_endpoint *ep) {
+  uint64_t moved = 0;
+  const tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
   moved += conn->stream.moved;
+  return moved;
+}
+
+/*
+ * A connection holds slot_count messages that its receiver has not asked for; the kernel may hold
+ * less. If input waits and nothing moves, perhaps because all ranks wait for their sends, what has
+ * come is taken in. 1 if there was something.
+ */
+static int end_standstill(tcp_endpoint *ep) {
+  uint64_t moved = bytes_moved(ep), now = ep->env->now_ns(ep->env->ctx);
   if (moved != ep->moved || ep->standstill_ns == 0) {
     ep->moved = moved;
     ep->standstill_ns = now;
@@ -165,14 +174,14 @@ static int end_standstill(tcp_endpoint *ep) {
   }
   if (now - ep->standstill_ns < TCP_STANDSTILL_NS)
     return 0;
-  uint64_t before = moved;
+  tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-  if (conn->state == TCP_ESTABLISHED) {
-    before -= conn->stream.moved;
+  if (conn->state == TCP_ESTABLISHED && conn->source.events & EPOLLIN) {
+    conn->source.events &= ~(uint32_t)EPOLLIN;
     colli_stream_pump(&conn->stream);
-    before += conn->stream.moved;
   }
-  return before != moved;
+  ep->input = false;
+  return bytes_moved(ep) != moved;
 }
 
 /* Accepts, shakes hands, flushes. */
@@ -199,10 +208,8 @@ static int tcp_progress(coll_endpoint *handle) {
       moved |= tcp_dial_progress(conn, now);
   }
   moved |= push_blocked(ep);
-  if (!LIST_EMPTY(&ep->blocked))
+  if (ep->input)
     moved |= end_standstill(ep);
-  else
-    ep->standstill_ns = 0;
   tcp_linger_progress(ep);
   return moved;
 }

@@ -19,7 +19,7 @@
 #define TCP_MAX_CANDIDATES 16
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
-#define TCP_STANDSTILL_NS  500000ull     /* blocked for so long: take in what peers send */
+#define TCP_STANDSTILL_NS  500000ull     /* nothing moved for so long: take in what peers send */
 #define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
 
 /* What a peer must know. */
@@ -95,8 +95,9 @@ struct tcp_endpoint {
   tcp_blob blob;
   int strangers;
   int dialing;
-  uint64_t standstill_ns;           /* since when nothing moved though output waits; 0: it moves */
-  uint64_t moved;                   /* bytes moved when that was last looked at */
+  bool input;                       /* something came that was perhaps not asked for */
+  uint64_t standstill_ns;           /* when bytes were last seen to have moved; 0: not looked yet */
+  uint64_t moved;                   /* how many those were */
   LIST_HEAD(, tcp_inbound) unknown; /* strangers */
   LIST_HEAD(, tcp_inbound) parked;
   LIST_HEAD(, tcp_conn) conns;
@@ -104,8 +105,7 @@ struct tcp_endpoint {
   LIST_HEAD(, tcp_conn) lingering;
 };
 
-/* ---- tcp_addr.c: pure
- * --------------------------------------------------------------------------*/
+/* ---- tcp_addr.c: pure ---- */
 
 int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link);
 
@@ -115,8 +115,7 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
 /* Reads a blob that came from elsewhere: whether it can be used. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob);
 
-/* ---- tcp.c
- * -------------------------------------------------------------------------------------*/
+/* ---- tcp.c ---- */
 
 /* Makes epoll look for `events` on a source (0: for nothing any more): false with errno. */
 bool tcp_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events);
@@ -124,8 +123,7 @@ bool tcp_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events);
 /* Closes a source's descriptor, if it has one. */
 void tcp_close_source(tcp_endpoint *ep, tcp_source *source);
 
-/* ---- tcp_dial.c
- * --------------------------------------------------------------------------------*/
+/* ---- tcp_dial.c ---- */
 
 /* Begins to dial. */
 void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer);
@@ -136,8 +134,7 @@ int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns);
 /* Forgets all about dialing; the socket stays. Fine if this connection does not dial. */
 void tcp_dial_free(tcp_conn *conn);
 
-/* ---- tcp_accept.c
- * ------------------------------------------------------------------------------*/
+/* ---- tcp_accept.c ---- */
 
 /* Accepts, shakes hands, parks: 1 if something happened. */
 int tcp_accept_progress(tcp_endpoint *ep);
@@ -148,8 +145,7 @@ int tcp_accept_adopt(tcp_conn *conn);
 /* Closes all inbound sockets. */
 void tcp_accept_close(tcp_endpoint *ep);
 
-/* ---- tcp_conn.c
- * --------------------------------------------------------------------------------*/
+/* ---- tcp_conn.c ---- */
 
 /* Makes a connection fail with what its data calls will report. */
 void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int sys_errno,
@@ -170,8 +166,7 @@ int tcp_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, c
 int tcp_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
 int tcp_slot_release(coll_conn *conn);
 
-/* ---- tcp_linger.c
- * ------------------------------------------------------------------------------*/
+/* ---- tcp_linger.c ---- */
 
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn);
