@@ -139,7 +139,8 @@ typedef struct coll_transport_ops {
 
   /*
    * Moves pending sends on, and stores in *count how many of the messages that send() or
-   * slot_commit() took on this connection since it was made no longer use the caller's memory.
+   * slot_commit() took on this connection since it was made no longer use the caller's memory. They
+   * are counted in order: message k is free once *count >= k.
    */
   int (*sent)(coll_conn *conn, uint64_t *count);
 
@@ -153,7 +154,7 @@ typedef struct coll_transport_ops {
   /*
    * Receives the next message into buf. It must carry tag *expect and `bytes` bytes: if not,
    * returns COLL_ERR_MISMATCH with what came in *got and *got_bytes, without calling env->fail(),
-   * and buf is undefined. AGAIN: not complete; buf is in use, and the next call on this side of the
+   * buf is undefined, and this side of the connection receives nothing any more. AGAIN: not complete; buf is in use, and the next call on this side of the
    * connection must be the same one (or abort).
    */
   int (*recv)(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
