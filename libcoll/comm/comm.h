@@ -24,7 +24,9 @@ typedef struct colli_stalled {
   uint64_t serial;
   uint64_t sequence;
   coll_tag tag;
-  int waits_for;
+  uint64_t heard_ns;
+  int nwaits;
+  int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_stalled;
 
 /* How long the owner has looked in vain, and what time it was. */
@@ -93,6 +95,9 @@ void colli_comm_transport_failed(void *ctx, const coll_transport_failure *failur
 void colli_comm_listen(coll_comm *comm);
 
 /* ---- stall.c --------------------------------------------------------------------------------- */
+
+/* An operation that has not moved for so long is told to all ranks, again and again. */
+uint64_t colli_comm_stall_ns(const coll_comm *comm);
 
 /* Tells all ranks that `op` does not move. */
 void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op);

@@ -15,15 +15,19 @@
 
 typedef enum colli_ctrl_kind {
   COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why */
-  COLLI_CTRL_STALLED = 2, /* the sender waits: `sequence`, `signature`, and for `peer` */
+  COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
   COLLI_CTRL_GOODBYE = 3  /* the sender leaves in good order */
 } colli_ctrl_kind;
+
+#define COLLI_CTRL_MORE 7
 
 typedef struct colli_ctrl_msg {
   uint32_t kind;
   int32_t origin;  /* the rank that made the message; links pass messages of others on */
   uint64_t serial; /* counts the origin's messages, so that each is taken once */
   int32_t peer;    /* STALLED: the rank that origin waits for, or -1 */
+  int32_t nmore;
+  int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for */
   int32_t pad;
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in */

@@ -4,9 +4,17 @@
  * whether another rank made a different call, and at the deadline who has not come.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
+
+#define STALL_NS (250 * COLLI_NS_PER_MS)
+
+/* How long an operation stands before the other ranks are told, and told again. */
+uint64_t colli_comm_stall_ns(const coll_comm *comm) {
+  return comm->timeout_ns / 3 < STALL_NS ? comm->timeout_ns / 3 : STALL_NS;
+}
 
 /* Passes a message to all neighbours but one. */
 static void pass_on(coll_comm *comm, const colli_ctrl_msg *msg, int except) {
@@ -19,12 +27,16 @@ static void pass_on(coll_comm *comm, const colli_ctrl_msg *msg, int except) {
 
 /* Tells all ranks that `op` does not move. */
 void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op) {
-  int channel, step;
+  int waits[COLLI_CTRL_MORE + 1] = {-1};
+  int nwaits = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED,
                         .origin = comm->rank,
                         .serial = ++comm->serial,
-                        .peer = colli_exec_waits_for(op, &channel, &step),
+                        .peer = waits[0],
+                        .nmore = nwaits > 1 ? nwaits - 1 : 0,
                         .sequence = op->sequence};
+  for (int i = 0; i < msg.nmore; i++)
+    msg.more[i] = waits[i + 1];
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
   pass_on(comm, &msg, -1);
 }
@@ -58,6 +70,20 @@ void colli_comm_disagree(coll_comm *comm, const coll_tag *mine, int peer, const 
   colli_comm_fail(comm, &record);
 }
 
+/* Keeps what another rank says of itself. */
+static void keep(coll_comm *comm, colli_stalled *stalled, const colli_ctrl_msg *msg) {
+  stalled->serial = msg->serial;
+  stalled->sequence = msg->sequence;
+  stalled->heard_ns = comm->world.now_ns(comm->world.ctx);
+  memcpy(stalled->tag.word, msg->signature, sizeof(msg->signature));
+  stalled->nwaits = 0;
+  for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
+    int peer = i < 0 ? msg->peer : msg->more[i];
+    if (peer >= 0 && peer < comm->nranks)
+      stalled->waits[stalled->nwaits++] = peer;
+  }
+}
+
 /* Another rank's news that it waits. */
 void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *msg) {
   if (msg->origin < 0 || msg->origin >= comm->nranks || msg->origin == comm->rank)
@@ -65,10 +91,7 @@ void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *m
   colli_stalled *stalled = &comm->stalled[msg->origin];
   if (msg->serial <= stalled->serial)
     return;
-  stalled->serial = msg->serial;
-  stalled->sequence = msg->sequence;
-  memcpy(stalled->tag.word, msg->signature, sizeof(msg->signature));
-  stalled->waits_for = msg->peer;
+  keep(comm, stalled, msg);
   pass_on(comm, msg, from);
   if (msg->sequence == 0 || msg->sequence > comm->sequence ||
       msg->sequence + COLLI_HISTORY <= comm->sequence || comm->failed != COLL_OK)
@@ -78,36 +101,60 @@ void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *m
     colli_comm_disagree(comm, mine, msg->origin, &stalled->tag, comm->exec.oldest);
 }
 
-/* Follows "waits for" from rank to rank, to one that has not said that it waits. */
-static int find_culprit(const coll_comm *comm, const coll_request *op, int first) {
-  int rank = first;
-  for (int hops = 0; hops < comm->nranks; hops++) {
-    if (rank < 0 || rank >= comm->nranks || rank == comm->rank)
-      return first;
-    const colli_stalled *stalled = &comm->stalled[rank];
-    if (!stalled->serial || stalled->sequence < op->sequence)
-      return rank;
-    rank = stalled->waits_for;
+/* Whether a rank has said of late that it waits: it tells again every stall interval. */
+static bool waits_too(const coll_comm *comm, int rank) {
+  const colli_stalled *stalled = &comm->stalled[rank];
+  uint64_t now = comm->world.now_ns(comm->world.ctx);
+  return stalled->serial && now - stalled->heard_ns < 5 * colli_comm_stall_ns(comm) / 2;
+}
+
+/*
+ * Follows "waits for" from rank to rank, nearest first, to one that has not said that it waits. If
+ * all say so, gives the rank that `op` waits for.
+ */
+static int find_culprit(const coll_comm *comm, int first) {
+  int own[COLLI_CTRL_MORE + 1];
+  int count = colli_exec_all_waits(&comm->exec, own, COLLI_CTRL_MORE + 1);
+  int *queue = malloc((size_t)comm->nranks * sizeof(*queue));
+  bool *seen = calloc((size_t)comm->nranks, sizeof(*seen));
+  int culprit = first >= 0 ? first : count > 0 ? own[0] : -1, head = 0, tail = 0;
+  const int *next = own;
+  while (queue && seen) {
+    for (int i = 0; i < count; i++)
+      if (next[i] != comm->rank && !seen[next[i]]) {
+        seen[next[i]] = true;
+        queue[tail++] = next[i];
+      }
+    if (head == tail)
+      break;
+    int rank = queue[head++];
+    if (!waits_too(comm, rank)) {
+      culprit = rank;
+      break;
+    }
+    next = comm->stalled[rank].waits;
+    count = comm->stalled[rank].nwaits;
   }
-  return first;
+  free(queue);
+  free(seen);
+  return culprit;
 }
 
 /* Fails the communicator because `op` did not move for the whole timeout. */
 void colli_comm_timed_out(coll_comm *comm, const coll_request *op) {
   int channel, step;
   int first = colli_exec_waits_for(op, &channel, &step);
-  int peer = find_culprit(comm, op, first);
+  int peer = find_culprit(comm, first);
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_TIMEOUT, peer, op);
   record.channel = channel;
   record.step = step;
   char tag[COLLI_TAG_TEXT];
-  const colli_stalled *stalled = peer >= 0 ? &comm->stalled[peer] : NULL;
-  const char *verdict =
-      !stalled ? ""
-      : stalled->serial && stalled->sequence >= op->sequence
-          ? ", which waits as well"
-          : ", which has not come to this operation, or is frozen, or cannot be reached";
+  const char *verdict = peer < 0 ? ""
+                        : waits_too(comm, peer)
+                            ? ", which waits as well"
+                            : ", which has not come to this operation, or is frozen, or cannot be "
+                              "reached";
   snprintf(record.message, sizeof(record.message),
            "operation %llu, %s, did not move for %llu ms on rank %d (host %s): waiting for rank %d "
            "(host %s, pid %d)%s; look at that process, or raise COLL_TIMEOUT_MS",

@@ -15,23 +15,24 @@
 #define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
-#define STALL_NS        (250 * COLLI_NS_PER_MS)
+#define MAX_TOLD        4 /* so many operations, the oldest, tell others that they stand */
 #define SUSPECT_NS      (100 * COLLI_NS_PER_MS) /* how long a broken connection waits for news */
 #define MAX_GAP_NS      (100 * COLLI_NS_PER_MS) /* the most that one look adds to the clock */
 
 /* Fails or reports operations that have not moved for long. */
 static void check_operations(coll_comm *comm) {
   uint64_t waited = comm->watch.waited_ns;
-  uint64_t stall = comm->timeout_ns / 3 < STALL_NS ? comm->timeout_ns / 3 : STALL_NS;
+  uint64_t stall = colli_comm_stall_ns(comm);
+  int age = 0;
   for (coll_request *op = comm->exec.oldest; op; op = op->newer) {
     if (op->moved) {
       op->moved = false;
-      op->told_stalled = false;
       op->moved_at = waited;
+      op->told_at = waited;
     }
     uint64_t still = waited - op->moved_at;
-    if (still >= stall && !op->told_stalled) {
-      op->told_stalled = true;
+    if (age++ < MAX_TOLD && waited - op->told_at >= stall) {
+      op->told_at = waited;
       colli_comm_tell_stalled(comm, op);
     }
     if (still >= comm->timeout_ns) {

@@ -229,3 +229,30 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   }
   return -1;
 }
+
+/* Adds a peer to a list that does not have it yet. */
+static int add_peer(int *peers, int count, int max, int peer) {
+  for (int i = 0; i < count; i++)
+    if (peers[i] == peer)
+      return count;
+  if (count < max && peer >= 0)
+    peers[count++] = peer;
+  return count;
+}
+
+/* All peers that operations in flight wait for. */
+int colli_exec_all_waits(const colli_exec *exec, int *peers, int max) {
+  int count = 0;
+  for (const coll_request *op = exec->oldest; op && count < max; op = op->newer) {
+    if (op->coll == COLLI_SENDRECV) {
+      count = add_peer(peers, count, max, op->peer);
+      continue;
+    }
+    for (int l = 0; l < op->sched->nlanes; l++) {
+      const colli_lane *lane = &op->lane[l];
+      if (lane->pass < op->partition.passes || lane->npending > 0)
+        count = add_peer(peers, count, max, lane->waits_for);
+    }
+  }
+  return count;
+}

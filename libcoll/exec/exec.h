@@ -74,6 +74,9 @@ void colli_exec_disconnect(colli_exec *exec);
 /* A peer that `op` waits for, or -1; *channel and *step say where. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
 
+/* All peers that operations in flight wait for, at most `max`; returns how many. */
+int colli_exec_all_waits(const colli_exec *exec, int *peers, int max);
+
 /* ---- for the executor's own files ------------------------------------------------------------ */
 
 enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };

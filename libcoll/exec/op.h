@@ -38,7 +38,7 @@ struct coll_request {
   coll_status status;
   bool done;
   bool moved;        /* since the watchdog last looked */
-  bool told_stalled; /* the other ranks know that it does not move */
+  uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it stands */
   uint64_t moved_at; /* the watchdog's time when it last moved */
   uint64_t sequence; /* number of the collective on its communicator; 0 for send and receive */
   coll_tag tag;
