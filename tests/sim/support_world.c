@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
-#include "support_ctrl.h"
 
 #define POLL_ALL_NS 1000000ull /* every rank looks around so often: watchdog, control links */
 #define TICK_NS     5000000ull /* how far time goes when no event is left */
@@ -58,7 +57,7 @@ static bool open_all(world *w, const world_config *config, const colli_params *p
 static bool join_all(world *w, const colli_rank_info *table) {
   coll_error error = COLL_ERROR_INIT;
   colli_ctrl **ctrls = calloc((size_t)w->nranks, sizeof(colli_ctrl *));
-  bool ok = ctrls && sim_ctrl_create(ctrls, w->nranks);
+  bool ok = ctrls && colli_ctrl_create_local(ctrls, w->nranks, false, &error) == COLL_OK;
   for (int rank = 0; ok && rank < w->nranks; rank++) {
     colli_ctrl *ctrl = ctrls[rank];
     ctrls[rank] = NULL;

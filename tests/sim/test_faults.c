@@ -36,8 +36,8 @@ static bool blames(const sim_fault *fault, const coll_error *error) {
     return error->status == COLL_ERR_TIMEOUT && error->peer == fault->rank;
   case SIM_CUT:
     return error->status == COLL_ERR_PEER_LOST && either;
-  case SIM_STALL:
-    return error->status == COLL_ERR_TIMEOUT && either;
+  case SIM_STALL: /* all are alive and wait in a ring: nobody can tell which link is silent */
+    return error->status == COLL_ERR_TIMEOUT && error->peer >= 0;
   case SIM_CORRUPT:
     return (error->status == COLL_ERR_MISMATCH || error->status == COLL_ERR_PROTOCOL) &&
            (error->peer == fault->rank || error->rank == fault->rank);
