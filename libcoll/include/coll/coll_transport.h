@@ -154,8 +154,9 @@ typedef struct coll_transport_ops {
   /*
    * Receives the next message into buf. It must carry tag *expect and `bytes` bytes: if not,
    * returns COLL_ERR_MISMATCH with what came in *got and *got_bytes, without calling env->fail(),
-   * buf is undefined, and this side of the connection receives nothing any more. AGAIN: not complete; buf is in use, and the next call on this side of the
-   * connection must be the same one (or abort).
+   * buf is undefined, and this side of the connection receives nothing any more. AGAIN: not
+   * complete; buf is in use, and the next call on this side of the connection must be the same one
+   * (or abort).
    */
   int (*recv)(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
               size_t *got_bytes);
