@@ -21,6 +21,9 @@ fail() {
   exit 1
 }
 
+mkdir -p "$log_dir" || fail "the folder $PWD cannot be written to by $(id -un)" \
+  "run this as the folder's owner, or in a copy of your own"
+
 # Prints the names of the packages for "build", or for "build check".
 packages_for() {
   local kind
@@ -70,7 +73,7 @@ install_packages() {
     >"$log" 2>&1 || update_failed=yes
   for package in "${missing[@]}"; do
     # apt-cache show succeeds for names that only other packages mention; a candidate is more.
-    apt-cache policy "$package" 2>/dev/null | grep -q 'Candidate: [^(]' && continue
+    [[ $(apt-cache policy "$package" 2>/dev/null) == *"Candidate: "[!\(]* ]] && continue
     tail -5 "$log" >&2
     [ -z "$update_failed" ] ||
       fail "apt-get update failed (last lines above; all in $log), and package $package is not known without it" \

@@ -21,11 +21,11 @@ fake() {
 # Puts the fakes of a system in place on which nothing is installed and all works, as root.
 fresh_system() {
   rm -f "$dir"/bin/*
-  for tool in bash awk grep tail basename cat; do ln -s "$(command -v $tool)" "$dir/bin/$tool"; done
+  for tool in bash awk grep tail basename cat mkdir seq; do ln -s "$(command -v $tool)" "$dir/bin/$tool"; done
   export HAVE='' KNOWN=' one two three ' UPDATE=0 INSTALL=0 USER_ID=0 SUDO=0 CALLS=$dir/calls
   : >"$CALLS"
   fake dpkg-query <<<'[[ $HAVE == *" ${!#} "* ]] && echo -n installed'
-  fake apt-cache <<<'[[ $KNOWN == *" $2 "* ]] && echo "  Candidate: 1.0" || echo "  Candidate: (none)"'
+  fake apt-cache <<<'[[ $KNOWN == *" $2 "* ]] && echo "  Candidate: 1.0" || echo "  Candidate: (none)"; seq 20000'
   fake apt-get <<<'echo "$*" >>"$CALLS"; [[ " $* " == *" update "* ]] && exit $UPDATE; exit $INSTALL'
   fake id <<<'echo $USER_ID'
   fake sudo <<<'[ "$1" = -n ] && exit $SUDO; [ "$1" = -v ] && exit 1; shift; "$@"'
