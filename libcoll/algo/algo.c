@@ -5,9 +5,11 @@
 
 /* Where costs are equal the first one wins. */
 const colli_algo *const colli_algos[] = {
-    &colli_allreduce_recdbl, &colli_allreduce_direct,      &colli_allreduce_dbtree,
-    &colli_allreduce_ring,   &colli_broadcast_binomial,    &colli_broadcast_chain,
-    &colli_allgather_ring,   &colli_barrier_dissemination, NULL,
+    &colli_allreduce_recdbl,   &colli_allreduce_direct,
+    &colli_allreduce_dbtree,   &colli_allreduce_ring,
+    &colli_broadcast_binomial, &colli_broadcast_chain,
+    &colli_allgather_ring,     &colli_barrier_dissemination,
+    &colli_barrier_direct,     NULL,
 };
 
 /* Finds by collective and name; NULL if there is none. */

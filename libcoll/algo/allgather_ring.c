@@ -46,7 +46,7 @@ static double ring_cost(const colli_shape *shape, const colli_partition *partiti
     return colli_cost_alone(partition, &t);
   double pass = t.copy_hop + (hops - 1) * colli_stage(&t, t.copy, t.copy_hop) +
                 (t.slices - 1) * t.copy + model->step_ns;
-  colli_work work = {.steps = hops + 1, .received = hops, .reduced = 0};
+  colli_work work = {.steps = hops + 1, .received = hops, .waits = hops, .reduced = 0};
   return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 
@@ -54,7 +54,7 @@ const colli_algo colli_allgather_ring = {
     .name = "ring",
     .id = 7,
     .coll = COLLI_ALLGATHER,
-    .when = "always: moves the fewest bytes",
+    .when = "all sizes: moves the fewest bytes",
     .source = "Chan, Heimlich, Purkayastha and van de Geijn 2007",
     .pipelined = false,
     .nchunks = ring_nchunks,

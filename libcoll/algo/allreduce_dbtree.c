@@ -150,7 +150,8 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   double links = sent * t.bytes * model->beta_ns_per_byte;
   double pass = steps > links ? steps : links;
   double n = shape->nranks, moves = 4 * (n - 1) / n;
-  colli_work work = {.steps = 1.5 * moves, .received = moves, .reduced = moves / 2};
+  colli_work work = {
+      .steps = 1.5 * moves, .received = moves, .waits = 0.75 * moves, .reduced = moves / 2};
   double critical = first > pass ? first : pass;
   return colli_cost_bound(critical + (t.passes - 1) * pass, work, &t, model);
 }

@@ -4,7 +4,7 @@
  *
  * Cost: alpha + (n-1) (N beta + N gamma) for N bytes. Wins for short vectors on few ranks, where
  * one round is better than log2(n), most of all if ranks share cores and a round costs a change of
- * ranks.
+ * ranks. Every pair of ranks needs a connection: beyond some ranks only taken if asked for.
  * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
  *
  * 5 ranks: one round, 20 messages; rank 2 for example:
@@ -86,7 +86,7 @@ static double direct_cost(const colli_shape *shape, const colli_partition *parti
   double last = peers * plain > t.copy_hop ? peers * plain : t.copy_hop;
   double local = shape->nranks == 2 ? reducing : plain + shape->nranks * reducing;
   double pass = last + local > first ? last + local : first;
-  colli_work work = {.steps = 2 * peers + 1, .received = peers, .reduced = peers};
+  colli_work work = {.steps = 2 * peers + 1, .received = peers, .waits = 1, .reduced = peers};
   return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 
@@ -97,6 +97,7 @@ const colli_algo colli_allreduce_direct = {
     .when = "the shortest vectors on few ranks: one round, everybody to everybody",
     .source = "folklore; see Thakur, Rabenseifner and Gropp 2005",
     .pipelined = false,
+    .ranks_max = 16,
     .nchunks = direct_nchunks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -100,7 +100,10 @@ static double recdbl_cost(const colli_shape *shape, const colli_partition *parti
   if (extra > 0)
     pass += (extra == 1 ? t.slices * t.reduce : stage) + t.copy_hop;
   double messages = (rounds * power + 2.0 * extra) / n;
-  colli_work work = {messages + 1, messages, messages - (double)extra / n};
+  colli_work work = {.steps = messages + 1,
+                     .received = messages,
+                     .waits = messages,
+                     .reduced = messages - (double)extra / n};
   return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 

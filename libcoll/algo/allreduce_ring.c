@@ -61,7 +61,8 @@ static double ring_cost(const colli_shape *shape, const colli_partition *partiti
   double pass = t.copy_hop + hops * colli_stage(&t, t.reduce, t.reduce_hop) +
                 (hops - 1) * colli_stage(&t, t.copy, t.copy_hop) + (t.slices - 1) * t.copy +
                 model->step_ns;
-  colli_work work = {.steps = 2 * hops + 1, .received = 2 * hops, .reduced = hops};
+  colli_work work = {
+      .steps = 2 * hops + 1, .received = 2 * hops, .waits = 2 * hops, .reduced = hops};
   return colli_cost_bound(t.passes * pass, work, &t, model);
 }
 

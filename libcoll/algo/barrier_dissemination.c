@@ -35,7 +35,7 @@ static double dissemination_cost(const colli_shape *shape, const colli_partition
                                  size_t elem_bytes, const colli_model *model) {
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   double rounds = colli_log2_up(shape->nranks);
-  colli_work work = {.steps = 2 * rounds, .received = rounds, .reduced = 0};
+  colli_work work = {.steps = 2 * rounds, .received = rounds, .waits = rounds, .reduced = 0};
   return colli_cost_bound(rounds * (t.copy_hop + model->step_ns), work, &t, model);
 }
 
@@ -43,7 +43,7 @@ const colli_algo colli_barrier_dissemination = {
     .name = "dissemination",
     .id = 8,
     .coll = COLLI_BARRIER,
-    .when = "always: the fewest rounds",
+    .when = "many ranks: log2(n) rounds of one notice",
     .source = "Hensgen, Finkel and Manber 1988",
     .pipelined = false,
     .nchunks = dissemination_nchunks,

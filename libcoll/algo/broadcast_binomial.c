@@ -77,7 +77,8 @@ static double binomial_cost(const colli_shape *shape, const colli_partition *par
     return colli_cost_alone(partition, &t);
   double first = deepest_cost(shape->nranks, &t) + (t.slices - 1) * t.copy + model->step_ns;
   double later = rounds * t.slices * t.copy;
-  colli_work work = {.steps = 2 * (n - 1) / n, .received = (n - 1) / n, .reduced = 0};
+  colli_work work = {
+      .steps = 2 * (n - 1) / n, .received = (n - 1) / n, .waits = (n - 1) / n, .reduced = 0};
   return colli_cost_bound(first + (t.passes - 1) * later, work, &t, model);
 }
 

@@ -41,7 +41,7 @@ static double chain_cost(const colli_shape *shape, const colli_partition *partit
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
   double critical = hops * t.copy_hop + (t.passes * t.slices - 1) * t.copy + model->step_ns;
-  colli_work work = {.steps = 1, .received = hops / n, .reduced = 0};
+  colli_work work = {.steps = 1, .received = hops / n, .waits = hops / n, .reduced = 0};
   return colli_cost_bound(critical, work, &t, model);
 }
 

@@ -43,7 +43,10 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
   double slices = slice ? (double)((partition->piece + slice - 1) / slice) : 1;
   double link = bytes / slices * model->beta_ns_per_byte;
   double work = model->step_ns + bytes / slices * model->gamma_ns_per_byte;
+  size_t region = partition->region;
+  size_t held = region ? (partition->count + region - 1) / region : 0;
   return (colli_terms){
+      .filled = region ? (double)held / partition->nchunks : 1,
       .passes = partition->passes,
       .slices = slices,
       .bytes = bytes,
@@ -57,8 +60,7 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
 
 /* The time that a single rank takes to copy its vector. */
 double colli_cost_alone(const colli_partition *partition, const colli_terms *terms) {
-  size_t region = partition->region, filled = region ? (partition->count + region - 1) / region : 0;
-  return (double)filled * terms->passes * terms->slices * terms->work_reduce;
+  return terms->filled * partition->nchunks * terms->passes * terms->slices * terms->work_reduce;
 }
 
 /* The time of a collective, given its critical path and the work of its ranks. */
@@ -66,8 +68,8 @@ double colli_cost_bound(double critical, colli_work work, const colli_terms *ter
                         const colli_model *model) {
   if (model->core_share >= 1)
     return critical;
-  double one_pass = work.steps * terms->slices * model->step_ns + work.received * model->alpha_ns +
+  double one_pass = work.steps * terms->slices * model->step_ns + work.waits * model->alpha_ns +
                     terms->bytes * (work.received * model->beta_ns_per_byte +
                                     work.reduced * model->gamma_ns_per_byte);
-  return larger(critical, one_pass * terms->passes / model->core_share);
+  return larger(critical, terms->filled * one_pass * terms->passes / model->core_share);
 }

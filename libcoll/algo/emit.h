@@ -25,6 +25,7 @@ int colli_log2_up(int n);
 
 /* A partition and a model, as the terms of which costs are made; times in ns. */
 typedef struct colli_terms {
+  double filled; /* share of the chunks that hold anything: few elements do not reach all */
   double passes;
   double slices;      /* of a chunk in one pass */
   double bytes;       /* of a chunk in one pass */
@@ -53,12 +54,13 @@ double colli_cost_alone(const colli_partition *partition, const colli_terms *ter
 typedef struct colli_work {
   double steps;    /* chunks that it handles */
   double received; /* chunks that come over a link */
+  double waits;    /* times that it has nothing to do until a message comes */
   double reduced;  /* chunks that it reduces */
 } colli_work;
 
 /*
  * The time of a collective whose critical path takes `critical` ns. Where ranks share cores, the
- * cores must also get through everybody's work, and every chunk received costs a change of ranks.
+ * cores must also get through everybody's work, and every wait costs a change of ranks.
  */
 double colli_cost_bound(double critical, colli_work work, const colli_terms *terms,
                         const colli_model *model);
@@ -71,5 +73,6 @@ extern const colli_algo colli_broadcast_binomial;
 extern const colli_algo colli_broadcast_chain;
 extern const colli_algo colli_allgather_ring;
 extern const colli_algo colli_barrier_dissemination;
+extern const colli_algo colli_barrier_direct;
 
 #endif

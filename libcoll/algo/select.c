@@ -61,6 +61,8 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if ((*algo)->coll != shape->coll || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
+    if (!force[0] && (*algo)->ranks_max && shape->nranks > (*algo)->ranks_max)
+      continue;
     colli_choice best;
     best_chunk(*algo, shape, count, elem_bytes, limits, model, &best);
     if (considered++ == 0 || best.predicted_ns < choice->predicted_ns)

@@ -209,6 +209,7 @@ static void slice(replay *r, event e) {
     push(r, ready, since, e.rank, e.lane);
     return;
   }
+  bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
   size_t count = colli_partition_range(r->part, colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
   double bytes = (double)part * r->elem_bytes, takes = effort(r, step, bytes);
@@ -217,7 +218,7 @@ static void slice(replay *r, event e) {
   r->work += takes;
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
-    r->work += bytes * r->model->beta_ns_per_byte + (l->done == 0 ? r->model->alpha_ns : 0);
+    r->work += bytes * r->model->beta_ns_per_byte + (waited ? r->model->alpha_ns : 0);
     wake(r, l->at, step->peer_recv, step->lane);
   }
   if (out)

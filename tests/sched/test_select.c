@@ -132,8 +132,7 @@ Test(formula, agrees_where_cores_are_shared) {
       colli_partition part = part_of(*algo, n, 4, 262144);
       double formula = (*algo)->cost(&shape, &part, 4, &model),
              event = predict(&all, &part, &model);
-      bool all_chunks = part.region * (size_t)part.nchunks == part.count;
-      cr_expect(!all_chunks || (formula < 1.5 * event && event < 1.5 * formula),
+      cr_expect(formula < 1.5 * event && event < 1.5 * formula,
                 "%s %s, %d ranks: formula %.0f ns, events %.0f ns", colli_coll_name((*algo)->coll),
                 (*algo)->name, n, formula, event);
       group_free(&all);
