@@ -89,9 +89,10 @@ typedef struct coll_conn {
   int channel;
 } coll_conn;
 
-#define COLL_CAP_SEND_DIRECT 1u /* send() reads straight from the caller's buffer, without a copy  \
-                                 */
-#define COLL_CAP_SPIN 2u        /* polling costs no system call */
+#define COLL_CAP_SEND_DIRECT                                                                       \
+  1u                     /* send() reads straight from the caller's buffer, without a copy         \
+                          */
+#define COLL_CAP_SPIN 2u /* polling costs no system call */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
@@ -177,8 +178,8 @@ typedef struct coll_transport_ops {
    * before that, and nobody asked for yet, must not keep it readable. */
   int (*wait_fd)(coll_endpoint *ep);
 
-  /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and sleeps
-   * if nothing moved. 1: do not sleep, progress() has something to do. */
+  /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and
+   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. */
   int (*arm)(coll_endpoint *ep);
 
   /* After sleeping. */
