@@ -30,7 +30,7 @@ expect 0 "Usage: coll_explain" --help
 expect 0 "* ring" allreduce -n 8 -b 64M --cores 0
 expect 0 "chosen: recdbl" allreduce -n 32 -b 4 --cores 0
 expect 0 "why: lowest cost by formula; the next, " allreduce -n 8 -b 1M
-expect 0 "why: --algo asks for it; ring would take" allreduce -n 8 -b 64M --algo dbtree
+expect 0 "why: --algo asks for it; ring would take" allreduce -n 8 -b 64M --algo dbtree --cores 0
 expect 0 "* direct" allreduce -n 40 -b 4 --algo direct
 expect 0 "output[1] op message from 1 -> rank 7" allreduce -n 8 -b 1M --algo dbtree --rank 3
 expect 0 "broadcast, rank 2 of 5, root 3" broadcast -n 5 -b 1K --root 3 --rank 2 --type int8
