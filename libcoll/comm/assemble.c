@@ -151,6 +151,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->rank = assembly->rank;
   comm->nranks = assembly->nranks;
   comm->comm_id = assembly->comm_id;
+  comm->exec.busy_peers = -1;
   colli_params_copy(&comm->params, params);
   comm->log = (colli_log){(colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]),
                           comm->rank};
@@ -231,7 +232,6 @@ static void set_up(coll_comm *comm) {
   exec->rank = comm->rank;
   exec->nranks = comm->nranks;
   exec->kernels = colli_kernels_best();
-  exec->busy_peers = -1;
   exec->slot_bytes = comm->table[0].slot_bytes;
   exec->ctx = comm;
   exec->events = &colli_comm_events;

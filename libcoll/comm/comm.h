@@ -32,6 +32,7 @@ typedef struct colli_stalled {
 /* How long the owner has looked in vain, and what time it was. */
 typedef struct colli_watch {
   unsigned idle;          /* looks since something moved */
+  unsigned spin;          /* looks before the core is handed over; adapts */
   uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
   uint64_t now_ns;        /* last reading */
   uint64_t control_ns;    /* when control links were last looked at */

@@ -10,7 +10,8 @@
 
 #include "libcoll/comm/comm.h"
 
-#define SPIN_LOOKS      4000u /* about 50 to 100 us */
+#define SPIN_MOST       1024u /* looks, 20 to 100 us */
+#define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
 #define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
@@ -127,13 +128,18 @@ void colli_comm_wait_begin(coll_comm *comm) {
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
   if (look(comm)) {
+    /* what comes only after the core was handed over comes from a rank that shares it: spin less */
+    if (w->idle > w->spin)
+      w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
+    else if (w->spin < SPIN_MOST)
+      w->spin += SPIN_LEAST;
     w->idle = 0;
     w->idle_since_ns = 0;
     return;
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (!comm->crowded && w->idle < SPIN_LOOKS)
+  if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
   else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
     sched_yield();
