@@ -6,6 +6,7 @@
 
 #include <coll/coll.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 /* Exit status: done; failed; the command line is wrong. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -32,6 +33,7 @@ static int run(const options *o) {
   coll_comm *comm = NULL;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
+  setenv("COLL_LOG", "none", 0); /* errors are reported here, once */
   bool loaded = idx_load(&data, o->data, o->sizes[o->size_count - 1], &why);
   config.error = &error;
   coll_status status = coll_init_from_env(&comm, &config);

@@ -67,28 +67,39 @@ static void format_time(char *text, size_t size, double seconds) {
     snprintf(text, size, "%.1f h", seconds / 3600);
 }
 
+/* "950" or "115k". */
+static void format_rate(char *text, size_t size, double rate) {
+  if (rate < 10000)
+    snprintf(text, size, "%.0f", rate);
+  else
+    snprintf(text, size, "%.0fk", rate / 1000);
+}
+
 size_t progress_format(char *text, size_t size, size_t width, const progress *p,
                        const progress_state *state, double now_s) {
-  char head[64], tail[192], eta[32], bar[MOST_BAR + 3] = "";
+  /* In words where there is room, else shorter. */
+  static const char *const layouts[] = {
+      " %3.0f %%  loss %.4f  accuracy %.2f %%  %s samples/s  waiting %.0f %%  ETA %s",
+      " %3.0f %% loss %.3f acc %.1f %% %s/s wait %.0f %% ETA %s"};
+  char head[64], tail[192], eta[32], speed[32], bar[MOST_BAR + 1] = "";
   double total = (double)(p->epochs - p->first_epoch) * (double)p->samples;
   double done =
       (double)(state->epoch - 1 - p->first_epoch) * (double)p->samples + (double)state->samples;
   double rate = now_s > p->begin_s ? done / (now_s - p->begin_s) : 0.0;
   double part = (double)state->samples / (double)p->samples;
+  size_t used = 0;
   format_time(eta, sizeof(eta), rate > 0.0 ? (total - done) / rate : 0.0);
-  int head_length =
-      snprintf(head, sizeof(head), "epoch %" PRIu64 "/%" PRIu64, state->epoch, p->epochs);
-  int tail_length =
-      snprintf(tail, sizeof(tail),
-               " %3.0f %%  loss %.4f  accuracy %.2f %%  %.0f samples/s  waiting %.0f %%"
-               "  ETA %s",
-               100 * part, state->loss, 100 * state->accuracy, rate, 100 * state->wait_share, eta);
-  size_t used = (size_t)head_length + (size_t)tail_length + 3; /* " [" and "]" */
+  format_rate(speed, sizeof(speed), rate);
+  snprintf(head, sizeof(head), "epoch %" PRIu64 "/%" PRIu64, state->epoch, p->epochs);
+  for (int i = 0; i < 2 && (i == 0 || used + MIN_BAR > width); i++) {
+    snprintf(tail, sizeof(tail), layouts[i], 100 * part, state->loss, 100 * state->accuracy, speed,
+             100 * state->wait_share, eta);
+    used = strlen(head) + strlen(tail) + strlen(" []");
+  }
   if (used + MIN_BAR <= width) {
     size_t cells = width - used < MOST_BAR ? width - used : MOST_BAR;
-    size_t full = (size_t)(part * (double)cells);
-    for (size_t i = 0; i < cells; i++)
-      bar[i] = i < full ? '#' : '.';
+    memset(bar, '.', cells);
+    memset(bar, '#', (size_t)(part * (double)cells));
     snprintf(text, size, "%s [%s]%s", head, bar, tail);
   } else {
     snprintf(text, size, "%s%s", head, tail);

@@ -60,6 +60,6 @@ echo "train.sh: 2 ranks, 2 epochs: test accuracy $accuracy"
 # A terminal gets a moving bar.
 if command -v script >/dev/null; then
   TERM=xterm script -qec "$run $train --epochs 1" /dev/null >out 2>err </dev/null || fail "training on a terminal failed"
-  grep -q '\[#' out || fail "no progress bar on a terminal"
+  grep -q 'epoch 1/1 \[#' out || fail "no progress bar on a terminal"
 fi
 [ "$failures" -eq 0 ]

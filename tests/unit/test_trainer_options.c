@@ -133,6 +133,12 @@ Test(trainer_progress, fits_every_width) {
     cr_assert(strstr(text, words[i]), "'%s' lacks '%s'", text, words[i]);
   progress_format(text, sizeof(text), 60, &p, &state, 110);
   cr_assert_null(strchr(text, '#'), "no room for a bar");
+  p.begin_s = 0; /* the longest text: an ordinary terminal must have room for it and a bar */
+  p.samples = 60000000;
+  state.samples = 30000000;
+  progress_format(text, sizeof(text), 79, &p, &state, 110);
+  cr_assert(strstr(text, "[######.......]") && strstr(text, "273k/s") && strstr(text, "ETA 9 min"), "%s",
+            text);
   state.samples = 0; /* nothing done yet: no rate, but no fault either */
   progress_format(text, sizeof(text), 200, &p, &state, 100);
 }
