@@ -7,7 +7,7 @@ skip() { echo "skipped: $1"; exit 77; }
 command -v ip >/dev/null && command -v tc >/dev/null || skip "needs ip and tc (iproute2)"
 unset ASAN_OPTIONS LSAN_OPTIONS
 
-tag=c$$; tag=${tag: -6}
+tag=c$(($$ % 100000))
 bridge=b$tag
 hosts="1 2 3 4"
 out=$(mktemp -d)
