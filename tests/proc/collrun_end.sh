@@ -10,7 +10,7 @@ begin() {
 }
 
 end() {
-  wait "$run"
+  wait "$run" 2> kill_note
   code=$?
 }
 

@@ -9,8 +9,8 @@ while [ $# -gt 2 ]; do shift; done
 case $1 in
 unreachable) echo "ssh: connect to host unreachable: No route to host" >&2; exit 255 ;;
 esac
-# Another host knows nothing of our environment, and starts elsewhere.
-cd / && env -i PATH="$PATH" FAKE_HOST="$1" sh -c "$2"
+# Another host knows nothing of our environment, starts elsewhere, and makes a session of its own.
+cd / && setsid --wait env -i PATH="$PATH" FAKE_HOST="$1" sh -c "$2"
 END
 chmod +x ssh.sh
 export COLL_SSH="$scratch/ssh.sh"

@@ -14,6 +14,25 @@
 
 #define MAX_SSH_WORDS 32
 
+/*
+ * Beside the program runs a shell that sends it the signals and, when its input ends, kills it.
+ * Through descriptor 3, as background commands get an empty standard input. ssh's server makes one
+ * process group of it all, which 0 stands for. The program must be a foreground command, for those
+ * in the background ignore SIGINT; its shell lives on to tell its status, so it catches what is
+ * meant for the program.
+ */
+static const char watcher[] = "exec 3<&0 </dev/null\n"
+                              "(trap '' INT TERM HUP USR1 USR2\n"
+                              "while read -r name; do kill -s \"$name\" 0; done\n"
+                              "kill -s KILL 0) <&3 >/dev/null 2>&1 &\n"
+                              "exec 3<&-\n"
+                              "trap : INT TERM HUP USR1 USR2\n";
+
+/* What the program leaves behind would keep ssh waiting: it is killed once the status is told. */
+static const char last_rites[] = "\nstatus=$?\n"
+                                 "(sleep 1; kill -s KILL 0) >/dev/null 2>&1 &\n"
+                                 "exit $status\n}\n";
+
 /* Writes a text as one word of a shell, whatever is in it. */
 static void put_quoted(FILE *script, const char *text) {
   fputc('\'', script);
@@ -69,21 +88,12 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
   put_quoted(script, folder);
   fputs(" || exit 125\n", script);
   put_environment(script, job, rank);
-  /*
-   * The shell becomes the program; what it leaves behind waits for signals and for the end. Through
-   * descriptor 3, as a shell gives background commands an empty standard input.
-   */
-  fputs("exec 3<&0 </dev/null\n"
-        "(trap '' INT TERM HUP USR1 USR2\n"
-        "send() { kill -s \"$1\" -- -$$ || kill -s \"$1\" $$; }\n"
-        "while read -r name; do send \"$name\"; done\n"
-        "send KILL) <&3 >/dev/null 2>&1 &\nexec 3<&-\nexec",
-        script);
+  fputs(watcher, script);
   for (char **word = job->options.program; *word != NULL; word++) {
     fputc(' ', script);
     put_quoted(script, *word);
   }
-  fputs("\n}\n", script);
+  fputs(last_rites, script);
   free(folder);
   if (fclose(script) != 0) {
     free(remote->script);
