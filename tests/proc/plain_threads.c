@@ -1,0 +1,81 @@
+/*
+ * plain_threads.c: ranks as threads, several communicators at once, an abort from outside: for
+ * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "support_data.h"
+#include "support_ranks.h"
+
+enum { RANKS = 4, ROUNDS = 30, COUNT = 5000 };
+
+static int work(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  float *buf = malloc(COUNT * sizeof(*buf)), *out = malloc(COUNT * sizeof(*out));
+  for (int round = 0; round < ROUNDS; round++) {
+    size_t count = (size_t)(round * 173 % COUNT);
+    coll_request *requests[2];
+    int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
+    data_fill(buf, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)round);
+    RANK_OK(coll_irecv(out, count, COLL_FLOAT32, before, comm, &requests[0]));
+    RANK_OK(coll_isend(buf, count, COLL_FLOAT32, next, comm, &requests[1]));
+    RANK_OK(coll_wait(&requests[0], -1));
+    RANK_OK(coll_wait(&requests[1], -1));
+    RANK_CHECK(data_wrong_copy(out, count, COLL_FLOAT32, COLL_SUM, before, (uint64_t)round) == 0);
+    RANK_OK(coll_allreduce(buf, out, count, COLL_FLOAT32, COLL_SUM, comm));
+    RANK_CHECK(data_wrong(out, count, COLL_FLOAT32, COLL_SUM, nranks, (uint64_t)round) == 0);
+    RANK_OK(coll_broadcast(buf, buf, count, COLL_FLOAT32, round % nranks, comm));
+    RANK_OK(coll_barrier(comm));
+  }
+  free(buf);
+  free(out);
+  return 0;
+}
+
+/* One of two independent groups that run at the same time. */
+static void *group(void *transport) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = transport;
+  return run_threads(RANKS, &config, work, NULL) == 0 ? NULL : transport;
+}
+
+static void *abort_soon(void *comm) {
+  usleep(50000);
+  coll_comm_abort(comm);
+  return NULL;
+}
+
+/* All wait for a rank that does not come, until another thread aborts rank 0. */
+static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  pthread_t thread;
+  int value = 0;
+  if (rank == 0 && pthread_create(&thread, NULL, abort_soon, comm) != 0)
+    return 2;
+  coll_status status = COLL_ERR_ABORTED;
+  if (rank == nranks - 1)
+    usleep(300000);
+  else
+    status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
+  if (rank == 0)
+    pthread_join(thread, NULL);
+  RANK_CHECK(status == COLL_ERR_ABORTED);
+  return 0;
+}
+
+int main(void) {
+  char shm[] = "shm", tcp[] = "tcp";
+  pthread_t threads[2];
+  void *failed[2];
+  if (pthread_create(&threads[0], NULL, group, shm) != 0 ||
+      pthread_create(&threads[1], NULL, group, tcp) != 0)
+    return 2;
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], &failed[i]);
+  if (failed[0] || failed[1])
+    return 1;
+  return run_threads(RANKS, NULL, aborted, NULL) != 0;
+}
