@@ -36,6 +36,15 @@ static int configure(hwloc_topology_t machine) {
   return 0;
 }
 
+/* Reports a file that hwloc does not understand. Which call of hwloc finds that out depends on the
+ * XML reader that it has at hand. */
+static coll_status not_a_machine(const char *source, coll_error *error) {
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                         "%s is not a machine file: hwloc XML is expected, as "
+                         "\"lstopo FILE.xml\" writes it",
+                         source);
+}
+
 /* Tells hwloc where the machine comes from. */
 static coll_status choose_source(hwloc_topology_t machine, const char *source, coll_error *error) {
   if (source[0] == '\0')
@@ -46,12 +55,7 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
       return colli_error_sys(error, COLL_ERR_INVALID_ARGUMENT, "topology", "open", errno,
                              "cannot read the machine file %s", source);
     fclose(file);
-    if (hwloc_topology_set_xml(machine, source) < 0)
-      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
-                             "%s is not a machine file: hwloc XML is expected, as "
-                             "\"lstopo FILE.xml\" writes it",
-                             source);
-    return COLL_OK;
+    return hwloc_topology_set_xml(machine, source) < 0 ? not_a_machine(source, error) : COLL_OK;
   }
   if (hwloc_topology_set_synthetic(machine, source) < 0)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
@@ -72,9 +76,12 @@ static coll_status open_machine(const char *source, hwloc_topology_t *machine, c
   if (status == COLL_OK)
     status = choose_source(*machine, source, error);
   if (status == COLL_OK && hwloc_topology_load(*machine) < 0)
-    status = colli_error_set(error, source[0] == '\0' ? COLL_ERR_SYSTEM : COLL_ERR_INVALID_ARGUMENT,
-                             "topology", "hwloc cannot load %s: %s",
-                             source[0] == '\0' ? "this machine" : source, strerror(errno));
+    status = is_file(source)
+                 ? not_a_machine(source, error)
+                 : colli_error_set(error,
+                                   source[0] == '\0' ? COLL_ERR_SYSTEM : COLL_ERR_INVALID_ARGUMENT,
+                                   "topology", "hwloc cannot load %s: %s",
+                                   source[0] == '\0' ? "this machine" : source, strerror(errno));
   if (status != COLL_OK)
     hwloc_topology_destroy(*machine);
   return status;
