@@ -26,7 +26,8 @@ typedef struct fault_conn {
   uint64_t messages; /* sent and received */
   uint64_t limit;    /* breaks or falls silent after so many */
   bool silent;
-  bool held; /* a send was accepted whose buffer has not been read */
+  bool broken; /* the inner connection has reported an error, and must be heard from now on */
+  bool held;   /* a send was accepted whose buffer has not been read */
   coll_tag held_tag;
   const void *held_buf;
   size_t held_bytes;
@@ -108,9 +109,15 @@ static int enter(fault_conn *fc, bool moves_data) {
 static int enter_by_chance(fault_conn *fc) {
   int status = enter(fc, true);
   coll_endpoint *ep = fc->ep;
-  if (status == COLL_T_DONE && !ep->armed && ep->plan.again &&
+  if (status == COLL_T_DONE && !ep->armed && !fc->broken && ep->plan.again &&
       colli_prng_below(&ep->prng, 100) < ep->plan.again)
     return COLL_T_AGAIN;
+  return status;
+}
+
+/* Notes an error of the inner connection. */
+static int noted(fault_conn *fc, int status) {
+  fc->broken |= status > 0 && status != COLL_ERR_MISMATCH;
   return status;
 }
 
@@ -118,7 +125,7 @@ static int enter_by_chance(fault_conn *fc) {
 static int counted(fault_conn *fc, int status) {
   if (status == COLL_T_DONE || status == COLL_T_PENDING)
     fc->messages++;
-  return status;
+  return noted(fc, status);
 }
 
 static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
@@ -128,8 +135,10 @@ static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, siz
   if (status == COLL_T_DONE)
     status = flush(fc);
   if (status != COLL_T_DONE)
-    return status;
-  if (ep->plan.pending && colli_prng_below(&ep->prng, 100) < ep->plan.pending) {
+    return noted(fc, status);
+  /* Not before something went through: until then nobody knows whether the peer is there. */
+  if (fc->messages > 0 && !fc->broken && ep->plan.pending &&
+      colli_prng_below(&ep->prng, 100) < ep->plan.pending) {
     fc->held = true;
     fc->held_tag = *tag;
     fc->held_buf = buf;
@@ -159,7 +168,9 @@ static int fault_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
   int status = enter_by_chance(fc);
   if (status == COLL_T_DONE)
     status = flush(fc);
-  return status == COLL_T_DONE ? fc->inner->ops->slot_acquire(fc->inner, bytes, buf) : status;
+  if (status == COLL_T_DONE)
+    status = fc->inner->ops->slot_acquire(fc->inner, bytes, buf);
+  return noted(fc, status);
 }
 
 static int fault_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
@@ -181,7 +192,9 @@ static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t
 static int fault_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   fault_conn *fc = (fault_conn *)conn;
   int status = enter_by_chance(fc);
-  return status == COLL_T_DONE ? fc->inner->ops->slot_peek(fc->inner, got, buf, bytes) : status;
+  if (status == COLL_T_DONE)
+    status = fc->inner->ops->slot_peek(fc->inner, got, buf, bytes);
+  return noted(fc, status);
 }
 
 static int fault_slot_release(coll_conn *conn) {

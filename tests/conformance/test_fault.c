@@ -1,0 +1,51 @@
+/* test_fault.c: under the fault decorator every transport still keeps the contract. */
+#include <string.h>
+
+#include "support_conformance.h"
+#include "transports/hook/fault.h"
+#include "transports/shm/shm.h"
+#include "transports/sim/sim.h"
+#include "transports/tcp/tcp.h"
+
+/* Faults that a caller must bear without noticing. */
+static const char *param(const char *name) {
+  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,delay_us=300" : NULL;
+}
+
+/*
+ * With sends that are read later as well. They wait for the sender's next call, and the suite's
+ * threads that send once and end, to see whether that wakes somebody, make none: so not in real
+ * time.
+ */
+static const char *param_pending(const char *name) {
+  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,pending=25,delay_us=300" : NULL;
+}
+
+static void *world(int nranks) {
+  return sim_world_create(&(sim_config){.seed = 3, .nranks = nranks, .alpha_ns = 1000});
+}
+
+static void destroy(void *device) {
+  sim_world_destroy(device);
+}
+
+static void advance(void *device) {
+  if (!sim_world_advance(device))
+    sim_world_pass(device, 1000000);
+}
+
+/* The decorated version of a transport, as the suite takes it. */
+static const conf_transport *over(conf_transport *decorated, const coll_transport_ops *inner) {
+  decorated->ops = colli_fault_over(inner);
+  if (!decorated->param)
+    decorated->param = param;
+  return decorated;
+}
+
+static conf_transport sim = {
+    .setup = world, .teardown = destroy, .advance = advance, .param = param_pending};
+static conf_transport shm, tcp;
+
+CONFORMANCE(fault_sim, over(&sim, &sim_transport))
+CONFORMANCE(fault_shm, over(&shm, &shm_transport))
+CONFORMANCE(fault_tcp, over(&tcp, &tcp_transport))
