@@ -3,11 +3,15 @@
 #include "tests/unit/trainer_files.h"
 #include "trainer/agree.h"
 #include "trainer/buckets.h"
+#include "trainer/hash.h"
 #include "trainer/idx.h"
+#include "trainer/loader.h"
+#include "trainer/optim.h"
 #include "trainer/train.h"
 
 #include <cblas.h>
 #include <criterion/criterion.h>
+#include <inttypes.h>
 #include <math.h>
 #include <signal.h>
 #include <sys/mman.h>
@@ -135,6 +139,50 @@ static curve read_curve(const job *j) {
   }
   fclose(file);
   return c;
+}
+
+/* The hash of the weights after the job's epochs, by the plainest loop for one rank. */
+static uint64_t plain_training(const job *j) {
+  const options *o = &j->o;
+  fail why;
+  idx_data data;
+  model m;
+  pass p;
+  loader ld;
+  cr_assert(idx_load(&data, j->folder, FILES_CLASSES, &why));
+  cr_assert(model_init(&m, o->sizes, o->size_count, &why) && pass_create(&p, &m, o->batch, &why) &&
+            loader_create(&ld, &data, o->seed, o->batch, &why));
+  float *w = calloc(m.params, sizeof(float)), *v = calloc(m.params, sizeof(float)),
+        *g = calloc(m.params, sizeof(float));
+  sgd rule = {o->lr, o->momentum, o->weight_decay};
+  model_seed(&m, o->seed, w);
+  for (uint64_t epoch = 0; epoch < o->epochs; epoch++, rule.lr *= o->lr_decay) {
+    loader_epoch(&ld, epoch);
+    for (size_t done = 0; done < FILES_TRAIN; done += o->batch) {
+      size_t rows = done + o->batch < FILES_TRAIN ? o->batch : FILES_TRAIN - done;
+      loader_train(&ld, done / o->batch, (shard){0, rows}, p.value[0], p.labels);
+      model_forward(&m, w, &p, rows);
+      model_backward(&m, w, &p, rows, 1.0f / (float)rows, g, (model_listener){NULL, NULL}, &why);
+      sgd_update(&rule, m.params, w, v, g);
+    }
+  }
+  uint64_t hash = hash_bytes(HASH_START, w, m.params * sizeof(float));
+  free(w);
+  free(v);
+  free(g);
+  loader_destroy(&ld);
+  pass_destroy(&p);
+  idx_free(&data);
+  return hash;
+}
+
+Test(train, one_rank_does_what_the_plain_loop_does) {
+  job j = make();
+  char hash[17];
+  run_well(&j, 1);
+  snprintf(hash, sizeof(hash), "%016" PRIx64, plain_training(&j));
+  cr_assert_str_eq(read_curve(&j).hash[3], hash);
+  drop(&j);
 }
 
 /*
