@@ -41,7 +41,8 @@ static const char usage_text[] =
     "Shows this machine, the core that each of RANKS ranks would get, and, as part of a run, "
     "where\n"
     "the ranks are and which transport each pair of them uses and why.\n"
-    "  --input MACHINE  another machine: an hwloc XML file, or a description (\"numa:2 core:4\")\n"
+    "  --input MACHINE  another machine: an hwloc XML file, or a description (\"numa:2 core:4 "
+    "pu:1\")\n"
     "  -n RANKS         number of ranks to place (without it: one for each core, or 8)\n";
 
 /* ---- the machine ------------------------------------------------------------------------------

@@ -119,7 +119,9 @@ static void report(run_state *state, int r, int code, int number) {
   else
     fprintf(stderr, "exited with status %d", code);
   if (rank->host != NULL && code == 255)
-    fputs(" (of ssh, if it could not log in: try it by hand)", stderr);
+    fputs(" (of ssh, if it could not log in; its server may also refuse more than 10 "
+          "logins at once: MaxStartups)",
+          stderr);
   fputs(state->running > 1 ? "; ending the others\n" : "\n", stderr);
 }
 
