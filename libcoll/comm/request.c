@@ -42,11 +42,11 @@ void colli_request_put(coll_request *request) {
 }
 
 void colli_request_free_all(coll_comm *comm) {
-  for (coll_request *op = comm->exec.oldest; op; op = op->newer)
-    free(op->scratch);
   while (comm->request_blocks) {
     colli_request_block *block = comm->request_blocks;
     comm->request_blocks = block->next;
+    for (int i = 0; i < BLOCK_REQUESTS; i++)
+      free(block->requests[i].scratch); /* of those that nobody completed */
     free(block);
   }
 }
