@@ -101,8 +101,9 @@ void conf_peer_close_send(const conf_transport *transport) {
 static int wait_fd(conf_world *world, int rank) {
   int fd = world->ops->wait_fd(world->rank[rank].ep);
   if (fd < 0) {
+    const char *name = world->ops->name;
     conf_finish(world);
-    cr_skip_test("%s has no descriptor to wait on", world->ops->name);
+    cr_skip_test("%s has no descriptor to wait on", name);
   }
   return fd;
 }
