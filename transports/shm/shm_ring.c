@@ -253,6 +253,9 @@ void shm_link_disarm(shm_link *link) {
 
 bool shm_link_ready(shm_link *link) {
   bool ready = link->tx_waiting && has_room(link);
+  if (ready) {
+    link->tx_waiting = false; /* once: a send that was given up must not prevent sleep for ever */
+  }
   if (atomic_load_explicit(&link->rx_head->seq, memory_order_seq_cst) == link->rx_seq) {
     /* A message that nobody has asked for yet may lie there for long: it counts once. */
     ready |= link->rx_waiting || link->rx_reported != link->rx_seq;
