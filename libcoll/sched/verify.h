@@ -7,7 +7,11 @@
  * exactly where a reduction is complete, once on every value's way to an output; nothing reads what
  * was never written; the k-th send meets the k-th receive and none is left over; no two unordered
  * accesses of one rank overlap, across passes too; no deadlock with `slots` chunks of credit per
- * connection. A barrier must carry news of every rank to every rank.
+ * connection. Order within a rank comes from lanes and deps alone, never from what other ranks'
+ * messages happen to bring about. A step that receives and sends keeps its message's slot until it
+ * gets the next one, as the executor does where it reduces in place; with a single slot that could
+ * not work, so there it takes the message out first. A barrier must carry news of every rank to
+ * every rank.
  */
 #ifndef COLLI_SCHED_VERIFY_H
 #define COLLI_SCHED_VERIFY_H

@@ -7,7 +7,7 @@
 #include "libcoll/base/prng.h"
 
 #define PASSES       2
-#define MESSAGES_MAX 64 /* under way on one connection */
+#define MESSAGES_MAX 16 /* under way on one connection */
 
 /* An element: `sum` tells which contributions are in it, `order` how they were put together. */
 typedef struct number {
@@ -38,6 +38,7 @@ typedef struct world {
   colli_coll coll;
   int nchunks;
   int passes;
+  int nlanes;
   int slots;
   bool in_place;
   int late; /* barrier: this rank has not entered yet; -1: all have */
@@ -60,7 +61,7 @@ static number combine(number left, number right) {
 
 static link_pipe *pipe_of(world *w, int from, int to, int lane) {
   int n = w->all->nranks;
-  return &w->pipes[(from * n + to) * COLLI_MAX_LANES + lane];
+  return &w->pipes[(from * n + to) * w->nlanes + lane];
 }
 
 static number *memory(world *w, int rank, int buf, int pass, int chunk) {
@@ -180,7 +181,7 @@ static void judge(world *w, const number *original) {
   int n = w->all->nranks;
   for (int rank = 0; rank < n; rank++)
     w->harm |= !has_left(w, rank);
-  for (int i = 0; i < n * n * COLLI_MAX_LANES; i++)
+  for (int i = 0; i < n * n * w->nlanes; i++)
     w->harm |= w->pipes[i].count > 0;
   for (int i = 0; i < n * PASSES * w->nchunks && w->coll != COLLI_BARRIER; i++) {
     int rank = i / (PASSES * w->nchunks), pass = i / w->nchunks % PASSES, chunk = i % w->nchunks;
@@ -227,13 +228,14 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
              .coll = all->sched[0]->coll,
              .nchunks = (int)nchunks,
              .passes = all->sched[0]->coll == COLLI_BARRIER ? 1 : PASSES,
+             .nlanes = all->sched[0]->nlanes,
              .slots = slots,
              .in_place = in_place,
              .late = late,
              .prng = {seed}};
   size_t vector = n * PASSES * nchunks;
   number *numbers = calloc(3 * vector + n * nchunks, sizeof(number));
-  w.pipes = calloc(n * n * COLLI_MAX_LANES, sizeof(*w.pipes));
+  w.pipes = calloc(n * n * (size_t)w.nlanes, sizeof(*w.pipes));
   w.lanes = calloc(n * COLLI_MAX_LANES, sizeof(*w.lanes));
   if (!numbers || !w.pipes || !w.lanes)
     abort();

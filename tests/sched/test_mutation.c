@@ -10,13 +10,14 @@
  * test_builder.c has those.
  */
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "libcoll/base/prng.h"
 #include "libcoll/sched/check.h"
 #include "support_oracle.h"
 
-#define MUTANTS     12000
+#define MUTANTS     9000
 #define ORACLE_RUNS 4
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};
@@ -159,8 +160,8 @@ static void try_mutant(const colli_algo *algo, uint64_t seed, tally *score) {
   score->found += harm && objects;
   score->strict += !harm && objects;
   if (harm && !objects)
-    cr_log_warn("%s %s, %d ranks: seed %llu: missed '%s'", colli_coll_name(algo->coll), algo->name,
-                nranks, (unsigned long long)seed, change);
+    fprintf(stderr, "%s %s, %d ranks: seed %llu: missed '%s'\n", colli_coll_name(algo->coll),
+            algo->name, nranks, (unsigned long long)seed, change);
   group_free(&all);
 }
 
@@ -184,11 +185,12 @@ Test(mutation, verifier_finds_harm) {
     uint64_t first = 1000003ull * (uint64_t)(a + 1);
     for (int i = 0; i < MUTANTS / count; i++)
       try_mutant(algo, first + (uint64_t)i * 977, &score);
-    cr_log_warn("%s %s, seeds %llu + 977 i: found %d of %d harmful; objects to %d of %d others",
-                colli_coll_name(algo->coll), algo->name, (unsigned long long)first, score.found,
-                score.harmful, score.strict, score.harmless);
+    fprintf(stderr,
+            "%s %s, seeds %llu + 977 i: found %d of %d harmful; objects to %d of %d others\n",
+            colli_coll_name(algo->coll), algo->name, (unsigned long long)first, score.found,
+            score.harmful, score.strict, score.harmless);
     cr_expect(score.found * 100 >= score.harmful * 98, "%s: only %d of %d found", algo->name,
               score.found, score.harmful);
-    cr_expect(score.harmful * 2 > MUTANTS / count, "%s: too few mutants do harm", algo->name);
+    cr_expect(score.harmful * 3 > MUTANTS / count, "%s: too few mutants do harm", algo->name);
   }
 }
