@@ -18,12 +18,20 @@
 /* Deflate cannot make more than about 1,032 bytes from one: a header that claims more is wrong,
  * and is found out before memory is taken for it. */
 #define DEFLATE_RATIO 1040u
-#define READ_BYTES    ((unsigned)1 << 30)
+#define INPUT_BYTES   (64 * 1024)
 
+/*
+ * An open file. zlib's own file functions are not used: they do not notice when a file lacks a part
+ * of the checksum at its very end.
+ */
 typedef struct idx_file {
   char path[PATH_MAX];
-  gzFile gz;
+  int fd;
+  bool packed; /* with gzip */
+  bool ended;  /* the compressed data came to its end, and its checksum was right */
+  z_stream z;
   uint64_t most_bytes; /* what a file of this size can hold at most */
+  unsigned char input[INPUT_BYTES];
 } idx_file;
 
 /* Opens a descriptor of FOLDER/NAME or FOLDER/NAME.gz and leaves the path in file->path. */
@@ -50,63 +58,122 @@ static int open_either(idx_file *file, const char *folder, const char *name, fai
   return -1;
 }
 
-/* Opens the file for reading through zlib, which also reads plain files. */
-static bool file_open(idx_file *file, const char *folder, const char *name, fail *why) {
-  struct stat st;
-  int fd = open_either(file, folder, name, why);
-  if (fd < 0)
+/* Reads what comes next in the file as it is; fewer bytes only at its end. False: see why. */
+static bool read_raw(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
+  *got = 0;
+  while (*got < bytes) {
+    ssize_t now = read(file->fd, (char *)buf + *got, bytes - *got);
+    if (now < 0 && errno == EINTR)
+      continue;
+    if (now < 0)
+      return fail_set(why, "%s: read: %s", file->path, strerror(errno));
+    if (now == 0)
+      break;
+    *got += (size_t)now;
+  }
+  return true;
+}
+
+/* Gets more compressed bytes when all were used. */
+static bool refill(idx_file *file, fail *why) {
+  size_t got = 0;
+  if (file->z.avail_in > 0)
+    return true;
+  if (!read_raw(file, file->input, sizeof(file->input), &got, why))
     return false;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-    close(fd);
-    return fail_set(why, "%s: not a regular file", file->path);
-  }
-  file->gz = gzdopen(fd, "rb");
-  if (!file->gz) {
-    close(fd);
+  file->z.next_in = file->input;
+  file->z.avail_in = (unsigned)got;
+  return true;
+}
+
+/* Closes the file and frees what goes with it. */
+static void file_close(idx_file *file) {
+  if (!file)
+    return;
+  if (file->packed)
+    inflateEnd(&file->z);
+  if (file->fd >= 0)
+    close(file->fd);
+  free(file);
+}
+
+/* Looks whether the file is compressed, and makes ready for that. */
+static bool find_kind(idx_file *file, fail *why) {
+  if (!refill(file, why))
+    return false;
+  if (file->z.avail_in < 2 || file->input[0] != 0x1f || file->input[1] != 0x8b)
+    return lseek(file->fd, 0, SEEK_SET) == 0 ||
+           fail_set(why, "%s: seek: %s", file->path, strerror(errno));
+  if (inflateInit2(&file->z, MAX_WBITS + 16) != Z_OK) /* 16: with gzip's header and checksum */
     return fail_memory(why, file->path);
-  }
-  gzbuffer(file->gz, 256 * 1024);
-  file->most_bytes = (uint64_t)st.st_size * (gzdirect(file->gz) ? 1u : DEFLATE_RATIO);
+  file->packed = true;
   return true;
 }
 
-/* Says why zlib stopped early. */
-static bool short_read(const idx_file *file, uint64_t missing, fail *why) {
-  int code = 0;
-  const char *text = gzerror(file->gz, &code);
-  if (code == Z_ERRNO)
-    return fail_set(why, "%s: read: %s", file->path, strerror(errno));
-  if (code != Z_OK && code != Z_BUF_ERROR && code != Z_STREAM_END)
-    return fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path, text);
-  return fail_set(why, "%s: truncated: at least %llu bytes are missing at its end", file->path,
-                  (unsigned long long)missing);
+/* Opens a file; release it with file_close(). NULL: see why. */
+static idx_file *file_open(const char *folder, const char *name, fail *why) {
+  struct stat st;
+  idx_file *file = calloc(1, sizeof(*file));
+  if (!file) {
+    fail_memory(why, name);
+    return NULL;
+  }
+  file->fd = open_either(file, folder, name, why);
+  bool ok = file->fd >= 0;
+  if (ok && (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode)))
+    ok = fail_set(why, "%s: not a regular file", file->path);
+  if (!ok || !find_kind(file, why)) {
+    file_close(file);
+    return NULL;
+  }
+  file->most_bytes = (uint64_t)st.st_size * (file->packed ? DEFLATE_RATIO : 1u);
+  return file;
 }
 
-/* Reads `bytes` bytes. */
+/* Unpacks up to `bytes` bytes; fewer only at the end of the compressed data. */
+static bool unpack(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
+  *got = 0;
+  while (*got < bytes && !file->ended) {
+    size_t left = bytes - *got;
+    if (!refill(file, why))
+      return false;
+    if (file->z.avail_in == 0)
+      return fail_set(why, "%s: truncated: the compressed data has no end", file->path);
+    unsigned room = left < UINT_MAX ? (unsigned)left : UINT_MAX;
+    file->z.next_out = (unsigned char *)buf + *got;
+    file->z.avail_out = room;
+    int code = inflate(&file->z, Z_NO_FLUSH);
+    *got += room - file->z.avail_out;
+    file->ended = code == Z_STREAM_END;
+    if (code != Z_OK && code != Z_STREAM_END)
+      return fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path,
+                      file->z.msg ? file->z.msg : zError(code));
+  }
+  return true;
+}
+
+/* Reads up to `bytes` bytes of contents; fewer only at their end. */
+static bool read_some(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
+  return file->packed ? unpack(file, buf, bytes, got, why) : read_raw(file, buf, bytes, got, why);
+}
+
+/* Reads exactly `bytes` bytes. */
 static bool file_read(idx_file *file, void *buf, size_t bytes, fail *why) {
-  size_t done = 0;
-  while (done < bytes) {
-    size_t left = bytes - done;
-    int got = gzread(file->gz, (char *)buf + done, left < READ_BYTES ? (unsigned)left : READ_BYTES);
-    if (got <= 0)
-      return short_read(file, left, why);
-    done += (size_t)got;
-  }
-  return true;
+  size_t got = 0;
+  if (!read_some(file, buf, bytes, &got, why))
+    return false;
+  return got == bytes || fail_set(why, "%s: truncated: at least %zu bytes are missing at its end",
+                                  file->path, bytes - got);
 }
 
-/* Makes sure that nothing follows; only this makes zlib compare its checksum. */
+/* Makes sure that nothing follows; only this makes zlib look at the checksum. */
 static bool file_end(idx_file *file, fail *why) {
   char extra;
-  int code = Z_OK;
-  int got = gzread(file->gz, &extra, 1);
-  if (got > 0)
-    return fail_set(why, "%s: longer than its header says", file->path);
-  const char *text = gzerror(file->gz, &code);
-  if (got == 0 && code == Z_OK)
-    return true;
-  return fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path,
-                  code == Z_BUF_ERROR ? "the end is missing" : text);
+  size_t got = 0;
+  if (!read_some(file, &extra, 1, &got, why) || (file->packed && !refill(file, why)))
+    return false;
+  bool more = got > 0 || (file->packed && file->z.avail_in > 0);
+  return !more || fail_set(why, "%s: longer than its header says", file->path);
 }
 
 /* Reads the magic number and `count` sizes, and checks that so much can be in the file. */
@@ -154,39 +221,31 @@ static bool read_file(idx_file *file, uint32_t magic, size_t *dims, size_t count
 
 /* Reads the images of a set. */
 static bool load_images(idx_set *set, const char *folder, const char *name, fail *why) {
-  idx_file file = {.gz = NULL};
   size_t dims[3] = {0, 0, 0};
-  if (!file_open(&file, folder, name, why))
-    return false;
-  bool ok = read_file(&file, IDX_IMAGES, dims, 3, &set->images, why);
-  gzclose_r(file.gz);
+  idx_file *file = file_open(folder, name, why);
+  bool ok = file && read_file(file, IDX_IMAGES, dims, 3, &set->images, why);
+  file_close(file);
   set->count = dims[0];
   set->rows = dims[1];
   set->cols = dims[2];
-  if (ok && set->count > UINT32_MAX / 2)
-    return fail_set(why, "%s: %zu images are more than fit", file.path, set->count);
   return ok;
 }
 
 /* Reads the labels of a set whose images are there, and checks them. */
 static bool load_labels(idx_set *set, const char *folder, const char *name, size_t classes,
                         fail *why) {
-  idx_file file = {.gz = NULL};
   size_t count = 0;
-  if (!file_open(&file, folder, name, why))
-    return false;
-  bool ok = read_file(&file, IDX_LABELS, &count, 1, &set->labels, why);
-  gzclose_r(file.gz);
-  if (!ok)
-    return false;
-  if (count != set->count)
-    return fail_set(why, "%s: %zu labels, but there are %zu images", file.path, count, set->count);
-  for (size_t i = 0; i < count; i++)
+  idx_file *file = file_open(folder, name, why);
+  bool ok = file && read_file(file, IDX_LABELS, &count, 1, &set->labels, why);
+  if (ok && count != set->count)
+    ok = fail_set(why, "%s: %zu labels, but there are %zu images", file->path, count, set->count);
+  for (size_t i = 0; ok && i < count; i++)
     if (set->labels[i] >= classes)
-      return fail_set(why,
-                      "%s: label %u of sample %zu is out of range: the last layer has %zu outputs",
-                      file.path, set->labels[i], i, classes);
-  return true;
+      ok = fail_set(why,
+                    "%s: label %u of sample %zu is out of range: the last layer has %zu outputs",
+                    file->path, set->labels[i], i, classes);
+  file_close(file);
+  return ok;
 }
 
 /* A number that differs when the contents differ (CRC-32 of each file, hashed together). */

@@ -48,6 +48,8 @@ static int run(const options *o) {
   bool ok = train(o, comm, loaded ? &data : NULL, &why);
   if (!ok)
     report(comm, &why);
+  if (!ok && why.everywhere)
+    coll_barrier(comm); /* a launcher may end rank 0 when others leave: not before it has spoken */
   coll_comm_destroy(&comm);
   idx_free(&data);
   return ok ? EXIT_DONE : EXIT_FAILED;

@@ -156,6 +156,34 @@ Test(trainer_idx, truncated_anywhere) {
     files_raw(folder, LABELS ".gz", packed, cut);
     expect_bad(folder, LABELS ".gz", "");
   }
+  packed[bytes] = 0; /* files_read() gives room for more */
+  files_raw(folder, LABELS ".gz", packed, bytes + 1);
+  expect_bad(folder, LABELS ".gz", "longer");
+  free(packed);
+  files_remove(folder);
+}
+
+/* The same at the end of a file that zlib cannot unpack in one go. */
+Test(trainer_idx, large_file_without_its_last_bytes) {
+  enum { COUNT = 20000 };
+  char folder[64];
+  size_t bytes;
+  files_folder(folder);
+  files_make(folder, ".gz");
+  uint8_t *images = files_images(COUNT, 1, &bytes);
+  files_write(folder, IMAGES ".gz", images, bytes);
+  free(images);
+  uint8_t *packed = files_read(folder, IMAGES ".gz", &bytes);
+  for (size_t missing = 1; missing < 12; missing++) {
+    files_raw(folder, IMAGES ".gz", packed, bytes - missing);
+    expect_bad(folder, IMAGES ".gz", "truncated");
+  }
+  for (size_t i = 1; i <= 8; i++) {
+    packed[bytes - i] ^= 1;
+    files_raw(folder, IMAGES ".gz", packed, bytes);
+    expect_bad(folder, IMAGES ".gz", "corrupt");
+    packed[bytes - i] ^= 1;
+  }
   free(packed);
   files_remove(folder);
 }
