@@ -33,7 +33,7 @@ grep -Eq '^ +1 +tcp +- +tcp$' out || fail "no table: $(cat out)"
 "$collrun" --timeout 60 -n 3 sh -c 'COLL_HOST_ID=host$((COLL_RANK / 2)) exec "$0"' "$topo" > out 2> err || fail "two hosts: $(cat err)"
 expect_in "inside a host" "shm, 2 links (the first from 0 to 1): " out
 expect_in "between hosts" "tcp, 4 links (the first from 0 to 2): " out
-if [ "$(nproc)" -ge 2 ]; then
+if [ "$(cores)" -ge 2 ]; then
   "$collrun" --timeout 60 -n 2 "$topo" > out 2> err || fail "two ranks: $(cat err)"
   expect "bound ranks" 2 "$(sed -n '/^rank/,/^$/p' out | awk '$1 ~ /^[01]$/ && $4 ~ /^[0-9]+$/ {print $4}' | sort -u | wc -l)"
 fi
