@@ -137,8 +137,8 @@ Test(trainer_progress, fits_every_width) {
   p.samples = 60000000;
   state.samples = 30000000;
   progress_format(text, sizeof(text), 79, &p, &state, 110);
-  cr_assert(strstr(text, "[######.......]") && strstr(text, "273k/s") && strstr(text, "ETA 9 min"), "%s",
-            text);
+  cr_assert(strstr(text, "[######.......]") && strstr(text, "273k/s") && strstr(text, "ETA 9 min"),
+            "%s", text);
   state.samples = 0; /* nothing done yet: no rate, but no fault either */
   progress_format(text, sizeof(text), 200, &p, &state, 100);
 }
