@@ -8,7 +8,6 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -75,7 +74,7 @@ static uint8_t mask_bits(const uint8_t *mask, int bytes) {
 }
 
 /* Turns the kernel's form into ours; false for other families. */
-static bool from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
+bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   memset(addr, 0, sizeof(*addr));
   if (sa->sa_family == AF_INET) {
     const struct sockaddr_in *in = (const struct sockaddr_in *)sa;
@@ -96,13 +95,13 @@ static bool from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
 }
 
 /* Whether an address reaches no further than the cable: 169.254/16, fe80::/10. */
-static bool is_link_local(const colli_addr *addr) {
+bool colli_addr_link_local(const colli_addr *addr) {
   return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
                            : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
 }
 
 /* Whether an address never leaves the host: 127/8, ::1. */
-static bool is_loopback(const colli_addr *addr) {
+bool colli_addr_loopback(const colli_addr *addr) {
   static const uint8_t one[16] = {[15] = 1};
   return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;
 }
@@ -125,7 +124,7 @@ static int by_preference(const void *left, const void *right) {
 static bool look_at(const struct ifaddrs *ifa, const char *filter, found *out) {
   const unsigned up = IFF_UP | IFF_RUNNING;
   if (!ifa->ifa_addr || (ifa->ifa_flags & up) != up || !filter_allows(filter, ifa->ifa_name) ||
-      !from_sockaddr(ifa->ifa_addr, &out->addr))
+      !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
     return false;
   if (ifa->ifa_netmask && out->addr.family == 4)
     out->addr.prefix =
@@ -134,7 +133,7 @@ static bool look_at(const struct ifaddrs *ifa, const char *filter, found *out) {
     out->addr.prefix =
         mask_bits((const uint8_t *)&((const struct sockaddr_in6 *)ifa->ifa_netmask)->sin6_addr, 16);
   out->loopback = (ifa->ifa_flags & IFF_LOOPBACK) != 0;
-  out->link_local = is_link_local(&out->addr);
+  out->link_local = colli_addr_link_local(&out->addr);
   out->mbit = out->loopback ? 0 : interface_mbit(ifa->ifa_name);
   return true;
 }
@@ -252,7 +251,7 @@ coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, co
   socklen_t length = sizeof(name);
   colli_addr addr;
   if (getsockname(*fd, (struct sockaddr *)&name, &length) != 0 ||
-      !from_sockaddr((struct sockaddr *)&name, &addr)) {
+      !colli_net_from_sockaddr((struct sockaddr *)&name, &addr)) {
     int sys_errno = errno;
     close(*fd);
     *fd = -1;
@@ -278,7 +277,7 @@ static socklen_t to_sockaddr(const colli_addr *addr, struct sockaddr_storage *sa
   struct sockaddr_in6 *in = (struct sockaddr_in6 *)sa;
   in->sin6_family = AF_INET6;
   in->sin6_port = htons(addr->port);
-  in->sin6_scope_id = is_link_local(addr) ? addr->scope : 0;
+  in->sin6_scope_id = colli_addr_link_local(addr) ? addr->scope : 0;
   memcpy(&in->sin6_addr, addr->ip, 16);
   return sizeof(*in);
 }
@@ -377,7 +376,7 @@ coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *c
                            "10.0.0.1, or a name that this host can look up",
                            host, text, gai_strerror(result));
   for (const struct addrinfo *ai = list; ai && *count < max; ai = ai->ai_next)
-    *count += from_sockaddr(ai->ai_addr, &addrs[*count]);
+    *count += colli_net_from_sockaddr(ai->ai_addr, &addrs[*count]);
   freeaddrinfo(list);
   return COLL_OK;
 }
@@ -400,13 +399,13 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) 
 int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
   if (a->family != b->family || (a->family != 4 && a->family != 6))
     return 0;
-  if (is_loopback(a) != is_loopback(b))
+  if (colli_addr_loopback(a) != colli_addr_loopback(b))
     return 0;
-  if (is_loopback(a))
+  if (colli_addr_loopback(a))
     return 1;
-  if (a->family == 6 && is_link_local(a) != is_link_local(b))
+  if (a->family == 6 && colli_addr_link_local(a) != colli_addr_link_local(b))
     return 0;
-  if (is_link_local(a) && is_link_local(b))
+  if (colli_addr_link_local(a) && colli_addr_link_local(b))
     return 1; /* the same prefix on every cable */
   int bits = a->prefix > b->prefix ? a->prefix : b->prefix;
   if (bits == 0)

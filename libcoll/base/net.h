@@ -3,6 +3,7 @@
 #ifndef COLLI_BASE_NET_H
 #define COLLI_BASE_NET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -51,6 +52,14 @@ int colli_net_accept(int listen_fd);
 /* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
 #define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
+
+/* Turns the kernel's form of an address into ours; false for families other than IPv4 and IPv6. */
+bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
+
+/* Whether an address reaches no further than the cable (169.254/16, fe80::/10), or never leaves the
+ * host (127/8, ::1). */
+bool colli_addr_link_local(const colli_addr *addr);
+bool colli_addr_loopback(const colli_addr *addr);
 
 /* An upper bound on how well a can reach b: 0 not at all (families), 1 maybe, 2 same subnet. */
 int colli_addr_affinity(const colli_addr *a, const colli_addr *b);

@@ -1,4 +1,4 @@
-/* bootstrap_links.c: the table goes down the tree, and the control links come about on the way. */
+/* bootstrap_links.c: making this rank's control links, and passing the table down the tree. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,198 +7,226 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/comm/bootstrap_net.h"
+#include "libcoll/comm/bootstrap_parts.h"
 
-enum { LINK_TREE = 1, LINK_RING = 2 };
+#define LINK_MAGIC 0x6b6c4c43u /* "CLlk" */
 
-/* One control link in the making. */
-typedef struct edge {
-  int peer;
-  uint64_t word;
-  bool dials; /* this rank is the one that connects */
-  bool begun;
-  bool complete;
-  int fd;      /* authenticated, or -1 */
-  size_t done; /* bytes of the table that went over it */
-  colli_dial dial;
-} edge;
-
-typedef struct making {
-  const colli_self *self;
-  colli_door door;
-  int nranks;
-  colli_rank_info *table;
-  bool has_table;
-  edge edges[COLLI_CTRL_LINKS_MAX];
-  int count;
-  coll_error *error;
-} making;
-
-/* The links of this rank: parents dial their children, and ring neighbours the next rank. */
-static void plan(making *m) {
-  int n = m->nranks, rank = m->self->rank, peers[COLLI_CTRL_LINKS_MAX];
-  m->count = colli_ctrl_peers(rank, n, peers);
-  for (int i = 0; i < m->count; i++) {
-    bool tree = colli_ctrl_tree_joined(rank, peers[i]);
-    m->edges[i] = (edge){.peer = peers[i],
-                         .word = tree ? LINK_TREE : LINK_RING,
-                         .dials = tree ? peers[i] > rank : peers[i] == (rank + 1) % n,
-                         .fd = -1};
+/* Lists the links of this rank and who dials each. */
+static void plan_links(const boot *b, boot_links *links) {
+  int peers[COLLI_CTRL_LINKS_MAX];
+  links->count = colli_ctrl_peers(b->rank, b->nranks, peers);
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    link->peer = peers[i];
+    link->table = colli_ctrl_tree_joined(b->rank, peers[i]);
+    link->dials = link->table ? peers[i] > b->rank : peers[i] == (b->rank + 1) % b->nranks;
+    link->fd = link->dial.fd = -1;
   }
 }
 
-/* Takes connections that belong to an edge; all others are refused. */
-static void take_visitors(making *m) {
-  colli_auth auth;
-  while (colli_door_next(&m->door, &auth)) {
-    const colli_hello *hello = &auth.hello;
-    edge *wanted = NULL;
-    for (int i = 0; i < m->count; i++) {
-      edge *e = &m->edges[i];
-      if (!e->dials && e->fd < 0 && e->peer == hello->src_rank && e->word == hello->word)
-        wanted = e;
+coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params) {
+  uint16_t port;
+  colli_addr *addrs = b->mine->control_addrs;
+  memset(addrs, 0, sizeof(b->mine->control_addrs));
+  links->deadline_ns = b->deadline_ns;
+  plan_links(b, links);
+  int count =
+      colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
+  if (count == 0)
+    return b->error->status;
+  coll_status status = colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE],
+                                        &links->guests.listen_fd, &port, b->error);
+  for (int i = 0; i < count; i++)
+    addrs[i].port = port;
+  return status;
+}
+
+/* The link that a guest is meant to become; NULL if none. */
+static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *hello) {
+  if (hello->kind != COLLI_HELLO_CONTROL || hello->comm_id != b->id->comm_id ||
+      hello->dst_rank != b->rank)
+    return NULL;
+  for (int i = 0; i < links->count; i++)
+    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && links->at[i].fd < 0)
+      return &links->at[i];
+  return NULL;
+}
+
+/* Lets the neighbours in that dial this rank. */
+static int welcome(const boot *b, boot_links *links) {
+  boot_guest guest;
+  while (boot_guests_next(b, &links->guests, &guest)) {
+    boot_link *link = link_for(b, links, &guest.auth.hello);
+    if (!link) {
+      boot_guest_refuse(b, &guest);
+    } else if (colli_auth_answer(&guest.auth, true) == 0) {
+      link->fd = guest.fd;
+      link->done = 0;
+    } else {
+      boot_close(&guest.fd);
     }
-    bool fits = wanted && hello->kind == COLLI_HELLO_CONTROL && hello->dst_rank == m->self->rank &&
-                hello->comm_id == m->self->comm_id;
-    if (colli_auth_answer(&auth, fits) == 0 && fits)
-      wanted->fd = auth.fd;
-    else
-      close(auth.fd);
   }
-}
-
-/* Records that a neighbour was lost while the links were made. */
-static coll_status lost(making *m, int peer) {
-  const colli_rank_info *info = m->has_table ? &m->table[peer] : NULL;
+  if (links->guests.sys_errno == 0)
+    return COLL_T_AGAIN;
   coll_status status =
-      colli_error_set(m->error, COLL_ERR_PEER_LOST, "create",
-                      "rank %d (host %s, pid %d) was lost while the communicator was made", peer,
-                      info ? info->host : "?", info ? info->pid : 0);
-  if (m->error)
-    m->error->peer = peer;
-  return status;
+      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", links->guests.sys_errno,
+                      "rank %d cannot take control connections; if descriptors ran out, raise the "
+                      "limit (ulimit -n)",
+                      b->rank);
+  b->error->rank = b->rank;
+  return (int)status;
 }
 
-/* Moves one edge on. */
-static coll_status move(making *m, edge *e) {
-  if (e->complete || (e->dials && !m->has_table))
-    return COLL_OK;
-  if (e->fd < 0) {
-    if (!e->dials)
-      return COLL_OK;
-    if (!e->begun)
-      colli_dial_begin(&e->dial, m->self, e->peer, m->table[e->peer].control_addrs,
-                       COLLI_HELLO_CONTROL, e->word, false);
-    e->begun = true;
-    int status = colli_dial_poll(&e->dial);
-    if (status == COLL_T_AGAIN)
-      return COLL_OK;
-    if (status > 0) {
-      char whom[96];
-      snprintf(whom, sizeof(whom), "rank %d (host %s, pid %d)", e->peer, m->table[e->peer].host,
-               m->table[e->peer].pid);
-      return colli_dial_failed(&e->dial, (coll_status)status, whom, m->error);
-    }
-    e->fd = e->dial.result;
+/* Takes what the dialling neighbour sends: a head, and the table from the parent. */
+static void step_taking(const boot *b, boot_links *links, boot_link *link) {
+  const size_t head_bytes = sizeof(link->head);
+  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
+  int result = COLL_T_DONE;
+  if (link->done < head_bytes)
+    result = boot_pull(link->fd, &link->head, head_bytes, &link->done);
+  if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
+                                link->head.records != (link->table ? (uint32_t)b->nranks : 0)))
+    result = EPROTO;
+  if (result == COLL_T_DONE && link->table) {
+    size_t done = link->done - head_bytes;
+    result = boot_pull(link->fd, links->table, table_bytes, &done);
+    link->done = head_bytes + done;
   }
-  size_t bytes = (size_t)m->nranks * sizeof(*m->table);
-  int status = COLL_T_DONE;
-  if (e->word == LINK_TREE && e->dials)
-    status = colli_push(e->fd, m->table, bytes, &e->done);
-  else if (e->word == LINK_TREE)
-    status = colli_pull(e->fd, m->table, bytes, &e->done);
-  if (status > 0)
-    return lost(m, e->peer);
-  if (status == COLL_T_AGAIN)
-    return COLL_OK;
-  e->complete = true;
-  if (e->word == LINK_TREE && !e->dials) {
-    m->has_table = true;
-    for (int rank = 0; rank < m->nranks; rank++)
-      m->table[rank].host[sizeof(m->table[rank].host) - 1] = 0;
+  if (result == COLL_T_AGAIN)
+    return;
+  if (result != COLL_T_DONE) {
+    /* The neighbour gave this connection up, and may come again by another address. */
+    boot_close(&link->fd);
+    return;
   }
-  return COLL_OK;
+  link->up = true;
+  if (!link->table)
+    return;
+  for (int rank = 0; rank < b->nranks; rank++)
+    links->table[rank].host[sizeof(links->table[rank].host) - 1] = 0;
+  links->have_table = true;
+  uint64_t told_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
+  if (told_ns < links->deadline_ns)
+    links->deadline_ns = told_ns;
 }
 
-/* Sleeps until one of the edges may move. */
-static void rest(const making *m, uint64_t deadline_ns) {
-  struct pollfd fds[COLLI_DOOR_STRANGERS + 1 + COLLI_CTRL_LINKS_MAX * COLLI_MAX_ADDRS];
-  int count = colli_door_fds(&m->door, fds);
-  for (int i = 0; i < m->count; i++) {
-    const edge *e = &m->edges[i];
-    if (e->complete)
+/* No address of a neighbour leads to it. */
+static int dial_failed(const boot *b, const boot_links *links, const boot_link *link, int status) {
+  char story[400];
+  const colli_rank_info *info = &links->table[link->peer];
+  boot_dial_story(&link->dial, story, sizeof(story));
+  return (int)boot_fail(b, (coll_status)status, link->peer, info,
+                        "rank %d (host %s) found nobody who knows the secret at the addresses of "
+                        "rank %d (host %s, pid %d): %s; choose the right interface with "
+                        "COLL_TCP_IFNAME",
+                        b->rank, b->mine->host, link->peer, info->host, info->pid, story);
+}
+
+/* Connects to a neighbour and sends the head, and the table to a child. */
+static int step_dialling(const boot *b, boot_links *links, boot_link *link) {
+  const size_t head_bytes = sizeof(link->head);
+  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
+  if (!link->began) {
+    boot_dial_begin(b, &link->dial, COLLI_HELLO_CONTROL, link->peer,
+                    links->table[link->peer].control_addrs);
+    link->began = true;
+  }
+  if (link->fd < 0) {
+    int result = boot_dial_step(b, &link->dial);
+    if (result != COLL_T_DONE)
+      return result == COLL_T_AGAIN ? result : dial_failed(b, links, link, result);
+    link->fd = link->dial.fd;
+    link->dial.fd = -1;
+    link->done = 0;
+    link->head = (boot_link_head){.magic = LINK_MAGIC,
+                                  .records = link->table ? (uint32_t)b->nranks : 0,
+                                  .remaining_ms = boot_remaining_ms(links->deadline_ns)};
+  }
+  int result = COLL_T_DONE;
+  if (link->done < head_bytes)
+    result = boot_push(link->fd, &link->head, head_bytes, &link->done);
+  if (result == COLL_T_DONE) {
+    size_t done = link->done - head_bytes;
+    result = boot_push(link->fd, links->table, table_bytes, &done);
+    link->done = head_bytes + done;
+  }
+  if (result > 0) {
+    boot_close(&link->fd);
+    link->began = false;
+    return COLL_T_AGAIN;
+  }
+  link->up = result == COLL_T_DONE;
+  return result;
+}
+
+/* The time for the links is over: says which one is missing. */
+static int links_late(const boot *b, const boot_links *links) {
+  for (int i = 0; i < links->count; i++) {
+    const boot_link *link = &links->at[i];
+    const colli_rank_info *info = &links->table[link->peer];
+    char story[400];
+    if (link->up || !link->dials)
       continue;
-    if (e->fd >= 0)
-      fds[count++] = (struct pollfd){.fd = e->fd, .events = e->dials ? POLLOUT : POLLIN};
-    else if (e->begun)
-      count += colli_dial_fds(&e->dial, fds + count);
+    boot_dial_story(&link->dial, story, sizeof(story));
+    return (int)boot_fail(b, link->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
+                          link->peer, info,
+                          "rank %d (host %s) could not make its control link to rank %d (host %s, "
+                          "pid %d): %s; check the firewall between the hosts, COLL_TCP_IFNAME and "
+                          "COLL_PORT_RANGE",
+                          b->rank, b->mine->host, link->peer, info->host, info->pid, story);
   }
-  int patience = colli_patience_ms(deadline_ns);
-  poll(fds, (nfds_t)count, patience > 20 ? 20 : patience);
+  return COLL_T_AGAIN; /* somebody else's link is missing: that rank tells rank 0 */
 }
 
-/* Names a rank that did not come, at the deadline. */
-static coll_status too_late(making *m, const edge *e) {
-  coll_status status = colli_error_set(
-      m->error, COLL_ERR_TIMEOUT, "create",
-      "rank %d made no control link with rank %d (host %s) in time; look at that process, or raise "
-      "COLL_CREATE_TIMEOUT_MS",
-      m->self->rank, e->peer, m->has_table ? m->table[e->peer].host : "unknown");
-  if (m->error)
-    m->error->peer = e->peer;
-  return status;
-}
-
-/* Makes all edges. */
-static coll_status make_all(making *m, uint64_t deadline_ns) {
-  for (;;) {
-    take_visitors(m);
-    const edge *open = NULL;
-    for (int i = 0; i < m->count; i++) {
-      coll_status status = move(m, &m->edges[i]);
-      if (status != COLL_OK)
-        return status;
-      if (!m->edges[i].complete && !open)
-        open = &m->edges[i];
+int boot_links_step(const boot *b, boot_links *links) {
+  int result = welcome(b, links);
+  bool all_up = true;
+  if (result > 0)
+    return result;
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    if (!link->up && !link->dials && link->fd >= 0)
+      step_taking(b, links, link);
+  }
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    if (!link->up && link->dials && links->have_table) {
+      result = step_dialling(b, links, link);
+      if (result > 0)
+        return result;
     }
-    if (!open)
-      return COLL_OK;
-    if (colli_now_ns() > deadline_ns)
-      return too_late(m, open);
-    rest(m, deadline_ns);
+    all_up = all_up && link->up;
+  }
+  if (all_up)
+    return COLL_T_DONE;
+  if (links->have_table && colli_now_ns() >= links->deadline_ns)
+    return links_late(b, links);
+  return COLL_T_AGAIN;
+}
+
+void boot_links_watch(boot *b, const boot_links *links) {
+  uint64_t now_ns = colli_now_ns();
+  boot_guests_watch(b, &links->guests);
+  if (links->deadline_ns > now_ns)
+    boot_polls_wake(&b->polls, links->deadline_ns);
+  for (int i = 0; i < links->count; i++) {
+    const boot_link *link = &links->at[i];
+    if (link->up)
+      continue;
+    if (link->fd >= 0)
+      boot_polls_add(&b->polls, link->fd, link->dials ? POLLOUT : POLLIN);
+    else if (link->began)
+      boot_dial_watch(b, &link->dial);
+    else if (link->dials && links->have_table)
+      boot_polls_wake(&b->polls, now_ns + 20 * COLLI_NS_PER_MS);
   }
 }
 
-coll_status colli_links_make(const colli_self *self, int listen_fd, int nranks,
-                             colli_rank_info *table, uint64_t deadline_ns, int *peers, int *fds,
-                             int *count, coll_error *error) {
-  making *m = calloc(1, sizeof(*m));
-  *count = 0;
-  if (!m) {
-    close(listen_fd);
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for control links");
+void boot_links_close(boot_links *links) {
+  boot_guests_close(&links->guests);
+  boot_close(&links->guests.listen_fd);
+  for (int i = 0; i < links->count; i++) {
+    boot_close(&links->at[i].fd);
+    boot_dial_close(&links->at[i].dial);
   }
-  m->self = self;
-  m->door.self = self;
-  m->door.listen_fd = listen_fd;
-  m->nranks = nranks;
-  m->table = table;
-  m->has_table = self->rank == 0;
-  m->error = error;
-  plan(m);
-  coll_status status = make_all(m, deadline_ns);
-  for (int i = 0; i < m->count; i++) {
-    edge *e = &m->edges[i];
-    if (e->begun)
-      colli_dial_end(&e->dial);
-    if (status == COLL_OK) {
-      peers[*count] = e->peer;
-      fds[(*count)++] = e->fd;
-    } else if (e->fd >= 0) {
-      close(e->fd);
-    }
-  }
-  colli_door_close(&m->door);
-  free(m);
-  return status;
 }

@@ -1,308 +1,367 @@
-/* bootstrap_root.c: checking in at rank 0. */
+/* bootstrap_root.c: rank 0: collects the records, starts the table, tells everybody the outcome. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/prng.h"
-#include "libcoll/comm/bootstrap_net.h"
+#include "libcoll/comm/bootstrap_parts.h"
 
-#define LAST_WORDS_MS 500 /* how long rank 0 tries to deliver the outcome */
+#define TELL_NS   (100 * COLLI_NS_PER_MS) /* for telling a failure to ranks that read slowly */
+#define LINGER_NS COLLI_NS_PER_S          /* and to ranks that are on their way */
 
-/* Somebody who knows the secret and says that it is a rank. */
-typedef struct visitor {
+/* A connection that knows the secret. */
+typedef struct root_conn {
   int fd;
   int rank;
-  uint64_t token; /* tells two processes with one rank from two connections of one process */
-  size_t done;
-  bool complete;
-  colli_checkin words;
-} visitor;
+  int poll; /* index in the poll set; -1: not in it yet */
+  bool in;  /* its record has come */
+  bool ready;
+  size_t done; /* bytes of the current message */
+  union {
+    boot_checkin checkin;
+    boot_word word;
+  } msg;
+} root_conn;
 
-/* Rank 0's view while it waits. */
-typedef struct gathering {
-  const colli_self *self;
-  colli_door door;
-  int nranks;
-  visitor **visitors; /* by arrival */
+typedef struct root_state {
+  boot *b;
+  boot_links *links;
+  boot_guests guests;
+  root_conn **conns;
   int count, room;
-  int *by_rank; /* index of the complete visitor of each rank, or -1 */
-  int missing;
-  coll_error *error;
-} gathering;
+  bool *in; /* by rank: has checked in */
+  int checked_in, ready;
+  bool links_up;
+  uint64_t deadline_ns; /* of the rank that gives up first */
+} root_state;
 
-/* Writes "3, 5-7" for the ranks that have not come. */
-static void list_missing(const gathering *g, char *text, size_t bytes) {
-  text[0] = 0;
-  for (int rank = 1; rank < g->nranks; rank++) {
-    if (g->by_rank[rank] >= 0)
-      continue;
+/* "3, 5-7": the ranks for which `flag` is false, as far as they fit. */
+static void list_missing(const root_state *r, const bool *flag, char *text, size_t bytes) {
+  size_t used = 0;
+  int nranks = r->b->nranks;
+  *text = 0;
+  for (int rank = 0; rank < nranks; rank++) {
     int last = rank;
-    while (last + 1 < g->nranks && g->by_rank[last + 1] < 0)
+    if (flag[rank])
+      continue;
+    while (last + 1 < nranks && !flag[last + 1])
       last++;
-    size_t used = strlen(text);
     if (used + 32 > bytes) {
       snprintf(text + used, bytes - used, " ...");
       return;
     }
     used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", rank);
     if (last > rank)
-      snprintf(text + used, bytes - used, "-%d", last);
+      used += (size_t)snprintf(text + used, bytes - used, "-%d", last);
     rank = last;
   }
 }
 
-/* Takes in one authenticated connection. */
-static coll_status admit(gathering *g, colli_auth *auth) {
-  const colli_hello *hello = &auth->hello;
-  bool fits = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == g->self->comm_id;
-  for (int i = 0; i < g->count && fits; i++)
-    fits = g->visitors[i]->token != hello->word; /* the same process by another address */
-  if (colli_auth_answer(auth, fits) != 0 || !fits) {
-    close(auth->fd);
+/* The first rank for which `flag` is false. */
+static int first_missing(const root_state *r, const bool *flag) {
+  int rank = 0;
+  while (rank < r->b->nranks && flag[rank])
+    rank++;
+  return rank;
+}
+
+/* The deadline passed while ranks had not come. */
+static coll_status checkin_late(root_state *r) {
+  const boot *b = r->b;
+  char list[200], addr[COLLI_ADDR_TEXT];
+  int missing = b->nranks - r->checked_in;
+  list_missing(r, r->in, list, sizeof(list));
+  return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->in), NULL,
+                   "rank%s %s of %d did not check in within %.3g s at rank 0 (host %s, %s); look "
+                   "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
+                   "COLL_CREATE_TIMEOUT_MS gives more time",
+                   missing > 1 ? "s" : "", list, b->nranks,
+                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->mine->host,
+                   colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was");
+}
+
+/* The deadline passed while ranks had not made their control links. */
+static coll_status links_late(root_state *r) {
+  const boot *b = r->b;
+  char list[200];
+  bool *ready = calloc((size_t)b->nranks, sizeof(*ready));
+  if (!ready)
+    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+  ready[0] = r->links_up;
+  for (int i = 0; i < r->count; i++)
+    if (r->conns[i]->ready)
+      ready[r->conns[i]->rank] = true;
+  list_missing(r, ready, list, sizeof(list));
+  int first = first_missing(r, ready);
+  free(ready);
+  const colli_rank_info *info = &r->links->table[first < b->nranks ? first : 0];
+  return boot_fail(b, COLL_ERR_TIMEOUT, first, info,
+                   "rank(s) %s of %d checked in, but did not make their control links within "
+                   "%.3g s (rank %d: host %s, pid %d); look whether they are stopped, or whether a "
+                   "firewall lies between the hosts",
+                   list, b->nranks, (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S,
+                   first, info->host, info->pid);
+}
+
+/* Closes one connection. */
+static void drop_conn(root_state *r, int i) {
+  boot_close(&r->conns[i]->fd);
+  free(r->conns[i]);
+  r->conns[i] = r->conns[--r->count];
+}
+
+/* Keeps a connection that has proved itself; false if there is no room. */
+static bool add_conn(root_state *r, const boot_guest *guest) {
+  if (r->count == r->room)
+    return false;
+  root_conn *conn = calloc(1, sizeof(*conn));
+  if (!conn)
+    return false;
+  conn->fd = guest->fd;
+  conn->rank = guest->auth.hello.src_rank;
+  conn->poll = -1;
+  r->conns[r->count++] = conn;
+  return true;
+}
+
+/* Lets in those who have proved that they know the secret and want to check in here; false if no
+ * more connections can be had. */
+static bool welcome(root_state *r) {
+  const boot *b = r->b;
+  boot_guest guest;
+  while (boot_guests_next(b, &r->guests, &guest)) {
+    const colli_hello *hello = &guest.auth.hello;
+    bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id &&
+                  hello->dst_rank == 0;
+    if (!wanted || !add_conn(r, &guest))
+      boot_guest_refuse(b, &guest);
+    else
+      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
+  }
+  return r->guests.sys_errno == 0;
+}
+
+/* Connections cannot be accepted. */
+static coll_status accept_failed(root_state *r) {
+  const boot *b = r->b;
+  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", r->guests.sys_errno,
+                  "rank 0 cannot take more check-ins (%d of %d ranks are in); it needs a "
+                  "descriptor for each rank: raise the limit (ulimit -n)",
+                  r->checked_in, b->nranks);
+  b->error->rank = 0;
+  snprintf(b->error->host, sizeof(b->error->host), "%s", b->mine->host);
+  return COLL_ERR_SYSTEM;
+}
+
+/* Checks a record that has come and puts it into the table. */
+static coll_status check_in(root_state *r, root_conn *conn) {
+  const boot *b = r->b;
+  boot_checkin *in = &conn->msg.checkin;
+  colli_rank_info *info = &in->info;
+  info->host[sizeof(info->host) - 1] = 0;
+  if (in->nranks != b->nranks)
+    return boot_fail(
+        b, COLL_ERR_MISMATCH, conn->rank, info,
+        "rank %d (host %s, pid %d) was started with %d ranks, but rank 0 (host %s, pid "
+        "%d) with %d; start all with the same number",
+        conn->rank, info->host, info->pid, in->nranks, b->mine->host, b->mine->pid, b->nranks);
+  if (conn->rank < 0 || conn->rank >= b->nranks)
+    return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
+                     "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
+                     info->pid, conn->rank, b->nranks);
+  if (r->in[conn->rank]) {
+    const colli_rank_info *first = conn->rank == 0 ? b->mine : &r->links->table[conn->rank];
+    return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,
+                     "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
+                     "give each rank to one process",
+                     conn->rank, first->pid, first->host, info->pid, info->host);
+  }
+  r->links->table[conn->rank] = *info;
+  r->in[conn->rank] = conn->in = true;
+  conn->done = 0;
+  r->checked_in++;
+  uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
+  uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
+  if (deadline_ns < r->deadline_ns)
+    r->deadline_ns = deadline_ns;
+  return COLL_OK;
+}
+
+/* Reads what a rank says; *gone: its connection ended before it had checked in. */
+static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
+  const boot *b = r->b;
+  boot_checkin *in = &conn->msg.checkin;
+  int result = conn->in ? boot_pull(conn->fd, &conn->msg.word, sizeof(boot_word), &conn->done)
+                        : boot_pull(conn->fd, in, sizeof(*in), &conn->done);
+  if (!conn->in && conn->done >= BOOT_CHECKIN_HEAD && in->version != COLL_VERSION)
+    return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
+                     "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
+                     "same version everywhere",
+                     conn->rank, in->version / 10000, in->version / 100 % 100, in->version % 100,
+                     b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+  if (result == COLL_T_AGAIN)
+    return COLL_OK;
+  if (result == COLL_T_DONE && !conn->in)
+    return check_in(r, conn);
+  const colli_rank_info *info = &r->links->table[conn->in ? conn->rank : 0];
+  if (result == COLL_T_DONE && conn->msg.word.status == COLL_OK && !conn->ready) {
+    conn->ready = true;
+    conn->done = 0;
+    r->ready++;
     return COLL_OK;
   }
-  if (g->count == g->room) {
-    int room = g->room ? 2 * g->room : 16;
-    visitor **grown = realloc(g->visitors, (size_t)room * sizeof(*grown));
-    if (!grown) {
-      close(auth->fd);
-      return colli_error_set(g->error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
-                             room);
+  if (result == COLL_T_DONE)
+    return boot_fail_word(b, &conn->msg.word);
+  if (conn->in)
+    return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
+                     "rank %d (host %s, pid %d) is lost: it closed its connection to rank 0 after "
+                     "it had checked in and before all ranks were joined; look for what ended that "
+                     "process",
+                     conn->rank, info->host, info->pid);
+  colli_log_write(b->log, COLLI_LOG_INFO, "a connection of rank %d closed before it checked in",
+                  conn->rank);
+  *gone = true;
+  return COLL_OK;
+}
+
+/* Reads what all ranks say. */
+static coll_status read_conns(root_state *r) {
+  const boot_polls *polls = &r->b->polls;
+  for (int i = 0; i < r->count;) {
+    root_conn *conn = r->conns[i];
+    bool gone = false;
+    if (conn->poll < 0 || polls->fds[conn->poll].revents) {
+      coll_status status = read_conn(r, conn, &gone);
+      if (status != COLL_OK)
+        return status;
     }
-    g->visitors = grown;
-    g->room = room;
+    if (gone)
+      drop_conn(r, i);
+    else
+      i++;
   }
-  visitor *v = calloc(1, sizeof(*v));
-  if (!v) {
-    close(auth->fd);
-    return colli_error_set(g->error, COLL_ERR_NO_MEMORY, "create", "no memory for a rank");
-  }
-  v->fd = auth->fd;
-  v->rank = hello->src_rank;
-  v->token = hello->word;
-  g->visitors[g->count++] = v;
   return COLL_OK;
 }
 
-/* A visitor has said everything: is it one that we wait for? */
-static coll_status take_words(gathering *g, int index) {
-  visitor *v = g->visitors[index];
-  const colli_rank_info *info = &v->words.info;
-  v->complete = true;
-  v->words.info.host[sizeof(info->host) - 1] = 0;
-  if (v->words.version != COLLI_CHECKIN_VERSION)
-    return colli_error_set(g->error, COLL_ERR_PROTOCOL, "create",
-                           "rank %d (host %s, pid %d) runs another version of libcoll (%u, not %u)",
-                           v->rank, info->host, info->pid, v->words.version, COLLI_CHECKIN_VERSION);
-  if (v->words.nranks != (uint32_t)g->nranks || v->rank < 1 || v->rank >= g->nranks)
-    return colli_error_set(g->error, COLL_ERR_MISMATCH, "create",
-                           "rank %d (host %s, pid %d) was started as one of %u ranks, but rank 0 "
-                           "(pid %d) as one of %d; start all with the same nranks",
-                           v->rank, info->host, info->pid, v->words.nranks, getpid(), g->nranks);
-  if (g->by_rank[v->rank] >= 0) {
-    const colli_rank_info *other = &g->visitors[g->by_rank[v->rank]]->words.info;
-    return colli_error_set(g->error, COLL_ERR_MISMATCH, "create",
-                           "two processes claim rank %d: pid %d on host %s and pid %d on host %s; "
-                           "give each its own number",
-                           v->rank, other->pid, other->host, info->pid, info->host);
-  }
-  g->by_rank[v->rank] = index;
-  g->missing--;
-  return COLL_OK;
+/* Tells one rank the outcome and hears whether it has hung up; true if it needs no more. */
+static bool tell(root_conn *conn, const boot_word *word, bool linger) {
+  int result = boot_push(conn->fd, word, sizeof(*word), &conn->done);
+  if (result != COLL_T_DONE || !linger)
+    return result != COLL_T_AGAIN; /* told; or gone, which its neighbours find out */
+  /* Closing while it still sends its record might cost it what it was told. */
+  char waste[512];
+  size_t wasted = 0;
+  return boot_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
 }
 
-/* Reads what visitors say; one that dies after it checked in ends everything. */
-static coll_status hear(gathering *g) {
-  for (int i = 0; i < g->count; i++) {
-    visitor *v = g->visitors[i];
-    if (v->fd < 0)
-      continue;
-    if (!v->complete) {
-      int status = colli_pull(v->fd, &v->words, sizeof(v->words), &v->done);
-      if (status == COLL_T_DONE) {
-        coll_status taken = take_words(g, i);
-        if (taken != COLL_OK)
-          return taken;
-      } else if (status > 0) {
-        close(v->fd); /* it never said who it is: its process may come again */
-        v->fd = -1;
-        v->token = 0;
+/*
+ * Tells every rank the outcome. A failure is told for a moment to those who are still on their way
+ * too: they would find a closed port, and not know why.
+ */
+static void tell_outcome(root_state *r, coll_status status) {
+  boot *b = r->b;
+  boot_word word;
+  boot_word_fill(b, &word, status);
+  bool linger = status != COLL_OK;
+  uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
+  if (!linger || until_ns > b->deadline_ns)
+    until_ns = b->deadline_ns;
+  for (int i = 0; i < r->count; i++)
+    r->conns[i]->done = 0;
+  for (int told = 0;;) {
+    for (int i = 0; i < r->count;) {
+      if (tell(r->conns[i], &word, linger)) {
+        drop_conn(r, i);
+        told++;
+      } else {
+        i++;
       }
-      continue;
     }
-    char byte;
-    size_t done = 0;
-    if (colli_pull(v->fd, &byte, 1, &done) == COLL_T_AGAIN)
-      continue;
-    return colli_error_set(g->error, COLL_ERR_PEER_LOST, "create",
-                           "rank %d (host %s, pid %d) checked in and then was lost while others "
-                           "were awaited",
-                           v->rank, v->words.info.host, v->words.info.pid);
-  }
-  return COLL_OK;
-}
-
-/* Sleeps until something happens or the patience ends. */
-static void rest(const gathering *g, struct pollfd *fds, uint64_t deadline_ns) {
-  int count = colli_door_fds(&g->door, fds);
-  for (int i = 0; i < g->count; i++)
-    if (g->visitors[i]->fd >= 0)
-      fds[count++] = (struct pollfd){.fd = g->visitors[i]->fd, .events = POLLIN};
-  poll(fds, (nfds_t)count, colli_patience_ms(deadline_ns));
-}
-
-/* Tells everybody how it ended, and closes. */
-static void tell_all(gathering *g, coll_status status) {
-  colli_verdict verdict;
-  memset(&verdict, 0, sizeof(verdict));
-  verdict.status = status;
-  if (status != COLL_OK && g->error)
-    verdict.error = *g->error;
-  uint64_t until = colli_now_ns() + LAST_WORDS_MS * COLLI_NS_PER_MS;
-  for (int i = 0; i < g->count; i++) {
-    visitor *v = g->visitors[i];
-    size_t done = 0;
-    while (v->fd >= 0 && colli_push(v->fd, &verdict, sizeof(verdict), &done) == COLL_T_AGAIN &&
-           colli_now_ns() < until)
-      poll(&(struct pollfd){.fd = v->fd, .events = POLLOUT}, 1, 10);
-    if (v->fd >= 0)
-      close(v->fd);
-    free(v);
+    if (colli_now_ns() >= until_ns || (r->count == 0 && (!linger || told >= b->nranks - 1)))
+      return;
+    b->polls.count = 0;
+    b->polls.wake_ns = until_ns;
+    for (int i = 0; i < r->count; i++)
+      boot_polls_add(&b->polls, r->conns[i]->fd,
+                     r->conns[i]->done < sizeof(word) ? POLLOUT : POLLIN);
+    if (linger)
+      boot_guests_watch(b, &r->guests);
+    boot_polls_wait(&b->polls);
+    if (linger && !welcome(r))
+      return;
   }
 }
 
-/* Waits until all have come: OK, or why not. */
-static coll_status gather(gathering *g, struct pollfd **fds, uint64_t deadline_ns) {
-  int room = 0;
-  coll_status status = COLL_OK;
-  while (status == COLL_OK && g->missing > 0) {
-    colli_auth auth;
-    while (status == COLL_OK && colli_door_next(&g->door, &auth))
-      status = admit(g, &auth);
-    if (status == COLL_OK)
-      status = hear(g);
-    if (status != COLL_OK || g->missing == 0)
-      break;
-    if (colli_now_ns() >= deadline_ns) {
-      char missing[256];
-      list_missing(g, missing, sizeof(missing));
-      return colli_error_set(
-          g->error, COLL_ERR_TIMEOUT, "create",
-          "%d of %d ranks did not check in at rank 0 in time: missing rank %s; "
-          "look whether they were started, with the same id and nranks, or raise "
-          "COLL_CREATE_TIMEOUT_MS",
-          g->missing, g->nranks, missing);
-    }
-    int needed = g->count + COLLI_DOOR_STRANGERS + 1;
-    if (needed > room) {
-      room = 2 * needed;
-      struct pollfd *grown = realloc(*fds, (size_t)room * sizeof(*grown));
-      if (!grown)
-        return colli_error_set(g->error, COLL_ERR_NO_MEMORY, "create", "no memory to wait");
-      *fds = grown;
-    }
-    rest(g, *fds, deadline_ns);
-  }
-  return status;
+/* Says what to wait for, and waits. */
+static void wait_for_news(root_state *r) {
+  boot *b = r->b;
+  b->polls.count = 0;
+  b->polls.wake_ns = r->deadline_ns;
+  for (int i = 0; i < r->count; i++)
+    r->conns[i]->poll = boot_polls_add(&b->polls, r->conns[i]->fd, POLLIN);
+  boot_guests_watch(b, &r->guests);
+  boot_links_watch(b, r->links);
+  boot_polls_wait(&b->polls);
 }
 
-coll_status colli_root_gather(const colli_self *self, int listen_fd, int nranks,
-                              colli_rank_info *table, uint64_t deadline_ns, coll_error *error) {
-  gathering *g = calloc(1, sizeof(*g));
-  int *by_rank = malloc((size_t)nranks * sizeof(*by_rank));
-  struct pollfd *fds = NULL;
-  if (!g || !by_rank) {
-    free(g);
-    free(by_rank);
-    close(listen_fd);
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
-  }
-  coll_error spare = COLL_ERROR_INIT;
-  g->self = self;
-  g->door.self = self;
-  g->door.listen_fd = listen_fd;
-  g->nranks = nranks;
-  g->by_rank = by_rank;
-  g->missing = nranks - 1;
-  g->error = error ? error : &spare;
-  for (int rank = 0; rank < nranks; rank++)
-    by_rank[rank] = -1;
-  coll_status status = gather(g, &fds, deadline_ns);
-  if (status == COLL_OK)
-    for (int rank = 1; rank < nranks; rank++)
-      table[rank] = g->visitors[by_rank[rank]]->words.info;
-  tell_all(g, status);
-  colli_door_close(&g->door);
-  free(g->visitors);
-  free(by_rank);
-  free(fds);
-  free(g);
-  return status;
-}
-
-/* Says the words and hears the verdict on an authenticated socket. */
-static coll_status converse(const colli_self *self, int fd, const colli_checkin *words,
-                            uint64_t deadline_ns, coll_error *error) {
-  colli_verdict verdict;
-  size_t said = 0, heard = 0;
+/* Moves on until all ranks are joined or something fails. */
+static coll_status serve(root_state *r) {
+  boot *b = r->b;
   for (;;) {
-    int status = colli_push(fd, words, sizeof(*words), &said);
-    if (status == COLL_T_DONE)
-      status = colli_pull(fd, &verdict, sizeof(verdict), &heard);
-    if (status == COLL_T_DONE)
-      break;
-    if (status > 0)
-      return colli_error_set(error, COLL_ERR_PEER_LOST, "create",
-                             "rank 0 was lost while rank %d waited for the other ranks: %s",
-                             self->rank, errno ? strerror(errno) : "connection closed");
-    if (colli_now_ns() > deadline_ns + COLLI_NS_PER_S)
-      return colli_error_set(error, COLL_ERR_TIMEOUT, "create",
-                             "rank 0 gave rank %d no answer in time; raise COLL_CREATE_TIMEOUT_MS "
-                             "or look whether rank 0 is frozen",
-                             self->rank);
-    poll(&(struct pollfd){.fd = fd, .events = said < sizeof(*words) ? POLLOUT : POLLIN}, 1, 100);
+    coll_status status = read_conns(r);
+    if (status != COLL_OK)
+      return status;
+    if (!welcome(r))
+      return accept_failed(r);
+    bool all_in = r->checked_in == b->nranks;
+    if (all_in && !r->links->have_table) {
+      r->links->have_table = true;
+      uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
+      r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
+    }
+    int result = boot_links_step(b, r->links);
+    if (result > 0)
+      return (coll_status)result;
+    r->links_up = result == COLL_T_DONE;
+    if (r->links_up && r->ready == b->nranks - 1)
+      return COLL_OK;
+    if (colli_now_ns() >= r->deadline_ns)
+      return all_in ? links_late(r) : checkin_late(r);
+    wait_for_news(r);
   }
-  if (verdict.status == COLL_OK)
-    return COLL_OK;
-  if (verdict.status <= COLL_IN_PROGRESS || verdict.status > COLL_ERR_INTERNAL)
-    return colli_error_set(error, COLL_ERR_PROTOCOL, "create", "rank 0 sent nonsense");
-  verdict.error.message[sizeof(verdict.error.message) - 1] = 0;
-  return colli_error_set(error, (coll_status)verdict.status, "create", "%s", verdict.error.message);
 }
 
-coll_status colli_root_visit(const colli_self *self, const colli_id *id, int nranks,
-                             const colli_rank_info *mine, uint64_t deadline_ns, coll_error *error) {
-  uint64_t token = 0;
-  if (colli_random_secret(&token, sizeof(token)) != 0)
-    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", errno, "no randomness");
-  colli_dial dial;
-  colli_dial_begin(&dial, self, 0, id->addrs, COLLI_HELLO_CHECKIN, token | 1, true);
-  struct pollfd fds[COLLI_MAX_ADDRS];
-  int status;
-  while ((status = colli_dial_poll(&dial)) == COLL_T_AGAIN && colli_now_ns() < deadline_ns) {
-    int count = colli_dial_fds(&dial, fds), patience = colli_patience_ms(deadline_ns);
-    poll(fds, (nfds_t)count, patience > 20 ? 20 : patience);
+coll_status boot_root(boot *b, boot_links *links) {
+  root_state *r = calloc(1, sizeof(*r));
+  coll_status status = COLL_ERR_NO_MEMORY;
+  if (r) {
+    r->b = b;
+    r->links = links;
+    r->guests.listen_fd = b->id->listen_fd;
+    r->deadline_ns = b->deadline_ns;
+    r->room = 2 * b->nranks;
+    r->conns = calloc((size_t)r->room, sizeof(*r->conns));
+    r->in = calloc((size_t)b->nranks, sizeof(*r->in));
   }
-  if (status != COLL_T_DONE) {
-    coll_status why = status > 0 ? (coll_status)status : COLL_ERR_UNREACHABLE;
-    colli_dial_end(&dial);
-    return colli_dial_failed(&dial, why, "rank 0", error);
+  if (r && r->conns && r->in) {
+    r->in[0] = true;
+    r->checked_in = 1;
+    links->table[0] = *b->mine;
+    status = serve(r);
+    tell_outcome(r, status);
+    boot_guests_close(&r->guests);
+  } else {
+    boot_fail(b, status, -1, NULL, "no memory for the check-in of %d ranks", b->nranks);
   }
-  colli_checkin *words = calloc(1, sizeof(*words));
-  coll_status result =
-      words ? COLL_OK : colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory");
-  if (words) {
-    words->version = COLLI_CHECKIN_VERSION;
-    words->nranks = (uint32_t)nranks;
-    words->info = *mine;
-    errno = 0;
-    result = converse(self, dial.result, words, deadline_ns, error);
+  while (r && r->count > 0)
+    drop_conn(r, r->count - 1);
+  if (r) {
+    free(r->conns);
+    free(r->in);
+    explicit_bzero(r, sizeof(*r));
   }
-  free(words);
-  close(dial.result);
-  return result;
+  free(r);
+  return status;
 }

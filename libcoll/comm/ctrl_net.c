@@ -92,8 +92,12 @@ static void close_link(net_link *l) {
 /* Whether a message is one that this library sends; its texts end after this. */
 static bool valid(colli_ctrl_msg *msg, int nranks) {
   if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_GOODBYE || msg->origin < 0 ||
-      msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks)
+      msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks || msg->nmore < 0 ||
+      msg->nmore > COLLI_CTRL_MORE)
     return false;
+  for (int i = 0; i < msg->nmore; i++)
+    if (msg->more[i] < 0 || msg->more[i] >= nranks)
+      return false;
   coll_error *error = &msg->error;
   error->size = sizeof(*error);
   error->operation[sizeof(error->operation) - 1] = 0;
