@@ -1,5 +1,7 @@
 #!/bin/sh
 # Runs a Criterion program and fails also if a sanitizer reported anything in one of its children.
+# What Criterion itself leaves behind in a child that exits on its own is no leak of ours: a block whose
+# allocating frame is in libcriterion is passed over.
 set -u
 log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT
@@ -7,10 +9,13 @@ export ASAN_OPTIONS="log_path=$log.asan:${ASAN_OPTIONS:-}" LSAN_OPTIONS="log_pat
 "$@"
 status=$?
 for report in "$log".*; do
-  # A forked child still lists its parent's thread; that remark alone is no finding.
-  grep -qv 'was not suspended. False leaks are possible' "$report" || continue
-  echo "leaks.sh: a sanitizer reported:"
-  cat "$report"
-  [ "$status" -ne 0 ] || status=1
+  [ -s "$report" ] || continue
+  if awk '/ERROR: LeakSanitizer/ {leaks = 1} /ERROR: [^L]/ || /runtime error/ {other = 1}
+          /leak of/ {blocks++} /#1 .*libcriterion/ {own++}
+          END {exit !(other || (leaks && blocks > own))}' "$report"; then
+    echo "leaks.sh: a sanitizer reported:"
+    cat "$report"
+    [ "$status" -ne 0 ] || status=1
+  fi
 done
 exit "$status"

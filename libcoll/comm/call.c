@@ -91,6 +91,16 @@ static coll_status check(coll_comm *comm, const call *c) {
   }
 }
 
+/* Gives a request more scratch memory; it keeps it for later operations. */
+static bool grow_scratch(coll_request *op, size_t bytes) {
+  free(op->scratch);
+  op->scratch_bytes = 0;
+  op->scratch = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (op->scratch)
+    op->scratch_bytes = bytes;
+  return op->scratch != NULL;
+}
+
 /* Fills in a collective's request from its plan. */
 static coll_status prepare(coll_comm *comm, const call *c, coll_request *op, bool *connected) {
   bool gather = c->coll == COLLI_ALLGATHER;
@@ -100,12 +110,10 @@ static coll_status prepare(coll_comm *comm, const call *c, coll_request *op, boo
       colli_plans_get(&comm->plans, c->coll, c->count, elem_bytes, root, &comm->error);
   if (!plan)
     return comm->error.status;
-  op->scratch = NULL;
-  if (__builtin_expect(plan->sched->nscratch > 0, 0)) {
-    op->scratch = malloc(plan->partition.piece * elem_bytes * (size_t)plan->sched->nscratch + 1);
-    if (!op->scratch)
-      return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, c->name, "no memory for scratch");
-  }
+  size_t scratch = plan->partition.piece * elem_bytes * (size_t)plan->sched->nscratch;
+  if (__builtin_expect(scratch > op->scratch_bytes, 0) && !grow_scratch(op, scratch))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, c->name,
+                             "no memory for %zu bytes of scratch", scratch);
   *connected = plan->connected;
   plan->connected = true;
   op->sequence = ++comm->sequence;
@@ -130,7 +138,6 @@ static coll_status prepare(coll_comm *comm, const call *c, coll_request *op, boo
 
 /* Fills in a send's or receive's request. */
 static void prepare_p2p(const call *c, coll_request *op) {
-  op->scratch = NULL;
   op->sequence = 0;
   op->elem_bytes = coll_type_bytes((coll_type)c->type);
   op->in = c->sendbuf;

@@ -35,8 +35,6 @@ coll_request *colli_request_get(coll_comm *comm) {
 
 void colli_request_put(coll_request *request) {
   coll_comm *comm = request->comm;
-  free(request->scratch);
-  request->scratch = NULL;
   request->next = comm->free_requests;
   comm->free_requests = request;
 }

@@ -50,7 +50,8 @@ struct coll_request {
   size_t
       in_first; /* the element of the vector at which `in` begins (all-gather: this rank's block) */
   char *out;
-  char *scratch;
+  char *scratch; /* belongs to the request and is used again by later operations */
+  size_t scratch_bytes;
   const colli_sched *sched;
   colli_partition partition;
   colli_reduce_fn reduce;
