@@ -30,10 +30,10 @@ typedef struct job {
   options o;
   char folder[64], metrics[96], checkpoint[96];
   outcome *out;
-  int odd_rank;     /* the rank that is treated otherwise, or -1 */
-  uint64_t seed;    /* its seed, if not 0 */
-  bool bad_data;    /* it has none */
-  int killed_in_ms; /* it dies after this time, if not 0 */
+  int odd_rank;  /* the rank that is treated otherwise, or -1 */
+  uint64_t seed; /* its seed, if not 0 */
+  bool bad_data; /* it has none */
+  bool killed;   /* it is killed once there is a checkpoint */
 } job;
 
 /* The numbers of a run's metrics file. */
@@ -67,6 +67,24 @@ static void drop(job *j) {
   munmap(j->out, sizeof(*j->out));
 }
 
+/* A rank that is to be killed looks for this file. */
+static char awaited[96];
+
+/* Kills this process if the file is there. */
+static void die_if_there(int number) {
+  (void)number;
+  if (access(awaited, F_OK) == 0)
+    kill(getpid(), SIGKILL);
+}
+
+/* Lets this process be killed in the middle of training, soon after the first checkpoint. */
+static void die_after_checkpoint(const char *path) {
+  struct sigaction action = {.sa_handler = die_if_there, .sa_flags = SA_RESTART};
+  snprintf(awaited, sizeof(awaited), "%s", path);
+  sigaction(SIGALRM, &action, NULL);
+  ualarm(20000, 20000);
+}
+
 /* One rank of a job. */
 static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   const job *j = arg;
@@ -79,8 +97,8 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   o.metrics = j->metrics;
   if (odd && j->seed)
     o.seed = j->seed;
-  if (odd && j->killed_in_ms) /* the default action of SIGALRM ends the process */
-    ualarm((useconds_t)j->killed_in_ms * 1000, 0);
+  if (odd && j->killed)
+    die_after_checkpoint(j->checkpoint);
   bool loaded = odd && j->bad_data ? fail_set(why, "some-file: is bad")
                                    : idx_load(&data, j->folder, FILES_CLASSES, why);
   bool ok = train(&o, comm, loaded ? &data : NULL, why);
@@ -102,8 +120,8 @@ static void run_badly(const job *j, int nranks) {
   run_processes(nranks, NULL, rank_main, (void *)(uintptr_t)j, 60, results);
   cr_assert_lt(now_s() - begin, 30);
   for (int r = 0; r < nranks; r++) {
-    if (r == j->odd_rank && j->killed_in_ms) {
-      cr_assert_eq(results[r], 128 + SIGALRM);
+    if (r == j->odd_rank && j->killed) {
+      cr_assert_eq(results[r], 128 + SIGKILL);
       continue;
     }
     cr_assert_eq(results[r], 1, "rank %d: %d", r, results[r]);
@@ -308,7 +326,7 @@ Test(train, killed_rank) {
   j.o.checkpoint = j.checkpoint;
   j.o.epochs = 1000000;
   j.odd_rank = 1;
-  j.killed_in_ms = 250;
+  j.killed = true;
   run_badly(&j, 3);
   for (int r = 0; r < 3; r += 2) {
     cr_assert(strstr(j.out->why[r].text, "COLL_ERR_PEER_LOST"), "%s", j.out->why[r].text);
@@ -321,7 +339,7 @@ Test(train, killed_rank) {
     lines += c == '\n';
   fclose(file);
   cr_assert_gt(lines, 0, "killed before the first checkpoint");
-  j.killed_in_ms = 0;
+  j.killed = false;
   j.o.resume = true;
   j.o.epochs = lines + 2;
   snprintf(j.metrics, sizeof(j.metrics), "%s/resumed", j.folder);
