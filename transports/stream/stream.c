@@ -21,7 +21,6 @@ bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned
 /* Frees all buffers; the descriptor stays open. */
 void colli_stream_destroy(colli_stream *stream) {
   free(stream->out);
-  free(stream->copies);
   free(stream->slots);
   free(stream->adopted);
   free(stream->in_slot_buf);

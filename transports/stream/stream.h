@@ -3,9 +3,10 @@
  * and anything else that has read, write and end of file could.
  *
  * On the wire a message is a frame of 32 bytes and its payload. Both directions are state machines
- * that never block and go on where the kernel stopped them. Payloads are not copied here, with
- * three exceptions: small messages, which one system call fetches several at a time; the small rest
- * of a message that the kernel did not take whole; and what colli_stream_pump() had to fetch early.
+ * that never block and go on where the kernel stopped them. Payloads are not copied here, with two
+ * exceptions: small messages, which one system call fetches several at a time; and what
+ * colli_stream_pump() had to fetch early. What the kernel does not take at once stays PENDING, even
+ * if it is small: were it copied and called DONE, it would lie here while the program computes.
  */
 #ifndef COLLI_TRANSPORTS_STREAM_H
 #define COLLI_TRANSPORTS_STREAM_H
@@ -26,15 +27,13 @@ _Static_assert(sizeof(colli_frame) == 32, "travels as it is");
 
 typedef enum colli_out_kind {
   COLLI_OUT_USER, /* the payload is the caller's memory */
-  COLLI_OUT_COPY, /* what is left of the payload was copied */
   COLLI_OUT_SLOT  /* the payload is an outgoing slot */
 } colli_out_kind;
 
 /* A message that the kernel has not taken whole. */
 typedef struct colli_out {
   colli_frame frame;
-  const char *payload; /* from byte `skipped` on */
-  size_t skipped;
+  const char *payload;
   uint64_t ticket; /* messages taken, up to and with this one */
   colli_out_kind kind;
 } colli_out;
@@ -56,7 +55,6 @@ typedef struct colli_stream {
   unsigned out_first, out_count, out_users;
   size_t out_done;
   uint64_t taken;
-  char *copies;  /* room of COLLI_COPY_BYTES for each entry of the ring */
   char *slots;   /* slot_count of them */
   char *adopted; /* copies that colli_stream_adopt() made */
   unsigned slot_first, slot_used;
@@ -71,9 +69,6 @@ typedef struct colli_stream {
   char *stage;
   size_t stage_room, stage_begin, stage_end;
 } colli_stream;
-
-/* The rest of a message that is copied when the kernel does not take it, instead of PENDING. */
-#define COLLI_COPY_BYTES 16384u
 
 /* Prepares for connected nonblocking `fd`: false without memory. */
 bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned slot_count);

@@ -79,8 +79,8 @@ int colli_stream_flush(colli_stream *stream) {
         iov[count++] =
             (struct iovec){(char *)&out->frame + of_frame, sizeof(out->frame) - of_frame};
       if (of_payload < out->frame.bytes)
-        iov[count++] = (struct iovec){(void *)(out->payload + (of_payload - out->skipped)),
-                                      out->frame.bytes - of_payload};
+        iov[count++] =
+            (struct iovec){(void *)(out->payload + of_payload), out->frame.bytes - of_payload};
       total += sizeof(out->frame) + out->frame.bytes - skip;
       skip = 0;
     }
@@ -95,13 +95,11 @@ int colli_stream_flush(colli_stream *stream) {
 }
 
 /* Puts a message of which `done` bytes are written behind the waiting ones. */
-static colli_out *push(colli_stream *stream, const colli_frame *frame, const void *payload,
-                       size_t done, colli_out_kind kind) {
-  colli_out *out = waiting(stream, stream->out_count);
-  *out = (colli_out){*frame, payload, 0, stream->taken, kind};
+static void push(colli_stream *stream, const colli_frame *frame, const void *payload, size_t done,
+                 colli_out_kind kind) {
+  *waiting(stream, stream->out_count) = (colli_out){*frame, payload, stream->taken, kind};
   if (stream->out_count++ == 0)
     stream->out_done = done;
-  return out;
 }
 
 /* Writes a message at once if none is before it: bytes written, or -1. */
@@ -110,22 +108,6 @@ static ssize_t write_now(colli_stream *stream, colli_frame *frame, const void *p
     return 0;
   struct iovec iov[2] = {{frame, sizeof(*frame)}, {(void *)payload, frame->bytes}};
   return write_some(stream, iov, frame->bytes ? 2 : 1);
-}
-
-/* Copies the small rest of a waiting message, so that the caller need not wait: whether it did. */
-static bool keep_rest(colli_stream *stream, colli_out *out, size_t done) {
-  size_t skip = done > sizeof(out->frame) ? done - sizeof(out->frame) : 0;
-  size_t rest = out->frame.bytes - skip;
-  if (rest > COLLI_COPY_BYTES ||
-      !colli_stream_room(&stream->copies, (size_t)stream->slot_count * COLLI_COPY_BYTES))
-    return false;
-  char *room = stream->copies + (size_t)(out - stream->out) * COLLI_COPY_BYTES;
-  if (rest > 0)
-    memcpy(room, out->payload + skip, rest);
-  out->payload = room;
-  out->skipped = skip;
-  out->kind = COLLI_OUT_COPY;
-  return true;
 }
 
 int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf, size_t bytes) {
@@ -145,8 +127,7 @@ int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf
   stream->taken++;
   if ((size_t)done == sizeof(frame) + bytes)
     return COLL_T_DONE;
-  if (keep_rest(stream, push(stream, &frame, buf, (size_t)done, COLLI_OUT_USER), (size_t)done))
-    return COLL_T_DONE;
+  push(stream, &frame, buf, (size_t)done, COLLI_OUT_USER);
   stream->out_users++;
   return COLL_T_PENDING;
 }
@@ -216,7 +197,7 @@ bool colli_stream_adopt(colli_stream *stream) {
     return false;
   for (unsigned i = 0; i < stream->out_count; i++) {
     colli_out *out = waiting(stream, i);
-    if (out->kind != COLLI_OUT_USER)
+    if (out->kind != COLLI_OUT_USER || out->frame.bytes == 0)
       continue;
     memcpy(room + at, out->payload, out->frame.bytes);
     out->payload = room + at;

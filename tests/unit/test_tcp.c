@@ -1,0 +1,230 @@
+/* test_tcp.c: what the TCP transport does beyond the conformance suite: addresses, dialing, ports.
+ */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "transports/tcp/tcp.h"
+#include "transports/tcp/tcp_internal.h"
+
+/* One rank's endpoint and what it was told. */
+typedef struct node {
+  coll_transport_env env;
+  coll_endpoint *ep;
+  uint8_t blob[COLL_BLOB_BYTES];
+  const char *ports, *ifname;
+  coll_status status;
+  int peer, sys_errno;
+  char detail[TCP_DETAIL_BYTES];
+} node;
+
+static uint64_t now_ns(void *ctx) {
+  (void)ctx;
+  return colli_now_ns();
+}
+
+static void fail(void *ctx, const coll_transport_failure *failure) {
+  node *n = ctx;
+  n->status = failure->status;
+  n->peer = failure->peer;
+  n->sys_errno = failure->sys_errno;
+  snprintf(n->detail, sizeof(n->detail), "%s", failure->detail);
+}
+
+static const char *param(void *ctx, const char *name) {
+  const node *n = ctx;
+  const char *text = strcmp(name, "COLL_PORT_RANGE") == 0   ? n->ports
+                     : strcmp(name, "COLL_TCP_IFNAME") == 0 ? n->ifname
+                                                            : NULL;
+  return text ? text : "";
+}
+
+static int open_node(node *n, int rank) {
+  n->env = (coll_transport_env){.size = sizeof(n->env),
+                                .ctx = n,
+                                .now_ns = now_ns,
+                                .fail = fail,
+                                .param = param,
+                                .rank = rank,
+                                .nranks = 4,
+                                .host_id = 1,
+                                .comm_id = 2,
+                                .slot_bytes = 4096,
+                                .slot_count = 4};
+  int status = tcp_transport.open(&n->env, &n->ep);
+  if (status == COLL_OK)
+    cr_assert_eq(tcp_transport.describe(n->ep, n->blob), COLL_OK);
+  return status;
+}
+
+/* Polls a connection until its data calls fail. */
+static int wait_error(node *n, coll_conn *conn) {
+  uint64_t end = colli_now_ns() + 20 * COLLI_NS_PER_S;
+  coll_tag tag = {{0}};
+  int status;
+  while ((status = tcp_transport.send(conn, &tag, "", 0)) == COLL_T_AGAIN) {
+    tcp_transport.progress(n->ep);
+    cr_assert_lt(colli_now_ns(), end);
+  }
+  return status;
+}
+
+Test(tcp, refused_is_lost) {
+  node a = {0}, b = {0};
+  coll_conn *conn;
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(open_node(&b, 1), COLL_OK);
+  tcp_transport.close(b.ep); /* as a process that has ended */
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 3, &conn), COLL_OK);
+  cr_assert_eq(wait_error(&a, conn), COLL_ERR_PEER_LOST);
+  cr_assert_eq(a.status, COLL_ERR_PEER_LOST);
+  cr_assert_eq(a.peer, 1);
+  cr_assert_eq(a.sys_errno, ECONNREFUSED);
+  cr_assert_not_null(strstr(a.detail, "127.0.0.1:"), "%s", a.detail);
+  tcp_transport.disconnect(conn);
+  tcp_transport.close(a.ep);
+}
+
+/* A blob with addresses given as text, all with prefix length 24 or 64. */
+static tcp_blob blob_of(uint64_t host_id, const char *first, const char *second) {
+  tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id};
+  const char *texts[] = {first, second};
+  for (int i = 0; i < 2 && texts[i]; i++) {
+    colli_addr *addr = &blob.addrs[blob.count++];
+    bool v6 = strchr(texts[i], ':') != NULL;
+    addr->family = v6 ? 6 : 4;
+    addr->prefix = v6 ? 64 : 24;
+    addr->port = 9;
+    cr_assert_eq(inet_pton(v6 ? AF_INET6 : AF_INET, texts[i], addr->ip), 1);
+  }
+  return blob;
+}
+
+static int reach(const tcp_blob *a, const tcp_blob *b, coll_link *link) {
+  uint8_t one[COLL_BLOB_BYTES] = {0}, other[COLL_BLOB_BYTES] = {0};
+  coll_link back;
+  memcpy(one, a, sizeof(*a));
+  memcpy(other, b, sizeof(*b));
+  int result = tcp_reach(one, other, link);
+  cr_assert_eq(tcp_reach(other, one, &back), result);
+  cr_assert_eq(link->alpha_ns, back.alpha_ns);
+  return result;
+}
+
+Test(tcp, no_address_fits) {
+  node a = {0};
+  coll_conn *conn;
+  tcp_blob far = blob_of(99, "127.0.0.1", NULL);
+  uint8_t blob[COLL_BLOB_BYTES] = {0};
+  memcpy(blob, &far, sizeof(far));
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, blob, 0, &conn), COLL_OK);
+  cr_assert_eq(wait_error(&a, conn), COLL_ERR_UNREACHABLE);
+  tcp_transport.disconnect(conn);
+  cr_assert_neq(tcp_transport.connect(a.ep, 0, a.blob, 0, &conn), COLL_OK, "itself");
+  cr_assert_neq(tcp_transport.connect(a.ep, 4, blob, 0, &conn), COLL_OK, "rank of none");
+  memset(blob, 0xff, sizeof(blob));
+  cr_assert_neq(tcp_transport.connect(a.ep, 1, blob, 0, &conn), COLL_OK, "no blob");
+  cr_assert_null(conn);
+  tcp_transport.close(a.ep);
+}
+
+Test(tcp, who_reaches_whom) {
+  tcp_blob a = blob_of(1, "10.0.0.1", "127.0.0.1"), same = blob_of(1, "10.9.0.1", "127.0.0.1");
+  tcp_blob near = blob_of(2, "10.0.0.2", "127.0.0.1"), loop = blob_of(2, "127.0.0.1", NULL);
+  tcp_blob v6 = blob_of(3, "fd00::1", NULL), both = blob_of(4, "10.7.0.1", "fd00::2");
+  tcp_blob none = {.magic = TCP_BLOB_MAGIC};
+  coll_link host, net;
+  cr_assert_eq(reach(&a, &same, &host), 1);
+  cr_assert_eq(reach(&a, &near, &net), 1);
+  cr_assert_lt(host.alpha_ns, net.alpha_ns);
+  cr_assert_eq(reach(&a, &loop, &net), 0, "loopback of another host");
+  cr_assert_eq(reach(&a, &v6, &net), 0, "no family in common");
+  cr_assert_eq(reach(&both, &v6, &net), 1);
+  cr_assert_eq(reach(&a, &none, &net), 0);
+}
+
+Test(tcp, order_of_addresses) {
+  colli_addr list[TCP_MAX_CANDIDATES];
+  tcp_blob self = blob_of(1, "10.0.0.1", "127.0.0.1");
+  tcp_blob peer = blob_of(2, "10.5.0.2", "10.0.0.2"), own = blob_of(1, "10.0.0.1", "127.0.0.1");
+  cr_assert_eq(tcp_candidates(&self, &peer, list, TCP_MAX_CANDIDATES), 2);
+  cr_assert_eq(list[0].ip[1], 0, "the same subnet goes first");
+  cr_assert_eq(list[1].ip[1], 5);
+  cr_assert_eq(tcp_candidates(&self, &own, list, TCP_MAX_CANDIDATES), 2);
+  cr_assert_eq(list[0].ip[0], 127, "loopback goes first within a host");
+  own.host_id = 7;
+  cr_assert_eq(tcp_candidates(&self, &own, list, TCP_MAX_CANDIDATES), 1, "and nowhere else");
+  tcp_blob link = blob_of(2, "fe80::2", NULL), here = blob_of(1, "fe80::1", "fe80::3");
+  here.addrs[0].scope = 4;
+  here.addrs[1].scope = 6;
+  link.addrs[0].scope = 9;
+  cr_assert_eq(tcp_candidates(&here, &link, list, TCP_MAX_CANDIDATES), 2);
+  cr_assert_eq(list[0].scope + list[1].scope, 10, "a link's number is that of this host");
+}
+
+Test(tcp, bad_settings) {
+  node ports = {.ports = "nonsense"}, ifname = {.ifname = "no-such-interface"}, busy = {0};
+  char range[16];
+  cr_assert_gt(open_node(&ports, 0), COLL_IN_PROGRESS);
+  cr_assert_gt(ports.status, COLL_IN_PROGRESS);
+  cr_assert_null(ports.ep);
+  cr_assert_eq(open_node(&ifname, 0), COLL_ERR_UNSUPPORTED);
+  cr_assert_neq(ifname.detail[0], 0);
+  cr_assert_eq(open_node(&busy, 0), COLL_OK);
+  tcp_blob blob;
+  cr_assert(tcp_blob_read(busy.blob, &blob));
+  snprintf(range, sizeof(range), "%u", blob.addrs[0].port);
+  node second = {.ports = range};
+  cr_assert_gt(open_node(&second, 1), COLL_IN_PROGRESS, "the port is taken");
+  tcp_transport.close(busy.ep);
+  cr_assert_eq(open_node(&second, 1), COLL_OK);
+  cr_assert(tcp_blob_read(second.blob, &blob));
+  cr_assert_eq(blob.addrs[0].port, atoi(range));
+  tcp_transport.close(second.ep);
+}
+
+/* More silent strangers than are let in: real peers come in once those are thrown out. */
+Test(tcp, silent_strangers, .timeout = 60) {
+  enum { STRANGERS = TCP_MAX_STRANGERS + 20 };
+  node a = {0}, b = {0};
+  coll_conn *at_a, *at_b;
+  int fds[STRANGERS];
+  tcp_blob blob;
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(open_node(&b, 1), COLL_OK);
+  cr_assert(tcp_blob_read(b.blob, &blob));
+  struct sockaddr_in in = {.sin_family = AF_INET,
+                           .sin_port = htons(blob.addrs[0].port),
+                           .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  for (int i = 0; i < STRANGERS; i++) {
+    fds[i] = socket(AF_INET, SOCK_STREAM, 0);
+    cr_assert_eq(connect(fds[i], (struct sockaddr *)&in, sizeof(in)), 0);
+  }
+  for (int i = 0; i < 10; i++)
+    tcp_transport.progress(b.ep);
+  cr_assert_eq(((tcp_endpoint *)b.ep)->strangers, TCP_MAX_STRANGERS);
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
+  coll_tag tag = {{0}};
+  uint64_t end = colli_now_ns() + 30 * COLLI_NS_PER_S;
+  while (tcp_transport.send(at_a, &tag, "", 0) != COLL_T_DONE) {
+    tcp_transport.progress(a.ep);
+    tcp_transport.progress(b.ep);
+    cr_assert_lt(colli_now_ns(), end);
+    usleep(500);
+  }
+  cr_assert_eq(a.status, COLL_OK);
+  cr_assert_eq(b.status, COLL_OK);
+  tcp_transport.disconnect(at_a);
+  tcp_transport.disconnect(at_b);
+  tcp_transport.close(a.ep);
+  tcp_transport.close(b.ep);
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+}
