@@ -9,11 +9,16 @@
 
 #include "libcoll/comm/comm.h"
 
-#define STALL_NS (250 * COLLI_NS_PER_MS)
+#define STALL_NS    (250 * COLLI_NS_PER_MS)
+#define STALL_RANKS 64 /* above that the news comes less often: each takes O(n^2) messages in all  \
+                        */
 
 /* How long an operation stands before the other ranks are told, and told again. */
 uint64_t colli_comm_stall_ns(const coll_comm *comm) {
-  return comm->timeout_ns / 3 < STALL_NS ? comm->timeout_ns / 3 : STALL_NS;
+  uint64_t stall = STALL_NS;
+  if (comm->nranks > STALL_RANKS)
+    stall = stall * (uint64_t)comm->nranks / STALL_RANKS;
+  return comm->timeout_ns / 3 < stall ? comm->timeout_ns / 3 : stall;
 }
 
 /* Passes a message to all neighbours but one. */

@@ -14,7 +14,8 @@
  *    anybody else between the start and the completion of the operation.
  *  - A communicator is used by one thread at a time. coll_comm_abort() alone may be called from any
  *    thread at any moment. Different communicators may be used from different threads at once.
- *  - Nothing waits for ever: every operation has a deadline (coll_config.timeout_ms).
+ *  - Nothing waits for ever: an operation that does not move for coll_config.timeout_ms, counted
+ * while the rank is inside libcoll, fails. Transfers that move are never too long.
  *  - After COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or _SYSTEM from an
  * operation the communicator is *revoked*: each later operation on it returns that first error
  * again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
@@ -127,8 +128,8 @@ typedef struct coll_error {
  * the environment variable named beside it, and failing that the default. A field that is set wins.
  */
 typedef struct coll_config {
-  size_t size;           /* sizeof(coll_config) as the caller compiled it */
-  int timeout_ms;        /* deadline of each operation; 0: COLL_TIMEOUT_MS, or 60000 */
+  size_t size;    /* sizeof(coll_config) as the caller compiled it */
+  int timeout_ms; /* longest time that an operation may not move; 0: COLL_TIMEOUT_MS, or 60000 */
   int create_timeout_ms; /* deadline of creation; 0: COLL_CREATE_TIMEOUT_MS, or 60000 */
   const char *transport; /* comma-separated list to choose from; NULL: COLL_TRANSPORT, or all */
   coll_error *error;     /* if creation fails, its record is written here; may be NULL */
