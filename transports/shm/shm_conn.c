@@ -23,6 +23,17 @@ int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
   return conn->status;
 }
 
+/* An address that both ends of a connection in one process know, and that is never freed (see
+ * shm_order_before()). */
+static const void *order_key(const shm_conn *conn) {
+  static const uint64_t keys[1024];
+  const coll_transport_env *env = conn->ep->env;
+  uint64_t low = (uint64_t)(env->rank < conn->base.peer ? env->rank : conn->base.peer);
+  uint64_t sum = (uint64_t)env->rank + (uint64_t)conn->base.peer;
+  uint64_t hash = env->comm_id + low * 31 + sum * 1009 + (uint64_t)conn->base.channel * 17;
+  return &keys[hash % 1024];
+}
+
 void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   shm_endpoint *ep = conn->ep;
   conn->local = hs->local;
@@ -42,6 +53,7 @@ void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   }
   shm_link_init(&conn->link, conn->segment.memory, ep->env->slot_bytes, ep->env->slot_count,
                 !hs->dialer);
+  conn->link.order_key = conn->local ? order_key(conn) : NULL;
   conn->gate &= ~SHM_GATE_CONNECTING;
   ep->connecting--;
   ep->happened = true;
@@ -102,6 +114,7 @@ static void ring_bell(shm_conn *conn) {
     if (!shm_link_peer_left(link)) {
       wrote = write(conn->bell_fd, &one, sizeof one);
     }
+    shm_order_before(link);
     atomic_store_explicit(&link->mine->ringing, 0, memory_order_release);
   }
   (void)wrote; /* fails only if the counter is full, and then the peer is awake */
@@ -118,6 +131,7 @@ static void leave(shm_conn *conn) {
   while (conn->local && atomic_load_explicit(&link->theirs->ringing, memory_order_seq_cst)) {
     sched_yield();
   }
+  shm_order_after(link);
 }
 
 /* coll_transport_ops.disconnect */

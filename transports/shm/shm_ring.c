@@ -93,6 +93,7 @@ static inline bool has_room(shm_link *link) {
   uint32_t sent = (uint32_t)link->tx_total;
   if (SHM_UNLIKELY(sent - link->tx_credit >= link->slot_count)) {
     link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
+    shm_order_after(link);
     return sent - link->tx_credit < link->slot_count;
   }
   return true;
@@ -117,6 +118,7 @@ static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *
   next = next == link->slot_count ? 0 : next;
   link->tx_index = next;
   link->tx_head = link->tx_heads + next;
+  shm_order_before(link);
   atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_seq_cst);
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
@@ -162,6 +164,7 @@ SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) 
 static inline shm_slot_head *arrived(shm_link *link) {
   shm_slot_head *head = link->rx_head;
   if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
+    shm_order_after(link);
     link->rx_waiting = false;
     return head;
   }
@@ -169,6 +172,7 @@ static inline shm_slot_head *arrived(shm_link *link) {
   /* The peer publishes before it leaves: who sees it gone must look once more. */
   if (SHM_UNLIKELY(shm_link_peer_left(link))) {
     if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
+      shm_order_after(link);
       link->rx_waiting = false;
       return head;
     }
@@ -229,6 +233,7 @@ SHM_HOT void shm_link_release(shm_link *link) {
   next = next == link->slot_count ? 0 : next;
   link->rx_index = next;
   link->rx_head = link->rx_heads + next;
+  shm_order_before(link);
   atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_seq_cst);
   link->rx_seq++;
   /* A peer that has left needs no credit, and is no error here: what it sent may still be read. */
@@ -271,10 +276,15 @@ bool shm_link_ready(shm_link *link) {
 void shm_link_leave(shm_link *link) {
   uint32_t state = atomic_load_explicit(&link->mine->state, memory_order_relaxed);
   state = (state & ~(SHM_STATE_STEP - 1)) | SHM_STATE_LEFT;
+  shm_order_before(link);
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
 
 bool shm_link_peer_left(const shm_link *link) {
-  return atomic_load_explicit(&link->theirs->state, memory_order_seq_cst) & SHM_STATE_LEFT;
+  if (!(atomic_load_explicit(&link->theirs->state, memory_order_seq_cst) & SHM_STATE_LEFT)) {
+    return false;
+  }
+  shm_order_after(link);
+  return true;
 }
