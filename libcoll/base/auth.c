@@ -180,13 +180,19 @@ static int step_connector(colli_auth *auth) {
   }
 }
 
-/* Whether as much of a hello as has come may be one of this version. */
-static bool hello_plausible(const colli_auth *auth) {
-  const colli_hello *hello = &auth->hello;
-  if (auth->done < HELLO_HEAD)
-    return true;
+/* Whether the head of a hello is one of this version. */
+static bool head_valid(const colli_hello *hello) {
   return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
          hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_DATA;
+}
+
+/* Acceptor: reads the hello; its head first, so that a stranger who sends little is known at once.
+ */
+static int read_hello(colli_auth *auth) {
+  int result = pull(auth, &auth->hello, HELLO_HEAD);
+  if (result == COLL_T_DONE && !head_valid(&auth->hello))
+    return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
+  return result == COLL_T_DONE ? pull(auth, &auth->hello, sizeof(auth->hello)) : result;
 }
 
 /* One message of the acceptor's side. */
@@ -195,11 +201,7 @@ static int step_acceptor(colli_auth *auth) {
   uint8_t mac[COLLI_MAC_BYTES];
   switch (auth->state) {
   case STATE_READ_HELLO:
-    result = pull(auth, &auth->hello, sizeof(auth->hello));
-    /* Looked at early, so that a stranger who sends little is known at once. */
-    if (auth->state == STATE_READ_HELLO && !hello_plausible(auth))
-      return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
-    if (result != COLL_T_DONE)
+    if ((result = read_hello(auth)) != COLL_T_DONE)
       return result;
     memcpy(auth->buf, auth->nonce, sizeof(auth->nonce));
     make_proof(auth, "acceptor", auth->buf + COLLI_NONCE_BYTES);

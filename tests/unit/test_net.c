@@ -1,0 +1,297 @@
+/* test_net.c: interfaces, listening, connecting, addresses. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/base/net.h"
+
+/* The number of open descriptors. */
+static int open_fds(void) {
+  int count = 0;
+  for (int fd = 0; fd < 256; fd++) {
+    int type;
+    socklen_t length = sizeof(type);
+    count += getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) == 0;
+  }
+  return count;
+}
+
+/* "1.2.3.4:5" as one address. */
+static colli_addr parsed(const char *text) {
+  colli_addr addrs[4] = {0};
+  coll_error error = COLL_ERROR_INIT;
+  int count = 0;
+  cr_assert_eq(colli_net_parse(text, addrs, 4, &count, &error), COLL_OK, "%s", error.message);
+  cr_assert_geq(count, 1);
+  return addrs[0];
+}
+
+Test(net, every_running_interface_is_listed_and_loopback_is_last) {
+  colli_addr addrs[32];
+  coll_error error = COLL_ERROR_INIT;
+  int count = colli_net_interfaces("", addrs, 32, &error);
+  cr_assert_gt(count, 0, "%s", error.message);
+  bool in_loopback = false;
+  for (int i = 0; i < count; i++) {
+    cr_assert(addrs[i].family == 4 || addrs[i].family == 6);
+    cr_assert_eq(addrs[i].port, 0);
+    cr_assert_gt(addrs[i].prefix, 0);
+    cr_assert(!in_loopback || colli_addr_loopback(&addrs[i]), "address %d", i);
+    in_loopback = in_loopback || colli_addr_loopback(&addrs[i]);
+  }
+  cr_assert(in_loopback, "loopback must be there");
+  struct ifaddrs *list;
+  cr_assert_eq(getifaddrs(&list), 0);
+  for (struct ifaddrs *ifa = list; ifa; ifa = ifa->ifa_next) {
+    colli_addr want;
+    bool found = false;
+    if (!ifa->ifa_addr || (ifa->ifa_flags & (IFF_UP | IFF_RUNNING)) != (IFF_UP | IFF_RUNNING) ||
+        !colli_net_from_sockaddr(ifa->ifa_addr, &want) || count == 32)
+      continue;
+    for (int i = 0; i < count; i++)
+      found = found || (addrs[i].family == want.family &&
+                        memcmp(addrs[i].ip, want.ip, sizeof(want.ip)) == 0);
+    cr_assert(found, "an address of %s is missing", ifa->ifa_name);
+  }
+  freeifaddrs(list);
+}
+
+Test(net, room_for_few_still_keeps_loopback) {
+  colli_addr addrs[2];
+  coll_error error = COLL_ERROR_INIT;
+  int count = colli_net_interfaces("", addrs, 2, &error);
+  cr_assert_gt(count, 0);
+  cr_assert(colli_addr_loopback(&addrs[count - 1]));
+}
+
+Test(net, interface_filters) {
+  colli_addr addrs[32];
+  coll_error error = COLL_ERROR_INIT;
+  static const char *const only_lo[] = {"lo", "=lo", "l", "nosuch,=lo", "lo,^lox"};
+  for (size_t f = 0; f < sizeof(only_lo) / sizeof(*only_lo); f++) {
+    int count = colli_net_interfaces(only_lo[f], addrs, 32, &error);
+    cr_assert_gt(count, 0, "%s: %s", only_lo[f], error.message);
+    cr_assert(colli_addr_loopback(&addrs[0]) || addrs[0].family == 6, "%s", only_lo[f]);
+  }
+  int all = colli_net_interfaces("", addrs, 32, &error);
+  int without = colli_net_interfaces("^lo", addrs, 32, &error);
+  cr_assert_lt(without, all);
+  for (int i = 0; i < without; i++)
+    cr_assert(!colli_addr_loopback(&addrs[i]));
+  static const char *const none[] = {"nosuch0", "=l", "=lo,^lo", "^=lo,=lo"};
+  for (size_t f = 0; f < sizeof(none) / sizeof(*none); f++) {
+    colli_error_clear(&error);
+    cr_assert_eq(colli_net_interfaces(none[f], addrs, 32, &error), 0, "%s", none[f]);
+    cr_assert(strstr(error.message, "COLL_TCP_IFNAME") && strstr(error.message, none[f]), "%s",
+              error.message);
+  }
+}
+
+Test(net, port_ranges) {
+  int first = -1, second = -1, third = -1;
+  uint16_t port, again;
+  char range[32];
+  coll_error error = COLL_ERROR_INIT;
+  int before = open_fds();
+  cr_assert_eq(colli_net_listen("", &first, &port, &error), COLL_OK, "%s", error.message);
+  cr_assert_gt(port, 0);
+  snprintf(range, sizeof(range), "%u", port);
+  cr_assert_eq(colli_net_listen(range, &second, &again, &error), COLL_ERR_SYSTEM);
+  cr_assert_eq(second, -1);
+  cr_assert_eq(error.sys_errno, EADDRINUSE);
+  cr_assert(strstr(error.message, "COLL_PORT_RANGE") && strstr(error.message, range), "%s",
+            error.message);
+  close(first);
+  /* A range of two: two listeners fit, a third does not. */
+  uint16_t base = port < 65000 ? port : 60000;
+  for (;; base++) {
+    snprintf(range, sizeof(range), "%u-%u", base, base + 1);
+    if (colli_net_listen(range, &first, &port, &error) != COLL_OK)
+      continue;
+    if (port == base && colli_net_listen(range, &second, &again, &error) == COLL_OK)
+      break;
+    close(first);
+  }
+  cr_assert_eq(again, base + 1);
+  cr_assert_eq(colli_net_listen(range, &third, &again, &error), COLL_ERR_SYSTEM);
+  cr_assert(strstr(error.message, range), "%s", error.message);
+  close(first);
+  close(second);
+  cr_assert_eq(open_fds(), before);
+}
+
+Test(net, malformed_port_ranges) {
+  static const char *const bad[] = {"x",     "6000-", "-6000",   "6000-5999",
+                                    "70000", "6000 ", " 6000",   "6000-6100x",
+                                    "0-10",  "+5",    "6000--1", "6000-70000"};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+    int fd = 7;
+    uint16_t port;
+    coll_error error = COLL_ERROR_INIT;
+    cr_assert_eq(colli_net_listen(bad[i], &fd, &port, &error), COLL_ERR_INVALID_USAGE, "%s",
+                 bad[i]);
+    cr_assert_eq(fd, -1);
+    cr_assert(strstr(error.message, "COLL_PORT_RANGE"), "%s", error.message);
+  }
+}
+
+/* Connects to a listener by one address and passes a byte. */
+static void meet(int listener, const char *ip, uint16_t port) {
+  char text[64], byte = 'x';
+  snprintf(text, sizeof(text), "%s:%u", ip, port);
+  colli_addr addr = parsed(text);
+  int here = colli_net_connect(&addr);
+  cr_assert_geq(here, 0, "%s: %s", text, strerror(errno));
+  struct pollfd pfds[2] = {{.fd = listener, .events = POLLIN}, {.fd = here, .events = POLLOUT}};
+  cr_assert_gt(poll(pfds, 1, 2000), 0);
+  cr_assert_gt(poll(pfds + 1, 1, 2000), 0);
+  cr_assert_eq(colli_net_connect_result(here), 0);
+  int there = colli_net_accept(listener), on = 0;
+  socklen_t length = sizeof(on);
+  cr_assert_geq(there, 0);
+  cr_assert_eq(recv(there, &byte, 1, 0), -1, "must not block");
+  cr_assert_eq(errno, EAGAIN);
+  cr_assert_eq(getsockopt(there, IPPROTO_TCP, TCP_NODELAY, &on, &length), 0);
+  cr_assert_neq(on, 0);
+  cr_assert_eq(send(here, &byte, 1, 0), 1);
+  struct pollfd in = {.fd = there, .events = POLLIN};
+  cr_assert_gt(poll(&in, 1, 2000), 0);
+  cr_assert_eq(recv(there, &byte, 1, 0), 1);
+  close(here);
+  close(there);
+}
+
+Test(net, one_listener_takes_both_families) {
+  int listener;
+  uint16_t port;
+  coll_error error = COLL_ERROR_INIT;
+  int before = open_fds();
+  cr_assert_eq(colli_net_listen("0", &listener, &port, &error), COLL_OK);
+  cr_assert_eq(colli_net_accept(listener), -1);
+  cr_assert_eq(errno, EAGAIN);
+  meet(listener, "127.0.0.1", port);
+  int v6 = socket(AF_INET6, SOCK_STREAM, 0);
+  struct sockaddr_in6 one = {.sin6_family = AF_INET6, .sin6_addr = IN6ADDR_LOOPBACK_INIT};
+  if (v6 >= 0 && bind(v6, (struct sockaddr *)&one, sizeof(one)) == 0)
+    meet(listener, "[::1]", port);
+  close(v6);
+  close(listener);
+  cr_assert_eq(open_fds(), before);
+}
+
+Test(net, refused_connections_say_so) {
+  int listener;
+  uint16_t port;
+  char text[32];
+  coll_error error = COLL_ERROR_INIT;
+  cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
+  close(listener);
+  snprintf(text, sizeof(text), "127.0.0.1:%u", port);
+  colli_addr addr = parsed(text), none = {0};
+  int fd = colli_net_connect(&addr);
+  if (fd >= 0) {
+    struct pollfd pfd = {.fd = fd, .events = POLLOUT};
+    poll(&pfd, 1, 2000);
+    cr_assert_eq(colli_net_connect_result(fd), ECONNREFUSED);
+    close(fd);
+  } else {
+    cr_assert_eq(errno, ECONNREFUSED);
+  }
+  cr_assert_eq(colli_net_connect(&none), -1);
+  cr_assert_eq(errno, EAFNOSUPPORT);
+}
+
+Test(net, a_socket_that_meets_itself_counts_as_refused) {
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  struct sockaddr_in in = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof(in);
+  cr_assert_eq(bind(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+  cr_assert_eq(getsockname(fd, (struct sockaddr *)&in, &length), 0);
+  cr_assert_eq(connect(fd, (struct sockaddr *)&in, sizeof(in)), 0);
+  cr_assert_eq(colli_net_connect_result(fd), ECONNREFUSED);
+  close(fd);
+}
+
+Test(net, addresses_there_and_back) {
+  static const char *const same[] = {"10.1.2.3:65535", "[::1]:1", "[fd00::12]:6000",
+                                     "127.0.0.1:80"};
+  char text[COLLI_ADDR_TEXT];
+  for (size_t i = 0; i < sizeof(same) / sizeof(*same); i++) {
+    colli_addr addr = parsed(same[i]);
+    cr_assert_str_eq(colli_addr_text(&addr, text), same[i]);
+  }
+  colli_addr scoped = parsed("[fe80::1]:9");
+  scoped.scope = 2;
+  cr_assert_str_eq(colli_addr_text(&scoped, text), "[fe80::1%2]:9");
+  cr_assert_str_eq(colli_addr_text(&(colli_addr){0}, text), "(none)");
+  colli_addr local = parsed("localhost:7");
+  cr_assert(colli_addr_loopback(&local));
+  memset(scoped.ip, 0xff, sizeof(scoped.ip));
+  scoped.scope = UINT32_MAX;
+  scoped.port = 65535;
+  cr_assert_lt(strlen(colli_addr_text(&scoped, text)), (size_t)COLLI_ADDR_TEXT);
+}
+
+Test(net, malformed_addresses) {
+  static const char *const bad[] = {"",
+                                    "10.0.0.1",
+                                    ":5",
+                                    "10.0.0.1:",
+                                    "10.0.0.1:0",
+                                    "::1:5",
+                                    "[::1]",
+                                    "[::1:5",
+                                    "10.0.0.1:x",
+                                    "10.0.0.1:99999",
+                                    "[]:5",
+                                    "a:b:5",
+                                    "10.0.0.1:5 ",
+                                    "no.such.host.invalid:5"};
+  for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+    colli_addr addrs[2];
+    int count = 9;
+    coll_error error = COLL_ERROR_INIT;
+    cr_assert_eq(colli_net_parse(bad[i], addrs, 2, &count, &error), COLL_ERR_INVALID_USAGE, "%s",
+                 bad[i]);
+    cr_assert_eq(count, 0);
+    cr_assert(strstr(error.message, bad[i]) && error.message[0], "%s", error.message);
+  }
+}
+
+/* An address with a prefix. */
+static colli_addr with_prefix(const char *text, int prefix) {
+  colli_addr addr = parsed(text);
+  addr.prefix = (uint8_t)prefix;
+  return addr;
+}
+
+Test(net, affinity) {
+  static const struct {
+    const char *a;
+    int a_prefix;
+    const char *b;
+    int b_prefix, affinity;
+  } cases[] = {
+      {"10.0.0.1:1", 24, "10.0.0.9:1", 24, 2},   {"10.0.0.1:1", 24, "10.0.1.9:1", 24, 1},
+      {"10.0.0.1:1", 8, "10.0.1.9:1", 24, 1},    {"10.0.0.1:1", 24, "10.0.0.9:1", 0, 2},
+      {"10.0.0.1:1", 0, "10.0.0.9:1", 0, 1},     {"10.0.0.1:1", 24, "[fd00::1]:1", 64, 0},
+      {"[fd00::1]:1", 64, "[fd00::2]:1", 64, 2}, {"[fd00::1]:1", 64, "[fd01::2]:1", 64, 1},
+      {"127.0.0.1:1", 8, "10.0.0.1:1", 24, 0},   {"127.0.0.1:1", 8, "127.0.0.1:1", 8, 1},
+      {"[fe80::1]:1", 64, "[fd00::1]:1", 64, 0}, {"[fe80::1]:1", 64, "[fe80::2]:1", 64, 1},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    colli_addr a = with_prefix(cases[i].a, cases[i].a_prefix);
+    colli_addr b = with_prefix(cases[i].b, cases[i].b_prefix);
+    cr_assert_eq(colli_addr_affinity(&a, &b), cases[i].affinity, "case %zu", i);
+    cr_assert_eq(colli_addr_affinity(&b, &a), cases[i].affinity, "case %zu turned round", i);
+  }
+}
