@@ -1,0 +1,356 @@
+/* test_ctrl.c: control links of both kinds: order, goodbye, crash, floods, bad bytes. */
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+#include "libcoll/base/net.h"
+#include "libcoll/comm/ctrl_links.h"
+
+enum { LOCAL, LOCAL_SILENT, NET, KINDS };
+
+/* Two connected sockets over loopback. */
+static void tcp_pair(int fds[2]) {
+  int listener, count;
+  uint16_t port;
+  colli_addr addr;
+  coll_error error = COLL_ERROR_INIT;
+  cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
+  colli_net_parse("127.0.0.1:1", &addr, 1, &count, &error);
+  addr.port = port;
+  fds[0] = colli_net_connect(&addr);
+  struct pollfd pfd = {.fd = listener, .events = POLLIN};
+  poll(&pfd, 1, 2000);
+  fds[1] = colli_net_accept(listener);
+  cr_assert(fds[0] >= 0 && fds[1] >= 0);
+  close(listener);
+}
+
+/* Control for n ranks of either kind. */
+static void make(int kind, int n, colli_ctrl **ctrls) {
+  coll_error error = COLL_ERROR_INIT;
+  if (kind != NET) {
+    cr_assert_eq(colli_ctrl_create_local(ctrls, n, kind == LOCAL, &error), COLL_OK);
+    return;
+  }
+  int fds[16][16], peers[COLLI_CTRL_LINKS_MAX], own[COLLI_CTRL_LINKS_MAX];
+  for (int a = 0; a < n; a++) {
+    int count = colli_ctrl_peers(a, n, peers);
+    for (int i = 0; i < count; i++) {
+      int pair[2], b = peers[i];
+      if (b < a)
+        continue;
+      tcp_pair(pair);
+      fds[a][b] = pair[0];
+      fds[b][a] = pair[1];
+    }
+  }
+  for (int a = 0; a < n; a++) {
+    int count = colli_ctrl_peers(a, n, peers);
+    for (int i = 0; i < count; i++)
+      own[i] = fds[a][peers[i]];
+    cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, count, &error), COLL_OK);
+  }
+}
+
+/* The next event within a second. */
+static colli_ctrl_event next_event(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg) {
+  int sys_errno = 0;
+  uint64_t until_ns = colli_now_ns() + COLLI_NS_PER_S;
+  colli_ctrl_event event;
+  while ((event = colli_ctrl_poll(ctrl, peer, msg, &sys_errno)) == COLLI_CTRL_NOTHING &&
+         colli_now_ns() < until_ns)
+    usleep(200);
+  return event;
+}
+
+/* A message of `origin`. */
+static colli_ctrl_msg message(colli_ctrl_kind kind, int origin, uint64_t serial) {
+  return (colli_ctrl_msg){.kind = kind, .origin = origin, .serial = serial, .peer = -1};
+}
+
+/* The number of open descriptors. */
+static int open_fds(void) {
+  int count = 0;
+  for (int fd = 0; fd < 512; fd++)
+    count += poll(&(struct pollfd){.fd = fd}, 1, 0) == 0;
+  return count;
+}
+
+Test(ctrl, neighbours_are_mutual_and_connected) {
+  for (int n = 1; n <= 70; n++) {
+    bool reached[70] = {true};
+    for (int round = 0; round < n; round++)
+      for (int a = 0; a < n; a++) {
+        int peers[COLLI_CTRL_LINKS_MAX], back[COLLI_CTRL_LINKS_MAX];
+        int count = colli_ctrl_peers(a, n, peers);
+        cr_assert_leq(count, 5);
+        for (int i = 0; i < count; i++) {
+          bool mutual = false;
+          int others = colli_ctrl_peers(peers[i], n, back);
+          cr_assert(peers[i] != a && peers[i] >= 0 && peers[i] < n);
+          for (int j = 0; j < others; j++)
+            mutual = mutual || back[j] == a;
+          for (int j = 0; j < i; j++)
+            cr_assert_neq(peers[i], peers[j]);
+          cr_assert(mutual, "%d and %d of %d", a, peers[i], n);
+          reached[peers[i]] = reached[peers[i]] || reached[a];
+        }
+      }
+    for (int a = 0; a < n; a++)
+      cr_assert(reached[a]);
+  }
+  int peers[COLLI_CTRL_LINKS_MAX]; /* the largest communicator does not overflow */
+  cr_assert_leq(colli_ctrl_peers(65535, 65536, peers), 5);
+}
+
+Test(ctrl, messages_arrive_in_order_with_all_their_bytes) {
+  for (int kind = 0; kind < KINDS; kind++) {
+    colli_ctrl *ctrls[5];
+    int before = open_fds();
+    make(kind, 5, ctrls);
+    for (int a = 0; a < 5; a++) {
+      int peers[8], count = colli_ctrl_neighbours(ctrls[a], peers);
+      for (int i = 0; i < count; i++)
+        for (uint64_t serial = 1; serial <= 10; serial++) {
+          colli_ctrl_msg msg = message(COLLI_CTRL_STALLED, a, serial);
+          msg.peer = peers[i];
+          msg.sequence = serial * 1000003;
+          msg.signature[2] = ~serial;
+          snprintf(msg.error.message, sizeof(msg.error.message), "from %d to %d", a, peers[i]);
+          colli_ctrl_send(ctrls[a], peers[i], &msg);
+        }
+    }
+    for (int a = 0; a < 5; a++) {
+      int peers[8], count = colli_ctrl_neighbours(ctrls[a], peers), peer;
+      uint64_t heard[5] = {0};
+      colli_ctrl_msg msg;
+      char text[64];
+      for (int i = 0; i < count * 10; i++) {
+        cr_assert_eq(next_event(ctrls[a], &peer, &msg), COLLI_CTRL_MESSAGE, "kind %d", kind);
+        cr_assert_eq(msg.origin, peer);
+        cr_assert_eq(msg.peer, a);
+        cr_assert_eq(msg.serial, ++heard[peer]);
+        cr_assert_eq(msg.sequence, msg.serial * 1000003);
+        cr_assert_eq(msg.signature[2], ~msg.serial);
+        snprintf(text, sizeof(text), "from %d to %d", peer, a);
+        cr_assert_str_eq(msg.error.message, text);
+      }
+      int sys_errno;
+      cr_assert_eq(colli_ctrl_poll(ctrls[a], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+    }
+    for (int a = 0; a < 5; a++)
+      colli_ctrl_close(ctrls[a], 0);
+    cr_assert_eq(open_fds(), before, "kind %d", kind);
+  }
+}
+
+Test(ctrl, the_descriptor_tells_when_to_poll) {
+  for (int kind = 0; kind < KINDS; kind++) {
+    colli_ctrl *ctrls[2];
+    colli_ctrl_msg msg = message(COLLI_CTRL_STALLED, 0, 1);
+    int peer, sys_errno;
+    make(kind, 2, ctrls);
+    int fd = colli_ctrl_fd(ctrls[1]);
+    struct pollfd pfd = {.fd = fd, .events = POLLIN};
+    if (kind == LOCAL_SILENT) {
+      cr_assert_eq(fd, -1);
+    } else {
+      for (int round = 0; round < 3; round++) {
+        cr_assert_eq(poll(&pfd, 1, 0), 0, "kind %d", kind);
+        colli_ctrl_send(ctrls[0], 1, &msg);
+        colli_ctrl_send(ctrls[0], 1, &msg);
+        cr_assert_eq(poll(&pfd, 1, 1000), 1, "kind %d", kind);
+        cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_MESSAGE);
+        cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_MESSAGE);
+        cr_assert_eq(colli_ctrl_poll(ctrls[1], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+      }
+    }
+    colli_ctrl_close(ctrls[0], 0);
+    if (fd >= 0)
+      cr_assert_eq(poll(&pfd, 1, 1000), 1, "an end is news too");
+    cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_CLOSED);
+    if (fd >= 0) {
+      colli_ctrl_poll(ctrls[1], &peer, &msg, &sys_errno);
+      cr_assert_eq(poll(&pfd, 1, 0), 0, "reported once");
+    }
+    colli_ctrl_close(ctrls[1], 0);
+  }
+}
+
+Test(ctrl, a_crash_is_reported_once_and_after_what_was_said) {
+  for (int kind = 0; kind < KINDS; kind++) {
+    colli_ctrl *ctrls[4];
+    colli_ctrl_msg msg = message(COLLI_CTRL_FAILED, 1, 1);
+    int peer = -1, sys_errno;
+    make(kind, 4, ctrls);
+    colli_ctrl_send(ctrls[1], 0, &msg);
+    colli_ctrl_close(ctrls[1], 0);
+    cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_MESSAGE);
+    cr_assert_eq(msg.kind, COLLI_CTRL_FAILED);
+    cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_CLOSED);
+    cr_assert_eq(peer, 1);
+    cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+    colli_ctrl_send(ctrls[0], 1, &msg); /* to nobody: does no harm */
+    cr_assert_eq(next_event(ctrls[3], &peer, &msg), COLLI_CTRL_CLOSED);
+    cr_assert_eq(peer, 1, "kind %d: rank 3 is rank 1's child", kind);
+    for (int a = 0; a < 4; a++)
+      if (a != 1)
+        colli_ctrl_close(ctrls[a], 0);
+  }
+}
+
+Test(ctrl, after_a_goodbye_the_end_is_no_news) {
+  for (int kind = 0; kind < KINDS; kind++) {
+    colli_ctrl *ctrls[3];
+    int peer, sys_errno;
+    make(kind, 3, ctrls);
+    colli_ctrl_msg goodbye = message(COLLI_CTRL_GOODBYE, 1, 1), msg;
+    colli_ctrl_send(ctrls[1], 0, &goodbye);
+    goodbye.origin = 0; /* somebody else's goodbye, passed on, is not rank 1's */
+    colli_ctrl_send(ctrls[1], 2, &goodbye);
+    colli_ctrl_close(ctrls[1], 500);
+    cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_MESSAGE);
+    usleep(20000);
+    cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+    cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+    cr_assert_eq(next_event(ctrls[2], &peer, &msg), COLLI_CTRL_MESSAGE);
+    cr_assert_eq(next_event(ctrls[2], &peer, &msg), COLLI_CTRL_CLOSED, "kind %d", kind);
+    colli_ctrl_close(ctrls[0], 0);
+    colli_ctrl_close(ctrls[2], 0);
+  }
+}
+
+Test(ctrl, a_flood_never_blocks_and_the_latest_and_the_failure_arrive) {
+  const uint64_t flood = 20000;
+  for (int kind = 0; kind < KINDS; kind++) {
+    colli_ctrl *ctrls[2];
+    colli_ctrl_msg msg;
+    int peer;
+    make(kind, 2, ctrls);
+    for (uint64_t serial = 1; serial <= flood; serial++) {
+      msg = message(COLLI_CTRL_STALLED, (int)(serial % 2), serial);
+      colli_ctrl_send(ctrls[0], 1, &msg);
+    }
+    msg = message(COLLI_CTRL_FAILED, 0, flood + 1);
+    colli_ctrl_send(ctrls[0], 1, &msg);
+    uint64_t last = 0, heard = 0;
+    while (last < flood + 1) {
+      int none;
+      colli_ctrl_poll(ctrls[0], &none, &msg, &none); /* sends what is queued */
+      cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_MESSAGE, "kind %d", kind);
+      cr_assert_gt(msg.serial, last, "in order");
+      if (msg.kind == COLLI_CTRL_FAILED)
+        cr_assert_eq(last, flood, "nothing that is news was dropped");
+      last = msg.serial;
+      heard++;
+    }
+    cr_assert_lt(heard, flood / 2, "old news is not kept");
+    colli_ctrl_close(ctrls[0], 0);
+    colli_ctrl_close(ctrls[1], 0);
+  }
+}
+
+Test(ctrl, closing_delivers_what_waits) {
+  colli_ctrl *ctrls[2];
+  colli_ctrl_msg msg;
+  int peer;
+  make(NET, 2, ctrls);
+  pid_t pid = fork();
+  if (pid == 0) { /* the slow neighbour */
+    uint64_t last = 0;
+    usleep(100000);
+    while (next_event(ctrls[1], &peer, &msg) == COLLI_CTRL_MESSAGE)
+      last = msg.serial;
+    _exit(last == 5001 && msg.kind == COLLI_CTRL_GOODBYE ? 0 : 1);
+  }
+  for (uint64_t serial = 1; serial <= 5000; serial++) {
+    msg = message(COLLI_CTRL_STALLED, 0, serial);
+    colli_ctrl_send(ctrls[0], 1, &msg);
+  }
+  msg = message(COLLI_CTRL_GOODBYE, 0, 5001);
+  colli_ctrl_send(ctrls[0], 1, &msg);
+  colli_ctrl_close(ctrls[0], 3000);
+  int status = -1;
+  waitpid(pid, &status, 0);
+  cr_assert_eq(status, 0);
+  colli_ctrl_close(ctrls[1], 0);
+}
+
+Test(ctrl, closing_ends_in_time_although_the_neighbour_sleeps) {
+  colli_ctrl *ctrls[2];
+  colli_ctrl_msg msg;
+  make(NET, 2, ctrls);
+  for (uint64_t serial = 1; serial <= 20000; serial++) {
+    msg = message(COLLI_CTRL_STALLED, 0, serial);
+    colli_ctrl_send(ctrls[0], 1, &msg);
+  }
+  uint64_t start_ns = colli_now_ns();
+  colli_ctrl_close(ctrls[0], 300);
+  cr_assert_leq(colli_now_ns() - start_ns, 1500 * COLLI_NS_PER_MS);
+  colli_ctrl_close(ctrls[1], 0);
+}
+
+/* What rank 0 of 2 sees after these bytes from its neighbour, who then closes. */
+static colli_ctrl_event event_after(const void *bytes, size_t count, bool hang_up, int *sys_errno) {
+  int pair[2], peer = 1;
+  colli_ctrl *ctrl;
+  colli_ctrl_msg msg;
+  coll_error error = COLL_ERROR_INIT;
+  tcp_pair(pair);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
+  cr_assert_eq(send(pair[1], bytes, count, 0), (ssize_t)count);
+  if (hang_up)
+    close(pair[1]);
+  uint64_t until_ns = colli_now_ns() + COLLI_NS_PER_S / 5;
+  colli_ctrl_event event;
+  while ((event = colli_ctrl_poll(ctrl, &peer, &msg, sys_errno)) == COLLI_CTRL_NOTHING &&
+         colli_now_ns() < until_ns)
+    usleep(200);
+  colli_ctrl_close(ctrl, 0);
+  if (!hang_up)
+    close(pair[1]);
+  return event;
+}
+
+Test(ctrl, bad_bytes_close_the_link) {
+  int sys_errno;
+  colli_ctrl_msg good = message(COLLI_CTRL_STALLED, 1, 1);
+  cr_assert_eq(event_after(&good, sizeof(good), false, &sys_errno), COLLI_CTRL_MESSAGE);
+  for (int i = 0; i < 8; i++) {
+    colli_ctrl_msg bad = good;
+    bad.kind = i == 0 ? 0 : i == 1 ? 4 : bad.kind;
+    bad.origin = i == 2 ? 2 : i == 3 ? -1 : bad.origin;
+    bad.peer = i == 4 ? 2 : i == 5 ? -2 : bad.peer;
+    bad.nmore = i == 6 ? COLLI_CTRL_MORE + 1 : i == 7 ? 1 : 0;
+    bad.more[0] = 2;
+    cr_assert_eq(event_after(&bad, sizeof(bad), false, &sys_errno), COLLI_CTRL_CLOSED, "%d", i);
+    cr_assert_eq(sys_errno, EPROTO, "%d", i);
+  }
+  cr_assert_eq(event_after(&good, sizeof(good) / 2, true, &sys_errno), COLLI_CTRL_CLOSED);
+  cr_assert_eq(event_after(&good, sizeof(good) / 2, false, &sys_errno), COLLI_CTRL_NOTHING);
+}
+
+Test(ctrl, strings_of_a_message_end) {
+  int pair[2], peer = 1, sys_errno;
+  colli_ctrl *ctrl;
+  colli_ctrl_msg msg = message(COLLI_CTRL_FAILED, 1, 1);
+  coll_error error = COLL_ERROR_INIT;
+  memset(&msg.error, 'x', sizeof(msg.error));
+  tcp_pair(pair);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
+  cr_assert_eq(send(pair[1], &msg, sizeof(msg), 0), (ssize_t)sizeof(msg));
+  while (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) == COLLI_CTRL_NOTHING)
+    usleep(200);
+  cr_assert_lt(strnlen(msg.error.message, sizeof(msg.error.message)), sizeof(msg.error.message));
+  cr_assert_lt(strnlen(msg.error.host, sizeof(msg.error.host)), sizeof(msg.error.host));
+  colli_ctrl_close(ctrl, 0);
+  close(pair[1]);
+}
