@@ -59,7 +59,8 @@ static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, 
   for (int tries = 0; tries < 2; tries++) {
     int overlap = 0;
     for (int i = 0; i < lane->npending; i++)
-      overlap |= begin < lane->pending[i].end && lane->pending[i].begin < begin + bytes;
+      overlap |= lane->pending[i].begin && begin < lane->pending[i].end &&
+                 lane->pending[i].begin < begin + bytes;
     if (!overlap)
       return 0;
     if (tries == 0 && colli_exec_reap(exec, lane) < 0)
@@ -68,16 +69,34 @@ static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, 
   return 1;
 }
 
+/* Whether one more send can be left pending: DONE, BLOCKED or FAILED. */
+static int room_for_pending(colli_exec *exec, colli_lane *lane) {
+  if (lane->npending < COLLI_MAX_PENDING)
+    return COLLI_STEP_DONE;
+  if (colli_exec_reap(exec, lane) < 0)
+    return COLLI_STEP_FAILED;
+  return lane->npending < COLLI_MAX_PENDING ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
+}
+
+/* Counts a message that a connection took, and remembers it if it is not through yet. */
+static void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn, int status,
+                      const char *buf, size_t bytes) {
+  uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
+  colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
+  if (status != COLL_T_PENDING)
+    return;
+  if (!buf && last && !last->begin && last->conn == conn)
+    last->ticket = ticket; /* slots are through in order: the last one tells of all */
+  else
+    lane->pending[lane->npending++] = (colli_pending){conn, ticket, buf, buf ? buf + bytes : NULL};
+}
+
 /* Sends a slice from memory. */
 static int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const char *buf,
                       size_t bytes) {
-  if (lane->npending == COLLI_MAX_PENDING) {
-    int reaped = colli_exec_reap(exec, lane);
-    if (reaped < 0)
-      return reaped;
-    if (lane->npending == COLLI_MAX_PENDING)
-      return COLLI_STEP_BLOCKED;
-  }
+  int room = room_for_pending(exec, lane);
+  if (room != COLLI_STEP_DONE)
+    return room;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;
@@ -86,9 +105,7 @@ static int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step
     return blocked(lane, step->peer_send);
   if (status > 0)
     return fail(exec, lane, step->peer_send, status);
-  uint64_t ticket = ++exec->links[step->peer_send].posted[lane->index];
-  if (status == COLL_T_PENDING)
-    lane->pending[lane->npending++] = (colli_pending){conn, ticket, buf, buf + bytes};
+  note_sent(exec, lane, conn, status, buf, bytes);
   return COLLI_STEP_DONE;
 }
 
@@ -164,6 +181,9 @@ static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *st
     coll_conn *out = NULL;
     void *slot = NULL;
     if (sends) {
+      int room = room_for_pending(exec, lane);
+      if (room != COLLI_STEP_DONE)
+        return room;
       out = colli_exec_conn(exec, op, step->peer_send, lane->index);
       if (!out)
         return COLLI_STEP_FAILED;
@@ -185,7 +205,7 @@ static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *st
       status = out->ops->slot_commit(out, &op->tag, s->bytes);
       if (status > 0)
         return fail(exec, lane, step->peer_send, status);
-      exec->links[step->peer_send].posted[lane->index]++;
+      note_sent(exec, lane, out, status, NULL, s->bytes);
       return COLLI_STEP_DONE;
     }
     lane->received = true;

@@ -52,7 +52,7 @@ typedef struct colli_stream {
 
   /* Sending: a ring of messages, of which the first is `out_done` bytes along. */
   colli_out *out;
-  unsigned out_first, out_count, out_users;
+  unsigned out_first, out_count;
   size_t out_done;
   uint64_t taken;
   char *slots;   /* slot_count of them */

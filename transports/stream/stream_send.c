@@ -40,8 +40,6 @@ static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count)
 /* Forgets the first waiting message. */
 static void pop(colli_stream *stream) {
   const colli_out *first = waiting(stream, 0);
-  if (first->kind == COLLI_OUT_USER)
-    stream->out_users--;
   if (first->kind == COLLI_OUT_SLOT) {
     stream->slot_first = (stream->slot_first + 1) % stream->slot_count;
     stream->slot_used--;
@@ -128,19 +126,13 @@ int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf
   if ((size_t)done == sizeof(frame) + bytes)
     return COLL_T_DONE;
   push(stream, &frame, buf, (size_t)done, COLLI_OUT_USER);
-  stream->out_users++;
   return COLL_T_PENDING;
 }
 
 int colli_stream_sent(colli_stream *stream, uint64_t *count) {
   if (stream->out_count > 0)
     colli_stream_flush(stream);
-  *count = stream->taken;
-  for (unsigned i = 0; stream->out_users > 0 && i < stream->out_count; i++)
-    if (waiting(stream, i)->kind == COLLI_OUT_USER) {
-      *count = waiting(stream, i)->ticket - 1;
-      break;
-    }
+  *count = stream->out_count > 0 ? waiting(stream, 0)->ticket - 1 : stream->taken;
   return (int)stream->send_status;
 }
 
@@ -181,7 +173,7 @@ int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t b
     return COLL_T_DONE; /* the next message uses the same slot: it is warm in the cache */
   push(stream, &frame, slot, (size_t)done, COLLI_OUT_SLOT);
   stream->slot_used++;
-  return COLL_T_DONE;
+  return COLL_T_PENDING;
 }
 
 /* Copies payloads that still are the caller's, for a stream that is to be flushed without him. */

@@ -131,15 +131,16 @@ typedef struct coll_transport_ops {
   void (*disconnect)(coll_conn *conn);
 
   /*
-   * Sends one message. DONE: buf may be used again. PENDING: buf stays in use until sent() has
-   * counted this message. AGAIN: no credit.
+   * Sends one message. DONE: it is on its way, buf may be used again. PENDING: buf stays in use
+   * until sent() has counted this message. AGAIN: no credit.
    */
   int (*send)(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
 
   /*
    * Moves pending sends on, and stores in *count how many of the messages that send() or
-   * slot_commit() took on this connection since it was made no longer use the caller's memory. They
-   * are counted in order: message k is free once *count >= k.
+   * slot_commit() took on this connection since it was made need the caller no more: they use none
+   * of its memory, and travel on if it makes no further call. They are counted in order: message k
+   * is through once *count >= k.
    */
   int (*sent)(coll_conn *conn, uint64_t *count);
 
@@ -147,7 +148,8 @@ typedef struct coll_transport_ops {
    * AGAIN. */
   int (*slot_acquire)(coll_conn *conn, size_t bytes, void **buf);
 
-  /* Sends the acquired slot. Never AGAIN. */
+  /* Sends the acquired slot. DONE: it is on its way. PENDING: only once sent() has counted it.
+   * Never AGAIN. */
   int (*slot_commit)(coll_conn *conn, const coll_tag *tag, size_t bytes);
 
   /*
