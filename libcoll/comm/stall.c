@@ -9,9 +9,10 @@
 
 #include "libcoll/comm/comm.h"
 
-#define STALL_NS    (250 * COLLI_NS_PER_MS)
-#define STALL_RANKS 64 /* above that the news comes less often: each takes O(n^2) messages in all  \
-                        */
+#define STALL_NS (250 * COLLI_NS_PER_MS)
+#define STALL_RANKS                                                                                \
+  64 /* above that the news comes less often: each takes O(n^2) messages in all                    \
+      */
 
 /* How long an operation stands before the other ranks are told, and told again. */
 uint64_t colli_comm_stall_ns(const coll_comm *comm) {
