@@ -56,3 +56,23 @@ if ! { cmake -S . -B build -DCMAKE_PREFIX_PATH="$dir/prefix" -DCMAKE_C_COMPILER=
 fi
 expect_sum build/sum
 expect_sum build/sum_static
+
+# The lines for the small programs work as they stand (the others take long, or need hosts).
+PATH=$dir/prefix/bin:$PATH
+block sh coll_explain | grep -E 'coll_explain|coll_topo' >lines
+[ "$(wc -l <lines)" -eq 2 ]
+while read -r line; do
+  eval "${line%%#*}" >out 2>&1 </dev/null || {
+    echo "$line"
+    cat out
+    exit 1
+  }
+done <lines
+
+# Every file that it points to is there.
+grep -o '](\([^)]*\))' "$SOURCE/README.md" | tr -d '()]' | while read -r file; do
+  [ -e "$SOURCE/$file" ] || {
+    echo "README.md points to $file, which is not there"
+    exit 1
+  }
+done
