@@ -102,7 +102,9 @@ bool boot_guests_next(const boot *b, boot_guests *guests, boot_guest *out) {
 void boot_guests_watch(boot *b, const boot_guests *guests) {
   if (guests->listen_fd < 0)
     return;
-  if (!guests->again)
+  if (guests->sys_errno != 0) /* the listener stays readable: look again a little later */
+    boot_polls_wake(&b->polls, colli_now_ns() + 10 * COLLI_NS_PER_MS);
+  else if (!guests->again)
     boot_polls_add(&b->polls, guests->listen_fd, POLLIN);
   else
     boot_polls_wake(&b->polls, guests->list[0].since_ns + PATIENCE_NS);

@@ -289,8 +289,8 @@ static void tell_outcome(root_state *r, coll_status status) {
     if (linger)
       boot_guests_watch(b, &r->guests);
     boot_polls_wait(&b->polls);
-    if (linger && !welcome(r))
-      return;
+    if (linger)
+      welcome(r); /* if it cannot take any now, hanging up makes room */
   }
 }
 

@@ -391,7 +391,8 @@ static member *run_with_death(int n, int victim, int kill_after_ms) {
   member *members = make_members(n, 6000);
   memcpy(shared, members, (size_t)n * sizeof(*shared));
   free(members);
-  shared[n - 1].delay_ms = 3000;
+  shared[n - 1].delay_ms = 2500;
+  shared[n - 1].timeout_ms = 800;
   pid_t pids[8];
   for (int i = n - 1; i >= 0; i--)
     if ((pids[i] = fork()) == 0) {
