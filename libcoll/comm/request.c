@@ -1,9 +1,11 @@
 /* request.c: the pool of requests; test, wait and wait_any. */
+#include <sched.h>
 #include <stdlib.h>
 
 #include "libcoll/comm/comm.h"
 
-#define BLOCK_REQUESTS 16
+#define BLOCK_REQUESTS     16
+#define TESTS_BEFORE_YIELD 16 /* in vain, one after the other, where ranks outnumber cores */
 
 /* Requests are made in blocks, so that a running program does not allocate. */
 typedef struct colli_request_block {
@@ -73,8 +75,9 @@ coll_status coll_test(coll_request **request) {
   if (!request || !*request)
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
-  if (!(*request)->done)
-    colli_comm_progress(comm);
+  if (!(*request)->done && !colli_comm_progress(comm) && comm->crowded &&
+      comm->watch.idle > TESTS_BEFORE_YIELD)
+    sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
   return (*request)->done ? take(request) : COLL_IN_PROGRESS;
 }
 
