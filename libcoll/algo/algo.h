@@ -15,6 +15,7 @@ typedef struct colli_algo {
   const char *when;   /* when it wins, in a few words, for coll_explain */
   const char *source; /* the paper or book it comes from */
   bool pipelined;     /* gains from many small chunks: the choice tries several chunk sizes */
+  int ranks_min;      /* below this it must be asked for by name */
   int ranks_max;      /* above this it must be asked for by name; 0: no limit */
   /* How many chunks it wants for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);

@@ -163,6 +163,7 @@ const colli_algo colli_allreduce_dbtree = {
     .when = "middle sizes on many ranks: logarithmic hops at nearly full bandwidth",
     .source = "Sanders, Speck and Traeff 2009",
     .pipelined = true,
+    .ranks_min = 4, /* trees of fewer ranks are lines: the ring does it in fewer, longer messages */
     .nchunks = dbtree_nchunks,
     .emit = dbtree_emit,
     .cost = dbtree_cost,

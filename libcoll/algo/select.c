@@ -61,7 +61,9 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if ((*algo)->coll != shape->coll || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
-    if (!force[0] && (*algo)->ranks_max && shape->nranks > (*algo)->ranks_max)
+    bool fits = shape->nranks >= (*algo)->ranks_min &&
+                (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);
+    if (!force[0] && !fits)
       continue;
     colli_choice best;
     best_chunk(*algo, shape, count, elem_bytes, limits, model, &best);

@@ -41,7 +41,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "all."},
     [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "32K", 4096, 1 << 20,
                                 "Size of the slots through which data is pipelined; a multiple of "
-                                "64. The same on all ranks."},
+                                "64, the same on all ranks. Unless it is set, ranks that need TCP "
+                                "use 128K."},
     [COLLI_PARAM_SLOT_COUNT] = {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
                                 "Slots of each connection and direction. The same on all ranks."},
     [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,

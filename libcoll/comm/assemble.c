@@ -129,7 +129,8 @@ static void describe_self(coll_comm *comm, colli_rank_info *info) {
   memcpy(info->host, comm->host, sizeof(info->host));
   info->host_id = colli_host_id(comm->params.text[COLLI_PARAM_HOST_ID]);
   info->pid = getpid();
-  info->slot_bytes = (uint32_t)comm->params.number[COLLI_PARAM_SLOT_BYTES];
+  if (comm->params.from_env[COLLI_PARAM_SLOT_BYTES])
+    info->slot_bytes = (uint32_t)comm->params.number[COLLI_PARAM_SLOT_BYTES];
   info->slot_count = (uint32_t)comm->params.number[COLLI_PARAM_SLOT_COUNT];
   info->timeout_ms = (uint32_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS];
   colli_places_self(info);
@@ -152,6 +153,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->nranks = assembly->nranks;
   comm->comm_id = assembly->comm_id;
   comm->exec.busy_peers = -1;
+  comm->watch.spin = COLLI_SPIN_MOST;
   colli_params_copy(&comm->params, params);
   comm->log = (colli_log){(colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]),
                           comm->rank};
@@ -213,7 +215,7 @@ static coll_status meet_peers(coll_comm *comm, coll_error *error) {
       return colli_error_set(
           error, COLL_ERR_MISMATCH, "create",
           "rank %d (host %s) has COLL_SLOT_BYTES=%u COLL_SLOT_COUNT=%u, rank %d (host %s) has %u "
-          "and %u; set them alike on all ranks",
+          "and %u (0: not set); set them alike on all ranks",
           comm->rank, comm->host, self->slot_bytes, self->slot_count, peer, other->host,
           other->slot_bytes, other->slot_count);
     comm->exec.links[peer].next_busy = -1;
@@ -232,18 +234,24 @@ static void set_up(coll_comm *comm) {
   exec->rank = comm->rank;
   exec->nranks = comm->nranks;
   exec->kernels = colli_kernels_best();
-  exec->slot_bytes = comm->table[0].slot_bytes;
   exec->ctx = comm;
   exec->events = &colli_comm_events;
   colli_plans *plans = &comm->plans;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
   plans->force = comm->params.text[COLLI_PARAM_ALGO];
-  plans->limits = (colli_limits){.slot_bytes = comm->table[0].slot_bytes,
-                                 .slot_count = comm->table[0].slot_count};
-  plans->limits.chunk_bytes = plans->limits.slot_bytes * plans->limits.slot_count / 2;
+  colli_limits *limits = &plans->limits;
+  const char *slowest;
   comm->crowded = colli_places_model(comm->table, comm->nranks, comm->rank, comm->ports,
-                                     comm->nports, &plans->model);
+                                     comm->nports, &plans->model, &slowest);
+  colli_limits_default(slowest, limits);
+  if (comm->table[0].slot_bytes)
+    limits->slot_bytes = comm->table[0].slot_bytes;
+  limits->slot_count = comm->table[0].slot_count;
+  limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
+  exec->slot_bytes = limits->slot_bytes;
+  for (int i = 0; i < comm->nports; i++)
+    comm->ports[i].env.slot_bytes = limits->slot_bytes;
 }
 
 /* Second half: takes over the control links and the table. */

@@ -18,9 +18,9 @@ typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
   int32_t pid;
-  int32_t core;      /* number of the one processor that it is bound to, or -1 */
-  int32_t numa_node; /* of that processor, or -1 */
-  uint32_t slot_bytes;
+  int32_t core;        /* number of the one processor that it is bound to, or -1 */
+  int32_t numa_node;   /* of that processor, or -1 */
+  uint32_t slot_bytes; /* as the user set it; 0: not set */
   uint32_t slot_count;
   uint32_t timeout_ms;
   uint32_t transports; /* bit t: blob[t] is valid (index in the registry) */

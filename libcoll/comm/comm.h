@@ -10,7 +10,8 @@
 #include "libcoll/comm/plan.h"
 #include "libcoll/exec/exec.h"
 
-#define COLLI_HISTORY 64 /* operations whose tags are kept, to compare with other ranks' */
+#define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
+#define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
 
 /* One transport of this rank. */
 typedef struct colli_port {

@@ -63,7 +63,7 @@ static const char *slowest_link(const colli_rank_info *table, int nranks, const 
 
 /* The cost model for this set of ranks. */
 bool colli_places_model(const colli_rank_info *table, int nranks, int rank, const colli_port *ports,
-                        int nports, colli_model *model) {
+                        int nports, colli_model *model, const char **slowest) {
   bool crowded = false;
   int ranks_fullest = 1, cpus_fullest = 1;
   const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
@@ -83,7 +83,7 @@ bool colli_places_model(const colli_rank_info *table, int nranks, int rank, cons
       crowded = end - begin > cpus;
   }
   free(sorted);
-  colli_model_default(slowest_link(table, nranks, ports, nports), ranks_fullest, cpus_fullest,
-                      model);
+  *slowest = slowest_link(table, nranks, ports, nports);
+  colli_model_default(*slowest, ranks_fullest, cpus_fullest, model);
   return crowded;
 }

@@ -10,7 +10,7 @@
 
 #include "libcoll/comm/comm.h"
 
-#define SPIN_MOST       1024u /* looks, 20 to 100 us */
+#define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
 #define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
@@ -124,15 +124,25 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.now_ns = 0;
 }
 
+/*
+ * Lets others run on this core. If somebody did, spinning only keeps the core from whom we may be
+ * waiting for, so the next waits spin less; if nobody wants the core, they spin as long as they
+ * may.
+ */
+static void hand_over(coll_comm *comm) {
+  uint64_t before = colli_now_ns();
+  sched_yield();
+  unsigned *spin = &comm->watch.spin;
+  if (colli_now_ns() - before > SHARED_NS)
+    *spin = *spin / 2 > SPIN_LEAST ? *spin / 2 : SPIN_LEAST;
+  else
+    *spin = *spin * 2 < COLLI_SPIN_MOST ? *spin * 2 : COLLI_SPIN_MOST;
+}
+
 /* Looks once, and if nothing moved passes the time as long as it takes. */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
   if (look(comm)) {
-    /* what comes only after the core was handed over comes from a rank that shares it: spin less */
-    if (w->idle > w->spin)
-      w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
-    else if (w->spin < SPIN_MOST)
-      w->spin += SPIN_LEAST;
     w->idle = 0;
     w->idle_since_ns = 0;
     return;
@@ -142,7 +152,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
   else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
-    sched_yield();
+    hand_over(comm);
   else
     sleep_a_while(comm, until_ns);
 }

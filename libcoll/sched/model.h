@@ -31,4 +31,10 @@ void colli_model_default(const char *link, int nranks, int cores, colli_model *o
 double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
                      size_t elem_bytes, unsigned slot_count, const colli_model *model);
 
+/*
+ * Sizes of slots and slices that suit a kind of link ("shm", or anything else as "tcp"); sets
+ * slot_bytes and slice_bytes only.
+ */
+void colli_limits_default(const char *link, colli_limits *out);
+
 #endif

@@ -44,7 +44,8 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
   piece = passes == 1 ? piece : smaller(piece, piece_max);
 
   size_t slice = line_up(divide_up(piece, slices), line);
-  size_t slice_min = fit(SLICE_BYTES_MIN, elem_bytes, line);
+  size_t shortest = limits->slice_bytes ? limits->slice_bytes : SLICE_BYTES_MIN;
+  size_t slice_min = fit(shortest, elem_bytes, line);
   if (slice < slice_min)
     slice = slice_min;
   *partition = (colli_partition){

@@ -22,11 +22,12 @@ typedef struct colli_range {
   size_t count;
 } colli_range;
 
-/* What limits a partition; all in bytes but the last. */
+/* What limits a partition. */
 typedef struct colli_limits {
   size_t slot_bytes;   /* a slice fits in it */
   unsigned slot_count; /* a chunk takes at most half of them */
   size_t chunk_bytes;  /* wanted size of a chunk; rounded and cut to what the slots allow */
+  size_t slice_bytes;  /* no shorter slice if the chunk allows; 0: 4 KiB */
 } colli_limits;
 
 /*

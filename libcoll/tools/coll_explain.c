@@ -328,8 +328,10 @@ int main(int argc, char **argv) {
   coll_error error = COLL_ERROR_INIT;
   if (colli_params_load(&params, &error) != COLL_OK)
     refuse("%s", error.message);
-  colli_limits limits = {.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES],
-                         .slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT]};
+  colli_limits limits = {.slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT]};
+  colli_limits_default(q.transport, &limits);
+  if (params.from_env[COLLI_PARAM_SLOT_BYTES])
+    limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
   colli_model model;
   colli_model_default(q.transport, q.nranks, q.cores, &model);
   colli_shape shape = {q.coll, q.nranks, q.rank < 0 ? 0 : q.rank, q.root};

@@ -47,10 +47,12 @@ static void check(size_t count, size_t elem_bytes, int nchunks, bool exact,
   cr_assert_leq(p.slice * elem_bytes, limits->slot_bytes, "%s: slice of %zu", what, p.slice);
   cr_assert_leq((p.piece + p.slice - 1) / p.slice, half, "%s: piece %zu, slice %zu", what, p.piece,
                 p.slice);
-  cr_assert_leq(p.piece * elem_bytes, limits->chunk_bytes, "%s: piece %zu", what, p.piece);
+  if (limits->chunk_bytes)
+    cr_assert_leq(p.piece * elem_bytes, limits->chunk_bytes, "%s: piece %zu", what, p.piece);
   if (p.piece > p.slice) {
-    cr_assert_geq(p.slice * elem_bytes, at_most(4096, limits->slot_bytes), "%s: slice of %zu", what,
-                  p.slice);
+    size_t shortest = limits->slice_bytes ? limits->slice_bytes : 4096;
+    cr_assert_geq(p.slice * elem_bytes, at_most(shortest, limits->slot_bytes), "%s: slice of %zu",
+                  what, p.slice);
     cr_assert_eq(p.slice * elem_bytes % 64, 0, "%s: slice of %zu", what, p.slice);
   }
   if (p.passes > 1)
@@ -65,8 +67,10 @@ static void check(size_t count, size_t elem_bytes, int nchunks, bool exact,
 }
 
 static const colli_limits some_limits[] = {
-    {32768, 16, 262144}, {32768, 16, 4096}, {8192, 4, 16384}, {4096, 2, 4096},
-    {65536, 8, 131072},  {64, 2, 64},       {1024, 32, 8192}, {32768, 3, 32768},
+    {32768, 16, 262144, 0},    {32768, 16, 4096, 0},   {8192, 4, 16384, 0},
+    {4096, 2, 4096, 0},        {65536, 8, 131072, 0},  {64, 2, 64, 0},
+    {1024, 32, 8192, 0},       {32768, 3, 32768, 0},   {131072, 8, 0, 32768},
+    {131072, 8, 65536, 32768}, {4096, 4, 8192, 65536},
 };
 #define NLIMITS (sizeof(some_limits) / sizeof(some_limits[0]))
 
@@ -100,7 +104,7 @@ Test(partition, large_sizes) {
 
 /* Element sizes that do not divide a cache line: no lines, but all else holds. */
 Test(partition, odd_elements) {
-  colli_limits limits = {32760, 16, 100000};
+  colli_limits limits = {32760, 16, 100000, 0};
   for (size_t count = 0; count < 40000; count += 379) {
     colli_partition p;
     colli_partition_make(&p, count, 12, 7, 0, &limits);
@@ -112,7 +116,7 @@ Test(partition, odd_elements) {
 
 /* A long chunk is cut into several slices, a short one is one message. */
 Test(partition, pipelines_long_chunks_only) {
-  colli_limits limits = {32768, 16, 262144};
+  colli_limits limits = {32768, 16, 262144, 0};
   colli_partition p;
   colli_partition_make(&p, 65536, 4, 2, 0, &limits);
   cr_assert_eq(p.passes, 1);

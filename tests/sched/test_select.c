@@ -8,7 +8,7 @@
 #include "libcoll/base/prng.h"
 #include "support_group.h"
 
-static const colli_limits limits = {32768, 16, 262144};
+static const colli_limits limits = {32768, 16, 262144, 0};
 
 /* The partition of a vector of `bytes` float32 bytes in all. */
 static colli_partition part_of(const colli_algo *algo, int nranks, size_t bytes,
@@ -196,7 +196,7 @@ Test(choice, is_sensible) {
   cr_assert_str_eq(choice.algo->name, "recdbl");
   choose(COLLI_ALLREDUCE, 16, 0, 16u << 20, "shm", 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "ring");
-  choose(COLLI_ALLREDUCE, 64, 0, 1u << 15, "tcp", 0, "", &choice, NULL, 0);
+  choose(COLLI_ALLREDUCE, 64, 0, 1u << 16, "tcp", 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "dbtree");
   choose(COLLI_BROADCAST, 16, 0, 1, "tcp", 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "binomial");

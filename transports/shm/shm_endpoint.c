@@ -112,12 +112,12 @@ static int open_listener(shm_endpoint *ep, shm_fault *fault) {
 static int probe_segment(shm_endpoint *ep, shm_fault *fault) {
   shm_segment segment;
   int fd;
-  ep->segment_bytes = shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
-  if (ep->segment_bytes == 0) {
+  size_t bytes = shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
+  if (bytes == 0) {
     return shm_fault_set(fault, COLL_ERR_INVALID_ARGUMENT, NULL, 0,
                          "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
   }
-  int status = shm_segment_create(&segment, ep->segment_bytes, &fd, fault);
+  int status = shm_segment_create(&segment, bytes, &fd, fault);
   if (status == COLL_OK) {
     shm_segment_unmap(&segment);
     close(fd);

@@ -24,6 +24,11 @@
 #define SHM_PATIENCE_NS    (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
 #define SHM_MAX_HANDSHAKES 4096 /* accepted and not complete; strangers are closed after 5 s */
 
+/* The size of a connection's segment; its slots are settled when the first connection is made. */
+static size_t segment_bytes(const shm_endpoint *ep) {
+  return shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
+}
+
 /* Ends a handshake; shm_handshake_tend() frees it, for its address may be in a batch of events. */
 static void finish(shm_handshake *hs) {
   if (hs->stage == SHM_STAGE_DIAL) {
@@ -239,7 +244,7 @@ static void send_offer(shm_handshake *hs) {
   const coll_transport_env *env = hs->ep->env;
   shm_fault fault;
   int fds[SHM_MAX_FDS] = {-1, hs->ep->bell.fd};
-  if (shm_segment_create(&hs->segment, hs->ep->segment_bytes, &fds[0], &fault) != COLL_OK) {
+  if (shm_segment_create(&hs->segment, segment_bytes(hs->ep), &fds[0], &fault) != COLL_OK) {
     fail_handshake(hs, &fault);
     return;
   }
@@ -344,7 +349,7 @@ static void receive_offer(shm_handshake *hs) {
         "the peer's slots differ; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be the same on "
         "all ranks");
   } else {
-    (void)shm_segment_adopt(&hs->segment, hs->ep->segment_bytes, fds[0], &fault);
+    (void)shm_segment_adopt(&hs->segment, segment_bytes(hs->ep), fds[0], &fault);
   }
   close(fds[0]);
   if (fault.status != COLL_OK || hs->conn) {

@@ -74,7 +74,6 @@ typedef struct shm_endpoint {
   shm_watch bell;
   int epoll_fd;
   shm_blob self;
-  size_t segment_bytes;
   shm_conn *conns;
   shm_handshake *handshakes;
   int connecting; /* connections that are not up and have not failed */

@@ -68,7 +68,9 @@ typedef struct coll_transport_env {
   uint64_t host_id; /* equal for ranks that share memory and the network's loopback */
   uint64_t comm_id; /* tells this communicator from others */
   uint8_t secret[COLL_SECRET_BYTES];
-  size_t slot_bytes; /* the largest payload of a message; the same on all ranks */
+  /* The largest payload of a message, and how many messages a connection holds; the same on all
+   * ranks. slot_bytes is settled before the first connect(), but may change until then. */
+  size_t slot_bytes;
   unsigned slot_count;
   void *device; /* what the embedding program made for this transport (sim: its world), else NULL */
 } coll_transport_env;
