@@ -73,6 +73,7 @@ const colli_algo colli_allreduce_ring = {
     .when = "long vectors: moves the fewest bytes, in 2(n-1) hops",
     .source = "Patarasuk and Yuan 2009",
     .pipelined = false,
+    .ranks_min = 3, /* two ranks exchange as many bytes in one round with recdbl */
     .nchunks = ring_nchunks,
     .emit = ring_emit,
     .cost = ring_cost,

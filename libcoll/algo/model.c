@@ -13,8 +13,8 @@ void colli_model_default(const char *link, int nranks, int cores, colli_model *o
   bool crowded = cores > 0 && nranks > cores;
   if (strcmp(link, "shm") == 0)
     *out = (colli_model){.alpha_ns = crowded ? 1500 : 150,
-                         .beta_ns_per_byte = 0.02,
-                         .gamma_ns_per_byte = 0.02,
+                         .beta_ns_per_byte = 0.03,
+                         .gamma_ns_per_byte = 0.01,
                          .step_ns = 40};
   else
     *out = (colli_model){.alpha_ns = crowded ? 30000 : 3500,
