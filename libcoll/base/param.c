@@ -53,6 +53,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Faults to put into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P (percent of the calls), delay_us=N, "
          "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
+    [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
+                         "Program, with options, by which collrun starts ranks on other hosts."},
     [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
                           "This process's rank. Set by launchers."},
     [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,

@@ -24,6 +24,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
   COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */
   COLLI_PARAM_FAULT,             /* COLL_FAULT: the fault decorator */
+  COLLI_PARAM_SSH,               /* COLL_SSH: collrun */
   COLLI_PARAM_RANK,              /* set by launchers from here on */
   COLLI_PARAM_NRANKS,
   COLLI_PARAM_LOCAL_RANK,

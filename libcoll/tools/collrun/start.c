@@ -94,7 +94,6 @@ static void set_place(const starter *start, int rank) {
   coll_error error = COLL_ERROR_INIT;
   run_settings(job, rank, put_here, NULL);
   unsetenv("COLL_ROOT_FD");
-  unsetenv("COLL_SSH");
   if (rank == 0 && job->root_fd >= 0) {
     char text[16];
     snprintf(text, sizeof(text), "%d", job->root_fd);
