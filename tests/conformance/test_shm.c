@@ -22,3 +22,19 @@ static bool listener(const uint8_t raw[COLL_BLOB_BYTES], struct sockaddr_storage
 static const conf_transport transport = {.ops = &shm_transport, .listener = listener};
 
 CONFORMANCE(shm, &transport)
+
+/*
+ * A peer may leave because of the very message that is just being published: seeing it gone right
+ * after that is no failure of this send. Only the next one is one too many.
+ */
+Test(shm, last_message_of_a_leaver) {
+  conf_world *world = conf_begin(&transport, 2, -1);
+  conf_end a, b;
+  conf_pair(world, 0, 1, 0, &a, &b);
+  conf_disconnect(&a);
+  char buf[64] = {0};
+  cr_assert_eq(conf_try_send(&b, CONF_SEND, 3, buf, sizeof(buf)), COLL_T_DONE);
+  cr_assert_eq(conf_try_send(&b, CONF_SEND, 4, buf, sizeof(buf)), COLL_ERR_PEER_LOST);
+  conf_disconnect(&b);
+  conf_finish(world);
+}

@@ -360,3 +360,15 @@ Test(failures, no_descriptor_is_left, .timeout = 60) {
   }
   cr_assert_eq(count_fds(), before);
 }
+
+/*
+ * A rank may leave as soon as its last operation is over, while another one has just published the
+ * message that ended it: that is nobody's failure.
+ */
+Test(failures, leaving_after_the_end_is_no_loss, .timeout = 100) {
+  for (int i = 0; i < 150; i++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = i % 5 ? "shm" : "tcp";
+    cr_assert_eq(run_threads(3 + i % 7, &config, one_barrier, NULL), 0, "run %d", i);
+  }
+}

@@ -191,6 +191,12 @@ static int attend(shm_conn *conn, int result, bool receiving) {
     ring_bell(conn);
   }
   if (attention & SHM_ATTENTION_LEFT) {
+    /* A message that is published may be the very one after which the peer left in good order: only
+     * the next send is one too many. */
+    if (!receiving && result == COLL_T_DONE) {
+      conn->gate |= SHM_GATE_GONE;
+      return result;
+    }
     return peer_lost(conn, receiving);
   }
   if (result == COLL_ERR_PROTOCOL || result == COLL_ERR_INTERNAL) {
