@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "tests/conformance/support_conformance.h"
+#include "tests/conformance/support_world.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_wire.h"
 
