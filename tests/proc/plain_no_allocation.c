@@ -1,0 +1,110 @@
+/*
+ * plain_no_allocation.c: once an operation of a shape has run, running it again allocates nothing.
+ * Counts the calls of malloc and its kin by standing in for them. Skipped under sanitizers, which
+ * do the same. A tcp connection makes each of its buffers when it first needs it, which may be
+ * late: a few are allowed, far fewer than the 850 operations.
+ */
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support_ranks.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+
+int main(void) {
+  puts("skipped: the sanitizer stands in for malloc itself");
+  return 77;
+}
+
+#else
+
+enum { RANKS = 3, ROUNDS = 50, COUNT = 100000 };
+
+void *__libc_malloc(size_t bytes);
+void *__libc_calloc(size_t count, size_t bytes);
+void *__libc_realloc(void *ptr, size_t bytes);
+void *__libc_memalign(size_t alignment, size_t bytes);
+
+static atomic_int counting, allocations;
+
+static void count(void) {
+  if (atomic_load(&counting))
+    atomic_fetch_add(&allocations, 1);
+}
+
+void *malloc(size_t bytes) {
+  count();
+  return __libc_malloc(bytes);
+}
+
+void *calloc(size_t n, size_t bytes) {
+  count();
+  return __libc_calloc(n, bytes);
+}
+
+void *realloc(void *ptr, size_t bytes) {
+  count();
+  return __libc_realloc(ptr, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+  count();
+  return __libc_memalign(alignment, bytes);
+}
+
+static float input[RANKS][COUNT], output[RANKS][RANKS * COUNT];
+
+/* One of everything. */
+static int round_of_all(coll_comm *comm, int rank) {
+  static const size_t counts[] = {1, 1000, COUNT};
+  for (int i = 0; i < 3; i++) {
+    coll_request *request;
+    RANK_OK(coll_allreduce(input[rank], output[rank], counts[i], COLL_FLOAT32, COLL_SUM, comm));
+    RANK_OK(coll_broadcast(input[rank], output[rank], counts[i], COLL_FLOAT32, 1, comm));
+    RANK_OK(coll_allgather(input[rank], output[rank], counts[i], COLL_FLOAT32, comm));
+    RANK_OK(coll_iallreduce(input[rank], output[rank], counts[i], COLL_FLOAT32, COLL_AVG, comm,
+                            &request));
+    RANK_OK(coll_wait(&request, -1));
+    if (rank == 0)
+      RANK_OK(coll_send(input[rank], counts[i], COLL_FLOAT32, 2, comm));
+    if (rank == 2)
+      RANK_OK(coll_recv(output[rank], counts[i], COLL_FLOAT32, 0, comm));
+  }
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  for (int i = 0; i < 3; i++)
+    RANK_CHECK(round_of_all(comm, rank) == 0);
+  if (rank == 0)
+    atomic_store(&counting, 1);
+  RANK_OK(coll_barrier(comm));
+  for (int i = 0; i < ROUNDS; i++)
+    RANK_CHECK(round_of_all(comm, rank) == 0);
+  RANK_OK(coll_barrier(comm));
+  if (rank == 0)
+    atomic_store(&counting, 0);
+  RANK_OK(coll_barrier(comm));
+  return 0;
+}
+
+int main(void) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    atomic_store(&allocations, 0);
+    if (run_threads(RANKS, &config, rank_main, NULL) != 0)
+      return 1;
+    printf("%s: %d allocations in %d rounds\n", transports[t], atomic_load(&allocations), ROUNDS);
+    if (atomic_load(&allocations) > (t == 0 ? 0 : 24))
+      return 1;
+  }
+  return 0;
+}
+
+#endif
