@@ -172,8 +172,12 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
 static coll_status create_local(coll_comm **comms, int nranks, colli_settings *settings) {
   coll_error *error = &settings->error;
   colli_id id = {.listen_fd = -1};
-  colli_world_real.random(NULL, id.secret, sizeof(id.secret));
-  colli_world_real.random(NULL, &id.comm_id, sizeof(id.comm_id));
+  int failed = colli_random_secret(id.secret, sizeof(id.secret));
+  if (!failed)
+    failed = colli_random_secret(&id.comm_id, sizeof(id.comm_id));
+  if (failed)
+    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", failed,
+                           "cannot make a secret");
   colli_rank_info *table = calloc((size_t)nranks, sizeof(*table));
   colli_ctrl **ctrls = calloc((size_t)nranks, sizeof(*ctrls));
   coll_status status = table && ctrls ? COLL_OK

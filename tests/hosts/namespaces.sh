@@ -42,11 +42,12 @@ secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 port=23456
 
 # start PROGRAM...: one rank on each host, in the background; output in $out/RANK, pids in $pids.
+root=10.77.0.1
 start() {
   pids=
   port=$((port + 1))
   for i in $hosts; do
-    COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=10.77.0.1:$port COLL_SECRET=$secret \
+    COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=$root:$port COLL_SECRET=$secret \
       timeout -k 1 60 ip netns exec "$tag-$i" "$@" >"$out/$((i - 1))" 2>&1 &
     pids="$pids $!"
   done
@@ -92,6 +93,16 @@ for r in 0 1 3; do
   expect "rank $r blames rank 2 for being lost" grep -q "PEER_LOST.*rank 2 " "$out/$r"
 done
 expect "they knew within 3 s ($took ms)" [ "$took" -lt 3000 ]
+
+# Hosts that have IPv6 addresses only.
+for i in $hosts; do
+  ip -n "$tag-$i" addr flush dev eth0 scope global
+  ip -n "$tag-$i" addr add "fd77::$i/64" dev eth0 nodad
+done
+root=[fd77::1]
+start "$BUILD/bin/coll_perf" allreduce -b 4 -e 1M -f 512 -n 3
+expect "all-reduce over IPv6 ends" all_succeed
+expect "every result over IPv6 is right" grep -q "Out of bounds values : 0 OK" "$out/0"
 
 # A cut cable: nothing closes, so the deadline finds it; everybody ends with an error.
 COLL_TIMEOUT_MS=3000 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
