@@ -9,7 +9,6 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/places.h"
 #include "topology/topology.h"
@@ -22,31 +21,17 @@ static uint64_t real_now_ns(void *ctx) {
   return colli_now_ns();
 }
 
-static void real_random(void *ctx, void *buf, size_t bytes) {
-  (void)ctx;
-  if (colli_random_secret(buf, bytes) == 0)
-    return;
-  colli_prng prng = {colli_now_ns()}; /* good enough: no secret is made of it */
-  for (size_t i = 0; i < bytes; i++)
-    ((uint8_t *)buf)[i] = (uint8_t)colli_prng_next(&prng);
-}
-
-const colli_world colli_world_real = {.now_ns = real_now_ns, .random = real_random};
+const colli_world colli_world_real = {.now_ns = real_now_ns};
 
 static const char *param_text(void *ctx, const char *name) {
   const char *text = colli_params_text(&((coll_comm *)ctx)->params, name);
   return text ? text : "";
 }
 
-/* Clock and randomness as transports ask for them: with the communicator, not the world. */
+/* The clock as transports ask for it: with the communicator, not the world. */
 static uint64_t env_now_ns(void *ctx) {
   coll_comm *comm = ctx;
   return comm->world.now_ns(comm->world.ctx);
-}
-
-static void env_random(void *ctx, void *buf, size_t bytes) {
-  coll_comm *comm = ctx;
-  comm->world.random(comm->world.ctx, buf, bytes);
 }
 
 /* Whether a comma-separated list names a word; an empty list names everything. */
@@ -97,7 +82,6 @@ static void open_port(coll_comm *comm, const colli_assembly *assembly, int index
       .size = sizeof(port->env),
       .ctx = comm,
       .now_ns = env_now_ns,
-      .random = env_random,
       .fail = colli_comm_transport_failed,
       .param = param_text,
       .rank = comm->rank,

@@ -8,11 +8,10 @@
 #include "coll/coll_transport.h"
 #include "libcoll/comm/bootstrap.h"
 
-/* Clock, randomness: what a communicator takes from the world besides its transports. */
+/* What a communicator takes from the world besides its transports. */
 typedef struct colli_world {
   void *ctx;
   uint64_t (*now_ns)(void *ctx);
-  void (*random)(void *ctx, void *buf, size_t bytes);
   void *device; /* goes into coll_transport_env.device */
 } colli_world;
 

@@ -140,6 +140,14 @@ coll_status coll_unique_id_release(coll_id *out) {
   return COLL_OK;
 }
 
+/* Refuses a number of ranks that no communicator can have. */
+static coll_status check_nranks(int nranks, coll_error *error) {
+  if (nranks >= 1 && nranks <= COLLI_MAX_RANKS)
+    return COLL_OK;
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                         "nranks is %d; it must be 1 .. %d", nranks, COLLI_MAX_RANKS);
+}
+
 coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nranks, int rank,
                              const coll_config *config) {
   if (!comm)
@@ -152,9 +160,8 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
     status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create", "id is NULL");
   if (status == COLL_OK)
     memcpy(&id, id_bytes->bytes, sizeof(id));
-  if (status == COLL_OK && (nranks < 1 || nranks > COLLI_MAX_RANKS))
-    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
-                             "nranks is %d; it must be 1 .. %d", nranks, COLLI_MAX_RANKS);
+  if (status == COLL_OK)
+    status = check_nranks(nranks, &settings.error);
   if (status == COLL_OK && (rank < 0 || rank >= nranks))
     status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
                              "rank %d is not in 0 .. %d", rank, nranks - 1);
@@ -209,9 +216,8 @@ coll_status coll_comm_create_local(coll_comm **comms, int nranks, const coll_con
     return COLL_ERR_INVALID_ARGUMENT;
   colli_settings settings;
   coll_status status = colli_settings_load(&settings, config);
-  if (status == COLL_OK && (nranks < 1 || nranks > COLLI_MAX_RANKS))
-    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
-                             "nranks is %d; it must be 1 .. %d", nranks, COLLI_MAX_RANKS);
+  if (status == COLL_OK)
+    status = check_nranks(nranks, &settings.error);
   if (status == COLL_OK) {
     memset(comms, 0, (size_t)nranks * sizeof(*comms));
     status = create_local(comms, nranks, &settings);

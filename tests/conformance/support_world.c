@@ -23,11 +23,6 @@ static uint64_t env_now(void *ctx) {
   return conf_real_ns();
 }
 
-static void env_random(void *ctx, void *buf, size_t bytes) {
-  (void)ctx;
-  cr_assert_eq(colli_random_secret(buf, bytes), 0);
-}
-
 static void env_fail(void *ctx, const coll_transport_failure *failure) {
   conf_rank *rank = ctx;
   rank->failures++;
@@ -48,7 +43,6 @@ static void make_env(conf_world *world, int rank, bool traitor) {
   *env = (coll_transport_env){.size = sizeof(*env),
                               .ctx = &world->rank[rank],
                               .now_ns = env_now,
-                              .random = env_random,
                               .fail = env_fail,
                               .param = env_param,
                               .rank = rank,

@@ -42,7 +42,7 @@ static bool open_all(world *w, const world_config *config, const colli_params *p
         .nranks = w->nranks,
         .comm_id = config->sim.seed,
         .params = params,
-        .world = {w->sim, sim_world_now, sim_world_random, w->sim},
+        .world = {w->sim, sim_world_now, w->sim},
         .transports = transports,
     };
     if (colli_comm_open(&assembly, &w->comms[rank], &table[rank], &error) != COLL_OK) {

@@ -31,11 +31,6 @@ static uint64_t now_ns(void *ctx) {
   return colli_now_ns();
 }
 
-static void random_bytes(void *ctx, void *buf, size_t bytes) {
-  (void)ctx;
-  (void)colli_random_secret(buf, bytes);
-}
-
 static void note_failure(void *ctx, const coll_transport_failure *failure) {
   rank *r = ctx;
   r->failures++;
@@ -130,7 +125,6 @@ int main(void) {
     ranks[i].env = (coll_transport_env){.size = sizeof(coll_transport_env),
                                         .ctx = &ranks[i],
                                         .now_ns = now_ns,
-                                        .random = random_bytes,
                                         .fail = note_failure,
                                         .param = no_param,
                                         .rank = i,

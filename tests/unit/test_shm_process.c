@@ -35,11 +35,6 @@ static uint64_t now_ns(void *ctx) {
   return colli_now_ns();
 }
 
-static void random_bytes(void *ctx, void *buf, size_t bytes) {
-  (void)ctx;
-  (void)colli_random_secret(buf, bytes);
-}
-
 static void note_failure(void *ctx, const coll_transport_failure *failure) {
   node *n = ctx;
   n->last = *failure;
@@ -58,7 +53,6 @@ static void open_node(node *n, int rank, int nranks, uint8_t secret) {
   n->env = (coll_transport_env){.size = sizeof n->env,
                                 .ctx = n,
                                 .now_ns = now_ns,
-                                .random = random_bytes,
                                 .fail = note_failure,
                                 .param = no_param,
                                 .rank = rank,

@@ -59,10 +59,8 @@ sim_world *sim_world_create(const sim_config *config);
 /* Frees the world; all endpoints were closed before. */
 void sim_world_destroy(sim_world *world);
 
-/* Virtual time, and random bytes from the seed: clock and randomness for whoever lives in `world`.
- */
+/* Virtual time: the clock for whoever lives in `world`. */
 uint64_t sim_world_now(void *world);
-void sim_world_random(void *world, void *buf, size_t bytes);
 
 /* Moves the time to the next event and lets it happen; false if none is left. */
 bool sim_world_advance(sim_world *world);

@@ -90,7 +90,7 @@ struct sim_world {
   uint64_t now_ns;
   uint64_t order;
   uint64_t delivered;
-  colli_prng network, secrets;
+  colli_prng network;
   coll_endpoint **endpoints;
   sim_fate *fate;
   bool *left;   /* closed its endpoint */

@@ -160,16 +160,6 @@ uint64_t sim_world_now(void *world) {
   return ((sim_world *)world)->now_ns;
 }
 
-void sim_world_random(void *world, void *buf, size_t bytes) {
-  colli_prng *prng = &((sim_world *)world)->secrets;
-  for (size_t done = 0; done < bytes;) {
-    uint64_t word = colli_prng_next(prng);
-    size_t part = bytes - done < sizeof(word) ? bytes - done : sizeof(word);
-    memcpy((char *)buf + done, &word, part);
-    done += part;
-  }
-}
-
 sim_fate sim_world_fate(const sim_world *world, int rank) {
   return world->fate[rank];
 }
@@ -206,7 +196,6 @@ sim_world *sim_world_create(const sim_config *config) {
   world->config.faults = world->faults;
   world->now_ns = SIM_START_NS;
   world->network.state = config->seed;
-  world->secrets.state = ~config->seed;
   for (int i = 0; i < config->nfaults; i++)
     sim_plan(world, SIM_START_NS + world->faults[i].at_ns, SIM_EV_FAULT, NULL, i);
   if (world->out_of_memory) {

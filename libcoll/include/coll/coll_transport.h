@@ -60,7 +60,6 @@ typedef struct coll_transport_env {
   size_t size;
   void *ctx; /* first argument of the functions below */
   uint64_t (*now_ns)(void *ctx);
-  void (*random)(void *ctx, void *buf, size_t bytes); /* for jitter, not for secrets */
   void (*fail)(void *ctx, const coll_transport_failure *failure);
   const char *(*param)(void *ctx, const char *name); /* value of a COLL_ setting, never NULL */
   int rank;
