@@ -58,9 +58,10 @@ static coll_status run_once(const bench *b, bool in_place, int i) {
   }
   coll_request *requests[2] = {NULL, NULL};
   int next = (b->rank + 1) % b->nranks, before = (b->rank + b->nranks - 1) % b->nranks;
-  coll_status status = coll_irecv(b->recv, b->recv_count, type, before, b->comm, &requests[0]);
+  coll_status status =
+      coll_irecv(b->recv, b->recv_count, type, before, 0, NULL, b->comm, &requests[0]);
   if (status == COLL_OK)
-    status = coll_isend(b->send, b->send_count, type, next, b->comm, &requests[1]);
+    status = coll_isend(b->send, b->send_count, type, next, 0, b->comm, &requests[1]);
   for (int r = 0; r < 2 && status == COLL_OK; r++)
     status = coll_wait(&requests[r], -1);
   return status;

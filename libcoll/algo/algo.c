@@ -19,3 +19,9 @@ const colli_algo *colli_algo_find(colli_coll coll, const char *name) {
       return *algo;
   return NULL;
 }
+
+/* Whether an algorithm can make a schedule of this shape at all. */
+bool colli_algo_can(const colli_algo *algo, const colli_shape *shape) {
+  return algo->coll == shape->coll && (algo->orders >> shape->order & 1) &&
+         (algo->varying || !shape->varying) && (!algo->groups || shape->ngroups > 1);
+}

@@ -17,6 +17,9 @@ typedef struct colli_algo {
   bool pipelined;     /* gains from many small chunks: the choice tries several chunk sizes */
   int ranks_min;      /* below this it must be asked for by name */
   int ranks_max;      /* above this it must be asked for by name; 0: no limit */
+  unsigned orders;    /* which orders of combination it can give: bits 1u << COLLI_ORDER_... */
+  bool varying;       /* can do blocks of differing lengths (shape->varying) */
+  bool groups;        /* only for communicators of several groups (shape->ngroups > 1) */
   /* How many chunks it wants for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);
   /* Makes this rank's schedule. Errors: NO_MEMORY, INTERNAL. */
@@ -30,7 +33,18 @@ typedef struct colli_algo {
 /* All algorithms; ends with NULL. */
 extern const colli_algo *const colli_algos[];
 
-/* Finds by collective and name, or by collective and id; NULL if there is none. */
+/* For `orders`: what an algorithm gives that combines all ranks by order.h's tree, from left to
+ * right, in some order that keeps ranks in order, or in none that can be relied upon. Moving data
+ * needs COLLI_GIVES_ANY only. */
+#define COLLI_GIVES_ANY   (1u << COLLI_ORDER_ANY)
+#define COLLI_GIVES_RANKS (COLLI_GIVES_ANY | 1u << COLLI_ORDER_RANKS)
+#define COLLI_GIVES_TREE  (COLLI_GIVES_RANKS | 1u << COLLI_ORDER_TREE)
+#define COLLI_GIVES_LEFT  (COLLI_GIVES_RANKS | 1u << COLLI_ORDER_LEFT)
+
+/* Whether an algorithm can make a schedule of this shape at all. */
+bool colli_algo_can(const colli_algo *algo, const colli_shape *shape);
+
+/* Finds by collective and name; NULL if there is none. */
 const colli_algo *colli_algo_find(colli_coll coll, const char *name);
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -42,7 +56,7 @@ typedef struct colli_choice {
 } colli_choice;
 
 /*
- * The algorithm and chunk size with the lowest cost for `count` elements (all-gather: per rank).
+ * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).
  * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
  * rank. candidates (may be NULL) receives what was considered, best first, up to max_candidates;
  * returns how many, or 0 if `force` names no algorithm of this collective.

@@ -79,11 +79,11 @@ static int emit_up(colli_builder *builder, const node *at, int lane, int chunk) 
   colli_buf have = COLLI_INPUT;
   int only = at->child[1] < 0;
   if (!only) {
-    colli_emit(builder, lane, COLLI_RECV | COLLI_REDUCE | COLLI_STORE,
+    colli_emit(builder, lane, COLLI_RECV | COLLI_FOLD | COLLI_STORE,
                (colli_way){at->child[0], COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT}, chunk);
     have = COLLI_OUTPUT;
   }
-  unsigned bits = COLLI_RECV | COLLI_REDUCE;
+  unsigned bits = COLLI_RECV | COLLI_FOLD;
   bits |= at->parent < 0 ? COLLI_FINAL | COLLI_STORE : COLLI_SEND;
   return colli_emit(builder, lane, bits,
                     (colli_way){at->child[only ? 0 : 1], at->parent, have, COLLI_OUTPUT}, chunk);
@@ -162,6 +162,7 @@ const colli_algo colli_allreduce_dbtree = {
     .coll = COLLI_ALLREDUCE,
     .when = "middle sizes on many ranks: logarithmic hops at nearly full bandwidth",
     .source = "Sanders, Speck and Traeff 2009",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .ranks_min = 4, /* trees of fewer ranks are lines: the ring does it in fewer, longer messages */
     .nchunks = dbtree_nchunks,

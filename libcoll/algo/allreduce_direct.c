@@ -18,7 +18,7 @@
 
 /* Emits the reduction of the ranks below this one and its own; returns where the result is. */
 static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
-  unsigned bits = COLLI_RECV | COLLI_REDUCE | COLLI_STORE;
+  unsigned bits = COLLI_RECV | COLLI_FOLD | COLLI_STORE;
   if (rank == 0)
     return COLLI_INPUT;
   if (rank == 1) {
@@ -32,7 +32,7 @@ static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
   for (int peer = 1; peer < rank; peer++)
     colli_emit(builder, 0, bits, (colli_way){peer, COLLI_NOBODY, COLLI_SCRATCH, COLLI_SCRATCH}, 0);
   unsigned final = rank == n - 1 ? COLLI_FINAL : 0;
-  colli_emit(builder, 0, COLLI_REDUCE | COLLI_STORE | final,
+  colli_emit(builder, 0, COLLI_FOLD | COLLI_STORE | final,
              (colli_way){COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_SCRATCH}, 0);
   return COLLI_SCRATCH;
 }
@@ -46,7 +46,7 @@ static void direct_steps(colli_builder *builder, int n, int rank) {
   colli_buf have = emit_prefix(builder, n, rank);
   for (int peer = rank + 1; peer < n; peer++) {
     unsigned final = peer == n - 1 ? COLLI_FINAL : 0;
-    colli_emit(builder, 0, COLLI_RECV | COLLI_REDUCE | COLLI_STORE | final,
+    colli_emit(builder, 0, COLLI_RECV | COLLI_FOLD | COLLI_STORE | final,
                (colli_way){peer, COLLI_NOBODY, have, COLLI_OUTPUT}, 0);
     have = COLLI_OUTPUT;
   }
@@ -96,6 +96,7 @@ const colli_algo colli_allreduce_direct = {
     .coll = COLLI_ALLREDUCE,
     .when = "the shortest vectors on few ranks: one round, everybody to everybody",
     .source = "folklore; see Thakur, Rabenseifner and Gropp 2005",
+    .orders = COLLI_GIVES_LEFT,
     .pipelined = false,
     .ranks_max = 16,
     .nchunks = direct_nchunks,

@@ -39,14 +39,14 @@ static void emit_rounds(colli_builder *builder, int rank, int power, int extra) 
   int seat = folded ? rank / 2 : rank - extra;
   int partner = seat_rank(seat ^ 1, extra);
   if (folded)
-    colli_emit(builder, 0, COLLI_RECV | COLLI_REDUCE | COLLI_MSG_LEFT | COLLI_STORE | COLLI_SEND,
+    colli_emit(builder, 0, COLLI_RECV | COLLI_FOLD | COLLI_MSG_LEFT | COLLI_STORE | COLLI_SEND,
                (colli_way){rank - 1, partner, COLLI_INPUT, COLLI_OUTPUT}, 0);
   else
     colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, partner, COLLI_INPUT, COLLI_INPUT},
                0);
   colli_buf have = folded ? COLLI_OUTPUT : COLLI_INPUT;
   for (int distance = 1; distance < power; distance *= 2) {
-    unsigned bits = COLLI_RECV | COLLI_REDUCE | COLLI_STORE;
+    unsigned bits = COLLI_RECV | COLLI_FOLD | COLLI_STORE;
     int from = seat_rank(seat ^ distance, extra), to = COLLI_NOBODY;
     if (seat & distance)
       bits |= COLLI_MSG_LEFT;
@@ -113,6 +113,7 @@ const colli_algo colli_allreduce_recdbl = {
     .coll = COLLI_ALLREDUCE,
     .when = "short vectors: log2(n) rounds with the whole vector",
     .source = "Thakur, Rabenseifner and Gropp 2005",
+    .orders = COLLI_GIVES_TREE,
     .pipelined = false,
     .nchunks = recdbl_nchunks,
     .emit = recdbl_emit,

@@ -30,7 +30,7 @@ static void ring_steps(colli_builder *builder, int n, int rank) {
   for (int hop = 1; hop < 2 * n - 1; hop++) {
     int chunk = (rank + 2 * n - hop) % n;
     unsigned bits = COLLI_RECV;
-    bits |= hop < n ? COLLI_REDUCE : COLLI_STORE;
+    bits |= hop < n ? COLLI_FOLD : COLLI_STORE;
     if (hop == n - 1)
       bits |= COLLI_FINAL | COLLI_STORE;
     if (hop < 2 * n - 2)
@@ -72,6 +72,7 @@ const colli_algo colli_allreduce_ring = {
     .coll = COLLI_ALLREDUCE,
     .when = "long vectors: moves the fewest bytes, in 2(n-1) hops",
     .source = "Patarasuk and Yuan 2009",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .ranks_min = 3, /* two ranks exchange as many bytes in one round with recdbl */
     .nchunks = ring_nchunks,

@@ -57,6 +57,7 @@ const colli_algo colli_barrier_direct = {
     .coll = COLLI_BARRIER,
     .when = "few ranks: one round, everybody to everybody",
     .source = "folklore",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .ranks_max = 16,
     .nchunks = direct_nchunks,

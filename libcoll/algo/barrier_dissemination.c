@@ -45,6 +45,7 @@ const colli_algo colli_barrier_dissemination = {
     .coll = COLLI_BARRIER,
     .when = "many ranks: log2(n) rounds of one notice",
     .source = "Hensgen, Finkel and Manber 1988",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .nchunks = dissemination_nchunks,
     .emit = dissemination_emit,

@@ -88,6 +88,7 @@ const colli_algo colli_broadcast_binomial = {
     .coll = COLLI_BROADCAST,
     .when = "short vectors: log2(n) rounds",
     .source = "Johnsson and Ho 1989",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = false,
     .nchunks = binomial_nchunks,
     .emit = binomial_emit,

@@ -51,6 +51,7 @@ const colli_algo colli_broadcast_chain = {
     .coll = COLLI_BROADCAST,
     .when = "long vectors: each link carries every byte once, all at the same time",
     .source = "van de Geijn and Watts 1997",
+    .orders = COLLI_GIVES_ANY,
     .pipelined = true,
     .nchunks = chain_nchunks,
     .emit = chain_emit,

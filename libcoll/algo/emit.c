@@ -17,9 +17,12 @@ int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, i
 
 /* The steps of a communicator of one rank. */
 void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks) {
-  unsigned bits = coll == COLLI_ALLREDUCE ? COLLI_STORE | COLLI_FINAL : COLLI_STORE;
+  bool final = colli_reduces(coll) && coll != COLLI_SCAN;
   colli_way way = {COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT};
-  for (int chunk = 0; chunk < nchunks && coll != COLLI_BARRIER; chunk++)
+  unsigned bits = COLLI_STORE | (final ? COLLI_FINAL : 0);
+  if (coll == COLLI_BARRIER || coll == COLLI_EXSCAN)
+    return;
+  for (int chunk = 0; chunk < nchunks; chunk++)
     colli_emit(builder, 0, bits, way, chunk);
 }
 

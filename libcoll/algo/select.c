@@ -9,11 +9,11 @@
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out) {
   int nchunks = algo->nchunks(shape);
-  bool gather = shape->coll == COLLI_ALLGATHER;
+  bool exact = colli_exact(shape->coll);
   if (shape->coll == COLLI_BARRIER)
     count = 0;
-  colli_partition_make(out, gather ? count * (size_t)shape->nranks : count, elem_bytes, nchunks,
-                       gather, limits);
+  colli_partition_make(out, exact ? count * (size_t)shape->nranks : count, elem_bytes, nchunks,
+                       exact, limits);
 }
 
 /* Inserts a candidate where it belongs by cost; equal ones keep their order. */
@@ -59,7 +59,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  colli_choice *choice, colli_choice *candidates, int max_candidates) {
   int considered = 0, listed = 0;
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
-    if ((*algo)->coll != shape->coll || (force[0] && strcmp(force, (*algo)->name) != 0))
+    if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
     bool fits = shape->nranks >= (*algo)->ranks_min &&
                 (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);

@@ -258,12 +258,15 @@ coll_status coll_barrier(coll_comm *comm) {
   return run(comm, &(call){.coll = COLLI_BARRIER, .name = "barrier"});
 }
 
-coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer,
+coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer, int tag,
                       coll_comm *comm) {
+  (void)tag;
   return run(comm, &(call)SEND_CALL);
 }
 
-coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, coll_comm *comm) {
+coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
+                      coll_message *message, coll_comm *comm) {
+  (void)tag, (void)message;
   return run(comm, &(call)RECV_CALL);
 }
 
@@ -286,12 +289,14 @@ coll_status coll_ibarrier(coll_comm *comm, coll_request **request) {
   return launch(comm, &(call){.coll = COLLI_BARRIER, .name = "barrier"}, request);
 }
 
-coll_status coll_isend(const void *sendbuf, size_t count, coll_type type, int peer, coll_comm *comm,
-                       coll_request **request) {
+coll_status coll_isend(const void *sendbuf, size_t count, coll_type type, int peer, int tag,
+                       coll_comm *comm, coll_request **request) {
+  (void)tag;
   return launch(comm, &(call)SEND_CALL, request);
 }
 
-coll_status coll_irecv(void *recvbuf, size_t count, coll_type type, int peer, coll_comm *comm,
-                       coll_request **request) {
+coll_status coll_irecv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
+                       coll_message *message, coll_comm *comm, coll_request **request) {
+  (void)tag, (void)message;
   return launch(comm, &(call)RECV_CALL, request);
 }

@@ -105,7 +105,7 @@ colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count, s
   if (plan->sched && plan->count == count && plan->coll == coll && plan->root == root &&
       plan->elem_bytes == elem_bytes)
     return plan;
-  colli_shape shape = {coll, plans->nranks, plans->rank, root};
+  colli_shape shape = {.coll = coll, .nranks = plans->nranks, .rank = plans->rank, .root = root};
   colli_choice choice;
   char force[NAME_BYTES];
   forced_name(plans->force, coll, force);

@@ -21,14 +21,17 @@ coll_tag colli_tag_make(colli_coll coll, size_t count, int type, int op, int roo
 }
 
 const char *colli_type_name(int type) {
-  static const char *const names[] = {"int8",    "uint8",    "int16",   "uint16",
-                                      "int32",   "uint32",   "int64",   "uint64",
-                                      "float16", "bfloat16", "float32", "float64"};
+  static const char *const names[COLL_TYPE_COUNT] = {
+      "int8",        "uint8",       "int16",     "uint16",    "int32",       "uint32",
+      "int64",       "uint64",      "float16",   "bfloat16",  "float32",     "float64",
+      "float8_e4m3", "float8_e5m2", "int32_loc", "int64_loc", "float32_loc", "float64_loc"};
   return type >= 0 && type < COLL_TYPE_COUNT ? names[type] : "unknown type";
 }
 
 const char *colli_op_name(int op) {
-  static const char *const names[] = {"sum", "prod", "min", "max", "avg"};
+  static const char *const names[COLL_OP_COUNT] = {"sum",  "prod",   "min",   "max",  "avg",
+                                                   "band", "bor",    "bxor",  "land", "lor",
+                                                   "lxor", "minloc", "maxloc"};
   return op >= 0 && op < COLL_OP_COUNT ? names[op] : "unknown operation";
 }
 

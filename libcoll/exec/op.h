@@ -47,10 +47,11 @@ struct coll_request {
   bool sending;
   size_t elem_bytes;
   const char *in;
-  size_t
-      in_first; /* the element of the vector at which `in` begins (all-gather: this rank's block) */
+  size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's
+                      block) */
   char *out;
-  char *scratch; /* belongs to the request and is used again by later operations */
+  size_t out_first; /* the same of `out` (reduce-scatter: this rank's block) */
+  char *scratch;    /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
   const colli_sched *sched;
   colli_partition partition;

@@ -18,7 +18,7 @@ static char *locate(const coll_request *op, colli_buf buf, int chunk, const coll
   case COLLI_INPUT:
     return (char *)op->in + (range->first - op->in_first + done) * op->elem_bytes;
   case COLLI_OUTPUT:
-    return op->out + (range->first + done) * op->elem_bytes;
+    return op->out + (range->first - op->out_first + done) * op->elem_bytes;
   default:
     return op->scratch + (op->partition.piece * (size_t)chunk + done) * op->elem_bytes;
   }
@@ -219,7 +219,7 @@ static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *st
 /* A step without a message: copies or reduces from one buffer to another, and may send. */
 static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const slice *s) {
   const coll_request *op = lane->op;
-  if (step->bits & COLLI_REDUCE) {
+  if (step->bits & COLLI_FOLD) {
     combine(op, step, &(slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
   } else if (step->bits & COLLI_STORE && s->dst != s->src) {
     memcpy(s->dst, s->src, s->bytes);
@@ -252,13 +252,13 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) 
     lane->waits_for = -1;
     return COLLI_STEP_BLOCKED;
   }
-  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_REDUCE;
+  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_FOLD;
   bool reads = !receives || reduces, stores = step->bits & COLLI_STORE;
-  colli_range in =
-      colli_partition_range(part, reads ? step->chunk_in : step->chunk_out, lane->pass);
+  colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
+                                         reads ? step->chunk_in : step->chunk_out, lane->pass);
   colli_range out = in;
-  if (stores && step->chunk_out != step->chunk_in)
-    out = colli_partition_range(part, step->chunk_out, lane->pass);
+  if (stores && (step->chunk_out != step->chunk_in || step->dst_buf != step->src_buf))
+    out = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
   do {

@@ -123,6 +123,7 @@ coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
       .nranks = builder->shape.nranks,
       .rank = builder->shape.rank,
       .root = builder->shape.root,
+      .shape = builder->shape,
       .nchunks = builder->nchunks,
       .nscratch = builder->nscratch,
       .nlanes = builder->nlanes,

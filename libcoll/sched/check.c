@@ -11,8 +11,10 @@ const char *colli_check_frame(const colli_sched *sched) {
     return "root out of bounds";
   if (sched->nchunks < 1)
     return "no chunks";
-  if (sched->nscratch < 0 || sched->nscratch > sched->nchunks)
-    return "more scratch than chunks";
+  if (sched->nscratch < 0 || sched->nscratch > 2 * sched->nchunks + 32)
+    return "too much scratch";
+  if (colli_exact(sched->coll) && sched->nchunks != sched->nranks)
+    return "blocks are not as many as ranks";
   if (sched->nlanes < 1 || sched->nlanes > COLLI_MAX_LANES)
     return "number of lanes out of bounds";
   return NULL;
@@ -25,17 +27,51 @@ static bool peer_ok(const colli_sched *sched, int peer, bool used) {
   return peer >= 0 && peer < sched->nranks && peer != sched->rank;
 }
 
-/* Whether a buffer has this chunk. Scratch chunk c is as long as chunk c of the vector. */
+/* Whether a rank's input or output of this collective has a chunk. */
+bool colli_has_chunk(const colli_sched *sched, colli_buf buf, int chunk) {
+  bool root = sched->rank == sched->root, own = chunk == sched->rank, in = buf == COLLI_INPUT;
+  switch (sched->coll) {
+  case COLLI_ALLGATHER:
+    return !in || own;
+  case COLLI_REDUCE_SCATTER:
+    return in || own;
+  case COLLI_GATHER:
+    return in ? own : root;
+  case COLLI_SCATTER:
+    return in ? root : own;
+  case COLLI_REDUCE:
+    return in || root;
+  case COLLI_BROADCAST:
+    return !in || root;
+  default:
+    return true;
+  }
+}
+
+/* Whether a buffer has this chunk. */
 static bool chunk_ok(const colli_sched *sched, int buf, int chunk) {
   if (buf > COLLI_SCRATCH || chunk < 0)
     return false;
-  return chunk < (buf == COLLI_SCRATCH ? sched->nscratch : sched->nchunks);
+  if (buf == COLLI_SCRATCH)
+    return chunk < sched->nscratch;
+  return chunk < sched->nchunks && colli_has_chunk(sched, (colli_buf)buf, chunk);
+}
+
+/* Whether two places are of one length in every partition. */
+static bool same_length(const colli_sched *sched, const colli_step *step) {
+  int in = step->chunk_in % sched->nchunks, out = step->chunk_out % sched->nchunks;
+  if (colli_exact(sched->coll) && !sched->shape.varying)
+    return true;
+  if (sched->coll == COLLI_ALLTOALL) /* blocks that come are not as long as blocks that go */
+    return in == out && ((step->src_buf == COLLI_OUTPUT) == (step->dst_buf == COLLI_OUTPUT) ||
+                         in == sched->rank || sched->shape.in_place);
+  return in == out;
 }
 
 /* What is wrong with the bits of a step. */
 static const char *check_bits(colli_coll coll, unsigned bits) {
   const unsigned all =
-      COLLI_SEND | COLLI_RECV | COLLI_REDUCE | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
+      COLLI_SEND | COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
   if (bits & ~all)
     return "unknown bits";
   if (!(bits & (COLLI_SEND | COLLI_STORE)) && !(bits & COLLI_RECV))
@@ -44,16 +80,17 @@ static const char *check_bits(colli_coll coll, unsigned bits) {
     return bits & ~(unsigned)(COLLI_SEND | COLLI_RECV) ? "a barrier moves no data" : NULL;
   if (!(bits & (COLLI_SEND | COLLI_STORE)))
     return "drops its value";
-  if (coll != COLLI_ALLREDUCE && (bits & (COLLI_REDUCE | COLLI_FINAL)))
+  if (!colli_reduces(coll) && (bits & (COLLI_FOLD | COLLI_FINAL)))
     return "reduces in a collective that does not";
-  if ((bits & COLLI_REDUCE) && !(bits & (COLLI_RECV | COLLI_STORE)))
+  if ((coll == COLLI_SCAN || coll == COLLI_EXSCAN) && (bits & COLLI_FINAL))
+    return "completes a prefix";
+  if ((bits & COLLI_FOLD) && !(bits & (COLLI_RECV | COLLI_STORE)))
     return "a local reduction must be stored";
-  if ((bits & COLLI_RECV) && !(bits & (COLLI_REDUCE | COLLI_STORE)))
+  if ((bits & COLLI_RECV) && !(bits & (COLLI_FOLD | COLLI_STORE)))
     return "a message that is not reduced must be stored";
-  if ((bits & COLLI_FINAL) && !(bits & (COLLI_REDUCE | COLLI_STORE)))
+  if ((bits & COLLI_FINAL) && !(bits & (COLLI_FOLD | COLLI_STORE)))
     return "completes what it does not make";
-  if ((bits & COLLI_MSG_LEFT) &&
-      (bits & (COLLI_RECV | COLLI_REDUCE)) != (COLLI_RECV | COLLI_REDUCE))
+  if ((bits & COLLI_MSG_LEFT) && (bits & (COLLI_RECV | COLLI_FOLD)) != (COLLI_RECV | COLLI_FOLD))
     return "no message to put on the left";
   return NULL;
 }
@@ -69,8 +106,7 @@ static const char *check_places(const colli_sched *sched, const colli_step *step
     return "stores to the input";
   if (!reads || !stores)
     return NULL;
-  /* Only the regions of an exact partition are sure to be equally long. */
-  if (step->chunk_in != step->chunk_out && sched->coll != COLLI_ALLGATHER)
+  if (!same_length(sched, step))
     return "stores to a chunk of another length";
   if (!(step->bits & COLLI_RECV) && step->src_buf == step->dst_buf &&
       step->chunk_in == step->chunk_out)

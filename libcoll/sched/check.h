@@ -10,14 +10,22 @@ const char *colli_check_frame(const colli_sched *sched);
 /* What is wrong with a step of this schedule, its deps aside; NULL if nothing. */
 const char *colli_check_step(const colli_sched *sched, const colli_step *step);
 
+/* Whether a rank's INPUT or OUTPUT has a chunk in this collective (sched.h tells which). */
+bool colli_has_chunk(const colli_sched *sched, colli_buf buf, int chunk);
+
 /* Whether a step's value comes from src_buf, as a whole or as one side of a reduction. */
 static inline bool colli_step_reads(const colli_step *step) {
-  return !(step->bits & COLLI_RECV) || (step->bits & COLLI_REDUCE);
+  return !(step->bits & COLLI_RECV) || (step->bits & COLLI_FOLD);
 }
 
 /* The chunk that says how long a step's value and its messages are. */
 static inline int colli_step_chunk(const colli_step *step) {
   return colli_step_reads(step) ? step->chunk_in : step->chunk_out;
+}
+
+/* The buffer in which that chunk lies. */
+static inline colli_buf colli_step_buf(const colli_step *step) {
+  return (colli_buf)(colli_step_reads(step) ? step->src_buf : step->dst_buf);
 }
 
 #endif

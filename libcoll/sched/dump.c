@@ -5,8 +5,9 @@
 
 /* The name of a collective; NULL for a number that is none. */
 const char *colli_coll_name(colli_coll coll) {
-  static const char *const names[COLLI_COLL_COUNT] = {"allreduce", "broadcast", "allgather",
-                                                      "barrier", "sendrecv"};
+  static const char *const names[COLLI_COLL_COUNT] = {
+      "allreduce",      "broadcast", "allgather", "barrier", "sendrecv", "reduce",
+      "reduce_scatter", "alltoall",  "gather",    "scatter", "scan",     "exscan"};
   return (unsigned)coll < COLLI_COLL_COUNT ? names[coll] : NULL;
 }
 
@@ -16,6 +17,24 @@ int colli_coll_parse(const char *name) {
     if (strcmp(name, colli_coll_name((colli_coll)coll)) == 0)
       return coll;
   return -1;
+}
+
+/* Whether it combines elements. */
+bool colli_reduces(colli_coll coll) {
+  return coll == COLLI_ALLREDUCE || coll == COLLI_REDUCE || coll == COLLI_REDUCE_SCATTER ||
+         coll == COLLI_SCAN || coll == COLLI_EXSCAN;
+}
+
+/* Whether it moves blocks of exactly count elements. */
+bool colli_exact(colli_coll coll) {
+  return coll == COLLI_ALLGATHER || coll == COLLI_REDUCE_SCATTER || coll == COLLI_ALLTOALL ||
+         coll == COLLI_GATHER || coll == COLLI_SCATTER;
+}
+
+/* Whether it depends on a root. */
+bool colli_rooted(colli_coll coll) {
+  return coll == COLLI_BROADCAST || coll == COLLI_REDUCE || coll == COLLI_GATHER ||
+         coll == COLLI_SCATTER;
 }
 
 /* Writes "output[3]". */
@@ -29,7 +48,7 @@ static void print_value(const colli_step *step, bool barrier, FILE *out) {
   char src[32], dst[32];
   place_text(src, step->src_buf, step->chunk_in);
   place_text(dst, step->dst_buf, step->chunk_out);
-  bool reduce = step->bits & COLLI_REDUCE;
+  bool reduce = step->bits & COLLI_FOLD;
   if (!(step->bits & COLLI_RECV)) {
     if (reduce)
       fprintf(out, "%s op %s", dst, src);
@@ -68,7 +87,7 @@ static void print_step(const colli_sched *sched, int index, FILE *out) {
 /* Prints one rank's schedule, a line a step. */
 void colli_sched_dump(const colli_sched *sched, FILE *out) {
   fprintf(out, "%s, rank %d of %d", colli_coll_name(sched->coll), sched->rank, sched->nranks);
-  if (sched->coll == COLLI_BROADCAST)
+  if (colli_rooted(sched->coll))
     fprintf(out, ", root %d", sched->root);
   fprintf(out, ": %d chunks, %d scratch, %d lanes, %d steps\n", sched->nchunks, sched->nscratch,
           sched->nlanes, sched->nsteps);

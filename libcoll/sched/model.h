@@ -14,6 +14,8 @@ typedef struct colli_model {
   double gamma_ns_per_byte; /* to reduce a byte */
   double step_ns;           /* a rank's own work for each message */
   double core_share;        /* cores / ranks on the fullest host, at most 1 */
+  double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
+  double near_beta_ns_per_byte; /* share memory; the others hold between groups */
 } colli_model;
 
 /*
@@ -26,7 +28,8 @@ void colli_model_default(const char *link, int nranks, int cores, colli_model *o
  * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
  * message leaves when its sender has finished the step's slice and the link is free, and arrives
  * alpha and bytes * beta later; slots bound what is under way. Gives the time in ns at which the
- * last rank ends, or a negative number if the schedules deadlock or memory runs out.
+ * last rank ends, or a negative number if the schedules deadlock or memory runs out. Ranks of one
+ * group of scheds[0]->shape have the model's near links.
  */
 double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
                      size_t elem_bytes, unsigned slot_count, const colli_model *model);

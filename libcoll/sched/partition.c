@@ -57,3 +57,22 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
       .passes = piece ? (int)divide_up(region, piece) : 1,
   };
 }
+
+/* Cuts blocks of differing lengths. */
+void colli_partition_make_varying(colli_partition *partition, const colli_blocks *blocks,
+                                  int nblocks, size_t elem_bytes, const colli_limits *limits) {
+  size_t line = LINE_BYTES % elem_bytes == 0 ? LINE_BYTES / elem_bytes : 1;
+  size_t slices = limits->slot_count > 1 ? limits->slot_count / 2 : 1;
+  size_t slot = fit(limits->slot_bytes, elem_bytes, line);
+  *partition = (colli_partition){
+      .slice = slot, .piece = slot * slices, .nchunks = nblocks, .passes = 1, .blocks = *blocks};
+  for (int block = 0; block < nblocks; block++) {
+    size_t in = blocks->in_count[block], out = blocks->out_count[block];
+    size_t most = in > out ? in : out, passes = divide_up(most, partition->piece);
+    partition->count += out;
+    if (most > partition->region)
+      partition->region = most;
+    if ((int)passes > partition->passes)
+      partition->passes = (int)passes;
+  }
+}

@@ -8,13 +8,22 @@
 
 #include <stddef.h>
 
+#include "libcoll/sched/sched.h"
+
+/* Blocks of differing lengths, in elements: nranks numbers each. SCRATCH is cut as INPUT is. */
+typedef struct colli_blocks {
+  const size_t *in_count, *in_first;
+  const size_t *out_count, *out_first;
+} colli_blocks;
+
 typedef struct colli_partition {
   size_t count;  /* elements of the whole vector */
   size_t region; /* elements of a region; the last ones may be shorter or empty */
   size_t piece;  /* elements of a region in one pass */
   size_t slice;  /* elements of a message; 0 < slice unless count is 0 */
   int nchunks;
-  int passes; /* at least 1, even for count 0 */
+  int passes;          /* at least 1, even for count 0 */
+  colli_blocks blocks; /* in_count NULL: all regions are alike */
 } colli_partition;
 
 typedef struct colli_range {
@@ -39,15 +48,16 @@ typedef struct colli_limits {
 void colli_partition_make(colli_partition *partition, size_t count, size_t elem_bytes, int nchunks,
                           int exact, const colli_limits *limits);
 
-/* Elements of chunk `chunk` in pass `pass`; may be empty. */
-static inline colli_range colli_partition_range(const colli_partition *partition, int chunk,
-                                                int pass) {
-  size_t begin = partition->region * (size_t)chunk;
-  size_t end = begin + partition->region;
-  if (begin > partition->count)
-    begin = partition->count;
-  if (end > partition->count)
-    end = partition->count;
+/*
+ * Cuts blocks of differing lengths. Pieces and slices depend on the limits alone, so that two ranks
+ * cut the block between them alike; the number of passes may differ from rank to rank.
+ */
+void colli_partition_make_varying(colli_partition *partition, const colli_blocks *blocks,
+                                  int nblocks, size_t elem_bytes, const colli_limits *limits);
+
+/* The piece of elements begin .. end - 1 that pass `pass` covers. */
+static inline colli_range colli_partition_piece(const colli_partition *partition, size_t begin,
+                                                size_t end, int pass) {
   size_t first = begin + partition->piece * (size_t)pass;
   size_t last = first + partition->piece;
   if (first > end)
@@ -55,6 +65,29 @@ static inline colli_range colli_partition_range(const colli_partition *partition
   if (last > end)
     last = end;
   return (colli_range){first, last - first};
+}
+
+/*
+ * Elements of chunk `chunk` of a buffer in pass `pass`; may be empty. Of SCRATCH only the count
+ * means anything.
+ */
+static inline colli_range colli_partition_range(const colli_partition *partition, colli_buf buf,
+                                                int chunk, int pass) {
+  if (__builtin_expect(buf == COLLI_SCRATCH, 0))
+    chunk %= partition->nchunks;
+  if (__builtin_expect(partition->blocks.in_count != NULL, 0)) {
+    const colli_blocks *b = &partition->blocks;
+    size_t begin = buf == COLLI_OUTPUT ? b->out_first[chunk] : b->in_first[chunk];
+    size_t count = buf == COLLI_OUTPUT ? b->out_count[chunk] : b->in_count[chunk];
+    return colli_partition_piece(partition, begin, begin + count, pass);
+  }
+  size_t begin = partition->region * (size_t)chunk;
+  size_t end = begin + partition->region;
+  if (begin > partition->count)
+    begin = partition->count;
+  if (end > partition->count)
+    end = partition->count;
+  return colli_partition_piece(partition, begin, end, pass);
 }
 
 #endif

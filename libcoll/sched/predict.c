@@ -152,7 +152,7 @@ static void transmit(replay *r, int who, const colli_step *step, wire *out, doub
 
 /* The time that a rank works on a slice. */
 static double effort(const replay *r, const colli_step *step, double bytes) {
-  bool touches = (step->bits & COLLI_REDUCE) || !(step->bits & (COLLI_RECV | COLLI_SEND));
+  bool touches = (step->bits & COLLI_FOLD) || !(step->bits & (COLLI_RECV | COLLI_SEND));
   return r->model->step_ns + (touches ? bytes * r->model->gamma_ns_per_byte : 0);
 }
 
@@ -167,7 +167,8 @@ static bool advance(const replay *r, int who, int index) {
   bool left = false;
   while (l->pass < r->part->passes) {
     const colli_step *step = &sched->steps[l->step];
-    size_t count = colli_partition_range(r->part, colli_step_chunk(step), l->pass).count;
+    size_t count =
+        colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
     bool nothing = l->done >= count && (sched->coll != COLLI_BARRIER || l->done > 0);
     if (!nothing)
       return left;
@@ -210,7 +211,8 @@ static void slice(replay *r, event e) {
     return;
   }
   bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
-  size_t count = colli_partition_range(r->part, colli_step_chunk(step), l->pass).count;
+  size_t count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
   double bytes = (double)part * r->elem_bytes, takes = effort(r, step, bytes);
   l->at = me->busy = ready + takes;

@@ -3,14 +3,24 @@
  * steps, with no pointers, counts, types, clocks or sockets in it. One executor runs it, one
  * verifier proves it, one predictor prices it, one printer draws it.
  *
- * The user's vector is cut into `nchunks` chunks (partition.h says where). A step works on one
- * chunk:
+ * The user's vector is cut into `nchunks` chunks (partition.h says where). In block collectives
+ * (colli_exact) there are as many chunks as ranks: chunk b of the buffer that holds nranks blocks
+ * is block b, and a buffer that holds one block has only that chunk:
+ *
+ *   all-gather, gather        INPUT: the rank's own chunk    OUTPUT: all (gather: on root only)
+ *   reduce-scatter, scatter   INPUT: all (scatter: on root)  OUTPUT: the rank's own chunk
+ *   all-to-all                INPUT: chunk d goes to rank d  OUTPUT: chunk s comes from rank s
+ *   others                    the whole vector in both; reduce has an OUTPUT on root only
+ *
+ * SCRATCH chunk c is as long as chunk c % nchunks. A step works on one chunk:
  *
  *   value v   = with RECV: the next message from peer_recv on the step's channel
  *               else     : src_buf[chunk_in]
- *   REDUCE    : with RECV   : v = op(src_buf[chunk_in], v), or op(v, src_buf[chunk_in]) with
- * MSG_LEFT without RECV: v = op(dst_buf[chunk_out], v) FINAL     : v is now the reduction over all
- * ranks (AVG divides here, once) STORE     : dst_buf[chunk_out] = v SEND      : v goes to peer_send
+ *   FOLD      : with RECV   : v = op(src_buf[chunk_in], v), or op(v, src_buf[chunk_in]) with
+ *               MSG_LEFT; without RECV: v = op(dst_buf[chunk_out], v)
+ *   FINAL     : v is now the reduction over all ranks (AVG divides here, once); never in scans
+ *   STORE     : dst_buf[chunk_out] = v
+ *   SEND      : v goes to peer_send
  * on the step's channel
  *
  * Steps of a lane run in order; lanes run beside each other, except that a step waits for the steps
@@ -36,9 +46,21 @@ typedef enum colli_coll {
   COLLI_BROADCAST = 1,
   COLLI_ALLGATHER = 2,
   COLLI_BARRIER = 3,
-  COLLI_SENDRECV = 4, /* send and receive: no schedule, but a name and a tag */
+  COLLI_SENDRECV = 4, /* point to point and one-sided: no schedule, but a name and a tag */
+  COLLI_REDUCE = 5,
+  COLLI_REDUCE_SCATTER = 6,
+  COLLI_ALLTOALL = 7,
+  COLLI_GATHER = 8,
+  COLLI_SCATTER = 9,
+  COLLI_SCAN = 10,
+  COLLI_EXSCAN = 11,
   COLLI_COLL_COUNT
 } colli_coll;
+
+/* Whether it combines elements; moves blocks of exactly count elements; depends on a root. */
+bool colli_reduces(colli_coll coll);
+bool colli_exact(colli_coll coll);
+bool colli_rooted(colli_coll coll);
 
 /* "allreduce" ...; and back, or -1. */
 const char *colli_coll_name(colli_coll coll);
@@ -47,7 +69,7 @@ int colli_coll_parse(const char *name);
 enum {
   COLLI_SEND = 1,
   COLLI_RECV = 2,
-  COLLI_REDUCE = 4,
+  COLLI_FOLD = 4,
   COLLI_STORE = 8,
   COLLI_FINAL = 16,
   COLLI_MSG_LEFT = 32
@@ -70,28 +92,45 @@ typedef struct colli_step {
 } colli_step;
 _Static_assert(sizeof(colli_step) == 28, "a step stays small");
 
-/* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */
-typedef struct colli_sched {
-  colli_coll coll;
-  const struct colli_algo *algo;
-  int nranks;
-  int rank;
-  int root; /* 0 where the collective has none */
-  int nchunks;
-  int nscratch; /* chunks of scratch */
-  int nlanes;
-  int nsteps;
-  int lane_first[COLLI_MAX_LANES + 1];
-  colli_step *steps;
-} colli_sched;
+/*
+ * In which order the contributions of the ranks are combined. Every order but ANY keeps them in
+ * rank order, as operations that do not commute need it.
+ */
+typedef enum colli_order {
+  COLLI_ORDER_ANY = 0,
+  COLLI_ORDER_RANKS = 1, /* any parentheses, but ranks from left to right */
+  COLLI_ORDER_TREE = 2,  /* the one tree that order.h defines */
+  COLLI_ORDER_LEFT = 3   /* ((x0 op x1) op x2) op ... */
+} colli_order;
 
 /* What a schedule is made for. Two equal shapes give equal schedules. */
 typedef struct colli_shape {
   colli_coll coll;
   int nranks;
   int rank;
-  int root;
+  int root;             /* 0 where the collective has none */
+  colli_order order;    /* ANY where nothing is reduced */
+  bool in_place;        /* all-to-all only: INPUT and OUTPUT are the same memory */
+  bool varying;         /* block collectives: blocks differ in length, and may be empty */
+  int ngroups;          /* 0 or 1: all ranks are equally near; else the number of groups (hosts) */
+  const int32_t *group; /* nranks numbers, the group of each rank; NULL without groups */
 } colli_shape;
+
+/* Steps are sorted by lane; lane l's are steps[lane_first[l]] .. steps[lane_first[l + 1] - 1]. */
+typedef struct colli_sched {
+  colli_coll coll;
+  const struct colli_algo *algo;
+  int nranks;
+  int rank;
+  int root;          /* 0 where the collective has none */
+  colli_shape shape; /* what it was made for; repeats the fields above */
+  int nchunks;
+  int nscratch; /* chunks of scratch, at most 2 * nchunks + 32 */
+  int nlanes;
+  int nsteps;
+  int lane_first[COLLI_MAX_LANES + 1];
+  colli_step *steps;
+} colli_sched;
 
 /* ---- builder: collects steps in any lane order ---------------------------------------------- */
 

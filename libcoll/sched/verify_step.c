@@ -163,10 +163,10 @@ static int32_t value_of(colli_verifier *v, int rank, const colli_step *step, int
     if (own < 0)
       return -1;
     value = own;
-    if ((step->bits & COLLI_REDUCE) && (step->bits & COLLI_RECV)) {
+    if ((step->bits & COLLI_FOLD) && (step->bits & COLLI_RECV)) {
       bool msg_left = step->bits & COLLI_MSG_LEFT;
       value = reduce(v, rank, lane, msg_left ? msg : own, msg_left ? own : msg);
-    } else if (step->bits & COLLI_REDUCE) {
+    } else if (step->bits & COLLI_FOLD) {
       int32_t left = read_place(v, rank, step, step->dst_buf, step->chunk_out);
       value = left < 0 ? -1 : reduce(v, rank, lane, left, own);
     }

@@ -221,7 +221,7 @@ static void time_text(char text[32], double ns) {
 static colli_sched **make_all(const colli_algo *algo, const question *q) {
   colli_sched **scheds = calloc((size_t)q->nranks, sizeof(*scheds));
   for (int rank = 0; scheds && rank < q->nranks; rank++) {
-    colli_shape shape = {q->coll, q->nranks, rank, q->root};
+    colli_shape shape = {.coll = q->coll, .nranks = q->nranks, .rank = rank, .root = q->root};
     if (algo->emit(&shape, &scheds[rank]) == COLL_OK)
       continue;
     while (rank-- > 0)
@@ -237,7 +237,7 @@ static void event_text(char text[32], const colli_choice *choice, const question
                        const colli_limits *limits, const colli_model *model) {
   const colli_partition *part = &choice->partition;
   double slices = part->slice ? (double)part->piece / (double)part->slice + 1 : 1;
-  colli_shape shape = {q->coll, q->nranks, 0, q->root};
+  colli_shape shape = {.coll = q->coll, .nranks = q->nranks, .rank = 0, .root = q->root};
   colli_sched *first = NULL;
   strcpy(text, "-");
   if (choice->algo->emit(&shape, &first) != COLL_OK)
@@ -310,7 +310,7 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
 
 /* Prints what one rank does. */
 static int print_rank(const colli_choice *chosen, const question *q) {
-  colli_shape shape = {q->coll, q->nranks, q->rank, q->root};
+  colli_shape shape = {.coll = q->coll, .nranks = q->nranks, .rank = q->rank, .root = q->root};
   colli_sched *sched = NULL;
   if (chosen->algo->emit(&shape, &sched) != COLL_OK) {
     fprintf(stderr, "coll_explain: no memory for the schedule\n");
@@ -334,7 +334,8 @@ int main(int argc, char **argv) {
     limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
   colli_model model;
   colli_model_default(q.transport, q.nranks, q.cores, &model);
-  colli_shape shape = {q.coll, q.nranks, q.rank < 0 ? 0 : q.rank, q.root};
+  colli_shape shape = {
+      .coll = q.coll, .nranks = q.nranks, .rank = q.rank < 0 ? 0 : q.rank, .root = q.root};
   size_t count = q.bytes / q.type_bytes;
   colli_choice chosen, best, list[MAX_CANDIDATES];
   int listed =

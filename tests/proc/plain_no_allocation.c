@@ -67,9 +67,9 @@ static int round_of_all(coll_comm *comm, int rank) {
                             &request));
     RANK_OK(coll_wait(&request, -1));
     if (rank == 0)
-      RANK_OK(coll_send(input[rank], counts[i], COLL_FLOAT32, 2, comm));
+      RANK_OK(coll_send(input[rank], counts[i], COLL_FLOAT32, 2, 0, comm));
     if (rank == 2)
-      RANK_OK(coll_recv(output[rank], counts[i], COLL_FLOAT32, 0, comm));
+      RANK_OK(coll_recv(output[rank], counts[i], COLL_FLOAT32, 0, 0, NULL, comm));
   }
   RANK_OK(coll_barrier(comm));
   return 0;

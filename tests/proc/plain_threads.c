@@ -20,8 +20,8 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
     coll_request *requests[2];
     int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
     data_fill(buf, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)round);
-    RANK_OK(coll_irecv(out, count, COLL_FLOAT32, before, comm, &requests[0]));
-    RANK_OK(coll_isend(buf, count, COLL_FLOAT32, next, comm, &requests[1]));
+    RANK_OK(coll_irecv(out, count, COLL_FLOAT32, before, 0, NULL, comm, &requests[0]));
+    RANK_OK(coll_isend(buf, count, COLL_FLOAT32, next, 0, comm, &requests[1]));
     RANK_OK(coll_wait(&requests[0], -1));
     RANK_OK(coll_wait(&requests[1], -1));
     RANK_CHECK(data_wrong_copy(out, count, COLL_FLOAT32, COLL_SUM, before, (uint64_t)round) == 0);

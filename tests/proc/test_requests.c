@@ -23,10 +23,10 @@ static int everybody_to_everybody(coll_comm *comm, int rank, int nranks, void *a
         continue;
       bufs[total] = malloc(count * 4 + 1);
       data_fill(bufs[total], count, COLL_INT32, COLL_SUM, rank, (uint64_t)(m + peer));
-      RANK_OK(coll_isend(bufs[total], count, COLL_INT32, peer, comm, &requests[total]));
+      RANK_OK(coll_isend(bufs[total], count, COLL_INT32, peer, 0, comm, &requests[total]));
       total++;
       bufs[total] = malloc(count * 4 + 1);
-      RANK_OK(coll_irecv(bufs[total], count, COLL_INT32, peer, comm, &requests[total]));
+      RANK_OK(coll_irecv(bufs[total], count, COLL_INT32, peer, 0, NULL, comm, &requests[total]));
       total++;
     }
   }
@@ -134,12 +134,12 @@ static int patience(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = 5;
   if (rank == 0) {
     usleep(150000);
-    RANK_OK(coll_send(&value, 1, COLL_INT32, 1, comm));
+    RANK_OK(coll_send(&value, 1, COLL_INT32, 1, 0, comm));
     return 0;
   }
   coll_request *request;
   int got = 0, index = 3;
-  RANK_OK(coll_irecv(&got, 1, COLL_INT32, 0, comm, &request));
+  RANK_OK(coll_irecv(&got, 1, COLL_INT32, 0, 0, NULL, comm, &request));
   RANK_CHECK(coll_wait(&request, 20) == COLL_IN_PROGRESS && request);
   RANK_CHECK(coll_wait_any(&request, 1, &index, 20) == COLL_IN_PROGRESS && index == -1);
   RANK_CHECK(coll_wait(&request, 0) == COLL_IN_PROGRESS);
@@ -162,8 +162,8 @@ static int too_many(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_status status = COLL_OK;
   char byte[2] = {0, 0};
   while (started <= COLL_MAX_REQUESTS && status == COLL_OK) {
-    status = rank == 0 ? coll_isend(byte, 1, COLL_INT8, 1, comm, &requests[started])
-                       : coll_irecv(byte, 1, COLL_INT8, 0, comm, &requests[started]);
+    status = rank == 0 ? coll_isend(byte, 1, COLL_INT8, 1, 0, comm, &requests[started])
+                       : coll_irecv(byte, 1, COLL_INT8, 0, 0, NULL, comm, &requests[started]);
     started += status == COLL_OK;
   }
   RANK_CHECK(status == COLL_ERR_INVALID_USAGE && started >= COLL_MAX_REQUESTS - 16);

@@ -7,7 +7,7 @@
 group group_make(const colli_algo *algo, int nranks, int root) {
   group all = {nranks, calloc((size_t)nranks, sizeof(colli_sched *))};
   for (int rank = 0; rank < nranks; rank++) {
-    colli_shape shape = {algo->coll, nranks, rank, root};
+    colli_shape shape = {.coll = algo->coll, .nranks = nranks, .rank = rank, .root = root};
     coll_status status = all.sched ? algo->emit(&shape, &all.sched[rank]) : COLL_ERR_NO_MEMORY;
     if (status != COLL_OK) {
       fprintf(stderr, "%s %s: no schedule for rank %d of %d, root %d: status %d\n",

@@ -88,7 +88,7 @@ static bool may_begin(const world *w, int rank, const place_in_lane *at, const c
 
 /* What sched.h says of a step's value, its message aside. */
 static number evaluate(world *w, int rank, const colli_step *step, int pass, number msg) {
-  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_REDUCE;
+  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_FOLD;
   number v = msg;
   if (!receives || reduces) {
     number own = *memory(w, rank, step->src_buf, pass, step->chunk_in);
@@ -113,7 +113,7 @@ static bool try_lane(world *w, int rank, int lane) {
     return false;
   const colli_step *step = &sched->steps[at->step];
   int chunk =
-      !(step->bits & COLLI_RECV) || (step->bits & COLLI_REDUCE) ? step->chunk_in : step->chunk_out;
+      !(step->bits & COLLI_RECV) || (step->bits & COLLI_FOLD) ? step->chunk_in : step->chunk_out;
   bool sends = step->bits & COLLI_SEND;
   link_pipe *out = sends ? pipe_of(w, rank, step->peer_send, lane) : NULL;
   bool room = !sends || (out->count < MESSAGES_MAX && (!w->slots || out->count < w->slots));

@@ -5,13 +5,15 @@
 
 #include "support_group.h"
 
-static const colli_shape shape_reduce = {COLLI_ALLREDUCE, 4, 1, 0};
-static const colli_shape shape_gather = {COLLI_ALLGATHER, 4, 1, 0};
-static const colli_shape shape_barrier = {COLLI_BARRIER, 4, 1, 0};
+static const colli_shape shape_reduce = {
+    .coll = COLLI_ALLREDUCE, .nranks = 4, .rank = 1, .root = 0};
+static const colli_shape shape_gather = {
+    .coll = COLLI_ALLGATHER, .nranks = 4, .rank = 1, .root = 0};
+static const colli_shape shape_barrier = {.coll = COLLI_BARRIER, .nranks = 4, .rank = 1, .root = 0};
 
 /* A step that is right for shape_reduce. */
 static colli_step good_step(void) {
-  return (colli_step){.bits = COLLI_RECV | COLLI_REDUCE | COLLI_STORE | COLLI_SEND,
+  return (colli_step){.bits = COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_SEND,
                       .src_buf = COLLI_INPUT,
                       .dst_buf = COLLI_OUTPUT,
                       .peer_recv = 0,
@@ -65,12 +67,12 @@ Test(builder, rejects_bad_steps) {
   REJECTS(step.chunk_in = step.chunk_out = -1);
   REJECTS(step.chunk_out = 1);
   REJECTS((step.src_buf = COLLI_SCRATCH, step.chunk_in = step.chunk_out = 2));
-  REJECTS((step.bits = COLLI_RECV | COLLI_REDUCE, step.peer_send = -1));
+  REJECTS((step.bits = COLLI_RECV | COLLI_FOLD, step.peer_send = -1));
   REJECTS((step.bits = COLLI_RECV, step.peer_send = -1));
   REJECTS(step.bits = COLLI_RECV | COLLI_SEND);
   REJECTS(step.bits = COLLI_RECV | COLLI_STORE | COLLI_SEND | COLLI_MSG_LEFT);
   REJECTS((step.bits = COLLI_SEND | COLLI_FINAL, step.peer_recv = -1));
-  REJECTS((step.bits = COLLI_REDUCE | COLLI_SEND, step.peer_recv = -1));
+  REJECTS((step.bits = COLLI_FOLD | COLLI_SEND, step.peer_recv = -1));
   REJECTS((step.bits = COLLI_STORE, step.src_buf = COLLI_OUTPUT, step.peer_recv = -1,
            step.peer_send = -1));
 #undef REJECTS
@@ -119,10 +121,10 @@ Test(builder, rejects_bad_deps) {
 }
 
 Test(builder, rejects_bad_frames) {
-  static const colli_shape bad[] = {{COLLI_ALLREDUCE, 0, 0, 0},
-                                    {COLLI_ALLREDUCE, 4, 4, 0},
-                                    {COLLI_ALLREDUCE, 4, -1, 0},
-                                    {COLLI_BROADCAST, 4, 0, 4}};
+  static const colli_shape bad[] = {{.coll = COLLI_ALLREDUCE, .nranks = 0, .rank = 0, .root = 0},
+                                    {.coll = COLLI_ALLREDUCE, .nranks = 4, .rank = 4, .root = 0},
+                                    {.coll = COLLI_ALLREDUCE, .nranks = 4, .rank = -1, .root = 0},
+                                    {.coll = COLLI_BROADCAST, .nranks = 4, .rank = 0, .root = 4}};
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
     colli_sched *sched = NULL;
     colli_builder *builder = colli_builder_create(&bad[i], 1, 0, 1);

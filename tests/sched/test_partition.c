@@ -15,7 +15,7 @@ static void check_cover(const colli_partition *p, const char *what) {
   size_t next = 0;
   for (int chunk = 0; chunk < p->nchunks; chunk++) {
     for (int pass = 0; pass < p->passes; pass++) {
-      colli_range range = colli_partition_range(p, chunk, pass);
+      colli_range range = colli_partition_range(p, COLLI_OUTPUT, chunk, pass);
       cr_assert_leq(range.count, p->piece, "%s: chunk %d pass %d is too long", what, chunk, pass);
       if (range.count == 0)
         continue;

@@ -13,7 +13,7 @@ static const colli_limits limits = {32768, 16, 262144, 0};
 /* The partition of a vector of `bytes` float32 bytes in all. */
 static colli_partition part_of(const colli_algo *algo, int nranks, size_t bytes,
                                size_t chunk_bytes) {
-  colli_shape shape = {algo->coll, nranks, 0, 0};
+  colli_shape shape = {.coll = algo->coll, .nranks = nranks, .rank = 0, .root = 0};
   colli_limits wanted = limits;
   wanted.chunk_bytes = chunk_bytes;
   size_t count = bytes / 4;
@@ -97,7 +97,7 @@ static void compare(const colli_algo *algo, const char *link) {
         /* Everybody to everybody is for short vectors; its formula does not follow longer ones. */
         if (strcmp(algo->name, "direct") == 0 && part.passes > 1)
           continue;
-        colli_shape shape = {algo->coll, n, 0, 0};
+        colli_shape shape = {.coll = algo->coll, .nranks = n, .rank = 0, .root = 0};
         double formula = algo->cost(&shape, &part, 4, &model), event = predict(&all, &part, &model);
         double ratio = event > 0 ? formula / event : 1;
         cr_expect(ratio < TOLERANCE && ratio > 1 / TOLERANCE,
@@ -129,7 +129,7 @@ Test(formula, agrees_where_cores_are_shared) {
       group all = group_make(*algo, n, 0);
       colli_model model;
       colli_model_default("shm", n, 2, &model);
-      colli_shape shape = {(*algo)->coll, n, 0, 0};
+      colli_shape shape = {.coll = (*algo)->coll, .nranks = n, .rank = 0, .root = 0};
       colli_partition part = part_of(*algo, n, 4, 262144);
       double formula = (*algo)->cost(&shape, &part, 4, &model),
              event = predict(&all, &part, &model);
@@ -145,7 +145,7 @@ Test(formula, agrees_where_cores_are_shared) {
 
 static int choose(colli_coll coll, int nranks, int rank, size_t count, const char *link, int cores,
                   const char *force, colli_choice *choice, colli_choice *list, int room) {
-  colli_shape shape = {coll, nranks, rank, 0};
+  colli_shape shape = {.coll = coll, .nranks = nranks, .rank = rank, .root = 0};
   colli_model model;
   colli_model_default(link, nranks, cores, &model);
   return colli_select(&shape, count, 4, &limits, &model, force, choice, list, room);

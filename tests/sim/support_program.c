@@ -122,8 +122,8 @@ static coll_status start(program *p, const program_op *op, int rank, program_par
     return coll_ibarrier(comm, &part->request);
   default:
     if (op->root == rank)
-      return coll_isend(part->in, op->count, op->type, op->peer, comm, &part->request);
-    return coll_irecv(part->out, op->count, op->type, op->root, comm, &part->request);
+      return coll_isend(part->in, op->count, op->type, op->peer, 0, comm, &part->request);
+    return coll_irecv(part->out, op->count, op->type, op->root, 0, NULL, comm, &part->request);
   }
 }
 

@@ -12,8 +12,10 @@
  * milliseconds.
  *  - Buffers belong to the caller. They must not be read (receive) or written (send, receive) by
  *    anybody else between the start and the completion of the operation.
- *  - A communicator is used by one thread at a time. coll_comm_abort() alone may be called from any
- *    thread at any moment. Different communicators may be used from different threads at once.
+ *  - A communicator is used by one thread at a time. A call that finds another thread inside the
+ *    same communicator returns COLL_ERR_INVALID_USAGE and does nothing. coll_comm_abort() alone may
+ *    be called from any thread at any moment. Different communicators, also ones that were split
+ *    from each other, may be used from different threads at once.
  *  - Nothing waits for ever: an operation that does not move for coll_config.timeout_ms, counted
  * while the rank is inside libcoll, fails. Transfers that move are never too long.
  *  - After COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or _SYSTEM from an
@@ -63,7 +65,12 @@ typedef enum coll_status {
   COLL_ERR_INTERNAL = 14     /* a defect of libcoll; please report the record */
 } coll_status;
 
-/* Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32. */
+/*
+ * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
+ * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
+ * structs below. COLL_TYPE_USER(bytes) makes a type of the caller's own: any element of 1 to 65535
+ * bytes, which may be moved by every collective and reduced by operations of coll_op_create().
+ */
 typedef enum coll_type {
   COLL_INT8 = 0,
   COLL_UINT8 = 1,
@@ -76,29 +83,74 @@ typedef enum coll_type {
   COLL_FLOAT16 = 8,
   COLL_BFLOAT16 = 9,
   COLL_FLOAT32 = 10,
-  COLL_FLOAT64 = 11
+  COLL_FLOAT64 = 11,
+  COLL_FLOAT8_E4M3 = 12,
+  COLL_FLOAT8_E5M2 = 13,
+  COLL_INT32_LOC = 14,
+  COLL_INT64_LOC = 15,
+  COLL_FLOAT32_LOC = 16,
+  COLL_FLOAT64_LOC = 17,
+  COLL_TYPE_USER_BASE = 0x10000
 } coll_type;
-#define COLL_TYPE_COUNT 12
+#define COLL_TYPE_COUNT          18
+#define COLL_TYPE_USER_BYTES_MAX 65535
+#define COLL_TYPE_USER(bytes)    ((coll_type)(COLL_TYPE_USER_BASE + (bytes)))
+
+/* A value and where it comes from (an index, a rank, what the caller likes), for MINLOC, MAXLOC. */
+typedef struct coll_int32_loc {
+  int32_t value;
+  int32_t index;
+} coll_int32_loc;
+typedef struct coll_int64_loc {
+  int64_t value;
+  int64_t index;
+} coll_int64_loc;
+typedef struct coll_float32_loc {
+  float value;
+  int32_t index;
+} coll_float32_loc;
+typedef struct coll_float64_loc {
+  double value;
+  int64_t index;
+} coll_float64_loc;
 
 /*
- * Reduction operations.
- *  - Integers wrap around modulo 2^bits in SUM and PROD. AVG is that SUM divided by nranks,
- * truncated toward zero.
- *  - float16 and bfloat16 are widened to float32 for each single operation and rounded to nearest
- *    even after it. AVG of floats is the SUM multiplied by 1/nranks (float64: divided).
+ * Reduction operations, and the types that they take.
+ *  - SUM, PROD, MIN, MAX, AVG: all integers and floats. Integers wrap around modulo 2^bits in SUM
+ *    and PROD. AVG is that SUM divided by nranks: for integers truncated toward zero, and exact as
+ *    long as the SUM does not wrap; for floats multiplied by 1/nranks (float64: divided).
+ *  - float16, bfloat16 and the float8 types are widened to float32 for each single operation and
+ *    rounded to nearest even after it (see coll_config.accumulate for the alternative). float8
+ *    results beyond the largest finite number become that number, as do infinities.
  *  - MIN and MAX of floats: a NaN on any rank gives NaN; -0 is smaller than +0.
+ *  - BAND, BOR, BXOR (bit by bit), LAND, LOR, LXOR (of element != 0; the result is 0 or 1):
+ * integers.
+ *  - MINLOC, MAXLOC: the LOC types. The element with the smallest or largest value; of equal values
+ *    the one with the smaller index. A NaN beats every number.
+ *  - what coll_op_create() and coll_op_create_premul_sum() give.
  */
 typedef enum coll_op {
   COLL_SUM = 0,
   COLL_PROD = 1,
   COLL_MIN = 2,
   COLL_MAX = 3,
-  COLL_AVG = 4
+  COLL_AVG = 4,
+  COLL_BAND = 5,
+  COLL_BOR = 6,
+  COLL_BXOR = 7,
+  COLL_LAND = 8,
+  COLL_LOR = 9,
+  COLL_LXOR = 10,
+  COLL_MINLOC = 11,
+  COLL_MAXLOC = 12,
+  COLL_OP_USER_BASE = 0x100
 } coll_op;
-#define COLL_OP_COUNT 5
+#define COLL_OP_COUNT    13
+#define COLL_OP_USER_MAX 64 /* operations of coll_op_create*() on a communicator at a time */
 
 typedef struct coll_comm coll_comm;       /* opaque: one rank's membership in a communicator */
-typedef struct coll_request coll_request; /* opaque: a started, not yet completed operation */
+typedef struct coll_request coll_request; /* opaque: an operation, started or persistent */
+typedef struct coll_window coll_window; /* opaque: memory of all ranks that coll_put() writes to */
 
 /*
  * The record of a failure. Strings end with 0. Fields that do not apply are -1, 0 or "".
@@ -124,6 +176,24 @@ typedef struct coll_error {
   { sizeof(coll_error), COLL_OK, -1, -1, 0, -1, -1, 0, 0, "", "", "", "", "" }
 
 /*
+ * What the result of a reduction of floats may depend on; docs/reproducibility.md. In every case
+ * all ranks end with the same bits.
+ */
+typedef enum coll_determinism {
+  COLL_DETERMINISTIC_DEFAULT = 0, /* what the environment says */
+  COLL_DETERMINISTIC_OFF = 1,     /* also on the algorithm, which depends on sizes and machine */
+  COLL_DETERMINISTIC_ON = 2,      /* on the inputs in rank order alone: one tree over the ranks */
+  COLL_DETERMINISTIC_ORDERED = 3  /* it is ((x0 op x1) op x2) op ...: left to right in rank order */
+} coll_determinism;
+
+/* In which precision float16, bfloat16 and float8 are reduced. */
+typedef enum coll_accumulate {
+  COLL_ACCUMULATE_DEFAULT = 0, /* what the environment says */
+  COLL_ACCUMULATE_NATIVE = 1,  /* rounded to the type after each single operation */
+  COLL_ACCUMULATE_FLOAT32 = 2 /* kept, and sent, as float32; rounded to the type once, at the end */
+} coll_accumulate;
+
+/*
  * Settings of a communicator. Start from COLL_CONFIG_INIT; a field left at its initial value takes
  * the environment variable named beside it, and failing that the default. A field that is set wins.
  */
@@ -133,9 +203,15 @@ typedef struct coll_config {
   int create_timeout_ms; /* deadline of creation; 0: COLL_CREATE_TIMEOUT_MS, or 60000 */
   const char *transport; /* comma-separated list to choose from; NULL: COLL_TRANSPORT, or all */
   coll_error *error;     /* if creation fails, its record is written here; may be NULL */
+  const char *algo;      /* forces algorithms; NULL: COLL_ALGO, or free choice (docs/choosing.md) */
+  coll_determinism deterministic; /* DEFAULT: COLL_DETERMINISTIC, or off */
+  coll_accumulate accumulate;     /* DEFAULT: COLL_ACCUMULATE, or native */
 } coll_config;
 #define COLL_CONFIG_INIT                                                                           \
-  { sizeof(coll_config), 0, 0, NULL, NULL }
+  {                                                                                                \
+    sizeof(coll_config), 0, 0, NULL, NULL, NULL, COLL_DETERMINISTIC_DEFAULT,                       \
+        COLL_ACCUMULATE_DEFAULT                                                                    \
+  }
 
 /*
  * Names a communicator that is about to be made: the addresses at which rank 0 listens and a fresh
@@ -234,78 +310,141 @@ COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
  */
 COLL_API coll_status coll_last_error(const coll_comm *comm, coll_error *error);
 
-/* ---- collectives, blocking ------------------------------------------------------------------ */
+/* ---- communicators made from others ---------------------------------------------------------- */
 
 /*
- * recvbuf[i] = op over all ranks of sendbuf[i], for i < count, on every rank, bit for bit the same.
- * sendbuf, recvbuf: count elements of type; equal (in place) or disjoint; may be NULL if count is
- * 0. Algorithms: docs/architecture.md; `coll_explain allreduce` tells which is used and why.
- * Errors: INVALID_ARGUMENT; TIMEOUT, PEER_LOST, MISMATCH, ABORTED, PROTOCOL, SYSTEM, UNREACHABLE,
- * which revoke the communicator and leave recvbuf undefined.
+ * Makes new communicators from the ranks of `comm`, collectively over all of them: ranks that give
+ * the same color end up together, ordered by key, and by rank in `comm` where keys are equal. The
+ * child shares connections, descriptors and operations (coll_op_create) with `comm` and outlives
+ * it; the loss of a process revokes all communicators that it is in, everything else only the one.
+ *
+ * color: 0 or more, or COLL_NO_COLOR to be in none (*child is NULL then). config: NULL, or settings
+ * for the child; what they leave open is inherited from `comm`. child: receives the communicator,
+ * to be released with coll_comm_destroy(). Errors: INVALID_ARGUMENT (null, bad color or config),
+ * NO_MEMORY, and those of a collective.
  */
-COLL_API coll_status coll_allreduce(const void *sendbuf, void *recvbuf, size_t count,
-                                    coll_type type, coll_op op, coll_comm *comm);
+#define COLL_NO_COLOR (-1)
+COLL_API coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
+                                     coll_comm **child);
+
+/* A child of the same ranks in the same order. Otherwise as coll_comm_split(). */
+COLL_API coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm **child);
 
 /*
- * recvbuf on every rank = sendbuf of rank `root`. sendbuf: count elements, read on root only (may
- * be NULL elsewhere). recvbuf: count elements; in place on root if sendbuf == recvbuf. Errors: as
- * coll_allreduce().
+ * A child of the `count` ranks of `comm` in `ranks`, in that order. Collective over all ranks of
+ * `comm`, which give the same list; *child is NULL on those that are not in it. Errors: as
+ * coll_comm_split(); INVALID_ARGUMENT also for a rank out of bounds or named twice, MISMATCH if
+ * lists differ.
  */
-COLL_API coll_status coll_broadcast(const void *sendbuf, void *recvbuf, size_t count,
-                                    coll_type type, int root, coll_comm *comm);
+COLL_API coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
+                                      const coll_config *config, coll_comm **child);
 
 /*
- * recvbuf = the sendbufs of all ranks, one after the other in rank order.
- * count: elements that each rank gives; recvbuf: nranks * count elements. In place if sendbuf ==
- * recvbuf + rank * count elements. Errors: as coll_allreduce().
+ * Makes the communicator unusable on all its ranks: their pending and later operations on it fail
+ * with COLL_ERR_ABORTED, here at once. Unlike coll_comm_abort() it is called by the thread that
+ * uses the communicator, and has sent the news when it returns. What coll_comm_shrink() needs when
+ * a rank gives up an operation in which others still are. Errors: INVALID_ARGUMENT.
  */
-COLL_API coll_status coll_allgather(const void *sendbuf, void *recvbuf, size_t count,
-                                    coll_type type, coll_comm *comm);
-
-/* Returns on no rank before every rank has called it. Errors: as coll_allreduce(). */
-COLL_API coll_status coll_barrier(coll_comm *comm);
+COLL_API coll_status coll_comm_revoke(coll_comm *comm);
 
 /*
- * Sends count elements to rank `peer`, which receives them with coll_recv() of the same count and
- * type. Messages between two ranks arrive in the order sent. Returns when sendbuf may be used
- * again. peer must not be this rank. Errors: as coll_allreduce().
+ * After a failure: makes a new communicator of the ranks of `comm` that are still alive, in the
+ * same order, with connections of its own. Collective over the survivors, on a revoked communicator
+ * or a sound one. Ranks that die meanwhile, or do not come before create_timeout_ms, are left out;
+ * all survivors agree on who is left. `comm` stays as it was and is still to be destroyed. config:
+ * as in coll_comm_split(). Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or the others
+ * could not be met), UNSUPPORTED (in the simulator), and those of coll_comm_create().
  */
-COLL_API coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer,
-                               coll_comm *comm);
-
-/* Receives count elements from rank `peer` into recvbuf. Errors: as coll_send(). */
-COLL_API coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer,
-                               coll_comm *comm);
-
-/* ---- the same, nonblocking ------------------------------------------------------------------ */
+COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
+                                      coll_comm **child);
 
 /*
- * Each starts the operation and gives a request, to be completed by coll_test, coll_wait or
- * coll_wait_any. Several operations may be in flight on one communicator: they must be started in
- * the same order on every rank, and may be completed in any order. They move on while any thread of
- * the rank is inside a libcoll call on that communicator. request: receives the handle; NULL on
- * error. Errors at the start: INVALID_ARGUMENT, INVALID_USAGE (more than COLL_MAX_REQUESTS in
- * flight), and the communicator's first error once it is revoked.
+ * The rank that `rank` of `comm` had in the communicator that coll_init_from_env, coll_comm_create
+ * or coll_comm_create_local made, through splits and shrinks. Errors: INVALID_ARGUMENT.
  */
-#define COLL_MAX_REQUESTS 1024
-COLL_API coll_status coll_iallreduce(const void *sendbuf, void *recvbuf, size_t count,
-                                     coll_type type, coll_op op, coll_comm *comm,
-                                     coll_request **request);
-COLL_API coll_status coll_ibroadcast(const void *sendbuf, void *recvbuf, size_t count,
-                                     coll_type type, int root, coll_comm *comm,
-                                     coll_request **request);
-COLL_API coll_status coll_iallgather(const void *sendbuf, void *recvbuf, size_t count,
-                                     coll_type type, coll_comm *comm, coll_request **request);
-COLL_API coll_status coll_ibarrier(coll_comm *comm, coll_request **request);
-COLL_API coll_status coll_isend(const void *sendbuf, size_t count, coll_type type, int peer,
-                                coll_comm *comm, coll_request **request);
-COLL_API coll_status coll_irecv(void *recvbuf, size_t count, coll_type type, int peer,
-                                coll_comm *comm, coll_request **request);
+COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin);
 
 /*
- * Moves the communicator on and looks at a request. COLL_OK or an error: the operation is complete,
- * the request is released and *request is NULL. COLL_IN_PROGRESS: not yet. Errors: those of the
- * operation; INVALID_ARGUMENT (request is NULL or points to NULL).
+ * Keeps a value with a communicator under a key: the address of any object of the caller's, which
+ * so is nobody else's key. Replaces an earlier value, whose `destroy` is called; so it is for all
+ * that is left when the communicator is destroyed. destroy may be NULL; value NULL removes the key.
+ * Children start without attributes. Errors: INVALID_ARGUMENT, NO_MEMORY.
+ */
+COLL_API coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *value,
+                                        void (*destroy)(void *value));
+
+/* The value under a key, or NULL. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void **value);
+
+/* ---- operations of the caller's own -----------------------------------------------------------
+ */
+
+/*
+ * Combines count elements: result[i] = left[i] op right[i]. `result` may be equal to left or right
+ * and overlaps neither otherwise. Must be associative as far as the caller cares, must not call
+ * libcoll on the communicator, and gives the same bits for the same inputs on all ranks.
+ */
+typedef void (*coll_op_fn)(const void *left, const void *right, void *result, size_t count,
+                           coll_type type, void *context);
+
+/*
+ * Makes an operation from a function, for every type. Not collective, but all ranks must create
+ * their operations in the same order, as the handle is a number that they must share. commutative:
+ * 0 keeps the ranks in order: (x0 op x1) op (x2 op x3) may be formed, x1 op x0 never. context is
+ * handed to fn. *op belongs to the communicator and ends with it or coll_op_free(); children made
+ * later have it too. Errors: INVALID_ARGUMENT, INVALID_USAGE (COLL_OP_USER_MAX exist).
+ */
+COLL_API coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
+                                    coll_op *op);
+
+/*
+ * Makes the operation that multiplies this rank's elements by *factor (one element of `type`, which
+ * may differ between ranks) before they are summed, for integers and floats of `type` only. *factor
+ * is copied. Otherwise as coll_op_create().
+ */
+COLL_API coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
+                                               coll_op *op);
+
+/* Ends an operation; no call may be using it. *op becomes -1. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_op_free(coll_comm *comm, coll_op *op);
+
+/* ---- groups -----------------------------------------------------------------------------------
+ */
+
+/*
+ * Between start and end, blocking operations on `comm` only check their arguments and return; end
+ * starts all of them at once, in the order in which they were called, and waits until all are
+ * complete. So sends and receives need no order among each other, and many small operations share
+ * their waits. Buffers and arrays of counts must stay valid until end returns. Groups nest: the
+ * outermost end works. Nonblocking operations may be started inside and are not part of the group.
+ * If any call in the group was refused, end starts nothing and returns that error. Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE (end without start; destroyed inside a group: nothing is
+ * started), NO_MEMORY, and those of the operations: the first one.
+ */
+COLL_API coll_status coll_group_start(coll_comm *comm);
+COLL_API coll_status coll_group_end(coll_comm *comm);
+
+/* ---- requests ---------------------------------------------------------------------------------
+ */
+
+#define COLL_MAX_REQUESTS 1024 /* in flight and persistent, on a communicator */
+
+/*
+ * Starts a persistent operation that coll_<name>_init() made; complete it by coll_test, coll_wait
+ * or coll_wait_any, which leave a persistent request as it is, to be started again. Collective
+ * where the operation is. Errors: INVALID_ARGUMENT (null, not persistent), INVALID_USAGE (not
+ * complete yet), and those of the operation's start.
+ */
+COLL_API coll_status coll_start(coll_request *request);
+
+/* Releases a persistent request that is not in flight. Errors: INVALID_ARGUMENT, INVALID_USAGE. */
+COLL_API coll_status coll_request_free(coll_request **request);
+
+/*
+ * Moves the communicator on and looks at a request. COLL_OK or an error: the operation is complete;
+ * unless it is persistent the request is released and *request is NULL. A persistent request that
+ * was not started, or whose completion was told before, is complete. COLL_IN_PROGRESS: not yet.
+ * Errors: those of the operation; INVALID_ARGUMENT (request is NULL or points to NULL).
  */
 COLL_API coll_status coll_test(coll_request **request);
 
@@ -337,8 +476,30 @@ COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
 /* Releases memory of coll_mem_alloc(); NULL is fine. Errors: INVALID_ARGUMENT (not such memory). */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 
+/* ---- why ---------------------------------------------------------------------------------------
+ */
+
+/* An algorithm that could do an operation, and how long the cost model says that it takes. */
+typedef struct coll_candidate {
+  char name[24];
+  double predicted_us;
+  int chosen; /* 1: this one runs */
+} coll_candidate;
+
+/*
+ * The algorithms that may do `collective` ("allreduce", ...) with `count` elements of `type` on
+ * `comm`, fastest first as predicted, under the communicator's settings. candidates: room for
+ * `room` of them; *found receives how many there are, which may be more. op and root: as in the
+ * call, 0 where it has none. Sends nothing. Errors: INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count,
+                                     coll_type type, coll_op op, int root,
+                                     coll_candidate *candidates, int room, int *found);
+
 #ifdef __cplusplus
 }
 #endif
+
+#include "coll/coll_ops.h"
 
 #endif /* COLL_COLL_H */

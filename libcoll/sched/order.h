@@ -1,0 +1,30 @@
+/*
+ * order.h: in which order the contributions of n ranks are combined where the result must not
+ * depend on the algorithm. TREE: let p be the largest power of two that is at most n, and e = n -
+ * p. Ranks 2i and 2i + 1, i < e, form one seat, x[2i] op x[2i + 1], and each of the others a seat
+ * of its own: p seats in rank order, which are combined as a perfect binary tree, left op right. It
+ * is what recursive doubling does. LEFT (and RANKS, ANY): from left to right.
+ */
+#ifndef COLLI_SCHED_ORDER_H
+#define COLLI_SCHED_ORDER_H
+
+#include "libcoll/sched/sched.h"
+
+/* How values are made; both may fail with a negative number, which ends everything. */
+typedef struct colli_combiner {
+  int (*leaf)(void *ctx, int rank);               /* the value of a rank's contribution */
+  int (*combine)(void *ctx, int left, int right); /* left op right; both are used only this once */
+  void *ctx;
+} colli_combiner;
+
+/* Combines ranks 0 .. nranks-1 in an order; returns the result, or the negative number. */
+int colli_order_fold(colli_order order, int nranks, const colli_combiner *combiner);
+
+/* The number of seats of TREE: the largest power of two that is at most n. */
+int colli_order_seats(int nranks);
+
+/* The seat of a rank, and the first rank of a seat; a seat has two ranks if seat < n - seats. */
+int colli_order_seat(int nranks, int rank);
+int colli_order_seat_rank(int nranks, int seat);
+
+#endif
