@@ -261,7 +261,7 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
     status = meet_peers(comm, error);
   }
   if (status == COLL_OK) {
-    coll_request *first = colli_request_get(comm);
+    coll_request *first = colli_request_get(comm, true);
     if (first)
       colli_request_put(first);
     return COLL_OK;
@@ -305,6 +305,7 @@ coll_status coll_comm_destroy(coll_comm **out) {
   colli_memory_free_all(comm);
   colli_plans_free(&comm->plans);
   colli_request_free_all(comm);
+  colli_group_free(&comm->group);
   free(comm->exec.links);
   free(comm->stalled);
   free(comm->left);

@@ -7,6 +7,7 @@
 #include "libcoll/algo/algo.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/comm/assemble.h"
+#include "libcoll/comm/call.h"
 #include "libcoll/comm/plan.h"
 #include "libcoll/exec/exec.h"
 
@@ -59,8 +60,11 @@ struct coll_comm {
   coll_request *free_requests;
   struct colli_request_block *request_blocks;
   int nrequests;
+  colli_group group;
   bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
   uint64_t timeout_ns;
+  coll_determinism deterministic; /* from the settings, as are these */
+  coll_accumulate accumulate;
   colli_watch watch;
   coll_status failed;  /* the communicator is revoked */
   coll_error error;    /* why; or else the last bad argument */
@@ -117,7 +121,7 @@ void colli_comm_disagree(coll_comm *comm, const coll_tag *mine, int peer, const 
 /* ---- tag.c ----------------------------------------------------------------------------------- */
 
 /* The tag of an operation: all that ranks must agree on. */
-coll_tag colli_tag_make(colli_coll coll, size_t count, int type, int op, int root,
+coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
                         uint64_t sequence, int algo, int passes);
 
 /* "allreduce(count 8, float32, sum)" */
@@ -144,8 +148,8 @@ void colli_comm_wait_begin(coll_comm *comm);
 
 /* ---- request.c ------------------------------------------------------------------------------- */
 
-/* A request from the pool, or NULL when COLL_MAX_REQUESTS are in flight or memory is out. */
-coll_request *colli_request_get(coll_comm *comm);
+/* A request from the pool, or NULL when memory is out or, if `limited`, COLL_MAX_REQUESTS exist. */
+coll_request *colli_request_get(coll_comm *comm, bool limited);
 void colli_request_put(coll_request *request);
 void colli_request_free_all(coll_comm *comm);
 

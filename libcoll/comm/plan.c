@@ -64,11 +64,17 @@ coll_status colli_plans_check_force(const char *force, coll_error *error) {
   return COLL_OK;
 }
 
-/* The schedule of an algorithm for a root, made when first asked for. */
+/* Whether a schedule of this communicator serves a shape. */
+static bool same_shape(const colli_shape *a, const colli_shape *b) {
+  return a->root == b->root && a->order == b->order && a->in_place == b->in_place &&
+         a->varying == b->varying;
+}
+
+/* The schedule of an algorithm for a shape, made when first asked for. */
 static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
                                     const colli_shape *shape, coll_error *error) {
   for (int i = 0; i < plans->nscheds; i++)
-    if (plans->scheds[i]->algo == algo && plans->scheds[i]->root == shape->root)
+    if (plans->scheds[i]->algo == algo && same_shape(&plans->scheds[i]->shape, shape))
       return plans->scheds[i];
   if (plans->nscheds == plans->room) {
     int room = plans->room ? 2 * plans->room : 8;
@@ -92,32 +98,49 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
 }
 
 /* Where in the cache a call's plan is. */
-static size_t slot_of(colli_coll coll, size_t count, size_t elem_bytes, int root) {
-  uint64_t key = (uint64_t)count * 0x9e3779b97f4a7c15ull + (uint64_t)root * 0xc2b2ae3d27d4eb4full +
-                 (uint64_t)coll * 0x165667b19e3779f9ull + elem_bytes * 0x27d4eb2f165667c5ull;
-  return (size_t)(key >> 58) & (COLLI_PLANS - 1);
+static size_t slot_of(const colli_plan_key *key) {
+  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->order << 8 | (uint64_t)key->in_place << 16 |
+                  (uint64_t)key->varying << 17;
+  uint64_t hash = (uint64_t)key->count * 0x9e3779b97f4a7c15ull +
+                  (uint64_t)key->root * 0xc2b2ae3d27d4eb4full + kind * 0x165667b19e3779f9ull +
+                  key->elem_bytes * 0x27d4eb2f165667c5ull;
+  return (size_t)(hash >> 58) & (COLLI_PLANS - 1);
+}
+
+/* Whether a plan is for this key. */
+static bool same_key(const colli_plan_key *a, const colli_plan_key *b) {
+  return a->count == b->count && a->coll == b->coll && a->root == b->root && a->order == b->order &&
+         a->elem_bytes == b->elem_bytes && a->in_place == b->in_place && a->varying == b->varying;
 }
 
 /* The plan for one call. */
-colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count, size_t elem_bytes,
-                            int root, coll_error *error) {
-  colli_plan *plan = &plans->plan[slot_of(coll, count, elem_bytes, root)];
-  if (plan->sched && plan->count == count && plan->coll == coll && plan->root == root &&
-      plan->elem_bytes == elem_bytes)
+colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_error *error) {
+  colli_plan *plan = &plans->plan[slot_of(key)];
+  if (plan->sched && same_key(&plan->key, key))
     return plan;
-  colli_shape shape = {.coll = coll, .nranks = plans->nranks, .rank = plans->rank, .root = root};
+  colli_shape shape = {.coll = key->coll,
+                       .nranks = plans->nranks,
+                       .rank = plans->rank,
+                       .root = key->root,
+                       .order = key->order,
+                       .in_place = key->in_place,
+                       .varying = key->varying,
+                       .ngroups = plans->ngroups,
+                       .group = plans->group};
   colli_choice choice;
   char force[NAME_BYTES];
-  forced_name(plans->force, coll, force);
-  if (!colli_select(&shape, count, elem_bytes, &plans->limits, &plans->model, force, &choice, NULL,
-                    0)) {
-    colli_error_set(error, COLL_ERR_INTERNAL, NULL, "no algorithm for %s", colli_coll_name(coll));
+  forced_name(plans->force, key->coll, force);
+  if (!colli_select(&shape, key->count, key->elem_bytes, &plans->limits, &plans->model, force,
+                    &choice, NULL, 0)) {
+    colli_error_set(error, COLL_ERR_INTERNAL, NULL, "no algorithm for %s",
+                    colli_coll_name(key->coll));
     return NULL;
   }
   const colli_sched *sched = get_sched(plans, choice.algo, &shape, error);
   if (!sched)
     return NULL;
-  *plan = (colli_plan){sched, coll, root, count, elem_bytes, choice.partition, false};
+  *plan =
+      (colli_plan){.sched = sched, .key = *key, .root = key->root, .partition = choice.partition};
   return plan;
 }
 

@@ -10,12 +10,21 @@
 
 #define COLLI_PLANS 64 /* a power of two */
 
-typedef struct colli_plan {
-  const colli_sched *sched; /* NULL: empty entry */
+/* What a plan is made for. */
+typedef struct colli_plan_key {
   colli_coll coll;
   int root;
-  size_t count;
+  colli_order order;
+  bool in_place; /* all-to-all */
+  bool varying;
+  size_t count; /* blocks: per rank; of differing length: a typical one, equal on all ranks */
   size_t elem_bytes;
+} colli_plan_key;
+
+typedef struct colli_plan {
+  const colli_sched *sched; /* NULL: empty entry */
+  colli_plan_key key;
+  int root;
   colli_partition partition;
   bool connected; /* its connections have been begun */
 } colli_plan;
@@ -25,6 +34,8 @@ typedef struct colli_plans {
   int rank;
   colli_limits limits;
   colli_model model;
+  int ngroups; /* as in colli_shape */
+  const int32_t *group;
   const char *force; /* COLL_ALGO */
   colli_plan plan[COLLI_PLANS];
   colli_sched **scheds;
@@ -33,8 +44,7 @@ typedef struct colli_plans {
 } colli_plans;
 
 /* The plan for one call; made when first asked for. On failure NULL and `error` is filled in. */
-colli_plan *colli_plans_get(colli_plans *plans, colli_coll coll, size_t count, size_t elem_bytes,
-                            int root, coll_error *error);
+colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_error *error);
 
 /*
  * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with

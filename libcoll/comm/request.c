@@ -2,6 +2,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
+#include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 
 #define BLOCK_REQUESTS     16
@@ -14,9 +15,9 @@ typedef struct colli_request_block {
 } colli_request_block;
 
 /* A request from the pool. */
-coll_request *colli_request_get(coll_comm *comm) {
+coll_request *colli_request_get(coll_comm *comm, bool limited) {
   if (__builtin_expect(!comm->free_requests, 0)) {
-    if (comm->nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
+    if (limited && comm->nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
       return NULL;
     colli_request_block *block = calloc(1, sizeof(*block));
     if (!block)
@@ -37,6 +38,8 @@ coll_request *colli_request_get(coll_comm *comm) {
 
 void colli_request_put(coll_request *request) {
   coll_comm *comm = request->comm;
+  free(request->kept);
+  request->kept = NULL;
   request->next = comm->free_requests;
   comm->free_requests = request;
 }
@@ -45,16 +48,28 @@ void colli_request_free_all(coll_comm *comm) {
   while (comm->request_blocks) {
     colli_request_block *block = comm->request_blocks;
     comm->request_blocks = block->next;
-    for (int i = 0; i < BLOCK_REQUESTS; i++)
-      free(block->requests[i].scratch); /* of those that nobody completed */
+    for (int i = 0; i < BLOCK_REQUESTS; i++) { /* also of those that nobody completed */
+      free(block->requests[i].scratch);
+      free(block->requests[i].blocks);
+      free(block->requests[i].stage);
+      free(block->requests[i].kept);
+    }
     free(block);
   }
 }
 
-/* Releases a complete request and gives its status. */
+/* Finishes a complete request off, releases it unless it is persistent, and gives its status. */
 static coll_status take(coll_request **request) {
-  coll_status status = (*request)->status;
-  colli_request_put(*request);
+  coll_request *op = *request;
+  if (op->stage_out != COLLI_STAGE_NONE)
+    colli_call_finish(op);
+  coll_status status = op->status;
+  if (op->kept) {
+    op->active = false;
+    op->status = COLL_OK; /* told once */
+    return status;
+  }
+  colli_request_put(op);
   *request = NULL;
   return status;
 }
@@ -71,20 +86,28 @@ static bool over(const coll_comm *comm, uint64_t until_ns) {
   return until_ns && comm->world.now_ns(comm->world.ctx) >= until_ns;
 }
 
-coll_status coll_test(coll_request **request) {
-  if (!request || !*request)
-    return COLL_ERR_INVALID_ARGUMENT;
-  coll_comm *comm = (*request)->comm;
+/* Looks at a request once. */
+static coll_status test(coll_comm *comm, coll_request **request) {
   if (!(*request)->done && !colli_comm_progress(comm) && comm->crowded &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
     sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
   return (*request)->done ? take(request) : COLL_IN_PROGRESS;
 }
 
-coll_status coll_wait(coll_request **request, int timeout_ms) {
+coll_status coll_test(coll_request **request) {
   if (!request || !*request)
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = test(comm, request);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Waits for a request up to timeout_ms. */
+static coll_status wait_for(coll_comm *comm, coll_request **request, int timeout_ms) {
   if (!(*request)->done)
     colli_exec_progress(&comm->exec);
   if ((*request)->done)
@@ -99,6 +122,18 @@ coll_status coll_wait(coll_request **request, int timeout_ms) {
   return take(request);
 }
 
+coll_status coll_wait(coll_request **request, int timeout_ms) {
+  if (!request || !*request)
+    return COLL_ERR_INVALID_ARGUMENT;
+  coll_comm *comm = (*request)->comm;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = wait_for(comm, request, timeout_ms);
+  colli_call_leave(comm);
+  return status;
+}
+
 /* Looks for a complete request: its index, -1 if none is, -2 if all entries are NULL. */
 static int find_done(coll_request *const *requests, int count) {
   int found = -2;
@@ -111,21 +146,13 @@ static int find_done(coll_request *const *requests, int count) {
   return found;
 }
 
-coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms) {
-  if (!index || count < 0 || (count > 0 && !requests))
-    return COLL_ERR_INVALID_ARGUMENT;
-  *index = -1;
-  coll_comm *comm = NULL;
-  for (int i = 0; i < count; i++) {
-    if (!requests[i])
-      continue;
-    if (comm && requests[i]->comm != comm)
+/* Waits until one of several requests of a communicator is complete. */
+static coll_status wait_any(coll_comm *comm, coll_request **requests, int count, int *index,
+                            int timeout_ms) {
+  for (int i = 0; i < count; i++)
+    if (requests[i] && requests[i]->comm != comm)
       return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "wait_any",
                                "the requests are of several communicators");
-    comm = requests[i]->comm;
-  }
-  if (!comm)
-    return COLL_OK;
   int found = find_done(requests, count);
   uint64_t until_ns = patience(comm, timeout_ms);
   colli_comm_wait_begin(comm);
@@ -139,4 +166,21 @@ coll_status coll_wait_any(coll_request **requests, int count, int *index, int ti
   }
   *index = found;
   return take(&requests[found]);
+}
+
+coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms) {
+  if (!index || count < 0 || (count > 0 && !requests))
+    return COLL_ERR_INVALID_ARGUMENT;
+  *index = -1;
+  coll_comm *comm = NULL;
+  for (int i = 0; i < count && !comm; i++)
+    comm = requests[i] ? requests[i]->comm : NULL;
+  if (!comm)
+    return COLL_OK;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = wait_any(comm, requests, count, index, timeout_ms);
+  colli_call_leave(comm);
+  return status;
 }

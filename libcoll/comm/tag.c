@@ -1,22 +1,33 @@
 /*
  * tag.c: what travels in front of every message. It holds all that the ranks must agree on:
- *   word 0: count; word 1: sequence number (high half) and root; word 2: collective, type,
- * operation, algorithm (a byte each) and the number of passes.
+ *   word 0: count (48 bits) and the size of a type of the caller's own (16 bits); word 1: sequence
+ *   number (high half) and root; word 2: collective (bit 7: a v-form), type, operation, algorithm
+ * (a byte each) and the number of passes.
  */
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
 
-#define CALL_MASK 0xffffffull /* collective, type and operation in word 2 */
+#define COUNT_MASK 0xffffffffffffull
+#define CALL_MASK  0xffffffull /* collective, type and operation in word 2 */
+
+#define VARYING   0x80u
+#define USER_TYPE 0xffu /* its size is in word 0 */
+#define USER_OP   0x80u /* plus its number */
 
 /* The tag of an operation. */
-coll_tag colli_tag_make(colli_coll coll, size_t count, int type, int op, int root,
+coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
                         uint64_t sequence, int algo, int passes) {
+  uint64_t code = (uint64_t)type, size = 0, op_code = (uint64_t)op & 0xff;
+  if (type >= COLL_TYPE_USER_BASE)
+    code = USER_TYPE, size = (uint64_t)(type - COLL_TYPE_USER_BASE);
+  if (op >= COLL_OP_USER_BASE)
+    op_code = USER_OP + (uint64_t)(op - COLL_OP_USER_BASE);
   coll_tag tag;
-  tag.word[0] = count;
+  tag.word[0] = (count & COUNT_MASK) | size << 48;
   tag.word[1] = (sequence & 0xffffffffu) << 32 | (uint32_t)root;
-  tag.word[2] = (uint64_t)coll | (uint64_t)type << 8 | (uint64_t)op << 16 | (uint64_t)algo << 24 |
-                (uint64_t)passes << 32;
+  tag.word[2] = (uint64_t)coll | (varying ? VARYING : 0) | code << 8 | op_code << 16 |
+                (uint64_t)algo << 24 | (uint64_t)passes << 32;
   return tag;
 }
 
@@ -25,6 +36,8 @@ const char *colli_type_name(int type) {
       "int8",        "uint8",       "int16",     "uint16",    "int32",       "uint32",
       "int64",       "uint64",      "float16",   "bfloat16",  "float32",     "float64",
       "float8_e4m3", "float8_e5m2", "int32_loc", "int64_loc", "float32_loc", "float64_loc"};
+  if (type >= COLL_TYPE_USER_BASE)
+    return "a type of the caller's own";
   return type >= 0 && type < COLL_TYPE_COUNT ? names[type] : "unknown type";
 }
 
@@ -32,24 +45,38 @@ const char *colli_op_name(int op) {
   static const char *const names[COLL_OP_COUNT] = {"sum",  "prod",   "min",   "max",  "avg",
                                                    "band", "bor",    "bxor",  "land", "lor",
                                                    "lxor", "minloc", "maxloc"};
+  if (op >= COLL_OP_USER_BASE)
+    return "an operation of the caller's own";
   return op >= 0 && op < COLL_OP_COUNT ? names[op] : "unknown operation";
 }
 
 /* "allreduce(count 8, float32, sum)" */
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
-  int coll = tag->word[2] & 0xff, type = tag->word[2] >> 8 & 0xff, op = tag->word[2] >> 16 & 0xff;
-  unsigned long long count = tag->word[0];
+  int coll = tag->word[2] & 0x7f, type = tag->word[2] >> 8 & 0xff, op = tag->word[2] >> 16 & 0xff;
+  bool varying = tag->word[2] & VARYING;
   const char *name = coll < COLLI_COLL_COUNT ? colli_coll_name((colli_coll)coll) : "unknown";
+  char type_text[32], op_text[32] = "", root_text[32] = "", count_text[40] = "";
+  if (type == USER_TYPE)
+    snprintf(type_text, sizeof(type_text), "elements of %u bytes", (unsigned)(tag->word[0] >> 48));
+  else
+    snprintf(type_text, sizeof(type_text), "%s", colli_type_name(type));
+  if (colli_reduces((colli_coll)coll) && op >= (int)USER_OP)
+    snprintf(op_text, sizeof(op_text), ", operation %u of the caller's", op - USER_OP);
+  else if (colli_reduces((colli_coll)coll))
+    snprintf(op_text, sizeof(op_text), ", %s", colli_op_name(op));
+  if (colli_rooted((colli_coll)coll))
+    snprintf(root_text, sizeof(root_text), ", root %u", (unsigned)tag->word[1]);
+  if (!varying)
+    snprintf(count_text, sizeof(count_text), "count %llu, ",
+             (unsigned long long)(tag->word[0] & COUNT_MASK));
+  else if (tag->word[0] & COUNT_MASK)
+    snprintf(count_text, sizeof(count_text), "counts with checksum %llx, ",
+             (unsigned long long)(tag->word[0] & COUNT_MASK));
   if (coll == COLLI_BARRIER)
     snprintf(text, COLLI_TAG_TEXT, "%s()", name);
-  else if (coll == COLLI_ALLREDUCE)
-    snprintf(text, COLLI_TAG_TEXT, "%s(count %llu, %s, %s)", name, count, colli_type_name(type),
-             colli_op_name(op));
-  else if (coll == COLLI_BROADCAST)
-    snprintf(text, COLLI_TAG_TEXT, "%s(count %llu, %s, root %u)", name, count,
-             colli_type_name(type), (unsigned)tag->word[1]);
   else
-    snprintf(text, COLLI_TAG_TEXT, "%s(count %llu, %s)", name, count, colli_type_name(type));
+    snprintf(text, COLLI_TAG_TEXT, "%s%s(%s%s%s%s)", name, varying ? "v" : "", count_text,
+             type_text, op_text, root_text);
   return text;
 }
 

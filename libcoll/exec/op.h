@@ -7,6 +7,13 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
+/* What is done with the result of an operation that worked on a copy. */
+typedef enum colli_stage_out {
+  COLLI_STAGE_NONE,
+  COLLI_STAGE_COPY,
+  COLLI_STAGE_NARROW
+} colli_stage_out;
+
 #define COLLI_MAX_PENDING 4 /* sends of a lane whose buffers the transport still reads */
 
 /* A send whose buffer is in use until the connection has counted message number `ticket`. */
@@ -53,10 +60,23 @@ struct coll_request {
   size_t out_first; /* the same of `out` (reduce-scatter: this rank's block) */
   char *scratch;    /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
+  size_t *blocks; /* v-forms: four numbers a rank (colli_blocks); kept like scratch */
+  size_t blocks_bytes;
+  char *stage; /* a copy of the vector to work on; kept like scratch */
+  size_t stage_bytes;
+  colli_stage_out stage_out; /* what to do with the result when all is done */
+  int stage_type;
+  size_t stage_count;
+  void *stage_to;
+  struct colli_call *kept; /* the arguments of a persistent operation, or NULL */
+  bool active;             /* a persistent operation was started and its end not yet told */
   const colli_sched *sched;
   colli_partition partition;
   colli_reduce_fn reduce;
   colli_average_fn average; /* NULL unless the operation is COLL_AVG */
+  coll_op_fn user_fn;       /* instead of `reduce`, or NULL */
+  void *user_context;
+  coll_type user_type;
   int nranks;
   int lanes_left;
   colli_lane lane[COLLI_MAX_LANES];

@@ -147,6 +147,12 @@ static void combine(const coll_request *op, const colli_step *step, const slice 
                     void *to, void *to2) {
   const void *left = (step->bits & COLLI_MSG_LEFT) ? msg : s->src;
   const void *right = (step->bits & COLLI_MSG_LEFT) ? s->src : msg;
+  if (__builtin_expect(op->user_fn != NULL, 0)) {
+    op->user_fn(left, right, to, s->count, op->user_type, op->user_context);
+    if (to2)
+      memcpy(to2, to, s->bytes);
+    return;
+  }
   bool average = op->average && (step->bits & COLLI_FINAL);
   op->reduce(to, to2, left, right, s->count);
   if (__builtin_expect(average, 0)) {

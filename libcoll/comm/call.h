@@ -1,0 +1,130 @@
+/*
+ * call.h: one public call, whatever its form: arguments, checks, and how it becomes a request. The
+ * public functions (forms.c) fill in a colli_call and hand it to run, launch or keep.
+ */
+#ifndef COLLI_COMM_CALL_H
+#define COLLI_COMM_CALL_H
+
+#include "libcoll/sched/sched.h"
+
+/* What a call of COLLI_SENDRECV is. */
+typedef enum colli_p2p {
+  COLLI_P2P_SEND,
+  COLLI_P2P_RECV,
+  COLLI_P2P_SENDRECV,
+  COLLI_P2P_PUT,
+  COLLI_P2P_SIGNAL,
+  COLLI_P2P_WAIT_SIGNAL
+} colli_p2p;
+
+/* The arguments of a call; what does not apply is 0. */
+typedef struct colli_call {
+  const char *name; /* "allreduce", "gatherv", ... */
+  colli_coll coll;  /* v-forms have their plain form's; point to point and one-sided: SENDRECV */
+  const void *sendbuf;
+  void *recvbuf;
+  size_t count; /* elements; per rank in block collectives; sent in sendrecv */
+  int type;
+  int op;
+  int root;
+  /* v-forms. NULL displs: packed. gatherv and scatterv: `count` is the rank's own block. */
+  bool varying;
+  const size_t *in_counts, *in_displs;
+  const size_t *out_counts, *out_displs;
+  /* Point to point and one-sided: the peer is `dest` for what goes out, `source` for what comes. */
+  colli_p2p p2p;
+  int dest, send_tag;
+  int source, recv_tag;
+  size_t recv_count;
+  coll_message *message;
+  coll_window *window;
+  size_t offset;    /* put: bytes from the window's base */
+  uint64_t signals; /* wait_signal: how many */
+} colli_call;
+
+/* ---- enter.c ----------------------------------------------------------------------------------
+ */
+
+/*
+ * Every public call on a communicator begins with enter and ends with leave, unless enter fails
+ * (null, or another thread is inside). Code inside the library calls colli_call_run() and the like,
+ * never public functions.
+ */
+coll_status colli_call_enter(coll_comm *comm);
+void colli_call_leave(coll_comm *comm);
+
+/* ---- call.c -----------------------------------------------------------------------------------
+ */
+
+/* Blocking: starts the call and waits for its end; in a group it is kept for the group's end. */
+coll_status colli_call_run(coll_comm *comm, const colli_call *call);
+
+/* Nonblocking: starts the call and lets it move once. */
+coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request);
+
+/* Persistent: checks the call and keeps it in a request that coll_start() runs. */
+coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_request **request);
+
+/* Stream-ordered: not yet. */
+coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
+
+/* Starts a call whose arguments were checked. `limited`: counts against COLL_MAX_REQUESTS. */
+coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
+                             coll_request **started);
+
+/* Waits until an operation is complete, and finishes it off; its status. */
+coll_status colli_call_wait(coll_comm *comm, coll_request *op);
+
+/* ---- call_check.c -----------------------------------------------------------------------------
+ */
+
+/* Checks everything that one rank can see of a call. */
+coll_status colli_call_check(coll_comm *comm, const colli_call *call);
+
+/* Elements that `call` reads from sendbuf and writes to recvbuf on this rank. */
+void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *reads,
+                       size_t *writes);
+
+/* ---- prepare.c --------------------------------------------------------------------------------
+ */
+
+/* Fills in a collective's request from its plan; *connected: its connections were begun before. */
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, coll_request *op,
+                               bool *connected);
+
+/*
+ * Copies the tables of a persistent call into memory of its request, and makes the call point to
+ * the copies; false without memory.
+ */
+bool colli_call_keep_blocks(const coll_comm *comm, colli_call *call, coll_request *op);
+
+/* What is left to do when a collective has ended well: results go where the caller wants them. */
+void colli_call_finish(coll_request *op);
+
+/* ---- group.c ----------------------------------------------------------------------------------
+ */
+
+/* The calls that wait for the end of a group. */
+typedef struct colli_group {
+  int depth;
+  coll_status refused; /* the first call that was refused */
+  colli_call *calls;
+  coll_request **requests;
+  int count, room;
+} colli_group;
+
+/* Keeps a checked call for the end of the group. */
+coll_status colli_group_add(coll_comm *comm, const colli_call *call);
+
+void colli_group_free(colli_group *group);
+
+/* ---- mail_call.c ------------------------------------------------------------------------------
+ */
+
+/* Checks the arguments of a point-to-point or one-sided call. */
+coll_status colli_mail_check(coll_comm *comm, const colli_call *call);
+
+/* Fills in its request. */
+void colli_mail_prepare(coll_comm *comm, const colli_call *call, coll_request *op);
+
+#endif
