@@ -8,6 +8,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/comm/assemble.h"
 #include "libcoll/comm/call.h"
+#include "libcoll/comm/ops.h"
 #include "libcoll/comm/plan.h"
 #include "libcoll/exec/exec.h"
 
@@ -65,6 +66,7 @@ struct coll_comm {
   uint64_t timeout_ns;
   coll_determinism deterministic; /* from the settings, as are these */
   coll_accumulate accumulate;
+  colli_user_op ops[COLL_OP_USER_MAX];
   colli_watch watch;
   coll_status failed;  /* the communicator is revoked */
   coll_error error;    /* why; or else the last bad argument */

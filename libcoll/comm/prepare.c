@@ -5,7 +5,6 @@
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/ops.h"
-#include "libcoll/exec/stage.h"
 
 /* Where nobody knows all counts, the choice assumes blocks of so many bytes. */
 #define ASSUMED_BLOCK_BYTES 65536
@@ -174,34 +173,14 @@ static bool stage(const coll_comm *comm, const colli_call *call, const meaning *
     op->stage_out = COLLI_STAGE_COPY;
     return true;
   }
-  op->in = op->stage;
-  if (m->widened) {
-    colli_stage_widen((float *)(void *)op->stage, call->sendbuf, reads, (coll_type)call->type);
-    op->out = op->stage + op->out_first * m->elem_bytes;
-    op->stage_out = COLLI_STAGE_NARROW;
-    op->stage_type = call->type;
-    if (call->coll == COLLI_EXSCAN && comm->rank == 0)
-      op->stage_count = 0;
-  }
-  if (premul && m->widened) {
-    float factor;
-    colli_stage_widen(&factor, m->user->factor, 1, (coll_type)call->type);
-    colli_stage_scale(op->stage, op->stage, reads, COLL_FLOAT32, &factor);
-  } else if (premul) {
-    colli_stage_scale(op->stage, call->sendbuf, reads, (coll_type)call->type, m->user->factor);
-  }
-  return true;
+  return false;
 }
 
 /* What is left to do when a collective has ended well. */
 void colli_call_finish(coll_request *op) {
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
-    if (op->stage_out == COLLI_STAGE_NARROW)
-      colli_stage_narrow(op->stage_to, (const float *)(const void *)from, op->stage_count,
-                         (coll_type)op->stage_type);
-    else
-      memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
+    memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
   }
   op->stage_out = COLLI_STAGE_NONE;
 }

@@ -117,15 +117,15 @@ static int one_allgather(coll_comm *comm, int rank, int nranks, const job *j) {
 /* Every type and operation at one small size, then a tour of sizes. */
 static int tour(coll_comm *comm, int rank, int nranks, void *arg) {
   uint64_t seed = *(const uint64_t *)arg;
-  for (int type = 0; type < COLL_TYPE_COUNT; type++)
-    for (int op = 0; op < COLL_OP_COUNT; op++) {
+  for (int type = 0; type <= COLL_FLOAT64; type++)
+    for (int op = 0; op <= COLL_AVG; op++) {
       job j = {257, (coll_type)type, (coll_op)op, (type + op) % 2, seed++};
       if (one_allreduce(comm, rank, nranks, &j) != 0)
         return 1;
     }
   for (size_t s = (size_t)nranks % 2; s<NSIZES; s += nranks> 8 ? 3 : 2) {
-    coll_type type = (coll_type)(seed % COLL_TYPE_COUNT);
-    job j = {sizes[s] / coll_type_bytes(type), type, (coll_op)(seed % COLL_OP_COUNT),
+    coll_type type = (coll_type)(seed % (COLL_FLOAT64 + 1));
+    job j = {sizes[s] / coll_type_bytes(type), type, (coll_op)(seed % (COLL_AVG + 1)),
              (int)(seed / 2 % 2), seed};
     if (one_allreduce(comm, rank, nranks, &j) != 0 ||
         one_broadcast(comm, rank, nranks, &j, (int)(seed % (uint64_t)nranks)) != 0)

@@ -42,8 +42,8 @@ static program_op pick_op(colli_prng *prng, const world_config *config, int nran
   program_op op = {.coll = colls[pick(prng, 9)]};
   if (nranks == 1 && op.coll == COLLI_SENDRECV)
     op.coll = COLLI_ALLREDUCE;
-  op.type = (coll_type)pick(prng, COLL_TYPE_COUNT);
-  op.op = op.coll == COLLI_ALLREDUCE ? (coll_op)pick(prng, COLL_OP_COUNT) : COLL_SUM;
+  op.type = (coll_type)pick(prng, COLL_FLOAT64 + 1);
+  op.op = op.coll == COLLI_ALLREDUCE ? (coll_op)pick(prng, COLL_AVG + 1) : COLL_SUM;
   op.count = op.coll == COLLI_BARRIER ? 0 : pick_count(prng, config, coll_type_bytes(op.type));
   if (op.coll == COLLI_ALLGATHER && nranks > 4)
     op.count /= (size_t)nranks / 2;

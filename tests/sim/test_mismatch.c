@@ -23,7 +23,7 @@ static program_op make_odd(colli_prng *prng, const program_op *op, int nranks) {
     odd.type = op->type % 2 ? (coll_type)(op->type - 1) : (coll_type)(op->type + 1);
     break;
   case 2:
-    odd.op = (coll_op)((op->op + 1) % COLL_OP_COUNT);
+    odd.op = (coll_op)((op->op + 1) % (COLL_AVG + 1));
     break;
   case 3:
     odd.root = (op->root + 1) % nranks;
