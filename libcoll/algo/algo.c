@@ -5,11 +5,24 @@
 
 /* Where costs are equal the first one wins. */
 const colli_algo *const colli_algos[] = {
-    &colli_allreduce_recdbl,   &colli_allreduce_direct,
-    &colli_allreduce_dbtree,   &colli_allreduce_ring,
-    &colli_broadcast_binomial, &colli_broadcast_chain,
-    &colli_allgather_ring,     &colli_barrier_dissemination,
-    &colli_barrier_direct,     NULL,
+    &colli_allreduce_recdbl,
+    &colli_allreduce_direct,
+    &colli_allreduce_dbtree,
+    &colli_allreduce_ring,
+    &colli_broadcast_binomial,
+    &colli_broadcast_chain,
+    &colli_allgather_ring,
+    &colli_barrier_dissemination,
+    &colli_barrier_direct,
+    &colli_reduce_scatter_ring,
+    &colli_reduce_scatter_pairwise,
+    &colli_alltoall_direct,
+    &colli_alltoall_pairwise,
+    &colli_gather_direct,
+    &colli_scatter_direct,
+    &colli_scan_chain,
+    &colli_exscan_chain,
+    NULL,
 };
 
 /* Finds by collective and name; NULL if there is none. */

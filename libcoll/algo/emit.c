@@ -26,6 +26,36 @@ void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks) {
     colli_emit(builder, 0, bits, way, chunk);
 }
 
+/* One chunk for each rank's block. */
+int colli_nchunks_blocks(const colli_shape *shape) {
+  return shape->nranks;
+}
+
+/* One chunk for the whole vector. */
+int colli_nchunks_one(const colli_shape *shape) {
+  (void)shape;
+  return 1;
+}
+
+/* How many chunks of SCRATCH an all-to-all in place takes. */
+int colli_exchange_scratch(const colli_shape *shape) {
+  return shape->in_place && shape->nranks > 1 ? shape->nranks : 0;
+}
+
+/* Emits the copies that an all-to-all makes before it receives; returns from where to send. */
+colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape) {
+  int n = shape->nranks, rank = shape->rank;
+  colli_way way = {COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT};
+  if (!shape->in_place) {
+    colli_emit(builder, 0, COLLI_STORE, way, rank);
+    return COLLI_INPUT;
+  }
+  way.dst = COLLI_SCRATCH;
+  for (int k = 1; k < n; k++)
+    colli_emit(builder, 0, COLLI_STORE, way, (rank + k) % n);
+  return COLLI_SCRATCH;
+}
+
 /* The smallest q with 2^q >= n. */
 int colli_log2_up(int n) {
   int q = 0;

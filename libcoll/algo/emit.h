@@ -20,6 +20,20 @@ int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, i
 /* The steps of a communicator of one rank: input to output, complete if it is a reduction. */
 void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks);
 
+/* For `nchunks`: one chunk for each rank's block; one for the whole vector. */
+int colli_nchunks_blocks(const colli_shape *shape);
+int colli_nchunks_one(const colli_shape *shape);
+
+/*
+ * All-to-all: emits the copies that a rank makes before it receives, and tells from which buffer it
+ * must send. Out of place that is its own block, which goes to OUTPUT. In place all blocks for
+ * others go to the same chunks of SCRATCH, nothing is left in INPUT that could be overwritten.
+ */
+colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape);
+
+/* How many chunks of SCRATCH that takes. */
+int colli_exchange_scratch(const colli_shape *shape);
+
 /* Rounds of doubling that reach n: the smallest q with 2^q >= n. */
 int colli_log2_up(int n);
 
@@ -74,5 +88,13 @@ extern const colli_algo colli_broadcast_chain;
 extern const colli_algo colli_allgather_ring;
 extern const colli_algo colli_barrier_dissemination;
 extern const colli_algo colli_barrier_direct;
+extern const colli_algo colli_reduce_scatter_ring;
+extern const colli_algo colli_reduce_scatter_pairwise;
+extern const colli_algo colli_alltoall_direct;
+extern const colli_algo colli_alltoall_pairwise;
+extern const colli_algo colli_gather_direct;
+extern const colli_algo colli_scatter_direct;
+extern const colli_algo colli_scan_chain;
+extern const colli_algo colli_exscan_chain;
 
 #endif

@@ -1,0 +1,63 @@
+/*
+ * alltoall_pairwise.c: in round k each rank sends to the rank k further on and receives from the
+ * rank k before.
+ *
+ * Cost: (n-1) (alpha + m beta) for blocks of m bytes. Wins for long blocks: at any time each rank
+ * serves one other and is served by one, so that links are not congested.
+ * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
+ * MPICH", IJHPCA 19 (2005).
+ *
+ * 5 ranks: whom rank 2 sends to, and whom it receives from:
+ *
+ *     round 1:  2 --> 3    1 --> 2
+ *     round 2:  2 --> 4    0 --> 2
+ *     round 3:  2 --> 0    4 --> 2
+ *     round 4:  2 --> 1    3 --> 2
+ */
+#include "libcoll/algo/timeline.h"
+
+static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) {
+  int n = shape->nranks, rank = shape->rank;
+  colli_builder *builder = colli_builder_create(shape, n, colli_exchange_scratch(shape), 1);
+  if (!builder)
+    return COLL_ERR_NO_MEMORY;
+  colli_buf have = colli_emit_exchange(builder, shape);
+  for (int k = 1; k < n; k++) {
+    int to = (rank + k) % n, from = (rank + n - k) % n;
+    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, have, have}, to);
+    colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
+               (colli_way){from, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT}, from);
+  }
+  return colli_builder_finish(builder, sched);
+}
+
+/* One pass of any rank. */
+static void pairwise_pass(colli_timeline *at, const colli_shape *shape) {
+  int n = shape->nranks;
+  for (int copies = shape->in_place ? n - 1 : 1; copies > 0; copies--)
+    colli_timeline_copy(at);
+  for (int k = 1; k < n; k++)
+    colli_timeline_receive(at, colli_timeline_send(at));
+}
+
+static double pairwise_cost(const colli_shape *shape, const colli_partition *partition,
+                            size_t elem_bytes, const colli_model *model) {
+  double peers = shape->nranks - 1, copies = shape->in_place ? peers : 1;
+  colli_work work = {
+      .steps = 2 * peers + copies, .received = peers, .waits = peers, .reduced = copies};
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass);
+}
+
+const colli_algo colli_alltoall_pairwise = {
+    .name = "pairwise",
+    .id = 70,
+    .coll = COLLI_ALLTOALL,
+    .when = "long blocks: one partner at a time",
+    .source = "Thakur, Rabenseifner and Gropp 2005",
+    .orders = COLLI_GIVES_ANY,
+    .varying = true,
+    .pipelined = false,
+    .nchunks = colli_nchunks_blocks,
+    .emit = pairwise_emit,
+    .cost = pairwise_cost,
+};

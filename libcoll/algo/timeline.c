@@ -1,0 +1,95 @@
+/* timeline.c: when a rank gets through its steps. */
+#include "libcoll/algo/timeline.h"
+
+#define PASSES_RUN 4 /* by then the ranks have found their pace */
+
+static double later(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* A rank that has not begun. */
+colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *model) {
+  return (colli_timeline){
+      .slices = terms->slices,
+      .step = model->step_ns,
+      .fold = terms->work_reduce,
+      .link = terms->copy_hop - model->step_ns - model->alpha_ns,
+      .alpha = model->alpha_ns,
+  };
+}
+
+/* The rank's work on a chunk whose slices come at `in`; when the first slice is done. */
+static double handle(colli_timeline *at, colli_flight in, double work) {
+  double first = later(at->now, in.first) + work;
+  at->now = later(later(at->now, in.first) + at->slices * work, in.last + work);
+  return first;
+}
+
+/* Sends the chunk that was just handled, the first slice at `first`. */
+static colli_flight leave(colli_timeline *at, double first) {
+  colli_flight out = {later(at->out, first) + at->link, 0};
+  at->out = later(out.first + (at->slices - 1) * at->link, at->now + at->link);
+  out.first += at->alpha;
+  out.last = at->out + at->alpha;
+  return out;
+}
+
+static const colli_flight at_hand = {0, 0};
+
+/* Sends a chunk that is there. */
+colli_flight colli_timeline_send(colli_timeline *at) {
+  return leave(at, handle(at, at_hand, at->step));
+}
+
+/* Sends what it receives. */
+colli_flight colli_timeline_forward(colli_timeline *at, colli_flight in) {
+  return leave(at, handle(at, in, at->step));
+}
+
+/* Sends what it receives, reduced with what is there. */
+colli_flight colli_timeline_fold_forward(colli_timeline *at, colli_flight in) {
+  return leave(at, handle(at, in, at->fold));
+}
+
+/* Receives a chunk. */
+void colli_timeline_receive(colli_timeline *at, colli_flight in) {
+  handle(at, in, at->step);
+}
+
+/* Receives and reduces a chunk. */
+void colli_timeline_fold(colli_timeline *at, colli_flight in) {
+  handle(at, in, at->fold);
+}
+
+/* Copies or reduces a chunk in its own memory. */
+void colli_timeline_copy(colli_timeline *at) {
+  handle(at, at_hand, at->fold);
+}
+
+/* When the last of the ranks ends. */
+static double ends(const colli_timeline *at) {
+  double end = 0;
+  for (int i = 0; i < COLLI_TIMELINES; i++)
+    end = later(end, at[i].now);
+  return end;
+}
+
+/* The cost of an algorithm. */
+double colli_timeline_cost(const colli_shape *shape, const colli_partition *partition,
+                           size_t elem_bytes, const colli_model *model, colli_work work,
+                           void (*pass)(colli_timeline *at, const colli_shape *shape)) {
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  if (shape->nranks == 1)
+    return shape->in_place ? 0 : colli_cost_alone(partition, &t);
+  colli_timeline at[COLLI_TIMELINES];
+  for (int i = 0; i < COLLI_TIMELINES; i++)
+    at[i] = colli_timeline_make(&t, model);
+  double end = 0, before = 0;
+  int run = 0;
+  for (; run < PASSES_RUN && run < t.passes; run++) {
+    before = end;
+    pass(at, shape);
+    end = ends(at);
+  }
+  return colli_cost_bound(end + (t.passes - run) * (end - before), work, &t, model);
+}

@@ -1,0 +1,51 @@
+/*
+ * timeline.h: when a rank gets through its steps. The costs of algorithms whose ranks all do alike
+ * are recurrences over the steps of one rank: what it receives was sent by a rank that was as far
+ * as itself. Follows the same rules as the predictor (sched/predict.c), a chunk at a time.
+ */
+#ifndef COLLI_ALGO_TIMELINE_H
+#define COLLI_ALGO_TIMELINE_H
+
+#include "libcoll/algo/emit.h"
+
+/* When the first and the last slice of a chunk arrive. */
+typedef struct colli_flight {
+  double first;
+  double last;
+} colli_flight;
+
+/* A rank, and what a slice takes. */
+typedef struct colli_timeline {
+  double slices; /* of a chunk */
+  double step;   /* the rank's work on a slice that it only moves */
+  double fold;   /* the same where it reduces or copies it */
+  double link;   /* a slice's time on the way out */
+  double alpha;
+  double now; /* when the rank's last step ended */
+  double out; /* until when its way out is taken */
+} colli_timeline;
+
+/* A rank that has not begun. */
+colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *model);
+
+/* The steps of a rank; those that send say when the chunk arrives. */
+colli_flight colli_timeline_send(colli_timeline *at);
+colli_flight colli_timeline_forward(colli_timeline *at, colli_flight in);
+colli_flight colli_timeline_fold_forward(colli_timeline *at, colli_flight in);
+void colli_timeline_receive(colli_timeline *at, colli_flight in);
+void colli_timeline_fold(colli_timeline *at, colli_flight in);
+void colli_timeline_copy(colli_timeline *at);
+
+/* The most ranks that a recurrence follows. */
+#define COLLI_TIMELINES 4
+
+/*
+ * The cost of an algorithm. `pass` runs the ranks that it follows, at[0] and as many others as it
+ * likes, through one pass; the last one ends the collective. Of many passes the first few are run
+ * and the others take as long as the last of those.
+ */
+double colli_timeline_cost(const colli_shape *shape, const colli_partition *partition,
+                           size_t elem_bytes, const colli_model *model, colli_work work,
+                           void (*pass)(colli_timeline *at, const colli_shape *shape));
+
+#endif
