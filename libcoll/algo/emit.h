@@ -96,5 +96,8 @@ extern const colli_algo colli_gather_direct;
 extern const colli_algo colli_scatter_direct;
 extern const colli_algo colli_scan_chain;
 extern const colli_algo colli_exscan_chain;
+extern const colli_algo colli_reduce_binomial;
+extern const colli_algo colli_reduce_knomial4;
+extern const colli_algo colli_reduce_knomial8;
 
 #endif

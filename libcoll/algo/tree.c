@@ -1,0 +1,187 @@
+/* tree.c: algorithms whose messages go up and down a rooted tree. */
+#include "libcoll/algo/tree.h"
+
+#include "libcoll/sched/order.h"
+
+static double later(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* ---- places ---------------------------------------------------------------------------------- */
+
+static void add_child(colli_node *node, int rank, bool left) {
+  node->child[node->children] = rank;
+  node->left[node->children++] = left;
+}
+
+/* k-nomial tree. */
+void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node) {
+  int n = tree->nranks, at = (rank - tree->root + n) % n;
+  long span = 1; /* the subtree of `at` holds the distances below at + span */
+  *node = (colli_node){.parent = COLLI_NOBODY};
+  for (; span < n && at / span % tree->radix == 0; span *= tree->radix)
+    for (int digit = 1; digit < tree->radix && at + digit * span < n; digit++)
+      add_child(node, (int)((tree->root + at + digit * span) % n), false);
+  if (at > 0)
+    node->parent = (tree->root + (int)(at - at / span % tree->radix * span)) % n;
+}
+
+/* The rank that speaks for a seat: the root if it sits there, else the second one. */
+static int speaker(const colli_tree *tree, int seat) {
+  int n = tree->nranks, first = colli_order_seat_rank(n, seat);
+  if (colli_order_seat(n, tree->root) == seat)
+    return tree->root;
+  return seat < n - colli_order_seats(n) ? first + 1 : first;
+}
+
+/* Binomial on the seats of order.h. */
+void colli_tree_seats(const colli_tree *tree, int rank, colli_node *node) {
+  int n = tree->nranks, seats = colli_order_seats(n), seat = colli_order_seat(n, rank);
+  int spoken = speaker(tree, seat), first = colli_order_seat_rank(n, seat);
+  *node = (colli_node){.parent = COLLI_NOBODY};
+  if (spoken != rank) {
+    node->parent = spoken;
+    return;
+  }
+  if (seat < n - seats)
+    add_child(node, rank == first ? first + 1 : first, rank != first);
+  int at = seat ^ colli_order_seat(n, tree->root), span = 1;
+  for (; span < seats && !(at & span); span *= 2)
+    add_child(node, speaker(tree, seat ^ span), seat & span);
+  if (at)
+    node->parent = speaker(tree, seat ^ span);
+}
+
+/* Binary tree. */
+void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node) {
+  int n = tree->nranks, at = (rank - tree->root + n) % n;
+  *node = (colli_node){.parent = COLLI_NOBODY};
+  /* The second child's subtree is never the higher one. */
+  for (int child = 2 * at + 2; child > 2 * at; child--)
+    if (child < n)
+      add_child(node, (tree->root + child) % n, false);
+  if (at > 0)
+    node->parent = (tree->root + (at - 1) / 2) % n;
+}
+
+/* ---- steps ----------------------------------------------------------------------------------- */
+
+/* Emits the way up. */
+int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, colli_buf kept) {
+  colli_way way = {COLLI_NOBODY, node->parent, COLLI_INPUT, COLLI_OUTPUT};
+  bool root = node->parent == COLLI_NOBODY;
+  if (node->children == 0)
+    return colli_emit(builder, lane, COLLI_SEND, way, 0);
+  for (int i = 0; i < node->children; i++) {
+    bool last = i == node->children - 1;
+    unsigned bits = COLLI_RECV | COLLI_FOLD | (node->left[i] ? COLLI_MSG_LEFT : 0);
+    way.from = node->child[i];
+    way.to = last ? node->parent : COLLI_NOBODY;
+    way.dst = root ? COLLI_OUTPUT : kept;
+    if (last)
+      bits |= root ? COLLI_FINAL | COLLI_STORE : COLLI_SEND;
+    int step = colli_emit(builder, lane, bits | (last ? 0 : COLLI_STORE), way, 0);
+    way.src = way.dst;
+    if (last)
+      return step;
+  }
+  return -1;
+}
+
+/* Emits the way down. */
+int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, colli_buf from) {
+  bool root = node->parent == COLLI_NOBODY;
+  unsigned arrive = root ? 0 : COLLI_RECV | COLLI_STORE;
+  if (root && from == COLLI_INPUT)
+    arrive = COLLI_STORE;
+  int first = -1;
+  for (int i = node->children - 1; i >= 0; i--) {
+    colli_way way = {first < 0 ? node->parent : COLLI_NOBODY, node->child[i],
+                     root ? from : COLLI_OUTPUT, COLLI_OUTPUT};
+    int step = colli_emit(builder, lane, (first < 0 ? arrive : 0) | COLLI_SEND, way, 0);
+    first = first < 0 ? step : first;
+  }
+  if (first >= 0)
+    return first;
+  return colli_emit(builder, lane, arrive,
+                    (colli_way){node->parent, COLLI_NOBODY, from, COLLI_OUTPUT}, 0);
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+typedef struct cost {
+  const colli_tree *tree;
+  colli_timeline fresh; /* a rank that has not begun */
+  double end;           /* of the last rank */
+  double busiest;       /* what a pass takes of the rank that does most */
+  double steps, waits;  /* of all ranks together */
+} cost;
+
+/* A rank's work in one pass: with children to reduce, and messages to send. */
+static void note_work(cost *c, double folds, double moves, double sends) {
+  const colli_timeline *t = &c->fresh;
+  double works = t->slices * (folds * t->fold + moves * t->step);
+  c->busiest = later(c->busiest, later(works, t->slices * sends * t->link));
+}
+
+/* The way up of a subtree: when its result comes to the parent; ends at the root. */
+static colli_flight go_up(cost *c, int rank) {
+  colli_node node;
+  colli_timeline at = c->fresh;
+  c->tree->place(c->tree, rank, &node);
+  if (node.children == 0)
+    return colli_timeline_send(&at);
+  for (int i = 0; i < node.children - 1; i++)
+    colli_timeline_fold(&at, go_up(c, node.child[i]));
+  colli_flight in = go_up(c, node.child[node.children - 1]), out = in;
+  if (node.parent == COLLI_NOBODY)
+    colli_timeline_fold(&at, in);
+  else
+    out = colli_timeline_fold_forward(&at, in);
+  c->end = later(c->end, at.now);
+  return out;
+}
+
+/* The way down of a subtree whose root gets the vector at `in`; the root of all has it at `now`. */
+static void go_down(cost *c, int rank, colli_flight in, double now) {
+  colli_node node;
+  colli_timeline at = c->fresh;
+  at.now = at.out = now;
+  c->tree->place(c->tree, rank, &node);
+  if (node.children == 0)
+    colli_timeline_receive(&at, in);
+  for (int i = node.children - 1; i >= 0; i--) {
+    bool first = i == node.children - 1 && node.parent != COLLI_NOBODY;
+    go_down(c, node.child[i], first ? colli_timeline_forward(&at, in) : colli_timeline_send(&at),
+            0);
+  }
+  c->end = later(c->end, at.now);
+}
+
+/* The cost of going up, down, or both ways. */
+double colli_tree_cost(const colli_tree *tree, unsigned ways, const colli_partition *partition,
+                       size_t elem_bytes, const colli_model *model) {
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  if (tree->nranks == 1)
+    return colli_cost_alone(partition, &t);
+  bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
+  cost c = {.tree = tree, .fresh = colli_timeline_make(&t, model)};
+  colli_node root, child;
+  tree->place(tree, tree->root, &root);
+  tree->place(tree, root.child[root.children - 1], &child);
+  if (up)
+    go_up(&c, tree->root);
+  if (down)
+    go_down(&c, tree->root, (colli_flight){0, 0}, c.end);
+  double n = tree->nranks, each = (n - 1) / n;
+  /* A rank may go on to the next pass when it has done its own; where it waits for its result that
+   * is the whole way. Else the root or its highest child has most to do. */
+  note_work(&c, up ? root.children : 0, down ? root.children : 0, down ? root.children : 0);
+  note_work(&c, up ? child.children : 0, down ? child.children : 0,
+            (up ? 1 : 0) + (down ? child.children : 0));
+  double period = up && down && !(ways & COLLI_TREE_LANES) ? c.end : c.busiest;
+  double moves = (up ? each : 0) + (down ? each : 0);
+  colli_work work = {
+      .steps = 1.5 * moves, .received = moves, .waits = moves, .reduced = up ? each : 0};
+  return colli_cost_bound(c.end + (t.passes - 1) * period, work, &t, model);
+}

@@ -1,0 +1,67 @@
+/*
+ * tree.h: algorithms whose messages go up and down a rooted tree: where each rank stands in it, the
+ * steps, and the cost.
+ */
+#ifndef COLLI_ALGO_TREE_H
+#define COLLI_ALGO_TREE_H
+
+#include "libcoll/algo/timeline.h"
+
+#define COLLI_CHILDREN_MAX 48 /* 65536 ranks at radix 8 have 7 at each of 6 levels */
+
+/* A rank's place in a tree. Children are in the order in which they are reduced: the lowest subtree
+ * first. */
+typedef struct colli_node {
+  int parent; /* COLLI_NOBODY: the root */
+  int children;
+  int child[COLLI_CHILDREN_MAX];
+  bool left[COLLI_CHILDREN_MAX]; /* its ranks come before this one's: it is the left operand */
+} colli_node;
+
+/* A tree over all ranks, and where it begins. */
+typedef struct colli_tree {
+  int nranks;
+  int root;
+  int radix; /* of a k-nomial tree */
+  void (*place)(const struct colli_tree *tree, int rank, colli_node *node);
+} colli_tree;
+
+/*
+ * k-nomial: ranks are counted from the root on and written in digits of base `radix`; a rank's
+ * parent has its lowest digit that is not 0 set to 0.
+ */
+void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node);
+
+/*
+ * Binomial on the seats of order.h: a rank that has heard of all its children has combined its part
+ * of the order TREE, whatever the root. As many rounds as a binomial tree on ranks.
+ */
+void colli_tree_seats(const colli_tree *tree, int rank, colli_node *node);
+
+/* Binary: ranks are counted from the root on, and i's children are 2 i + 1 and 2 i + 2. */
+void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node);
+
+/*
+ * Emits the way up: own INPUT and the children's, to the parent; the root has the result in OUTPUT.
+ * What comes in between is kept in `kept`. Returns the last step.
+ */
+int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, colli_buf kept);
+
+/*
+ * Emits the way down: from the parent to OUTPUT and to the children, highest subtree first. The
+ * root sends from `from`, and copies it to OUTPUT if that is INPUT. Returns the first step.
+ */
+int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, colli_buf from);
+
+/* Which ways a collective takes. */
+enum {
+  COLLI_TREE_UP = 1,
+  COLLI_TREE_DOWN = 2,
+  COLLI_TREE_LANES = 4 /* each in a lane of its own */
+};
+
+/* The cost of going these ways with the whole vector as one chunk. */
+double colli_tree_cost(const colli_tree *tree, unsigned ways, const colli_partition *partition,
+                       size_t elem_bytes, const colli_model *model);
+
+#endif
