@@ -25,6 +25,15 @@ const colli_algo *const colli_algos[] = {
     &colli_reduce_binomial,
     &colli_reduce_knomial4,
     &colli_reduce_knomial8,
+    &colli_allgather_bruck,
+    &colli_allgather_bruck4,
+    &colli_allgather_pat,
+    &colli_allgather_recdbl,
+    &colli_allgather_bcube,
+    &colli_allgather_direct,
+    &colli_reduce_scatter_circulant,
+    &colli_reduce_scatter_pat,
+    &colli_reduce_scatter_bcube,
     NULL,
 };
 

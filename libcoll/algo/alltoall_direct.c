@@ -36,7 +36,8 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /* One pass of any rank. */
-static void direct_pass(colli_timeline *at, const colli_shape *shape) {
+static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   int peers = shape->nranks - 1;
   for (int k = 0; k < peers && shape->in_place; k++)
     colli_timeline_copy(at);
@@ -53,7 +54,7 @@ static double direct_cost(const colli_shape *shape, const colli_partition *parti
                           size_t elem_bytes, const colli_model *model) {
   double peers = shape->nranks - 1, copies = shape->in_place ? peers : 1;
   colli_work work = {.steps = 2 * peers + copies, .received = peers, .waits = 1, .reduced = copies};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
 
 const colli_algo colli_alltoall_direct = {

@@ -32,7 +32,8 @@ static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) 
 }
 
 /* One pass of any rank. */
-static void pairwise_pass(colli_timeline *at, const colli_shape *shape) {
+static void pairwise_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   int n = shape->nranks;
   for (int copies = shape->in_place ? n - 1 : 1; copies > 0; copies--)
     colli_timeline_copy(at);
@@ -45,7 +46,7 @@ static double pairwise_cost(const colli_shape *shape, const colli_partition *par
   double peers = shape->nranks - 1, copies = shape->in_place ? peers : 1;
   colli_work work = {
       .steps = 2 * peers + copies, .received = peers, .waits = peers, .reduced = copies};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass, NULL);
 }
 
 const colli_algo colli_alltoall_pairwise = {

@@ -99,5 +99,14 @@ extern const colli_algo colli_exscan_chain;
 extern const colli_algo colli_reduce_binomial;
 extern const colli_algo colli_reduce_knomial4;
 extern const colli_algo colli_reduce_knomial8;
+extern const colli_algo colli_allgather_bruck;
+extern const colli_algo colli_allgather_bruck4;
+extern const colli_algo colli_allgather_pat;
+extern const colli_algo colli_allgather_recdbl;
+extern const colli_algo colli_allgather_bcube;
+extern const colli_algo colli_allgather_direct;
+extern const colli_algo colli_reduce_scatter_circulant;
+extern const colli_algo colli_reduce_scatter_pat;
+extern const colli_algo colli_reduce_scatter_bcube;
 
 #endif

@@ -35,7 +35,8 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /* One pass of the root, at[0], and of any other rank, at[1]. */
-static void direct_pass(colli_timeline *at, const colli_shape *shape) {
+static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   colli_flight flight = colli_timeline_send(&at[1]);
   colli_timeline_copy(at);
   for (int k = 1; k < shape->nranks; k++)
@@ -47,7 +48,7 @@ static double direct_cost(const colli_shape *shape, const colli_partition *parti
   double n = shape->nranks, share = (n - 1) / n;
   colli_work work = {
       .steps = 2 * share + 1 / n, .received = share, .waits = 1 / n, .reduced = 1 / n};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
 
 const colli_algo colli_gather_direct = {

@@ -40,7 +40,8 @@ static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) 
 }
 
 /* One pass of any rank. */
-static void pairwise_pass(colli_timeline *at, const colli_shape *shape) {
+static void pairwise_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   for (int k = 1; k < shape->nranks; k++)
     colli_timeline_fold(at, colli_timeline_send(at));
 }
@@ -49,7 +50,7 @@ static double pairwise_cost(const colli_shape *shape, const colli_partition *par
                             size_t elem_bytes, const colli_model *model) {
   double peers = shape->nranks - 1;
   colli_work work = {.steps = 2 * peers, .received = peers, .waits = peers, .reduced = peers};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass, NULL);
 }
 
 const colli_algo colli_reduce_scatter_pairwise = {

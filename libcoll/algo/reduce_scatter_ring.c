@@ -40,7 +40,8 @@ static coll_status ring_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /* One pass of any rank. */
-static void ring_pass(colli_timeline *at, const colli_shape *shape) {
+static void ring_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   colli_flight flight = colli_timeline_send(at);
   for (int hop = 2; hop < shape->nranks; hop++)
     flight = colli_timeline_fold_forward(at, flight);
@@ -51,7 +52,7 @@ static double ring_cost(const colli_shape *shape, const colli_partition *partiti
                         size_t elem_bytes, const colli_model *model) {
   double hops = shape->nranks - 1;
   colli_work work = {.steps = hops + 1, .received = hops, .waits = hops, .reduced = hops};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, ring_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, ring_pass, NULL);
 }
 
 const colli_algo colli_reduce_scatter_ring = {

@@ -34,7 +34,8 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /* One pass of the root, at[0], and of the rank that is served last, at[1]. */
-static void direct_pass(colli_timeline *at, const colli_shape *shape) {
+static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   colli_flight flight = {0, 0};
   for (int k = 1; k < shape->nranks; k++)
     flight = colli_timeline_send(at);
@@ -47,7 +48,7 @@ static double direct_cost(const colli_shape *shape, const colli_partition *parti
   double n = shape->nranks, share = (n - 1) / n;
   colli_work work = {
       .steps = 2 * share + 1 / n, .received = share, .waits = share, .reduced = 1 / n};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
 
 const colli_algo colli_scatter_direct = {

@@ -77,7 +77,9 @@ static double ends(const colli_timeline *at) {
 /* The cost of an algorithm. */
 double colli_timeline_cost(const colli_shape *shape, const colli_partition *partition,
                            size_t elem_bytes, const colli_model *model, colli_work work,
-                           void (*pass)(colli_timeline *at, const colli_shape *shape)) {
+                           void (*pass)(colli_timeline *at, const colli_shape *shape,
+                                        const void *ctx),
+                           const void *ctx) {
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return shape->in_place ? 0 : colli_cost_alone(partition, &t);
@@ -88,7 +90,7 @@ double colli_timeline_cost(const colli_shape *shape, const colli_partition *part
   int run = 0;
   for (; run < PASSES_RUN && run < t.passes; run++) {
     before = end;
-    pass(at, shape);
+    pass(at, shape, ctx);
     end = ends(at);
   }
   return colli_cost_bound(end + (t.passes - run) * (end - before), work, &t, model);

@@ -41,11 +41,13 @@ void colli_timeline_copy(colli_timeline *at);
 
 /*
  * The cost of an algorithm. `pass` runs the ranks that it follows, at[0] and as many others as it
- * likes, through one pass; the last one ends the collective. Of many passes the first few are run
- * and the others take as long as the last of those.
+ * likes, through one pass, and gets ctx; the last one ends the collective. Of many passes the first
+ * few are run and the others take as long as the last of those.
  */
 double colli_timeline_cost(const colli_shape *shape, const colli_partition *partition,
                            size_t elem_bytes, const colli_model *model, colli_work work,
-                           void (*pass)(colli_timeline *at, const colli_shape *shape));
+                           void (*pass)(colli_timeline *at, const colli_shape *shape,
+                                        const void *ctx),
+                           const void *ctx);
 
 #endif

@@ -1,0 +1,304 @@
+/* alike.c: all-gathers and reduce-scatters in which all ranks do alike. */
+#include "libcoll/algo/alike.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "libcoll/algo/timeline.h"
+
+#define LANES 4 /* each takes a connection of its own with every partner */
+
+/* ---- moves ------------------------------------------------------------------------------------*/
+
+/* A list without moves, with room for n - 1, of numbers modulo n. */
+static colli_alike begin(int n) {
+  return (colli_alike){
+      .n = n, .digits = 1, .radix = {n}, .move = malloc((size_t)n * sizeof(colli_move))};
+}
+
+/* Adds a move. */
+static void add(colli_alike *alike, int distance, int offset, int round, int turn) {
+  if (alike->move)
+    alike->move[alike->count++] = (colli_move){distance, offset, round, turn};
+}
+
+/* Round k: blocks o < radix^k to the distances j radix^k. */
+colli_alike colli_alike_dissemination(int n, int radix) {
+  colli_alike alike = begin(n);
+  int round = 0;
+  for (int have = 1; have < n; have *= radix, round++)
+    for (int offset = 0; offset < have; offset++)
+      for (int j = 1; j < radix && j * have + offset < n; j++)
+        add(&alike, j * have, offset, round, offset);
+  return alike;
+}
+
+/* Distances that double, and end as near to n / 2 as they can. */
+colli_alike colli_alike_circulant(int n) {
+  colli_alike alike = begin(n);
+  int rounds = colli_log2_up(n);
+  for (int round = 0, have = 1; round < rounds; round++) {
+    int all = n; /* n halved, rounded up, as often as there are rounds to come */
+    for (int k = round + 1; k < rounds; k++)
+      all = (all + 1) / 2;
+    for (int offset = 0; offset < all - have; offset++)
+      add(&alike, have, offset, round, offset);
+    have = all;
+  }
+  return alike;
+}
+
+/* Distances that halve. Blocks travel towards higher ranks. */
+colli_alike colli_alike_far_first(int n) {
+  colli_alike alike = begin(n);
+  int rounds = colli_log2_up(n);
+  for (int round = 0; round < rounds; round++) {
+    int distance = 1 << (rounds - 1 - round);
+    for (int back = 0; back + distance < n; back += 2 * distance)
+      add(&alike, n - distance, (n - back) % n, round, back / (2 * distance));
+  }
+  return alike;
+}
+
+/* Takes the factors of n apart into digits, lowest radix first. */
+static void take_apart(colli_alike *alike, int most) {
+  int left = alike->n, count = 0;
+  for (int factor = 2; left > 1; factor++) {
+    for (; left % factor == 0; left /= factor)
+      alike->radix[count++] = factor;
+    if (factor > left / factor && left > 1) /* what is left is a prime */
+      factor = left - 1;
+  }
+  int twos = 0;
+  while (twos < count && alike->radix[twos] == 2)
+    twos++;
+  int each = 1, digits = 0, packed[COLLI_ALIKE_DIGITS];
+  while (2 << each <= most)
+    each++;
+  if (twos % each)
+    packed[digits++] = 1 << twos % each;
+  for (int i = 0; i < twos / each; i++)
+    packed[digits++] = 1 << each;
+  for (int i = twos; i < count; i++) {
+    int at = digits++;
+    for (; at > 0 && packed[at - 1] > alike->radix[i]; at--)
+      packed[at] = packed[at - 1];
+    packed[at] = alike->radix[i];
+  }
+  alike->digits = digits;
+  for (int i = 0; i < digits; i++)
+    alike->radix[i] = packed[i];
+}
+
+/* Round k: among ranks that differ in digit k only. */
+colli_alike colli_alike_digits(int n, int most) {
+  colli_alike alike = begin(n);
+  take_apart(&alike, most);
+  for (int round = 0, stride = 1; round < alike.digits; stride *= alike.radix[round++])
+    for (int offset = 0; offset < stride; offset++)
+      for (int j = 1; j < alike.radix[round]; j++)
+        add(&alike, j * stride, offset, round, offset);
+  return alike;
+}
+
+/* a + sign * b, digit by digit. */
+static int plus(const colli_alike *alike, int a, int sign, int b) {
+  int result = 0, stride = 1;
+  for (int i = 0; i < alike->digits; i++) {
+    int radix = alike->radix[i];
+    result += (a / stride % radix + (sign < 0 ? radix - b / stride % radix : b / stride % radix)) %
+              radix * stride;
+    stride *= radix;
+  }
+  return result;
+}
+
+/* ---- rounds -------------------------------------------------------------------------------------
+ */
+
+/* Moves that are sent together and then received: no two of them in one lane to one rank. */
+typedef struct together {
+  const colli_move *first;
+  const colli_move *end;
+} together;
+
+/* The moves of round `round`. */
+static together find_round(const colli_alike *alike, int round) {
+  const colli_move *first = alike->move, *end = first + alike->count;
+  while (first < end && first->round != round)
+    first++;
+  const colli_move *last = first;
+  while (last < end && last->round == round)
+    last++;
+  return (together){first, last};
+}
+
+/* The next moves of a round to go together, which are taken off it. */
+static together take_together(together *round) {
+  together some = {round->first, round->first};
+  while (some.end < round->end && some.end->turn / LANES == some.first->turn / LANES)
+    some.end++;
+  round->first = some.end;
+  return some;
+}
+
+/* The number of rounds. */
+static int count_rounds(const colli_alike *alike) {
+  return alike->count ? alike->move[alike->count - 1].round + 1 : 0;
+}
+
+/* The most moves of a round that go to one rank. */
+static int most_turns(together round) {
+  return round.end[-1].turn + 1;
+}
+
+/* ---- schedules ----------------------------------------------------------------------------------
+ */
+
+/* A rank that writes down its steps. */
+typedef struct writer {
+  const colli_alike *alike;
+  colli_builder *builder;
+  int rank;
+  int turns; /* of this round to one rank */
+  int shift; /* of this round's lanes */
+  int last;  /* the last step, and its lane; -1: none yet */
+  int lane;
+  int *parts;  /* reduce-scatter [block]: messages that are still to be added */
+  bool *begun; /* [block]: was added to; all-gather: was stored */
+} writer;
+
+/* Adds a step of a move, which waits for the one before. */
+static void emit_next(writer *w, const colli_move *move, unsigned bits, colli_way way, int block) {
+  int lane = (w->turns - 1 - move->turn + w->shift) % LANES;
+  int step = colli_emit(w->builder, lane, bits, way, block);
+  if (w->last >= 0 && lane != w->lane)
+    colli_builder_dep(w->builder, step, w->last);
+  w->last = step;
+  w->lane = lane;
+}
+
+/* A rank's side of a move in an all-gather. */
+static void emit_gathering(writer *w, const colli_move *move, bool sends) {
+  int above = plus(w->alike, w->rank, 1, move->distance);
+  if (!sends) {
+    emit_next(w, move, COLLI_RECV | COLLI_STORE,
+              (colli_way){above, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT},
+              plus(w->alike, above, 1, move->offset));
+    return;
+  }
+  int block = plus(w->alike, w->rank, 1, move->offset);
+  bool own = block == w->rank, store = own && !w->begun[block];
+  w->begun[block] = true;
+  emit_next(w, move, COLLI_SEND | (store ? COLLI_STORE : 0),
+            (colli_way){COLLI_NOBODY, plus(w->alike, w->rank, -1, move->distance),
+                        own ? COLLI_INPUT : COLLI_OUTPUT, COLLI_OUTPUT},
+            block);
+}
+
+/* A rank's side of a move in a reduce-scatter. */
+static void emit_reducing(writer *w, const colli_move *move, bool sends) {
+  int above = plus(w->alike, w->rank, 1, move->distance);
+  int block = plus(w->alike, sends ? above : w->rank, 1, move->offset);
+  colli_buf sum = block == w->rank ? COLLI_OUTPUT : COLLI_SCRATCH;
+  colli_buf have = w->begun[block] ? sum : COLLI_INPUT;
+  if (sends) {
+    emit_next(w, move, COLLI_SEND, (colli_way){COLLI_NOBODY, above, have, have}, block);
+    return;
+  }
+  bool complete = --w->parts[block] == 0 && block == w->rank;
+  w->begun[block] = true;
+  emit_next(w, move, COLLI_RECV | COLLI_FOLD | COLLI_STORE | (complete ? COLLI_FINAL : 0),
+            (colli_way){plus(w->alike, w->rank, -1, move->distance), COLLI_NOBODY, have, sum},
+            block);
+}
+
+/*
+ * Emits the steps of a rank. The last one is in the lane of the first: so no lane begins the next
+ * pass, which uses the same SCRATCH, before all is done.
+ */
+static void emit_rounds(writer *w, bool reduces) {
+  int rounds = count_rounds(w->alike);
+  together start = find_round(w->alike, reduces ? rounds - 1 : 0);
+  for (int i = 0; i < w->alike->count && reduces; i++)
+    w->parts[plus(w->alike, w->rank, 1, w->alike->move[i].offset)]++;
+  for (int k = 0; k < rounds; k++) {
+    together round = find_round(w->alike, reduces ? rounds - 1 - k : k);
+    w->turns = most_turns(round);
+    w->shift = k > 0 && k == rounds - 1 ? most_turns(start) - 1 : 0;
+    while (round.first < round.end) {
+      together some = take_together(&round);
+      for (int sends = 1; sends >= 0; sends--)
+        for (const colli_move *move = some.first; move < some.end; move++)
+          (reduces ? emit_reducing : emit_gathering)(w, move, sends);
+    }
+  }
+}
+
+/* How many lanes are used. */
+static int count_lanes(const colli_alike *alike) {
+  int most = 1;
+  for (int i = 0; i < alike->count; i++)
+    most = alike->move[i].turn >= most ? alike->move[i].turn + 1 : most;
+  return most < LANES ? most : LANES;
+}
+
+/* Emits the schedule, and frees the moves. */
+coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli_sched **sched) {
+  int n = shape->nranks;
+  bool reduces = shape->coll == COLLI_REDUCE_SCATTER;
+  writer w = {.alike = alike,
+              .builder = colli_builder_create(shape, n, reduces ? n : 0, count_lanes(alike)),
+              .rank = shape->rank,
+              .last = -1,
+              .parts = calloc((size_t)n, sizeof(*w.parts)),
+              .begun = calloc((size_t)n, sizeof(*w.begun))};
+  bool enough = alike->move && w.builder && w.parts && w.begun;
+  if (enough && n == 1)
+    colli_emit_alone(w.builder, shape->coll, 1);
+  else if (enough)
+    emit_rounds(&w, reduces);
+  free(w.parts);
+  free(w.begun);
+  free(alike->move);
+  if (enough)
+    return colli_builder_finish(w.builder, sched);
+  colli_builder_discard(w.builder);
+  return COLL_ERR_NO_MEMORY;
+}
+
+/* ---- cost ---------------------------------------------------------------------------------------
+ */
+
+/* One pass of any rank. */
+static void alike_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  const colli_alike *alike = ctx;
+  bool reduces = shape->coll == COLLI_REDUCE_SCATTER;
+  int rounds = count_rounds(alike);
+  for (int k = 0; k < rounds; k++) {
+    together round = find_round(alike, reduces ? rounds - 1 - k : k);
+    while (round.first < round.end) {
+      together some = take_together(&round);
+      colli_timeline sender = *at;
+      for (const colli_move *move = some.first; move < some.end; move++)
+        colli_timeline_send(at);
+      for (const colli_move *move = some.first; move < some.end; move++)
+        (reduces ? colli_timeline_fold : colli_timeline_receive)(at, colli_timeline_send(&sender));
+    }
+  }
+}
+
+/* Its cost; frees the moves. */
+double colli_alike_cost(const colli_shape *shape, colli_alike *alike,
+                        const colli_partition *partition, size_t elem_bytes,
+                        const colli_model *model) {
+  if (!alike->move)
+    return HUGE_VAL;
+  colli_work work = {.steps = 2.0 * alike->count, .received = alike->count};
+  work.reduced = shape->coll == COLLI_REDUCE_SCATTER ? alike->count : 0;
+  for (int k = 0; k < count_rounds(alike); k++)
+    work.waits += (most_turns(find_round(alike, k)) + LANES - 1) / LANES;
+  double cost = colli_timeline_cost(shape, partition, elem_bytes, model, work, alike_pass, alike);
+  free(alike->move);
+  return cost;
+}

@@ -1,0 +1,58 @@
+/*
+ * alike.h: all-gathers and reduce-scatters in which all ranks do alike. The ranks are the elements
+ * of a group (numbers modulo n, or digits each modulo its radix), and an all-gather is a list of
+ * *moves*: (distance d, offset o) says that every rank r sends block r + o to rank r - d, which
+ * then knows one more. Read backwards, the same list is a reduce-scatter: what went to a rank as a
+ * copy now comes from it as its part of the sum.
+ *
+ * A rank follows one list of steps. Messages of a round to the same rank are spread over lanes, so
+ * that several are under way at once however little credit a connection has; a dep from each step
+ * to the one before it keeps the list in order.
+ */
+#ifndef COLLI_ALGO_ALIKE_H
+#define COLLI_ALGO_ALIKE_H
+
+#include "libcoll/algo/emit.h"
+
+#define COLLI_ALIKE_DIGITS 16 /* COLLI_MAX_RANKS has no more prime factors */
+
+typedef struct colli_move {
+  int32_t distance;
+  int32_t offset;
+  int32_t round; /* moves of one round need nothing of each other */
+  int32_t turn;  /* the how manieth of its round and distance, from 0; they are sorted by it */
+} colli_move;
+
+/* The moves of an all-gather among n ranks. */
+typedef struct colli_alike {
+  int n;
+  int digits;
+  int radix[COLLI_ALIKE_DIGITS]; /* lowest first */
+  int count;                     /* n - 1: nothing is moved twice */
+  colli_move *move;              /* NULL: no memory */
+} colli_alike;
+
+/* Round k, from 0: blocks o < radix^k go to the distances j radix^k, 0 < j < radix. */
+colli_alike colli_alike_dissemination(int n, int radix);
+
+/* Distances that double, and end as near to n / 2 as they can. */
+colli_alike colli_alike_circulant(int n);
+
+/* Distances that halve: the farthest rank first, with one block. */
+colli_alike colli_alike_far_first(int n);
+
+/*
+ * Digits: n as a product of its prime factors, where twos are taken together as long as they are
+ * at most `most`. Round k exchanges blocks among ranks that differ in digit k only.
+ */
+colli_alike colli_alike_digits(int n, int most);
+
+/* Emits the schedule of shape->coll, all-gather or reduce-scatter, and frees the moves. */
+coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli_sched **sched);
+
+/* Its cost; frees the moves. */
+double colli_alike_cost(const colli_shape *shape, colli_alike *alike,
+                        const colli_partition *partition, size_t elem_bytes,
+                        const colli_model *model);
+
+#endif

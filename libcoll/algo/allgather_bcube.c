@@ -1,0 +1,42 @@
+/*
+ * allgather_bcube.c: ranks are numbers whose digits have the base 4, or other bases where n is no
+ * power of 4: its prime factors, with twos taken in pairs. In round k the ranks that differ in
+ * digit k only exchange all that they have.
+ *
+ * Cost: about (number of digits) alpha + (n-1)/n N beta for N bytes in all, as long as the lanes
+ * can keep the messages of a round under way at once; 3 partners a digit. Wins for short blocks:
+ * half the rounds of recursive doubling. Source: Guo et al., "BCube: a high performance,
+ * server-centric network architecture for modular data centers", SIGCOMM 2009; as the algorithm of
+ * that name in Gloo.
+ *
+ * 5 ranks are a prime: one digit, one round among all (left). 8 ranks are 2 * 4 (right):
+ *
+ *     round 0:  all five            round 0:  0 - 1      2 - 3      4 - 5      6 - 7
+ *                                   round 1:  0, 2, 4, 6 among each other; 1, 3, 5, 7 as well
+ */
+#include "libcoll/algo/alike.h"
+
+static coll_status bcube_emit(const colli_shape *shape, colli_sched **sched) {
+  colli_alike alike = colli_alike_digits(shape->nranks, 4);
+  return colli_alike_emit(shape, &alike, sched);
+}
+
+static double bcube_cost(const colli_shape *shape, const colli_partition *partition,
+                         size_t elem_bytes, const colli_model *model) {
+  colli_alike alike = colli_alike_digits(shape->nranks, 4);
+  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+}
+
+const colli_algo colli_allgather_bcube = {
+    .name = "bcube",
+    .id = 53,
+    .coll = COLLI_ALLGATHER,
+    .when = "short blocks: few rounds with few partners each",
+    .source = "Guo et al. 2009 (Gloo)",
+    .orders = COLLI_GIVES_ANY,
+    .varying = true,
+    .pipelined = false,
+    .nchunks = colli_nchunks_blocks,
+    .emit = bcube_emit,
+    .cost = bcube_cost,
+};

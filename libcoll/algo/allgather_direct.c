@@ -1,0 +1,44 @@
+/*
+ * allgather_direct.c: every rank sends its block to all others.
+ *
+ * Cost: alpha + (n-1)/n N beta for N bytes in all. Wins for short blocks: one round, and no rank
+ * handles a block of which it is not an end. Every pair of ranks needs a connection: beyond some
+ * ranks only taken if asked for.
+ * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
+ *
+ * 5 ranks: one round, 20 messages; rank 2 for example:
+ *
+ *     0 --.           .--> 1
+ *     1 --+--> 2      +--> 0
+ *     3 --+      2 ---+--> 4
+ *     4 --'           '--> 3
+ */
+#include "libcoll/algo/alike.h"
+
+static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
+  colli_alike alike =
+      colli_alike_dissemination(shape->nranks, shape->nranks > 1 ? shape->nranks : 2);
+  return colli_alike_emit(shape, &alike, sched);
+}
+
+static double direct_cost(const colli_shape *shape, const colli_partition *partition,
+                          size_t elem_bytes, const colli_model *model) {
+  colli_alike alike =
+      colli_alike_dissemination(shape->nranks, shape->nranks > 1 ? shape->nranks : 2);
+  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+}
+
+const colli_algo colli_allgather_direct = {
+    .name = "direct",
+    .id = 54,
+    .coll = COLLI_ALLGATHER,
+    .when = "short blocks on few ranks: one round, everybody to everybody",
+    .source = "folklore; see Thakur, Rabenseifner and Gropp 2005",
+    .orders = COLLI_GIVES_ANY,
+    .varying = true,
+    .pipelined = false,
+    .ranks_max = 16,
+    .nchunks = colli_nchunks_blocks,
+    .emit = direct_emit,
+    .cost = direct_cost,
+};
