@@ -22,6 +22,7 @@ const colli_algo *const colli_algos[] = {
     &colli_scatter_direct,
     &colli_scan_chain,
     &colli_exscan_chain,
+    &colli_allreduce_rsag,
     &colli_reduce_binomial,
     &colli_reduce_knomial4,
     &colli_reduce_knomial8,

@@ -34,6 +34,19 @@ colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape);
 /* How many chunks of SCRATCH that takes. */
 int colli_exchange_scratch(const colli_shape *shape);
 
+/*
+ * Reduction by owners: chunk r of as many chunks as ranks belongs to rank r. Every rank sends its
+ * contributions to the other chunks to their owners, rank - 1 first (contribute), and combines all
+ * contributions to its own one in the order of the shape (combine). The result is complete; it goes
+ * to OUTPUT if `store`, and to rank `to` unless that is COLLI_NOBODY; one of both at least. For
+ * more than one rank. Combining takes so many chunks of scratch, all as long as the rank's own one:
+ * colli_builder_scratch_own() must say so.
+ */
+void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int lane);
+void colli_emit_combine(colli_builder *builder, const colli_shape *shape, int lane, bool store,
+                        int to);
+int colli_combine_scratch(const colli_shape *shape, bool store);
+
 /* Rounds of doubling that reach n: the smallest q with 2^q >= n. */
 int colli_log2_up(int n);
 
@@ -96,6 +109,7 @@ extern const colli_algo colli_gather_direct;
 extern const colli_algo colli_scatter_direct;
 extern const colli_algo colli_scan_chain;
 extern const colli_algo colli_exscan_chain;
+extern const colli_algo colli_allreduce_rsag;
 extern const colli_algo colli_reduce_binomial;
 extern const colli_algo colli_reduce_knomial4;
 extern const colli_algo colli_reduce_knomial8;

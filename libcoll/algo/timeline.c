@@ -10,6 +10,7 @@ static double later(double a, double b) {
 /* A rank that has not begun. */
 colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *model) {
   return (colli_timeline){
+      .filled = terms->filled,
       .slices = terms->slices,
       .step = model->step_ns,
       .fold = terms->work_reduce,

@@ -16,6 +16,7 @@ typedef struct colli_flight {
 
 /* A rank, and what a slice takes. */
 typedef struct colli_timeline {
+  double filled; /* share of the chunks that hold anything */
   double slices; /* of a chunk */
   double step;   /* the rank's work on a slice that it only moves */
   double fold;   /* the same where it reduces or copies it */
@@ -35,6 +36,14 @@ colli_flight colli_timeline_fold_forward(colli_timeline *at, colli_flight in);
 void colli_timeline_receive(colli_timeline *at, colli_flight in);
 void colli_timeline_fold(colli_timeline *at, colli_flight in);
 void colli_timeline_copy(colli_timeline *at);
+
+/*
+ * Reduction by owners (emit.h): a rank contributes and combines; if it sends the result, when that
+ * arrives. `first`: rank 1, to which the contribution of rank 0 comes last; else the rank that has
+ * most to do. The later of both counts.
+ */
+colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, bool first,
+                                    bool sends);
 
 /* The most ranks that a recurrence follows. */
 #define COLLI_TIMELINES 4

@@ -20,7 +20,9 @@ static char *locate(const coll_request *op, colli_buf buf, int chunk, const coll
   case COLLI_OUTPUT:
     return op->out + (range->first - op->out_first + done) * op->elem_bytes;
   default:
-    return op->scratch + (op->partition.piece * (size_t)chunk + done) * op->elem_bytes;
+    return op->scratch +
+           (op->partition.piece * (size_t)colli_sched_place(op->sched, chunk) + done) *
+               op->elem_bytes;
   }
 }
 

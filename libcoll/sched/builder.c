@@ -7,6 +7,7 @@ struct colli_builder {
   colli_shape shape;
   int nchunks;
   int nscratch;
+  bool scratch_own;
   int nlanes;
   int nsteps;
   int room;
@@ -25,6 +26,11 @@ colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int n
   builder->nscratch = nscratch;
   builder->nlanes = nlanes;
   return builder;
+}
+
+/* Says that all scratch is as long as the rank's own chunk. */
+void colli_builder_scratch_own(colli_builder *builder) {
+  builder->scratch_own = true;
 }
 
 void colli_builder_discard(colli_builder *builder) {
@@ -126,6 +132,7 @@ coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
       .shape = builder->shape,
       .nchunks = builder->nchunks,
       .nscratch = builder->nscratch,
+      .scratch_own = builder->scratch_own,
       .nlanes = builder->nlanes,
       .nsteps = builder->nsteps,
   };

@@ -53,7 +53,8 @@ static bool chunk_ok(const colli_sched *sched, int buf, int chunk) {
   if (buf > COLLI_SCRATCH || chunk < 0)
     return false;
   if (buf == COLLI_SCRATCH)
-    return chunk < sched->nscratch;
+    return colli_sched_place(sched, chunk) < sched->nscratch &&
+           (!sched->scratch_own || chunk % sched->nchunks == sched->rank);
   return chunk < sched->nchunks && colli_has_chunk(sched, (colli_buf)buf, chunk);
 }
 

@@ -12,7 +12,8 @@
  *   all-to-all                INPUT: chunk d goes to rank d  OUTPUT: chunk s comes from rank s
  *   others                    the whole vector in both; reduce has an OUTPUT on root only
  *
- * SCRATCH chunk c is as long as chunk c % nchunks. A step works on one chunk:
+ * SCRATCH chunk c is as long as chunk c % nchunks; a rank that needs many of one length only may
+ * have chunks number rank + k * nchunks alone (scratch_own). A step works on one chunk:
  *
  *   value v   = with RECV: the next message from peer_recv on the step's channel
  *               else     : src_buf[chunk_in]
@@ -125,12 +126,18 @@ typedef struct colli_sched {
   int root;          /* 0 where the collective has none */
   colli_shape shape; /* what it was made for; repeats the fields above */
   int nchunks;
-  int nscratch; /* chunks of scratch, at most 2 * nchunks + 32 */
+  int nscratch;     /* chunks of scratch, at most 2 * nchunks + 32 */
+  bool scratch_own; /* SCRATCH has the chunks rank + k * nchunks, k < nscratch, and no others */
   int nlanes;
   int nsteps;
   int lane_first[COLLI_MAX_LANES + 1];
   colli_step *steps;
 } colli_sched;
+
+/* Where a chunk of SCRATCH lies in its memory, in chunks. */
+static inline int colli_sched_place(const colli_sched *sched, int chunk) {
+  return __builtin_expect(sched->scratch_own, 0) ? chunk / sched->nchunks : chunk;
+}
 
 /* ---- builder: collects steps in any lane order ---------------------------------------------- */
 
@@ -139,6 +146,9 @@ typedef struct colli_builder colli_builder;
 /* A new builder, or NULL without memory. Freed by finish or discard. */
 colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int nscratch,
                                     int nlanes);
+/* Says that all scratch is as long as the rank's own chunk (scratch_own). */
+void colli_builder_scratch_own(colli_builder *builder);
+
 void colli_builder_discard(colli_builder *builder);
 
 /* Adds a step with no deps and returns a handle for colli_builder_dep; errors show in finish. */

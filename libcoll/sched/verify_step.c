@@ -91,7 +91,7 @@ static void join_set(colli_verifier *v, int rank, int32_t set) {
 static int place_of(const colli_verifier *v, int rank, int buf, int chunk, int pass) {
   int vector = v->passes * v->nchunks, at = pass * v->nchunks + chunk;
   if (buf == COLLI_SCRATCH)
-    return 2 * vector + chunk;
+    return 2 * vector + colli_sched_place(v->ranks[rank].sched, chunk);
   if (buf == COLLI_OUTPUT)
     return at;
   if ((v->coll == COLLI_BROADCAST && rank != v->root) ||
