@@ -48,7 +48,8 @@ static coll_status rsag_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /* One pass of the ranks that end last. */
-static void rsag_pass(colli_timeline *at, const colli_shape *shape) {
+static void rsag_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
   int n = shape->nranks, owners = (int)(at->filled * n + 0.5);
   for (int i = 0; i < 2; i++) {
     colli_flight in = colli_timeline_combine(&at[i], shape, i == 0, true);
@@ -66,7 +67,7 @@ static double rsag_cost(const colli_shape *shape, const colli_partition *partiti
                         size_t elem_bytes, const colli_model *model) {
   double peers = shape->nranks - 1;
   colli_work work = {.steps = 4 * peers, .received = 2 * peers, .waits = 2, .reduced = peers};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, rsag_pass);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, rsag_pass, NULL);
 }
 
 const colli_algo colli_allreduce_rsag = {
