@@ -1,4 +1,4 @@
-/* alike.c: all-gathers and reduce-scatters in which all ranks do alike. */
+/* alike.c: all-gathers, reduce-scatters and all-reduces in which all ranks do alike. */
 #include "libcoll/algo/alike.h"
 
 #include <math.h>
@@ -159,12 +159,13 @@ static int most_turns(together round) {
 typedef struct writer {
   const colli_alike *alike;
   colli_builder *builder;
+  colli_coll coll;
   int rank;
   int turns; /* of this round to one rank */
   int shift; /* of this round's lanes */
   int last;  /* the last step, and its lane; -1: none yet */
   int lane;
-  int *parts;  /* reduce-scatter [block]: messages that are still to be added */
+  int *parts;  /* reducing [block]: messages that are still to be added */
   bool *begun; /* [block]: was added to; all-gather: was stored */
 } writer;
 
@@ -188,7 +189,7 @@ static void emit_gathering(writer *w, const colli_move *move, bool sends) {
     return;
   }
   int block = plus(w->alike, w->rank, 1, move->offset);
-  bool own = block == w->rank, store = own && !w->begun[block];
+  bool own = block == w->rank && w->coll == COLLI_ALLGATHER, store = own && !w->begun[block];
   w->begun[block] = true;
   emit_next(w, move, COLLI_SEND | (store ? COLLI_STORE : 0),
             (colli_way){COLLI_NOBODY, plus(w->alike, w->rank, -1, move->distance),
@@ -196,11 +197,12 @@ static void emit_gathering(writer *w, const colli_move *move, bool sends) {
             block);
 }
 
-/* A rank's side of a move in a reduce-scatter. */
+/* A rank's side of a move in a reduce-scatter; an all-reduce has room for all sums in OUTPUT. */
 static void emit_reducing(writer *w, const colli_move *move, bool sends) {
   int above = plus(w->alike, w->rank, 1, move->distance);
   int block = plus(w->alike, sends ? above : w->rank, 1, move->offset);
-  colli_buf sum = block == w->rank ? COLLI_OUTPUT : COLLI_SCRATCH;
+  bool room = w->coll == COLLI_ALLREDUCE || block == w->rank;
+  colli_buf sum = room ? COLLI_OUTPUT : COLLI_SCRATCH;
   colli_buf have = w->begun[block] ? sum : COLLI_INPUT;
   if (sends) {
     emit_next(w, move, COLLI_SEND, (colli_way){COLLI_NOBODY, above, have, have}, block);
@@ -214,8 +216,8 @@ static void emit_reducing(writer *w, const colli_move *move, bool sends) {
 }
 
 /*
- * Emits the steps of a rank. The last one is in the lane of the first: so no lane begins the next
- * pass, which uses the same SCRATCH, before all is done.
+ * Emits the steps of an all-gather or reduce-scatter. The last one is in the lane of the first: so
+ * no lane begins the next pass, which uses the same SCRATCH, before all is done.
  */
 static void emit_rounds(writer *w, bool reduces) {
   int rounds = count_rounds(w->alike);
@@ -235,6 +237,14 @@ static void emit_rounds(writer *w, bool reduces) {
   }
 }
 
+/* Emits the steps of a rank. */
+static void emit_moves(writer *w) {
+  if (w->coll != COLLI_ALLGATHER)
+    emit_rounds(w, true);
+  if (w->coll != COLLI_REDUCE_SCATTER)
+    emit_rounds(w, false);
+}
+
 /* How many lanes are used. */
 static int count_lanes(const colli_alike *alike) {
   int most = 1;
@@ -246,9 +256,10 @@ static int count_lanes(const colli_alike *alike) {
 /* Emits the schedule, and frees the moves. */
 coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli_sched **sched) {
   int n = shape->nranks;
-  bool reduces = shape->coll == COLLI_REDUCE_SCATTER;
+  int sums = shape->coll == COLLI_REDUCE_SCATTER ? n : 0;
   writer w = {.alike = alike,
-              .builder = colli_builder_create(shape, n, reduces ? n : 0, count_lanes(alike)),
+              .builder = colli_builder_create(shape, n, sums, count_lanes(alike)),
+              .coll = shape->coll,
               .rank = shape->rank,
               .last = -1,
               .parts = calloc((size_t)n, sizeof(*w.parts)),
@@ -257,7 +268,7 @@ coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli
   if (enough && n == 1)
     colli_emit_alone(w.builder, shape->coll, 1);
   else if (enough)
-    emit_rounds(&w, reduces);
+    emit_moves(&w);
   free(w.parts);
   free(w.begun);
   free(alike->move);
@@ -270,22 +281,32 @@ coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli
 /* ---- cost ---------------------------------------------------------------------------------------
  */
 
-/* One pass of any rank. */
-static void alike_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
-  const colli_alike *alike = ctx;
-  bool reduces = shape->coll == COLLI_REDUCE_SCATTER;
+/* The rounds of an all-gather or reduce-scatter; of chunks that are empty nothing is seen. */
+static void follow_rounds(colli_timeline *at, const colli_alike *alike, bool reduces) {
   int rounds = count_rounds(alike);
   for (int k = 0; k < rounds; k++) {
     together round = find_round(alike, reduces ? rounds - 1 - k : k);
-    while (round.first < round.end) {
+    int partners = (int)(round.end - round.first) / most_turns(round);
+    int full = partners * (int)(at->filled * alike->n + 0.5);
+    while (round.first < round.end && full > 0) {
       together some = take_together(&round);
+      int moves = some.end - some.first < full ? (int)(some.end - some.first) : full;
+      full -= moves;
       colli_timeline sender = *at;
-      for (const colli_move *move = some.first; move < some.end; move++)
+      for (int i = 0; i < moves; i++)
         colli_timeline_send(at);
-      for (const colli_move *move = some.first; move < some.end; move++)
+      for (int i = 0; i < moves; i++)
         (reduces ? colli_timeline_fold : colli_timeline_receive)(at, colli_timeline_send(&sender));
     }
   }
+}
+
+/* One pass of any rank. */
+static void alike_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  if (shape->coll != COLLI_ALLGATHER)
+    follow_rounds(at, ctx, true);
+  if (shape->coll != COLLI_REDUCE_SCATTER)
+    follow_rounds(at, ctx, false);
 }
 
 /* Its cost; frees the moves. */
@@ -294,10 +315,11 @@ double colli_alike_cost(const colli_shape *shape, colli_alike *alike,
                         const colli_model *model) {
   if (!alike->move)
     return HUGE_VAL;
-  colli_work work = {.steps = 2.0 * alike->count, .received = alike->count};
-  work.reduced = shape->coll == COLLI_REDUCE_SCATTER ? alike->count : 0;
+  double times = shape->coll == COLLI_ALLREDUCE ? 2 : 1;
+  colli_work work = {.steps = 2 * times * alike->count, .received = times * alike->count};
+  work.reduced = shape->coll == COLLI_ALLGATHER ? 0 : alike->count;
   for (int k = 0; k < count_rounds(alike); k++)
-    work.waits += (most_turns(find_round(alike, k)) + LANES - 1) / LANES;
+    work.waits += times * ((most_turns(find_round(alike, k)) + LANES - 1) / LANES);
   double cost = colli_timeline_cost(shape, partition, elem_bytes, model, work, alike_pass, alike);
   free(alike->move);
   return cost;

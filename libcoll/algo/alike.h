@@ -1,9 +1,10 @@
 /*
- * alike.h: all-gathers and reduce-scatters in which all ranks do alike. The ranks are the elements
- * of a group (numbers modulo n, or digits each modulo its radix), and an all-gather is a list of
- * *moves*: (distance d, offset o) says that every rank r sends block r + o to rank r - d, which
- * then knows one more. Read backwards, the same list is a reduce-scatter: what went to a rank as a
- * copy now comes from it as its part of the sum.
+ * alike.h: all-gathers, reduce-scatters and all-reduces in which all ranks do alike. The ranks are
+ * the elements of a group (numbers modulo n, or digits each modulo its radix), and an all-gather is
+ * a list of *moves*: (distance d, offset o) says that every rank r sends block r + o to rank r - d,
+ * which then knows one more. Read backwards, the same list is a reduce-scatter: what went to a rank
+ * as a copy now comes from it as its part of the sum. An all-reduce is a reduce-scatter and an
+ * all-gather.
  *
  * A rank follows one list of steps. Messages of a round to the same rank are spread over lanes, so
  * that several are under way at once however little credit a connection has; a dep from each step
@@ -47,7 +48,7 @@ colli_alike colli_alike_far_first(int n);
  */
 colli_alike colli_alike_digits(int n, int most);
 
-/* Emits the schedule of shape->coll, all-gather or reduce-scatter, and frees the moves. */
+/* Emits the schedule of shape->coll, which is one of the three, and frees the moves. */
 coll_status colli_alike_emit(const colli_shape *shape, colli_alike *alike, colli_sched **sched);
 
 /* Its cost; frees the moves. */

@@ -110,6 +110,8 @@ extern const colli_algo colli_scatter_direct;
 extern const colli_algo colli_scan_chain;
 extern const colli_algo colli_exscan_chain;
 extern const colli_algo colli_allreduce_rsag;
+extern const colli_algo colli_allreduce_circulant;
+extern const colli_algo colli_allreduce_bcube;
 extern const colli_algo colli_reduce_binomial;
 extern const colli_algo colli_reduce_knomial4;
 extern const colli_algo colli_reduce_knomial8;
