@@ -183,7 +183,7 @@ static int step_connector(colli_auth *auth) {
 /* Whether the head of a hello is one of this version. */
 static bool head_valid(const colli_hello *hello) {
   return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
-         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_DATA;
+         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_SHRINK;
 }
 
 /* Acceptor: reads the hello; its head first, so that a stranger who sends little is known at once.

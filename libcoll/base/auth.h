@@ -24,7 +24,8 @@
 typedef enum colli_hello_kind {
   COLLI_HELLO_CHECKIN = 1, /* to rank 0, at start */
   COLLI_HELLO_CONTROL = 2, /* control link between ranks */
-  COLLI_HELLO_DATA = 3     /* a transport's connection; word = channel */
+  COLLI_HELLO_DATA = 3,    /* a transport's connection; word = channel */
+  COLLI_HELLO_SHRINK = 4   /* survivors that meet; word = number of the shrink */
 } colli_hello_kind;
 
 /* What the connector says of itself; the acceptor believes it once the handshake is done. */

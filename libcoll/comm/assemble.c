@@ -251,8 +251,9 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
   comm->exec.links = calloc(n, sizeof(*comm->exec.links));
   comm->stalled = calloc(n, sizeof(*comm->stalled));
   comm->left = calloc(n, sizeof(*comm->left));
+  comm->lost = calloc(n, sizeof(*comm->lost));
   coll_status status = COLL_OK;
-  if (!comm->table || !comm->exec.links || !comm->stalled || !comm->left)
+  if (!comm->table || !comm->exec.links || !comm->stalled || !comm->left || !comm->lost)
     status = colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
                              comm->nranks);
   if (status == COLL_OK) {
@@ -302,6 +303,7 @@ coll_status coll_comm_destroy(coll_comm **out) {
       comm->ports[i].ops->close(comm->ports[i].endpoint);
   if (comm->ctrl)
     colli_ctrl_close(comm->ctrl, GOODBYE_MS);
+  colli_shrink_close(comm);
   colli_memory_free_all(comm);
   colli_plans_free(&comm->plans);
   colli_request_free_all(comm);
@@ -309,6 +311,7 @@ coll_status coll_comm_destroy(coll_comm **out) {
   free(comm->exec.links);
   free(comm->stalled);
   free(comm->left);
+  free(comm->lost);
   free(comm->table);
   explicit_bzero(comm->params.storage, sizeof(comm->params.storage));
   for (int i = 0; i < COLLI_MAX_TRANSPORTS; i++)

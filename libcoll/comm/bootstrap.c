@@ -145,6 +145,26 @@ void boot_word_fill(const boot *b, boot_word *word, coll_status status) {
     memcpy(&word->error, b->error, sizeof(word->error));
 }
 
+void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes) {
+  size_t used = 0;
+  *text = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    int last = rank;
+    if (flags[rank] != wanted)
+      continue;
+    while (last + 1 < nranks && flags[last + 1] == wanted)
+      last++;
+    if (used + 32 > bytes) {
+      snprintf(text + used, bytes - used, " ...");
+      return;
+    }
+    used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", rank);
+    if (last > rank)
+      used += (size_t)snprintf(text + used, bytes - used, "-%d", last);
+    rank = last;
+  }
+}
+
 uint64_t boot_margin_ns(uint64_t remaining_ns) {
   uint64_t margin_ns = remaining_ns / 5;
   return margin_ns < COLLI_NS_PER_S ? margin_ns : COLLI_NS_PER_S;
@@ -154,6 +174,31 @@ uint32_t boot_remaining_ms(uint64_t until_ns) {
   uint64_t now_ns = colli_now_ns();
   uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / COLLI_NS_PER_MS : 0;
   return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+}
+
+/* ---- lifelines ------------------------------------------------------------------------------- */
+
+void boot_ties_watch(boot *b) {
+  for (int i = 0; b->ties && i < b->ties->nlifelines; i++)
+    boot_polls_add(&b->polls, b->ties->lifelines[i], POLLIN);
+}
+
+int boot_ties_cut(const boot *b) {
+  char byte;
+  for (int i = 0; b->ties && i < b->ties->nlifelines; i++) {
+    ssize_t got = recv(b->ties->lifelines[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      return i;
+  }
+  return -1;
+}
+
+coll_status boot_fail_cut(const boot *b, int lifeline, const colli_rank_info *info) {
+  int peer = b->ties->lifeline_ranks[lifeline];
+  return boot_fail(b, COLL_ERR_PEER_LOST, peer, info,
+                   "rank %d of the new communicator is lost, or gave up, before all its ranks were "
+                   "joined",
+                   peer);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -220,9 +265,12 @@ static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl
 
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,
-                            colli_rank_info **table, colli_ctrl **ctrl, coll_error *error) {
+                            colli_ties *ties, colli_rank_info **table, colli_ctrl **ctrl,
+                            coll_error *error) {
   *table = NULL;
   *ctrl = NULL;
+  if (ties)
+    ties->listen_fd = -1;
   boot b = {.id = id,
             .rank = rank,
             .nranks = nranks,
@@ -230,12 +278,13 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
             .log = log,
             .start_ns = colli_now_ns(),
             .deadline_ns = deadline_ns,
-            .error = error};
+            .error = error,
+            .ties = ties};
   int listen_fd = -1;
   coll_status status = rank == 0 ? take_listener(&b, &listen_fd) : COLL_OK;
   boot_links *links = calloc(1, sizeof(*links));
   b.polls.room = 2 * BOOT_GUESTS_MAX + COLLI_CTRL_LINKS_MAX * BOOT_TRIES_MAX + 16;
-  b.polls.room += rank == 0 ? 2 * nranks : 0;
+  b.polls.room += (rank == 0 ? 2 * nranks : 0) + (ties ? ties->nlifelines : 0);
   b.polls.fds = calloc((size_t)b.polls.room, sizeof(*b.polls.fds));
   if (links) {
     links->guests.listen_fd = -1;
@@ -252,6 +301,10 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
   if (status == COLL_OK) {
     *table = links->table;
     links->table = NULL;
+    if (ties) {
+      ties->listen_fd = links->guests.listen_fd;
+      links->guests.listen_fd = -1;
+    }
   }
   if (links) {
     boot_links_close(links);

@@ -49,6 +49,19 @@ _Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its byte
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
 /*
+ * What a bootstrap has to do with the world around it. Lifelines: connections to other ranks, over
+ * which nothing is said while all goes well; when one brings anything, or ends, that rank has given
+ * up or died, and the bootstrap fails with PEER_LOST at once. NULL in the place of a colli_ties: no
+ * lifelines, and no listener is kept.
+ */
+typedef struct colli_ties {
+  const int *lifelines;      /* descriptors, which stay the caller's */
+  const int *lifeline_ranks; /* to which rank each leads */
+  int nlifelines;
+  int listen_fd; /* out: the listener behind control_addrs, the caller's from now on; or -1 */
+} colli_ties;
+
+/*
  * Checks in, waits for all ranks, and gives the table and the control links. Collective; blocks at
  * most until deadline_ns (colli_now_ns time). Rank 0 serves the others from id->listen_fd, which it
  * closes in every case. `mine` is completed with control_addrs. On failure on any rank every rank
@@ -58,6 +71,7 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
  */
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,
-                            colli_rank_info **table, colli_ctrl **ctrl, coll_error *error);
+                            colli_ties *ties, colli_rank_info **table, colli_ctrl **ctrl,
+                            coll_error *error);
 
 #endif

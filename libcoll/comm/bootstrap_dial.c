@@ -83,7 +83,7 @@ static void try_begin(const boot *b, boot_dial *dial, boot_try *t, uint64_t now_
     try_failed(dial, t, errno);
   else
     colli_auth_connect(&t->auth, t->fd, b->id->secret, dial->kind, b->rank, dial->peer,
-                       b->id->comm_id, 0);
+                       b->id->comm_id, b->word);
 }
 
 /* Finds out whether a connection stands; true if it does. */
@@ -169,6 +169,22 @@ int boot_dial_step(const boot *b, boot_dial *dial) {
   if (!hopeless(dial, now_ns))
     return COLL_T_AGAIN;
   return dial->wrong_secret ? COLL_ERR_AUTH : COLL_ERR_MISMATCH;
+}
+
+bool boot_dial_gone(const boot_dial *dial, bool same_host) {
+  int best = same_host ? 0 : 1;
+  bool any = false;
+  for (int i = 0; i < dial->count; i++)
+    best = weight(&dial->tries[i].addr) > best ? weight(&dial->tries[i].addr) : best;
+  for (int i = 0; i < dial->count; i++) {
+    const boot_try *t = &dial->tries[i];
+    if (weight(&t->addr) < best)
+      continue;
+    if (t->fd >= 0 || t->failures == 0 || t->sys_errno != ECONNREFUSED)
+      return false;
+    any = true;
+  }
+  return any;
 }
 
 void boot_dial_watch(boot *b, const boot_dial *dial) {

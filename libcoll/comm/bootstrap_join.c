@@ -134,6 +134,7 @@ static void wait_for_news(join_state *j) {
     boot_polls_add(&b->polls, j->fd, sending ? POLLIN | POLLOUT : POLLIN);
   }
   boot_links_watch(b, j->links);
+  boot_ties_watch(b);
   boot_polls_wait(&b->polls);
 }
 
@@ -145,7 +146,8 @@ static coll_status join(join_state *j) {
     coll_status status = step_root(j, &over);
     if (status != COLL_OK || over)
       return status;
-    int result = boot_links_step(b, j->links);
+    int cut = boot_ties_cut(b);
+    int result = cut < 0 ? boot_links_step(b, j->links) : (int)boot_fail_cut(b, cut, NULL);
     if (result > 0) {
       report(j, (coll_status)result);
       return (coll_status)result;

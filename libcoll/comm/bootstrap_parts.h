@@ -68,6 +68,8 @@ typedef struct boot {
   uint64_t start_ns;
   uint64_t deadline_ns;
   coll_error *error;
+  const colli_ties *ties; /* may be NULL */
+  uint64_t word;          /* goes into the hello of connections that are dialled */
   boot_polls polls;
 } boot;
 
@@ -96,11 +98,21 @@ coll_status boot_fail_word(const boot *b, boot_word *word);
 /* A word that tells boot->error. */
 void boot_word_fill(const boot *b, boot_word *word, coll_status status);
 
+/* "3, 5-7": the ranks whose flag is `wanted`, as far as they fit. */
+void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes);
+
 /* How early before a deadline news of it must go out, to arrive in time. */
 uint64_t boot_margin_ns(uint64_t remaining_ns);
 
 /* Milliseconds left until a time; 0 if it is over. */
 uint32_t boot_remaining_ms(uint64_t until_ns);
+
+/* Watches the lifelines; the index of one that brings something or ended, or -1. */
+void boot_ties_watch(boot *b);
+int boot_ties_cut(const boot *b);
+
+/* Fails because of the lifeline with that index. */
+coll_status boot_fail_cut(const boot *b, int lifeline, const colli_rank_info *info);
 
 /* Closes a descriptor that may be -1 and sets it to -1. */
 void boot_close(int *fd);
@@ -138,6 +150,10 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 int boot_dial_step(const boot *b, boot_dial *dial);
 void boot_dial_watch(boot *b, const boot_dial *dial);
 void boot_dial_close(boot_dial *dial);
+
+/* Whether all addresses that mean the peer's host were tried and refused: nobody listens there any
+ * more. */
+bool boot_dial_gone(const boot_dial *dial, bool same_host);
 
 /* "10.0.0.1:80 (Connection refused), [::1]:80 (no answer)" */
 void boot_dial_story(const boot_dial *dial, char *text, size_t bytes);

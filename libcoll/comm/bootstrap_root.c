@@ -37,28 +37,6 @@ typedef struct root_state {
   uint64_t deadline_ns; /* of the rank that gives up first */
 } root_state;
 
-/* "3, 5-7": the ranks for which `flag` is false, as far as they fit. */
-static void list_missing(const root_state *r, const bool *flag, char *text, size_t bytes) {
-  size_t used = 0;
-  int nranks = r->b->nranks;
-  *text = 0;
-  for (int rank = 0; rank < nranks; rank++) {
-    int last = rank;
-    if (flag[rank])
-      continue;
-    while (last + 1 < nranks && !flag[last + 1])
-      last++;
-    if (used + 32 > bytes) {
-      snprintf(text + used, bytes - used, " ...");
-      return;
-    }
-    used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", rank);
-    if (last > rank)
-      used += (size_t)snprintf(text + used, bytes - used, "-%d", last);
-    rank = last;
-  }
-}
-
 /* The first rank for which `flag` is false. */
 static int first_missing(const root_state *r, const bool *flag) {
   int rank = 0;
@@ -72,7 +50,7 @@ static coll_status checkin_late(root_state *r) {
   const boot *b = r->b;
   char list[200], addr[COLLI_ADDR_TEXT];
   int missing = b->nranks - r->checked_in;
-  list_missing(r, r->in, list, sizeof(list));
+  boot_list_ranks(r->in, b->nranks, false, list, sizeof(list));
   return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->in), NULL,
                    "rank%s %s of %d did not check in within %.3g s at rank 0 (host %s, %s); look "
                    "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
@@ -93,7 +71,7 @@ static coll_status links_late(root_state *r) {
   for (int i = 0; i < r->count; i++)
     if (r->conns[i]->ready)
       ready[r->conns[i]->rank] = true;
-  list_missing(r, ready, list, sizeof(list));
+  boot_list_ranks(ready, b->nranks, false, list, sizeof(list));
   int first = first_missing(r, ready);
   free(ready);
   const colli_rank_info *info = &r->links->table[first < b->nranks ? first : 0];
@@ -264,7 +242,8 @@ static void tell_outcome(root_state *r, coll_status status) {
   boot *b = r->b;
   boot_word word;
   boot_word_fill(b, &word, status);
-  bool linger = status != COLL_OK;
+  /* Over lifelines they learn it at once. */
+  bool linger = status != COLL_OK && !(b->ties && b->ties->nlifelines > 0);
   uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
   if (!linger || until_ns > b->deadline_ns)
     until_ns = b->deadline_ns;
@@ -303,6 +282,7 @@ static void wait_for_news(root_state *r) {
     r->conns[i]->poll = boot_polls_add(&b->polls, r->conns[i]->fd, POLLIN);
   boot_guests_watch(b, &r->guests);
   boot_links_watch(b, r->links);
+  boot_ties_watch(b);
   boot_polls_wait(&b->polls);
 }
 
@@ -315,6 +295,9 @@ static coll_status serve(root_state *r) {
       return status;
     if (!welcome(r))
       return accept_failed(r);
+    int cut = boot_ties_cut(b);
+    if (cut >= 0)
+      return boot_fail_cut(b, cut, NULL);
     bool all_in = r->checked_in == b->nranks;
     if (all_in && !r->links->have_table) {
       r->links->have_table = true;

@@ -10,6 +10,7 @@
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/ops.h"
 #include "libcoll/comm/plan.h"
+#include "libcoll/comm/shrink.h"
 #include "libcoll/exec/exec.h"
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
@@ -77,6 +78,8 @@ struct coll_comm {
   uint64_t serial;        /* of control messages made here */
   colli_stalled *stalled; /* nranks records */
   bool *left;             /* nranks: said goodbye */
+  bool *lost;             /* nranks: its process is known to be gone */
+  colli_shrink shrink;
   atomic_int abort_flag;
   struct colli_memory *memory; /* of coll_mem_alloc */
 };

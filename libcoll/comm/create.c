@@ -10,6 +10,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/shrink.h"
 #include "transports/registry.h"
 
 /* Copies what the caller's configuration knows over the defaults. */
@@ -28,29 +29,47 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
   return COLL_OK;
 }
 
-/* Loads the environment and puts the configuration on top. */
-coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
-  coll_config c;
+/* Begins a creating call. */
+static coll_status begin(colli_settings *settings, const coll_config *config, coll_config *known) {
   colli_error_clear(&settings->error);
   settings->log = (colli_log){COLLI_LOG_ERROR, -1};
   settings->to_caller = NULL;
-  coll_status status = read_config(config, &c, &settings->error);
+  coll_status status = read_config(config, known, &settings->error);
   if (status == COLL_OK)
-    settings->to_caller = c.error;
-  if (status == COLL_OK)
-    status = colli_params_load(&settings->params, &settings->error);
-  if (status != COLL_OK)
-    return status;
+    settings->to_caller = known->error;
+  return status;
+}
+
+/* Puts the configuration on top of settings that are there. */
+static coll_status apply(colli_settings *settings, const coll_config *config) {
   colli_params *params = &settings->params;
-  if (c.timeout_ms)
-    params->number[COLLI_PARAM_TIMEOUT_MS] = c.timeout_ms;
-  if (c.create_timeout_ms)
-    params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = c.create_timeout_ms;
-  if (c.transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, c.transport))
+  if (config->timeout_ms)
+    params->number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
+  if (config->create_timeout_ms)
+    params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
+  if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");
   settings->log.level = (colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]);
   return COLL_OK;
+}
+
+/* Loads the environment and puts the configuration on top. */
+coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
+  coll_config known;
+  coll_status status = begin(settings, config, &known);
+  if (status == COLL_OK)
+    status = colli_params_load(&settings->params, &settings->error);
+  return status == COLL_OK ? apply(settings, &known) : status;
+}
+
+/* Takes the settings of another communicator and puts the configuration on top. */
+coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
+                                   const coll_config *config) {
+  coll_config known;
+  coll_status status = begin(settings, config, &known);
+  colli_params_copy(&settings->params, &comm->params);
+  return status == COLL_OK ? apply(settings, &known) : status;
 }
 
 /* Ends a creating call: hands the record over and logs it. */
@@ -81,8 +100,9 @@ static colli_assembly assembly_of(const colli_settings *settings, const colli_id
 
 /* Makes a communicator by meeting the other ranks at rank 0's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
-                         colli_settings *settings) {
+                         colli_settings *settings, colli_ties *ties) {
   coll_error *error = &settings->error;
+  colli_ties none = {.listen_fd = -1};
   settings->log.rank = rank;
   colli_rank_info mine, *table = NULL;
   colli_ctrl *ctrl = NULL;
@@ -96,8 +116,13 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
     colli_id_close(id, rank);
     return status;
   }
+  colli_ties *used = ties ? ties : &none;
   status = colli_bootstrap(id, rank, nranks, &mine, &settings->params, deadline_ns, &settings->log,
-                           &table, &ctrl, error);
+                           used, &table, &ctrl, error);
+  if (status == COLL_OK && ties && used->listen_fd >= 0)
+    close(used->listen_fd);
+  else if (status == COLL_OK && nranks > 1)
+    colli_shrink_open_door(*comm, used->listen_fd, id->secret);
   if (status != COLL_OK) {
     coll_comm_destroy(comm);
     return status;
@@ -170,15 +195,16 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
                              "the id was not made by coll_unique_id() of this version, or was "
                              "damaged on the way");
   if (status == COLL_OK)
-    status = colli_create(comm, &id, nranks, rank, &settings);
+    status = colli_create(comm, &id, nranks, rank, &settings, NULL);
   explicit_bzero(&id, sizeof(id));
   return colli_settings_finish(&settings, status);
 }
 
 /* Opens, and then joins, `nranks` communicators of this process. */
-static coll_status create_local(coll_comm **comms, int nranks, colli_settings *settings) {
-  coll_error *error = &settings->error;
+coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
+                               coll_error *error) {
   colli_id id = {.listen_fd = -1};
+  memset(comms, 0, (size_t)nranks * sizeof(*comms));
   int failed = colli_random_secret(id.secret, sizeof(id.secret));
   if (!failed)
     failed = colli_random_secret(&id.comm_id, sizeof(id.comm_id));
@@ -191,7 +217,7 @@ static coll_status create_local(coll_comm **comms, int nranks, colli_settings *s
                                       : colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                                                         "no memory for %d ranks", nranks);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++) {
-    colli_assembly assembly = assembly_of(settings, &id, nranks, rank);
+    colli_assembly assembly = assembly_of(settings[rank], &id, nranks, rank);
     status = colli_comm_open(&assembly, &comms[rank], &table[rank], error);
   }
   if (status == COLL_OK)
@@ -211,6 +237,23 @@ static coll_status create_local(coll_comm **comms, int nranks, colli_settings *s
   return status;
 }
 
+/* Makes the communicators of all threads with the same settings, and their meeting point. */
+static coll_status create_alike(coll_comm **comms, int nranks, colli_settings *settings) {
+  colli_settings **each = calloc((size_t)nranks, sizeof(*each));
+  if (!each)
+    return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+                           nranks);
+  for (int rank = 0; rank < nranks; rank++)
+    each[rank] = settings;
+  coll_status status = colli_create_local(comms, nranks, each, &settings->error);
+  free(each);
+  if (status == COLL_OK)
+    status = colli_shrink_open_meet(comms, nranks, &settings->error);
+  for (int rank = 0; status != COLL_OK && rank < nranks; rank++)
+    coll_comm_destroy(&comms[rank]);
+  return status;
+}
+
 coll_status coll_comm_create_local(coll_comm **comms, int nranks, const coll_config *config) {
   if (!comms)
     return COLL_ERR_INVALID_ARGUMENT;
@@ -218,9 +261,7 @@ coll_status coll_comm_create_local(coll_comm **comms, int nranks, const coll_con
   coll_status status = colli_settings_load(&settings, config);
   if (status == COLL_OK)
     status = check_nranks(nranks, &settings.error);
-  if (status == COLL_OK) {
-    memset(comms, 0, (size_t)nranks * sizeof(*comms));
-    status = create_local(comms, nranks, &settings);
-  }
+  if (status == COLL_OK)
+    status = create_alike(comms, nranks, &settings);
   return colli_settings_finish(&settings, status);
 }

@@ -15,12 +15,22 @@ typedef struct colli_settings {
 /* Loads the environment and puts the caller's configuration (may be NULL) on top. */
 coll_status colli_settings_load(colli_settings *settings, const coll_config *config);
 
+/* The same for a communicator made from `comm`: what the configuration leaves open is inherited. */
+coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
+                                   const coll_config *config);
+
 /* Ends a creating call: hands the record of a failure over, logs it, forgets the secret. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
-/* Makes a communicator by meeting the other ranks at rank 0's listener. */
+/* Makes a communicator by meeting the other ranks at rank 0's listener. ties: lifelines of a
+ * communicator that is made from another one, whose door it will share; NULL: a new one. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
-                         colli_settings *settings);
+                         colli_settings *settings, colli_ties *ties);
+
+/* Makes communicators for threads of this process, each with its own settings; on a failure none
+ * is left. */
+coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
+                               coll_error *error);
 
 /* Closes the listener that an id holds in this process (rank 0's). */
 void colli_id_close(const colli_id *id, int rank);

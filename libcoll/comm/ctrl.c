@@ -28,6 +28,10 @@ colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *ms
   return event;
 }
 
+bool colli_ctrl_unsent(const colli_ctrl *ctrl) {
+  return ctrl->ops->unsent(ctrl);
+}
+
 int colli_ctrl_fd(const colli_ctrl *ctrl) {
   return ctrl->ops->fd(ctrl);
 }

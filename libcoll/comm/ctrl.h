@@ -52,6 +52,9 @@ void colli_ctrl_send(colli_ctrl *ctrl, int neighbour, const colli_ctrl_msg *msg)
 /* The next event; sends what is queued too. Call until NOTHING. */
 colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg, int *sys_errno);
 
+/* Whether something queued still waits for room; polling sends it. */
+bool colli_ctrl_unsent(const colli_ctrl *ctrl);
+
 /* A descriptor that is readable when poll has something (an epoll or event descriptor), or -1. */
 int colli_ctrl_fd(const colli_ctrl *ctrl);
 

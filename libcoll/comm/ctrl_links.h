@@ -12,6 +12,7 @@
 typedef struct colli_ctrl_ops {
   void (*send)(colli_ctrl *ctrl, int link, const colli_ctrl_msg *msg);
   colli_ctrl_event (*poll)(colli_ctrl *ctrl, int *link, colli_ctrl_msg *msg, int *sys_errno);
+  bool (*unsent)(const colli_ctrl *ctrl);
   int (*fd)(const colli_ctrl *ctrl);
   void (*close)(colli_ctrl *ctrl, int timeout_ms);
 } colli_ctrl_ops;

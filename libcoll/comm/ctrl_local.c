@@ -96,6 +96,11 @@ static colli_ctrl_event local_poll(colli_ctrl *base, int *link, colli_ctrl_msg *
   return event;
 }
 
+static bool local_unsent(const colli_ctrl *base) {
+  (void)base;
+  return false;
+}
+
 static int local_fd(const colli_ctrl *base) {
   return ((const local_ctrl *)base)->group->boxes[base->rank].event_fd;
 }
@@ -136,7 +141,8 @@ static void local_close(colli_ctrl *base, int timeout_ms) {
   free(group);
 }
 
-static const colli_ctrl_ops local_ops = {local_send, local_poll, local_fd, local_close};
+static const colli_ctrl_ops local_ops = {local_send, local_poll, local_unsent, local_fd,
+                                         local_close};
 
 /* Makes one rank's control; its mailbox gets a descriptor if `events`. NULL with errno. */
 static colli_ctrl *make_local(local_group *group, int rank, int nranks, bool events) {

@@ -154,6 +154,14 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
   return COLLI_CTRL_NOTHING;
 }
 
+static bool net_unsent(const colli_ctrl *base) {
+  const net_ctrl *ctrl = (const net_ctrl *)base;
+  for (int link = 0; link < base->count; link++)
+    if (ctrl->links[link].fd >= 0 && has_unsent(&ctrl->links[link]))
+      return true;
+  return false;
+}
+
 static int net_fd(const colli_ctrl *base) {
   return ((const net_ctrl *)base)->epoll_fd;
 }
@@ -214,7 +222,7 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
   free(ctrl);
 }
 
-static const colli_ctrl_ops net_ops = {net_send, net_poll, net_fd, net_close};
+static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
 /* Lets the kernel find out that a neighbour's host is dead although nothing is said. */
 static void keep_alive(int fd) {

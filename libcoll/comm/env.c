@@ -151,7 +151,7 @@ coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
   if (status == COLL_OK && nranks > 1)
     status = read_id(&settings.params, rank, &id, &settings.error);
   if (status == COLL_OK)
-    status = colli_create(comm, &id, nranks, rank, &settings);
+    status = colli_create(comm, &id, nranks, rank, &settings, NULL);
   explicit_bzero(&id, sizeof(id));
   return colli_settings_finish(&settings, status);
 }

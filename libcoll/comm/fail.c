@@ -147,6 +147,7 @@ const colli_exec_events colli_comm_events = {.mismatch = on_mismatch, .failed = 
 /* The control link to a rank broke without a goodbye: that rank is dead. */
 static void neighbour_lost(coll_comm *comm, int peer, int sys_errno) {
   coll_error record;
+  comm->lost[peer] = true;
   colli_comm_record(comm, &record, COLL_ERR_PEER_LOST, peer, comm->exec.oldest);
   record.sys_errno = sys_errno;
   snprintf(record.message, sizeof(record.message),

@@ -80,8 +80,8 @@ static void *take_part(void *arg) {
   usleep((useconds_t)m->delay_ms * 1000);
   uint64_t start_ns = colli_now_ns();
   m->status = colli_bootstrap(&m->id, m->rank, m->nranks, &mine, &params,
-                              start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &quiet, &table,
-                              &ctrl, &m->error);
+                              start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &quiet, NULL,
+                              &table, &ctrl, &m->error);
   m->took_ms = (colli_now_ns() - start_ns) / COLLI_NS_PER_MS;
   m->sound = m->status == COLL_OK && table && ctrl;
   for (int rank = 0; m->sound && rank < m->nranks; rank++) {

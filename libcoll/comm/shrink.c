@@ -1,0 +1,126 @@
+/* shrink.c: coll_comm_revoke, coll_comm_shrink, and the doors by which survivors find each other.
+ */
+#include "libcoll/comm/shrink.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/shrink_door.h"
+#include "libcoll/comm/shrink_parts.h"
+
+#define REVOKE_NS (100 * COLLI_NS_PER_MS) /* how long a revocation waits until it is sent */
+
+/* ---- doors ----------------------------------------------------------------------------------- */
+
+void colli_shrink_open_door(coll_comm *comm, int listen_fd,
+                            const uint8_t secret[COLL_SECRET_BYTES]) {
+  colli_door *door = calloc(1, sizeof(*door));
+  if (!door) {
+    close(listen_fd);
+    return;
+  }
+  atomic_init(&door->refs, 1);
+  door->listen_fd = listen_fd;
+  memcpy(door->secret, secret, sizeof(door->secret));
+  comm->shrink.door = door;
+}
+
+void colli_shrink_share(coll_comm *child, const coll_comm *comm) {
+  child->shrink = (colli_shrink){.door = comm->shrink.door, .meet = comm->shrink.meet};
+  if (child->shrink.door)
+    atomic_fetch_add(&child->shrink.door->refs, 1);
+  if (child->shrink.meet)
+    colli_meet_hold(child->shrink.meet);
+}
+
+void colli_shrink_close(coll_comm *comm) {
+  colli_door *door = comm->shrink.door;
+  if (door && atomic_fetch_sub(&door->refs, 1) == 1) {
+    close(door->listen_fd);
+    explicit_bzero(door->secret, sizeof(door->secret));
+    free(door);
+  }
+  if (comm->shrink.meet)
+    colli_meet_leave(comm->shrink.meet, comm->comm_id, comm->rank, comm->nranks);
+}
+
+/* ---- public calls ---------------------------------------------------------------------------- */
+
+/* Sends what the control links have queued, for a moment. */
+static void flush(coll_comm *comm) {
+  uint64_t until_ns = colli_now_ns() + REVOKE_NS;
+  while (colli_ctrl_unsent(comm->ctrl) && colli_now_ns() < until_ns) {
+    poll(&(struct pollfd){.fd = colli_ctrl_fd(comm->ctrl), .events = POLLIN}, 1, 5);
+    colli_comm_listen(comm);
+  }
+}
+
+coll_status coll_comm_revoke(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (comm->failed == COLL_OK) {
+    coll_error record;
+    colli_comm_record(comm, &record, COLL_ERR_ABORTED, comm->rank, comm->exec.oldest);
+    snprintf(record.message, sizeof(record.message),
+             "coll_comm_revoke() was called on rank %d (host %s, pid %d); coll_comm_shrink() makes "
+             "a communicator to go on with",
+             comm->rank, comm->host, record.peer_pid);
+    colli_comm_fail(comm, &record);
+  }
+  if (comm->ctrl && comm->world.now_ns == colli_world_real.now_ns)
+    flush(comm);
+  colli_call_leave(comm);
+  return COLL_OK;
+}
+
+/* A communicator of one rank from one of one rank. */
+static coll_status shrink_alone(colli_settings *settings, coll_comm **child) {
+  const colli_id id = {.listen_fd = -1};
+  return colli_create(child, &id, 1, 0, settings, NULL);
+}
+
+/* Shrinks in the way that fits the communicator's ranks. */
+static coll_status shrink_any(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+  if (comm->world.now_ns != colli_world_real.now_ns)
+    return colli_error_set(&settings->error, COLL_ERR_UNSUPPORTED, "shrink",
+                           "a simulated communicator cannot be shrunk; make a new one");
+  if (comm->nranks == 1)
+    return shrink_alone(settings, child);
+  if (comm->shrink.meet)
+    return colli_shrink_local(comm, settings, child);
+  if (comm->shrink.door)
+    return colli_shrink_agree(comm, settings, child);
+  return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
+                         "there was no memory for what a shrink needs when this communicator was "
+                         "made");
+}
+
+coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (!child) {
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "shrink", "child is NULL");
+    colli_call_leave(comm);
+    return status;
+  }
+  colli_settings settings;
+  status = colli_settings_inherit(&settings, comm, config);
+  if (status == COLL_OK) {
+    comm->shrink.count++;
+    status = shrink_any(comm, &settings, child);
+  }
+  if (status == COLL_OK)
+    colli_ops_inherit(*child, comm);
+  else if (comm->failed == COLL_OK)
+    comm->error = settings.error;
+  colli_call_leave(comm);
+  return colli_settings_finish(&settings, status);
+}

@@ -1,0 +1,455 @@
+/* shrink_meet.c: what both roles of a shrink share, and the role of a member. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/shrink_door.h"
+#include "libcoll/comm/shrink_parts.h"
+
+#define MAGIC      0x68734c43u /* "CLsh" */
+#define SEND_NS    COLLI_NS_PER_S
+#define LOOK_NS    (50 * COLLI_NS_PER_MS) /* the longest time between two looks around */
+#define CHUNK      4u                     /* later candidates get this part of the patience */
+#define LIMIT      4u                     /* times the patience: the end of it all */
+#define SALT_LABEL "coll shrink"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+bool shrink_send(shrink *s, int fd, const void *head, size_t bytes, const uint8_t *flags) {
+  const size_t flag_bytes = flags ? (size_t)s->b.nranks : 0;
+  size_t done = 0, flags_done = 0;
+  const uint64_t until_ns = colli_now_ns() + SEND_NS;
+  for (;;) {
+    int result = boot_push(fd, head, bytes, &done);
+    if (result == COLL_T_DONE)
+      result = boot_push(fd, flags, flag_bytes, &flags_done);
+    if (result == COLL_T_DONE)
+      return true;
+    if (result > 0 || colli_now_ns() >= until_ns)
+      return false;
+    poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 10);
+  }
+}
+
+/* What this rank knows, as flags. */
+static void fill_flags(const shrink *s, uint8_t *flags) {
+  for (int r = 0; r < s->b.nranks; r++)
+    flags[r] = (uint8_t)((s->gone[r] ? SHRINK_GONE : 0) | (s->aside[r] ? SHRINK_ASIDE : 0) |
+                         (s->listed[r] ? SHRINK_LISTED : 0));
+}
+
+bool shrink_send_checkin(shrink *s, int fd) {
+  const shrink_checkin head = {.magic = MAGIC,
+                               .nranks = s->b.nranks,
+                               .ballot = s->ballot,
+                               .list = s->list,
+                               .child = s->child ? s->child->comm_id : 0,
+                               .renewed = s->renewed};
+  uint8_t *flags = malloc((size_t)s->b.nranks);
+  if (!flags)
+    return false;
+  fill_flags(s, flags);
+  bool sent = shrink_send(s, fd, &head, sizeof(head), flags);
+  free(flags);
+  return sent;
+}
+
+void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
+                      const uint8_t *flags) {
+  s->ballot = ballot;
+  s->list = list;
+  s->renewed = renewed;
+  for (int r = 0; r < s->b.nranks; r++)
+    s->listed[r] = flags[r] & SHRINK_LISTED;
+}
+
+/* ---- those who come to the door -------------------------------------------------------------- */
+
+void shrink_drop(shrink *s, int rank) {
+  if (s->conns[rank]) {
+    boot_close(&s->conns[rank]->fd);
+    free(s->conns[rank]);
+    s->conns[rank] = NULL;
+  }
+}
+
+/* Keeps a rank's new connection; the one that it had before it has given up. */
+static bool keep_guest(shrink *s, const boot_guest *guest) {
+  int rank = guest->auth.hello.src_rank;
+  shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
+  if (!conn)
+    return false;
+  shrink_drop(s, rank);
+  conn->fd = guest->fd;
+  s->conns[rank] = conn;
+  return true;
+}
+
+/* Lets in who belongs to this shrink. The others may belong to another communicator's, or to the
+ * next one of this, and dial again. */
+static void welcome(shrink *s) {
+  boot_guest guest;
+  while (boot_guests_next(&s->b, &s->guests, &guest)) {
+    const colli_hello *hello = &guest.auth.hello;
+    bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
+                  hello->word == s->b.word && hello->dst_rank == s->b.rank &&
+                  hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
+                  hello->src_rank != s->b.rank;
+    if (wanted && keep_guest(s, &guest))
+      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
+    else
+      boot_guest_refuse(&s->b, &guest);
+  }
+}
+
+/* Takes over what another rank knows. A lower rank only says so and hangs up. */
+static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
+  for (int r = 0; r < s->b.nranks; r++) {
+    s->gone[r] = s->gone[r] || (r != s->b.rank && (conn->flags[r] & SHRINK_GONE));
+    s->aside[r] = s->aside[r] || (r < s->b.rank && r != rank && (conn->flags[r] & SHRINK_ASIDE));
+  }
+  conn->in = true;
+  conn->done = 0;
+  if (rank < s->b.rank)
+    shrink_drop(s, rank);
+}
+
+/* Reads what one rank says; false: its connection is at its end, or talks nonsense. */
+static bool read_conn(shrink *s, int rank) {
+  shrink_conn *conn = s->conns[rank];
+  if (conn->in) {
+    int result = COLL_T_AGAIN;
+    if (!conn->said)
+      result = boot_pull(conn->fd, &conn->word, sizeof(conn->word), &conn->done);
+    if (result == COLL_T_DONE) {
+      conn->said = true;
+      conn->done = 0;
+    }
+    return result <= 0;
+  }
+  const size_t head_bytes = sizeof(conn->head);
+  int result = COLL_T_DONE;
+  if (conn->done < head_bytes)
+    result = boot_pull(conn->fd, &conn->head, head_bytes, &conn->done);
+  if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks))
+    return false;
+  if (result == COLL_T_DONE) {
+    size_t done = conn->done - head_bytes;
+    result = boot_pull(conn->fd, conn->flags, (size_t)s->b.nranks, &done);
+    conn->done = head_bytes + done;
+  }
+  if (result == COLL_T_DONE)
+    take_checkin(s, rank, conn);
+  return result <= 0;
+}
+
+void shrink_tend(shrink *s) {
+  coll_comm *comm = s->comm;
+  colli_comm_listen(comm);
+  for (int r = 0; r < s->b.nranks; r++) {
+    s->gone[r] = s->gone[r] || comm->lost[r];
+    s->aside[r] = s->aside[r] || comm->left[r]; /* it will not come, but it is alive */
+  }
+  welcome(s);
+  for (int r = 0; r < s->b.nranks; r++)
+    if (s->conns[r] && !read_conn(s, r))
+      shrink_drop(s, r);
+}
+
+void shrink_wait_begin(shrink *s) {
+  s->b.polls.count = 0;
+  s->b.polls.wake_ns = colli_now_ns() + LOOK_NS;
+}
+
+void shrink_wait(shrink *s, uint64_t until_ns) {
+  boot *b = &s->b;
+  boot_polls_wake(&b->polls, until_ns);
+  boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->ctrl), POLLIN);
+  boot_guests_watch(b, &s->guests);
+  for (int r = 0; r < b->nranks; r++)
+    if (s->conns[r] && !s->conns[r]->said)
+      boot_polls_add(&b->polls, s->conns[r]->fd, POLLIN);
+  boot_polls_wait(&b->polls);
+}
+
+/* ---- dialling -------------------------------------------------------------------------------- */
+
+void shrink_dial(shrink *s, boot_dial *dial, int rank) {
+  boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank, s->comm->table[rank].control_addrs);
+}
+
+int shrink_dial_step(shrink *s, boot_dial *dial) {
+  const colli_rank_info *table = s->comm->table;
+  int result = boot_dial_step(&s->b, dial);
+  bool same_host = table[dial->peer].host_id == table[s->b.rank].host_id;
+  /* Where somebody else answers with a secret of his own, the rank does not listen any more. */
+  if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
+    return result;
+  s->gone[dial->peer] = true;
+  boot_dial_close(dial);
+  return COLL_ERR_PEER_LOST;
+}
+
+int shrink_candidate(const shrink *s) {
+  int rank = 0;
+  while (rank < s->b.rank && (s->gone[rank] || s->aside[rank]))
+    rank++;
+  return rank;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds) {
+  const coll_comm *comm = s->comm;
+  colli_ties ties = {.lifelines = fds, .lifeline_ranks = ranks, .nlifelines = nfds};
+  colli_id id = {.magic = COLLI_ID_MAGIC,
+                 .version = COLLI_ID_VERSION,
+                 .pid = getpid(),
+                 .listen_fd = listen_fd,
+                 .comm_id = order->comm_id};
+  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
+  memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
+  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
+  colli_hmac(s->id.secret, text, sizeof(text), id.secret);
+  memcpy(id.addrs, order->addrs, sizeof(id.addrs));
+  int nranks = 0, rank = 0;
+  for (int r = 0; r < s->b.nranks; r++) {
+    rank = r == s->b.rank ? nranks : rank;
+    nranks += s->listed[r];
+  }
+  coll_comm_destroy(&s->child);
+  coll_status status = colli_create(&s->child, &id, nranks, rank, s->settings, &ties);
+  explicit_bzero(&id, sizeof(id));
+  if (status != COLL_OK)
+    return status;
+  colli_shrink_share(s->child, comm);
+  nranks = 0;
+  for (int r = 0; r < s->b.nranks; r++)
+    if (s->listed[r]) /* the door stays where it was */
+      memcpy(s->child->table[nranks++].control_addrs, comm->table[r].control_addrs,
+             sizeof(comm->table[r].control_addrs));
+  return COLL_OK;
+}
+
+/* ---- following ------------------------------------------------------------------------------- */
+
+/* Reaches the leader: *fd is the connection, or -1: another candidate's turn has come. */
+static void reach_leader(shrink *s, int leader, int *fd) {
+  boot_dial *dial = calloc(1, sizeof(*dial));
+  const uint64_t now_ns = colli_now_ns();
+  uint64_t until_ns = s->b.start_ns + s->patience_ns;
+  if (until_ns < now_ns + s->patience_ns / CHUNK)
+    until_ns = now_ns + s->patience_ns / CHUNK;
+  *fd = -1;
+  if (!dial) {
+    s->aside[leader] = true;
+    return;
+  }
+  shrink_dial(s, dial, leader);
+  for (;;) {
+    int result = shrink_dial_step(s, dial);
+    if (result == COLL_T_DONE)
+      *fd = dial->fd;
+    if (result != COLL_T_AGAIN)
+      break;
+    shrink_tend(s);
+    if (shrink_candidate(s) != leader)
+      break;
+    if (colli_now_ns() >= until_ns) {
+      s->aside[leader] = true;
+      break;
+    }
+    shrink_wait_begin(s);
+    boot_dial_watch(&s->b, dial);
+    shrink_wait(s, until_ns);
+  }
+  boot_dial_close(dial);
+  explicit_bzero(dial, sizeof(*dial));
+  free(dial);
+}
+
+/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept us waiting for too long),
+ * or an errno. */
+static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
+  size_t done = 0, flags_done = 0;
+  const uint64_t until_ns =
+      colli_now_ns() + s->patience_ns + s->patience_ns / CHUNK + COLLI_NS_PER_S;
+  for (;;) {
+    int result = boot_pull(fd, order, sizeof(*order), &done);
+    if (result == COLL_T_DONE && order->nranks != s->b.nranks)
+      return EPROTO;
+    if (result == COLL_T_DONE)
+      result = boot_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
+    if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
+      return result;
+    colli_comm_listen(s->comm);
+    shrink_wait_begin(s);
+    boot_polls_add(&s->b.polls, fd, POLLIN);
+    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->ctrl), POLLIN);
+    boot_polls_wake(&s->b.polls, until_ns);
+    boot_polls_wait(&s->b.polls);
+  }
+}
+
+/* Makes or renews what the leader ordered, and tells how that went. */
+static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
+  const int leader = 0;
+  coll_status status = COLL_OK;
+  shrink_word word;
+  shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
+  if (order->kind == SHRINK_BUILD)
+    status = shrink_build(s, order, -1, &fd, &leader, 1);
+  memset(&word, 0, sizeof(word));
+  word.ballot = order->ballot;
+  boot_word_fill(&s->b, &word.word, status);
+  shrink_send(s, fd, &word, sizeof(word), NULL); /* if it does not arrive, reading finds out */
+}
+
+/* Does one thing that the leader orders; false if it makes no sense. *over: `status` is the end. */
+static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8_t *flags,
+                       coll_status *status, bool *over) {
+  const bool listed = flags[s->b.rank] & SHRINK_LISTED;
+  const bool have = s->child && s->child->comm_id == order->comm_id;
+  switch (order->kind) {
+  case SHRINK_BUILD:
+  case SHRINK_RENEW:
+    if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
+      return false;
+    obey(s, fd, order, flags);
+    return true;
+  case SHRINK_STOP: /* has ended the building */
+    return true;
+  case SHRINK_COMMIT:
+    *over = have && order->ballot == s->ballot;
+    return *over;
+  case SHRINK_END: {
+    boot_word word = {.status = (int32_t)order->error.status, .error = order->error};
+    *status = boot_fail_word(&s->b, &word);
+    *over = true;
+    return true;
+  }
+  default:
+    return false;
+  }
+}
+
+/* Does what the leader orders until the end, or until the leader is lost. */
+static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
+  shrink_order order;
+  coll_status status = COLL_OK;
+  uint8_t *flags = malloc((size_t)s->b.nranks);
+  int result = flags ? COLL_T_DONE : ENOMEM;
+  while (result == COLL_T_DONE && !*over) {
+    result = next_order(s, fd, &order, flags);
+    if (result == COLL_T_DONE && !take_order(s, fd, &order, flags, &status, over))
+      result = EPROTO;
+  }
+  free(flags);
+  if (result == COLL_T_AGAIN || result == EPROTO)
+    s->aside[leader] = true;
+  return status;
+}
+
+coll_status shrink_follow(shrink *s, int leader, bool *over) {
+  int fd;
+  *over = false;
+  reach_leader(s, leader, &fd);
+  if (fd < 0)
+    return COLL_OK;
+  coll_status status = COLL_OK;
+  for (int r = 0; r < s->b.nranks; r++) /* who came here meanwhile is not led by this rank */
+    shrink_drop(s, r);
+  if (shrink_send_checkin(s, fd))
+    status = take_orders(s, leader, fd, over);
+  boot_close(&fd);
+  return status;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The time for all of it is over. */
+static coll_status late(shrink *s) {
+  char list[200];
+  boot_list_ranks(s->aside, s->b.nranks, true, list, sizeof(list));
+  return boot_fail(
+      &s->b, COLL_ERR_TIMEOUT, -1, NULL,
+      "rank %d (host %s) was left out of the new communicator: within %.3g s it met no "
+      "rank that led the others (no answer from: %s); look whether they called "
+      "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+      s->b.rank, s->b.mine->host, (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
+      list);
+}
+
+/* Takes part until the end. */
+static coll_status take_part(shrink *s) {
+  bool over = false;
+  while (colli_now_ns() < s->limit_ns) {
+    shrink_tend(s);
+    int leader = shrink_candidate(s);
+    if (leader == s->b.rank)
+      return shrink_lead(s);
+    coll_status status = shrink_follow(s, leader, &over);
+    if (over)
+      return status;
+  }
+  return late(s);
+}
+
+/* Sets up what a call works with; false without memory. */
+static bool prepare(shrink *s, coll_comm *comm, colli_settings *settings) {
+  const size_t n = (size_t)comm->nranks;
+  const colli_door *door = comm->shrink.door;
+  s->comm = comm;
+  s->settings = settings;
+  s->patience_ns =
+      (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  s->id = (colli_id){.listen_fd = -1, .comm_id = comm->comm_id};
+  memcpy(s->id.secret, door->secret, sizeof(s->id.secret));
+  s->b = (boot){.id = &s->id,
+                .rank = comm->rank,
+                .nranks = comm->nranks,
+                .mine = &comm->table[comm->rank],
+                .log = &settings->log,
+                .start_ns = colli_now_ns(),
+                .error = &settings->error,
+                .word = comm->shrink.count};
+  s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
+  s->guests.listen_fd = door->listen_fd;
+  s->b.polls.room = 4 * BOOT_GUESTS_MAX + 17 * BOOT_TRIES_MAX + comm->nranks + 16;
+  s->b.polls.fds = calloc((size_t)s->b.polls.room, sizeof(*s->b.polls.fds));
+  s->gone = calloc(n, sizeof(*s->gone));
+  s->aside = calloc(n, sizeof(*s->aside));
+  s->listed = calloc(n, sizeof(*s->listed));
+  s->conns = calloc(n, sizeof(shrink_conn *));
+  return s->b.polls.fds && s->gone && s->aside && s->listed && s->conns;
+}
+
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+  coll_status status = COLL_ERR_NO_MEMORY;
+  shrink *s = calloc(1, sizeof(*s));
+  settings->log.rank = comm->rank;
+  if (s && prepare(s, comm, settings))
+    status = take_part(s);
+  else
+    colli_error_set(&settings->error, status, "shrink", "no memory to meet %d ranks", comm->nranks);
+  if (s) {
+    if (status == COLL_OK)
+      *child = s->child;
+    else
+      coll_comm_destroy(&s->child);
+    boot_guests_close(&s->guests);
+    for (int r = 0; s->conns && r < comm->nranks; r++)
+      shrink_drop(s, r);
+    free(s->conns);
+    free(s->b.polls.fds);
+    free(s->gone);
+    free(s->aside);
+    free(s->listed);
+    explicit_bzero(s, sizeof(*s));
+  }
+  free(s);
+  return status;
+}

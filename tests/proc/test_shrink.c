@@ -1,0 +1,484 @@
+/*
+ * test_shrink.c: revoke and shrink: after a rank died, froze or gave up, the survivors agree on who
+ * is left and go on.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "libcoll/base/net.h"
+#include "libcoll/base/prng.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/comm/inspect.h"
+#include "support_ranks.h"
+
+enum { MOST = 8, NOBODY = -1 };
+
+/* What happens in one run, and what each rank saw. */
+typedef struct scene {
+  int early[2]; /* ranks that kill themselves in the middle of all-reduces */
+  int late;     /* a rank that kills itself while it shrinks */
+  int late_delay_us;
+  volatile pid_t frozen_pid;
+  volatile pid_t pids[MOST];
+  volatile int done; /* ranks that have gone on */
+  coll_status first[MOST], shrunk[MOST];
+  int mask[MOST]; /* of the ranks that went on with this one */
+  int shrinks[MOST];
+  double seconds[MOST];
+  char message[MOST][640];
+} scene;
+
+static scene *make_scene(int early0, int early1, int late, int late_delay_us) {
+  scene *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  memset(s, 0, sizeof(*s));
+  s->early[0] = early0;
+  s->early[1] = early1;
+  s->late = late;
+  s->late_delay_us = late_delay_us;
+  return s;
+}
+
+/* All-reduces over a communicator: right result, ranks in the old order; *mask: who is in it. */
+static coll_status go_on(coll_comm *comm, int old_rank, int *mask, bool *right) {
+  int rank, nranks, olds[MOST], bit = 1 << old_rank, sum = 0;
+  coll_comm_rank(comm, &rank);
+  coll_comm_nranks(comm, &nranks);
+  *right = false;
+  coll_status status = coll_allgather(&old_rank, olds, 1, COLL_INT32, comm);
+  for (int i = 0; i < 20 && status == COLL_OK; i++)
+    status = coll_allreduce(&bit, &sum, 1, COLL_INT32, COLL_SUM, comm);
+  static float buf[MOST][30000];
+  for (size_t i = 0; i < 30000; i++)
+    buf[old_rank][i] = (float)bit;
+  if (status == COLL_OK)
+    status = coll_allreduce(buf[old_rank], buf[old_rank], 30000, COLL_FLOAT32, COLL_SUM, comm);
+  if (status != COLL_OK)
+    return status;
+  int expected = 0;
+  *right = olds[rank] == old_rank && buf[old_rank][29999] == (float)sum;
+  for (int r = 0; r < nranks; r++) {
+    *right = *right && (r == 0 || olds[r] > olds[r - 1]);
+    expected |= 1 << olds[r];
+  }
+  *right = *right && expected == sum;
+  *mask = sum;
+  return COLL_OK;
+}
+
+/* All-reduces until it fails, or `rounds` times. */
+static coll_status reduce_for(coll_comm *comm, size_t count, int rounds) {
+  float *buf = calloc(count, sizeof(*buf));
+  coll_status status = COLL_OK;
+  for (int i = 0; i < rounds && status == COLL_OK; i++)
+    status = coll_allreduce(buf, buf, count, COLL_FLOAT32, COLL_SUM, comm);
+  free(buf);
+  return status;
+}
+
+/* When this process ends, and which one goes with it. */
+typedef struct end {
+  int delay_us;
+  pid_t other;
+} end;
+
+static void *die_soon(void *arg) {
+  end *e = arg;
+  usleep((useconds_t)e->delay_us);
+  if (e->other)
+    kill(e->other, SIGKILL);
+  kill(getpid(), SIGKILL);
+  return NULL;
+}
+
+/* Begins the end of this process, and of another one (0: none). */
+static void begin_to_die(int delay_us, pid_t other) {
+  static end e;
+  pthread_t thread;
+  e = (end){delay_us, other};
+  if (pthread_create(&thread, NULL, die_soon, &e) != 0)
+    abort();
+  pthread_detach(thread);
+}
+
+/* Shrinks until a communicator lasts: a rank may die after all had agreed on it. */
+static int shrink_until_sound(coll_comm *comm, int rank, scene *s) {
+  coll_comm *old = NULL, *child = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  coll_error error = COLL_ERROR_INIT;
+  config.error = &error;
+  bool right = false;
+  double start = now_s();
+  for (int i = 0; i < 4; i++) {
+    s->shrunk[rank] = coll_comm_shrink(old ? old : comm, &config, &child);
+    s->shrinks[rank]++;
+    coll_comm_destroy(&old);
+    snprintf(s->message[rank], sizeof(s->message[rank]), "%s", error.message);
+    RANK_CHECK((s->shrunk[rank] == COLL_OK) == (child != NULL));
+    if (!child)
+      break;
+    coll_status status = go_on(child, rank, &s->mask[rank], &right);
+    old = child;
+    child = NULL;
+    if (status == COLL_OK) {
+      RANK_CHECK(right);
+      break;
+    }
+    RANK_CHECK(status == COLL_ERR_PEER_LOST);
+  }
+  s->seconds[rank] = now_s() - start;
+  coll_comm_destroy(&old);
+  return 0;
+}
+
+static int lose_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  s->pids[rank] = getpid();
+  RANK_OK(coll_barrier(comm));
+  if (rank == s->early[0])
+    begin_to_die(20000, s->early[1] == NOBODY ? 0 : s->pids[s->early[1]]);
+  bool lossless = s->early[0] == NOBODY && s->early[1] == NOBODY;
+  s->first[rank] = reduce_for(comm, 5000, lossless ? 5 : 1 << 30);
+  if (rank == s->late)
+    begin_to_die(s->late_delay_us, 0);
+  return shrink_until_sound(comm, rank, s);
+}
+
+/* Runs a scene over one transport and checks that all who survive went on together. */
+static void play(scene *s, int nranks, const char *transport, const char *what) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = transport;
+  config.timeout_ms = 20000;
+  config.create_timeout_ms = 10000;
+  int results[MOST], survivors = 0, together = -1;
+  for (int r = 0; r < nranks; r++)
+    if (r != s->early[0] && r != s->early[1] && r != s->late)
+      survivors |= 1 << r;
+  run_processes(nranks, &config, lose_and_shrink, s, 60, results);
+  for (int r = 0; r < nranks; r++) {
+    if (!(survivors & 1 << r)) {
+      /* one that dies late may have been through before */
+      cr_expect(results[r] == 128 + SIGKILL || (r == s->late && results[r] == 0));
+      if (r == s->late && results[r] == 0)
+        cr_expect(s->mask[r] == (survivors | 1 << r) || s->mask[r] == survivors);
+      continue;
+    }
+    cr_expect_eq(results[r], 0, "%s, %s: rank %d ended with %d", what, transport, r, results[r]);
+    bool lossless = s->early[0] == NOBODY && s->early[1] == NOBODY;
+    cr_expect_eq(s->first[r], lossless ? COLL_OK : COLL_ERR_PEER_LOST, "%s, %s: rank %d got %s",
+                 what, transport, r, coll_status_name(s->first[r]));
+    cr_expect_eq(s->shrunk[r], COLL_OK, "%s, %s: rank %d: %s", what, transport, r, s->message[r]);
+    /* The one that dies late may have been there when they went on. */
+    bool with_late = s->late != NOBODY && s->mask[r] == (survivors | 1 << s->late);
+    together = together < 0 ? s->mask[r] : together;
+    cr_expect_eq(s->mask[r], together, "%s: rank %d is with %x, others with %x", what, r,
+                 s->mask[r], together);
+    cr_expect(s->mask[r] == survivors || with_late, "%s, %s: rank %d went on with %x, not %x", what,
+              transport, r, s->mask[r], survivors);
+    cr_expect_lt(s->seconds[r], 9.0, "%s: rank %d took %.1f s", what, r, s->seconds[r]);
+  }
+  munmap(s, sizeof(*s));
+}
+
+Test(shrink, one_killed, .timeout = 100) {
+  for (int victim = 0; victim < 4; victim++)
+    play(make_scene(victim, NOBODY, NOBODY, 0), 4, victim % 2 ? "shm" : "tcp", "one");
+  play(make_scene(0, NOBODY, NOBODY, 0), 2, "shm", "one of two");
+}
+
+Test(shrink, two_killed, .timeout = 100) {
+  play(make_scene(1, 2, NOBODY, 0), 4, "shm", "two in the middle");
+  play(make_scene(0, 1, NOBODY, 0), 4, "tcp", "two coordinators");
+  play(make_scene(0, 2, NOBODY, 0), 3, "shm", "all but one");
+}
+
+Test(shrink, nobody_lost, .timeout = 60) {
+  play(make_scene(NOBODY, NOBODY, NOBODY, 0), 4, "shm", "nobody");
+  play(make_scene(NOBODY, NOBODY, NOBODY, 0), 5, "tcp", "nobody");
+}
+
+/* Another rank dies at some moment of the shrink: the first coordinator, the next, a member. */
+static void kill_while_shrinking(int late, uint64_t seed) {
+  colli_prng prng = {seed};
+  for (int i = 0; i < 10; i++) {
+    char what[64];
+    int delay_us = (int)colli_prng_below(&prng, 8000);
+    snprintf(what, sizeof(what), "rank %d %d us late", late, delay_us);
+    play(make_scene(i % 2 ? NOBODY : 2, NOBODY, late, delay_us), 5, i % 3 ? "shm" : "tcp", what);
+  }
+}
+
+Test(shrink, coordinator_dies_meanwhile, .timeout = 200) {
+  kill_while_shrinking(0, 11);
+}
+Test(shrink, next_coordinator_dies_meanwhile, .timeout = 200) {
+  kill_while_shrinking(1, 12);
+}
+Test(shrink, member_dies_meanwhile, .timeout = 200) {
+  kill_while_shrinking(3, 13);
+}
+
+/* ---- frozen ranks ---------------------------------------------------------------------------- */
+
+/* Stops itself; the last of the others to be through wakes it up. */
+static int freeze_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *child = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  config.error = &error;
+  bool right = false;
+  RANK_OK(coll_barrier(comm));
+  if (rank == s->early[0]) {
+    s->frozen_pid = getpid();
+    kill(getpid(), SIGSTOP);
+  }
+  s->first[rank] = reduce_for(comm, 100, 1 << 30);
+  double start = now_s();
+  s->shrunk[rank] = coll_comm_shrink(comm, &config, &child);
+  s->seconds[rank] = now_s() - start;
+  snprintf(s->message[rank], sizeof(s->message[rank]), "%s", error.message);
+  if (!child)
+    return 0;
+  RANK_CHECK(go_on(child, rank, &s->mask[rank], &right) == COLL_OK && right);
+  if (__atomic_add_fetch(&s->done, 1, __ATOMIC_SEQ_CST) == nranks - 1)
+    kill(s->frozen_pid, SIGCONT);
+  /* stays, so that its process is not taken for dead */
+  for (int i = 0; i < 200 && s->seconds[s->early[0]] == 0; i++)
+    usleep(50000);
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
+  for (int frozen = 0; frozen < 4; frozen += 3) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.timeout_ms = 500;
+    config.create_timeout_ms = 800;
+    scene *s = make_scene(frozen, NOBODY, NOBODY, 0);
+    int results[MOST];
+    run_processes(4, &config, freeze_and_shrink, s, 30, results);
+    for (int r = 0; r < 4; r++) {
+      cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
+      if (r == frozen) {
+        cr_expect_eq(s->shrunk[r], COLL_ERR_TIMEOUT, "the frozen rank got %s: %s",
+                     coll_status_name(s->shrunk[r]), s->message[r]);
+        cr_expect(strlen(s->message[r]) > 0);
+        continue;
+      }
+      cr_expect_eq(s->first[r], COLL_ERR_TIMEOUT);
+      cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d: %s", r, s->message[r]);
+      cr_expect_eq(s->mask[r], 15 & ~(1 << frozen));
+      cr_expect_lt(s->seconds[r], 4.0);
+    }
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* ---- several shrinks, settings --------------------------------------------------------------- */
+
+/* Shrinks twice the same communicator and then the child; settings and operations stay. */
+static int shrink_again(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *a, *b, *c;
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = 12345;
+  int mask, all = (1 << nranks) - 1;
+  bool right;
+  RANK_OK(coll_comm_shrink(comm, NULL, &a));
+  RANK_OK(coll_comm_shrink(comm, &config, &b));
+  RANK_CHECK(a->params.number[COLLI_PARAM_TIMEOUT_MS] == 7000);
+  RANK_CHECK(b->params.number[COLLI_PARAM_TIMEOUT_MS] == 12345);
+  RANK_CHECK(b->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] == 9000);
+  RANK_CHECK(go_on(a, rank, &mask, &right) == COLL_OK && right && mask == all);
+  RANK_CHECK(go_on(b, rank, &mask, &right) == COLL_OK && right && mask == all);
+  RANK_OK(coll_comm_shrink(a, NULL, &c));
+  coll_comm_destroy(&a);
+  RANK_CHECK(go_on(c, rank, &mask, &right) == COLL_OK && right && mask == all);
+  RANK_CHECK(go_on(b, rank, &mask, &right) == COLL_OK && right && mask == all);
+  RANK_CHECK(go_on(comm, rank, &mask, &right) == COLL_OK && right && mask == all);
+  coll_comm_destroy(&b);
+  coll_comm_destroy(&c);
+  return 0;
+}
+
+Test(shrink, several_in_a_row, .timeout = 60) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = 7000;
+  config.create_timeout_ms = 9000;
+  for (int nranks = 1; nranks <= 4; nranks++) {
+    cr_expect_eq(run_processes(nranks, &config, shrink_again, NULL, 30, NULL), 0);
+    cr_expect_eq(run_threads(nranks, &config, shrink_again, NULL), 0);
+  }
+}
+
+/* ---- revoke ---------------------------------------------------------------------------------- */
+
+/* One rank gives up while the others wait for it; all go on together. */
+static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error = COLL_ERROR_INIT;
+  coll_comm *child;
+  bool right;
+  int value = 0;
+  if (rank == 1) {
+    usleep(100000);
+    RANK_OK(coll_comm_revoke(comm));
+    RANK_OK(coll_comm_revoke(comm));
+  }
+  double start = now_s();
+  s->first[rank] = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
+  RANK_CHECK(s->first[rank] == COLL_ERR_ABORTED && now_s() - start < 5);
+  coll_last_error(comm, &error);
+  RANK_CHECK(error.peer == 1 && strstr(error.message, "coll_comm_revoke()"));
+  RANK_OK(coll_comm_shrink(comm, NULL, &child));
+  RANK_CHECK(go_on(child, rank, &s->mask[rank], &right) == COLL_OK && right);
+  RANK_CHECK(s->mask[rank] == (1 << nranks) - 1);
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+Test(shrink, revoke_wakes_everybody, .timeout = 60) {
+  for (int nranks = 2; nranks <= 6; nranks += 2) {
+    scene *s = make_scene(NOBODY, NOBODY, NOBODY, 0);
+    cr_expect_eq(run_processes(nranks, NULL, give_up, s, 20, NULL), 0);
+    cr_expect_eq(run_threads(nranks, NULL, give_up, s), 0);
+    munmap(s, sizeof(*s));
+  }
+}
+
+Test(shrink, bad_arguments) {
+  coll_comm *comm, *child;
+  cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
+  cr_expect_eq(coll_comm_revoke(NULL), COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_eq(coll_comm_shrink(NULL, NULL, &child), COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_eq(coll_comm_shrink(comm, NULL, NULL), COLL_ERR_INVALID_ARGUMENT);
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = -1;
+  cr_expect_eq(coll_comm_shrink(comm, &config, &child), COLL_ERR_INVALID_ARGUMENT);
+  cr_expect_null(child);
+  cr_expect_eq(coll_comm_revoke(comm), COLL_OK);
+  cr_expect_eq(coll_barrier(comm), COLL_ERR_ABORTED);
+  cr_expect_eq(coll_comm_shrink(comm, NULL, &child), COLL_OK);
+  cr_expect_eq(coll_barrier(child), COLL_OK);
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&comm);
+}
+
+/* ---- threads --------------------------------------------------------------------------------- */
+
+/* One rank leaves, one comes too late; the others go on. */
+static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *child;
+  bool right;
+  RANK_OK(coll_barrier(comm));
+  if (rank == s->early[0])
+    return 0;
+  s->first[rank] = reduce_for(comm, 100, 1 << 30);
+  RANK_CHECK(s->first[rank] == COLL_ERR_PEER_LOST);
+  if (rank == s->late)
+    usleep((useconds_t)s->late_delay_us);
+  s->shrunk[rank] = coll_comm_shrink(comm, NULL, &child);
+  if (rank == s->late && s->late_delay_us > 700000) {
+    RANK_CHECK(s->shrunk[rank] == COLL_ERR_TIMEOUT && !child);
+    return 0;
+  }
+  RANK_CHECK(s->shrunk[rank] == COLL_OK);
+  RANK_CHECK(go_on(child, rank, &s->mask[rank], &right) == COLL_OK && right);
+  int all = ((1 << nranks) - 1) & ~(1 << s->early[0]);
+  if (s->late_delay_us > 700000)
+    all &= ~(1 << s->late);
+  RANK_CHECK(s->mask[rank] == all);
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+Test(shrink, threads, .timeout = 60) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.create_timeout_ms = 500;
+  int before = count_fds();
+  for (int i = 0; i < 6; i++) {
+    scene *s = make_scene(i % 4, NOBODY, (i + 1) % 4, i % 2 ? 1200000 : 50000);
+    cr_expect_eq(run_threads(4, &config, threads_shrink, s), 0);
+    munmap(s, sizeof(*s));
+  }
+  cr_expect_eq(count_fds(), before);
+}
+
+/* ---- strangers, descriptors ------------------------------------------------------------------ */
+
+/* Connects to a rank's door and says nothing, or nonsense. */
+static void knock(const colli_rank_info *info, bool talk, int *fds, int count) {
+  char noise[200];
+  memset(noise, 'x', sizeof(noise));
+  for (int i = 0; i < count; i++) {
+    fds[i] = colli_net_connect(&info->control_addrs[0]);
+    usleep(1000);
+    if (talk && fds[i] >= 0 && send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL) < 0)
+      usleep(1000);
+  }
+}
+
+static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  enum { KNOCKS = 40 };
+  int fds[2][KNOCKS], mask;
+  coll_comm *child;
+  bool right;
+  RANK_OK(coll_barrier(comm));
+  knock(colli_comm_info(comm, 0), false, fds[0], KNOCKS);
+  knock(colli_comm_info(comm, 0), true, fds[1], KNOCKS);
+  int before = count_fds();
+  RANK_OK(coll_comm_shrink(comm, NULL, &child));
+  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);
+  RANK_CHECK(mask == (1 << nranks) - 1);
+  coll_comm_destroy(&child);
+  RANK_CHECK(count_fds() <= before);
+  for (int i = 0; i < KNOCKS; i++)
+    for (int j = 0; j < 2; j++)
+      if (fds[j][i] >= 0)
+        close(fds[j][i]);
+  return 0;
+}
+
+Test(shrink, strangers_change_nothing, .timeout = 60) {
+  cr_expect_eq(run_processes(3, NULL, with_strangers, NULL, 40, NULL), 0);
+}
+
+/* A process that leaves is not waited for, and the others' descriptors stay the same. */
+static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_comm *child, *next = NULL;
+  int mask;
+  bool right;
+  RANK_OK(coll_barrier(comm));
+  if (rank == 1)
+    return 0;
+  RANK_CHECK(reduce_for(comm, 100, 1 << 30) == COLL_ERR_PEER_LOST);
+  RANK_OK(coll_comm_shrink(comm, NULL, &child));
+  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right && mask == 5);
+  int before = count_fds();
+  for (int i = 0; i < 3; i++) {
+    RANK_OK(coll_comm_shrink(child, NULL, &next));
+    RANK_CHECK(go_on(next, rank, &mask, &right) == COLL_OK && right && mask == 5);
+    coll_comm_destroy(&child);
+    child = next;
+  }
+  RANK_CHECK(count_fds() == before);
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+Test(shrink, leaver_and_descriptors, .timeout = 60) {
+  cr_expect_eq(run_processes(3, NULL, leaver, NULL, 30, NULL), 0);
+}
