@@ -11,11 +11,21 @@
 typedef struct colli_door colli_door;
 typedef struct colli_meet colli_meet;
 
+/* The shrink that a communicator came from, so that ranks which have not heard its end yet, because
+ * the one that told it died, can be told. comm_id 0: none. */
+typedef struct colli_shrink_origin {
+  uint64_t comm_id; /* of the communicator that was shrunk, as are these */
+  uint64_t number;
+  int rank;
+  int nranks;
+} colli_shrink_origin;
+
 /* A communicator's part. */
 typedef struct colli_shrink {
   colli_door *door; /* NULL: one rank, threads, or the simulator */
   colli_meet *meet; /* NULL: not threads */
   uint64_t count;   /* shrinks of this communicator so far */
+  colli_shrink_origin from;
 } colli_shrink;
 
 /* Gives a communicator its door: takes over the listener in every case. Without memory the

@@ -192,7 +192,7 @@ static void tell(lead *l, shrink_order *order, bool takers) {
     flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
   for (int r = 0; r < s->b.nranks; r++)
     if (s->conns[r] && s->conns[r]->in && l->takes[r] == takers &&
-        !shrink_send(s, s->conns[r]->fd, order, sizeof(*order), flags))
+        !shrink_send(s->conns[r]->fd, order, sizeof(*order), flags, (size_t)s->b.nranks))
       shrink_drop(s, r);
   free(flags);
 }

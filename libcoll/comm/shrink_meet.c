@@ -17,8 +17,7 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-bool shrink_send(shrink *s, int fd, const void *head, size_t bytes, const uint8_t *flags) {
-  const size_t flag_bytes = flags ? (size_t)s->b.nranks : 0;
+bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + SEND_NS;
   for (;;) {
@@ -40,7 +39,7 @@ static void fill_flags(const shrink *s, uint8_t *flags) {
                          (s->listed[r] ? SHRINK_LISTED : 0));
 }
 
-bool shrink_send_checkin(shrink *s, int fd) {
+void shrink_send_checkin(const shrink *s, int fd) {
   const shrink_checkin head = {.magic = MAGIC,
                                .nranks = s->b.nranks,
                                .ballot = s->ballot,
@@ -49,11 +48,10 @@ bool shrink_send_checkin(shrink *s, int fd) {
                                .renewed = s->renewed};
   uint8_t *flags = malloc((size_t)s->b.nranks);
   if (!flags)
-    return false;
+    return; /* the others take this rank for one that does not come */
   fill_flags(s, flags);
-  bool sent = shrink_send(s, fd, &head, sizeof(head), flags);
+  shrink_send(fd, &head, sizeof(head), flags, (size_t)s->b.nranks);
   free(flags);
-  return sent;
 }
 
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
@@ -87,6 +85,28 @@ static bool keep_guest(shrink *s, const boot_guest *guest) {
   return true;
 }
 
+/* Whether a guest still is in the shrink that this communicator came from. */
+static bool is_behind(const shrink *s, const colli_hello *hello) {
+  const colli_shrink_origin *from = &s->comm->shrink.from;
+  return hello->kind == COLLI_HELLO_SHRINK && from->comm_id && hello->comm_id == from->comm_id &&
+         hello->word == from->number && hello->dst_rank == from->rank;
+}
+
+/* Tells such a guest the outcome: this communicator. */
+static void tell_outcome(shrink *s, boot_guest *guest) {
+  shrink_order order;
+  const int nranks = s->comm->shrink.from.nranks;
+  uint8_t *flags = calloc(1, (size_t)nranks);
+  memset(&order, 0, sizeof(order));
+  order.kind = SHRINK_COMMIT;
+  order.nranks = nranks;
+  order.comm_id = s->comm->comm_id;
+  if (flags && colli_auth_answer(&guest->auth, true) == 0)
+    shrink_send(guest->fd, &order, sizeof(order), flags, (size_t)nranks);
+  free(flags);
+  boot_close(&guest->fd);
+}
+
 /* Lets in who belongs to this shrink. The others may belong to another communicator's, or to the
  * next one of this, and dial again. */
 static void welcome(shrink *s) {
@@ -99,6 +119,8 @@ static void welcome(shrink *s) {
                   hello->src_rank != s->b.rank;
     if (wanted && keep_guest(s, &guest))
       colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
+    else if (is_behind(s, hello))
+      tell_outcome(s, &guest);
     else
       boot_guest_refuse(&s->b, &guest);
   }
@@ -226,6 +248,8 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
   if (status != COLL_OK)
     return status;
   colli_shrink_share(s->child, comm);
+  s->child->shrink.from = (colli_shrink_origin){
+      .comm_id = comm->comm_id, .number = s->b.word, .rank = s->b.rank, .nranks = s->b.nranks};
   nranks = 0;
   for (int r = 0; r < s->b.nranks; r++)
     if (s->listed[r]) /* the door stays where it was */
@@ -305,7 +329,7 @@ static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *fl
   memset(&word, 0, sizeof(word));
   word.ballot = order->ballot;
   boot_word_fill(&s->b, &word.word, status);
-  shrink_send(s, fd, &word, sizeof(word), NULL); /* if it does not arrive, reading finds out */
+  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if it does not arrive, reading finds out */
 }
 
 /* Does one thing that the leader orders; false if it makes no sense. *over: `status` is the end. */
@@ -323,8 +347,13 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
   case SHRINK_STOP: /* has ended the building */
     return true;
   case SHRINK_COMMIT:
-    *over = have && order->ballot == s->ballot;
-    return *over;
+    *over = true;
+    if (!have)
+      *status = boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
+                          "rank %d (host %s) was left out: the others agreed on a communicator "
+                          "without it; COLL_CREATE_TIMEOUT_MS gives more time",
+                          s->b.rank, s->b.mine->host);
+    return true;
   case SHRINK_END: {
     boot_word word = {.status = (int32_t)order->error.status, .error = order->error};
     *status = boot_fail_word(&s->b, &word);
@@ -359,11 +388,10 @@ coll_status shrink_follow(shrink *s, int leader, bool *over) {
   reach_leader(s, leader, &fd);
   if (fd < 0)
     return COLL_OK;
-  coll_status status = COLL_OK;
   for (int r = 0; r < s->b.nranks; r++) /* who came here meanwhile is not led by this rank */
     shrink_drop(s, r);
-  if (shrink_send_checkin(s, fd))
-    status = take_orders(s, leader, fd, over);
+  shrink_send_checkin(s, fd); /* if that fails, there may be an order to read all the same */
+  coll_status status = take_orders(s, leader, fd, over);
   boot_close(&fd);
   return status;
 }

@@ -26,6 +26,9 @@
  * gone, or half of them with the lowest. So ranks that were left out for being late form no other
  *      one, and two coordinators at a time cannot both succeed.
  *
+ * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
+ * latter its outcome.
+ *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
  * control link broke without a goodbye, or its host refuses connections to its door.
  */
@@ -127,10 +130,10 @@ void shrink_dial(shrink *s, boot_dial *dial, int rank);
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
 /* Sends a message, head and flags, within a second; false if that failed. */
-bool shrink_send(shrink *s, int fd, const void *head, size_t bytes, const uint8_t *flags);
+bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes);
 
-/* Sends this rank's checkin; false if that failed. */
-bool shrink_send_checkin(shrink *s, int fd);
+/* Sends this rank's checkin, if that can be done. */
+void shrink_send_checkin(const shrink *s, int fd);
 
 /* Closes a rank's connection to this rank. */
 void shrink_drop(shrink *s, int rank);
