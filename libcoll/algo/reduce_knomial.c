@@ -2,70 +2,31 @@
  * reduce_knomial.c: partial results go up a k-nomial tree; every rank reduces what its children
  * send and passes the result on. Radix 2 is the binomial tree, on the seats of order.h.
  *
- * Cost: for N bytes, (k-1) log_k(n) (N beta + N gamma) + log_k(n) alpha. Wins for short vectors: a
- * higher radix takes fewer rounds, in each of which more messages come to the same rank.
+ * Cost: log_k(n) (alpha + (k-1) (N beta + N gamma)) for N bytes. Wins for short vectors: a higher
+ * radix takes fewer rounds, in each of which more messages come to the same rank.
  * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
- * MPICH", IJHPCA 19 (2005); k-nomial: Kielmann et al., "MagPIe", PPoPP (1999).
+ * MPICH", IJHPCA 19 (2005); k-nomial: Kielmann et al., "MagPIe: MPI's collective communication
+ * operations for clustered wide area systems", PPoPP 1999.
  *
- * 5 ranks, root 0, radix 2: ranks 0 and 1 share a seat, so rank 0 is the tree's left end whatever
- * the root is; radix 4 (other roots: ranks counted from the root on):
+ * 5 ranks, root 0. Radix 2: ranks 0 and 1 share a seat, 2, 3 and 4 have one each; whatever the root
+ * is, the seats that meet are the same. Radix 4: ranks are counted from the root on.
  *
- *     radix 2:     0                 radix 4:       0
- *                / | \                           / / \ \
- *               1  2  3                         1 2   3 4
+ *     radix 2:     0                 radix 4:      0
+ *                / | \                           / | \ \
+ *               1  2  3                         1  2  3  4
  *                     |
  *                     4
  */
 #include "libcoll/algo/tree.h"
 
-static coll_status knomial_emit(const colli_shape *shape, colli_sched **sched, colli_tree tree) {
-  colli_node node;
-  tree.nranks = shape->nranks;
-  tree.root = shape->root;
-  tree.place(&tree, shape->rank, &node);
-  bool keeps = node.parent != COLLI_NOBODY && node.children > 1;
-  colli_builder *builder = colli_builder_create(shape, 1, keeps, 1);
-  if (!builder)
-    return COLL_ERR_NO_MEMORY;
-  if (shape->nranks == 1)
-    colli_emit_alone(builder, shape->coll, 1);
-  else
-    colli_tree_up(builder, &node, 0, COLLI_SCRATCH);
-  return colli_builder_finish(builder, sched);
-}
-
-static double knomial_cost(const colli_shape *shape, const colli_partition *partition,
-                           size_t elem_bytes, const colli_model *model, colli_tree tree) {
-  tree.nranks = shape->nranks;
-  tree.root = shape->root;
-  return colli_tree_cost(&tree, COLLI_TREE_UP, partition, elem_bytes, model);
-}
-
-static const colli_tree seats = {.place = colli_tree_seats};
-static const colli_tree radix4 = {.radix = 4, .place = colli_tree_knomial};
-static const colli_tree radix8 = {.radix = 8, .place = colli_tree_knomial};
-
 static coll_status binomial_emit(const colli_shape *shape, colli_sched **sched) {
-  return knomial_emit(shape, sched, seats);
-}
-static coll_status radix4_emit(const colli_shape *shape, colli_sched **sched) {
-  return knomial_emit(shape, sched, radix4);
-}
-static coll_status radix8_emit(const colli_shape *shape, colli_sched **sched) {
-  return knomial_emit(shape, sched, radix8);
+  return colli_tree_emit(shape, (colli_tree){.place = colli_tree_seats}, COLLI_TREE_UP, sched);
 }
 
 static double binomial_cost(const colli_shape *shape, const colli_partition *partition,
                             size_t elem_bytes, const colli_model *model) {
-  return knomial_cost(shape, partition, elem_bytes, model, seats);
-}
-static double radix4_cost(const colli_shape *shape, const colli_partition *partition,
-                          size_t elem_bytes, const colli_model *model) {
-  return knomial_cost(shape, partition, elem_bytes, model, radix4);
-}
-static double radix8_cost(const colli_shape *shape, const colli_partition *partition,
-                          size_t elem_bytes, const colli_model *model) {
-  return knomial_cost(shape, partition, elem_bytes, model, radix8);
+  return colli_tree_cost(shape, (colli_tree){.place = colli_tree_seats}, COLLI_TREE_UP, partition,
+                         elem_bytes, model);
 }
 
 const colli_algo colli_reduce_binomial = {
@@ -80,6 +41,17 @@ const colli_algo colli_reduce_binomial = {
     .cost = binomial_cost,
 };
 
+static coll_status knomial4_emit(const colli_shape *shape, colli_sched **sched) {
+  return colli_tree_emit(shape, (colli_tree){.radix = 4, .place = colli_tree_knomial},
+                         COLLI_TREE_UP, sched);
+}
+
+static double knomial4_cost(const colli_shape *shape, const colli_partition *partition,
+                            size_t elem_bytes, const colli_model *model) {
+  return colli_tree_cost(shape, (colli_tree){.radix = 4, .place = colli_tree_knomial},
+                         COLLI_TREE_UP, partition, elem_bytes, model);
+}
+
 const colli_algo colli_reduce_knomial4 = {
     .name = "knomial4",
     .id = 21,
@@ -89,9 +61,20 @@ const colli_algo colli_reduce_knomial4 = {
     .orders = COLLI_GIVES_ANY,
     .ranks_min = 4,
     .nchunks = colli_nchunks_one,
-    .emit = radix4_emit,
-    .cost = radix4_cost,
+    .emit = knomial4_emit,
+    .cost = knomial4_cost,
 };
+
+static coll_status knomial8_emit(const colli_shape *shape, colli_sched **sched) {
+  return colli_tree_emit(shape, (colli_tree){.radix = 8, .place = colli_tree_knomial},
+                         COLLI_TREE_UP, sched);
+}
+
+static double knomial8_cost(const colli_shape *shape, const colli_partition *partition,
+                            size_t elem_bytes, const colli_model *model) {
+  return colli_tree_cost(shape, (colli_tree){.radix = 8, .place = colli_tree_knomial},
+                         COLLI_TREE_UP, partition, elem_bytes, model);
+}
 
 const colli_algo colli_reduce_knomial8 = {
     .name = "knomial8",
@@ -102,6 +85,6 @@ const colli_algo colli_reduce_knomial8 = {
     .orders = COLLI_GIVES_ANY,
     .ranks_min = 8,
     .nchunks = colli_nchunks_one,
-    .emit = radix8_emit,
-    .cost = radix8_cost,
+    .emit = knomial8_emit,
+    .cost = knomial8_cost,
 };

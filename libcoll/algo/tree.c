@@ -107,6 +107,32 @@ int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, co
                     (colli_way){node->parent, COLLI_NOBODY, from, COLLI_OUTPUT}, 0);
 }
 
+/* The schedule of going up, down, or both ways. */
+coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
+                            colli_sched **sched) {
+  colli_node node;
+  tree.nranks = shape->nranks;
+  tree.root = shape->root;
+  tree.place(&tree, shape->rank, &node);
+  bool both = (ways & COLLI_TREE_UP) && (ways & COLLI_TREE_DOWN), lanes = ways & COLLI_TREE_LANES;
+  bool keeps = !both && (ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY && node.children > 1;
+  colli_builder *builder = colli_builder_create(shape, 1, keeps, lanes ? 2 : 1);
+  if (!builder)
+    return COLL_ERR_NO_MEMORY;
+  if (shape->nranks == 1) {
+    colli_emit_alone(builder, shape->coll, 1);
+    return colli_builder_finish(builder, sched);
+  }
+  int up = -1, down = -1;
+  if (ways & COLLI_TREE_UP)
+    up = colli_tree_up(builder, &node, 0, both ? COLLI_OUTPUT : COLLI_SCRATCH);
+  if (ways & COLLI_TREE_DOWN)
+    down = colli_tree_down(builder, &node, lanes, both ? COLLI_OUTPUT : COLLI_INPUT);
+  if (lanes)
+    colli_builder_dep(builder, down, up);
+  return colli_builder_finish(builder, sched);
+}
+
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 typedef struct cost {
@@ -114,7 +140,6 @@ typedef struct cost {
   colli_timeline fresh; /* a rank that has not begun */
   double end;           /* of the last rank */
   double busiest;       /* what a pass takes of the rank that does most */
-  double steps, waits;  /* of all ranks together */
 } cost;
 
 /* A rank's work in one pass: with children to reduce, and messages to send. */
@@ -158,29 +183,40 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
   c->end = later(c->end, at.now);
 }
 
-/* The cost of going up, down, or both ways. */
-double colli_tree_cost(const colli_tree *tree, unsigned ways, const colli_partition *partition,
-                       size_t elem_bytes, const colli_model *model) {
-  colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  if (tree->nranks == 1)
-    return colli_cost_alone(partition, &t);
-  bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
-  cost c = {.tree = tree, .fresh = colli_timeline_make(&t, model)};
+/* What a pass takes of the rank that does most: the root, or its highest child. */
+static void note_busiest(cost *c, bool up, bool down) {
   colli_node root, child;
-  tree->place(tree, tree->root, &root);
-  tree->place(tree, root.child[root.children - 1], &child);
+  c->tree->place(c->tree, c->tree->root, &root);
+  c->tree->place(c->tree, root.child[root.children - 1], &child);
+  double sends = down ? root.children : 0, below = down ? child.children : 0;
+  note_work(c, up ? root.children : 0, sends, sends);
+  /* What it receives from above is sent on in the same step. */
+  double moves = down ? (below > 0 ? below : 1) : 0;
+  if (up && child.children == 0)
+    moves++;
+  note_work(c, up ? child.children : 0, moves, below + up);
+}
+
+/* The cost of going up, down, or both ways. */
+double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
+                       const colli_partition *partition, size_t elem_bytes,
+                       const colli_model *model) {
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  if (shape->nranks == 1)
+    return colli_cost_alone(partition, &t);
+  tree.nranks = shape->nranks;
+  tree.root = shape->root;
+  bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
+  cost c = {.tree = &tree, .fresh = colli_timeline_make(&t, model)};
+  note_busiest(&c, up, down);
   if (up)
-    go_up(&c, tree->root);
+    go_up(&c, tree.root);
   if (down)
-    go_down(&c, tree->root, (colli_flight){0, 0}, c.end);
-  double n = tree->nranks, each = (n - 1) / n;
-  /* A rank may go on to the next pass when it has done its own; where it waits for its result that
-   * is the whole way. Else the root or its highest child has most to do. */
-  note_work(&c, up ? root.children : 0, down ? root.children : 0, down ? root.children : 0);
-  note_work(&c, up ? child.children : 0, down ? child.children : 0,
-            (up ? 1 : 0) + (down ? child.children : 0));
+    go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
+  /* Ranks begin a pass when they have done their part of the one before. Where up and down are one
+   * lane they wait for the result of each. */
   double period = up && down && !(ways & COLLI_TREE_LANES) ? c.end : c.busiest;
-  double moves = (up ? each : 0) + (down ? each : 0);
+  double each = (shape->nranks - 1.0) / shape->nranks, moves = each * (up + down);
   colli_work work = {
       .steps = 1.5 * moves, .received = moves, .waits = moves, .reduced = up ? each : 0};
   return colli_cost_bound(c.end + (t.passes - 1) * period, work, &t, model);

@@ -60,8 +60,14 @@ enum {
   COLLI_TREE_LANES = 4 /* each in a lane of its own */
 };
 
-/* The cost of going these ways with the whole vector as one chunk. */
-double colli_tree_cost(const colli_tree *tree, unsigned ways, const colli_partition *partition,
-                       size_t elem_bytes, const colli_model *model);
+/* The schedule of going these ways with the whole vector as one chunk; the shape tells the number
+ * of ranks and the root. */
+coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
+                            colli_sched **sched);
+
+/* Its cost. */
+double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
+                       const colli_partition *partition, size_t elem_bytes,
+                       const colli_model *model);
 
 #endif
