@@ -190,7 +190,7 @@ static bool fits(colli_verifier *v, int rank, const colli_step *step, const coll
     return colli_vobject(v, rank, lane->step, lane->pass, "gets a message of pass %d", msg->pass);
   if (v->coll != COLLI_ALLREDUCE && v->coll != COLLI_BROADCAST)
     return true;
-  int chunk = colli_step_chunk(step);
+  int chunk = colli_step_chunk(step) % v->nchunks;
   if (msg->chunk != chunk)
     return colli_vobject(v, rank, lane->step, lane->pass,
                          "gets a message as long as chunk %d instead of chunk %d", msg->chunk,
@@ -243,7 +243,7 @@ static int give_out(colli_verifier *v, int rank, const colli_step *step) {
     colli_vno_memory(v);
     return STEP_BAD;
   }
-  if (!post(v, conn, (colli_vmsg){value, colli_step_chunk(step), lane->pass, -1}))
+  if (!post(v, conn, (colli_vmsg){value, colli_step_chunk(step) % v->nchunks, lane->pass, -1}))
     return STEP_BAD;
   colli_vwake(v, step->peer_send, step->lane);
   return STEP_DONE;
