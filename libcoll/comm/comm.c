@@ -1,6 +1,9 @@
 /* comm.c: the small public calls on a communicator. */
 #include "libcoll/comm/comm.h"
 
+#include <stdio.h>
+#include <string.h>
+
 #include "libcoll/base/error.h"
 #include "libcoll/comm/inspect.h"
 
@@ -18,10 +21,31 @@ coll_status coll_comm_nranks(const coll_comm *comm, int *nranks) {
   return COLL_OK;
 }
 
+/* The record of a call that found another thread inside. */
+static void record_misuse(const coll_comm *comm, coll_error *error) {
+  coll_error record;
+  colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,
+                  "two threads were in calls on one communicator at a time; give each thread one "
+                  "of its own (coll_comm_dup), or let them take turns (rank %d of %d on %s)",
+                  comm->rank, comm->nranks, comm->host);
+  record.rank = comm->rank;
+  memcpy(record.host, comm->host, sizeof(record.host));
+  colli_error_copy(error, &record);
+}
+
 coll_status coll_last_error(const coll_comm *comm, coll_error *error) {
   if (!comm || !error || error->size < sizeof(size_t) + sizeof(coll_status))
     return COLL_ERR_INVALID_ARGUMENT;
-  colli_error_copy(error, &comm->error);
+  coll_comm *inside = (coll_comm *)comm; /* reading needs its turn as well */
+  if (colli_call_enter(inside) != COLL_OK) {
+    record_misuse(comm, error);
+    return COLL_OK;
+  }
+  if (comm->failed == COLL_OK && atomic_load_explicit(&comm->misused, memory_order_relaxed))
+    record_misuse(comm, error);
+  else
+    colli_error_copy(error, &comm->error);
+  colli_call_leave(inside);
   return COLL_OK;
 }
 
@@ -29,9 +53,17 @@ coll_status coll_comm_abort(coll_comm *comm) {
   if (!comm)
     return COLL_ERR_INVALID_ARGUMENT;
   atomic_store(&comm->abort_flag, 1);
-  for (int i = 0; i < comm->nports; i++)
-    if (comm->ports[i].endpoint)
-      comm->ports[i].ops->wake(comm->ports[i].endpoint);
+  colli_family *family = comm->family;
+  for (int i = 0; i < family->nports; i++)
+    if (family->ports[i].endpoint)
+      family->ports[i].ops->wake(family->ports[i].endpoint);
+  return COLL_OK;
+}
+
+coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin) {
+  if (!comm || !origin || rank < 0 || rank >= comm->nranks)
+    return COLL_ERR_INVALID_ARGUMENT;
+  *origin = comm->origins ? comm->origins[rank] : colli_comm_base_rank(comm, rank);
   return COLL_OK;
 }
 
@@ -40,12 +72,13 @@ coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transp
                             size_t reason_bytes) {
   if (peer < 0 || peer >= comm->nranks)
     return COLL_ERR_INVALID_ARGUMENT;
-  const colli_link *link = &comm->exec.links[peer];
-  *transport = link->ops ? link->ops->name : "self";
+  const colli_family *family = comm->family;
+  const colli_route *route = &family->routes[colli_comm_base_rank(comm, peer)];
+  *transport = route->ops ? route->ops->name : "self";
   coll_link how = {.reason = "the rank itself"};
-  for (int i = 0; i < comm->nports; i++)
-    if (link->ops && comm->ports[i].ops == link->ops)
-      link->ops->reach(comm->table[comm->rank].blob[i], link->blob, &how);
+  for (int i = 0; i < family->nports; i++)
+    if (route->ops && family->ports[i].ops == route->ops)
+      route->ops->reach(family->table[family->rank].blob[i], route->blob, &how);
   snprintf(reason, reason_bytes, "%s", how.reason);
   return COLL_OK;
 }

@@ -7,7 +7,10 @@
 #include "libcoll/algo/algo.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/comm/assemble.h"
+#include "libcoll/comm/attr.h"
 #include "libcoll/comm/call.h"
+#include "libcoll/comm/family.h"
+#include "libcoll/comm/mux.h"
 #include "libcoll/comm/ops.h"
 #include "libcoll/comm/plan.h"
 #include "libcoll/comm/shrink.h"
@@ -15,13 +18,6 @@
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
 #define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
-
-/* One transport of this rank. */
-typedef struct colli_port {
-  const coll_transport_ops *ops;
-  coll_endpoint *endpoint;
-  coll_transport_env env;
-} colli_port;
 
 /* What another rank last said of where it waits. */
 typedef struct colli_stalled {
@@ -46,16 +42,25 @@ typedef struct colli_watch {
 struct coll_comm {
   int rank;
   int nranks;
-  uint64_t comm_id;
+  uint64_t comm_id; /* tells it from all others, the same on all ranks */
+  colli_family *family;
+  coll_comm *sibling;     /* the next member of the family */
+  uint64_t uid;           /* its name in the family, the same on all ranks; 0: the base */
+  int32_t *base_ranks;    /* nranks: each rank's in the base; NULL: the base, or the same */
+  int32_t *ranks_of;      /* by rank in the base: the rank here, or -1; NULL as above */
+  int32_t *origins;       /* nranks: each rank's in the first communicator; NULL: the base's */
+  uint16_t *numbers;      /* nranks: by what number each addresses this communicator */
+  colli_mux_child *child; /* its part of the shared connections; NULL: the base */
+  atomic_int inside;      /* a thread is in a public call */
+  atomic_int misused;     /* another one wanted in since */
+  bool locked;            /* the thread inside has the family's lock */
+  colli_attr *attrs;
   colli_params params;
   colli_log log;
   colli_world world;
   colli_exec exec;
-  colli_rank_info *table; /* nranks records */
+  colli_rank_info *table; /* nranks records; the base's are the family's */
   char host[64];
-  colli_ctrl *ctrl;
-  colli_port ports[COLLI_MAX_TRANSPORTS];
-  int nports;
   colli_plans plans;
   uint64_t sequence; /* of the last collective */
   coll_tag history[COLLI_HISTORY];
@@ -69,41 +74,63 @@ struct coll_comm {
   coll_accumulate accumulate;
   colli_user_op ops[COLL_OP_USER_MAX];
   colli_watch watch;
-  coll_status failed;  /* the communicator is revoked */
-  coll_error error;    /* why; or else the last bad argument */
-  coll_error reported; /* what a transport said last */
-  bool suspended;      /* a connection broke: waits a moment for a better explanation */
+  coll_status failed; /* the communicator is revoked */
+  coll_error error;   /* why; or else the last bad argument */
+  bool suspended;     /* a connection broke: waits a moment for a better explanation */
   coll_error suspect;
   uint64_t suspect_ns;
-  uint64_t serial;        /* of control messages made here */
   colli_stalled *stalled; /* nranks records */
-  bool *left;             /* nranks: said goodbye */
+  bool *left;             /* nranks: its process said goodbye */
   bool *lost;             /* nranks: its process is known to be gone */
   colli_shrink shrink;
   atomic_int abort_flag;
   struct colli_memory *memory; /* of coll_mem_alloc */
 };
 
+/* The rank that a rank of this communicator has in the base, and the other way round (-1: none). */
+static inline int colli_comm_base_rank(const coll_comm *comm, int rank) {
+  return comm->base_ranks ? comm->base_ranks[rank] : rank;
+}
+
+static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
+  return comm->ranks_of ? comm->ranks_of[base_rank] : base_rank;
+}
+
+/* ---- assemble.c ------------------------------------------------------------------------------ */
+
+/* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
+coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
+
+/* Frees what belongs to a communicator alone, when nothing refers to it any more. */
+void colli_comm_free(coll_comm *comm);
+
 /* ---- fail.c ---------------------------------------------------------------------------------- */
 
 extern const colli_exec_events colli_comm_events;
 
-/* Revokes the communicator for the reason in `record` (first one wins) and tells the neighbours. */
+/* Revokes the communicator for the reason in `record` (first one wins) and tells all ranks. */
 void colli_comm_fail(coll_comm *comm, const coll_error *record);
+
+/* The same without telling: the others know. */
+void colli_comm_note_failure(coll_comm *comm, const coll_error *record);
 
 /* A record of this rank, with operation and peer filled in; complete it and give it to ..._fail. */
 void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status status, int peer,
                        const coll_request *op);
 
+/* Fills in which operation a record is about. */
+void colli_comm_record_operation(coll_error *record, const coll_request *op);
+
 /* Records a bad argument (the communicator stays usable) and returns `status`. */
 coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* coll_transport_env.fail: keeps what a transport says for the executor's report. */
-void colli_comm_transport_failed(void *ctx, const coll_transport_failure *failure);
+/* ---- news.c ---------------------------------------------------------------------------------- */
 
-/* Handles everything that the control links bring. */
-void colli_comm_listen(coll_comm *comm);
+/* Handles everything that the control links bring to this rank. */
+static inline void colli_comm_listen(coll_comm *comm) {
+  colli_family_listen(comm->family);
+}
 
 /* ---- stall.c --------------------------------------------------------------------------------- */
 
@@ -113,8 +140,8 @@ uint64_t colli_comm_stall_ns(const coll_comm *comm);
 /* Tells all ranks that `op` does not move. */
 void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op);
 
-/* Another rank's news of that kind: passes it on, and finds out whether ranks disagree. */
-void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *msg);
+/* Another rank's news of that kind: finds out whether ranks disagree. */
+void colli_comm_heard_stalled(coll_comm *comm, const colli_ctrl_msg *msg);
 
 /* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
 void colli_comm_timed_out(coll_comm *comm, const coll_request *op);

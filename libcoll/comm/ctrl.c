@@ -6,7 +6,8 @@
 
 #include "libcoll/comm/ctrl_links.h"
 
-#define QUEUE_LONG 64 /* messages; from here on old news is dropped */
+#define QUEUE_LONG     64 /* messages; from here on old news is dropped */
+#define QUEUE_FAILURES 4096
 
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours) {
   memcpy(neighbours, ctrl->peers, (size_t)ctrl->count * sizeof(*neighbours));
@@ -115,8 +116,9 @@ static bool grow(colli_ctrl_queue *queue) {
 
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks) {
-  /* Every rank has one failure and one goodbye to tell, besides its latest stall. */
-  const size_t most = QUEUE_LONG + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
+  /* Every rank has one failure and one goodbye to tell, besides its latest stall, and the failures
+   * of communicators that were split. */
+  const size_t most = QUEUE_FAILURES + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
   if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_STALLED)
     drop_superseded(queue, link, msg);
   if (queue->count >= most)

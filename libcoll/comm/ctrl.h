@@ -14,17 +14,20 @@
 #include "libcoll/base/log.h"
 
 typedef enum colli_ctrl_kind {
-  COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why */
+  COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why. peer not -1: the process
+                             of that rank is gone, and all communicators that it is in are */
   COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
   COLLI_CTRL_GOODBYE = 3  /* the sender leaves in good order */
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 7
 
+/* Ranks are those of the base, but for the ranks that `error` names. */
 typedef struct colli_ctrl_msg {
   uint32_t kind;
   int32_t origin;  /* the rank that made the message; links pass messages of others on */
   uint64_t serial; /* counts the origin's messages, so that each is taken once */
+  uint64_t uid;    /* the communicator that it is about; 0: the base */
   int32_t peer;    /* STALLED: the rank that origin waits for, or -1 */
   int32_t nmore;
   int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for */

@@ -1,13 +1,90 @@
-/* enter.c: what every public call on a communicator begins and ends with. */
+/*
+ * enter.c: what every public call on a communicator begins and ends with. One flag a communicator
+ * finds a second thread inside it; one lock a family, once it has more than the base, lets several
+ * threads use its communicators. A thread that waits lets the others in (wait.c).
+ */
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 
+/* Takes the lock, in turn. */
+static void lock(colli_family *family) {
+  colli_turns *turns = &family->turns;
+  pthread_mutex_lock(&turns->mutex);
+  uint64_t turn = turns->asked++;
+  bool waits = turns->served != turn;
+  while (turns->served != turn)
+    pthread_cond_wait(&turns->next, &turns->mutex);
+  pthread_mutex_unlock(&turns->mutex);
+  if (waits || family->sleepers > 0)
+    family->several = true;
+}
+
+/* Hands the lock to the next. */
+static void unlock(colli_family *family) {
+  colli_turns *turns = &family->turns;
+  pthread_mutex_lock(&turns->mutex);
+  if (++turns->served != turns->asked)
+    pthread_cond_broadcast(&turns->next);
+  pthread_mutex_unlock(&turns->mutex);
+}
+
 /* Begins a public call. */
 coll_status colli_call_enter(coll_comm *comm) {
-  return comm ? COLL_OK : COLL_ERR_INVALID_ARGUMENT;
+  if (__builtin_expect(!comm, 0))
+    return COLL_ERR_INVALID_ARGUMENT;
+  if (__builtin_expect(atomic_exchange_explicit(&comm->inside, 1, memory_order_acquire), 0)) {
+    atomic_store_explicit(&comm->misused, 1, memory_order_relaxed);
+    return COLL_ERR_INVALID_USAGE;
+  }
+  if (__builtin_expect(comm->family->shared, 0)) {
+    lock(comm->family);
+    comm->locked = true;
+  }
+  return COLL_OK;
 }
 
 /* Ends it. */
 void colli_call_leave(coll_comm *comm) {
-  (void)comm;
+  if (__builtin_expect(comm->locked, 0)) {
+    comm->locked = false;
+    unlock(comm->family);
+  }
+  atomic_store_explicit(&comm->inside, 0, memory_order_release);
+}
+
+/* From here on public calls take the lock. */
+void colli_family_share(colli_family *family, coll_comm *comm) {
+  if (family->shared)
+    return;
+  family->shared = true;
+  /* Not in the simulator, whose driver calls the inside. */
+  if (atomic_load_explicit(&comm->inside, memory_order_relaxed)) {
+    lock(family);
+    comm->locked = true;
+  }
+}
+
+/* Lets other threads of the family in. */
+void colli_call_pause(coll_comm *comm) {
+  if (comm->locked)
+    unlock(comm->family);
+}
+
+void colli_call_resume(coll_comm *comm) {
+  if (comm->locked)
+    lock(comm->family);
+}
+
+/* Lets other threads in if any waits. */
+void colli_call_yield(coll_comm *comm) {
+  if (!comm->locked)
+    return;
+  colli_turns *turns = &comm->family->turns;
+  pthread_mutex_lock(&turns->mutex);
+  bool wanted = turns->asked - turns->served > 1;
+  pthread_mutex_unlock(&turns->mutex);
+  if (!wanted)
+    return;
+  unlock(comm->family);
+  lock(comm->family);
 }

@@ -53,8 +53,8 @@ void colli_shrink_close(coll_comm *comm) {
 /* Sends what the control links have queued, for a moment. */
 static void flush(coll_comm *comm) {
   uint64_t until_ns = colli_now_ns() + REVOKE_NS;
-  while (colli_ctrl_unsent(comm->ctrl) && colli_now_ns() < until_ns) {
-    poll(&(struct pollfd){.fd = colli_ctrl_fd(comm->ctrl), .events = POLLIN}, 1, 5);
+  while (colli_ctrl_unsent(comm->family->ctrl) && colli_now_ns() < until_ns) {
+    poll(&(struct pollfd){.fd = colli_ctrl_fd(comm->family->ctrl), .events = POLLIN}, 1, 5);
     colli_comm_listen(comm);
   }
 }
@@ -72,7 +72,7 @@ coll_status coll_comm_revoke(coll_comm *comm) {
              comm->rank, comm->host, record.peer_pid);
     colli_comm_fail(comm, &record);
   }
-  if (comm->ctrl && comm->world.now_ns == colli_world_real.now_ns)
+  if (comm->family->ctrl && comm->world.now_ns == colli_world_real.now_ns)
     flush(comm);
   colli_call_leave(comm);
   return COLL_OK;

@@ -188,7 +188,7 @@ void shrink_wait_begin(shrink *s) {
 void shrink_wait(shrink *s, uint64_t until_ns) {
   boot *b = &s->b;
   boot_polls_wake(&b->polls, until_ns);
-  boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->ctrl), POLLIN);
+  boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
   boot_guests_watch(b, &s->guests);
   for (int r = 0; r < b->nranks; r++)
     if (s->conns[r] && !s->conns[r]->said)
@@ -312,7 +312,7 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
     colli_comm_listen(s->comm);
     shrink_wait_begin(s);
     boot_polls_add(&s->b.polls, fd, POLLIN);
-    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->ctrl), POLLIN);
+    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
     boot_polls_wake(&s->b.polls, until_ns);
     boot_polls_wait(&s->b.polls);
   }

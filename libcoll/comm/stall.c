@@ -22,29 +22,18 @@ uint64_t colli_comm_stall_ns(const coll_comm *comm) {
   return comm->timeout_ns / 3 < stall ? comm->timeout_ns / 3 : stall;
 }
 
-/* Passes a message to all neighbours but one. */
-static void pass_on(coll_comm *comm, const colli_ctrl_msg *msg, int except) {
-  int neighbours[8];
-  int count = colli_ctrl_neighbours(comm->ctrl, neighbours);
-  for (int i = 0; i < count; i++)
-    if (neighbours[i] != except && neighbours[i] != msg->origin)
-      colli_ctrl_send(comm->ctrl, neighbours[i], msg);
-}
-
 /* Tells all ranks that `op` does not move. */
 void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
   int nwaits = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED,
-                        .origin = comm->rank,
-                        .serial = ++comm->serial,
-                        .peer = waits[0],
+                        .peer = nwaits > 0 ? colli_comm_base_rank(comm, waits[0]) : -1,
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
                         .sequence = op->sequence};
   for (int i = 0; i < msg.nmore; i++)
-    msg.more[i] = waits[i + 1];
+    msg.more[i] = colli_comm_base_rank(comm, waits[i + 1]);
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
-  pass_on(comm, &msg, -1);
+  colli_family_tell(comm->family, comm->uid, &msg);
 }
 
 /* Says how two calls differ, in words. */
@@ -85,26 +74,25 @@ static void keep(coll_comm *comm, colli_stalled *stalled, const colli_ctrl_msg *
   stalled->nwaits = 0;
   for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
     int peer = i < 0 ? msg->peer : msg->more[i];
-    if (peer >= 0 && peer < comm->nranks)
+    peer = peer >= 0 ? colli_comm_rank_of(comm, peer) : -1;
+    if (peer >= 0)
       stalled->waits[stalled->nwaits++] = peer;
   }
 }
 
 /* Another rank's news that it waits. */
-void colli_comm_heard_stalled(coll_comm *comm, int from, const colli_ctrl_msg *msg) {
-  if (msg->origin < 0 || msg->origin >= comm->nranks || msg->origin == comm->rank)
+void colli_comm_heard_stalled(coll_comm *comm, const colli_ctrl_msg *msg) {
+  int origin = colli_comm_rank_of(comm, msg->origin);
+  if (origin < 0)
     return;
-  colli_stalled *stalled = &comm->stalled[msg->origin];
-  if (msg->serial <= stalled->serial)
-    return;
+  colli_stalled *stalled = &comm->stalled[origin];
   keep(comm, stalled, msg);
-  pass_on(comm, msg, from);
   if (msg->sequence == 0 || msg->sequence > comm->sequence ||
       msg->sequence + COLLI_HISTORY <= comm->sequence || comm->failed != COLL_OK)
     return;
   const coll_tag *mine = &comm->history[msg->sequence % COLLI_HISTORY];
   if (memcmp(mine, &stalled->tag, sizeof(*mine)) != 0)
-    colli_comm_disagree(comm, mine, msg->origin, &stalled->tag, comm->exec.oldest);
+    colli_comm_disagree(comm, mine, origin, &stalled->tag, comm->exec.oldest);
 }
 
 /* Whether a rank has said of late that it waits: it tells again every stall interval. */

@@ -1,15 +1,18 @@
 /*
  * tag.c: what travels in front of every message. It holds all that the ranks must agree on:
  *   word 0: count (48 bits) and the size of a type of the caller's own (16 bits); word 1: sequence
- *   number (high half) and root; word 2: collective (bit 7: a v-form), type, operation, algorithm
- * (a byte each) and the number of passes.
+ *   number (high half) and root (16 bits); word 2: collective (bit 7: a v-form), type, operation,
+ *   algorithm (a byte each) and the number of passes (24 bits). Bits 16 .. 31 of word 1 and the top
+ *   byte of word 2 are left to connections that several communicators share (mux.h).
  */
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
 
-#define COUNT_MASK 0xffffffffffffull
-#define CALL_MASK  0xffffffull /* collective, type and operation in word 2 */
+#define COUNT_MASK  0xffffffffffffull
+#define CALL_MASK   0xffffffull /* collective, type and operation in word 2 */
+#define ROOT_MASK   0xffffull
+#define PASSES_MASK 0xffffffull
 
 #define VARYING   0x80u
 #define USER_TYPE 0xffu /* its size is in word 0 */
@@ -25,9 +28,9 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
     op_code = USER_OP + (uint64_t)(op - COLL_OP_USER_BASE);
   coll_tag tag;
   tag.word[0] = (count & COUNT_MASK) | size << 48;
-  tag.word[1] = (sequence & 0xffffffffu) << 32 | (uint32_t)root;
+  tag.word[1] = (sequence & 0xffffffffu) << 32 | ((uint64_t)root & ROOT_MASK);
   tag.word[2] = (uint64_t)coll | (varying ? VARYING : 0) | code << 8 | op_code << 16 |
-                (uint64_t)algo << 24 | (uint64_t)passes << 32;
+                (uint64_t)algo << 24 | ((uint64_t)passes & PASSES_MASK) << 32;
   return tag;
 }
 
@@ -65,7 +68,7 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   else if (colli_reduces((colli_coll)coll))
     snprintf(op_text, sizeof(op_text), ", %s", colli_op_name(op));
   if (colli_rooted((colli_coll)coll))
-    snprintf(root_text, sizeof(root_text), ", root %u", (unsigned)tag->word[1]);
+    snprintf(root_text, sizeof(root_text), ", root %u", (unsigned)(tag->word[1] & ROOT_MASK));
   if (!varying)
     snprintf(count_text, sizeof(count_text), "count %llu, ",
              (unsigned long long)(tag->word[0] & COUNT_MASK));

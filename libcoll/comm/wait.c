@@ -16,6 +16,7 @@
 #define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
+#define SLEEP_SHARED_NS COLLI_NS_PER_MS /* the same where several threads share the bells */
 #define MAX_TOLD        4 /* so many operations, the oldest, tell others that they stand */
 #define SUSPECT_NS      (100 * COLLI_NS_PER_MS) /* how long a broken connection waits for news */
 #define MAX_GAP_NS      (100 * COLLI_NS_PER_MS) /* the most that one look adds to the clock */
@@ -43,28 +44,55 @@ static void check_operations(coll_comm *comm) {
   }
 }
 
+/* Fails all communicators of the family: a transport is of no use any more. */
+static void port_failed(colli_family *family, coll_status status) {
+  family->reported.status = status;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    colli_comm_fail(comm, &family->reported);
+}
+
 /* Moves the transports on: connections come about, dead peers are noticed. */
-static int watch_ports(coll_comm *comm) {
+static int watch_ports(colli_family *family) {
   int moved = 0;
-  for (int i = 0; i < comm->nports; i++) {
-    colli_port *port = &comm->ports[i];
+  for (int i = 0; i < family->nports; i++) {
+    colli_port *port = &family->ports[i];
     if (!port->endpoint)
       continue;
     int status = port->ops->progress(port->endpoint);
     if (status > 0 && status != 1) {
-      comm->reported.status = (coll_status)status;
-      colli_comm_fail(comm, &comm->reported);
+      port_failed(family, (coll_status)status);
       return 1;
     }
     moved |= status == 1;
   }
+  if (family->mux)
+    moved |= colli_mux_progress(family->mux);
+  return moved;
+}
+
+/* Runs the executor unless the communicator has failed or waits for news of a broken connection. */
+static int look(coll_comm *comm) {
+  if (comm->failed != COLL_OK || comm->suspended)
+    return 0;
+  return colli_exec_progress(&comm->exec);
+}
+
+/*
+ * Moves the other communicators of the family on, unless their threads do: ranks that wait for the
+ * operations of several communicators in different orders must not wait for each other.
+ */
+static int look_at_siblings(coll_comm *comm) {
+  int moved = 0;
+  for (coll_comm *other = comm->family->members; other; other = other->sibling)
+    if (other != comm && other->exec.oldest && !atomic_load(&other->inside))
+      moved |= look(other);
   return moved;
 }
 
 /* The watchdog: transports each time; control links, deadlines and suspicions now and then. */
 static int watch(coll_comm *comm) {
   colli_watch *w = &comm->watch;
-  int moved = watch_ports(comm);
+  int moved = watch_ports(comm->family) | look_at_siblings(comm);
   uint64_t now = comm->world.now_ns(comm->world.ctx);
   uint64_t gap = w->now_ns ? now - w->now_ns : 0;
   w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
@@ -82,19 +110,26 @@ static int watch(coll_comm *comm) {
   return moved;
 }
 
-/* Runs the executor unless the communicator has failed or waits for news of a broken connection. */
-static int look(coll_comm *comm) {
-  if (comm->failed != COLL_OK || comm->suspended)
-    return 0;
-  return colli_exec_progress(&comm->exec);
+/* How long to sleep at most. */
+static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
+  uint64_t wait_ns = comm->suspended ? SUSPECT_NS / 10 : SLEEP_MAX_NS;
+  /* A bell may wake another thread, which takes what this one waits for. */
+  if (comm->family->several)
+    wait_ns = SLEEP_SHARED_NS;
+  if (until_ns) {
+    uint64_t left = until_ns > comm->watch.now_ns ? until_ns - comm->watch.now_ns : 0;
+    wait_ns = left < wait_ns ? left : wait_ns;
+  }
+  return wait_ns;
 }
 
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
 static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
+  colli_family *family = comm->family;
   struct pollfd fds[COLLI_MAX_TRANSPORTS + 1];
   int count = 0, armed = 0, ready = 0;
-  for (; armed < comm->nports && !ready; armed++) {
-    colli_port *port = &comm->ports[armed];
+  for (; armed < family->nports && !ready; armed++) {
+    colli_port *port = &family->ports[armed];
     if (!port->endpoint)
       continue;
     ready = port->ops->arm(port->endpoint) != 0;
@@ -102,17 +137,20 @@ static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
     if (fd >= 0)
       fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
   }
-  fds[count++] = (struct pollfd){.fd = colli_ctrl_fd(comm->ctrl), .events = POLLIN};
-  uint64_t wait_ns = comm->suspended ? SUSPECT_NS / 10 : SLEEP_MAX_NS;
-  if (until_ns) {
-    uint64_t left = until_ns > comm->watch.now_ns ? until_ns - comm->watch.now_ns : 0;
-    wait_ns = left < wait_ns ? left : wait_ns;
-  }
-  if (!ready && !look(comm) && !atomic_load(&comm->abort_flag))
+  fds[count++] = (struct pollfd){.fd = colli_ctrl_fd(family->ctrl), .events = POLLIN};
+  uint64_t wait_ns = longest_sleep(comm, until_ns);
+  ready = ready || look(comm) || look_at_siblings(comm) ||
+          (family->mux && colli_mux_progress(family->mux));
+  if (!ready && !atomic_load(&comm->abort_flag)) {
+    family->sleepers++;
+    colli_call_pause(comm);
     poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
-  for (int i = 0; i < armed; i++)
-    if (comm->ports[i].endpoint)
-      comm->ports[i].ops->disarm(comm->ports[i].endpoint);
+    colli_call_resume(comm);
+    family->sleepers--;
+  }
+  for (int i = 0; i < family->nports && family->sleepers == 0; i++)
+    if (family->ports[i].endpoint)
+      family->ports[i].ops->disarm(family->ports[i].endpoint);
   comm->watch.control_ns = 0; /* something may have come: look at everything */
   watch(comm);
 }
@@ -131,7 +169,9 @@ void colli_comm_wait_begin(coll_comm *comm) {
  */
 static void hand_over(coll_comm *comm) {
   uint64_t before = colli_now_ns();
+  colli_call_pause(comm);
   sched_yield();
+  colli_call_resume(comm);
   unsigned *spin = &comm->watch.spin;
   if (colli_now_ns() - before > SHARED_NS)
     *spin = *spin / 2 > SPIN_LEAST ? *spin / 2 : SPIN_LEAST;
@@ -149,12 +189,14 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (!comm->crowded && w->idle <= w->spin)
+  if (!comm->crowded && w->idle <= w->spin) {
+    colli_call_yield(comm);
     colli_cpu_relax();
-  else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
+  } else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS) {
     hand_over(comm);
-  else
+  } else {
     sleep_a_while(comm, until_ns);
+  }
 }
 
 /* Moves everything on as far as it goes without waiting. */

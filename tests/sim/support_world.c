@@ -107,8 +107,8 @@ static void bury(world *w, int rank) {
   if (w->buried[rank] || !w->comms[rank])
     return;
   w->buried[rank] = true;
-  colli_ctrl_close(w->comms[rank]->ctrl, 0);
-  w->comms[rank]->ctrl = NULL;
+  colli_ctrl_close(w->comms[rank]->family->ctrl, 0);
+  w->comms[rank]->family->ctrl = NULL;
 }
 
 /* Ranks that may be able to move, in no particular order. */

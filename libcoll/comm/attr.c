@@ -1,0 +1,87 @@
+/*
+ * attr.c: values that a caller keeps with a communicator: a list, as there are few. The caller's
+ * functions run without the family's lock: they may use other communicators.
+ */
+#include "libcoll/comm/attr.h"
+
+#include <stdlib.h>
+
+#include "libcoll/comm/comm.h"
+
+/* The link that leads to a key's entry, or to the end of the list. */
+static colli_attr **find(coll_comm *comm, const void *key) {
+  colli_attr **at = &comm->attrs;
+  while (*at && (*at)->key != key)
+    at = &(*at)->next;
+  return at;
+}
+
+/* Ends an entry that is out of the list. */
+static void end(coll_comm *comm, colli_attr *attr) {
+  if (attr->destroy) {
+    colli_call_pause(comm);
+    attr->destroy(attr->value);
+    colli_call_resume(comm);
+  }
+  free(attr);
+}
+
+void colli_attrs_free(coll_comm *comm) {
+  while (comm->attrs) {
+    colli_attr *attr = comm->attrs;
+    comm->attrs = attr->next;
+    end(comm, attr);
+  }
+}
+
+/* Replaces, adds or removes the entry of a key. */
+static coll_status set(coll_comm *comm, const void *key, void *value, void (*destroy)(void *)) {
+  colli_attr *attr = NULL;
+  if (value) {
+    attr = malloc(sizeof(*attr));
+    if (!attr)
+      return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "set_attr", "no memory for an attribute");
+    *attr = (colli_attr){.key = key, .value = value, .destroy = destroy};
+  }
+  colli_attr **at = find(comm, key), *old = *at;
+  if (old)
+    *at = old->next;
+  if (attr) {
+    attr->next = comm->attrs;
+    comm->attrs = attr;
+  }
+  if (old)
+    end(comm, old);
+  return COLL_OK;
+}
+
+coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *value,
+                               void (*destroy)(void *value)) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (key)
+    status = set(comm, key, value, destroy);
+  else
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "set_attr",
+                               "key is NULL; give the address of an object of your own");
+  colli_call_leave(comm);
+  return status;
+}
+
+coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void **value) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (value)
+    *value = NULL;
+  if (key && value) {
+    const colli_attr *attr = *find(comm, key);
+    *value = attr ? attr->value : NULL;
+  } else {
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "get_attr", "%s is NULL",
+                               key ? "value" : "key");
+  }
+  colli_call_leave(comm);
+  return status;
+}

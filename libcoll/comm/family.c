@@ -1,0 +1,266 @@
+/* family.c: what communicators share: opened before the first of them, closed after the last. */
+#include "libcoll/comm/family.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/comm/mux.h"
+#include "libcoll/comm/places.h"
+#include "topology/topology.h"
+#include "transports/hook/fault.h"
+
+#define GOODBYE_MS 500 /* how long a leaving rank waits for its last words to arrive */
+
+static const char *param_text(void *ctx, const char *name) {
+  const char *text = colli_params_text(&((colli_family *)ctx)->params, name);
+  return text ? text : "";
+}
+
+/* The clock as transports ask for it: with the family, not the world. */
+static uint64_t env_now_ns(void *ctx) {
+  colli_family *family = ctx;
+  return family->world.now_ns(family->world.ctx);
+}
+
+/* Whether a comma-separated list names a word; an empty list names everything. */
+static bool listed(const char *list, const char *word) {
+  size_t length = strlen(word);
+  if (!*list)
+    return true;
+  for (const char *at = list; at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL)
+    if (strncmp(at, word, length) == 0 && (at[length] == ',' || !at[length]))
+      return true;
+  return false;
+}
+
+/* Refuses names in COLL_TRANSPORT that are no transport. */
+static coll_status check_transport_names(const colli_assembly *assembly, const char *list,
+                                         coll_error *error) {
+  char copy[256], known[128] = "";
+  for (int i = 0; assembly->transports[i]; i++) {
+    size_t used = strlen(known);
+    snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
+             assembly->transports[i]->name);
+  }
+  snprintf(copy, sizeof(copy), "%s", list);
+  char *rest = NULL;
+  for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
+    bool found = false;
+    for (int i = 0; assembly->transports[i]; i++)
+      found |= strcmp(assembly->transports[i]->name, word) == 0;
+    if (!found)
+      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                             "COLL_TRANSPORT=%s: there is no transport '%s'; known: %s", list, word,
+                             known);
+  }
+  return COLL_OK;
+}
+
+/* Opens one transport into port `index` of the table; a machine without it is no error yet. */
+static void open_port(colli_family *family, const colli_assembly *assembly, int index,
+                      colli_rank_info *info) {
+  const coll_transport_ops *ops = assembly->transports[index];
+  colli_port *port = &family->ports[index];
+  if (!listed(family->params.text[COLLI_PARAM_TRANSPORT], ops->name))
+    return;
+  const coll_transport_ops *faulty =
+      *family->params.text[COLLI_PARAM_FAULT] ? colli_fault_over(ops) : NULL;
+  port->ops = faulty ? faulty : ops;
+  port->env = (coll_transport_env){
+      .size = sizeof(port->env),
+      .ctx = family,
+      .now_ns = env_now_ns,
+      .fail = colli_family_transport_failed,
+      .param = param_text,
+      .rank = family->rank,
+      .nranks = family->nranks,
+      .host_id = info->host_id,
+      .comm_id = family->comm_id,
+      .slot_bytes = (size_t)family->params.number[COLLI_PARAM_SLOT_BYTES],
+      .slot_count = (unsigned)family->params.number[COLLI_PARAM_SLOT_COUNT],
+      .device = assembly->world.device,
+  };
+  memcpy(port->env.secret, assembly->secret, COLL_SECRET_BYTES);
+  int status = port->ops->open(&port->env, &port->endpoint);
+  if (status == COLL_T_DONE)
+    status = port->ops->describe(port->endpoint, info->blob[index]);
+  if (status == COLL_T_DONE) {
+    info->transports |= 1u << index;
+    return;
+  }
+  if (family->reported.status == COLL_OK)
+    colli_error_set(&family->reported, (coll_status)status, "create", "transport %s cannot be used",
+                    ops->name);
+  colli_log_write(&family->log, COLLI_LOG_WARN, "transport %s is left out: %s", ops->name,
+                  family->reported.message);
+  if (port->endpoint)
+    port->ops->close(port->endpoint);
+  port->endpoint = NULL;
+}
+
+/* Fills in what the others must know of this rank. */
+static void describe_self(const colli_family *family, colli_rank_info *info) {
+  const colli_params *params = &family->params;
+  memset(info, 0, sizeof(*info));
+  memcpy(info->host, family->host, sizeof(info->host));
+  info->host_id = colli_host_id(params->text[COLLI_PARAM_HOST_ID]);
+  info->pid = getpid();
+  if (params->from_env[COLLI_PARAM_SLOT_BYTES])
+    info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
+  info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];
+  info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
+  colli_places_self(info);
+}
+
+/* Frees a family whose last communicator has left. */
+void colli_family_free(colli_family *family) {
+  colli_mux_destroy(family->mux);
+  for (int i = 0; i < family->nports; i++)
+    if (family->ports[i].endpoint)
+      family->ports[i].ops->close(family->ports[i].endpoint);
+  if (family->ctrl)
+    colli_ctrl_close(family->ctrl, GOODBYE_MS);
+  free(family->table);
+  free(family->routes);
+  free(family->heard);
+  free(family->left);
+  free(family->lost);
+  free(family->early);
+  pthread_mutex_destroy(&family->turns.mutex);
+  pthread_cond_destroy(&family->turns.next);
+  explicit_bzero(family->params.storage, sizeof(family->params.storage));
+  for (int i = 0; i < COLLI_MAX_TRANSPORTS; i++)
+    explicit_bzero(family->ports[i].env.secret, COLL_SECRET_BYTES);
+  free(family);
+}
+
+/* First half: opens the endpoints and fills in *info. */
+coll_status colli_family_open(const colli_assembly *assembly, colli_family **out,
+                              colli_rank_info *info, coll_error *error) {
+  *out = NULL;
+  const colli_params *params = assembly->params;
+  coll_status status = check_transport_names(assembly, params->text[COLLI_PARAM_TRANSPORT], error);
+  if (status != COLL_OK)
+    return status;
+  colli_family *family = calloc(1, sizeof(*family));
+  if (!family)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a communicator");
+  pthread_mutex_init(&family->turns.mutex, NULL);
+  pthread_cond_init(&family->turns.next, NULL);
+  family->rank = assembly->rank;
+  family->nranks = assembly->nranks;
+  family->comm_id = assembly->comm_id;
+  colli_params_copy(&family->params, params);
+  family->log = (colli_log){(colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]),
+                            assembly->rank};
+  family->world = assembly->world;
+  colli_error_clear(&family->reported);
+  gethostname(family->host, sizeof(family->host) - 1);
+  describe_self(family, info);
+  for (int i = 0; family->nranks > 1 && assembly->transports[i]; i++) {
+    open_port(family, assembly, i, info);
+    family->nports = i + 1;
+  }
+  if (family->nranks > 1 && info->transports == 0) {
+    if (error)
+      colli_error_copy(error, &family->reported);
+    status = family->reported.status;
+    colli_family_free(family);
+    return status;
+  }
+  *out = family;
+  return COLL_OK;
+}
+
+/* Chooses the transport for one peer: the first that both have and that reaches. */
+static coll_status choose_transport(colli_family *family, int peer, coll_error *error) {
+  const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
+  char reasons[256] = "";
+  for (int i = 0; i < family->nports; i++) {
+    colli_port *port = &family->ports[i];
+    coll_link link = {0};
+    if (!port->endpoint)
+      continue;
+    if (!(other->transports & 1u << i))
+      snprintf(link.reason, sizeof(link.reason), "rank %d does not have it", peer);
+    else if (port->ops->reach(self->blob[i], other->blob[i], &link)) {
+      family->routes[peer] = (colli_route){port->ops, port->endpoint, other->blob[i]};
+      return COLL_OK;
+    }
+    size_t used = strlen(reasons);
+    snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used ? "; " : "", port->ops->name,
+             link.reason);
+  }
+  return colli_error_set(error, COLL_ERR_UNREACHABLE, "create",
+                         "no transport joins rank %d (host %s) and rank %d (host %s): %s; check "
+                         "COLL_TRANSPORT and COLL_TCP_IFNAME on both",
+                         family->rank, family->host, peer, other->host, reasons);
+}
+
+/* Checks what must be equal on all ranks, and chooses a transport for each peer. */
+static coll_status meet_peers(colli_family *family, coll_error *error) {
+  const colli_rank_info *self = &family->table[family->rank];
+  for (int peer = 0; peer < family->nranks; peer++) {
+    const colli_rank_info *other = &family->table[peer];
+    if (other->slot_bytes != self->slot_bytes || other->slot_count != self->slot_count)
+      return colli_error_set(
+          error, COLL_ERR_MISMATCH, "create",
+          "rank %d (host %s) has COLL_SLOT_BYTES=%u COLL_SLOT_COUNT=%u, rank %d (host %s) has %u "
+          "and %u (0: not set); set them alike on all ranks",
+          family->rank, family->host, self->slot_bytes, self->slot_count, peer, other->host,
+          other->slot_bytes, other->slot_count);
+    if (peer == family->rank)
+      continue;
+    coll_status status = choose_transport(family, peer, error);
+    if (status != COLL_OK)
+      return status;
+  }
+  return COLL_OK;
+}
+
+/* Second half: takes over the control links and the table. */
+coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
+                              coll_error *error) {
+  size_t n = (size_t)family->nranks;
+  family->ctrl = ctrl;
+  family->table = malloc(n * sizeof(*table));
+  family->routes = calloc(n, sizeof(*family->routes));
+  family->heard = calloc(n, sizeof(*family->heard));
+  family->left = calloc(n, sizeof(*family->left));
+  family->lost = calloc(n, sizeof(*family->lost));
+  if (!family->table || !family->routes || !family->heard || !family->left || !family->lost)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+                           family->nranks);
+  memcpy(family->table, table, n * sizeof(*table));
+  return meet_peers(family, error);
+}
+
+void colli_family_add(colli_family *family, coll_comm *comm) {
+  comm->family = family;
+  comm->sibling = family->members;
+  family->members = comm;
+}
+
+/* Tells the neighbours that this rank leaves in good order. */
+static void say_goodbye(colli_family *family) {
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_GOODBYE, .peer = -1};
+  if (family->ctrl)
+    colli_family_tell(family, 0, &msg);
+}
+
+/* Takes a communicator out; true if it was the last one. */
+bool colli_family_leave(colli_family *family, coll_comm *comm) {
+  coll_comm **at = &family->members;
+  while (*at && *at != comm)
+    at = &(*at)->sibling;
+  if (*at)
+    *at = comm->sibling;
+  if (family->members)
+    return false;
+  say_goodbye(family);
+  return true;
+}

@@ -1,0 +1,113 @@
+/*
+ * family.h: a communicator that creation made (the *base*) and all that were split from it, on one
+ * rank. They share the endpoints of the transports, the control links, the table of ranks and, once
+ * there is a second one, a lock. A family lives until its last communicator is destroyed.
+ *
+ * Ranks of a family are the base's. A communicator translates with colli_comm_base_rank() and
+ * colli_comm_rank_of().
+ */
+#ifndef COLLI_COMM_FAMILY_H
+#define COLLI_COMM_FAMILY_H
+
+#include <pthread.h>
+
+#include "libcoll/comm/assemble.h"
+
+typedef struct colli_mux colli_mux;
+
+/* One transport of this rank. */
+typedef struct colli_port {
+  const coll_transport_ops *ops;
+  coll_endpoint *endpoint;
+  coll_transport_env env;
+} colli_port;
+
+/* How a rank is reached; ops NULL: this rank itself. */
+typedef struct colli_route {
+  const coll_transport_ops *ops;
+  coll_endpoint *endpoint;
+  const uint8_t *blob;
+} colli_route;
+
+/* A fair lock: whoever asks first gets it first. */
+typedef struct colli_turns {
+  pthread_mutex_t mutex;
+  pthread_cond_t next;
+  uint64_t asked, served;
+} colli_turns;
+
+#define COLLI_EARLY 16 /* failures kept for communicators that this rank is still making */
+
+typedef struct colli_family {
+  int rank;
+  int nranks;
+  uint64_t comm_id;
+  colli_params params; /* those that the transports ask for */
+  colli_log log;
+  colli_world world;
+  char host[64];
+  colli_rank_info *table; /* nranks records */
+  colli_route *routes;    /* nranks */
+  colli_port ports[COLLI_MAX_TRANSPORTS];
+  int nports;
+  colli_ctrl *ctrl;
+  uint64_t serial;     /* of control messages made here */
+  uint64_t *heard;     /* nranks: serial of the last message taken from each */
+  bool *left;          /* nranks: said goodbye */
+  bool *lost;          /* nranks: the process is gone */
+  coll_error reported; /* what a transport said last */
+  coll_comm *members;  /* linked by coll_comm.sibling */
+  colli_mux *mux;      /* NULL: nothing was split yet */
+  uint32_t made;       /* communicators begun here */
+  int making;          /* of them not finished */
+  colli_ctrl_msg *early;
+  int nearly;
+
+  bool shared;  /* has had more than the base: public calls take the lock */
+  bool several; /* more than one thread has been in at a time */
+  int sleepers;
+  colli_turns turns;
+} colli_family;
+
+/* First half: opens the endpoints and fills in *info (except control_addrs). */
+coll_status colli_family_open(const colli_assembly *assembly, colli_family **family,
+                              colli_rank_info *info, coll_error *error);
+
+/* Second half: takes over `ctrl` (in every case), copies the table, chooses transports. */
+coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
+                              coll_error *error);
+
+/* Adds a communicator. */
+void colli_family_add(colli_family *family, coll_comm *comm);
+
+/* Takes a communicator out before its connections are ended; with the last one the family says
+ * goodbye: true, and it is to be freed once they are. */
+bool colli_family_leave(colli_family *family, coll_comm *comm);
+void colli_family_free(colli_family *family);
+
+/* Handles everything that the control links bring, and aborts. */
+void colli_family_listen(colli_family *family);
+
+/* Sends a message made here, about communicator `uid`, to all neighbours. */
+void colli_family_tell(colli_family *family, uint64_t uid, colli_ctrl_msg *msg);
+
+/* coll_transport_env.fail: keeps what a transport says for the executor's report. */
+void colli_family_transport_failed(void *ctx, const coll_transport_failure *failure);
+
+/* Revokes a new communicator if it failed before it was made. */
+void colli_family_catch_up(colli_family *family, coll_comm *comm);
+
+/* ---- enter.c ----------------------------------------------------------------------------------
+ */
+
+/* From here on public calls take the lock; called by the one thread that is in the base. */
+void colli_family_share(colli_family *family, coll_comm *comm);
+
+/* Inside a public call: lets other threads of the family in, until resume. */
+void colli_call_pause(coll_comm *comm);
+void colli_call_resume(coll_comm *comm);
+
+/* Lets other threads in if any waits. */
+void colli_call_yield(coll_comm *comm);
+
+#endif

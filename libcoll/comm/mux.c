@@ -1,0 +1,432 @@
+/* mux.c: lines: what the executor of a communicator that was split has for connections. */
+#include "libcoll/comm/mux.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/mux_parts.h"
+
+/* ---- the whole
+ * ----------------------------------------------------------------------------------- */
+
+colli_mux *colli_mux_create(colli_family *family, size_t slot_bytes, unsigned slot_count) {
+  colli_mux *mux = calloc(1, sizeof(*mux));
+  if (!mux)
+    return NULL;
+  mux->family = family;
+  mux->slot_bytes = slot_bytes;
+  mux->slot_count = slot_count;
+  mux->nbuckets = 64;
+  mux->link_to = calloc((size_t)family->nranks, sizeof(*mux->link_to));
+  mux->buckets = calloc(mux->nbuckets, sizeof(*mux->buckets));
+  if (mux->link_to && mux->buckets)
+    return mux;
+  colli_mux_destroy(mux);
+  return NULL;
+}
+
+void colli_mux_destroy(colli_mux *mux) {
+  if (!mux)
+    return;
+  while (mux->links) {
+    mux_link *link = mux->links;
+    mux->links = link->next;
+    mux_link_free(link);
+  }
+  while (mux->spare) {
+    mux_msg *msg = mux->spare;
+    mux->spare = msg->next;
+    free(msg);
+  }
+  free(mux->link_to);
+  free(mux->buckets);
+  free(mux);
+}
+
+/* Takes in what has come, and sends what was left. */
+int colli_mux_progress(colli_mux *mux) {
+  for (mux_link *link = mux->links; link; link = link->next) {
+    link->filling = false; /* of nobody who is still at it */
+    mux_link_drain(link);
+    mux_link_flush(link);
+  }
+  bool moved = mux->moved;
+  mux->moved = false;
+  return moved;
+}
+
+/* ---- communicators
+ * ------------------------------------------------------------------------------- */
+
+/* Begins a communicator. Numbers go round, so that one is not used again soon. */
+colli_mux_child *colli_mux_begin(colli_mux *mux) {
+  colli_mux_child *child = calloc(1, sizeof(*child));
+  for (int tries = 1; child && tries < MUX_NUMBERS; tries++) {
+    int number = (mux->last_number + tries) % MUX_NUMBERS;
+    if (number == 0 || mux->children[number])
+      continue;
+    child->mux = mux;
+    child->number = mux->last_number = number;
+    mux->children[number] = child;
+    return child;
+  }
+  free(child);
+  return NULL;
+}
+
+int colli_mux_number(const colli_mux_child *child) {
+  return child->number;
+}
+
+coll_status colli_mux_complete(colli_mux_child *child, int nranks, const int32_t *base_ranks,
+                               const int32_t *ranks_of, const uint16_t *numbers) {
+  child->gone = calloc((size_t)nranks, sizeof(*child->gone));
+  if (!child->gone)
+    return COLL_ERR_NO_MEMORY;
+  child->nranks = nranks;
+  child->base_ranks = base_ranks;
+  child->ranks_of = ranks_of;
+  child->numbers = numbers;
+  child->next = child->mux->complete;
+  child->mux->complete = child;
+  return COLL_OK;
+}
+
+/* Forgets a message. */
+static void free_msg(colli_mux *mux, mux_msg *msg) {
+  if (msg->room < mux->slot_bytes) {
+    free(msg);
+    return;
+  }
+  msg->next = mux->spare;
+  mux->spare = msg;
+}
+
+/* Empties a line's queue. */
+static void empty(mux_line *line) {
+  while (line->first) {
+    mux_msg *msg = line->first;
+    line->first = msg->next;
+    free_msg(line->child->mux, msg);
+  }
+  line->queued = 0;
+}
+
+static mux_line **bucket_of(const colli_mux *mux, int number, int peer, int channel) {
+  uint64_t hash =
+      ((uint64_t)number << 36 | (uint64_t)peer << 4 | (uint64_t)channel) * 0x9e3779b97f4a7c15ull;
+  return &mux->buckets[(hash >> 32) & (mux->nbuckets - 1)];
+}
+
+/* Frees a line, which its communicator no longer lists. */
+static void free_line(mux_line *line) {
+  colli_mux *mux = line->child->mux;
+  mux_line **at = bucket_of(mux, line->child->number, line->link->peer, line->channel);
+  while (*at != line)
+    at = &(*at)->next_in_bucket;
+  *at = line->next_in_bucket;
+  mux->nlines--;
+  if (line->link->shown == line)
+    line->link->shown = NULL;
+  empty(line);
+  free(line);
+}
+
+/* Ends a communicator: tells the peers that this rank has a connection with. */
+void colli_mux_close(colli_mux_child *child) {
+  if (!child)
+    return;
+  for (int rank = 0; rank < child->nranks; rank++) {
+    mux_link *link = child->mux->link_to[child->base_ranks[rank]];
+    if (link && !child->gone[rank])
+      mux_link_note(link, MUX_GONE, child->number, 0, 0);
+  }
+  while (child->lines) {
+    mux_line *line = child->lines;
+    child->lines = line->next_of_child;
+    free_line(line);
+  }
+  colli_mux_child **at = &child->mux->complete;
+  while (*at && *at != child)
+    at = &(*at)->next;
+  if (*at)
+    *at = child->next;
+  child->mux->children[child->number] = NULL;
+  free(child->gone);
+  free(child);
+}
+
+/* It failed: what comes for it from now on is thrown away. */
+void colli_mux_mute(colli_mux_child *child) {
+  if (!child)
+    return;
+  child->mute = true;
+  for (mux_line *line = child->lines; line; line = line->next_of_child)
+    empty(line);
+}
+
+/* ---- lines
+ * --------------------------------------------------------------------------------------- */
+
+/* Doubles the table of lines; without memory it stays as it is. */
+static void grow(colli_mux *mux) {
+  mux_line **old = mux->buckets;
+  unsigned count = mux->nbuckets;
+  mux_line **buckets = calloc(2 * count, sizeof(*buckets));
+  if (!buckets)
+    return;
+  mux->buckets = buckets;
+  mux->nbuckets = 2 * count;
+  for (unsigned i = 0; i < count; i++)
+    while (old[i]) {
+      mux_line *line = old[i];
+      old[i] = line->next_in_bucket;
+      mux_line **to = bucket_of(mux, line->child->number, line->link->peer, line->channel);
+      line->next_in_bucket = *to;
+      *to = line;
+    }
+  free(old);
+}
+
+/* The line of a communicator to a peer on a channel, made if need be. */
+mux_line *mux_line_get(colli_mux_child *child, mux_link *link, int channel) {
+  colli_mux *mux = child->mux;
+  for (mux_line *line = *bucket_of(mux, child->number, link->peer, channel); line;
+       line = line->next_in_bucket)
+    if (line->child == child && line->link == link && line->channel == channel)
+      return line;
+  mux_line *line = calloc(1, sizeof(*line) + mux->slot_count * sizeof(*line->pending));
+  if (!line)
+    return NULL;
+  line->conn = (coll_conn){&colli_mux_ops, -1, channel};
+  line->child = child;
+  line->link = link;
+  line->channel = channel;
+  line->credits = mux->slot_count;
+  line->next_of_child = child->lines;
+  child->lines = line;
+  if (mux->nlines++ >= mux->nbuckets)
+    grow(mux);
+  mux_line **bucket = bucket_of(mux, child->number, link->peer, channel);
+  line->next_in_bucket = *bucket;
+  *bucket = line;
+  return line;
+}
+
+/* Puts a copy of a message at the end of a line's queue. */
+bool mux_line_put(mux_line *line, const coll_tag *tag, const void *data, size_t bytes) {
+  colli_mux *mux = line->child->mux;
+  bool small = bytes <= mux->slot_bytes / 16;
+  mux_msg *msg = small ? NULL : mux->spare;
+  if (msg) {
+    mux->spare = msg->next;
+  } else {
+    size_t room = small ? bytes : mux->slot_bytes;
+    msg = aligned_alloc(64, (sizeof(*msg) + room + 63) / 64 * 64);
+    if (!msg)
+      return false;
+    msg->room = room;
+  }
+  msg->next = NULL;
+  msg->tag = *tag;
+  msg->bytes = bytes;
+  if (bytes)
+    memcpy(msg->data, data, bytes);
+  if (line->first)
+    line->last->next = msg;
+  else
+    line->first = msg;
+  line->last = msg;
+  line->queued++;
+  return true;
+}
+
+static int mux_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
+                       int channel, coll_conn **conn) {
+  (void)blob;
+  colli_mux_child *child = (colli_mux_child *)ep;
+  int status = COLL_T_DONE;
+  *conn = NULL;
+  mux_link *link = mux_link_get(child->mux, child->base_ranks[peer], &status);
+  if (!link)
+    return status;
+  mux_line *line = mux_line_get(child, link, channel);
+  if (!line) {
+    coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
+                                      .peer = link->peer,
+                                      .channel = channel,
+                                      .detail = "no memory for a connection"};
+    colli_family_transport_failed(child->mux->family, &failure);
+    return COLL_ERR_NO_MEMORY;
+  }
+  line->conn.peer = peer;
+  *conn = &line->conn;
+  return COLL_T_DONE;
+}
+
+/* The line stays, for what may still come, until its communicator is closed. */
+static void mux_disconnect(coll_conn *conn) {
+  empty((mux_line *)conn);
+}
+
+/* The peer has ended the communicator. */
+static int peer_gone(mux_line *line) {
+  coll_transport_failure failure = {
+      .status = COLL_ERR_PEER_LOST,
+      .peer = line->link->peer,
+      .channel = line->channel,
+      .detail = "the peer has destroyed its communicator; see its own error, or let it take part "
+                "as long as the others"};
+  colli_family_transport_failed(line->child->mux->family, &failure);
+  return COLL_ERR_PEER_LOST;
+}
+
+/* ---- sending
+ * ------------------------------------------------------------------------------------- */
+
+static int mux_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
+  mux_line *line = (mux_line *)conn;
+  mux_link *link = line->link;
+  (void)bytes;
+  if (line->child->gone[conn->peer])
+    return peer_gone(line);
+  if (line->credits == 0) {
+    /* What slot_peek() showed is moved away: the caller must look again in any case. */
+    mux_link_drain(link);
+    mux_link_flush(link);
+    return link->recv_status != COLL_OK ? mux_recv_failed(link) : COLL_T_AGAIN;
+  }
+  return mux_link_acquire(link, buf);
+}
+
+/* Forgets messages that are through. */
+static int reap(mux_line *line) {
+  mux_link *link = line->link;
+  uint64_t count = 0;
+  if (line->npending == 0)
+    return link->send_status != COLL_OK ? mux_send_failed(link) : COLL_T_DONE;
+  int status = link->conn->ops->sent(link->conn, &count);
+  unsigned room = line->child->mux->slot_count;
+  while (line->npending > 0 && line->pending[line->pending_first] <= count) {
+    line->pending_first = (line->pending_first + 1) % room;
+    line->npending--;
+  }
+  return status;
+}
+
+static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
+  mux_line *line = (mux_line *)conn;
+  mux_link *link = line->link;
+  unsigned room = line->child->mux->slot_count;
+  coll_tag wrapped = mux_wrap(tag, MUX_DATA, line->child->numbers[conn->peer], line->channel);
+  int status = mux_link_commit(link, &wrapped, bytes);
+  if (status > 0)
+    return status;
+  line->credits--;
+  line->taken++;
+  if (status == COLL_T_DONE) {
+    line->npending = 0; /* messages are through in order */
+  } else {
+    /* Messages that the peer gave credits for are through: so there is room. */
+    if (line->npending == room)
+      reap(line);
+    line->pending[(line->pending_first + line->npending++) % room] = link->taken;
+  }
+  if (link->nnotes)
+    mux_link_flush(link);
+  return status;
+}
+
+static int mux_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
+  void *slot;
+  int status = mux_slot_acquire(conn, bytes, &slot);
+  if (status != COLL_T_DONE)
+    return status;
+  if (bytes)
+    memcpy(slot, buf, bytes);
+  return mux_slot_commit(conn, tag, bytes);
+}
+
+static int mux_sent(coll_conn *conn, uint64_t *count) {
+  mux_line *line = (mux_line *)conn;
+  int status = reap(line);
+  *count = line->taken - line->npending;
+  return status;
+}
+
+/* ---- receiving
+ * ----------------------------------------------------------------------------------- */
+
+static int mux_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
+  mux_line *line = (mux_line *)conn;
+  mux_link *link = line->link;
+  while (!line->first) {
+    coll_tag tag;
+    int status = mux_link_peek(link, &tag, buf, bytes);
+    if (status == COLL_T_AGAIN && line->child->gone[conn->peer])
+      return peer_gone(line);
+    if (status != COLL_T_DONE)
+      return status;
+    mux_kind kind;
+    int number, channel;
+    *got = mux_unwrap(&tag, &kind, &number, &channel);
+    if (kind == MUX_DATA && number == line->child->number && channel == line->channel) {
+      link->shown = line;
+      return COLL_T_DONE;
+    }
+    mux_link_sort(link, &tag, *buf, *bytes);
+  }
+  *got = line->first->tag;
+  *buf = line->first->data;
+  *bytes = line->first->bytes;
+  return COLL_T_DONE;
+}
+
+static int mux_slot_release(coll_conn *conn) {
+  mux_line *line = (mux_line *)conn;
+  mux_link *link = line->link;
+  colli_mux *mux = line->child->mux;
+  if (link->shown == line) {
+    mux_link_release(link);
+  } else if (line->first) {
+    mux_msg *msg = line->first;
+    line->first = msg->next;
+    line->queued--;
+    free_msg(mux, msg);
+  }
+  if (++line->consumed > mux->slot_count / 2) {
+    mux_link_note(link, MUX_CREDIT, line->child->numbers[conn->peer], line->channel,
+                  line->consumed);
+    line->consumed = 0;
+  }
+  return COLL_T_DONE;
+}
+
+static int mux_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+                    size_t *got_bytes) {
+  const void *data;
+  int status = mux_slot_peek(conn, got, &data, got_bytes);
+  if (status != COLL_T_DONE)
+    return status;
+  if (*got_bytes != bytes || memcmp(got, expect, sizeof(*got)) != 0)
+    return COLL_ERR_MISMATCH;
+  if (bytes)
+    memcpy(buf, data, bytes);
+  return mux_slot_release(conn);
+}
+
+/* What concerns endpoints as a whole is the affair of the transports behind. */
+const coll_transport_ops colli_mux_ops = {.size = sizeof(coll_transport_ops),
+                                          .abi = COLL_TRANSPORT_ABI,
+                                          .caps = COLL_CAP_SPIN,
+                                          .name = "mux",
+                                          .connect = mux_connect,
+                                          .disconnect = mux_disconnect,
+                                          .send = mux_send,
+                                          .sent = mux_sent,
+                                          .slot_acquire = mux_slot_acquire,
+                                          .slot_commit = mux_slot_commit,
+                                          .recv = mux_recv,
+                                          .slot_peek = mux_slot_peek,
+                                          .slot_release = mux_slot_release};

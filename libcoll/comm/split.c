@@ -1,0 +1,427 @@
+/*
+ * split.c: communicators made from others. Every rank of the parent gives color, key, and by what
+ * number its peers shall address the new communicator; one all-gather of that tells each rank all
+ * that it needs. In the simulator, where nobody may wait, the parts are called one by one.
+ */
+#include "libcoll/comm/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+
+/* What a rank tells the others. */
+typedef struct split_record {
+  int32_t color;
+  int32_t key;
+  uint32_t number;
+  uint32_t serial; /* of the communicators begun on this rank */
+  uint32_t kind;
+  uint32_t check; /* of the list of a subset */
+} split_record;
+_Static_assert(sizeof(split_record) == 24, "travels as it is");
+
+struct colli_split {
+  coll_comm *parent;
+  const char *name;
+  coll_config config;
+  colli_mux_child *child;
+  coll_request *op;
+  split_record mine;
+  split_record records[];
+};
+
+static const char *const kind_names[] = {"coll_comm_split", "coll_comm_dup", "coll_comm_subset"};
+static const char *const operation_names[] = {"split", "dup", "subset"};
+
+/* ---- settings
+ * ------------------------------------------------------------------------------------
+ */
+
+/* Copies what the caller's configuration knows over the defaults, and checks it. */
+static coll_status read_config(coll_comm *parent, const char *name, const coll_config *config,
+                               coll_config *out) {
+  *out = (coll_config)COLL_CONFIG_INIT;
+  if (!config)
+    return COLL_OK;
+  if (config->size < sizeof(size_t) || config->size > 4096)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
+                             "config.size is %zu; start from COLL_CONFIG_INIT", config->size);
+  memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
+  if (out->timeout_ms < 0 || out->create_timeout_ms < 0)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
+                             "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
+                             out->create_timeout_ms);
+  if (out->transport &&
+      strcmp(out->transport, parent->family->params.text[COLLI_PARAM_TRANSPORT]) != 0)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
+                             "config.transport is '%s', but connections are shared with the "
+                             "communicator that this one is made from; leave it NULL",
+                             out->transport);
+  coll_error error;
+  if (out->algo && colli_plans_check_force(out->algo, &error) != COLL_OK)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name, "config.algo: %s",
+                             error.message);
+  if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
+      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
+                             "config.deterministic is %d, config.accumulate %d; see coll.h",
+                             (int)out->deterministic, (int)out->accumulate);
+  return COLL_OK;
+}
+
+/* The parent's settings, and what the caller sets otherwise. */
+static bool inherit(coll_comm *comm, const coll_comm *parent, const coll_config *config) {
+  colli_params_copy(&comm->params, &parent->params);
+  if (config->timeout_ms)
+    comm->params.number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
+  if (config->create_timeout_ms)
+    comm->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
+  comm->deterministic = config->deterministic ? config->deterministic : parent->deterministic;
+  comm->accumulate = config->accumulate ? config->accumulate : parent->accumulate;
+  comm->log = parent->log;
+  comm->world = parent->world;
+  memcpy(comm->host, parent->host, sizeof(comm->host));
+  colli_error_clear(&comm->error);
+  comm->watch.spin = COLLI_SPIN_MOST;
+  colli_ops_inherit(comm, parent);
+  return !config->algo || colli_params_set_text(&comm->params, COLLI_PARAM_ALGO, config->algo);
+}
+
+/* ---- the members
+ * ---------------------------------------------------------------------------------
+ */
+
+/* A rank of the parent, to be sorted. */
+typedef struct candidate {
+  int32_t key;
+  int rank;
+} candidate;
+
+static int by_key(const void *a, const void *b) {
+  const candidate *left = a, *right = b;
+  if (left->key != right->key)
+    return left->key < right->key ? -1 : 1;
+  return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* Fills in ranks and their table for the sorted members; false without memory. */
+static bool take_members(coll_comm *comm, const colli_split *split, const candidate *members,
+                         uint16_t *numbers) {
+  const coll_comm *parent = split->parent;
+  const colli_family *family = parent->family;
+  size_t n = (size_t)comm->nranks, base_n = (size_t)family->nranks;
+  comm->base_ranks = malloc(n * sizeof(*comm->base_ranks));
+  comm->ranks_of = malloc(base_n * sizeof(*comm->ranks_of));
+  comm->table = malloc(n * sizeof(*comm->table));
+  if (parent->origins)
+    comm->origins = malloc(n * sizeof(*comm->origins));
+  if (!comm->base_ranks || !comm->ranks_of || !comm->table || (parent->origins && !comm->origins))
+    return false;
+  for (size_t i = 0; i < base_n; i++)
+    comm->ranks_of[i] = -1;
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    int in_parent = members[rank].rank, in_base = colli_comm_base_rank(parent, in_parent);
+    comm->base_ranks[rank] = in_base;
+    comm->ranks_of[in_base] = rank;
+    comm->table[rank] = family->table[in_base];
+    numbers[rank] = (uint16_t)split->records[in_parent].number;
+    if (comm->origins)
+      comm->origins[rank] = parent->origins[in_parent];
+    if (in_parent == parent->rank)
+      comm->rank = rank;
+  }
+  const split_record *first = &split->records[members[0].rank];
+  comm->uid = (uint64_t)(comm->base_ranks[0] + 1) << 32 | first->serial;
+  comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
+  return true;
+}
+
+/* Its connections are shared, and so is the size of their slots. */
+static void take_links(coll_comm *comm, const coll_comm *parent) {
+  comm->plans.limits = parent->plans.limits;
+  comm->exec.slot_bytes = parent->exec.slot_bytes;
+  comm->crowded = parent->crowded;
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    if (rank == comm->rank)
+      continue;
+    comm->exec.links[rank].ops = &colli_mux_ops;
+    comm->exec.links[rank].endpoint = (coll_endpoint *)comm->child;
+  }
+}
+
+/* Makes this rank's communicator of the sorted members; NULL without memory. */
+static coll_comm *make(colli_split *split, const candidate *members, int count) {
+  coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
+  if (!comm)
+    return NULL;
+  comm->nranks = count;
+  comm->family = parent->family;
+  comm->uid = UINT64_MAX; /* until it is known: not the base */
+  comm->numbers = malloc((size_t)count * sizeof(*comm->numbers));
+  bool ok = inherit(comm, parent, &split->config) && comm->numbers &&
+            take_members(comm, split, members, comm->numbers) &&
+            colli_mux_complete(split->child, count, comm->base_ranks, comm->ranks_of,
+                               comm->numbers) == COLL_OK;
+  if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
+    colli_mux_close(split->child); /* while the arrays are there */
+    split->child = NULL;
+    colli_comm_free(comm);
+    return NULL;
+  }
+  comm->child = split->child;
+  split->child = NULL;
+  colli_shrink_share(comm, parent);
+  take_links(comm, parent);
+  colli_family_add(parent->family, comm);
+  return comm;
+}
+
+/* ---- agreement
+ * -----------------------------------------------------------------------------------
+ */
+
+/* Fails the parent if ranks called different functions, or gave different lists. */
+static coll_status check_agreement(const colli_split *split) {
+  coll_comm *parent = split->parent;
+  for (int rank = 0; rank < parent->nranks; rank++) {
+    const split_record *mine = &split->mine, *theirs = &split->records[rank];
+    if (theirs->kind == mine->kind && theirs->check == mine->check)
+      continue;
+    coll_error record;
+    colli_comm_record(parent, &record, COLL_ERR_MISMATCH, rank, NULL);
+    record.sequence = parent->sequence;
+    snprintf(record.operation, sizeof(record.operation), "%s", split->name);
+    if (theirs->kind < 3 && theirs->kind != mine->kind)
+      snprintf(record.message, sizeof(record.message),
+               "rank %d (host %s) called %s, but rank %d (host %s, pid %d) called %s; all ranks "
+               "must make the same calls in the same order",
+               parent->rank, parent->host, kind_names[mine->kind], rank, record.peer_host,
+               record.peer_pid, kind_names[theirs->kind]);
+    else
+      snprintf(record.message, sizeof(record.message),
+               "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
+               "coll_comm_subset; all ranks must give the same one",
+               parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
+    colli_comm_fail(parent, &record);
+    return parent->failed;
+  }
+  return COLL_OK;
+}
+
+/* Makes the communicator from what all ranks told. */
+static coll_status conclude(colli_split *split, coll_comm **child) {
+  coll_comm *parent = split->parent;
+  coll_status status = check_agreement(split);
+  if (status != COLL_OK || split->mine.color == COLL_NO_COLOR)
+    return status;
+  candidate *members = malloc((size_t)parent->nranks * sizeof(*members));
+  int count = 0;
+  for (int rank = 0; members && rank < parent->nranks; rank++)
+    if (split->records[rank].color == split->mine.color)
+      members[count++] = (candidate){split->records[rank].key, rank};
+  if (members) {
+    qsort(members, (size_t)count, sizeof(*members), by_key);
+    *child = make(split, members, count);
+  }
+  free(members);
+  if (!*child)
+    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, split->name,
+                             "no memory for a communicator of %d ranks", count);
+  colli_family_catch_up(parent->family, *child);
+  return COLL_OK;
+}
+
+/* ---- the parts
+ * -----------------------------------------------------------------------------------
+ */
+
+/* Makes the shared connections when the first communicator is split. */
+static bool ready_family(coll_comm *parent) {
+  colli_family *family = parent->family;
+  if (!family->mux)
+    family->mux =
+        colli_mux_create(family, parent->exec.slot_bytes, parent->plans.limits.slot_count);
+  if (family->mux)
+    colli_family_share(family, parent);
+  return family->mux != NULL;
+}
+
+/* Starts the all-gather. */
+coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
+  const char *name = operation_names[call->kind];
+  coll_config config;
+  *out = NULL;
+  coll_status status = read_config(parent, name, call->config, &config);
+  if (status != COLL_OK)
+    return status;
+  colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
+  if (split && ready_family(parent))
+    split->child = colli_mux_begin(parent->family->mux);
+  if (!split || !split->child) {
+    free(split);
+    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
+                             "no memory, or no number left, for a communicator");
+  }
+  split->parent = parent;
+  split->name = name;
+  split->config = config;
+  split->mine = (split_record){.color = call->color,
+                               .key = call->key,
+                               .number = (uint32_t)colli_mux_number(split->child),
+                               .serial = ++parent->family->made,
+                               .kind = call->kind,
+                               .check = call->check};
+  parent->family->making++;
+  colli_call all_gather = {.name = name,
+                           .coll = COLLI_ALLGATHER,
+                           .sendbuf = &split->mine,
+                           .recvbuf = split->records,
+                           .count = sizeof(split->mine),
+                           .type = COLL_UINT8};
+  status = colli_call_start(parent, &all_gather, false, &split->op);
+  if (status == COLL_OK) {
+    *out = split;
+    return COLL_OK;
+  }
+  colli_split_drop(split);
+  return status;
+}
+
+bool colli_split_done(const colli_split *split) {
+  return split->op->done;
+}
+
+/* Gives everything back that is not the new communicator's. */
+void colli_split_drop(colli_split *split) {
+  if (split->op)
+    colli_request_put(split->op);
+  colli_mux_close(split->child);
+  split->parent->family->making--;
+  free(split);
+}
+
+/* Ends a split whose all-gather is done. */
+coll_status colli_split_finish(colli_split *split, coll_comm **child) {
+  *child = NULL;
+  coll_status status = colli_call_wait(split->parent, split->op);
+  if (status == COLL_OK)
+    status = conclude(split, child);
+  colli_split_drop(split);
+  return status;
+}
+
+/* ---- the public calls
+ * ----------------------------------------------------------------------------
+ */
+
+/* The whole, for a thread that is inside the parent. */
+static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
+  colli_split *split;
+  if (atomic_load_explicit(&parent->abort_flag, memory_order_relaxed))
+    colli_comm_listen(parent);
+  if (parent->failed != COLL_OK)
+    return parent->failed;
+  coll_status status = colli_split_start(parent, call, &split);
+  return status == COLL_OK ? colli_split_finish(split, child) : status;
+}
+
+/* Hands the record of a failed call over where the configuration says so. */
+static void tell_caller(const coll_comm *parent, const coll_config *config) {
+  if (config && config->size >= offsetof(coll_config, error) + sizeof(config->error) &&
+      config->size <= 4096 && config->error)
+    colli_error_copy(config->error, &parent->error);
+}
+
+/* Enters the parent, runs the call that `fill` completes, and leaves. */
+static coll_status enter_and_run(coll_comm *parent, const colli_split_call *call,
+                                 coll_comm **child) {
+  coll_status status = COLL_OK;
+  if (!child)
+    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
+                               "child is NULL");
+  else if (call->color < 0 && call->color != COLL_NO_COLOR)
+    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
+                               "color is %d; it must be 0 or more, or COLL_NO_COLOR", call->color);
+  if (status == COLL_OK)
+    status = run(parent, call, child);
+  if (status != COLL_OK)
+    tell_caller(parent, call->config);
+  return status;
+}
+
+coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
+                            coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {
+      .kind = COLLI_SPLIT_COLORS, .color = color, .key = key, .config = config};
+  status = enter_and_run(comm, &call, child);
+  colli_call_leave(comm);
+  return status;
+}
+
+coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {.kind = COLLI_SPLIT_DUP, .config = config};
+  status = enter_and_run(comm, &call, child);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Checks the list of a subset, and finds this rank and the list's check number. */
+static coll_status read_list(coll_comm *comm, const int *ranks, int count, colli_split_call *call) {
+  if (count < 0 || count > comm->nranks || (count > 0 && !ranks))
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
+                             "a list of %d ranks%s; there are %d", count,
+                             ranks ? "" : " that is NULL", comm->nranks);
+  bool *named = calloc((size_t)comm->nranks, sizeof(*named));
+  if (!named)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "subset", "no memory for a list of ranks");
+  coll_status status = COLL_OK;
+  call->color = COLL_NO_COLOR;
+  call->check = 2166136261u;
+  for (int i = 0; i < count && status == COLL_OK; i++) {
+    if (ranks[i] < 0 || ranks[i] >= comm->nranks || named[ranks[i]]) {
+      status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
+                                 "entry %d of the list is rank %d, which %s", i, ranks[i],
+                                 ranks[i] < 0 || ranks[i] >= comm->nranks
+                                     ? "the communicator does not have"
+                                     : "was named before");
+      break;
+    }
+    named[ranks[i]] = true;
+    call->check = (call->check ^ (uint32_t)ranks[i]) * 16777619u;
+    if (ranks[i] == comm->rank) {
+      call->color = 0;
+      call->key = i;
+    }
+  }
+  free(named);
+  return status;
+}
+
+coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
+                             const coll_config *config, coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {.kind = COLLI_SPLIT_SUBSET, .config = config};
+  status = read_list(comm, ranks, count, &call);
+  if (status == COLL_OK)
+    status = enter_and_run(comm, &call, child);
+  else
+    tell_caller(comm, config);
+  colli_call_leave(comm);
+  return status;
+}

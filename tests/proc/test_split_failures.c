@@ -1,0 +1,193 @@
+/* test_split_failures.c: what a failure revokes: the communicators that it concerns, and no more.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "support_family.h"
+#include "support_ranks.h"
+
+/* Calls that do not agree are found by all, and revoke the parent alone. */
+static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *parent = NULL, *child = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int list[2] = {0, 1};
+  RANK_OK(coll_comm_dup(comm, NULL, &parent));
+  if (rank == nranks - 1)
+    RANK_CHECK(coll_comm_dup(parent, NULL, &child) == COLL_ERR_MISMATCH);
+  else
+    RANK_CHECK(coll_comm_split(parent, 0, 0, NULL, &child) == COLL_ERR_MISMATCH);
+  RANK_CHECK(child == NULL);
+  RANK_CHECK(coll_last_error(parent, &error) == COLL_OK && error.status == COLL_ERR_MISMATCH);
+  RANK_CHECK(strstr(error.message, "coll_comm_dup") && strstr(error.message, "coll_comm_split"));
+  RANK_CHECK(coll_comm_dup(parent, NULL, &child) == COLL_ERR_MISMATCH);
+  coll_comm_destroy(&parent);
+  RANK_OK(coll_comm_dup(comm, NULL, &parent));
+  list[1] = rank == 0 ? 2 : 1;
+  RANK_CHECK(coll_comm_subset(parent, list, 2, NULL, &child) == COLL_ERR_MISMATCH);
+  RANK_CHECK(coll_last_error(parent, &error) == COLL_OK && strstr(error.message, "lists"));
+  coll_comm_destroy(&parent);
+  return family_exercise(comm, 100, 1);
+}
+
+Test(split_failures, disagree, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, disagree, NULL), 0);
+  cr_assert_eq(run_processes(4, NULL, disagree, NULL, 30, NULL), 0);
+}
+
+static void *abort_soon(void *comm) {
+  usleep(50000);
+  coll_comm_abort(comm);
+  return NULL;
+}
+
+/* An abort from another thread ends one communicator, on all its ranks; its siblings go on. */
+static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *child = NULL, *sibling = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  pthread_t thread;
+  RANK_OK(coll_comm_split(comm, 0, -rank, NULL, &child));
+  RANK_OK(coll_comm_dup(child, NULL, &sibling));
+  if (rank == 0 && pthread_create(&thread, NULL, abort_soon, child) != 0)
+    return 2;
+  if (rank < nranks - 1) /* the last one does not come */
+    RANK_CHECK(coll_barrier(child) == COLL_ERR_ABORTED);
+  if (rank == 0)
+    pthread_join(thread, NULL);
+  RANK_CHECK(family_exercise(sibling, 100, 1) == 0);
+  RANK_CHECK(family_exercise(comm, 100, 2) == 0);
+  RANK_CHECK(coll_barrier(child) == COLL_ERR_ABORTED);
+  RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
+  RANK_CHECK(error.peer == nranks - 1 && strstr(error.message, "coll_comm_abort"));
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&sibling);
+  return 0;
+}
+
+Test(split_failures, aborted, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, aborted, NULL), 0);
+  cr_assert_eq(run_processes(4, NULL, aborted, NULL, 30, NULL), 0);
+}
+
+/* Calls that do not match revoke the child that they are on. */
+static int mismatched(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_comm *child = NULL, *sibling = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int in = 1, out = 0;
+  RANK_OK(coll_comm_split(comm, 0, -rank, NULL, &child));
+  RANK_OK(coll_comm_dup(comm, NULL, &sibling));
+  coll_status status = rank == 1 ? coll_broadcast(&in, &out, 1, COLL_INT32, 0, child)
+                                 : coll_allreduce(&in, &out, 1, COLL_INT32, COLL_SUM, child);
+  if (status == COLL_OK) /* the root of a broadcast may be through before it hears of the others */
+    status = coll_barrier(child);
+  RANK_CHECK(status == COLL_ERR_MISMATCH);
+  RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
+  RANK_CHECK(strstr(error.message, "broadcast(") && strstr(error.message, "allreduce("));
+  RANK_CHECK(family_exercise(sibling, 3000, 1) == 0);
+  RANK_CHECK(family_exercise(comm, 3000, 2) == 0);
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&sibling);
+  return 0;
+}
+
+Test(split_failures, mismatched, .timeout = 60) {
+  cr_assert_eq(run_threads(4, NULL, mismatched, NULL), 0);
+  cr_assert_eq(run_processes(3, NULL, mismatched, NULL, 30, NULL), 0);
+}
+
+/* A rank that has destroyed its child is missed there, and only there. */
+static int left(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_comm *child = NULL, *sibling = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int value = 7;
+  RANK_OK(coll_comm_split(comm, 0, -rank, NULL, &child));
+  RANK_OK(coll_comm_dup(comm, NULL, &sibling));
+  RANK_CHECK(family_exercise(child, 10, 1) == 0);
+  if (rank == 0) {
+    coll_comm_destroy(&child);
+  } else {
+    RANK_CHECK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, child) ==
+               COLL_ERR_PEER_LOST);
+    RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
+    RANK_CHECK(error.peer == nranks - 1);
+  }
+  RANK_CHECK(family_exercise(sibling, 100, 2) == 0);
+  RANK_CHECK(family_exercise(comm, 100, 3) == 0);
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&sibling);
+  return 0;
+}
+
+Test(split_failures, left, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, left, NULL), 0);
+  cr_assert_eq(run_processes(3, NULL, left, NULL, 30, NULL), 0);
+}
+
+/* Waits until `comm` fails, and checks whom it blames. */
+static int wait_for_loss(coll_comm *comm, int rank, int dead) {
+  coll_status status = COLL_OK;
+  coll_error error = COLL_ERROR_INIT;
+  double until = now_s() + 20;
+  while (status == COLL_OK && now_s() < until)
+    status = coll_barrier(comm);
+  RANK_CHECK(status == COLL_ERR_PEER_LOST);
+  RANK_CHECK(coll_last_error(comm, &error) == COLL_OK);
+  RANK_CHECK(error.peer == dead);
+  return 0;
+}
+
+/* The last rank is killed: what it is in fails on every rank, without a call on it; the others go
+ * on. */
+static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  int last = nranks - 1;
+  coll_comm *with = NULL, *without = NULL, *sub = NULL, *idle = NULL;
+  RANK_OK(coll_comm_split(comm, rank % 2 == last % 2, -rank, NULL, &with));
+  RANK_OK(coll_comm_split(comm, rank == last ? COLL_NO_COLOR : 0, 0, NULL, &without));
+  RANK_OK(coll_comm_dup(with, NULL, &idle));
+  RANK_CHECK(family_exercise(with, 100, 1) == 0);
+  if (rank == last) {
+    usleep(20000);
+    raise(SIGKILL);
+  }
+  RANK_CHECK(family_exercise(without, 1000, 2) == 0);
+  RANK_OK(coll_comm_split(without, rank % 2, 0, NULL, &sub));
+  RANK_CHECK(wait_for_loss(comm, rank, last) == 0);
+  RANK_OK(coll_barrier(without)); /* now everybody knows */
+  if (rank % 2 == last % 2) {
+    RANK_CHECK(wait_for_loss(with, rank, 0) == 0);
+    RANK_CHECK(coll_ibarrier(idle, &(coll_request *){NULL}) == COLL_ERR_PEER_LOST);
+  } else {
+    RANK_CHECK(family_exercise(with, 1000, 3) == 0);
+    RANK_CHECK(family_exercise(idle, 1000, 4) == 0);
+  }
+  RANK_CHECK(family_exercise(without, 5000, 5) == 0);
+  RANK_CHECK(family_exercise(sub, 5000, 6) == 0);
+  coll_comm_destroy(&with);
+  coll_comm_destroy(&without);
+  coll_comm_destroy(&sub);
+  coll_comm_destroy(&idle);
+  return 0;
+}
+
+Test(split_failures, killed, .timeout = 100) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    int results[6];
+    config.transport = transports[t];
+    run_processes(6, &config, killed, NULL, 40, results);
+    for (int r = 0; r < 5; r++)
+      cr_assert_eq(results[r], 0, "%s: rank %d: %d", transports[t], r, results[r]);
+    cr_assert_eq(results[5], 128 + SIGKILL);
+  }
+}
