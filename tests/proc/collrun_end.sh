@@ -56,6 +56,17 @@ end
 expect "SIGTERM, not handled" 143 "$code"
 gone $(cat pids) || fail "ranks are left after SIGTERM"
 
+# With --keep-going a rank that dies does not end the others.
+begin --keep-going -n 3 sh -c '[ "$COLL_RANK" != 1 ] || kill -9 $$; sleep 0.3; echo through'
+end
+expect "keep going" 0 "$code"
+expect_in "keep going" "rank 1 " err
+expect_in "keep going" "killed by signal 9 (Killed); the others go on" err
+lines out 2 || fail "keep going: the others did not go on"
+begin --keep-going -n 2 sh -c 'exit $((3 + COLL_RANK))'
+end
+[ "$code" = 3 ] || [ "$code" = 4 ] || fail "keep going, all fail: $code"
+
 # The second SIGINT kills.
 begin -n 2 sh -c 'trap "echo again" INT; echo $$ >> pids; while :; do sleep 0.05; done'
 wait_for lines pids 2

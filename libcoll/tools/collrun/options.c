@@ -14,6 +14,7 @@ static const char usage_text[] =
     "  -n N             number of ranks\n"
     "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in this order\n"
     "  -l, --tag        begin each line of output with [rank]\n"
+    "  --keep-going     when a rank fails, leave the others alone (coll_comm_shrink)\n"
     "  --no-bind        do not give each rank a core of its own\n"
     "  --timeout S      end all ranks after S seconds, with status 124\n"
     "  -h, --help       this text\n"
@@ -47,6 +48,9 @@ static int read_option(int letter, run_options *options) {
   case 'l':
     options->tag = true;
     return 0;
+  case 'K':
+    options->keep_going = true;
+    return 0;
   case 'B':
     options->bind = false;
     return 0;
@@ -65,10 +69,13 @@ static int read_option(int letter, run_options *options) {
 }
 
 int run_options_read(int argc, char **argv, run_options *options) {
-  static const struct option names[] = {
-      {"hosts", required_argument, NULL, 'H'}, {"tag", no_argument, NULL, 'l'},
-      {"no-bind", no_argument, NULL, 'B'},     {"timeout", required_argument, NULL, 'T'},
-      {"help", no_argument, NULL, 'h'},        {NULL, 0, NULL, 0}};
+  static const struct option names[] = {{"hosts", required_argument, NULL, 'H'},
+                                        {"tag", no_argument, NULL, 'l'},
+                                        {"keep-going", no_argument, NULL, 'K'},
+                                        {"no-bind", no_argument, NULL, 'B'},
+                                        {"timeout", required_argument, NULL, 'T'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
   *options = (run_options){.bind = true};
   for (int letter; (letter = getopt_long(argc, argv, "+n:lh", names, NULL)) != -1;) {
     int status = read_option(letter, options);

@@ -31,6 +31,7 @@ typedef struct run_options {
   char *hosts;      /* text of --hosts, or NULL; cut up by parsing */
   bool tag;         /* begin each line of output with its rank */
   bool bind;        /* give each rank a core of its own where there are enough */
+  bool keep_going;  /* the end of a rank is no reason to end the others */
   double timeout_s; /* 0: none */
   char **program;   /* with its arguments; ends with NULL */
 } run_options;

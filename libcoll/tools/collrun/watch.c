@@ -23,6 +23,7 @@ typedef struct run_state {
   int guard_fd;
   int running;
   int status;     /* of the first rank that failed */
+  bool done;      /* a rank has exited with 0 */
   int interrupts; /* times SIGINT came */
   stage stage;
   uint64_t step_ns;    /* when the next stage is due; 0: never */
@@ -106,7 +107,7 @@ static void check_time(run_state *state, uint64_t now_ns) {
   }
 }
 
-/* Names the rank that failed first, and begins to end the others. */
+/* Names a rank that failed. */
 static void report(run_state *state, int r, int code, int number) {
   const run_rank *rank = &state->job->ranks[r];
   fprintf(stderr, "collrun: rank %d ", r);
@@ -122,7 +123,10 @@ static void report(run_state *state, int r, int code, int number) {
     fputs(" (of ssh, if it could not log in; its server may also refuse more than 10 "
           "logins at once: MaxStartups)",
           stderr);
-  fputs(state->running > 1 ? "; ending the others\n" : "\n", stderr);
+  fputs(state->running == 1              ? "\n"
+        : state->job->options.keep_going ? "; the others go on\n"
+                                         : "; ending the others\n",
+        stderr);
 }
 
 /* One rank, or its ssh, has ended. */
@@ -132,11 +136,15 @@ static void ended(run_state *state, int r, const siginfo_t *info) {
   int code = number > 0 ? 128 + number : info->si_status;
   if (number == 0 && rank->host != NULL && code > 128 && code <= 128 + SIGRTMAX)
     number = code - 128; /* how a shell on the other host tells of a signal */
+  const bool keep_going = state->job->options.keep_going;
   if (code != 0 && state->stage == RUNNING) {
     report(state, r, code, number);
-    state->status = code;
-    step(state, WAITING, colli_now_ns());
+    if (state->status == 0)
+      state->status = code;
+    if (!keep_going)
+      step(state, WAITING, colli_now_ns());
   }
+  state->done = state->done || code == 0;
   /* What it leaves behind goes too, while its number cannot be anybody else's yet. */
   if (rank->leads_group)
     kill(-rank->pid, SIGKILL);
@@ -228,5 +236,5 @@ int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
   }
   drain(&state, fds);
   free(fds);
-  return state.status;
+  return job->options.keep_going && state.stage == RUNNING && state.done ? 0 : state.status;
 }

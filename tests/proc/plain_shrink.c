@@ -1,0 +1,76 @@
+/*
+ * plain_shrink.c: threads that revoke, shrink and leave, in two groups at a time: for
+ * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
+ */
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "support_data.h"
+#include "support_ranks.h"
+
+enum { RANKS = 4, GENERATIONS = 3, COUNT = 3000 };
+
+/* Sums over a communicator; whether the result is right. */
+static coll_status sum(coll_comm *comm) {
+  int rank, nranks;
+  coll_comm_rank(comm, &rank);
+  coll_comm_nranks(comm, &nranks);
+  float *buf = malloc(COUNT * sizeof(*buf));
+  data_fill(buf, COUNT, COLL_FLOAT32, COLL_SUM, rank, 3);
+  coll_status status = coll_allreduce(buf, buf, COUNT, COLL_FLOAT32, COLL_SUM, comm);
+  if (status == COLL_OK && data_wrong(buf, COUNT, COLL_FLOAT32, COLL_SUM, nranks, 3) > 0)
+    status = COLL_ERR_INTERNAL;
+  free(buf);
+  return status;
+}
+
+/* Each generation one rank gives up and leaves; the others go on without it. */
+static int work(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *mine = comm, *child;
+  (void)arg;
+  for (int left = 0; left < GENERATIONS; left++) {
+    int left_ranks;
+    RANK_CHECK(sum(mine) == COLL_OK);
+    RANK_OK(coll_comm_shrink(mine, NULL, &child));
+    if (mine != comm)
+      coll_comm_destroy(&mine);
+    mine = child;
+    if (rank == nranks - 1 - left) {
+      coll_comm_revoke(mine);
+      coll_comm_destroy(&mine);
+      return 0;
+    }
+    coll_status status;
+    while ((status = sum(mine)) == COLL_OK)
+      ;
+    RANK_CHECK(status == COLL_ERR_ABORTED || status == COLL_ERR_PEER_LOST);
+    RANK_OK(coll_comm_shrink(mine, NULL, &child));
+    coll_comm_destroy(&mine);
+    mine = child;
+    coll_comm_nranks(mine, &left_ranks);
+    RANK_CHECK(left_ranks == nranks - 1 - left);
+  }
+  if (mine != comm)
+    coll_comm_destroy(&mine);
+  return 0;
+}
+
+/* One of two independent groups that run at the same time. */
+static void *group(void *transport) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = transport;
+  return run_threads(RANKS, &config, work, NULL) == 0 ? NULL : transport;
+}
+
+int main(void) {
+  char shm[] = "shm", tcp[] = "tcp";
+  pthread_t threads[2];
+  void *failed[2];
+  if (pthread_create(&threads[0], NULL, group, shm) != 0 ||
+      pthread_create(&threads[1], NULL, group, tcp) != 0)
+    return 2;
+  for (int i = 0; i < 2; i++)
+    pthread_join(threads[i], &failed[i]);
+  return failed[0] || failed[1];
+}
