@@ -18,6 +18,15 @@ typedef void (*colli_reduce_fn)(void *dst, void *dst2, const void *a, const void
 /* buf[i] = buf[i] / nranks as COLL_AVG defines it. */
 typedef void (*colli_average_fn)(void *buf, size_t count, int nranks);
 
+/* Elements to float32, exactly; the buffers do not overlap. */
+typedef void (*colli_widen_fn)(void *to, const void *from, size_t count);
+
+/*
+ * float32 to elements, to nearest even and with the type's overflow; every NaN becomes the
+ * canonical one. The buffers do not overlap.
+ */
+typedef void (*colli_narrow_fn)(void *to, const void *from, size_t count);
+
 typedef enum colli_isa {
   COLLI_ISA_PORTABLE,
   COLLI_ISA_AVX2,
@@ -27,8 +36,10 @@ typedef enum colli_isa {
 
 typedef struct colli_kernels {
   colli_isa isa;
-  colli_reduce_fn reduce[COLL_TYPE_COUNT][COLL_OP_COUNT];
-  colli_average_fn average[COLL_TYPE_COUNT];
+  colli_reduce_fn reduce[COLL_TYPE_COUNT][COLL_OP_COUNT]; /* NULL: no such operation */
+  colli_average_fn average[COLL_TYPE_COUNT];              /* NULL: no number */
+  colli_widen_fn widen[COLL_TYPE_COUNT];                  /* NULL: not narrower than float32 */
+  colli_narrow_fn narrow[COLL_TYPE_COUNT];
 } colli_kernels;
 
 /* The kernels for an instruction set, or NULL if this processor (or build) lacks it. Constant data.
@@ -40,7 +51,7 @@ const colli_kernels *colli_kernels_best(void);
 
 const char *colli_isa_name(colli_isa isa);
 
-/* IEEE binary16 and bfloat16 to float32 and back (nearest even); the reference for all kernels. */
+/* IEEE binary16 and bfloat16 to float32 and back (nearest even); NaNs keep what fits of them. */
 float colli_half_to_float(uint16_t half);
 uint16_t colli_float_to_half(float value);
 float colli_bfloat_to_float(uint16_t bfloat);

@@ -8,7 +8,9 @@ typedef __m256 colli_f16v;
 #define colli_f16v_load(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))
 #define colli_f16v_store(p, v)                                                                     \
   _mm_storeu_si128((__m128i *)(void *)(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT))
-#define colli_f16v_all(x) _mm256_set1_ps(x)
+#define colli_f16v_get(p)    _mm256_loadu_ps((const float *)(const void *)(p))
+#define colli_f16v_put(p, v) _mm256_storeu_ps((float *)(void *)(p), v)
+#define colli_f16v_all(x)    _mm256_set1_ps(x)
 
 /* NaN to the canonical NaN. */
 static inline __m256 colli_f16v_canon(__m256 v) {

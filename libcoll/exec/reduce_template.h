@@ -8,10 +8,12 @@
  *     colli_f16v               a vector of COLLI_F16_LANES floats, on which + and * work
  *     colli_f16v_load(p)       widens as many float16 at p
  *     colli_f16v_store(p, v)   rounds them to nearest even
+ *     colli_f16v_get(p), colli_f16v_put(p, v)   the same without conversion
  *     colli_f16v_canon(v)      NaN to the canonical NaN
  *     colli_f16v_all(x)        all lanes x
  */
 #include "libcoll/exec/reduce_isa.h"
+#include "libcoll/exec/reduce_loc.h"
 #include "libcoll/exec/reduce_ops.h"
 
 /*
@@ -19,6 +21,8 @@
  * compiler cannot see that, and would test for it and fall back to single elements.
  */
 #if defined(__clang__)
+/* It warns where it finds no vector code, as it does without optimisation. */
+#pragma clang diagnostic ignored "-Wpass-failed"
 #define COLLI_VECTOR _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define COLLI_VECTOR _Pragma("GCC ivdep")
@@ -52,7 +56,45 @@
   COLLI_REDUCE(min_##mem, mem, MIN)                                                                \
   COLLI_REDUCE(max_##mem, mem, MAX)
 
+/* Defines kernel `name` for structs `mem`, of which OP picks one. */
+#define COLLI_REDUCE_LOC(name, mem)                                                                \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    colli_mem_##mem *d = dst, *d2 = dst2;                                                          \
+    const colli_mem_##mem *x = a, *y = b;                                                          \
+    for (size_t i = 0; i < count; i++) {                                                           \
+      colli_mem_##mem r = colli_##name(x[i], y[i]);                                                \
+      d[i] = r;                                                                                    \
+      if (d2)                                                                                      \
+        d2[i] = r;                                                                                 \
+    }                                                                                              \
+  }
+
+/* Defines the conversions of elements `mem` of a short float to float32 and back. */
+#define COLLI_CONVERT(name, mem, NARROW)                                                           \
+  static void widen_##name(void *to, const void *from, size_t count) {                             \
+    colli_mem_f32 *d = to;                                                                         \
+    const colli_mem_##mem *x = from;                                                               \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = colli_widen_##name(x[i]);               \
+  }                                                                                                \
+  static void narrow_##name(void *to, const void *from, size_t count) {                            \
+    colli_mem_##mem *d = to;                                                                       \
+    const colli_mem_f32 *x = from;                                                                 \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = NARROW(x[i]);                           \
+  }
+
+#define COLLI_BITS(mem)                                                                            \
+  COLLI_REDUCE(band_##mem, mem, COLLI_BAND)                                                        \
+  COLLI_REDUCE(bor_##mem, mem, COLLI_BOR)                                                          \
+  COLLI_REDUCE(bxor_##mem, mem, COLLI_BXOR)                                                        \
+  COLLI_REDUCE(land_##mem, mem, COLLI_LAND)                                                        \
+  COLLI_REDUCE(lor_##mem, mem, COLLI_LOR)                                                          \
+  COLLI_REDUCE(lxor_##mem, mem, COLLI_LXOR)
+
 /* Integers */
+COLLI_BITS(u8)
+COLLI_BITS(u16)
+COLLI_BITS(u32)
+COLLI_BITS(u64)
 COLLI_REDUCE(sum_u8, u8, COLLI_SUM_INT)
 COLLI_REDUCE(sum_u16, u16, COLLI_SUM_INT)
 COLLI_REDUCE(sum_u32, u32, COLLI_SUM_INT)
@@ -93,6 +135,17 @@ COLLI_REDUCE(prod_bf16, u16, COLLI_PROD_BF16)
 COLLI_REDUCE(min_bf16, u16, COLLI_MIN_BF16)
 COLLI_REDUCE(max_bf16, u16, COLLI_MAX_BF16)
 COLLI_AVERAGE(avg_bf16, u16, float, 1.0f / (float)nranks, COLLI_AVG_BF16)
+COLLI_CONVERT(bf16, u16, colli_narrow_bf16_canon)
+
+#define COLLI_FLOAT8(name, NAME)                                                                   \
+  COLLI_REDUCE(sum_##name, u8, COLLI_SUM_##NAME)                                                   \
+  COLLI_REDUCE(prod_##name, u8, COLLI_PROD_##NAME)                                                 \
+  COLLI_REDUCE(min_##name, u8, COLLI_MIN_##NAME)                                                   \
+  COLLI_REDUCE(max_##name, u8, COLLI_MAX_##NAME)                                                   \
+  COLLI_AVERAGE(avg_##name, u8, float, 1.0f / (float)nranks, COLLI_AVG_##NAME)                     \
+  COLLI_CONVERT(name, u8, colli_narrow_##name)
+COLLI_FLOAT8(e4m3, E4M3)
+COLLI_FLOAT8(e5m2, E5M2)
 
 COLLI_REDUCE(min_f16, u16, COLLI_MIN_F16)
 COLLI_REDUCE(max_f16, u16, COLLI_MAX_F16)
@@ -100,6 +153,8 @@ COLLI_REDUCE(max_f16, u16, COLLI_MAX_F16)
 COLLI_REDUCE(sum_f16, u16, COLLI_SUM_F16)
 COLLI_REDUCE(prod_f16, u16, COLLI_PROD_F16)
 COLLI_AVERAGE(avg_f16, u16, float, 1.0f / (float)nranks, COLLI_AVG_F16)
+#define COLLI_NARROW_F16(x) colli_narrow_f16(colli_canon_f32(x))
+COLLI_CONVERT(f16, u16, COLLI_NARROW_F16)
 #else
 /* Defines a float16 kernel: vectors with operator `op`, and single elements with OP at the end. */
 #define COLLI_REDUCE_F16(name, op, OP)                                                             \
@@ -133,26 +188,95 @@ static void avg_f16(void *buf, size_t count, int nranks) {
   for (; i < count; i++)
     x[i] = COLLI_AVG_F16(x[i], factor);
 }
+
+/* float16 to float32. */
+static void widen_f16(void *to, const void *from, size_t count) {
+  colli_mem_f32 *d = to;
+  const colli_mem_u16 *x = from;
+  size_t i = 0;
+  for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
+    colli_f16v_put(d + i, colli_f16v_load(x + i));
+  for (; i < count; i++)
+    d[i] = colli_widen_f16(x[i]);
+}
+
+/* And back. */
+static void narrow_f16(void *to, const void *from, size_t count) {
+  colli_mem_u16 *d = to;
+  const colli_mem_f32 *x = from;
+  size_t i = 0;
+  for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
+    colli_f16v_store(d + i, colli_f16v_canon(colli_f16v_get(x + i)));
+  for (; i < count; i++)
+    d[i] = colli_narrow_f16(colli_canon_f32(x[i]));
+}
 #endif
 
-/* One row: sum, prod, min, max, and the sum again for the average. */
-#define COLLI_ROW(u, t)                                                                            \
-  { sum_##u, prod_##u, min_##t, max_##t, sum_##u }
+/* Minimum and maximum with location */
+COLLI_REDUCE_LOC(min_i32_loc, i32_loc)
+COLLI_REDUCE_LOC(max_i32_loc, i32_loc)
+COLLI_REDUCE_LOC(min_i64_loc, i64_loc)
+COLLI_REDUCE_LOC(max_i64_loc, i64_loc)
+COLLI_REDUCE_LOC(min_f32_loc, f32_loc)
+COLLI_REDUCE_LOC(max_f32_loc, f32_loc)
+COLLI_REDUCE_LOC(min_f64_loc, f64_loc)
+COLLI_REDUCE_LOC(max_f64_loc, f64_loc)
+
+/* Rows of the table; the average begins as a sum. */
+#define COLLI_ROW_FLOAT(t)                                                                         \
+  {                                                                                                \
+    [COLL_SUM] = sum_##t, [COLL_PROD] = prod_##t, [COLL_MIN] = min_##t, [COLL_MAX] = max_##t,      \
+    [COLL_AVG] = sum_##t                                                                           \
+  }
+#define COLLI_ROW_INT(u, t)                                                                        \
+  {                                                                                                \
+    [COLL_SUM] = sum_##u, [COLL_PROD] = prod_##u, [COLL_MIN] = min_##t, [COLL_MAX] = max_##t,      \
+    [COLL_AVG] = sum_##u, [COLL_BAND] = band_##u, [COLL_BOR] = bor_##u, [COLL_BXOR] = bxor_##u,    \
+    [COLL_LAND] = land_##u, [COLL_LOR] = lor_##u, [COLL_LXOR] = lxor_##u                           \
+  }
+#define COLLI_ROW_LOC(t)                                                                           \
+  { [COLL_MINLOC] = min_##t, [COLL_MAXLOC] = max_##t }
 
 const colli_kernels COLLI_KERNELS = {
     .isa = COLLI_ISA,
-    .reduce = {[COLL_INT8] = COLLI_ROW(u8, i8),
-               [COLL_UINT8] = COLLI_ROW(u8, u8),
-               [COLL_INT16] = COLLI_ROW(u16, i16),
-               [COLL_UINT16] = COLLI_ROW(u16, u16),
-               [COLL_INT32] = COLLI_ROW(u32, i32),
-               [COLL_UINT32] = COLLI_ROW(u32, u32),
-               [COLL_INT64] = COLLI_ROW(u64, i64),
-               [COLL_UINT64] = COLLI_ROW(u64, u64),
-               [COLL_FLOAT16] = COLLI_ROW(f16, f16),
-               [COLL_BFLOAT16] = COLLI_ROW(bf16, bf16),
-               [COLL_FLOAT32] = COLLI_ROW(f32, f32),
-               [COLL_FLOAT64] = COLLI_ROW(f64, f64)},
-    .average = {avg_i8, avg_u8, avg_i16, avg_u16, avg_i32, avg_u32, avg_i64, avg_u64, avg_f16,
-                avg_bf16, avg_f32, avg_f64},
+    .reduce = {[COLL_INT8] = COLLI_ROW_INT(u8, i8),
+               [COLL_UINT8] = COLLI_ROW_INT(u8, u8),
+               [COLL_INT16] = COLLI_ROW_INT(u16, i16),
+               [COLL_UINT16] = COLLI_ROW_INT(u16, u16),
+               [COLL_INT32] = COLLI_ROW_INT(u32, i32),
+               [COLL_UINT32] = COLLI_ROW_INT(u32, u32),
+               [COLL_INT64] = COLLI_ROW_INT(u64, i64),
+               [COLL_UINT64] = COLLI_ROW_INT(u64, u64),
+               [COLL_FLOAT16] = COLLI_ROW_FLOAT(f16),
+               [COLL_BFLOAT16] = COLLI_ROW_FLOAT(bf16),
+               [COLL_FLOAT32] = COLLI_ROW_FLOAT(f32),
+               [COLL_FLOAT64] = COLLI_ROW_FLOAT(f64),
+               [COLL_FLOAT8_E4M3] = COLLI_ROW_FLOAT(e4m3),
+               [COLL_FLOAT8_E5M2] = COLLI_ROW_FLOAT(e5m2),
+               [COLL_INT32_LOC] = COLLI_ROW_LOC(i32_loc),
+               [COLL_INT64_LOC] = COLLI_ROW_LOC(i64_loc),
+               [COLL_FLOAT32_LOC] = COLLI_ROW_LOC(f32_loc),
+               [COLL_FLOAT64_LOC] = COLLI_ROW_LOC(f64_loc)},
+    .average = {[COLL_INT8] = avg_i8,
+                [COLL_UINT8] = avg_u8,
+                [COLL_INT16] = avg_i16,
+                [COLL_UINT16] = avg_u16,
+                [COLL_INT32] = avg_i32,
+                [COLL_UINT32] = avg_u32,
+                [COLL_INT64] = avg_i64,
+                [COLL_UINT64] = avg_u64,
+                [COLL_FLOAT16] = avg_f16,
+                [COLL_BFLOAT16] = avg_bf16,
+                [COLL_FLOAT32] = avg_f32,
+                [COLL_FLOAT64] = avg_f64,
+                [COLL_FLOAT8_E4M3] = avg_e4m3,
+                [COLL_FLOAT8_E5M2] = avg_e5m2},
+    .widen = {[COLL_FLOAT16] = widen_f16,
+              [COLL_BFLOAT16] = widen_bf16,
+              [COLL_FLOAT8_E4M3] = widen_e4m3,
+              [COLL_FLOAT8_E5M2] = widen_e5m2},
+    .narrow = {[COLL_FLOAT16] = narrow_f16,
+               [COLL_BFLOAT16] = narrow_bf16,
+               [COLL_FLOAT8_E4M3] = narrow_e4m3,
+               [COLL_FLOAT8_E5M2] = narrow_e5m2},
 };
