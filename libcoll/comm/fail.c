@@ -119,9 +119,9 @@ static void on_failed(void *ctx, coll_request *op, int peer, int channel, int st
                       "rank %d (host %s, pid %d) %s while rank %d (host %s) was in operation %llu, "
                       "%s",
                       peer, record.peer_host, record.peer_pid,
-                      status != COLL_ERR_PEER_LOST    ? "could not be talked to"
-                      : comm->left[peer] ? "has left the communicator"
-                                                      : "is lost",
+                      status != COLL_ERR_PEER_LOST ? "could not be talked to"
+                      : comm->left[peer]           ? "has left the communicator"
+                                                   : "is lost",
                       comm->rank, comm->host, (unsigned long long)op->sequence,
                       colli_tag_text(&op->tag, tag));
   if (step >= 0)

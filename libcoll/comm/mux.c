@@ -16,7 +16,8 @@ colli_mux *colli_mux_create(colli_family *family, size_t slot_bytes, unsigned sl
     return NULL;
   mux->family = family;
   mux->slot_bytes = slot_bytes;
-  mux->slot_count = slot_count;
+  mux->batch = slot_count / 2 + 1;
+  mux->window = slot_count + mux->batch - 1; /* slot_count, whatever is not told yet */
   mux->nbuckets = 64;
   mux->link_to = calloc((size_t)family->nranks, sizeof(*mux->link_to));
   mux->buckets = calloc(mux->nbuckets, sizeof(*mux->buckets));
@@ -196,14 +197,14 @@ mux_line *mux_line_get(colli_mux_child *child, mux_link *link, int channel) {
        line = line->next_in_bucket)
     if (line->child == child && line->link == link && line->channel == channel)
       return line;
-  mux_line *line = calloc(1, sizeof(*line) + mux->slot_count * sizeof(*line->pending));
+  mux_line *line = calloc(1, sizeof(*line) + mux->window * sizeof(*line->pending));
   if (!line)
     return NULL;
   line->conn = (coll_conn){&colli_mux_ops, -1, channel};
   line->child = child;
   line->link = link;
   line->channel = channel;
-  line->credits = mux->slot_count;
+  line->credits = mux->window;
   line->next_of_child = child->lines;
   child->lines = line;
   if (mux->nlines++ >= mux->nbuckets)
@@ -307,7 +308,7 @@ static int reap(mux_line *line) {
   if (line->npending == 0)
     return link->send_status != COLL_OK ? mux_send_failed(link) : COLL_T_DONE;
   int status = link->conn->ops->sent(link->conn, &count);
-  unsigned room = line->child->mux->slot_count;
+  unsigned room = line->child->mux->window;
   while (line->npending > 0 && line->pending[line->pending_first] <= count) {
     line->pending_first = (line->pending_first + 1) % room;
     line->npending--;
@@ -318,7 +319,7 @@ static int reap(mux_line *line) {
 static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   mux_line *line = (mux_line *)conn;
   mux_link *link = line->link;
-  unsigned room = line->child->mux->slot_count;
+  unsigned room = line->child->mux->window;
   coll_tag wrapped = mux_wrap(tag, MUX_DATA, line->child->numbers[conn->peer], line->channel);
   int status = mux_link_commit(link, &wrapped, bytes);
   if (status > 0)
@@ -395,7 +396,7 @@ static int mux_slot_release(coll_conn *conn) {
     line->queued--;
     free_msg(mux, msg);
   }
-  if (++line->consumed > mux->slot_count / 2) {
+  if (++line->consumed == mux->batch) {
     mux_link_note(link, MUX_CREDIT, line->child->numbers[conn->peer], line->channel,
                   line->consumed);
     line->consumed = 0;

@@ -9,8 +9,9 @@
  * kind of a message travel in bits of the tag that the executor's tags leave free.
  *
  * A message for another line than the one that is asked for is copied to that line's queue. A line
- * has slot_count credits, so queues are bounded, and every rank that is in a call takes everything
- * in: no line waits for another.
+ * has credits for as many messages as a connection holds, and for those whose taking is told in one
+ * go, so queues are bounded; and every rank that is in a call takes everything in: no line waits
+ * for another.
  *
  * Everything is sent from slots of the connection, never from the caller's memory: a communicator
  * may fail, and give buffers back, while the connection goes on for the others.

@@ -203,13 +203,13 @@ static void heard_gone(mux_link *link, int number) {
 static void heard_line(mux_link *link, mux_line *line, mux_kind kind, const coll_tag *tag,
                        const void *data, size_t bytes) {
   if (kind == MUX_DATA) {
-    if (line->queued == link->mux->slot_count)
+    if (line->queued == link->mux->window)
       broken_rule(link, "more messages came on a shared connection than were asked for");
     else if (!mux_line_put(line, tag, data, bytes)) {
       report(link, COLL_ERR_NO_MEMORY, "no memory for a message on a shared connection");
       latch_recv(link, COLL_ERR_NO_MEMORY);
     }
-  } else if (tag->word[0] > link->mux->slot_count - line->credits) {
+  } else if (tag->word[0] > link->mux->window - line->credits) {
     broken_rule(link, "more messages were taken on a shared connection than were sent");
   } else {
     line->credits += (unsigned)tag->word[0];

@@ -70,7 +70,8 @@ struct colli_mux_child {
 struct colli_mux {
   colli_family *family;
   size_t slot_bytes;
-  unsigned slot_count;
+  unsigned batch;     /* messages taken before the sender is told, at most */
+  unsigned window;    /* messages that a line may have under way */
   mux_link **link_to; /* by rank in the family */
   mux_link *links;
   colli_mux_child *children[MUX_NUMBERS]; /* by number */

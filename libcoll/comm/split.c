@@ -17,10 +17,9 @@ typedef struct split_record {
   int32_t key;
   uint32_t number;
   uint32_t serial; /* of the communicators begun on this rank */
-  uint32_t kind;
-  uint32_t check; /* of the list of a subset */
+  uint32_t check;  /* of the list of a subset */
 } split_record;
-_Static_assert(sizeof(split_record) == 24, "travels as it is");
+_Static_assert(sizeof(split_record) == 20, "travels as it is");
 
 struct colli_split {
   coll_comm *parent;
@@ -32,7 +31,6 @@ struct colli_split {
   split_record records[];
 };
 
-static const char *const kind_names[] = {"coll_comm_split", "coll_comm_dup", "coll_comm_subset"};
 static const char *const operation_names[] = {"split", "dup", "subset"};
 
 /* ---- settings
@@ -182,28 +180,20 @@ static coll_comm *make(colli_split *split, const candidate *members, int count) 
  * -----------------------------------------------------------------------------------
  */
 
-/* Fails the parent if ranks called different functions, or gave different lists. */
+/* Fails the parent if ranks gave different lists; other calls differ in the all-gather's tag. */
 static coll_status check_agreement(const colli_split *split) {
   coll_comm *parent = split->parent;
   for (int rank = 0; rank < parent->nranks; rank++) {
-    const split_record *mine = &split->mine, *theirs = &split->records[rank];
-    if (theirs->kind == mine->kind && theirs->check == mine->check)
+    if (split->records[rank].check == split->mine.check)
       continue;
     coll_error record;
     colli_comm_record(parent, &record, COLL_ERR_MISMATCH, rank, NULL);
     record.sequence = parent->sequence;
     snprintf(record.operation, sizeof(record.operation), "%s", split->name);
-    if (theirs->kind < 3 && theirs->kind != mine->kind)
-      snprintf(record.message, sizeof(record.message),
-               "rank %d (host %s) called %s, but rank %d (host %s, pid %d) called %s; all ranks "
-               "must make the same calls in the same order",
-               parent->rank, parent->host, kind_names[mine->kind], rank, record.peer_host,
-               record.peer_pid, kind_names[theirs->kind]);
-    else
-      snprintf(record.message, sizeof(record.message),
-               "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
-               "coll_comm_subset; all ranks must give the same one",
-               parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
+    snprintf(record.message, sizeof(record.message),
+             "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
+             "coll_comm_subset; all ranks must give the same one",
+             parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
     colli_comm_fail(parent, &record);
     return parent->failed;
   }
@@ -271,7 +261,6 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                                .key = call->key,
                                .number = (uint32_t)colli_mux_number(split->child),
                                .serial = ++parent->family->made,
-                               .kind = call->kind,
                                .check = call->check};
   parent->family->making++;
   colli_call all_gather = {.name = name,
@@ -279,7 +268,8 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                            .sendbuf = &split->mine,
                            .recvbuf = split->records,
                            .count = sizeof(split->mine),
-                           .type = COLL_UINT8};
+                           .type = COLL_UINT8,
+                           .op = 1 + (int)call->kind}; /* so that tags tell what it is */
   status = colli_call_start(parent, &all_gather, false, &split->op);
   if (status == COLL_OK) {
     *out = split;

@@ -53,6 +53,13 @@ const char *colli_op_name(int op) {
   return op >= 0 && op < COLL_OP_COUNT ? names[op] : "unknown operation";
 }
 
+/* The name of the call behind an all-gather that makes a communicator, or NULL. */
+static const char *maker_name(int coll, int op) {
+  static const char *const names[] = {NULL, "coll_comm_split()", "coll_comm_dup()",
+                                      "coll_comm_subset()"};
+  return coll == COLLI_ALLGATHER && op < 4 ? names[op] : NULL;
+}
+
 /* "allreduce(count 8, float32, sum)" */
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   int coll = tag->word[2] & 0x7f, type = tag->word[2] >> 8 & 0xff, op = tag->word[2] >> 16 & 0xff;
@@ -77,6 +84,8 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
              (unsigned long long)(tag->word[0] & COUNT_MASK));
   if (coll == COLLI_BARRIER)
     snprintf(text, COLLI_TAG_TEXT, "%s()", name);
+  else if (maker_name(coll, op))
+    snprintf(text, COLLI_TAG_TEXT, "%s", maker_name(coll, op));
   else
     snprintf(text, COLLI_TAG_TEXT, "%s%s(%s%s%s%s)", name, varying ? "v" : "", count_text,
              type_text, op_text, root_text);

@@ -1,0 +1,240 @@
+/*
+ * test_family.c: communicators that are split from each other at random, with operations in flight
+ * on all of them, in an order of each rank's own. Everything is right, and everything ends.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/comm/split.h"
+#include "support_seeds.h"
+
+#define LIMIT_NS  (60 * COLLI_NS_PER_S)
+#define MAX_COMMS 9
+#define MAX_RANKS 9
+#define OPS       4 /* on each communicator */
+#define MAX_COUNT 300
+
+/* A communicator, as the script has it: the base is number 0. */
+typedef struct node {
+  int parent;
+  int before;             /* operations on the parent that come before its split */
+  int members[MAX_RANKS]; /* for each rank of the base: its rank, or -1 */
+  int color[MAX_RANKS];   /* of the split that makes it, and its siblings, by base rank */
+  int key[MAX_RANKS];
+  int nranks;
+} node;
+
+/* One rank's part in one operation. */
+typedef struct part {
+  coll_request *request;
+  int32_t in[MAX_COUNT], out[MAX_COUNT];
+} part;
+
+/* Where one rank stands. */
+typedef struct actor {
+  coll_comm *comms[MAX_COMMS];
+  int made; /* communicators that it has gone through, member or not */
+  colli_split *split;
+  part parts[MAX_COMMS][OPS];
+  int started[MAX_COMMS], ended[MAX_COMMS];
+  int wrong;
+} actor;
+
+typedef struct script {
+  world *world;
+  node nodes[MAX_COMMS];
+  int nnodes;
+  uint64_t seed;
+  colli_prng prng;
+  actor *actors;
+} script;
+
+/* The ranks of the parent with color 0 become node `n`, by key and rank in the parent. */
+static void make_node(script *s, int n) {
+  node *child = &s->nodes[n];
+  child->parent = (int)colli_prng_below(&s->prng, (uint64_t)n);
+  for (int i = 1; i < n; i++)
+    if (s->nodes[i].parent == child->parent)
+      child->before = s->nodes[i].before; /* splits of one parent come in order */
+  child->before += (int)colli_prng_below(&s->prng, (uint64_t)(OPS + 1 - child->before));
+  const node *parent = &s->nodes[child->parent];
+  for (int r = 0; r < MAX_RANKS; r++) {
+    child->members[r] = -1;
+    child->color[r] = (int)colli_prng_below(&s->prng, 4) == 0 ? COLL_NO_COLOR : 0;
+    child->key[r] = (int)colli_prng_below(&s->prng, 4);
+  }
+  child->nranks = 0;
+  for (int key = 0; key < 4; key++)
+    for (int p = 0; p < parent->nranks; p++)
+      for (int r = 0; r < MAX_RANKS; r++)
+        if (parent->members[r] == p && child->color[r] == 0 && child->key[r] == key)
+          child->members[r] = child->nranks++;
+}
+
+static int count_of(const script *s, int n, int op) {
+  colli_prng prng = {s->seed * 1000 + (uint64_t)(n * OPS + op)};
+  return (int)colli_prng_below(&prng, MAX_COUNT);
+}
+
+static int32_t element(int n, int op, int base_rank, int i) {
+  return (n * 7 + op * 3 + 1) * (base_rank + 1) + i;
+}
+
+/* Starts the next operation on a communicator. */
+static void start_op(script *s, actor *a, int base_rank, int n) {
+  int op = a->started[n]++, count = count_of(s, n, op);
+  part *p = &a->parts[n][op];
+  for (int i = 0; i < count; i++)
+    p->in[i] = element(n, op, base_rank, i);
+  if (coll_iallreduce(p->in, p->out, (size_t)count, COLL_INT32, COLL_SUM, a->comms[n],
+                      &p->request) != COLL_OK)
+    a->wrong++;
+}
+
+/* Looks at the oldest open operation of a communicator; true if it ended. */
+static bool end_op(script *s, actor *a, int n) {
+  int op = a->ended[n], count = count_of(s, n, op);
+  part *p = &a->parts[n][op];
+  coll_status status = p->request ? coll_test(&p->request) : COLL_ERR_INTERNAL;
+  if (status == COLL_IN_PROGRESS)
+    return false;
+  a->ended[n]++;
+  a->wrong += status != COLL_OK;
+  for (int i = 0; i < count && status == COLL_OK; i++) {
+    int32_t sum = 0;
+    for (int r = 0; r < MAX_RANKS; r++)
+      sum += s->nodes[n].members[r] >= 0 ? element(n, op, r, i) : 0;
+    a->wrong += p->out[i] != sum;
+  }
+  return true;
+}
+
+/* Goes on with the next split, if the rank is in its parent; true if something happened. */
+static bool go_on_splitting(script *s, actor *a, int base_rank) {
+  const node *next = &s->nodes[a->made];
+  if (a->made == s->nnodes)
+    return false;
+  if (!a->comms[next->parent]) {
+    a->made++;
+    return true;
+  }
+  if (!a->split && a->started[next->parent] < next->before)
+    return false;
+  if (!a->split) {
+    colli_split_call call = {.color = next->color[base_rank], .key = next->key[base_rank]};
+    a->wrong += colli_split_start(a->comms[next->parent], &call, &a->split) != COLL_OK;
+    return true;
+  }
+  if (!colli_split_done(a->split))
+    return false;
+  a->wrong += colli_split_finish(a->split, &a->comms[a->made]) != COLL_OK;
+  a->split = NULL;
+  const coll_comm *comm = a->comms[a->made];
+  a->wrong += (comm ? comm->rank : -1) != next->members[base_rank];
+  a->wrong += comm && comm->nranks != next->nranks;
+  a->made++;
+  return true;
+}
+
+/* Whether the next operation on a communicator has its turn: not before a split of it. */
+static bool may_start(const script *s, const actor *a, int n) {
+  if (a->started[n] == OPS)
+    return false;
+  for (int i = a->made + (a->split != NULL); i < s->nnodes; i++)
+    if (s->nodes[i].parent == n && s->nodes[i].before <= a->started[n])
+      return false;
+  return true;
+}
+
+/* A rank's turn. */
+static bool act(void *ctx, int rank) {
+  script *s = ctx;
+  actor *a = &s->actors[rank];
+  bool moved = false;
+  if (a->wrong)
+    return false;
+  if (colli_prng_below(&s->prng, 2))
+    moved = go_on_splitting(s, a, rank);
+  for (int tries = 0; tries < 3; tries++) {
+    int n = (int)colli_prng_below(&s->prng, (uint64_t)a->made);
+    if (!a->comms[n])
+      continue;
+    moved |= colli_comm_progress(a->comms[n]);
+    if (may_start(s, a, n) && colli_prng_below(&s->prng, 2)) {
+      start_op(s, a, rank, n);
+      moved = true;
+    } else if (a->ended[n] < a->started[n]) {
+      moved |= end_op(s, a, n);
+    }
+  }
+  return moved;
+}
+
+static bool done(void *ctx, int rank) {
+  script *s = ctx;
+  actor *a = &s->actors[rank];
+  bool all = a->made == s->nnodes;
+  for (int n = 0; n < s->nnodes; n++)
+    all &= !a->comms[n] || a->ended[n] == OPS;
+  return all || a->wrong;
+}
+
+/* Destroys a rank's communicators, the base (which is the world's) somewhere among them. */
+static void end_actor(script *s, int rank) {
+  actor *a = &s->actors[rank];
+  if (a->split) {
+    a->split = NULL; /* lost with a seed that failed */
+    return;
+  }
+  int first = (int)colli_prng_below(&s->prng, (uint64_t)s->nnodes);
+  for (int i = 0; i < s->nnodes; i++) {
+    int n = (first + i) % s->nnodes;
+    coll_comm_destroy(n == 0 ? &s->world->comms[rank] : &a->comms[n]);
+  }
+}
+
+/* One seed. */
+static bool run_seed(uint64_t seed, bool verbose) {
+  seeded_world sw;
+  seeded_world_make(&sw, seed, 1, MAX_RANKS);
+  world w;
+  if (!world_open(&w, &sw.config))
+    return false;
+  script s = {.world = &w, .seed = seed, .prng = {seed + 5}};
+  s.nnodes = 2 + (int)colli_prng_below(&s.prng, MAX_COMMS - 1);
+  s.nodes[0].nranks = w.nranks;
+  for (int r = 0; r < MAX_RANKS; r++)
+    s.nodes[0].members[r] = r < w.nranks ? r : -1;
+  for (int n = 1; n < s.nnodes; n++)
+    make_node(&s, n);
+  s.actors = calloc((size_t)w.nranks, sizeof(*s.actors));
+  for (int r = 0; r < w.nranks; r++) {
+    s.actors[r].comms[0] = w.comms[r];
+    s.actors[r].made = 1;
+  }
+  bool ok = world_run(&w, act, done, &s, LIMIT_NS);
+  for (int r = 0; r < w.nranks; r++)
+    ok &= s.actors[r].wrong == 0;
+  if (!ok || verbose)
+    fprintf(stderr, "seed %llu: %s: %d ranks, %d communicators, after %.3f ms of virtual time\n",
+            (unsigned long long)seed, ok ? "right" : "wrong", w.nranks, s.nnodes,
+            (double)world_now(&w) / 1e6);
+  for (int r = 0; r < w.nranks; r++) {
+    coll_error error = COLL_ERROR_INIT;
+    for (int n = 0; !ok && n < s.nnodes; n++)
+      if (s.actors[r].comms[n] && coll_last_error(s.actors[r].comms[n], &error) == COLL_OK)
+        fprintf(stderr, "  rank %d, communicator %d: started %d, ended %d, %s\n", r, n,
+                s.actors[r].started[n], s.actors[r].ended[n], error.message);
+  }
+  for (int r = 0; r < w.nranks; r++)
+    end_actor(&s, r);
+  world_close(&w);
+  free(s.actors);
+  return ok;
+}
+
+Test(family, random_splits, .timeout = 200) {
+  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_seed, 1, 300), 0);
+}
