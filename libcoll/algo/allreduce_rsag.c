@@ -52,7 +52,8 @@ static void rsag_pass(colli_timeline *at, const colli_shape *shape, const void *
   (void)ctx;
   int n = shape->nranks, owners = (int)(at->filled * n + 0.5);
   for (int i = 0; i < 2; i++) {
-    colli_flight in = colli_timeline_combine(&at[i], shape, i == 0, true);
+    colli_flight in = colli_timeline_combine(&at[i], shape,
+                                             i == 0 ? 1 : colli_combine_busiest(shape), true, true);
     colli_timeline peer = at[i];
     for (int k = 2; k < n; k++)
       colli_timeline_send(&at[i]);

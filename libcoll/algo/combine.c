@@ -17,13 +17,18 @@ typedef struct operand {
   int at;                                 /* MESSAGE: whose; KEPT: at which place of the stack */
 } operand;
 
+/* A rank that combines: it emits its steps, or only looks when it would be done with them. */
 typedef struct combination {
-  colli_builder *builder;
+  colli_builder *builder; /* NULL: it looks */
   const colli_shape *shape;
   int lane;
   bool store; /* the result goes to OUTPUT */
   int to;     /* it is sent to this rank, or COLLI_NOBODY */
   int made;   /* operations so far; the last one completes the reduction */
+  colli_timeline *at;
+  colli_timeline peer; /* every rank, before it contributes */
+  int sent;            /* how many chunks each rank contributes to */
+  colli_flight out;    /* when the result arrives */
 } combination;
 
 /* Seats that have two ranks. */
@@ -48,9 +53,40 @@ static operand leaf(const combination *c, int rank) {
   return (operand){rank == c->shape->rank ? OWN : MESSAGE, rank};
 }
 
+/* When what another rank has sent as its `turn`-th message arrives. */
+static colli_flight arrival(const combination *c, int turn) {
+  const colli_timeline *p = &c->peer;
+  double begin = p->now + p->step > p->out ? p->now + p->step : p->out, slot[2];
+  for (int last = 0; last < 2; last++) {
+    double slices = last ? turn * p->slices : (turn - 1) * p->slices + 1;
+    double linked = begin + slices * p->link, worked = p->now + slices * p->step + p->link;
+    slot[last] = (linked > worked ? linked : worked) + p->alpha;
+  }
+  return (colli_flight){slot[0], slot[1]};
+}
+
+/* Looks when a step would be done. */
+static void look(combination *c, unsigned bits, int from) {
+  int n = c->shape->nranks;
+  colli_flight in = {0, 0};
+  if (bits & COLLI_RECV) {
+    int turn = (from - c->shape->rank + n) % n;
+    in = arrival(c, turn < c->sent ? turn : c->sent);
+  }
+  bool touches = (bits & COLLI_FOLD) || !(bits & (COLLI_RECV | COLLI_SEND));
+  if (bits & COLLI_SEND)
+    c->out = (touches ? colli_timeline_fold_forward : colli_timeline_forward)(c->at, in);
+  else
+    (touches ? colli_timeline_fold : colli_timeline_receive)(c->at, in);
+}
+
 /* Emits a step whose value comes from `src` and goes to `dst`. */
-static void step(const combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
+static void step(combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
   int n = c->shape->nranks, rank = c->shape->rank;
+  if (!c->builder) {
+    look(c, bits, from);
+    return;
+  }
   colli_buf buf = src.kind == KEPT ? COLLI_SCRATCH : src.kind == DONE ? COLLI_OUTPUT : COLLI_INPUT;
   colli_builder_add(c->builder, (colli_step){
                                     .bits = (uint8_t)bits,
@@ -112,28 +148,25 @@ static operand merge_seats(combination *c, int first, int count, int at) {
   return merge(c, left, right, at);
 }
 
-/* Emits own contribution first, then the others in the order in which they are sent. */
-static void merge_any(combination *c) {
+/* Walks through the combination in the order of the shape. */
+static void merge_all(combination *c) {
   int n = c->shape->nranks, rank = c->shape->rank;
-  operand value = leaf(c, rank);
+  if (c->shape->order == COLLI_ORDER_TREE) {
+    merge_seats(c, 0, colli_order_seats(n), 0);
+    return;
+  }
+  /* ANY: own contribution first, then the others in the order in which they are sent. */
+  int first = c->shape->order == COLLI_ORDER_ANY ? rank : 0;
+  operand value = leaf(c, first);
   for (int i = 1; i < n; i++)
-    value = merge(c, value, leaf(c, (rank + i) % n), 0);
+    value = merge(c, value, leaf(c, (first + i) % n), 0);
 }
 
 /* Emits the combination of all ranks' contributions to the rank's own chunk. */
 void colli_emit_combine(colli_builder *builder, const colli_shape *shape, int lane, bool store,
                         int to) {
-  combination c = {builder, shape, lane, store, to, 0};
-  int n = shape->nranks;
-  if (shape->order == COLLI_ORDER_ANY) {
-    merge_any(&c);
-  } else if (shape->order == COLLI_ORDER_TREE) {
-    merge_seats(&c, 0, colli_order_seats(n), 0);
-  } else {
-    operand value = leaf(&c, 0);
-    for (int rank = 1; rank < n; rank++)
-      value = merge(&c, value, leaf(&c, rank), 0);
-  }
+  combination c = {.builder = builder, .shape = shape, .lane = lane, .store = store, .to = to};
+  merge_all(&c);
 }
 
 /* Emits the sending of all chunks but the own one to their owners. */
@@ -146,41 +179,24 @@ void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int
   }
 }
 
-/* How many messages a rank stores before it can combine them; it is rank 1, or does most. */
-static int stored(const colli_shape *shape, bool first) {
-  int seats = colli_order_seats(shape->nranks), two = pairs(shape->nranks);
-  if (shape->order == COLLI_ORDER_ANY)
-    return 0;
-  if (shape->order != COLLI_ORDER_TREE)
-    return !first && shape->nranks > 2;
-  /* Two leaves that meet, neither of which is the rank's own. One leaf meets no other if there is
-   * an odd number of both kinds of seats. */
-  return two + (seats - two) / 2 - (first || two % 2 == 0);
+/* The rank that has most to do in a fixed order. */
+int colli_combine_busiest(const colli_shape *shape) {
+  int n = shape->nranks, two = pairs(n);
+  /* A rank whose own leaf meets no other one has to store one message more. */
+  return shape->order == COLLI_ORDER_TREE && two % 2 ? 2 * two : n - 1;
 }
 
-/* A rank contributes and combines. */
-colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, bool first,
-                                    bool sends) {
-  int n = shape->nranks, store = stored(shape, first), folds = n - 1;
-  int owners = (int)(at->filled * n + 0.5), sent = owners < n - 1 ? owners : n - 1;
-  bool in_turn = shape->order == COLLI_ORDER_ANY || !first;
-  bool local = n > 2 && (!first || (shape->order == COLLI_ORDER_TREE && n > 3)) &&
-               shape->order != COLLI_ORDER_ANY; /* the last operation needs no message */
-  colli_timeline peer = *at;
-  colli_flight in = {0, 0};
-  for (int i = 0; i < sent; i++)
-    in = colli_timeline_send(at);
-  for (int i = 0; i < n - 1; i++) {
-    if (in_turn && i < sent)
-      in = colli_timeline_send(&peer);
-    if (store > 0 && store--)
-      colli_timeline_receive(at, in);
-    else if (--folds > 0 || local || !sends)
-      colli_timeline_fold(at, in);
-    else
-      in = colli_timeline_fold_forward(at, in);
-  }
-  while (folds-- > 0)
-    colli_timeline_copy(at);
-  return local && sends ? colli_timeline_send(at) : in;
+/* `rank` contributes and combines. */
+colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, int rank,
+                                    bool store, bool sends) {
+  colli_shape followed = *shape;
+  combination c = {.shape = &followed, .store = store, .at = at, .peer = *at};
+  followed.rank = rank;
+  c.to = sends ? (rank + 1) % shape->nranks : COLLI_NOBODY;
+  int owners = (int)(at->filled * shape->nranks + 0.5);
+  c.sent = owners < shape->nranks - 1 ? owners : shape->nranks - 1;
+  for (int i = 0; i < c.sent; i++)
+    colli_timeline_send(at);
+  merge_all(&c);
+  return c.out;
 }

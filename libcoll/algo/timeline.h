@@ -38,12 +38,13 @@ void colli_timeline_fold(colli_timeline *at, colli_flight in);
 void colli_timeline_copy(colli_timeline *at);
 
 /*
- * Reduction by owners (emit.h): a rank contributes and combines; if it sends the result, when that
- * arrives. `first`: rank 1, to which the contribution of rank 0 comes last; else the rank that has
- * most to do. The later of both counts.
+ * Reduction by owners (emit.h): `rank` contributes and combines; if it sends the result, when that
+ * arrives. In a fixed order rank 1 ends late, as rank 0's contribution comes last to it, or the
+ * rank colli_combine_busiest(), as it has most to do: the later of both counts.
  */
-colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, bool first,
-                                    bool sends);
+colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, int rank,
+                                    bool store, bool sends);
+int colli_combine_busiest(const colli_shape *shape);
 
 /* The most ranks that a recurrence follows. */
 #define COLLI_TIMELINES 4
