@@ -35,8 +35,11 @@ static coll_status begin(colli_settings *settings, const coll_config *config, co
   settings->log = (colli_log){COLLI_LOG_ERROR, -1};
   settings->to_caller = NULL;
   coll_status status = read_config(config, known, &settings->error);
-  if (status == COLL_OK)
-    settings->to_caller = known->error;
+  if (status != COLL_OK)
+    return status;
+  settings->to_caller = known->error;
+  settings->deterministic = known->deterministic;
+  settings->accumulate = known->accumulate;
   return status;
 }
 
@@ -50,6 +53,9 @@ static coll_status apply(colli_settings *settings, const coll_config *config) {
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");
+  if (config->algo && !colli_params_set_text(params, COLLI_PARAM_ALGO, config->algo))
+    return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.algo is too long");
   settings->log.level = (colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]);
   return COLL_OK;
 }

@@ -10,6 +10,8 @@ typedef struct colli_settings {
   colli_log log;
   coll_error error;
   coll_error *to_caller;
+  coll_determinism deterministic; /* DEFAULT: not set by the caller, as is this */
+  coll_accumulate accumulate;
 } colli_settings;
 
 /* Loads the environment and puts the caller's configuration (may be NULL) on top. */

@@ -37,6 +37,16 @@ void colli_shrink_share(coll_comm *child, const coll_comm *comm) {
     colli_meet_hold(child->shrink.meet);
 }
 
+bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members) {
+  child->origins = malloc((size_t)child->nranks * sizeof(*child->origins));
+  for (int r = 0; child->origins && r < child->nranks; r++) {
+    int origin = members[r];
+    coll_comm_origin_rank(comm, members[r], &origin);
+    child->origins[r] = origin;
+  }
+  return child->origins != NULL;
+}
+
 void colli_shrink_close(coll_comm *comm) {
   colli_door *door = comm->shrink.door;
   if (door && atomic_fetch_sub(&door->refs, 1) == 1) {
@@ -79,9 +89,21 @@ coll_status coll_comm_revoke(coll_comm *comm) {
 }
 
 /* A communicator of one rank from one of one rank. */
-static coll_status shrink_alone(colli_settings *settings, coll_comm **child) {
+static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_comm **child) {
   const colli_id id = {.listen_fd = -1};
-  return colli_create(child, &id, 1, 0, settings, NULL);
+  const int self = 0;
+  coll_status status = colli_create(child, &id, 1, 0, settings, NULL);
+  if (status != COLL_OK || colli_shrink_note_origins(*child, comm, &self))
+    return status;
+  coll_comm_destroy(child);
+  return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink", "no memory");
+}
+
+/* What the caller left open is as it was. */
+static void inherit(coll_comm *child, const coll_comm *comm, const colli_settings *settings) {
+  colli_ops_inherit(child, comm);
+  child->deterministic = settings->deterministic ? settings->deterministic : comm->deterministic;
+  child->accumulate = settings->accumulate ? settings->accumulate : comm->accumulate;
 }
 
 /* Shrinks in the way that fits the communicator's ranks. */
@@ -90,7 +112,7 @@ static coll_status shrink_any(coll_comm *comm, colli_settings *settings, coll_co
     return colli_error_set(&settings->error, COLL_ERR_UNSUPPORTED, "shrink",
                            "a simulated communicator cannot be shrunk; make a new one");
   if (comm->nranks == 1)
-    return shrink_alone(settings, child);
+    return shrink_alone(comm, settings, child);
   if (comm->shrink.meet)
     return colli_shrink_local(comm, settings, child);
   if (comm->shrink.door)
@@ -118,7 +140,7 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
     status = shrink_any(comm, &settings, child);
   }
   if (status == COLL_OK)
-    colli_ops_inherit(*child, comm);
+    inherit(*child, comm, &settings);
   else if (comm->failed == COLL_OK)
     comm->error = settings.error;
   colli_call_leave(comm);

@@ -6,6 +6,8 @@
 #ifndef COLLI_COMM_SHRINK_H
 #define COLLI_COMM_SHRINK_H
 
+#include <stdbool.h>
+
 #include "coll/coll_transport.h"
 
 typedef struct colli_door colli_door;
@@ -35,6 +37,10 @@ void colli_shrink_open_door(coll_comm *comm, int listen_fd,
 
 /* Gives the communicators of one process a meeting point. */
 coll_status colli_shrink_open_meet(coll_comm **comms, int nranks, coll_error *error);
+
+/* Notes who the ranks of a new communicator were: `members` by their ranks in `comm`. false: no
+ * memory. */
+bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members);
 
 /* Makes a communicator share the door or meeting point of the one that it was made from. */
 void colli_shrink_share(coll_comm *child, const coll_comm *comm);

@@ -303,14 +303,21 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
   }
   int *ranks = fds + s->b.nranks;
+  coll_status status = COLL_OK;
   for (int r = 0; r < s->b.nranks; r++) {
+    if (s->listed[r] && r != s->b.rank && !s->conns[r])
+      status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
+                         "rank %d of the new communicator was lost before it could be told", rank);
     if (s->listed[r] && r != s->b.rank && s->conns[r]) {
       fds[count] = s->conns[r]->fd;
       ranks[count++] = rank;
     }
     rank += s->listed[r];
   }
-  coll_status status = shrink_build(s, order, listen_fd, fds, ranks, count);
+  if (status == COLL_OK)
+    status = shrink_build(s, order, listen_fd, fds, ranks, count);
+  else
+    close(listen_fd);
   free(fds);
   return status;
 }

@@ -121,12 +121,20 @@ static void decide(coll_comm *comm, place *p) {
   coll_status status = COLL_ERR_NO_MEMORY;
   coll_comm **children = calloc((size_t)p->came, sizeof(coll_comm *));
   colli_settings **settings = calloc((size_t)p->came, sizeof(colli_settings *));
+  int *members = calloc((size_t)p->came, sizeof(*members));
   colli_error_set(&error, status, "shrink", "no memory for %d ranks", p->came);
-  for (int rank = 0; settings && rank < p->nranks; rank++)
-    if (p->slots[rank])
+  for (int rank = 0; settings && members && rank < p->nranks; rank++)
+    if (p->slots[rank]) {
+      members[count] = rank;
       settings[count++] = p->slots[rank]->settings;
-  if (children && settings)
+    }
+  if (children && settings && members)
     status = colli_create_local(children, count, settings, &error);
+  for (int i = 0; status == COLL_OK && i < count; i++)
+    if (!colli_shrink_note_origins(children[i], comm, members))
+      status = colli_error_set(&error, COLL_ERR_NO_MEMORY, "shrink", "no memory for the ranks");
+  for (int i = 0; status != COLL_OK && children && i < count; i++)
+    coll_comm_destroy(&children[i]);
   count = 0;
   for (int rank = 0; rank < p->nranks; rank++) {
     slot *s = p->slots[rank];
@@ -146,6 +154,7 @@ static void decide(coll_comm *comm, place *p) {
   p->came = 0;
   free(children);
   free(settings);
+  free(members);
 }
 
 /* Waits at a place until somebody has decided; the mutex is held, but for looking around. */
@@ -167,7 +176,9 @@ static void wait_there(coll_comm *comm, place *p, slot *mine, uint64_t until_ns)
     if (mine->done)
       return;
     pthread_mutex_unlock(&meet->mutex);
+    colli_call_resume(comm);
     colli_comm_listen(comm); /* what failed may have to be passed on to ranks that still wait */
+    colli_call_pause(comm);
     pthread_mutex_lock(&meet->mutex);
   }
 }
@@ -176,6 +187,7 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
   colli_meet *meet = comm->shrink.meet;
   slot mine = {.settings = settings, .number = comm->shrink.count};
   long long patience_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
+  colli_call_pause(comm); /* threads in other communicators of the family go on meanwhile */
   pthread_mutex_lock(&meet->mutex);
   place *p = find_place(meet, comm->comm_id, comm->nranks);
   if (!p) {
@@ -193,6 +205,7 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
     wait_there(comm, p, &mine, colli_now_ns() + (uint64_t)patience_ms * COLLI_NS_PER_MS);
   }
   pthread_mutex_unlock(&meet->mutex);
+  colli_call_resume(comm);
   if (mine.status != COLL_OK)
     settings->error.rank = comm->rank;
   *child = mine.child;

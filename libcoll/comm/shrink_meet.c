@@ -167,13 +167,21 @@ static bool read_conn(shrink *s, int rank) {
   return result <= 0;
 }
 
-void shrink_tend(shrink *s) {
+/* Hears what the control links bring. Only now is this thread in the family: others may go on in
+ * its other communicators. */
+static void listen_up(shrink *s) {
   coll_comm *comm = s->comm;
+  colli_call_resume(comm);
   colli_comm_listen(comm);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || comm->lost[r];
     s->aside[r] = s->aside[r] || comm->left[r]; /* it will not come, but it is alive */
   }
+  colli_call_pause(comm);
+}
+
+void shrink_tend(shrink *s) {
+  listen_up(s);
   welcome(s);
   for (int r = 0; r < s->b.nranks; r++)
     if (s->conns[r] && !read_conn(s, r))
@@ -238,23 +246,32 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
   colli_hmac(s->id.secret, text, sizeof(text), id.secret);
   memcpy(id.addrs, order->addrs, sizeof(id.addrs));
   int nranks = 0, rank = 0;
-  for (int r = 0; r < s->b.nranks; r++) {
+  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
+  for (int r = 0; members && r < s->b.nranks; r++) {
     rank = r == s->b.rank ? nranks : rank;
-    nranks += s->listed[r];
+    if (s->listed[r])
+      members[nranks++] = r;
   }
   coll_comm_destroy(&s->child);
-  coll_status status = colli_create(&s->child, &id, nranks, rank, s->settings, &ties);
+  coll_status status =
+      members ? colli_create(&s->child, &id, nranks, rank, s->settings, &ties)
+              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
   explicit_bzero(&id, sizeof(id));
-  if (status != COLL_OK)
+  if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
+    coll_comm_destroy(&s->child);
+    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+  }
+  if (status != COLL_OK) {
+    free(members);
     return status;
+  }
   colli_shrink_share(s->child, comm);
   s->child->shrink.from = (colli_shrink_origin){
       .comm_id = comm->comm_id, .number = s->b.word, .rank = s->b.rank, .nranks = s->b.nranks};
-  nranks = 0;
-  for (int r = 0; r < s->b.nranks; r++)
-    if (s->listed[r]) /* the door stays where it was */
-      memcpy(s->child->table[nranks++].control_addrs, comm->table[r].control_addrs,
-             sizeof(comm->table[r].control_addrs));
+  for (int r = 0; r < nranks; r++) /* the door stays where it was */
+    memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
+           sizeof(s->child->table[r].control_addrs));
+  free(members);
   return COLL_OK;
 }
 
@@ -309,7 +326,7 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
       result = boot_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
     if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
       return result;
-    colli_comm_listen(s->comm);
+    listen_up(s);
     shrink_wait_begin(s);
     boot_polls_add(&s->b.polls, fd, POLLIN);
     boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
@@ -459,6 +476,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
   coll_status status = COLL_ERR_NO_MEMORY;
   shrink *s = calloc(1, sizeof(*s));
   settings->log.rank = comm->rank;
+  colli_call_pause(comm);
   if (s && prepare(s, comm, settings))
     status = take_part(s);
   else
@@ -479,5 +497,6 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
     explicit_bzero(s, sizeof(*s));
   }
   free(s);
+  colli_call_resume(comm);
   return status;
 }

@@ -349,6 +349,84 @@ Test(shrink, revoke_wakes_everybody, .timeout = 60) {
   }
 }
 
+/* ---- communicators that were split ----------------------------------------------------------- */
+
+/* Odd and even ranks part; one of the odd ones dies; the odd ones shrink, then all do. */
+static int split_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *half, *child, *all;
+  int mask, origin, mine;
+  bool right;
+  RANK_OK(coll_comm_split(comm, rank % 2, 0, NULL, &half));
+  RANK_CHECK(go_on(half, rank, &mask, &right) == COLL_OK && right);
+  if (rank == s->early[0])
+    kill(getpid(), SIGKILL);
+  child = half;
+  if (rank % 2) {
+    RANK_CHECK(reduce_for(half, 100, 1 << 30) == COLL_ERR_PEER_LOST);
+    RANK_OK(coll_comm_shrink(half, NULL, &child));
+    coll_comm_destroy(&half);
+  }
+  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);
+  coll_comm_rank(child, &mine);
+  RANK_OK(coll_comm_origin_rank(child, mine, &origin));
+  RANK_CHECK(origin == rank);
+  RANK_OK(coll_comm_shrink(comm, NULL, &all));
+  coll_comm_destroy(&child);
+  RANK_CHECK(go_on(all, rank, &mask, &right) == COLL_OK && right);
+  RANK_CHECK(mask == (((1 << nranks) - 1) & ~(1 << s->early[0])));
+  coll_comm_rank(all, &mine);
+  RANK_OK(coll_comm_origin_rank(all, mine, &origin));
+  RANK_CHECK(origin == rank);
+  coll_comm_destroy(&all);
+  return 0;
+}
+
+Test(shrink, after_a_split, .timeout = 60) {
+  for (int victim = 1; victim < 6; victim += 2) {
+    scene *s = make_scene(victim, NOBODY, NOBODY, 0);
+    int results[MOST];
+    run_processes(6, NULL, split_and_shrink, s, 20, results);
+    for (int r = 0; r < 6; r++)
+      cr_expect_eq(results[r], r == victim ? 128 + SIGKILL : 0, "victim %d: rank %d ended with %d",
+                   victim, r, results[r]);
+    munmap(s, sizeof(*s));
+  }
+}
+
+/* Two threads of each process shrink two communicators of a family at the same time. */
+static void *shrink_other(void *arg) {
+  coll_comm *comm = arg, *child = NULL;
+  coll_comm_shrink(comm, NULL, &child);
+  return child;
+}
+
+static int shrink_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *twin, *mine;
+  void *other;
+  pthread_t thread;
+  int mask;
+  bool right;
+  (void)arg;
+  RANK_OK(coll_comm_dup(comm, NULL, &twin));
+  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, twin) == 0);
+  RANK_OK(coll_comm_shrink(comm, NULL, &mine));
+  pthread_join(thread, &other);
+  RANK_CHECK(other != NULL);
+  coll_comm *theirs = other;
+  RANK_CHECK(go_on(mine, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
+  RANK_CHECK(go_on(theirs, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
+  coll_comm_destroy(&mine);
+  coll_comm_destroy(&theirs);
+  coll_comm_destroy(&twin);
+  return 0;
+}
+
+Test(shrink, two_at_once, .timeout = 60) {
+  cr_expect_eq(run_processes(4, NULL, shrink_at_once, NULL, 20, NULL), 0);
+  cr_expect_eq(run_threads(4, NULL, shrink_at_once, NULL), 0);
+}
+
 Test(shrink, bad_arguments) {
   coll_comm *comm, *child;
   cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
