@@ -1,5 +1,6 @@
 /*
- * plain_shrink.c: threads that revoke, shrink and leave, in two groups at a time: for
+ * plain_shrink.c: threads that revoke, shrink and leave, in two groups at a time, and two threads a
+ * rank that shrink communicators of one family: for
  * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
  */
 #include <pthread.h>
@@ -56,6 +57,31 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
+static void *shrink_other(void *arg) {
+  coll_comm *child = NULL;
+  coll_comm_shrink(arg, NULL, &child);
+  return child;
+}
+
+/* Two threads a rank shrink two communicators of a family at the same time. */
+static int shrink_twice_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *twin, *mine;
+  pthread_t thread;
+  void *other;
+  (void)arg;
+  (void)nranks;
+  RANK_OK(coll_comm_dup(comm, NULL, &twin));
+  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, twin) == 0);
+  RANK_OK(coll_comm_shrink(comm, NULL, &mine));
+  pthread_join(thread, &other);
+  coll_comm *theirs = other;
+  RANK_CHECK(theirs && sum(mine) == COLL_OK && sum(theirs) == COLL_OK);
+  coll_comm_destroy(&mine);
+  coll_comm_destroy(&theirs);
+  coll_comm_destroy(&twin);
+  return 0;
+}
+
 /* One of two independent groups that run at the same time. */
 static void *group(void *transport) {
   coll_config config = COLL_CONFIG_INIT;
@@ -72,5 +98,8 @@ int main(void) {
     return 2;
   for (int i = 0; i < 2; i++)
     pthread_join(threads[i], &failed[i]);
-  return failed[0] || failed[1];
+  if (failed[0] || failed[1])
+    return 1;
+  return run_threads(RANKS, NULL, shrink_twice_at_once, NULL) != 0 ||
+         run_processes(RANKS, NULL, shrink_twice_at_once, NULL, 30, NULL) != 0;
 }
