@@ -21,36 +21,27 @@
  * Even numbers of ranks take the mirror image (rank n-1-r in r's place) as tree B.
  * Lanes: 0 up A, 1 down A, 2 up B, 3 down B.
  */
-#include "libcoll/algo/emit.h"
-
-typedef struct node {
-  int parent;   /* -1: the root */
-  int child[2]; /* -1: none; a single child is child[0] */
-} node;
+#include "libcoll/algo/tree.h"
 
 /*
  * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
  * on both sides; where the upper half is cut off at n, the biggest subtree that is left moves up.
  */
-static node tree_a(int n, int r) {
-  node found = {-1, {-1, -1}};
-  int b = 1, children = 0;
+static void tree_a(const colli_tree *tree, int r, colli_node *found) {
+  int n = tree->nranks, b = 1;
+  *found = (colli_node){.parent = COLLI_NOBODY};
   while (b < n && !(r & b))
     b <<= 1;
-  if (r != 0) {
-    found.parent = (r - b) | (b << 1);
-    if (found.parent >= n)
-      found.parent = r - b;
-    if (b > 1)
-      found.child[children++] = r - b / 2;
-  }
-  for (int half = b / 2; half > 0; half /= 2) {
-    if (r + half < n) {
-      found.child[children] = r + half;
-      break;
-    }
-  }
-  return found;
+  for (int half = b / 2; half > 0 && found->children == 0; half /= 2)
+    if (r + half < n)
+      found->child[found->children++] = r + half;
+  if (r == 0)
+    return;
+  if (b > 1) /* this half is whole: no other subtree is higher */
+    found->child[found->children++] = r - b / 2;
+  found->parent = (r - b) | (b << 1);
+  if (found->parent >= n)
+    found->parent = r - b;
 }
 
 /* The rank that takes rank r's place when tree A becomes tree B (and back, with back set). */
@@ -61,52 +52,13 @@ static int moved(int n, int r, bool back) {
 }
 
 /* Rank r's place in tree B. */
-static node tree_b(int n, int r) {
-  node place = tree_a(n, moved(n, r, true));
-  if (place.parent >= 0)
-    place.parent = moved(n, place.parent, false);
-  for (int i = 0; i < 2; i++)
-    if (place.child[i] >= 0)
-      place.child[i] = moved(n, place.child[i], false);
-  return place;
-}
-
-/* Emits the way up: own value and the children's, to the parent. Returns the last step. */
-static int emit_up(colli_builder *builder, const node *at, int lane, int chunk) {
-  if (at->child[0] < 0)
-    return colli_emit(builder, lane, COLLI_SEND,
-                      (colli_way){COLLI_NOBODY, at->parent, COLLI_INPUT, COLLI_INPUT}, chunk);
-  colli_buf have = COLLI_INPUT;
-  int only = at->child[1] < 0;
-  if (!only) {
-    colli_emit(builder, lane, COLLI_RECV | COLLI_FOLD | COLLI_STORE,
-               (colli_way){at->child[0], COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT}, chunk);
-    have = COLLI_OUTPUT;
-  }
-  unsigned bits = COLLI_RECV | COLLI_FOLD;
-  bits |= at->parent < 0 ? COLLI_FINAL | COLLI_STORE : COLLI_SEND;
-  return colli_emit(builder, lane, bits,
-                    (colli_way){at->child[only ? 0 : 1], at->parent, have, COLLI_OUTPUT}, chunk);
-}
-
-/* Emits the way down: the result from the parent, to the children. Returns the first step. */
-static int emit_down(colli_builder *builder, const node *at, int lane, int chunk) {
-  int first = -1, next = 0;
-  if (at->parent >= 0) {
-    unsigned bits = COLLI_RECV | COLLI_STORE;
-    if (at->child[0] >= 0)
-      bits |= COLLI_SEND;
-    first = colli_emit(builder, lane, bits,
-                       (colli_way){at->parent, at->child[0], COLLI_OUTPUT, COLLI_OUTPUT}, chunk);
-    next = 1;
-  }
-  for (; next < 2 && at->child[next] >= 0; next++) {
-    int step =
-        colli_emit(builder, lane, COLLI_SEND,
-                   (colli_way){COLLI_NOBODY, at->child[next], COLLI_OUTPUT, COLLI_OUTPUT}, chunk);
-    first = first < 0 ? step : first;
-  }
-  return first;
+static void tree_b(const colli_tree *tree, int r, colli_node *found) {
+  int n = tree->nranks;
+  tree_a(tree, moved(n, r, true), found);
+  if (found->parent != COLLI_NOBODY)
+    found->parent = moved(n, found->parent, false);
+  for (int i = 0; i < found->children; i++)
+    found->child[i] = moved(n, found->child[i], false);
 }
 
 static int dbtree_nchunks(const colli_shape *shape) {
@@ -115,16 +67,17 @@ static int dbtree_nchunks(const colli_shape *shape) {
 }
 
 static coll_status dbtree_emit(const colli_shape *shape, colli_sched **sched) {
-  int n = shape->nranks;
+  colli_tree tree = {.nranks = shape->nranks};
   colli_builder *builder = colli_builder_create(shape, 2, 0, 4);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  if (n == 1)
+  if (shape->nranks == 1)
     colli_emit_alone(builder, shape->coll, 2);
-  for (int tree = 0; tree < 2 && n > 1; tree++) {
-    node at = tree == 0 ? tree_a(n, shape->rank) : tree_b(n, shape->rank);
-    int up = emit_up(builder, &at, 2 * tree, tree);
-    int down = emit_down(builder, &at, 2 * tree + 1, tree);
+  for (int which = 0; which < 2 && shape->nranks > 1; which++) {
+    colli_node node;
+    (which == 0 ? tree_a : tree_b)(&tree, shape->rank, &node);
+    int up = colli_tree_up(builder, &node, 2 * which, which, COLLI_OUTPUT);
+    int down = colli_tree_down(builder, &node, 2 * which + 1, which, COLLI_OUTPUT);
     colli_builder_dep(builder, down, up);
   }
   return colli_builder_finish(builder, sched);
@@ -135,13 +88,13 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
-  /* A level of the tree: the slices of the first child come before those of the second one. */
-  double whole = shape->nranks > 3 ? t.slices : shape->nranks > 2 ? t.slices - 1 : 0;
-  double levels = colli_log2_up(shape->nranks) - 1;
-  double up = t.reduce_hop + whole * t.reduce;
-  double down = t.copy_hop + whole * t.copy;
-  double first = 2 * t.copy_hop + levels * (up + down) + t.slices * t.reduce +
-                 (t.slices - 1) * t.copy + model->step_ns;
+  /* Both trees are of one form, and what is an inner rank of one is a leaf of the other. */
+  const unsigned ways = COLLI_TREE_UP | COLLI_TREE_DOWN;
+  const colli_tree tree = {.place = tree_a};
+  colli_terms slice = t;
+  slice.slices = 1;
+  double first = colli_tree_first(shape, tree, ways, &t, model, NULL);
+  double thin = colli_tree_first(shape, tree, ways, &slice, model, NULL);
   /* What the busiest rank does in a pass, in both trees together. */
   colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
   double sent = shape->nranks > 3 ? 4 : shape->nranks;
@@ -152,7 +105,9 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   double n = shape->nranks, moves = 4 * (n - 1) / n;
   colli_work work = {
       .steps = 1.5 * moves, .received = moves, .waits = 0.75 * moves, .reduced = moves / 2};
-  double critical = first > pass ? first : pass;
+  /* All slices but the first one of both trees go through the busiest rank. */
+  double shared = thin + pass * (t.slices - 1) / t.slices;
+  double critical = first > shared ? first : shared;
   return colli_cost_bound(critical + (t.passes - 1) * pass, work, &t, model);
 }
 

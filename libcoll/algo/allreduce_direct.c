@@ -14,7 +14,7 @@
  *     3 --+      2 ---+--> 3       output = scratch op v3; output op= v4
  *     4 --'           '--> 4
  */
-#include "libcoll/algo/emit.h"
+#include "libcoll/algo/timeline.h"
 
 /* Emits the reduction of the ranks below this one and its own; returns where the result is. */
 static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
@@ -72,22 +72,21 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/* One pass of the ranks that end last: rank 1 gets the first value that it needs last, and the last
+ * rank has its own to reduce and copy. */
+static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  colli_shape ordered = *shape;
+  ordered.order = COLLI_ORDER_LEFT;
+  (void)ctx;
+  for (int i = 0; i < 2; i++)
+    colli_timeline_combine(&at[i], &ordered, i == 0 ? 1 : shape->nranks - 1, true, false);
+}
+
 static double direct_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
   double peers = shape->nranks - 1;
-  colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  if (shape->nranks == 1)
-    return colli_cost_alone(partition, &t);
-  double reducing = t.slices * t.work_reduce, plain = t.slices * model->step_ns;
-  double sending = (peers - 1) * t.slices * t.copy + t.copy_hop;
-  /* Rank 1 gets the first value that it needs last; the last rank has its own to reduce and copy.
-   */
-  double first = sending + t.slices * t.reduce + (peers - 1) * reducing;
-  double last = peers * plain > t.copy_hop ? peers * plain : t.copy_hop;
-  double local = shape->nranks == 2 ? reducing : plain + shape->nranks * reducing;
-  double pass = last + local > first ? last + local : first;
   colli_work work = {.steps = 2 * peers + 1, .received = peers, .waits = 1, .reduced = peers};
-  return colli_cost_bound(t.passes * pass, work, &t, model);
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
 
 const colli_algo colli_allreduce_direct = {

@@ -18,15 +18,9 @@
  *
  * Each reduction sends its result on to the next partner in the same pass over the data.
  */
-#include "libcoll/algo/emit.h"
+#include "libcoll/sched/order.h"
 
-/* The largest power of two that is at most n. */
-static int power_below(int n) {
-  int power = 1;
-  while (power <= n / 2)
-    power *= 2;
-  return power;
-}
+#include "libcoll/algo/emit.h"
 
 /* The rank that takes part in the rounds as number `seat`. */
 static int seat_rank(int seat, int extra) {
@@ -70,7 +64,7 @@ static int recdbl_nchunks(const colli_shape *shape) {
 
 static coll_status recdbl_emit(const colli_shape *shape, colli_sched **sched) {
   int n = shape->nranks, rank = shape->rank;
-  int power = power_below(n), extra = n - power;
+  int power = colli_order_seats(n), extra = n - power;
   colli_builder *builder = colli_builder_create(shape, 1, 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
@@ -87,18 +81,33 @@ static coll_status recdbl_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/*
+ * One pass. Seats of two ranks begin late: a late seat's value crosses over to another seat in each
+ * round, at worst, and is then done where no rank is folded. To reach a seat with a folded rank it
+ * crosses over in those rounds only in which their numbers can differ; but the values of seats that
+ * are not late may have come there in every round.
+ */
+static double one_pass(const colli_terms *t, int rounds, int extra) {
+  double stage = colli_stage(t, t->reduce, t->reduce_hop);
+  double done = (t->slices - 1) * t->reduce + t->work_reduce;
+  if (extra == 0)
+    return t->copy_hop + (rounds - 1) * stage + done;
+  int cross = colli_log2_up(extra);
+  double late = cross * stage + (rounds - cross) * t->slices * t->reduce;
+  double back = late > (rounds - 1) * stage ? late : (rounds - 1) * stage;
+  back += done + t->copy_hop; /* its last slice is sent, and received */
+  double out = rounds * stage + done;
+  return t->copy_hop + (back > out ? back : out);
+}
+
 static double recdbl_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
-  int n = shape->nranks, power = power_below(n), extra = n - power;
+  int n = shape->nranks, power = colli_order_seats(n), extra = n - power;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (n == 1)
     return colli_cost_alone(partition, &t);
   double rounds = colli_log2_up(power);
-  double stage = colli_stage(&t, t.reduce, t.reduce_hop);
-  double pass = t.copy_hop + (rounds - 1) * stage + t.slices * t.reduce;
-  /* With one folded rank its partner does not wait for others in the first round. */
-  if (extra > 0)
-    pass += (extra == 1 ? t.slices * t.reduce : stage) + t.copy_hop;
+  double pass = one_pass(&t, colli_log2_up(power), extra);
   double messages = (rounds * power + 2.0 * extra) / n;
   colli_work work = {.steps = messages + 1,
                      .received = messages,

@@ -67,11 +67,12 @@ void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node) {
 /* ---- steps ----------------------------------------------------------------------------------- */
 
 /* Emits the way up. */
-int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, colli_buf kept) {
+int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
+                  colli_buf kept) {
   colli_way way = {COLLI_NOBODY, node->parent, COLLI_INPUT, COLLI_OUTPUT};
   bool root = node->parent == COLLI_NOBODY;
   if (node->children == 0)
-    return colli_emit(builder, lane, COLLI_SEND, way, 0);
+    return colli_emit(builder, lane, COLLI_SEND, way, chunk);
   for (int i = 0; i < node->children; i++) {
     bool last = i == node->children - 1;
     unsigned bits = COLLI_RECV | COLLI_FOLD | (node->left[i] ? COLLI_MSG_LEFT : 0);
@@ -80,7 +81,7 @@ int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, coll
     way.dst = root ? COLLI_OUTPUT : kept;
     if (last)
       bits |= root ? COLLI_FINAL | COLLI_STORE : COLLI_SEND;
-    int step = colli_emit(builder, lane, bits | (last ? 0 : COLLI_STORE), way, 0);
+    int step = colli_emit(builder, lane, bits | (last ? 0 : COLLI_STORE), way, chunk);
     way.src = way.dst;
     if (last)
       return step;
@@ -89,7 +90,8 @@ int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, coll
 }
 
 /* Emits the way down. */
-int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, colli_buf from) {
+int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, int chunk,
+                    colli_buf from) {
   bool root = node->parent == COLLI_NOBODY;
   unsigned arrive = root ? 0 : COLLI_RECV | COLLI_STORE;
   if (root && from == COLLI_INPUT)
@@ -98,13 +100,13 @@ int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, co
   for (int i = node->children - 1; i >= 0; i--) {
     colli_way way = {first < 0 ? node->parent : COLLI_NOBODY, node->child[i],
                      root ? from : COLLI_OUTPUT, COLLI_OUTPUT};
-    int step = colli_emit(builder, lane, (first < 0 ? arrive : 0) | COLLI_SEND, way, 0);
+    int step = colli_emit(builder, lane, (first < 0 ? arrive : 0) | COLLI_SEND, way, chunk);
     first = first < 0 ? step : first;
   }
   if (first >= 0)
     return first;
   return colli_emit(builder, lane, arrive,
-                    (colli_way){node->parent, COLLI_NOBODY, from, COLLI_OUTPUT}, 0);
+                    (colli_way){node->parent, COLLI_NOBODY, from, COLLI_OUTPUT}, chunk);
 }
 
 /* The schedule of going up, down, or both ways. */
@@ -125,9 +127,9 @@ coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned 
   }
   int up = -1, down = -1;
   if (ways & COLLI_TREE_UP)
-    up = colli_tree_up(builder, &node, 0, both ? COLLI_OUTPUT : COLLI_SCRATCH);
+    up = colli_tree_up(builder, &node, 0, 0, both ? COLLI_OUTPUT : COLLI_SCRATCH);
   if (ways & COLLI_TREE_DOWN)
-    down = colli_tree_down(builder, &node, lanes, both ? COLLI_OUTPUT : COLLI_INPUT);
+    down = colli_tree_down(builder, &node, lanes, 0, both ? COLLI_OUTPUT : COLLI_INPUT);
   if (lanes)
     colli_builder_dep(builder, down, up);
   return colli_builder_finish(builder, sched);
@@ -197,6 +199,24 @@ static void note_busiest(cost *c, bool up, bool down) {
   note_work(c, up ? child.children : 0, moves, below + up);
 }
 
+/* When the last rank has been through the first pass. */
+double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
+                        const colli_terms *terms, const colli_model *model, double *busiest) {
+  tree.nranks = shape->nranks;
+  tree.root = shape->root;
+  bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
+  cost c = {.tree = &tree, .fresh = colli_timeline_make(terms, model)};
+  if (up)
+    go_up(&c, tree.root);
+  if (down)
+    go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
+  if (!busiest)
+    return c.end;
+  note_busiest(&c, up, down);
+  *busiest = c.busiest;
+  return c.end;
+}
+
 /* The cost of going up, down, or both ways. */
 double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
                        const colli_partition *partition, size_t elem_bytes,
@@ -204,20 +224,13 @@ double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
-  tree.nranks = shape->nranks;
-  tree.root = shape->root;
   bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
-  cost c = {.tree = &tree, .fresh = colli_timeline_make(&t, model)};
-  note_busiest(&c, up, down);
-  if (up)
-    go_up(&c, tree.root);
-  if (down)
-    go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
+  double busiest, end = colli_tree_first(shape, tree, ways, &t, model, &busiest);
   /* Ranks begin a pass when they have done their part of the one before. Where up and down are one
    * lane they wait for the result of each. */
-  double period = up && down && !(ways & COLLI_TREE_LANES) ? c.end : c.busiest;
+  double period = up && down && !(ways & COLLI_TREE_LANES) ? end : busiest;
   double each = (shape->nranks - 1.0) / shape->nranks, moves = each * (up + down);
   colli_work work = {
       .steps = 1.5 * moves, .received = moves, .waits = moves, .reduced = up ? each : 0};
-  return colli_cost_bound(c.end + (t.passes - 1) * period, work, &t, model);
+  return colli_cost_bound(end + (t.passes - 1) * period, work, &t, model);
 }

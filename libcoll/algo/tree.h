@@ -45,13 +45,15 @@ void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node);
  * Emits the way up: own INPUT and the children's, to the parent; the root has the result in OUTPUT.
  * What comes in between is kept in `kept`. Returns the last step.
  */
-int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, colli_buf kept);
+int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
+                  colli_buf kept);
 
 /*
  * Emits the way down: from the parent to OUTPUT and to the children, highest subtree first. The
  * root sends from `from`, and copies it to OUTPUT if that is INPUT. Returns the first step.
  */
-int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, colli_buf from);
+int colli_tree_down(colli_builder *builder, const colli_node *node, int lane, int chunk,
+                    colli_buf from);
 
 /* Which ways a collective takes. */
 enum {
@@ -64,6 +66,11 @@ enum {
  * of ranks and the root. */
 coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
                             colli_sched **sched);
+
+/* When the last rank has been through the first pass. Then *busiest, unless NULL, is what a pass
+ * takes of the rank that does most. */
+double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
+                        const colli_terms *terms, const colli_model *model, double *busiest);
 
 /* Its cost. */
 double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
