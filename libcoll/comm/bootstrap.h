@@ -58,6 +58,7 @@ typedef struct colli_ties {
   const int *lifelines;      /* descriptors, which stay the caller's */
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
+  long long timeout_ms; /* colli_create: in place of create_timeout_ms; 0: no other */
   int listen_fd; /* out: the listener behind control_addrs, the caller's from now on; or -1 */
 } colli_ties;
 

@@ -113,9 +113,10 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_rank_info mine, *table = NULL;
   colli_ctrl *ctrl = NULL;
   colli_assembly assembly = assembly_of(settings, id, nranks, rank);
-  uint64_t deadline_ns =
-      colli_now_ns() +
-      (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  long long timeout_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
+  if (ties && ties->timeout_ms > 0)
+    timeout_ms = ties->timeout_ms;
+  uint64_t deadline_ns = colli_now_ns() + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
   coll_status status = colli_comm_open(&assembly, comm, &mine, error);
   explicit_bzero(assembly.secret, sizeof(assembly.secret));
   if (status != COLL_OK) {

@@ -141,7 +141,9 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
   }
   if (status == COLL_OK)
     inherit(*child, comm, &settings);
-  else if (comm->failed == COLL_OK)
+  else
+    snprintf(settings.error.operation, sizeof(settings.error.operation), "shrink");
+  if (status != COLL_OK && comm->failed == COLL_OK)
     comm->error = settings.error;
   colli_call_leave(comm);
   return colli_settings_finish(&settings, status);

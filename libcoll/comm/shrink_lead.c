@@ -7,11 +7,13 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/shrink_parts.h"
 
-#define VISITS      16                       /* missing ranks that are looked for at a time */
-#define VISIT_AFTER (50 * COLLI_NS_PER_MS)   /* most come by themselves */
-#define VISIT_NS    (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
-#define AGAIN_NS    (500 * COLLI_NS_PER_MS)  /* until the next visits */
-#define GRACE_NS    COLLI_NS_PER_S           /* for the other members of a list that all adopted */
+#define BEATS            8 /* so often within the patience members hear of a coordinator that waits */
+#define BALLOT_RANK_BITS 20
+#define VISITS           16                       /* missing ranks that are looked for at a time */
+#define VISIT_AFTER      (50 * COLLI_NS_PER_MS)   /* most come by themselves */
+#define VISIT_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
+#define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until the next visits */
+#define GRACE_NS         COLLI_NS_PER_S /* for the other members of a list that all adopted */
 
 /* A missing rank, whose door this rank knocks at: to learn whether it is gone, and to tell it who
  * leads. */
@@ -29,6 +31,7 @@ typedef struct lead {
   int next;          /* the rank from which on visits go on */
   uint64_t next_ns;  /* when they do */
   uint64_t until_ns; /* when those who have not come are left out */
+  uint64_t beat_ns;  /* when the members are told again that this rank is there */
   bool takes[];      /* by rank: is here, and takes the list that is being made */
 } lead;
 
@@ -94,7 +97,8 @@ static void step_visits(lead *l) {
   l->next_ns = now_ns + AGAIN_NS;
 }
 
-/* ---- gathering ------------------------------------------------------------------------------- */
+/* ---- lists ------------------------------------------------------------------------------------
+ */
 
 /* Takes over the latest list that anybody here knows. */
 static void take_latest(shrink *s) {
@@ -143,41 +147,8 @@ static bool enough(const shrink *s, const bool *takes) {
   return 2 * count > alive || (2 * count == alive && takes[lowest]);
 }
 
-/* Waits until every rank that is not gone or aside is here, or the time is over. True: the latest
- * list may be committed already. */
-static bool gather(lead *l) {
-  shrink *s = l->s;
-  const uint64_t begin_ns = colli_now_ns();
-  const uint64_t grace_ns = s->patience_ns / 4 < GRACE_NS ? s->patience_ns / 4 : GRACE_NS;
-  if (l->until_ns < begin_ns + s->patience_ns / 4)
-    l->until_ns = begin_ns + s->patience_ns / 4;
-  for (;;) {
-    bool all = true;
-    shrink_tend(s);
-    step_visits(l);
-    for (int r = 0; r < s->b.nranks; r++) {
-      all = all && settled(s, r);
-      if (s->conns[r])
-        s->conns[r]->said = false; /* of a round that is over */
-    }
-    const uint64_t now_ns = colli_now_ns();
-    const bool late = now_ns >= l->until_ns;
-    if (late || all || now_ns >= begin_ns + grace_ns) {
-      bool committed = maybe_committed(l);
-      for (int r = 0; r < s->b.nranks; r++)
-        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
-      if (late || all || (committed && enough(s, l->takes)))
-        return committed;
-    }
-    shrink_wait_begin(s);
-    for (int i = 0; i < VISITS; i++)
-      if (l->visits[i].rank >= 0)
-        boot_dial_watch(&s->b, &l->visits[i].dial);
-    shrink_wait(s, l->until_ns);
-  }
-}
-
-/* ---- rounds ---------------------------------------------------------------------------------- */
+/* ---- orders -----------------------------------------------------------------------------------
+ */
 
 /* Sends an order, with the latest list, to those who take it, or to all others who are here. */
 static void tell(lead *l, shrink_order *order, bool takers) {
@@ -204,6 +175,57 @@ static shrink_order make_order(shrink_order_kind kind) {
   order.kind = kind;
   return order;
 }
+
+/* Tells all who are here, now and then, that this rank is. */
+static void beat(lead *l) {
+  shrink *s = l->s;
+  const uint64_t now_ns = colli_now_ns();
+  if (now_ns < l->beat_ns)
+    return;
+  l->beat_ns = now_ns + s->patience_ns / BEATS;
+  shrink_order order = make_order(SHRINK_WAIT);
+  tell(l, &order, true);
+  tell(l, &order, false);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+/* Waits until every rank that is not gone or aside is here, or the time is over. True: the latest
+ * list may be committed already. */
+static bool gather(lead *l) {
+  shrink *s = l->s;
+  const uint64_t begin_ns = colli_now_ns();
+  const uint64_t grace_ns = s->patience_ns / 4 < GRACE_NS ? s->patience_ns / 4 : GRACE_NS;
+  if (l->until_ns < begin_ns + s->patience_ns / 4)
+    l->until_ns = begin_ns + s->patience_ns / 4;
+  for (;;) {
+    bool all = true;
+    shrink_tend(s);
+    step_visits(l);
+    beat(l);
+    for (int r = 0; r < s->b.nranks; r++) {
+      all = all && settled(s, r);
+      if (s->conns[r])
+        s->conns[r]->said = false; /* of a round that is over */
+    }
+    const uint64_t now_ns = colli_now_ns();
+    const bool late = now_ns >= l->until_ns;
+    if (late || all || now_ns >= begin_ns + grace_ns) {
+      bool committed = maybe_committed(l);
+      for (int r = 0; r < s->b.nranks; r++)
+        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
+      if (late || all || (committed && enough(s, l->takes)))
+        return committed;
+    }
+    shrink_wait_begin(s);
+    for (int i = 0; i < VISITS; i++)
+      if (l->visits[i].rank >= 0)
+        boot_dial_watch(&s->b, &l->visits[i].dial);
+    shrink_wait(s, l->until_ns);
+  }
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 /* Ends the shrink for those who do not take the list, with the failure in s->b.error. */
 static void end_others(lead *l, coll_status status) {
@@ -266,10 +288,13 @@ static coll_status hear_words(lead *l) {
   shrink *s = l->s;
   uint64_t left_ns = s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
   const uint64_t until_ns = colli_now_ns() + left_ns;
+  /* Not at once: a member may not have heard yet that all are joined. */
+  l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
   for (;;) {
     coll_status status = COLL_OK;
     bool all = true, late = colli_now_ns() >= until_ns;
     shrink_tend(s);
+    beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
       shrink_conn *conn = s->conns[r];
       if (!l->takes[r] || r == s->b.rank)
@@ -332,6 +357,12 @@ static void set_aside(shrink *s, int peer) {
     }
 }
 
+/* A ballot above all that are known here, and no other rank's: two may lead without knowing it. */
+static uint64_t next_ballot(const shrink *s) {
+  _Static_assert(COLLI_MAX_RANKS <= 1 << BALLOT_RANK_BITS, "a rank fits");
+  return ((s->ballot >> BALLOT_RANK_BITS) + 1) << BALLOT_RANK_BITS | (uint64_t)s->b.rank;
+}
+
 /* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
  * with those who are left another round may succeed. */
 static coll_status new_list(lead *l) {
@@ -343,7 +374,7 @@ static coll_status new_list(lead *l) {
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
   s->list = fresh.comm_id;
   s->renewed = false;
-  l->ballot = ++s->ballot;
+  l->ballot = s->ballot = next_ballot(s);
   shrink_order order = make_order(SHRINK_BUILD);
   memcpy(order.salt, fresh.secret, sizeof(order.salt));
   memcpy(order.addrs, fresh.addrs, sizeof(order.addrs));
@@ -365,7 +396,7 @@ static coll_status new_list(lead *l) {
 /* A round with the latest list, which may be committed already. */
 static coll_status renew_list(lead *l) {
   shrink_order order = make_order(SHRINK_RENEW);
-  l->s->ballot++;
+  l->s->ballot = next_ballot(l->s);
   l->s->renewed = true;
   tell(l, &order, true);
   return hear_words(l);

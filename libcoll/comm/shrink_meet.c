@@ -1,4 +1,4 @@
-/* shrink_meet.c: what both roles of a shrink share, and the role of a member. */
+/* shrink_meet.c: what both roles of a shrink share. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,8 +11,7 @@
 #define MAGIC      0x68734c43u /* "CLsh" */
 #define SEND_NS    COLLI_NS_PER_S
 #define LOOK_NS    (50 * COLLI_NS_PER_MS) /* the longest time between two looks around */
-#define CHUNK      4u                     /* later candidates get this part of the patience */
-#define LIMIT      4u                     /* times the patience: the end of it all */
+#define LIMIT      5u                     /* times the patience: the end of it all */
 #define SALT_LABEL "coll shrink"
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -167,9 +166,7 @@ static bool read_conn(shrink *s, int rank) {
   return result <= 0;
 }
 
-/* Hears what the control links bring. Only now is this thread in the family: others may go on in
- * its other communicators. */
-static void listen_up(shrink *s) {
+void shrink_listen(shrink *s) {
   coll_comm *comm = s->comm;
   colli_call_resume(comm);
   colli_comm_listen(comm);
@@ -181,7 +178,7 @@ static void listen_up(shrink *s) {
 }
 
 void shrink_tend(shrink *s) {
-  listen_up(s);
+  shrink_listen(s);
   welcome(s);
   for (int r = 0; r < s->b.nranks; r++)
     if (s->conns[r] && !read_conn(s, r))
@@ -234,7 +231,11 @@ int shrink_candidate(const shrink *s) {
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
   const coll_comm *comm = s->comm;
-  colli_ties ties = {.lifelines = fds, .lifeline_ranks = ranks, .nlifelines = nfds};
+  /* Others may wait for this rank meanwhile: the half must do. */
+  colli_ties ties = {.lifelines = fds,
+                     .lifeline_ranks = ranks,
+                     .nlifelines = nfds,
+                     .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
   colli_id id = {.magic = COLLI_ID_MAGIC,
                  .version = COLLI_ID_VERSION,
                  .pid = getpid(),
@@ -273,144 +274,6 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
            sizeof(s->child->table[r].control_addrs));
   free(members);
   return COLL_OK;
-}
-
-/* ---- following ------------------------------------------------------------------------------- */
-
-/* Reaches the leader: *fd is the connection, or -1: another candidate's turn has come. */
-static void reach_leader(shrink *s, int leader, int *fd) {
-  boot_dial *dial = calloc(1, sizeof(*dial));
-  const uint64_t now_ns = colli_now_ns();
-  uint64_t until_ns = s->b.start_ns + s->patience_ns;
-  if (until_ns < now_ns + s->patience_ns / CHUNK)
-    until_ns = now_ns + s->patience_ns / CHUNK;
-  *fd = -1;
-  if (!dial) {
-    s->aside[leader] = true;
-    return;
-  }
-  shrink_dial(s, dial, leader);
-  for (;;) {
-    int result = shrink_dial_step(s, dial);
-    if (result == COLL_T_DONE)
-      *fd = dial->fd;
-    if (result != COLL_T_AGAIN)
-      break;
-    shrink_tend(s);
-    if (shrink_candidate(s) != leader)
-      break;
-    if (colli_now_ns() >= until_ns) {
-      s->aside[leader] = true;
-      break;
-    }
-    shrink_wait_begin(s);
-    boot_dial_watch(&s->b, dial);
-    shrink_wait(s, until_ns);
-  }
-  boot_dial_close(dial);
-  explicit_bzero(dial, sizeof(*dial));
-  free(dial);
-}
-
-/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept us waiting for too long),
- * or an errno. */
-static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
-  size_t done = 0, flags_done = 0;
-  const uint64_t until_ns =
-      colli_now_ns() + s->patience_ns + s->patience_ns / CHUNK + COLLI_NS_PER_S;
-  for (;;) {
-    int result = boot_pull(fd, order, sizeof(*order), &done);
-    if (result == COLL_T_DONE && order->nranks != s->b.nranks)
-      return EPROTO;
-    if (result == COLL_T_DONE)
-      result = boot_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
-    if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
-      return result;
-    listen_up(s);
-    shrink_wait_begin(s);
-    boot_polls_add(&s->b.polls, fd, POLLIN);
-    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-    boot_polls_wake(&s->b.polls, until_ns);
-    boot_polls_wait(&s->b.polls);
-  }
-}
-
-/* Makes or renews what the leader ordered, and tells how that went. */
-static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
-  const int leader = 0;
-  coll_status status = COLL_OK;
-  shrink_word word;
-  shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
-  if (order->kind == SHRINK_BUILD)
-    status = shrink_build(s, order, -1, &fd, &leader, 1);
-  memset(&word, 0, sizeof(word));
-  word.ballot = order->ballot;
-  boot_word_fill(&s->b, &word.word, status);
-  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if it does not arrive, reading finds out */
-}
-
-/* Does one thing that the leader orders; false if it makes no sense. *over: `status` is the end. */
-static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8_t *flags,
-                       coll_status *status, bool *over) {
-  const bool listed = flags[s->b.rank] & SHRINK_LISTED;
-  const bool have = s->child && s->child->comm_id == order->comm_id;
-  switch (order->kind) {
-  case SHRINK_BUILD:
-  case SHRINK_RENEW:
-    if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
-      return false;
-    obey(s, fd, order, flags);
-    return true;
-  case SHRINK_STOP: /* has ended the building */
-    return true;
-  case SHRINK_COMMIT:
-    *over = true;
-    if (!have)
-      *status = boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
-                          "rank %d (host %s) was left out: the others agreed on a communicator "
-                          "without it; COLL_CREATE_TIMEOUT_MS gives more time",
-                          s->b.rank, s->b.mine->host);
-    return true;
-  case SHRINK_END: {
-    boot_word word = {.status = (int32_t)order->error.status, .error = order->error};
-    *status = boot_fail_word(&s->b, &word);
-    *over = true;
-    return true;
-  }
-  default:
-    return false;
-  }
-}
-
-/* Does what the leader orders until the end, or until the leader is lost. */
-static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
-  shrink_order order;
-  coll_status status = COLL_OK;
-  uint8_t *flags = malloc((size_t)s->b.nranks);
-  int result = flags ? COLL_T_DONE : ENOMEM;
-  while (result == COLL_T_DONE && !*over) {
-    result = next_order(s, fd, &order, flags);
-    if (result == COLL_T_DONE && !take_order(s, fd, &order, flags, &status, over))
-      result = EPROTO;
-  }
-  free(flags);
-  if (result == COLL_T_AGAIN || result == EPROTO)
-    s->aside[leader] = true;
-  return status;
-}
-
-coll_status shrink_follow(shrink *s, int leader, bool *over) {
-  int fd;
-  *over = false;
-  reach_leader(s, leader, &fd);
-  if (fd < 0)
-    return COLL_OK;
-  for (int r = 0; r < s->b.nranks; r++) /* who came here meanwhile is not led by this rank */
-    shrink_drop(s, r);
-  shrink_send_checkin(s, fd); /* if that fails, there may be an order to read all the same */
-  coll_status status = take_orders(s, leader, fd, over);
-  boot_close(&fd);
-  return status;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------- */

@@ -10,6 +10,7 @@
  *   r -> c   word            it is made (r has *adopted* the list), or why not
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
+ *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
  * If a round fails, the coordinator says STOP, hears everybody's word, and begins the next round
  * with those who are left, with a higher *ballot*. If the coordinator is lost, the members go to
@@ -59,7 +60,8 @@ typedef enum shrink_order_kind {
   SHRINK_STOP = 2, /* the round has failed */
   SHRINK_RENEW = 3,
   SHRINK_COMMIT = 4,
-  SHRINK_END = 5
+  SHRINK_END = 5,
+  SHRINK_WAIT = 6 /* the coordinator is alive */
 } shrink_order_kind;
 
 typedef struct shrink_order {
@@ -114,7 +116,11 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
 /* The lowest rank that may coordinate; this one at the latest. */
 int shrink_candidate(const shrink *s);
 
-/* Hears what the control links of the old communicator bring, and who comes to the door. */
+/* Hears what the control links of the old communicator bring. Only then is this thread in the
+ * communicator's family, so that others may go on there. */
+void shrink_listen(shrink *s);
+
+/* The same, and hears who comes to the door. */
 void shrink_tend(shrink *s);
 
 /* Adds all that shrink_tend() looks at, and waits for something to happen, until `until_ns`. */
@@ -151,7 +157,7 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
 /* Leads rounds until the end (shrink_lead.c). */
 coll_status shrink_lead(shrink *s);
 
-/* Follows rank `leader` (shrink_meet.c); *over: the status is the end of it; otherwise the next
+/* Follows rank `leader` (shrink_follow.c); *over: the status is the end of it; otherwise the next
  * candidate's turn has come. */
 coll_status shrink_follow(shrink *s, int leader, bool *over);
 

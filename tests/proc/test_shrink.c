@@ -18,8 +18,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/inspect.h"
 #include "support_ranks.h"
-
-enum { MOST = 8, NOBODY = -1 };
+#include "support_shrink.h"
 
 /* What happens in one run, and what each rank saw. */
 typedef struct scene {
@@ -44,43 +43,6 @@ static scene *make_scene(int early0, int early1, int late, int late_delay_us) {
   s->late = late;
   s->late_delay_us = late_delay_us;
   return s;
-}
-
-/* All-reduces over a communicator: right result, ranks in the old order; *mask: who is in it. */
-static coll_status go_on(coll_comm *comm, int old_rank, int *mask, bool *right) {
-  int rank, nranks, olds[MOST], bit = 1 << old_rank, sum = 0;
-  coll_comm_rank(comm, &rank);
-  coll_comm_nranks(comm, &nranks);
-  *right = false;
-  coll_status status = coll_allgather(&old_rank, olds, 1, COLL_INT32, comm);
-  for (int i = 0; i < 20 && status == COLL_OK; i++)
-    status = coll_allreduce(&bit, &sum, 1, COLL_INT32, COLL_SUM, comm);
-  static float buf[MOST][30000];
-  for (size_t i = 0; i < 30000; i++)
-    buf[old_rank][i] = (float)bit;
-  if (status == COLL_OK)
-    status = coll_allreduce(buf[old_rank], buf[old_rank], 30000, COLL_FLOAT32, COLL_SUM, comm);
-  if (status != COLL_OK)
-    return status;
-  int expected = 0;
-  *right = olds[rank] == old_rank && buf[old_rank][29999] == (float)sum;
-  for (int r = 0; r < nranks; r++) {
-    *right = *right && (r == 0 || olds[r] > olds[r - 1]);
-    expected |= 1 << olds[r];
-  }
-  *right = *right && expected == sum;
-  *mask = sum;
-  return COLL_OK;
-}
-
-/* All-reduces until it fails, or `rounds` times. */
-static coll_status reduce_for(coll_comm *comm, size_t count, int rounds) {
-  float *buf = calloc(count, sizeof(*buf));
-  coll_status status = COLL_OK;
-  for (int i = 0; i < rounds && status == COLL_OK; i++)
-    status = coll_allreduce(buf, buf, count, COLL_FLOAT32, COLL_SUM, comm);
-  free(buf);
-  return status;
 }
 
 /* When this process ends, and which one goes with it. */
@@ -277,216 +239,73 @@ Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
   }
 }
 
-/* ---- several shrinks, settings --------------------------------------------------------------- */
-
-/* Shrinks twice the same communicator and then the child; settings and operations stay. */
-static int shrink_again(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
-  coll_comm *a, *b, *c;
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 12345;
-  int mask, all = (1 << nranks) - 1;
-  bool right;
-  RANK_OK(coll_comm_shrink(comm, NULL, &a));
-  RANK_OK(coll_comm_shrink(comm, &config, &b));
-  RANK_CHECK(a->params.number[COLLI_PARAM_TIMEOUT_MS] == 7000);
-  RANK_CHECK(b->params.number[COLLI_PARAM_TIMEOUT_MS] == 12345);
-  RANK_CHECK(b->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] == 9000);
-  RANK_CHECK(go_on(a, rank, &mask, &right) == COLL_OK && right && mask == all);
-  RANK_CHECK(go_on(b, rank, &mask, &right) == COLL_OK && right && mask == all);
-  RANK_OK(coll_comm_shrink(a, NULL, &c));
-  coll_comm_destroy(&a);
-  RANK_CHECK(go_on(c, rank, &mask, &right) == COLL_OK && right && mask == all);
-  RANK_CHECK(go_on(b, rank, &mask, &right) == COLL_OK && right && mask == all);
-  RANK_CHECK(go_on(comm, rank, &mask, &right) == COLL_OK && right && mask == all);
-  coll_comm_destroy(&b);
-  coll_comm_destroy(&c);
-  return 0;
+static void *freeze_soon(void *arg) {
+  usleep(*(useconds_t *)arg);
+  kill(getpid(), SIGSTOP);
+  return NULL;
 }
 
-Test(shrink, several_in_a_row, .timeout = 60) {
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 7000;
-  config.create_timeout_ms = 9000;
-  for (int nranks = 1; nranks <= 4; nranks++) {
-    cr_expect_eq(run_processes(nranks, &config, shrink_again, NULL, 30, NULL), 0);
-    cr_expect_eq(run_threads(nranks, &config, shrink_again, NULL), 0);
-  }
-}
-
-/* ---- revoke ---------------------------------------------------------------------------------- */
-
-/* One rank gives up while the others wait for it; all go on together. */
-static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
+/* One rank freezes while it shrinks. The others go on without it, sooner or later. */
+static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
-  coll_error error = COLL_ERROR_INIT;
-  coll_comm *child;
-  bool right;
-  int value = 0;
-  if (rank == 1) {
-    usleep(100000);
-    RANK_OK(coll_comm_revoke(comm));
-    RANK_OK(coll_comm_revoke(comm));
-  }
-  double start = now_s();
-  s->first[rank] = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
-  RANK_CHECK(s->first[rank] == COLL_ERR_ABORTED && now_s() - start < 5);
-  coll_last_error(comm, &error);
-  RANK_CHECK(error.peer == 1 && strstr(error.message, "coll_comm_revoke()"));
-  RANK_OK(coll_comm_shrink(comm, NULL, &child));
-  RANK_CHECK(go_on(child, rank, &s->mask[rank], &right) == COLL_OK && right);
-  RANK_CHECK(s->mask[rank] == (1 << nranks) - 1);
-  coll_comm_destroy(&child);
-  return 0;
-}
-
-Test(shrink, revoke_wakes_everybody, .timeout = 60) {
-  for (int nranks = 2; nranks <= 6; nranks += 2) {
-    scene *s = make_scene(NOBODY, NOBODY, NOBODY, 0);
-    cr_expect_eq(run_processes(nranks, NULL, give_up, s, 20, NULL), 0);
-    cr_expect_eq(run_threads(nranks, NULL, give_up, s), 0);
-    munmap(s, sizeof(*s));
-  }
-}
-
-/* ---- communicators that were split ----------------------------------------------------------- */
-
-/* Odd and even ranks part; one of the odd ones dies; the odd ones shrink, then all do. */
-static int split_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
-  scene *s = arg;
-  coll_comm *half, *child, *all;
-  int mask, origin, mine;
-  bool right;
-  RANK_OK(coll_comm_split(comm, rank % 2, 0, NULL, &half));
-  RANK_CHECK(go_on(half, rank, &mask, &right) == COLL_OK && right);
-  if (rank == s->early[0])
-    kill(getpid(), SIGKILL);
-  child = half;
-  if (rank % 2) {
-    RANK_CHECK(reduce_for(half, 100, 1 << 30) == COLL_ERR_PEER_LOST);
-    RANK_OK(coll_comm_shrink(half, NULL, &child));
-    coll_comm_destroy(&half);
-  }
-  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);
-  coll_comm_rank(child, &mine);
-  RANK_OK(coll_comm_origin_rank(child, mine, &origin));
-  RANK_CHECK(origin == rank);
-  RANK_OK(coll_comm_shrink(comm, NULL, &all));
-  coll_comm_destroy(&child);
-  RANK_CHECK(go_on(all, rank, &mask, &right) == COLL_OK && right);
-  RANK_CHECK(mask == (((1 << nranks) - 1) & ~(1 << s->early[0])));
-  coll_comm_rank(all, &mine);
-  RANK_OK(coll_comm_origin_rank(all, mine, &origin));
-  RANK_CHECK(origin == rank);
-  coll_comm_destroy(&all);
-  return 0;
-}
-
-Test(shrink, after_a_split, .timeout = 60) {
-  for (int victim = 1; victim < 6; victim += 2) {
-    scene *s = make_scene(victim, NOBODY, NOBODY, 0);
-    int results[MOST];
-    run_processes(6, NULL, split_and_shrink, s, 20, results);
-    for (int r = 0; r < 6; r++)
-      cr_expect_eq(results[r], r == victim ? 128 + SIGKILL : 0, "victim %d: rank %d ended with %d",
-                   victim, r, results[r]);
-    munmap(s, sizeof(*s));
-  }
-}
-
-/* Two threads of each process shrink two communicators of a family at the same time. */
-static void *shrink_other(void *arg) {
-  coll_comm *comm = arg, *child = NULL;
-  coll_comm_shrink(comm, NULL, &child);
-  return child;
-}
-
-static int shrink_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
-  coll_comm *twin, *mine;
-  void *other;
+  coll_comm *old = NULL, *child;
   pthread_t thread;
-  int mask;
   bool right;
-  (void)arg;
-  RANK_OK(coll_comm_dup(comm, NULL, &twin));
-  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, twin) == 0);
-  RANK_OK(coll_comm_shrink(comm, NULL, &mine));
-  pthread_join(thread, &other);
-  RANK_CHECK(other != NULL);
-  coll_comm *theirs = other;
-  RANK_CHECK(go_on(mine, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
-  RANK_CHECK(go_on(theirs, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
-  coll_comm_destroy(&mine);
-  coll_comm_destroy(&theirs);
-  coll_comm_destroy(&twin);
-  return 0;
-}
-
-Test(shrink, two_at_once, .timeout = 60) {
-  cr_expect_eq(run_processes(4, NULL, shrink_at_once, NULL, 20, NULL), 0);
-  cr_expect_eq(run_threads(4, NULL, shrink_at_once, NULL), 0);
-}
-
-Test(shrink, bad_arguments) {
-  coll_comm *comm, *child;
-  cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
-  cr_expect_eq(coll_comm_revoke(NULL), COLL_ERR_INVALID_ARGUMENT);
-  cr_expect_eq(coll_comm_shrink(NULL, NULL, &child), COLL_ERR_INVALID_ARGUMENT);
-  cr_expect_eq(coll_comm_shrink(comm, NULL, NULL), COLL_ERR_INVALID_ARGUMENT);
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = -1;
-  cr_expect_eq(coll_comm_shrink(comm, &config, &child), COLL_ERR_INVALID_ARGUMENT);
-  cr_expect_null(child);
-  cr_expect_eq(coll_comm_revoke(comm), COLL_OK);
-  cr_expect_eq(coll_barrier(comm), COLL_ERR_ABORTED);
-  cr_expect_eq(coll_comm_shrink(comm, NULL, &child), COLL_OK);
-  cr_expect_eq(coll_barrier(child), COLL_OK);
-  coll_comm_destroy(&child);
-  coll_comm_destroy(&comm);
-}
-
-/* ---- threads --------------------------------------------------------------------------------- */
-
-/* One rank leaves, one comes too late; the others go on. */
-static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
-  scene *s = arg;
-  coll_comm *child;
-  bool right;
+  useconds_t delay = (useconds_t)s->late_delay_us;
   RANK_OK(coll_barrier(comm));
-  if (rank == s->early[0])
-    return 0;
-  s->first[rank] = reduce_for(comm, 100, 1 << 30);
-  RANK_CHECK(s->first[rank] == COLL_ERR_PEER_LOST);
-  if (rank == s->late)
-    usleep((useconds_t)s->late_delay_us);
-  s->shrunk[rank] = coll_comm_shrink(comm, NULL, &child);
-  if (rank == s->late && s->late_delay_us > 700000) {
-    RANK_CHECK(s->shrunk[rank] == COLL_ERR_TIMEOUT && !child);
-    return 0;
+  if (rank == s->late) {
+    s->frozen_pid = getpid();
+    RANK_CHECK(pthread_create(&thread, NULL, freeze_soon, &delay) == 0);
   }
-  RANK_CHECK(s->shrunk[rank] == COLL_OK);
-  RANK_CHECK(go_on(child, rank, &s->mask[rank], &right) == COLL_OK && right);
-  int all = ((1 << nranks) - 1) & ~(1 << s->early[0]);
-  if (s->late_delay_us > 700000)
-    all &= ~(1 << s->late);
-  RANK_CHECK(s->mask[rank] == all);
-  coll_comm_destroy(&child);
+  for (int i = 0; i < 4; i++) {
+    s->shrunk[rank] = coll_comm_shrink(old ? old : comm, NULL, &child);
+    coll_comm_destroy(&old);
+    if (!child)
+      break;
+    old = child;
+    coll_status status = go_on(child, rank, &s->mask[rank], &right);
+    if (status == COLL_OK && !(s->mask[rank] & 1 << s->late))
+      break;
+    if (status == COLL_OK)
+      status = reduce_for(child, 100, 1 << 30);
+    RANK_CHECK(status == COLL_ERR_TIMEOUT);
+  }
+  RANK_CHECK(rank != s->late);
+  if (__atomic_add_fetch(&s->done, 1, __ATOMIC_SEQ_CST) == nranks - 1)
+    kill(s->frozen_pid, SIGKILL);
+  coll_comm_destroy(&old);
   return 0;
 }
 
-Test(shrink, threads, .timeout = 60) {
+static void play_freeze(int late, int delay_us) {
   coll_config config = COLL_CONFIG_INIT;
-  config.create_timeout_ms = 500;
-  int before = count_fds();
-  for (int i = 0; i < 6; i++) {
-    scene *s = make_scene(i % 4, NOBODY, (i + 1) % 4, i % 2 ? 1200000 : 50000);
-    cr_expect_eq(run_threads(4, &config, threads_shrink, s), 0);
-    munmap(s, sizeof(*s));
+  config.timeout_ms = 500;
+  config.create_timeout_ms = 1200;
+  scene *s = make_scene(NOBODY, NOBODY, late, delay_us);
+  int results[MOST];
+  run_processes(5, &config, freeze_meanwhile, s, 30, results);
+  for (int r = 0; r < 5; r++) {
+    if (r == late)
+      continue;
+    cr_expect_eq(results[r], 0, "rank %d, %d us: rank %d ended with %d", late, delay_us, r,
+                 results[r]);
+    cr_expect_eq(s->shrunk[r], COLL_OK);
+    cr_expect_eq(s->mask[r], 31 & ~(1 << late), "rank %d, %d us: rank %d went on with %x", late,
+                 delay_us, r, s->mask[r]);
   }
-  cr_expect_eq(count_fds(), before);
+  munmap(s, sizeof(*s));
 }
 
-/* ---- strangers, descriptors ------------------------------------------------------------------ */
+Test(shrink, coordinator_freezes_meanwhile, .timeout = 100) {
+  for (int delay_us = 300; delay_us < 5000; delay_us += 2200)
+    play_freeze(0, delay_us);
+}
+Test(shrink, member_freezes_meanwhile, .timeout = 100) {
+  for (int delay_us = 300; delay_us < 5000; delay_us += 2200)
+    play_freeze(3, delay_us);
+}
+
+/* ---- strangers ------------------------------------------------------------------ */
 
 /* Connects to a rank's door and says nothing, or nonsense. */
 static void knock(const colli_rank_info *info, bool talk, int *fds, int count) {
@@ -524,33 +343,4 @@ static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(shrink, strangers_change_nothing, .timeout = 60) {
   cr_expect_eq(run_processes(3, NULL, with_strangers, NULL, 40, NULL), 0);
-}
-
-/* A process that leaves is not waited for, and the others' descriptors stay the same. */
-static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)nranks;
-  (void)arg;
-  coll_comm *child, *next = NULL;
-  int mask;
-  bool right;
-  RANK_OK(coll_barrier(comm));
-  if (rank == 1)
-    return 0;
-  RANK_CHECK(reduce_for(comm, 100, 1 << 30) == COLL_ERR_PEER_LOST);
-  RANK_OK(coll_comm_shrink(comm, NULL, &child));
-  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right && mask == 5);
-  int before = count_fds();
-  for (int i = 0; i < 3; i++) {
-    RANK_OK(coll_comm_shrink(child, NULL, &next));
-    RANK_CHECK(go_on(next, rank, &mask, &right) == COLL_OK && right && mask == 5);
-    coll_comm_destroy(&child);
-    child = next;
-  }
-  RANK_CHECK(count_fds() == before);
-  coll_comm_destroy(&child);
-  return 0;
-}
-
-Test(shrink, leaver_and_descriptors, .timeout = 60) {
-  cr_expect_eq(run_processes(3, NULL, leaver, NULL, 30, NULL), 0);
 }
