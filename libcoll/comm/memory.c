@@ -25,9 +25,8 @@ static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_er
                          comm->host);
 }
 
-coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
-  if (!comm)
-    return COLL_ERR_INVALID_ARGUMENT;
+/* Maps `bytes` bytes and keeps them with the communicator. */
+static coll_status map(coll_comm *comm, size_t bytes, void **ptr) {
   if (!ptr)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_alloc", "ptr is NULL");
   *ptr = NULL;
@@ -64,9 +63,17 @@ coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
   return COLL_OK;
 }
 
-coll_status coll_mem_free(coll_comm *comm, void *ptr) {
-  if (!comm)
-    return COLL_ERR_INVALID_ARGUMENT;
+coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = map(comm, bytes, ptr);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Unmaps what map() gave. */
+static coll_status unmap(coll_comm *comm, void *ptr) {
   if (!ptr)
     return COLL_OK;
   for (colli_memory **at = &comm->memory; *at; at = &(*at)->next) {
@@ -80,6 +87,15 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr) {
   }
   return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_free",
                            "%p is not memory of coll_mem_alloc() on this communicator", ptr);
+}
+
+coll_status coll_mem_free(coll_comm *comm, void *ptr) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = unmap(comm, ptr);
+  colli_call_leave(comm);
+  return status;
 }
 
 void colli_memory_free_all(coll_comm *comm) {

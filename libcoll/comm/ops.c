@@ -26,10 +26,9 @@ static colli_user_op *take_place(coll_comm *comm, const char *name, coll_op *op)
   return NULL;
 }
 
-coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
-                           coll_op *op) {
-  if (!comm)
-    return COLL_ERR_INVALID_ARGUMENT;
+/* Makes an operation from a function. */
+static coll_status create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
+                          coll_op *op) {
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "op_create", "op is NULL");
   *op = NO_OP;
@@ -45,11 +44,20 @@ coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int co
   return COLL_OK;
 }
 
-coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
-                                      coll_op *op) {
+coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
+                           coll_op *op) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = create(comm, fn, context, commutative, op);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Makes a pre-multiplied sum. */
+static coll_status create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
+                                     coll_op *op) {
   static const char *const name = "op_create_premul_sum";
-  if (!comm)
-    return COLL_ERR_INVALID_ARGUMENT;
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, name, "op is NULL");
   *op = NO_OP;
@@ -70,9 +78,18 @@ coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_
   return COLL_OK;
 }
 
-coll_status coll_op_free(coll_comm *comm, coll_op *op) {
-  if (!comm)
-    return COLL_ERR_INVALID_ARGUMENT;
+coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
+                                      coll_op *op) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = create_premul_sum(comm, factor, type, op);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Ends an operation. */
+static coll_status end(coll_comm *comm, coll_op *op) {
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "op_free", "op is NULL");
   if (!colli_ops_find(comm, (int)*op))
@@ -83,6 +100,15 @@ coll_status coll_op_free(coll_comm *comm, coll_op *op) {
   comm->ops[(int)*op - COLL_OP_USER_BASE] = (colli_user_op){.used = false};
   *op = NO_OP;
   return COLL_OK;
+}
+
+coll_status coll_op_free(coll_comm *comm, coll_op *op) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = end(comm, op);
+  colli_call_leave(comm);
+  return status;
 }
 
 const colli_user_op *colli_ops_find(const coll_comm *comm, int op) {

@@ -1,6 +1,7 @@
 /*
  * test_family.c: communicators that are split from each other at random, with operations in flight
- * on all of them, in an order of each rank's own. Everything is right, and everything ends.
+ * on all of them, in an order of each rank's own. Everything is right, and everything ends; when a
+ * rank is killed, the communicators that it is in fail, and the others go on.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,7 +14,8 @@
 #define LIMIT_NS  (60 * COLLI_NS_PER_S)
 #define MAX_COMMS 9
 #define MAX_RANKS 9
-#define OPS       4 /* on each communicator */
+#define OPS       4 /* on each communicator, in each of two acts */
+#define KILL_NS   (20 * COLLI_NS_PER_S)
 #define MAX_COUNT 300
 
 /* A communicator, as the script has it: the base is number 0. */
@@ -28,7 +30,8 @@ typedef struct node {
 
 /* One rank's part in one operation. */
 typedef struct part {
-  coll_request *request;
+  coll_request *request; /* NULL: not even started */
+  coll_status status;
   int32_t in[MAX_COUNT], out[MAX_COUNT];
 } part;
 
@@ -37,7 +40,7 @@ typedef struct actor {
   coll_comm *comms[MAX_COMMS];
   int made; /* communicators that it has gone through, member or not */
   colli_split *split;
-  part parts[MAX_COMMS][OPS];
+  part parts[MAX_COMMS][2 * OPS];
   int started[MAX_COMMS], ended[MAX_COMMS];
   int wrong;
 } actor;
@@ -46,6 +49,8 @@ typedef struct script {
   world *world;
   node nodes[MAX_COMMS];
   int nnodes;
+  int target; /* operations on each communicator */
+  int dead;   /* the rank that is killed, or -1 */
   uint64_t seed;
   colli_prng prng;
   actor *actors;
@@ -74,7 +79,7 @@ static void make_node(script *s, int n) {
 }
 
 static int count_of(const script *s, int n, int op) {
-  colli_prng prng = {s->seed * 1000 + (uint64_t)(n * OPS + op)};
+  colli_prng prng = {s->seed * 1000 + (uint64_t)(n * 2 * OPS + op)};
   return (int)colli_prng_below(&prng, MAX_COUNT);
 }
 
@@ -88,20 +93,28 @@ static void start_op(script *s, actor *a, int base_rank, int n) {
   part *p = &a->parts[n][op];
   for (int i = 0; i < count; i++)
     p->in[i] = element(n, op, base_rank, i);
-  if (coll_iallreduce(p->in, p->out, (size_t)count, COLL_INT32, COLL_SUM, a->comms[n],
-                      &p->request) != COLL_OK)
-    a->wrong++;
+  p->status =
+      coll_iallreduce(p->in, p->out, (size_t)count, COLL_INT32, COLL_SUM, a->comms[n], &p->request);
+}
+
+/* Whether an operation may end so. */
+static bool may_end(const script *s, const actor *a, int n, coll_status status) {
+  coll_error error = COLL_ERROR_INIT;
+  if (status == COLL_OK || s->dead < 0 || s->nodes[n].members[s->dead] < 0)
+    return status == COLL_OK;
+  coll_last_error(a->comms[n], &error);
+  return status == COLL_ERR_PEER_LOST && error.peer == s->nodes[n].members[s->dead];
 }
 
 /* Looks at the oldest open operation of a communicator; true if it ended. */
 static bool end_op(script *s, actor *a, int n) {
   int op = a->ended[n], count = count_of(s, n, op);
   part *p = &a->parts[n][op];
-  coll_status status = p->request ? coll_test(&p->request) : COLL_ERR_INTERNAL;
+  coll_status status = p->request ? coll_test(&p->request) : p->status;
   if (status == COLL_IN_PROGRESS)
     return false;
   a->ended[n]++;
-  a->wrong += status != COLL_OK;
+  a->wrong += !may_end(s, a, n, status);
   for (int i = 0; i < count && status == COLL_OK; i++) {
     int32_t sum = 0;
     for (int r = 0; r < MAX_RANKS; r++)
@@ -140,7 +153,7 @@ static bool go_on_splitting(script *s, actor *a, int base_rank) {
 
 /* Whether the next operation on a communicator has its turn: not before a split of it. */
 static bool may_start(const script *s, const actor *a, int n) {
-  if (a->started[n] == OPS)
+  if (a->started[n] == s->target)
     return false;
   for (int i = a->made + (a->split != NULL); i < s->nnodes; i++)
     if (s->nodes[i].parent == n && s->nodes[i].before <= a->started[n])
@@ -148,26 +161,31 @@ static bool may_start(const script *s, const actor *a, int n) {
   return true;
 }
 
-/* A rank's turn. */
+/* A rank's turn. Says that it moved as long as it could have: time must not go on without need. */
 static bool act(void *ctx, int rank) {
   script *s = ctx;
   actor *a = &s->actors[rank];
   bool moved = false;
   if (a->wrong)
     return false;
-  if (colli_prng_below(&s->prng, 2))
-    moved = go_on_splitting(s, a, rank);
-  for (int tries = 0; tries < 3; tries++) {
-    int n = (int)colli_prng_below(&s->prng, (uint64_t)a->made);
+  bool skip = colli_prng_below(&s->prng, 2);
+  moved = skip ? a->made < s->nnodes && (!a->split || colli_split_done(a->split))
+               : go_on_splitting(s, a, rank);
+  if (skip && !a->split && a->made < s->nnodes && a->comms[s->nodes[a->made].parent])
+    moved = a->started[s->nodes[a->made].parent] >= s->nodes[a->made].before;
+  int first = (int)colli_prng_below(&s->prng, (uint64_t)a->made);
+  for (int i = 0; i < a->made; i++) {
+    int n = (first + i) % a->made;
     if (!a->comms[n])
       continue;
     moved |= colli_comm_progress(a->comms[n]);
-    if (may_start(s, a, n) && colli_prng_below(&s->prng, 2)) {
-      start_op(s, a, rank, n);
+    if (may_start(s, a, n)) {
+      if (colli_prng_below(&s->prng, 2))
+        start_op(s, a, rank, n);
       moved = true;
-    } else if (a->ended[n] < a->started[n]) {
-      moved |= end_op(s, a, n);
     }
+    if (a->ended[n] < a->started[n])
+      moved |= end_op(s, a, n);
   }
   return moved;
 }
@@ -177,7 +195,7 @@ static bool done(void *ctx, int rank) {
   actor *a = &s->actors[rank];
   bool all = a->made == s->nnodes;
   for (int n = 0; n < s->nnodes; n++)
-    all &= !a->comms[n] || a->ended[n] == OPS;
+    all &= !a->comms[n] || a->ended[n] == s->target;
   return all || a->wrong;
 }
 
@@ -195,46 +213,112 @@ static void end_actor(script *s, int rank) {
   }
 }
 
-/* One seed. */
-static bool run_seed(uint64_t seed, bool verbose) {
-  seeded_world sw;
-  seeded_world_make(&sw, seed, 1, MAX_RANKS);
-  world w;
-  if (!world_open(&w, &sw.config))
-    return false;
-  script s = {.world = &w, .seed = seed, .prng = {seed + 5}};
-  s.nnodes = 2 + (int)colli_prng_below(&s.prng, MAX_COMMS - 1);
-  s.nodes[0].nranks = w.nranks;
+/* Makes up the communicators of a world. */
+static bool make_script(script *s, world *w, uint64_t seed) {
+  *s = (script){.world = w, .seed = seed, .dead = -1, .target = OPS, .prng = {seed + 5}};
+  s->nnodes = 2 + (int)colli_prng_below(&s->prng, MAX_COMMS - 1);
+  s->nodes[0].nranks = w->nranks;
   for (int r = 0; r < MAX_RANKS; r++)
-    s.nodes[0].members[r] = r < w.nranks ? r : -1;
-  for (int n = 1; n < s.nnodes; n++)
-    make_node(&s, n);
-  s.actors = calloc((size_t)w.nranks, sizeof(*s.actors));
-  for (int r = 0; r < w.nranks; r++) {
-    s.actors[r].comms[0] = w.comms[r];
-    s.actors[r].made = 1;
+    s->nodes[0].members[r] = r < w->nranks ? r : -1;
+  for (int n = 1; n < s->nnodes; n++)
+    make_node(s, n);
+  s->actors = calloc((size_t)w->nranks, sizeof(*s->actors));
+  for (int r = 0; s->actors && r < w->nranks; r++) {
+    s->actors[r].comms[0] = w->comms[r];
+    s->actors[r].made = 1;
   }
-  bool ok = world_run(&w, act, done, &s, LIMIT_NS);
-  for (int r = 0; r < w.nranks; r++)
-    ok &= s.actors[r].wrong == 0;
+  return s->actors != NULL;
+}
+
+/* Ends everything, and says how it went; true if all was right. */
+static bool end_script(script *s, bool ok, bool verbose) {
+  world *w = s->world;
+  for (int r = 0; r < w->nranks; r++)
+    ok &= s->actors[r].wrong == 0;
   if (!ok || verbose)
     fprintf(stderr, "seed %llu: %s: %d ranks, %d communicators, after %.3f ms of virtual time\n",
-            (unsigned long long)seed, ok ? "right" : "wrong", w.nranks, s.nnodes,
-            (double)world_now(&w) / 1e6);
-  for (int r = 0; r < w.nranks; r++) {
+            (unsigned long long)s->seed, ok ? "right" : "wrong", w->nranks, s->nnodes,
+            (double)world_now(w) / 1e6);
+  for (int r = 0; r < w->nranks; r++) {
     coll_error error = COLL_ERROR_INIT;
-    for (int n = 0; !ok && n < s.nnodes; n++)
-      if (s.actors[r].comms[n] && coll_last_error(s.actors[r].comms[n], &error) == COLL_OK)
+    for (int n = 0; !ok && n < s->nnodes; n++)
+      if (s->actors[r].comms[n] && coll_last_error(s->actors[r].comms[n], &error) == COLL_OK)
         fprintf(stderr, "  rank %d, communicator %d: started %d, ended %d, %s\n", r, n,
-                s.actors[r].started[n], s.actors[r].ended[n], error.message);
+                s->actors[r].started[n], s->actors[r].ended[n], error.message);
   }
-  for (int r = 0; r < w.nranks; r++)
-    end_actor(&s, r);
-  world_close(&w);
-  free(s.actors);
+  for (int r = 0; r < w->nranks; r++)
+    end_actor(s, r);
+  world_close(w);
+  free(s->actors);
   return ok;
+}
+
+/* One seed in which nothing breaks. */
+static bool run_seed(uint64_t seed, bool verbose) {
+  seeded_world sw;
+  world w;
+  script s;
+  seeded_world_make(&sw, seed, 1, MAX_RANKS);
+  if (!world_open(&w, &sw.config) || !make_script(&s, &w, seed))
+    return false;
+  bool ok = world_run(&w, act, done, &s, LIMIT_NS);
+  return end_script(&s, ok, verbose);
 }
 
 Test(family, random_splits, .timeout = 200) {
   cr_assert_eq(seeds_run("build/tests/sim_test_family", run_seed, 1, 300), 0);
+}
+
+/* ---- a rank is killed
+ * ----------------------------------------------------------------------------
+ */
+
+/* Lets all communicators of a rank move. */
+static bool act_only_move(void *ctx, int rank) {
+  script *s = ctx;
+  bool moved = false;
+  for (int n = 0; n < s->nnodes; n++)
+    if (s->actors[rank].comms[n])
+      moved |= colli_comm_progress(s->actors[rank].comms[n]);
+  return moved;
+}
+
+/* Whether a rank knows of all that the dead one has broken. */
+static bool knows_all(void *ctx, int rank) {
+  script *s = ctx;
+  bool all = true;
+  for (int n = 0; n < s->nnodes; n++)
+    if (s->actors[rank].comms[n] && s->nodes[n].members[s->dead] >= 0)
+      all &= s->actors[rank].comms[n]->failed == COLL_ERR_PEER_LOST;
+  return all;
+}
+
+/* One seed: when all are made, a rank is killed in the midst of operations. */
+static bool run_killing_seed(uint64_t seed, bool verbose) {
+  seeded_world sw;
+  world w;
+  script s;
+  seeded_world_make(&sw, seed, 2, MAX_RANKS);
+  int dead = (int)(seed % (uint64_t)sw.config.sim.nranks);
+  sim_fault fault = {.kind = SIM_KILL, .rank = dead, .at_ns = KILL_NS};
+  sw.config.sim.faults = &fault;
+  sw.config.sim.nfaults = 1;
+  sw.fault[0] = 0; /* what waits there for time to pass would see it go on to the kill */
+  if (!world_open(&w, &sw.config) || !make_script(&s, &w, seed))
+    return false;
+  bool ok = world_run(&w, act, done, &s, KILL_NS / 2);
+  s.target = 2 * OPS;
+  s.dead = dead;
+  uint64_t before = colli_prng_below(&s.prng, 1024ull << colli_prng_below(&s.prng, 12));
+  if (ok)
+    sim_world_pass(w.sim, KILL_NS - before - world_now(&w));
+  ok = ok && world_run(&w, act, done, &s, LIMIT_NS);
+  if (ok && world_now(&w) < KILL_NS)
+    sim_world_pass(w.sim, KILL_NS - world_now(&w) + 1);
+  ok = ok && world_run(&w, act_only_move, knows_all, &s, LIMIT_NS);
+  return end_script(&s, ok, verbose);
+}
+
+Test(family, a_rank_is_killed, .timeout = 200) {
+  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_killing_seed, 1, 300), 0);
 }

@@ -319,9 +319,15 @@ COLL_API coll_status coll_last_error(const coll_comm *comm, coll_error *error);
  * it; the loss of a process revokes all communicators that it is in, everything else only the one.
  *
  * color: 0 or more, or COLL_NO_COLOR to be in none (*child is NULL then). config: NULL, or settings
- * for the child; what they leave open is inherited from `comm`. child: receives the communicator,
- * to be released with coll_comm_destroy(). Errors: INVALID_ARGUMENT (null, bad color or config),
+ * for the child; what they leave open is inherited from `comm`, and so is the transport, which
+ * must be NULL or what `comm` has. child: receives the communicator, to be released with
+ * coll_comm_destroy(), in any order. Errors: INVALID_ARGUMENT (null, bad color or config),
  * NO_MEMORY, and those of a collective.
+ *
+ * Operations of several communicators that were split from each other move on whenever this rank
+ * waits in any of them, so ranks may wait for them in different orders. A coll_op_fn may therefore
+ * run in another thread than the one that started the operation, and must not call libcoll on any
+ * of them.
  */
 #define COLL_NO_COLOR (-1)
 COLL_API coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
