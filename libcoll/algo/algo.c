@@ -23,6 +23,7 @@ const colli_algo *const colli_algos[] = {
     &colli_scan_chain,
     &colli_exscan_chain,
     &colli_allreduce_rsag,
+    &colli_allreduce_rabenseifner,
     &colli_allreduce_circulant,
     &colli_allreduce_bcube,
     &colli_reduce_binomial,

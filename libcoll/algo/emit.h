@@ -123,6 +123,7 @@ extern const colli_algo colli_allreduce_bintree;
 extern const colli_algo colli_reduce_chain;
 extern const colli_algo colli_reduce_rsg;
 extern const colli_algo colli_broadcast_scatterag;
+extern const colli_algo colli_allreduce_rabenseifner;
 extern const colli_algo colli_reduce_binomial;
 extern const colli_algo colli_reduce_knomial4;
 extern const colli_algo colli_reduce_knomial8;
