@@ -9,8 +9,8 @@
  * logarithmic number of rounds: wins for middle sizes and powers of two. Source: Rabenseifner,
  * "Optimization of collective reduction operations", ICCS 2004. With other numbers of ranks:
  * Rabenseifner and Traeff, "More efficient reduction algorithms for non-power-of-two number of
- * processors in message-passing parallel systems", EuroPVM/MPI 2004, whose step for two ranks is
- * the one used here.
+ * processors in message-passing parallel systems", EuroPVM/MPI 2004, whose elimination of
+ * one rank of two is the model of what is done here.
  *
  * Numbers of ranks that are no power of two: the ranks of a seat (order.h) share the vector. The
  * keeper is responsible for the half that the seat keeps in round 0, the giver for the other half.
