@@ -13,7 +13,6 @@
 #define VISIT_AFTER      (50 * COLLI_NS_PER_MS)   /* most come by themselves */
 #define VISIT_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
 #define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until the next visits */
-#define GRACE_NS         COLLI_NS_PER_S /* for the other members of a list that all adopted */
 
 /* A missing rank, whose door this rank knocks at: to learn whether it is gone, and to tell it who
  * leads. */
@@ -121,6 +120,8 @@ static bool maybe_committed(lead *l) {
   shrink *s = l->s;
   bool missing = false, adopted = true;
   take_latest(s);
+  if (s->proved)
+    return true;
   if (s->ballot == 0 || s->ballot == l->ballot)
     return false; /* none, or this rank's own, which it did not commit */
   for (int r = 0; r < s->b.nranks; r++) {
@@ -195,7 +196,6 @@ static void beat(lead *l) {
 static bool gather(lead *l) {
   shrink *s = l->s;
   const uint64_t begin_ns = colli_now_ns();
-  const uint64_t grace_ns = s->patience_ns / 4 < GRACE_NS ? s->patience_ns / 4 : GRACE_NS;
   if (l->until_ns < begin_ns + s->patience_ns / 4)
     l->until_ns = begin_ns + s->patience_ns / 4;
   for (;;) {
@@ -210,12 +210,11 @@ static bool gather(lead *l) {
     }
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
-    if (late || all || now_ns >= begin_ns + grace_ns) {
+    if (late || all || s->proved) {
       bool committed = maybe_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
-      if (late || all || (committed && enough(s, l->takes)))
-        return committed;
+      return committed;
     }
     shrink_wait_begin(s);
     for (int i = 0; i < VISITS; i++)
@@ -407,6 +406,8 @@ static coll_status lead_on(lead *l) {
   shrink *s = l->s;
   for (;;) {
     bool committed = gather(l);
+    if (s->proved)
+      return commit(l);
     if (!enough(s, l->takes))
       return end_all(l, too_few(l));
     coll_status status = committed ? renew_list(l) : new_list(l);

@@ -56,6 +56,7 @@ void shrink_send_checkin(const shrink *s, int fd) {
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags) {
   s->ballot = ballot;
+  s->proved = s->proved && s->list == list;
   s->list = list;
   s->renewed = renewed;
   for (int r = 0; r < s->b.nranks; r++)
@@ -120,8 +121,11 @@ static void welcome(shrink *s) {
       colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
     else if (is_behind(s, hello))
       tell_outcome(s, &guest);
-    else
+    else {
+      /* One that shrinks the new communicator already, and will come again. */
+      s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
       boot_guest_refuse(&s->b, &guest);
+    }
   }
 }
 

@@ -28,7 +28,7 @@
  *      one, and two coordinators at a time cannot both succeed.
  *
  * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
- * latter its outcome.
+ * latter its outcome; and if it knocks at the door of one that leads them, that proves the outcome.
  *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
  * control link broke without a goodbye, or its host refuses connections to its door.
@@ -102,6 +102,7 @@ typedef struct shrink {
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
+  bool proved;      /* a rank is known to have returned with that list */
   bool *listed;     /* its members */
   coll_comm *child; /* made here; of that list or an earlier one */
   boot_guests guests;

@@ -249,6 +249,9 @@ static void *freeze_soon(void *arg) {
 static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *old = NULL, *child;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  config.error = &error;
   pthread_t thread;
   bool right;
   useconds_t delay = (useconds_t)s->late_delay_us;
@@ -258,7 +261,8 @@ static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_CHECK(pthread_create(&thread, NULL, freeze_soon, &delay) == 0);
   }
   for (int i = 0; i < 4; i++) {
-    s->shrunk[rank] = coll_comm_shrink(old ? old : comm, NULL, &child);
+    s->shrunk[rank] = coll_comm_shrink(old ? old : comm, &config, &child);
+    snprintf(s->message[rank], sizeof(s->message[rank]), "%s", error.message);
     coll_comm_destroy(&old);
     if (!child)
       break;
@@ -289,7 +293,8 @@ static void play_freeze(int late, int delay_us) {
       continue;
     cr_expect_eq(results[r], 0, "rank %d, %d us: rank %d ended with %d", late, delay_us, r,
                  results[r]);
-    cr_expect_eq(s->shrunk[r], COLL_OK);
+    cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d, %d us: rank %d: %s", late, delay_us, r,
+                 s->message[r]);
     cr_expect_eq(s->mask[r], 31 & ~(1 << late), "rank %d, %d us: rank %d went on with %x", late,
                  delay_us, r, s->mask[r]);
   }
