@@ -52,8 +52,11 @@ const colli_algo *colli_algo_find(colli_coll coll, const char *name);
 typedef struct colli_choice {
   const colli_algo *algo;
   colli_partition partition;
+  size_t chunk_bytes; /* what its limits asked for */
   double predicted_ns;
 } colli_choice;
+
+#define COLLI_MAX_CANDIDATES 48 /* no collective has more algorithms */
 
 /*
  * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).

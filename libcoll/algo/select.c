@@ -40,7 +40,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   wanted.chunk_bytes = most;
   *best = (colli_choice){.algo = algo};
   for (bool first = true;; first = false) {
-    colli_choice tried = {.algo = algo};
+    colli_choice tried = {.algo = algo, .chunk_bytes = wanted.chunk_bytes};
     colli_choice_partition(algo, shape, count, elem_bytes, &wanted, &tried.partition);
     tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
     if (first || tried.predicted_ns < best->predicted_ns)

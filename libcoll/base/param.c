@@ -22,11 +22,29 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
                                "Comma-separated list of the transports to choose from: shm, tcp. "
                                "Empty: all."},
-    [COLLI_PARAM_ALGO] = {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
-                          "Forces algorithms: a comma-separated list of collective:algorithm, for "
-                          "example allreduce:ring. Empty: the predicted fastest. `coll_explain` "
-                          "lists them."},
-    [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_STRING, "error", 0, 0,
+    [COLLI_PARAM_ALGO] =
+        {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
+         "Forces algorithms: a comma-separated list of collective:algorithm, or of "
+         "collective:ranges, for example allreduce:0-8k=recdbl;8k-=ring,broadcast:chain. What it "
+         "does not cover is chosen freely; see docs/choosing.md. `coll_explain` lists them."},
+    [COLLI_PARAM_TUNER] = {"COLL_TUNER", COLLI_PARAM_STRING, "", 0, 0,
+                           "Path of a tuner, a shared library that chooses algorithms "
+                           "(coll/coll_tuner.h). Empty: none."},
+    [COLLI_PARAM_CALIBRATION] =
+        {"COLL_CALIBRATION", COLLI_PARAM_STRING, "", 0, 0,
+         "File with this machine's figures for the cost model, as `coll_calibrate` writes it; "
+         "none: built-in figures. Empty: $XDG_CACHE_HOME/libcoll/calibration or "
+         "~/.cache/libcoll/calibration, if it is there."},
+    [COLLI_PARAM_DETERMINISTIC] =
+        {"COLL_DETERMINISTIC", COLLI_PARAM_WORD, "off", COLL_DETERMINISTIC_OFF,
+         COLL_DETERMINISTIC_ORDERED,
+         "Whether results of float reductions depend on the inputs in rank order alone: off, on, "
+         "or ordered (from left to right). The same on all ranks."},
+    [COLLI_PARAM_ACCUMULATE] = {"COLL_ACCUMULATE", COLLI_PARAM_WORD, "native",
+                                COLL_ACCUMULATE_NATIVE, COLL_ACCUMULATE_FLOAT32,
+                                "In which precision float16, bfloat16 and float8 are reduced: "
+                                "native or float32. The same on all ranks."},
+    [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "error", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
                          "What libcoll prints on standard error by itself: none, error, warn, info "
                          "or debug."},
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
@@ -74,6 +92,18 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                             "The secret that all ranks share: 64 hexadecimal digits. Never "
                             "printed. Set by launchers."},
 };
+
+/* What WORD settings take; numbered from colli_param_info.min. */
+static const char *const words[COLLI_PARAM_COUNT][5] = {
+    [COLLI_PARAM_LOG] = {"none", "error", "warn", "info", "debug"},
+    [COLLI_PARAM_DETERMINISTIC] = {"off", "on", "ordered"},
+    [COLLI_PARAM_ACCUMULATE] = {"native", "float32"},
+};
+
+const char *colli_param_word(colli_param_id id, long long number) {
+  const colli_param_info *info = &colli_param_table[id];
+  return number >= info->min && number <= info->max ? words[id][number - info->min] : "?";
+}
 
 /* Parses a whole number, for BYTES with a suffix K, M or G; false if it is none or too large. */
 static bool parse_number(const char *text, colli_param_type type, long long *number) {
@@ -131,10 +161,20 @@ static coll_status unknown(const char *name, coll_error *error) {
 }
 
 /* Reports a value that its setting does not take. */
-static coll_status malformed(const colli_param_info *info, const char *text, coll_error *error) {
-  if (info->type == COLLI_PARAM_STRING)
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "%s=%s: it takes none, error, warn, info or debug", info->name, text);
+static coll_status malformed(colli_param_id id, const char *text, coll_error *error) {
+  const colli_param_info *info = &colli_param_table[id];
+  char list[64] = "";
+  for (long long i = info->min; info->type == COLLI_PARAM_WORD && i <= info->max; i++) {
+    size_t used = strlen(list);
+    snprintf(list + used, sizeof(list) - used, "%s%s",
+             i == info->min   ? ""
+             : i == info->max ? " or "
+                              : ", ",
+             colli_param_word(id, i));
+  }
+  if (*list)
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "%s=%s: it takes %s",
+                           info->name, text, list);
   return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                          "%s=%s: it takes a whole number from %lld to %lld%s", info->name, text,
                          info->min, info->max,
@@ -148,15 +188,19 @@ static coll_status parse_value(colli_params *params, colli_param_id id, coll_err
   const colli_param_info *info = &colli_param_table[id];
   const char *text = params->text[id];
   params->number[id] = -1;
-  if (info->type == COLLI_PARAM_STRING)
-    return id == COLLI_PARAM_LOG && colli_log_level_parse(text) < 0 ? malformed(info, text, error)
-                                                                    : COLL_OK;
-  if (!*text)
+  if (info->type == COLLI_PARAM_STRING || !*text)
     return COLL_OK;
+  for (long long i = info->min; info->type == COLLI_PARAM_WORD && i <= info->max; i++)
+    if (strcmp(text, colli_param_word(id, i)) == 0) {
+      params->number[id] = i;
+      return COLL_OK;
+    }
+  if (info->type == COLLI_PARAM_WORD)
+    return malformed(id, text, error);
   long long number;
   if (!parse_number(text, info->type, &number) || number < info->min || number > info->max ||
       (info->type == COLLI_PARAM_BYTES && number % 64 != 0))
-    return malformed(info, text, error);
+    return malformed(id, text, error);
   params->number[id] = number;
   return COLL_OK;
 }
@@ -242,7 +286,7 @@ void colli_params_copy(colli_params *to, const colli_params *from) {
 }
 
 void colli_params_write_doc(FILE *out) {
-  static const char *const types[] = {"text", "number", "bytes"};
+  static const char *const types[] = {"text", "number", "bytes", "word"};
   fputs("# Settings\n\n"
         "Generated from the table in libcoll/base/param.c. All are environment variables. A name\n"
         "that begins with COLL_ and is not in this list is an error, and so is a value that its\n"
@@ -255,7 +299,7 @@ void colli_params_write_doc(FILE *out) {
     const colli_param_info *info = &colli_param_table[i];
     fprintf(out, "| %s | %s | %s |", info->name, types[info->type],
             *info->fallback ? info->fallback : "–");
-    if (info->type == COLLI_PARAM_STRING)
+    if (info->type == COLLI_PARAM_STRING || info->type == COLLI_PARAM_WORD)
       fputs(" – | – |", out);
     else
       fprintf(out, " %lld | %lld |", info->min, info->max);

@@ -16,6 +16,10 @@ typedef enum colli_param_id {
   COLLI_PARAM_CREATE_TIMEOUT_MS, /* COLL_CREATE_TIMEOUT_MS */
   COLLI_PARAM_TRANSPORT,         /* COLL_TRANSPORT */
   COLLI_PARAM_ALGO,              /* COLL_ALGO */
+  COLLI_PARAM_TUNER,             /* COLL_TUNER */
+  COLLI_PARAM_CALIBRATION,       /* COLL_CALIBRATION */
+  COLLI_PARAM_DETERMINISTIC,     /* COLL_DETERMINISTIC */
+  COLLI_PARAM_ACCUMULATE,        /* COLL_ACCUMULATE */
   COLLI_PARAM_LOG,               /* COLL_LOG */
   COLLI_PARAM_HOST_ID,           /* COLL_HOST_ID */
   COLLI_PARAM_PORT_RANGE,        /* COLL_PORT_RANGE */
@@ -38,14 +42,15 @@ typedef enum colli_param_id {
 typedef enum colli_param_type {
   COLLI_PARAM_STRING,
   COLLI_PARAM_INT,
-  COLLI_PARAM_BYTES
+  COLLI_PARAM_BYTES,
+  COLLI_PARAM_WORD /* one of several words */
 } colli_param_type;
 
 typedef struct colli_param_info {
   const char *name; /* "COLL_TIMEOUT_MS" */
   colli_param_type type;
   const char *fallback; /* the default, as text */
-  long long min, max;   /* for INT and BYTES */
+  long long min, max;   /* for INT and BYTES; WORD: the numbers of the first word and the last */
   const char *help;
 } colli_param_info;
 
@@ -55,7 +60,7 @@ extern const colli_param_info colli_param_table[COLLI_PARAM_COUNT];
 /* The values that one communicator uses. */
 typedef struct colli_params {
   const char *text[COLLI_PARAM_COUNT]; /* never NULL; a copy in `storage` */
-  long long number[COLLI_PARAM_COUNT]; /* INT and BYTES */
+  long long number[COLLI_PARAM_COUNT]; /* INT, BYTES and WORD */
   bool from_env[COLLI_PARAM_COUNT];
   char storage[4096];
 } colli_params;
@@ -66,6 +71,9 @@ typedef struct colli_params {
  * known name for an unknown one). BYTES take suffixes K, M, G.
  */
 coll_status colli_params_load(colli_params *params, coll_error *error);
+
+/* The word with that number that a WORD setting takes. */
+const char *colli_param_word(colli_param_id id, long long number);
 
 /* The text of a setting by its name; NULL if there is none such. */
 const char *colli_params_text(const colli_params *params, const char *name);

@@ -20,7 +20,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
                             coll_error *error) {
   *out = NULL;
   const colli_params *params = assembly->params;
-  coll_status status = colli_plans_check_force(params->text[COLLI_PARAM_ALGO], error);
+  coll_status status = colli_force_check(params->text[COLLI_PARAM_ALGO], error);
   if (status != COLL_OK)
     return status;
   coll_comm *comm = calloc(1, sizeof(*comm));
@@ -39,6 +39,8 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->log = family->log;
   comm->world = assembly->world;
   memcpy(comm->host, family->host, sizeof(comm->host));
+  comm->deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
+  comm->accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
   colli_error_clear(&comm->error);
   comm->exec.busy_peers = -1;
   comm->watch.spin = COLLI_SPIN_MOST;
@@ -61,7 +63,13 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->plans;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
-  plans->force = comm->params.text[COLLI_PARAM_ALGO];
+  plans->chooser.limits = &plans->limits;
+  plans->chooser.model = &plans->model;
+  plans->chooser.tuner = comm->family->tuner;
+  coll_status status =
+      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
+  if (status != COLL_OK)
+    return status;
   const char *slowest;
   comm->crowded = colli_places_model(comm->table, comm->nranks, comm->rank, comm->family->ports,
                                      comm->family->nports, &plans->model, &slowest);

@@ -24,7 +24,9 @@ typedef struct colli_rank_info {
   uint32_t slot_count;
   uint32_t timeout_ms;
   uint32_t transports; /* bit t: blob[t] is valid (index in the registry) */
-  uint32_t pad;
+  uint8_t deterministic; /* coll_determinism */
+  uint8_t accumulate;    /* coll_accumulate */
+  uint16_t pad;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];

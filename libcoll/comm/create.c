@@ -26,6 +26,11 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
                            out->create_timeout_ms);
+  if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
+      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.deterministic is %d, config.accumulate %d; see coll.h",
+                           (int)out->deterministic, (int)out->accumulate);
   return COLL_OK;
 }
 
@@ -50,6 +55,10 @@ static coll_status apply(colli_settings *settings, const coll_config *config) {
     params->number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
   if (config->create_timeout_ms)
     params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
+  if (config->deterministic)
+    params->number[COLLI_PARAM_DETERMINISTIC] = config->deterministic;
+  if (config->accumulate)
+    params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");

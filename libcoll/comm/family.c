@@ -113,12 +113,15 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
   info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
+  info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
+  info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
   colli_places_self(info);
 }
 
 /* Frees a family whose last communicator has left. */
 void colli_family_free(colli_family *family) {
   colli_mux_destroy(family->mux);
+  colli_tuner_close(family->tuner);
   for (int i = 0; i < family->nports; i++)
     if (family->ports[i].endpoint)
       family->ports[i].ops->close(family->ports[i].endpoint);
@@ -161,6 +164,11 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   colli_error_clear(&family->reported);
   gethostname(family->host, sizeof(family->host) - 1);
   describe_self(family, info);
+  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+  if (status != COLL_OK) {
+    colli_family_free(family);
+    return status;
+  }
   for (int i = 0; family->nranks > 1 && assembly->transports[i]; i++) {
     open_port(family, assembly, i, info);
     family->nports = i + 1;
@@ -201,21 +209,36 @@ static coll_status choose_transport(colli_family *family, int peer, coll_error *
                          family->rank, family->host, peer, other->host, reasons);
 }
 
+/* Checks the settings that must be equal on all ranks. */
+static coll_status compare_settings(const colli_family *family, int peer, coll_error *error) {
+  const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
+  if (other->slot_bytes != self->slot_bytes || other->slot_count != self->slot_count)
+    return colli_error_set(
+        error, COLL_ERR_MISMATCH, "create",
+        "rank %d (host %s) has COLL_SLOT_BYTES=%u COLL_SLOT_COUNT=%u, rank %d (host %s) has %u "
+        "and %u (0: not set); set them alike on all ranks",
+        family->rank, family->host, self->slot_bytes, self->slot_count, peer, other->host,
+        other->slot_bytes, other->slot_count);
+  if (other->deterministic == self->deterministic && other->accumulate == self->accumulate)
+    return COLL_OK;
+  return colli_error_set(
+      error, COLL_ERR_MISMATCH, "create",
+      "rank %d (host %s) has COLL_DETERMINISTIC=%s COLL_ACCUMULATE=%s, rank %d (host %s) has %s "
+      "and %s; set them, or the fields of coll_config, alike on all ranks",
+      family->rank, family->host, colli_param_word(COLLI_PARAM_DETERMINISTIC, self->deterministic),
+      colli_param_word(COLLI_PARAM_ACCUMULATE, self->accumulate), peer, other->host,
+      colli_param_word(COLLI_PARAM_DETERMINISTIC, other->deterministic),
+      colli_param_word(COLLI_PARAM_ACCUMULATE, other->accumulate));
+}
+
 /* Checks what must be equal on all ranks, and chooses a transport for each peer. */
 static coll_status meet_peers(colli_family *family, coll_error *error) {
-  const colli_rank_info *self = &family->table[family->rank];
   for (int peer = 0; peer < family->nranks; peer++) {
-    const colli_rank_info *other = &family->table[peer];
-    if (other->slot_bytes != self->slot_bytes || other->slot_count != self->slot_count)
-      return colli_error_set(
-          error, COLL_ERR_MISMATCH, "create",
-          "rank %d (host %s) has COLL_SLOT_BYTES=%u COLL_SLOT_COUNT=%u, rank %d (host %s) has %u "
-          "and %u (0: not set); set them alike on all ranks",
-          family->rank, family->host, self->slot_bytes, self->slot_count, peer, other->host,
-          other->slot_bytes, other->slot_count);
     if (peer == family->rank)
       continue;
-    coll_status status = choose_transport(family, peer, error);
+    coll_status status = compare_settings(family, peer, error);
+    if (status == COLL_OK)
+      status = choose_transport(family, peer, error);
     if (status != COLL_OK)
       return status;
   }

@@ -12,6 +12,7 @@
 #include <pthread.h>
 
 #include "libcoll/comm/assemble.h"
+#include "libcoll/comm/tuner.h"
 
 typedef struct colli_mux colli_mux;
 
@@ -50,6 +51,7 @@ typedef struct colli_family {
   colli_route *routes;    /* nranks */
   colli_port ports[COLLI_MAX_TRANSPORTS];
   int nports;
+  colli_tuner *tuner; /* or NULL */
   colli_ctrl *ctrl;
   uint64_t serial;     /* of control messages made here */
   uint64_t *heard;     /* nranks: serial of the last message taken from each */

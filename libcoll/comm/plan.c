@@ -6,64 +6,6 @@
 
 #include "libcoll/base/error.h"
 
-#define NAME_BYTES 32
-
-/* Finds what COLL_ALGO says for a collective: the name into `name`, or "" if nothing. */
-static void forced_name(const char *force, colli_coll coll, char name[NAME_BYTES]) {
-  const char *coll_name = colli_coll_name(coll);
-  size_t length = strlen(coll_name);
-  name[0] = 0;
-  for (const char *at = force; at && *at; at = strchr(at, ',') ? strchr(at, ',') + 1 : NULL) {
-    if (strncmp(at, coll_name, length) != 0 || at[length] != ':')
-      continue;
-    size_t bytes = strcspn(at + length + 1, ",");
-    if (bytes >= NAME_BYTES)
-      bytes = NAME_BYTES - 1;
-    memcpy(name, at + length + 1, bytes);
-    name[bytes] = 0;
-  }
-}
-
-/* Writes "ring, dbtree" for a collective. */
-static void known_names(colli_coll coll, char *text, size_t bytes) {
-  text[0] = 0;
-  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
-    if ((*algo)->coll != coll)
-      continue;
-    size_t used = strlen(text);
-    snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", (*algo)->name);
-  }
-}
-
-/* Checks COLL_ALGO. */
-coll_status colli_plans_check_force(const char *force, coll_error *error) {
-  char copy[256];
-  if (strlen(force) >= sizeof(copy))
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create", "COLL_ALGO is too long");
-  strcpy(copy, force);
-  char *rest = NULL;
-  for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
-    char *colon = strchr(word, ':');
-    if (colon)
-      *colon = 0;
-    int coll = colon ? colli_coll_parse(word) : -1;
-    if (coll < 0 || coll == COLLI_SENDRECV)
-      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                             "COLL_ALGO=%s: expected collective:algorithm[,...] such as "
-                             "allreduce:ring; collectives are allreduce, broadcast, allgather, "
-                             "barrier",
-                             force);
-    if (!colli_algo_find((colli_coll)coll, colon + 1)) {
-      char names[128];
-      known_names((colli_coll)coll, names, sizeof(names));
-      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                             "COLL_ALGO=%s: %s has no algorithm '%s'; it has %s", force, word,
-                             colon + 1, names);
-    }
-  }
-  return COLL_OK;
-}
-
 /* Whether a schedule of this communicator serves a shape. */
 static bool same_shape(const colli_shape *a, const colli_shape *b) {
   return a->root == b->root && a->order == b->order && a->in_place == b->in_place &&
@@ -128,14 +70,9 @@ colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_
                        .ngroups = plans->ngroups,
                        .group = plans->group};
   colli_choice choice;
-  char force[NAME_BYTES];
-  forced_name(plans->force, key->coll, force);
-  if (!colli_select(&shape, key->count, key->elem_bytes, &plans->limits, &plans->model, force,
-                    &choice, NULL, 0)) {
-    colli_error_set(error, COLL_ERR_INTERNAL, NULL, "no algorithm for %s",
-                    colli_coll_name(key->coll));
+  if (colli_choose(&plans->chooser, &shape, key->count, key->elem_bytes,
+                   key->count * key->elem_bytes, &choice, error) != COLL_OK)
     return NULL;
-  }
   const colli_sched *sched = get_sched(plans, choice.algo, &shape, error);
   if (!sched)
     return NULL;
@@ -148,4 +85,5 @@ void colli_plans_free(colli_plans *plans) {
   for (int i = 0; i < plans->nscheds; i++)
     colli_sched_free(plans->scheds[i]);
   free(plans->scheds);
+  colli_force_free(&plans->chooser.force);
 }

@@ -6,7 +6,7 @@
 #ifndef COLLI_COMM_PLAN_H
 #define COLLI_COMM_PLAN_H
 
-#include "libcoll/algo/algo.h"
+#include "libcoll/comm/choose.h"
 
 #define COLLI_PLANS 64 /* a power of two */
 
@@ -36,7 +36,7 @@ typedef struct colli_plans {
   colli_model model;
   int ngroups; /* as in colli_shape */
   const int32_t *group;
-  const char *force; /* COLL_ALGO */
+  colli_chooser chooser;
   colli_plan plan[COLLI_PLANS];
   colli_sched **scheds;
   int nscheds;
@@ -45,12 +45,6 @@ typedef struct colli_plans {
 
 /* The plan for one call; made when first asked for. On failure NULL and `error` is filled in. */
 colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_error *error);
-
-/*
- * Checks COLL_ALGO ("allreduce:ring,broadcast:chain", or "" for free choice): INVALID_USAGE with
- * the known names if it is malformed.
- */
-coll_status colli_plans_check_force(const char *force, coll_error *error);
 
 void colli_plans_free(colli_plans *plans);
 

@@ -58,7 +58,7 @@ static coll_status read_config(coll_comm *parent, const char *name, const coll_c
                              "communicator that this one is made from; leave it NULL",
                              out->transport);
   coll_error error;
-  if (out->algo && colli_plans_check_force(out->algo, &error) != COLL_OK)
+  if (out->algo && colli_force_check(out->algo, &error) != COLL_OK)
     return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name, "config.algo: %s",
                              error.message);
   if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||

@@ -43,7 +43,8 @@ static void describe(const coll_comm *comm, char *text, size_t bytes, const coll
   if (colli_tag_same_call(mine, theirs)) {
     snprintf(text, bytes,
              "ranks %d (host %s) and %d (host %s) made the same call, %s, but chose different "
-             "algorithms for it; set COLL_ALGO and COLL_SLOT_* alike on all ranks",
+             "algorithms for it; set COLL_ALGO and COLL_SLOT_* alike on all ranks, and use a tuner "
+             "(COLL_TUNER) that answers alike",
              comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a));
     return;
   }

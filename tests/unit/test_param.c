@@ -55,6 +55,12 @@ Test(param, values) {
   cr_assert_str_eq(colli_params_text(&params, "COLL_TRANSPORT"), "shm,tcp");
   cr_assert_null(colli_params_text(&params, "COLL_TRANS"));
   cr_assert_eq(load_with("COLLECT", "1"), COLL_OK);
+  cr_assert_eq(params.number[COLLI_PARAM_DETERMINISTIC], COLL_DETERMINISTIC_OFF);
+  cr_assert_eq(load_with("COLL_DETERMINISTIC", "ordered"), COLL_OK);
+  cr_assert_eq(params.number[COLLI_PARAM_DETERMINISTIC], COLL_DETERMINISTIC_ORDERED);
+  cr_assert_str_eq(colli_param_word(COLLI_PARAM_DETERMINISTIC, COLL_DETERMINISTIC_ON), "on");
+  cr_assert_eq(load_with("COLL_ACCUMULATE", "float32"), COLL_OK);
+  cr_assert_eq(params.number[COLLI_PARAM_ACCUMULATE], COLL_ACCUMULATE_FLOAT32);
 }
 
 Test(param, bad_values_are_named) {
@@ -71,7 +77,10 @@ Test(param, bad_values_are_named) {
   refused("COLL_SLOT_BYTES", "32KB", "suffixes");
   refused("COLL_SLOT_BYTES", "9223372036854775807G", "suffixes");
   refused("COLL_SLOT_COUNT", "1", "from 2 to 64");
-  refused("COLL_LOG", "loud", "debug");
+  refused("COLL_LOG", "loud", "none, error, warn, info or debug");
+  refused("COLL_DETERMINISTIC", "yes", "off, on or ordered");
+  refused("COLL_DETERMINISTIC", "2", "off, on or ordered");
+  refused("COLL_ACCUMULATE", "double", "native or float32");
 }
 
 Test(param, unknown_names_get_a_hint_and_show_no_value) {

@@ -1,0 +1,53 @@
+/*
+ * coll_tuner.h: the interface of a tuner, a shared library that chooses algorithms in the place of
+ * libcoll's cost model. It exports one object:
+ *
+ *   const coll_tuner_ops coll_tuner = {sizeof(coll_tuner_ops), COLL_TUNER_ABI, "mine",
+ *                                      open, choose, close};
+ *
+ * COLL_TUNER=/path/to/lib.so loads it when a communicator is made. What COLL_ALGO forces is not
+ * asked about. A tuner must give the same answers on all ranks: it may depend on what it is told
+ * here, on files that are alike everywhere, not on ranks or clocks. Ranks that get different
+ * answers fail with COLL_ERR_MISMATCH at the first message.
+ */
+#ifndef COLL_COLL_TUNER_H
+#define COLL_COLL_TUNER_H
+
+#include "coll/coll.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define COLL_TUNER_ABI 1
+
+typedef struct coll_tuner_ops {
+  size_t size;      /* sizeof(coll_tuner_ops) as the tuner was compiled */
+  int abi;          /* COLL_TUNER_ABI */
+  const char *name; /* for messages */
+  /*
+   * Called once for a communicator that creation makes, and those split from it; *ctx is handed to
+   * the other two. 0, or anything else to refuse, which fails the creation. NULL: *ctx is NULL.
+   */
+  int (*open)(void **ctx);
+  /*
+   * Chooses for a collective ("allreduce", ...; a v-form has its plain form's name) of nranks
+   * ranks and `bytes` bytes, those of count elements as in the call (blocks: of a typical one).
+   * candidates: `count` algorithms that can do it, fastest first as predicted. Returns an index, or
+   * -1 to leave the choice to libcoll. Called when a call comes for the first time, and again when
+   * libcoll has forgotten the answer; never by two threads at once with the same ctx.
+   */
+  int (*choose)(void *ctx, const char *collective, int nranks, size_t bytes,
+                const coll_candidate *candidates, int count);
+  /* Called at the end; NULL: nothing to do. */
+  void (*close)(void *ctx);
+} coll_tuner_ops;
+
+/* What a tuner defines; libcoll itself does not. */
+extern COLL_API const coll_tuner_ops coll_tuner;
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_COLL_TUNER_H */
