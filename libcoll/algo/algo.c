@@ -49,6 +49,13 @@ const colli_algo *const colli_algos[] = {
     &colli_reduce_scatter_circulant,
     &colli_reduce_scatter_pat,
     &colli_reduce_scatter_bcube,
+    &colli_allreduce_hier,
+    &colli_allreduce_hier_ring,
+    &colli_allreduce_hier_split,
+    &colli_reduce_hier,
+    &colli_reduce_hier_chain,
+    &colli_broadcast_hier,
+    &colli_broadcast_hier_chain,
     NULL,
 };
 

@@ -1,0 +1,131 @@
+/*
+ * allreduce_hier.c: all-reduce inside groups and between them (hier.h). In three ways:
+ *
+ *   hier        binomial reduce to the group's leader, recursive doubling among the leaders,
+ *               binomial broadcast. Cost: log2(g) rounds between g groups, 2 log2(m) inside groups
+ *               of m ranks, each with N bytes. Wins for short vectors.
+ *   hier_ring   ring reduce-scatter in the group, then each of its ranks does a ring all-reduce of
+ *               its share with those of equal position in other groups, ring all-gather in the
+ *               group. Cost: 2 (m-1)/m N near beta + 2 (g-1)/(g m) N beta for N bytes. Wins for
+ * long vectors: what goes between groups is shared out among all ranks. hier_split  the same with
+ * recursive doubling between groups. Wins for two groups, which exchange their shares in one round,
+ * and for middle sizes.
+ *
+ * Groups that differ in size have no ranks of equal position: there leaders speak for them.
+ * Source: Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in
+ * parallel computer networks to optimize collective operation performance", IPDPS 2000;
+ * reduce-scatter and all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and
+ * NCCL's use of it.
+ *
+ * 5 ranks in the groups {0, 1, 2} and {3, 4}:
+ *
+ *     1 --.                     .--> 1
+ *     2 --+--> 0 <------> 3     0 --> 2
+ *                    4 --^     3 --> 4
+ *       reduce   all-reduce    broadcast
+ */
+#include "libcoll/algo/hier.h"
+
+static const colli_hier led = {
+    .enter = &colli_reduce_binomial,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_broadcast_binomial,
+};
+
+static const colli_hier led_ring = {
+    .enter = &colli_reduce_binomial,
+    .across = &colli_allreduce_ring,
+    .leave = &colli_broadcast_binomial,
+};
+
+static const colli_hier ring = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_ring,
+    .leave = &colli_allgather_ring,
+    .otherwise = &led_ring,
+};
+
+static const colli_hier split = {
+    .enter = &colli_reduce_scatter_ring,
+    .across = &colli_allreduce_recdbl,
+    .leave = &colli_allgather_ring,
+    .otherwise = &led,
+};
+
+static int hier_nchunks(const colli_shape *shape) {
+  return colli_hier_nchunks(&led, shape);
+}
+
+static coll_status hier_emit(const colli_shape *shape, colli_sched **sched) {
+  return colli_hier_emit(&led, shape, sched);
+}
+
+static double hier_cost(const colli_shape *shape, const colli_partition *partition,
+                        size_t elem_bytes, const colli_model *model) {
+  return colli_hier_cost(&led, shape, partition, elem_bytes, model);
+}
+
+const colli_algo colli_allreduce_hier = {
+    .name = "hier",
+    .id = 40,
+    .coll = COLLI_ALLREDUCE,
+    .when = "short vectors on several hosts: one rank of each talks to the others",
+    .source = "Karonis et al. 2000",
+    .orders = COLLI_GIVES_ANY,
+    .groups = true,
+    .nchunks = hier_nchunks,
+    .emit = hier_emit,
+    .cost = hier_cost,
+};
+
+static int hier_ring_nchunks(const colli_shape *shape) {
+  return colli_hier_nchunks(&ring, shape);
+}
+
+static coll_status hier_ring_emit(const colli_shape *shape, colli_sched **sched) {
+  return colli_hier_emit(&ring, shape, sched);
+}
+
+static double hier_ring_cost(const colli_shape *shape, const colli_partition *partition,
+                             size_t elem_bytes, const colli_model *model) {
+  return colli_hier_cost(&ring, shape, partition, elem_bytes, model);
+}
+
+const colli_algo colli_allreduce_hier_ring = {
+    .name = "hier_ring",
+    .id = 41,
+    .coll = COLLI_ALLREDUCE,
+    .when = "long vectors on several hosts: all ranks share what goes between hosts",
+    .source = "Karonis et al. 2000",
+    .orders = COLLI_GIVES_ANY,
+    .groups = true,
+    .nchunks = hier_ring_nchunks,
+    .emit = hier_ring_emit,
+    .cost = hier_ring_cost,
+};
+
+static int hier_split_nchunks(const colli_shape *shape) {
+  return colli_hier_nchunks(&split, shape);
+}
+
+static coll_status hier_split_emit(const colli_shape *shape, colli_sched **sched) {
+  return colli_hier_emit(&split, shape, sched);
+}
+
+static double hier_split_cost(const colli_shape *shape, const colli_partition *partition,
+                              size_t elem_bytes, const colli_model *model) {
+  return colli_hier_cost(&split, shape, partition, elem_bytes, model);
+}
+
+const colli_algo colli_allreduce_hier_split = {
+    .name = "hier_split",
+    .id = 42,
+    .coll = COLLI_ALLREDUCE,
+    .when = "middle sizes on several hosts, and long vectors on two",
+    .source = "Karonis et al. 2000",
+    .orders = COLLI_GIVES_ANY,
+    .groups = true,
+    .nchunks = hier_split_nchunks,
+    .emit = hier_split_emit,
+    .cost = hier_split_cost,
+};

@@ -1,0 +1,387 @@
+/*
+ * hier.c: algorithms of the table, one after the other, inside groups and between them.
+ *
+ * A part works on a communicator of its own: some ranks, and one stretch of the vector. Its chunks
+ * may be larger than the whole algorithm's: then it is run several times, each time on a further
+ * piece of each of its chunks. (Its steps may not be cut up one by one: two ranks that send several
+ * messages before they receive need more than one chunk of credit.) Ranks go on to the next part
+ * when they have done theirs: all is one lane, so every value is there when the next part reads it.
+ */
+#include "libcoll/algo/hier.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define ROW_KEPT   0 /* scratch of a part: as long as the vector */
+#define ROW_RESULT 1 /* a group's result in a reduce, where its leader has no OUTPUT */
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+/* Who is where. */
+typedef struct layout {
+  int ngroups;
+  int group;    /* the rank's own one */
+  int position; /* of the rank in it */
+  bool equal;   /* all groups are of one size */
+  int *of;      /* [rank] its group */
+  int *size;    /* [group] */
+  int *leader;  /* [group] rank */
+  int *inside;  /* [position] ranks of the own group */
+  int *peers;   /* [group] rank of the same position, where groups are equal */
+} layout;
+
+static void free_layout(layout *l) {
+  free(l->of);
+}
+
+/* Numbers the groups that have ranks in the order in which they are found; returns how many. */
+static int number_groups(layout *l, const colli_shape *shape) {
+  int n = shape->nranks, found = 0;
+  for (int rank = 0; rank < n; rank++) {
+    int before = rank > 0 && shape->group[rank] == shape->group[rank - 1] ? rank - 1 : 0;
+    while (before < rank && shape->group[before] != shape->group[rank])
+      before++;
+    l->of[rank] = before < rank ? l->of[before] : found++;
+  }
+  return found;
+}
+
+/* Finds out; false without memory. Where there are no groups each rank is one. */
+static bool make_layout(layout *l, const colli_shape *shape) {
+  int n = shape->nranks;
+  *l = (layout){.equal = true};
+  l->of = calloc(5 * (size_t)n, sizeof(int));
+  if (!l->of)
+    return false;
+  l->size = l->of + n;
+  l->leader = l->size + n;
+  l->peers = l->leader + n;
+  l->inside = l->peers + n;
+  if (shape->ngroups > 1 && shape->group)
+    l->ngroups = number_groups(l, shape);
+  for (int rank = 0; rank < n && l->ngroups <= 1; rank++)
+    l->of[rank] = rank;
+  l->ngroups = l->ngroups > 1 ? l->ngroups : n;
+  l->group = l->of[shape->rank];
+  for (int rank = 0; rank < n; rank++) {
+    int group = l->of[rank];
+    if (rank == shape->rank)
+      l->position = l->size[group];
+    if (l->size[group] == 0 || rank == shape->root)
+      l->leader[group] = rank;
+    if (group == l->group)
+      l->inside[l->size[group]] = rank;
+    l->size[group]++;
+  }
+  for (int group = 0; group < l->ngroups; group++)
+    l->equal &= l->size[group] == l->size[0];
+  return true;
+}
+
+/* Finds the ranks of the own position, group by group. */
+static void find_peers(layout *l, const colli_shape *shape) {
+  int *seen = l->leader; /* who leads is of no interest where all do alike */
+  for (int group = 0; group < l->ngroups; group++)
+    seen[group] = 0;
+  for (int rank = 0; rank < shape->nranks; rank++) {
+    int group = l->of[rank];
+    if (seen[group]++ == l->position)
+      l->peers[group] = rank;
+  }
+}
+
+/* ---- parts ----------------------------------------------------------------------------------- */
+
+/* The shape that an algorithm gets for some of the ranks. */
+static colli_shape part_shape(const colli_algo *algo, int count, int self, int root) {
+  return (colli_shape){.coll = algo->coll, .nranks = count, .rank = self, .root = root};
+}
+
+static int common_divisor(int a, int b) {
+  return b ? common_divisor(b, a % b) : a;
+}
+
+/* Chunks so that each chunk of an algorithm on `count` ranks is a whole number of them. */
+static int refine(int chunks, const colli_algo *algo, int count) {
+  colli_shape shape = part_shape(algo, count, 0, 0);
+  int own = algo->nchunks(&shape);
+  return chunks / common_divisor(chunks, own) * own;
+}
+
+/* A part of the whole, for one rank. */
+typedef struct part {
+  const colli_algo *algo;
+  const int *ranks; /* that take part */
+  int count;
+  int self, root;    /* positions in `ranks` */
+  int first, chunks; /* the stretch of the vector */
+  int in, out;       /* buffers that are its INPUT and OUTPUT; SCRATCH: ROW_RESULT */
+  bool complete;     /* its reduction is the last one */
+} part;
+
+/* A place of a part's schedule in the whole one. */
+static void translate(const part *p, int nchunks, int own, int piece, uint8_t *buf,
+                      int32_t *chunk) {
+  int width = p->chunks / own, row = *chunk / own;
+  int at = p->first + *chunk % own * width + piece;
+  if (*buf != COLLI_SCRATCH) {
+    *buf = (uint8_t)(*buf == COLLI_INPUT ? p->in : p->out);
+    row = ROW_RESULT;
+  }
+  *chunk = *buf == COLLI_SCRATCH ? row * nchunks + at : at;
+}
+
+/* Adds one step of a part. */
+static void add_step(colli_builder *builder, const part *p, colli_step step, int nchunks, int own,
+                     int piece) {
+  translate(p, nchunks, own, piece, &step.src_buf, &step.chunk_in);
+  translate(p, nchunks, own, piece, &step.dst_buf, &step.chunk_out);
+  step.peer_recv = step.bits & COLLI_RECV ? p->ranks[step.peer_recv] : COLLI_NOBODY;
+  step.peer_send = step.bits & COLLI_SEND ? p->ranks[step.peer_send] : COLLI_NOBODY;
+  if (!p->complete)
+    step.bits &= (uint8_t)~COLLI_FINAL;
+  bool moves = !(step.bits & (COLLI_RECV | COLLI_FOLD)) && step.bits & COLLI_STORE;
+  if (moves && step.src_buf == step.dst_buf && step.chunk_in == step.chunk_out)
+    step.bits &= (uint8_t)~COLLI_STORE;
+  if (step.bits & (COLLI_RECV | COLLI_SEND | COLLI_STORE))
+    colli_builder_add(builder, step);
+}
+
+/* Adds the steps of a part. */
+static coll_status add_part(colli_builder *builder, const part *p, int nchunks) {
+  if (p->count == 1)
+    return COLL_OK;
+  colli_shape shape = part_shape(p->algo, p->count, p->self, p->root);
+  colli_sched *sched;
+  coll_status status = p->algo->emit(&shape, &sched);
+  if (status != COLL_OK)
+    return status;
+  int own = sched->nchunks;
+  if (sched->nlanes != 1 || sched->scratch_own || sched->nscratch > own)
+    status = COLL_ERR_INTERNAL; /* not among the algorithms that can be parts */
+  for (int piece = 0; piece < p->chunks / own && status == COLL_OK; piece++)
+    for (int i = 0; i < sched->nsteps; i++)
+      add_step(builder, p, sched->steps[i], nchunks, own, piece);
+  colli_sched_free(sched);
+  return status;
+}
+
+/* ---- schedules ------------------------------------------------------------------------------- */
+
+/* How the vector is cut where these are the groups. */
+static int count_chunks(const colli_hier *hier, const layout *l) {
+  int chunks = 1;
+  if (hier->otherwise) {
+    int own = refine(1, hier->across, l->ngroups);
+    return own * refine(refine(1, hier->enter, l->size[0]), hier->leave, l->size[0]);
+  }
+  chunks = refine(chunks, hier->across, l->ngroups);
+  for (int group = 0; group < l->ngroups; group++) {
+    if (hier->enter)
+      chunks = refine(chunks, hier->enter, l->size[group]);
+    if (hier->leave)
+      chunks = refine(chunks, hier->leave, l->size[group]);
+  }
+  return chunks;
+}
+
+/* The algorithm that these groups get. */
+static const colli_hier *fitting(const colli_hier *hier, const layout *l) {
+  return hier->otherwise && !l->equal ? hier->otherwise : hier;
+}
+
+int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
+  layout l;
+  if (!make_layout(&l, shape))
+    return 1; /* emitting will find no memory either */
+  int chunks = count_chunks(fitting(hier, &l), &l);
+  free_layout(&l);
+  return chunks;
+}
+
+/* Adds the parts of a rank that has its position's share of the vector in between. */
+static coll_status add_split(colli_builder *builder, const colli_hier *hier,
+                             const colli_shape *shape, layout *l, int chunks) {
+  int size = l->size[0], share = chunks / size;
+  int between = size > 1 ? COLLI_OUTPUT : COLLI_INPUT;
+  find_peers(l, shape);
+  part enter = {hier->enter, l->inside, size,        l->position,  0,
+                0,           chunks,    COLLI_INPUT, COLLI_OUTPUT, false};
+  part across = {hier->across,        l->peers, l->ngroups, l->group,     0,
+                 l->position * share, share,    between,    COLLI_OUTPUT, true};
+  part leave = {hier->leave, l->inside, size,         l->position,  0,
+                0,           chunks,    COLLI_OUTPUT, COLLI_OUTPUT, false};
+  coll_status status = add_part(builder, &enter, chunks);
+  if (status == COLL_OK)
+    status = add_part(builder, &across, chunks);
+  return status == COLL_OK ? add_part(builder, &leave, chunks) : status;
+}
+
+/* Adds the parts of a rank whose leader speaks for its group. */
+static coll_status add_led(colli_builder *builder, const colli_hier *hier, const colli_shape *shape,
+                           const layout *l, int chunks) {
+  int size = l->size[l->group], leader = 0;
+  while (l->inside[leader] != l->leader[l->group])
+    leader++;
+  bool leads = leader == l->position, alone = size == 1 || !hier->enter;
+  int outer_root = shape->coll == COLLI_ALLREDUCE ? 0 : l->of[shape->root];
+  bool hidden = shape->coll == COLLI_REDUCE && shape->rank != shape->root;
+  int result = hidden ? COLLI_SCRATCH : COLLI_OUTPUT;
+  coll_status status = COLL_OK;
+  if (hier->enter) {
+    part enter = {hier->enter, l->inside, size,        l->position, leader,
+                  0,           chunks,    COLLI_INPUT, result,      false};
+    status = add_part(builder, &enter, chunks);
+  }
+  if (status == COLL_OK && leads) {
+    part across = {hier->across, l->leader, l->ngroups, l->group,
+                   outer_root,   0,         chunks,     alone ? COLLI_INPUT : result,
+                   COLLI_OUTPUT, true};
+    status = add_part(builder, &across, chunks);
+  }
+  if (status == COLL_OK && hier->leave) {
+    part leave = {hier->leave, l->inside, size,         l->position,  leader,
+                  0,           chunks,    COLLI_OUTPUT, COLLI_OUTPUT, false};
+    status = add_part(builder, &leave, chunks);
+  }
+  return status;
+}
+
+coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched) {
+  layout l;
+  *sched = NULL;
+  if (!make_layout(&l, shape))
+    return COLL_ERR_NO_MEMORY;
+  hier = fitting(hier, &l);
+  int chunks = count_chunks(hier, &l), rows = 0;
+  if (!hier->otherwise && shape->coll != COLLI_BROADCAST)
+    rows = shape->coll == COLLI_REDUCE ? ROW_RESULT + 1 : ROW_KEPT + 1;
+  colli_builder *builder = colli_builder_create(shape, chunks, rows * chunks, 1);
+  coll_status status = builder ? COLL_OK : COLL_ERR_NO_MEMORY;
+  if (builder && shape->nranks == 1)
+    colli_emit_alone(builder, shape->coll, chunks);
+  else if (builder)
+    status = hier->otherwise ? add_split(builder, hier, shape, &l, chunks)
+                             : add_led(builder, hier, shape, &l, chunks);
+  free_layout(&l);
+  if (status == COLL_OK)
+    return colli_builder_finish(builder, sched);
+  colli_builder_discard(builder);
+  return status;
+}
+
+/* ---- cost ------------------------------------------------------------------------------------ */
+
+/*
+ * The cost of a part on `chunks` chunks of the partition. Where values go one way only, what is run
+ * several times follows closely, as passes do.
+ */
+static double part_cost(const colli_algo *algo, int count, int root, int chunks,
+                        const colli_partition *partition, size_t elem_bytes,
+                        const colli_model *model) {
+  if (!algo || count <= 1)
+    return 0;
+  colli_shape shape = part_shape(algo, count, 0, root);
+  colli_partition cut = *partition;
+  cut.nchunks = algo->nchunks(&shape);
+  int times = chunks / cut.nchunks;
+  size_t room = cut.region * (size_t)cut.nchunks;
+  cut.count = cut.count < room ? cut.count : room;
+  if (algo->coll != COLLI_REDUCE && algo->coll != COLLI_BROADCAST)
+    return times * algo->cost(&shape, &cut, elem_bytes, model);
+  cut.passes *= times;
+  cut.region *= (size_t)times;
+  cut.count *= (size_t)times;
+  return algo->cost(&shape, &cut, elem_bytes, model);
+}
+
+/* The model of links inside a group. */
+static colli_model near_model(const colli_model *model) {
+  colli_model near = *model;
+  if (model->near_beta_ns_per_byte > 0) {
+    near.alpha_ns = model->near_alpha_ns;
+    near.beta_ns_per_byte = model->near_beta_ns_per_byte;
+  }
+  return near;
+}
+
+/* What a part takes, the first time and each further time. */
+typedef struct span {
+  double first;
+  double next;
+} span;
+
+/* The span of a part on the whole vector, pass by pass. */
+static span part_span(const colli_algo *algo, int count, int root, const colli_partition *partition,
+                      size_t elem_bytes, const colli_model *model) {
+  colli_partition cut = *partition;
+  cut.passes = 1;
+  cut.region = cut.piece;
+  double once = part_cost(algo, count, root, cut.nchunks, &cut, elem_bytes, model);
+  cut.passes = 2;
+  cut.region = 2 * cut.piece;
+  cut.count = 2 * partition->piece * (size_t)partition->nchunks;
+  return (span){once, part_cost(algo, count, root, cut.nchunks, &cut, elem_bytes, model) - once};
+}
+
+static double larger(double a, double b) {
+  return a > b ? a : b;
+}
+
+/* A reduce or broadcast: the root's group does its part beside the others, and passes follow each
+ * other closely. */
+static double one_way_cost(const colli_hier *hier, const layout *l, int root,
+                           const colli_partition *partition, size_t elem_bytes,
+                           const colli_model *near, const colli_model *far) {
+  const colli_algo *inner = hier->enter ? hier->enter : hier->leave;
+  int others = 0;
+  for (int group = 0; group < l->ngroups; group++)
+    if (group != root && l->size[group] > others)
+      others = l->size[group];
+  span across = part_span(hier->across, l->ngroups, root, partition, elem_bytes, far);
+  span home = part_span(inner, l->size[root], 0, partition, elem_bytes, near);
+  span away = part_span(inner, others, 0, partition, elem_bytes, near);
+  double first = larger(across.first + away.first, across.next + home.first);
+  double next = larger(across.next, larger(home.next, away.next));
+  if (hier->leave) { /* leaders send to both sides, the last one to its own group only */
+    double passing = others > 1 && l->ngroups > 2 ? across.next + away.next : 0;
+    next = larger(next, larger(across.next + home.next, passing));
+  }
+  return first + (partition->passes - 1) * next;
+}
+
+/* An all-reduce: results come back before the next pass begins. */
+static double two_way_cost(const colli_hier *hier, const layout *l,
+                           const colli_partition *partition, size_t elem_bytes,
+                           const colli_model *near, const colli_model *far) {
+  int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, most = 0;
+  for (int group = 0; group < l->ngroups; group++)
+    most = l->size[group] > most ? l->size[group] : most;
+  colli_partition cut = *partition;
+  cut.passes = 1;
+  cut.region = cut.piece;
+  double pass = part_cost(hier->enter, most, 0, chunks, &cut, elem_bytes, near) +
+                part_cost(hier->across, l->ngroups, 0, share, &cut, elem_bytes, far) +
+                part_cost(hier->leave, most, 0, chunks, &cut, elem_bytes, near);
+  return partition->passes * pass;
+}
+
+/* The sum of the parts. */
+double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
+                       const colli_partition *partition, size_t elem_bytes,
+                       const colli_model *model) {
+  layout l;
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  if (shape->nranks == 1)
+    return colli_cost_alone(partition, &t);
+  if (!make_layout(&l, shape))
+    return HUGE_VAL; /* nobody will choose it */
+  colli_model near = near_model(model);
+  hier = fitting(hier, &l);
+  double cost =
+      shape->coll == COLLI_ALLREDUCE
+          ? two_way_cost(hier, &l, partition, elem_bytes, &near, model)
+          : one_way_cost(hier, &l, l.of[shape->root], partition, elem_bytes, &near, model);
+  free_layout(&l);
+  return cost;
+}

@@ -1,0 +1,37 @@
+/*
+ * hier.h: algorithms for communicators of several groups (hosts) whose ranks are near each other:
+ * algorithms of the table one after the other, some inside each group and some between groups. What
+ * they emit for their part of the ranks and of the vector is translated into one schedule.
+ */
+#ifndef COLLI_ALGO_HIER_H
+#define COLLI_ALGO_HIER_H
+
+#include "libcoll/algo/emit.h"
+
+/*
+ * The parts of a hierarchical algorithm; each has one lane, and scratch for one vector at most.
+ * `enter` runs inside groups first, `across` between groups, `leave` inside groups last; NULL:
+ * nothing.
+ *   all-reduce:  reduce, all-reduce between the groups' leaders, broadcast;
+ *             or (split) reduce-scatter, all-reduce between ranks of equal position, all-gather
+ *   reduce:      reduce, reduce between leaders
+ *   broadcast:   broadcast between leaders, broadcast
+ * The leader of a group is the root, or the lowest rank. Groups that differ in size cannot be
+ * split: the algorithm `otherwise` is taken then.
+ */
+typedef struct colli_hier {
+  const colli_algo *enter;
+  const colli_algo *across;
+  const colli_algo *leave;
+  const struct colli_hier *otherwise; /* not NULL: split */
+} colli_hier;
+
+int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);
+coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched);
+
+/* The sum of the parts, between near ranks and far ones. */
+double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
+                       const colli_partition *partition, size_t elem_bytes,
+                       const colli_model *model);
+
+#endif
