@@ -134,15 +134,21 @@ static void free_line(mux_line *line) {
   free(line);
 }
 
-/* Ends a communicator: tells the peers that this rank has a connection with. */
-void colli_mux_close(colli_mux_child *child) {
-  if (!child)
-    return;
+/* Tells the peers that this rank has a connection with that nothing is to be had here any more. */
+static void tell_peers(const colli_mux_child *child) {
   for (int rank = 0; rank < child->nranks; rank++) {
     mux_link *link = child->mux->link_to[child->base_ranks[rank]];
     if (link && !child->gone[rank])
       mux_link_note(link, MUX_GONE, child->number, 0, 0);
   }
+}
+
+/* Ends a communicator, complete or not. */
+void colli_mux_close(colli_mux_child *child) {
+  if (!child)
+    return;
+  if (!child->mute)
+    tell_peers(child);
   while (child->lines) {
     mux_line *line = child->lines;
     child->lines = line->next_of_child;
@@ -158,11 +164,12 @@ void colli_mux_close(colli_mux_child *child) {
   free(child);
 }
 
-/* It failed: what comes for it from now on is thrown away. */
+/* It failed: what comes for it from now on is thrown away, and the peers need not wait. */
 void colli_mux_mute(colli_mux_child *child) {
   if (!child)
     return;
   child->mute = true;
+  tell_peers(child);
   for (mux_line *line = child->lines; line; line = line->next_of_child)
     empty(line);
 }
@@ -277,14 +284,24 @@ static int peer_gone(mux_line *line) {
       .status = COLL_ERR_PEER_LOST,
       .peer = line->link->peer,
       .channel = line->channel,
-      .detail = "the peer has destroyed its communicator; see its own error, or let it take part "
-                "as long as the others"};
+      .detail = "the peer has ended its communicator; see its own error, or let it take part as "
+                "long as the others"};
   colli_family_transport_failed(line->child->mux->family, &failure);
   return COLL_ERR_PEER_LOST;
 }
 
 /* ---- sending
  * ------------------------------------------------------------------------------------- */
+
+/* A caller put something where the line's name goes. */
+static int bad_tag(const mux_line *line) {
+  coll_transport_failure failure = {.status = COLL_ERR_INTERNAL,
+                                    .peer = line->link->peer,
+                                    .channel = line->channel,
+                                    .detail = "a tag uses bits that shared connections need"};
+  colli_family_transport_failed(line->child->mux->family, &failure);
+  return COLL_ERR_INTERNAL;
+}
 
 static int mux_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
   mux_line *line = (mux_line *)conn;
@@ -320,6 +337,8 @@ static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   mux_line *line = (mux_line *)conn;
   mux_link *link = line->link;
   unsigned room = line->child->mux->window;
+  if (!mux_fits(tag))
+    return bad_tag(line);
   coll_tag wrapped = mux_wrap(tag, MUX_DATA, line->child->numbers[conn->peer], line->channel);
   int status = mux_link_commit(link, &wrapped, bytes);
   if (status > 0)

@@ -11,6 +11,10 @@
 #define KIND_SHIFT    60
 #define TOP_MASK      (0xffull << CHANNEL_SHIFT) /* in word 2 */
 
+bool mux_fits(const coll_tag *tag) {
+  return !(tag->word[1] & NUMBER_MASK) && !(tag->word[2] & TOP_MASK);
+}
+
 coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel) {
   coll_tag out = *tag;
   out.word[1] |= (uint64_t)number << NUMBER_SHIFT;

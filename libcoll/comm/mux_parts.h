@@ -114,6 +114,9 @@ void mux_link_flush(mux_link *link);
 int mux_link_acquire(mux_link *link, void **slot);
 int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes);
 
+/* Whether an executor's tag leaves the bits free that a line needs. */
+bool mux_fits(const coll_tag *tag);
+
 /* The tag of a message as it travels, and what is in such a tag. */
 coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel);
 coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel);
