@@ -10,6 +10,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/create.h"
 
 /* What a rank tells the others. */
 typedef struct split_record {
@@ -24,7 +25,7 @@ _Static_assert(sizeof(split_record) == 20, "travels as it is");
 struct colli_split {
   coll_comm *parent;
   const char *name;
-  coll_config config;
+  colli_settings settings;
   colli_mux_child *child;
   coll_request *op;
   split_record mine;
@@ -37,54 +38,36 @@ static const char *const operation_names[] = {"split", "dup", "subset"};
  * ------------------------------------------------------------------------------------
  */
 
-/* Copies what the caller's configuration knows over the defaults, and checks it. */
-static coll_status read_config(coll_comm *parent, const char *name, const coll_config *config,
-                               coll_config *out) {
-  *out = (coll_config)COLL_CONFIG_INIT;
-  if (!config)
-    return COLL_OK;
-  if (config->size < sizeof(size_t) || config->size > 4096)
-    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
-                             "config.size is %zu; start from COLL_CONFIG_INIT", config->size);
-  memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
-  if (out->timeout_ms < 0 || out->create_timeout_ms < 0)
-    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
-                             "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
-                             out->create_timeout_ms);
-  if (out->transport &&
-      strcmp(out->transport, parent->family->params.text[COLLI_PARAM_TRANSPORT]) != 0)
+/* The parent's settings, and what the caller sets otherwise; refuses what cannot be. */
+static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
+                                 colli_settings *settings) {
+  coll_status status = colli_settings_inherit(settings, parent, config);
+  const char *transport = settings->params.text[COLLI_PARAM_TRANSPORT];
+  if (status == COLL_OK)
+    status = colli_force_check(settings->params.text[COLLI_PARAM_ALGO], &settings->error) == COLL_OK
+                 ? COLL_OK
+                 : COLL_ERR_INVALID_ARGUMENT;
+  if (status != COLL_OK)
+    return colli_comm_refuse(parent, status, name, "%s", settings->error.message);
+  if (strcmp(transport, parent->family->params.text[COLLI_PARAM_TRANSPORT]) != 0)
     return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
                              "config.transport is '%s', but connections are shared with the "
                              "communicator that this one is made from; leave it NULL",
-                             out->transport);
-  coll_error error;
-  if (out->algo && colli_force_check(out->algo, &error) != COLL_OK)
-    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name, "config.algo: %s",
-                             error.message);
-  if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
-      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32)
-    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
-                             "config.deterministic is %d, config.accumulate %d; see coll.h",
-                             (int)out->deterministic, (int)out->accumulate);
+                             transport);
   return COLL_OK;
 }
 
-/* The parent's settings, and what the caller sets otherwise. */
-static bool inherit(coll_comm *comm, const coll_comm *parent, const coll_config *config) {
-  colli_params_copy(&comm->params, &parent->params);
-  if (config->timeout_ms)
-    comm->params.number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
-  if (config->create_timeout_ms)
-    comm->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
-  comm->deterministic = config->deterministic ? config->deterministic : parent->deterministic;
-  comm->accumulate = config->accumulate ? config->accumulate : parent->accumulate;
+/* Gives a communicator its settings, and what it has from its parent. */
+static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settings *settings) {
+  colli_params_copy(&comm->params, &settings->params);
+  comm->deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
+  comm->accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
   comm->log = parent->log;
   comm->world = parent->world;
   memcpy(comm->host, parent->host, sizeof(comm->host));
   colli_error_clear(&comm->error);
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_ops_inherit(comm, parent);
-  return !config->algo || colli_params_set_text(&comm->params, COLLI_PARAM_ALGO, config->algo);
 }
 
 /* ---- the members
@@ -158,8 +141,8 @@ static coll_comm *make(colli_split *split, const candidate *members, int count) 
   comm->family = parent->family;
   comm->uid = UINT64_MAX; /* until it is known: not the base */
   comm->numbers = malloc((size_t)count * sizeof(*comm->numbers));
-  bool ok = inherit(comm, parent, &split->config) && comm->numbers &&
-            take_members(comm, split, members, comm->numbers) &&
+  inherit(comm, parent, &split->settings);
+  bool ok = comm->numbers && take_members(comm, split, members, comm->numbers) &&
             colli_mux_complete(split->child, count, comm->base_ranks, comm->ranks_of,
                                comm->numbers) == COLL_OK;
   if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
@@ -238,31 +221,38 @@ static bool ready_family(coll_comm *parent) {
   return family->mux != NULL;
 }
 
-/* Starts the all-gather. */
-coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
-  const char *name = operation_names[call->kind];
-  coll_config config;
-  *out = NULL;
-  coll_status status = read_config(parent, name, call->config, &config);
-  if (status != COLL_OK)
-    return status;
+/* Makes what a split needs; NULL without memory, or if no number is left. */
+static colli_split *prepare(coll_comm *parent) {
   colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
   if (split && ready_family(parent))
     split->child = colli_mux_begin(parent->family->mux);
-  if (!split || !split->child) {
-    free(split);
+  if (split && split->child)
+    return split;
+  free(split);
+  return NULL;
+}
+
+/* Starts the all-gather. */
+coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
+  const char *name = operation_names[call->kind];
+  *out = NULL;
+  colli_split *split = prepare(parent);
+  if (!split)
     return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
                              "no memory, or no number left, for a communicator");
-  }
+  parent->family->making++;
   split->parent = parent;
   split->name = name;
-  split->config = config;
+  coll_status status = read_settings(parent, name, call->config, &split->settings);
+  if (status != COLL_OK) {
+    colli_split_drop(split);
+    return status;
+  }
   split->mine = (split_record){.color = call->color,
                                .key = call->key,
                                .number = (uint32_t)colli_mux_number(split->child),
                                .serial = ++parent->family->made,
                                .check = call->check};
-  parent->family->making++;
   colli_call all_gather = {.name = name,
                            .coll = COLLI_ALLGATHER,
                            .sendbuf = &split->mine,
@@ -289,6 +279,7 @@ void colli_split_drop(colli_split *split) {
     colli_request_put(split->op);
   colli_mux_close(split->child);
   split->parent->family->making--;
+  explicit_bzero(split->settings.params.storage, sizeof(split->settings.params.storage));
   free(split);
 }
 

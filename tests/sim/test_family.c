@@ -322,3 +322,66 @@ static bool run_killing_seed(uint64_t seed, bool verbose) {
 Test(family, a_rank_is_killed, .timeout = 200) {
   cr_assert_eq(seeds_run("build/tests/sim_test_family", run_killing_seed, 1, 300), 0);
 }
+
+/* ---- settings
+ * ------------------------------------------------------------------------------------
+ */
+
+/* One split of a communicator of all ranks. */
+typedef struct one_split {
+  coll_comm **parents;
+  colli_split **splits;
+} one_split;
+
+static bool act_split(void *ctx, int rank) {
+  return colli_comm_progress(((one_split *)ctx)->parents[rank]);
+}
+
+static bool split_done(void *ctx, int rank) {
+  return colli_split_done(((one_split *)ctx)->splits[rank]);
+}
+
+/* Splits all ranks of `parents` off, with a configuration. */
+static void split_all(world *w, coll_comm **parents, const coll_config *config,
+                      coll_comm **children) {
+  colli_split *splits[2];
+  one_split ctx = {parents, splits};
+  colli_split_call call = {.config = config};
+  for (int r = 0; r < 2; r++)
+    cr_assert_eq(colli_split_start(parents[r], &call, &splits[r]), COLL_OK);
+  cr_assert(world_run(w, act_split, split_done, &ctx, LIMIT_NS));
+  for (int r = 0; r < 2; r++)
+    cr_assert_eq(colli_split_finish(splits[r], &children[r]), COLL_OK);
+}
+
+Test(family, settings_are_inherited, .timeout = 20) {
+  world_config config = {.sim = {.seed = 1, .nranks = 2, .alpha_ns = 1000, .ns_per_byte = 1},
+                         .transport = &sim_transport,
+                         .slot_bytes = 1024,
+                         .slot_count = 4,
+                         .timeout_ms = 1000,
+                         .algo = "allreduce:ring"};
+  world w;
+  coll_comm *children[2], *grandchildren[2];
+  coll_config own = COLL_CONFIG_INIT;
+  own.timeout_ms = 77;
+  own.algo = "barrier:direct";
+  own.deterministic = COLL_DETERMINISTIC_ORDERED;
+  cr_assert(world_open(&w, &config));
+  split_all(&w, w.comms, NULL, children);
+  cr_assert_eq(children[1]->timeout_ns, 1000 * COLLI_NS_PER_MS);
+  cr_assert_str_eq(children[1]->params.text[COLLI_PARAM_ALGO], "allreduce:ring");
+  cr_assert_eq(children[1]->deterministic, w.comms[1]->deterministic);
+  for (int r = 0; r < 2; r++)
+    coll_comm_destroy(&children[r]);
+  split_all(&w, w.comms, &own, children);
+  split_all(&w, children, NULL, grandchildren);
+  for (int r = 0; r < 2; r++) {
+    cr_assert_eq(grandchildren[r]->timeout_ns, 77 * COLLI_NS_PER_MS);
+    cr_assert_str_eq(grandchildren[r]->params.text[COLLI_PARAM_ALGO], "barrier:direct");
+    cr_assert_eq(grandchildren[r]->deterministic, COLL_DETERMINISTIC_ORDERED);
+    coll_comm_destroy(&grandchildren[r]);
+    coll_comm_destroy(&children[r]);
+  }
+  world_close(&w);
+}
