@@ -17,7 +17,8 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why. peer not -1: the process
                              of that rank is gone, and all communicators that it is in are */
   COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
-  COLLI_CTRL_GOODBYE = 3  /* the sender leaves in good order */
+  COLLI_CTRL_GOODBYE = 3, /* the sender leaves in good order */
+  COLLI_CTRL_ABSENT = 4   /* origin has no such communicator (any more): answers STALLED */
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 7

@@ -132,6 +132,32 @@ Test(split_failures, left, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, left, NULL, 30, NULL), 0);
 }
 
+/* A rank ends its communicator before it has said a word there: who waits for it learns of it. */
+static int left_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_comm *child = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  int value = 7;
+  RANK_OK(coll_comm_split(comm, 0, -rank, NULL, &child));
+  if (rank == 0) {
+    coll_comm_destroy(&child);
+  } else {
+    RANK_CHECK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, child) ==
+               COLL_ERR_PEER_LOST);
+    RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
+    RANK_CHECK(error.peer == nranks - 1 && strstr(error.message, "ended its communicator"));
+  }
+  RANK_CHECK(family_exercise(comm, 100, 3) == 0);
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+Test(split_failures, left_at_once, .timeout = 60) {
+  cr_assert_eq(run_threads(3, NULL, left_at_once, NULL), 0);
+  cr_assert_eq(run_processes(3, NULL, left_at_once, NULL, 30, NULL), 0);
+}
+
 /* Waits until `comm` fails, and checks whom it blames. */
 static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   coll_status status = COLL_OK;
