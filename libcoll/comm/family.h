@@ -99,8 +99,7 @@ void colli_family_transport_failed(void *ctx, const coll_transport_failure *fail
 /* Revokes a new communicator if it failed before it was made. */
 void colli_family_catch_up(colli_family *family, coll_comm *comm);
 
-/* ---- enter.c ----------------------------------------------------------------------------------
- */
+/* ---- enter.c --------------------------------------------------------------------------------- */
 
 /* From here on public calls take the lock; called by the one thread that is in the base. */
 void colli_family_share(colli_family *family, coll_comm *comm);

@@ -7,8 +7,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/mux_parts.h"
 
-/* ---- the whole
- * ----------------------------------------------------------------------------------- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 colli_mux *colli_mux_create(colli_family *family, size_t slot_bytes, unsigned slot_count) {
   colli_mux *mux = calloc(1, sizeof(*mux));
@@ -57,8 +56,7 @@ int colli_mux_progress(colli_mux *mux) {
   return moved;
 }
 
-/* ---- communicators
- * ------------------------------------------------------------------------------- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 /* Begins a communicator. Numbers go round, so that one is not used again soon. */
 colli_mux_child *colli_mux_begin(colli_mux *mux) {
@@ -174,8 +172,7 @@ void colli_mux_mute(colli_mux_child *child) {
     empty(line);
 }
 
-/* ---- lines
- * --------------------------------------------------------------------------------------- */
+/* ---- lines ----------------------------------------------------------------------------------- */
 
 /* Doubles the table of lines; without memory it stays as it is. */
 static void grow(colli_mux *mux) {
@@ -290,8 +287,7 @@ static int peer_gone(mux_line *line) {
   return COLL_ERR_PEER_LOST;
 }
 
-/* ---- sending
- * ------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* A caller put something where the line's name goes. */
 static int bad_tag(const mux_line *line) {
@@ -375,8 +371,7 @@ static int mux_sent(coll_conn *conn, uint64_t *count) {
   return status;
 }
 
-/* ---- receiving
- * ----------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 static int mux_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   mux_line *line = (mux_line *)conn;

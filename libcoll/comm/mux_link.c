@@ -32,9 +32,7 @@ coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *chann
   return out;
 }
 
-/* ---- failures
- * ------------------------------------------------------------------------------------
- */
+/* ---- failures -------------------------------------------------------------------------------- */
 
 /* Reports a failure that the connection did not report itself. */
 static void report(mux_link *link, coll_status status, const char *detail) {
@@ -71,8 +69,7 @@ int mux_recv_failed(mux_link *link) {
   return (int)link->recv_status;
 }
 
-/* ---- making
- * -------------------------------------------------------------------------------------- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* The link to a peer, connected when first needed. */
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
@@ -110,8 +107,7 @@ void mux_link_free(mux_link *link) {
   free(link);
 }
 
-/* ---- sending
- * ------------------------------------------------------------------------------------- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* A slot of the connection. Always a whole one: it may be left to the next, larger message. */
 int mux_link_acquire(mux_link *link, void **slot) {
@@ -169,8 +165,7 @@ void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint6
   mux_link_flush(link);
 }
 
-/* ---- receiving
- * ----------------------------------------------------------------------------------- */
+/* ---- receiving ------------------------------------------------------------------------------- */
 
 /* The next message of the connection. */
 int mux_link_peek(mux_link *link, coll_tag *tag, const void **data, size_t *bytes) {

@@ -83,8 +83,7 @@ struct colli_mux {
   bool moved;
 };
 
-/* ---- mux_link.c -------------------------------------------------------------------------------
- */
+/* ---- mux_link.c ------------------------------------------------------------------------------ */
 
 /* The link to a peer, connected when first needed; NULL after family->reported says why. */
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status);
@@ -121,8 +120,7 @@ bool mux_fits(const coll_tag *tag);
 coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel);
 coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel);
 
-/* ---- mux.c ------------------------------------------------------------------------------------
- */
+/* ---- mux.c ----------------------------------------------------------------------------------- */
 
 /* The line of a communicator to a peer on a channel, made if need be; NULL without memory. */
 mux_line *mux_line_get(colli_mux_child *child, mux_link *link, int channel);

@@ -36,9 +36,7 @@ static coll_comm *find(const colli_family *family, uint64_t uid) {
   return comm;
 }
 
-/* ---- a process is gone
- * ---------------------------------------------------------------------------
- */
+/* ---- a process is gone ----------------------------------------------------------------------- */
 
 /* The record of a lost process as the base sees it: `finder` saw its control link close. */
 static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno) {
@@ -105,9 +103,7 @@ static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
   lose_everywhere(family, &msg);
 }
 
-/* ---- messages
- * ------------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Keeps a failure for a communicator that is perhaps being made here. */
 static void keep_early(colli_family *family, const colli_ctrl_msg *msg) {

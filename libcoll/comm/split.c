@@ -34,9 +34,7 @@ struct colli_split {
 
 static const char *const operation_names[] = {"split", "dup", "subset"};
 
-/* ---- settings
- * ------------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 /* The parent's settings, and what the caller sets otherwise; refuses what cannot be. */
 static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
@@ -70,9 +68,7 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   colli_ops_inherit(comm, parent);
 }
 
-/* ---- the members
- * ---------------------------------------------------------------------------------
- */
+/* ---- the members ----------------------------------------------------------------------------- */
 
 /* A rank of the parent, to be sorted. */
 typedef struct candidate {
@@ -159,9 +155,7 @@ static coll_comm *make(colli_split *split, const candidate *members, int count) 
   return comm;
 }
 
-/* ---- agreement
- * -----------------------------------------------------------------------------------
- */
+/* ---- agreement ------------------------------------------------------------------------------- */
 
 /* Fails the parent if ranks gave different lists; other calls differ in the all-gather's tag. */
 static coll_status check_agreement(const colli_split *split) {
@@ -206,9 +200,7 @@ static coll_status conclude(colli_split *split, coll_comm **child) {
   return COLL_OK;
 }
 
-/* ---- the parts
- * -----------------------------------------------------------------------------------
- */
+/* ---- the parts ------------------------------------------------------------------------------- */
 
 /* Makes the shared connections when the first communicator is split. */
 static bool ready_family(coll_comm *parent) {
@@ -293,9 +285,7 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
   return status;
 }
 
-/* ---- the public calls
- * ----------------------------------------------------------------------------
- */
+/* ---- the public calls ------------------------------------------------------------------------ */
 
 /* The whole, for a thread that is inside the parent. */
 static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {

@@ -11,9 +11,7 @@
 
 #define MAX_RANKS 16
 
-/* ---- who is in them
- * ------------------------------------------------------------------------------
- */
+/* ---- who is in them -------------------------------------------------------------------------- */
 
 /* What a rank of a split with these colors and keys must become: the origins of its members. */
 static int expected(const int *colors, const int *keys, int nranks, int color, int *members) {
@@ -130,9 +128,7 @@ Test(split, dups_and_subsets, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, dups_and_subsets, NULL), 0);
 }
 
-/* ---- in any order
- * --------------------------------------------------------------------------------
- */
+/* ---- in any order ---------------------------------------------------------------------------- */
 
 enum { MANY = 9 };
 
@@ -195,9 +191,7 @@ Test(split, in_any_order, .timeout = 100) {
   }
 }
 
-/* ---- descriptors
- * ---------------------------------------------------------------------------------
- */
+/* ---- descriptors ----------------------------------------------------------------------------- */
 
 enum { SPLITS = 100, PER_CONNECTION = 2 }; /* shm: a socket and the peer's bell */
 
@@ -256,9 +250,7 @@ Test(split, hundred_add_no_descriptors, .timeout = 200) {
   }
 }
 
-/* ---- ends
- * ----------------------------------------------------------------------------------------
- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 /* One thread's rank. */
 typedef struct part {
@@ -308,9 +300,7 @@ Test(split, parent_first, .timeout = 30) {
   }
 }
 
-/* ---- settings and bad calls
- * ----------------------------------------------------------------------
- */
+/* ---- settings and bad calls ------------------------------------------------------------------ */
 
 static int bad_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;

@@ -269,9 +269,7 @@ Test(family, random_splits, .timeout = 200) {
   cr_assert_eq(seeds_run("build/tests/sim_test_family", run_seed, 1, 300), 0);
 }
 
-/* ---- a rank is killed
- * ----------------------------------------------------------------------------
- */
+/* ---- a rank is killed ------------------------------------------------------------------------ */
 
 /* Lets all communicators of a rank move. */
 static bool act_only_move(void *ctx, int rank) {
@@ -323,9 +321,7 @@ Test(family, a_rank_is_killed, .timeout = 200) {
   cr_assert_eq(seeds_run("build/tests/sim_test_family", run_killing_seed, 1, 300), 0);
 }
 
-/* ---- settings
- * ------------------------------------------------------------------------------------
- */
+/* ---- settings -------------------------------------------------------------------------------- */
 
 /* One split of a communicator of all ranks. */
 typedef struct one_split {
