@@ -330,20 +330,29 @@ static double larger(double a, double b) {
 
 /* A reduce or broadcast: the root's group does its part beside the others, and passes follow each
  * other closely. */
-static double one_way_cost(const colli_hier *hier, const layout *l, int root,
+static double one_way_cost(const colli_hier *hier, const layout *l, int root_rank,
                            const colli_partition *partition, size_t elem_bytes,
                            const colli_model *near, const colli_model *far) {
   const colli_algo *inner = hier->enter ? hier->enter : hier->leave;
-  int others = 0;
+  int root = l->of[root_rank], others = 0, before = 0; /* ranks of its group before the root */
+  for (int rank = 0; rank < root_rank; rank++)
+    before += l->of[rank] == root;
   for (int group = 0; group < l->ngroups; group++)
     if (group != root && l->size[group] > others)
       others = l->size[group];
   span across = part_span(hier->across, l->ngroups, root, partition, elem_bytes, far);
-  span home = part_span(inner, l->size[root], 0, partition, elem_bytes, near);
+  span home = part_span(inner, l->size[root], before, partition, elem_bytes, near);
   span away = part_span(inner, others, 0, partition, elem_bytes, near);
   double first = larger(across.first + away.first, across.next + home.first);
   double next = larger(across.next, larger(home.next, away.next));
-  if (hier->leave) { /* leaders send to both sides, the last one to its own group only */
+  if (hier->enter) { /* leaders have to work for both sides, but send to one only */
+    colli_model free_links = *far;
+    free_links.beta_ns_per_byte = 0;
+    span works = part_span(hier->across, l->ngroups, root, partition, elem_bytes, &free_links);
+    int most = others > l->size[root] ? others : l->size[root];
+    span inside = part_span(inner, most, 0, partition, elem_bytes, &free_links);
+    next = larger(next, works.next + inside.next);
+  } else { /* leaders send to both sides, the last one to its own group only */
     double passing = others > 1 && l->ngroups > 2 ? across.next + away.next : 0;
     next = larger(next, larger(across.next + home.next, passing));
   }
@@ -378,10 +387,9 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
     return HUGE_VAL; /* nobody will choose it */
   colli_model near = near_model(model);
   hier = fitting(hier, &l);
-  double cost =
-      shape->coll == COLLI_ALLREDUCE
-          ? two_way_cost(hier, &l, partition, elem_bytes, &near, model)
-          : one_way_cost(hier, &l, l.of[shape->root], partition, elem_bytes, &near, model);
+  double cost = shape->coll == COLLI_ALLREDUCE
+                    ? two_way_cost(hier, &l, partition, elem_bytes, &near, model)
+                    : one_way_cost(hier, &l, shape->root, partition, elem_bytes, &near, model);
   free_layout(&l);
   return cost;
 }
