@@ -20,7 +20,8 @@ static void pick_algorithms(colli_prng *prng, char *text, size_t bytes) {
     const colli_algo *chosen = NULL;
     uint64_t seen = 1; /* one more than there are: free choice has its turn */
     for (const colli_algo *const *algo = colli_algos; *algo; algo++)
-      if ((int)(*algo)->coll == coll && colli_prng_below(prng, ++seen) == 0)
+      if ((int)(*algo)->coll == coll && !(*algo)->groups && /* one host */
+          colli_prng_below(prng, ++seen) == 0)
         chosen = *algo;
     size_t used = strlen(text);
     if (chosen)
