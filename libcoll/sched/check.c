@@ -3,6 +3,8 @@
 
 /* What is wrong with the frame of a schedule. */
 const char *colli_check_frame(const colli_sched *sched) {
+  if ((unsigned)sched->coll >= COLLI_COLL_COUNT || sched->coll == COLLI_SENDRECV)
+    return "no collective";
   if (sched->nranks < 1 || sched->nranks > COLLI_MAX_RANKS)
     return "number of ranks out of bounds";
   if (sched->rank < 0 || sched->rank >= sched->nranks)
@@ -43,9 +45,19 @@ bool colli_has_chunk(const colli_sched *sched, colli_buf buf, int chunk) {
     return in || root;
   case COLLI_BROADCAST:
     return !in || root;
+  case COLLI_EXSCAN:
+    return in || sched->rank != 0;
   default:
     return true;
   }
+}
+
+/* Whether the rank knows how long scratch chunks of this number are: only the root of a gather or
+ * scatter of differing blocks knows the blocks of others. */
+static bool knows_length(const colli_sched *sched, int chunk) {
+  bool rooted_blocks = sched->coll == COLLI_GATHER || sched->coll == COLLI_SCATTER;
+  return !rooted_blocks || !sched->shape.varying || sched->rank == sched->root ||
+         chunk % sched->nchunks == sched->rank;
 }
 
 /* Whether a buffer has this chunk. */
@@ -54,7 +66,8 @@ static bool chunk_ok(const colli_sched *sched, int buf, int chunk) {
     return false;
   if (buf == COLLI_SCRATCH)
     return colli_sched_place(sched, chunk) < sched->nscratch &&
-           (!sched->scratch_own || chunk % sched->nchunks == sched->rank);
+           (!sched->scratch_own || chunk % sched->nchunks == sched->rank) &&
+           knows_length(sched, chunk);
   return chunk < sched->nchunks && colli_has_chunk(sched, (colli_buf)buf, chunk);
 }
 

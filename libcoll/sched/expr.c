@@ -74,7 +74,14 @@ static int32_t intern(colli_exprs *exprs, const colli_expr *e) {
 
 /* A rank's own piece of the vector. */
 int32_t colli_expr_leaf(colli_exprs *exprs, int rank, int chunk, int pass) {
-  colli_expr e = {.left = rank, .right = LEAF, .chunk = chunk, .pass = (int16_t)pass, .count = 1};
+  colli_expr e = {.left = rank,
+                  .right = LEAF,
+                  .chunk = chunk,
+                  .pass = (int16_t)pass,
+                  .ordered = true,
+                  .first = rank,
+                  .last = rank,
+                  .count = 1};
   rank_number(rank, e.sum);
   return intern(exprs, &e);
 }
@@ -83,6 +90,9 @@ int32_t colli_expr_leaf(colli_exprs *exprs, int rank, int chunk, int pass) {
 int32_t colli_expr_op(colli_exprs *exprs, int32_t left, int32_t right) {
   const colli_expr *a = &exprs->node[left], *b = &exprs->node[right];
   colli_expr e = {.left = left, .right = right, .chunk = a->chunk, .pass = a->pass};
+  e.ordered = a->ordered && b->ordered && a->last + 1 == b->first;
+  e.first = a->first;
+  e.last = b->last;
   e.count = a->count + b->count;
   memcpy(e.sum, a->sum, sizeof(e.sum));
   add(e.sum, b->sum);

@@ -13,7 +13,9 @@ typedef struct colli_expr {
   int32_t left, right; /* ids; of a leaf: its rank, and a mark */
   int32_t chunk;       /* the piece of the vector that it speaks of */
   int16_t pass;
-  bool final;      /* complete, and marked so */
+  bool final;   /* complete, and marked so */
+  bool ordered; /* holds ranks first .. last from left to right, whatever the parentheses */
+  int32_t first, last;
   uint32_t count;  /* leaves */
   uint64_t sum[2]; /* of a random number for each leaf's rank: tells which ranks are in it */
 } colli_expr;

@@ -4,6 +4,8 @@
  * p. Ranks 2i and 2i + 1, i < e, form one seat, x[2i] op x[2i + 1], and each of the others a seat
  * of its own: p seats in rank order, which are combined as a perfect binary tree, left op right. It
  * is what recursive doubling does. LEFT (and RANKS, ANY): from left to right.
+ *
+ * Scans have a result for each number of ranks, and combine from left to right under TREE too.
  */
 #ifndef COLLI_SCHED_ORDER_H
 #define COLLI_SCHED_ORDER_H

@@ -10,7 +10,8 @@
  *   all-gather, gather        INPUT: the rank's own chunk    OUTPUT: all (gather: on root only)
  *   reduce-scatter, scatter   INPUT: all (scatter: on root)  OUTPUT: the rank's own chunk
  *   all-to-all                INPUT: chunk d goes to rank d  OUTPUT: chunk s comes from rank s
- *   others                    the whole vector in both; reduce has an OUTPUT on root only
+ *   others                    the whole vector in both; reduce has an OUTPUT on root only,
+ *                             broadcast an INPUT on root only, exscan no OUTPUT on rank 0
  *
  * SCRATCH chunk c is as long as chunk c % nchunks; a rank that needs many of one length only may
  * have chunks number rank + k * nchunks alone (scratch_own). A step works on one chunk:

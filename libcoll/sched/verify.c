@@ -47,14 +47,25 @@ static bool check_deps(const colli_sched *sched, const colli_step *step) {
   return true;
 }
 
+/* Whether two ranks' schedules were made for one shape, as far as frames do not say so. */
+static bool same_shape(const colli_shape *a, const colli_shape *b) {
+  if (a->order != b->order || a->in_place != b->in_place || a->varying != b->varying ||
+      a->ngroups != b->ngroups)
+    return false;
+  return a->ngroups < 2 || memcmp(a->group, b->group, (size_t)a->nranks * sizeof(*a->group)) == 0;
+}
+
 /* Checks one rank's schedule by itself. */
 static bool check_sched(colli_verifier *v, const colli_sched *sched, int rank) {
   const char *wrong = colli_check_frame(sched);
   if (wrong)
     return colli_vobject(v, rank, -1, 0, "%s", wrong);
   if (sched->rank != rank || sched->nranks != v->nranks || sched->coll != v->coll ||
-      sched->root != v->root || sched->nchunks != v->nchunks)
+      sched->root != v->root || sched->nchunks != v->nchunks ||
+      !same_shape(&sched->shape, v->shape))
     return colli_vobject(v, rank, -1, 0, "made for another shape than rank 0's");
+  if (sched->coll == COLLI_ALLTOALL && sched->shape.in_place != v->options->in_place)
+    return colli_vobject(v, rank, -1, 0, "made %s place", sched->shape.in_place ? "in" : "out of");
   if (sched->coll == COLLI_BARRIER && sched->nlanes != 1)
     return colli_vobject(v, rank, -1, 0, "a barrier has one lane");
   if (sched->lane_first[0] != 0 || sched->lane_first[sched->nlanes] != sched->nsteps)
@@ -89,13 +100,12 @@ static bool make_rank(colli_verifier *v, const colli_sched *sched, int rank) {
   memset(at->place, 0xff, (size_t)places * sizeof(*at->place));
   for (int pass = 0; pass < v->passes; pass++) {
     for (int chunk = 0; chunk < v->nchunks; chunk++) {
-      if ((v->coll == COLLI_BROADCAST && rank != v->root) ||
-          (v->coll == COLLI_ALLGATHER && rank != chunk))
+      if (!colli_has_chunk(sched, COLLI_INPUT, chunk))
         continue;
       int32_t leaf = colli_expr_leaf(&v->exprs, rank, chunk, pass);
       if (leaf < 0)
         return colli_vno_memory(v);
-      at->place[(v->options->in_place ? 0 : vector) + pass * v->nchunks + chunk] = leaf;
+      at->place[colli_vplace(v, rank, COLLI_INPUT, chunk, pass)] = leaf;
     }
   }
   return true;
@@ -162,48 +172,6 @@ static bool check_leftovers(colli_verifier *v) {
   return true;
 }
 
-/* Checks one output chunk of one rank. */
-static bool check_output(colli_verifier *v, int rank, int chunk, int pass) {
-  int at = pass * v->nchunks + chunk;
-  int32_t value = v->ranks[rank].place[at];
-  if (value == COLLI_UNWRITTEN)
-    return colli_vobject(v, rank, -1, 0, "output chunk %d of pass %d is never written", chunk,
-                         pass);
-  const colli_expr *e = &v->exprs.node[value];
-  if (e->chunk != chunk || e->pass != pass)
-    return colli_vobject(v, rank, -1, 0, "output chunk %d of pass %d holds chunk %d of pass %d",
-                         chunk, pass, e->chunk, e->pass);
-  if (v->coll == COLLI_ALLREDUCE) {
-    if (!e->final)
-      return colli_vobject(v, rank, -1, 0, "output chunk %d is not complete (%u contributions)",
-                           chunk, e->count);
-    if (value != v->ranks[0].place[at])
-      return colli_vobject(v, rank, -1, 0,
-                           "output chunk %d was reduced in another order than rank 0's", chunk);
-    return true;
-  }
-  int source = v->coll == COLLI_BROADCAST ? v->root : chunk;
-  if (value != colli_expr_leaf(&v->exprs, source, chunk, pass))
-    return colli_vobject(v, rank, -1, 0, "output chunk %d is not rank %d's", chunk, source);
-  return true;
-}
-
-/* Checks what the collective promises of a rank. */
-static bool check_promise(colli_verifier *v, int rank) {
-  if (v->coll == COLLI_BARRIER) {
-    const uint64_t *set = v->sets + (size_t)rank * colli_vset_words(v);
-    for (int other = 0; other < v->nranks; other++)
-      if (!(set[other / 64] >> (other % 64) & 1))
-        return colli_vobject(v, rank, -1, 0, "leaves the barrier without news of rank %d", other);
-    return true;
-  }
-  for (int pass = 0; pass < v->passes; pass++)
-    for (int chunk = 0; chunk < v->nchunks; chunk++)
-      if (!check_output(v, rank, chunk, pass))
-        return false;
-  return true;
-}
-
 /* Runs all ranks to the end. */
 static bool run(colli_verifier *v) {
   for (int rank = 0; rank < v->nranks; rank++)
@@ -233,10 +201,7 @@ static bool verify(colli_verifier *v, const colli_sched *const *scheds) {
       return false;
   if (!run(v) || !check_ended(v) || !check_leftovers(v))
     return false;
-  for (int rank = 0; rank < v->nranks; rank++)
-    if (!check_promise(v, rank))
-      return false;
-  return true;
+  return colli_vcheck_promise(v);
 }
 
 /* COLL_OK, or COLL_ERR_INTERNAL with the objection in `why`, or NO_MEMORY. */
@@ -247,6 +212,7 @@ coll_status colli_verify(const colli_sched *const *scheds, int nranks,
       .nranks = nranks,
       .nchunks = scheds[0]->nchunks,
       .coll = scheds[0]->coll,
+      .shape = &scheds[0]->shape,
       .root = scheds[0]->root,
       .passes = scheds[0]->coll == COLLI_BARRIER ? 1 : options->passes,
       .free_msg = -1,

@@ -11,8 +11,8 @@
 
 /* A message under way. */
 typedef struct colli_vmsg {
-  int32_t value; /* an expression; in a barrier the number of a set of ranks */
-  int32_t chunk;
+  int32_t value;  /* an expression; in a barrier the number of a set of ranks */
+  int64_t length; /* what says how long it is: equal numbers, equal lengths */
   int32_t pass;
   int32_t next;
 } colli_vmsg;
@@ -58,6 +58,7 @@ typedef struct colli_verifier {
   int passes;
   colli_coll coll;
   int root;
+  const colli_shape *shape; /* rank 0's, and so that of all, its rank aside */
   colli_vrank *ranks;
   colli_exprs exprs;
   colli_conns conns;
@@ -79,6 +80,21 @@ bool colli_vobject(colli_verifier *v, int rank, int step, int pass, const char *
 
 /* Notes that memory ran out. Returns false. */
 bool colli_vno_memory(colli_verifier *v);
+
+/* ---- verify_place.c: where chunks lie, and how long they are ----------------------------------
+ */
+
+/* The place of a chunk that the rank has. */
+int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, int pass);
+
+/* A number that is equal for two chunks only if they are of the same length in every partition. */
+int64_t colli_vlength(const colli_verifier *v, int rank, colli_buf buf, int chunk);
+
+/* ---- verify_promise.c: what outputs must hold -------------------------------------------------
+ */
+
+/* Checks what the collective promises of all ranks. */
+bool colli_vcheck_promise(colli_verifier *v);
 
 /* ---- verify_order.c: accesses of one rank's lanes ----------------------------------------------
  */

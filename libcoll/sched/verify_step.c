@@ -84,32 +84,14 @@ static void join_set(colli_verifier *v, int rank, int32_t set) {
     v->sets[(size_t)rank * words + w] |= v->sets[(size_t)set * words + w];
 }
 
-/* ---- places
+/* ---- accesses
  * ----------------------------------------------------------------------------------------- */
-
-/* The place of a chunk; -1: an input that the rank does not have. */
-static int place_of(const colli_verifier *v, int rank, int buf, int chunk, int pass) {
-  int vector = v->passes * v->nchunks, at = pass * v->nchunks + chunk;
-  if (buf == COLLI_SCRATCH)
-    return 2 * vector + colli_sched_place(v->ranks[rank].sched, chunk);
-  if (buf == COLLI_OUTPUT)
-    return at;
-  if ((v->coll == COLLI_BROADCAST && rank != v->root) ||
-      (v->coll == COLLI_ALLGATHER && rank != chunk))
-    return -1;
-  return v->options->in_place ? at : vector + at;
-}
 
 /* Reads src_buf or dst_buf of a lane's step; -1 after an objection. */
 static int32_t read_place(colli_verifier *v, int rank, const colli_step *step, int buf, int chunk) {
   colli_vrank *at = &v->ranks[rank];
   const colli_vlane *lane = &at->lane[step->lane];
-  int place = place_of(v, rank, buf, chunk, lane->pass);
-  if (place < 0) {
-    colli_vobject(v, rank, lane->step, lane->pass, "reads chunk %d of an input it does not have",
-                  chunk);
-    return -1;
-  }
+  int place = colli_vplace(v, rank, (colli_buf)buf, chunk, lane->pass);
   int other = colli_vorder_access(at, step->lane, place, false);
   if (other >= 0)
     colli_vobject(v, rank, lane->step, lane->pass, "reads chunk %d while lane %d writes it", chunk,
@@ -123,7 +105,7 @@ static int32_t read_place(colli_verifier *v, int rank, const colli_step *step, i
 static bool write_place(colli_verifier *v, int rank, const colli_step *step, int32_t value) {
   colli_vrank *at = &v->ranks[rank];
   const colli_vlane *lane = &at->lane[step->lane];
-  int place = place_of(v, rank, step->dst_buf, step->chunk_out, lane->pass);
+  int place = colli_vplace(v, rank, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
   int other = colli_vorder_access(at, step->lane, place, true);
   if (other >= 0)
     return colli_vobject(v, rank, lane->step, lane->pass, "writes chunk %d while lane %d uses it",
@@ -183,18 +165,23 @@ static int32_t value_of(colli_verifier *v, int rank, const colli_step *step, int
   return value;
 }
 
+/* What says how long a step's messages are. */
+static int64_t length_of(const colli_verifier *v, int rank, const colli_step *step) {
+  if (v->coll == COLLI_BARRIER)
+    return 0;
+  return colli_vlength(v, rank, colli_step_buf(step), colli_step_chunk(step));
+}
+
 /* Checks that a message is what the step waits for. */
 static bool fits(colli_verifier *v, int rank, const colli_step *step, const colli_vmsg *msg) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   if (msg->pass != lane->pass)
     return colli_vobject(v, rank, lane->step, lane->pass, "gets a message of pass %d", msg->pass);
-  if (v->coll != COLLI_ALLREDUCE && v->coll != COLLI_BROADCAST)
-    return true;
-  int chunk = colli_step_chunk(step) % v->nchunks;
-  if (msg->chunk != chunk)
+  int64_t length = length_of(v, rank, step);
+  if (msg->length != length)
     return colli_vobject(v, rank, lane->step, lane->pass,
-                         "gets a message as long as chunk %d instead of chunk %d", msg->chunk,
-                         chunk);
+                         "gets a message as long as chunk %lld instead of chunk %lld",
+                         (long long)msg->length, (long long)length);
   return true;
 }
 
@@ -243,7 +230,7 @@ static int give_out(colli_verifier *v, int rank, const colli_step *step) {
     colli_vno_memory(v);
     return STEP_BAD;
   }
-  if (!post(v, conn, (colli_vmsg){value, colli_step_chunk(step) % v->nchunks, lane->pass, -1}))
+  if (!post(v, conn, (colli_vmsg){value, length_of(v, rank, step), lane->pass, -1}))
     return STEP_BAD;
   colli_vwake(v, step->peer_send, step->lane);
   return STEP_DONE;

@@ -1,27 +1,122 @@
-/* support_group.c: the schedules of all ranks of a shape. */
+/* support_group.c: the schedules of all ranks of a shape, and the shapes worth testing. */
 #include "support_group.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-group group_make(const colli_algo *algo, int nranks, int root) {
-  group all = {nranks, calloc((size_t)nranks, sizeof(colli_sched *))};
-  for (int rank = 0; rank < nranks; rank++) {
-    colli_shape shape = {.coll = algo->coll, .nranks = nranks, .rank = rank, .root = root};
-    coll_status status = all.sched ? algo->emit(&shape, &all.sched[rank]) : COLL_ERR_NO_MEMORY;
-    if (status != COLL_OK) {
-      fprintf(stderr, "%s %s: no schedule for rank %d of %d, root %d: status %d\n",
-              colli_coll_name(algo->coll), algo->name, rank, nranks, root, status);
-      exit(1);
-    }
+/* The group of a rank in one kind of spreading. */
+static int near_of(near_kind kind, int nranks, int rank) {
+  int side = (int)lround(sqrt(nranks));
+  int groups = (nranks + side - 1) / side, size = 1, first = 0, number = 0;
+  switch (kind) {
+  case NEAR_HALVES:
+    return rank >= nranks / 2;
+  case NEAR_ROOTS:
+    return rank / side;
+  case NEAR_UNEVEN:
+    for (; rank >= first + size; first += size++)
+      number++;
+    return number;
+  case NEAR_DEALT:
+    return rank % (nranks < 3 ? nranks : 3);
+  case NEAR_MIXED: /* the first `groups` ranks are of groups of their own: none stays empty */
+    return rank < groups ? groups - 1 - rank : (rank * 7 + rank / 3) % groups;
+  default:
+    return 0;
+  }
+}
+
+void shape_spread(colli_shape *shape, near_kind kind, int32_t *near) {
+  shape->ngroups = 0;
+  shape->group = NULL;
+  if (kind == NEAR_ALL || shape->nranks < 2)
+    return;
+  for (int rank = 0; rank < shape->nranks; rank++) {
+    near[rank] = near_of(kind, shape->nranks, rank);
+    if (near[rank] >= shape->ngroups)
+      shape->ngroups = near[rank] + 1;
+  }
+  shape->group = near;
+}
+
+group group_of(const colli_algo *algo, const colli_shape *shape, near_kind near) {
+  size_t n = (size_t)shape->nranks;
+  group all = {shape->nranks, calloc(n, sizeof(colli_sched *)), calloc(n, sizeof(int32_t))};
+  if (!all.sched || !all.near)
+    abort();
+  colli_shape made = *shape;
+  shape_spread(&made, near, all.near);
+  for (made.rank = 0; made.rank < made.nranks; made.rank++) {
+    coll_status status = algo->emit(&made, &all.sched[made.rank]);
+    char text[160];
+    if (status == COLL_OK)
+      continue;
+    fprintf(stderr, "%s: no schedule for rank %d: status %d\n", shape_tell(algo, shape, near, text),
+            made.rank, status);
+    exit(1);
   }
   return all;
+}
+
+group group_make(const colli_algo *algo, int nranks, int root) {
+  colli_shape shape = {.coll = algo->coll, .nranks = nranks, .root = root};
+  return group_of(algo, &shape, algo->groups ? NEAR_HALVES : NEAR_ALL);
 }
 
 void group_free(group *all) {
   for (int rank = 0; rank < all->nranks; rank++)
     colli_sched_free(all->sched[rank]);
   free(all->sched);
+  free(all->near);
+}
+
+/* All shapes of one root. */
+static void shapes_of_root(const colli_algo *algo, colli_shape shape, int32_t *near,
+                           void (*visit)(const colli_algo *, const colli_shape *, near_kind,
+                                         void *),
+                           void *ctx) {
+  for (int kind = NEAR_ALL; kind < NEAR_KINDS; kind++) {
+    if (algo->groups != (kind != NEAR_ALL))
+      continue;
+    shape_spread(&shape, (near_kind)kind, near);
+    for (int order = COLLI_ORDER_ANY; order <= COLLI_ORDER_LEFT; order++)
+      for (int in_place = 0; in_place <= (algo->coll == COLLI_ALLTOALL); in_place++)
+        for (int varying = 0; varying <= colli_exact(algo->coll); varying++) {
+          shape.order = (colli_order)order;
+          shape.in_place = in_place;
+          shape.varying = varying;
+          if (colli_algo_can(algo, &shape))
+            visit(algo, &shape, (near_kind)kind, ctx);
+        }
+  }
+}
+
+void shapes_each(const colli_algo *algo, int nranks, int roots,
+                 void (*visit)(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                               void *ctx),
+                 void *ctx) {
+  int32_t *near = calloc((size_t)nranks, sizeof(*near));
+  if (!near)
+    abort();
+  for (int root = 0; root < (colli_rooted(algo->coll) ? nranks : 1); root++) {
+    bool always = root <= 1 || root == nranks / 2 || root == nranks - 1;
+    colli_shape shape = {.coll = algo->coll, .nranks = nranks, .root = root};
+    if (always || !roots || root < roots)
+      shapes_of_root(algo, shape, near, visit, ctx);
+  }
+  free(near);
+}
+
+const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                       char *text) {
+  static const char *const orders[] = {"any", "ranks", "tree", "left"};
+  static const char *const nears[] = {"",         ", in halves", ", in sqrt(n) groups",
+                                      ", uneven", ", dealt",     ", mixed"};
+  snprintf(text, 160, "%s %s, %d ranks, root %d, order %s%s%s%s", colli_coll_name(algo->coll),
+           algo->name, shape->nranks, shape->root, orders[shape->order],
+           shape->in_place ? ", in place" : "", shape->varying ? ", varying" : "", nears[near]);
+  return text;
 }
 
 colli_sched *sched_copy(const colli_sched *sched) {

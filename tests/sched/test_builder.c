@@ -130,7 +130,8 @@ Test(builder, rejects_bad_frames) {
     colli_builder *builder = colli_builder_create(&bad[i], 1, 0, 1);
     cr_assert_eq(colli_builder_finish(builder, &sched), COLL_ERR_INTERNAL, "shape %zu", i);
   }
-  static const int frames[][3] = {{0, 0, 1}, {1, 2, 1}, {1, 0, 0}, {1, 0, COLLI_MAX_LANES + 1}};
+  static const int frames[][3] = {
+      {0, 0, 1}, {1, 35, 1}, {1, -1, 1}, {1, 0, 0}, {1, 0, COLLI_MAX_LANES + 1}};
   for (size_t i = 0; i < sizeof(frames) / sizeof(frames[0]); i++) {
     colli_sched *sched = NULL;
     colli_builder *builder =
@@ -161,8 +162,8 @@ Test(dump, shows_every_kind_of_step) {
   fclose(out);
   static const char *const expected[] = {
       "allreduce, rank 2 of 5: 2 chunks, 0 scratch, 4 lanes, 6 steps",
-      "lane 0 step   0  input[0] op message from 1 -> output[0]\n",
-      "lane 0 step   1  output[0] op message from 3 -> rank 4\n",
+      "lane 0 step   0  input[0] op message from 3 -> output[0]\n",
+      "lane 0 step   1  output[0] op message from 1 -> rank 4\n",
       "lane 1 step   2  message from 4 -> output[0] -> rank 1  after step 1\n",
       "lane 1 step   3  output[0] -> rank 3\n",
       "message from 0 op input[0] (complete) -> output[0]\n",

@@ -7,75 +7,76 @@
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};
 
 /* Verifies one shape with the given slots, in place or not. */
-static void prove_one(const colli_algo *algo, const group *all, int root, int slots, bool in_place,
-                      int passes) {
-  char why[256];
+static void prove_one(const colli_algo *algo, const group *all, near_kind near, int slots,
+                      bool in_place, int passes) {
+  char why[256], text[160];
   coll_status status = group_verify(all, slots, in_place, passes, why);
-  cr_assert_eq(status, COLL_OK, "%s %s, %d ranks, root %d, %d slots%s, %d passes: status %d, %s",
-               colli_coll_name(algo->coll), algo->name, all->nranks, root, slots,
+  cr_assert_eq(status, COLL_OK, "%s; %d slots%s, %d passes: status %d, %s",
+               shape_tell(algo, &all->sched[0]->shape, near, text), slots,
                in_place ? ", in place" : "", passes, status, why);
 }
 
-/* Verifies one shape in every way. */
-static void prove(const colli_algo *algo, int nranks, int root) {
-  group all = group_make(algo, nranks, root);
-  for (int s = 0; s < 3; s++)
-    for (int in_place = 0; in_place < 2; in_place++)
-      prove_one(algo, &all, root, slot_counts[s], in_place, 2);
-  group_free(&all);
-}
-
-/* Verifies all roots up to 17 ranks, and some of them above. */
-static void prove_roots(const colli_algo *algo, int nranks) {
-  for (int root = 0; root < nranks; root++) {
-    bool some = root <= 1 || root == nranks / 2 || root == nranks - 1;
-    if (algo->coll != COLLI_BROADCAST ? root == 0 : (nranks <= 17 || some))
-      prove(algo, nranks, root);
+/* Verifies one shape: small ones in every way, larger ones with two passes and, turn by turn, each
+ * number of slots in place and not. */
+static void prove(const colli_algo *algo, const colli_shape *shape, near_kind near, void *ctx) {
+  int *turn = ctx;
+  group all = group_of(algo, shape, near);
+  for (int way = 0; way < 12; way++) {
+    int slots = slot_counts[way % 3], passes = 1 + way / 3 % 2;
+    bool in_place = way >= 6;
+    if (algo->coll == COLLI_ALLTOALL ? in_place != shape->in_place : !in_place && passes == 1)
+      continue;
+    if (shape->nranks <= 12 || (passes == 2 && (int)(*turn % 3) == way % 3))
+      prove_one(algo, &all, near, slots, in_place, passes);
   }
+  ++*turn;
+  group_free(&all);
 }
 
 /* Verifies all algorithms of one collective for 1 to 64 ranks. */
 static void prove_collective(colli_coll coll) {
-  int found = 0;
+  int found = 0, turn = 0;
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if ((*algo)->coll != coll)
       continue;
     found++;
     for (int nranks = 1; nranks <= 64; nranks++)
-      prove_roots(*algo, nranks);
+      shapes_each(*algo, nranks, nranks <= 16 ? 0 : 1, prove, &turn);
   }
   cr_assert(found > 0, "no algorithm for %s", colli_coll_name(coll));
 }
 
-Test(verify, allreduce_1_to_64) {
-  prove_collective(COLLI_ALLREDUCE);
-}
+#define PROVES(name, coll)                                                                         \
+  Test(verify, name##_1_to_64) {                                                                   \
+    prove_collective(coll);                                                                        \
+  }
+PROVES(allreduce, COLLI_ALLREDUCE)
+PROVES(broadcast, COLLI_BROADCAST)
+PROVES(allgather, COLLI_ALLGATHER)
+PROVES(barrier, COLLI_BARRIER)
+PROVES(reduce, COLLI_REDUCE)
+PROVES(reduce_scatter, COLLI_REDUCE_SCATTER)
+PROVES(alltoall, COLLI_ALLTOALL)
+PROVES(gather, COLLI_GATHER)
+PROVES(scatter, COLLI_SCATTER)
+PROVES(scan, COLLI_SCAN)
+PROVES(exscan, COLLI_EXSCAN)
 
-Test(verify, broadcast_1_to_64) {
-  prove_collective(COLLI_BROADCAST);
-}
-
-Test(verify, allgather_1_to_64) {
-  prove_collective(COLLI_ALLGATHER);
-}
-
-Test(verify, barrier_1_to_64) {
-  prove_collective(COLLI_BARRIER);
-}
-
-/* Larger numbers of ranks: those whose schedules are long (all ranks times all ranks) get one pass.
- */
+/* Larger numbers of ranks: of schedules that are long (all ranks times all ranks) only a few. */
 Test(verify, samples_to_1024) {
   static const int samples[] = {65, 100, 127, 128, 129, 255, 256, 257, 511, 512, 1000, 1023, 1024};
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     for (size_t i = 0; i < sizeof(samples) / sizeof(samples[0]); i++) {
       int nranks = samples[i];
-      group all = group_make(*algo, nranks, (*algo)->coll == COLLI_BROADCAST ? nranks / 3 : 0);
-      int root = all.sched[0]->root;
-      bool large = all.sched[0]->nsteps > 500;
-      prove_one(*algo, &all, root, 2, i % 2, large ? 1 : 2);
-      for (int s = 0; s < 3 && !large; s++)
-        prove_one(*algo, &all, root, slot_counts[s], !(i % 2), 2);
+      colli_shape shape = {.coll = (*algo)->coll, .nranks = nranks};
+      near_kind near = (*algo)->groups ? NEAR_ROOTS : NEAR_ALL;
+      int chunks = (*algo)->nchunks(&shape);
+      if (chunks > 1 && nranks > 129 && nranks != 257)
+        continue;
+      shape.root = colli_rooted((*algo)->coll) ? nranks / 3 : 0;
+      group all = group_of(*algo, &shape, near);
+      bool in_place = i % 2 && (*algo)->coll != COLLI_ALLTOALL;
+      prove_one(*algo, &all, near, slot_counts[i % 3], in_place, nranks < 256 ? 2 : 1);
       group_free(&all);
     }
   }
@@ -147,7 +148,7 @@ Test(verify, objects) {
       {"source", COLLI_ALLREDUCE, "recdbl", 4, read_output, "nobody wrote"},
       {"barrier", COLLI_BARRIER, "dissemination", 4, send_twice, "never receives"},
       {"deadlock", COLLI_BARRIER, "dissemination", 4, receive_first, "for ever"},
-      {"block", COLLI_ALLGATHER, "ring", 4, read_others_input, "does not have"},
+      {"block", COLLI_ALLGATHER, "ring", 4, read_others_input, "does not exist"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     const broken *b = &cases[i];
