@@ -8,20 +8,50 @@
 #define SHM_SLOT_BYTES  (32 * 1024) /* the slots of a connection stay in a core's L2 cache */
 #define SHM_SLICE_BYTES (4 * 1024)
 
-/* Typical figures of a present-day x86-64 host; the topology's own measurements replace them. */
-void colli_model_default(const char *link, int nranks, int cores, colli_model *out) {
+/* Typical costs of a present-day x86-64 host; coll_calibrate measures this one's. */
+void colli_calibration_default(colli_calibration *out) {
+  *out = (colli_calibration){
+      .apart =
+          {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {3500, 0.3, 0.02, 1500}},
+      .crowded =
+          {[COLLI_LINK_SHM] = {1500, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {30000, 0.3, 0.02, 1500}},
+  };
+}
+
+/* Number `index` of a calibration. */
+double *colli_calibration_number(colli_calibration *calibration, int index) {
+  colli_link_costs *all =
+      index < COLLI_CALIBRATION_NUMBERS / 2 ? calibration->apart : calibration->crowded;
+  colli_link_costs *costs = &all[index / 4 % COLLI_LINK_KINDS];
+  double *const fields[] = {&costs->alpha_ns, &costs->beta_ns_per_byte, &costs->gamma_ns_per_byte,
+                            &costs->step_ns};
+  return fields[index % 4];
+}
+
+colli_link_kind colli_link_kind_of(const char *transport) {
+  return strcmp(transport, "shm") == 0 ? COLLI_LINK_SHM : COLLI_LINK_TCP;
+}
+
+/* The model of a set of ranks. */
+void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
+                      colli_link_kind near, int nranks, int cores, colli_model *out) {
   bool crowded = cores > 0 && nranks > cores;
-  if (strcmp(link, "shm") == 0)
-    *out = (colli_model){.alpha_ns = crowded ? 1500 : 150,
-                         .beta_ns_per_byte = 0.03,
-                         .gamma_ns_per_byte = 0.01,
-                         .step_ns = 40};
-  else
-    *out = (colli_model){.alpha_ns = crowded ? 30000 : 3500,
-                         .beta_ns_per_byte = 0.3,
-                         .gamma_ns_per_byte = 0.02,
-                         .step_ns = 1500};
-  out->core_share = crowded ? (double)cores / nranks : 1;
+  const colli_link_costs *all = crowded ? calibration->crowded : calibration->apart;
+  *out = (colli_model){.alpha_ns = all[far].alpha_ns,
+                       .beta_ns_per_byte = all[far].beta_ns_per_byte,
+                       .gamma_ns_per_byte = all[far].gamma_ns_per_byte,
+                       .step_ns = all[far].step_ns,
+                       .core_share = crowded ? (double)cores / nranks : 1,
+                       .near_alpha_ns = all[near].alpha_ns,
+                       .near_beta_ns_per_byte = all[near].beta_ns_per_byte};
+}
+
+/* The model of one kind of link without measurements. */
+void colli_model_default(const char *link, int nranks, int cores, colli_model *out) {
+  colli_calibration typical;
+  colli_calibration_default(&typical);
+  colli_link_kind kind = colli_link_kind_of(link);
+  colli_model_make(&typical, kind, kind, nranks, cores, out);
 }
 
 /* How a kind of link likes its messages. */

@@ -49,6 +49,30 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   return COLL_OK;
 }
 
+/* Sets up what the choice of algorithms depends on. */
+static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
+  colli_plans *plans = &comm->plans;
+  colli_places places;
+  plans->nranks = comm->nranks;
+  plans->rank = comm->rank;
+  coll_status status =
+      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
+  if (status == COLL_OK)
+    status = colli_places_find(comm->table, comm->nranks, comm->rank, comm->family->ports,
+                               comm->family->nports, &places, error);
+  if (status != COLL_OK)
+    return status;
+  comm->crowded = places.crowded;
+  plans->model = places.model;
+  plans->ngroups = places.ngroups;
+  plans->group = places.group;
+  colli_limits_default(places.slowest, &plans->limits);
+  plans->chooser.limits = &plans->limits;
+  plans->chooser.model = &plans->model;
+  plans->chooser.tuner = comm->family->tuner;
+  return COLL_OK;
+}
+
 /* Sets up executor and plans, and the records of each rank. */
 coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   size_t n = (size_t)comm->nranks;
@@ -60,20 +84,9 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->ctx = comm;
   exec->events = &colli_comm_events;
   comm->timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
-  colli_plans *plans = &comm->plans;
-  plans->nranks = comm->nranks;
-  plans->rank = comm->rank;
-  plans->chooser.limits = &plans->limits;
-  plans->chooser.model = &plans->model;
-  plans->chooser.tuner = comm->family->tuner;
-  coll_status status =
-      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
+  coll_status status = set_up_plans(comm, error);
   if (status != COLL_OK)
     return status;
-  const char *slowest;
-  comm->crowded = colli_places_model(comm->table, comm->nranks, comm->rank, comm->family->ports,
-                                     comm->family->nports, &plans->model, &slowest);
-  colli_limits_default(slowest, &plans->limits);
   exec->links = calloc(n, sizeof(*exec->links));
   comm->stalled = calloc(n, sizeof(*comm->stalled));
   comm->left = calloc(n, sizeof(*comm->left));

@@ -9,6 +9,7 @@
 #include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/ctrl.h"
+#include "libcoll/sched/model.h"
 
 #define COLLI_MAX_TRANSPORTS 4
 #define COLLI_CPU_WORDS      16
@@ -23,11 +24,12 @@ typedef struct colli_rank_info {
   uint32_t slot_bytes; /* as the user set it; 0: not set */
   uint32_t slot_count;
   uint32_t timeout_ms;
-  uint32_t transports; /* bit t: blob[t] is valid (index in the registry) */
+  uint32_t transports;   /* bit t: blob[t] is valid (index in the registry) */
   uint8_t deterministic; /* coll_determinism */
   uint8_t accumulate;    /* coll_accumulate */
   uint16_t pad;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
+  colli_calibration calibration;  /* what it has measured, or typical costs */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/comm/calibration.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux.h"
 #include "libcoll/comm/places.h"
@@ -116,6 +117,11 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
   colli_places_self(info);
+  if (family->world.now_ns == colli_world_real.now_ns)
+    colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
+                           NULL);
+  else
+    colli_calibration_default(&info->calibration); /* simulated machines are all alike */
 }
 
 /* Frees a family whose last communicator has left. */

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/error.h"
+
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
 /* Fills in the processors that this process may use and where it is bound. */
@@ -28,9 +30,12 @@ void colli_places_self(colli_rank_info *info) {
   }
 }
 
+/* Sorts by host, and on a host by rank: entries point into the table. */
 static int by_host(const void *a, const void *b) {
-  uint64_t left = (*(const colli_rank_info *const *)a)->host_id;
-  uint64_t right = (*(const colli_rank_info *const *)b)->host_id;
+  const colli_rank_info *left = *(const colli_rank_info *const *)a;
+  const colli_rank_info *right = *(const colli_rank_info *const *)b;
+  if (left->host_id != right->host_id)
+    return left->host_id < right->host_id ? -1 : 1;
   return left < right ? -1 : left > right;
 }
 
@@ -46,44 +51,105 @@ static int count_cpus(const colli_rank_info *const *ranks, int count) {
   return cpus > 0 ? cpus : 1;
 }
 
-/* The name of the slowest transport that some pair needs: shared memory only helps if all share. */
-static const char *slowest_link(const colli_rank_info *table, int nranks, const colli_port *ports,
-                                int nports) {
+/*
+ * The name of the slowest transport that some pair needs: shared memory only helps if all share.
+ * *near: what ranks of one host have.
+ */
+static const char *find_links(const colli_rank_info *table, int nranks, const colli_port *ports,
+                              int nports, colli_link_kind *near) {
   uint32_t common = ~0u;
   bool one_host = true;
+  const char *slowest = NULL;
   for (int rank = 0; rank < nranks; rank++) {
     common &= table[rank].transports;
     one_host &= table[rank].host_id == table[0].host_id;
   }
-  for (int i = 0; i < nports; i++)
-    if (ports[i].ops && common & 1u << i && (one_host || strcmp(ports[i].ops->name, "shm") != 0))
-      return ports[i].ops->name;
-  return "tcp";
+  *near = COLLI_LINK_TCP;
+  for (int i = 0; i < nports; i++) {
+    if (!ports[i].ops || !(common & 1u << i))
+      continue;
+    bool memory = colli_link_kind_of(ports[i].ops->name) == COLLI_LINK_SHM;
+    if (memory)
+      *near = COLLI_LINK_SHM;
+    if (!slowest && (one_host || !memory))
+      slowest = ports[i].ops->name;
+  }
+  return slowest ? slowest : "tcp";
 }
 
-/* The cost model for this set of ranks. */
-bool colli_places_model(const colli_rank_info *table, int nranks, int rank, const colli_port *ports,
-                        int nports, colli_model *model, const char **slowest) {
-  bool crowded = false;
-  int ranks_fullest = 1, cpus_fullest = 1;
+/* Of each number the largest that a rank has measured. */
+static void combine_calibrations(const colli_rank_info *table, int nranks, colli_calibration *out) {
+  *out = table[0].calibration;
+  for (int rank = 1; rank < nranks; rank++)
+    for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++) {
+      colli_calibration other = table[rank].calibration;
+      double *mine = colli_calibration_number(out, i);
+      double theirs = *colli_calibration_number(&other, i);
+      *mine = theirs > *mine ? theirs : *mine;
+    }
+}
+
+/* Numbers the hosts in the order of their first ranks; false without memory. */
+static bool number_hosts(const colli_rank_info *table, int nranks,
+                         const colli_rank_info *const *sorted, colli_places *out) {
+  out->ngroups = 0;
+  out->group = malloc((size_t)nranks * sizeof(*out->group));
+  if (!out->group)
+    return false;
+  const colli_rank_info *first = NULL;
+  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its host */
+    if (!first || sorted[i]->host_id != first->host_id)
+      first = sorted[i];
+    out->group[sorted[i] - table] = (int32_t)(first - table);
+  }
+  for (int rank = 0; rank < nranks; rank++)
+    out->group[rank] = out->group[rank] == rank ? out->ngroups++ : out->group[out->group[rank]];
+  if (out->ngroups == 1) {
+    free(out->group);
+    out->group = NULL;
+  }
+  return true;
+}
+
+/* Finds the host with the most ranks a processor, and whether this rank's own is crowded. */
+static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint64_t own_host,
+                         int *ranks_fullest, int *cpus_fullest, bool *crowded) {
+  *ranks_fullest = *cpus_fullest = 1;
+  for (int begin = 0, end; begin < nranks; begin = end) {
+    for (end = begin; end < nranks && sorted[end]->host_id == sorted[begin]->host_id;)
+      end++;
+    int cpus = count_cpus(sorted + begin, end - begin);
+    if ((long long)(end - begin) * *cpus_fullest > (long long)*ranks_fullest * cpus) {
+      *ranks_fullest = end - begin;
+      *cpus_fullest = cpus;
+    }
+    if (sorted[begin]->host_id == own_host)
+      *crowded = end - begin > cpus;
+  }
+}
+
+/* Finds where the ranks sit. */
+coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank,
+                              const colli_port *ports, int nports, colli_places *out,
+                              coll_error *error) {
+  *out = (colli_places){0};
   const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
   for (int i = 0; sorted && i < nranks; i++)
     sorted[i] = &table[i];
   if (sorted)
     qsort(sorted, (size_t)nranks, sizeof(*sorted), by_host);
-  for (int begin = 0, end; sorted && begin < nranks; begin = end) {
-    for (end = begin; end < nranks && sorted[end]->host_id == sorted[begin]->host_id;)
-      end++;
-    int cpus = count_cpus(sorted + begin, end - begin);
-    if ((long long)(end - begin) * cpus_fullest > (long long)ranks_fullest * cpus) {
-      ranks_fullest = end - begin;
-      cpus_fullest = cpus;
-    }
-    if (sorted[begin]->host_id == table[rank].host_id)
-      crowded = end - begin > cpus;
+  if (!sorted || !number_hosts(table, nranks, sorted, out)) {
+    free(sorted);
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
   }
+  int ranks_fullest, cpus_fullest;
+  find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, &out->crowded);
   free(sorted);
-  *slowest = slowest_link(table, nranks, ports, nports);
-  colli_model_default(*slowest, ranks_fullest, cpus_fullest, model);
-  return crowded;
+  colli_link_kind near;
+  colli_calibration calibration;
+  out->slowest = find_links(table, nranks, ports, nports, &near);
+  combine_calibrations(table, nranks, &calibration);
+  colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
+                   cpus_fullest, &out->model);
+  return COLL_OK;
 }

@@ -7,12 +7,22 @@
 /* Fills in the processors that this process may use and where it is bound. */
 void colli_places_self(colli_rank_info *info);
 
+/* What the table of ranks says of a communicator; but for `crowded` the same on every rank. */
+typedef struct colli_places {
+  colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
+  const char *slowest; /* its name */
+  bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
+  int ngroups;         /* hosts */
+  int32_t *group;      /* the host of each rank, numbered in the order of their first ranks; the
+                          caller frees it. NULL: one host */
+} colli_places;
+
 /*
- * The cost model for this set of ranks: the slowest kind of link that some pair uses (its name goes
- * to *slowest), and how many ranks share a core on the fullest host. The same on every rank.
- * Returns whether the ranks on this rank's own host outnumber the processors that they may use.
+ * Finds where the ranks sit. The model's costs are those that the ranks have measured: of each
+ * number the largest, so that all get the same whatever file each has read. Errors: NO_MEMORY.
  */
-bool colli_places_model(const colli_rank_info *table, int nranks, int rank, const colli_port *ports,
-                        int nports, colli_model *model, const char **slowest);
+coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank,
+                              const colli_port *ports, int nports, colli_places *out,
+                              coll_error *error);
 
 #endif

@@ -85,5 +85,6 @@ void colli_plans_free(colli_plans *plans) {
   for (int i = 0; i < plans->nscheds; i++)
     colli_sched_free(plans->scheds[i]);
   free(plans->scheds);
+  free(plans->group);
   colli_force_free(&plans->chooser.force);
 }

@@ -34,8 +34,8 @@ typedef struct colli_plans {
   int rank;
   colli_limits limits;
   colli_model model;
-  int ngroups; /* as in colli_shape */
-  const int32_t *group;
+  int ngroups;    /* as in colli_shape */
+  int32_t *group; /* freed with the rest */
   colli_chooser chooser;
   colli_plan plan[COLLI_PLANS];
   colli_sched **scheds;

@@ -18,6 +18,39 @@ typedef struct colli_model {
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
 } colli_model;
 
+/* What a kind of link costs: the first fields of the model. */
+typedef struct colli_link_costs {
+  double alpha_ns;
+  double beta_ns_per_byte;
+  double gamma_ns_per_byte;
+  double step_ns;
+} colli_link_costs;
+
+typedef enum colli_link_kind { COLLI_LINK_SHM, COLLI_LINK_TCP, COLLI_LINK_KINDS } colli_link_kind;
+
+/* Measured or typical costs, where each rank has a core of its own and where ranks share cores. */
+typedef struct colli_calibration {
+  colli_link_costs apart[COLLI_LINK_KINDS];
+  colli_link_costs crowded[COLLI_LINK_KINDS];
+} colli_calibration;
+#define COLLI_CALIBRATION_NUMBERS 16
+
+/* Typical costs of a present-day host. */
+void colli_calibration_default(colli_calibration *out);
+
+/* Number `index` of a calibration. */
+double *colli_calibration_number(colli_calibration *calibration, int index);
+
+/* The kind of link of a transport: "shm", and COLLI_LINK_TCP for anything else. */
+colli_link_kind colli_link_kind_of(const char *transport);
+
+/*
+ * The model of nranks ranks on `cores` cores (0: as many as ranks) whose slowest links are `far`,
+ * and whose links within a group are `near`.
+ */
+void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
+                      colli_link_kind near, int nranks, int cores, colli_model *out);
+
 /*
  * The model of a kind of link ("shm" or "tcp") between nranks ranks on one host with that many
  * cores (0: as many as ranks). Without measurements, and the same on all ranks.
