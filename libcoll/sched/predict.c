@@ -2,9 +2,10 @@
  * predict.c: replays the schedules of all ranks as events.
  *
  * A rank does one thing at a time: a slice of a step takes step_ns and, where it is reduced or
- * copied locally, gamma a byte. What it sends leaves through the rank's one way out, at beta a
- * byte, and can be used alpha later. A sender goes on at once as long as the connection has slots;
- * a slot is free again when its slice has been handled.
+ * copied locally, gamma a byte. What it sends leaves through the rank's one way out, at the link's
+ * beta a byte, and can be used its alpha later: the near ones inside a group of ranks, the others
+ * between groups and where there are none. A sender goes on at once as long as the connection has
+ * slots; a slot is free again when its slice has been handled.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -140,12 +141,27 @@ static void wires_of(const replay *r, int who, const colli_step *step, wire **in
     *out = &r->wires[colli_conns_find(&r->conns, who, step->peer_send, step->lane)];
 }
 
+/* A link's alpha and beta. */
+typedef struct link_cost {
+  double alpha;
+  double beta;
+} link_cost;
+
+/* The link between two ranks. */
+static link_cost link_of(const replay *r, int a, int b) {
+  const colli_shape *shape = &r->scheds[0]->shape;
+  if (shape->ngroups > 1 && shape->group[a] == shape->group[b])
+    return (link_cost){r->model->near_alpha_ns, r->model->near_beta_ns_per_byte};
+  return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte};
+}
+
 /* Sends a slice that the sender has finished at `at`. */
 static void transmit(replay *r, int who, const colli_step *step, wire *out, double bytes,
                      double at) {
   rank *me = &r->ranks[who];
-  me->out = fmax(at, me->out) + bytes * r->model->beta_ns_per_byte;
-  double arrives = me->out + r->model->alpha_ns;
+  link_cost link = link_of(r, who, step->peer_send);
+  me->out = fmax(at, me->out) + bytes * link.beta;
+  double arrives = me->out + link.alpha;
   out->arrives[out->sent++ % r->slots] = arrives;
   wake(r, arrives, step->peer_send, step->lane);
 }
@@ -220,7 +236,8 @@ static void slice(replay *r, event e) {
   r->work += takes;
   if (in) {
     in->frees[in->taken++ % r->slots] = l->at;
-    r->work += bytes * r->model->beta_ns_per_byte + (waited ? r->model->alpha_ns : 0);
+    link_cost link = link_of(r, step->peer_recv, e.rank);
+    r->work += bytes * link.beta + (waited ? link.alpha : 0);
     wake(r, l->at, step->peer_recv, step->lane);
   }
   if (out)
