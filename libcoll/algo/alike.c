@@ -315,11 +315,19 @@ double colli_alike_cost(const colli_shape *shape, colli_alike *alike,
                         const colli_model *model) {
   if (!alike->move)
     return HUGE_VAL;
-  double times = shape->coll == COLLI_ALLREDUCE ? 2 : 1;
+  double times = shape->coll == COLLI_ALLREDUCE ? 2 : 1, partners = 1;
   colli_work work = {.steps = 2 * times * alike->count, .received = times * alike->count};
   work.reduced = shape->coll == COLLI_ALLGATHER ? 0 : alike->count;
-  for (int k = 0; k < count_rounds(alike); k++)
-    work.waits += times * ((most_turns(find_round(alike, k)) + LANES - 1) / LANES);
+  for (int k = 0; k < count_rounds(alike); k++) {
+    together round = find_round(alike, k);
+    work.waits += times * ((most_turns(round) + LANES - 1) / LANES);
+    partners = (double)(round.end - round.first) / most_turns(round);
+  }
+  if (shape->coll == COLLI_ALLREDUCE) { /* few chunks that are not empty: a wait for each */
+    double each = alike->count * (1 + 1 / partners);
+    work.waits /= colli_terms_make(partition, elem_bytes, model).filled;
+    work.waits = work.waits < each ? work.waits : each;
+  }
   double cost = colli_timeline_cost(shape, partition, elem_bytes, model, work, alike_pass, alike);
   free(alike->move);
   return cost;

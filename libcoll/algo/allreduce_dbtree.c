@@ -92,9 +92,11 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   const unsigned ways = COLLI_TREE_UP | COLLI_TREE_DOWN;
   const colli_tree tree = {.place = tree_a};
   colli_terms slice = t;
+  colli_work one; /* of one tree */
+  double busiest;
   slice.slices = 1;
-  double first = colli_tree_first(shape, tree, ways, &t, model, NULL);
-  double thin = colli_tree_first(shape, tree, ways, &slice, model, NULL);
+  double first = colli_tree_first(shape, tree, ways, &t, model, &busiest, &one);
+  double thin = colli_tree_first(shape, tree, ways, &slice, model, &busiest, &one);
   /* What the busiest rank does in a pass, in both trees together. */
   colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
   double sent = shape->nranks > 3 ? 4 : shape->nranks;
@@ -102,9 +104,7 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
       most.steps * t.slices * model->step_ns + most.reduced * t.bytes * model->gamma_ns_per_byte;
   double links = sent * t.bytes * model->beta_ns_per_byte;
   double pass = steps > links ? steps : links;
-  double n = shape->nranks, moves = 4 * (n - 1) / n;
-  colli_work work = {
-      .steps = 1.5 * moves, .received = moves, .waits = 0.75 * moves, .reduced = moves / 2};
+  colli_work work = {2 * one.steps, 2 * one.received, 2 * one.waits, 2 * one.reduced};
   /* All slices but the first one of both trees go through the busiest rank. */
   double shared = thin + pass * (t.slices - 1) / t.slices;
   double critical = first > shared ? first : shared;

@@ -284,9 +284,13 @@ static double rabenseifner_cost(const colli_shape *shape, const colli_partition 
   double n = shape->nranks, seats = colli_order_seats(shape->nranks), pairs = n - seats;
   double messages = (2 * seats * (seats - 1) + 2 * pairs * seats) / n;
   double reduced = (seats * (seats - 1) + pairs * seats) / n;
-  double rounds = 2 * colli_log2_up((int)seats) + 2 * pairs / n;
-  colli_work work = {
-      .steps = 2 * messages, .received = messages, .waits = rounds, .reduced = reduced};
+  double filled = colli_terms_make(partition, elem_bytes, model).filled, groups = 2 * pairs / n;
+  for (int have = colli_order_seats(shape->nranks) / 2; have > 0; have /= 2)
+    groups += 2 * ((have + LANES - 1) / LANES);
+  colli_work work = {.steps = 2 * messages,
+                     .received = messages,
+                     .waits = groups / filled < messages ? groups / filled : messages,
+                     .reduced = reduced};
   return colli_timeline_cost(shape, partition, elem_bytes, model, work, rabenseifner_pass, NULL);
 }
 

@@ -66,8 +66,10 @@ static void rsag_pass(colli_timeline *at, const colli_shape *shape, const void *
 
 static double rsag_cost(const colli_shape *shape, const colli_partition *partition,
                         size_t elem_bytes, const colli_model *model) {
-  double peers = shape->nranks - 1;
-  colli_work work = {.steps = 4 * peers, .received = 2 * peers, .waits = 2, .reduced = peers};
+  double peers = shape->nranks - 1, filled = colli_terms_make(partition, elem_bytes, model).filled;
+  /* Owners wait for contributions, and all for results. */
+  colli_work work = {
+      .steps = 4 * peers, .received = 2 * peers, .waits = 1 + 1 / filled, .reduced = peers};
   return colli_timeline_cost(shape, partition, elem_bytes, model, work, rsag_pass, NULL);
 }
 

@@ -75,7 +75,7 @@ static double rsg_cost(const colli_shape *shape, const colli_partition *partitio
   double n = shape->nranks, peers = n - 1;
   colli_work work = {.steps = 2 * peers + 2 * peers / n,
                      .received = peers + peers / n,
-                     .waits = 1 + 1 / n,
+                     .waits = 1 + 1 / (n * colli_terms_make(partition, elem_bytes, model).filled),
                      .reduced = peers};
   return colli_timeline_cost(shape, partition, elem_bytes, model, work, rsg_pass, NULL);
 }

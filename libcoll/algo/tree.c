@@ -142,6 +142,7 @@ typedef struct cost {
   colli_timeline fresh; /* a rank that has not begun */
   double end;           /* of the last rank */
   double busiest;       /* what a pass takes of the rank that does most */
+  colli_work all;       /* of all ranks together, in one pass */
 } cost;
 
 /* A rank's work in one pass: with children to reduce, and messages to send. */
@@ -151,16 +152,30 @@ static void note_work(cost *c, double folds, double moves, double sends) {
   c->busiest = later(c->busiest, later(works, t->slices * sends * t->link));
 }
 
+/* Counts a chunk that a rank receives. */
+static void note_receive(cost *c, const colli_timeline *at, colli_flight in, bool folds) {
+  c->all.steps++;
+  c->all.received++;
+  c->all.waits += in.first > at->now;
+  c->all.reduced += folds;
+}
+
 /* The way up of a subtree: when its result comes to the parent; ends at the root. */
 static colli_flight go_up(cost *c, int rank) {
   colli_node node;
   colli_timeline at = c->fresh;
   c->tree->place(c->tree, rank, &node);
-  if (node.children == 0)
+  if (node.children == 0) {
+    c->all.steps++;
     return colli_timeline_send(&at);
-  for (int i = 0; i < node.children - 1; i++)
-    colli_timeline_fold(&at, go_up(c, node.child[i]));
+  }
+  for (int i = 0; i < node.children - 1; i++) {
+    colli_flight in = go_up(c, node.child[i]);
+    note_receive(c, &at, in, true);
+    colli_timeline_fold(&at, in);
+  }
   colli_flight in = go_up(c, node.child[node.children - 1]), out = in;
+  note_receive(c, &at, in, true);
   if (node.parent == COLLI_NOBODY)
     colli_timeline_fold(&at, in);
   else
@@ -175,6 +190,11 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
   colli_timeline at = c->fresh;
   at.now = at.out = now;
   c->tree->place(c->tree, rank, &node);
+  c->all.steps += node.children;
+  if (node.parent != COLLI_NOBODY) {
+    note_receive(c, &at, in, false);
+    c->all.steps -= node.children > 0; /* the first sending is part of it */
+  }
   if (node.children == 0)
     colli_timeline_receive(&at, in);
   for (int i = node.children - 1; i >= 0; i--) {
@@ -201,7 +221,8 @@ static void note_busiest(cost *c, bool up, bool down) {
 
 /* When the last rank has been through the first pass. */
 double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
-                        const colli_terms *terms, const colli_model *model, double *busiest) {
+                        const colli_terms *terms, const colli_model *model, double *busiest,
+                        colli_work *work) {
   tree.nranks = shape->nranks;
   tree.root = shape->root;
   bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
@@ -210,10 +231,10 @@ double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways
     go_up(&c, tree.root);
   if (down)
     go_down(&c, tree.root, (colli_flight){0, 0}, c.end);
-  if (!busiest)
-    return c.end;
+  double n = shape->nranks;
   note_busiest(&c, up, down);
   *busiest = c.busiest;
+  *work = (colli_work){c.all.steps / n, c.all.received / n, c.all.waits / n, c.all.reduced / n};
   return c.end;
 }
 
@@ -225,12 +246,11 @@ double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
   bool up = ways & COLLI_TREE_UP, down = ways & COLLI_TREE_DOWN;
-  double busiest, end = colli_tree_first(shape, tree, ways, &t, model, &busiest);
+  double busiest;
+  colli_work work;
+  double end = colli_tree_first(shape, tree, ways, &t, model, &busiest, &work);
   /* Ranks begin a pass when they have done their part of the one before. Where up and down are one
    * lane they wait for the result of each. */
   double period = up && down && !(ways & COLLI_TREE_LANES) ? end : busiest;
-  double each = (shape->nranks - 1.0) / shape->nranks, moves = each * (up + down);
-  colli_work work = {
-      .steps = 1.5 * moves, .received = moves, .waits = moves, .reduced = up ? each : 0};
   return colli_cost_bound(end + (t.passes - 1) * period, work, &t, model);
 }

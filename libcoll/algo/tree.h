@@ -67,10 +67,11 @@ enum {
 coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
                             colli_sched **sched);
 
-/* When the last rank has been through the first pass. Then *busiest, unless NULL, is what a pass
- * takes of the rank that does most. */
+/* When the last rank has been through the first pass. Also what a pass takes of the rank that does
+ * most, and what the ranks do in it on average. */
 double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
-                        const colli_terms *terms, const colli_model *model, double *busiest);
+                        const colli_terms *terms, const colli_model *model, double *busiest,
+                        colli_work *work);
 
 /* Its cost. */
 double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,

@@ -172,7 +172,16 @@ static double effort(const replay *r, const colli_step *step, double bytes) {
   return r->model->step_ns + (touches ? bytes * r->model->gamma_ns_per_byte : 0);
 }
 
-/* Moves a lane to its next step that has anything to do; whether it left a step behind. */
+/* Whether a lane's step is done, or has nothing to do. */
+static bool is_over(const replay *r, int who, const lane *l) {
+  const colli_step *step = &r->scheds[who]->steps[l->step];
+  size_t count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
+  return l->done >= count && (r->scheds[who]->coll != COLLI_BARRIER || l->done > 0);
+}
+
+/* Moves a lane to its next step that has anything to do; whether it left a step behind. Steps
+ * without anything to do wait for others all the same. */
 static bool advance(const replay *r, int who, int index) {
   const colli_sched *sched = r->scheds[who];
   lane *l = &r->ranks[who].lane[index];
@@ -182,12 +191,10 @@ static bool advance(const replay *r, int who, int index) {
   }
   bool left = false;
   while (l->pass < r->part->passes) {
-    const colli_step *step = &sched->steps[l->step];
-    size_t count =
-        colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
-    bool nothing = l->done >= count && (sched->coll != COLLI_BARRIER || l->done > 0);
-    if (!nothing)
+    double ready = is_over(r, who, l) ? deps_at(r, who, l, &sched->steps[l->step]) : INFINITY;
+    if (ready == INFINITY)
       return left;
+    l->at = fmax(l->at, ready);
     left = true;
     r->ranks[who].step_ends[l->step] = l->at;
     l->done = 0;
@@ -199,10 +206,27 @@ static bool advance(const replay *r, int who, int index) {
   return left;
 }
 
+/* A lane has done something at a time: it goes on, and others that waited for it. */
+static void go_on(replay *r, event e) {
+  const lane *l = &r->ranks[e.rank].lane[e.lane];
+  bool left = advance(r, e.rank, e.lane);
+  if (l->pass < r->part->passes)
+    push(r, l->at, l->at, e.rank, e.lane);
+  for (int other = 0; left && other < r->scheds[e.rank]->nlanes; other++)
+    wake(r, l->at, e.rank, other);
+}
+
 /* Does a lane's next slice, or finds out when it can be done. */
 static void slice(replay *r, event e) {
   rank *me = &r->ranks[e.rank];
   lane *l = &me->lane[e.lane];
+  if (is_over(r, e.rank, l)) {
+    if (deps_at(r, e.rank, l, &r->scheds[e.rank]->steps[l->step]) == INFINITY)
+      r->waiting[e.rank * COLLI_MAX_LANES + e.lane] = true;
+    else
+      go_on(r, e);
+    return;
+  }
   const colli_step *step = &r->scheds[e.rank]->steps[l->step];
   wire *in, *out;
   bool missing;
@@ -243,11 +267,7 @@ static void slice(replay *r, event e) {
   if (out)
     transmit(r, e.rank, step, out, bytes, l->at);
   l->done += part ? part : 1;
-  bool left = advance(r, e.rank, e.lane);
-  if (l->pass < r->part->passes)
-    push(r, l->at, l->at, e.rank, e.lane);
-  for (int other = 0; left && other < r->scheds[e.rank]->nlanes; other++)
-    wake(r, l->at, e.rank, other);
+  go_on(r, e);
 }
 
 /* ---- the whole
