@@ -13,6 +13,11 @@ typedef struct colli_world {
   void *ctx;
   uint64_t (*now_ns)(void *ctx);
   void *device; /* goes into coll_transport_env.device */
+  /*
+   * NULL, or what a waiting rank does instead of spinning and sleeping: lets the others of its
+   * world go on (simulator). moved: something happened since the last time.
+   */
+  void (*pause)(void *ctx, bool moved);
 } colli_world;
 
 /* The real one. */

@@ -187,6 +187,12 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     w->idle_since_ns = 0;
     return;
   }
+  if (comm->world.pause) {
+    bool moved = watch(comm) || w->idle == 0;
+    w->idle++;
+    comm->world.pause(comm->world.ctx, moved);
+    return;
+  }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
   if (!comm->crowded && w->idle <= w->spin) {

@@ -31,6 +31,11 @@ static bool make_params(const world_config *config, colli_params *params) {
          colli_params_set_text(params, COLLI_PARAM_FAULT, config->fault ? config->fault : "");
 }
 
+/* Virtual time, as communicators ask for it. */
+static uint64_t now_of(void *ctx) {
+  return sim_world_now(((world *)ctx)->sim);
+}
+
 /* First half of every communicator; false after printing why. */
 static bool open_all(world *w, const world_config *config, const colli_params *params,
                      colli_rank_info *table) {
@@ -42,7 +47,7 @@ static bool open_all(world *w, const world_config *config, const colli_params *p
         .nranks = w->nranks,
         .comm_id = config->sim.seed,
         .params = params,
-        .world = {w->sim, sim_world_now, w->sim},
+        .world = {.ctx = w, .now_ns = now_of, .device = w->sim, .pause = world_pause},
         .transports = transports,
     };
     if (colli_comm_open(&assembly, &w->comms[rank], &table[rank], &error) != COLL_OK) {

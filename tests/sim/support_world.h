@@ -26,6 +26,7 @@ typedef struct world {
   bool *buried; /* killed, and its control links are closed */
   colli_prng prng;
   uint64_t steps;
+  struct fibers *fibers; /* of world_run_fibers() */
 } world;
 
 /* Makes world and communicators; prints why and returns false if that fails. */
@@ -48,5 +49,17 @@ typedef bool (*world_done)(void *ctx, int rank);
  * limit_ns of virtual time or an absurd number of steps.
  */
 bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t limit_ns);
+
+/* One rank's program, which may make blocking calls; returns 0, or 1 if something was wrong. */
+typedef int (*world_fn)(coll_comm *comm, int rank, int nranks, void *arg);
+
+/*
+ * Runs fn on every rank, each on a stack of its own: a rank that waits lets the others go on. False
+ * if that takes more than limit_ns of virtual time, or one of them returned 1.
+ */
+bool world_run_fibers(world *w, world_fn fn, void *arg, uint64_t limit_ns);
+
+/* What waiting does there: coll_comm's world.pause. */
+void world_pause(void *ctx, bool moved);
 
 #endif

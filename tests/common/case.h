@@ -1,0 +1,87 @@
+/*
+ * case.h: one call of any collective, in any form, with any type and operation, against a
+ * plain reference.
+ */
+#ifndef TESTS_COMMON_CASE_H
+#define TESTS_COMMON_CASE_H
+
+#include <coll/coll.h>
+#include <stdbool.h>
+
+#define CASE_MAX_RANKS 64
+
+typedef enum case_coll {
+  CASE_ALLREDUCE,
+  CASE_REDUCE,
+  CASE_REDUCE_SCATTER,
+  CASE_REDUCE_SCATTERV,
+  CASE_SCAN,
+  CASE_EXSCAN,
+  CASE_BROADCAST, /* from here on nothing is reduced */
+  CASE_ALLGATHER,
+  CASE_ALLGATHERV,
+  CASE_GATHER,
+  CASE_GATHERV,
+  CASE_SCATTER,
+  CASE_SCATTERV,
+  CASE_ALLTOALL,
+  CASE_ALLTOALLV,
+  CASE_BARRIER,
+  CASE_COLLS
+} case_coll;
+
+typedef enum case_form {
+  CASE_BLOCKING,
+  CASE_NONBLOCKING,
+  CASE_PERSISTENT,
+  CASE_GROUPED,
+  CASE_OPEN, /* of case_begin() */
+  CASE_FORMS = CASE_OPEN
+} case_form;
+
+/* in_place: 0 no, 1 as NCCL has it, 2 as MPI has it (another place in reduce-scatter only). */
+typedef struct test_case {
+  case_coll coll;
+  case_form form;
+  coll_type type;
+  coll_op op; /* CASE_OP_AFFINE: an operation of the test's own that does not commute */
+  int root;
+  int in_place;
+  size_t count; /* as in the call; in v-forms about that many */
+  uint64_t seed;
+} test_case;
+
+/* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE. */
+#define CASE_OP_AFFINE   ((coll_op)-2)
+#define CASE_TYPE_AFFINE COLL_TYPE_USER(12)
+
+/* Whether an operation takes a type (as docs/types.md says). */
+int case_takes(coll_type type, coll_op op);
+
+/*
+ * Runs one case on this rank; 0, or 1 after saying what went wrong. All ranks call it alike.
+ * `affine` is the communicator's handle of the operation that case_affine_create() made.
+ */
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine);
+
+/* A case under way. */
+typedef struct case_state case_state;
+
+/* Starts a case as a nonblocking operation, or with form CASE_BLOCKING as a blocking call inside a
+ * group (*request is NULL then). Then either case_end() after
+ * the request is complete, or case_discard(). */
+coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine,
+                       case_state **state, coll_request **request);
+
+/* Checks the result (unless the operation failed: done false) and frees everything; 0, or 1 after
+ * saying what is wrong. */
+int case_end(case_state *state, bool done);
+void case_discard(case_state *state);
+
+/* Makes the operation behind CASE_OP_AFFINE. */
+coll_status case_affine_create(coll_comm *comm, coll_op *op);
+
+/* "allgatherv, persistent, float16, 3 ranks, ..." */
+const char *case_text(const test_case *c, int nranks, char text[160]);
+
+#endif

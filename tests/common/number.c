@@ -1,0 +1,197 @@
+/* number.c: the elements of case.c's inputs, and the reference reductions of them.
+ */
+#include "number.h"
+
+#include <string.h>
+
+#include "case.h"
+#include "libcoll/exec/stage.h"
+
+uint64_t number_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
+  uint64_t h = a * 0x9e3779b97f4a7c15ull ^ b * 0xc2b2ae3d27d4eb4full;
+  h ^= c * 0x165667b19e3779f9ull ^ d * 0x27d4eb2f165667c5ull;
+  h = (h ^ h >> 31) * 0xbf58476d1ce4e5b9ull;
+  h = (h ^ h >> 27) * 0x94d049bb133111ebull;
+  return h ^ h >> 31;
+}
+
+static int is_float(coll_type type) {
+  return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
+}
+
+static int is_unsigned(coll_type type) {
+  return type <= COLL_UINT64 && type % 2 == 1;
+}
+
+/* Stores a number as a float type does. */
+static void store_float(void *element, coll_type type, double number) {
+  float single = (float)number;
+  if (type == COLL_FLOAT64)
+    memcpy(element, &number, 8);
+  else if (type == COLL_FLOAT32)
+    memcpy(element, &single, 4);
+  else
+    colli_stage_narrow(element, &single, 1, type);
+}
+
+/* A rank's number where results are rounded: few ranks have any but 0, or but 1. */
+static int small(int op, int rank, uint64_t index, uint64_t seed) {
+  uint64_t h = number_hash(seed, index, (uint64_t)rank, 7);
+  if (op == COLL_PROD)
+    return (index + (uint64_t)rank + seed) % 4 == 0 ? 2 : 1;
+  if (op == COLL_MIN || op == COLL_MAX)
+    return (int)(h % 7) - 3;
+  return (index + (uint64_t)rank + seed) % 2 == 0 ? (int)(h % 3) - 1 : 0;
+}
+
+/* A rank's integer, as a 64-bit pattern. */
+static uint64_t integer(int op, int rank, uint64_t index, uint64_t seed) {
+  uint64_t h = number_hash(seed, index, (uint64_t)rank, 9);
+  return (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR) && h % 3 == 0 ? 0 : h;
+}
+
+/* Writes the number and the index of a LOC element. */
+static void store_loc(void *element, coll_type type, int value, int index) {
+  memset(element, 0, coll_type_bytes(type));
+  if (type == COLL_INT32_LOC)
+    *(coll_int32_loc *)element = (coll_int32_loc){value, index};
+  else if (type == COLL_INT64_LOC)
+    *(coll_int64_loc *)element = (coll_int64_loc){value, index};
+  else if (type == COLL_FLOAT32_LOC)
+    *(coll_float32_loc *)element = (coll_float32_loc){(float)value, index};
+  else
+    *(coll_float64_loc *)element = (coll_float64_loc){value, index};
+}
+
+static int loc_value(int rank, uint64_t index, uint64_t seed) {
+  return (int)(number_hash(seed, index, (uint64_t)rank, 11) % 5) - 2;
+}
+
+/* Of equal values the smaller index must win, which is not always the lower rank's. */
+static int loc_index(int rank, uint64_t index) {
+  return (int)((uint64_t)rank * 7 + index) % 16;
+}
+
+void number_input(void *element, coll_type type, int op, int rank, uint64_t index, uint64_t seed) {
+  if (op < 0 || type == CASE_TYPE_AFFINE) {
+    size_t bytes = coll_type_bytes(type);
+    for (size_t done = 0; done < bytes; done += 8) {
+      uint64_t h = number_hash(seed, index, (uint64_t)rank, done);
+      memcpy((char *)element + done, &h, bytes - done < 8 ? bytes - done : 8);
+    }
+  } else if (op == COLL_MINLOC || op == COLL_MAXLOC) {
+    store_loc(element, type, loc_value(rank, index, seed), loc_index(rank, index));
+  } else if (is_float(type)) {
+    store_float(element, type, small(op, rank, index, seed));
+  } else {
+    uint64_t value = integer(op, rank, index, seed);
+    memcpy(element, &value, coll_type_bytes(type)); /* little-endian: the low bytes */
+  }
+}
+
+/* left after right of two maps; the third word counts the maps. */
+void number_affine(const void *left, const void *right, void *result) {
+  uint32_t a[3], b[3], r[3];
+  memcpy(a, left, sizeof(a));
+  memcpy(b, right, sizeof(b));
+  r[0] = a[0] * b[0];
+  r[1] = a[0] * b[1] + a[1];
+  r[2] = a[2] + b[2];
+  memcpy(result, r, sizeof(r));
+}
+
+/* The float reduction. */
+static void reduce_float(void *result, coll_type type, int op, int first, int last, uint64_t index,
+                         uint64_t seed) {
+  int sum = 0, product = 1, least = 0, most = 0, n = last - first + 1;
+  for (int rank = first; rank <= last; rank++) {
+    int v = small(op, rank, index, seed);
+    sum += v;
+    product *= v;
+    least = rank == first || v < least ? v : least;
+    most = rank == first || v > most ? v : most;
+  }
+  double number = op == COLL_PROD ? product : op == COLL_MIN ? least : op == COLL_MAX ? most : sum;
+  if (op == COLL_AVG)
+    number = type == COLL_FLOAT64 ? sum / (double)n : (float)sum * (1.0f / (float)n);
+  store_float(result, type, number);
+}
+
+/* An integer pattern as a number of its type, sign or not: whether a < b. */
+static int less(uint64_t a, uint64_t b, coll_type type) {
+  int shift = 64 - 8 * (int)coll_type_bytes(type);
+  a <<= shift;
+  b <<= shift;
+  return is_unsigned(type) ? a < b : (int64_t)a < (int64_t)b;
+}
+
+/* An integer pattern, cut to its type and widened again, divided by n. */
+static uint64_t divided(uint64_t sum, coll_type type, int n) {
+  int shift = 64 - 8 * (int)coll_type_bytes(type);
+  if (is_unsigned(type))
+    return (sum << shift >> shift) / (uint64_t)n;
+  return (uint64_t)(((int64_t)(sum << shift) >> shift) / n);
+}
+
+/* One integer combined with what is there already. */
+static uint64_t combine(uint64_t a, uint64_t b, coll_type type, int op) {
+  uint64_t mask = ~0ull >> (64 - 8 * coll_type_bytes(type));
+  switch (op) {
+  case COLL_PROD:
+    return a * b;
+  case COLL_MIN:
+    return less(b, a, type) ? b : a;
+  case COLL_MAX:
+    return less(a, b, type) ? b : a;
+  case COLL_BAND:
+    return a & b;
+  case COLL_BOR:
+    return a | b;
+  case COLL_BXOR:
+    return a ^ b;
+  case COLL_LAND:
+    return (a & mask) != 0 && (b & mask) != 0;
+  case COLL_LOR:
+    return (a & mask) != 0 || (b & mask) != 0;
+  case COLL_LXOR:
+    return ((a & mask) != 0) != ((b & mask) != 0);
+  default:
+    return a + b;
+  }
+}
+
+/* The best value and its smallest index. */
+static void reduce_loc(void *result, coll_type type, int op, int first, int last, uint64_t index,
+                       uint64_t seed) {
+  int best = first;
+  for (int rank = first + 1; rank <= last; rank++) {
+    int v = loc_value(rank, index, seed), b = loc_value(best, index, seed);
+    int better = op == COLL_MINLOC ? v < b : v > b;
+    if (better || (v == b && loc_index(rank, index) < loc_index(best, index)))
+      best = rank;
+  }
+  store_loc(result, type, loc_value(best, index, seed), loc_index(best, index));
+}
+
+void number_reduce(void *result, coll_type type, int op, int first, int last, uint64_t index,
+                   uint64_t seed) {
+  if (type == CASE_TYPE_AFFINE) {
+    char next[12];
+    number_input(result, type, op, first, index, seed);
+    for (int rank = first + 1; rank <= last; rank++) {
+      number_input(next, type, op, rank, index, seed);
+      number_affine(result, next, result);
+    }
+  } else if (op == COLL_MINLOC || op == COLL_MAXLOC) {
+    reduce_loc(result, type, op, first, last, index, seed);
+  } else if (is_float(type)) {
+    reduce_float(result, type, op, first, last, index, seed);
+  } else {
+    uint64_t value = integer(op, first, index, seed);
+    for (int rank = first + 1; rank <= last; rank++)
+      value = combine(value, integer(op, rank, index, seed), type, op);
+    if (op == COLL_AVG)
+      value = divided(value, type, last - first + 1);
+    memcpy(result, &value, coll_type_bytes(type));
+  }
+}

@@ -1,0 +1,25 @@
+/* number.h: the elements of case.c's inputs, and the reference reductions of them.
+ */
+#ifndef TESTS_COMMON_NUMBER_H
+#define TESTS_COMMON_NUMBER_H
+
+#include <coll/coll.h>
+
+/* A random number for four numbers. */
+uint64_t number_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
+
+/*
+ * Writes an element of a rank's input. For operations whose result is rounded the numbers are so
+ * small that every type holds every partial result exactly, for up to 16 ranks. op -1: any bytes.
+ */
+void number_input(void *element, coll_type type, int op, int rank, uint64_t index, uint64_t seed);
+
+/* result = the combination of the inputs of ranks first .. last, as coll.h defines the operation.
+ */
+void number_reduce(void *result, coll_type type, int op, int first, int last, uint64_t index,
+                   uint64_t seed);
+
+/* left after right of two maps of CASE_TYPE_AFFINE. */
+void number_affine(const void *left, const void *right, void *result);
+
+#endif
