@@ -12,15 +12,23 @@ static coll_status usable(coll_comm *comm) {
   return comm->failed;
 }
 
+/* Checks a call; of a collective *plan is the plan. */
+static coll_status check(coll_comm *comm, const colli_call *call, colli_plan **plan) {
+  if (call->coll == COLLI_SENDRECV)
+    return colli_mail_check(comm, call);
+  return colli_call_plan(comm, call, plan);
+}
+
 /* Fills in a request and hands it to the executor. */
-static coll_status start(coll_comm *comm, const colli_call *call, coll_request *op) {
+static coll_status start(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                         coll_request *op) {
   bool connected = true;
   op->coll = call->coll;
   op->moved_at = comm->watch.waited_ns;
   if (call->coll == COLLI_SENDRECV) {
     colli_mail_prepare(comm, call, op);
   } else {
-    coll_status status = colli_call_prepare(comm, call, op, &connected);
+    coll_status status = colli_call_prepare(comm, call, plan, op, &connected);
     if (__builtin_expect(status != COLL_OK, 0))
       return status;
   }
@@ -30,18 +38,22 @@ static coll_status start(coll_comm *comm, const colli_call *call, coll_request *
   return COLL_OK;
 }
 
-/* Starts a call whose arguments were checked. */
+/* Checks and starts a call. */
 coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
                              coll_request **started) {
+  colli_plan *plan = NULL;
   *started = NULL;
+  coll_status status = check(comm, call, &plan);
+  if (__builtin_expect(status != COLL_OK, 0))
+    return status;
   coll_request *op = colli_request_get(comm, limited);
-  if (!op)
+  if (__builtin_expect(!op, 0))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "%d requests are in flight already, or memory is out; complete some "
                              "first",
                              comm->nrequests);
-  coll_status status = start(comm, call, op);
-  if (status == COLL_OK)
+  status = start(comm, call, plan, op);
+  if (__builtin_expect(status == COLL_OK, 1))
     *started = op;
   else
     colli_request_put(op);
@@ -62,19 +74,23 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
   return op->status;
 }
 
+/* Keeps a call for the end of its group, if it can be right. */
+static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
+  colli_plan *plan;
+  coll_status status = check(comm, call, &plan);
+  if (status == COLL_OK)
+    return colli_group_add(comm, call);
+  comm->group.refused = comm->group.refused ? comm->group.refused : status;
+  return status;
+}
+
 /* Blocking: starts the call and waits for its end. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   coll_status status = usable(comm);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  status = colli_call_check(comm, call);
-  if (__builtin_expect(comm->group.depth > 0, 0)) {
-    if (status != COLL_OK)
-      comm->group.refused = comm->group.refused ? comm->group.refused : status;
-    return status != COLL_OK ? status : colli_group_add(comm, call);
-  }
-  if (__builtin_expect(status != COLL_OK, 0))
-    return status;
+  if (__builtin_expect(comm->group.depth > 0, 0))
+    return keep_in_group(comm, call);
   coll_request *op;
   status = colli_call_start(comm, call, false, &op);
   if (__builtin_expect(status != COLL_OK, 0))
@@ -88,8 +104,6 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
   coll_status status = usable(comm);
   if (status == COLL_OK)
-    status = colli_call_check(comm, call);
-  if (status == COLL_OK)
     status = colli_call_start(comm, call, true, request);
   if (status == COLL_OK)
     colli_exec_progress(&comm->exec);
@@ -98,9 +112,10 @@ coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_requ
 
 /* Persistent: checks the call and keeps it in a request. */
 coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_request **request) {
+  colli_plan *plan;
   coll_status status = usable(comm);
   if (status == COLL_OK)
-    status = colli_call_check(comm, call);
+    status = check(comm, call, &plan);
   if (status != COLL_OK)
     return status;
   coll_request *op = colli_request_get(comm, true);
@@ -142,9 +157,12 @@ static coll_status start_again(coll_comm *comm, coll_request *op) {
   if (op->active)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, op->kept->name,
                              "the request was started already; complete it first");
+  colli_plan *plan = NULL;
   coll_status status = usable(comm);
   if (status == COLL_OK)
-    status = start(comm, op->kept, op);
+    status = check(comm, op->kept, &plan);
+  if (status == COLL_OK)
+    status = start(comm, op->kept, plan, op);
   if (status != COLL_OK)
     return status;
   op->active = true;

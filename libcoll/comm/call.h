@@ -5,7 +5,7 @@
 #ifndef COLLI_COMM_CALL_H
 #define COLLI_COMM_CALL_H
 
-#include "libcoll/sched/sched.h"
+#include "libcoll/comm/plan.h"
 
 /* What a call of COLLI_SENDRECV is. */
 typedef enum colli_p2p {
@@ -68,7 +68,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
 /* Stream-ordered: not yet. */
 coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
 
-/* Starts a call whose arguments were checked. `limited`: counts against COLL_MAX_REQUESTS. */
+/* Checks and starts a call. `limited`: counts against COLL_MAX_REQUESTS. */
 coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
                              coll_request **started);
 
@@ -78,19 +78,28 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op);
 /* ---- call_check.c -----------------------------------------------------------------------------
  */
 
-/* Checks everything that one rank can see of a call. */
+/* Checks everything that one rank can see of a collective call. */
 coll_status colli_call_check(coll_comm *comm, const colli_call *call);
+
+/* The part of it that depends on the buffers. */
+coll_status colli_call_check_buffers(coll_comm *comm, const colli_call *call);
 
 /* Elements that `call` reads from sendbuf and writes to recvbuf on this rank. */
 void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *reads,
                        size_t *writes);
 
+/* ---- call_plan.c ------------------------------------------------------------------------------
+ */
+
+/* Checks a collective call, and finds or makes its plan. */
+coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **plan);
+
 /* ---- prepare.c --------------------------------------------------------------------------------
  */
 
 /* Fills in a collective's request from its plan; *connected: its connections were begun before. */
-coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, coll_request *op,
-                               bool *connected);
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                               coll_request *op, bool *connected);
 
 /*
  * Copies the tables of a persistent call into memory of its request, and makes the call point to

@@ -113,7 +113,7 @@ static bool in_place(const coll_comm *comm, const colli_call *call) {
 }
 
 /* Checks where the buffers are. */
-static coll_status check_buffers(coll_comm *comm, const colli_call *call) {
+coll_status colli_call_check_buffers(coll_comm *comm, const colli_call *call) {
   size_t reads, writes, bytes = coll_type_bytes((coll_type)call->type);
   colli_call_extent(comm, call, &reads, &writes);
   if (reads && !call->sendbuf)
@@ -197,12 +197,10 @@ static coll_status check_op(coll_comm *comm, const colli_call *call) {
   return COLL_OK;
 }
 
-/* Checks everything that one rank can see of a call. */
+/* Checks everything that one rank can see of a collective call. */
 coll_status colli_call_check(coll_comm *comm, const colli_call *call) {
   if (call->coll == COLLI_BARRIER)
     return COLL_OK;
-  if (call->coll == COLLI_SENDRECV)
-    return colli_mail_check(comm, call);
   if (coll_type_bytes((coll_type)call->type) == 0)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                              "%d is no coll_type; see coll.h for the list", call->type);
@@ -212,5 +210,5 @@ coll_status colli_call_check(coll_comm *comm, const colli_call *call) {
   coll_status status = colli_reduces(call->coll) ? check_op(comm, call) : COLL_OK;
   if (status == COLL_OK)
     status = check_counts(comm, call);
-  return status == COLL_OK ? check_buffers(comm, call) : status;
+  return status == COLL_OK ? colli_call_check_buffers(comm, call) : status;
 }

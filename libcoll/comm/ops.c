@@ -98,6 +98,7 @@ static coll_status end(coll_comm *comm, coll_op *op) {
                              "freed yet",
                              (int)*op);
   comm->ops[(int)*op - COLL_OP_USER_BASE] = (colli_user_op){.used = false};
+  colli_plans_forget(&comm->plans); /* its handle may get another meaning */
   *op = NO_OP;
   return COLL_OK;
 }

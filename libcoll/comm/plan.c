@@ -39,46 +39,52 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
   return plans->scheds[plans->nscheds++] = sched;
 }
 
-/* Where in the cache a call's plan is. */
-static size_t slot_of(const colli_plan_key *key) {
-  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->order << 8 | (uint64_t)key->in_place << 16 |
-                  (uint64_t)key->varying << 17;
-  uint64_t hash = (uint64_t)key->count * 0x9e3779b97f4a7c15ull +
-                  (uint64_t)key->root * 0xc2b2ae3d27d4eb4full + kind * 0x165667b19e3779f9ull +
-                  key->elem_bytes * 0x27d4eb2f165667c5ull;
-  return (size_t)(hash >> 58) & (COLLI_PLANS - 1);
+/* The entry where a call's plan is, or is to be made. */
+colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key) {
+  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->type << 8 | (uint64_t)key->op << 32 |
+                  (uint64_t)key->in_place << 56 | (uint64_t)key->varying << 57;
+  uint64_t hash = key->count * 0x9e3779b97f4a7c15ull + kind * 0x165667b19e3779f9ull +
+                  (uint64_t)(unsigned)key->root * 0xc2b2ae3d27d4eb4full;
+  return &plans->plan[(size_t)(hash >> 58) & (COLLI_PLANS - 1)];
 }
 
-/* Whether a plan is for this key. */
-static bool same_key(const colli_plan_key *a, const colli_plan_key *b) {
-  return a->count == b->count && a->coll == b->coll && a->root == b->root && a->order == b->order &&
-         a->elem_bytes == b->elem_bytes && a->in_place == b->in_place && a->varying == b->varying;
+/* Whether an entry is this call's plan. */
+bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
+  const colli_plan_key *a = &plan->key;
+  return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
+         a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
+         a->varying == key->varying;
 }
 
-/* The plan for one call. */
-colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_error *error) {
-  colli_plan *plan = &plans->plan[slot_of(key)];
-  if (plan->sched && same_key(&plan->key, key))
-    return plan;
-  colli_shape shape = {.coll = key->coll,
+/* Chooses algorithm, schedule and partition for an entry. */
+coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
+  const colli_plan_key *key = &plan->key;
+  colli_shape shape = {.coll = (colli_coll)key->coll,
                        .nranks = plans->nranks,
                        .rank = plans->rank,
                        .root = key->root,
-                       .order = key->order,
+                       .order = plan->order,
                        .in_place = key->in_place,
                        .varying = key->varying,
                        .ngroups = plans->ngroups,
                        .group = plans->group};
   colli_choice choice;
-  if (colli_choose(&plans->chooser, &shape, key->count, key->elem_bytes,
-                   key->count * key->elem_bytes, &choice, error) != COLL_OK)
-    return NULL;
-  const colli_sched *sched = get_sched(plans, choice.algo, &shape, error);
-  if (!sched)
-    return NULL;
-  *plan =
-      (colli_plan){.sched = sched, .key = *key, .root = key->root, .partition = choice.partition};
-  return plan;
+  size_t type_bytes = coll_type_bytes((coll_type)key->type);
+  plan->sched = NULL;
+  plan->connected = false;
+  coll_status status = colli_choose(&plans->chooser, &shape, key->count, plan->elem_bytes,
+                                    key->count * type_bytes, &choice, error);
+  if (status != COLL_OK)
+    return status;
+  plan->partition = choice.partition;
+  plan->sched = get_sched(plans, choice.algo, &shape, error);
+  return plan->sched ? COLL_OK : error->status;
+}
+
+/* Empties all entries. */
+void colli_plans_forget(colli_plans *plans) {
+  for (int i = 0; i < COLLI_PLANS; i++)
+    plans->plan[i].sched = NULL;
 }
 
 void colli_plans_free(colli_plans *plans) {

@@ -1,31 +1,42 @@
 /*
- * plan.h: the cache of choices and schedules. A *plan* is what a shape and a count lead to:
- * algorithm, schedule, partition. Schedules do not depend on the count and are shared between
- * plans.
+ * plan.h: the cache of choices and schedules. A *plan* is what a call leads to, whatever its
+ * buffers: algorithm, schedule, partition, kernels. A call whose plan is there needs no further
+ * checks of its arguments. Schedules do not depend on the count and are shared between plans.
  */
 #ifndef COLLI_COMM_PLAN_H
 #define COLLI_COMM_PLAN_H
 
+#include "coll/coll_transport.h"
 #include "libcoll/comm/choose.h"
+#include "libcoll/comm/ops.h"
+#include "libcoll/exec/reduce.h"
 
 #define COLLI_PLANS 64 /* a power of two */
 
-/* What a plan is made for. */
+/* What a plan is made for: all that a call says, but its buffers. */
 typedef struct colli_plan_key {
-  colli_coll coll;
+  size_t count; /* blocks: per rank; of differing length: a typical one, equal on all ranks */
+  int type;
+  int op; /* 0 where nothing is reduced */
   int root;
-  colli_order order;
+  uint8_t coll;
   bool in_place; /* all-to-all */
   bool varying;
-  size_t count; /* blocks: per rank; of differing length: a typical one, equal on all ranks */
-  size_t elem_bytes;
 } colli_plan_key;
 
 typedef struct colli_plan {
   const colli_sched *sched; /* NULL: empty entry */
   colli_plan_key key;
-  int root;
+  const colli_user_op *user; /* an operation of the caller's own, or NULL */
+  int wire_type;             /* in which it is reduced and sent */
+  size_t elem_bytes;         /* of that type */
+  colli_order order;
+  bool widened; /* wire_type is float32 instead of the caller's */
+  bool staged;  /* works on a copy of the input */
+  colli_reduce_fn reduce;
+  colli_average_fn average;
   colli_partition partition;
+  coll_tag tag;   /* without sequence number; v-forms: without a count */
   bool connected; /* its connections have been begun */
 } colli_plan;
 
@@ -43,8 +54,20 @@ typedef struct colli_plans {
   int room;
 } colli_plans;
 
-/* The plan for one call; made when first asked for. On failure NULL and `error` is filled in. */
-colli_plan *colli_plans_get(colli_plans *plans, const colli_plan_key *key, coll_error *error);
+/* The entry where a call's plan is, or is to be made. */
+colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key);
+
+/* Whether an entry is this call's plan. */
+bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key);
+
+/*
+ * Chooses algorithm, schedule and partition for an entry whose other fields are set. On failure the
+ * entry is empty and `error` is filled in.
+ */
+coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error);
+
+/* Empties all entries: an operation has got another meaning. Schedules are kept. */
+void colli_plans_forget(colli_plans *plans);
 
 void colli_plans_free(colli_plans *plans);
 

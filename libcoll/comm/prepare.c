@@ -5,18 +5,7 @@
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/ops.h"
-
-/* Where nobody knows all counts, the choice assumes blocks of so many bytes. */
-#define ASSUMED_BLOCK_BYTES 65536
-
-/* What a call comes down to once types and operations of the caller's own are resolved. */
-typedef struct meaning {
-  const colli_user_op *user; /* or NULL */
-  int type;                  /* in which it is reduced and sent */
-  size_t elem_bytes;
-  colli_order order;
-  bool widened; /* type is float32 instead of the caller's */
-} meaning;
+#include "libcoll/exec/stage.h"
 
 /* Gives a buffer that a request keeps at least `bytes` bytes; the old contents are lost. */
 static bool grow(char **buf, size_t *room, size_t bytes) {
@@ -28,45 +17,6 @@ static bool grow(char **buf, size_t *room, size_t bytes) {
   if (*buf)
     *room = bytes;
   return *buf != NULL;
-}
-
-static bool is_float(int type) {
-  return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
-}
-
-static bool is_short_float(int type) {
-  return is_float(type) && type != COLL_FLOAT32 && type != COLL_FLOAT64;
-}
-
-/* The order in which a reduction must be combined. */
-static colli_order order_of(const coll_comm *comm, const colli_call *call,
-                            const colli_user_op *user) {
-  bool custom = user && !user->premul;
-  bool rounds = custom || (is_float(call->type) && (user || call->op == COLL_SUM ||
-                                                    call->op == COLL_PROD || call->op == COLL_AVG));
-  bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
-  coll_determinism wanted = comm->deterministic;
-  if (rounds && wanted > COLL_DETERMINISTIC_OFF)
-    return wanted == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE : COLLI_ORDER_LEFT;
-  return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
-}
-
-/* Resolves types and operations. */
-static meaning resolve(const coll_comm *comm, const colli_call *call) {
-  meaning m = {.type = call->type, .elem_bytes = 1};
-  if (call->coll == COLLI_BARRIER)
-    return m;
-  if (colli_reduces(call->coll)) {
-    m.user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(comm, call->op) : NULL;
-    m.order = order_of(comm, call, m.user);
-    bool sums = call->op == COLL_SUM || call->op == COLL_PROD || call->op == COLL_AVG ||
-                (m.user && m.user->premul);
-    m.widened = sums && is_short_float(call->type) && comm->accumulate == COLL_ACCUMULATE_FLOAT32;
-    if (m.widened)
-      m.type = COLL_FLOAT32;
-  }
-  m.elem_bytes = coll_type_bytes((coll_type)m.type);
-  return m;
 }
 
 /* ---- blocks ------------------------------------------------------------------------------------
@@ -122,16 +72,6 @@ static size_t blocks_number(const coll_comm *comm, const size_t *counts) {
   return (size_t)(hash >> 17);
 }
 
-/* The count by which an algorithm is chosen for blocks of differing lengths. */
-static size_t typical_count(const coll_comm *comm, const colli_call *call, const meaning *m) {
-  size_t total = 0;
-  if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
-    return ASSUMED_BLOCK_BYTES / m->elem_bytes + 1;
-  for (int rank = 0; rank < comm->nranks; rank++)
-    total += call->out_counts[rank];
-  return (total + (size_t)comm->nranks - 1) / (size_t)comm->nranks;
-}
-
 /* ---- buffers -----------------------------------------------------------------------------------
  */
 
@@ -158,7 +98,7 @@ static bool over_input(const coll_comm *comm, const colli_call *call) {
  * Works on a copy where the caller's buffers do not serve: inputs that are widened or multiplied
  * first, and results that would overwrite what is still to be read.
  */
-static bool stage(const coll_comm *comm, const colli_call *call, const meaning *m,
+static bool stage(const coll_comm *comm, const colli_call *call, const colli_plan *m,
                   coll_request *op) {
   size_t reads, writes;
   colli_call_extent(comm, call, &reads, &writes);
@@ -173,14 +113,34 @@ static bool stage(const coll_comm *comm, const colli_call *call, const meaning *
     op->stage_out = COLLI_STAGE_COPY;
     return true;
   }
-  return false;
+  op->in = op->stage;
+  if (m->widened) {
+    colli_stage_widen((float *)(void *)op->stage, call->sendbuf, reads, (coll_type)call->type);
+    op->out = op->stage + op->out_first * m->elem_bytes;
+    op->stage_out = COLLI_STAGE_NARROW;
+    op->stage_type = call->type;
+    if (call->coll == COLLI_EXSCAN && comm->rank == 0)
+      op->stage_count = 0;
+  }
+  if (premul && m->widened) {
+    float factor;
+    colli_stage_widen(&factor, m->user->factor, 1, (coll_type)call->type);
+    colli_stage_scale(op->stage, op->stage, reads, COLL_FLOAT32, &factor);
+  } else if (premul) {
+    colli_stage_scale(op->stage, call->sendbuf, reads, (coll_type)call->type, m->user->factor);
+  }
+  return true;
 }
 
 /* What is left to do when a collective has ended well. */
 void colli_call_finish(coll_request *op) {
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
-    memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
+    if (op->stage_out == COLLI_STAGE_NARROW)
+      colli_stage_narrow(op->stage_to, (const float *)(const void *)from, op->stage_count,
+                         (coll_type)op->stage_type);
+    else
+      memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
   }
   op->stage_out = COLLI_STAGE_NONE;
 }
@@ -188,81 +148,60 @@ void colli_call_finish(coll_request *op) {
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
-/* Sets what combines elements. */
-static void set_kernels(const coll_comm *comm, const colli_call *call, const meaning *m,
-                        coll_request *op) {
-  op->average = NULL;
-  op->user_fn = NULL;
-  if (!colli_reduces(call->coll))
-    return;
-  if (m->user && !m->user->premul) {
-    op->user_fn = m->user->fn;
-    op->user_context = m->user->context;
-    op->user_type = (coll_type)call->type;
-    return;
-  }
-  int kernel = m->user ? COLL_SUM : call->op;
-  op->reduce = comm->exec.kernels->reduce[m->type][kernel];
-  if (kernel == COLL_AVG)
-    op->average = comm->exec.kernels->average[m->type];
+/* The rest of a v-form: its tables, partition and tag. False without memory. */
+static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                           coll_request *op) {
+  size_t n = (size_t)comm->nranks;
+  if (!op->kept && !copy_blocks(comm, call, op))
+    return false;
+  colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
+  colli_partition_make_varying(&op->partition, &blocks, comm->nranks, plan->elem_bytes,
+                               &comm->plans.limits);
+  if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
+    op->tag.word[0] |= blocks_number(comm, call->out_counts);
+  return true;
 }
 
-/* Sets the partition and the tag. */
-static void set_partition(coll_comm *comm, const colli_call *call, const meaning *m,
-                          const colli_plan *plan, coll_request *op) {
-  size_t n = (size_t)comm->nranks, number = call->count;
-  int passes = plan->partition.passes;
-  if (__builtin_expect(call->varying, 0)) {
-    colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
-    colli_partition_make_varying(&op->partition, &blocks, comm->nranks, m->elem_bytes,
-                                 &comm->plans.limits);
-    bool known = call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER;
-    number = known ? blocks_number(comm, call->out_counts) : 0;
-    passes = 0; /* differ from rank to rank */
-  } else {
-    op->partition = plan->partition;
-  }
-  op->tag = colli_tag_make(call->coll, call->varying, number, call->type, call->op, plan->root,
-                           op->sequence, plan->sched->algo->id, passes);
-  comm->history[op->sequence % COLLI_HISTORY] = op->tag;
+/* Memory besides the caller's buffers; false without it. */
+static bool prepare_memory(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                           coll_request *op) {
+  size_t scratch = op->partition.piece * op->elem_bytes * (size_t)plan->sched->nscratch;
+  if (!grow(&op->scratch, &op->scratch_bytes, scratch))
+    return false;
+  return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
 }
 
 /* Fills in a collective's request from its plan. */
-coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, coll_request *op,
-                               bool *connected) {
-  meaning m = resolve(comm, call);
-  colli_plan_key key = {
-      .coll = call->coll,
-      .root = colli_rooted(call->coll) ? call->root : 0,
-      .order = m.order,
-      .in_place = call->coll == COLLI_ALLTOALL && call->sendbuf == call->recvbuf,
-      .varying = call->varying,
-      .count = __builtin_expect(call->varying, 0) ? typical_count(comm, call, &m) : call->count,
-      .elem_bytes = m.elem_bytes,
-  };
-  colli_plan *plan = colli_plans_get(&comm->plans, &key, &comm->error);
-  if (!plan)
-    return colli_comm_refuse(comm, comm->error.status, call->name, "%s", comm->error.message);
-  op->elem_bytes = m.elem_bytes;
-  op->stage_out = COLLI_STAGE_NONE;
-  if (call->varying && !op->kept && !copy_blocks(comm, call, op))
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                               coll_request *op, bool *connected) {
   op->sequence = comm->sequence + 1;
-  set_buffers(comm, call, op);
-  set_partition(comm, call, &m, plan, op);
-  set_kernels(comm, call, &m, op);
-  size_t scratch = op->partition.piece * m.elem_bytes * (size_t)plan->sched->nscratch;
-  bool staged = m.widened || (m.user && m.user->premul) || over_input(comm, call);
-  if (__builtin_expect(!grow(&op->scratch, &op->scratch_bytes, scratch) ||
-                           (staged && !stage(comm, call, &m, op)),
-                       0))
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
-                             "no memory for %zu bytes of scratch, or for a copy of the buffer",
-                             scratch);
-  comm->sequence++;
-  *connected = plan->connected;
-  plan->connected = true;
+  op->tag = plan->tag;
+  op->tag.word[1] |= (op->sequence & 0xffffffffu) << 32;
+  op->elem_bytes = plan->elem_bytes;
   op->sched = plan->sched;
   op->nranks = comm->nranks;
+  op->reduce = plan->reduce;
+  op->average = plan->average;
+  op->user_fn = NULL;
+  op->stage_out = COLLI_STAGE_NONE;
+  if (__builtin_expect(plan->user && !plan->user->premul, 0)) {
+    op->user_fn = plan->user->fn;
+    op->user_context = plan->user->context;
+    op->user_type = (coll_type)call->type;
+  }
+  op->partition = plan->partition;
+  bool ok = !call->varying || prepare_blocks(comm, call, plan, op);
+  if (__builtin_expect(!ok, 0))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
+  set_buffers(comm, call, op);
+  if (plan->sched->nscratch || plan->staged || call->sendbuf == call->recvbuf)
+    ok = prepare_memory(comm, call, plan, op);
+  if (__builtin_expect(!ok, 0))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
+                             "no memory for scratch, or for a copy of the buffer");
+  comm->sequence++;
+  comm->history[op->sequence % COLLI_HISTORY] = op->tag;
+  *connected = plan->connected;
+  plan->connected = true;
   return COLL_OK;
 }

@@ -265,7 +265,7 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) 
   colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
                                          reads ? step->chunk_in : step->chunk_out, lane->pass);
   colli_range out = in;
-  if (stores && (step->chunk_out != step->chunk_in || step->dst_buf != step->src_buf))
+  if (stores && (step->chunk_out != step->chunk_in || part->blocks.in_count))
     out = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
