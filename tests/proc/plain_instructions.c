@@ -1,6 +1,7 @@
 /*
- * plain_instructions.c: 4-byte all-reduces of two ranks, both served by one thread, so that every run
- * takes the same instructions. instructions.sh counts them; by itself the program checks results.
+ * plain_instructions.c: 4-byte all-reduces of two ranks, both served by one thread, so that every
+ * run takes the same instructions. instructions.sh counts them; by itself the program checks
+ * results.
  */
 #include <coll/coll.h>
 #include <stdio.h>

@@ -37,7 +37,8 @@ static int bad_arguments(coll_comm *comm, int rank, int nranks, void *arg) {
          "12");
   EXPECT(coll_allreduce(buf, buf, 1, (coll_type)-1, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
          "-1");
-  EXPECT(coll_allreduce(buf, buf, 1, COLL_INT32, (coll_op)99, comm), COLL_ERR_INVALID_ARGUMENT, "99");
+  EXPECT(coll_allreduce(buf, buf, 1, COLL_INT32, (coll_op)99, comm), COLL_ERR_INVALID_ARGUMENT,
+         "99");
   EXPECT(coll_allreduce(buf, buf, (size_t)-1, COLL_INT8, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
          "negative");
   EXPECT(coll_allreduce(buf, buf, SIZE_MAX / 2, COLL_INT64, COLL_SUM, comm),
