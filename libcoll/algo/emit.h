@@ -143,5 +143,6 @@ extern const colli_algo colli_allgather_direct;
 extern const colli_algo colli_reduce_scatter_circulant;
 extern const colli_algo colli_reduce_scatter_pat;
 extern const colli_algo colli_reduce_scatter_bcube;
+extern const colli_algo colli_reduce_scatter_direct;
 
 #endif

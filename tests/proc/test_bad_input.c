@@ -33,8 +33,8 @@ static int bad_arguments(coll_comm *comm, int rank, int nranks, void *arg) {
          "recvbuf");
   EXPECT(coll_allreduce(buf, buf + 1, 8, COLL_INT32, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
          "overlap");
-  EXPECT(coll_allreduce(buf, buf, 1, (coll_type)12, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
-         "12");
+  EXPECT(coll_allreduce(buf, buf, 1, (coll_type)99, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
+         "99");
   EXPECT(coll_allreduce(buf, buf, 1, (coll_type)-1, COLL_SUM, comm), COLL_ERR_INVALID_ARGUMENT,
          "-1");
   EXPECT(coll_allreduce(buf, buf, 1, COLL_INT32, (coll_op)99, comm), COLL_ERR_INVALID_ARGUMENT,
