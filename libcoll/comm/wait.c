@@ -182,6 +182,7 @@ static void hand_over(coll_comm *comm) {
 /* Looks once, and if nothing moved passes the time as long as it takes. */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
+  colli_call_yield(comm); /* each time: what keeps this one from sleeping may be another's */
   if (look(comm)) {
     w->idle = 0;
     w->idle_since_ns = 0;
@@ -195,14 +196,12 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (!comm->crowded && w->idle <= w->spin) {
-    colli_call_yield(comm);
+  if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
-  } else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS) {
+  else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
     hand_over(comm);
-  } else {
+  else
     sleep_a_while(comm, until_ns);
-  }
 }
 
 /* Moves everything on as far as it goes without waiting. */

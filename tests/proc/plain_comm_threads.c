@@ -13,7 +13,7 @@
 #include "support_family.h"
 #include "support_ranks.h"
 
-enum { RANKS = 3, THREADS = 3, ROUNDS = 12 };
+enum { RANKS = 3, THREADS = 5, ROUNDS = 16 };
 
 /* What one thread of a rank works on. */
 typedef struct worker {
@@ -29,7 +29,8 @@ static int use(coll_comm *comm, unsigned seed) {
   coll_comm_rank(comm, &rank);
   for (unsigned round = 0; round < ROUNDS; round++) {
     coll_comm *child = NULL;
-    RANK_CHECK(family_exercise(comm, round * 191 % 3000, seed + round) == 0);
+    size_t count = round * 19177 % 300000; /* up to many messages */
+    RANK_CHECK(family_exercise(comm, count, seed + round) == 0);
     RANK_OK(coll_comm_split(comm, (int)(round + (unsigned)rank) % 2, -rank, NULL, &child));
     RANK_CHECK(family_exercise(child, round * 53, seed - round) == 0);
     coll_comm_destroy(&child);
