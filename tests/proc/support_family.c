@@ -15,7 +15,7 @@ unsigned family_mix(unsigned seed, unsigned a, unsigned b) {
 
 /* Element i of a rank's input. */
 static int element(unsigned seed, int origin, size_t i) {
-  return (int)(family_mix(seed, (unsigned)origin, (unsigned)i) % 100000);
+  return (int)((seed * 2654435761u + (unsigned)origin * 40503u + (unsigned)i * 97u) >> 8 & 0xffffu);
 }
 
 /* Fills a buffer with the input of the rank that has number `origin` in the base. */
@@ -33,12 +33,14 @@ static int origin_of(coll_comm *comm, int rank) {
 
 /* Elements that are not the sum of all ranks' inputs. */
 static int wrong_sum(coll_comm *comm, int nranks, const int *out, size_t count, unsigned seed) {
-  int wrong = 0;
+  int wrong = 0, origins[64];
+  for (int r = 0; r < nranks; r++)
+    origins[r] = origin_of(comm, r);
   for (size_t i = 0; i < count; i++) {
-    long long sum = 0;
+    int sum = 0;
     for (int r = 0; r < nranks; r++)
-      sum += element(seed, origin_of(comm, r), i);
-    wrong += out[i] != (int)sum;
+      sum += element(seed, origins[r], i);
+    wrong += out[i] != sum;
   }
   return wrong;
 }
