@@ -157,7 +157,7 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
                         uint64_t sequence, int algo, int passes);
 
 /* "allreduce(count 8, float32, sum)" */
-#define COLLI_TAG_TEXT 128
+#define COLLI_TAG_TEXT 192
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 
 /* The low 32 bits of the sequence number in a tag. */
