@@ -42,7 +42,6 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
   comm->accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
   colli_error_clear(&comm->error);
-  comm->exec.busy_peers = -1;
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_family_add(family, comm);
   *out = comm;
@@ -79,7 +78,6 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   colli_exec *exec = &comm->exec;
   exec->rank = comm->rank;
   exec->nranks = comm->nranks;
-  exec->busy_peers = -1;
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
@@ -97,8 +95,6 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   if (!exec->links || !comm->stalled || !comm->left || !comm->lost || !first)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
                            comm->nranks);
-  for (size_t rank = 0; rank < n; rank++)
-    exec->links[rank].next_busy = -1;
   return COLL_OK;
 }
 
@@ -149,6 +145,7 @@ void colli_comm_free(coll_comm *comm) {
   colli_plans_free(&comm->plans);
   colli_request_free_all(comm);
   colli_group_free(&comm->group);
+  colli_mail_free(&comm->exec);
   if (comm->uid != 0)
     free(comm->table);
   free(comm->exec.links);

@@ -160,6 +160,10 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
 #define COLLI_TAG_TEXT 192
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 
+/* "operation 3, allreduce(count 8, float32, sum)"; "recv(count 8, float32) from any rank, tag 5" */
+#define COLLI_OP_TEXT 224
+const char *colli_op_text(const coll_request *op, char text[COLLI_OP_TEXT]);
+
 /* The low 32 bits of the sequence number in a tag. */
 uint32_t colli_tag_sequence(const coll_tag *tag);
 
@@ -168,6 +172,15 @@ bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 
 const char *colli_type_name(int type);
 const char *colli_op_name(int op);
+
+/* ---- mail_words.c ---------------------------------------------------------------------------- */
+
+/* "recv(count 8, float32) from rank 3, tag 5, and send(...) ..." */
+void colli_mail_op_text(const coll_request *op, char *text, size_t bytes);
+
+/* Executor events of mail (exec.h). */
+void colli_mail_unfit(void *ctx, const colli_post *recv, int peer, const colli_mail_head *head);
+void colli_mail_broken(void *ctx, coll_request *op, int peer, const char *detail);
 
 /* ---- wait.c ---------------------------------------------------------------------------------- */
 

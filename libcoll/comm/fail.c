@@ -15,9 +15,7 @@
 
 /* Fills in which operation a record is about. */
 void colli_comm_record_operation(coll_error *record, const coll_request *op) {
-  const char *name = op->coll != COLLI_SENDRECV ? colli_coll_name(op->coll)
-                     : op->sending              ? "send"
-                                                : "recv";
+  const char *name = op->coll != COLLI_SENDRECV ? colli_coll_name(op->coll) : op->name;
   record->sequence = op->sequence;
   snprintf(record->operation, sizeof(record->operation), "%s", name);
 }
@@ -114,16 +112,14 @@ static void on_failed(void *ctx, coll_request *op, int peer, int channel, int st
     record.sys_errno = said->sys_errno;
     memcpy(record.syscall, said->syscall, sizeof(record.syscall));
   }
-  char tag[COLLI_TAG_TEXT];
+  char text[COLLI_OP_TEXT];
   int used = snprintf(record.message, sizeof(record.message),
-                      "rank %d (host %s, pid %d) %s while rank %d (host %s) was in operation %llu, "
-                      "%s",
-                      peer, record.peer_host, record.peer_pid,
+                      "rank %d (host %s, pid %d) %s while rank %d (host %s) was in %s", peer,
+                      record.peer_host, record.peer_pid,
                       status != COLL_ERR_PEER_LOST ? "could not be talked to"
                       : comm->left[peer]           ? "has left the communicator"
                                                    : "is lost",
-                      comm->rank, comm->host, (unsigned long long)op->sequence,
-                      colli_tag_text(&op->tag, tag));
+                      comm->rank, comm->host, op ? colli_op_text(op, text) : "no operation");
   if (step >= 0)
     used += snprintf(record.message + used, sizeof(record.message) - (size_t)used,
                      " at step %d of channel %d", step, channel);
@@ -145,4 +141,7 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
   colli_comm_disagree(ctx, &op->tag, peer, got, op);
 }
 
-const colli_exec_events colli_comm_events = {.mismatch = on_mismatch, .failed = on_failed};
+const colli_exec_events colli_comm_events = {.mismatch = on_mismatch,
+                                             .failed = on_failed,
+                                             .unfit = colli_mail_unfit,
+                                             .broken = colli_mail_broken};

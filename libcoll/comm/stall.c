@@ -139,22 +139,31 @@ static int find_culprit(const coll_comm *comm, int first) {
 void colli_comm_timed_out(coll_comm *comm, const coll_request *op) {
   int channel, step;
   int first = colli_exec_waits_for(op, &channel, &step);
-  int peer = find_culprit(comm, first);
+  bool anybody = first < 0 && op->coll == COLLI_SENDRECV;
+  int peer = anybody ? -1 : find_culprit(comm, first);
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_TIMEOUT, peer, op);
   record.channel = channel;
   record.step = step;
-  char tag[COLLI_TAG_TEXT];
-  const char *verdict = peer < 0 ? ""
-                        : waits_too(comm, peer)
+  char text[COLLI_OP_TEXT];
+  colli_op_text(op, text);
+  unsigned long long waited_ms = comm->timeout_ns / COLLI_NS_PER_MS;
+  if (peer < 0) {
+    snprintf(record.message, sizeof(record.message),
+             "%s, did not move for %llu ms on rank %d (host %s): it waits for anybody, and nobody "
+             "has sent what it takes; look at the ranks that should have, or raise COLL_TIMEOUT_MS",
+             text, waited_ms, comm->rank, comm->host);
+    colli_comm_fail(comm, &record);
+    return;
+  }
+  const char *verdict = waits_too(comm, peer)
                             ? ", which waits as well"
                             : ", which has not come to this operation, or is frozen, or cannot be "
                               "reached";
   snprintf(record.message, sizeof(record.message),
-           "operation %llu, %s, did not move for %llu ms on rank %d (host %s): waiting for rank %d "
-           "(host %s, pid %d)%s; look at that process, or raise COLL_TIMEOUT_MS",
-           (unsigned long long)op->sequence, colli_tag_text(&op->tag, tag),
-           (unsigned long long)(comm->timeout_ns / COLLI_NS_PER_MS), comm->rank, comm->host, peer,
-           record.peer_host, record.peer_pid, verdict);
+           "%s, did not move for %llu ms on rank %d (host %s): waiting for rank %d (host %s, pid "
+           "%d)%s; look at that process, or raise COLL_TIMEOUT_MS",
+           text, waited_ms, comm->rank, comm->host, peer, record.peer_host, record.peer_pid,
+           verdict);
   colli_comm_fail(comm, &record);
 }

@@ -92,6 +92,16 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   return text;
 }
 
+const char *colli_op_text(const coll_request *op, char text[COLLI_OP_TEXT]) {
+  char tag[COLLI_TAG_TEXT];
+  if (op->coll == COLLI_SENDRECV)
+    colli_mail_op_text(op, text, COLLI_OP_TEXT);
+  else
+    snprintf(text, COLLI_OP_TEXT, "operation %llu, %s", (unsigned long long)op->sequence,
+             colli_tag_text(&op->tag, tag));
+  return text;
+}
+
 uint32_t colli_tag_sequence(const coll_tag *tag) {
   return (uint32_t)(tag->word[1] >> 32);
 }

@@ -55,25 +55,6 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
   op->done = true;
 }
 
-/* Queues a send or receive behind earlier ones with the same peer. */
-static void start_p2p(colli_exec *exec, coll_request *op) {
-  colli_link *link = &exec->links[op->peer];
-  coll_request **head = op->sending ? &link->send_head : &link->recv_head;
-  coll_request **tail = op->sending ? &link->send_tail : &link->recv_tail;
-  op->next = NULL;
-  if (*head)
-    (*tail)->next = op;
-  else
-    *head = op;
-  *tail = op;
-  op->lane[0] = (colli_lane){.op = op, .waits_for = op->peer};
-  if (!link->busy) {
-    link->busy = true;
-    link->next_busy = exec->busy_peers;
-    exec->busy_peers = op->peer;
-  }
-}
-
 /* Queues each lane of a collective on its channel. */
 static void start_lanes(colli_exec *exec, coll_request *op) {
   const colli_sched *sched = op->sched;
@@ -110,7 +91,8 @@ void colli_exec_start(colli_exec *exec, coll_request *op) {
   op->moved = true;
   enlist(exec, op);
   if (op->coll == COLLI_SENDRECV) {
-    start_p2p(exec, op);
+    op->posts_left = op->nposts;
+    colli_mail_start(exec, op);
     return;
   }
   start_lanes(exec, op);
@@ -170,20 +152,9 @@ int colli_exec_progress(colli_exec *exec) {
         break;
     }
   }
-  int *from = &exec->busy_peers;
-  while (__builtin_expect(*from >= 0, 0)) {
-    int peer = *from;
-    colli_link *link = &exec->links[peer];
-    int result = colli_exec_p2p(exec, peer);
-    if (result < 0)
-      return 1;
-    moved |= result;
-    if (!link->send_head && !link->recv_head) {
-      link->busy = false;
-      *from = link->next_busy;
-    } else {
-      from = &link->next_busy;
-    }
+  if (__builtin_expect(exec->mail.busy > 0, 0)) {
+    int result = colli_mail_progress(exec);
+    moved |= result != 0; /* also when it failed */
   }
   return moved;
 }
@@ -192,12 +163,7 @@ int colli_exec_progress(colli_exec *exec) {
 void colli_exec_cancel(colli_exec *exec, coll_status status) {
   memset(exec->head, 0, sizeof(exec->head));
   exec->active = 0;
-  for (int peer = exec->busy_peers; peer >= 0; peer = exec->links[peer].next_busy) {
-    colli_link *link = &exec->links[peer];
-    link->busy = false;
-    link->send_head = link->recv_head = NULL;
-  }
-  exec->busy_peers = -1;
+  colli_mail_cancel(exec);
   while (exec->oldest)
     colli_exec_finish(exec, exec->oldest, status);
 }
@@ -217,8 +183,10 @@ void colli_exec_disconnect(colli_exec *exec) {
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   *channel = COLLI_CHANNEL_P2P;
   *step = -1;
-  if (op->coll == COLLI_SENDRECV)
-    return op->peer;
+  if (op->coll == COLLI_SENDRECV) {
+    int peer = -1;
+    return colli_mail_waits(op, &peer, 0, 1) ? peer : -1;
+  }
   for (int l = 0; l < op->sched->nlanes; l++) {
     const colli_lane *lane = &op->lane[l];
     if (lane->pass >= op->partition.passes || lane->waits_for < 0)
@@ -231,7 +199,7 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
 }
 
 /* Adds a peer to a list that does not have it yet. */
-static int add_peer(int *peers, int count, int max, int peer) {
+int colli_exec_add_peer(int *peers, int count, int max, int peer) {
   for (int i = 0; i < count; i++)
     if (peers[i] == peer)
       return count;
@@ -245,13 +213,13 @@ int colli_exec_all_waits(const colli_exec *exec, int *peers, int max) {
   int count = 0;
   for (const coll_request *op = exec->oldest; op && count < max; op = op->newer) {
     if (op->coll == COLLI_SENDRECV) {
-      count = add_peer(peers, count, max, op->peer);
+      count = colli_mail_waits(op, peers, count, max);
       continue;
     }
     for (int l = 0; l < op->sched->nlanes; l++) {
       const colli_lane *lane = &op->lane[l];
       if (lane->pass < op->partition.passes || lane->npending > 0)
-        count = add_peer(peers, count, max, lane->waits_for);
+        count = colli_exec_add_peer(peers, count, max, lane->waits_for);
     }
   }
   return count;

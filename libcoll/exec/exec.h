@@ -5,7 +5,8 @@
  * Order. Lane l of every collective uses channel l, and a channel works on one lane at a time, in
  * the order in which the operations were started; all ranks start them in the same order, so the
  * k-th message of a connection belongs to the same operation on both ends, without tags to sort by.
- * Sends and receives have a channel of their own and one queue per peer and direction.
+ * Point-to-point and one-sided messages have a channel of their own, where they are matched
+ * (mail.h).
  */
 #ifndef COLLI_EXEC_EXEC_H
 #define COLLI_EXEC_EXEC_H
@@ -22,18 +23,19 @@ typedef struct colli_link {
   const uint8_t *blob;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
-  coll_request *send_head, *send_tail;
-  coll_request *recv_head, *recv_tail;
-  int next_busy; /* the next peer with sends or receives waiting, or -1 */
-  bool busy;
+  colli_mailbox *box;              /* NULL until there is mail */
 } colli_link;
 
 /* What the executor tells its owner. */
 typedef struct colli_exec_events {
   /* A message of another operation came: `got` instead of op->tag. */
   void (*mismatch)(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t got_bytes);
-  /* A transport call failed with `status` while `op` was at `step` (-1: send or receive). */
+  /* A transport call failed with `status` while `op` was at `step` (-1: mail). */
   void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
+  /* A message of `peer` that a receive took has another type or number of elements. */
+  void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_mail_head *head);
+  /* A message came that no libcoll sends; `op` is any in flight, or NULL. */
+  void (*broken)(void *ctx, coll_request *op, int peer, const char *detail);
 } colli_exec_events;
 
 typedef struct colli_exec {
@@ -42,8 +44,8 @@ typedef struct colli_exec {
   const colli_kernels *kernels;
   colli_link *links; /* nranks of them */
   colli_lane *head[COLLI_MAX_LANES], *tail[COLLI_MAX_LANES];
-  unsigned active;               /* bit l: channel l has a lane to run */
-  int busy_peers;                /* the first peer with sends or receives waiting, or -1 */
+  unsigned active; /* bit l: channel l has a lane to run */
+  colli_mail mail;
   coll_request *newest, *oldest; /* in flight */
   size_t slot_bytes;
   void *ctx;
@@ -74,8 +76,12 @@ void colli_exec_disconnect(colli_exec *exec);
 /* A peer that `op` waits for, or -1; *channel and *step say where. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
 
-/* All peers that operations in flight wait for, at most `max`; returns how many. */
+/* All peers that operations in flight wait for, at most `max`; returns how many. A receive from
+ * anybody adds none. */
 int colli_exec_all_waits(const colli_exec *exec, int *peers, int max);
+
+/* Adds a peer to a list of at most `max` unless it is there or negative; the new count. */
+int colli_exec_add_peer(int *peers, int count, int max, int peer);
 
 /* ---- for the executor's own files ------------------------------------------------------------ */
 
@@ -89,9 +95,6 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 
 /* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane);
-
-/* Moves one peer's queues of sends and receives; 1 if something moved. */
-int colli_exec_p2p(colli_exec *exec, int peer);
 
 /* Takes an operation out of the list of those in flight and marks it complete. */
 void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status);

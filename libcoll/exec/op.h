@@ -3,6 +3,7 @@
 #define COLLI_EXEC_OP_H
 
 #include "coll/coll_transport.h"
+#include "libcoll/exec/mail.h"
 #include "libcoll/exec/reduce.h"
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
@@ -40,18 +41,20 @@ typedef struct colli_lane {
 
 struct coll_request {
   coll_comm *comm;
-  struct coll_request *next;          /* in the free list, the list of a peer's sends or receives */
+  struct coll_request *next;          /* in the free list */
   struct coll_request *newer, *older; /* among the operations in flight */
   coll_status status;
   bool done;
   bool moved;        /* since the watchdog last looked */
   uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it stands */
   uint64_t moved_at; /* the watchdog's time when it last moved */
-  uint64_t sequence; /* number of the collective on its communicator; 0 for send and receive */
+  uint64_t sequence; /* number of the collective on its communicator; 0 for mail */
   coll_tag tag;
   colli_coll coll;
-  int peer; /* of a send or receive */
-  bool sending;
+  const char *name;   /* of mail: "send", ... */
+  colli_post post[2]; /* what it is made of */
+  int nposts;
+  int posts_left;
   size_t elem_bytes;
   const char *in;
   size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's

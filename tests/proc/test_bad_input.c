@@ -47,8 +47,9 @@ static int bad_arguments(coll_comm *comm, int rank, int nranks, void *arg) {
          COLL_ERR_INVALID_ARGUMENT, "memory");
   EXPECT(coll_broadcast(buf, buf, 1, COLL_INT32, nranks, comm), COLL_ERR_INVALID_ARGUMENT, "root");
   EXPECT(coll_broadcast(buf, buf, 1, COLL_INT32, -1, comm), COLL_ERR_INVALID_ARGUMENT, "root");
-  EXPECT(coll_send(buf, 1, COLL_INT32, rank, 0, comm), COLL_ERR_INVALID_ARGUMENT, "peer");
+  EXPECT(coll_send(buf, 1, COLL_INT32, -1, 0, comm), COLL_ERR_INVALID_ARGUMENT, "peer");
   EXPECT(coll_recv(buf, 1, COLL_INT32, nranks, 0, NULL, comm), COLL_ERR_INVALID_ARGUMENT, "peer");
+  EXPECT(coll_send(buf, 1, COLL_INT32, 0, -1, comm), COLL_ERR_INVALID_ARGUMENT, "tag");
   EXPECT(coll_isend(buf, 1, COLL_INT32, (rank + 1) % nranks, 0, comm, NULL),
          COLL_ERR_INVALID_ARGUMENT, "request");
   RANK_CHECK(coll_allreduce(buf, buf, 1, COLL_INT32, COLL_SUM, NULL) == COLL_ERR_INVALID_ARGUMENT);
