@@ -165,6 +165,7 @@ static void end(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
   colli_family_listen(family);
+  colli_mail_linger(comm);
   colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
   bool last = colli_family_leave(family, comm);
   colli_exec_disconnect(&comm->exec);

@@ -173,6 +173,11 @@ bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 const char *colli_type_name(int type);
 const char *colli_op_name(int op);
 
+/* ---- mail_call.c ----------------------------------------------------------------------------- */
+
+/* Waits until short messages whose sends are complete have gone off; at most a second. */
+void colli_mail_linger(coll_comm *comm);
+
 /* ---- mail_words.c ---------------------------------------------------------------------------- */
 
 /* "recv(count 8, float32) from rank 3, tag 5, and send(...) ..." */

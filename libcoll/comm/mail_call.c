@@ -2,6 +2,7 @@
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 
+#define LINGER_NS (1000 * COLLI_NS_PER_MS)
 #define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
 
 /* Checks a rank. */
@@ -161,4 +162,24 @@ void colli_mail_prepare(coll_comm *comm, const colli_call *call, coll_request *o
     op->post[op->nposts++] = one_sided(call, op);
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
   op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
+}
+
+/* Whether messages are on their way to ranks that are still there. */
+static bool unsent(const coll_comm *comm) {
+  if (comm->exec.mail.outbox == 0 || comm->failed != COLL_OK || comm->suspended)
+    return false;
+  for (const colli_mailbox *box = comm->exec.mail.boxes; box; box = box->next)
+    if ((box->noutbox > 0 || box->unsent) && !comm->left[box->peer] && !comm->lost[box->peer])
+      return true;
+  return false;
+}
+
+/* Not in the simulator, where nobody may wait. */
+void colli_mail_linger(coll_comm *comm) {
+  if (comm->world.now_ns != colli_world_real.now_ns || !unsent(comm))
+    return;
+  uint64_t until_ns = colli_now_ns() + LINGER_NS;
+  colli_comm_wait_begin(comm);
+  while (unsent(comm) && colli_now_ns() < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
 }

@@ -67,14 +67,15 @@ void colli_mail_unfit(void *ctx, const colli_post *recv, int peer, const colli_m
   char text[POST_TEXT], type[40];
   colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, recv->op);
   post_text(recv, text);
-  bool fewer = head->type == recv->type && head->word < recv->count;
+  const char *advice = head->type != recv->type   ? "give both the same type"
+                       : head->word < recv->count ? "give the receive a coll_message, or the same "
+                                                    "count"
+                                                  : "make room for it in the receive";
   snprintf(record.message, sizeof(record.message),
            "rank %d (host %s) called %s, but rank %d (host %s, pid %d) called send(count %llu, %s) "
            "to it, tag %d; %s",
            comm->rank, comm->host, text, peer, record.peer_host, record.peer_pid,
-           (unsigned long long)head->word, type_text(head->type, type), head->tag,
-           fewer ? "give the receive a coll_message, or the same count"
-                 : "make room for it in the receive, which must have the same type");
+           (unsigned long long)head->word, type_text(head->type, type), head->tag, advice);
   colli_comm_fail(comm, &record);
 }
 
