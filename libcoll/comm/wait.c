@@ -84,7 +84,8 @@ static int look(coll_comm *comm) {
 static int look_at_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
-    if (other != comm && other->exec.oldest && !atomic_load(&other->inside))
+    if (other != comm && (other->exec.oldest || other->exec.mail.outbox) &&
+        !atomic_load(&other->inside))
       moved |= look(other);
   return moved;
 }

@@ -2,9 +2,10 @@
  * mail_parts.h: what the files of the mail share, and how its messages look.
  *
  * Tag: word 0: elements of a message, or an offset (48 bits), and the size of a type of the
- * caller's own (16 bits). Word 1: the user's tag (high half). Word 2: COLLI_SENDRECV, type and kind
- * (a byte each), and a number (32 bits): the sender's for a long message, or that of a window. The
- * other bits are left to those who wrap messages (libcoll/comm/mux.h).
+ * caller's own (16 bits). Word 1: the user's tag (high half), and a check (16 bits): a message
+ * whose tag is damaged would wait for a receive that never comes. Word 2: COLLI_SENDRECV, type and
+ * kind (a byte each), and a number (32 bits): the sender's for a long message, or that of a window.
+ * The other bits are left to those who wrap messages (libcoll/comm/mux.h), and zero here.
  */
 #ifndef COLLI_EXEC_MAIL_PARTS_H
 #define COLLI_EXEC_MAIL_PARTS_H
@@ -21,6 +22,12 @@ enum {
   MAIL_END,
   MAIL_KINDS
 };
+
+/* The check of a tag. */
+static inline uint64_t mail_check(const coll_tag *tag) {
+  uint64_t hash = (tag->word[0] ^ (tag->word[1] >> 32)) * 0x9e3779b97f4a7c15ull;
+  return ((hash ^ tag->word[2]) * 0xbf58476d1ce4e5b9ull) >> 48;
+}
 
 /* ---- mail.c ----------------------------------------------------------------------------------
  */

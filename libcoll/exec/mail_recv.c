@@ -15,7 +15,9 @@ static bool read_tag(const coll_tag *tag, colli_mail_head *head) {
   head->type = code == USER_TYPE ? COLL_TYPE_USER_BASE + (int)(tag->word[0] >> 48) : (int)code;
   head->word = tag->word[0] & 0xffffffffffffull;
   head->number = (uint32_t)(tag->word[2] >> 24);
-  return (tag->word[2] & 0xff) == COLLI_SENDRECV && head->kind < MAIL_KINDS && head->tag >= 0;
+  return (tag->word[2] & 0xff) == COLLI_SENDRECV && tag->word[2] >> 56 == 0 &&
+         (tag->word[1] & 0xffffffffu) == mail_check(tag) && head->kind < MAIL_KINDS &&
+         head->tag >= 0;
 }
 
 /* Reports a message that no sender makes. */

@@ -16,9 +16,11 @@ static coll_tag make_tag(int kind, int tag, int type, uint64_t word, uint32_t nu
   uint64_t code = (uint64_t)type, size = 0;
   if (type >= COLL_TYPE_USER_BASE)
     code = USER_TYPE, size = (uint64_t)(type - COLL_TYPE_USER_BASE);
-  return (coll_tag){
+  coll_tag out = {
       {word | size << 48, (uint64_t)(uint32_t)tag << 32,
        (uint64_t)COLLI_SENDRECV | code << 8 | (uint64_t)kind << 16 | (uint64_t)number << 24}};
+  out.word[1] |= mail_check(&out);
+  return out;
 }
 
 /* Reports a failed transport call of an operation. */
