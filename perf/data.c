@@ -52,12 +52,10 @@ void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks) 
     store(buf, i, type, value_of(i, op, rank, nranks));
 }
 
-/* What the reduction over all ranks gives for an element. */
-static double reduced(size_t index, int type, int op, int nranks) {
+/* What the reduction over ranks 0 .. upto-1 gives for an element. */
+static double reduced(size_t index, int type, int op, int upto, int nranks) {
   int best = value_of(index, op, 0, nranks), sum = 0;
-  if (op == COLL_PROD)
-    return 2;
-  for (int rank = 0; rank < nranks; rank++) {
+  for (int rank = 0; rank < upto; rank++) {
     int v = value_of(index, op, rank, nranks);
     sum += v;
     if (op == COLL_MIN ? v < best : op == COLL_MAX && v > best)
@@ -72,27 +70,37 @@ static double reduced(size_t index, int type, int op, int nranks) {
                                 : (double)(sum / nranks);
 }
 
-long long perf_wrong(const void *buf, size_t count, int type, int op, int nranks) {
+long long perf_wrong(const void *buf, size_t count, size_t first, int type, int op, int upto,
+                     int nranks) {
   size_t bytes = coll_type_bytes((coll_type)type);
-  /* the inputs repeat after 4 (sums) or nranks (products) elements, the result after 4 */
+  /* Results repeat: those of products after nranks elements, all others after 4. */
+  size_t period = op == COLL_PROD ? (size_t)nranks : 4;
   char want[4][8];
   long long wrong = 0;
+  if (op == COLL_PROD) { /* rank r's factor 2 is in every element r of nranks */
+    store(want[0], 0, type, 2);
+    store(want[1], 0, type, 1);
+  }
   for (size_t i = 0; i < count; i++) {
-    if (i < 4)
-      store(want[i], 0, type, reduced(i, type, op, nranks));
-    wrong += memcmp((const char *)buf + i * bytes, want[i % 4], bytes) != 0;
+    size_t index = (first + i) % period;
+    if (op != COLL_PROD && i < period)
+      store(want[index], 0, type, reduced(index, type, op, upto, nranks));
+    size_t at = op != COLL_PROD ? index : index >= (size_t)upto;
+    wrong += memcmp((const char *)buf + i * bytes, want[at], bytes) != 0;
   }
   return wrong;
 }
 
-long long perf_wrong_copy(const void *buf, size_t count, int type, int rank, int nranks) {
+long long perf_wrong_copy(const void *buf, size_t count, size_t first, int type, int rank,
+                          int nranks) {
   size_t bytes = coll_type_bytes((coll_type)type);
   char want[4][8];
   long long wrong = 0;
   for (size_t i = 0; i < count; i++) {
+    size_t index = (first + i) % 4;
     if (i < 4)
-      store(want[i], 0, type, value_of(i, COLL_SUM, rank, nranks));
-    wrong += memcmp((const char *)buf + i * bytes, want[i % 4], bytes) != 0;
+      store(want[index], 0, type, value_of(index, COLL_SUM, rank, nranks));
+    wrong += memcmp((const char *)buf + i * bytes, want[index], bytes) != 0;
   }
   return wrong;
 }

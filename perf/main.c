@@ -16,32 +16,55 @@ typedef struct rank_run {
   bool failed;
 } rank_run;
 
-/* Says what went wrong on this rank. */
-static void complain(const coll_comm *comm, int rank, coll_status status) {
-  coll_error error = COLL_ERROR_INIT;
-  coll_last_error(comm, &error);
-  fprintf(stderr, "coll_perf: rank %d: %s: %s\n", rank, coll_status_name(status),
-          error.status == COLL_OK ? "out of memory for the buffers" : error.message);
+/* What one rank has measured: lines, or cells with several ways each. */
+typedef struct results {
+  perf_line *lines;
+  perf_cell *cells;
+  int count;
+  perf_variants variants;
+} results;
+
+/* Whether sizes are measured in several ways. */
+static bool has_cells(const perf_options *options) {
+  return options->all_algos || options->deterministic == PERF_ALL;
+}
+
+/* Measures one size; false after a failure. */
+static bool run_size(const perf_options *options, coll_comm *comm, int rank, perf_line line,
+                     results *out) {
+  if (has_cells(options)) {
+    perf_cell *cell = &out->cells[out->count];
+    cell->line = line;
+    if (!perf_measure_cell(&out->variants, cell))
+      return false;
+    if (rank == 0)
+      perf_print_cell(options, cell);
+  } else {
+    coll_status status = perf_measure(options, comm, &line);
+    if (status != COLL_OK) {
+      perf_complain(comm, status);
+      return false;
+    }
+    out->lines[out->count] = line;
+    if (rank == 0)
+      perf_print_line(options, &line);
+  }
+  out->count++;
+  return true;
 }
 
 /* Measures all sizes for one type and operation; false after a failure. */
 static bool run_sizes(const perf_options *options, coll_comm *comm, int rank, int nranks, int type,
-                      int op, perf_line *lines, int *nlines) {
+                      int op, results *out) {
   size_t elem = coll_type_bytes((coll_type)type);
-  for (size_t bytes = options->min_bytes; bytes <= options->max_bytes && *nlines < MAX_LINES;) {
-    size_t per_rank = options->what == PERF_ALLGATHER ? elem * (size_t)nranks : elem;
+  for (size_t bytes = options->min_bytes; bytes <= options->max_bytes && out->count < MAX_LINES;) {
     perf_line line = {.type = type, .op = op, .root = options->root};
-    line.count = options->what == PERF_BARRIER ? 0 : bytes / per_rank;
-    line.bytes = line.count * per_rank;
-    coll_status status = perf_measure(options, comm, &line);
-    if (status != COLL_OK) {
-      complain(comm, rank, status);
+    line.count = perf_count_of(options->traits, bytes, elem, nranks);
+    line.bytes = perf_bytes_of(options->traits, line.count, elem, nranks);
+    if (!run_size(options, comm, rank, line, out)) {
       coll_comm_abort(comm);
       return false;
     }
-    lines[(*nlines)++] = line;
-    if (rank == 0)
-      perf_print_line(options, &line);
     if (options->what == PERF_BARRIER)
       break;
     size_t next = options->step_bytes ? bytes + options->step_bytes
@@ -51,9 +74,51 @@ static bool run_sizes(const perf_options *options, coll_comm *comm, int rank, in
   return true;
 }
 
+/* Whether a type and operation are asked for; a prefix has no average. */
+static bool is_wanted(const perf_options *options, int type, int op) {
+  bool prefix = options->what == PERF_SCAN || options->what == PERF_EXSCAN;
+  if (options->type != PERF_ALL && options->type != type)
+    return false;
+  if (options->op != PERF_ALL)
+    return options->op == op;
+  return options->traits->reduces ? !prefix || op != COLL_AVG : op == 0;
+}
+
+/* Prints the end of the table, and writes the file; false if that fails. */
+static bool report(const perf_options *options, int nranks, const results *out) {
+  int failed = 0;
+  if (has_cells(options)) {
+    perf_print_cells_foot(options, out->cells, out->count);
+    if (options->json)
+      failed = perf_write_cells_json(options, nranks, out->cells, out->count);
+  } else {
+    perf_print_foot(out->lines, out->count, options->check);
+    if (options->json)
+      failed = perf_write_json(options, nranks, out->lines, out->count);
+  }
+  if (failed)
+    fprintf(stderr, "coll_perf: cannot write %s: %s\n", options->json, strerror(errno));
+  return !failed;
+}
+
+/* Whether every value was right. */
+static bool is_right(const perf_options *options, const results *out) {
+  for (int i = 0; i < out->count; i++) {
+    if (!has_cells(options)) {
+      if (out->lines[i].out_of_place.wrong > 0 || out->lines[i].in_place.wrong > 0)
+        return false;
+      continue;
+    }
+    for (int k = 0; k < out->cells[i].count; k++)
+      if (out->cells[i].variant[k].wrong > 0)
+        return false;
+  }
+  return true;
+}
+
 /* One rank's whole run: true if everything went well and every value was right. */
 static bool run_rank(const perf_options *options, coll_comm *comm) {
-  int rank = 0, nranks = 1, nlines = 0;
+  int rank = 0, nranks = 1;
   coll_comm_rank(comm, &rank);
   coll_comm_nranks(comm, &nranks);
   if (options->root >= nranks) {
@@ -61,28 +126,26 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
       fprintf(stderr, "coll_perf: root %d is not in 0 .. %d\n", options->root, nranks - 1);
     return false;
   }
-  perf_line *lines = calloc(MAX_LINES, sizeof(*lines));
-  if (!lines)
-    return false;
-  if (rank == 0)
-    perf_print_head(options, nranks);
-  bool well = true;
-  for (int type = 0; well && type < COLL_TYPE_COUNT; type++)
-    for (int op = 0; well && op < COLL_OP_COUNT; op++)
-      if ((options->type == PERF_ALL || options->type == type) &&
-          (options->op == PERF_ALL ? options->what == PERF_ALLREDUCE || op == 0
-                                   : options->op == op))
-        well = run_sizes(options, comm, rank, nranks, type, op, lines, &nlines);
+  results out = {.variants = {.options = options, .base = comm}};
+  bool cells = has_cells(options);
+  out.lines = cells ? NULL : calloc(MAX_LINES, sizeof(*out.lines));
+  out.cells = cells ? calloc(MAX_LINES, sizeof(*out.cells)) : NULL;
+  bool well = out.lines || out.cells;
   if (rank == 0) {
-    perf_print_foot(lines, nlines, options->check);
-    if (options->json && perf_write_json(options, nranks, lines, nlines) != 0) {
-      fprintf(stderr, "coll_perf: cannot write %s: %s\n", options->json, strerror(errno));
-      well = false;
-    }
+    perf_print_head(options, nranks);
+    if (cells)
+      perf_print_cells_head(options);
   }
-  for (int i = 0; i < nlines; i++)
-    well = well && lines[i].out_of_place.wrong <= 0 && lines[i].in_place.wrong <= 0;
-  free(lines);
+  for (int type = 0; well && type < PERF_NTYPES; type++)
+    for (int op = 0; well && op < PERF_NOPS; op++)
+      if (is_wanted(options, type, op))
+        well = run_sizes(options, comm, rank, nranks, type, op, &out);
+  if (well && rank == 0)
+    well = report(options, nranks, &out);
+  well = well && is_right(options, &out);
+  perf_variants_close(&out.variants);
+  free(out.lines);
+  free(out.cells);
   return well;
 }
 
@@ -120,6 +183,9 @@ int main(int argc, char **argv) {
   perf_options_read(&options, argc, argv);
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = options.timeout_ms;
+  config.algo = options.algo;
+  config.deterministic =
+      options.deterministic == PERF_ALL ? 0 : (coll_determinism)options.deterministic;
   if (options.threads && getenv("COLL_NRANKS")) {
     fprintf(stderr, "coll_perf: -t makes all ranks in one process; leave it out under collrun\n");
     return 2;

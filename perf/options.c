@@ -6,7 +6,6 @@
 
 #include "perf.h"
 
-static const char *const whats[] = {"allreduce", "broadcast", "allgather", "barrier", "sendrecv"};
 /* nccl-tests' names; the first that matches a type is the one that is printed */
 static const struct {
   const char *name;
@@ -25,10 +24,6 @@ static const struct {
 } ops[] = {{"sum", COLL_SUM}, {"prod", COLL_PROD}, {"min", COLL_MIN},
            {"max", COLL_MAX}, {"avg", COLL_AVG},   {"all", PERF_ALL}};
 
-const char *perf_what_name(perf_what what) {
-  return whats[what];
-}
-
 const char *perf_type_name(int type) {
   for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
     if (types[i].type == type)
@@ -45,7 +40,10 @@ const char *perf_op_name(int op) {
 
 static const char usage[] =
     "usage: coll_perf COLLECTIVE [options]      (start ranks with collrun, or use -t)\n"
-    "  COLLECTIVE                allreduce, broadcast, allgather, barrier, sendrecv\n"
+    "  COLLECTIVE                allreduce, reduce, reduce_scatter, scan, exscan, broadcast,\n"
+    "                            allgather, gather, scatter, alltoall, reduce_scatterv, "
+    "allgatherv,\n"
+    "                            gatherv, scatterv, alltoallv, barrier, sendrecv\n"
     "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G\n"
     "  -e, --maxbytes SIZE       largest size (default 32M)\n"
     "  -f, --stepfactor F        multiply the size by F (default 4)\n"
@@ -56,12 +54,19 @@ static const char usage[] =
     "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, all (default "
     "float)\n"
     "  -o, --op OP               sum, prod, min, max, avg, all (default sum)\n"
-    "  -r, --root R              root of broadcast; -1: another one each time (default 0)\n"
+    "  -r, --root R              root, where there is one; -1: another one each time (default 0)\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
     "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
+    "      --algo all            measure every algorithm; predicted time beside measured, and how\n"
+    "                            often the chosen one was within 10 % of the best\n"
+    "      --algo TEXT           force algorithms as COLL_ALGO does; a name alone is this "
+    "collective's\n"
+    "      --deterministic L     off, on or ordered; all: each, and what it costs\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
     "  -h, --help\n"
-    "Size is, as in nccl-tests, that of the larger buffer; time is the slowest rank's mean.\n";
+    "Size is, as in nccl-tests, that of the larger buffer; time is the slowest rank's mean. The\n"
+    "v-forms have blocks of which the last is as many times as long as the first as there are "
+    "ranks.\n";
 
 /* Ends the program because of bad usage. */
 static void die(const char *what, const char *value) {
@@ -117,6 +122,17 @@ static int read_op(const char *text) {
   return 0;
 }
 
+/* Reads a level of determinism. */
+static int read_level(const char *text) {
+  static const char *const levels[] = {"off", "on", "ordered"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, levels[i]) == 0)
+      return COLL_DETERMINISTIC_OFF + i;
+  if (strcmp(text, "all") != 0)
+    die("--deterministic takes off, on, ordered or all, not", text);
+  return PERF_ALL;
+}
+
 /* Takes one option. */
 static void take(perf_options *options, int letter, const char *value) {
   switch (letter) {
@@ -161,12 +177,40 @@ static void take(perf_options *options, int letter, const char *value) {
   case 'J':
     options->json = value;
     break;
+  case 'A':
+    options->all_algos = strcmp(value, "all") == 0;
+    options->algo = options->all_algos ? NULL : value;
+    break;
+  case 'D':
+    options->deterministic = read_level(value);
+    break;
   case 'h':
     fputs(usage, stdout);
     exit(0);
   default:
     fputs("see coll_perf --help\n", stderr);
     exit(2);
+  }
+}
+
+/* Finds the collective, and checks what only makes sense with some. */
+static void find_collective(perf_options *options, const char *name) {
+  static char text[128];
+  for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)
+    if (strcmp(name, perf_collectives[options->what].name) == 0)
+      break;
+  if (options->what == PERF_WHAT_COUNT)
+    die("unknown collective", name);
+  const perf_traits *traits = options->traits = &perf_collectives[options->what];
+  if ((options->all_algos || options->algo) && !traits->algo)
+    die("there are no algorithms for", name);
+  if (options->deterministic == PERF_ALL && options->all_algos)
+    die("--algo all and --deterministic all do not go together:", name);
+  if (options->deterministic == PERF_ALL && !traits->reduces)
+    die("--deterministic all is for reductions, not", name);
+  if (options->algo && !strchr(options->algo, ':')) {
+    snprintf(text, sizeof(text), "%s:%s", traits->algo, options->algo);
+    options->algo = text;
   }
 }
 
@@ -177,7 +221,8 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
       {"stepbytes", 1, NULL, 'i'}, {"iters", 1, NULL, 'n'},    {"warmup_iters", 1, NULL, 'w'},
       {"check", 1, NULL, 'c'},     {"datatype", 1, NULL, 'd'}, {"op", 1, NULL, 'o'},
       {"root", 1, NULL, 'r'},      {"nthreads", 1, NULL, 't'}, {"timeout", 1, NULL, 'T'},
-      {"json", 1, NULL, 'J'},      {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
+      {"json", 1, NULL, 'J'},      {"algo", 1, NULL, 'A'},     {"deterministic", 1, NULL, 'D'},
+      {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
   *options = (perf_options){.min_bytes = 4,
                             .max_bytes = 32 << 20,
                             .step_factor = 4,
@@ -192,11 +237,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
     fputs(usage, stderr);
     exit(2);
   }
-  for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)
-    if (strcmp(argv[optind], whats[options->what]) == 0)
-      break;
-  if (options->what == PERF_WHAT_COUNT)
-    die("unknown collective", argv[optind]);
+  find_collective(options, argv[optind]);
   if (options->max_bytes < options->min_bytes)
     options->max_bytes = options->min_bytes;
 }

@@ -6,30 +6,65 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define PERF_ALL (-1)
+#define PERF_ALL      (-1)
+#define PERF_NTYPES   12  /* those whose results can be checked without a tolerance ... */
+#define PERF_NOPS     5   /* ... under these operations */
+#define PERF_VARIANTS 48  /* at most, of a cell */
+#define PERF_WITHIN   1.1 /* a choice is good if it takes at most so many times the best one's time \
+                           */
 
 /* What is measured. */
 typedef enum perf_what {
   PERF_ALLREDUCE,
+  PERF_REDUCE,
+  PERF_REDUCE_SCATTER,
+  PERF_REDUCE_SCATTERV,
+  PERF_SCAN,
+  PERF_EXSCAN,
   PERF_BROADCAST,
   PERF_ALLGATHER,
+  PERF_ALLGATHERV,
+  PERF_GATHER,
+  PERF_GATHERV,
+  PERF_SCATTER,
+  PERF_SCATTERV,
+  PERF_ALLTOALL,
+  PERF_ALLTOALLV,
   PERF_BARRIER,
   PERF_SENDRECV, /* each rank sends to the next one and receives from the one before */
   PERF_WHAT_COUNT
 } perf_what;
 
+/* What a buffer of a collective holds. */
+typedef enum perf_extent { PERF_NOTHING, PERF_ONE_BLOCK, PERF_ALL_BLOCKS } perf_extent;
+
+/* What coll_perf must know of a collective. Without blocks, one block is the whole vector. */
+typedef struct perf_traits {
+  const char *name;
+  const char *algo; /* under which name COLL_ALGO knows it; NULL: it has no algorithms */
+  bool reduces;
+  bool rooted;
+  bool varying;           /* blocks of uneven lengths */
+  perf_extent send, recv; /* PERF_ALL_BLOCKS in one of them: a collective of blocks */
+} perf_traits;
+extern const perf_traits perf_collectives[PERF_WHAT_COUNT];
+
 typedef struct perf_options {
   perf_what what;
+  const perf_traits *traits; /* of it */
   size_t min_bytes, max_bytes;
   size_t step_bytes; /* 0: multiply by step_factor */
   double step_factor;
-  int iters; /* 0: as many as take about target_ms */
+  int iters; /* 0: as many as take about 50 ms */
   int warmup;
   bool check;
   int type, op, root; /* PERF_ALL: each; root PERF_ALL: another one for each iteration */
   int threads;        /* 0: ranks come from the launcher */
   const char *json;   /* file name, "-" for standard output, NULL */
   int timeout_ms;
+  bool all_algos;    /* measure every candidate */
+  const char *algo;  /* COLL_ALGO's text for all other calls, or NULL */
+  int deterministic; /* coll_determinism; PERF_ALL: compare all levels */
 } perf_options;
 
 /* One measured half of a line. */
@@ -40,32 +75,133 @@ typedef struct perf_sample {
 } perf_sample;
 
 typedef struct perf_line {
-  size_t bytes, count;
+  size_t bytes, count; /* count: of a block, or of the vector */
   int type, op, root;
   int iters;
   perf_sample out_of_place, in_place;
 } perf_line;
 
-/* options.c: reads the command line; exits with a message on bad usage. */
+/* One way of doing what a cell asks for: an algorithm, or a level of determinism. */
+typedef struct perf_variant {
+  char name[24]; /* as in coll_candidate */
+  double predicted_us; /* algorithms only */
+  bool chosen;
+  double us; /* best mean of several rounds */
+  long long wrong;
+} perf_variant;
+
+/* A size, type and operation, done in several ways. */
+typedef struct perf_cell {
+  perf_line line;
+  int count;
+  perf_variant variant[PERF_VARIANTS];
+} perf_cell;
+
+/* What one rank needs to measure a line. */
+typedef struct perf_bench {
+  const perf_options *options;
+  const perf_traits *traits;
+  coll_comm *comm; /* on which the next operations run */
+  const perf_line *line;
+  int rank, nranks;
+  size_t bytes;        /* of an element */
+  char *send, *recv;   /* each has room for the larger of both */
+  size_t *counts;      /* nranks: the blocks of this rank's buffers */
+  size_t *displs;      /* nranks: and where they begin */
+  size_t total;        /* of all blocks */
+  size_t nsend, nrecv; /* elements */
+} perf_bench;
+
+/* ---- options.c ------------------------------------------------------------------------------- */
+
+/* Reads the command line; exits with a message on bad usage. */
 void perf_options_read(perf_options *options, int argc, char **argv);
-const char *perf_what_name(perf_what what);
 const char *perf_type_name(int type);
 const char *perf_op_name(int op);
 
-/* measure.c: one rank's part in measuring one line. The same on all ranks; 0 or a failed status. */
+/* ---- bench.c --------------------------------------------------------------------------------- */
+
+/* Makes ready to measure a line; ends with close in any case. */
+coll_status perf_bench_open(perf_bench *bench, const perf_options *options, coll_comm *comm,
+                            const perf_line *line);
+void perf_bench_close(perf_bench *bench);
+
+/* Runs the operation once on known data and counts wrong elements over all ranks. */
+coll_status perf_verify(const perf_bench *bench, bool in_place, long long *wrong);
+
+/* Warms up; how many operations take `seconds`, the same number on all ranks. */
+coll_status perf_warm_up(const perf_bench *bench, bool in_place);
+coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iters);
+
+/* Runs `iters` operations back to back; seconds of the slowest rank. */
+coll_status perf_time(const perf_bench *bench, bool in_place, int iters, double *seconds);
+
+/* Elements per block, or of the vector, that make a buffer of `bytes` bytes. */
+size_t perf_count_of(const perf_traits *traits, size_t bytes, size_t elem_bytes, int nranks);
+/* Bytes of the larger buffer for that count. */
+size_t perf_bytes_of(const perf_traits *traits, size_t count, size_t elem_bytes, int nranks);
+
+/* ---- measure.c ------------------------------------------------------------------------------- */
+
+/* One rank's part in measuring one line. The same on all ranks; COLL_OK or a failed status. */
 coll_status perf_measure(const perf_options *options, coll_comm *comm, perf_line *line);
 
-/* data.c: inputs whose reduction is exact in any order, so that the tolerance is zero. */
-void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks);
-/* How many elements of buf are not what the reduction over all ranks must give. */
-long long perf_wrong(const void *buf, size_t count, int type, int op, int nranks);
-/* How many are not what perf_fill gave `rank` (with COLL_SUM). */
-long long perf_wrong_copy(const void *buf, size_t count, int type, int rank, int nranks);
+/* Prints why an operation on a communicator failed. */
+void perf_complain(const coll_comm *comm, coll_status status);
 
-/* report.c: nccl-tests' columns, and JSON. */
+/* ---- variants.c ------------------------------------------------------------------------------ */
+
+/* Communicators of the same ranks with other settings; belongs to one rank. */
+typedef struct perf_variants {
+  const perf_options *options;
+  coll_comm *base;
+  char name[PERF_VARIANTS][24];
+  coll_comm *comm[PERF_VARIANTS];
+  int count;
+} perf_variants;
+
+/*
+ * Measures the cell's line in every way that --algo all or --deterministic all asks for, one after
+ * the other in several rounds. False after a failure, which is printed.
+ */
+bool perf_measure_cell(perf_variants *variants, perf_cell *cell);
+void perf_variants_close(perf_variants *variants);
+
+/* The chosen variant of a cell, and the fastest; -1 if there is none. */
+int perf_chosen(const perf_cell *cell);
+int perf_fastest(const perf_cell *cell);
+
+/* ---- data.c: inputs whose reduction is exact in any order, so that the tolerance is zero ----- */
+
+/* Fills in what rank `rank` gives. */
+void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks);
+/*
+ * How many elements of buf are not what the reduction over ranks 0 .. upto-1 must give; the first
+ * one is element `first` of the inputs.
+ */
+long long perf_wrong(const void *buf, size_t count, size_t first, int type, int op, int upto,
+                     int nranks);
+/* How many are not what perf_fill gave `rank` (with COLL_SUM) from element `first` on. */
+long long perf_wrong_copy(const void *buf, size_t count, size_t first, int type, int rank,
+                          int nranks);
+
+/* ---- report.c: nccl-tests' columns, and JSON ------------------------------------------------- */
+
 void perf_print_head(const perf_options *options, int nranks);
 void perf_print_line(const perf_options *options, const perf_line *line);
 void perf_print_foot(const perf_line *lines, int nlines, bool check);
 int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines);
+
+/* ---- report_cells.c: the same for cells ------------------------------------------------------ */
+
+void perf_print_cells_head(const perf_options *options);
+void perf_print_cell(const perf_options *options, const perf_cell *cell);
+void perf_print_cells_foot(const perf_options *options, const perf_cell *cells, int ncells);
+int perf_write_cells_json(const perf_options *options, int nranks, const perf_cell *cells,
+                          int ncells);
+
+/* Prints size, count, type, operation and root of a line; its beginning in JSON. */
+void perf_print_question(const perf_options *options, const perf_line *line);
+void perf_json_question(FILE *out, const perf_options *options, const perf_line *line);
 
 #endif

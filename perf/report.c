@@ -9,7 +9,7 @@ static bool has_in_place(const perf_options *options) {
 }
 
 void perf_print_head(const perf_options *options, int nranks) {
-  printf("# coll_perf %s, libcoll %d.%d.%d, %d ranks%s\n", perf_what_name(options->what),
+  printf("# coll_perf %s, libcoll %d.%d.%d, %d ranks%s\n", options->traits->name,
          coll_version() / 10000, coll_version() / 100 % 100, coll_version() % 100, nranks,
          options->threads ? " as threads" : "");
   printf("# minBytes %zu maxBytes %zu step: %g(%s) warmup iters: %d iters: %s validation: %d\n",
@@ -17,6 +17,8 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->step_bytes ? (double)options->step_bytes : options->step_factor,
          options->step_bytes ? "bytes" : "factor", options->warmup,
          options->iters ? "fixed" : "chosen", options->check);
+  if (options->all_algos || options->deterministic == PERF_ALL)
+    return;
   printf("#\n#%69s%s%28s%s\n", "", "out-of-place", "", "in-place");
   printf("#%11s %12s %9s %7s %7s", "size", "count", "type", "redop", "root");
   for (int half = 0; half < 2; half++)
@@ -41,13 +43,16 @@ static void print_sample(const perf_sample *sample, bool present) {
     printf(" %6lld", sample->wrong);
 }
 
-void perf_print_line(const perf_options *options, const perf_line *line) {
-  bool reduces = options->what == PERF_ALLREDUCE;
+void perf_print_question(const perf_options *options, const perf_line *line) {
   char root[16] = "-1";
-  if (options->what == PERF_BROADCAST)
+  if (options->traits->rooted)
     snprintf(root, sizeof(root), "%d", line->root);
   printf("%12zu %12zu %9s %7s %7s", line->bytes, line->count, perf_type_name(line->type),
-         reduces ? perf_op_name(line->op) : "none", root);
+         options->traits->reduces ? perf_op_name(line->op) : "none", root);
+}
+
+void perf_print_line(const perf_options *options, const perf_line *line) {
+  perf_print_question(options, line);
   print_sample(&line->out_of_place, true);
   print_sample(&line->in_place, has_in_place(options));
   printf("\n");
@@ -75,6 +80,15 @@ static void json_sample(FILE *out, const char *name, const perf_sample *sample) 
     fprintf(out, "%lld}", sample->wrong);
 }
 
+void perf_json_question(FILE *out, const perf_options *options, const perf_line *line) {
+  fprintf(out,
+          "\"size\": %zu, \"count\": %zu, \"type\": \"%s\", \"redop\": \"%s\", "
+          "\"root\": %d, \"iters\": %d, ",
+          line->bytes, line->count, perf_type_name(line->type),
+          options->traits->reduces ? perf_op_name(line->op) : "none",
+          options->traits->rooted ? line->root : -1, line->iters);
+}
+
 /* Writes all lines as one JSON object; 0, or -1 with errno. */
 int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines) {
   bool standard = strcmp(options->json, "-") == 0;
@@ -82,15 +96,11 @@ int perf_write_json(const perf_options *options, int nranks, const perf_line *li
   if (!out)
     return -1;
   fprintf(out, "{\"collective\": \"%s\", \"nranks\": %d, \"version\": %d, \"results\": [",
-          perf_what_name(options->what), nranks, coll_version());
+          options->traits->name, nranks, coll_version());
   for (int i = 0; i < nlines; i++) {
     const perf_line *line = &lines[i];
-    fprintf(out,
-            "%s\n  {\"size\": %zu, \"count\": %zu, \"type\": \"%s\", \"redop\": \"%s\", "
-            "\"root\": %d, \"iters\": %d, ",
-            i ? "," : "", line->bytes, line->count, perf_type_name(line->type),
-            options->what == PERF_ALLREDUCE ? perf_op_name(line->op) : "none",
-            options->what == PERF_BROADCAST ? line->root : -1, line->iters);
+    fprintf(out, "%s\n  {", i ? "," : "");
+    perf_json_question(out, options, line);
     json_sample(out, "out_of_place", &line->out_of_place);
     if (has_in_place(options)) {
       fprintf(out, ", ");

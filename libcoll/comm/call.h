@@ -81,6 +81,9 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op);
 /* Checks everything that one rank can see of a collective call. */
 coll_status colli_call_check(coll_comm *comm, const colli_call *call);
 
+/* The part of it that is about type and operation of a reduction. */
+coll_status colli_call_check_op(coll_comm *comm, const colli_call *call);
+
 /* The part of it that depends on the buffers. */
 coll_status colli_call_check_buffers(coll_comm *comm, const colli_call *call);
 
@@ -90,6 +93,13 @@ void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *re
 
 /* ---- call_plan.c ------------------------------------------------------------------------------
  */
+
+/* The count by which algorithms of v-forms are chosen whose counts no rank knows in full. */
+size_t colli_call_assumed_count(int type);
+
+/* Fills in a plan but for what is chosen, for a call whose type and operation are right. */
+void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+                        colli_plan *plan);
 
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **plan);

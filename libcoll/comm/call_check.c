@@ -169,7 +169,7 @@ static coll_status check_counts(coll_comm *comm, const colli_call *call) {
 }
 
 /* Checks an operation and whether it takes the type. */
-static coll_status check_op(coll_comm *comm, const colli_call *call) {
+coll_status colli_call_check_op(coll_comm *comm, const colli_call *call) {
   if (call->op >= COLL_OP_USER_BASE) {
     const colli_user_op *user = colli_ops_find(comm, call->op);
     if (!user)
@@ -207,7 +207,7 @@ coll_status colli_call_check(coll_comm *comm, const colli_call *call) {
   if (colli_rooted(call->coll) && (call->root < 0 || call->root >= comm->nranks))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                              "root %d is not in 0 .. %d", call->root, comm->nranks - 1);
-  coll_status status = colli_reduces(call->coll) ? check_op(comm, call) : COLL_OK;
+  coll_status status = colli_reduces(call->coll) ? colli_call_check_op(comm, call) : COLL_OK;
   if (status == COLL_OK)
     status = check_counts(comm, call);
   return status == COLL_OK ? colli_call_check_buffers(comm, call) : status;

@@ -3,7 +3,6 @@
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
 
-/* Where nobody knows all counts, the choice assumes blocks of so many bytes. */
 #define ASSUMED_BLOCK_BYTES 65536
 
 static bool is_float(int type) {
@@ -31,18 +30,23 @@ static colli_order order_of(const coll_comm *comm, const colli_call *call,
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 
+/* Where nobody knows all counts, the choice assumes blocks of so many elements. */
+size_t colli_call_assumed_count(int type) {
+  return ASSUMED_BLOCK_BYTES / coll_type_bytes((coll_type)type) + 1;
+}
+
 /* The count by which an algorithm is chosen for blocks of differing lengths. */
 static size_t typical_count(const coll_comm *comm, const colli_call *call) {
   size_t total = 0;
   if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
-    return ASSUMED_BLOCK_BYTES / coll_type_bytes((coll_type)call->type) + 1;
+    return colli_call_assumed_count(call->type);
   for (int rank = 0; rank < comm->nranks; rank++)
     total += call->out_counts[rank];
   return (total + (size_t)comm->nranks - 1) / (size_t)comm->nranks;
 }
 
 /* Resolves what a reduction is made of. */
-static void resolve(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
+static void resolve_reduction(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
   const colli_kernels *kernels = comm->exec.kernels;
   plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(comm, call->op) : NULL;
   plan->order = order_of(comm, call, plan->user);
@@ -58,14 +62,20 @@ static void resolve(const coll_comm *comm, const colli_call *call, colli_plan *p
   plan->average = kernel == COLL_AVG ? kernels->average[plan->wire_type] : NULL;
 }
 
-/* Makes the plan of a call whose arguments are right. */
-static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+/* Fills in a plan but for what is chosen. */
+void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan) {
   *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1};
   if (colli_reduces(call->coll))
-    resolve(comm, call, plan);
+    resolve_reduction(comm, call, plan);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
+}
+
+/* Makes the plan of a call whose arguments are right. */
+static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+                        colli_plan *plan) {
+  colli_call_resolve(comm, call, key, plan);
   coll_error error = COLL_ERROR_INIT;
   coll_status status = colli_plans_choose(&comm->plans, plan, &error);
   if (status != COLL_OK)

@@ -56,10 +56,10 @@ bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
          a->varying == key->varying;
 }
 
-/* Chooses algorithm, schedule and partition for an entry. */
-coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
+/* The shape of a plan. */
+colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) {
   const colli_plan_key *key = &plan->key;
-  colli_shape shape = {.coll = (colli_coll)key->coll,
+  return (colli_shape){.coll = (colli_coll)key->coll,
                        .nranks = plans->nranks,
                        .rank = plans->rank,
                        .root = key->root,
@@ -68,6 +68,12 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
                        .varying = key->varying,
                        .ngroups = plans->ngroups,
                        .group = plans->group};
+}
+
+/* Chooses algorithm, schedule and partition for an entry. */
+coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
+  const colli_plan_key *key = &plan->key;
+  colli_shape shape = colli_plans_shape(plans, plan);
   colli_choice choice;
   size_t type_bytes = coll_type_bytes((coll_type)key->type);
   plan->sched = NULL;

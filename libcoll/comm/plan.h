@@ -60,6 +60,9 @@ colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key);
 /* Whether an entry is this call's plan. */
 bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key);
 
+/* The shape of an entry whose key and order are set. */
+colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan);
+
 /*
  * Chooses algorithm, schedule and partition for an entry whose other fields are set. On failure the
  * entry is empty and `error` is filled in.

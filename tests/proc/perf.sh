@@ -1,5 +1,6 @@
 #!/bin/bash
-# coll_perf: columns, JSON, every collective, type and operation, bad usage, under collrun and with -t.
+# coll_perf: columns, JSON, every collective, type and operation, every algorithm, levels of
+# determinism, bad usage, under collrun and with -t.
 set -u
 perf=$BUILD/bin/coll_perf run=$BUILD/bin/collrun
 out=$(mktemp -d)
@@ -30,9 +31,27 @@ refuse() {
   fi
 }
 
-for collective in allreduce broadcast allgather barrier sendrecv; do
+# has WORD...: the last output must contain the words.
+has() {
+  for word in "$@"; do
+    grep -q -- "$word" "$out/log" || {
+      echo "FAILED: '$word' is not in the output"
+      failed=1
+    }
+  done
+}
+
+for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan broadcast allgather \
+  allgatherv gather gatherv scatter scatterv alltoall alltoallv barrier sendrecv; do
   check "$collective, 3 threads" "$perf" $collective -t 3 -b 4 -e 64K -f 16 -n 3
+  [ $collective = barrier ] || has "values : 0 OK"
+done
+for collective in allreduce reduce_scatterv alltoallv barrier sendrecv; do
   check "$collective, 2 processes" "$run" -n 2 "$perf" $collective -b 4 -e 64K -f 64 -n 3
+done
+for collective in allreduce gatherv scan; do
+  check "$collective, another root, one rank more than a power of two" "$perf" $collective -t 5 \
+    -b 1K -e 1K -n 2 -r 3 -o all
 done
 check "all types and operations" "$perf" allreduce -t 3 -b 256 -e 256 -d all -o all -n 2
 grep -c '^ *[0-9]' "$out/log" | grep -qx 60 || { echo "FAILED: 12 types x 5 operations give 60 lines"; failed=1; }
@@ -44,6 +63,34 @@ check "steps of bytes" "$perf" allreduce -t 2 -b 100 -e 300 -i 100 -n 2
 check "JSON" "$perf" allreduce -t 2 -b 4 -e 4K -n 2 --json "$out/json"
 grep -q '"wrong": 0' "$out/json" && grep -q '"nranks": 2' "$out/json" || { echo "FAILED: JSON content"; failed=1; }
 if command -v python3 >/dev/null; then check "JSON parses" python3 -c "import json,sys; json.load(open(sys.argv[1]))" "$out/json"; fi
+
+# Bus bandwidth is algorithm bandwidth times nccl-tests' factor: of 4 ranks 1.5, 0.75 or 1.
+for pair in allreduce=1.5 allgather=0.75 reduce_scatter=0.75 alltoall=0.75 gather=0.75 scatter=0.75 \
+  reduce=1 broadcast=1; do
+  check "bus bandwidth of ${pair%=*}" "$perf" "${pair%=*}" -t 4 -b 4M -e 4M -n 2 -w 0 --json "$out/json"
+  awk -v want="${pair#*=}" -F'[:,]' '/out_of_place/ {
+    for (i = 1; i < NF; i++) { if ($i ~ /"algbw"/) a = $(i + 1); if ($i ~ /"busbw"/) { b = $(i + 1); break } }
+    if (a > 0.05 && (b / a > want * 1.01 || b / a < want / 1.01)) exit 1 }' "$out/json" || {
+    echo "FAILED: factor of ${pair%=*} is not ${pair#*=}"
+    failed=1
+  }
+done
+
+check "every algorithm, threads" "$perf" allreduce -t 4 -b 4 -e 64K -f 1000 -n 2 -w 1 --algo all \
+  --json "$out/json"
+has algorithm predicted measured ring recdbl "Chosen within 10 % of the best: [0-2] of 2 cells" "0 OK"
+[ "$(grep -c '^ .* \*[a-z]' "$out/log")" = 2 ] || { echo "FAILED: one chosen in each of 2 cells"; failed=1; }
+[ "$(grep -c '"chosen": true' "$out/json")" = 2 ] || { echo "FAILED: one chosen in JSON"; failed=1; }
+if command -v python3 >/dev/null; then check "its JSON parses" python3 -c "import json,sys; json.load(open(sys.argv[1]))" "$out/json"; fi
+check "every algorithm, processes" "$run" -n 2 "$perf" allgatherv -b 1K -e 1K -n 2 --algo all
+check "every algorithm of a barrier" "$perf" barrier -t 3 -n 2 --algo all
+check "one algorithm" "$perf" reduce -t 3 -b 4 -e 4 -n 2 --algo chain
+check "algorithms by size" "$perf" allreduce -t 3 -b 4 -e 1K -f 256 -n 2 --algo "allreduce:-8=ring;8-=recdbl"
+check "what determinism costs" "$perf" reduce_scatter -t 3 -b 1K -e 4K -n 2 --deterministic all --json "$out/json"
+has ordered "Cost of determinism, mean ratio: on [0-9.]*, ordered [0-9.]*" "0 OK"
+for level in off on ordered; do
+  check "deterministic $level" "$perf" allreduce -t 3 -b 1K -e 1K -n 2 --deterministic $level
+done
 
 "$perf" allreduce -t 2 -b 4 -e 4 -n 2 >"$out/log"
 for word in size count type redop root time algbw busbw '#wrong' out-of-place in-place 'Avg bus bandwidth' 'Out of bounds values : 0 OK'; do
@@ -58,6 +105,12 @@ refuse "bad size" "12Q" "$perf" allreduce -b 12Q
 refuse "negative size" "-5" "$perf" allreduce -b -5
 refuse "bad factor" "1" "$perf" allreduce -f 1
 refuse "bad root" "root 7" "$perf" broadcast -t 2 -r 7
+refuse "unknown algorithm" "no such algorithm" "$perf" allreduce -t 2 --algo zigzag
+refuse "algorithm that is not deterministic" "these can" "$perf" allreduce -t 3 -b 4 -e 4 --algo ring --deterministic on
+refuse "no algorithms" "there are no algorithms" "$perf" sendrecv -t 2 --algo all
+refuse "level of determinism" "not 'very'" "$perf" allreduce --deterministic very
+refuse "nothing is reduced" "is for reductions" "$perf" broadcast -t 2 --deterministic all
+refuse "two tables at once" "do not go together" "$perf" allreduce -t 2 --deterministic all --algo all
 refuse "JSON file that cannot be written" "/nonexistent/x" "$perf" allreduce -t 2 -b 4 -e 4 -n 1 --json /nonexistent/x
 COLL_RANK=0 COLL_NRANKS=2 refuse "-t under a launcher" "collrun" "$perf" allreduce -t 2
 exit $failed

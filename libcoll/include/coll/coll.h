@@ -493,10 +493,11 @@ typedef struct coll_candidate {
 } coll_candidate;
 
 /*
- * The algorithms that may do `collective` ("allreduce", ...) with `count` elements of `type` on
- * `comm`, fastest first as predicted, under the communicator's settings. candidates: room for
- * `room` of them; *found receives how many there are, which may be more. op and root: as in the
- * call, 0 where it has none. Sends nothing. Errors: INVALID_ARGUMENT.
+ * The algorithms that may do `collective` ("allreduce", "allgatherv", ...) with `count` elements of
+ * `type` (blocks: per rank, v-forms: of a typical block) on `comm`, fastest first as predicted,
+ * under the communicator's settings. candidates: room for `room` of them; *found receives how many
+ * there are, which may be more. op and root: as in the call, 0 where it has none. None is chosen if
+ * COLL_ALGO asks for one that cannot do it. Sends nothing. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count,
                                      coll_type type, coll_op op, int root,

@@ -1,0 +1,114 @@
+/* candidates.c: coll_candidates: what could do a call, and what does it. */
+#include <string.h>
+
+#include "libcoll/comm/comm.h"
+
+static const char operation[] = "candidates";
+
+/* Finds a collective by its name; v-forms are called like their plain form, with a v behind. */
+static bool find_collective(const char *name, colli_call *call) {
+  char plain[32];
+  size_t length = strlen(name);
+  if (length == 0 || length >= sizeof(plain))
+    return false;
+  strcpy(plain, name);
+  int coll = colli_coll_parse(plain);
+  if (coll < 0 && plain[length - 1] == 'v') {
+    plain[length - 1] = 0;
+    coll = colli_coll_parse(plain);
+    call->varying = true;
+  }
+  call->coll = (colli_coll)coll;
+  return coll >= 0 && coll != COLLI_SENDRECV && (!call->varying || colli_exact(call->coll));
+}
+
+/* Checks the arguments. */
+static coll_status check(coll_comm *comm, const char *collective, colli_call *call) {
+  size_t bytes = coll_type_bytes((coll_type)call->type), total;
+  if (!collective || !find_collective(collective, call))
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
+                             "'%s' is no collective that has algorithms",
+                             collective ? collective : "(null)");
+  if (call->coll == COLLI_BARRIER) {
+    call->count = 0;
+    return COLL_OK;
+  }
+  if (bytes == 0)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
+                             "%d is no coll_type; see coll.h for the list", call->type);
+  if (call->root < 0 || call->root >= comm->nranks)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
+                             "root %d is not in 0 .. %d", call->root, comm->nranks - 1);
+  if (__builtin_mul_overflow(call->count, bytes * (size_t)comm->nranks, &total) ||
+      total > PTRDIFF_MAX)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
+                             "%zu elements are more than memory can hold", call->count);
+  return colli_reduces(call->coll) ? colli_call_check_op(comm, call) : COLL_OK;
+}
+
+/* Puts an algorithm where it belongs that is chosen although it was not considered. */
+static int insert(colli_choice *list, int count, const colli_choice *choice) {
+  int at = count < COLLI_MAX_CANDIDATES ? count : COLLI_MAX_CANDIDATES - 1;
+  for (; at > 0 && list[at - 1].predicted_ns > choice->predicted_ns; at--)
+    list[at] = list[at - 1];
+  list[at] = *choice;
+  return count < COLLI_MAX_CANDIDATES ? count + 1 : count;
+}
+
+/* Lists what can do a call, best first, and finds what does it: NULL if nothing may. */
+static int list_all(coll_comm *comm, const colli_call *call, colli_choice *list,
+                    const colli_algo **chosen) {
+  colli_plan_key key = {.count = call->count,
+                        .type = call->type,
+                        .op = call->op,
+                        .root = colli_rooted(call->coll) ? call->root : 0,
+                        .coll = (uint8_t)call->coll,
+                        .varying = call->varying};
+  colli_plan plan;
+  colli_choice choice;
+  coll_error error;
+  colli_plans *plans = &comm->plans;
+  if (call->varying && call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
+    key.count = colli_call_assumed_count(call->type);
+  colli_call_resolve(comm, call, &key, &plan);
+  colli_shape shape = colli_plans_shape(plans, &plan);
+  int count = colli_select(&shape, key.count, plan.elem_bytes, &plans->limits, &plans->model, "",
+                           &choice, list, COLLI_MAX_CANDIDATES);
+  size_t type_bytes = coll_type_bytes((coll_type)call->type);
+  *chosen = NULL;
+  if (colli_choose(&plans->chooser, &shape, key.count, plan.elem_bytes, key.count * type_bytes,
+                   &choice, &error) != COLL_OK)
+    return count;
+  *chosen = choice.algo;
+  for (int i = 0; i < count; i++)
+    if (list[i].algo == choice.algo)
+      return count;
+  return insert(list, count, &choice);
+}
+
+coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count, coll_type type,
+                            coll_op op, int root, coll_candidate *candidates, int room,
+                            int *found) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_call call = {
+      .name = operation, .count = count, .type = (int)type, .op = (int)op, .root = root};
+  if (!found || room < 0 || (room > 0 && !candidates))
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
+                               "found is NULL, or there is no room for %d candidates", room);
+  else
+    status = check(comm, collective, &call);
+  if (status == COLL_OK) {
+    colli_choice list[COLLI_MAX_CANDIDATES];
+    const colli_algo *chosen;
+    *found = list_all(comm, &call, list, &chosen);
+    for (int i = 0; i < *found && i < room; i++) {
+      candidates[i] = (coll_candidate){.predicted_us = list[i].predicted_ns / 1e3,
+                                       .chosen = list[i].algo == chosen};
+      strncpy(candidates[i].name, list[i].algo->name, sizeof(candidates[i].name) - 1);
+    }
+  }
+  colli_call_leave(comm);
+  return status;
+}

@@ -1,0 +1,247 @@
+/* bench.c: buffers, one operation, whether its result is right, and how long it takes. */
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "perf.h"
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+/* Block k of those that a v-form has for a count of c on average: the last is n times the first. */
+static size_t uneven(size_t count, int k, int nranks) {
+  return 2 * count * ((size_t)k + 1) / ((size_t)nranks + 1);
+}
+
+/* The block of rank `from` for rank `to` in an all-to-all. */
+static size_t exchange_block(const perf_bench *b, int from, int to) {
+  size_t count = b->line->count;
+  return b->traits->varying ? uneven(count, (from + to) % b->nranks, b->nranks) : count;
+}
+
+/* The root of iteration `i`. */
+static int root_of(const perf_bench *b, int i) {
+  if (!b->traits->rooted)
+    return 0;
+  return b->line->root < 0 ? i % b->nranks : b->line->root;
+}
+
+/* Elements of a buffer. */
+static size_t extent_of(const perf_bench *b, perf_extent extent) {
+  return extent == PERF_NOTHING ? 0 : extent == PERF_ALL_BLOCKS ? b->total : b->counts[b->rank];
+}
+
+/* Fills in the lengths of blocks, and where they begin. */
+static void set_blocks(perf_bench *b) {
+  const perf_traits *traits = b->traits;
+  bool both = traits->send == PERF_ALL_BLOCKS && traits->recv == PERF_ALL_BLOCKS;
+  for (int k = 0; k < b->nranks; k++) {
+    b->counts[k] = both              ? exchange_block(b, b->rank, k)
+                   : traits->varying ? uneven(b->line->count, k, b->nranks)
+                                     : b->line->count;
+    b->displs[k] = b->total;
+    b->total += b->counts[k];
+  }
+  b->nsend = extent_of(b, traits->send);
+  b->nrecv = extent_of(b, traits->recv);
+}
+
+coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_comm *comm,
+                            const perf_line *line) {
+  *b = (perf_bench){.options = options, .traits = options->traits, .comm = comm, .line = line};
+  coll_comm_rank(comm, &b->rank);
+  coll_comm_nranks(comm, &b->nranks);
+  b->bytes = coll_type_bytes((coll_type)line->type);
+  b->counts = calloc((size_t)b->nranks, sizeof(*b->counts));
+  b->displs = calloc((size_t)b->nranks, sizeof(*b->displs));
+  if (!b->counts || !b->displs)
+    return COLL_ERR_NO_MEMORY;
+  set_blocks(b);
+  size_t larger = (b->nsend > b->nrecv ? b->nsend : b->nrecv) * b->bytes;
+  void *send = NULL, *recv = NULL;
+  if (posix_memalign(&send, 4096, larger + 64) != 0)
+    return COLL_ERR_NO_MEMORY;
+  b->send = memset(send, 0, larger);
+  if (posix_memalign(&recv, 4096, larger + 64) != 0)
+    return COLL_ERR_NO_MEMORY;
+  b->recv = memset(recv, 0, larger);
+  return COLL_OK;
+}
+
+void perf_bench_close(perf_bench *b) {
+  free(b->send);
+  free(b->recv);
+  free(b->counts);
+  free(b->displs);
+}
+
+/* Where the operation reads and writes: in place both are in the one buffer. */
+static void place(const perf_bench *b, bool in_place, char **send, char **recv) {
+  size_t own = b->displs[b->rank] * b->bytes;
+  *send = in_place ? b->recv : b->send;
+  *recv = b->recv;
+  if (in_place && b->traits->recv == PERF_ALL_BLOCKS && b->traits->send == PERF_ONE_BLOCK)
+    *send += own;
+  if (in_place && b->traits->send == PERF_ALL_BLOCKS && b->traits->recv == PERF_ONE_BLOCK)
+    *recv += own;
+}
+
+/* Sends to the next rank and receives from the one before. */
+static coll_status run_sendrecv(const perf_bench *b, const char *send, char *recv) {
+  int next = (b->rank + 1) % b->nranks, before = (b->rank + b->nranks - 1) % b->nranks;
+  coll_type type = (coll_type)b->line->type;
+  if (b->nranks > 1)
+    return coll_sendrecv(send, b->nsend, next, 0, recv, b->nrecv, before, 0, type, NULL, b->comm);
+  memcpy(recv, send, b->nsend * b->bytes);
+  return COLL_OK;
+}
+
+/* Runs one operation. */
+static coll_status run_once(const perf_bench *b, bool in_place, int i) {
+  char *send, *recv;
+  place(b, in_place, &send, &recv);
+  coll_type type = (coll_type)b->line->type;
+  coll_op op = (coll_op)b->line->op;
+  size_t count = b->line->count, *counts = b->counts, own = counts[b->rank];
+  int root = root_of(b, i);
+  switch (b->options->what) {
+  case PERF_ALLREDUCE:
+    return coll_allreduce(send, recv, count, type, op, b->comm);
+  case PERF_REDUCE:
+    return coll_reduce(send, recv, count, type, op, root, b->comm);
+  case PERF_REDUCE_SCATTER:
+    return coll_reduce_scatter(send, recv, count, type, op, b->comm);
+  case PERF_REDUCE_SCATTERV:
+    return coll_reduce_scatterv(send, recv, counts, type, op, b->comm);
+  case PERF_SCAN:
+    return coll_scan(send, recv, count, type, op, b->comm);
+  case PERF_EXSCAN:
+    return coll_exscan(send, recv, count, type, op, b->comm);
+  case PERF_BROADCAST:
+    return coll_broadcast(send, recv, count, type, root, b->comm);
+  case PERF_ALLGATHER:
+    return coll_allgather(send, recv, count, type, b->comm);
+  case PERF_ALLGATHERV:
+    return coll_allgatherv(send, recv, counts, b->displs, type, b->comm);
+  case PERF_GATHER:
+    return coll_gather(send, recv, count, type, root, b->comm);
+  case PERF_GATHERV:
+    return coll_gatherv(send, own, recv, counts, b->displs, type, root, b->comm);
+  case PERF_SCATTER:
+    return coll_scatter(send, recv, count, type, root, b->comm);
+  case PERF_SCATTERV:
+    return coll_scatterv(send, counts, b->displs, recv, own, type, root, b->comm);
+  case PERF_ALLTOALL:
+    return coll_alltoall(send, recv, count, type, b->comm);
+  case PERF_ALLTOALLV:
+    return coll_alltoallv(send, counts, b->displs, recv, counts, b->displs, type, b->comm);
+  case PERF_BARRIER:
+    return coll_barrier(b->comm);
+  default:
+    return run_sendrecv(b, send, recv);
+  }
+}
+
+/* The wrong elements of an all-gather or gather, or of an all-to-all, block by block. */
+static long long wrong_blocks(const perf_bench *b, const char *recv) {
+  bool exchange = b->traits->send == PERF_ALL_BLOCKS;
+  long long wrong = 0;
+  for (int from = 0; from < b->nranks; from++) {
+    size_t first = 0;
+    for (int to = 0; exchange && to < b->rank; to++)
+      first += exchange_block(b, from, to);
+    wrong += perf_wrong_copy(recv + b->displs[from] * b->bytes, b->counts[from], first,
+                             b->line->type, from, b->nranks);
+  }
+  return wrong;
+}
+
+/* The elements of this rank's result that are wrong. */
+static long long count_wrong(const perf_bench *b, bool in_place) {
+  const perf_line *line = b->line;
+  char *send, *recv;
+  place(b, in_place, &send, &recv);
+  int n = b->nranks, root = root_of(b, 0);
+  size_t first = b->traits->send == PERF_ALL_BLOCKS ? b->displs[b->rank] : 0;
+  switch (b->options->what) {
+  case PERF_ALLREDUCE:
+  case PERF_REDUCE_SCATTER:
+  case PERF_REDUCE_SCATTERV:
+    return perf_wrong(recv, b->nrecv, first, line->type, line->op, n, n);
+  case PERF_REDUCE:
+    return b->rank == root ? perf_wrong(recv, b->nrecv, 0, line->type, line->op, n, n) : 0;
+  case PERF_SCAN:
+    return perf_wrong(recv, b->nrecv, 0, line->type, line->op, b->rank + 1, n);
+  case PERF_EXSCAN:
+    return b->rank ? perf_wrong(recv, b->nrecv, 0, line->type, line->op, b->rank, n) : 0;
+  case PERF_BROADCAST:
+  case PERF_SCATTER:
+  case PERF_SCATTERV:
+    return perf_wrong_copy(recv, b->nrecv, first, line->type, root, n);
+  case PERF_GATHER:
+  case PERF_GATHERV:
+    return b->rank == root ? wrong_blocks(b, recv) : 0;
+  case PERF_ALLGATHER:
+  case PERF_ALLGATHERV:
+  case PERF_ALLTOALL:
+  case PERF_ALLTOALLV:
+    return wrong_blocks(b, recv);
+  case PERF_SENDRECV:
+    return perf_wrong_copy(recv, b->nrecv, 0, line->type, (b->rank + n - 1) % n, n);
+  default:
+    return 0;
+  }
+}
+
+coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
+  const perf_line *line = b->line;
+  size_t larger = b->nsend > b->nrecv ? b->nsend : b->nrecv;
+  char *send, *recv;
+  place(b, in_place, &send, &recv);
+  memset(b->recv, 0xff, larger * b->bytes);
+  perf_fill(send, b->nsend, line->type, b->traits->reduces ? line->op : COLL_SUM, b->rank,
+            b->nranks);
+  coll_status status = run_once(b, in_place, 0);
+  int64_t mine = status == COLL_OK ? count_wrong(b, in_place) : 0, all = 0;
+  if (status == COLL_OK)
+    status = coll_allreduce(&mine, &all, 1, COLL_INT64, COLL_SUM, b->comm);
+  *wrong = all;
+  return status;
+}
+
+coll_status perf_warm_up(const perf_bench *b, bool in_place) {
+  coll_status status = COLL_OK;
+  for (int i = 0; i < b->options->warmup && status == COLL_OK; i++)
+    status = run_once(b, in_place, i);
+  return status;
+}
+
+coll_status perf_time(const perf_bench *b, bool in_place, int iters, double *seconds) {
+  coll_status status = coll_barrier(b->comm);
+  double start = now_s();
+  for (int i = 0; i < iters && status == COLL_OK; i++)
+    status = run_once(b, in_place, i);
+  *seconds = now_s() - start;
+  if (status == COLL_OK)
+    status = coll_allreduce(seconds, seconds, 1, COLL_FLOAT64, COLL_MAX, b->comm);
+  return status;
+}
+
+coll_status perf_choose_iters(const perf_bench *b, double wanted, int *iters) {
+  double seconds = 0;
+  *iters = 4;
+  for (;;) {
+    coll_status status = perf_time(b, false, *iters, &seconds);
+    if (status != COLL_OK)
+      return status;
+    if (seconds > wanted / 4 || *iters >= 1 << 22)
+      break;
+    *iters *= 4;
+  }
+  double fit = *iters * wanted / seconds;
+  *iters = fit < 2 ? 2 : (int)fit;
+  return COLL_OK;
+}

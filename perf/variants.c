@@ -1,0 +1,158 @@
+/*
+ * variants.c: one line measured in several ways: with every algorithm that can do it, or at every
+ * level of determinism. Each way has a communicator of its own, made when it is first needed.
+ */
+#include <string.h>
+
+#include "perf.h"
+
+#define ROUNDS   3    /* the ways take turns, so that a disturbance does not hit one alone */
+#define TARGET_S 0.02 /* how long a way's turn takes when the number of iterations is free */
+
+/* The settings of a way. */
+static coll_config config_of(const perf_options *options, const char *name, char *text,
+                             size_t bytes) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = options->timeout_ms;
+  config.algo = options->algo;
+  if (options->all_algos) {
+    snprintf(text, bytes, "%s:%s", options->traits->algo, name);
+    config.algo = text;
+    config.deterministic = (coll_determinism)options->deterministic;
+  } else {
+    config.deterministic = strcmp(name, "off") == 0  ? COLL_DETERMINISTIC_OFF
+                           : strcmp(name, "on") == 0 ? COLL_DETERMINISTIC_ON
+                                                     : COLL_DETERMINISTIC_ORDERED;
+  }
+  return config;
+}
+
+/* Makes a communicator of the base's ranks, with connections of its own; NULL after a failure. */
+static coll_comm *make_comm(const perf_options *options, coll_comm *base, const char *name) {
+  char text[64];
+  coll_config config = config_of(options, name, text, sizeof(text));
+  coll_id id = {{0}};
+  coll_comm *comm = NULL;
+  int rank = 0, nranks = 1;
+  coll_comm_rank(base, &rank);
+  coll_comm_nranks(base, &nranks);
+  if (rank == 0 && coll_unique_id(&id, &config) != COLL_OK)
+    coll_comm_abort(base);
+  coll_status status = coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, base);
+  if (status != COLL_OK) {
+    perf_complain(base, status);
+    return NULL;
+  }
+  if (coll_comm_create(&comm, &id, nranks, rank, &config) != COLL_OK)
+    return NULL; /* the library has said why */
+  return comm;
+}
+
+/* The communicator of a way; NULL after a failure. */
+static coll_comm *comm_of(perf_variants *v, const char *name) {
+  for (int i = 0; i < v->count; i++)
+    if (strcmp(v->name[i], name) == 0)
+      return v->comm[i];
+  coll_comm *comm = v->count < PERF_VARIANTS ? make_comm(v->options, v->base, name) : NULL;
+  if (comm) {
+    snprintf(v->name[v->count], sizeof(v->name[0]), "%s", name);
+    v->comm[v->count++] = comm;
+  }
+  return comm;
+}
+
+/* Lists the ways of a cell; false after a failure. */
+static bool list_variants(const perf_variants *v, perf_cell *cell) {
+  static const char *const levels[] = {"off", "on", "ordered"};
+  const perf_line *line = &cell->line;
+  if (!v->options->all_algos) {
+    for (cell->count = 0; cell->count < 3; cell->count++)
+      strcpy(cell->variant[cell->count].name, levels[cell->count]);
+    return true;
+  }
+  coll_candidate list[PERF_VARIANTS];
+  coll_status status = coll_candidates(
+      v->base, v->options->traits->name, line->count, (coll_type)line->type, (coll_op)line->op,
+      line->root < 0 ? 0 : line->root, list, PERF_VARIANTS, &cell->count);
+  if (status != COLL_OK) {
+    perf_complain(v->base, status);
+    return false;
+  }
+  cell->count = cell->count < PERF_VARIANTS ? cell->count : PERF_VARIANTS;
+  for (int i = 0; i < cell->count; i++) {
+    perf_variant *variant = &cell->variant[i];
+    memcpy(variant->name, list[i].name, sizeof(variant->name));
+    variant->predicted_us = list[i].predicted_us;
+    variant->chosen = list[i].chosen;
+  }
+  return true;
+}
+
+/* One way's turn. */
+static coll_status take_turn(perf_bench *b, perf_variant *variant, int round, int *iters) {
+  coll_status status = COLL_OK;
+  double seconds = 0;
+  if (round == 0) {
+    variant->wrong = -1;
+    if (b->options->check)
+      status = perf_verify(b, false, &variant->wrong);
+    *iters = b->options->iters;
+    if (status == COLL_OK && !*iters)
+      status = perf_choose_iters(b, TARGET_S, iters);
+  }
+  if (status == COLL_OK)
+    status = perf_warm_up(b, false);
+  if (status == COLL_OK)
+    status = perf_time(b, false, *iters, &seconds);
+  double us = seconds / *iters * 1e6;
+  if (round == 0 || us < variant->us)
+    variant->us = us;
+  return status;
+}
+
+bool perf_measure_cell(perf_variants *v, perf_cell *cell) {
+  perf_bench b;
+  int iters[PERF_VARIANTS];
+  if (!list_variants(v, cell))
+    return false;
+  coll_status status = perf_bench_open(&b, v->options, v->base, &cell->line);
+  for (int round = 0; round < ROUNDS && status == COLL_OK; round++)
+    for (int i = 0; i < cell->count && status == COLL_OK; i++) {
+      b.comm = comm_of(v, cell->variant[i].name);
+      if (!b.comm) {
+        perf_bench_close(&b);
+        return false;
+      }
+      status = take_turn(&b, &cell->variant[i], round, &iters[i]);
+    }
+  if (b.traits->varying)
+    cell->line.bytes = b.total * b.bytes;
+  cell->line.iters = cell->count ? iters[0] : 0;
+  perf_bench_close(&b);
+  if (status == COLL_OK)
+    return true;
+  perf_complain(b.comm, status);
+  coll_comm_abort(b.comm);
+  return false;
+}
+
+void perf_variants_close(perf_variants *v) {
+  for (int i = 0; i < v->count; i++)
+    coll_comm_destroy(&v->comm[i]);
+  v->count = 0;
+}
+
+int perf_chosen(const perf_cell *cell) {
+  for (int i = 0; i < cell->count; i++)
+    if (cell->variant[i].chosen)
+      return i;
+  return -1;
+}
+
+int perf_fastest(const perf_cell *cell) {
+  int best = cell->count ? 0 : -1;
+  for (int i = 1; i < cell->count; i++)
+    if (cell->variant[i].us < cell->variant[best].us)
+      best = i;
+  return best;
+}
