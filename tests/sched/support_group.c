@@ -120,7 +120,7 @@ const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_ki
 }
 
 colli_sched *sched_copy(const colli_sched *sched) {
-  colli_sched *copy = malloc(colli_sched_bytes(sched));
+  colli_sched *copy = malloc(colli_sched_bytes(sched) + sizeof(colli_step));
   if (!copy)
     abort();
   *copy = *sched;

@@ -46,7 +46,7 @@ void shapes_each(const colli_algo *algo, int nranks, int roots,
 const char *shape_tell(const colli_algo *algo, const colli_shape *shape, near_kind near,
                        char *text);
 
-/* A copy of one schedule, to be changed. */
+/* A copy of one schedule, to be changed, with room for one more step. */
 colli_sched *sched_copy(const colli_sched *sched);
 
 /* Runs the verifier; `why` (256 bytes) receives the objection. */

@@ -9,15 +9,20 @@
 #define PASSES       2
 #define MESSAGES_MAX 16 /* under way on one connection */
 
-/* An element: `sum` tells which contributions are in it, `order` how they were put together. */
+/*
+ * An element. `sum` tells which contributions are in it; the map x -> scale x + shift, composed
+ * from left to right, in which order, whatever the parentheses; `tree` how exactly they were put
+ * together.
+ */
 typedef struct number {
   uint64_t sum;
-  uint64_t order;
+  uint64_t scale, shift;
+  uint64_t tree;
 } number;
 
 typedef struct message {
   number value;
-  int chunk;
+  int length;
   int pass;
 } message;
 
@@ -35,8 +40,11 @@ typedef struct place_in_lane {
 
 typedef struct world {
   const group *all;
+  const colli_shape *shape; /* rank 0's */
   colli_coll coll;
+  int root;
   int nchunks;
+  int nscratch; /* room for each rank's */
   int passes;
   int nlanes;
   int slots;
@@ -44,6 +52,8 @@ typedef struct world {
   int late; /* barrier: this rank has not entered yet; -1: all have */
   colli_prng prng;
   number *input, *output, *scratch; /* [rank][pass][chunk], [rank][chunk] */
+  const number *original;           /* what inputs held, as input */
+  uint64_t lengths;                 /* seed of the lengths of chunks */
   link_pipe *pipes;                 /* [from][to][lane] */
   place_in_lane *lanes;             /* [rank][lane] */
   bool harm;
@@ -54,9 +64,21 @@ static uint64_t scramble(uint64_t a) {
   return colli_prng_next(&prng);
 }
 
-/* left op right: sums add up, orders tell left from right. */
+/* left op right. */
 static number combine(number left, number right) {
-  return (number){left.sum + right.sum, scramble(left.order * 3 + scramble(right.order))};
+  return (number){left.sum + right.sum, left.scale * right.scale,
+                  left.scale * right.shift + left.shift,
+                  scramble(left.tree * 3 + scramble(right.tree))};
+}
+
+/* What FINAL makes of a number. */
+static number complete(number v) {
+  return (number){scramble(v.sum), scramble(v.scale), scramble(v.shift), scramble(v.tree)};
+}
+
+static number random_number(colli_prng *prng) {
+  return (number){colli_prng_next(prng), colli_prng_next(prng) | 1, colli_prng_next(prng),
+                  colli_prng_next(prng)};
 }
 
 static link_pipe *pipe_of(world *w, int from, int to, int lane) {
@@ -64,12 +86,48 @@ static link_pipe *pipe_of(world *w, int from, int to, int lane) {
   return &w->pipes[(from * n + to) * w->nlanes + lane];
 }
 
+/* Whether a rank has this chunk of its input. */
+static bool has_input(const world *w, int rank, int chunk) {
+  if (w->coll == COLLI_BROADCAST || w->coll == COLLI_SCATTER)
+    return rank == w->root;
+  return (w->coll != COLLI_ALLGATHER && w->coll != COLLI_GATHER) || rank == chunk;
+}
+
+/* Whether a rank has this chunk of its output. */
+static bool has_output(const world *w, int rank, int chunk) {
+  if (w->coll == COLLI_REDUCE || w->coll == COLLI_GATHER)
+    return rank == w->root;
+  if (w->coll == COLLI_EXSCAN)
+    return rank > 0;
+  return (w->coll != COLLI_REDUCE_SCATTER && w->coll != COLLI_SCATTER) || rank == chunk;
+}
+
+/* Where a chunk lies. In place the chunk that input and output both have is one. */
 static number *memory(world *w, int rank, int buf, int pass, int chunk) {
+  if (buf == COLLI_SCRATCH && w->all->sched[rank]->scratch_own)
+    chunk /= w->nchunks;
   if (buf == COLLI_SCRATCH)
-    return &w->scratch[rank * w->nchunks + chunk];
+    return &w->scratch[rank * w->nscratch + chunk];
   size_t at = (size_t)((rank * PASSES + pass) * w->nchunks + chunk);
-  bool aliased = w->in_place && (w->coll != COLLI_ALLGATHER || chunk == rank);
-  return buf == COLLI_INPUT && !aliased ? &w->input[at] : &w->output[at];
+  bool both = has_input(w, rank, chunk) && (has_output(w, rank, chunk) || w->coll == COLLI_EXSCAN);
+  return buf == COLLI_INPUT && !(w->in_place && both) ? &w->input[at] : &w->output[at];
+}
+
+/* How long a chunk is, in one partition drawn at random. */
+static int length_of(const world *w, int rank, int buf, int chunk) {
+  uint64_t which = (uint64_t)(chunk % w->nchunks);
+  bool blocks = w->coll != COLLI_ALLREDUCE && w->coll != COLLI_BROADCAST &&
+                w->coll != COLLI_REDUCE && w->coll != COLLI_SCAN && w->coll != COLLI_EXSCAN;
+  if (blocks && !w->shape->varying)
+    return 1;
+  if (w->coll == COLLI_ALLTOALL) {
+    uint64_t from = buf == COLLI_OUTPUT ? which : (uint64_t)rank;
+    uint64_t to = buf == COLLI_OUTPUT ? (uint64_t)rank : which;
+    /* In place what comes back is as long as what went. */
+    bool turn = w->shape->in_place && from > to;
+    which = turn ? to * 1000 + from : from * 1000 + to;
+  }
+  return (int)(scramble(w->lengths + which) >> 40);
 }
 
 /* Whether the steps in `dep` are done. */
@@ -100,7 +158,7 @@ static number evaluate(world *w, int rank, const colli_step *step, int pass, num
       v = own;
   }
   if (step->bits & COLLI_FINAL)
-    v = (number){scramble(v.sum), scramble(v.order)};
+    v = complete(v);
   return v;
 }
 
@@ -112,13 +170,14 @@ static bool try_lane(world *w, int rank, int lane) {
       sched->lane_first[lane] == sched->lane_first[lane + 1])
     return false;
   const colli_step *step = &sched->steps[at->step];
-  int chunk =
-      !(step->bits & COLLI_RECV) || (step->bits & COLLI_FOLD) ? step->chunk_in : step->chunk_out;
+  bool reads = !(step->bits & COLLI_RECV) || (step->bits & COLLI_FOLD);
+  int length = length_of(w, rank, reads ? step->src_buf : step->dst_buf,
+                         reads ? step->chunk_in : step->chunk_out);
   bool sends = step->bits & COLLI_SEND;
   link_pipe *out = sends ? pipe_of(w, rank, step->peer_send, lane) : NULL;
   bool room = !sends || (out->count < MESSAGES_MAX && (!w->slots || out->count < w->slots));
   if (!at->holds) {
-    message msg = {.chunk = chunk, .pass = at->pass};
+    message msg = {.length = length, .pass = at->pass};
     if (!may_begin(w, rank, at, step))
       return false;
     if (step->bits & COLLI_RECV) {
@@ -127,7 +186,7 @@ static bool try_lane(world *w, int rank, int lane) {
         return false;
       msg = in->queue[0];
       memmove(&in->queue[0], &in->queue[1], (size_t)--in->count * sizeof(message));
-      w->harm |= msg.pass != at->pass || (w->coll != COLLI_ALLGATHER && msg.chunk != chunk);
+      w->harm |= msg.pass != at->pass || (w->coll != COLLI_BARRIER && msg.length != length);
     }
     if (w->coll != COLLI_BARRIER)
       at->value = evaluate(w, rank, step, at->pass, msg.value);
@@ -139,7 +198,7 @@ static bool try_lane(world *w, int rank, int lane) {
   }
   if (room) {
     if (sends)
-      out->queue[out->count++] = (message){at->value, chunk, at->pass};
+      out->queue[out->count++] = (message){at->value, length, at->pass};
     at->holds = false;
     if (++at->step == sched->lane_first[lane + 1]) {
       at->step = sched->lane_first[lane];
@@ -176,8 +235,59 @@ static bool has_left(const world *w, int rank) {
   return true;
 }
 
-/* Judges the results of all ranks. */
-static void judge(world *w, const number *original) {
+/* What a rank gave for a chunk. */
+static number given(const world *w, int rank, int pass, int chunk) {
+  return w->original[(rank * PASSES + pass) * w->nchunks + chunk];
+}
+
+/* Ranks first .. last from left to right. */
+static number from_left(const world *w, int first, int last, int pass, int chunk) {
+  number v = given(w, first, pass, chunk);
+  for (int rank = first + 1; rank <= last; rank++)
+    v = combine(v, given(w, rank, pass, chunk));
+  return v;
+}
+
+/* Seats first .. first + count - 1 of the tree that order.h defines, of which `pairs` are pairs. */
+static number by_tree(const world *w, int first, int count, int pairs, int pass, int chunk) {
+  if (count > 1)
+    return combine(by_tree(w, first, count / 2, pairs, pass, chunk),
+                   by_tree(w, first + count / 2, count / 2, pairs, pass, chunk));
+  if (first < pairs)
+    return from_left(w, 2 * first, 2 * first + 1, pass, chunk);
+  return given(w, first + pairs, pass, chunk);
+}
+
+/* Whether a rank's output chunk is not what it must be. */
+static bool is_wrong(world *w, int rank, int pass, int chunk) {
+  int n = w->all->nranks, power = 1;
+  number got = *memory(w, rank, COLLI_OUTPUT, pass, chunk), expected;
+  bool scan = w->coll == COLLI_SCAN || w->coll == COLLI_EXSCAN;
+  bool exact = w->shape->order == COLLI_ORDER_TREE || w->shape->order == COLLI_ORDER_LEFT;
+  while (2 * power <= n)
+    power *= 2;
+  if (scan)
+    expected = from_left(w, 0, w->coll == COLLI_SCAN ? rank : rank - 1, pass, chunk);
+  else if (w->coll == COLLI_ALLREDUCE || w->coll == COLLI_REDUCE || w->coll == COLLI_REDUCE_SCATTER)
+    expected =
+        complete(w->shape->order == COLLI_ORDER_TREE ? by_tree(w, 0, power, n - power, pass, chunk)
+                                                     : from_left(w, 0, n - 1, pass, chunk));
+  else if (w->coll == COLLI_BROADCAST || w->coll == COLLI_SCATTER)
+    return got.tree != given(w, w->root, pass, chunk).tree;
+  else if (w->coll == COLLI_ALLTOALL)
+    return got.tree != given(w, chunk, pass, rank).tree;
+  else
+    return got.tree != given(w, chunk, pass, chunk).tree;
+  if (got.sum != expected.sum || (exact && got.tree != expected.tree))
+    return true;
+  if ((scan || w->shape->order != COLLI_ORDER_ANY) &&
+      (got.scale != expected.scale || got.shift != expected.shift))
+    return true;
+  return w->coll == COLLI_ALLREDUCE && got.tree != memory(w, 0, COLLI_OUTPUT, pass, chunk)->tree;
+}
+
+/* Judges the results of all ranks. untouched: what outputs held before. */
+static void judge(world *w, const number *untouched) {
   int n = w->all->nranks;
   for (int rank = 0; rank < n; rank++)
     w->harm |= !has_left(w, rank);
@@ -185,18 +295,8 @@ static void judge(world *w, const number *original) {
     w->harm |= w->pipes[i].count > 0;
   for (int i = 0; i < n * PASSES * w->nchunks && w->coll != COLLI_BARRIER; i++) {
     int rank = i / (PASSES * w->nchunks), pass = i / w->nchunks % PASSES, chunk = i % w->nchunks;
-    number got = *memory(w, rank, COLLI_OUTPUT, pass, chunk), expected = got;
-    if (w->coll == COLLI_ALLREDUCE) {
-      expected = *memory(w, 0, COLLI_OUTPUT, pass, chunk);
-      uint64_t sum = 0;
-      for (int r = 0; r < n; r++)
-        sum += original[(r * PASSES + pass) * w->nchunks + chunk].sum;
-      w->harm |= got.sum != scramble(sum);
-    } else {
-      int source = w->coll == COLLI_BROADCAST ? w->all->sched[0]->root : chunk;
-      expected = original[(source * PASSES + pass) * w->nchunks + chunk];
-    }
-    w->harm |= got.sum != expected.sum || got.order != expected.order;
+    w->harm |= has_output(w, rank, chunk) ? is_wrong(w, rank, pass, chunk)
+                                          : w->output[i].tree != untouched[i].tree;
   }
 }
 
@@ -204,28 +304,29 @@ static void judge(world *w, const number *original) {
 static void fill(world *w, number *original) {
   int n = w->all->nranks, vector = n * PASSES * w->nchunks;
   for (int i = 0; i < vector; i++) {
-    w->input[i] = (number){colli_prng_next(&w->prng), colli_prng_next(&w->prng)};
-    w->output[i] = (number){colli_prng_next(&w->prng), colli_prng_next(&w->prng)};
-    original[i] = w->input[i];
+    original[i] = random_number(&w->prng);
+    w->input[i] = random_number(&w->prng);
+    w->output[i] = random_number(&w->prng);
   }
-  for (int i = 0; i < n * w->nchunks; i++)
-    w->scratch[i] = (number){colli_prng_next(&w->prng), colli_prng_next(&w->prng)};
+  for (int i = 0; i < n * w->nscratch; i++)
+    w->scratch[i] = random_number(&w->prng);
   for (int i = 0; i < vector; i++) {
     int rank = i / (PASSES * w->nchunks), chunk = i % w->nchunks;
-    bool has = w->coll == COLLI_ALLREDUCE ||
-               (w->coll == COLLI_BROADCAST ? rank == w->all->sched[0]->root : rank == chunk);
-    if (has)
+    if (has_input(w, rank, chunk))
       *memory(w, rank, COLLI_INPUT, i / w->nchunks % PASSES, chunk) = original[i];
-    else
-      w->input[i] = (number){colli_prng_next(&w->prng), colli_prng_next(&w->prng)};
   }
+  w->original = original;
+  w->lengths = colli_prng_next(&w->prng);
 }
 
 /* One run. `late` as in world. */
 static bool one_run(const group *all, int slots, bool in_place, int late, uint64_t seed) {
   size_t n = (size_t)all->nranks, nchunks = (size_t)all->sched[0]->nchunks;
   world w = {.all = all,
+             .shape = &all->sched[0]->shape,
              .coll = all->sched[0]->coll,
+             .root = all->sched[0]->root,
+             .nscratch = 2 * (int)nchunks + 32,
              .nchunks = (int)nchunks,
              .passes = all->sched[0]->coll == COLLI_BARRIER ? 1 : PASSES,
              .nlanes = all->sched[0]->nlanes,
@@ -234,15 +335,16 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
              .late = late,
              .prng = {seed}};
   size_t vector = n * PASSES * nchunks;
-  number *numbers = calloc(3 * vector + n * nchunks, sizeof(number));
+  number *numbers = calloc(4 * vector + n * (size_t)w.nscratch, sizeof(number));
   w.pipes = calloc(n * n * (size_t)w.nlanes, sizeof(*w.pipes));
   w.lanes = calloc(n * COLLI_MAX_LANES, sizeof(*w.lanes));
   if (!numbers || !w.pipes || !w.lanes)
     abort();
   w.input = numbers;
   w.output = numbers + vector;
-  w.scratch = numbers + 3 * vector;
+  w.scratch = numbers + 4 * vector;
   fill(&w, numbers + 2 * vector);
+  memcpy(numbers + 3 * vector, w.output, vector * sizeof(number));
   for (int rank = 0; rank < all->nranks; rank++)
     for (int l = 0; l < all->sched[rank]->nlanes; l++)
       w.lanes[rank * COLLI_MAX_LANES + l].step = all->sched[rank]->lane_first[l];
@@ -254,7 +356,7 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
     w.late = -1;
     run(&w);
   }
-  judge(&w, numbers + 2 * vector);
+  judge(&w, numbers + 3 * vector);
   free(numbers);
   free(w.pipes);
   free(w.lanes);
@@ -264,11 +366,14 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
 bool oracle_finds_harm(const group *all, int runs, uint64_t seed) {
   static const int slot_counts[] = {1, 2, 0};
   bool barrier = all->sched[0]->coll == COLLI_BARRIER;
-  int kinds = barrier ? all->nranks : 2;
+  bool exchange = all->sched[0]->coll == COLLI_ALLTOALL;
+  int kinds = barrier ? all->nranks : exchange ? 1 : 2;
   for (int run_index = 0; run_index < runs; run_index++)
     for (int s = 0; s < 3; s++)
       for (int kind = 0; kind < kinds; kind++)
-        if (one_run(all, slot_counts[s], !barrier && kind, barrier ? kind : -1, ++seed))
+        if (one_run(all, slot_counts[s],
+                    exchange ? all->sched[0]->shape.in_place : !barrier && kind,
+                    barrier ? kind : -1, ++seed))
           return true;
   return false;
 }
