@@ -164,7 +164,8 @@ void colli_comm_free(coll_comm *comm) {
 static void end(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  colli_family_listen(family);
+  if (comm->stalled && comm->left && comm->lost) /* else it was never made */
+    colli_family_listen(family);
   colli_mail_linger(comm);
   colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
   bool last = colli_family_leave(family, comm);
