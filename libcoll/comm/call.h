@@ -104,6 +104,12 @@ void colli_call_resolve(const coll_comm *comm, const colli_call *call, const col
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **plan);
 
+/* ---- candidates.c -----------------------------------------------------------------------------
+ */
+
+/* Finds a collective that has algorithms by its name, also a v-form; false if there is none. */
+bool colli_call_find(const char *name, colli_coll *coll, bool *varying);
+
 /* ---- prepare.c --------------------------------------------------------------------------------
  */
 

@@ -1,6 +1,7 @@
 #!/bin/sh
 # explain.sh: what coll_explain prints, and how it refuses bad arguments.
 explain="$BUILD/bin/coll_explain"
+export COLL_CALIBRATION=none
 failed=0
 
 # expect STATUS TEXT ARGS...: the exit status, and a text that the output must contain.
@@ -32,11 +33,36 @@ expect 0 "chosen: recdbl" allreduce -n 32 -b 4 --cores 0
 expect 0 "why: lowest cost by formula; the next, " allreduce -n 8 -b 1M
 expect 0 "why: --algo asks for it; ring would take" allreduce -n 8 -b 64M --algo dbtree --cores 0
 expect 0 "* direct" allreduce -n 40 -b 4 --algo direct
-expect 0 "output[1] op message from 1 -> rank 7" allreduce -n 8 -b 1M --algo dbtree --rank 3
+expect 0 "output[1] op message from 5 -> rank 7" allreduce -n 8 -b 1M --algo dbtree --rank 3
 expect 0 "broadcast, rank 2 of 5, root 3" broadcast -n 5 -b 1K --root 3 --rank 2 --type int8
-expect 0 "chosen: ring" allgather -n 3 -b 0
+expect 0 "allgather of 0 bytes" allgather -n 3 -b 0
 expect 0 "barrier, 6 ranks over tcp on 2 cores" barrier -n 6 --transport tcp --cores 2
 expect 0 "1 ranks" allreduce -n 1 -b 8 --type float64
+for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall scan exscan \
+  reduce_scatterv allgatherv gatherv scatterv alltoallv; do
+  for hosts in 1 3; do
+    expect 0 "chosen: " $collective -n 7 -b 64K --hosts $hosts
+    expect 0 "from (bytes)" $collective -n 7 -b 0-1M --hosts $hosts --transport tcp
+  done
+done
+for level in on ordered; do
+  for collective in allreduce reduce reduce_scatter scan exscan; do
+    expect 0 "chosen: " $collective -n 6 -b 64K --deterministic $level
+  done
+done
+expect 0 "deterministic, 6 ranks" allreduce -n 6 -b 64K --deterministic on
+expect 0 "from left to right, 6 ranks" allreduce -n 6 -b 64K --deterministic ordered
+expect 0 "from left to right, 6 ranks" scan -n 6 -b 64K --deterministic on
+expect 0 "6 ranks on 2 hosts over tcp" allreduce -n 6 -b 64K --hosts 2
+expect 0 "within a host: alpha 150 ns" allreduce -n 6 -b 64K --hosts 2 --cores 0
+expect 0 "1024 bytes (1024 int8) a block" alltoall -n 5 -b 1K --type int8 --in-place
+expect 0 "typical costs" allreduce -n 4 -b 4
+COLL_ALGO="allreduce:0-8k=recdbl;8k-=ring" expect 0 "why: COLL_ALGO asks for it" allreduce -n 16 -b 8K --cores 0
+COLL_ALGO="allreduce:0-8k=recdbl;8k-=ring" expect 0 "8192  ring" allreduce -n 16 -b 4K-1M --cores 0
+COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "4096  ring" allreduce -n 16 -b 4-1M --cores 0
+COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "why: the tuner says so" allreduce -n 16 -b 4K --cores 0
+COLL_TUNER=/nowhere expect 2 "cannot be loaded" allreduce -n 16 -b 4K
+COLL_ALGO=zigzag expect 2 "expected collective:algorithm" allreduce -n 16 -b 4K
 expect 2 "which collective?"
 expect 2 "unknown collective 'sendrecv'" sendrecv -n 2 -b 4
 expect 2 "--ranks is missing" allreduce -b 4
@@ -51,8 +77,18 @@ expect 2 "has no --bytes" barrier -n 4 -b 4
 expect 2 "unknown type 'float'" allreduce -n 4 -b 4 --type float
 expect 2 "--rank 4 is not a rank" allreduce -n 4 -b 4 --rank 4
 expect 2 "--root 4 is not a rank" broadcast -n 4 -b 4 --root 4
-expect 2 "only a broadcast has a --root" allreduce -n 4 -b 4 --root 1
+expect 2 "allreduce has no --root" allreduce -n 4 -b 4 --root 1
 expect 2 "it has recdbl, direct, dbtree, ring" allreduce -n 4 -b 4 --algo chain
+expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 16M-4
+expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 4-8-16
+expect 2 "goes with one size" allreduce -n 4 -b 4-16M --rank 1
+expect 2 "off, on or ordered, not 'very'" allreduce -n 4 -b 4 --deterministic very
+expect 2 "is for reductions of floats" allreduce -n 4 -b 4 --deterministic on --type int32
+expect 2 "is for reductions of floats" broadcast -n 4 -b 4 --deterministic on
+expect 2 "these can: " allreduce -n 4 -b 4 --deterministic ordered --algo ring
+expect 2 "there are only 4 ranks" allreduce -n 4 -b 4 --hosts 5
+expect 2 "--in-place makes a difference" allgather -n 4 -b 4 --in-place
+expect 2 "unknown collective 'allreducev'" allreducev -n 4 -b 4
 expect 2 "--transport is shm or tcp" allreduce -n 4 -b 4 --transport pigeon
 expect 2 "one collective at a time" allreduce broadcast -n 4 -b 4
 expect 2 "unrecognized option" allreduce -n 4 -b 4 --fast

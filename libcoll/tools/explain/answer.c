@@ -1,0 +1,122 @@
+/* answer.c: what coll_explain computes: shape, settings, choice, and the event model's time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "explain.h"
+#include "libcoll/base/param.h"
+
+#define MAX_EVENTS 50e6 /* beyond this the event model would take more than some seconds */
+
+/* The order in which a reduction must be combined. */
+static colli_order order_of(const question *q) {
+  bool scan = q->coll == COLLI_SCAN || q->coll == COLLI_EXSCAN;
+  if (q->deterministic <= COLL_DETERMINISTIC_OFF)
+    return COLLI_ORDER_ANY;
+  return q->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE : COLLI_ORDER_LEFT;
+}
+
+/* Spreads the ranks over hosts. */
+static void set_shape(const question *q, answer *a) {
+  a->shape = (colli_shape){.coll = q->coll,
+                           .nranks = q->nranks,
+                           .rank = q->rank < 0 ? 0 : q->rank,
+                           .root = q->root,
+                           .order = order_of(q),
+                           .in_place = q->in_place,
+                           .varying = q->varying};
+  if (q->hosts == 1)
+    return;
+  a->group = malloc((size_t)q->nranks * sizeof(*a->group));
+  for (int rank = 0; a->group && rank < q->nranks; rank++)
+    a->group[rank] = (int32_t)((long long)rank * q->hosts / q->nranks);
+  a->shape.ngroups = a->group ? q->hosts : 1;
+  a->shape.group = a->group;
+}
+
+/* Sets what the choice goes by, from the settings that programs would have. */
+static void set_chooser(const question *q, answer *a) {
+  static colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  colli_calibration calibration;
+  if (colli_params_load(&params, &error) != COLL_OK)
+    explain_refuse("%s", error.message);
+  const char *far = q->hosts > 1 ? "tcp" : q->transport;
+  a->limits.slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT];
+  colli_limits_default(far, &a->limits);
+  if (params.from_env[COLLI_PARAM_SLOT_BYTES])
+    a->limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
+  colli_calibration_load(params.text[COLLI_PARAM_CALIBRATION], &(colli_log){COLLI_LOG_WARN, -1},
+                         &calibration, &a->origin);
+  colli_model_make(&calibration, colli_link_kind_of(far), colli_link_kind_of(q->transport),
+                   (q->nranks + q->hosts - 1) / q->hosts, q->cores, &a->model);
+  a->chooser.limits = &a->limits;
+  a->chooser.model = &a->model;
+  char text[128];
+  bool name_alone = q->algo && !strchr(q->algo, ':');
+  if (name_alone)
+    snprintf(text, sizeof(text), "%s:%s", colli_coll_name(q->coll), q->algo);
+  if (colli_force_parse(name_alone ? text
+                        : q->algo  ? q->algo
+                                   : params.text[COLLI_PARAM_ALGO],
+                        &a->chooser.force, &error) != COLL_OK ||
+      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &a->chooser.tuner, &error) != COLL_OK)
+    explain_refuse("%s", error.message);
+}
+
+/* What a size gets. */
+colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
+  coll_error error = COLL_ERROR_INIT;
+  colli_choice choice;
+  if (colli_choose(&a->chooser, &a->shape, bytes / q->type_bytes, q->type_bytes, bytes, &choice,
+                   &error) != COLL_OK)
+    explain_refuse("%s", error.message);
+  choice.predicted_ns = choice.algo->cost(&a->shape, &choice.partition, q->type_bytes, &a->model);
+  return choice;
+}
+
+void explain_set_up(const question *q, answer *a) {
+  set_shape(q, a);
+  set_chooser(q, a);
+}
+
+void explain_free(answer *a) {
+  colli_force_free(&a->chooser.force);
+  colli_tuner_close(a->chooser.tuner);
+  free(a->group);
+}
+
+/* The schedules of all ranks; NULL without memory. */
+static colli_sched **make_all(const colli_algo *algo, const answer *a) {
+  int n = a->shape.nranks;
+  colli_sched **scheds = calloc((size_t)n, sizeof(*scheds));
+  for (int rank = 0; scheds && rank < n; rank++) {
+    colli_shape shape = a->shape;
+    shape.rank = rank;
+    if (algo->emit(&shape, &scheds[rank]) == COLL_OK)
+      continue;
+    while (rank-- > 0)
+      colli_sched_free(scheds[rank]);
+    free(scheds);
+    scheds = NULL;
+  }
+  return scheds;
+}
+
+double explain_events(const colli_choice *choice, const question *q, const answer *a) {
+  const colli_partition *part = &choice->partition;
+  double slices = part->slice ? (double)part->piece / (double)part->slice + 1 : 1;
+  colli_sched *first = NULL;
+  if (choice->algo->emit(&a->shape, &first) != COLL_OK)
+    return -1;
+  double events = (double)first->nsteps * q->nranks * part->passes * slices;
+  colli_sched_free(first);
+  colli_sched **scheds = events < MAX_EVENTS ? make_all(choice->algo, a) : NULL;
+  if (!scheds)
+    return -1;
+  double ns = colli_predict((const colli_sched *const *)scheds, q->nranks, part, q->type_bytes,
+                            a->limits.slot_count, &a->model);
+  for (int rank = 0; rank < q->nranks; rank++)
+    colli_sched_free(scheds[rank]);
+  free(scheds);
+  return ns;
+}

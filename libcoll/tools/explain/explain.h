@@ -1,0 +1,52 @@
+/* explain.h: what the parts of coll_explain share. */
+#ifndef COLLI_TOOLS_EXPLAIN_H
+#define COLLI_TOOLS_EXPLAIN_H
+
+#include "libcoll/comm/calibration.h"
+#include "libcoll/comm/choose.h"
+
+/* What the user asked. */
+typedef struct question {
+  const char *name; /* of the collective */
+  colli_coll coll;
+  bool varying;
+  int nranks;
+  size_t bytes, last_bytes; /* last_bytes: of a range of sizes, or 0 */
+  const char *type_name;
+  coll_type type;
+  size_t type_bytes;
+  int root;
+  int rank; /* -1: no schedule wanted */
+  coll_determinism deterministic;
+  bool in_place;
+  const char *algo; /* NULL: what COLL_ALGO says */
+  const char *transport;
+  int hosts;
+  int cores; /* of a host */
+} question;
+
+/* What the answer is computed from. */
+typedef struct answer {
+  colli_shape shape;
+  int32_t *group;
+  colli_limits limits;
+  colli_model model;
+  colli_calibration_origin origin;
+  colli_chooser chooser;
+} answer;
+
+/* question.c: reads the command line; ends the program over a bad one. */
+question explain_ask(int argc, char **argv);
+void explain_refuse(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
+
+/* answer.c: sets up what the choice goes by, as programs with these settings would have it. */
+void explain_set_up(const question *q, answer *a);
+void explain_free(answer *a);
+
+/* What a size gets; predicted_ns is set. */
+colli_choice explain_choose(answer *a, const question *q, size_t bytes);
+
+/* The event model's time for a candidate in ns; negative where it would take too long. */
+double explain_events(const colli_choice *choice, const question *q, const answer *a);
+
+#endif

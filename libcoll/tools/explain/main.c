@@ -1,0 +1,156 @@
+/* main.c: coll_explain tells which algorithm a collective gets, why, how long it should take, and
+ * what each rank does. */
+#include <stdio.h>
+#include <string.h>
+
+#include "explain.h"
+
+/* Writes a time as "12.3 us". */
+static void time_text(char text[32], double ns) {
+  if (ns < 1e3)
+    snprintf(text, 32, "%.0f ns", ns);
+  else if (ns < 1e6)
+    snprintf(text, 32, "%.2f us", ns / 1e3);
+  else
+    snprintf(text, 32, "%.2f ms", ns / 1e6);
+}
+
+/* Prints the question and the model. */
+static void print_question(const question *q, const answer *a) {
+  const colli_model *m = &a->model;
+  printf("%s", q->name);
+  if (q->last_bytes)
+    printf(" of %zu to %zu bytes (%s)%s", q->bytes, q->last_bytes, q->type_name,
+           colli_exact(q->coll) ? " a block" : "");
+  else if (q->coll != COLLI_BARRIER)
+    printf(" of %zu bytes (%zu %s)%s", q->bytes, q->bytes / q->type_bytes, q->type_name,
+           colli_exact(q->coll) ? " a block" : "");
+  if (colli_rooted(q->coll))
+    printf(", root %d", q->root);
+  if (a->shape.order == COLLI_ORDER_TREE)
+    printf(", deterministic");
+  if (a->shape.order == COLLI_ORDER_LEFT)
+    printf(", from left to right");
+  printf(", %d ranks", q->nranks);
+  if (q->hosts > 1)
+    printf(" on %d hosts", q->hosts);
+  printf(" over %s", q->hosts > 1 ? "tcp" : q->transport);
+  if (m->core_share < 1)
+    printf(" on %d cores", q->cores);
+  printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "
+         "%.0f ns a step; %u slots of %zu bytes\n",
+         m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,
+         a->limits.slot_bytes);
+  if (a->shape.ngroups > 1)
+    printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
+           m->near_beta_ns_per_byte);
+  if (a->origin.path[0])
+    printf("measured on %s with %d cores, %s (%s)\n\n", a->origin.host, a->origin.cores,
+           a->origin.date, a->origin.path);
+  else
+    printf("typical costs; coll_calibrate measures those of this machine\n\n");
+}
+
+/* Prints the candidates, best first. */
+static void print_candidates(const colli_choice *list, int count, const colli_choice *chosen,
+                             const question *q, const answer *a) {
+  printf("  %-16s %12s %12s %12s %10s %8s\n", "algorithm", "formula", "events", "chunk", "slice",
+         "passes");
+  for (int i = 0; i < count; i++) {
+    const colli_partition *part = &list[i].partition;
+    char formula[32], events[32];
+    time_text(formula, list[i].predicted_ns);
+    double ns = explain_events(&list[i], q, a);
+    strcpy(events, "-");
+    if (ns >= 0)
+      time_text(events, ns);
+    size_t slice = part->slice < part->piece ? part->slice : part->piece;
+    printf("%c %-16s %12s %12s %10zu B %8zu B %8d\n", list[i].algo == chosen->algo ? '*' : ' ',
+           list[i].algo->name, formula, events, part->piece * q->type_bytes, slice * q->type_bytes,
+           part->passes);
+  }
+}
+
+/* Prints the choice and its reason. */
+static void print_reason(const colli_choice *list, int count, const colli_choice *chosen,
+                         const question *q, const answer *a) {
+  const char *name = list[0].algo->name;
+  double share = list[0].predicted_ns / chosen->predicted_ns;
+  printf("\nchosen: %s, best for %s\n", chosen->algo->name, chosen->algo->when);
+  printf("source: %s\n", chosen->algo->source);
+  if (colli_force_find(&a->chooser.force, q->coll, q->bytes))
+    printf("why: %s asks for it", q->algo ? "--algo" : "COLL_ALGO");
+  else if (a->chooser.tuner && list[0].algo != chosen->algo)
+    printf("why: the tuner says so");
+  else if (list[0].algo != chosen->algo)
+    printf("why: it is the best for the smallest size of its class");
+  else if (count > 1 && list[0].predicted_ns > 0)
+    printf("why: lowest cost by formula; the next, %s, takes %.2f times as long",
+           list[1].algo->name, list[1].predicted_ns / list[0].predicted_ns);
+  else
+    printf("why: nothing else comes into question for %d ranks", q->nranks);
+  if (list[0].algo != chosen->algo)
+    printf("; %s would take %.2f of its time", name, share);
+  putchar('\n');
+}
+
+/* Prints what one rank does. */
+static int print_rank(const colli_choice *chosen, const answer *a) {
+  colli_sched *sched = NULL;
+  if (chosen->algo->emit(&a->shape, &sched) != COLL_OK) {
+    fprintf(stderr, "coll_explain: no memory for the schedule\n");
+    return 1;
+  }
+  putchar('\n');
+  colli_sched_dump(sched, stdout);
+  colli_sched_free(sched);
+  return 0;
+}
+
+/* Explains one size. */
+static int explain_size(const question *q, answer *a) {
+  colli_choice chosen = explain_choose(a, q, q->bytes), best, list[COLLI_MAX_CANDIDATES + 1];
+  int listed = colli_select(&a->shape, q->bytes / q->type_bytes, q->type_bytes, &a->limits,
+                            &a->model, "", &best, list, COLLI_MAX_CANDIDATES);
+  bool listed_too = false;
+  for (int i = 0; i < listed; i++)
+    listed_too |= list[i].algo == chosen.algo;
+  if (!listed_too)
+    list[listed++] = chosen; /* asked for by name only */
+  print_candidates(list, listed, &chosen, q, a);
+  print_reason(list, listed, &chosen, q, a);
+  return q->rank < 0 ? 0 : print_rank(&chosen, a);
+}
+
+/* Prints which algorithm each size of a range gets. */
+static void explain_range(const question *q, answer *a) {
+  const colli_algo *before = NULL;
+  printf("%14s  %-16s %12s\n", "from (bytes)", "algorithm", "formula");
+  for (size_t bytes = q->bytes; bytes <= q->last_bytes;) {
+    size_t whole = (bytes + q->type_bytes - 1) / q->type_bytes * q->type_bytes;
+    colli_choice choice = explain_choose(a, q, whole);
+    char text[32];
+    time_text(text, choice.predicted_ns);
+    if (choice.algo != before)
+      printf("%14zu  %-16s %12s\n", whole, choice.algo->name, text);
+    before = choice.algo;
+    size_t power = whole < 8 ? 0 : (size_t)63 - (size_t)__builtin_clzll(whole);
+    size_t step = power ? (size_t)1 << (power - 2) : 1; /* to the next class of sizes */
+    bytes = (whole / step + 1) * step;
+  }
+}
+
+int main(int argc, char **argv) {
+  question q = explain_ask(argc, argv);
+  static answer a;
+  int status = 0;
+  explain_set_up(&q, &a);
+  explain_choose(&a, &q, q.bytes); /* refuses before anything is printed */
+  print_question(&q, &a);
+  if (q.last_bytes)
+    explain_range(&q, &a);
+  else
+    status = explain_size(&q, &a);
+  explain_free(&a);
+  return status;
+}

@@ -1,0 +1,262 @@
+/* question.c: coll_explain's command line. */
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "explain.h"
+#include "libcoll/base/param.h"
+#include "libcoll/comm/call.h"
+
+#define USAGE_STATUS 2
+#define COLLECTIVES                                                                                \
+  "allreduce, reduce, reduce_scatter, broadcast, allgather, gather, scatter, alltoall, scan, "     \
+  "exscan, barrier, and the v-forms of those with blocks"
+
+static const char *const types[COLL_TYPE_COUNT] = {
+    [COLL_INT8] = "int8",
+    [COLL_UINT8] = "uint8",
+    [COLL_INT16] = "int16",
+    [COLL_UINT16] = "uint16",
+    [COLL_INT32] = "int32",
+    [COLL_UINT32] = "uint32",
+    [COLL_INT64] = "int64",
+    [COLL_UINT64] = "uint64",
+    [COLL_FLOAT16] = "float16",
+    [COLL_BFLOAT16] = "bfloat16",
+    [COLL_FLOAT32] = "float32",
+    [COLL_FLOAT64] = "float64",
+    [COLL_FLOAT8_E4M3] = "float8_e4m3",
+    [COLL_FLOAT8_E5M2] = "float8_e5m2",
+    [COLL_INT32_LOC] = "int32_loc",
+    [COLL_INT64_LOC] = "int64_loc",
+    [COLL_FLOAT32_LOC] = "float32_loc",
+    [COLL_FLOAT64_LOC] = "float64_loc",
+};
+
+static const char help[] =
+    "Usage: coll_explain COLLECTIVE -n RANKS [-b BYTES | -b FROM-TO] [options]\n"
+    "\n"
+    "Tells which algorithm a collective gets, why, and how long it should take.\n"
+    "COLLECTIVE is " COLLECTIVES ".\n"
+    "\n"
+    "  -n, --ranks N        number of ranks\n"
+    "  -b, --bytes SIZE     size of the vector; suffixes K, M, G (with blocks: of one block; "
+    "v-forms:\n"
+    "                       of a typical one; not for the barrier). FROM-TO: which algorithm each\n"
+    "                       size in this range gets\n"
+    "      --type TYPE      int8 ... uint64, float8_e4m3, ..., float32 (default), float64,\n"
+    "                       int32_loc ... float64_loc\n"
+    "      --root R         root, where there is one (default 0)\n"
+    "      --deterministic  off (default), on or ordered: as COLL_DETERMINISTIC, for sums of "
+    "floats\n"
+    "      --in-place       an all-to-all in place\n"
+    "      --rank R         also print what rank R does, step by step\n"
+    "      --algo TEXT      take this algorithm instead of the best, or what COLL_ALGO would take\n"
+    "      --transport T    shm (default) or tcp; between hosts it is tcp\n"
+    "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
+    "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
+    "                       0: as many as ranks)\n"
+    "  -h, --help           this text\n"
+    "\n"
+    "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER and COLL_CALIBRATION count as they "
+    "do\n"
+    "for programs. Times come from this machine's calibration (coll_calibrate), or else from "
+    "typical\n"
+    "constants of each transport: compare them with each other, and measure with coll_perf.\n";
+
+/* Ends the program over a bad argument. */
+void explain_refuse(const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  fputs("coll_explain: ", stderr);
+  vfprintf(stderr, format, args);
+  fputs(" (see coll_explain --help)\n", stderr);
+  va_end(args);
+  exit(USAGE_STATUS);
+}
+
+/* A whole number in min .. max. */
+static int parse_int(const char *text, const char *option, int min, int max) {
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  if (end == text || *end || errno || value < min || value > max)
+    explain_refuse("%s takes a number from %d to %d, not '%s'", option, min, max, text);
+  return (int)value;
+}
+
+/* A size with an optional suffix, up to the end or a '-'. */
+static size_t parse_bytes(const char *text, const char **end_of_size) {
+  char *end;
+  errno = 0;
+  unsigned long long value = strtoull(text, &end, 10);
+  const char *suffixes = "KMG", *suffix = *end ? strchr(suffixes, *end & ~0x20) : NULL;
+  int shift = suffix ? 10 * (int)(suffix - suffixes + 1) : 0;
+  end += suffix != NULL;
+  bool digits = text[0] >= '0' && text[0] <= '9';
+  if (!digits || errno || (*end && *end != '-') || value > (1ull << 46) >> shift)
+    explain_refuse("--bytes takes a size such as 4096, 64K or 1M, or a range, not '%s'", text);
+  *end_of_size = end;
+  return (size_t)(value << shift);
+}
+
+/* A size, or a range of sizes. */
+static void parse_sizes(const char *text, question *q) {
+  const char *end;
+  q->bytes = parse_bytes(text, &end);
+  if (!*end)
+    return;
+  q->last_bytes = parse_bytes(end + 1, &end);
+  if (*end || q->last_bytes <= q->bytes)
+    explain_refuse("--bytes takes a range such as 4-16M, not '%s'", text);
+}
+
+/* Looks a type up. */
+static void parse_type(const char *text, question *q) {
+  for (int i = 0; i < COLL_TYPE_COUNT; i++) {
+    if (strcmp(text, types[i]) != 0)
+      continue;
+    q->type_name = types[i];
+    q->type = (coll_type)i;
+    q->type_bytes = coll_type_bytes(q->type);
+    return;
+  }
+  explain_refuse("unknown type '%s'", text);
+}
+
+/* A level of determinism. */
+static coll_determinism parse_level(const char *text) {
+  for (int i = COLL_DETERMINISTIC_OFF; i <= COLL_DETERMINISTIC_ORDERED; i++)
+    if (strcmp(text, colli_param_word(COLLI_PARAM_DETERMINISTIC, i)) == 0)
+      return (coll_determinism)i;
+  explain_refuse("--deterministic takes off, on or ordered, not '%s'", text);
+}
+
+enum {
+  OPT_TYPE = 256,
+  OPT_ROOT,
+  OPT_RANK,
+  OPT_ALGO,
+  OPT_TRANSPORT,
+  OPT_CORES,
+  OPT_HOSTS,
+  OPT_DETERMINISTIC,
+  OPT_IN_PLACE
+};
+
+/* Reads one option. */
+static void take_option(int option, question *q, bool *has_bytes) {
+  switch (option) {
+  case 'n':
+    q->nranks = parse_int(optarg, "--ranks", 1, COLLI_MAX_RANKS);
+    break;
+  case 'b':
+    parse_sizes(optarg, q);
+    *has_bytes = true;
+    break;
+  case OPT_TYPE:
+    parse_type(optarg, q);
+    break;
+  case OPT_ROOT:
+    q->root = parse_int(optarg, "--root", 0, COLLI_MAX_RANKS - 1);
+    break;
+  case OPT_RANK:
+    q->rank = parse_int(optarg, "--rank", 0, COLLI_MAX_RANKS - 1);
+    break;
+  case OPT_ALGO:
+    q->algo = optarg;
+    break;
+  case OPT_TRANSPORT:
+    q->transport = optarg;
+    break;
+  case OPT_CORES:
+    q->cores = parse_int(optarg, "--cores", 0, COLLI_MAX_RANKS);
+    break;
+  case OPT_HOSTS:
+    q->hosts = parse_int(optarg, "--hosts", 1, COLLI_MAX_RANKS);
+    break;
+  case OPT_DETERMINISTIC:
+    q->deterministic = parse_level(optarg);
+    break;
+  case OPT_IN_PLACE:
+    q->in_place = true;
+    break;
+  case 'h':
+    fputs(help, stdout);
+    exit(0);
+  default:
+    exit(USAGE_STATUS); /* getopt_long has said why */
+  }
+}
+
+/* Whether a type is rounded when it is summed. */
+static bool rounds(coll_type type) {
+  return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
+}
+
+/* Checks what only makes sense together. */
+static void check_question(const question *q, bool has_bytes) {
+  if (q->nranks == 0)
+    explain_refuse("--ranks is missing");
+  if (!has_bytes && q->coll != COLLI_BARRIER)
+    explain_refuse("--bytes is missing");
+  if (has_bytes && q->coll == COLLI_BARRIER)
+    explain_refuse("a barrier has no --bytes");
+  if (q->bytes % q->type_bytes && !q->last_bytes)
+    explain_refuse("%zu bytes are no whole number of %s (%zu bytes each)", q->bytes, q->type_name,
+                   q->type_bytes);
+  if (q->root >= q->nranks)
+    explain_refuse("--root %d is not a rank: there are %d", q->root, q->nranks);
+  if (q->root && !colli_rooted(q->coll))
+    explain_refuse("%s has no --root", q->name);
+  if (q->rank >= q->nranks)
+    explain_refuse("--rank %d is not a rank: there are %d", q->rank, q->nranks);
+  if (q->rank >= 0 && q->last_bytes)
+    explain_refuse("--rank goes with one size, not with a range");
+  if (q->hosts > q->nranks)
+    explain_refuse("--hosts %d: there are only %d ranks", q->hosts, q->nranks);
+  if (q->deterministic > COLL_DETERMINISTIC_OFF && (!colli_reduces(q->coll) || !rounds(q->type)))
+    explain_refuse("--deterministic is for reductions of floats; all others are so by themselves");
+  if (q->in_place && q->coll != COLLI_ALLTOALL)
+    explain_refuse("--in-place makes a difference to an alltoall only");
+  if (strcmp(q->transport, "shm") != 0 && strcmp(q->transport, "tcp") != 0)
+    explain_refuse("--transport is shm or tcp, not '%s'", q->transport);
+}
+
+/* Reads the command line. */
+question explain_ask(int argc, char **argv) {
+  static const struct option longs[] = {
+      {"ranks", required_argument, NULL, 'n'},
+      {"bytes", required_argument, NULL, 'b'},
+      {"type", required_argument, NULL, OPT_TYPE},
+      {"root", required_argument, NULL, OPT_ROOT},
+      {"rank", required_argument, NULL, OPT_RANK},
+      {"algo", required_argument, NULL, OPT_ALGO},
+      {"transport", required_argument, NULL, OPT_TRANSPORT},
+      {"cores", required_argument, NULL, OPT_CORES},
+      {"hosts", required_argument, NULL, OPT_HOSTS},
+      {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
+      {"in-place", no_argument, NULL, OPT_IN_PLACE},
+      {"help", no_argument, NULL, 'h'},
+      {NULL, 0, NULL, 0},
+  };
+  long cores = sysconf(_SC_NPROCESSORS_ONLN);
+  question q = {.rank = -1, .transport = "shm", .hosts = 1, .cores = cores > 0 ? (int)cores : 1};
+  bool has_bytes = false;
+  parse_type("float32", &q);
+  int option;
+  while ((option = getopt_long(argc, argv, "n:b:h", longs, NULL)) != -1)
+    take_option(option, &q, &has_bytes);
+  if (optind >= argc)
+    explain_refuse("which collective? There are %s", COLLECTIVES);
+  if (optind + 1 < argc)
+    explain_refuse("one collective at a time, not also '%s'", argv[optind + 1]);
+  q.name = argv[optind];
+  if (!colli_call_find(q.name, &q.coll, &q.varying))
+    explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
+  check_question(&q, has_bytes);
+  return q;
+}
