@@ -57,6 +57,14 @@ const colli_algo *const colli_algos[] = {
     &colli_reduce_hier_chain,
     &colli_broadcast_hier,
     &colli_broadcast_hier_chain,
+    &colli_scan_doubling,
+    &colli_exscan_doubling,
+    &colli_alltoall_bruck,
+    &colli_gather_binomial,
+    &colli_gather_knomial4,
+    &colli_scatter_binomial,
+    &colli_scatter_knomial4,
+    &colli_barrier_dissemination4,
     NULL,
 };
 

@@ -11,7 +11,7 @@
  *     ^                       |
  *     +-----------------------+
  */
-#include "libcoll/algo/emit.h"
+#include "libcoll/algo/timeline.h"
 
 /* One block for each rank. */
 static int ring_nchunks(const colli_shape *shape) {
@@ -38,16 +38,20 @@ static coll_status ring_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/* One pass of any rank. */
+static void ring_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
+  colli_flight flight = colli_timeline_send(at);
+  for (int hop = 2; hop < shape->nranks; hop++)
+    flight = colli_timeline_forward(at, flight);
+  colli_timeline_receive(at, flight);
+}
+
 static double ring_cost(const colli_shape *shape, const colli_partition *partition,
                         size_t elem_bytes, const colli_model *model) {
-  colli_terms t = colli_terms_make(partition, elem_bytes, model);
   double hops = shape->nranks - 1;
-  if (hops == 0)
-    return colli_cost_alone(partition, &t);
-  double pass = t.copy_hop + (hops - 1) * colli_stage(&t, t.copy, t.copy_hop) +
-                (t.slices - 1) * t.copy + model->step_ns;
-  colli_work work = {.steps = hops + 1, .received = hops, .waits = hops, .reduced = 0};
-  return colli_cost_bound(t.passes * pass, work, &t, model);
+  colli_work work = {.steps = hops + 1, .received = hops, .waits = hops};
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, ring_pass, NULL);
 }
 
 const colli_algo colli_allgather_ring = {

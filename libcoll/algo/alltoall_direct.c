@@ -19,14 +19,15 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
   colli_builder *builder = colli_builder_create(shape, n, colli_exchange_scratch(shape), 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  colli_buf have = shape->in_place ? colli_emit_exchange(builder, shape) : COLLI_INPUT;
+  int last;
+  colli_buf have = shape->in_place ? colli_emit_exchange(builder, shape, &last) : COLLI_INPUT;
   for (int k = 1; k < n; k++) {
     int to = (rank + k) % n;
     colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, have, have}, to);
   }
   /* Copies while the messages are under way. */
   if (!shape->in_place)
-    colli_emit_exchange(builder, shape);
+    colli_emit_exchange(builder, shape, &last);
   for (int k = 1; k < n; k++) {
     int from = (rank + n - k) % n;
     colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,

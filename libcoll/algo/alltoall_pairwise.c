@@ -21,7 +21,8 @@ static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) 
   colli_builder *builder = colli_builder_create(shape, n, colli_exchange_scratch(shape), 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  colli_buf have = colli_emit_exchange(builder, shape);
+  int last;
+  colli_buf have = colli_emit_exchange(builder, shape, &last);
   for (int k = 1; k < n; k++) {
     int to = (rank + k) % n, from = (rank + n - k) % n;
     colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, have, have}, to);

@@ -13,7 +13,7 @@
  *     3 --+      2 ---+--> 3
  *     4 --'           '--> 4
  */
-#include "libcoll/algo/emit.h"
+#include "libcoll/algo/timeline.h"
 
 static int direct_nchunks(const colli_shape *shape) {
   (void)shape;
@@ -38,17 +38,23 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/* Any rank. */
+static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+  (void)ctx;
+  colli_timeline sender = *at;
+  for (int i = 1; i < shape->nranks; i++)
+    colli_timeline_send(at);
+  for (int i = 1; i < shape->nranks; i++)
+    colli_timeline_receive(at, colli_timeline_send(&sender));
+}
+
 static double direct_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
-  colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  double peers = shape->nranks - 1, plain = model->step_ns;
-  if (peers == 0)
+  double peers = shape->nranks - 1;
+  if (shape->nranks == 1)
     return 0;
-  /* The last notice comes alpha after it was sent; a rank may also be busy with earlier ones. */
-  double sent = peers * plain, wait = model->alpha_ns < sent ? sent - plain : model->alpha_ns;
-  double critical = sent + wait + plain;
-  colli_work work = {.steps = 2 * peers, .received = peers, .waits = 1, .reduced = 0};
-  return colli_cost_bound(critical, work, &t, model);
+  colli_work work = {.steps = 2 * peers, .received = peers, .waits = 1};
+  return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
 
 const colli_algo colli_barrier_direct = {

@@ -43,16 +43,16 @@ int colli_exchange_scratch(const colli_shape *shape) {
 }
 
 /* Emits the copies that an all-to-all makes before it receives; returns from where to send. */
-colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape) {
+colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape, int *last) {
   int n = shape->nranks, rank = shape->rank;
   colli_way way = {COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT};
   if (!shape->in_place) {
-    colli_emit(builder, 0, COLLI_STORE, way, rank);
+    *last = colli_emit(builder, 0, COLLI_STORE, way, rank);
     return COLLI_INPUT;
   }
   way.dst = COLLI_SCRATCH;
   for (int k = 1; k < n; k++)
-    colli_emit(builder, 0, COLLI_STORE, way, (rank + k) % n);
+    *last = colli_emit(builder, 0, COLLI_STORE, way, (rank + k) % n);
   return COLLI_SCRATCH;
 }
 

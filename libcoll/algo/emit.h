@@ -27,9 +27,10 @@ int colli_nchunks_one(const colli_shape *shape);
 /*
  * All-to-all: emits the copies that a rank makes before it receives, and tells from which buffer it
  * must send. Out of place that is its own block, which goes to OUTPUT. In place all blocks for
- * others go to the same chunks of SCRATCH, nothing is left in INPUT that could be overwritten.
+ * others go to the same chunks of SCRATCH, nothing is left in INPUT that could be overwritten. All
+ * copies are in lane 0; `last` receives the last one, if there is any.
  */
-colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape);
+colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape, int *last);
 
 /* How many chunks of SCRATCH that takes. */
 int colli_exchange_scratch(const colli_shape *shape);
@@ -144,5 +145,13 @@ extern const colli_algo colli_reduce_scatter_circulant;
 extern const colli_algo colli_reduce_scatter_pat;
 extern const colli_algo colli_reduce_scatter_bcube;
 extern const colli_algo colli_reduce_scatter_direct;
+extern const colli_algo colli_scan_doubling;
+extern const colli_algo colli_exscan_doubling;
+extern const colli_algo colli_alltoall_bruck;
+extern const colli_algo colli_gather_binomial;
+extern const colli_algo colli_gather_knomial4;
+extern const colli_algo colli_scatter_binomial;
+extern const colli_algo colli_scatter_knomial4;
+extern const colli_algo colli_barrier_dissemination4;
 
 #endif

@@ -1,0 +1,151 @@
+/*
+ * gather_knomial.c: blocks go up a k-nomial tree. Ranks are counted from the root on and written in
+ * digits of base k; a rank's parent has its lowest digit that is not 0 set to 0. Each rank sends
+ * its own block and then those of its subtrees, the smallest subtree first, as they come.
+ *
+ * Cost: about (k-1) ceil(logk n) alpha + (n-1) m beta for blocks of m bytes. A block travels up to
+ * ceil(logk n) times, but the root has so few partners only. Wins for short blocks on many ranks.
+ * Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice
+ * and experience", CCPE 19 (2007): minimum spanning tree gather; here with a radix.
+ *
+ * 5 ranks, root 0, radix 2 (left) and 4 (right):
+ *
+ *            0                0
+ *          / | \          / / | \
+ *         1  2  4        1  2 3  4
+ *            |
+ *            3
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "libcoll/algo/timeline.h"
+
+/* How many ranks from `at` on are in its subtree. */
+static int subtree_of(int n, int at, int radix) {
+  long span = 1;
+  while (span < n && at / span % radix == 0)
+    span *= radix;
+  return span < n - at ? (int)span : n - at;
+}
+
+/* The parent of `at`, and that child of `at` in whose subtree `below` is. */
+static int parent_of(int n, int at, int radix) {
+  long span = 1;
+  while (span < n && at / span % radix == 0)
+    span *= radix;
+  return (int)(at - at / span % radix * span);
+}
+static int child_towards(int at, int below, int radix) {
+  int span = 1;
+  while ((below - at) / span >= radix)
+    span *= radix;
+  return at + (below - at) / span * span;
+}
+
+/* Emits the steps of a rank; `at` is its distance from the root. */
+static void knomial_steps(colli_builder *builder, const colli_shape *shape, int at, int radix) {
+  int n = shape->nranks, root = shape->root;
+  int parent = at ? (root + parent_of(n, at, radix)) % n : COLLI_NOBODY;
+  colli_buf kept = at ? COLLI_SCRATCH : COLLI_OUTPUT;
+  unsigned on = at ? COLLI_SEND : 0;
+  colli_emit(builder, 0, at ? COLLI_SEND : COLLI_STORE,
+             (colli_way){COLLI_NOBODY, parent, COLLI_INPUT, at ? COLLI_INPUT : COLLI_OUTPUT},
+             shape->rank);
+  for (int below = at + 1; below < at + subtree_of(n, at, radix); below++) {
+    int from = (root + child_towards(at, below, radix)) % n;
+    colli_emit(builder, 0, COLLI_RECV | COLLI_STORE | on, (colli_way){from, parent, kept, kept},
+               (root + below) % n);
+  }
+}
+
+static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched **sched) {
+  int n = shape->nranks, at = (shape->rank - shape->root + n) % n;
+  bool relays = at > 0 && subtree_of(n, at, radix) > 1;
+  colli_builder *builder = colli_builder_create(shape, n, relays ? n : 0, 1);
+  if (!builder)
+    return COLL_ERR_NO_MEMORY;
+  knomial_steps(builder, shape, at, radix);
+  return colli_builder_finish(builder, sched);
+}
+
+/*
+ * The first pass. Subtrees send alike, but small ones less: the block that is `i` ranks further on
+ * leaves each of them that has it at the same time. Returns when the root has all.
+ */
+static double first_pass(int n, int radix, colli_timeline fresh, colli_flight *flight) {
+  colli_timeline relay = fresh, root = fresh;
+  colli_timeline_copy(&root);
+  flight[0] = colli_timeline_send(&relay);
+  for (int i = 1; i < n; i++) {
+    colli_flight in = flight[i - child_towards(0, i, radix)];
+    colli_timeline_receive(&root, in);
+    flight[i] = colli_timeline_forward(&relay, in);
+  }
+  return root.now;
+}
+
+static double knomial_cost(const colli_shape *shape, int radix, const colli_partition *partition,
+                           size_t elem_bytes, const colli_model *model) {
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  colli_timeline fresh = colli_timeline_make(&t, model);
+  int n = shape->nranks, largest = 1;
+  if (n == 1)
+    return colli_cost_alone(partition, &t);
+  colli_flight *flight = malloc((size_t)n * sizeof(*flight));
+  if (!flight)
+    return HUGE_VAL;
+  double critical = first_pass(n, radix, fresh, flight), hops = 0;
+  free(flight);
+  /* Further passes: the root's work, or the longest way out, of what is sent by one of its
+   * children. */
+  for (int at = 1; at < n; at++) {
+    int size = subtree_of(n, at, radix);
+    hops += size;
+    largest = size > largest ? size : largest;
+  }
+  double work = t.slices * ((n - 1) * fresh.step + fresh.fold), way = t.slices * largest * t.copy;
+  critical += (t.passes - 1) * (work > way ? work : way);
+  colli_work all = {
+      .steps = (hops + n) / n, .received = hops / n, .waits = hops / n, .reduced = 1.0 / n};
+  return colli_cost_bound(critical, all, &t, model);
+}
+
+static coll_status binomial_emit(const colli_shape *shape, colli_sched **sched) {
+  return knomial_emit(shape, 2, sched);
+}
+static double binomial_cost(const colli_shape *shape, const colli_partition *partition,
+                            size_t elem_bytes, const colli_model *model) {
+  return knomial_cost(shape, 2, partition, elem_bytes, model);
+}
+static coll_status knomial4_emit(const colli_shape *shape, colli_sched **sched) {
+  return knomial_emit(shape, 4, sched);
+}
+static double knomial4_cost(const colli_shape *shape, const colli_partition *partition,
+                            size_t elem_bytes, const colli_model *model) {
+  return knomial_cost(shape, 4, partition, elem_bytes, model);
+}
+
+const colli_algo colli_gather_binomial = {
+    .name = "binomial",
+    .id = 81,
+    .coll = COLLI_GATHER,
+    .when = "short blocks on many ranks: the root has log2(n) partners",
+    .source = "Chan, Heimlich, Purkayastha and van de Geijn 2007",
+    .orders = COLLI_GIVES_ANY,
+    .nchunks = colli_nchunks_blocks,
+    .emit = binomial_emit,
+    .cost = binomial_cost,
+};
+
+const colli_algo colli_gather_knomial4 = {
+    .name = "knomial4",
+    .id = 82,
+    .coll = COLLI_GATHER,
+    .when = "short blocks on many ranks: half the way of binomial, more partners",
+    .source = "Chan, Heimlich, Purkayastha and van de Geijn 2007",
+    .orders = COLLI_GIVES_ANY,
+    .nchunks = colli_nchunks_blocks,
+    .emit = knomial4_emit,
+    .cost = knomial4_cost,
+};
