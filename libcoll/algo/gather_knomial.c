@@ -1,7 +1,8 @@
 /*
  * gather_knomial.c: blocks go up a k-nomial tree. Ranks are counted from the root on and written in
  * digits of base k; a rank's parent has its lowest digit that is not 0 set to 0. Each rank sends
- * its own block and then those of its subtrees, the smallest subtree first, as they come.
+ * its own block and then those of its subtrees, the smallest subtree first, as they come. The root
+ * takes one of each subtree in turn.
  *
  * Cost: about (k-1) ceil(logk n) alpha + (n-1) m beta for blocks of m bytes. A block travels up to
  * ceil(logk n) times, but the root has so few partners only. Wins for short blocks on many ranks.
@@ -43,19 +44,40 @@ static int child_towards(int at, int below, int radix) {
   return at + (below - at) / span * span;
 }
 
-/* Emits the steps of a rank; `at` is its distance from the root. */
-static void knomial_steps(colli_builder *builder, const colli_shape *shape, int at, int radix) {
+/* The child after `child` of a root, counted from it; n or more: there is none. */
+static int next_child(int child, int radix) {
+  int span = 1;
+  while (child / span >= radix)
+    span *= radix;
+  return child + span;
+}
+
+/* Emits the steps of the root: of each child's subtree a block in turn, so that all of them send
+ * all the time. */
+static void root_steps(colli_builder *builder, const colli_shape *shape, int radix) {
   int n = shape->nranks, root = shape->root;
-  int parent = at ? (root + parent_of(n, at, radix)) % n : COLLI_NOBODY;
-  colli_buf kept = at ? COLLI_SCRATCH : COLLI_OUTPUT;
-  unsigned on = at ? COLLI_SEND : 0;
-  colli_emit(builder, 0, at ? COLLI_SEND : COLLI_STORE,
-             (colli_way){COLLI_NOBODY, parent, COLLI_INPUT, at ? COLLI_INPUT : COLLI_OUTPUT},
+  colli_emit(builder, 0, COLLI_STORE,
+             (colli_way){COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT}, root);
+  for (int i = 0, left = n - 1; left > 0; i++)
+    for (int child = 1; child < n; child = next_child(child, radix)) {
+      if (i >= subtree_of(n, child, radix))
+        continue;
+      left--;
+      colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
+                 (colli_way){(root + child) % n, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT},
+                 (root + child + i) % n);
+    }
+}
+
+/* Emits the steps of another rank; `at` is its distance from the root. */
+static void knomial_steps(colli_builder *builder, const colli_shape *shape, int at, int radix) {
+  int n = shape->nranks, root = shape->root, parent = (root + parent_of(n, at, radix)) % n;
+  colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, parent, COLLI_INPUT, COLLI_INPUT},
              shape->rank);
   for (int below = at + 1; below < at + subtree_of(n, at, radix); below++) {
     int from = (root + child_towards(at, below, radix)) % n;
-    colli_emit(builder, 0, COLLI_RECV | COLLI_STORE | on, (colli_way){from, parent, kept, kept},
-               (root + below) % n);
+    colli_emit(builder, 0, COLLI_RECV | COLLI_STORE | COLLI_SEND,
+               (colli_way){from, parent, COLLI_SCRATCH, COLLI_SCRATCH}, (root + below) % n);
   }
 }
 
@@ -65,7 +87,10 @@ static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched
   colli_builder *builder = colli_builder_create(shape, n, relays ? n : 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  knomial_steps(builder, shape, at, radix);
+  if (at > 0)
+    knomial_steps(builder, shape, at, radix);
+  else
+    root_steps(builder, shape, radix);
   return colli_builder_finish(builder, sched);
 }
 
@@ -75,13 +100,17 @@ static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched
  */
 static double first_pass(int n, int radix, colli_timeline fresh, colli_flight *flight) {
   colli_timeline relay = fresh, root = fresh;
-  colli_timeline_copy(&root);
+  int largest = 1; /* of the children's subtrees */
+  for (int child = 1; child < n; child = next_child(child, radix))
+    largest = subtree_of(n, child, radix) > largest ? subtree_of(n, child, radix) : largest;
   flight[0] = colli_timeline_send(&relay);
-  for (int i = 1; i < n; i++) {
-    colli_flight in = flight[i - child_towards(0, i, radix)];
-    colli_timeline_receive(&root, in);
-    flight[i] = colli_timeline_forward(&relay, in);
-  }
+  for (int i = 1; i < largest; i++)
+    flight[i] = colli_timeline_forward(&relay, flight[i - child_towards(0, i, radix)]);
+  colli_timeline_copy(&root);
+  for (int i = 0; i < largest; i++)
+    for (int child = 1; child < n; child = next_child(child, radix))
+      if (i < subtree_of(n, child, radix))
+        colli_timeline_receive(&root, flight[i]);
   return root.now;
 }
 
