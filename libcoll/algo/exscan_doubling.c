@@ -46,23 +46,6 @@ static coll_status doubling_emit(const colli_shape *shape, colli_sched **sched) 
   return colli_builder_finish(builder, sched);
 }
 
-/* One pass of the last rank, and of all others that have to wait in every round. */
-static void doubling_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
-  (void)ctx;
-  int others = shape->nranks - 1;
-  colli_flight flight = colli_timeline_send(at);
-  if (others == 1) {
-    colli_timeline_receive(at, flight);
-    return;
-  }
-  flight = colli_timeline_forward(at, flight);
-  for (int distance = 1; distance < others; distance *= 2)
-    if (2 * distance < others)
-      flight = colli_timeline_fold_forward(at, flight);
-    else
-      colli_timeline_fold(at, flight);
-}
-
 static double doubling_cost(const colli_shape *shape, const colli_partition *partition,
                             size_t elem_bytes, const colli_model *model) {
   int n = shape->nranks;
@@ -75,7 +58,10 @@ static double doubling_cost(const colli_shape *shape, const colli_partition *par
                      .received = reduced + share,
                      .waits = reduced + share,
                      .reduced = reduced};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, doubling_pass, NULL);
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  double pass = colli_timeline_doubling(n - 1, colli_timeline_make(&t, model), true);
+  double later = n == 2 ? t.slices * t.copy : pass; /* one of two does not wait */
+  return colli_cost_bound(pass + (t.passes - 1) * later, work, &t, model);
 }
 
 const colli_algo colli_exscan_doubling = {

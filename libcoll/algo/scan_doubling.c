@@ -51,26 +51,21 @@ static coll_status doubling_emit(const colli_shape *shape, colli_sched **sched) 
   return colli_builder_finish(builder, sched);
 }
 
-/* One pass of the last rank, and of all others that have to wait in every round. */
-static void doubling_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
-  (void)ctx;
-  colli_flight flight = colli_timeline_send(at);
-  for (int distance = 1; distance < shape->nranks; distance *= 2)
-    if (2 * distance < shape->nranks)
-      flight = colli_timeline_fold_forward(at, flight);
-    else
-      colli_timeline_fold(at, flight);
-}
-
 static double doubling_cost(const colli_shape *shape, const colli_partition *partition,
                             size_t elem_bytes, const colli_model *model) {
   int n = shape->nranks;
   double messages = 0;
   for (int distance = 1; distance < n; distance *= 2)
     messages += (double)(n - distance) / n;
+  colli_terms t = colli_terms_make(partition, elem_bytes, model);
+  colli_timeline fresh = colli_timeline_make(&t, model);
+  if (n == 1)
+    return colli_cost_alone(partition, &t);
   colli_work work = {
       .steps = messages + 1, .received = messages, .waits = messages, .reduced = messages};
-  return colli_timeline_cost(shape, partition, elem_bytes, model, work, doubling_pass, NULL);
+  double pass = colli_timeline_doubling(n, fresh, false);
+  double later = n == 2 ? t.slices * t.reduce : pass; /* one of two does not wait */
+  return colli_cost_bound(pass + (t.passes - 1) * later, work, &t, model);
 }
 
 const colli_algo colli_scan_doubling = {

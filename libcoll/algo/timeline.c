@@ -67,6 +67,38 @@ void colli_timeline_copy(colli_timeline *at) {
   handle(at, at_hand, at->fold);
 }
 
+/* A rank of a scan after some rounds, and when what it sends next arrives. */
+typedef struct scanning {
+  colli_timeline at;
+  colli_flight sent;
+} scanning;
+
+/*
+ * A rank after the rounds of distances below `distance`. Low ranks have nothing to wait for in late
+ * rounds, so that not every rank is as far as the others: follows all on which this one depends,
+ * fewer than `distance`.
+ */
+static scanning scan_to(int rank, int distance, const scanning *begun) {
+  if (distance == 1)
+    return *begun;
+  int from = rank - distance / 2;
+  scanning after = scan_to(rank, distance / 2, begun);
+  if (from < 0)
+    after.sent = colli_timeline_send(&after.at);
+  else
+    after.sent = colli_timeline_fold_forward(&after.at, scan_to(from, distance / 2, begun).sent);
+  return after;
+}
+
+/* Scan by doubling: when the last rank ends. */
+double colli_timeline_doubling(int n, colli_timeline fresh, bool shifted) {
+  scanning begun = {.at = fresh};
+  begun.sent = colli_timeline_send(&begun.at);
+  if (shifted)
+    begun.sent = colli_timeline_forward(&begun.at, begun.sent);
+  return scan_to(n - 1, 1 << colli_log2_up(n), &begun).at.now;
+}
+
 /* When the last of the ranks ends. */
 static double ends(const colli_timeline *at) {
   double end = 0;
