@@ -59,9 +59,8 @@ static double doubling_cost(const colli_shape *shape, const colli_partition *par
                      .waits = reduced + share,
                      .reduced = reduced};
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  double pass = colli_timeline_doubling(n - 1, colli_timeline_make(&t, model), true);
-  double later = n == 2 ? t.slices * t.copy : pass; /* one of two does not wait */
-  return colli_cost_bound(pass + (t.passes - 1) * later, work, &t, model);
+  double critical = colli_timeline_doubling(n, t.passes, colli_timeline_make(&t, model), true);
+  return colli_cost_bound(critical, work, &t, model);
 }
 
 const colli_algo colli_exscan_doubling = {

@@ -58,14 +58,12 @@ static double doubling_cost(const colli_shape *shape, const colli_partition *par
   for (int distance = 1; distance < n; distance *= 2)
     messages += (double)(n - distance) / n;
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
-  colli_timeline fresh = colli_timeline_make(&t, model);
   if (n == 1)
     return colli_cost_alone(partition, &t);
   colli_work work = {
       .steps = messages + 1, .received = messages, .waits = messages, .reduced = messages};
-  double pass = colli_timeline_doubling(n, fresh, false);
-  double later = n == 2 ? t.slices * t.reduce : pass; /* one of two does not wait */
-  return colli_cost_bound(pass + (t.passes - 1) * later, work, &t, model);
+  double critical = colli_timeline_doubling(n, t.passes, colli_timeline_make(&t, model), false);
+  return colli_cost_bound(critical, work, &t, model);
 }
 
 const colli_algo colli_scan_doubling = {

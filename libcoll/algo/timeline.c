@@ -1,6 +1,8 @@
 /* timeline.c: when a rank gets through its steps. */
 #include "libcoll/algo/timeline.h"
 
+#include <math.h>
+
 #define PASSES_RUN 4 /* by then the ranks have found their pace */
 
 static double later(double a, double b) {
@@ -90,13 +92,39 @@ static scanning scan_to(int rank, int distance, const scanning *begun) {
   return after;
 }
 
+/*
+ * For how many messages the last rank waits in so many passes, one way or another. A rank waits for
+ * lower ones only: so a chain of waits, 2^k ranks long in round k, ends at rank 0 whatever the
+ * number of passes is.
+ */
+static double waits_of(int n, double passes, bool shifted) {
+  double waits = 0, ranks = n - 1;
+  for (int distance = 1; distance < n; distance *= 2) {
+    for (int times = distance == 1 && shifted ? 2 : 1; times > 0; times--) {
+      double more = passes * distance < ranks ? passes : floor(ranks / distance);
+      waits += more;
+      ranks -= more * distance;
+    }
+  }
+  return waits;
+}
+
 /* Scan by doubling: when the last rank ends. */
-double colli_timeline_doubling(int n, colli_timeline fresh, bool shifted) {
+double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool shifted) {
+  int among = shifted ? n - 1 : n, rounds = colli_log2_up(among);
   scanning begun = {.at = fresh};
   begun.sent = colli_timeline_send(&begun.at);
   if (shifted)
     begun.sent = colli_timeline_forward(&begun.at, begun.sent);
-  return scan_to(n - 1, 1 << colli_log2_up(n), &begun).at.now;
+  double first = scan_to(among - 1, 1 << rounds, &begun).at.now;
+  /* The rank with most to do: the last, or the one before, which has to begin as well. */
+  bool both = rounds > 0 && among - 2 >= 1 << (rounds - 1);
+  double work = rounds * fresh.fold + (both + shifted) * fresh.step;
+  double way = (rounds + (shifted && (rounds > 0 || n == 2))) * fresh.link;
+  double more = waits_of(n, passes, shifted) - waits_of(n, 1, shifted);
+  /* While the first slice of a message is under way the sender works on the others. */
+  double wait = later(0, fresh.alpha + fresh.link - (fresh.slices - 1) * fresh.fold);
+  return first + (passes - 1) * fresh.slices * later(work, way) + more * wait;
 }
 
 /* When the last of the ranks ends. */

@@ -47,11 +47,11 @@ colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape
 int colli_combine_busiest(const colli_shape *shape);
 
 /*
- * Scan by doubling among n ranks: when the last one ends. In round k a rank sends what it has to
- * the rank 2^k further on. shifted: before that each rank gets its part from another one, which
- * does so too.
+ * Scan by doubling among n > 1 ranks: when the last one ends. In round k a rank sends what it has
+ * to the rank 2^k further on. shifted: before that each rank sends its part to the next one, and
+ * the others scan those.
  */
-double colli_timeline_doubling(int n, colli_timeline fresh, bool shifted);
+double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool shifted);
 
 /* The most ranks that a recurrence follows. */
 #define COLLI_TIMELINES 4
