@@ -63,6 +63,8 @@ COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "4096  ring" allredu
 COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "why: the tuner says so" allreduce -n 16 -b 4K --cores 0
 COLL_TUNER=/nowhere expect 2 "cannot be loaded" allreduce -n 16 -b 4K
 COLL_ALGO=zigzag expect 2 "expected collective:algorithm" allreduce -n 16 -b 4K
+expect 0 "| ring | " --list allreduce
+expect 2 "which collective?" --list
 expect 2 "which collective?"
 expect 2 "unknown collective 'sendrecv'" sendrecv -n 2 -b 4
 expect 2 "--ranks is missing" allreduce -b 4

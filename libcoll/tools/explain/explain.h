@@ -10,6 +10,7 @@ typedef struct question {
   const char *name; /* of the collective */
   colli_coll coll;
   bool varying;
+  bool list; /* only list its algorithms */
   int nranks;
   size_t bytes, last_bytes; /* last_bytes: of a range of sizes, or 0 */
   const char *type_name;

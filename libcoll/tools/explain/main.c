@@ -140,10 +140,21 @@ static void explain_range(const question *q, answer *a) {
   }
 }
 
+/* Prints the algorithms of a collective as rows of a Markdown table. */
+static void list_algos(const question *q) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    if ((*algo)->coll == q->coll && ((*algo)->varying || !q->varying))
+      printf("| %s | %s | %s |\n", (*algo)->name, (*algo)->when, (*algo)->source);
+}
+
 int main(int argc, char **argv) {
   question q = explain_ask(argc, argv);
   static answer a;
   int status = 0;
+  if (q.list) {
+    list_algos(&q);
+    return 0;
+  }
   explain_set_up(&q, &a);
   explain_choose(&a, &q, q.bytes); /* refuses before anything is printed */
   print_question(&q, &a);

@@ -59,6 +59,7 @@ static const char help[] =
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
     "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
     "                       0: as many as ranks)\n"
+    "      --list           only list the algorithms of the collective\n"
     "  -h, --help           this text\n"
     "\n"
     "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER and COLL_CALIBRATION count as they "
@@ -144,7 +145,8 @@ enum {
   OPT_CORES,
   OPT_HOSTS,
   OPT_DETERMINISTIC,
-  OPT_IN_PLACE
+  OPT_IN_PLACE,
+  OPT_LIST
 };
 
 /* Reads one option. */
@@ -183,6 +185,9 @@ static void take_option(int option, question *q, bool *has_bytes) {
     break;
   case OPT_IN_PLACE:
     q->in_place = true;
+    break;
+  case OPT_LIST:
+    q->list = true;
     break;
   case 'h':
     fputs(help, stdout);
@@ -240,6 +245,7 @@ question explain_ask(int argc, char **argv) {
       {"hosts", required_argument, NULL, OPT_HOSTS},
       {"deterministic", required_argument, NULL, OPT_DETERMINISTIC},
       {"in-place", no_argument, NULL, OPT_IN_PLACE},
+      {"list", no_argument, NULL, OPT_LIST},
       {"help", no_argument, NULL, 'h'},
       {NULL, 0, NULL, 0},
   };
@@ -257,6 +263,7 @@ question explain_ask(int argc, char **argv) {
   q.name = argv[optind];
   if (!colli_call_find(q.name, &q.coll, &q.varying))
     explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
-  check_question(&q, has_bytes);
+  if (!q.list)
+    check_question(&q, has_bytes);
   return q;
 }

@@ -1,0 +1,168 @@
+/*
+ * main.c: coll_calibrate measures what messages cost on this machine and keeps it in a file, by
+ * which libcoll chooses algorithms from then on.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "calibrate.h"
+#include "libcoll/base/param.h"
+#include "libcoll/comm/calibration.h"
+
+#define USAGE_STATUS 2
+
+/* What the user wants. */
+typedef struct wishes {
+  const char *output; /* NULL: the usual place; "-": nowhere */
+  double seconds;
+  bool verbose;
+} wishes;
+
+static const char help[] =
+    "Usage: coll_calibrate [options]\n"
+    "\n"
+    "Measures what messages cost on this machine, over shared memory and over TCP, where ranks "
+    "have\n"
+    "cores of their own and where they share cores, and writes it to a file by which libcoll then\n"
+    "chooses algorithms. Let the machine be idle meanwhile.\n"
+    "\n"
+    "  -o, --output FILE    where to (default: COLL_CALIBRATION, or\n"
+    "                       $XDG_CACHE_HOME/libcoll/calibration, or "
+    "~/.cache/libcoll/calibration);\n"
+    "                       \"-\": only print\n"
+    "      --seconds S      how long to measure, about (default 12)\n"
+    "  -v, --verbose        print every measurement\n"
+    "  -h, --help           this text\n";
+
+/* Reads the command line. */
+static wishes ask(int argc, char **argv) {
+  static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
+                                        {"seconds", required_argument, NULL, 's'},
+                                        {"verbose", no_argument, NULL, 'v'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+  wishes w = {.seconds = 12};
+  int option;
+  char *end;
+  while ((option = getopt_long(argc, argv, "o:vh", longs, NULL)) != -1)
+    switch (option) {
+    case 'o':
+      w.output = optarg;
+      break;
+    case 's':
+      w.seconds = strtod(optarg, &end);
+      if (end != optarg && !*end && w.seconds >= 0.01 && w.seconds <= 3600)
+        break;
+      fprintf(stderr, "coll_calibrate: --seconds takes 0.01 to 3600, not '%s'\n", optarg);
+      exit(USAGE_STATUS);
+    case 'v':
+      w.verbose = true;
+      break;
+    case 'h':
+      fputs(help, stdout);
+      exit(0);
+    default:
+      exit(USAGE_STATUS); /* getopt_long has said why */
+    }
+  if (optind < argc) {
+    fprintf(stderr, "coll_calibrate: what is '%s'? (see coll_calibrate --help)\n", argv[optind]);
+    exit(USAGE_STATUS);
+  }
+  return w;
+}
+
+/* The processors that this process may use. */
+static int count_cores(void) {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0)
+    return CPU_COUNT(&set);
+  return 1;
+}
+
+/* Where the file goes; false if there is no such place. */
+static bool find_path(const wishes *w, char *path, size_t bytes) {
+  static colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  if (colli_params_load(&params, &error) != COLL_OK) {
+    fprintf(stderr, "coll_calibrate: %s\n", error.message);
+    return false;
+  }
+  const char *setting = params.text[COLLI_PARAM_CALIBRATION];
+  if (!w->output && (!*setting || strcmp(setting, "none") == 0)) {
+    if (colli_calibration_path(path, bytes))
+      return true;
+    fprintf(stderr, "coll_calibrate: neither XDG_CACHE_HOME nor HOME is set; use --output\n");
+    return false;
+  }
+  return snprintf(path, bytes, "%s", w->output ? w->output : setting) < (int)bytes;
+}
+
+/* Prints every measurement of a world. */
+static void print_world(const calibrate_world *world) {
+  for (int i = 0; i < world->ncells; i++)
+    printf("  %d ranks %-12s %-12s %8zu bytes %12.2f us\n", world->nranks,
+           colli_coll_name(world->cell[i].algo->coll), world->cell[i].algo->name,
+           world->cell[i].count * sizeof(float), world->cell[i].ns / 1e3);
+}
+
+/* Measures one kind of link, with ranks apart or crowded, and prints and keeps its costs. */
+static bool calibrate(colli_link_kind link, bool crowded, int cores, const wishes *w,
+                      colli_calibration *out) {
+  static calibrate_world worlds[2];
+  const int nranks[2] = {crowded ? 4 : 2, crowded ? 8 : 4};
+  int nworlds = crowded || cores >= 4 ? 2 : 1;
+  const char *name = link == COLLI_LINK_SHM ? "shm" : "tcp";
+  colli_link_costs *costs = crowded ? &out->crowded[link] : &out->apart[link];
+  for (int i = 0; i < nworlds; i++) {
+    worlds[i] = (calibrate_world){
+        .link = link, .nranks = nranks[i], .cores = crowded && cores > 2 ? 2 : cores};
+    calibrate_list(&worlds[i]);
+    if (!calibrate_measure(&worlds[i], w->seconds / (4 * nworlds))) {
+      fprintf(stderr, "coll_calibrate: %d ranks over %s could not be measured\n", nranks[i], name);
+      return false;
+    }
+    if (w->verbose)
+      print_world(&worlds[i]);
+  }
+  double off = calibrate_fit(worlds, nworlds, costs);
+  printf("%-4s %-8s %10.0f %12.4f %14.4f %10.0f %12.2f\n", name, crowded ? "crowded" : "apart",
+         costs->alpha_ns, costs->beta_ns_per_byte, costs->gamma_ns_per_byte, costs->step_ns, off);
+  fflush(stdout);
+  return true;
+}
+
+int main(int argc, char **argv) {
+  wishes w = ask(argc, argv);
+  char path[512];
+  colli_calibration all;
+  colli_calibration_origin origin = {.cores = count_cores()};
+  time_t now = time(NULL);
+  struct tm day;
+  if (!find_path(&w, path, sizeof(path)))
+    return 1;
+  gethostname(origin.host, sizeof(origin.host) - 1);
+  strftime(origin.date, sizeof(origin.date), "%Y-%m-%d", gmtime_r(&now, &day));
+  colli_calibration_default(&all);
+  printf("%-4s %-8s %10s %12s %14s %10s %12s\n", "link", "ranks", "alpha", "beta", "gamma", "step",
+         "formulas off");
+  printf("%-4s %-8s %10s %12s %14s %10s %12s\n", "", "", "(ns)", "(ns/byte)", "(ns/byte)", "(ns)",
+         "by a factor");
+  for (int link = 0; link < COLLI_LINK_KINDS; link++)
+    for (int crowded = origin.cores < 2; crowded < 2; crowded++) /* one core: never apart */
+      if (!calibrate((colli_link_kind)link, crowded, origin.cores, &w, &all))
+        return 1;
+  if (strcmp(path, "-") == 0)
+    return 0;
+  int failed = colli_calibration_write(path, &all, &origin);
+  if (failed) {
+    fprintf(stderr, "coll_calibrate: cannot write %s: %s\n", path, strerror(failed));
+    return 1;
+  }
+  printf("written to %s\n", path);
+  return 0;
+}

@@ -1,0 +1,45 @@
+#!/bin/bash
+# coll_calibrate: measures, writes a file that programs read, and refuses bad usage.
+set -u
+calibrate=$BUILD/bin/coll_calibrate explain=$BUILD/bin/coll_explain
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+failed=0
+
+# expect STATUS WORD COMMAND...: the exit status, and a word that the output must contain.
+expect() {
+  status=$1 word=$2
+  shift 2
+  "$@" >"$out/log" 2>&1
+  got=$?
+  if [ $got = "$status" ] && grep -q -- "$word" "$out/log"; then echo "ok: $*"; else
+    echo "FAILED: $*: status $got, no '$word'?"
+    tail -n 5 "$out/log"
+    failed=1
+  fi
+}
+
+export XDG_CACHE_HOME=$out/cache
+expect 0 "typical costs" "$explain" allreduce -n 2 -b 4
+COLL_ALGO=allreduce:ring expect 0 "written to $out/cache/libcoll/calibration" "$calibrate" --seconds 0.2
+for line in "shm  *\(apart\|crowded\)  *[0-9.]*  *[0-9.]* " "shm  *crowded" "tcp  *crowded"; do
+  grep -q "$line" "$out/log" || { echo "FAILED: no '$line' is printed"; failed=1; }
+done
+file=$out/cache/libcoll/calibration
+[ "$(grep -c '^\(shm\|tcp\)\.\(apart\|crowded\)\.[a-z_]* = [0-9.]*$' "$file")" = 16 ] &&
+  grep -qx 'version = 1' "$file" && grep -qx "host = $(hostname)" "$file" ||
+  { echo "FAILED: what is in the file"; cat "$file"; failed=1; }
+expect 0 "measured on $(hostname) with" "$explain" allreduce -n 2 -b 4
+COLL_CALIBRATION=none expect 0 "typical costs" "$explain" allreduce -n 2 -b 4
+COLL_CALIBRATION=$out/nothing expect 0 "warn: calibration file $out/nothing cannot be used" "$explain" allreduce -n 2 -b 4
+sed 's/^shm.apart.alpha_ns = .*/shm.apart.alpha_ns = 4321/' "$file" >"$out/mine"
+COLL_CALIBRATION=$out/mine expect 0 "alpha 4321 ns" "$explain" allreduce -n 2 -b 4 --cores 2
+echo "nonsense" >>"$out/mine"
+COLL_CALIBRATION=$out/mine expect 0 "line 22 is malformed" "$explain" allreduce -n 2 -b 4
+COLL_LOG=warn COLL_CALIBRATION=$out/mine expect 0 "line 22 is malformed" "$BUILD/bin/coll_perf" allreduce -t 2 -b 4 -e 4 -n 1
+expect 2 "takes 0.01 to 3600" "$calibrate" --seconds never
+expect 2 "what is 'now'" "$calibrate" now
+expect 2 "unrecognized option" "$calibrate" --fast
+expect 0 "Usage: coll_calibrate" "$calibrate" --help
+COLL_ALGORITHM=ring expect 1 "no such setting" "$calibrate" --seconds 0.1
+exit $failed
