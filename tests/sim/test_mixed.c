@@ -140,13 +140,14 @@ typedef struct letter {
   coll_request *request;
 } letter;
 
-/* The letters of a step; tags are unique, so that receives may ask for any source. */
+/* The letters of a step; tags are unique, also among steps, so that receives may ask for any
+ * source. */
 static int pick_letters(const interpreter *in, int step, const member *m, letter *letters) {
   int count = 1 + (int)pick(in, step, 20, MAX_MESSAGES);
   for (int i = 0; i < count; i++)
     letters[i] = (letter){.from = (int)pick(in, step, 30 + i, (uint64_t)m->nranks),
                           .to = (int)pick(in, step, 50 + i, (uint64_t)m->nranks),
-                          .tag = i,
+                          .tag = step * MAX_MESSAGES + i,
                           .count = pick_count(in, step, 4, m->nranks) * (size_t)(i % 3)};
   return count;
 }
