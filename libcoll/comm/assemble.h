@@ -15,9 +15,10 @@ typedef struct colli_world {
   void *device; /* goes into coll_transport_env.device */
   /*
    * NULL, or what a waiting rank does instead of spinning and sleeping: lets the others of its
-   * world go on (simulator). moved: something happened since the last time.
+   * world go on (simulator). moved: something happened since the last time. False if nobody else
+   * can go on before the call returns: then it must not wait.
    */
-  void (*pause)(void *ctx, bool moved);
+  bool (*pause)(void *ctx, bool moved);
 } colli_world;
 
 /* The real one. */

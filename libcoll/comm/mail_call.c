@@ -174,12 +174,12 @@ static bool unsent(const coll_comm *comm) {
   return false;
 }
 
-/* Not in the simulator, where nobody may wait. */
 void colli_mail_linger(coll_comm *comm) {
-  if (comm->world.now_ns != colli_world_real.now_ns || !unsent(comm))
+  const colli_world *world = &comm->world;
+  if (!unsent(comm) || (world->pause && !world->pause(world->ctx, true)))
     return;
-  uint64_t until_ns = colli_now_ns() + LINGER_NS;
+  uint64_t until_ns = world->now_ns(world->ctx) + LINGER_NS;
   colli_comm_wait_begin(comm);
-  while (unsent(comm) && colli_now_ns() < until_ns)
+  while (unsent(comm) && world->now_ns(world->ctx) < until_ns)
     colli_comm_wait_a_bit(comm, until_ns);
 }

@@ -70,12 +70,13 @@ static void fiber_main(unsigned high, unsigned low) {
   to_driver(f, true);
 }
 
-void world_pause(void *ctx, bool moved) {
+bool world_pause(void *ctx, bool moved) {
   struct fibers *all = ((world *)ctx)->fibers;
   if (!all || !all->current)
-    return;
+    return false;
   all->current->moved |= moved;
   to_driver(all->current, false);
+  return true;
 }
 
 /* Makes a fiber ready for its first resumption. */

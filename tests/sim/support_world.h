@@ -60,6 +60,6 @@ typedef int (*world_fn)(coll_comm *comm, int rank, int nranks, void *arg);
 bool world_run_fibers(world *w, world_fn fn, void *arg, uint64_t limit_ns);
 
 /* What waiting does there: coll_comm's world.pause. */
-void world_pause(void *ctx, bool moved);
+bool world_pause(void *ctx, bool moved);
 
 #endif

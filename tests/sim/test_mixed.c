@@ -87,10 +87,10 @@ static test_case pick_case(const interpreter *in, int step, const member *m) {
                  .root = (int)pick(in, step, 4, (uint64_t)m->nranks),
                  .in_place = (int)pick(in, step, 5, 3),
                  .seed = number_hash(in->p->seed, (uint64_t)step, m->number, 5) >> 40};
+  int what = 100;
   do {
-    c.type = (coll_type)pick(in, step, 6 + (int)c.seed % 5, COLL_TYPE_COUNT);
-    c.op = (coll_op)pick(in, step, 12 + (int)c.seed % 7, COLL_OP_COUNT);
-    c.seed++;
+    c.type = (coll_type)pick(in, step, what++, COLL_TYPE_COUNT);
+    c.op = (coll_op)pick(in, step, what++, COLL_OP_COUNT);
   } while (c.coll < CASE_BROADCAST &&
            (!case_takes(c.type, c.op) ||
             ((c.coll == CASE_SCAN || c.coll == CASE_EXSCAN) && c.op == COLL_AVG)));
