@@ -35,6 +35,9 @@ static void check_operations(coll_comm *comm) {
     uint64_t still = waited - op->moved_at;
     if (age++ < MAX_TOLD && waited - op->told_at >= stall) {
       op->told_at = waited;
+      colli_mail_abandoned(&comm->exec);
+      if (comm->failed != COLL_OK || comm->suspended)
+        return;
       colli_comm_tell_stalled(comm, op);
     }
     if (still >= comm->timeout_ns) {

@@ -169,4 +169,10 @@ int colli_mail_connect_all(struct colli_exec *exec, struct coll_request *op);
 void colli_mail_add_window(struct colli_exec *exec, coll_window *window);
 void colli_mail_remove_window(struct colli_exec *exec, coll_window *window);
 
+/*
+ * Fails a receive from anybody if all other ranks are gone. Called when operations have not moved
+ * for a while: until then this rank may still send to itself.
+ */
+void colli_mail_abandoned(struct colli_exec *exec);
+
 #endif

@@ -108,12 +108,12 @@ static colli_post *needs(const colli_exec *exec, const colli_mailbox *box) {
   for (const coll_window *window = exec->mail.windows; window; window = window->next)
     if (window->closing && !window->ended[box->peer])
       return window->closing;
-  return exec->mail.broken == exec->nranks - 1 ? exec->mail.any.head : NULL;
+  return NULL;
 }
 
 /*
  * Nothing more comes from a peer. That is a failure once an operation needs it; a receive from
- * anybody does not, as long as there are others.
+ * anybody does not, as long as there are others, or this rank may send to itself.
  */
 static int report(colli_exec *exec, colli_mailbox *box) {
   colli_post *post = needs(exec, box);
@@ -121,6 +121,17 @@ static int report(colli_exec *exec, colli_mailbox *box) {
     return 0;
   exec->events->failed(exec->ctx, post->op, box->peer, COLLI_CHANNEL_P2P, -1, box->recv_status);
   return COLLI_STEP_FAILED;
+}
+
+/* Fails a receive from anybody if nobody else is left. */
+void colli_mail_abandoned(colli_exec *exec) {
+  const colli_mailbox *box = exec->mail.boxes;
+  if (!exec->mail.any.head || exec->nranks == 1 || exec->mail.broken < exec->nranks - 1)
+    return;
+  while (box->recv_status == COLL_OK)
+    box = box->next;
+  exec->events->failed(exec->ctx, exec->mail.any.head->op, box->peer, COLLI_CHANNEL_P2P, -1,
+                       box->recv_status);
 }
 
 int mail_read(colli_exec *exec, colli_mailbox *box) {
