@@ -78,50 +78,6 @@ Test(predict, tells_deadlock) {
 /* ---- formulas
  * ----------------------------------------------------------------------------------------- */
 
-/* How far a formula may be from the event model, both ways. */
-#define TOLERANCE 1.25
-
-/* Compares one algorithm over ranks and sizes on one kind of link; prints the worst. */
-static void compare(const colli_algo *algo, const char *link) {
-  static const int ranks[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 32, 64};
-  double worst = 1;
-  char where[128] = "";
-  for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++) {
-    int n = ranks[i];
-    group all = group_make(algo, n, 0);
-    colli_model model;
-    colli_model_default(link, n, 0, &model);
-    for (size_t bytes = 4; bytes <= 4u << 20; bytes *= 8)
-      for (size_t chunk = 8192; chunk <= limits.chunk_bytes; chunk *= 32) {
-        colli_partition part = part_of(algo, n, bytes, chunk);
-        /* Everybody to everybody is for short vectors; its formula does not follow longer ones. */
-        if (strcmp(algo->name, "direct") == 0 && part.passes > 1)
-          continue;
-        colli_shape shape = {.coll = algo->coll, .nranks = n, .rank = 0, .root = 0};
-        double formula = algo->cost(&shape, &part, 4, &model), event = predict(&all, &part, &model);
-        double ratio = event > 0 ? formula / event : 1;
-        cr_expect(ratio < TOLERANCE && ratio > 1 / TOLERANCE,
-                  "%s %s, %s, %d ranks, %zu B in %d passes: formula %.0f ns, events %.0f ns",
-                  colli_coll_name(algo->coll), algo->name, link, n, bytes, part.passes, formula,
-                  event);
-        if (fabs(log(ratio)) > fabs(log(worst))) {
-          worst = ratio;
-          snprintf(where, sizeof(where), "%d ranks, %zu B, %d passes", n, bytes, part.passes);
-        }
-      }
-    group_free(&all);
-  }
-  fprintf(stderr, "%s %s over %s: formula / events is at worst %.2f (%s)\n",
-          colli_coll_name(algo->coll), algo->name, link, worst, where);
-}
-
-Test(formula, agrees_with_events) {
-  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
-    compare(*algo, "shm");
-    compare(*algo, "tcp");
-  }
-}
-
 /* The work of ranks that share cores, as the formulas count it. */
 Test(formula, agrees_where_cores_are_shared) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)

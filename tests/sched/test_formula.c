@@ -1,0 +1,134 @@
+/*
+ * test_formula.c: the closed cost formulas of the algorithms against the replay of their schedules.
+ *
+ * On an uncongested network (a core for each rank, as many slots as anybody wants), where every
+ * chunk is one message and holds something, they agree to 1 %. Where chunks take several messages
+ * and passes, formulas simplify, and may be off by a quarter.
+ */
+#include <criterion/criterion.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "support_group.h"
+
+#define EXACT  0.01
+#define COARSE 0.25
+
+/* How far a formula was off at worst, and where. */
+typedef struct verdict {
+  double allowed;
+  double worst; /* formula / events, or the inverse if that is larger */
+  char where[256];
+  int compared;
+} verdict;
+
+/* Compares the formula with the schedules of one shape. */
+static void compare(const colli_algo *algo, const group *all, near_kind near,
+                    const colli_partition *part, unsigned slots, const colli_model *model,
+                    verdict *v) {
+  const colli_shape *shape = &all->sched[0]->shape;
+  double formula = algo->cost(shape, part, 4, model);
+  double events =
+      colli_predict((const colli_sched *const *)all->sched, all->nranks, part, 4, slots, model);
+  double off = events > 0 ? fmax(formula / events, events / formula) : formula > 0 ? INFINITY : 1;
+  v->compared++;
+  if (off < v->worst)
+    return;
+  char text[160];
+  v->worst = off;
+  snprintf(v->where, sizeof(v->where),
+           "%s, %zu B in %d passes: formula %.0f ns, events %.0f ns; alpha %g beta %g gamma %g "
+           "step %g",
+           shape_tell(algo, shape, near, text), part->count * 4, part->passes, formula, events,
+           model->alpha_ns, model->beta_ns_per_byte, model->gamma_ns_per_byte, model->step_ns);
+}
+
+/* Prints a verdict and asserts it. */
+static void judge(const colli_algo *algo, const verdict *v) {
+  fprintf(stderr, "%s %-24s off by %5.1f %% at worst of %d (%s)\n",
+          v->worst <= 1 + v->allowed ? "ok  " : "OFF ", algo->name, 100 * (v->worst - 1),
+          v->compared, v->where);
+  cr_expect(v->compared > 0, "%s %s: nothing compared", colli_coll_name(algo->coll), algo->name);
+  cr_expect(v->worst <= 1 + v->allowed, "%s", v->where);
+}
+
+/* ---- one message a chunk -----------------------------------------------------------------------
+ */
+
+/* Models in which each term in turn outweighs the others, and one in which none does. */
+static const colli_model models[] = {
+    {10000, 0.01, 0.01, 10, 1, 1000, 0.01}, {100, 10, 0.1, 10, 1, 50, 2},
+    {100, 0.1, 10, 10, 1, 50, 0.1},         {10, 0.01, 0.01, 1000, 1, 5, 0.01},
+    {800, 0.3, 0.15, 150, 1, 300, 0.1},
+};
+
+/* One shape with chunks of several sizes. */
+static void compare_exact(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                          void *ctx) {
+  static const size_t elements[] = {1, 1024, 65536};
+  const colli_limits limits = {.slot_bytes = 1 << 20, .slot_count = 2};
+  if (shape->varying || (shape->root != 0 && shape->root != shape->nranks / 2))
+    return;
+  group all = group_of(algo, shape, near);
+  size_t nchunks = (size_t)algo->nchunks(shape);
+  for (size_t s = 0; s < sizeof(elements) / sizeof(elements[0]); s++)
+    for (size_t m = 0; m < sizeof(models) / sizeof(models[0]); m++) {
+      colli_partition part;
+      size_t count = algo->coll == COLLI_BARRIER ? 0 : elements[s] * nchunks;
+      colli_partition_make(&part, count, 4, (int)nchunks, colli_exact(algo->coll), &limits);
+      cr_assert(part.passes == 1 && part.slice >= part.piece);
+      compare(algo, &all, near, &part, 2 * (unsigned)shape->nranks + 8, &models[m], ctx);
+    }
+  group_free(&all);
+}
+
+Test(formula, agrees_to_1_percent) {
+  static const int more[] = {48, 63, 64, 65, 100};
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    verdict v = {.allowed = EXACT};
+    for (int n = 1; n <= 32; n++)
+      shapes_each(*algo, n, 1, compare_exact, &v);
+    for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
+      shapes_each(*algo, more[i], 1, compare_exact, &v);
+    judge(*algo, &v);
+  }
+}
+
+/* ---- slices and passes -------------------------------------------------------------------------
+ */
+
+/* One shape over a range of vectors and chunks, on default links. */
+static void compare_coarse(const colli_algo *algo, const colli_shape *shape, near_kind near,
+                           void *ctx) {
+  static const char *const links[] = {"shm", "tcp"};
+  const colli_limits limits = {32768, 16, 262144, 0};
+  if (shape->varying || shape->root != 0)
+    return;
+  group all = group_of(algo, shape, near);
+  for (size_t l = 0; l < 2; l++)
+    for (size_t bytes = 4; bytes <= 4u << 20; bytes *= 8)
+      for (size_t chunk = 8192; chunk <= limits.chunk_bytes; chunk *= 32) {
+        colli_limits wanted = limits;
+        colli_model model;
+        colli_partition part;
+        size_t count = bytes / 4, n = (size_t)shape->nranks;
+        wanted.chunk_bytes = chunk;
+        colli_model_default(links[l], shape->nranks, 0, &model);
+        colli_choice_partition(algo, shape, colli_exact(algo->coll) ? (count + n - 1) / n : count,
+                               4, &wanted, &part);
+        compare(algo, &all, near, &part, limits.slot_count, &model, ctx);
+      }
+  group_free(&all);
+}
+
+Test(formula, agrees_roughly_in_slices_and_passes) {
+  static const int ranks[] = {1, 2, 3, 4, 5, 7, 8, 13, 16, 32, 64};
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    verdict v = {.allowed = COARSE};
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i++)
+      shapes_each(*algo, ranks[i], 1, compare_coarse, &v);
+    judge(*algo, &v);
+  }
+}
