@@ -21,7 +21,7 @@
  * Even numbers of ranks take the mirror image (rank n-1-r in r's place) as tree B.
  * Lanes: 0 up A, 1 down A, 2 up B, 3 down B.
  */
-#include "libcoll/algo/tree.h"
+#include "libcoll/algo/twotrees.h"
 
 /*
  * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
@@ -88,15 +88,15 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
-  /* Both trees are of one form, and what is an inner rank of one is a leaf of the other. */
+  /* Both trees are of one form, and what is an inner rank of one is a leaf of the other: where
+   * chunks have many slices, the way of the first one through a single tree tells enough. */
   const unsigned ways = COLLI_TREE_UP | COLLI_TREE_DOWN;
-  const colli_tree tree = {.place = tree_a};
-  colli_terms slice = t;
+  const colli_tree tree = {.nranks = shape->nranks, .place = tree_a};
+  const colli_tree other = {.nranks = shape->nranks, .place = tree_b};
   colli_work one; /* of one tree */
   double busiest;
-  slice.slices = 1;
   double first = colli_tree_first(shape, tree, ways, &t, model, &busiest, &one);
-  double thin = colli_tree_first(shape, tree, ways, &slice, model, &busiest, &one);
+  double thin = colli_twotrees_time(&tree, &other, &t, model);
   /* What the busiest rank does in a pass, in both trees together. */
   colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
   double sent = shape->nranks > 3 ? 4 : shape->nranks;

@@ -285,8 +285,18 @@ static double part_cost(const colli_algo *algo, int count, int root, int chunks,
   colli_partition cut = *partition;
   cut.nchunks = algo->nchunks(&shape);
   int times = chunks / cut.nchunks;
-  size_t room = cut.region * (size_t)cut.nchunks;
-  cut.count = cut.count < room ? cut.count : room;
+  size_t held = cut.region ? (cut.count + cut.region - 1) / cut.region : 0;
+  if (held < (size_t)chunks) /* each time some of the chunks are empty, and at last all of them */
+    cut.count = cut.region * ((held + (size_t)times - 1) / (size_t)times);
+  else
+    cut.count = cut.region * (size_t)cut.nchunks;
+  if (held > 0 && held < (size_t)times)
+    times = (int)held;
+  if (held < (size_t)chunks && cut.nchunks > 1 && cut.count <= cut.region) {
+    /* A single chunk each time: they follow one another along the ranks. */
+    double pace = colli_terms_make(&cut, elem_bytes, model).reduce * cut.passes;
+    return algo->cost(&shape, &cut, elem_bytes, model) + (times - 1) * pace;
+  }
   if (algo->coll != COLLI_REDUCE && algo->coll != COLLI_BROADCAST)
     return times * algo->cost(&shape, &cut, elem_bytes, model);
   cut.passes *= times;
@@ -375,6 +385,35 @@ static double two_way_cost(const colli_hier *hier, const layout *l,
   return partition->passes * pass;
 }
 
+/* What one of the ranks that take part has to do for a part: what it would take them if they all
+ * shared next to nothing of a core. */
+static double part_work(const colli_algo *algo, int count, int chunks,
+                        const colli_partition *partition, size_t elem_bytes,
+                        const colli_model *model) {
+  const double share = 1e-9;
+  colli_model crowded = *model;
+  crowded.core_share = share;
+  return share * part_cost(algo, count, 0, chunks, partition, elem_bytes, &crowded);
+}
+
+/* What all ranks have to do, on average. */
+static double work_cost(const colli_hier *hier, const layout *l, const colli_partition *partition,
+                        size_t elem_bytes, const colli_model *near, const colli_model *far) {
+  int chunks = partition->nchunks, share = hier->otherwise ? chunks / l->size[0] : chunks, n = 0;
+  double work = 0;
+  for (int group = 0; group < l->ngroups; group++) {
+    int size = l->size[group];
+    n += size;
+    work += size * (part_work(hier->enter, size, chunks, partition, elem_bytes, near) +
+                    part_work(hier->leave, size, chunks, partition, elem_bytes, near));
+  }
+  /* Where few elements do not reach all positions, the others have nothing to say. */
+  double speakers =
+      hier->otherwise ? n * colli_terms_make(partition, elem_bytes, far).filled : l->ngroups;
+  work += speakers * part_work(hier->across, l->ngroups, share, partition, elem_bytes, far);
+  return work / n;
+}
+
 /* The sum of the parts. */
 double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
@@ -385,11 +424,15 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
     return colli_cost_alone(partition, &t);
   if (!make_layout(&l, shape))
     return HUGE_VAL; /* nobody will choose it */
-  colli_model near = near_model(model);
+  colli_model far = *model, near = near_model(model);
+  far.core_share = near.core_share = 1;
   hier = fitting(hier, &l);
   double cost = shape->coll == COLLI_ALLREDUCE
-                    ? two_way_cost(hier, &l, partition, elem_bytes, &near, model)
-                    : one_way_cost(hier, &l, shape->root, partition, elem_bytes, &near, model);
+                    ? two_way_cost(hier, &l, partition, elem_bytes, &near, &far)
+                    : one_way_cost(hier, &l, shape->root, partition, elem_bytes, &near, &far);
+  if (model->core_share < 1)
+    cost =
+        larger(cost, work_cost(hier, &l, partition, elem_bytes, &near, &far) / model->core_share);
   free_layout(&l);
   return cost;
 }

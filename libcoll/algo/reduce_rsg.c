@@ -46,27 +46,28 @@ static coll_status rsg_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
-/*
- * One pass of the root, at[0], and of three others: rank 1 and 2, and the last one. Those between
- * end one after the other, the last rank first.
- */
+/* One pass of the root, at[0], and of three others: rank 1 and 2, and the last one. Those between
+ * begin it as the last one does. */
 static void rsg_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   (void)ctx;
   int n = shape->nranks, root = shape->root, owners = (int)(at->filled * n + 0.5);
   int followed[] = {root, 1, n > 2 ? 2 : 1, n - 1};
+  colli_timeline middle;
   colli_flight out[4];
   /* Nobody gets far ahead of the root, whose contributions all need. */
   for (int i = 3; i >= 0; i--) {
     at[i].now = at[i].now > at[0].now ? at[i].now : at[0].now;
+    middle = i == 3 ? at[i] : middle;
     if (i > 0 || root < owners)
       out[i] = colli_timeline_combine(&at[i], shape, followed[i], i == 0, i > 0);
   }
   for (int owner = owners - 1; owner >= 0; owner--) {
-    double share = n > 3 && owner > 1 ? (n - 1.0 - owner) / (n - 3) : 0;
-    colli_flight in = {out[3].first + share * (out[2].first - out[3].first),
-                       out[3].last + share * (out[2].last - out[3].last)};
-    if (owner != root)
-      colli_timeline_receive(&at[0], owner == 1 ? out[1] : in);
+    colli_timeline one = middle;
+    if (owner == root)
+      continue;
+    int known = owner == n - 1 ? 3 : owner == 1 || owner == 2 ? owner : 0;
+    colli_timeline_receive(&at[0], known ? out[known]
+                                         : colli_timeline_combine(&one, shape, owner, false, true));
   }
 }
 

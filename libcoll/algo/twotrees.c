@@ -1,0 +1,172 @@
+/*
+ * twotrees.c: the time of two trees over the same ranks at once. Follows the rules of the predictor
+ * (sched/predict.c), for one message on each edge.
+ */
+#include "libcoll/algo/twotrees.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* A rank's way through one tree: reduces what its children send, one after the other, and sends the
+ * result up; gets the vector and sends it down, to the last child first. */
+typedef struct way {
+  int parent, children, child[2];
+  int number; /* as a child of its parent */
+  int step;
+  bool idle;         /* waits for a message that is not under way yet */
+  double arrives[3]; /* from each child, then from the parent; infinite: not sent yet */
+  double at;         /* when its last step ended */
+} way;
+
+/* A rank. */
+typedef struct node_time {
+  double busy; /* until when it works */
+  double out;  /* until when its way out is taken */
+} node_time;
+
+/* A way that wants to go on. `since`: the longest waiting is served first. */
+typedef struct call {
+  double at, since;
+  int way; /* 2 * rank + tree */
+} call;
+
+typedef struct race {
+  way *ways;
+  node_time *ranks;
+  call *heap; /* the first one to be served on top */
+  size_t calls;
+  double step, fold, link, alpha;
+  double end;
+} race;
+
+static bool before(const call *a, const call *b) {
+  if (a->at != b->at)
+    return a->at < b->at;
+  return a->since != b->since ? a->since < b->since : a->way < b->way;
+}
+
+static void push(race *r, call c) {
+  size_t i = r->calls++;
+  for (; i > 0 && before(&c, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    r->heap[i] = r->heap[(i - 1) / 2];
+  r->heap[i] = c;
+}
+
+static call pop(race *r) {
+  call top = r->heap[0], last = r->heap[--r->calls];
+  size_t i = 0;
+  for (size_t child; (child = 2 * i + 1) < r->calls; i = child) {
+    if (child + 1 < r->calls && before(&r->heap[child + 1], &r->heap[child]))
+      child++;
+    if (!before(&r->heap[child], &last))
+      break;
+    r->heap[i] = r->heap[child];
+  }
+  r->heap[i] = last;
+  return top;
+}
+
+/* What a step of a way does. */
+typedef struct deed {
+  int receives; /* which of `arrives`, or -1 */
+  int sends;    /* number of the child, the number of children for the parent, or -1 */
+  bool folds;
+  bool none; /* the way has ended */
+} deed;
+
+static deed deed_of(const way *w) {
+  int c = w->children, down = w->step - (c ? c : 1);
+  bool root = w->parent == COLLI_NOBODY;
+  if (down < 0 && c == 0)
+    return (deed){.receives = -1, .sends = 0};
+  if (down < 0)
+    return (deed){w->step, w->step == c - 1 && !root ? c : -1, true, false};
+  int receives = down == 0 && !root ? c : -1;
+  return (deed){receives, c - 1 - down, false, down > 0 ? down >= c : root && c == 0};
+}
+
+/* Lets a way go on as soon as it can, if that is known. */
+static void call_on(race *r, int number) {
+  way *w = &r->ways[number];
+  deed d = deed_of(w);
+  double ready = d.receives < 0 ? w->at : fmax(w->at, w->arrives[d.receives]);
+  w->idle = ready == INFINITY;
+  if (!d.none && !w->idle)
+    push(r, (call){ready, ready, number});
+}
+
+/* A step of a way has ended at `at`: its message leaves. */
+static void transmit(race *r, int number, int to, double at) {
+  way *w = &r->ways[number];
+  bool up = to == w->children;
+  int target = 2 * (up ? w->parent : w->child[to]) + number % 2;
+  node_time *rank = &r->ranks[number / 2];
+  way *other = &r->ways[target];
+  rank->out = fmax(at, rank->out) + r->link;
+  other->arrives[up ? w->number : other->children] = rank->out + r->alpha;
+  if (other->idle)
+    call_on(r, target);
+}
+
+/* Serves all ways to the end. */
+static void serve(race *r) {
+  while (r->calls > 0) {
+    call c = pop(r);
+    way *w = &r->ways[c.way];
+    node_time *rank = &r->ranks[c.way / 2];
+    deed d = deed_of(w);
+    if (rank->busy > c.at) {
+      c.at = rank->busy;
+      push(r, c);
+      continue;
+    }
+    w->at = rank->busy = c.at + (d.folds ? r->fold : r->step);
+    r->end = fmax(r->end, w->at);
+    w->step++;
+    if (d.sends >= 0)
+      transmit(r, c.way, d.sends, w->at);
+    call_on(r, c.way);
+  }
+}
+
+/* Places all ranks in one tree. */
+static void place(race *r, const colli_tree *tree, int which) {
+  for (int rank = 0; rank < tree->nranks; rank++) {
+    colli_node node;
+    tree->place(tree, rank, &node);
+    way *w = &r->ways[2 * rank + which];
+    w->parent = node.parent;
+    w->children = node.children;
+    for (int i = 0; i < node.children; i++) {
+      w->child[i] = node.child[i];
+      r->ways[2 * node.child[i] + which].number = i;
+    }
+    for (int i = 0; i < 3; i++)
+      w->arrives[i] = INFINITY;
+  }
+}
+
+/* When the last rank has been through both trees. */
+double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli_terms *terms,
+                           const colli_model *model) {
+  size_t n = (size_t)a->nranks;
+  race r = {.ways = calloc(2 * n, sizeof(way)),
+            .ranks = calloc(n, sizeof(node_time)),
+            .heap = calloc(2 * n + 1, sizeof(call)),
+            .step = model->step_ns,
+            .fold = terms->work_reduce,
+            .link = terms->copy_hop - model->step_ns - model->alpha_ns,
+            .alpha = model->alpha_ns};
+  bool made = r.ways && r.ranks && r.heap;
+  if (made) {
+    place(&r, a, 0);
+    place(&r, b, 1);
+    for (int number = 0; number < 2 * a->nranks; number++)
+      call_on(&r, number);
+    serve(&r);
+  }
+  free(r.ways);
+  free(r.ranks);
+  free(r.heap);
+  return made ? r.end : INFINITY;
+}
