@@ -135,8 +135,10 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   }
   double work = t.slices * ((n - 1) * fresh.step + fresh.fold), way = t.slices * largest * t.copy;
   critical += (t.passes - 1) * (work > way ? work : way);
+  /* A rank waits once for the children of one level, which send at the same time. */
+  double waits = (n - 1.0) / (radix - 1) / n;
   colli_work all = {
-      .steps = (hops + n) / n, .received = hops / n, .waits = hops / n, .reduced = 1.0 / n};
+      .steps = (hops + n) / n, .received = hops / n, .waits = waits, .reduced = 1.0 / n};
   return colli_cost_bound(critical, all, &t, model);
 }
 

@@ -88,8 +88,9 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   colli_timeline_copy(&root);
   last = root.now > last ? root.now : last;
   double later = root.now > sent ? root.now : sent; /* the root's work or its way out */
+  /* A rank waits for its first message; the others follow closely. */
   colli_work work = {
-      .steps = (hops + n) / n, .received = hops / n, .waits = hops / n, .reduced = 1.0 / n};
+      .steps = (hops + n) / n, .received = hops / n, .waits = (n - 1.0) / n, .reduced = 1.0 / n};
   return colli_cost_bound(last + (t.passes - 1) * later, work, &t, model);
 }
 
