@@ -209,6 +209,8 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
 static void note_busiest(cost *c, bool up, bool down) {
   colli_node root, child;
   c->tree->place(c->tree, c->tree->root, &root);
+  if (root.children == 0)
+    return;
   c->tree->place(c->tree, root.child[root.children - 1], &child);
   double sends = down ? root.children : 0, below = down ? child.children : 0;
   note_work(c, up ? root.children : 0, sends, sends);
