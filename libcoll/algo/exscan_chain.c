@@ -9,11 +9,11 @@
  * Source: the pipelined chain of Sanders and Traeff, "Parallel prefix (scan) algorithms for MPI",
  * EuroPVM/MPI 2006, with the shift of own parts done first.
  *
- * 5 ranks: first all own parts (lower row), then the prefixes, one rank after the other:
+ * 5 ranks: first all own parts go to the next rank; then rank 1 begins with what it has:
  *
- *           x0    x0.x1  x0..x2
- *     0    1 --> 2 --> 3 --> 4
- *     '-x0-^'-x1-^'-x2-^'-x3-^
+ *     first:  0 -x0-> 1 -x1-> 2 -x2-> 3 -x3-> 4
+ *     then:           1 -x0-> 2 -x0..x1-> 3 -x0..x2-> 4
+ *     kept:           x0      x0..x1      x0..x2      x0..x3
  */
 #include "libcoll/algo/timeline.h"
 

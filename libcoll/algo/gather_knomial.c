@@ -20,29 +20,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "libcoll/algo/timeline.h"
-
-/* How many ranks from `at` on are in its subtree. */
-static int subtree_of(int n, int at, int radix) {
-  long span = 1;
-  while (span < n && at / span % radix == 0)
-    span *= radix;
-  return span < n - at ? (int)span : n - at;
-}
-
-/* The parent of `at`, and that child of `at` in whose subtree `below` is. */
-static int parent_of(int n, int at, int radix) {
-  long span = 1;
-  while (span < n && at / span % radix == 0)
-    span *= radix;
-  return (int)(at - at / span % radix * span);
-}
-static int child_towards(int at, int below, int radix) {
-  int span = 1;
-  while ((below - at) / span >= radix)
-    span *= radix;
-  return at + (below - at) / span * span;
-}
+#include "libcoll/algo/tree.h"
 
 /* The child after `child` of a root, counted from it; n or more: there is none. */
 static int next_child(int child, int radix) {
@@ -60,7 +38,7 @@ static void root_steps(colli_builder *builder, const colli_shape *shape, int rad
              (colli_way){COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT}, root);
   for (int i = 0, left = n - 1; left > 0; i++)
     for (int child = 1; child < n; child = next_child(child, radix)) {
-      if (i >= subtree_of(n, child, radix))
+      if (i >= colli_knomial_size(n, child, radix))
         continue;
       left--;
       colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
@@ -71,11 +49,12 @@ static void root_steps(colli_builder *builder, const colli_shape *shape, int rad
 
 /* Emits the steps of another rank; `at` is its distance from the root. */
 static void knomial_steps(colli_builder *builder, const colli_shape *shape, int at, int radix) {
-  int n = shape->nranks, root = shape->root, parent = (root + parent_of(n, at, radix)) % n;
+  int n = shape->nranks, root = shape->root,
+      parent = (root + colli_knomial_parent(n, at, radix)) % n;
   colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, parent, COLLI_INPUT, COLLI_INPUT},
              shape->rank);
-  for (int below = at + 1; below < at + subtree_of(n, at, radix); below++) {
-    int from = (root + child_towards(at, below, radix)) % n;
+  for (int below = at + 1; below < at + colli_knomial_size(n, at, radix); below++) {
+    int from = (root + colli_knomial_towards(at, below, radix)) % n;
     colli_emit(builder, 0, COLLI_RECV | COLLI_STORE | COLLI_SEND,
                (colli_way){from, parent, COLLI_SCRATCH, COLLI_SCRATCH}, (root + below) % n);
   }
@@ -83,7 +62,7 @@ static void knomial_steps(colli_builder *builder, const colli_shape *shape, int 
 
 static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched **sched) {
   int n = shape->nranks, at = (shape->rank - shape->root + n) % n;
-  bool relays = at > 0 && subtree_of(n, at, radix) > 1;
+  bool relays = at > 0 && colli_knomial_size(n, at, radix) > 1;
   colli_builder *builder = colli_builder_create(shape, n, relays ? n : 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
@@ -102,14 +81,15 @@ static double first_pass(int n, int radix, colli_timeline fresh, colli_flight *f
   colli_timeline relay = fresh, root = fresh;
   int largest = 1; /* of the children's subtrees */
   for (int child = 1; child < n; child = next_child(child, radix))
-    largest = subtree_of(n, child, radix) > largest ? subtree_of(n, child, radix) : largest;
+    largest = colli_knomial_size(n, child, radix) > largest ? colli_knomial_size(n, child, radix)
+                                                            : largest;
   flight[0] = colli_timeline_send(&relay);
   for (int i = 1; i < largest; i++)
-    flight[i] = colli_timeline_forward(&relay, flight[i - child_towards(0, i, radix)]);
+    flight[i] = colli_timeline_forward(&relay, flight[i - colli_knomial_towards(0, i, radix)]);
   colli_timeline_copy(&root);
   for (int i = 0; i < largest; i++)
     for (int child = 1; child < n; child = next_child(child, radix))
-      if (i < subtree_of(n, child, radix))
+      if (i < colli_knomial_size(n, child, radix))
         colli_timeline_receive(&root, flight[i]);
   return root.now;
 }
@@ -129,7 +109,7 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   /* Further passes: the root's work, or the longest way out, of what is sent by one of its
    * children. */
   for (int at = 1; at < n; at++) {
-    int size = subtree_of(n, at, radix);
+    int size = colli_knomial_size(n, at, radix);
     hops += size;
     largest = size > largest ? size : largest;
   }

@@ -17,33 +17,15 @@
  *            |
  *            3           blocks leave the root in the order 4, 3, 2, 1
  */
-#include "libcoll/algo/timeline.h"
-
-/* The lowest power of the radix whose digit in `at` is not 0; at least n for the root. */
-static long span_of(int n, int at, int radix) {
-  long span = 1;
-  while (span < n && at / span % radix == 0)
-    span *= radix;
-  return span;
-}
-
-/* That child of `at` in whose subtree `below` is. */
-static int child_towards(int at, int below, int radix) {
-  int span = 1;
-  while ((below - at) / span >= radix)
-    span *= radix;
-  return at + (below - at) / span * span;
-}
+#include "libcoll/algo/tree.h"
 
 /* Emits the steps of a rank; `at` is its distance from the root. */
 static void knomial_steps(colli_builder *builder, const colli_shape *shape, int at, int radix) {
   int n = shape->nranks, root = shape->root;
-  long span = span_of(n, at, radix);
-  int end = span < n - at ? at + (int)span : n;
-  int parent = at ? (int)(root + at - at / span % radix * span) % n : COLLI_NOBODY;
+  int parent = at ? (root + colli_knomial_parent(n, at, radix)) % n : COLLI_NOBODY;
   colli_buf have = at ? COLLI_SCRATCH : COLLI_INPUT;
-  for (int below = end - 1; below > at; below--) {
-    int to = (root + child_towards(at, below, radix)) % n;
+  for (int below = at + colli_knomial_size(n, at, radix) - 1; below > at; below--) {
+    int to = (root + colli_knomial_towards(at, below, radix)) % n;
     colli_emit(builder, 0, COLLI_SEND | (at ? COLLI_RECV | COLLI_STORE : 0),
                (colli_way){parent, to, have, have}, (root + below) % n);
   }
@@ -54,7 +36,7 @@ static void knomial_steps(colli_builder *builder, const colli_shape *shape, int 
 
 static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched **sched) {
   int n = shape->nranks, at = (shape->rank - shape->root + n) % n;
-  bool relays = at > 0 && at + 1 < n && at % radix == 0;
+  bool relays = at > 0 && colli_knomial_size(n, at, radix) > 1;
   colli_builder *builder = colli_builder_create(shape, n, relays ? n : 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;

@@ -26,6 +26,34 @@ void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node) {
     node->parent = (tree->root + (int)(at - at / span % tree->radix * span)) % n;
 }
 
+/* The value of the lowest digit of `at` that is not 0; n or more for the root. */
+static long span_of(int n, int at, int radix) {
+  long span = 1;
+  while (span < n && at / span % radix == 0)
+    span *= radix;
+  return span;
+}
+
+/* How many ranks are in a subtree. */
+int colli_knomial_size(int n, int at, int radix) {
+  long span = span_of(n, at, radix);
+  return span < n - at ? (int)span : n - at;
+}
+
+/* The parent of a rank. */
+int colli_knomial_parent(int n, int at, int radix) {
+  long span = span_of(n, at, radix);
+  return (int)(at - at / span % radix * span);
+}
+
+/* The child of a rank in whose subtree another one is. */
+int colli_knomial_towards(int at, int below, int radix) {
+  int span = 1;
+  while ((below - at) / span >= radix)
+    span *= radix;
+  return at + (below - at) / span * span;
+}
+
 /* The rank that speaks for a seat: the root if it sits there, else the second one. */
 static int speaker(const colli_tree *tree, int seat) {
   int n = tree->nranks, first = colli_order_seat_rank(n, seat);

@@ -33,6 +33,14 @@ typedef struct colli_tree {
 void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node);
 
 /*
+ * In terms of distances from the root: how many ranks are in the subtree of `at`, which are those
+ * from `at` on; its parent; its child in whose subtree `below` is.
+ */
+int colli_knomial_size(int n, int at, int radix);
+int colli_knomial_parent(int n, int at, int radix);
+int colli_knomial_towards(int at, int below, int radix);
+
+/*
  * Binomial on the seats of order.h: a rank that has heard of all its children has combined its part
  * of the order TREE, whatever the root. As many rounds as a binomial tree on ranks.
  */
