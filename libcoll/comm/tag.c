@@ -53,11 +53,11 @@ const char *colli_op_name(int op) {
   return op >= 0 && op < COLL_OP_COUNT ? names[op] : "unknown operation";
 }
 
-/* The name of the call behind an all-gather that makes a communicator, or NULL. */
+/* The name of the call behind an all-gather that makes a communicator or window, or NULL. */
 static const char *maker_name(int coll, int op) {
   static const char *const names[] = {NULL, "coll_comm_split()", "coll_comm_dup()",
-                                      "coll_comm_subset()"};
-  return coll == COLLI_ALLGATHER && op < 4 ? names[op] : NULL;
+                                      "coll_comm_subset()", "coll_window_create()"};
+  return coll == COLLI_ALLGATHER && op < 5 ? names[op] : NULL;
 }
 
 /* "allreduce(count 8, float32, sum)" */

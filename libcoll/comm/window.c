@@ -38,7 +38,8 @@ static coll_status exchange(coll_comm *comm, coll_window *window) {
                      .sendbuf = &mine,
                      .recvbuf = window->sizes,
                      .count = 1,
-                     .type = COLL_UINT64};
+                     .type = COLL_UINT64,
+                     .op = 4}; /* so that tags tell what it is (tag.c) */
   coll_request *op;
   coll_status status = colli_call_start(comm, &call, false, &op);
   if (status != COLL_OK)

@@ -272,3 +272,20 @@ Test(window, unanswered, .timeout = 60) {
   config.timeout_ms = 300;
   cr_assert_eq(run_threads(3, &config, unanswered, NULL), 0);
 }
+
+/* One rank makes a window, the others do something else: both are named. */
+static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_window *window;
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = rank == 1 ? coll_window_create(comm, NULL, 0, &window) : coll_barrier(comm);
+  coll_last_error(comm, &error);
+  RANK_CHECK(status == COLL_ERR_MISMATCH);
+  RANK_CHECK(strstr(error.message, "coll_window_create()") && strstr(error.message, "barrier()"));
+  return 0;
+}
+
+Test(window, disagreement, .timeout = 60) {
+  over_both(3, disagree);
+}

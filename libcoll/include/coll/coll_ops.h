@@ -176,7 +176,10 @@ typedef struct coll_message {
 /*
  * Sends count elements to rank peer, which may be this rank. tag: 0 or more, chosen freely; a
  * receive takes the first message that fits its peer and tag, in the order sent. Complete when
- * sendbuf may be used again: short messages at once, long ones when the receiver has called.
+ * sendbuf may be used again: short messages at once, long ones when the receiver has called. Short
+ * is what fits a slot (COLL_SLOT_BYTES). Of one sender the receiver keeps 64 messages or 4 MiB that
+ * it has not called for, and the sender as many that cannot go off yet: sends beyond that wait for
+ * receives. What a sender keeps goes off in its later calls, coll_comm_destroy() included.
  */
 COLL_FORMS(send, const void *sendbuf, size_t count, coll_type type, int peer, int tag);
 
