@@ -1,6 +1,6 @@
 /*
  * tuner_example.c: a tuner that goes by a table: ring from a size on, recursive doubling below, for
- * all-reduce; everything else is left to libcoll. docs/choosing.md shows it.
+ * all-reduce; everything else is left to libcoll.
  */
 #include <coll/coll_tuner.h>
 #include <string.h>

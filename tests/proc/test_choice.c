@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/algo/algo.h"
 #include "libcoll/comm/calibration.h"
 #include "support_ranks.h"
 
@@ -124,6 +125,50 @@ Test(choice, unequal_settings, .timeout = 60) {
   coll_comm *comm = NULL;
   config.deterministic = (coll_determinism)4;
   cr_expect_eq(coll_comm_create_local(&comm, 1, &config), COLL_ERR_INVALID_ARGUMENT);
+}
+
+/* ---- hosts -------------------------------------------------------------------------------------
+ */
+
+/* Ranks on two hosts, in turns: what is for several hosts comes into question, and works. */
+static int use_hosts(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  coll_comm *other = NULL;
+  char name[24];
+  int forced = 0;
+  setenv("COLL_HOST_ID", rank % 2 ? "odd" : "even", 1);
+  setenv("COLL_LOG", "none", 1);
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    char text[64];
+    coll_config config = COLL_CONFIG_INIT;
+    float values[300];
+    if ((*algo)->coll != COLLI_ALLREDUCE || !(*algo)->groups)
+      continue;
+    forced++;
+    snprintf(text, sizeof(text), "allreduce:%s", (*algo)->name);
+    config.algo = text;
+    RANK_OK(make_comm(comm, rank, nranks, &config, &other));
+    RANK_CHECK(strcmp(chosen(other, 300, name), (*algo)->name) == 0);
+    for (int i = 0; i < 300; i++)
+      values[i] = (float)(rank + i);
+    RANK_OK(coll_allreduce(values, values, 300, COLL_FLOAT32, COLL_SUM, other));
+    for (int i = 0; i < 300; i++)
+      RANK_CHECK(values[i] == (float)(nranks * (nranks - 1) / 2 + nranks * i));
+    coll_comm_destroy(&other);
+    coll_comm *child = NULL; /* on one host */
+    RANK_OK(coll_comm_dup(comm, &config, &child));
+    RANK_CHECK(coll_allreduce(values, values, 300, COLL_FLOAT32, COLL_SUM, child) ==
+               COLL_ERR_INVALID_USAGE);
+    coll_error error = COLL_ERROR_INIT;
+    coll_last_error(child, &error);
+    RANK_CHECK(strstr(error.message, "over several hosts"));
+    coll_comm_destroy(&child);
+  }
+  return forced == 0;
+}
+
+Test(choice, hosts, .timeout = 60) {
+  cr_expect_eq(run_processes(5, NULL, use_hosts, NULL, 50, NULL), 0);
 }
 
 /* ---- tuners ------------------------------------------------------------------------------------
