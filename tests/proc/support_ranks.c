@@ -91,6 +91,12 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
   coll_error error = COLL_ERROR_INIT;
   coll_config with_error = config ? *config : (coll_config)COLL_CONFIG_INIT;
   with_error.error = &error;
+  const char *hosts = getenv("TEST_HOSTS");
+  if (hosts) {
+    char host[16];
+    snprintf(host, sizeof(host), "host%d", rank * atoi(hosts) / nranks);
+    setenv("COLL_HOST_ID", host, 1);
+  }
   if (get_id(shared, config, rank) != 1 ||
       coll_comm_create(&comm, &shared->id, nranks, rank, &with_error) != COLL_OK) {
     fprintf(stderr, "rank %d: create: %s\n", rank, error.message);

@@ -157,3 +157,25 @@ Test(every, moves_processes, .timeout = 250) {
 Test(every, sizes_processes, .timeout = 250) {
   tour_processes(all_sizes, 13);
 }
+
+/* Ranks that believe to be on several hosts, with every algorithm for that. */
+Test(every, hosts, .timeout = 250) {
+  static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}};
+  static const char *const algorithms[] = {
+      "allreduce:hier,reduce:hier,broadcast:hier",
+      "allreduce:hier_ring,reduce:hier_chain,broadcast:hier_chain", "allreduce:hier_split", NULL};
+  for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++)
+    for (size_t a = 0; a < sizeof(algorithms) / sizeof(*algorithms); a++) {
+      coll_config config = COLL_CONFIG_INIT;
+      config.timeout_ms = 30000;
+      config.algo = algorithms[a];
+      part p = {3, (unsigned)(a + i)};
+      char hosts[8];
+      snprintf(hosts, sizeof(hosts), "%d", counts[i][1]);
+      setenv("TEST_HOSTS", hosts, 1);
+      cr_assert_eq(run_processes(counts[i][0], &config, all_sizes, &p, 120, NULL), 0,
+                   "%d processes on %s hosts, %s", counts[i][0], hosts,
+                   algorithms[a] ? algorithms[a] : "free choice");
+    }
+  unsetenv("TEST_HOSTS");
+}

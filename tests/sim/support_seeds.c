@@ -16,11 +16,12 @@ static uint64_t one_of(colli_prng *prng, const uint64_t *numbers, size_t count) 
 /* Writes "allreduce:x,broadcast:y", each at random, or nothing. */
 static void pick_algorithms(colli_prng *prng, char *text, size_t bytes) {
   text[0] = 0;
-  for (int coll = 0; coll < COLLI_SENDRECV; coll++) {
+  for (int coll = 0; coll < COLLI_COLL_COUNT; coll++) {
     const colli_algo *chosen = NULL;
     uint64_t seen = 1; /* one more than there are: free choice has its turn */
     for (const colli_algo *const *algo = colli_algos; *algo; algo++)
-      if ((int)(*algo)->coll == coll && !(*algo)->groups && /* one host */
+      if ((int)(*algo)->coll == coll && !(*algo)->groups && /* one host, and v-forms too */
+          ((*algo)->varying || !colli_exact((colli_coll)coll)) &&
           colli_prng_below(prng, ++seen) == 0)
         chosen = *algo;
     size_t used = strlen(text);

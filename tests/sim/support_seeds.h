@@ -11,7 +11,7 @@
 /* A world and the settings that its config points to. */
 typedef struct seeded_world {
   world_config config;
-  char algo[128];
+  char algo[512];
   char fault[96];
 } seeded_world;
 
