@@ -104,6 +104,10 @@ static coll_status end(coll_comm *comm, coll_window *window) {
 
 static coll_status destroy(coll_comm *comm, coll_window **out) {
   coll_window *window = *out;
+  if (comm->group.depth > 0)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
+                             "a group is open, which may hold operations on the window; end it "
+                             "first");
   if (window->inflight > 0)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
                              "%d operations on the window are in flight; complete them first",

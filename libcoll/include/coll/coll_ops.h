@@ -211,7 +211,12 @@ COLL_FORMS(sendrecv, const void *sendbuf, size_t sendcount, int dest, int sendta
 COLL_API coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes,
                                         coll_window **window);
 
-/* Ends a window, collectively: returns when no rank can write to this rank's memory any more. */
+/*
+ * Ends a window, collectively: returns when no rank can write to this rank's memory any more. A
+ * window that is not destroyed goes with its communicator. Errors: INVALID_ARGUMENT; INVALID_USAGE
+ * (this rank's operations on it are in flight, or a group is open), which leaves it as it was; and
+ * those of a collective, which end it here.
+ */
 COLL_API coll_status coll_window_destroy(coll_window **window);
 
 /*
