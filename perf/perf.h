@@ -7,11 +7,12 @@
 #include <stdio.h>
 
 #define PERF_ALL      (-1)
-#define PERF_NTYPES   12  /* those whose results can be checked without a tolerance ... */
-#define PERF_NOPS     5   /* ... under these operations */
-#define PERF_VARIANTS 48  /* at most, of a cell */
-#define PERF_WITHIN   1.1 /* a choice is good if it takes at most so many times the best one's time \
-                           */
+#define PERF_NTYPES   12 /* those whose results can be checked without a tolerance ... */
+#define PERF_NOPS     5  /* ... under these operations */
+#define PERF_VARIANTS 48 /* at most, of a cell */
+#define PERF_WITHIN                                                                                \
+  1.1 /* a choice is good if it takes at most so many times the best one's time                    \
+       */
 
 /* What is measured. */
 typedef enum perf_what {
@@ -83,7 +84,7 @@ typedef struct perf_line {
 
 /* One way of doing what a cell asks for: an algorithm, or a level of determinism. */
 typedef struct perf_variant {
-  char name[24]; /* as in coll_candidate */
+  char name[24];       /* as in coll_candidate */
   double predicted_us; /* algorithms only */
   bool chosen;
   double us; /* best mean of several rounds */
