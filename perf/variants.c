@@ -6,8 +6,8 @@
 
 #include "perf.h"
 
-#define ROUNDS   3    /* the ways take turns, so that a disturbance does not hit one alone */
-#define TARGET_S 0.02 /* how long a way's turn takes when the number of iterations is free */
+#define ROUNDS   9     /* the ways take turns, so that a disturbance does not hit one alone */
+#define TARGET_S 0.008 /* how long a way's turn takes when the number of iterations is free */
 
 /* The settings of a way. */
 static coll_config config_of(const perf_options *options, const char *name, char *text,
