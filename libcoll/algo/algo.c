@@ -50,6 +50,7 @@ const colli_algo *const colli_algos[] = {
     &colli_reduce_scatter_pat,
     &colli_reduce_scatter_bcube,
     &colli_reduce_scatter_direct,
+    &colli_reduce_scatter_halving,
     &colli_allreduce_hier,
     &colli_allreduce_hier_ring,
     &colli_allreduce_hier_split,

@@ -145,6 +145,7 @@ extern const colli_algo colli_reduce_scatter_circulant;
 extern const colli_algo colli_reduce_scatter_pat;
 extern const colli_algo colli_reduce_scatter_bcube;
 extern const colli_algo colli_reduce_scatter_direct;
+extern const colli_algo colli_reduce_scatter_halving;
 extern const colli_algo colli_scan_doubling;
 extern const colli_algo colli_exscan_doubling;
 extern const colli_algo colli_alltoall_bruck;
