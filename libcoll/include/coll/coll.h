@@ -388,7 +388,8 @@ COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void *
 /*
  * Combines count elements: result[i] = left[i] op right[i]. `result` may be equal to left or right
  * and overlaps neither otherwise. Must be associative as far as the caller cares, must not call
- * libcoll on the communicator, and gives the same bits for the same inputs on all ranks.
+ * libcoll on the communicator or others split from the same, may run in any thread that is inside
+ * one of them, and gives the same bits for the same inputs on all ranks.
  */
 typedef void (*coll_op_fn)(const void *left, const void *right, void *result, size_t count,
                            coll_type type, void *context);
