@@ -45,7 +45,7 @@ static test_case case_of(unsigned k, int nranks, case_coll coll, coll_type type,
                      .seed = k};
 }
 
-/* Every type and operation of each reduction, and every form and place by turns. */
+/* Every type and operation of each reduction, in every form and place. */
 static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const part *p = arg;
   coll_op affine;
@@ -54,13 +54,15 @@ static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int coll = CASE_ALLREDUCE; coll < CASE_BROADCAST; coll++)
     for (int type = 0; type <= COLL_TYPE_COUNT; type++)
       for (int op = -1; op < COLL_OP_COUNT; op++)
-        for (int turn = 0; turn < 4; turn++) {
+        for (int turn = 0; turn < CASE_FORMS * 3; turn++) {
           coll_type t = type == COLL_TYPE_COUNT ? CASE_TYPE_AFFINE : (coll_type)type;
           coll_op o = op < 0 ? CASE_OP_AFFINE : (coll_op)op;
           int scan = coll == CASE_SCAN || coll == CASE_EXSCAN;
           if (!case_takes(t, o) || (scan && o == COLL_AVG) || (k++ + p->offset) % p->stride)
             continue;
-          test_case c = case_of(k + (unsigned)turn, nranks, (case_coll)coll, t, o);
+          test_case c = case_of(k, nranks, (case_coll)coll, t, o);
+          c.form = (case_form)(turn % CASE_FORMS);
+          c.in_place = turn / CASE_FORMS;
           if (case_run(comm, rank, nranks, &c, affine) != 0)
             return 1;
         }
@@ -119,10 +121,10 @@ static void tour(const char *transport, rank_fn fn, unsigned stride) {
 }
 
 Test(every, reductions_shm, .timeout = 250) {
-  tour("shm", all_reductions, 2);
+  tour("shm", all_reductions, 3); /* each third of the numbers of ranks has all cases */
 }
 Test(every, reductions_tcp, .timeout = 250) {
-  tour("tcp", all_reductions, 17);
+  tour("tcp", all_reductions, 31);
 }
 Test(every, moves_shm, .timeout = 250) {
   tour("shm", all_moves, 1);
@@ -149,7 +151,7 @@ static void tour_processes(rank_fn fn, unsigned stride) {
 }
 
 Test(every, reductions_processes, .timeout = 250) {
-  tour_processes(all_reductions, 19);
+  tour_processes(all_reductions, 37);
 }
 Test(every, moves_processes, .timeout = 250) {
   tour_processes(all_moves, 11);
