@@ -64,8 +64,10 @@ Test(hook, malformed) {
   cr_assert_eq(colli_params_load(params, &error), COLL_OK);
   cr_assert(colli_params_set_text(params, COLLI_PARAM_LOG, "none"));
   cr_assert(colli_params_set_text(params, COLLI_PARAM_FAULT, "agian=5"));
-  colli_assembly assembly = {
-      .nranks = 2, .params = params, .world = {sim, sim_world_now, sim}, .transports = transports};
+  colli_assembly assembly = {.nranks = 2,
+                             .params = params,
+                             .world = {.ctx = sim, .now_ns = sim_world_now, .device = sim},
+                             .transports = transports};
   coll_comm *comm;
   colli_rank_info info;
   cr_assert_eq(colli_comm_open(&assembly, &comm, &info, &error), COLL_ERR_INVALID_USAGE);
