@@ -38,12 +38,14 @@ static coll_status start(coll_comm *comm, const colli_call *call, colli_plan *pl
   return COLL_OK;
 }
 
-/* Checks and starts a call. */
+/* Checks and starts a call; never on a communicator that failed, where nobody would end it. */
 coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
                              coll_request **started) {
   colli_plan *plan = NULL;
   *started = NULL;
-  coll_status status = check(comm, call, &plan);
+  coll_status status = usable(comm);
+  if (__builtin_expect(status == COLL_OK, 1))
+    status = check(comm, call, &plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   coll_request *op = colli_request_get(comm, limited);
@@ -77,7 +79,9 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
 /* Keeps a call for the end of its group, if it can be right. */
 static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
   colli_plan *plan;
-  coll_status status = check(comm, call, &plan);
+  coll_status status = usable(comm);
+  if (status == COLL_OK)
+    status = check(comm, call, &plan);
   if (status == COLL_OK)
     return colli_group_add(comm, call);
   comm->group.refused = comm->group.refused ? comm->group.refused : status;
@@ -86,13 +90,10 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
 
 /* Blocking: starts the call and waits for its end. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
-  coll_status status = usable(comm);
-  if (__builtin_expect(status != COLL_OK, 0))
-    return status;
   if (__builtin_expect(comm->group.depth > 0, 0))
     return keep_in_group(comm, call);
   coll_request *op;
-  status = colli_call_start(comm, call, false, &op);
+  coll_status status = colli_call_start(comm, call, false, &op);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   status = colli_call_wait(comm, op);
@@ -102,9 +103,7 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
 
 /* Nonblocking: starts the call and lets it move once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
-  coll_status status = usable(comm);
-  if (status == COLL_OK)
-    status = colli_call_start(comm, call, true, request);
+  coll_status status = colli_call_start(comm, call, true, request);
   if (status == COLL_OK)
     colli_exec_progress(&comm->exec);
   return status;

@@ -102,6 +102,29 @@ static int streams(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
+/* A communicator that ends inside a group starts nothing: the group and later calls say so at once.
+ */
+static int group_of_an_aborted(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)rank, (void)nranks, (void)arg;
+  int32_t in[2] = {1, 2}, out[2] = {-1, -1};
+  RANK_OK(coll_group_start(comm));
+  RANK_OK(coll_allreduce(&in[0], &out[0], 1, COLL_INT32, COLL_SUM, comm));
+  RANK_OK(coll_allreduce(&in[1], &out[1], 1, COLL_INT32, COLL_SUM, comm));
+  RANK_OK(coll_comm_abort(comm));
+  RANK_CHECK(coll_group_end(comm) == COLL_ERR_ABORTED);
+  RANK_CHECK(out[0] == -1 && out[1] == -1);
+  RANK_OK(coll_group_start(comm));
+  RANK_CHECK(coll_allreduce(&in[0], &out[0], 1, COLL_INT32, COLL_SUM, comm) == COLL_ERR_ABORTED);
+  RANK_CHECK(coll_group_end(comm) == COLL_ERR_ABORTED);
+  RANK_CHECK(coll_barrier(comm) == COLL_ERR_ABORTED);
+  return 0;
+}
+
+Test(forms, group_of_an_aborted_communicator, .timeout = 60) {
+  for (int nranks = 1; nranks <= 4; nranks++)
+    cr_assert_eq(run_threads(nranks, NULL, group_of_an_aborted, NULL), 0, "%d ranks", nranks);
+}
+
 Test(forms, streams_are_not_supported, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, streams, NULL), 0);
 }
