@@ -66,7 +66,7 @@ const char *case_text(const test_case *c, int nranks, char text[160]) {
                                       "scan",       "exscan",   "broadcast",      "allgather",
                                       "allgatherv", "gather",   "gatherv",        "scatter",
                                       "scatterv",   "alltoall", "alltoallv",      "barrier"};
-  static const char *const forms[] = {"blocking", "nonblocking", "persistent", "grouped", "open"};
+  static const char *const forms[] = {"blocking", "nonblocking", "persistent", "grouped"};
   snprintf(text, 160,
            "%s, %s, type %d, op %d, %d ranks, root %d, in place %d, count %zu, seed %llu",
            colls[c->coll], forms[c->form], (int)c->type, (int)c->op, nranks, c->root, c->in_place,
@@ -168,12 +168,24 @@ static uint64_t element_of(const case_state *r, const layout *l, int block, size
   return (l->first[block] + i) % PERIOD + (reduces(r->c) ? 0 : (uint64_t)block << 40);
 }
 
-static void fill(const case_state *r) {
+/* Fills a block of this rank's input; what repeats is copied. */
+static void fill_block(const case_state *r, int b) {
   int op = reduces(r->c) ? (int)r->c->op : -1;
+  size_t count = r->in.count[b], done = count < PERIOD ? count : PERIOD;
+  unsigned char *first = r->sendbuf + r->in.first[b] * r->bytes;
+  for (size_t i = 0; i < done; i++)
+    number_input(first + i * r->bytes, r->c->type, op, r->rank, element_of(r, &r->in, b, i),
+                 r->c->seed);
+  while (done < count) {
+    size_t more = done < count - done ? done : count - done;
+    memcpy(first + done * r->bytes, first, more * r->bytes);
+    done += more;
+  }
+}
+
+static void fill(const case_state *r) {
   for (int b = 0; b < r->in.nblocks; b++)
-    for (size_t i = 0; i < r->in.count[b]; i++)
-      number_input(r->sendbuf + (r->in.first[b] + i) * r->bytes, r->c->type, op, r->rank,
-                   element_of(r, &r->in, b, i), r->c->seed);
+    fill_block(r, b);
 }
 
 /* ---- expectations ------------------------------------------------------------------------------
@@ -202,11 +214,9 @@ static void origin(const case_state *r, int b, int *rank, int *block, layout *th
   *theirs = other.in;
 }
 
-/* The elements of block b of the result that are wrong. */
-static size_t wrong_in_block(const case_state *r, int b) {
+/* Writes the first `count` elements that block b of the result must have. */
+static void expect_block(const case_state *r, int b, size_t count, unsigned char *want) {
   const test_case *c = r->c;
-  unsigned char want[64];
-  size_t wrong = 0;
   int first = 0, last = r->nranks - 1, from = 0, block = 0;
   layout theirs = r->in;
   if (c->coll == CASE_SCAN || c->coll == CASE_EXSCAN)
@@ -215,14 +225,29 @@ static size_t wrong_in_block(const case_state *r, int b) {
     origin(r, b, &from, &block, &theirs);
   else if (c->coll == CASE_REDUCE_SCATTER || c->coll == CASE_REDUCE_SCATTERV)
     block = r->rank;
-  for (size_t i = 0; i < r->out.count[b]; i++) {
+  for (size_t i = 0; i < count; i++, want += r->bytes) {
     uint64_t element = element_of(r, &theirs, block, i);
     if (reduces(c))
       number_reduce(want, c->type, (int)c->op, first, last, element, c->seed);
     else
       number_input(want, c->type, -1, from, element, c->seed);
-    wrong += memcmp(r->recvbuf + (r->out.first[b] + i) * r->bytes, want, r->bytes) != 0;
   }
+}
+
+/* How many elements of block b of the result are wrong. */
+static size_t wrong_in_block(const case_state *r, int b) {
+  size_t count = r->out.count[b], period = count < PERIOD ? count : PERIOD, wrong = 0;
+  unsigned char *want = malloc(period * r->bytes + 1);
+  const unsigned char *got = r->recvbuf + r->out.first[b] * r->bytes;
+  expect_block(r, b, period, want);
+  for (size_t i = 0; i < count; i += period, got += period * r->bytes) {
+    size_t here = count - i < period ? count - i : period;
+    if (memcmp(got, want, here * r->bytes) == 0)
+      continue;
+    for (size_t k = 0; k < here; k++)
+      wrong += memcmp(got + k * r->bytes, want + k * r->bytes, r->bytes) != 0;
+  }
+  free(want);
   return wrong;
 }
 
@@ -256,46 +281,19 @@ static int intact(const case_state *r) {
 /* ---- calls -------------------------------------------------------------------------------------
  */
 
-/* Ends what a nonblocking start gave. */
-static coll_status ended(coll_status status, coll_request **request) {
-  return status == COLL_OK ? coll_wait(request, -1) : status;
-}
-
-/* Runs a persistent request, twice where that changes nothing. */
-static coll_status again(coll_status status, coll_request *request, const test_case *c) {
-  for (int i = 0; i < (c->in_place ? 1 : 2) && status == COLL_OK; i++) {
-    status = coll_start(request);
-    if (status == COLL_OK)
-      status = coll_wait(&request, -1);
-  }
-  if (request)
-    coll_request_free(&request);
-  return status;
-}
-
+/* Makes the call in the form of the case: *open is the request of what was only started or made. */
 #define CALL(name, ...)                                                                            \
   switch (c->form) {                                                                               \
-  case CASE_BLOCKING:                                                                              \
-    return coll_##name(__VA_ARGS__, comm);                                                         \
   case CASE_NONBLOCKING:                                                                           \
-    status = coll_i##name(__VA_ARGS__, comm, &request);                                            \
-    return ended(status, &request);                                                                \
-  case CASE_PERSISTENT:                                                                            \
-    status = coll_##name##_init(__VA_ARGS__, comm, &request);                                      \
-    return again(status, request, c);                                                              \
-  case CASE_OPEN:                                                                                  \
     return coll_i##name(__VA_ARGS__, comm, open);                                                  \
+  case CASE_PERSISTENT:                                                                            \
+    return coll_##name##_init(__VA_ARGS__, comm, open);                                            \
   default:                                                                                         \
-    status = coll_group_start(comm);                                                               \
-    if (status == COLL_OK)                                                                         \
-      status = coll_##name(__VA_ARGS__, comm);                                                     \
-    return status == COLL_OK ? coll_group_end(comm) : status;                                      \
+    return coll_##name(__VA_ARGS__, comm);                                                         \
   }
 
 static coll_status call_reduction(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
-  coll_request *request = NULL;
-  coll_status status;
   const void *in = r->sendbuf;
   void *out = r->recvbuf;
   switch (c->coll) {
@@ -316,8 +314,6 @@ static coll_status call_reduction(const case_state *r, coll_comm *comm, coll_req
 
 static coll_status call_gather(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
-  coll_request *request = NULL;
-  coll_status status;
   int root = r->rank == c->root;
   const void *in = r->sendbuf;
   void *out = root || c->coll <= CASE_ALLGATHERV ? r->recvbuf : NULL;
@@ -337,8 +333,6 @@ static coll_status call_gather(const case_state *r, coll_comm *comm, coll_reques
 
 static coll_status call_spread(const case_state *r, coll_comm *comm, coll_request **open) {
   const test_case *c = r->c;
-  coll_request *request = NULL;
-  coll_status status;
   int root = r->rank == c->root;
   const void *in = r->sendbuf;
   void *out = r->recvbuf;
@@ -359,17 +353,11 @@ static coll_status call_spread(const case_state *r, coll_comm *comm, coll_reques
 }
 
 static coll_status call_barrier(const test_case *c, coll_comm *comm, coll_request **open) {
-  coll_request *request = NULL;
-  coll_status status;
   switch (c->form) {
   case CASE_NONBLOCKING:
-    status = coll_ibarrier(comm, &request);
-    return ended(status, &request);
-  case CASE_OPEN:
     return coll_ibarrier(comm, open);
   case CASE_PERSISTENT:
-    status = coll_barrier_init(comm, &request);
-    return again(status, request, c);
+    return coll_barrier_init(comm, open);
   default:
     return coll_barrier(comm);
   }
@@ -404,8 +392,6 @@ static coll_status call(const case_state *r, coll_comm *comm, coll_request **ope
 coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine_op,
                        case_state **state, coll_request **request) {
   *state = make(rank, nranks, c, affine_op);
-  if (c->form != CASE_BLOCKING)
-    (*state)->copy.form = CASE_OPEN;
   *request = NULL;
   return call(*state, comm, request);
 }
@@ -432,15 +418,54 @@ int case_end(case_state *r, bool done) {
   return wrong || !whole;
 }
 
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine_op) {
-  case_state *r = make(rank, nranks, c, affine_op);
-  coll_status status = call(r, comm, NULL);
+/* ---- runs --------------------------------------------------------------------------------------
+ */
+
+/* Starts all persistent requests and waits for them; again where that changes nothing. */
+static coll_status run_persistent(const test_case *c, coll_request **open, int count) {
+  coll_status status = COLL_OK;
+  for (int turn = 0; turn < (c->in_place ? 1 : 2); turn++) {
+    for (int i = 0; i < count && status == COLL_OK; i++)
+      status = coll_start(open[i]);
+    for (int i = 0; i < count && status == COLL_OK; i++)
+      status = coll_wait(&open[i], -1);
+  }
+  for (int i = 0; i < count; i++)
+    if (open[i])
+      coll_request_free(&open[i]);
+  return status;
+}
+
+/* Completes calls of one form that have been made. */
+static coll_status complete(coll_comm *comm, const test_case *c, coll_request **open, int count) {
+  coll_status status = COLL_OK;
+  if (c->form == CASE_GROUPED)
+    return coll_group_end(comm);
+  if (c->form == CASE_PERSISTENT)
+    return run_persistent(c, open, count);
+  for (int i = 0; c->form == CASE_NONBLOCKING && i < count && status == COLL_OK; i++)
+    status = coll_wait(&open[i], -1);
+  return status;
+}
+
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
+             coll_op affine_op) {
+  case_state *states[CASE_MAX_AT_ONCE] = {NULL};
+  coll_request *open[CASE_MAX_AT_ONCE] = {NULL};
+  int made = 0, wrong = 0;
+  coll_status status = cases->form == CASE_GROUPED ? coll_group_start(comm) : COLL_OK;
+  for (; made < count && status == COLL_OK; made++)
+    status = case_begin(comm, rank, nranks, &cases[made], affine_op, &states[made], &open[made]);
+  if (status == COLL_OK)
+    status = complete(comm, cases, open, count);
   if (status != COLL_OK) {
     coll_error error = COLL_ERROR_INIT;
     char text[160];
     coll_last_error(comm, &error);
-    fprintf(stderr, "rank %d: %s: %s: %s\n", rank, case_text(c, nranks, text),
+    fprintf(stderr, "rank %d: %d from %s: %s: %s\n", rank, count, case_text(cases, nranks, text),
             coll_status_name(status), error.message);
   }
-  return case_end(r, status == COLL_OK) || status != COLL_OK;
+  for (int i = 0; i < made; i++)
+    wrong |= case_end(states[i], status == COLL_OK);
+  return wrong || status != COLL_OK;
 }

@@ -35,8 +35,7 @@ typedef enum case_form {
   CASE_NONBLOCKING,
   CASE_PERSISTENT,
   CASE_GROUPED,
-  CASE_OPEN, /* of case_begin() */
-  CASE_FORMS = CASE_OPEN
+  CASE_FORMS
 } case_form;
 
 /* in_place: 0 no, 1 as NCCL has it, 2 as MPI has it (another place in reduce-scatter only). */
@@ -58,18 +57,22 @@ typedef struct test_case {
 /* Whether an operation takes a type (as docs/types.md says). */
 int case_takes(coll_type type, coll_op op);
 
+#define CASE_MAX_AT_ONCE 16
+
 /*
- * Runs one case on this rank; 0, or 1 after saying what went wrong. All ranks call it alike.
- * `affine` is the communicator's handle of the operation that case_affine_create() made.
+ * Runs `count` cases of one form, all under way at once but for blocking ones, on this rank; 0, or
+ * 1 after saying what went wrong. All ranks call it alike. `affine` is the communicator's handle of
+ * the operation that case_affine_create() made.
  */
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine);
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
+             coll_op affine);
 
 /* A case under way. */
 typedef struct case_state case_state;
 
-/* Starts a case as a nonblocking operation, or with form CASE_BLOCKING as a blocking call inside a
- * group (*request is NULL then). Then either case_end() after
- * the request is complete, or case_discard(). */
+/* Makes the call of a case. Nonblocking: starts it; persistent: makes the request; grouped: a
+ * blocking call, for use inside a group (*request is NULL then, as with blocking ones). Then either
+ * case_end() after the operation is complete, or case_discard(). */
 coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine,
                        case_state **state, coll_request **request);
 

@@ -1,8 +1,22 @@
 /*
- * test_every.c: every collective, form, type, operation and place against a plain reference, on
- * threads and on processes, over shm and tcp.
+ * test_every.c: every collective, form, type, operation and place against a plain reference, on n
+ * ranks for each n of 1, 2, 3, 4, 5, 7, 8, 13 and 16. Forms are blocking, nonblocking, persistent
+ * and grouped; places are out of place, in place as in NCCL, and as in MPI. Roots change from call
+ * to call.
+ *
+ *   reductions  each collective, form, type, operation and place, for each n, with 0, 1, 2, n - 1,
+ *               n and n + 1 elements
+ *   moves       the same for the collectives that move data, with every type and others by size
+ *   chunks      each collective, type and operation with a chunk of elements, one more and one
+ *               less; each for one n
+ *   large       each collective for each n with several chunks and with several MiB, of two types
+ *   hosts       the same on ranks that believe to be on several hosts
+ *
+ * All this on threads over shm and on processes over shm; over tcp, on threads, each of it for
+ * three n. Under sanitizers each of it for a third as many n.
  */
 #include <criterion/criterion.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,154 +24,201 @@
 #include "case.h"
 #include "support_ranks.h"
 
-#define CHUNK_BYTES ((size_t)128 * 1024) /* slot_bytes * slot_count / 2 */
-
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
 #define NCOUNTS (sizeof(rank_counts) / sizeof(*rank_counts))
 
-/* Which part of all cases a run takes. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define FEWER 3
+#else
+#define FEWER 1
+#endif
+
+/* Which part of all cases a run takes: every `stride`-th, so that each is taken for some n. */
 typedef struct part {
-  unsigned stride; /* every so many-th case */
+  unsigned stride;
   unsigned offset;
+  size_t chunk_bytes; /* half of what the slots of a connection hold */
 } part;
 
-static const coll_type moved_types[] = {COLL_INT8,         COLL_UINT16,        COLL_FLOAT32,
-                                        COLL_FLOAT64_LOC,  COLL_TYPE_USER(12), COLL_TYPE_USER(1),
-                                        COLL_TYPE_USER(37)};
-#define NMOVED (sizeof(moved_types) / sizeof(*moved_types))
-
-/* The small size number k of n ranks. */
-static size_t small_size(unsigned k, int nranks) {
-  size_t n = (size_t)nranks;
-  const size_t sizes[] = {0, 1, 2, n - 1, n, n + 1, 33};
-  return sizes[k % 7];
+/* Whether the next case is in this part; *k counts the cases. */
+static bool taken(const part *p, unsigned *k) {
+  return (*k)++ % p->stride == p->offset % p->stride;
 }
 
-/* A case that the number k alone determines, apart from what is being gone through. */
-static test_case case_of(unsigned k, int nranks, case_coll coll, coll_type type, coll_op op) {
-  return (test_case){.coll = coll,
-                     .form = (case_form)(k % CASE_FORMS),
-                     .type = type,
-                     .op = op,
-                     .root = (int)(k / 5 % (unsigned)nranks),
-                     .in_place = (int)(k / 3 % 3),
-                     .count = small_size(k / 2, nranks),
-                     .seed = k};
+/* Runs one case with several sizes, all under way at once if its form allows that. */
+static int run_sizes(coll_comm *comm, int rank, int nranks, test_case c, const size_t *sizes,
+                     int nsizes, coll_op affine) {
+  test_case cases[CASE_MAX_AT_ONCE];
+  for (int i = 0; i < nsizes; i++) {
+    cases[i] = c;
+    cases[i].count = sizes[i];
+    cases[i].seed = c.seed * 7 + (uint64_t)i;
+    cases[i].root = (int)((c.seed + (uint64_t)i) % (unsigned)nranks);
+  }
+  return case_run(comm, rank, nranks, cases, nsizes, affine);
 }
 
-/* Every type and operation of each reduction, in every form and place. */
+/* The same with the small sizes, each once. */
+static int run_small(coll_comm *comm, int rank, int nranks, test_case c, coll_op affine) {
+  size_t n = (size_t)nranks, sizes[6] = {0, 1, 2};
+  int nsizes = 3;
+  for (size_t size = n - 1; size <= n + 1; size++)
+    if (size > 2)
+      sizes[nsizes++] = size;
+  return run_sizes(comm, rank, nranks, c, sizes, nsizes, affine);
+}
+
+/* Type and operation number i of a reduction; false if there is no such pair. */
+static bool pair_of(unsigned i, case_coll coll, coll_type *type, coll_op *op) {
+  unsigned t = i / (COLL_OP_COUNT + 1), o = i % (COLL_OP_COUNT + 1);
+  *type = t == COLL_TYPE_COUNT ? CASE_TYPE_AFFINE : (coll_type)t;
+  *op = o == COLL_OP_COUNT ? CASE_OP_AFFINE : (coll_op)o;
+  bool scan = coll == CASE_SCAN || coll == CASE_EXSCAN;
+  return case_takes(*type, *op) && !(scan && *op == COLL_AVG);
+}
+#define NPAIRS ((COLL_TYPE_COUNT + 1u) * (COLL_OP_COUNT + 1u))
+
 static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const part *p = arg;
   coll_op affine;
   unsigned k = 0;
   RANK_OK(case_affine_create(comm, &affine));
   for (int coll = CASE_ALLREDUCE; coll < CASE_BROADCAST; coll++)
-    for (int type = 0; type <= COLL_TYPE_COUNT; type++)
-      for (int op = -1; op < COLL_OP_COUNT; op++)
-        for (int turn = 0; turn < CASE_FORMS * 3; turn++) {
-          coll_type t = type == COLL_TYPE_COUNT ? CASE_TYPE_AFFINE : (coll_type)type;
-          coll_op o = op < 0 ? CASE_OP_AFFINE : (coll_op)op;
-          int scan = coll == CASE_SCAN || coll == CASE_EXSCAN;
-          if (!case_takes(t, o) || (scan && o == COLL_AVG) || (k++ + p->offset) % p->stride)
-            continue;
-          test_case c = case_of(k, nranks, (case_coll)coll, t, o);
-          c.form = (case_form)(turn % CASE_FORMS);
-          c.in_place = turn / CASE_FORMS;
-          if (case_run(comm, rank, nranks, &c, affine) != 0)
-            return 1;
-        }
-  return 0;
-}
-
-/* Every collective that moves data, with types of several sizes, forms, places and roots. */
-static int all_moves(coll_comm *comm, int rank, int nranks, void *arg) {
-  const part *p = arg;
-  unsigned k = 0;
-  for (int coll = CASE_BROADCAST; coll < CASE_COLLS; coll++)
-    for (size_t type = 0; type < NMOVED; type++)
-      for (int turn = 0; turn < 24; turn++) {
-        if ((k++ + p->offset) % p->stride)
-          continue;
-        test_case c = case_of(k, nranks, (case_coll)coll, moved_types[type], COLL_SUM);
+    for (unsigned pair = 0; pair < NPAIRS; pair++)
+      for (int turn = 0; turn < CASE_FORMS * 3; turn++) {
+        test_case c = {.coll = (case_coll)coll, .seed = k};
         c.form = (case_form)(turn % CASE_FORMS);
-        c.in_place = turn / CASE_FORMS % 2;
-        if (case_run(comm, rank, nranks, &c, 0) != 0)
+        c.in_place = turn / CASE_FORMS;
+        bool scatters = coll == CASE_REDUCE_SCATTER || coll == CASE_REDUCE_SCATTERV;
+        if (!pair_of(pair, c.coll, &c.type, &c.op) || (c.in_place == 2 && !scatters) ||
+            !taken(p, &k))
+          continue;
+        if (run_small(comm, rank, nranks, c, affine) != 0)
           return 1;
       }
   return 0;
 }
 
-/* Sizes around the borders of chunks, and large ones. */
-static int all_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
+static int all_moves(coll_comm *comm, int rank, int nranks, void *arg) {
+  static const unsigned bytes[] = {1, 12, 37};
   const part *p = arg;
-  const size_t bytes[] = {CHUNK_BYTES - 4, CHUNK_BYTES, CHUNK_BYTES + 4, 3 * CHUNK_BYTES + 8,
-                          (size_t)3 << 20};
   unsigned k = 0;
-  for (int coll = 0; coll < CASE_BARRIER; coll++)
-    for (size_t size = 0; size < sizeof(bytes) / sizeof(*bytes); size++) {
-      if ((k++ + p->offset) % p->stride)
+  for (int coll = CASE_BROADCAST; coll < CASE_COLLS; coll++)
+    for (int type = 0; type < COLL_TYPE_COUNT + 3; type++)
+      for (int turn = 0; turn < CASE_FORMS * 2; turn++) {
+        test_case c = {.coll = (case_coll)coll, .op = COLL_SUM, .seed = k};
+        c.form = (case_form)(turn % CASE_FORMS);
+        c.in_place = turn / CASE_FORMS;
+        c.type = type < COLL_TYPE_COUNT ? (coll_type)type
+                                        : COLL_TYPE_USER((int)bytes[type - COLL_TYPE_COUNT]);
+        if (coll == CASE_BARRIER && (type > 0 || c.in_place))
+          continue;
+        if (taken(p, &k) && run_small(comm, rank, nranks, c, 0) != 0)
+          return 1;
+      }
+  return 0;
+}
+
+/* Whether the count of a collective is that of the whole vector, not of one rank's block. */
+static bool whole_vector(int coll) {
+  return coll == CASE_ALLREDUCE || coll == CASE_REDUCE || coll == CASE_SCAN ||
+         coll == CASE_EXSCAN || coll == CASE_BROADCAST;
+}
+
+static int all_chunks(coll_comm *comm, int rank, int nranks, void *arg) {
+  const part *p = arg;
+  coll_op affine;
+  unsigned k = 0;
+  RANK_OK(case_affine_create(comm, &affine));
+  for (int coll = CASE_ALLREDUCE; coll < CASE_BARRIER; coll++)
+    for (unsigned pair = 0; pair < NPAIRS; pair++) {
+      test_case c = {.coll = (case_coll)coll, .seed = k};
+      bool reduces = coll < CASE_BROADCAST;
+      if (!pair_of(pair, c.coll, &c.type, &c.op) ||
+          (!reduces && c.op != COLL_SUM && c.op != COLL_MINLOC && c.op != CASE_OP_AFFINE) ||
+          !taken(p, &k))
         continue;
-      coll_type type = k % 2 ? COLL_FLOAT32 : COLL_UINT8;
-      test_case c = case_of(k, nranks, (case_coll)coll, type, k % 4 ? COLL_SUM : COLL_MAX);
-      c.count = bytes[size] / coll_type_bytes(type);
-      if (coll != CASE_ALLREDUCE && coll != CASE_REDUCE && coll != CASE_BROADCAST)
-        c.count = c.count / (size_t)nranks + k % 3;
-      if (case_run(comm, rank, nranks, &c, 0) != 0)
+      c.form = (case_form)(k / NCOUNTS % CASE_FORMS);
+      c.in_place = (int)(k / NCOUNTS / CASE_FORMS % (reduces ? 3 : 2));
+      size_t chunk = p->chunk_bytes / coll_type_bytes(c.type);
+      chunk = whole_vector(coll) ? chunk : chunk / (size_t)nranks;
+      const size_t sizes[] = {chunk - 1, chunk, chunk + 1};
+      if (run_sizes(comm, rank, nranks, c, sizes, 3, affine) != 0)
         return 1;
     }
   return 0;
 }
 
-/* Runs a tour for every number of ranks. */
-static void tour(const char *transport, rank_fn fn, unsigned stride) {
+static int all_large(coll_comm *comm, int rank, int nranks, void *arg) {
+  const part *p = arg;
+  const size_t bytes[] = {3 * p->chunk_bytes + 8, (size_t)3 << 20};
+  unsigned k = 0;
+  for (int coll = 0; coll < CASE_BARRIER; coll++)
+    for (int turn = 0; turn < 4; turn++) {
+      test_case c = {.coll = (case_coll)coll, .seed = k};
+      c.form = (case_form)(k % CASE_FORMS);
+      c.in_place = (int)(k / 2 % 3);
+      c.type = turn % 2 ? COLL_FLOAT32 : COLL_UINT8;
+      c.op = turn % 2 ? COLL_SUM : COLL_MAX;
+      size_t size = bytes[turn / 2] / coll_type_bytes(c.type);
+      size = whole_vector(coll) ? size : size / (size_t)nranks + k % 3;
+      if (taken(p, &k) && run_sizes(comm, rank, nranks, c, &size, 1, 0) != 0)
+        return 1;
+    }
+  return 0;
+}
+
+/* Runs a tour for every number of ranks, each case on one of `stride` of them. */
+static void tour(const char *transport, bool processes, rank_fn fn, unsigned stride) {
+  bool tcp = strcmp(transport, "tcp") == 0;
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   config.timeout_ms = 30000;
   for (size_t i = 0; i < NCOUNTS; i++) {
-    part p = {stride, (unsigned)i};
-    cr_assert_eq(run_threads(rank_counts[i], &config, fn, &p), 0, "%d ranks over %s",
-                 rank_counts[i], transport);
+    int n = rank_counts[i];
+    /* slot_bytes * slot_count / 2 */
+    part p = {stride, (unsigned)i, (size_t)(tcp ? 512 : 128) * 1024};
+    int result =
+        processes ? run_processes(n, &config, fn, &p, 120, NULL) : run_threads(n, &config, fn, &p);
+    cr_assert_eq(result, 0, "%d %s over %s", n, processes ? "processes" : "threads", transport);
   }
 }
 
 Test(every, reductions_shm, .timeout = 250) {
-  tour("shm", all_reductions, 3); /* each third of the numbers of ranks has all cases */
+  tour("shm", false, all_reductions, FEWER);
+}
+Test(every, reductions_processes, .timeout = 250) {
+  tour("shm", true, all_reductions, FEWER);
 }
 Test(every, reductions_tcp, .timeout = 250) {
-  tour("tcp", all_reductions, 31);
+  tour("tcp", false, all_reductions, 3 * FEWER);
 }
 Test(every, moves_shm, .timeout = 250) {
-  tour("shm", all_moves, 1);
-}
-Test(every, moves_tcp, .timeout = 250) {
-  tour("tcp", all_moves, 7);
-}
-Test(every, sizes_shm, .timeout = 250) {
-  tour("shm", all_sizes, 5);
-}
-Test(every, sizes_tcp, .timeout = 250) {
-  tour("tcp", all_sizes, 11);
-}
-
-/* The same on processes. */
-static void tour_processes(rank_fn fn, unsigned stride) {
-  coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 30000;
-  for (size_t i = 0; i < NCOUNTS; i++) {
-    part p = {stride, (unsigned)i + 1};
-    cr_assert_eq(run_processes(rank_counts[i], &config, fn, &p, 120, NULL), 0, "%d processes",
-                 rank_counts[i]);
-  }
-}
-
-Test(every, reductions_processes, .timeout = 250) {
-  tour_processes(all_reductions, 37);
+  tour("shm", false, all_moves, FEWER);
 }
 Test(every, moves_processes, .timeout = 250) {
-  tour_processes(all_moves, 11);
+  tour("shm", true, all_moves, FEWER);
 }
-Test(every, sizes_processes, .timeout = 250) {
-  tour_processes(all_sizes, 13);
+Test(every, moves_tcp, .timeout = 250) {
+  tour("tcp", false, all_moves, 3 * FEWER);
+}
+Test(every, chunks_shm, .timeout = 250) {
+  tour("shm", false, all_chunks, NCOUNTS);
+}
+Test(every, chunks_processes, .timeout = 250) {
+  tour("shm", true, all_chunks, NCOUNTS);
+}
+Test(every, chunks_tcp, .timeout = 250) {
+  tour("tcp", false, all_chunks, NCOUNTS);
+}
+Test(every, large_shm, .timeout = 250) {
+  tour("shm", false, all_large, FEWER);
+}
+Test(every, large_processes, .timeout = 250) {
+  tour("shm", true, all_large, FEWER);
+}
+Test(every, large_tcp, .timeout = 250) {
+  tour("tcp", false, all_large, 3 * FEWER);
 }
 
 /* Ranks that believe to be on several hosts, with every algorithm for that. */
@@ -171,11 +232,11 @@ Test(every, hosts, .timeout = 250) {
       coll_config config = COLL_CONFIG_INIT;
       config.timeout_ms = 30000;
       config.algo = algorithms[a];
-      part p = {3, (unsigned)(a + i)};
+      part p = {3, (unsigned)(a + i), (size_t)512 * 1024};
       char hosts[8];
       snprintf(hosts, sizeof(hosts), "%d", counts[i][1]);
       setenv("TEST_HOSTS", hosts, 1);
-      cr_assert_eq(run_processes(counts[i][0], &config, all_sizes, &p, 120, NULL), 0,
+      cr_assert_eq(run_processes(counts[i][0], &config, all_large, &p, 120, NULL), 0,
                    "%d processes on %s hosts, %s", counts[i][0], hosts,
                    algorithms[a] ? algorithms[a] : "free choice");
     }

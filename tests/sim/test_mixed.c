@@ -118,7 +118,7 @@ static int leave_open(interpreter *in, int step, const member *m) {
   if (in->nopen == MAX_OPEN && end_one(in, m) != 0)
     return 1;
   test_case c = pick_case(in, step, m);
-  c.form = CASE_OPEN;
+  c.form = CASE_NONBLOCKING;
   open_case *o = &in->open[in->nopen];
   coll_status status = case_begin(m->comm, m->rank, m->nranks, &c, 0, &o->state, &o->request);
   if (status == COLL_OK) {
@@ -218,20 +218,12 @@ static int exchange(interpreter *in, int step, const member *m, bool grouped) {
 
 /* Several collectives in one group. */
 static int group(interpreter *in, int step, const member *m) {
-  case_state *states[3];
-  coll_request *none;
-  coll_status status = coll_group_start(m->comm);
-  int count = 0, wrong = 0;
-  for (; count < 3 && status == COLL_OK; count++) {
-    test_case c = pick_case(in, step * 3 + count, m);
-    c.form = CASE_BLOCKING;
-    status = case_begin(m->comm, m->rank, m->nranks, &c, 0, &states[count], &none);
+  test_case cases[3];
+  for (int i = 0; i < 3; i++) {
+    cases[i] = pick_case(in, step * 3 + i, m);
+    cases[i].form = CASE_GROUPED;
   }
-  if (status == COLL_OK)
-    status = coll_group_end(m->comm);
-  for (int i = 0; i < count; i++)
-    wrong |= case_end(states[i], status == COLL_OK);
-  return status == COLL_OK ? wrong : fail(m, status, "group");
+  return case_run(m->comm, m->rank, m->nranks, cases, 3, 0);
 }
 
 /* ---- communicators -----------------------------------------------------------------------------
@@ -283,7 +275,7 @@ static int run_step(interpreter *in, int step) {
   if (kind == STEP_GROUP)
     return group(in, step, m);
   test_case c = pick_case(in, step, m);
-  return case_run(m->comm, m->rank, m->nranks, &c, 0);
+  return case_run(m->comm, m->rank, m->nranks, &c, 1, 0);
 }
 
 /* One rank's program. */
