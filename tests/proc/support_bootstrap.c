@@ -1,0 +1,116 @@
+/* support_bootstrap.c: threads or processes that find each other by the bootstrap alone. */
+#include "support_bootstrap.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+#include "libcoll/comm/ctrl_links.h"
+
+static const colli_log quiet = {COLLI_LOG_NONE, -1};
+
+/* Whether a message goes over every link both ways. */
+static bool links_work(const member *m, colli_ctrl *ctrl) {
+  int peers[8], expected[8];
+  int count = colli_ctrl_neighbours(ctrl, peers), heard = 0, gone = 0;
+  if (count != colli_ctrl_peers(m->rank, m->nranks, expected))
+    return false;
+  for (int i = 0; i < count; i++) {
+    colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED, .origin = m->rank, .peer = peers[i]};
+    colli_ctrl_send(ctrl, peers[i], &msg);
+    msg.kind = COLLI_CTRL_GOODBYE;
+    colli_ctrl_send(ctrl, peers[i], &msg);
+  }
+  uint64_t until_ns = colli_now_ns() + 5 * COLLI_NS_PER_S;
+  while (gone < count && colli_now_ns() < until_ns) {
+    colli_ctrl_msg msg;
+    int peer, sys_errno;
+    switch (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno)) {
+    case COLLI_CTRL_MESSAGE:
+      if (msg.origin != peer || (msg.kind == COLLI_CTRL_STALLED && msg.peer != m->rank))
+        return false;
+      heard += msg.kind == COLLI_CTRL_STALLED;
+      gone += msg.kind == COLLI_CTRL_GOODBYE;
+      break;
+    case COLLI_CTRL_CLOSED:
+      return false;
+    case COLLI_CTRL_NOTHING:
+      poll(&(struct pollfd){.fd = colli_ctrl_fd(ctrl), .events = POLLIN}, 1, 100);
+    }
+  }
+  return heard == count && gone == count;
+}
+
+/* Takes part once. */
+void *take_part(void *arg) {
+  member *m = arg;
+  colli_params params;
+  colli_rank_info mine, *table = NULL;
+  colli_ctrl *ctrl = NULL;
+  colli_error_clear(&m->error);
+  memset(&mine, 0, sizeof(mine));
+  snprintf(mine.host, sizeof(mine.host), "host%d", m->rank);
+  mine.pid = m->pid;
+  mine.cpus[0] = 77 + (uint64_t)m->rank;
+  if (colli_params_load(&params, &m->error) != COLL_OK)
+    abort();
+  if (m->ifname)
+    colli_params_set_text(&params, COLLI_PARAM_TCP_IFNAME, m->ifname);
+  usleep((useconds_t)m->delay_ms * 1000);
+  uint64_t start_ns = colli_now_ns();
+  m->status = colli_bootstrap(&m->id, m->rank, m->nranks, &mine, &params,
+                              start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &quiet, NULL,
+                              &table, &ctrl, &m->error);
+  m->took_ms = (colli_now_ns() - start_ns) / COLLI_NS_PER_MS;
+  m->sound = m->status == COLL_OK && table && ctrl;
+  for (int rank = 0; m->sound && rank < m->nranks; rank++) {
+    char host[64];
+    snprintf(host, sizeof(host), "host%d", rank);
+    m->sound = strcmp(table[rank].host, host) == 0 && table[rank].pid == 1000 + rank &&
+               table[rank].cpus[0] == 77 + (uint64_t)rank &&
+               (m->nranks == 1 || table[rank].control_addrs[0].port != 0);
+  }
+  m->sound = m->sound && links_work(m, ctrl);
+  colli_ctrl_close(ctrl, 1000);
+  free(table);
+  return NULL;
+}
+
+/* Makes an id; the listener is rank 0's. */
+static colli_id make_id(void) {
+  colli_id id;
+  colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  if (colli_params_load(&params, &error) != COLL_OK ||
+      colli_id_make(&id, &params, &error) != COLL_OK) {
+    fprintf(stderr, "make_id: %s\n", error.message);
+    abort();
+  }
+  return id;
+}
+
+/* Members 0 .. n-1 as they should be. */
+member *make_members(int n, int timeout_ms) {
+  member *members = calloc((size_t)n, sizeof(*members));
+  colli_id id = make_id();
+  for (int i = 0; i < n; i++)
+    members[i] =
+        (member){.id = id, .rank = i, .nranks = n, .timeout_ms = timeout_ms, .pid = 1000 + i};
+  return members;
+}
+
+/* Lets all members take part as threads, but `absent`. */
+void run_members(member *members, int n, int absent) {
+  pthread_t threads[64];
+  for (int i = 0; i < n; i++)
+    if (i != absent && pthread_create(&threads[i], NULL, take_part, &members[i]) != 0)
+      abort();
+  for (int i = 0; i < n; i++)
+    if (i != absent)
+      pthread_join(threads[i], NULL);
+}
