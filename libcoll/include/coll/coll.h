@@ -9,7 +9,7 @@
  * Rules that hold for every call unless it says otherwise:
  *  - Every call returns a coll_status. On failure coll_last_error() tells the whole story.
  *  - Counts are in elements of `type`; sizes called "bytes" are in bytes; times are in
- * milliseconds.
+ *    milliseconds.
  *  - Buffers belong to the caller. They must not be read (receive) or written (send, receive) by
  *    anybody else between the start and the completion of the operation.
  *  - A communicator is used by one thread at a time. A call that finds another thread inside the
@@ -17,17 +17,19 @@
  *    be called from any thread at any moment. Different communicators, also ones that were split
  *    from each other, may be used from different threads at once.
  *  - Nothing waits for ever: an operation that does not move for coll_config.timeout_ms, counted
- * while the rank is inside libcoll, fails. Transfers that move are never too long.
+ *    while the rank is inside libcoll, fails. Transfers that move are never too long.
  *  - After COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or _SYSTEM from an
- * operation the communicator is *revoked*: each later operation on it returns that first error
- * again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
- * and leave the communicator as it was.
+ *    operation the communicator is *revoked*: each later operation on it returns that first error
+ *    again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
+ *    and leave the communicator as it was.
  */
 #ifndef COLL_COLL_H
 #define COLL_COLL_H
 
 #include <stddef.h>
 #include <stdint.h>
+
+#include "coll/coll_types.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -64,89 +66,6 @@ typedef enum coll_status {
   COLL_ERR_UNSUPPORTED = 13, /* this build or version cannot do it; the message says what can */
   COLL_ERR_INTERNAL = 14     /* a defect of libcoll; please report the record */
 } coll_status;
-
-/*
- * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
- * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
- * structs below. COLL_TYPE_USER(bytes) makes a type of the caller's own: any element of 1 to 65535
- * bytes, which may be moved by every collective and reduced by operations of coll_op_create().
- */
-typedef enum coll_type {
-  COLL_INT8 = 0,
-  COLL_UINT8 = 1,
-  COLL_INT16 = 2,
-  COLL_UINT16 = 3,
-  COLL_INT32 = 4,
-  COLL_UINT32 = 5,
-  COLL_INT64 = 6,
-  COLL_UINT64 = 7,
-  COLL_FLOAT16 = 8,
-  COLL_BFLOAT16 = 9,
-  COLL_FLOAT32 = 10,
-  COLL_FLOAT64 = 11,
-  COLL_FLOAT8_E4M3 = 12,
-  COLL_FLOAT8_E5M2 = 13,
-  COLL_INT32_LOC = 14,
-  COLL_INT64_LOC = 15,
-  COLL_FLOAT32_LOC = 16,
-  COLL_FLOAT64_LOC = 17,
-  COLL_TYPE_USER_BASE = 0x10000
-} coll_type;
-#define COLL_TYPE_COUNT          18
-#define COLL_TYPE_USER_BYTES_MAX 65535
-#define COLL_TYPE_USER(bytes)    ((coll_type)(COLL_TYPE_USER_BASE + (bytes)))
-
-/* A value and where it comes from (an index, a rank, what the caller likes), for MINLOC, MAXLOC. */
-typedef struct coll_int32_loc {
-  int32_t value;
-  int32_t index;
-} coll_int32_loc;
-typedef struct coll_int64_loc {
-  int64_t value;
-  int64_t index;
-} coll_int64_loc;
-typedef struct coll_float32_loc {
-  float value;
-  int32_t index;
-} coll_float32_loc;
-typedef struct coll_float64_loc {
-  double value;
-  int64_t index;
-} coll_float64_loc;
-
-/*
- * Reduction operations, and the types that they take.
- *  - SUM, PROD, MIN, MAX, AVG: all integers and floats. Integers wrap around modulo 2^bits in SUM
- *    and PROD. AVG is that SUM divided by nranks: for integers truncated toward zero, and exact as
- *    long as the SUM does not wrap; for floats multiplied by 1/nranks (float64: divided).
- *  - float16, bfloat16 and the float8 types are widened to float32 for each single operation and
- *    rounded to nearest even after it (see coll_config.accumulate for the alternative). float8
- *    results beyond the largest finite number become that number, as do infinities.
- *  - MIN and MAX of floats: a NaN on any rank gives NaN; -0 is smaller than +0.
- *  - BAND, BOR, BXOR (bit by bit), LAND, LOR, LXOR (of element != 0; the result is 0 or 1):
- * integers.
- *  - MINLOC, MAXLOC: the LOC types. The element with the smallest or largest value; of equal values
- *    the one with the smaller index. A NaN beats every number.
- *  - what coll_op_create() and coll_op_create_premul_sum() give.
- */
-typedef enum coll_op {
-  COLL_SUM = 0,
-  COLL_PROD = 1,
-  COLL_MIN = 2,
-  COLL_MAX = 3,
-  COLL_AVG = 4,
-  COLL_BAND = 5,
-  COLL_BOR = 6,
-  COLL_BXOR = 7,
-  COLL_LAND = 8,
-  COLL_LOR = 9,
-  COLL_LXOR = 10,
-  COLL_MINLOC = 11,
-  COLL_MAXLOC = 12,
-  COLL_OP_USER_BASE = 0x100
-} coll_op;
-#define COLL_OP_COUNT    13
-#define COLL_OP_USER_MAX 64 /* operations of coll_op_create*() on a communicator at a time */
 
 typedef struct coll_comm coll_comm;       /* opaque: one rank's membership in a communicator */
 typedef struct coll_request coll_request; /* opaque: an operation, started or persistent */
