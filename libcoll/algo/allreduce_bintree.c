@@ -18,17 +18,8 @@
  */
 #include "libcoll/algo/tree.h"
 
-static coll_status bintree_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_tree_emit(shape, (colli_tree){.place = colli_tree_binary},
-                         COLLI_TREE_UP | COLLI_TREE_DOWN | COLLI_TREE_LANES, sched);
-}
-
-static double bintree_cost(const colli_shape *shape, const colli_partition *partition,
-                           size_t elem_bytes, const colli_model *model) {
-  return colli_tree_cost(shape, (colli_tree){.place = colli_tree_binary},
-                         COLLI_TREE_UP | COLLI_TREE_DOWN | COLLI_TREE_LANES, partition, elem_bytes,
-                         model);
-}
+COLLI_TREE_FUNCTIONS(bintree, COLLI_TREE_UP | COLLI_TREE_DOWN | COLLI_TREE_LANES,
+                     .place = colli_tree_binary)
 
 const colli_algo colli_allreduce_bintree = {
     .name = "bintree",

@@ -7,9 +7,9 @@
  *   hier_ring   ring reduce-scatter in the group, then each of its ranks does a ring all-reduce of
  *               its share with those of equal position in other groups, ring all-gather in the
  *               group. Cost: 2 (m-1)/m N near beta + 2 (g-1)/(g m) N beta for N bytes. Wins for
- * long vectors: what goes between groups is shared out among all ranks. hier_split  the same with
- * recursive doubling between groups. Wins for two groups, which exchange their shares in one round,
- * and for middle sizes.
+ *               long vectors: what goes between groups is shared out among all ranks.
+ *   hier_split  the same with recursive doubling between groups. Wins for two groups, which
+ *               exchange their shares in one round, and for middle sizes.
  *
  * Groups that differ in size have no ranks of equal position: there leaders speak for them.
  * Source: Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in
@@ -52,18 +52,7 @@ static const colli_hier split = {
     .otherwise = &led,
 };
 
-static int hier_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&led, shape);
-}
-
-static coll_status hier_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&led, shape, sched);
-}
-
-static double hier_cost(const colli_shape *shape, const colli_partition *partition,
-                        size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&led, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier, &led)
 
 const colli_algo colli_allreduce_hier = {
     .name = "hier",
@@ -78,18 +67,7 @@ const colli_algo colli_allreduce_hier = {
     .cost = hier_cost,
 };
 
-static int hier_ring_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&ring, shape);
-}
-
-static coll_status hier_ring_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&ring, shape, sched);
-}
-
-static double hier_ring_cost(const colli_shape *shape, const colli_partition *partition,
-                             size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&ring, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier_ring, &ring)
 
 const colli_algo colli_allreduce_hier_ring = {
     .name = "hier_ring",
@@ -104,18 +82,7 @@ const colli_algo colli_allreduce_hier_ring = {
     .cost = hier_ring_cost,
 };
 
-static int hier_split_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&split, shape);
-}
-
-static coll_status hier_split_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&split, shape, sched);
-}
-
-static double hier_split_cost(const colli_shape *shape, const colli_partition *partition,
-                              size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&split, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier_split, &split)
 
 const colli_algo colli_allreduce_hier_split = {
     .name = "hier_split",

@@ -29,18 +29,7 @@ static const colli_hier chains = {
     .leave = &colli_broadcast_chain,
 };
 
-static int hier_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&trees, shape);
-}
-
-static coll_status hier_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&trees, shape, sched);
-}
-
-static double hier_cost(const colli_shape *shape, const colli_partition *partition,
-                        size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&trees, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier, &trees)
 
 const colli_algo colli_broadcast_hier = {
     .name = "hier",
@@ -55,18 +44,7 @@ const colli_algo colli_broadcast_hier = {
     .cost = hier_cost,
 };
 
-static int hier_chain_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&chains, shape);
-}
-
-static coll_status hier_chain_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&chains, shape, sched);
-}
-
-static double hier_chain_cost(const colli_shape *shape, const colli_partition *partition,
-                              size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&chains, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier_chain, &chains)
 
 const colli_algo colli_broadcast_hier_chain = {
     .name = "hier_chain",

@@ -15,16 +15,7 @@
  */
 #include "libcoll/algo/tree.h"
 
-static coll_status knomial4_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_tree_emit(shape, (colli_tree){.radix = 4, .place = colli_tree_knomial},
-                         COLLI_TREE_DOWN, sched);
-}
-
-static double knomial4_cost(const colli_shape *shape, const colli_partition *partition,
-                            size_t elem_bytes, const colli_model *model) {
-  return colli_tree_cost(shape, (colli_tree){.radix = 4, .place = colli_tree_knomial},
-                         COLLI_TREE_DOWN, partition, elem_bytes, model);
-}
+COLLI_TREE_FUNCTIONS(knomial4, COLLI_TREE_DOWN, .radix = 4, .place = colli_tree_knomial)
 
 const colli_algo colli_broadcast_knomial4 = {
     .name = "knomial4",
@@ -39,16 +30,7 @@ const colli_algo colli_broadcast_knomial4 = {
     .cost = knomial4_cost,
 };
 
-static coll_status knomial8_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_tree_emit(shape, (colli_tree){.radix = 8, .place = colli_tree_knomial},
-                         COLLI_TREE_DOWN, sched);
-}
-
-static double knomial8_cost(const colli_shape *shape, const colli_partition *partition,
-                            size_t elem_bytes, const colli_model *model) {
-  return colli_tree_cost(shape, (colli_tree){.radix = 8, .place = colli_tree_knomial},
-                         COLLI_TREE_DOWN, partition, elem_bytes, model);
-}
+COLLI_TREE_FUNCTIONS(knomial8, COLLI_TREE_DOWN, .radix = 8, .place = colli_tree_knomial)
 
 const colli_algo colli_broadcast_knomial8 = {
     .name = "knomial8",

@@ -122,20 +122,8 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   return colli_cost_bound(critical, all, &t, model);
 }
 
-static coll_status binomial_emit(const colli_shape *shape, colli_sched **sched) {
-  return knomial_emit(shape, 2, sched);
-}
-static double binomial_cost(const colli_shape *shape, const colli_partition *partition,
-                            size_t elem_bytes, const colli_model *model) {
-  return knomial_cost(shape, 2, partition, elem_bytes, model);
-}
-static coll_status knomial4_emit(const colli_shape *shape, colli_sched **sched) {
-  return knomial_emit(shape, 4, sched);
-}
-static double knomial4_cost(const colli_shape *shape, const colli_partition *partition,
-                            size_t elem_bytes, const colli_model *model) {
-  return knomial_cost(shape, 4, partition, elem_bytes, model);
-}
+COLLI_KNOMIAL_FUNCTIONS(binomial, 2)
+COLLI_KNOMIAL_FUNCTIONS(knomial4, 4)
 
 const colli_algo colli_gather_binomial = {
     .name = "binomial",

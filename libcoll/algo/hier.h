@@ -34,4 +34,18 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
 
+/* Defines what the table of algorithms takes of a hierarchical one: NAME_nchunks, NAME_emit and
+ * NAME_cost for the parts in `hier`. */
+#define COLLI_HIER_FUNCTIONS(name, hier)                                                           \
+  static int name##_nchunks(const colli_shape *shape) {                                            \
+    return colli_hier_nchunks(hier, shape);                                                        \
+  }                                                                                                \
+  static coll_status name##_emit(const colli_shape *shape, colli_sched **sched) {                  \
+    return colli_hier_emit(hier, shape, sched);                                                    \
+  }                                                                                                \
+  static double name##_cost(const colli_shape *shape, const colli_partition *partition,            \
+                            size_t elem_bytes, const colli_model *model) {                         \
+    return colli_hier_cost(hier, shape, partition, elem_bytes, model);                             \
+  }
+
 #endif

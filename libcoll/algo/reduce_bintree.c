@@ -16,15 +16,7 @@
  */
 #include "libcoll/algo/tree.h"
 
-static coll_status bintree_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_tree_emit(shape, (colli_tree){.place = colli_tree_binary}, COLLI_TREE_UP, sched);
-}
-
-static double bintree_cost(const colli_shape *shape, const colli_partition *partition,
-                           size_t elem_bytes, const colli_model *model) {
-  return colli_tree_cost(shape, (colli_tree){.place = colli_tree_binary}, COLLI_TREE_UP, partition,
-                         elem_bytes, model);
-}
+COLLI_TREE_FUNCTIONS(bintree, COLLI_TREE_UP, .place = colli_tree_binary)
 
 const colli_algo colli_reduce_bintree = {
     .name = "bintree",

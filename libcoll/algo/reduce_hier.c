@@ -28,18 +28,7 @@ static const colli_hier chains = {
     .across = &colli_reduce_chain,
 };
 
-static int hier_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&trees, shape);
-}
-
-static coll_status hier_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&trees, shape, sched);
-}
-
-static double hier_cost(const colli_shape *shape, const colli_partition *partition,
-                        size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&trees, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier, &trees)
 
 const colli_algo colli_reduce_hier = {
     .name = "hier",
@@ -54,18 +43,7 @@ const colli_algo colli_reduce_hier = {
     .cost = hier_cost,
 };
 
-static int hier_chain_nchunks(const colli_shape *shape) {
-  return colli_hier_nchunks(&chains, shape);
-}
-
-static coll_status hier_chain_emit(const colli_shape *shape, colli_sched **sched) {
-  return colli_hier_emit(&chains, shape, sched);
-}
-
-static double hier_chain_cost(const colli_shape *shape, const colli_partition *partition,
-                              size_t elem_bytes, const colli_model *model) {
-  return colli_hier_cost(&chains, shape, partition, elem_bytes, model);
-}
+COLLI_HIER_FUNCTIONS(hier_chain, &chains)
 
 const colli_algo colli_reduce_hier_chain = {
     .name = "hier_chain",

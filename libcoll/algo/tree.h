@@ -86,4 +86,25 @@ double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
 
+/* Defines what the table of algorithms takes of one that goes these ways on the colli_tree with the
+ * given members: NAME_emit and NAME_cost. */
+#define COLLI_TREE_FUNCTIONS(name, ways, ...)                                                      \
+  static coll_status name##_emit(const colli_shape *shape, colli_sched **sched) {                  \
+    return colli_tree_emit(shape, (colli_tree){__VA_ARGS__}, ways, sched);                         \
+  }                                                                                                \
+  static double name##_cost(const colli_shape *shape, const colli_partition *partition,            \
+                            size_t elem_bytes, const colli_model *model) {                         \
+    return colli_tree_cost(shape, (colli_tree){__VA_ARGS__}, ways, partition, elem_bytes, model);  \
+  }
+
+/* The same from the functions knomial_emit and knomial_cost of a file, for a radix. */
+#define COLLI_KNOMIAL_FUNCTIONS(name, radix)                                                       \
+  static coll_status name##_emit(const colli_shape *shape, colli_sched **sched) {                  \
+    return knomial_emit(shape, radix, sched);                                                      \
+  }                                                                                                \
+  static double name##_cost(const colli_shape *shape, const colli_partition *partition,            \
+                            size_t elem_bytes, const colli_model *model) {                         \
+    return knomial_cost(shape, radix, partition, elem_bytes, model);                               \
+  }
+
 #endif
