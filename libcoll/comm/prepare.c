@@ -115,7 +115,8 @@ static bool stage(const coll_comm *comm, const colli_call *call, const colli_pla
   }
   op->in = op->stage;
   if (m->widened) {
-    colli_stage_widen((float *)(void *)op->stage, call->sendbuf, reads, (coll_type)call->type);
+    colli_stage_widen(comm->exec.kernels, (float *)(void *)op->stage, call->sendbuf, reads,
+                      (coll_type)call->type);
     op->out = op->stage + op->out_first * m->elem_bytes;
     op->stage_out = COLLI_STAGE_NARROW;
     op->stage_type = call->type;
@@ -124,10 +125,11 @@ static bool stage(const coll_comm *comm, const colli_call *call, const colli_pla
   }
   if (premul && m->widened) {
     float factor;
-    colli_stage_widen(&factor, m->user->factor, 1, (coll_type)call->type);
-    colli_stage_scale(op->stage, op->stage, reads, COLL_FLOAT32, &factor);
+    colli_stage_widen(comm->exec.kernels, &factor, m->user->factor, 1, (coll_type)call->type);
+    colli_stage_scale(comm->exec.kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
   } else if (premul) {
-    colli_stage_scale(op->stage, call->sendbuf, reads, (coll_type)call->type, m->user->factor);
+    colli_stage_scale(comm->exec.kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
+                      m->user->factor);
   }
   return true;
 }
@@ -137,8 +139,8 @@ void colli_call_finish(coll_request *op) {
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
     if (op->stage_out == COLLI_STAGE_NARROW)
-      colli_stage_narrow(op->stage_to, (const float *)(const void *)from, op->stage_count,
-                         (coll_type)op->stage_type);
+      colli_stage_narrow(op->comm->exec.kernels, op->stage_to, (const float *)(const void *)from,
+                         op->stage_count, (coll_type)op->stage_type);
     else
       memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
   }

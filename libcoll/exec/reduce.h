@@ -49,6 +49,13 @@ const colli_kernels *colli_kernels_for(colli_isa isa);
 /* The best that this processor runs; never NULL. */
 const colli_kernels *colli_kernels_best(void);
 
+/*
+ * reduce(dst, dst2, a, b, count), with dst written past the caches where the processor can do that:
+ * for results that the caches cannot hold and nobody reads soon. Elsewhere it is slower.
+ */
+void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
+                         const void *b, size_t count, size_t elem_bytes);
+
 const char *colli_isa_name(colli_isa isa);
 
 /* IEEE binary16 and bfloat16 to float32 and back (nearest even); NaNs keep what fits of them. */

@@ -1,28 +1,29 @@
 /*
- * stage.h: conversions of whole vectors before the start and after the end of an operation. They
- * round as the kernels of reduce.h do. Buffers need only the alignment of bytes.
+ * stage.h: conversions of whole vectors before the start and after the end of an operation, by the
+ * communicator's kernels. They round as the kernels of reduce.h do. Buffers need only the alignment
+ * of bytes.
  */
 #ifndef COLLI_EXEC_STAGE_H
 #define COLLI_EXEC_STAGE_H
 
-#include <stddef.h>
-
-#include "coll/coll.h"
+#include "libcoll/exec/reduce.h"
 
 /*
  * to[i] = from[i] * *factor for i < count, as COLL_PROD does it; `type` is one of integers or
  * floats. `to` may be equal to `from` and does not overlap it otherwise.
  */
-void colli_stage_scale(void *to, const void *from, size_t count, coll_type type,
-                       const void *factor);
+void colli_stage_scale(const colli_kernels *kernels, void *to, const void *from, size_t count,
+                       coll_type type, const void *factor);
 
 /* Elements of float16, bfloat16 or float8 to float32, exactly. The buffers do not overlap. */
-void colli_stage_widen(float *to, const void *from, size_t count, coll_type type);
+void colli_stage_widen(const colli_kernels *kernels, float *to, const void *from, size_t count,
+                       coll_type type);
 
 /*
  * And back, to nearest even; what is too large becomes what the type's operations make of it, and
  * every NaN the canonical one. The buffers do not overlap.
  */
-void colli_stage_narrow(void *to, const float *from, size_t count, coll_type type);
+void colli_stage_narrow(const colli_kernels *kernels, void *to, const float *from, size_t count,
+                        coll_type type);
 
 #endif

@@ -31,7 +31,7 @@ static void store_float(void *element, coll_type type, double number) {
   else if (type == COLL_FLOAT32)
     memcpy(element, &single, 4);
   else
-    colli_stage_narrow(element, &single, 1, type);
+    colli_stage_narrow(colli_kernels_for(COLLI_ISA_PORTABLE), element, &single, 1, type);
 }
 
 /* A rank's number where results are rounded: few ranks have any but 0, or but 1. */

@@ -19,7 +19,19 @@ typedef struct buffers {
   unsigned char a[FRAME], b[FRAME], d[FRAME], d2[FRAME], want[FRAME], before[FRAME];
 } buffers;
 
-typedef enum form { SEPARATE, IN_A, IN_B, TWO, TWO_IN_A, TWO_IN_B, FORMS } form;
+typedef enum form {
+  SEPARATE,
+  IN_A,
+  IN_B,
+  TWO,
+  TWO_IN_A,
+  TWO_IN_B,
+  STREAM, /* past the caches */
+  STREAM_IN_A,
+  STREAM_IN_B,
+  STREAM_TWO,
+  FORMS
+} form;
 
 /* Whether a buffer holds `want` and an untouched frame of 0xa5 around it. */
 static bool holds(const unsigned char *frame, size_t offset, size_t bytes,
@@ -39,13 +51,22 @@ static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op
   memset(t->d, 0xa5, FRAME);
   memset(t->d2, 0xa5, FRAME);
   unsigned char *d = t->d + offset, *a = t->a + offset, *b = t->b + GUARD;
-  bool in_a = how == IN_A || how == TWO_IN_A, in_b = how == IN_B || how == TWO_IN_B;
+  bool in_a = how == IN_A || how == TWO_IN_A || how == STREAM_IN_A;
+  bool in_b = how == IN_B || how == TWO_IN_B || how == STREAM_IN_B;
+  bool two = how == TWO || how == TWO_IN_A || how == TWO_IN_B || how == STREAM_TWO;
+  unsigned char *d2 = two ? t->d2 + offset : NULL;
+  colli_reduce_fn reduce = k->reduce[type][op];
   if (in_a || in_b)
     memcpy(d, in_a ? a : b, bytes);
-  k->reduce[type][op](d, how >= TWO ? t->d2 + offset : NULL, in_a ? d : a, in_b ? d : b, count);
+  a = in_a ? d : a;
+  b = in_b ? d : b;
+  if (how >= STREAM)
+    colli_reduce_stream(reduce, d, d2, a, b, count, ref_bytes(type));
+  else
+    reduce(d, d2, a, b, count);
   cr_assert(holds(t->d, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
             colli_isa_name(k->isa), type, op, count, how);
-  cr_assert(holds(t->d2, offset, how >= TWO ? bytes : 0, t->want),
+  cr_assert(holds(t->d2, offset, two ? bytes : 0, t->want),
             "%s type %d op %d count %zu form %d: second place", colli_isa_name(k->isa), type, op,
             count, how);
 }

@@ -42,8 +42,9 @@ static unsigned largest(coll_type type) {
 
 /* What one float32 becomes. */
 static unsigned narrow(coll_type type, float value) {
+  const colli_kernels *kernels = colli_kernels_for(COLLI_ISA_PORTABLE);
   unsigned char to[2] = {0};
-  colli_stage_narrow(to, &value, 1, type);
+  colli_stage_narrow(kernels, to, &value, 1, type);
   return get(type, to);
 }
 
@@ -73,12 +74,13 @@ Test(stage, every_short_float_is_widened_exactly_by_every_instruction_set) {
 }
 
 Test(stage, every_short_float_comes_back) {
+  const colli_kernels *kernels = colli_kernels_for(COLLI_ISA_PORTABLE);
   FOR_SHORTS(type)
   for (unsigned bits = 0; bits < patterns(*type); bits++) {
     unsigned char from[2];
     float wide;
     put(*type, from, bits);
-    colli_stage_widen(&wide, from, 1, *type);
+    colli_stage_widen(kernels, &wide, from, 1, *type);
     unsigned want = ref_narrow(*type, ref_widen(*type, bits)); /* NaN canonical, saturated */
     cr_assert_eq(narrow(*type, wide), want, "type %d %04x", *type, bits);
   }
@@ -146,6 +148,7 @@ Test(stage, random_floats_are_narrowed_by_every_instruction_set) {
 /* Vectors of every length around the point where another kernel takes over, at odd addresses. */
 Test(stage, vectors_of_all_lengths_are_converted_and_nothing_else) {
   enum { MOST = 300 };
+  const colli_kernels *kernels = colli_kernels_best();
   unsigned char from[2 * MOST + 1], to[2 * MOST + 2];
   float wide[MOST + 1];
   colli_prng prng = {5};
@@ -155,8 +158,8 @@ Test(stage, vectors_of_all_lengths_are_converted_and_nothing_else) {
     ref_fill(&prng, *type, from + 1, count);
     wide[count] = 77;
     memset(to, 0xa5, sizeof(to));
-    colli_stage_widen(wide, from + 1, count, *type);
-    colli_stage_narrow(to + 1, wide, count, *type);
+    colli_stage_widen(kernels, wide, from + 1, count, *type);
+    colli_stage_narrow(kernels, to + 1, wide, count, *type);
     cr_assert_eq(wide[count], 77);
     cr_assert(to[0] == 0xa5 && to[bytes + 1] == 0xa5);
     for (size_t i = 0; i < count; i++) {
@@ -169,8 +172,9 @@ Test(stage, vectors_of_all_lengths_are_converted_and_nothing_else) {
 
 /* Every type that can be multiplied, over and across the blocks of copies of the factor. */
 Test(stage, scaling_is_the_product) {
-  static const size_t counts[] = {0, 1, 63, 64, 65, 128, 129, 1023, 1024, 1025, 3001};
-  unsigned char *from = malloc(3001 * 8 + 3), *to = malloc(3001 * 8 + 3), *want = malloc(3001 * 8);
+  const colli_kernels *kernels = colli_kernels_best();
+  static const size_t counts[] = {0, 1, 63, 64, 65, 128, 129, 1023, 1024, 1025, 4095, 4097, 9001};
+  unsigned char *from = malloc(9001 * 8 + 3), *to = malloc(9001 * 8 + 3), *want = malloc(9001 * 8);
   colli_prng prng = {9};
   for (coll_type type = COLL_INT8; type <= COLL_FLOAT8_E5M2; type++)
     for (size_t c = 0; c < 2 * sizeof(counts) / sizeof(*counts); c++) {
@@ -182,7 +186,7 @@ Test(stage, scaling_is_the_product) {
         ref_element(type, COLL_PROD, want + i * each, from + 1 + i * each, factor);
       unsigned char *out = c % 2 ? from + 1 : to + 1; /* in place and not */
       out[-1] = out[bytes] = 0xa5;
-      colli_stage_scale(out, from + 1, count, type, factor);
+      colli_stage_scale(kernels, out, from + 1, count, type, factor);
       cr_assert_eq(memcmp(out, want, bytes), 0, "type %d count %zu", type, count);
       cr_assert(out[-1] == 0xa5 && out[bytes] == 0xa5);
     }

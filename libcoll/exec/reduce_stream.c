@@ -1,0 +1,55 @@
+/* reduce_stream.c: reductions whose result goes past the caches. */
+#include <stdint.h>
+
+#include "libcoll/exec/reduce.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+
+#define LINE        64
+#define BLOCK_BYTES 4096 /* stays in the first-level cache beside its inputs */
+
+/*
+ * Copies whole lines of the cache to `to`, which begins with one, without reading them first.
+ * Meanwhile the next inputs are fetched, so that the memory never waits for the processor.
+ */
+static void store_lines(char *to, const char *from, size_t bytes, const char *a, const char *b) {
+  for (size_t at = 0; at < bytes; at += LINE) {
+    _mm_prefetch(a + at, _MM_HINT_T0);
+    _mm_prefetch(b + at, _MM_HINT_T0);
+    for (size_t i = at; i < at + LINE; i += sizeof(__m128i))
+      _mm_stream_si128((__m128i *)(void *)(to + i), _mm_load_si128((const __m128i *)(from + i)));
+  }
+}
+
+void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
+                         const void *b, size_t count, size_t elem_bytes) {
+  _Alignas(LINE) char block[BLOCK_BYTES];
+  char *d = dst, *d2 = dst2;
+  const char *x = a, *y = b;
+  size_t bytes = count * elem_bytes, head = (0 - (uintptr_t)dst) % LINE;
+  /* A result over an input is in the cache anyway. If elements lie across the ends of lines, no
+   * whole ones fill a line. */
+  if (dst == a || dst == b || head % elem_bytes != 0 || bytes < 2 * LINE) {
+    reduce(dst, dst2, a, b, count);
+    return;
+  }
+  reduce(d, d2, x, y, head / elem_bytes);
+  size_t at = head, end = bytes - (bytes - head) % LINE;
+  while (at < end) {
+    size_t some = end - at < BLOCK_BYTES ? end - at : BLOCK_BYTES, next = at + some;
+    reduce(block, d2 ? d2 + at : NULL, x + at, y + at, some / elem_bytes);
+    store_lines(d + at, block, some, x + next, y + next);
+    at = next;
+  }
+  reduce(d + at, d2 ? d2 + at : NULL, x + at, y + at, (bytes - at) / elem_bytes);
+  /* Such stores are not ordered with others: who is told that the result is there must see it. */
+  _mm_sfence();
+}
+#else
+void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
+                         const void *b, size_t count, size_t elem_bytes) {
+  (void)elem_bytes;
+  reduce(dst, dst2, a, b, count);
+}
+#endif

@@ -1,0 +1,166 @@
+/* options.c: coll_kernels' command line, and the names in it. */
+#include <getopt.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "kernels.h"
+
+#define USAGE_STATUS 2
+#define UNIT         4096       /* sizes are multiples of it */
+#define MOST_BYTES   (1u << 30) /* of a buffer */
+
+static const char help[] =
+    "Usage: coll_kernels [options]\n"
+    "\n"
+    "Measures the reduction kernels of each instruction set that this processor has, in per cent "
+    "of\n"
+    "what loops reach that only move as many bytes (float32 additions, written by hand for the "
+    "same\n"
+    "instruction set, with ordinary stores or past the caches, whichever is faster).\n"
+    "\n"
+    "      --isa NAME       portable, avx2, avx512, neon (default: all)\n"
+    "      --type NAME      int8 .. uint64, float16, bfloat16, float32, float64, ... (default: "
+    "all)\n"
+    "      --op NAME        sum, prod, min, max, band, ... (default: all)\n"
+    "      --form NAME      one: into one place; two: into two; in: over an input; stream: past "
+    "the\n"
+    "                       caches; average: division by the number of ranks; scale: by a factor\n"
+    "                       (default: one with each operation, the others with sums)\n"
+    "      --sizes S,S,...  bytes of the result, with K and M (default 8K,256K,4M,64M)\n"
+    "      --ms MS          how long each number is measured (default 3)\n"
+    "      --csv FILE       write the numbers there too, in GB/s of result\n"
+    "  -h, --help           this text\n";
+
+const char *kernels_type_name(int type) {
+  static const char *const names[] = {
+      [COLL_INT8] = "int8",
+      [COLL_UINT8] = "uint8",
+      [COLL_INT16] = "int16",
+      [COLL_UINT16] = "uint16",
+      [COLL_INT32] = "int32",
+      [COLL_UINT32] = "uint32",
+      [COLL_INT64] = "int64",
+      [COLL_UINT64] = "uint64",
+      [COLL_FLOAT16] = "float16",
+      [COLL_BFLOAT16] = "bfloat16",
+      [COLL_FLOAT32] = "float32",
+      [COLL_FLOAT64] = "float64",
+      [COLL_FLOAT8_E4M3] = "float8_e4m3",
+      [COLL_FLOAT8_E5M2] = "float8_e5m2",
+      [COLL_INT32_LOC] = "int32_loc",
+      [COLL_INT64_LOC] = "int64_loc",
+      [COLL_FLOAT32_LOC] = "float32_loc",
+      [COLL_FLOAT64_LOC] = "float64_loc",
+  };
+  return type >= 0 && type < COLL_TYPE_COUNT ? names[type] : NULL;
+}
+
+const char *kernels_op_name(int op) {
+  static const char *const names[] = {
+      [COLL_SUM] = "sum",       [COLL_PROD] = "prod", [COLL_MIN] = "min",
+      [COLL_MAX] = "max",       [COLL_AVG] = "avg",   [COLL_BAND] = "band",
+      [COLL_BOR] = "bor",       [COLL_BXOR] = "bxor", [COLL_LAND] = "land",
+      [COLL_LOR] = "lor",       [COLL_LXOR] = "lxor", [COLL_MINLOC] = "minloc",
+      [COLL_MAXLOC] = "maxloc",
+  };
+  return op >= 0 && op < COLL_OP_COUNT ? names[op] : NULL;
+}
+
+const char *kernels_form_name(int form) {
+  static const char *const names[FORM_COUNT] = {"one", "two", "in", "stream", "average", "scale"};
+  return form >= 0 && form < FORM_COUNT ? names[form] : NULL;
+}
+
+/* The name of an instruction set that this build knows. */
+static const char *isa_name(int isa) {
+  return isa < COLLI_ISA_COUNT ? colli_isa_name((colli_isa)isa) : NULL;
+}
+
+/* Ends the program because of bad usage. */
+static void die(const char *option, const char *value) {
+  fprintf(stderr, "coll_kernels: --%s does not take '%s' (see coll_kernels --help)\n", option,
+          value);
+  exit(USAGE_STATUS);
+}
+
+/* The number of a name. */
+static int find(const char *option, const char *value, const char *(*name_of)(int)) {
+  for (int i = 0; name_of(i); i++)
+    if (strcmp(name_of(i), value) == 0)
+      return i;
+  die(option, value);
+  return KERNELS_ALL;
+}
+
+/* Reads "8K,256K,4M". */
+static void read_sizes(kernels_options *o, const char *text) {
+  const char *at = text;
+  char *end;
+  for (o->nsizes = 0;; at = end + 1) {
+    double size = strtod(at, &end);
+    bool number = end != at;
+    if (*end == 'K' || *end == 'M')
+      size *= *end++ == 'K' ? 1 << 10 : 1 << 20;
+    if (!number || (*end && *end != ',') || !(size >= UNIT) || size > MOST_BYTES ||
+        o->nsizes == KERNELS_SIZES)
+      die("sizes", text);
+    o->sizes[o->nsizes++] = (size_t)size / UNIT * UNIT;
+    if (!*end)
+      return;
+  }
+}
+
+kernels_options kernels_read_options(int argc, char **argv) {
+  static const struct option longs[] = {{"isa", required_argument, NULL, 'i'},
+                                        {"type", required_argument, NULL, 't'},
+                                        {"op", required_argument, NULL, 'o'},
+                                        {"form", required_argument, NULL, 'f'},
+                                        {"sizes", required_argument, NULL, 's'},
+                                        {"ms", required_argument, NULL, 'm'},
+                                        {"csv", required_argument, NULL, 'c'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
+  kernels_options o = {
+      .isa = KERNELS_ALL, .type = KERNELS_ALL, .op = KERNELS_ALL, .form = KERNELS_ALL, .ms = 3};
+  read_sizes(&o, "8K,256K,4M,64M");
+  int option;
+  char *end;
+  while ((option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
+    switch (option) {
+    case 'i':
+      o.isa = find("isa", optarg, isa_name);
+      break;
+    case 't':
+      o.type = find("type", optarg, kernels_type_name);
+      break;
+    case 'o':
+      o.op = find("op", optarg, kernels_op_name);
+      break;
+    case 'f':
+      o.form = find("form", optarg, kernels_form_name);
+      break;
+    case 's':
+      read_sizes(&o, optarg);
+      break;
+    case 'm':
+      o.ms = strtod(optarg, &end);
+      if (end == optarg || *end || !(o.ms > 0) || o.ms > 10000)
+        die("ms", optarg);
+      break;
+    case 'c':
+      o.csv = optarg;
+      break;
+    case 'h':
+      fputs(help, stdout);
+      exit(0);
+    default:
+      exit(USAGE_STATUS); /* getopt_long has said why */
+    }
+  if (optind < argc) {
+    fprintf(stderr, "coll_kernels: what is '%s'? (see coll_kernels --help)\n", argv[optind]);
+    exit(USAGE_STATUS);
+  }
+  return o;
+}
