@@ -44,7 +44,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 COLL_ACCUMULATE_NATIVE, COLL_ACCUMULATE_FLOAT32,
                                 "In which precision float16, bfloat16 and float8 are reduced: "
                                 "native or float32. The same on all ranks."},
-    [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "error", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
+    [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "warn", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
                          "What libcoll prints on standard error by itself: none, error, warn, info "
                          "or debug."},
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,

@@ -7,6 +7,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/places.h"
+#include "libcoll/comm/room.h"
 
 static uint64_t real_now_ns(void *ctx) {
   (void)ctx;
@@ -98,12 +99,20 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   return COLL_OK;
 }
 
-/* Settles the size of slots, which depends on the slowest link. */
+/* Settles the size of slots, which depends on the slowest link, and on room for them. */
 static void settle_slots(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_limits *limits = &comm->plans.limits;
   if (comm->table[0].slot_bytes)
     limits->slot_bytes = comm->table[0].slot_bytes;
+  size_t wanted = limits->slot_bytes;
+  limits->slot_bytes = colli_room_slots(comm->table, comm->nranks, family->shm_bit, wanted);
+  bool opened = false; /* else it was said already why not, or it is not wanted */
+  for (int i = 0; i < family->nports; i++)
+    opened |= family->shm_bit == 1u << i && family->ports[i].endpoint;
+  if (opened)
+    colli_room_explain(comm->table, comm->nranks, comm->rank, family->shm_bit, &family->room,
+                       wanted, limits->slot_bytes, &comm->log);
   limits->slot_count = comm->table[0].slot_count;
   limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
   comm->exec.slot_bytes = limits->slot_bytes;

@@ -28,6 +28,8 @@ typedef struct colli_rank_info {
   uint8_t deterministic; /* coll_determinism */
   uint8_t accumulate;    /* coll_accumulate */
   uint16_t pad;
+  uint64_t dev_shm_room; /* bytes for shared memory: see room.h */
+  uint64_t tmp_room;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_calibration calibration;  /* what it has measured, or typical costs */
   colli_addr control_addrs[COLLI_MAX_ADDRS];

@@ -11,6 +11,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux.h"
 #include "libcoll/comm/places.h"
+#include "libcoll/comm/room.h"
 #include "topology/topology.h"
 #include "transports/hook/fault.h"
 
@@ -96,8 +97,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
   if (family->reported.status == COLL_OK)
     colli_error_set(&family->reported, (coll_status)status, "create", "transport %s cannot be used",
                     ops->name);
-  colli_log_write(&family->log, COLLI_LOG_WARN, "transport %s is left out: %s", ops->name,
-                  family->reported.message);
+  port->left_out = strdup(family->reported.message);
   if (port->endpoint)
     port->ops->close(port->endpoint);
   port->endpoint = NULL;
@@ -117,6 +117,7 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
   colli_places_self(info);
+  colli_room_describe(&family->room, info);
   if (family->world.now_ns == colli_world_real.now_ns)
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
                            NULL);
@@ -128,9 +129,11 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
 void colli_family_free(colli_family *family) {
   colli_mux_destroy(family->mux);
   colli_tuner_close(family->tuner);
-  for (int i = 0; i < family->nports; i++)
+  for (int i = 0; i < family->nports; i++) {
     if (family->ports[i].endpoint)
       family->ports[i].ops->close(family->ports[i].endpoint);
+    free(family->ports[i].left_out);
+  }
   if (family->ctrl)
     colli_ctrl_close(family->ctrl, GOODBYE_MS);
   free(family->table);
@@ -169,6 +172,8 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   family->world = assembly->world;
   colli_error_clear(&family->reported);
   gethostname(family->host, sizeof(family->host) - 1);
+  if (family->nranks > 1 && family->world.now_ns == colli_world_real.now_ns)
+    colli_shared_look(&family->room);
   describe_self(family, info);
   status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status != COLL_OK) {
@@ -176,6 +181,8 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
     return status;
   }
   for (int i = 0; family->nranks > 1 && assembly->transports[i]; i++) {
+    if (colli_link_kind_of(assembly->transports[i]->name) == COLLI_LINK_SHM)
+      family->shm_bit = 1u << i;
     open_port(family, assembly, i, info);
     family->nports = i + 1;
   }
@@ -197,7 +204,7 @@ static coll_status choose_transport(colli_family *family, int peer, coll_error *
   for (int i = 0; i < family->nports; i++) {
     colli_port *port = &family->ports[i];
     coll_link link = {0};
-    if (!port->endpoint)
+    if (!port->endpoint || !(self->transports & 1u << i))
       continue;
     if (!(other->transports & 1u << i))
       snprintf(link.reason, sizeof(link.reason), "rank %d does not have it", peer);
@@ -251,6 +258,25 @@ static coll_status meet_peers(colli_family *family, coll_error *error) {
   return COLL_OK;
 }
 
+/* Says which transports could not be opened: the first rank of a host for all that lack them. */
+static void explain_left_out(const colli_family *family) {
+  const colli_rank_info *self = &family->table[family->rank];
+  for (int i = 0; i < family->nports; i++) {
+    int first = 0, ranks = 0;
+    for (int rank = family->nranks - 1; family->ports[i].left_out && rank >= 0; rank--) {
+      const colli_rank_info *other = &family->table[rank];
+      if (other->host_id != self->host_id || other->transports & 1u << i)
+        continue;
+      first = rank;
+      ranks++;
+    }
+    if (ranks > 0 && first == family->rank)
+      colli_log_write(&family->log, COLLI_LOG_WARN,
+                      "%d rank%s of this host cannot use transport %s: %s", ranks,
+                      ranks > 1 ? "s" : "", family->ports[i].ops->name, family->ports[i].left_out);
+  }
+}
+
 /* Second half: takes over the control links and the table. */
 coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
                               coll_error *error) {
@@ -265,6 +291,8 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));
+  explain_left_out(family);
+  colli_room_check(family->table, family->nranks, family->shm_bit);
   return meet_peers(family, error);
 }
 

@@ -11,6 +11,7 @@
 
 #include <pthread.h>
 
+#include "libcoll/base/shared.h"
 #include "libcoll/comm/assemble.h"
 #include "libcoll/comm/tuner.h"
 
@@ -21,6 +22,7 @@ typedef struct colli_port {
   const coll_transport_ops *ops;
   coll_endpoint *endpoint;
   coll_transport_env env;
+  char *left_out; /* why it could not be opened, or NULL */
 } colli_port;
 
 /* How a rank is reached; ops NULL: this rank itself. */
@@ -51,7 +53,9 @@ typedef struct colli_family {
   colli_route *routes;    /* nranks */
   colli_port ports[COLLI_MAX_TRANSPORTS];
   int nports;
-  colli_tuner *tuner; /* or NULL */
+  uint32_t shm_bit;       /* of the transport that shares memory, in records; 0: there is none */
+  colli_shared_room room; /* what this process found for it */
+  colli_tuner *tuner;     /* or NULL */
   colli_ctrl *ctrl;
   uint64_t serial;     /* of control messages made here */
   uint64_t *heard;     /* nranks: serial of the last message taken from each */

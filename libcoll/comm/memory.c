@@ -1,4 +1,4 @@
-/* memory.c: memory for collectives: memfd pages, so that local peers can map them later. */
+/* memory.c: memory for collectives: shared pages, so that local peers can map them later. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/shared.h"
 #include "libcoll/comm/comm.h"
 
 /* One allocation; its descriptor is closed, the pages live as long as the mapping. */
@@ -17,7 +18,9 @@ typedef struct colli_memory {
 
 /* Records a failed allocation. */
 static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_errno, size_t bytes) {
-  coll_status status = sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM;
+  coll_status status = sys_errno == ENOMEM || sys_errno == ENOSPC || sys_errno == EFBIG
+                           ? COLL_ERR_NO_MEMORY
+                           : COLL_ERR_SYSTEM;
   if (comm->failed != COLL_OK)
     return status;
   return colli_error_sys(&comm->error, status, "mem_alloc", syscall, sys_errno,
@@ -40,12 +43,10 @@ static coll_status map(coll_comm *comm, size_t bytes, void **ptr) {
   if (!memory)
     return alloc_failed(comm, "malloc", ENOMEM, sizeof(*memory));
   memory->bytes = (bytes + page - 1) / page * page;
-  int fd = memfd_create("libcoll", MFD_CLOEXEC);
-  if (fd < 0 || ftruncate(fd, (off_t)memory->bytes) != 0) {
-    coll_status status =
-        alloc_failed(comm, fd < 0 ? "memfd_create" : "ftruncate", errno, memory->bytes);
-    if (fd >= 0)
-      close(fd);
+  colli_shared_fault fault;
+  int fd = colli_shared_create(memory->bytes, &fault);
+  if (fd < 0) {
+    coll_status status = alloc_failed(comm, fault.syscall, fault.sys_errno, memory->bytes);
     free(memory);
     return status;
   }

@@ -33,7 +33,7 @@ Test(param, defaults) {
   cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 32768);
   cr_assert_eq(params.number[COLLI_PARAM_SLOT_COUNT], 8);
   cr_assert_eq(params.number[COLLI_PARAM_ROOT_FD], -1);
-  cr_assert_str_eq(params.text[COLLI_PARAM_LOG], "error");
+  cr_assert_str_eq(params.text[COLLI_PARAM_LOG], "warn");
   for (int i = 0; i < COLLI_PARAM_COUNT; i++) {
     cr_assert_not_null(params.text[i]);
     cr_assert_not(params.from_env[i]);
@@ -105,7 +105,7 @@ Test(param, copies_stand_alone) {
   memset(params.storage, 'x', sizeof(params.storage));
   cr_assert_str_eq(copy.text[COLLI_PARAM_TRANSPORT], "tcp");
   cr_assert_str_eq(copy.text[COLLI_PARAM_TCP_IFNAME], "eth0");
-  cr_assert_str_eq(copy.text[COLLI_PARAM_LOG], "error");
+  cr_assert_str_eq(copy.text[COLLI_PARAM_LOG], "warn");
   static char large[4096];
   memset(large, 'y', sizeof(large) - 1);
   cr_assert_not(colli_params_set_text(&copy, COLLI_PARAM_ALGO, large));

@@ -108,21 +108,14 @@ static int open_listener(shm_endpoint *ep, shm_fault *fault) {
   return COLL_OK;
 }
 
-/* Makes and drops a segment as connections will need it: can this process have one at all? */
+/* Can this process have segments as connections will need them? */
 static int probe_segment(shm_endpoint *ep, shm_fault *fault) {
-  shm_segment segment;
-  int fd;
   size_t bytes = shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
   if (bytes == 0) {
     return shm_fault_set(fault, COLL_ERR_INVALID_ARGUMENT, NULL, 0,
                          "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
   }
-  int status = shm_segment_create(&segment, bytes, &fd, fault);
-  if (status == COLL_OK) {
-    shm_segment_unmap(&segment);
-    close(fd);
-  }
-  return status;
+  return shm_segment_probe(bytes, fault);
 }
 
 /* coll_transport_ops.open */

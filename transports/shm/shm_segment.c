@@ -1,13 +1,11 @@
-/* shm_segment.c: memfds: made, sealed, checked, mapped. */
+/* shm_segment.c: segments: made, checked, mapped. */
 #include "transports/shm/shm_segment.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#define SHM_SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#include "libcoll/base/shared.h"
 
 coll_status shm_fault_set(shm_fault *fault, coll_status status, const char *syscall, int sys_errno,
                           const char *detail) {
@@ -29,39 +27,37 @@ static coll_status map(shm_segment *segment, size_t bytes, int fd, shm_fault *fa
   return COLL_OK;
 }
 
-/* The status of a memfd_create() that failed: out of descriptors or memory, or not allowed here. */
-static coll_status create_fault(shm_fault *fault, int error) {
+/* What it means that no memory could be had: out of descriptors or room, or not allowed here. */
+static coll_status create_fault(shm_fault *fault, const colli_shared_fault *shared) {
+  int error = shared->sys_errno;
   if (error == EMFILE || error == ENFILE) {
-    return shm_fault_set(fault, COLL_ERR_SYSTEM, "memfd_create", error,
+    return shm_fault_set(fault, COLL_ERR_SYSTEM, shared->syscall, error,
                          "too many open files; raise the limit (ulimit -n)");
   }
-  if (error == ENOMEM) {
-    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "memfd_create", error,
-                         "no memory for a shared segment");
+  if (error == EFBIG) {
+    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, shared->syscall, error,
+                         "a shared segment is larger than files may be; raise the limit (ulimit "
+                         "-f), or use a smaller COLL_SLOT_BYTES or COLL_SLOT_COUNT");
   }
-  return shm_fault_set(fault, COLL_ERR_UNSUPPORTED, "memfd_create", error,
-                       "this system does not let the process make anonymous shared memory; "
-                       "COLL_TRANSPORT=tcp works without it");
+  if (error == ENOMEM || error == ENOSPC || error == EDQUOT) {
+    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, shared->syscall, error,
+                         "no room for a shared segment; use a smaller COLL_SLOT_BYTES or "
+                         "COLL_SLOT_COUNT, or COLL_TRANSPORT=tcp. Where memfd_create is not "
+                         "allowed, a larger /dev/shm helps (docker run --shm-size)");
+  }
+  return shm_fault_set(fault, COLL_ERR_UNSUPPORTED, shared->syscall, error,
+                       "memfd_create is not allowed, and no file can be made in /dev/shm or TMPDIR "
+                       "instead; COLL_TRANSPORT=tcp works without them");
 }
 
 coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_fault *fault) {
+  colli_shared_fault shared;
   *segment = (shm_segment){NULL, 0};
-  *fd = memfd_create("libcoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  *fd = colli_shared_create(bytes, &shared);
   if (*fd < 0) {
-    return create_fault(fault, errno);
+    return create_fault(fault, &shared);
   }
-  coll_status status;
-  if (ftruncate(*fd, (off_t)bytes) != 0) {
-    status = shm_fault_set(fault, COLL_ERR_SYSTEM, "ftruncate", errno,
-                           "cannot size a shared segment; use a smaller COLL_SLOT_BYTES or "
-                           "COLL_SLOT_COUNT");
-  } else if (fcntl(*fd, F_ADD_SEALS, SHM_SEALS) != 0) {
-    status = shm_fault_set(fault, COLL_ERR_UNSUPPORTED, "fcntl(F_ADD_SEALS)", errno,
-                           "this system cannot seal shared memory; COLL_TRANSPORT=tcp works "
-                           "without it");
-  } else {
-    status = map(segment, bytes, *fd, fault);
-  }
+  coll_status status = map(segment, bytes, *fd, fault);
   if (status != COLL_OK) {
     close(*fd);
     *fd = -1;
@@ -69,21 +65,35 @@ coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_
   return status;
 }
 
+coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
+  shm_segment segment;
+  colli_shared_fault shared = {"getrlimit(RLIMIT_FSIZE)", EFBIG};
+  /* A page is enough to find out, and takes no room from ranks that look how much there is. */
+  int fd = colli_shared_allowed(bytes) ? colli_shared_create(1, &shared) : -1;
+  if (fd < 0) {
+    return create_fault(fault, &shared);
+  }
+  coll_status status = map(&segment, bytes, fd, fault);
+  close(fd);
+  if (status == COLL_OK) {
+    shm_segment_unmap(&segment);
+  }
+  return status;
+}
+
 coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
-  struct stat info;
   *segment = (shm_segment){NULL, 0};
-  if (fstat(fd, &info) != 0) {
+  switch (colli_shared_check(fd, bytes)) {
+  case -1:
     return shm_fault_set(fault, COLL_ERR_SYSTEM, "fstat", errno,
                          "cannot look at the shared segment that the peer passed");
-  }
-  int seals = fcntl(fd, F_GET_SEALS);
-  if (!S_ISREG(info.st_mode) || info.st_size != (off_t)bytes || seals < 0 ||
-      (seals & SHM_SEALS) != SHM_SEALS) {
+  case 0:
     return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
                          "the peer passed a shared segment of the wrong size or without seals; all "
                          "ranks must run the same libcoll");
+  default:
+    return map(segment, bytes, fd, fault);
   }
-  return map(segment, bytes, fd, fault);
 }
 
 void shm_segment_unmap(shm_segment *segment) {

@@ -1,5 +1,4 @@
-/* shm_segment.h: shared memory without a name, sealed so that nobody can shrink it under a reader.
- */
+/* shm_segment.h: shared memory without a name (libcoll/base/shared.h), mapped. */
 #ifndef COLLI_TRANSPORTS_SHM_SEGMENT_H
 #define COLLI_TRANSPORTS_SHM_SEGMENT_H
 
@@ -20,10 +19,14 @@ typedef struct shm_fault {
   const char *detail;
 } shm_fault;
 
-/* Makes and maps a zeroed, sealed segment; *fd is its descriptor, to be passed on and closed. */
+/* Makes and maps a zeroed segment; *fd is its descriptor, to be passed on and closed. */
 coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_fault *fault);
 
-/* Maps a peer's segment after checking its size and seals; fd stays the caller's. */
+/* Whether this process can make and map such segments, as far as can be told without room for one.
+ */
+coll_status shm_segment_probe(size_t bytes, shm_fault *fault);
+
+/* Maps a peer's segment after checking it; fd stays the caller's. */
 coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault);
 
 void shm_segment_unmap(shm_segment *segment);

@@ -1,0 +1,133 @@
+/* shared.c: memory that other processes can map: memfds, and files where those are refused. */
+#include "libcoll/base/shared.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#define DEV_SHM "/dev/shm"
+#define SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* Notes which call failed, closes the descriptor if there is one, and returns -1. */
+static int failed(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
+  *fault = (colli_shared_fault){syscall, sys_errno};
+  if (fd >= 0)
+    close(fd);
+  return -1;
+}
+
+/* The first way. */
+static int make_memfd(size_t bytes, colli_shared_fault *fault) {
+  int fd = memfd_create("libcoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (fd < 0)
+    return failed(-1, "memfd_create", errno, fault);
+  if (ftruncate(fd, (off_t)bytes) != 0)
+    return failed(fd, "ftruncate", errno, fault);
+  if (fcntl(fd, F_ADD_SEALS, SEALS) != 0)
+    return failed(fd, "fcntl(F_ADD_SEALS)", errno, fault);
+  return fd;
+}
+
+/* Opens a file without a name; -1 with errno. */
+static int open_unnamed(const char *folder) {
+  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+  if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
+    return fd;
+  char path[4096]; /* a file system that cannot: the name is there for a moment only */
+  if (snprintf(path, sizeof(path), "%s/libcoll-XXXXXX", folder) >= (int)sizeof(path)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  fd = mkostemp(path, O_CLOEXEC);
+  if (fd >= 0)
+    unlink(path);
+  return fd;
+}
+
+/* The other ways. */
+static int make_file(const char *folder, size_t bytes, colli_shared_fault *fault) {
+  int fd = open_unnamed(folder);
+  if (fd < 0)
+    return failed(-1, "open", errno, fault);
+  int error;
+  do
+    error = posix_fallocate(fd, 0, (off_t)bytes);
+  while (error == EINTR);
+  return error == 0 ? fd : failed(fd, "posix_fallocate", error, fault);
+}
+
+/* Whether another way cannot help. */
+static bool hopeless(int sys_errno) {
+  return sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM;
+}
+
+bool colli_shared_allowed(size_t bytes) {
+  struct rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur >= bytes;
+}
+
+int colli_shared_create(size_t bytes, colli_shared_fault *fault) {
+  if (!colli_shared_allowed(bytes))
+    return failed(-1, "getrlimit(RLIMIT_FSIZE)", EFBIG, fault);
+  int fd = make_memfd(bytes, fault);
+  if (fd < 0 && !hopeless(fault->sys_errno))
+    fd = make_file(DEV_SHM, bytes, fault);
+  if (fd < 0 && !hopeless(fault->sys_errno))
+    fd = make_file(colli_shared_tmp(), bytes, fault);
+  return fd;
+}
+
+int colli_shared_check(int fd, size_t bytes) {
+  struct stat info;
+  if (fstat(fd, &info) != 0)
+    return -1;
+  if (!S_ISREG(info.st_mode) || info.st_size != (off_t)bytes)
+    return 0;
+  int seals = fcntl(fd, F_GET_SEALS);
+  /* A file in memory says that it cannot be sealed, one on a disk does not know the question. */
+  return seals < 0 || seals == F_SEAL_SEAL || (seals & SEALS) == SEALS;
+}
+
+/* Tries a page in a folder; how much is free there. */
+static uint64_t look_into(const char *folder, int *sys_errno) {
+  colli_shared_fault fault = {NULL, 0};
+  struct statvfs free_space;
+  uint64_t bytes = 0;
+  int fd = make_file(folder, (size_t)sysconf(_SC_PAGESIZE), &fault);
+  if (fd >= 0 && fstatvfs(fd, &free_space) == 0)
+    bytes = (uint64_t)free_space.f_bavail * free_space.f_frsize;
+  else if (fd >= 0)
+    fault.sys_errno = errno;
+  if (fd >= 0)
+    close(fd);
+  *sys_errno = fault.sys_errno;
+  return bytes;
+}
+
+void colli_shared_look(colli_shared_room *room) {
+  colli_shared_fault fault = {NULL, 0};
+  *room = (colli_shared_room){0};
+  if (!colli_shared_allowed((size_t)sysconf(_SC_PAGESIZE))) {
+    room->memfd_errno = room->dev_shm_errno = room->tmp_errno = EFBIG;
+    return;
+  }
+  int fd = make_memfd(1, &fault);
+  if (fd >= 0) {
+    close(fd);
+    return;
+  }
+  room->memfd_errno = fault.sys_errno;
+  room->dev_shm_bytes = look_into(DEV_SHM, &room->dev_shm_errno);
+  room->tmp_bytes = look_into(colli_shared_tmp(), &room->tmp_errno);
+}
+
+const char *colli_shared_tmp(void) {
+  const char *folder = getenv("TMPDIR");
+  return folder && *folder ? folder : "/tmp";
+}

@@ -1,0 +1,48 @@
+/*
+ * shared.h: memory that other processes can map once they are given its descriptor. It has no name:
+ * nothing is left behind by a process that is killed, and nobody else can open it.
+ *
+ * Three ways, the first that works: a sealed memfd, which nobody can shrink under a reader; an
+ * unlinked file in /dev/shm; an unlinked file in TMPDIR (or /tmp). Files cannot be sealed, so
+ * whoever gets the descriptor must be trusted not to truncate it. Their space is reserved when they
+ * are made: a page for which none is left when it is touched would end the process (SIGBUS).
+ */
+#ifndef COLLI_BASE_SHARED_H
+#define COLLI_BASE_SHARED_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The call that failed. */
+typedef struct colli_shared_fault {
+  const char *syscall;
+  int sys_errno; /* EMFILE, ENFILE: no descriptors; ENOMEM, ENOSPC, EFBIG: no room; else not allowed
+                  */
+} colli_shared_fault;
+
+/* Whether files may be so large (ulimit -f): a larger one would bring a signal that ends the
+ * process.
+ */
+bool colli_shared_allowed(size_t bytes);
+
+/* Makes `bytes` bytes of zeros; the descriptor, which is the caller's, or -1. Closed on exec. */
+int colli_shared_create(size_t bytes, colli_shared_fault *fault);
+
+/* Whether a descriptor that another process gave is such memory of that size, as far as can be
+ * told. -1: it cannot be looked at (errno). */
+int colli_shared_check(int fd, size_t bytes);
+
+/* What this process can have. */
+typedef struct colli_shared_room {
+  int memfd_errno; /* 0: memfds, bounded by memory alone; the rest is not looked at */
+  int dev_shm_errno, tmp_errno;
+  uint64_t dev_shm_bytes, tmp_bytes; /* free; 0 if it cannot be used */
+} colli_shared_room;
+
+void colli_shared_look(colli_shared_room *room);
+
+/* The folder of the third way. */
+const char *colli_shared_tmp(void);
+
+#endif

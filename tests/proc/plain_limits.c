@@ -1,0 +1,108 @@
+/*
+ * plain_limits.c: ranks under limits on memory, files and descriptors. Each either does all its
+ * work, or gets an error that says what is wrong; none is ended by a signal.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support_ranks.h"
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
+enum { RANKS = 4, COUNT = 100000, LIMIT_S = 60, PATIENCE_MS = 4000, REFUSED = 3, NOT_MADE = 120 };
+
+typedef struct limit {
+  const char *name;
+  int resource;
+  long value;    /* RLIMIT_AS: more than the process has at the start */
+  bool harmless; /* all work must be done */
+} limit;
+
+static const limit limits[] = {
+    {"no locked memory", RLIMIT_MEMLOCK, 0, true},
+    {"files of 4 KiB", RLIMIT_FSIZE, 4096, true},
+    {"files of 300 KiB", RLIMIT_FSIZE, 300 << 10, true},
+    {"12 descriptors", RLIMIT_NOFILE, 12, false},
+    {"20 descriptors", RLIMIT_NOFILE, 20, false},
+    {"64 KiB of memory", RLIMIT_AS, 64 << 10, false},
+    {"300 KiB of memory", RLIMIT_AS, 300 << 10, false},
+    {"800 KiB of memory", RLIMIT_AS, 800 << 10, false},
+    {"2 MiB of memory", RLIMIT_AS, 2 << 20, false},
+    {"64 MiB of memory", RLIMIT_AS, 64 << 20, true},
+};
+
+/* Sums; an error must have a text. */
+static int work(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  static float in[COUNT], out[COUNT];
+  for (int i = 0; i < COUNT; i++)
+    in[i] = (float)(rank + i % 7);
+  coll_status status = coll_allreduce(in, out, COUNT, COLL_FLOAT32, COLL_SUM, comm);
+  if (status != COLL_OK) {
+    coll_error error = COLL_ERROR_INIT;
+    coll_last_error(comm, &error);
+    RANK_CHECK(error.status == status && strlen(error.message) > 20);
+    return REFUSED;
+  }
+  for (int i = 0; i < COUNT; i++)
+    RANK_CHECK(out[i] == (float)(nranks * (i % 7) + nranks * (nranks - 1) / 2));
+  return 0;
+}
+
+/* Bytes of address space that this process has. */
+static long address_space(void) {
+  long pages = 0;
+  FILE *file = fopen("/proc/self/statm", "r");
+  if (!file || fscanf(file, "%ld", &pages) != 1)
+    abort();
+  fclose(file);
+  return pages * sysconf(_SC_PAGESIZE);
+}
+
+/* Child: runs ranks under the limit. 0: none failed otherwise than it should. */
+static int run_limited(const limit *l) {
+  int results[RANKS];
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = config.create_timeout_ms = PATIENCE_MS;
+  rlim_t value = (rlim_t)(l->value + (l->resource == RLIMIT_AS ? address_space() : 0));
+  struct rlimit both = {value, value};
+  if (setrlimit(l->resource, &both) != 0)
+    return 1;
+  run_processes(RANKS, &config, work, NULL, LIMIT_S, results);
+  bool good = true;
+  for (int r = 0; r < RANKS; r++)
+    good = good &&
+           (results[r] == 0 || (!l->harmless && (results[r] == REFUSED || results[r] == NOT_MADE)));
+  printf("%s: %d %d %d %d%s\n", l->name, results[0], results[1], results[2], results[3],
+         good ? "" : ": FAILED");
+  return good ? 0 : 1;
+}
+
+int main(void) {
+  int failures = 0;
+  for (size_t i = 0; i < sizeof(limits) / sizeof(limits[0]); i++) {
+    int status = 0;
+    if (SANITIZED && limits[i].resource == RLIMIT_AS)
+      continue; /* sanitizers reserve terabytes */
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0)
+      exit(run_limited(&limits[i]));
+    failures += pid < 0 || waitpid(pid, &status, 0) != pid || status != 0;
+  }
+  return failures > 0;
+}
