@@ -44,6 +44,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 COLL_ACCUMULATE_NATIVE, COLL_ACCUMULATE_FLOAT32,
                                 "In which precision float16, bfloat16 and float8 are reduced: "
                                 "native or float32. The same on all ranks."},
+    [COLLI_PARAM_PROGRESS] = {"COLL_PROGRESS", COLLI_PARAM_WORD, "off", COLL_PROGRESS_OFF,
+                              COLL_PROGRESS_ON,
+                              "Whether a thread of libcoll moves nonblocking operations on while "
+                              "the program computes: off or on. Each rank may choose by itself; "
+                              "see docs/overlap.md."},
     [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "warn", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
                          "What libcoll prints on standard error by itself: none, error, warn, info "
                          "or debug."},
@@ -98,6 +103,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_LOG] = {"none", "error", "warn", "info", "debug"},
     [COLLI_PARAM_DETERMINISTIC] = {"off", "on", "ordered"},
     [COLLI_PARAM_ACCUMULATE] = {"native", "float32"},
+    [COLLI_PARAM_PROGRESS] = {"off", "on"},
 };
 
 const char *colli_param_word(colli_param_id id, long long number) {

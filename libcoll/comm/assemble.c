@@ -7,6 +7,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/places.h"
+#include "libcoll/comm/progress.h"
 #include "libcoll/comm/room.h"
 
 static uint64_t real_now_ns(void *ctx) {
@@ -120,6 +121,14 @@ static void settle_slots(coll_comm *comm) {
     family->ports[i].env.slot_bytes = limits->slot_bytes;
 }
 
+/* Starts the progress thread where it is asked for, and there are others to talk to. */
+static coll_status start_progress(coll_comm *comm, coll_error *error) {
+  bool wanted = comm->params.number[COLLI_PARAM_PROGRESS] == COLL_PROGRESS_ON;
+  if (!wanted || comm->nranks == 1 || comm->world.pause)
+    return COLL_OK;
+  return colli_progress_start(comm->family, error);
+}
+
 /* Second half: takes over the control links and the table. */
 coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli_ctrl *ctrl,
                             coll_error *error) {
@@ -137,8 +146,10 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
       comm->exec.links[peer].endpoint = route->endpoint;
       comm->exec.links[peer].blob = route->blob;
     }
-    return COLL_OK;
+    status = start_progress(comm, error);
   }
+  if (status == COLL_OK)
+    return COLL_OK;
   if (error && comm->table) {
     coll_error record = *error;
     colli_comm_fail(comm, &record);

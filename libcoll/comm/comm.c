@@ -6,6 +6,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/inspect.h"
+#include "libcoll/comm/progress.h"
 
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
   if (!comm || !rank)
@@ -57,6 +58,7 @@ coll_status coll_comm_abort(coll_comm *comm) {
   for (int i = 0; i < family->nports; i++)
     if (family->ports[i].endpoint)
       family->ports[i].ops->wake(family->ports[i].endpoint);
+  colli_progress_wake(family);
   return COLL_OK;
 }
 

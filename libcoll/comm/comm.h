@@ -34,6 +34,7 @@ typedef struct colli_watch {
   unsigned idle;          /* looks since something moved */
   unsigned spin;          /* looks before the core is handed over; adapts */
   uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
+  uint64_t given_ns;      /* how long others have had the core since, instead of it */
   uint64_t now_ns;        /* last reading */
   uint64_t control_ns;    /* when control links were last looked at */
   uint64_t waited_ns;     /* time spent inside the library, waiting: the watchdog's clock */

@@ -27,10 +27,12 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
                            "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
                            out->create_timeout_ms);
   if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
-      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32)
+      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32 ||
+      (unsigned)out->progress > COLL_PROGRESS_ON)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
-                           "config.deterministic is %d, config.accumulate %d; see coll.h",
-                           (int)out->deterministic, (int)out->accumulate);
+                           "config.deterministic is %d, config.accumulate %d, config.progress %d; "
+                           "see coll.h",
+                           (int)out->deterministic, (int)out->accumulate, (int)out->progress);
   return COLL_OK;
 }
 
@@ -59,6 +61,8 @@ static coll_status apply(colli_settings *settings, const coll_config *config) {
     params->number[COLLI_PARAM_DETERMINISTIC] = config->deterministic;
   if (config->accumulate)
     params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
+  if (config->progress)
+    params->number[COLLI_PARAM_PROGRESS] = config->progress;
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");

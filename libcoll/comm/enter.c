@@ -1,31 +1,45 @@
 /*
  * enter.c: what every public call on a communicator begins and ends with. One flag a communicator
- * finds a second thread inside it; one lock a family, once it has more than the base, lets several
- * threads use its communicators. A thread that waits lets the others in (wait.c).
+ * finds a second thread inside it; one lock a family, once it has more than the base or a progress
+ * thread, lets several threads use its communicators. A thread that waits lets the others in
+ * (wait.c).
  */
 #include "libcoll/comm/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/progress.h"
 
 /* Takes the lock, in turn. */
-static void lock(colli_family *family) {
+void colli_family_lock(colli_family *family) {
   colli_turns *turns = &family->turns;
   pthread_mutex_lock(&turns->mutex);
   uint64_t turn = turns->asked++;
-  bool waits = turns->served != turn;
   while (turns->served != turn)
     pthread_cond_wait(&turns->next, &turns->mutex);
   pthread_mutex_unlock(&turns->mutex);
-  if (waits || family->sleepers > 0)
-    family->several = true;
 }
 
 /* Hands the lock to the next. */
-static void unlock(colli_family *family) {
+void colli_family_unlock(colli_family *family) {
   colli_turns *turns = &family->turns;
   pthread_mutex_lock(&turns->mutex);
   if (++turns->served != turns->asked)
     pthread_cond_broadcast(&turns->next);
   pthread_mutex_unlock(&turns->mutex);
+}
+
+/* A call begins to look after the family. Not inlined: it would add to the path without a lock. */
+__attribute__((noinline, cold)) static void come_in(colli_family *family) {
+  colli_family_lock(family);
+  if (family->sleepers > 0)
+    family->several = true;
+  family->inside++;
+}
+
+/* It ends to do so: with the last one the progress thread takes over. */
+__attribute__((noinline, cold)) static void go_out(colli_family *family) {
+  if (--family->inside == 0)
+    colli_progress_take_over(family);
+  colli_family_unlock(family);
 }
 
 /* Begins a public call. */
@@ -37,7 +51,7 @@ coll_status colli_call_enter(coll_comm *comm) {
     return COLL_ERR_INVALID_USAGE;
   }
   if (__builtin_expect(comm->family->shared, 0)) {
-    lock(comm->family);
+    come_in(comm->family);
     comm->locked = true;
   }
   return COLL_OK;
@@ -47,7 +61,7 @@ coll_status colli_call_enter(coll_comm *comm) {
 void colli_call_leave(coll_comm *comm) {
   if (__builtin_expect(comm->locked, 0)) {
     comm->locked = false;
-    unlock(comm->family);
+    go_out(comm->family);
   }
   atomic_store_explicit(&comm->inside, 0, memory_order_release);
 }
@@ -59,20 +73,20 @@ void colli_family_share(colli_family *family, coll_comm *comm) {
   family->shared = true;
   /* Not in the simulator, whose driver calls the inside. */
   if (atomic_load_explicit(&comm->inside, memory_order_relaxed)) {
-    lock(family);
+    come_in(family);
     comm->locked = true;
   }
 }
 
-/* Lets other threads of the family in. */
+/* Leaves the family to other threads of it. */
 void colli_call_pause(coll_comm *comm) {
   if (comm->locked)
-    unlock(comm->family);
+    go_out(comm->family);
 }
 
 void colli_call_resume(coll_comm *comm) {
   if (comm->locked)
-    lock(comm->family);
+    come_in(comm->family);
 }
 
 /* Lets other threads in if any waits. */
@@ -85,6 +99,6 @@ void colli_call_yield(coll_comm *comm) {
   pthread_mutex_unlock(&turns->mutex);
   if (!wanted)
     return;
-  unlock(comm->family);
-  lock(comm->family);
+  colli_family_unlock(comm->family);
+  colli_family_lock(comm->family);
 }

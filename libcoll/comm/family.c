@@ -11,6 +11,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux.h"
 #include "libcoll/comm/places.h"
+#include "libcoll/comm/progress.h"
 #include "libcoll/comm/room.h"
 #include "topology/topology.h"
 #include "transports/hook/fault.h"
@@ -127,6 +128,7 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
 
 /* Frees a family whose last communicator has left. */
 void colli_family_free(colli_family *family) {
+  colli_progress_stop(family);
   colli_mux_destroy(family->mux);
   colli_tuner_close(family->tuner);
   for (int i = 0; i < family->nports; i++) {

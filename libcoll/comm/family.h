@@ -9,13 +9,16 @@
 #ifndef COLLI_COMM_FAMILY_H
 #define COLLI_COMM_FAMILY_H
 
+#include <poll.h>
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/assemble.h"
 #include "libcoll/comm/tuner.h"
 
 typedef struct colli_mux colli_mux;
+typedef struct colli_progress colli_progress;
 
 /* One transport of this rank. */
 typedef struct colli_port {
@@ -69,10 +72,12 @@ typedef struct colli_family {
   colli_ctrl_msg *early;
   int nearly;
 
-  bool shared;  /* has had more than the base: public calls take the lock */
-  bool several; /* more than one thread has been in at a time */
-  int sleepers;
+  bool shared;  /* more than one thread may come: public calls take the lock */
+  bool several; /* more than one thread of the caller has been in at a time */
+  int inside;   /* calls under way that hold the lock, or let others in while they wait */
+  int sleepers; /* of them asleep */
   colli_turns turns;
+  _Atomic(colli_progress *) progress; /* NULL: not asked for */
 } colli_family;
 
 /* First half: opens the endpoints and fills in *info (except control_addrs). */
@@ -108,11 +113,34 @@ void colli_family_catch_up(colli_family *family, coll_comm *comm);
 /* From here on public calls take the lock; called by the one thread that is in the base. */
 void colli_family_share(colli_family *family, coll_comm *comm);
 
-/* Inside a public call: lets other threads of the family in, until resume. */
+/* The lock; in turn. */
+void colli_family_lock(colli_family *family);
+void colli_family_unlock(colli_family *family);
+
+/* Inside a public call: leaves the family to other threads of it, until resume. */
 void colli_call_pause(coll_comm *comm);
 void colli_call_resume(coll_comm *comm);
 
 /* Lets other threads in if any waits. */
 void colli_call_yield(coll_comm *comm);
+
+/* ---- wait.c: what the progress thread does; it holds the lock -------------------------------- */
+
+/* Whether any communicator has something open. */
+bool colli_family_busy(const colli_family *family);
+
+/* Looks at all that have: 1 if anything moved, else 0. */
+int colli_family_look(colli_family *family);
+
+/* The watchdog for all of them. `now`: looks at control links and deadlines in any case. */
+int colli_family_watch(colli_family *family, bool now);
+
+/* Makes doorbells ring, and puts their descriptors behind the *count in `fds`, which has room for
+ * COLLI_MAX_BELLS more. False: something moved or is to be done, do not sleep. */
+#define COLLI_MAX_BELLS (COLLI_MAX_TRANSPORTS + 1)
+bool colli_family_arm(colli_family *family, struct pollfd *fds, int *count);
+
+/* After sleeping, unless somebody else of this rank sleeps. */
+void colli_family_disarm(colli_family *family);
 
 #endif

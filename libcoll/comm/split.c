@@ -11,6 +11,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/create.h"
+#include "libcoll/comm/progress.h"
 
 /* What a rank tells the others. */
 typedef struct split_record {
@@ -36,6 +37,16 @@ static const char *const operation_names[] = {"split", "dup", "subset"};
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
+/* Starts the family's progress thread if this communicator is the first that asks for it. */
+static coll_status start_progress(coll_comm *parent, const char *name, colli_settings *settings) {
+  if (settings->params.number[COLLI_PARAM_PROGRESS] != COLL_PROGRESS_ON || parent->nranks == 1 ||
+      parent->world.pause)
+    return COLL_OK;
+  coll_status status = colli_progress_start(parent->family, &settings->error);
+  return status == COLL_OK ? status
+                           : colli_comm_refuse(parent, status, name, "%s", settings->error.message);
+}
+
 /* The parent's settings, and what the caller sets otherwise; refuses what cannot be. */
 static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
                                  colli_settings *settings) {
@@ -52,7 +63,7 @@ static coll_status read_settings(coll_comm *parent, const char *name, const coll
                              "config.transport is '%s', but connections are shared with the "
                              "communicator that this one is made from; leave it NULL",
                              transport);
-  return COLL_OK;
+  return start_progress(parent, name, settings);
 }
 
 /* Gives a communicator its settings, and what it has from its parent. */

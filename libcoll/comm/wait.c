@@ -13,7 +13,8 @@
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
-#define SLEEP_AFTER_NS  1000000ull /* idle for so long: sleep */
+#define BURNT_NS        350000ull  /* so much time of a core spent in vain: sleep */
+#define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 #define SLEEP_SHARED_NS COLLI_NS_PER_MS /* the same where several threads share the bells */
@@ -93,10 +94,9 @@ static int look_at_siblings(coll_comm *comm) {
   return moved;
 }
 
-/* The watchdog: transports each time; control links, deadlines and suspicions now and then. */
-static int watch(coll_comm *comm) {
+/* Moves a communicator's clock on; whether it is time to look at control links and deadlines. */
+static bool tick(coll_comm *comm) {
   colli_watch *w = &comm->watch;
-  int moved = watch_ports(comm->family) | look_at_siblings(comm);
   uint64_t now = comm->world.now_ns(comm->world.ctx);
   uint64_t gap = w->now_ns ? now - w->now_ns : 0;
   w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
@@ -104,14 +104,92 @@ static int watch(coll_comm *comm) {
   if (!w->idle_since_ns)
     w->idle_since_ns = now;
   if (now - w->control_ns < CONTROL_NS)
-    return moved;
+    return false;
   w->control_ns = now;
-  colli_comm_listen(comm);
-  if (comm->failed == COLL_OK && comm->suspended && now - comm->suspect_ns >= SUSPECT_NS)
+  return true;
+}
+
+/* Looks at a communicator's deadlines and suspicions. */
+static void judge(coll_comm *comm) {
+  if (comm->failed == COLL_OK && comm->suspended &&
+      comm->watch.now_ns - comm->suspect_ns >= SUSPECT_NS)
     colli_comm_fail(comm, &comm->suspect);
   if (comm->failed == COLL_OK && !comm->suspended)
     check_operations(comm);
+}
+
+/* The watchdog: transports each time; control links, deadlines and suspicions now and then. */
+static int watch(coll_comm *comm) {
+  int moved = watch_ports(comm->family) | look_at_siblings(comm);
+  if (tick(comm)) {
+    colli_comm_listen(comm);
+    judge(comm);
+  }
   return moved;
+}
+
+/* Whether a communicator has operations in flight, messages to send, or windows. */
+static bool is_busy(const coll_comm *comm) {
+  return comm->failed == COLL_OK && (comm->exec.oldest || comm->exec.mail.busy > 0);
+}
+
+bool colli_family_busy(const colli_family *family) {
+  for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      return true;
+  return false;
+}
+
+int colli_family_look(colli_family *family) {
+  int moved = 0;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      moved |= look(comm);
+  return moved;
+}
+
+int colli_family_watch(colli_family *family, bool now) {
+  int moved = watch_ports(family);
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    now |= is_busy(comm) && tick(comm);
+  if (!now)
+    return moved;
+  colli_family_listen(family);
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      judge(comm);
+  return moved;
+}
+
+/* Makes doorbells ring, and collects their descriptors; false if there is something to do. */
+static bool arm(colli_family *family, struct pollfd *fds, int *count) {
+  bool ready = false;
+  for (int i = 0; i < family->nports && !ready; i++) {
+    colli_port *port = &family->ports[i];
+    if (!port->endpoint)
+      continue;
+    ready = port->ops->arm(port->endpoint) != 0;
+    int fd = port->ops->wait_fd(port->endpoint);
+    if (fd >= 0)
+      fds[(*count)++] = (struct pollfd){.fd = fd, .events = POLLIN};
+  }
+  fds[(*count)++] = (struct pollfd){.fd = colli_ctrl_fd(family->ctrl), .events = POLLIN};
+  return !ready;
+}
+
+/* Whether nothing has come for shared connections. */
+static bool is_quiet(const colli_family *family) {
+  return !family->mux || !colli_mux_progress(family->mux);
+}
+
+bool colli_family_arm(colli_family *family, struct pollfd *fds, int *count) {
+  return arm(family, fds, count) && !colli_family_look(family) && is_quiet(family);
+}
+
+void colli_family_disarm(colli_family *family) {
+  for (int i = 0; i < family->nports && family->sleepers == 0; i++)
+    if (family->ports[i].endpoint)
+      family->ports[i].ops->disarm(family->ports[i].endpoint);
 }
 
 /* How long to sleep at most. */
@@ -127,34 +205,34 @@ static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
   return wait_ns;
 }
 
+/* Lets other threads of the family in while this one waits and does not look. */
+static void let_in(coll_comm *comm) {
+  if (comm->locked)
+    colli_family_unlock(comm->family);
+}
+
+static void come_back(coll_comm *comm) {
+  if (comm->locked)
+    colli_family_lock(comm->family);
+}
+
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
 static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
   colli_family *family = comm->family;
-  struct pollfd fds[COLLI_MAX_TRANSPORTS + 1];
-  int count = 0, armed = 0, ready = 0;
-  for (; armed < family->nports && !ready; armed++) {
-    colli_port *port = &family->ports[armed];
-    if (!port->endpoint)
-      continue;
-    ready = port->ops->arm(port->endpoint) != 0;
-    int fd = port->ops->wait_fd(port->endpoint);
-    if (fd >= 0)
-      fds[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-  }
-  fds[count++] = (struct pollfd){.fd = colli_ctrl_fd(family->ctrl), .events = POLLIN};
+  struct pollfd fds[COLLI_MAX_BELLS];
+  int count = 0;
+  family->several |= family->inside > 1;
   uint64_t wait_ns = longest_sleep(comm, until_ns);
-  ready = ready || look(comm) || look_at_siblings(comm) ||
-          (family->mux && colli_mux_progress(family->mux));
+  bool ready =
+      !arm(family, fds, &count) || look(comm) || look_at_siblings(comm) || !is_quiet(family);
   if (!ready && !atomic_load(&comm->abort_flag)) {
     family->sleepers++;
-    colli_call_pause(comm);
+    let_in(comm);
     poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
-    colli_call_resume(comm);
+    come_back(comm);
     family->sleepers--;
   }
-  for (int i = 0; i < family->nports && family->sleepers == 0; i++)
-    if (family->ports[i].endpoint)
-      family->ports[i].ops->disarm(family->ports[i].endpoint);
+  colli_family_disarm(family);
   comm->watch.control_ns = 0; /* something may have come: look at everything */
   watch(comm);
 }
@@ -163,6 +241,7 @@ static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
 void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.idle = 0;
   comm->watch.idle_since_ns = 0;
+  comm->watch.given_ns = 0;
   comm->watch.now_ns = 0;
 }
 
@@ -172,15 +251,26 @@ void colli_comm_wait_begin(coll_comm *comm) {
  * may.
  */
 static void hand_over(coll_comm *comm) {
+  colli_watch *w = &comm->watch;
   uint64_t before = colli_now_ns();
-  colli_call_pause(comm);
+  let_in(comm);
   sched_yield();
-  colli_call_resume(comm);
-  unsigned *spin = &comm->watch.spin;
-  if (colli_now_ns() - before > SHARED_NS)
-    *spin = *spin / 2 > SPIN_LEAST ? *spin / 2 : SPIN_LEAST;
-  else
-    *spin = *spin * 2 < COLLI_SPIN_MOST ? *spin * 2 : COLLI_SPIN_MOST;
+  come_back(comm);
+  uint64_t away_ns = colli_now_ns() - before;
+  if (away_ns > SHARED_NS) {
+    w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
+    w->given_ns += away_ns;
+  } else {
+    w->spin = w->spin * 2 < COLLI_SPIN_MOST ? w->spin * 2 : COLLI_SPIN_MOST;
+  }
+}
+
+/* Whether this rank has not waited for long; a core that others use meanwhile is not burnt. */
+static bool is_fresh(const colli_watch *w) {
+  if (!w->idle_since_ns)
+    return true;
+  uint64_t idle_ns = w->now_ns - w->idle_since_ns;
+  return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->given_ns;
 }
 
 /* Looks once, and if nothing moved passes the time as long as it takes. */
@@ -190,6 +280,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   if (look(comm)) {
     w->idle = 0;
     w->idle_since_ns = 0;
+    w->given_ns = 0;
     return;
   }
   if (comm->world.pause) {
@@ -202,7 +293,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     return;
   if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
-  else if (!w->idle_since_ns || w->now_ns - w->idle_since_ns < SLEEP_AFTER_NS)
+  else if (is_fresh(w))
     hand_over(comm);
   else
     sleep_a_while(comm, until_ns);

@@ -17,7 +17,8 @@
  *    be called from any thread at any moment. Different communicators, also ones that were split
  *    from each other, may be used from different threads at once.
  *  - Nothing waits for ever: an operation that does not move for coll_config.timeout_ms, counted
- *    while the rank is inside libcoll, fails. Transfers that move are never too long.
+ *    while the rank, or its progress thread, is at it, fails. Transfers that move are never too
+ *    long.
  *  - After COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or _SYSTEM from an
  *    operation the communicator is *revoked*: each later operation on it returns that first error
  *    again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
@@ -113,6 +114,18 @@ typedef enum coll_accumulate {
 } coll_accumulate;
 
 /*
+ * Who moves nonblocking operations on while the program is in no libcoll call; docs/overlap.md.
+ * ON: a thread of libcoll, one for a communicator and all that are split from it. It also notices
+ * failures and aborts of other ranks between calls, and the time of an operation that does not move
+ * counts then as well. Functions of coll_op_create() may run on it. Ranks may choose differently.
+ */
+typedef enum coll_progress {
+  COLL_PROGRESS_DEFAULT = 0, /* what the environment says */
+  COLL_PROGRESS_OFF = 1,     /* nobody */
+  COLL_PROGRESS_ON = 2
+} coll_progress;
+
+/*
  * Settings of a communicator. Start from COLL_CONFIG_INIT; a field left at its initial value takes
  * the environment variable named beside it, and failing that the default. A field that is set wins.
  */
@@ -125,11 +138,12 @@ typedef struct coll_config {
   const char *algo;      /* forces algorithms; NULL: COLL_ALGO, or free choice (docs/choosing.md) */
   coll_determinism deterministic; /* DEFAULT: COLL_DETERMINISTIC, or off */
   coll_accumulate accumulate;     /* DEFAULT: COLL_ACCUMULATE, or native */
+  coll_progress progress;         /* DEFAULT: COLL_PROGRESS, or off */
 } coll_config;
 #define COLL_CONFIG_INIT                                                                           \
   {                                                                                                \
     sizeof(coll_config), 0, 0, NULL, NULL, NULL, COLL_DETERMINISTIC_DEFAULT,                       \
-        COLL_ACCUMULATE_DEFAULT                                                                    \
+        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT                                             \
   }
 
 /*
@@ -213,8 +227,8 @@ COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
 /*
  * Makes every pending and later operation on this communicator fail with COLL_ERR_ABORTED, here
- * and, as soon as this rank is in a libcoll call, on all ranks. From any thread; does not block.
- * Errors: INVALID_ARGUMENT.
+ * and, as soon as this rank is in a libcoll call or has a progress thread, on all ranks. From any
+ * thread; does not block. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_comm_abort(coll_comm *comm);
 

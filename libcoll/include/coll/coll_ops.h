@@ -204,9 +204,10 @@ COLL_FORMS(sendrecv, const void *sendbuf, size_t sendcount, int dest, int sendta
 /*
  * Makes `bytes` bytes at `base` writable by the other ranks of `comm`, collectively; each rank
  * gives memory of its own, of any size. The memory belongs to the caller and must outlive the
- * window. What is put arrives while the owner is inside libcoll calls on `comm`, and may be read
- * after coll_wait_signal() (or any other word from the sender that it has called coll_put and a
- * signal). Errors: INVALID_ARGUMENT, NO_MEMORY, and those of a collective.
+ * window. What is put arrives while the owner is inside libcoll calls on `comm`, or at any time if
+ * it has a progress thread, and may be read after coll_wait_signal() (or any other word from the
+ * sender that it has called coll_put and a signal). Errors: INVALID_ARGUMENT, NO_MEMORY, and those
+ * of a collective.
  */
 COLL_API coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes,
                                         coll_window **window);

@@ -184,7 +184,7 @@ static int run_rank(const calibrate_world *world, board *shared, int rank, doubl
 static void forget_settings(void) {
   static const char *const names[] = {"COLL_ALGO",       "COLL_TUNER",      "COLL_DETERMINISTIC",
                                       "COLL_ACCUMULATE", "COLL_SLOT_BYTES", "COLL_SLOT_COUNT",
-                                      "COLL_FAULT",      "COLL_HOST_ID"};
+                                      "COLL_FAULT",      "COLL_HOST_ID",    "COLL_PROGRESS"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
     unsetenv(names[i]);
   setenv("COLL_CALIBRATION", "none", 1);

@@ -1,0 +1,301 @@
+/*
+ * test_idle.c: a rank that waits for others takes next to no processor time, whatever it waits in.
+ * The system's time counters are the judge: they stand still while others have the processor.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "support_ranks.h"
+
+enum { LATE_MS = 300, VERY_LATE_MS = 1000, SHORT_MS = 10, SHORT_WAITS = 20 };
+#define SHARE 0.05 /* of a core */
+
+/* Which counter is read: the whole process's where a rank is a process. */
+static const clockid_t of_process = CLOCK_PROCESS_CPUTIME_ID;
+static const clockid_t of_thread = CLOCK_THREAD_CPUTIME_ID;
+
+/* What time it was when a wait began. */
+typedef struct meter {
+  clockid_t counter;
+  double used_s, at_s;
+} meter;
+
+static double seconds_of(clockid_t clock) {
+  struct timespec now;
+  clock_gettime(clock, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static meter start_meter(const void *counter) {
+  clockid_t clock = *(const clockid_t *)counter;
+  return (meter){clock, seconds_of(clock), now_s()};
+}
+
+/* Whether the wait lasted as long as it should have, and took little of the processor. */
+static bool was_frugal(const meter *m, double least_ms, const char *what) {
+  double used_s = seconds_of(m->counter) - m->used_s, waited_s = now_s() - m->at_s;
+  if (waited_s >= least_ms / 2000 && used_s < SHARE * waited_s)
+    return true;
+  fprintf(stderr, "%s: used %.2f ms of %.2f ms (at least %.0f ms were to be waited)\n", what,
+          used_s * 1e3, waited_s * 1e3, least_ms);
+  return false;
+}
+
+/* The last rank makes a call late; the others wait for it, and are measured. */
+#define LATE_BY(ms, call)                                                                          \
+  do {                                                                                             \
+    if (rank == nranks - 1)                                                                        \
+      usleep((ms)*1000);                                                                           \
+    meter meter_ = start_meter(counter);                                                           \
+    RANK_OK(call);                                                                                 \
+    RANK_CHECK(rank == nranks - 1 || was_frugal(&meter_, ms, #call));                              \
+  } while (0)
+#define LATE(call) LATE_BY(LATE_MS, call)
+
+/* All ranks begin the next wait together. */
+#define TOGETHER RANK_OK(coll_barrier(comm))
+
+static int collectives(coll_comm *comm, int rank, int nranks, void *counter) {
+  int value = rank, sum = 0;
+  coll_comm *child = NULL;
+  TOGETHER;
+  LATE_BY(VERY_LATE_MS, coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm));
+  LATE(coll_broadcast(&value, &value, 1, COLL_INT32, nranks - 1, comm));
+  LATE(coll_barrier(comm));
+  LATE(coll_comm_split(comm, 0, rank, NULL, &child));
+  RANK_OK(coll_barrier(child));
+  LATE(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, child));
+  coll_comm_destroy(&child);
+  return 0;
+}
+
+/* Many waits that are just long enough to count; all of them together are measured. */
+static int short_waits(coll_comm *comm, int rank, int nranks, void *counter) {
+  int value = 1;
+  TOGETHER;
+  meter m = start_meter(counter);
+  for (int i = 0; i < SHORT_WAITS; i++) {
+    if (rank == nranks - 1)
+      usleep(SHORT_MS * 1000);
+    RANK_OK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_MAX, comm));
+  }
+  RANK_CHECK(rank == nranks - 1 || was_frugal(&m, SHORT_WAITS * SHORT_MS, "short waits"));
+  return 0;
+}
+
+/* How a request is completed. */
+typedef coll_status (*completion)(coll_request **request);
+
+static coll_status by_wait(coll_request **request) {
+  return coll_wait(request, -1);
+}
+
+static coll_status by_waits_in_parts(coll_request **request) {
+  coll_status status;
+  while ((status = coll_wait(request, 20)) == COLL_IN_PROGRESS)
+    ;
+  return status;
+}
+
+static coll_status by_wait_any(coll_request **request) {
+  coll_request *list[2] = {NULL, *request};
+  int index = -1;
+  coll_status status = coll_wait_any(list, 2, &index, -1);
+  return status == COLL_OK && index != 1 ? COLL_ERR_INTERNAL : status;
+}
+
+static coll_status reduce_and(completion complete, coll_comm *comm) {
+  int value = 1, sum = 0;
+  coll_request *request = NULL;
+  coll_status status = coll_iallreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm, &request);
+  return status == COLL_OK ? complete(&request) : status;
+}
+
+static int requests(coll_comm *comm, int rank, int nranks, void *counter) {
+  TOGETHER;
+  LATE(reduce_and(by_wait, comm));
+  LATE(reduce_and(by_waits_in_parts, comm));
+  LATE(reduce_and(by_wait_any, comm));
+  return 0;
+}
+
+/* The last rank sends to all others, who receive from `source`. */
+static coll_status from_last(coll_comm *comm, int rank, int nranks, int source) {
+  int value = rank;
+  if (rank < nranks - 1)
+    return coll_recv(&value, 1, COLL_INT32, source, 0, NULL, comm);
+  coll_status status = COLL_OK;
+  for (int peer = 0; peer < nranks - 1 && status == COLL_OK; peer++)
+    status = coll_send(&value, 1, COLL_INT32, peer, 0, comm);
+  return status;
+}
+
+/* The last rank signals to all others. */
+static coll_status signals(coll_comm *comm, coll_window *window, int rank, int nranks) {
+  if (rank < nranks - 1)
+    return coll_wait_signal(nranks - 1, 1, window, comm);
+  coll_status status = COLL_OK;
+  for (int peer = 0; peer < nranks - 1 && status == COLL_OK; peer++)
+    status = coll_signal(peer, window, comm);
+  return status;
+}
+
+/* The same in a group. */
+static coll_status grouped(coll_comm *comm, int rank, int nranks) {
+  coll_status status = coll_group_start(comm);
+  if (status == COLL_OK)
+    status = from_last(comm, rank, nranks, nranks - 1);
+  coll_status ended = coll_group_end(comm);
+  return status == COLL_OK ? ended : status;
+}
+
+static int messages(coll_comm *comm, int rank, int nranks, void *counter) {
+  char memory[8];
+  coll_window *window = NULL;
+  RANK_OK(coll_window_create(comm, memory, sizeof(memory), &window));
+  TOGETHER;
+  LATE(from_last(comm, rank, nranks, nranks - 1));
+  LATE(from_last(comm, rank, nranks, COLL_ANY_SOURCE));
+  LATE(signals(comm, window, rank, nranks));
+  LATE(grouped(comm, rank, nranks));
+  LATE(coll_window_destroy(&window));
+  return 0;
+}
+
+/* Creation, a shrink, and an end that has something to deliver. */
+static int lives(coll_comm *comm, int rank, int nranks, void *counter) {
+  coll_id id;
+  coll_comm *second = NULL, *third = NULL;
+  int value = 1;
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&id, NULL));
+  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
+  LATE(coll_comm_create(&second, &id, nranks, rank, NULL));
+  RANK_OK(coll_comm_revoke(second));
+  TOGETHER;
+  LATE(coll_comm_shrink(second, NULL, &third));
+  coll_comm_destroy(&second);
+  TOGETHER;
+  if (rank < nranks - 1) {
+    RANK_OK(coll_send(&value, 1, COLL_INT32, nranks - 1, 0, third));
+    meter m = start_meter(counter);
+    RANK_OK(coll_comm_destroy(&third)); /* the message cannot go off yet */
+    RANK_CHECK(was_frugal(&m, LATE_MS, "coll_comm_destroy"));
+    return 0;
+  }
+  usleep(LATE_MS * 1000);
+  for (int i = 0; i < nranks - 1; i++)
+    RANK_OK(coll_recv(&value, 1, COLL_INT32, i, 0, NULL, third));
+  coll_comm_destroy(&third);
+  return 0;
+}
+
+/* A thread that waits in a communicator of its own. */
+typedef struct waiter {
+  pthread_t thread;
+  coll_comm *comm;
+  int rank, nranks, result;
+} waiter;
+
+static void *wait_late(void *arg) {
+  waiter *self = arg;
+  self->result = collectives(self->comm, self->rank, self->nranks, (void *)&of_thread);
+  return NULL;
+}
+
+/* Two threads of each rank wait in two communicators of one family. */
+static int two_threads(coll_comm *comm, int rank, int nranks, void *counter) {
+  (void)counter;
+  waiter two[2];
+  for (int i = 0; i < 2; i++) {
+    two[i] = (waiter){.rank = rank, .nranks = nranks};
+    RANK_OK(coll_comm_dup(comm, NULL, &two[i].comm));
+  }
+  for (int i = 0; i < 2; i++)
+    RANK_CHECK(pthread_create(&two[i].thread, NULL, wait_late, &two[i]) == 0);
+  for (int i = 0; i < 2; i++) {
+    pthread_join(two[i].thread, NULL);
+    coll_comm_destroy(&two[i].comm);
+  }
+  return two[0].result ? two[0].result : two[1].result;
+}
+
+static coll_config over(const char *transport) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = transport;
+  return config;
+}
+
+/* Runs a rank function in processes over a transport. */
+static void run(const char *transport, int nranks, rank_fn fn) {
+  coll_config config = over(transport);
+  cr_assert_eq(run_processes(nranks, &config, fn, (void *)&of_process, 30, NULL), 0);
+}
+
+Test(idle, collectives_shm, .timeout = 40) {
+  run("shm", 2, collectives);
+}
+
+Test(idle, collectives_tcp, .timeout = 40) {
+  run("tcp", 2, collectives);
+}
+
+/* Ranks 0 and 1 on one host, 2 and 3 on another. */
+Test(idle, collectives_mixed, .timeout = 40) {
+  setenv("TEST_HOSTS", "2", 1);
+  run("shm,tcp", 4, collectives);
+}
+
+Test(idle, more_ranks_than_cores, .timeout = 40) {
+  run("shm", 7, collectives);
+}
+
+Test(idle, threads, .timeout = 40) {
+  cr_assert_eq(run_threads(3, NULL, collectives, (void *)&of_thread), 0);
+}
+
+Test(idle, two_threads_shm, .timeout = 40) {
+  run("shm", 2, two_threads);
+}
+
+Test(idle, two_threads_tcp, .timeout = 40) {
+  run("tcp", 2, two_threads);
+}
+
+Test(idle, short_shm, .timeout = 40) {
+  run("shm", 2, short_waits);
+}
+
+Test(idle, short_tcp, .timeout = 40) {
+  run("tcp", 2, short_waits);
+}
+
+Test(idle, requests_shm, .timeout = 40) {
+  run("shm", 2, requests);
+}
+
+Test(idle, requests_tcp, .timeout = 40) {
+  run("tcp", 2, requests);
+}
+
+Test(idle, messages_shm, .timeout = 40) {
+  run("shm", 3, messages);
+}
+
+Test(idle, messages_tcp, .timeout = 40) {
+  run("tcp", 3, messages);
+}
+
+Test(idle, lives_shm, .timeout = 40) {
+  run("shm", 3, lives);
+}
+
+Test(idle, lives_tcp, .timeout = 40) {
+  run("tcp", 3, lives);
+}

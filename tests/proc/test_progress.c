@@ -1,0 +1,386 @@
+/*
+ * test_progress.c: the progress thread: operations end, failures are noticed and deadlines pass
+ * while the program is in no call; and where it was not asked for nothing of that happens.
+ */
+#include <criterion/criterion.h>
+#include <criterion/parameterized.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support_family.h"
+#include "support_ranks.h"
+
+enum { COUNT = 500000, PATIENCE_MS = 20000, MOMENT_MS = 100 };
+
+/* How one run goes. */
+typedef struct setting {
+  char transport[8];
+  coll_progress progress;
+  int nranks;
+} setting;
+
+#define ON(transport, nranks)                                                                      \
+  { transport, COLL_PROGRESS_ON, nranks }
+#define OFF(transport, nranks)                                                                     \
+  { transport, COLL_PROGRESS_OFF, nranks }
+
+static coll_config config_of(const setting *s) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = s->transport;
+  config.progress = s->progress;
+  config.timeout_ms = 30000;
+  return config;
+}
+
+/* Memory that the forked ranks share. */
+typedef struct scene {
+  setting set;
+  volatile int reached[8]; /* by rank: how far it has come */
+} scene;
+
+static scene *make_scene(const setting *s) {
+  scene *shared =
+      mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(shared, MAP_FAILED);
+  memset(shared, 0, sizeof(*shared));
+  shared->set = *s;
+  return shared;
+}
+
+/* Runs a rank function in processes; the scene is its argument. */
+static void run(const setting *s, rank_fn fn) {
+  coll_config config = config_of(s);
+  scene *shared = make_scene(s);
+  int results[8];
+  run_processes(s->nranks, &config, fn, shared, 40, results);
+  for (int r = 0; r < s->nranks; r++)
+    cr_expect(results[r] == 0 || (r == 1 && results[r] == 128 + SIGKILL),
+              "%s: rank %d ended with %d", s->transport, r, results[r]);
+  munmap(shared, sizeof(*shared));
+}
+
+/* Waits, in no call, until a value that another thread or process writes is as wanted. */
+static bool becomes(const volatile int *value, int wanted, int patience_ms) {
+  for (int i = 0; *value != wanted; i++) {
+    if (i == patience_ms)
+      return false;
+    usleep(1000);
+  }
+  return true;
+}
+
+/* All ranks wait for each other, in no call. */
+static bool meet(scene *s, int rank, int nranks, int stage) {
+  s->reached[rank] = stage;
+  for (int r = 0; r < nranks; r++)
+    for (int i = 0; s->reached[r] < stage; i++) {
+      if (i == PATIENCE_MS)
+        return false;
+      usleep(1000);
+    }
+  return true;
+}
+
+/* Waits, in no call that moves anything on, until the communicator has failed. */
+static coll_status await_failure(coll_comm *comm, coll_error *error, int patience_ms) {
+  for (int i = 0; i < patience_ms; i++) {
+    *error = (coll_error)COLL_ERROR_INIT;
+    coll_last_error(comm, error);
+    if (error->status != COLL_OK)
+      break;
+    usleep(1000);
+  }
+  return error->status;
+}
+
+/* ---- operations end -------------------------------------------------------------------------- */
+
+/* Sums more than connections hold, on a communicator; whether it ended before anybody asked. */
+static int sum_without_calls(coll_comm *comm, int rank, int nranks, scene *s, int stage,
+                             bool *ended) {
+  int *in = calloc(COUNT, sizeof(*in)), *out = calloc(COUNT, sizeof(*out));
+  bool on = s->set.progress == COLL_PROGRESS_ON;
+  coll_request *request = NULL;
+  for (int i = 0; i < COUNT; i++)
+    in[i] = i + rank;
+  RANK_OK(coll_iallreduce(in, out, COUNT, COLL_INT32, COLL_SUM, comm, &request));
+  RANK_CHECK(meet(s, rank, nranks, stage));
+  *ended = true;
+  for (int i = 0; i < COUNT; i += 997)
+    *ended = *ended && becomes(&out[i], nranks * i + nranks * (nranks - 1) / 2,
+                               on       ? PATIENCE_MS
+                               : i == 0 ? MOMENT_MS
+                                        : 1);
+  RANK_CHECK(meet(s, rank, nranks, stage + 1));
+  RANK_OK(coll_wait(&request, -1));
+  for (int i = 0; i < COUNT; i++)
+    RANK_CHECK(out[i] == nranks * i + nranks * (nranks - 1) / 2);
+  free(in);
+  free(out);
+  return 0;
+}
+
+static int ends_alone(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  bool ended;
+  RANK_OK(coll_barrier(comm));
+  for (int round = 0; round < 3; round++) {
+    RANK_CHECK(sum_without_calls(comm, rank, nranks, s, 2 * round + 1, &ended) == 0);
+    RANK_CHECK(ended == (s->set.progress == COLL_PROGRESS_ON));
+  }
+  return 0;
+}
+
+ParameterizedTestParameters(progress, ends_alone) {
+  static setting all[] = {ON("shm", 2), ON("tcp", 2), ON("shm", 5), OFF("shm", 2), OFF("tcp", 2)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, ends_alone, .timeout = 60) {
+  run(s, ends_alone);
+}
+
+/* The same on communicators made from one that did not ask for it, by a split and by a shrink. */
+static int ends_on_children(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  bool ended;
+  coll_comm *child = NULL, *survivor = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.progress = s->set.progress = COLL_PROGRESS_ON;
+  RANK_OK(coll_comm_dup(comm, &config, &child));
+  RANK_OK(coll_barrier(child));
+  RANK_CHECK(sum_without_calls(child, rank, nranks, s, 1, &ended) == 0 && ended);
+  RANK_CHECK(sum_without_calls(comm, rank, nranks, s, 3, &ended) == 0 && ended);
+  RANK_OK(coll_comm_revoke(child));
+  RANK_OK(coll_comm_shrink(child, NULL, &survivor)); /* takes over what `child` had */
+  RANK_OK(coll_barrier(survivor));
+  coll_comm_destroy(&child);
+  RANK_CHECK(sum_without_calls(survivor, rank, nranks, s, 5, &ended) == 0 && ended);
+  coll_comm_destroy(&survivor);
+  return 0;
+}
+
+ParameterizedTestParameters(progress, ends_on_children) {
+  static setting all[] = {OFF("shm", 2), OFF("tcp", 3)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, ends_on_children, .timeout = 60) {
+  run(s, ends_on_children);
+}
+
+/* Only odd ranks ask for it: operations of all forms still end well, and none of them waits. */
+static int some_ranks(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm *mixed = NULL;
+  coll_id id;
+  coll_config config = config_of(&((scene *)arg)->set);
+  config.progress = rank % 2 ? COLL_PROGRESS_ON : COLL_PROGRESS_OFF;
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&id, NULL));
+  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
+  RANK_OK(coll_comm_create(&mixed, &id, nranks, rank, &config));
+  for (unsigned i = 0; i < 10; i++) {
+    family_pending pending[2];
+    for (unsigned k = 0; k < 2; k++)
+      RANK_CHECK(family_start(&pending[k], mixed, 30000 * i * k, i + k) == 0);
+    usleep((useconds_t)(rank * 1000));
+    for (int k = 0; k < 2; k++)
+      RANK_CHECK(family_finish(&pending[k]) == 0);
+    RANK_CHECK(family_exercise(mixed, 5000 * i, i) == 0);
+  }
+  coll_comm_destroy(&mixed);
+  return 0;
+}
+
+ParameterizedTestParameters(progress, some_ranks) {
+  static setting all[] = {OFF("shm", 4), OFF("tcp", 3)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, some_ranks, .timeout = 60) {
+  run(s, some_ranks);
+}
+
+/* What is put arrives although its owner is in no call. */
+static int put_arrives(coll_comm *comm, int rank, int nranks, void *arg) {
+  static volatile int memory[4];
+  coll_window *window = NULL;
+  int value = 7;
+  (void)nranks;
+  RANK_OK(coll_window_create(comm, (void *)memory, sizeof(memory), &window));
+  if (rank == 0)
+    RANK_OK(coll_put(&value, 1, COLL_INT32, 1, 4, window, comm));
+  else
+    RANK_CHECK(becomes(&memory[1], 7, PATIENCE_MS));
+  RANK_CHECK(meet(arg, rank, nranks, 1));
+  RANK_OK(coll_window_destroy(&window));
+  return 0;
+}
+
+ParameterizedTestParameters(progress, put_arrives) {
+  static setting all[] = {ON("shm", 2), ON("tcp", 2)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, put_arrives, .timeout = 60) {
+  run(s, put_arrives);
+}
+
+/* A communicator ends with operations in flight, before and after its base. */
+static int ends_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
+  static int in[COUNT], out[3][COUNT];
+  coll_comm *child[2] = {NULL, NULL};
+  coll_request *request[3];
+  (void)arg;
+  for (int i = 0; i < 2; i++)
+    RANK_OK(coll_comm_dup(comm, NULL, &child[i]));
+  RANK_OK(coll_barrier(comm));
+  for (int i = 0; i < 3 && rank < nranks - 1; i++) /* the last rank does not come */
+    RANK_OK(coll_iallreduce(in, out[i], COUNT, COLL_INT32, COLL_SUM, i < 2 ? child[i] : comm,
+                            &request[i]));
+  usleep(2000);
+  coll_comm_destroy(&child[0]);
+  coll_comm_destroy(&comm);
+  coll_comm_destroy(&child[1]);
+  exit(0); /* as the caller would destroy it again */
+}
+
+ParameterizedTestParameters(progress, ends_in_flight) {
+  static setting all[] = {ON("shm", 3), ON("tcp", 3)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, ends_in_flight, .timeout = 60) {
+  run(s, ends_in_flight);
+}
+
+/* ---- failures are noticed -------------------------------------------------------------------- */
+
+/* Rank 1 dies: the others hear of it in no call if there is a thread, and else do not. */
+static int death(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error;
+  RANK_OK(coll_barrier(comm));
+  RANK_CHECK(meet(s, rank, nranks, 1));
+  if (rank == 1)
+    kill(getpid(), SIGKILL);
+  if (s->set.progress == COLL_PROGRESS_ON) {
+    RANK_CHECK(await_failure(comm, &error, PATIENCE_MS) == COLL_ERR_PEER_LOST);
+    RANK_CHECK(error.peer == 1);
+  } else {
+    RANK_CHECK(await_failure(comm, &error, MOMENT_MS) == COLL_OK);
+  }
+  RANK_CHECK(coll_barrier(comm) == COLL_ERR_PEER_LOST);
+  return 0;
+}
+
+ParameterizedTestParameters(progress, death) {
+  static setting all[] = {ON("shm", 3), ON("tcp", 4), OFF("shm", 3)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, death, .timeout = 60) {
+  run(s, death);
+}
+
+/* Rank 1 aborts, and goes on in no call. */
+static int abortion(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error;
+  int value = 1, sum;
+  coll_request *request = NULL;
+  RANK_OK(coll_barrier(comm));
+  if (rank == 0)
+    RANK_OK(coll_iallreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm, &request));
+  RANK_CHECK(meet(s, rank, nranks, 1));
+  if (rank == 1)
+    RANK_OK(coll_comm_abort(comm));
+  RANK_CHECK(await_failure(comm, &error, PATIENCE_MS) == COLL_ERR_ABORTED && error.peer == 1);
+  if (rank == 0)
+    RANK_CHECK(coll_test(&request) == COLL_ERR_ABORTED && !request);
+  RANK_CHECK(meet(s, rank, nranks, 2));
+  return 0;
+}
+
+ParameterizedTestParameters(progress, abortion) {
+  static setting all[] = {ON("shm", 3), ON("tcp", 3)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, abortion, .timeout = 60) {
+  run(s, abortion);
+}
+
+/* Rank 1 does not come to an operation; rank 2 makes another call. */
+static int deadline(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *hasty = NULL;
+  coll_error error;
+  coll_config config = COLL_CONFIG_INIT;
+  coll_request *request = NULL;
+  int value = 1, sum;
+  config.timeout_ms = 400;
+  RANK_OK(coll_comm_dup(comm, &config, &hasty));
+  RANK_OK(coll_barrier(hasty));
+  if (rank == 0)
+    RANK_OK(coll_iallreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, hasty, &request));
+  RANK_CHECK(await_failure(hasty, &error, PATIENCE_MS) == COLL_ERR_TIMEOUT);
+  RANK_CHECK(error.peer == 1 && error.rank == 0);
+  RANK_CHECK(meet(s, rank, nranks, 1));
+  coll_comm_destroy(&hasty);
+  return 0;
+}
+
+ParameterizedTestParameters(progress, deadline) {
+  static setting all[] = {ON("shm", 2), ON("tcp", 2)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, deadline, .timeout = 60) {
+  run(s, deadline);
+}
+
+/* Two ranks make different calls, and find out in none. */
+static int disagreement(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_error error;
+  coll_request *request = NULL;
+  int value[2] = {1, 1}, sum[2];
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(coll_iallreduce(value, sum, 1 + (size_t)rank, COLL_INT32, COLL_SUM, comm, &request));
+  RANK_CHECK(await_failure(comm, &error, PATIENCE_MS) == COLL_ERR_MISMATCH);
+  RANK_CHECK(meet(arg, rank, nranks, 1));
+  return 0;
+}
+
+ParameterizedTestParameters(progress, disagreement) {
+  static setting all[] = {ON("shm", 2), ON("tcp", 2)};
+  return cr_make_param_array(setting, all, sizeof(all) / sizeof(*all));
+}
+
+ParameterizedTest(setting *s, progress, disagreement, .timeout = 60) {
+  run(s, disagreement);
+}
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+Test(progress, bad_setting) {
+  coll_comm *comm = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.progress = (coll_progress)7;
+  cr_assert_eq(coll_comm_create_local(&comm, 1, &config), COLL_ERR_INVALID_ARGUMENT);
+}
+
+/* A program that was compiled before there was the setting. */
+Test(progress, old_program) {
+  coll_comm *comm = NULL;
+  coll_config config = COLL_CONFIG_INIT;
+  config.size = offsetof(coll_config, progress);
+  config.progress = (coll_progress)7;
+  cr_assert_eq(coll_comm_create_local(&comm, 1, &config), COLL_OK);
+  coll_comm_destroy(&comm);
+}
