@@ -16,10 +16,11 @@ typedef struct rank_run {
   bool failed;
 } rank_run;
 
-/* What one rank has measured: lines, or cells with several ways each. */
+/* What one rank has measured: lines, cells with several ways each, or overlaps. */
 typedef struct results {
   perf_line *lines;
   perf_cell *cells;
+  perf_overlap *overlaps;
   int count;
   perf_variants variants;
 } results;
@@ -32,7 +33,17 @@ static bool has_cells(const perf_options *options) {
 /* Measures one size; false after a failure. */
 static bool run_size(const perf_options *options, coll_comm *comm, int rank, perf_line line,
                      results *out) {
-  if (has_cells(options)) {
+  if (options->overlap) {
+    perf_overlap *overlap = &out->overlaps[out->count];
+    overlap->line = line;
+    coll_status status = perf_measure_overlap(options, comm, overlap);
+    if (status != COLL_OK) {
+      perf_complain(comm, status);
+      return false;
+    }
+    if (rank == 0)
+      perf_print_overlap(options, overlap);
+  } else if (has_cells(options)) {
     perf_cell *cell = &out->cells[out->count];
     cell->line = line;
     if (!perf_measure_cell(&out->variants, cell))
@@ -87,7 +98,11 @@ static bool is_wanted(const perf_options *options, int type, int op) {
 /* Prints the end of the table, and writes the file; false if that fails. */
 static bool report(const perf_options *options, int nranks, const results *out) {
   int failed = 0;
-  if (has_cells(options)) {
+  if (options->overlap) {
+    perf_print_overlap_foot(options, out->overlaps, out->count);
+    if (options->json)
+      failed = perf_write_overlap_json(options, nranks, out->overlaps, out->count);
+  } else if (has_cells(options)) {
     perf_print_cells_foot(options, out->cells, out->count);
     if (options->json)
       failed = perf_write_cells_json(options, nranks, out->cells, out->count);
@@ -104,6 +119,11 @@ static bool report(const perf_options *options, int nranks, const results *out) 
 /* Whether every value was right. */
 static bool is_right(const perf_options *options, const results *out) {
   for (int i = 0; i < out->count; i++) {
+    if (options->overlap) {
+      if (out->overlaps[i].wrong > 0)
+        return false;
+      continue;
+    }
     if (!has_cells(options)) {
       if (out->lines[i].out_of_place.wrong > 0 || out->lines[i].in_place.wrong > 0)
         return false;
@@ -127,13 +147,18 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
     return false;
   }
   results out = {.variants = {.options = options, .base = comm}};
-  bool cells = has_cells(options);
-  out.lines = cells ? NULL : calloc(MAX_LINES, sizeof(*out.lines));
-  out.cells = cells ? calloc(MAX_LINES, sizeof(*out.cells)) : NULL;
-  bool well = out.lines || out.cells;
+  if (options->overlap)
+    out.overlaps = calloc(MAX_LINES, sizeof(*out.overlaps));
+  else if (has_cells(options))
+    out.cells = calloc(MAX_LINES, sizeof(*out.cells));
+  else
+    out.lines = calloc(MAX_LINES, sizeof(*out.lines));
+  bool well = out.lines || out.cells || out.overlaps;
   if (rank == 0) {
     perf_print_head(options, nranks);
-    if (cells)
+    if (options->overlap)
+      perf_print_overlap_head(options);
+    else if (has_cells(options))
       perf_print_cells_head(options);
   }
   for (int type = 0; well && type < PERF_NTYPES; type++)
@@ -146,6 +171,7 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
   perf_variants_close(&out.variants);
   free(out.lines);
   free(out.cells);
+  free(out.overlaps);
   return well;
 }
 

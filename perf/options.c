@@ -62,6 +62,8 @@ static const char usage[] =
     "      --algo TEXT           force algorithms as COLL_ALGO does; a name alone is this "
     "collective's\n"
     "      --deterministic L     off, on or ordered; all: each, and what it costs\n"
+    "      --overlap cpu|device  how much of the nonblocking form hides behind work of that kind;\n"
+    "                            COLL_PROGRESS=on lets it\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
     "  -h, --help\n"
     "Size is, as in nccl-tests, that of the larger buffer; time is the slowest rank's mean. The\n"
@@ -133,6 +135,15 @@ static int read_level(const char *text) {
   return PERF_ALL;
 }
 
+/* Reads a kind of work. */
+static perf_overlap_kind read_work(const char *text) {
+  if (strcmp(text, "cpu") == 0)
+    return PERF_OVERLAP_CPU;
+  if (strcmp(text, "device") != 0)
+    die("--overlap takes cpu or device, not", text);
+  return PERF_OVERLAP_DEVICE;
+}
+
 /* Takes one option. */
 static void take(perf_options *options, int letter, const char *value) {
   switch (letter) {
@@ -184,6 +195,9 @@ static void take(perf_options *options, int letter, const char *value) {
   case 'D':
     options->deterministic = read_level(value);
     break;
+  case 'O':
+    options->overlap = read_work(value);
+    break;
   case 'h':
     fputs(usage, stdout);
     exit(0);
@@ -206,6 +220,10 @@ static void find_collective(perf_options *options, const char *name) {
     die("there are no algorithms for", name);
   if (options->deterministic == PERF_ALL && options->all_algos)
     die("--algo all and --deterministic all do not go together:", name);
+  if (options->overlap && !perf_can_overlap(options->what))
+    die("--overlap is for allreduce, reduce_scatter, broadcast, allgather and alltoall, not", name);
+  if (options->overlap && (options->all_algos || options->deterministic == PERF_ALL))
+    die("--overlap measures one algorithm and level of determinism:", name);
   if (options->deterministic == PERF_ALL && !traits->reduces)
     die("--deterministic all is for reductions, not", name);
   if (options->algo && !strchr(options->algo, ':')) {
@@ -222,7 +240,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
       {"check", 1, NULL, 'c'},     {"datatype", 1, NULL, 'd'}, {"op", 1, NULL, 'o'},
       {"root", 1, NULL, 'r'},      {"nthreads", 1, NULL, 't'}, {"timeout", 1, NULL, 'T'},
       {"json", 1, NULL, 'J'},      {"algo", 1, NULL, 'A'},     {"deterministic", 1, NULL, 'D'},
-      {"help", 0, NULL, 'h'},      {NULL, 0, NULL, 0}};
+      {"overlap", 1, NULL, 'O'},   {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
   *options = (perf_options){.min_bytes = 4,
                             .max_bytes = 32 << 20,
                             .step_factor = 4,

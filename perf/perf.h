@@ -50,6 +50,13 @@ typedef struct perf_traits {
 } perf_traits;
 extern const perf_traits perf_collectives[PERF_WHAT_COUNT];
 
+/* Beside what kind of work --overlap measures operations. */
+typedef enum perf_overlap_kind {
+  PERF_OVERLAP_NONE,
+  PERF_OVERLAP_CPU,
+  PERF_OVERLAP_DEVICE
+} perf_overlap_kind;
+
 typedef struct perf_options {
   perf_what what;
   const perf_traits *traits; /* of it */
@@ -66,6 +73,7 @@ typedef struct perf_options {
   bool all_algos;    /* measure every candidate */
   const char *algo;  /* COLL_ALGO's text for all other calls, or NULL */
   int deterministic; /* coll_determinism; PERF_ALL: compare all levels */
+  perf_overlap_kind overlap;
 } perf_options;
 
 /* One measured half of a line. */
@@ -97,6 +105,14 @@ typedef struct perf_cell {
   int count;
   perf_variant variant[PERF_VARIANTS];
 } perf_cell;
+
+/* An operation alone, work alone, and the operation behind the work: medians. */
+typedef struct perf_overlap {
+  perf_line line;
+  double comm_us, work_us, both_us;
+  double hidden; /* of the shorter of the two: 1 is all of it */
+  long long wrong;
+} perf_overlap;
 
 /* What one rank needs to measure a line. */
 typedef struct perf_bench {
@@ -171,6 +187,20 @@ void perf_variants_close(perf_variants *variants);
 /* The chosen variant of a cell, and the fastest; -1 if there is none. */
 int perf_chosen(const perf_cell *cell);
 int perf_fastest(const perf_cell *cell);
+
+/* ---- overlap.c ------------------------------------------------------------------------------- */
+
+/* Whether --overlap knows the nonblocking form of a collective. */
+bool perf_can_overlap(perf_what what);
+
+/* One rank's part in measuring out->line beside work. */
+coll_status perf_measure_overlap(const perf_options *options, coll_comm *comm, perf_overlap *out);
+
+void perf_print_overlap_head(const perf_options *options);
+void perf_print_overlap(const perf_options *options, const perf_overlap *overlap);
+void perf_print_overlap_foot(const perf_options *options, const perf_overlap *all, int count);
+int perf_write_overlap_json(const perf_options *options, int nranks, const perf_overlap *all,
+                            int count);
 
 /* ---- data.c: inputs whose reduction is exact in any order, so that the tolerance is zero ----- */
 

@@ -17,7 +17,7 @@ void perf_print_head(const perf_options *options, int nranks) {
          options->step_bytes ? (double)options->step_bytes : options->step_factor,
          options->step_bytes ? "bytes" : "factor", options->warmup,
          options->iters ? "fixed" : "chosen", options->check);
-  if (options->all_algos || options->deterministic == PERF_ALL)
+  if (options->all_algos || options->deterministic == PERF_ALL || options->overlap)
     return;
   printf("#\n#%69s%s%28s%s\n", "", "out-of-place", "", "in-place");
   printf("#%11s %12s %9s %7s %7s", "size", "count", "type", "redop", "root");
