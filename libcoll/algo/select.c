@@ -29,6 +29,12 @@ static int insert(colli_choice *list, int length, int room, const colli_choice *
   return kept + 1;
 }
 
+/* Whether two partitions of one vector are the same. */
+static bool same_cut(const colli_partition *a, const colli_partition *b) {
+  return a->region == b->region && a->piece == b->piece && a->slice == b->slice &&
+         a->passes == b->passes;
+}
+
 /* The best chunk size of one algorithm. */
 static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t count,
                        size_t elem_bytes, const colli_limits *limits, const colli_model *model,
@@ -39,11 +45,16 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   colli_limits wanted = *limits;
   wanted.chunk_bytes = most;
   *best = (colli_choice){.algo = algo};
+  colli_partition last = {0};
   for (bool first = true;; first = false) {
     colli_choice tried = {.algo = algo, .chunk_bytes = wanted.chunk_bytes};
     colli_choice_partition(algo, shape, count, elem_bytes, &wanted, &tried.partition);
-    tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
-    if (first || tried.predicted_ns < best->predicted_ns)
+    /* A short vector is one chunk whatever is wanted; for many ranks a cost takes its time. */
+    bool known = !first && same_cut(&tried.partition, &last);
+    last = tried.partition;
+    if (!known)
+      tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
+    if (first || (!known && tried.predicted_ns < best->predicted_ns))
       *best = tried;
     size_t power = (size_t)1 << (63 - __builtin_clzll(wanted.chunk_bytes));
     size_t smaller = power < wanted.chunk_bytes ? power : power / 2;

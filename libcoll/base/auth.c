@@ -29,24 +29,25 @@ typedef enum auth_state {
   STATE_FAILED
 } auth_state;
 
-void colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
+bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]) {
   unsigned length = 0;
   if (HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
       length == COLLI_MAC_BYTES)
-    return;
+    return true;
   /* No code that both sides could agree on may come out of a failure. */
   if (colli_random_secret(mac, COLLI_MAC_BYTES) != 0)
     abort();
+  return false;
 }
 
 /* The proof that one side knows the secret, bound to its role and to both nonces. */
-static void make_proof(const colli_auth *auth, const char *role, uint8_t mac[COLLI_MAC_BYTES]) {
+static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COLLI_MAC_BYTES]) {
   uint8_t msg[16 + sizeof(colli_hello) + COLLI_NONCE_BYTES] = {0};
   memcpy(msg, role, strlen(role));
   memcpy(msg + 16, &auth->hello, sizeof(auth->hello));
   memcpy(msg + 16 + sizeof(auth->hello), auth->nonce, sizeof(auth->nonce));
-  colli_hmac(auth->secret, msg, sizeof(msg), mac);
+  return colli_hmac(auth->secret, msg, sizeof(msg), mac);
 }
 
 /* Ends the handshake with an error; nothing secret stays behind. */
@@ -140,7 +141,8 @@ static void next(colli_auth *auth, auth_state state) {
 static int check_acceptor(colli_auth *auth) {
   uint8_t mac[COLLI_MAC_BYTES];
   memcpy(auth->nonce, auth->buf, sizeof(auth->nonce));
-  make_proof(auth, "acceptor", mac);
+  if (!make_proof(auth, "acceptor", mac))
+    return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
   if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0) {
     /* A proof that is never right tells the acceptor why this connection ends. */
     memset(mac, 0, sizeof(mac));
@@ -148,7 +150,8 @@ static int check_acceptor(colli_auth *auth) {
     (void)ignored;
     return fail(auth, COLL_ERR_AUTH, EACCES);
   }
-  make_proof(auth, "connector", auth->buf);
+  if (!make_proof(auth, "connector", auth->buf))
+    return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
   next(auth, STATE_SEND_PROOF);
   return COLL_T_DONE;
 }
@@ -204,7 +207,8 @@ static int step_acceptor(colli_auth *auth) {
     if ((result = read_hello(auth)) != COLL_T_DONE)
       return result;
     memcpy(auth->buf, auth->nonce, sizeof(auth->nonce));
-    make_proof(auth, "acceptor", auth->buf + COLLI_NONCE_BYTES);
+    if (!make_proof(auth, "acceptor", auth->buf + COLLI_NONCE_BYTES))
+      return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
     next(auth, STATE_SEND_CHALLENGE);
     return COLL_T_DONE;
   case STATE_SEND_CHALLENGE:
@@ -214,7 +218,8 @@ static int step_acceptor(colli_auth *auth) {
   default:
     if ((result = pull(auth, auth->buf, COLLI_MAC_BYTES)) != COLL_T_DONE)
       return result;
-    make_proof(auth, "connector", mac);
+    if (!make_proof(auth, "connector", mac))
+      return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
     if (CRYPTO_memcmp(mac, auth->buf, sizeof(mac)) != 0)
       return fail(auth, COLL_ERR_AUTH, EACCES);
     next(auth, STATE_DONE);

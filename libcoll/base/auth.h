@@ -53,8 +53,8 @@ typedef struct colli_auth {
   uint64_t deadline_ns;
 } colli_auth;
 
-/* HMAC-SHA-256 of a message. */
-void colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
+/* HMAC-SHA-256 of a message. false: no memory for it; mac is then random. */
+bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 
 /* Begins on a connected (or connecting) socket, which stays the caller's. deadline: now + 5 s. */

@@ -117,6 +117,16 @@ static colli_assembly assembly_of(const colli_settings *settings, const colli_id
   return assembly;
 }
 
+/* Whether there is memory for the proofs of handshakes: later the lack of it would look to each
+ * side as if the other did not know the secret, or were not there. */
+static coll_status try_proofs(const colli_id *id, coll_error *error) {
+  uint8_t mac[COLLI_MAC_BYTES];
+  if (colli_hmac(id->secret, mac, 0, mac))
+    return COLL_OK;
+  return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                         "no memory for the handshakes with other ranks; see ulimit -v");
+}
+
 /* Makes a communicator by meeting the other ranks at rank 0's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_ties *ties) {
@@ -130,7 +140,9 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   if (ties && ties->timeout_ms > 0)
     timeout_ms = ties->timeout_ms;
   uint64_t deadline_ns = colli_now_ns() + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
-  coll_status status = colli_comm_open(&assembly, comm, &mine, error);
+  coll_status status = try_proofs(id, error);
+  if (status == COLL_OK)
+    status = colli_comm_open(&assembly, comm, &mine, error);
   explicit_bzero(assembly.secret, sizeof(assembly.secret));
   if (status != COLL_OK) {
     colli_id_close(id, rank);

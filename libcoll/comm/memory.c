@@ -18,9 +18,7 @@ typedef struct colli_memory {
 
 /* Records a failed allocation. */
 static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_errno, size_t bytes) {
-  coll_status status = sys_errno == ENOMEM || sys_errno == ENOSPC || sys_errno == EFBIG
-                           ? COLL_ERR_NO_MEMORY
-                           : COLL_ERR_SYSTEM;
+  coll_status status = sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM;
   if (comm->failed != COLL_OK)
     return status;
   return colli_error_sys(&comm->error, status, "mem_alloc", syscall, sys_errno,
@@ -45,14 +43,11 @@ static coll_status map(coll_comm *comm, size_t bytes, void **ptr) {
   memory->bytes = (bytes + page - 1) / page * page;
   colli_shared_fault fault;
   int fd = colli_shared_create(memory->bytes, &fault);
-  if (fd < 0) {
-    coll_status status = alloc_failed(comm, fault.syscall, fault.sys_errno, memory->bytes);
-    free(memory);
-    return status;
-  }
-  memory->ptr = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  int anonymous = fd < 0 ? MAP_ANONYMOUS : 0; /* no peer can map it, but it is memory */
+  memory->ptr = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | anonymous, fd, 0);
   int mmap_errno = errno;
-  close(fd);
+  if (fd >= 0)
+    close(fd);
   if (memory->ptr == MAP_FAILED) {
     coll_status status = alloc_failed(comm, "mmap", mmap_errno, memory->bytes);
     free(memory);

@@ -12,7 +12,6 @@
 
 /* The ranks of one host. */
 typedef struct room_host {
-  int first; /* its first rank for whom memory is bounded */
   int ranks;
   uint64_t dev_shm, tmp; /* the least that any of them found */
 } room_host;
@@ -25,22 +24,22 @@ void colli_room_describe(const colli_shared_room *found, colli_rank_info *info) 
 
 /* Looks at the host of a rank; true if this is its first rank for whom memory is bounded. */
 static bool leads_host(const colli_rank_info *table, int nranks, int rank, room_host *host) {
-  *host = (room_host){-1, 0, COLLI_ROOM_FREE, COLLI_ROOM_FREE};
+  *host = (room_host){0, COLLI_ROOM_FREE, COLLI_ROOM_FREE};
   if (table[rank].dev_shm_room == COLLI_ROOM_FREE)
     return false;
   for (int r = 0; r < nranks; r++) {
     const colli_rank_info *info = &table[r];
     if (info->host_id != table[rank].host_id)
       continue;
-    if (host->first < 0 && info->dev_shm_room != COLLI_ROOM_FREE)
-      host->first = r;
+    if (r < rank && info->dev_shm_room != COLLI_ROOM_FREE)
+      return false;
     host->ranks++;
     if (info->dev_shm_room < host->dev_shm)
       host->dev_shm = info->dev_shm_room;
     if (info->tmp_room < host->tmp)
       host->tmp = info->tmp_room;
   }
-  return host->first == rank;
+  return true;
 }
 
 /* Whether the segments of a host's ranks fit: one for each pair, and one more for each lane of both

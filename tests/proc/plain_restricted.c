@@ -77,7 +77,10 @@ static int refuse_calls(const place *p) {
 /* Sums, broadcasts and exchanges vectors of several lengths, and looks at every element. */
 static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
-  static float in[MOST], out[MOST], from[MANY * EACH], to[MANY * EACH];
+  static float in[MOST], from[MANY * EACH], to[MANY * EACH];
+  void *memory;
+  RANK_OK(coll_mem_alloc(comm, MOST * sizeof(float), &memory));
+  float *out = memory;
   static const size_t counts[] = {1, 3000, MOST};
   for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {
     for (size_t i = 0; i < counts[c]; i++)
@@ -94,6 +97,7 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_alltoall(from, to, EACH, COLL_FLOAT32, comm));
   for (int i = 0; i < nranks * EACH; i++)
     RANK_CHECK(to[i] == (float)(i / EACH * 1000 + rank));
+  RANK_OK(coll_mem_free(comm, memory));
   return 0;
 }
 
