@@ -95,7 +95,7 @@ typedef struct perf_variant {
   char name[24];       /* as in coll_candidate */
   double predicted_us; /* algorithms only */
   bool chosen;
-  double us; /* best mean of several rounds */
+  double us; /* median of the final, or best of the heats */
   long long wrong;
 } perf_variant;
 

@@ -2,12 +2,15 @@
  * variants.c: one line measured in several ways: with every algorithm that can do it, or at every
  * level of determinism. Each way has a communicator of its own, made when it is first needed.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "perf.h"
 
-#define ROUNDS   9     /* the ways take turns, so that a disturbance does not hit one alone */
-#define TARGET_S 0.008 /* how long a way's turn takes when the number of iterations is free */
+#define ROUNDS       5     /* the ways take turns, so that a disturbance does not hit one alone */
+#define FINAL_ROUNDS 15    /* turns of those that may be the best */
+#define FINALISTS    4     /* so many, and the chosen one */
+#define TARGET_S     0.008 /* how long a way's turn takes when the number of iterations is free */
 
 /* The settings of a way. */
 static coll_config config_of(const perf_options *options, const char *name, char *text,
@@ -88,11 +91,12 @@ static bool list_variants(const perf_variants *v, perf_cell *cell) {
   return true;
 }
 
-/* One way's turn. */
-static coll_status take_turn(perf_bench *b, perf_variant *variant, int round, int *iters) {
+/* One way's turn: the mean time of an operation. */
+static coll_status take_turn(perf_bench *b, perf_variant *variant, bool first, int *iters,
+                             double *us) {
   coll_status status = COLL_OK;
   double seconds = 0;
-  if (round == 0) {
+  if (first) {
     variant->wrong = -1;
     if (b->options->check)
       status = perf_verify(b, false, &variant->wrong);
@@ -104,10 +108,63 @@ static coll_status take_turn(perf_bench *b, perf_variant *variant, int round, in
     status = perf_warm_up(b, false);
   if (status == COLL_OK)
     status = perf_time(b, false, *iters, &seconds);
-  double us = seconds / *iters * 1e6;
-  if (round == 0 || us < variant->us)
-    variant->us = us;
+  *us = seconds / *iters * 1e6;
   return status;
+}
+
+/* Every way's best of a few turns; false if a communicator could not be made. */
+static bool run_heats(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
+                      coll_status *status) {
+  for (int round = 0; round < ROUNDS && *status == COLL_OK; round++)
+    for (int i = 0; i < cell->count && *status == COLL_OK; i++) {
+      perf_variant *variant = &cell->variant[i];
+      double us = 0;
+      b->comm = comm_of(v, variant->name);
+      if (!b->comm)
+        return false;
+      *status = take_turn(b, variant, round == 0, &iters[i], &us);
+      if (round == 0 || us < variant->us)
+        variant->us = us;
+    }
+  return true;
+}
+
+/* Lists the fastest ways and the chosen one. */
+static int list_finalists(const perf_cell *cell, int *list) {
+  int count = 0;
+  for (int i = 0; i < cell->count; i++) {
+    int faster = 0;
+    for (int k = 0; k < cell->count; k++)
+      faster += cell->variant[k].us < cell->variant[i].us;
+    if ((faster < FINALISTS && count < FINALISTS) || cell->variant[i].chosen)
+      list[count++] = i;
+  }
+  return count;
+}
+
+static int compare_doubles(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+/*
+ * The fastest of many ways is the one that was lucky as well: those that may be the best run again,
+ * by turns, and their medians count.
+ */
+static void run_final(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
+                      coll_status *status) {
+  double us[FINALISTS + 1][FINAL_ROUNDS];
+  int list[FINALISTS + 1];
+  int count = list_finalists(cell, list);
+  for (int round = 0; round < FINAL_ROUNDS && *status == COLL_OK; round++)
+    for (int i = 0; i < count && *status == COLL_OK; i++) {
+      b->comm = comm_of(v, cell->variant[list[i]].name);
+      *status = take_turn(b, &cell->variant[list[i]], false, &iters[list[i]], &us[i][round]);
+    }
+  for (int i = 0; i < count && *status == COLL_OK; i++) {
+    qsort(us[i], FINAL_ROUNDS, sizeof(us[i][0]), compare_doubles);
+    cell->variant[list[i]].us = us[i][FINAL_ROUNDS / 2];
+  }
 }
 
 bool perf_measure_cell(perf_variants *v, perf_cell *cell) {
@@ -116,15 +173,12 @@ bool perf_measure_cell(perf_variants *v, perf_cell *cell) {
   if (!list_variants(v, cell))
     return false;
   coll_status status = perf_bench_open(&b, v->options, v->base, &cell->line);
-  for (int round = 0; round < ROUNDS && status == COLL_OK; round++)
-    for (int i = 0; i < cell->count && status == COLL_OK; i++) {
-      b.comm = comm_of(v, cell->variant[i].name);
-      if (!b.comm) {
-        perf_bench_close(&b);
-        return false;
-      }
-      status = take_turn(&b, &cell->variant[i], round, &iters[i]);
-    }
+  if (!run_heats(v, &b, cell, iters, &status)) {
+    perf_bench_close(&b);
+    return false;
+  }
+  if (cell->count > 1)
+    run_final(v, &b, cell, iters, &status);
   if (b.traits->varying)
     cell->line.bytes = b.total * b.bytes;
   cell->line.iters = cell->count ? iters[0] : 0;
