@@ -4,7 +4,7 @@
 #include "libcoll/sched/model.h"
 
 #define TCP_SLOT_BYTES  (128 * 1024) /* a system call for each message: few, long ones */
-#define TCP_SLICE_BYTES (32 * 1024)
+#define TCP_SLICE_BYTES (128 * 1024)
 #define SHM_SLOT_BYTES  (32 * 1024) /* the slots of a connection stay in a core's L2 cache */
 #define SHM_SLICE_BYTES (4 * 1024)
 
@@ -12,9 +12,9 @@
 void colli_calibration_default(colli_calibration *out) {
   *out = (colli_calibration){
       .apart =
-          {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {3500, 0.3, 0.02, 1500}},
+          {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {2600, 0.15, 0.02, 1200}},
       .crowded =
-          {[COLLI_LINK_SHM] = {1500, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {30000, 0.3, 0.02, 1500}},
+          {[COLLI_LINK_SHM] = {1900, 0.03, 0.002, 5}, [COLLI_LINK_TCP] = {6000, 0.16, 0.002, 1500}},
   };
 }
 
@@ -32,18 +32,30 @@ colli_link_kind colli_link_kind_of(const char *transport) {
   return strcmp(transport, "shm") == 0 ? COLLI_LINK_SHM : COLLI_LINK_TCP;
 }
 
+/*
+ * How long chunks may be where ranks share cores: all that they have under way should stay in the
+ * cores' caches, and over tcp the kernel holds a copy of it.
+ */
+static double chunk_share(colli_link_kind far, double core_share) {
+  double share = far == COLLI_LINK_SHM ? 2 * core_share : core_share;
+  return share < 1 ? share : 1;
+}
+
 /* The model of a set of ranks. */
 void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                       colli_link_kind near, int nranks, int cores, colli_model *out) {
   bool crowded = cores > 0 && nranks > cores;
   const colli_link_costs *all = crowded ? calibration->crowded : calibration->apart;
+  double core_share = crowded ? (double)cores / nranks : 1;
   *out = (colli_model){.alpha_ns = all[far].alpha_ns,
                        .beta_ns_per_byte = all[far].beta_ns_per_byte,
                        .gamma_ns_per_byte = all[far].gamma_ns_per_byte,
                        .step_ns = all[far].step_ns,
-                       .core_share = crowded ? (double)cores / nranks : 1,
+                       .core_share = core_share,
+                       .chunk_share = chunk_share(far, core_share),
                        .near_alpha_ns = all[near].alpha_ns,
-                       .near_beta_ns_per_byte = all[near].beta_ns_per_byte};
+                       .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
+                       .flight_ns = calibration->apart[far].alpha_ns};
 }
 
 /* The model of one kind of link without measurements. */

@@ -1,9 +1,13 @@
 /* select.c: which algorithm, and how large its chunks are. */
+#include <math.h>
 #include <string.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/sched/rehearse.h"
 
 #define CHUNK_BYTES_MIN 4096 /* the smallest chunk that the choice tries */
+#define REHEARSE_RANKS  16   /* more take long, and leave little to choose */
+#define REHEARSE_WITHIN 3    /* times the best formula's time: what is not hopeless */
 
 /* The partition that an algorithm gets for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
@@ -14,19 +18,6 @@ void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, si
     count = 0;
   colli_partition_make(out, exact ? count * (size_t)shape->nranks : count, elem_bytes, nchunks,
                        exact, limits);
-}
-
-/* Inserts a candidate where it belongs by cost; equal ones keep their order. */
-static int insert(colli_choice *list, int length, int room, const colli_choice *candidate) {
-  int at = length;
-  while (at > 0 && list[at - 1].predicted_ns > candidate->predicted_ns)
-    at--;
-  if (at >= room)
-    return length;
-  int kept = length < room ? length : room - 1;
-  memmove(&list[at + 1], &list[at], (size_t)(kept - at) * sizeof(*list));
-  list[at] = *candidate;
-  return kept + 1;
 }
 
 /* Whether two partitions of one vector are the same. */
@@ -42,6 +33,9 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   size_t most = limits->slot_bytes * (limits->slot_count > 1 ? limits->slot_count / 2 : 1);
   if (limits->chunk_bytes && limits->chunk_bytes < most)
     most = limits->chunk_bytes;
+  most = (size_t)((double)most * model->chunk_share);
+  if (most < limits->slot_bytes)
+    most = limits->slot_bytes;
   colli_limits wanted = *limits;
   wanted.chunk_bytes = most;
   *best = (colli_choice){.algo = algo};
@@ -64,24 +58,84 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   }
 }
 
-/* The algorithm and chunk size with the lowest cost. */
-int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
-                 const colli_limits *limits, const colli_model *model, const char *force,
-                 colli_choice *choice, colli_choice *candidates, int max_candidates) {
-  int considered = 0, listed = 0;
+/* Inserts a candidate where it belongs by cost; equal ones keep their order. */
+static int insert(colli_choice *list, int length, int room, const colli_choice *candidate) {
+  int at = length;
+  while (at > 0 && list[at - 1].predicted_ns > candidate->predicted_ns)
+    at--;
+  if (at >= room)
+    return length;
+  int kept = length < room ? length : room - 1;
+  memmove(&list[at + 1], &list[at], (size_t)(kept - at) * sizeof(*list));
+  list[at] = *candidate;
+  return kept + 1;
+}
+
+/* All that may do a shape, with their formulas' times; returns how many. */
+static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
+                    const colli_limits *limits, const colli_model *model, const char *force,
+                    colli_choice *list) {
+  int listed = 0;
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
     bool fits = shape->nranks >= (*algo)->ranks_min &&
                 (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);
-    if (!force[0] && !fits)
+    if ((force[0] || fits) && listed < COLLI_MAX_CANDIDATES)
+      best_chunk(*algo, shape, count, elem_bytes, limits, model, &list[listed++]);
+  }
+  return listed;
+}
+
+/* What a rehearsal by all ranks says, or a negative number if memory ran out. */
+static double rehearse(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                       const colli_limits *limits, const colli_model *model) {
+  colli_sched *scheds[REHEARSE_RANKS];
+  int made = 0;
+  colli_shape mine = *shape;
+  for (mine.rank = 0; mine.rank < shape->nranks; mine.rank++, made++)
+    if (choice->algo->emit(&mine, &scheds[made]) != COLL_OK)
+      break;
+  double ns = -1;
+  if (made == shape->nranks)
+    ns = colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition, elem_bytes,
+                        limits->slot_count, model);
+  while (made > 0)
+    colli_sched_free(scheds[--made]);
+  return ns;
+}
+
+/*
+ * Where ranks share cores, the formulas see the longest path and the whole work, the rehearsal sees
+ * who runs when; their mean is closer to the truth than either.
+ */
+static void rehearse_best(colli_choice *list, int listed, const colli_shape *shape,
+                          size_t elem_bytes, const colli_limits *limits, const colli_model *model) {
+  double least = list[0].predicted_ns;
+  for (int i = 1; i < listed; i++)
+    least = fmin(least, list[i].predicted_ns);
+  for (int i = 0; i < listed; i++) {
+    if (list[i].predicted_ns > REHEARSE_WITHIN * least)
       continue;
-    colli_choice best;
-    best_chunk(*algo, shape, count, elem_bytes, limits, model, &best);
-    if (considered++ == 0 || best.predicted_ns < choice->predicted_ns)
-      *choice = best;
+    double ns = rehearse(&list[i], shape, elem_bytes, limits, model);
+    if (ns > 0)
+      list[i].predicted_ns = sqrt(list[i].predicted_ns * ns);
+  }
+}
+
+/* The algorithm and chunk size with the lowest cost. */
+int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
+                 const colli_limits *limits, const colli_model *model, const char *force,
+                 colli_choice *choice, colli_choice *candidates, int max_candidates) {
+  colli_choice list[COLLI_MAX_CANDIDATES];
+  int considered = list_all(shape, count, elem_bytes, limits, model, force, list), listed = 0;
+  if (considered > 1 && model->core_share < 1 && shape->nranks <= REHEARSE_RANKS)
+    rehearse_best(list, considered, shape, elem_bytes, limits, model);
+  for (int i = 0; i < considered; i++) {
+    if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
+      *choice = list[i];
     if (candidates)
-      listed = insert(candidates, listed, max_candidates, &best);
+      listed = insert(candidates, listed, max_candidates, &list[i]);
   }
   return candidates ? listed : considered;
 }

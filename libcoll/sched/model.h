@@ -16,6 +16,8 @@ typedef struct colli_model {
   double core_share;        /* cores / ranks on the fullest host, at most 1 */
   double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
+  double chunk_share;           /* of the longest chunk that the slots allow: what suits caches */
+  double flight_ns;             /* alpha between ranks with a core each: a message's own way */
 } colli_model;
 
 /* What a kind of link costs: the first fields of the model. */
