@@ -13,8 +13,8 @@ void colli_calibration_default(colli_calibration *out) {
   *out = (colli_calibration){
       .apart =
           {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {2600, 0.15, 0.02, 1200}},
-      .crowded =
-          {[COLLI_LINK_SHM] = {1900, 0.03, 0.002, 5}, [COLLI_LINK_TCP] = {6000, 0.16, 0.002, 1500}},
+      .crowded = {[COLLI_LINK_SHM] = {1900, 0.022, 0.0007, 15},
+                  [COLLI_LINK_TCP] = {6000, 0.15, 0.0025, 1400}},
   };
 }
 
