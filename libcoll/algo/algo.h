@@ -68,6 +68,14 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  const colli_limits *limits, const colli_model *model, const char *force,
                  colli_choice *choice, colli_choice *candidates, int max_candidates);
 
+/*
+ * The predicted time of a choice in ns: its formula; where a few ranks share cores, the geometric
+ * mean of that and a rehearsal (sched/rehearse.h). The formula sees the longest path and the whole
+ * work, the rehearsal sees who runs when; their mean is closer to the truth than either.
+ */
+double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                         unsigned slot_count, const colli_model *model);
+
 /* The partition that an algorithm gets for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out);

@@ -89,7 +89,7 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
 
 /* What a rehearsal by all ranks says, or a negative number if memory ran out. */
 static double rehearse(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
-                       const colli_limits *limits, const colli_model *model) {
+                       unsigned slot_count, const colli_model *model) {
   colli_sched *scheds[REHEARSE_RANKS];
   int made = 0;
   colli_shape mine = *shape;
@@ -99,28 +99,32 @@ static double rehearse(const colli_choice *choice, const colli_shape *shape, siz
   double ns = -1;
   if (made == shape->nranks)
     ns = colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition, elem_bytes,
-                        limits->slot_count, model);
+                        slot_count, model);
   while (made > 0)
     colli_sched_free(scheds[--made]);
   return ns;
 }
 
-/*
- * Where ranks share cores, the formulas see the longest path and the whole work, the rehearsal sees
- * who runs when; their mean is closer to the truth than either.
- */
+/* The time of a choice where ranks may share cores. */
+double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                         unsigned slot_count, const colli_model *model) {
+  double formula = choice->algo->cost(shape, &choice->partition, elem_bytes, model);
+  if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS)
+    return formula;
+  double rehearsed = rehearse(choice, shape, elem_bytes, slot_count, model);
+  return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;
+}
+
+/* Rehearses those whose formulas are among the best. */
 static void rehearse_best(colli_choice *list, int listed, const colli_shape *shape,
                           size_t elem_bytes, const colli_limits *limits, const colli_model *model) {
   double least = list[0].predicted_ns;
   for (int i = 1; i < listed; i++)
     least = fmin(least, list[i].predicted_ns);
-  for (int i = 0; i < listed; i++) {
-    if (list[i].predicted_ns > REHEARSE_WITHIN * least)
-      continue;
-    double ns = rehearse(&list[i], shape, elem_bytes, limits, model);
-    if (ns > 0)
-      list[i].predicted_ns = sqrt(list[i].predicted_ns * ns);
-  }
+  for (int i = 0; i < listed; i++)
+    if (list[i].predicted_ns <= REHEARSE_WITHIN * least)
+      list[i].predicted_ns =
+          colli_choice_time(&list[i], shape, elem_bytes, limits->slot_count, model);
 }
 
 /* The algorithm and chunk size with the lowest cost. */
@@ -129,7 +133,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  colli_choice *choice, colli_choice *candidates, int max_candidates) {
   colli_choice list[COLLI_MAX_CANDIDATES];
   int considered = list_all(shape, count, elem_bytes, limits, model, force, list), listed = 0;
-  if (considered > 1 && model->core_share < 1 && shape->nranks <= REHEARSE_RANKS)
+  if (considered > 1 && model->core_share < 1)
     rehearse_best(list, considered, shape, elem_bytes, limits, model);
   for (int i = 0; i < considered; i++) {
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)

@@ -1,5 +1,5 @@
 /*
- * fit.c: the four costs of a kind of link from times of collectives. The formulas that the choice
+ * fit.c: the four costs of a kind of link from times of collectives. The times that the choice
  * goes by are what is fitted, so that they are wrong by as little as possible: the sum of the
  * squared logarithms of predicted / measured becomes least, in which far outliers count less.
  */
@@ -32,11 +32,13 @@ static colli_model model_of(const calibrate_world *world, const colli_link_costs
   return model;
 }
 
-/* What the formula says of a cell. */
+/* What the choice would say of a cell. */
 static double predict(const calibrate_world *world, const calibrate_cell *cell,
                       const colli_partition *partition, const colli_model *model) {
   colli_shape shape = {.coll = cell->algo->coll, .nranks = world->nranks};
-  return cell->algo->cost(&shape, partition, sizeof(float), model);
+  colli_choice choice = {.algo = cell->algo, .partition = *partition};
+  return colli_choice_time(&choice, &shape, sizeof(float), calibrate_limits(world->link).slot_count,
+                           model);
 }
 
 /* The partitions that the ranks had: of the choice by typical costs. */
