@@ -22,19 +22,21 @@ static coll_status check(coll_comm *comm, const colli_call *call, colli_plan **p
 /* Fills in a request and hands it to the executor. */
 static coll_status start(coll_comm *comm, const colli_call *call, colli_plan *plan,
                          coll_request *op) {
-  bool connected = true;
-  op->coll = call->coll;
   op->moved_at = comm->watch.waited_ns;
   if (call->coll == COLLI_SENDRECV) {
+    op->coll = COLLI_SENDRECV;
     colli_mail_prepare(comm, call, op);
-  } else {
-    coll_status status = colli_call_prepare(comm, call, plan, op, &connected);
-    if (__builtin_expect(status != COLL_OK, 0))
-      return status;
+    colli_exec_start(&comm->exec, op);
+    return COLL_OK;
   }
+  coll_status status = colli_call_prepare(comm, call, plan, op);
+  if (__builtin_expect(status != COLL_OK, 0))
+    return status;
   colli_exec_start(&comm->exec, op);
-  if (__builtin_expect(!connected, 0))
+  if (__builtin_expect(!plan->connected, 0)) {
+    plan->connected = true;
     colli_exec_connect(&comm->exec, op);
+  }
   return COLL_OK;
 }
 
@@ -123,6 +125,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
                              "%d requests exist already, or memory is out; release some first",
                              comm->nrequests);
   op->coll = call->coll;
+  op->plan = 0;
   op->active = false;
   op->done = true;
   op->status = COLL_OK;

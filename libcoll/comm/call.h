@@ -17,29 +17,40 @@ typedef enum colli_p2p {
   COLLI_P2P_WAIT_SIGNAL
 } colli_p2p;
 
-/* The arguments of a call; what does not apply is 0. */
+/* The arguments of a call; what does not apply is 0. Made anew for each call, so it is kept short.
+ */
 typedef struct colli_call {
   const char *name; /* "allreduce", "gatherv", ... */
-  colli_coll coll;  /* v-forms have their plain form's; point to point and one-sided: SENDRECV */
   const void *sendbuf;
   void *recvbuf;
   size_t count; /* elements; per rank in block collectives; sent in sendrecv */
   int type;
   int op;
   int root;
-  /* v-forms. NULL displs: packed. gatherv and scatterv: `count` is the rank's own block. */
-  bool varying;
-  const size_t *in_counts, *in_displs;
-  const size_t *out_counts, *out_displs;
-  /* Point to point and one-sided: the peer is `dest` for what goes out, `source` for what comes. */
-  colli_p2p p2p;
-  int dest, send_tag;
-  int source, recv_tag;
-  size_t recv_count;
-  coll_message *message;
-  coll_window *window;
-  size_t offset;    /* put: bytes from the window's base */
-  uint64_t signals; /* wait_signal: how many */
+  colli_coll coll; /* v-forms have their plain form's; point to point and one-sided: SENDRECV */
+  colli_p2p p2p;   /* of SENDRECV */
+  bool varying;    /* a v-form */
+  union {
+    /* v-forms. NULL displs: packed. gatherv and scatterv: `count` is the rank's own block. */
+    struct {
+      const size_t *in_counts, *in_displs;
+      const size_t *out_counts, *out_displs;
+    };
+    /* SENDRECV: the peer is `dest` for what goes out, `source` for what comes. */
+    struct {
+      int dest, send_tag;
+      int source, recv_tag;
+      union {
+        coll_message *message;
+        coll_window *window; /* one-sided */
+      };
+      union {
+        size_t recv_count;
+        size_t offset;    /* put: bytes from the window's base */
+        uint64_t signals; /* wait_signal: how many */
+      };
+    };
+  };
 } colli_call;
 
 /* ---- enter.c ----------------------------------------------------------------------------------
@@ -113,9 +124,9 @@ bool colli_call_find(const char *name, colli_coll *coll, bool *varying);
 /* ---- prepare.c --------------------------------------------------------------------------------
  */
 
-/* Fills in a collective's request from its plan; *connected: its connections were begun before. */
-coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, colli_plan *plan,
-                               coll_request *op, bool *connected);
+/* Fills in a collective's request from its plan. */
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                               coll_request *op);
 
 /*
  * Copies the tables of a persistent call into memory of its request, and makes the call point to

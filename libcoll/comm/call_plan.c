@@ -72,6 +72,19 @@ void colli_call_resolve(const coll_comm *comm, const colli_call *call, const col
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
 }
 
+/* Notes which parts of the buffers a plan's calls use. */
+static void note_buffers(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
+  size_t own = call->count * (size_t)comm->rank, bytes = coll_type_bytes((coll_type)call->type);
+  bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
+  bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
+  plan->in_first = own_in ? own : 0;
+  plan->out_first = own_out ? own : 0;
+  colli_call_extent(comm, call, &plan->reads, &plan->writes);
+  plan->reads *= bytes;
+  plan->writes *= bytes;
+  plan->same_buffer = !own_in && call->coll != COLLI_SCATTER;
+}
+
 /* Makes the plan of a call whose arguments are right. */
 static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan) {
@@ -84,7 +97,17 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
                              call->op, key->root, 0, plan->sched->algo->id,
                              call->varying ? 0 : plan->partition.passes);
+  if (!call->varying)
+    note_buffers(comm, call, plan);
   return COLL_OK;
+}
+
+/* Whether the buffers of a call are plainly right: there, and apart or one and the same. */
+static inline bool plain_buffers(const colli_call *call, const colli_plan *plan) {
+  const char *in = call->sendbuf, *out = call->recvbuf;
+  if (!in || !out)
+    return false;
+  return in + plan->reads <= out || out + plan->writes <= in || (in == out && plan->same_buffer);
 }
 
 /* Checks a call, and finds or makes its plan. */
@@ -98,7 +121,7 @@ coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan 
   colli_plan *plan = colli_plans_entry(&comm->plans, &key);
   if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
     *found = plan;
-    return colli_call_check_buffers(comm, call);
+    return plain_buffers(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
   }
   coll_status status = colli_call_check(comm, call);
   if (status != COLL_OK)

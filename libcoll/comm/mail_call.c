@@ -150,6 +150,7 @@ void colli_mail_prepare(coll_comm *comm, const colli_call *call, coll_request *o
   (void)comm;
   op->name = call->name;
   op->sequence = 0;
+  op->plan = 0;
   op->sched = NULL;
   op->stage_out = COLLI_STAGE_NONE;
   op->elem_bytes = coll_type_bytes((coll_type)call->type);

@@ -39,23 +39,6 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
   return plans->scheds[plans->nscheds++] = sched;
 }
 
-/* The entry where a call's plan is, or is to be made. */
-colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key) {
-  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->type << 8 | (uint64_t)key->op << 32 |
-                  (uint64_t)key->in_place << 56 | (uint64_t)key->varying << 57;
-  uint64_t hash = key->count * 0x9e3779b97f4a7c15ull + kind * 0x165667b19e3779f9ull +
-                  (uint64_t)(unsigned)key->root * 0xc2b2ae3d27d4eb4full;
-  return &plans->plan[(size_t)(hash >> 58) & (COLLI_PLANS - 1)];
-}
-
-/* Whether an entry is this call's plan. */
-bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
-  const colli_plan_key *a = &plan->key;
-  return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
-         a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
-         a->varying == key->varying;
-}
-
 /* The shape of a plan. */
 colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) {
   const colli_plan_key *key = &plan->key;
@@ -83,6 +66,7 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   if (status != COLL_OK)
     return status;
   plan->partition = choice.partition;
+  plan->number = ++plans->made;
   plan->sched = get_sched(plans, choice.algo, &shape, error);
   return plan->sched ? COLL_OK : error->status;
 }

@@ -27,6 +27,11 @@ typedef struct colli_plan_key {
 typedef struct colli_plan {
   const colli_sched *sched; /* NULL: empty entry */
   colli_plan_key key;
+  uint64_t number;      /* of all plans ever made; not 0 */
+  size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
+  size_t in_first;      /* where those begin in the vector, in elements; not of v-forms */
+  size_t out_first;
+  bool same_buffer;          /* sendbuf may be recvbuf */
   const colli_user_op *user; /* an operation of the caller's own, or NULL */
   int wire_type;             /* in which it is reduced and sent */
   size_t elem_bytes;         /* of that type */
@@ -49,16 +54,28 @@ typedef struct colli_plans {
   int32_t *group; /* freed with the rest */
   colli_chooser chooser;
   colli_plan plan[COLLI_PLANS];
+  uint64_t made; /* the number of the last plan */
   colli_sched **scheds;
   int nscheds;
   int room;
 } colli_plans;
 
 /* The entry where a call's plan is, or is to be made. */
-colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key);
+static inline colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key) {
+  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->type << 8 | (uint64_t)key->op << 32 |
+                  (uint64_t)key->in_place << 56 | (uint64_t)key->varying << 57;
+  uint64_t hash = key->count * 0x9e3779b97f4a7c15ull + kind * 0x165667b19e3779f9ull +
+                  (uint64_t)(unsigned)key->root * 0xc2b2ae3d27d4eb4full;
+  return &plans->plan[(size_t)(hash >> 58) & (COLLI_PLANS - 1)];
+}
 
 /* Whether an entry is this call's plan. */
-bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key);
+static inline bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
+  const colli_plan_key *a = &plan->key;
+  return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
+         a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
+         a->varying == key->varying;
+}
 
 /* The shape of an entry whose key and order are set. */
 colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan);

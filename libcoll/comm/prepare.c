@@ -75,19 +75,6 @@ static size_t blocks_number(const coll_comm *comm, const size_t *counts) {
 /* ---- buffers -----------------------------------------------------------------------------------
  */
 
-/* Sets where the vector begins in the caller's buffers. */
-static void set_buffers(const coll_comm *comm, const colli_call *call, coll_request *op) {
-  size_t own = call->count * (size_t)comm->rank, n = (size_t)comm->nranks;
-  bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
-  bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
-  op->in = call->sendbuf ? call->sendbuf : call->recvbuf;
-  op->out = call->recvbuf;
-  if (__builtin_expect(call->varying, 0))
-    own = own_in ? op->blocks[n + (size_t)comm->rank] : op->blocks[3 * n + (size_t)comm->rank];
-  op->in_first = own_in ? own : 0;
-  op->out_first = own_out ? own : 0;
-}
-
 /* Whether a reduce-scatter puts its result at the beginning of its own input, as in MPI. */
 static bool over_input(const coll_comm *comm, const colli_call *call) {
   return call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf && comm->rank > 0 &&
@@ -150,10 +137,11 @@ void colli_call_finish(coll_request *op) {
 /* ---- the whole ---------------------------------------------------------------------------------
  */
 
-/* The rest of a v-form: its tables, partition and tag. False without memory. */
+/* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
+ * without memory. */
 static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
-  size_t n = (size_t)comm->nranks;
+  size_t n = (size_t)comm->nranks, rank = (size_t)comm->rank;
   if (!op->kept && !copy_blocks(comm, call, op))
     return false;
   colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
@@ -161,6 +149,11 @@ static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const 
                                &comm->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
     op->tag.word[0] |= blocks_number(comm, call->out_counts);
+  bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
+  bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
+  op->in_first = own_in ? blocks.in_first[rank] : 0;
+  op->out_first = own_out ? blocks.out_first[rank] : 0;
+  op->plan = 0;
   return true;
 }
 
@@ -173,37 +166,48 @@ static bool prepare_memory(const coll_comm *comm, const colli_call *call, const 
   return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
 }
 
-/* Fills in a collective's request from its plan. */
-coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, colli_plan *plan,
-                               coll_request *op, bool *connected) {
-  op->sequence = comm->sequence + 1;
+/* Fills in what is the same for all calls of a plan. */
+static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op) {
+  op->coll = (colli_coll)plan->key.coll;
   op->tag = plan->tag;
-  op->tag.word[1] |= (op->sequence & 0xffffffffu) << 32;
   op->elem_bytes = plan->elem_bytes;
+  op->in_first = plan->in_first;
+  op->out_first = plan->out_first;
   op->sched = plan->sched;
   op->nranks = comm->nranks;
   op->reduce = plan->reduce;
   op->average = plan->average;
   op->user_fn = NULL;
-  op->stage_out = COLLI_STAGE_NONE;
-  if (__builtin_expect(plan->user && !plan->user->premul, 0)) {
+  if (plan->user && !plan->user->premul) {
     op->user_fn = plan->user->fn;
     op->user_context = plan->user->context;
-    op->user_type = (coll_type)call->type;
+    op->user_type = (coll_type)plan->key.type;
   }
   op->partition = plan->partition;
-  bool ok = !call->varying || prepare_blocks(comm, call, plan, op);
+  op->stage_out = COLLI_STAGE_NONE;
+  op->plan = plan->number;
+}
+
+/* Fills in a collective's request from its plan. */
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                               coll_request *op) {
+  bool ok = true;
+  if (op->plan != plan->number)
+    fill(comm, plan, op);
+  if (__builtin_expect(call->varying, 0))
+    ok = prepare_blocks(comm, call, plan, op);
   if (__builtin_expect(!ok, 0))
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
-  set_buffers(comm, call, op);
+  op->in = call->sendbuf ? call->sendbuf : call->recvbuf;
+  op->out = call->recvbuf;
   if (plan->sched->nscratch || plan->staged || call->sendbuf == call->recvbuf)
     ok = prepare_memory(comm, call, plan, op);
   if (__builtin_expect(!ok, 0))
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "no memory for scratch, or for a copy of the buffer");
-  comm->sequence++;
-  comm->history[op->sequence % COLLI_HISTORY] = op->tag;
-  *connected = plan->connected;
-  plan->connected = true;
+  uint64_t sequence = ++comm->sequence;
+  op->sequence = sequence;
+  op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;
+  comm->history[sequence % COLLI_HISTORY] = op->tag;
   return COLL_OK;
 }

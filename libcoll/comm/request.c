@@ -38,8 +38,10 @@ coll_request *colli_request_get(coll_comm *comm, bool limited) {
 
 void colli_request_put(coll_request *request) {
   coll_comm *comm = request->comm;
-  free(request->kept);
-  request->kept = NULL;
+  if (__builtin_expect(request->kept != NULL, 0)) {
+    free(request->kept);
+    request->kept = NULL;
+  }
   request->next = comm->free_requests;
   comm->free_requests = request;
 }

@@ -90,6 +90,7 @@ static coll_status end(coll_comm *comm, coll_window *window) {
   op->coll = COLLI_SENDRECV;
   op->name = "window_destroy";
   op->sequence = 0;
+  op->plan = 0;
   op->sched = NULL;
   op->stage_out = COLLI_STAGE_NONE;
   op->moved_at = comm->watch.waited_ns;

@@ -3,12 +3,10 @@
 
 #include <string.h>
 
-/* The connection to a peer on a channel, made when first used. */
-coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer, int channel) {
+/* Makes the connection to a peer on a channel. */
+coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
   colli_link *link = &exec->links[peer];
-  coll_conn *conn = link->conn[channel];
-  if (__builtin_expect(conn != NULL, 1))
-    return conn;
+  coll_conn *conn = NULL;
   int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
   if (status != COLL_T_DONE) {
     exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);

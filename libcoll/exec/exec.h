@@ -87,8 +87,15 @@ int colli_exec_add_peer(int *peers, int count, int max, int peer);
 
 enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };
 
+/* Makes the connection to `peer` on `channel`; NULL after events->failed. */
+coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel);
+
 /* The connection to `peer` on `channel`, made when first used; NULL after events->failed. */
-coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer, int channel);
+static inline coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer,
+                                         int channel) {
+  coll_conn *conn = exec->links[peer].conn[channel];
+  return __builtin_expect(conn != NULL, 1) ? conn : colli_exec_dial(exec, op, peer, channel);
+}
 
 /* Runs one step of a lane as far as it goes. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);

@@ -49,6 +49,7 @@ struct coll_request {
   uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it stands */
   uint64_t moved_at; /* the watchdog's time when it last moved */
   uint64_t sequence; /* number of the collective on its communicator; 0 for mail */
+  uint64_t plan;     /* number of the plan that it was last filled in from; 0: none */
   coll_tag tag;
   colli_coll coll;
   const char *name;   /* of mail: "send", ... */

@@ -11,19 +11,15 @@ typedef struct slice {
   size_t bytes;
 } slice;
 
-/* Address of element `first` of a chunk in one of the buffers. */
-static char *locate(const coll_request *op, colli_buf buf, int chunk, const colli_range *range,
-                    size_t done) {
-  switch (buf) {
-  case COLLI_INPUT:
-    return (char *)op->in + (range->first - op->in_first + done) * op->elem_bytes;
-  case COLLI_OUTPUT:
-    return op->out + (range->first - op->out_first + done) * op->elem_bytes;
-  default:
-    return op->scratch +
-           (op->partition.piece * (size_t)colli_sched_place(op->sched, chunk) + done) *
-               op->elem_bytes;
-  }
+/* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
+static inline char *locate(const coll_request *op, colli_buf buf, int chunk, size_t first,
+                           size_t done) {
+  if (buf == COLLI_INPUT)
+    return (char *)op->in + (first - op->in_first + done) * op->elem_bytes;
+  if (buf == COLLI_OUTPUT)
+    return op->out + (first - op->out_first + done) * op->elem_bytes;
+  size_t place = (size_t)colli_sched_place(op->sched, chunk);
+  return op->scratch + (op->partition.piece * place + done) * op->elem_bytes;
 }
 
 /* Reports a failed transport call. */
@@ -72,8 +68,8 @@ static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, 
 }
 
 /* Whether one more send can be left pending: DONE, BLOCKED or FAILED. */
-static int room_for_pending(colli_exec *exec, colli_lane *lane) {
-  if (lane->npending < COLLI_MAX_PENDING)
+static inline int room_for_pending(colli_exec *exec, colli_lane *lane) {
+  if (__builtin_expect(lane->npending < COLLI_MAX_PENDING, 1))
     return COLLI_STEP_DONE;
   if (colli_exec_reap(exec, lane) < 0)
     return COLLI_STEP_FAILED;
@@ -81,12 +77,12 @@ static int room_for_pending(colli_exec *exec, colli_lane *lane) {
 }
 
 /* Counts a message that a connection took, and remembers it if it is not through yet. */
-static void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn, int status,
-                      const char *buf, size_t bytes) {
+static inline void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn, int status,
+                             const char *buf, size_t bytes) {
   uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
-  colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
-  if (status != COLL_T_PENDING)
+  if (__builtin_expect(status != COLL_T_PENDING, 1))
     return;
+  colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
   if (!buf && last && !last->begin && last->conn == conn)
     last->ticket = ticket; /* slots are through in order: the last one tells of all */
   else
@@ -264,16 +260,17 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) 
   bool reads = !receives || reduces, stores = step->bits & COLLI_STORE;
   colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
                                          reads ? step->chunk_in : step->chunk_out, lane->pass);
-  colli_range out = in;
+  size_t out_first = in.first;
   if (stores && (step->chunk_out != step->chunk_in || part->blocks.in_count))
-    out = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
+    out_first =
+        colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass).first;
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
   do {
     size_t count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
     slice s = {.count = count, .bytes = count * op->elem_bytes};
-    s.src = reads ? locate(op, step->src_buf, step->chunk_in, &in, lane->done) : NULL;
-    s.dst = stores ? locate(op, step->dst_buf, step->chunk_out, &out, lane->done) : NULL;
+    s.src = reads ? locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
+    s.dst = stores ? locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
     if (stores && lane->npending && !lane->received) {
       int busy = still_sending(exec, lane, s.dst, s.bytes);
       if (busy)
