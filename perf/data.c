@@ -1,90 +1,170 @@
 /*
  * data.c: inputs whose reduction is exact in any order, so that the tolerance is zero. Sums are
- * kept within 8 bits; of all ranks at most one gives a factor 2.
+ * kept within 8 bits, and those of float8 within 2; of all ranks at most one gives a factor 2.
  */
+#include <math.h>
 #include <string.h>
 
 #include "perf.h"
 
+#define ELEMENT_MAX 16 /* bytes */
+
+/* Whether an operation takes a type. */
+bool perf_takes(int type, int op) {
+  if (op >= COLL_MINLOC)
+    return type >= COLL_INT32_LOC;
+  return type <= COLL_UINT64 || (type <= COLL_FLOAT8_E5M2 && op <= COLL_AVG);
+}
+
+/* After how many elements the inputs repeat. */
+static size_t period_of(int op, int nranks) {
+  return op == COLL_PROD ? (size_t)nranks : 4;
+}
+
 /* The number behind an element of a rank's input. */
-static int value_of(size_t index, int op, int rank, int nranks) {
+static int value_of(size_t index, int type, int op, int rank, int nranks) {
   if (op == COLL_PROD)
     return index % (size_t)nranks == (size_t)rank ? 2 : 1;
+  if (type == COLL_FLOAT8_E4M3 || type == COLL_FLOAT8_E5M2)
+    return rank < 8 ? (int)((index + (size_t)rank) % 2) : 0;
   if (rank >= 127)
     return 0;
   return (int)((index * 7 + (size_t)rank * 3) % (nranks <= 42 ? 4 : 2));
 }
 
-/* float32 to IEEE binary16, to nearest even; for finite numbers in its normal range and 0. */
-static uint16_t to_half(float number) {
-  uint32_t bits;
-  memcpy(&bits, &number, sizeof(bits));
-  uint32_t sign = bits >> 16 & 0x8000, rest = bits & 0x7fffffff;
-  if (rest == 0)
-    return (uint16_t)sign;
-  rest -= 112u << 23;
-  rest += 0xfff + (rest >> 13 & 1);
-  return (uint16_t)(sign | rest >> 13);
+/* A number of 0 or more as a small float of so many bits, to nearest even. */
+static uint16_t encode(double number, int exponent_bits, int mantissa_bits) {
+  int bias = (1 << (exponent_bits - 1)) - 1, exponent;
+  if (number == 0)
+    return 0;
+  frexp(number, &exponent);
+  exponent = exponent - 1 > 1 - bias ? exponent - 1 : 1 - bias;
+  double steps = rint(ldexp(number, mantissa_bits - exponent));
+  return (uint16_t)(steps + ldexp(exponent + bias - 1, mantissa_bits));
 }
 
-/* float32 to bfloat16, to nearest even; not for NaN. */
-static uint16_t to_bfloat(float number) {
-  uint32_t bits;
-  memcpy(&bits, &number, sizeof(bits));
-  return (uint16_t)((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-/* Stores a number as element `index`; integers are cut toward zero. */
-static void store(void *buf, size_t index, int type, double number) {
-  float single = (float)number;
-  uint16_t half = type == COLL_FLOAT16 ? to_half(single) : to_bfloat(single);
-  uint64_t integer = (uint64_t)number;
+/* Stores a number as element `index`; integers are cut toward zero. rank: where LOC types say that
+ * it is from. */
+static void store(void *buf, size_t index, int type, double number, int rank) {
+  union {
+    uint64_t integer;
+    uint16_t small;
+    float single;
+    double number;
+    coll_int32_loc int32_loc;
+    coll_int64_loc int64_loc;
+    coll_float32_loc float32_loc;
+    coll_float64_loc float64_loc;
+  } element;
   size_t bytes = coll_type_bytes((coll_type)type);
-  const void *from = type == COLL_FLOAT64   ? (const void *)&number
-                     : type == COLL_FLOAT32 ? (const void *)&single
-                     : type >= COLL_FLOAT16 ? (const void *)&half
-                                            : (const void *)&integer;
-  memcpy((char *)buf + index * bytes, from, bytes);
+  memset(&element, 0, sizeof(element));
+  switch (type) {
+  case COLL_FLOAT16:
+    element.small = encode(number, 5, 10);
+    break;
+  case COLL_BFLOAT16:
+    element.small = encode(number, 8, 7);
+    break;
+  case COLL_FLOAT8_E4M3:
+    element.small = encode(number, 4, 3);
+    break;
+  case COLL_FLOAT8_E5M2:
+    element.small = encode(number, 5, 2);
+    break;
+  case COLL_FLOAT32:
+    element.single = (float)number;
+    break;
+  case COLL_FLOAT64:
+    element.number = number;
+    break;
+  case COLL_INT32_LOC:
+    element.int32_loc = (coll_int32_loc){(int32_t)number, rank};
+    break;
+  case COLL_INT64_LOC:
+    element.int64_loc = (coll_int64_loc){(int64_t)number, rank};
+    break;
+  case COLL_FLOAT32_LOC:
+    element.float32_loc = (coll_float32_loc){(float)number, rank};
+    break;
+  case COLL_FLOAT64_LOC:
+    element.float64_loc = (coll_float64_loc){number, rank};
+    break;
+  default:
+    element.integer = (uint64_t)number;
+  }
+  memcpy((char *)buf + index * bytes, &element, bytes);
 }
 
 void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks) {
-  for (size_t i = 0; i < count; i++)
-    store(buf, i, type, value_of(i, op, rank, nranks));
+  size_t bytes = coll_type_bytes((coll_type)type), period = period_of(op, nranks);
+  size_t done = count < period ? count : period;
+  for (size_t i = 0; i < done; i++)
+    store(buf, i, type, value_of(i, type, op, rank, nranks), rank);
+  while (done < count) {
+    size_t more = done < count - done ? done : count - done;
+    memcpy((char *)buf + done * bytes, buf, more * bytes);
+    done += more;
+  }
 }
 
-/* What the reduction over ranks 0 .. upto-1 gives for an element. */
-static double reduced(size_t index, int type, int op, int upto, int nranks) {
-  int best = value_of(index, op, 0, nranks), sum = 0;
-  for (int rank = 0; rank < upto; rank++) {
-    int v = value_of(index, op, rank, nranks);
-    sum += v;
-    if (op == COLL_MIN ? v < best : op == COLL_MAX && v > best)
-      best = v;
+/* One value combined with what is there already. */
+static int combine(int a, int b, int op) {
+  switch (op) {
+  case COLL_MIN:
+  case COLL_MINLOC:
+    return b < a ? b : a;
+  case COLL_MAX:
+  case COLL_MAXLOC:
+    return b > a ? b : a;
+  case COLL_BAND:
+    return a & b;
+  case COLL_BOR:
+    return a | b;
+  case COLL_BXOR:
+    return a ^ b;
+  case COLL_LAND:
+    return a && b;
+  case COLL_LOR:
+    return a || b;
+  case COLL_LXOR:
+    return !a != !b;
+  default:
+    return a + b;
   }
-  if (op == COLL_SUM)
-    return sum;
-  if (op != COLL_AVG)
-    return best;
-  return type == COLL_FLOAT64   ? (double)sum / nranks
-         : type >= COLL_FLOAT16 ? (double)((float)sum * (1.0f / (float)nranks))
-                                : (double)(sum / nranks);
+}
+
+/* Stores what the reduction over ranks 0 .. upto-1 gives for an element. */
+static void store_reduced(void *want, size_t index, int type, int op, int upto, int nranks) {
+  int result = value_of(index, type, op, 0, nranks), from = 0;
+  if (op >= COLL_LAND && op <= COLL_LXOR)
+    result = result != 0;
+  for (int rank = 1; rank < upto; rank++) {
+    int before = result;
+    result = combine(result, value_of(index, type, op, rank, nranks), op);
+    if (result != before)
+      from = rank; /* of equal values the lowest rank's counts */
+  }
+  double number = result;
+  if (op == COLL_AVG)
+    number = type == COLL_FLOAT64   ? (double)result / nranks
+             : type >= COLL_FLOAT16 ? (double)((float)result * (1.0f / (float)nranks))
+                                    : (double)(result / nranks);
+  store(want, 0, type, number, from);
 }
 
 long long perf_wrong(const void *buf, size_t count, size_t first, int type, int op, int upto,
                      int nranks) {
-  size_t bytes = coll_type_bytes((coll_type)type);
-  /* Results repeat: those of products after nranks elements, all others after 4. */
-  size_t period = op == COLL_PROD ? (size_t)nranks : 4;
-  char want[4][8];
+  size_t bytes = coll_type_bytes((coll_type)type), period = period_of(op, nranks);
+  char want[4][ELEMENT_MAX];
   long long wrong = 0;
   if (op == COLL_PROD) { /* rank r's factor 2 is in every element r of nranks */
-    store(want[0], 0, type, 2);
-    store(want[1], 0, type, 1);
+    store(want[0], 0, type, 2, 0);
+    store(want[1], 0, type, 1, 0);
   }
   for (size_t i = 0; i < count; i++) {
     size_t index = (first + i) % period;
     if (op != COLL_PROD && i < period)
-      store(want[index], 0, type, reduced(index, type, op, upto, nranks));
+      store_reduced(want[index], index, type, op, upto, nranks);
     size_t at = op != COLL_PROD ? index : index >= (size_t)upto;
     wrong += memcmp((const char *)buf + i * bytes, want[at], bytes) != 0;
   }
@@ -93,13 +173,13 @@ long long perf_wrong(const void *buf, size_t count, size_t first, int type, int 
 
 long long perf_wrong_copy(const void *buf, size_t count, size_t first, int type, int rank,
                           int nranks) {
-  size_t bytes = coll_type_bytes((coll_type)type);
-  char want[4][8];
+  size_t bytes = coll_type_bytes((coll_type)type), period = period_of(COLL_SUM, nranks);
+  char want[4][ELEMENT_MAX];
   long long wrong = 0;
   for (size_t i = 0; i < count; i++) {
-    size_t index = (first + i) % 4;
-    if (i < 4)
-      store(want[index], 0, type, value_of(index, COLL_SUM, rank, nranks));
+    size_t index = (first + i) % period;
+    if (i < period)
+      store(want[index], 0, type, value_of(index, type, COLL_SUM, rank, nranks), rank);
     wrong += memcmp((const char *)buf + i * bytes, want[index], bytes) != 0;
   }
   return wrong;

@@ -90,9 +90,11 @@ static bool is_wanted(const perf_options *options, int type, int op) {
   bool prefix = options->what == PERF_SCAN || options->what == PERF_EXSCAN;
   if (options->type != PERF_ALL && options->type != type)
     return false;
-  if (options->op != PERF_ALL)
-    return options->op == op;
-  return options->traits->reduces ? !prefix || op != COLL_AVG : op == 0;
+  if (!options->traits->reduces)
+    return op == COLL_SUM;
+  if (options->op != PERF_ALL && options->op != op)
+    return false;
+  return perf_takes(type, op) && (options->op == op || !prefix || op != COLL_AVG);
 }
 
 /* Prints the end of the table, and writes the file; false if that fails. */
@@ -161,8 +163,8 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
     else if (has_cells(options))
       perf_print_cells_head(options);
   }
-  for (int type = 0; well && type < PERF_NTYPES; type++)
-    for (int op = 0; well && op < PERF_NOPS; op++)
+  for (int type = 0; well && type < COLL_TYPE_COUNT; type++)
+    for (int op = 0; well && op < COLL_OP_COUNT; op++)
       if (is_wanted(options, type, op))
         well = run_sizes(options, comm, rank, nranks, type, op, &out);
   if (well && rank == 0)

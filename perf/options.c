@@ -10,19 +10,38 @@
 static const struct {
   const char *name;
   int type;
-} types[] = {{"int8", COLL_INT8},       {"uint8", COLL_UINT8},
-             {"int16", COLL_INT16},     {"uint16", COLL_UINT16},
-             {"int32", COLL_INT32},     {"uint32", COLL_UINT32},
-             {"int64", COLL_INT64},     {"uint64", COLL_UINT64},
-             {"half", COLL_FLOAT16},    {"bfloat16", COLL_BFLOAT16},
-             {"float", COLL_FLOAT32},   {"double", COLL_FLOAT64},
-             {"float16", COLL_FLOAT16}, {"float32", COLL_FLOAT32},
-             {"float64", COLL_FLOAT64}, {"all", PERF_ALL}};
+} types[] = {{"int8", COLL_INT8},
+             {"uint8", COLL_UINT8},
+             {"int16", COLL_INT16},
+             {"uint16", COLL_UINT16},
+             {"int32", COLL_INT32},
+             {"uint32", COLL_UINT32},
+             {"int64", COLL_INT64},
+             {"uint64", COLL_UINT64},
+             {"half", COLL_FLOAT16},
+             {"bfloat16", COLL_BFLOAT16},
+             {"float", COLL_FLOAT32},
+             {"double", COLL_FLOAT64},
+             {"float16", COLL_FLOAT16},
+             {"float32", COLL_FLOAT32},
+             {"float64", COLL_FLOAT64},
+             {"float8_e4m3", COLL_FLOAT8_E4M3},
+             {"float8_e5m2", COLL_FLOAT8_E5M2},
+             {"int32_loc", COLL_INT32_LOC},
+             {"int64_loc", COLL_INT64_LOC},
+             {"float32_loc", COLL_FLOAT32_LOC},
+             {"float64_loc", COLL_FLOAT64_LOC},
+             {"f8e4m3", COLL_FLOAT8_E4M3},
+             {"f8e5m2", COLL_FLOAT8_E5M2},
+             {"all", PERF_ALL}};
 static const struct {
   const char *name;
   int op;
-} ops[] = {{"sum", COLL_SUM}, {"prod", COLL_PROD}, {"min", COLL_MIN},
-           {"max", COLL_MAX}, {"avg", COLL_AVG},   {"all", PERF_ALL}};
+} ops[] = {{"sum", COLL_SUM},       {"prod", COLL_PROD}, {"min", COLL_MIN},
+           {"max", COLL_MAX},       {"avg", COLL_AVG},   {"band", COLL_BAND},
+           {"bor", COLL_BOR},       {"bxor", COLL_BXOR}, {"land", COLL_LAND},
+           {"lor", COLL_LOR},       {"lxor", COLL_LXOR}, {"minloc", COLL_MINLOC},
+           {"maxloc", COLL_MAXLOC}, {"all", PERF_ALL}};
 
 const char *perf_type_name(int type) {
   for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
@@ -51,9 +70,12 @@ static const char usage[] =
     "  -n, --iters N             operations per measurement (default: about 50 ms of them)\n"
     "  -w, --warmup_iters N      operations before it (default 5)\n"
     "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
-    "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, all (default "
-    "float)\n"
-    "  -o, --op OP               sum, prod, min, max, avg, all (default sum)\n"
+    "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, float8_e4m3,\n"
+    "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc, or "
+    "all\n"
+    "                            (default float)\n"
+    "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
+    "                            minloc, maxloc, or all that take the type (default sum)\n"
     "  -r, --root R              root, where there is one; -1: another one each time (default 0)\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
     "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
@@ -224,6 +246,9 @@ static void find_collective(perf_options *options, const char *name) {
     die("--overlap is for allreduce, reduce_scatter, broadcast, allgather and alltoall, not", name);
   if (options->overlap && (options->all_algos || options->deterministic == PERF_ALL))
     die("--overlap measures one algorithm and level of determinism:", name);
+  if (traits->reduces && options->type != PERF_ALL && options->op != PERF_ALL &&
+      !perf_takes(options->type, options->op))
+    die("the operation takes other types than", perf_type_name(options->type));
   if (options->deterministic == PERF_ALL && !traits->reduces)
     die("--deterministic all is for reductions, not", name);
   if (options->algo && !strchr(options->algo, ':')) {

@@ -7,8 +7,6 @@
 #include <stdio.h>
 
 #define PERF_ALL      (-1)
-#define PERF_NTYPES   12 /* those whose results can be checked without a tolerance ... */
-#define PERF_NOPS     5  /* ... under these operations */
 #define PERF_VARIANTS 48 /* at most, of a cell */
 #define PERF_WITHIN                                                                                \
   1.1 /* a choice is good if it takes at most so many times the best one's time                    \
@@ -203,6 +201,9 @@ int perf_write_overlap_json(const perf_options *options, int nranks, const perf_
                             int count);
 
 /* ---- data.c: inputs whose reduction is exact in any order, so that the tolerance is zero ----- */
+
+/* Whether an operation takes a type. */
+bool perf_takes(int type, int op);
 
 /* Fills in what rank `rank` gives. */
 void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks);
