@@ -144,6 +144,9 @@ void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op);
 /* Another rank's news of that kind: finds out whether ranks disagree. */
 void colli_comm_heard_stalled(coll_comm *comm, const colli_ctrl_msg *msg);
 
+/* News that a rank that this one perhaps waits for has left; by_itself: that rank says so. */
+void colli_comm_heard_absent(coll_comm *comm, int absent, bool by_itself);
+
 /* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
 void colli_comm_timed_out(coll_comm *comm, const coll_request *op);
 

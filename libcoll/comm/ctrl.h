@@ -18,7 +18,8 @@ typedef enum colli_ctrl_kind {
                              of that rank is gone, and all communicators that it is in are */
   COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
   COLLI_CTRL_GOODBYE = 3, /* the sender leaves in good order */
-  COLLI_CTRL_ABSENT = 4   /* origin has no such communicator (any more): answers STALLED */
+  COLLI_CTRL_ABSENT = 4 /* answers STALLED of `peer`: rank more[0], which it waits for, has no such
+                           communicator (any more), or has left altogether */
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 7
@@ -31,7 +32,7 @@ typedef struct colli_ctrl_msg {
   uint64_t uid;    /* the communicator that it is about; 0: the base */
   int32_t peer;    /* STALLED: the rank that origin waits for, or -1 */
   int32_t nmore;
-  int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for */
+  int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for; ABSENT: one */
   int32_t pad;
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in */

@@ -132,42 +132,37 @@ static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
     keep_early(family, msg);
 }
 
-/* Whether a stalled rank waits for this one. */
-static bool waits_for_me(const colli_family *family, const colli_ctrl_msg *msg) {
-  bool waits = msg->peer == family->rank;
-  for (int i = 0; i < msg->nmore; i++)
-    waits |= msg->more[i] == family->rank;
-  return waits;
+/* Tells a rank that it waits for one that is not in the communicator. */
+static void tell_absent(colli_family *family, const colli_ctrl_msg *stalled, int absent) {
+  colli_ctrl_msg msg = {
+      .kind = COLLI_CTRL_ABSENT, .peer = stalled->origin, .nmore = 1, .more = {absent}};
+  colli_family_tell(family, stalled->uid, &msg);
 }
 
-/* Another rank waits in an operation. If it waits for this rank, which has destroyed that
- * communicator, or could not make it, it is told: it may never have had a connection to see end. */
+/*
+ * Another rank waits in an operation. If it waits for this rank, which has destroyed that
+ * communicator, or could not make it, it is told: it may never have had a connection to see end.
+ * For a rank that has left altogether those answer to whom it said goodbye.
+ */
 static void heard_stalled(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find(family, msg->uid);
+  bool mine = !comm && family->making == 0;
   if (comm)
     colli_comm_heard_stalled(comm, msg);
-  else if (family->making == 0 && waits_for_me(family, msg))
-    colli_family_tell(family, msg->uid,
-                      &(colli_ctrl_msg){.kind = COLLI_CTRL_ABSENT, .peer = msg->origin});
+  for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
+    int rank = i < 0 ? msg->peer : msg->more[i];
+    if (rank >= 0 && rank < family->nranks &&
+        (rank == family->rank ? mine : family->left[rank] && !family->lost[rank]))
+      tell_absent(family, msg, rank);
+  }
 }
 
-/* A rank that this one waits for is not in a communicator any more. */
+/* Another rank says that one is not in a communicator in which this rank waits for it. */
 static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find(family, msg->uid);
-  if (msg->peer != family->rank || !comm || !comm->exec.oldest)
-    return;
-  int absent = colli_comm_rank_of(comm, msg->origin);
-  if (absent < 0)
-    return;
-  coll_error record;
-  char tag[COLLI_TAG_TEXT];
-  colli_comm_record(comm, &record, COLL_ERR_PEER_LOST, absent, comm->exec.oldest);
-  snprintf(record.message, sizeof(record.message),
-           "rank %d (host %s, pid %d) has ended its communicator while rank %d (host %s) waits for "
-           "it in operation %llu, %s; see its own error, or let it take part as long as the others",
-           absent, record.peer_host, record.peer_pid, comm->rank, comm->host,
-           (unsigned long long)record.sequence, colli_tag_text(&comm->exec.oldest->tag, tag));
-  colli_comm_fail(comm, &record);
+  int absent = msg->nmore == 1 ? msg->more[0] : -1;
+  if (msg->peer == family->rank && comm && absent >= 0 && absent < family->nranks)
+    colli_comm_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
 }
 
 /* A rank leaves all its communicators in good order. */

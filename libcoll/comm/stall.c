@@ -9,7 +9,8 @@
 
 #include "libcoll/comm/comm.h"
 
-#define STALL_NS (250 * COLLI_NS_PER_MS)
+#define STALL_NS    (250 * COLLI_NS_PER_MS)
+#define LEFT_STALLS 4 /* how long to wait for a rank that has left */
 #define STALL_RANKS                                                                                \
   64 /* above that the news comes less often: each takes O(n^2) messages in all                    \
       */
@@ -22,7 +23,41 @@ uint64_t colli_comm_stall_ns(const coll_comm *comm) {
   return comm->timeout_ns / 3 < stall ? comm->timeout_ns / 3 : stall;
 }
 
-/* Tells all ranks that `op` does not move. */
+/* Whether an operation in flight waits for a rank. */
+static bool waits_for(const coll_comm *comm, int rank) {
+  int waits[COLLI_CTRL_MORE + 1];
+  int count = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
+  for (int i = 0; i < count; i++)
+    if (waits[i] == rank)
+      return true;
+  return false;
+}
+
+/*
+ * A rank is not in this communicator any more. What it sent before it left may still be on its way
+ * if there is a connection, so one that has left altogether gets a while; one that says itself that
+ * it is absent gets none.
+ */
+void colli_comm_heard_absent(coll_comm *comm, int absent, bool by_itself) {
+  const coll_request *op = comm->exec.oldest;
+  if (!op || absent < 0 || comm->failed != COLL_OK || comm->suspended || !waits_for(comm, absent))
+    return;
+  if (!by_itself &&
+      (op->moved || comm->watch.waited_ns - op->moved_at < LEFT_STALLS * colli_comm_stall_ns(comm)))
+    return;
+  coll_error record;
+  char text[COLLI_OP_TEXT];
+  colli_comm_record(comm, &record, COLL_ERR_PEER_LOST, absent, op);
+  snprintf(record.message, sizeof(record.message),
+           "rank %d (host %s, pid %d) has ended its communicator while rank %d (host %s) waits for "
+           "it in %s; see its own error, or let it take part as long as the others",
+           absent, record.peer_host, record.peer_pid, comm->rank, comm->host,
+           colli_op_text(op, text));
+  colli_comm_fail(comm, &record);
+}
+
+/* Tells all ranks that `op` does not move. For a rank that has said goodbye to this one nobody else
+ * need answer. */
 void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
   int nwaits = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
@@ -34,6 +69,9 @@ void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op) {
     msg.more[i] = colli_comm_base_rank(comm, waits[i + 1]);
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
   colli_family_tell(comm->family, comm->uid, &msg);
+  for (int i = 0; i < nwaits; i++)
+    if (comm->left[waits[i]])
+      colli_comm_heard_absent(comm, waits[i], false);
 }
 
 /* Says how two calls differ, in words. */

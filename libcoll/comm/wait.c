@@ -40,6 +40,8 @@ static void check_operations(coll_comm *comm) {
       if (comm->failed != COLL_OK || comm->suspended)
         return;
       colli_comm_tell_stalled(comm, op);
+      if (comm->failed != COLL_OK)
+        return;
     }
     if (still >= comm->timeout_ns) {
       colli_comm_timed_out(comm, op);

@@ -306,6 +306,42 @@ Test(failures, leaver, .timeout = 60) {
   }
 }
 
+/*
+ * Rank 0 leaves before it has a connection to anybody. Rank 5 waits for it and has no control link
+ * to it either; all others wait for rank 5.
+ */
+static int early_leaver(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  scene *s = arg;
+  int value = 0;
+  if (rank == 0)
+    return 0;
+  int from = rank == 5 ? 0 : 5;
+  s->sights[rank].status = coll_recv(&value, 1, COLL_INT32, from, 1, NULL, comm);
+  s->sights[rank].error = (coll_error)COLL_ERROR_INIT;
+  coll_last_error(comm, &s->sights[rank].error);
+  return 0;
+}
+
+Test(failures, early_leaver, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    config.timeout_ms = 20000;
+    scene *s = make_scene(0);
+    cr_assert_eq(t == 0 ? run_threads(8, &config, early_leaver, s)
+                        : run_processes(8, &config, early_leaver, s, 40, NULL),
+                 0);
+    for (int r = 1; r < 8; r++) {
+      cr_expect_eq(s->sights[r].status, COLL_ERR_PEER_LOST, "rank %d got %s", r,
+                   coll_status_name(s->sights[r].status));
+      cr_expect_eq(s->sights[r].error.peer, 0, "rank %d: %s", r, s->sights[r].error.message);
+    }
+    munmap(s, sizeof(*s));
+  }
+}
+
 /* Destroy returns in time with operations open and a frozen peer. */
 static int destroy_in_time(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
