@@ -50,17 +50,17 @@ const char *colli_isa_name(colli_isa isa) {
 }
 
 float colli_half_to_float(uint16_t half) {
-  return colli_widen_f16(half);
+  return colli_canon_f32(colli_widen_f16(half));
 }
 
 uint16_t colli_float_to_half(float value) {
-  return colli_narrow_f16(value);
+  return (uint16_t)colli_narrow_f16(value);
 }
 
 float colli_bfloat_to_float(uint16_t bfloat) {
-  return colli_widen_bf16(bfloat);
+  return colli_canon_f32(colli_widen_bf16(bfloat));
 }
 
 uint16_t colli_float_to_bfloat(float value) {
-  return colli_narrow_bf16(value);
+  return (uint16_t)colli_narrow_bf16(value);
 }

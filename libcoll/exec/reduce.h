@@ -18,7 +18,7 @@ typedef void (*colli_reduce_fn)(void *dst, void *dst2, const void *a, const void
 /* buf[i] = buf[i] / nranks as COLL_AVG defines it. */
 typedef void (*colli_average_fn)(void *buf, size_t count, int nranks);
 
-/* Elements to float32, exactly; the buffers do not overlap. */
+/* Elements to float32, exactly; NaNs become the canonical one. The buffers do not overlap. */
 typedef void (*colli_widen_fn)(void *to, const void *from, size_t count);
 
 /*
@@ -58,7 +58,7 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
 
 const char *colli_isa_name(colli_isa isa);
 
-/* IEEE binary16 and bfloat16 to float32 and back (nearest even); NaNs keep what fits of them. */
+/* Single elements of float16 and bfloat16, as the kernels widen and narrow them. */
 float colli_half_to_float(uint16_t half);
 uint16_t colli_float_to_half(float value);
 float colli_bfloat_to_float(uint16_t bfloat);

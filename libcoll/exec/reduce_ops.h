@@ -57,89 +57,116 @@ static inline double colli_f64_of_bits(uint64_t bits) {
 /* ---- conversions ------------------------------------------------------------------------------
  */
 
-/* float16 to float32. No step makes a float32 subnormal, so flush-to-zero modes change nothing. */
-static inline float colli_widen_f16(uint16_t half) {
-  uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
-  uint32_t normal = (rest << 13) + (112u << 23);
-  uint32_t special =
-      (rest << 13) + (224u << 23) + (rest > 0x7c00u ? 0x400000u & ~(rest << 13) : 0u);
-  uint32_t tiny = colli_bits_of_f32((float)(int32_t)rest * 0x1p-24f);
-  uint32_t bits = rest < 0x400u ? tiny : normal;
-  bits = rest >= 0x7c00u ? special : bits;
-  return colli_f32_of_bits(sign | bits);
-}
-
-/* float32 to float16, to nearest even. */
-static inline uint16_t colli_narrow_f16(float value) {
-  uint32_t bits = colli_bits_of_f32(value);
-  uint32_t sign = (bits >> 16) & 0x8000u, rest = bits & 0x7fffffffu;
-  uint32_t normal = ((rest + 0xfffu + ((rest >> 13) & 1u)) >> 13) - (112u << 10);
-  /* One half has the spacing of float16's subnormals: the addition rounds to it. */
-  uint32_t tiny = colli_bits_of_f32(colli_f32_of_bits(rest) + 0.5f) - 0x3f000000u;
-  uint32_t nan = 0x7e00u | ((rest >> 13) & 0x3ffu);
-  uint32_t half = rest < 0x38800000u ? tiny : normal;
-  half = rest >= 0x477ff000u ? 0x7c00u : half; /* from 65520 on it rounds to infinity */
-  half = rest > 0x7f800000u ? nan : half;
-  return (uint16_t)(sign | half);
-}
-
-/* bfloat16 to float32. */
-static inline float colli_widen_bf16(uint16_t bfloat) {
-  return colli_f32_of_bits((uint32_t)bfloat << 16);
-}
-
-/* float32 to bfloat16, to nearest even. */
-static inline uint16_t colli_narrow_bf16(float value) {
-  uint32_t bits = colli_bits_of_f32(value);
-  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  uint32_t nan = (bits >> 16) | 0x40u;
-  return (uint16_t)((bits & 0x7fffffffu) > 0x7f800000u ? nan : rounded);
-}
-
-/* The same with every NaN made canonical. */
-static inline uint16_t colli_narrow_bf16_canon(float value) {
-  uint32_t bits = colli_bits_of_f32(value);
-  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
-  return (uint16_t)(value != value ? COLLI_NAN_BF16 : rounded);
-}
-
-/* float8_e4m3 to float32: no infinity, and a NaN of either sign, which becomes the canonical one.
- */
-static inline float colli_widen_e4m3(uint8_t small) {
-  uint32_t sign = (uint32_t)(small & 0x80u) << 24, rest = small & 0x7fu;
-  uint32_t normal = (rest << 20) + (120u << 23);
-  uint32_t tiny = colli_bits_of_f32((float)(int32_t)rest * 0x1p-9f);
-  uint32_t bits = sign | (rest < 8u ? tiny : normal);
-  return colli_f32_of_bits(rest == 0x7fu ? COLLI_NAN_F32 : bits);
-}
-
-/* float8_e5m2 to float32: it is the upper half of a float16. */
-static inline float colli_widen_e5m2(uint8_t small) {
-  return colli_widen_f16((uint16_t)(small << 8));
+/* All bits or none. Compilers make better vector code of masks than of several choices in a row. */
+static inline uint32_t colli_mask(int condition) {
+  return 0u - (uint32_t)condition;
 }
 
 /*
- * float32 to float8 with `frac` fraction bits and an exponent that is `shift` less, to nearest
- * even. `least` are the bits of the smallest normal number, and `step` those of the power of two
- * whose neighbours are as far from it as the subnormals are from each other: adding it rounds to
- * them. What is more than `most`, infinities too, becomes `most`; every NaN becomes `nan`.
+ * A short float of any format to float32: its sign in bit 31; the rest moved up to where float32
+ * has its fraction; what must be added to the exponent; and the least `rest` of what has the
+ * largest exponent and means infinity or NaN. No step makes a float32 subnormal, so flush-to-zero
+ * modes change nothing.
  */
-static inline uint8_t colli_narrow_f8(float value, int frac, uint32_t shift, uint32_t least,
-                                      uint32_t step, uint32_t most, uint32_t nan) {
-  uint32_t bits = colli_bits_of_f32(value), odd = (bits >> (23 - frac)) & 1u;
-  uint32_t sign = (bits >> 24) & 0x80u, rest = bits & 0x7fffffffu;
-  uint32_t half = (1u << (22 - frac)) - 1u;
-  uint32_t normal = ((rest + half + odd) >> (23 - frac)) - (shift << frac);
-  uint32_t tiny = colli_bits_of_f32(colli_f32_of_bits(rest) + colli_f32_of_bits(step)) - step;
-  uint32_t small = rest < least ? tiny : normal;
-  small = sign | (small > most ? most : small);
-  return (uint8_t)(rest > 0x7f800000u ? nan : small);
+static inline float colli_widen(uint32_t sign, uint32_t rest, uint32_t add, uint32_t special) {
+  uint32_t normal = rest + (add << 23), first = (add + 1) << 23;
+  uint32_t tiny = colli_bits_of_f32(colli_f32_of_bits(rest + first) - colli_f32_of_bits(first));
+  uint32_t bits = normal ^ ((normal ^ tiny) & colli_mask((int32_t)rest < 0x800000));
+  bits |= 0x7f800000u & colli_mask((int32_t)rest >= (int32_t)special);
+  return colli_f32_of_bits(sign | bits);
 }
-static inline uint8_t colli_narrow_e4m3(float value) {
-  return colli_narrow_f8(value, 3, 120, 121u << 23, 141u << 23, 0x7eu, COLLI_NAN_E4M3);
+
+/*
+ * float32 to a short float of `frac` fraction bits, to nearest even. `least` is its smallest normal
+ * number, and what is larger than `most` becomes `most`. A power of two is added whose neighbours
+ * are as far from it as those of the result are from each other: the addition rounds. The sign goes
+ * to bit `top`; every NaN becomes `nan`.
+ */
+static inline uint32_t colli_narrow(float value, int frac, float least, float most, int top,
+                                    uint32_t nan) {
+  const uint32_t up = (uint32_t)(23 - frac) << 23;
+  uint32_t bits = colli_bits_of_f32(value), sign = (bits >> (31 - top)) & (1u << top);
+  float size = colli_f32_of_bits(bits & 0x7fffffffu);
+  size = size < most ? size : most;
+  float binade = colli_f32_of_bits(colli_bits_of_f32(size) & 0x7f800000u);
+  binade = binade > least ? binade : least;
+  uint32_t step = colli_bits_of_f32(binade) + up;
+  uint32_t sum = colli_bits_of_f32(size + colli_f32_of_bits(step));
+  uint32_t rest = sum - step + ((step - up - colli_bits_of_f32(least)) >> (23 - frac));
+  uint32_t is_nan = colli_mask(value != value);
+  return ((sign | rest) & ~is_nan) | (nan & is_nan);
 }
-static inline uint8_t colli_narrow_e5m2(float value) {
-  return colli_narrow_f8(value, 2, 112, 113u << 23, 134u << 23, 0x7bu, COLLI_NAN_E5M2);
+
+/* float16 to float32. */
+static inline float colli_widen_f16(uint32_t half) {
+  return colli_widen((half & 0x8000u) << 16, (half & 0x7fffu) << 13, 112, 0x7c00u << 13);
+}
+
+/* float32 to float16, to nearest even; from 65520 on to infinity. */
+static inline uint32_t colli_narrow_f16(float value) {
+  return colli_narrow(value, 10, 0x1p-14f, 0x1p16f, 15, COLLI_NAN_F16);
+}
+
+/* bfloat16 to float32. */
+static inline float colli_widen_bf16(uint32_t bfloat) {
+  return colli_f32_of_bits(bfloat << 16);
+}
+
+/* float32 to bfloat16, to nearest even. */
+static inline uint32_t colli_narrow_bf16(float value) {
+  uint32_t bits = colli_bits_of_f32(value);
+  uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return value != value ? COLLI_NAN_BF16 : rounded;
+}
+
+/* float8_e4m3 to float32: no infinity, and a NaN of either sign. */
+static inline float colli_widen_e4m3(uint32_t small) {
+  return colli_widen((small & 0x80u) << 24, (small & 0x7fu) << 20, 120, 0x7fu << 20);
+}
+
+/* float8_e5m2 to float32: it is the upper half of a float16. */
+static inline float colli_widen_e5m2(uint32_t small) {
+  return colli_widen((small & 0x80u) << 24, (small & 0x7fu) << 21, 112, 0x7cu << 21);
+}
+
+/* float32 to float8, to nearest even; what is larger than the largest number becomes that number.
+ */
+static inline uint32_t colli_narrow_e4m3(float value) {
+  return colli_narrow(value, 3, 0x1p-6f, 448, 7, COLLI_NAN_E4M3);
+}
+static inline uint32_t colli_narrow_e5m2(float value) {
+  return colli_narrow(value, 2, 0x1p-14f, 57344, 7, COLLI_NAN_E5M2);
+}
+
+/* ---- float8 as float16 ------------------------------------------------------------------------
+ */
+
+/*
+ * Where float16 has instructions, sums and products of float8 go by it. Rounding to float16 first
+ * changes nothing: it has 11 digits, and float8 at most 4 (2 * 4 + 2 suffice). float8_e5m2 is its
+ * upper half; float8_e4m3, moved up, is 2^-8 of its value, subnormals included.
+ */
+static inline uint16_t colli_e5m2_to_f16(uint8_t small) {
+  return (uint16_t)(small << 8);
+}
+static inline uint16_t colli_e4m3_to_f16(uint8_t small) {
+  uint16_t rest = small & 0x7f, nan = (uint16_t) - (rest == 0x7f);
+  return (uint16_t)((small & 0x80) << 8 | rest << 7 | (nan & 0x7c00));
+}
+
+/* Back, by rounding off `off` bits, to nearest even. */
+static inline uint8_t colli_f16_to_f8(uint16_t half, int off, uint16_t most, uint8_t nan) {
+  uint16_t size = half & 0x7fff, sign = half >> 8 & 0x80;
+  uint16_t rest = (uint16_t)(size + (1 << (off - 1)) - 1 + (size >> off & 1)) >> off;
+  rest = rest < most ? rest : most;
+  uint16_t is_nan = (uint16_t) - (size > 0x7c00);
+  return (uint8_t)(((sign | rest) & ~is_nan) | (nan & is_nan));
+}
+static inline uint8_t colli_f16_to_e5m2(uint16_t half) {
+  return colli_f16_to_f8(half, 8, 0x7b, COLLI_NAN_E5M2);
+}
+static inline uint8_t colli_f16_to_e4m3(uint16_t half) {
+  return colli_f16_to_f8(half, 7, 0x7e, COLLI_NAN_E4M3);
 }
 
 /* ---- sums and products ------------------------------------------------------------------------
@@ -157,15 +184,14 @@ static inline double colli_canon_f64(double value) {
 #define COLLI_PROD_INT(a, b)   ((a) * (b))
 #define COLLI_PROD_SMALL(a, b) ((uint32_t)(a) * (uint32_t)(b)) /* int would overflow */
 
-#define COLLI_SUM_F32(a, b)  colli_canon_f32((a) + (b))
-#define COLLI_PROD_F32(a, b) colli_canon_f32((a) * (b))
-#define COLLI_SUM_F64(a, b)  colli_canon_f64((a) + (b))
-#define COLLI_PROD_F64(a, b) colli_canon_f64((a) * (b))
-#define COLLI_SUM_F16(a, b)  colli_narrow_f16(COLLI_SUM_F32(colli_widen_f16(a), colli_widen_f16(b)))
-#define COLLI_PROD_F16(a, b)                                                                       \
-  colli_narrow_f16(COLLI_PROD_F32(colli_widen_f16(a), colli_widen_f16(b)))
-#define COLLI_SUM_BF16(a, b)  colli_narrow_bf16_canon(colli_widen_bf16(a) + colli_widen_bf16(b))
-#define COLLI_PROD_BF16(a, b) colli_narrow_bf16_canon(colli_widen_bf16(a) * colli_widen_bf16(b))
+#define COLLI_SUM_F32(a, b)   colli_canon_f32((a) + (b))
+#define COLLI_PROD_F32(a, b)  colli_canon_f32((a) * (b))
+#define COLLI_SUM_F64(a, b)   colli_canon_f64((a) + (b))
+#define COLLI_PROD_F64(a, b)  colli_canon_f64((a) * (b))
+#define COLLI_SUM_F16(a, b)   colli_narrow_f16(colli_widen_f16(a) + colli_widen_f16(b))
+#define COLLI_PROD_F16(a, b)  colli_narrow_f16(colli_widen_f16(a) * colli_widen_f16(b))
+#define COLLI_SUM_BF16(a, b)  colli_narrow_bf16(colli_widen_bf16(a) + colli_widen_bf16(b))
+#define COLLI_PROD_BF16(a, b) colli_narrow_bf16(colli_widen_bf16(a) * colli_widen_bf16(b))
 #define COLLI_SUM_E4M3(a, b)  colli_narrow_e4m3(colli_widen_e4m3(a) + colli_widen_e4m3(b))
 #define COLLI_PROD_E4M3(a, b) colli_narrow_e4m3(colli_widen_e4m3(a) * colli_widen_e4m3(b))
 #define COLLI_SUM_E5M2(a, b)  colli_narrow_e5m2(colli_widen_e5m2(a) + colli_widen_e5m2(b))
@@ -188,72 +214,125 @@ static inline double colli_canon_f64(double value) {
 #define COLLI_MAX_INT(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * Floats of 16 bits are ordered as the integers that flip() makes of them: -0 below +0. nan_above
- * is the magnitude of infinity.
+ * Floats of 16 bits are ordered as the integers that flip() makes of them: -0 below +0. `inf` is
+ * the magnitude of infinity: what is larger is a NaN.
  */
-static inline int16_t colli_flip_16(uint16_t bits) {
-  int16_t value = (int16_t)bits;
-  return (int16_t)(value ^ ((value >> 15) & 0x7fff));
+static inline int16_t colli_flip_16(int16_t bits) {
+  return (int16_t)(bits ^ ((bits >> 15) & 0x7fff));
 }
-static inline uint16_t colli_pick_16(uint16_t a, uint16_t b, int16_t key, int16_t nan_above,
+static inline uint16_t colli_pick_16(uint16_t a, uint16_t b, int16_t key, int16_t inf,
                                      uint16_t nan) {
-  int is_nan = ((int16_t)(a & 0x7fff) > nan_above) | ((int16_t)(b & 0x7fff) > nan_above);
-  return is_nan ? nan : (uint16_t)colli_flip_16((uint16_t)key);
+  int16_t size_a = (int16_t)(a & 0x7fff), size_b = (int16_t)(b & 0x7fff);
+  int16_t most = COLLI_MAX_INT(size_a, size_b);
+  return most > inf ? nan : (uint16_t)colli_flip_16(key);
 }
 #define COLLI_PICK_16(pick, a, b, inf, nan)                                                        \
-  colli_pick_16(a, b, pick(colli_flip_16(a), colli_flip_16(b)), inf, nan)
+  colli_pick_16(a, b, pick(colli_flip_16((int16_t)(a)), colli_flip_16((int16_t)(b))), inf, nan)
 #define COLLI_MIN_F16(a, b)  COLLI_PICK_16(COLLI_MIN_INT, a, b, 0x7c00, COLLI_NAN_F16)
 #define COLLI_MAX_F16(a, b)  COLLI_PICK_16(COLLI_MAX_INT, a, b, 0x7c00, COLLI_NAN_F16)
 #define COLLI_MIN_BF16(a, b) COLLI_PICK_16(COLLI_MIN_INT, a, b, 0x7f80, COLLI_NAN_BF16)
 #define COLLI_MAX_BF16(a, b) COLLI_PICK_16(COLLI_MAX_INT, a, b, 0x7f80, COLLI_NAN_BF16)
 
 /* Floats of 8 bits, the same way; what is more than `most` without being a NaN becomes `most`. */
-static inline int8_t colli_flip_8(uint8_t bits) {
-  int8_t value = (int8_t)bits;
-  return (int8_t)(value ^ ((value >> 7) & 0x7f));
+static inline int8_t colli_flip_8(int8_t bits) {
+  int8_t negative = (int8_t) - (bits < 0);
+  return (int8_t)(bits ^ (negative & 0x7f));
 }
 static inline uint8_t colli_pick_8(uint8_t a, uint8_t b, int8_t key, int8_t nan_above, int8_t most,
                                    uint8_t nan) {
-  int is_nan = ((int8_t)(a & 0x7f) > nan_above) | ((int8_t)(b & 0x7f) > nan_above);
-  int8_t low = (int8_t)(-1 - most);
+  int8_t size_a = (int8_t)(a & 0x7f), size_b = (int8_t)(b & 0x7f), low = (int8_t)(-1 - most);
+  int8_t larger = COLLI_MAX_INT(size_a, size_b);
   key = key > most ? most : key;
   key = key < low ? low : key;
-  return is_nan ? nan : (uint8_t)colli_flip_8((uint8_t)key);
+  return larger > nan_above ? nan : (uint8_t)colli_flip_8(key);
 }
 #define COLLI_PICK_8(pick, a, b, above, most, nan)                                                 \
-  colli_pick_8(a, b, pick(colli_flip_8(a), colli_flip_8(b)), above, most, nan)
+  colli_pick_8(a, b, pick(colli_flip_8((int8_t)(a)), colli_flip_8((int8_t)(b))), above, most, nan)
 #define COLLI_MIN_E4M3(a, b) COLLI_PICK_8(COLLI_MIN_INT, a, b, 0x7e, 0x7e, COLLI_NAN_E4M3)
 #define COLLI_MAX_E4M3(a, b) COLLI_PICK_8(COLLI_MAX_INT, a, b, 0x7e, 0x7e, COLLI_NAN_E4M3)
 #define COLLI_MIN_E5M2(a, b) COLLI_PICK_8(COLLI_MIN_INT, a, b, 0x7c, 0x7b, COLLI_NAN_E5M2)
 #define COLLI_MAX_E5M2(a, b) COLLI_PICK_8(COLLI_MAX_INT, a, b, 0x7c, 0x7b, COLLI_NAN_E5M2)
 
-/* Of equal floats only zeros differ in their bits: `equal` is the bits of the wanted one. */
-static inline float colli_pick_f32(float less, float a, float b, uint32_t equal) {
-  float ordered = a == b ? colli_f32_of_bits(equal) : less;
-  return __builtin_isunordered(a, b) ? colli_f32_of_bits(COLLI_NAN_F32) : ordered;
-}
-static inline double colli_pick_f64(double less, double a, double b, uint64_t equal) {
-  double ordered = a == b ? colli_f64_of_bits(equal) : less;
-  return __builtin_isunordered(a, b) ? colli_f64_of_bits(COLLI_NAN_F64) : ordered;
-}
-#define COLLI_MIN_F32(a, b)                                                                        \
-  colli_pick_f32((a) < (b) ? (a) : (b), a, b, colli_bits_of_f32(a) | colli_bits_of_f32(b))
-#define COLLI_MAX_F32(a, b)                                                                        \
-  colli_pick_f32((a) > (b) ? (a) : (b), a, b, colli_bits_of_f32(a) & colli_bits_of_f32(b))
-#define COLLI_MIN_F64(a, b)                                                                        \
-  colli_pick_f64((a) < (b) ? (a) : (b), a, b, colli_bits_of_f64(a) | colli_bits_of_f64(b))
-#define COLLI_MAX_F64(a, b)                                                                        \
-  colli_pick_f64((a) > (b) ? (a) : (b), a, b, colli_bits_of_f64(a) & colli_bits_of_f64(b))
+/*
+ * Of equal floats only zeros differ in their bits. Processors' own minimum gives the second operand
+ * then: both orders joined bit by bit give -0 for the minimum and +0 for the maximum.
+ */
+#define COLLI_PICK_FLOAT(name, type, f, before, zero, NAN_BITS)                                    \
+  static inline type name(type a, type b) {                                                        \
+    type x = a before b ? a : b, y = b before a ? b : a;                                           \
+    type r = colli_##f##_of_bits(colli_bits_of_##f(x) zero colli_bits_of_##f(y));                  \
+    return __builtin_isunordered(a, b) ? colli_##f##_of_bits(NAN_BITS) : r;                        \
+  }
+COLLI_PICK_FLOAT(colli_min_f32, float, f32, <, |, COLLI_NAN_F32)
+COLLI_PICK_FLOAT(colli_max_f32, float, f32, >, &, COLLI_NAN_F32)
+COLLI_PICK_FLOAT(colli_min_f64, double, f64, <, |, COLLI_NAN_F64)
+COLLI_PICK_FLOAT(colli_max_f64, double, f64, >, &, COLLI_NAN_F64)
 
 /* ---- averages ---------------------------------------------------------------------------------
  */
 
-#define COLLI_AVG_INT(x, n)    ((x) / (n)) /* C's division truncates toward zero */
+/*
+ * Integers up to 32 bits: converted to a float with digits to spare, multiplied by a reciprocal
+ * that is a little too large, and truncated. A multiple of n comes out as the quotient or a little
+ * more; what is 1 below the next multiple is farther from it than the error.
+ */
+#define COLLI_AVG_U16(x, inv) ((uint32_t)(int32_t)((float)(int32_t)(x) * (inv)))
+#define COLLI_AVG_U8(x, inv)  COLLI_AVG_U16(x, inv)
+#define COLLI_AVG_I16(x, inv) ((uint32_t)(int32_t)((float)(int16_t)(x) * (inv)) & 0xffffu)
+#define COLLI_AVG_I8(x, inv)  ((uint32_t)(int32_t)((float)(int8_t)(x) * (inv)) & 0xffu)
+#define COLLI_AVG_I32(x, inv) ((int32_t)((double)(x) * (inv)))
+/* Without conversions of unsigned numbers, which not every processor has; the quotient is below
+ * 2^31. */
+#define COLLI_AVG_U32(x, inv)                                                                      \
+  ((uint32_t)(int32_t)(((double)(int32_t)((x) ^ 0x80000000u) + 0x1p31) * (inv)))
+
+/*
+ * Integers of 64 bits: division by n >= 2 as a multiplication, of which the upper half counts, by
+ * 2^(64 + bits) / n rounded up, without its leading one; 2^bits is the power of two from n on
+ * (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).
+ */
+typedef struct colli_divisor {
+  uint64_t factor;
+  int bits;
+} colli_divisor;
+
+static inline colli_divisor colli_divisor_for(uint64_t n) {
+  int bits = 64 - __builtin_clzll(n - 1);
+  unsigned __int128 over = (unsigned __int128)((1ull << bits) - n) << 64;
+  return (colli_divisor){(uint64_t)(over / n) + 1, bits};
+}
+static inline uint64_t colli_avg_u64(uint64_t x, colli_divisor by) {
+  uint64_t upper = (uint64_t)((unsigned __int128)x * by.factor >> 64);
+  return (upper + ((x - upper) >> 1)) >> (by.bits - 1);
+}
+static inline int64_t colli_avg_i64(int64_t x, colli_divisor by) {
+  uint64_t sign = (uint64_t)(x >> 63);
+  return (int64_t)((colli_avg_u64(((uint64_t)x ^ sign) - sign, by) ^ sign) - sign);
+}
+
 #define COLLI_AVG_F32(x, inv)  colli_canon_f32((x) * (inv))
 #define COLLI_AVG_F64(x, n)    colli_canon_f64((x) / (n))
-#define COLLI_AVG_F16(x, inv)  colli_narrow_f16(COLLI_AVG_F32(colli_widen_f16(x), inv))
-#define COLLI_AVG_BF16(x, inv) colli_narrow_bf16_canon(colli_widen_bf16(x) * (inv))
+#define COLLI_AVG_F16(x, inv)  colli_narrow_f16(colli_widen_f16(x) * (inv))
+#define COLLI_AVG_BF16(x, inv) colli_narrow_bf16(colli_widen_bf16(x) * (inv))
 #define COLLI_AVG_E4M3(x, inv) colli_narrow_e4m3(colli_widen_e4m3(x) * (inv))
 #define COLLI_AVG_E5M2(x, inv) colli_narrow_e5m2(colli_widen_e5m2(x) * (inv))
+
+/* ---- words ------------------------------------------------------------------------------------
+ */
+
+/*
+ * Short floats, two or four in a word of 32 bits: OP on each. In loops over words a vector has as
+ * many lanes for the elements as for the float32 that they become, and nothing moves between lanes.
+ */
+#define COLLI_WORD_2(OP, a, b) (OP((a)&0xffffu, (b)&0xffffu) | OP((a) >> 16, (b) >> 16) << 16)
+#define COLLI_WORD_4(OP, a, b)                                                                     \
+  (OP((a)&0xffu, (b)&0xffu) | OP((a) >> 8 & 0xffu, (b) >> 8 & 0xffu) << 8 |                        \
+   OP((a) >> 16 & 0xffu, (b) >> 16 & 0xffu) << 16 | OP((a) >> 24, (b) >> 24) << 24)
+
+/* The same with one operand for all. */
+#define COLLI_WORD_2_BY(OP, a, f) (OP((a)&0xffffu, f) | OP((a) >> 16, f) << 16)
+#define COLLI_WORD_4_BY(OP, a, f)                                                                  \
+  (OP((a)&0xffu, f) | OP((a) >> 8 & 0xffu, f) << 8 | OP((a) >> 16 & 0xffu, f) << 16 |              \
+   OP((a) >> 24, f) << 24)
 
 #endif

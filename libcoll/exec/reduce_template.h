@@ -48,8 +48,60 @@
 #define COLLI_AVERAGE(name, mem, factor_type, factor, OP)                                          \
   static void name(void *buf, size_t count, int nranks) {                                          \
     colli_mem_##mem *x = buf;                                                                      \
-    const factor_type f = (factor_type)(factor);                                                   \
+    const factor_type f = factor;                                                                  \
     COLLI_VECTOR for (size_t i = 0; i < count; i++) x[i] = (colli_mem_##mem)OP(x[i], f);           \
+  }
+
+/* What an integer is multiplied by instead of a division by n; n of 1 leaves it as it is. */
+#define COLLI_INVERSE_F32(n) ((n) == 1 ? 1.0f : 1.0f / (float)(n) * (1 + 0x1p-22f))
+#define COLLI_INVERSE_F64(n) ((n) == 1 ? 1.0 : 1.0 / (n) * (1 + 0x1p-51))
+
+/* Defines the averaging of integers of 64 bits. */
+#define COLLI_AVERAGE_64(name, mem, OP)                                                            \
+  static void name(void *buf, size_t count, int nranks) {                                          \
+    colli_mem_##mem *x = buf;                                                                      \
+    if (nranks == 1)                                                                               \
+      return;                                                                                      \
+    const colli_divisor by = colli_divisor_for((uint64_t)nranks);                                  \
+    for (size_t i = 0; i < count; i++)                                                             \
+      x[i] = OP(x[i], by);                                                                         \
+  }
+
+/* Defines kernel `name` for short floats `mem`, `per` of which make a word. */
+#define COLLI_REDUCE_WORDS(name, mem, per, OP)                                                     \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    colli_mem_u32 *d = dst, *d2 = dst2;                                                            \
+    const colli_mem_u32 *x = a, *y = b;                                                            \
+    colli_mem_##mem *e = dst, *e2 = dst2;                                                          \
+    const colli_mem_##mem *v = a, *w = b;                                                          \
+    const size_t words = count / per;                                                              \
+    if (!d2) {                                                                                     \
+      COLLI_VECTOR for (size_t i = 0; i < words; i++) d[i] = COLLI_WORD_##per(OP, x[i], y[i]);     \
+    } else {                                                                                       \
+      COLLI_VECTOR for (size_t i = 0; i < words; i++) {                                            \
+        uint32_t r = COLLI_WORD_##per(OP, x[i], y[i]);                                             \
+        d[i] = r;                                                                                  \
+        d2[i] = r;                                                                                 \
+      }                                                                                            \
+    }                                                                                              \
+    for (size_t i = words * per; i < count; i++) {                                                 \
+      colli_mem_##mem r = (colli_mem_##mem)OP(v[i], w[i]);                                         \
+      e[i] = r;                                                                                    \
+      if (e2)                                                                                      \
+        e2[i] = r;                                                                                 \
+    }                                                                                              \
+  }
+
+/* Defines the averaging of elements `mem`, `per` of which make a word. */
+#define COLLI_AVERAGE_WORDS(name, mem, per, factor, OP)                                            \
+  static void name(void *buf, size_t count, int nranks) {                                          \
+    colli_mem_u32 *x = buf;                                                                        \
+    colli_mem_##mem *v = buf;                                                                      \
+    const float f = factor;                                                                        \
+    const size_t words = count / per;                                                              \
+    COLLI_VECTOR for (size_t i = 0; i < words; i++) x[i] = COLLI_WORD_##per##_BY(OP, x[i], f);     \
+    for (size_t i = words * per; i < count; i++)                                                   \
+      v[i] = (colli_mem_##mem)OP(v[i], f);                                                         \
   }
 
 #define COLLI_MIN_MAX(mem, MIN, MAX)                                                               \
@@ -74,12 +126,13 @@
   static void widen_##name(void *to, const void *from, size_t count) {                             \
     colli_mem_f32 *d = to;                                                                         \
     const colli_mem_##mem *x = from;                                                               \
-    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = colli_widen_##name(x[i]);               \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] =                                         \
+        colli_canon_f32(colli_widen_##name(x[i]));                                                 \
   }                                                                                                \
   static void narrow_##name(void *to, const void *from, size_t count) {                            \
     colli_mem_##mem *d = to;                                                                       \
     const colli_mem_f32 *x = from;                                                                 \
-    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = NARROW(x[i]);                           \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) d[i] = (colli_mem_##mem)NARROW(x[i]);          \
   }
 
 #define COLLI_BITS(mem)                                                                            \
@@ -111,38 +164,43 @@ COLLI_MIN_MAX(i32, COLLI_MIN_INT, COLLI_MAX_INT)
 COLLI_MIN_MAX(u32, COLLI_MIN_INT, COLLI_MAX_INT)
 COLLI_MIN_MAX(i64, COLLI_MIN_INT, COLLI_MAX_INT)
 COLLI_MIN_MAX(u64, COLLI_MIN_INT, COLLI_MAX_INT)
-COLLI_AVERAGE(avg_i8, i8, int, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_u8, u8, unsigned, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_i16, i16, int, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_u16, u16, unsigned, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_i32, i32, int, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_u32, u32, unsigned, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_i64, i64, int64_t, nranks, COLLI_AVG_INT)
-COLLI_AVERAGE(avg_u64, u64, uint64_t, nranks, COLLI_AVG_INT)
+COLLI_AVERAGE_WORDS(avg_i8, u8, 4, COLLI_INVERSE_F32(nranks), COLLI_AVG_I8)
+COLLI_AVERAGE_WORDS(avg_u8, u8, 4, COLLI_INVERSE_F32(nranks), COLLI_AVG_U8)
+COLLI_AVERAGE_WORDS(avg_i16, u16, 2, COLLI_INVERSE_F32(nranks), COLLI_AVG_I16)
+COLLI_AVERAGE_WORDS(avg_u16, u16, 2, COLLI_INVERSE_F32(nranks), COLLI_AVG_U16)
+COLLI_AVERAGE(avg_i32, i32, double, COLLI_INVERSE_F64(nranks), COLLI_AVG_I32)
+COLLI_AVERAGE(avg_u32_by, u32, double, COLLI_INVERSE_F64(nranks), COLLI_AVG_U32)
+
+/* The averaging of uint32, of which only halves and less fit into what it is computed in. */
+static void avg_u32(void *buf, size_t count, int nranks) {
+  if (nranks > 1)
+    avg_u32_by(buf, count, nranks);
+}
+
+COLLI_AVERAGE_64(avg_i64, i64, colli_avg_i64)
+COLLI_AVERAGE_64(avg_u64, u64, colli_avg_u64)
 
 /* Floats */
 COLLI_REDUCE(sum_f32, f32, COLLI_SUM_F32)
 COLLI_REDUCE(prod_f32, f32, COLLI_PROD_F32)
-COLLI_MIN_MAX(f32, COLLI_MIN_F32, COLLI_MAX_F32)
+COLLI_MIN_MAX(f32, colli_min_f32, colli_max_f32)
 COLLI_AVERAGE(avg_f32, f32, float, 1.0f / (float)nranks, COLLI_AVG_F32)
 COLLI_REDUCE(sum_f64, f64, COLLI_SUM_F64)
 COLLI_REDUCE(prod_f64, f64, COLLI_PROD_F64)
-COLLI_MIN_MAX(f64, COLLI_MIN_F64, COLLI_MAX_F64)
+COLLI_MIN_MAX(f64, colli_min_f64, colli_max_f64)
 COLLI_AVERAGE(avg_f64, f64, double, nranks, COLLI_AVG_F64)
 
-COLLI_REDUCE(sum_bf16, u16, COLLI_SUM_BF16)
-COLLI_REDUCE(prod_bf16, u16, COLLI_PROD_BF16)
+COLLI_REDUCE_WORDS(sum_bf16, u16, 2, COLLI_SUM_BF16)
+COLLI_REDUCE_WORDS(prod_bf16, u16, 2, COLLI_PROD_BF16)
 COLLI_REDUCE(min_bf16, u16, COLLI_MIN_BF16)
 COLLI_REDUCE(max_bf16, u16, COLLI_MAX_BF16)
-COLLI_AVERAGE(avg_bf16, u16, float, 1.0f / (float)nranks, COLLI_AVG_BF16)
-COLLI_CONVERT(bf16, u16, colli_narrow_bf16_canon)
+COLLI_AVERAGE_WORDS(avg_bf16, u16, 2, 1.0f / (float)nranks, COLLI_AVG_BF16)
+COLLI_CONVERT(bf16, u16, colli_narrow_bf16)
 
 #define COLLI_FLOAT8(name, NAME)                                                                   \
-  COLLI_REDUCE(sum_##name, u8, COLLI_SUM_##NAME)                                                   \
-  COLLI_REDUCE(prod_##name, u8, COLLI_PROD_##NAME)                                                 \
   COLLI_REDUCE(min_##name, u8, COLLI_MIN_##NAME)                                                   \
   COLLI_REDUCE(max_##name, u8, COLLI_MAX_##NAME)                                                   \
-  COLLI_AVERAGE(avg_##name, u8, float, 1.0f / (float)nranks, COLLI_AVG_##NAME)                     \
+  COLLI_AVERAGE_WORDS(avg_##name, u8, 4, 1.0f / (float)nranks, COLLI_AVG_##NAME)                   \
   COLLI_CONVERT(name, u8, colli_narrow_##name)
 COLLI_FLOAT8(e4m3, E4M3)
 COLLI_FLOAT8(e5m2, E5M2)
@@ -150,11 +208,14 @@ COLLI_FLOAT8(e5m2, E5M2)
 COLLI_REDUCE(min_f16, u16, COLLI_MIN_F16)
 COLLI_REDUCE(max_f16, u16, COLLI_MAX_F16)
 #ifndef COLLI_F16_LANES
-COLLI_REDUCE(sum_f16, u16, COLLI_SUM_F16)
-COLLI_REDUCE(prod_f16, u16, COLLI_PROD_F16)
-COLLI_AVERAGE(avg_f16, u16, float, 1.0f / (float)nranks, COLLI_AVG_F16)
-#define COLLI_NARROW_F16(x) colli_narrow_f16(colli_canon_f32(x))
-COLLI_CONVERT(f16, u16, COLLI_NARROW_F16)
+COLLI_REDUCE_WORDS(sum_f16, u16, 2, COLLI_SUM_F16)
+COLLI_REDUCE_WORDS(prod_f16, u16, 2, COLLI_PROD_F16)
+COLLI_REDUCE_WORDS(sum_e4m3, u8, 4, COLLI_SUM_E4M3)
+COLLI_REDUCE_WORDS(prod_e4m3, u8, 4, COLLI_PROD_E4M3)
+COLLI_REDUCE_WORDS(sum_e5m2, u8, 4, COLLI_SUM_E5M2)
+COLLI_REDUCE_WORDS(prod_e5m2, u8, 4, COLLI_PROD_E5M2)
+COLLI_AVERAGE_WORDS(avg_f16, u16, 2, 1.0f / (float)nranks, COLLI_AVG_F16)
+COLLI_CONVERT(f16, u16, colli_narrow_f16)
 #else
 /* Defines a float16 kernel: vectors with operator `op`, and single elements with OP at the end. */
 #define COLLI_REDUCE_F16(name, op, OP)                                                             \
@@ -169,7 +230,7 @@ COLLI_CONVERT(f16, u16, COLLI_NARROW_F16)
         colli_f16v_store(d2 + i, r);                                                               \
     }                                                                                              \
     for (; i < count; i++) {                                                                       \
-      uint16_t r = OP(x[i], y[i]);                                                                 \
+      uint16_t r = (uint16_t)OP(x[i], y[i]);                                                       \
       d[i] = r;                                                                                    \
       if (d2)                                                                                      \
         d2[i] = r;                                                                                 \
@@ -177,6 +238,38 @@ COLLI_CONVERT(f16, u16, COLLI_NARROW_F16)
   }
 COLLI_REDUCE_F16(sum_f16, +, COLLI_SUM_F16)
 COLLI_REDUCE_F16(prod_f16, *, COLLI_PROD_F16)
+
+/*
+ * Defines a kernel of float8 by way of float16: `op` on vectors of them, and then the
+ * multiplication by `scale`, which puts right the scale of a product.
+ */
+#define COLLI_REDUCE_F8(name, type, op, scale)                                                     \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    enum { BLOCK = 512 };                                                                          \
+    colli_mem_u8 *d = dst, *d2 = dst2;                                                             \
+    const colli_mem_u8 *x = a, *y = b;                                                             \
+    uint16_t u[BLOCK], v[BLOCK];                                                                   \
+    while (count > 0) {                                                                            \
+      size_t some = count < BLOCK ? count : BLOCK;                                                 \
+      COLLI_VECTOR for (size_t i = 0; i < some; i++) u[i] = colli_##type##_to_f16(x[i]);           \
+      COLLI_VECTOR for (size_t i = 0; i < some; i++) v[i] = colli_##type##_to_f16(y[i]);           \
+      for (size_t i = 0; i < some; i += COLLI_F16_LANES)                                           \
+        colli_f16v_store(u + i, (colli_f16v_load(u + i) op colli_f16v_load(v + i)) *               \
+                                    colli_f16v_all(scale));                                        \
+      COLLI_VECTOR for (size_t i = 0; i < some; i++) d[i] = colli_f16_to_##type(u[i]);             \
+      if (d2)                                                                                      \
+        memcpy(d2, d, some);                                                                       \
+      x += some;                                                                                   \
+      y += some;                                                                                   \
+      d += some;                                                                                   \
+      d2 = d2 ? d2 + some : NULL;                                                                  \
+      count -= some;                                                                               \
+    }                                                                                              \
+  }
+COLLI_REDUCE_F8(sum_e4m3, e4m3, +, 1.0f)
+COLLI_REDUCE_F8(prod_e4m3, e4m3, *, 0x1p8f)
+COLLI_REDUCE_F8(sum_e5m2, e5m2, +, 1.0f)
+COLLI_REDUCE_F8(prod_e5m2, e5m2, *, 1.0f)
 
 /* The averaging of float16. */
 static void avg_f16(void *buf, size_t count, int nranks) {
@@ -186,7 +279,7 @@ static void avg_f16(void *buf, size_t count, int nranks) {
   for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
     colli_f16v_store(x + i, colli_f16v_canon(colli_f16v_load(x + i) * colli_f16v_all(factor)));
   for (; i < count; i++)
-    x[i] = COLLI_AVG_F16(x[i], factor);
+    x[i] = (uint16_t)COLLI_AVG_F16(x[i], factor);
 }
 
 /* float16 to float32. */
@@ -195,9 +288,9 @@ static void widen_f16(void *to, const void *from, size_t count) {
   const colli_mem_u16 *x = from;
   size_t i = 0;
   for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
-    colli_f16v_put(d + i, colli_f16v_load(x + i));
+    colli_f16v_put(d + i, colli_f16v_canon(colli_f16v_load(x + i)));
   for (; i < count; i++)
-    d[i] = colli_widen_f16(x[i]);
+    d[i] = colli_canon_f32(colli_widen_f16(x[i]));
 }
 
 /* And back. */
@@ -208,7 +301,7 @@ static void narrow_f16(void *to, const void *from, size_t count) {
   for (; i + COLLI_F16_LANES <= count; i += COLLI_F16_LANES)
     colli_f16v_store(d + i, colli_f16v_canon(colli_f16v_get(x + i)));
   for (; i < count; i++)
-    d[i] = colli_narrow_f16(colli_canon_f32(x[i]));
+    d[i] = (uint16_t)colli_narrow_f16(x[i]);
 }
 #endif
 

@@ -112,9 +112,11 @@ static void lines(run *r) {
       if (!k->reduce[type][op] || op == COLL_AVG || (o->type != KERNELS_ALL && o->type != type) ||
           (o->op != KERNELS_ALL && o->op != op))
         continue;
-      for (int form = 0; form < FORM_COUNT; form++)
-        if (o->form == KERNELS_ALL ? form == FORM_ONE || op == COLL_SUM : o->form == form)
+      for (int form = 0; form < FORM_COUNT; form++) {
+        bool once = o->form == KERNELS_ALL ? form != FORM_ONE : form >= FORM_AVERAGE;
+        if ((o->form == KERNELS_ALL || o->form == form) && (!once || op == COLL_SUM))
           line(r, (coll_type)type, (coll_op)op, (kernels_form)form);
+      }
     }
 }
 
