@@ -49,9 +49,30 @@ static void set_blocks(perf_bench *b) {
   b->nrecv = extent_of(b, traits->recv);
 }
 
+/* A zeroed buffer; both have room for a line more. */
+static coll_status get_buffer(const perf_bench *b, size_t bytes, char **buf) {
+  void *got = NULL;
+  coll_status status = COLL_OK;
+  if (b->options->registered)
+    status = coll_mem_alloc(b->owner, bytes + 64, &got);
+  else if (posix_memalign(&got, 4096, bytes + 64) != 0)
+    status = COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK)
+    *buf = memset(got, 0, bytes);
+  return status;
+}
+
+static void give_buffer(const perf_bench *b, char *buf) {
+  if (b->options->registered)
+    coll_mem_free(b->owner, buf);
+  else
+    free(buf);
+}
+
 coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_comm *comm,
                             const perf_line *line) {
-  *b = (perf_bench){.options = options, .traits = options->traits, .comm = comm, .line = line};
+  *b = (perf_bench){
+      .options = options, .traits = options->traits, .comm = comm, .owner = comm, .line = line};
   coll_comm_rank(comm, &b->rank);
   coll_comm_nranks(comm, &b->nranks);
   b->bytes = coll_type_bytes((coll_type)line->type);
@@ -61,19 +82,13 @@ coll_status perf_bench_open(perf_bench *b, const perf_options *options, coll_com
     return COLL_ERR_NO_MEMORY;
   set_blocks(b);
   size_t larger = (b->nsend > b->nrecv ? b->nsend : b->nrecv) * b->bytes;
-  void *send = NULL, *recv = NULL;
-  if (posix_memalign(&send, 4096, larger + 64) != 0)
-    return COLL_ERR_NO_MEMORY;
-  b->send = memset(send, 0, larger);
-  if (posix_memalign(&recv, 4096, larger + 64) != 0)
-    return COLL_ERR_NO_MEMORY;
-  b->recv = memset(recv, 0, larger);
-  return COLL_OK;
+  coll_status status = get_buffer(b, larger, &b->send);
+  return status == COLL_OK ? get_buffer(b, larger, &b->recv) : status;
 }
 
 void perf_bench_close(perf_bench *b) {
-  free(b->send);
-  free(b->recv);
+  give_buffer(b, b->send);
+  give_buffer(b, b->recv);
   free(b->counts);
   free(b->displs);
 }

@@ -77,6 +77,8 @@ static const char usage[] =
     "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
     "                            minloc, maxloc, or all that take the type (default sum)\n"
     "  -r, --root R              root, where there is one; -1: another one each time (default 0)\n"
+    "  -R, --local_register 0|1  buffers from coll_mem_alloc, which peers on the host read in "
+    "place\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
     "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
     "      --algo all            measure every algorithm; predicted time beside measured, and how\n"
@@ -201,6 +203,9 @@ static void take(perf_options *options, int letter, const char *value) {
   case 'r':
     options->root = read_int(value, -1, 65535);
     break;
+  case 'R':
+    options->registered = read_int(value, 0, 1);
+    break;
   case 't':
     options->threads = read_int(value, 1, 4096);
     break;
@@ -259,13 +264,25 @@ static void find_collective(perf_options *options, const char *name) {
 
 /* Reads the command line. */
 void perf_options_read(perf_options *options, int argc, char **argv) {
-  static const struct option longs[] = {
-      {"minbytes", 1, NULL, 'b'},  {"maxbytes", 1, NULL, 'e'}, {"stepfactor", 1, NULL, 'f'},
-      {"stepbytes", 1, NULL, 'i'}, {"iters", 1, NULL, 'n'},    {"warmup_iters", 1, NULL, 'w'},
-      {"check", 1, NULL, 'c'},     {"datatype", 1, NULL, 'd'}, {"op", 1, NULL, 'o'},
-      {"root", 1, NULL, 'r'},      {"nthreads", 1, NULL, 't'}, {"timeout", 1, NULL, 'T'},
-      {"json", 1, NULL, 'J'},      {"algo", 1, NULL, 'A'},     {"deterministic", 1, NULL, 'D'},
-      {"overlap", 1, NULL, 'O'},   {"help", 0, NULL, 'h'},     {NULL, 0, NULL, 0}};
+  static const struct option longs[] = {{"minbytes", 1, NULL, 'b'},
+                                        {"maxbytes", 1, NULL, 'e'},
+                                        {"stepfactor", 1, NULL, 'f'},
+                                        {"stepbytes", 1, NULL, 'i'},
+                                        {"iters", 1, NULL, 'n'},
+                                        {"warmup_iters", 1, NULL, 'w'},
+                                        {"check", 1, NULL, 'c'},
+                                        {"datatype", 1, NULL, 'd'},
+                                        {"op", 1, NULL, 'o'},
+                                        {"root", 1, NULL, 'r'},
+                                        {"nthreads", 1, NULL, 't'},
+                                        {"timeout", 1, NULL, 'T'},
+                                        {"json", 1, NULL, 'J'},
+                                        {"algo", 1, NULL, 'A'},
+                                        {"deterministic", 1, NULL, 'D'},
+                                        {"overlap", 1, NULL, 'O'},
+                                        {"local_register", 1, NULL, 'R'},
+                                        {"help", 0, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
   *options = (perf_options){.min_bytes = 4,
                             .max_bytes = 32 << 20,
                             .step_factor = 4,
@@ -274,7 +291,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                             .type = COLL_FLOAT32,
                             .op = COLL_SUM};
   int letter;
-  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:t:T:h", longs, NULL)) != -1)
+  while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
     take(options, letter, optarg);
   if (optind + 1 != argc) {
     fputs(usage, stderr);

@@ -68,6 +68,7 @@ typedef struct perf_options {
   int threads;        /* 0: ranks come from the launcher */
   const char *json;   /* file name, "-" for standard output, NULL */
   int timeout_ms;
+  bool registered;   /* buffers come from coll_mem_alloc() */
   bool all_algos;    /* measure every candidate */
   const char *algo;  /* COLL_ALGO's text for all other calls, or NULL */
   int deterministic; /* coll_determinism; PERF_ALL: compare all levels */
@@ -116,7 +117,8 @@ typedef struct perf_overlap {
 typedef struct perf_bench {
   const perf_options *options;
   const perf_traits *traits;
-  coll_comm *comm; /* on which the next operations run */
+  coll_comm *comm;  /* on which the next operations run */
+  coll_comm *owner; /* of registered buffers */
   const perf_line *line;
   int rank, nranks;
   size_t bytes;        /* of an element */

@@ -77,6 +77,16 @@ const colli_algo *colli_algo_find(colli_coll coll, const char *name) {
   return NULL;
 }
 
+/* Makes this rank's schedule, complete. */
+coll_status colli_algo_emit(const colli_algo *algo, const colli_shape *shape, colli_sched **sched) {
+  coll_status status = algo->emit(shape, sched);
+  if (status != COLL_OK)
+    return status;
+  (*sched)->algo = algo;
+  colli_sched_refer(*sched, !algo->exchanges);
+  return COLL_OK;
+}
+
 /* Whether an algorithm can make a schedule of this shape at all. */
 bool colli_algo_can(const colli_algo *algo, const colli_shape *shape) {
   return algo->coll == shape->coll && (algo->orders >> shape->order & 1) &&

@@ -19,6 +19,7 @@ typedef struct colli_algo {
   int ranks_max;      /* above this it must be asked for by name; 0: no limit */
   unsigned orders;    /* which orders of combination it can give: bits 1u << COLLI_ORDER_... */
   bool varying;       /* can do blocks of differing lengths (shape->varying) */
+  bool exchanges;     /* ranks send each other what they store to next: see refer.c */
   bool groups;        /* only for communicators of several groups (shape->ngroups > 1) */
   /* How many chunks it wants for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);
@@ -40,6 +41,9 @@ extern const colli_algo *const colli_algos[];
 #define COLLI_GIVES_RANKS (COLLI_GIVES_ANY | 1u << COLLI_ORDER_RANKS)
 #define COLLI_GIVES_TREE  (COLLI_GIVES_RANKS | 1u << COLLI_ORDER_TREE)
 #define COLLI_GIVES_LEFT  (COLLI_GIVES_RANKS | 1u << COLLI_ORDER_LEFT)
+
+/* Makes this rank's schedule, complete with `algo` and what it may send by reference. */
+coll_status colli_algo_emit(const colli_algo *algo, const colli_shape *shape, colli_sched **sched);
 
 /* Whether an algorithm can make a schedule of this shape at all. */
 bool colli_algo_can(const colli_algo *algo, const colli_shape *shape);

@@ -97,6 +97,7 @@ const colli_algo colli_allreduce_direct = {
     .source = "folklore; see Thakur, Rabenseifner and Gropp 2005",
     .orders = COLLI_GIVES_LEFT,
     .pipelined = false,
+    .exchanges = true,
     .ranks_max = 16,
     .nchunks = direct_nchunks,
     .emit = direct_emit,

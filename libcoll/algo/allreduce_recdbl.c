@@ -124,6 +124,7 @@ const colli_algo colli_allreduce_recdbl = {
     .source = "Thakur, Rabenseifner and Gropp 2005",
     .orders = COLLI_GIVES_TREE,
     .pipelined = false,
+    .exchanges = true,
     .nchunks = recdbl_nchunks,
     .emit = recdbl_emit,
     .cost = recdbl_cost,

@@ -161,7 +161,6 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
 /* Frees what belongs to one communicator. */
 void colli_comm_free(coll_comm *comm) {
   colli_shrink_close(comm);
-  colli_memory_free_all(comm);
   colli_plans_free(&comm->plans);
   colli_request_free_all(comm);
   colli_group_free(&comm->group);
@@ -190,6 +189,7 @@ static void end(coll_comm *comm) {
   colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
   bool last = colli_family_leave(family, comm);
   colli_exec_disconnect(&comm->exec);
+  colli_memory_free_all(comm);
   colli_mux_close(comm->child);
   if (family->mux)
     colli_mux_progress(family->mux);

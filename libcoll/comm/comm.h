@@ -86,6 +86,7 @@ struct coll_comm {
   colli_shrink shrink;
   atomic_int abort_flag;
   struct colli_memory *memory; /* of coll_mem_alloc */
+  uint32_t last_region;        /* the number of the last one that transports know */
 };
 
 /* The rank that a rank of this communicator has in the base, and the other way round (-1: none). */
@@ -209,6 +210,10 @@ void colli_request_free_all(coll_comm *comm);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
+/* Releases all memory; while the endpoints are there and no connection is. */
 void colli_memory_free_all(coll_comm *comm);
+
+/* The number by which transports know the memory in which a pointer lies; 0: none. */
+uint32_t colli_memory_region(const coll_comm *comm, const void *ptr);
 
 #endif

@@ -1,4 +1,7 @@
-/* memory.c: memory for collectives: shared pages, so that local peers can map them later. */
+/*
+ * memory.c: memory for collectives: shared pages, so that peers on this host can read them where
+ * they are (messages by reference, coll_transport.h).
+ */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,11 +12,15 @@
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/comm.h"
 
-/* One allocation; its descriptor is closed, the pages live as long as the mapping. */
+#define SHARE_LEAST 16384 /* so little is not worth a descriptor */
+
+/* One allocation. */
 typedef struct colli_memory {
   struct colli_memory *next;
-  void *ptr;
+  char *ptr;
   size_t bytes;
+  int fd;          /* -1: ordinary memory */
+  uint32_t region; /* its number for the transports; 0: they do not know it */
 } colli_memory;
 
 /* Records a failed allocation. */
@@ -26,8 +33,68 @@ static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_er
                          comm->host);
 }
 
-/* Maps `bytes` bytes and keeps them with the communicator. */
-static coll_status map(coll_comm *comm, size_t bytes, void **ptr) {
+/* Shared memory of the right size, or -1. Memory serves without it too, as any other does. */
+static int make_shared(const coll_comm *comm, size_t bytes) {
+  colli_shared_fault fault;
+  if (bytes < SHARE_LEAST)
+    return -1;
+  int fd = colli_shared_create(bytes, &fault);
+  if (fd < 0)
+    colli_log_write(&comm->log, COLLI_LOG_INFO,
+                    "mem_alloc: %zu bytes that peers cannot read in place: %s: %s", bytes,
+                    fault.syscall, strerror(fault.sys_errno));
+  return fd;
+}
+
+/* Gets the pages, all of them now: no operation is to meet a page fault. */
+static coll_status get_pages(coll_comm *comm, colli_memory *memory) {
+  bool shared = memory->fd >= 0;
+  void *ptr =
+      mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE,
+           MAP_POPULATE | (shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), memory->fd, 0);
+  if (ptr == MAP_FAILED)
+    return alloc_failed(comm, "mmap", errno, memory->bytes);
+  memory->ptr = ptr;
+  return COLL_OK;
+}
+
+/* Tells the transports. Communicators that share connections send from slots only. */
+static void share(coll_comm *comm, colli_memory *memory) {
+  if (memory->fd < 0 || comm->child)
+    return;
+  memory->region = ++comm->last_region;
+  for (int i = 0; i < comm->family->nports; i++) {
+    colli_port *port = &comm->family->ports[i];
+    if (port->endpoint && coll_transport_refers(port->ops))
+      (void)port->ops->region_add(port->endpoint, memory->region, memory->ptr, memory->bytes,
+                                  memory->fd);
+  }
+}
+
+/* Gives memory back. Peers may have it mapped for some time yet: the pages go now. */
+static void release(coll_comm *comm, colli_memory *memory) {
+  for (int i = 0; memory->region && i < comm->family->nports; i++) {
+    colli_port *port = &comm->family->ports[i];
+    if (port->endpoint && coll_transport_refers(port->ops))
+      port->ops->region_remove(port->endpoint, memory->region);
+  }
+  if (memory->ptr && memory->region)
+    (void)madvise(memory->ptr, memory->bytes, MADV_REMOVE);
+  if (memory->ptr)
+    munmap(memory->ptr, memory->bytes);
+  if (memory->fd >= 0)
+    close(memory->fd);
+  free(memory);
+}
+
+/* Whether the machine could ever hold so much. */
+static bool is_possible(size_t bytes, size_t page) {
+  long pages = sysconf(_SC_PHYS_PAGES);
+  return pages <= 0 || bytes / page <= (size_t)pages;
+}
+
+/* Allocates `bytes` bytes and keeps them with the communicator. */
+static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
   if (!ptr)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_alloc", "ptr is NULL");
   *ptr = NULL;
@@ -37,22 +104,19 @@ static coll_status map(coll_comm *comm, size_t bytes, void **ptr) {
   if (bytes > (size_t)PTRDIFF_MAX - page)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_alloc",
                              "%zu bytes are more than memory can hold", bytes);
-  colli_memory *memory = malloc(sizeof(*memory));
+  if (!is_possible(bytes, page))
+    return alloc_failed(comm, "mmap", ENOMEM, bytes);
+  colli_memory *memory = calloc(1, sizeof(*memory));
   if (!memory)
     return alloc_failed(comm, "malloc", ENOMEM, sizeof(*memory));
   memory->bytes = (bytes + page - 1) / page * page;
-  colli_shared_fault fault;
-  int fd = colli_shared_create(memory->bytes, &fault);
-  int anonymous = fd < 0 ? MAP_ANONYMOUS : 0; /* no peer can map it, but it is memory */
-  memory->ptr = mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | anonymous, fd, 0);
-  int mmap_errno = errno;
-  if (fd >= 0)
-    close(fd);
-  if (memory->ptr == MAP_FAILED) {
-    coll_status status = alloc_failed(comm, "mmap", mmap_errno, memory->bytes);
-    free(memory);
+  memory->fd = make_shared(comm, memory->bytes);
+  coll_status status = get_pages(comm, memory);
+  if (status != COLL_OK) {
+    release(comm, memory);
     return status;
   }
+  share(comm, memory);
   memory->next = comm->memory;
   comm->memory = memory;
   *ptr = memory->ptr;
@@ -63,33 +127,60 @@ coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = map(comm, bytes, ptr);
+  status = allocate(comm, bytes, ptr);
   colli_call_leave(comm);
   return status;
 }
 
-/* Unmaps what map() gave. */
-static coll_status unmap(coll_comm *comm, void *ptr) {
+/* Whether a pointer leads into memory. */
+static bool is_inside(const colli_memory *memory, const void *ptr) {
+  return (size_t)((uintptr_t)ptr - (uintptr_t)memory->ptr) < memory->bytes;
+}
+
+uint32_t colli_memory_region(const coll_comm *comm, const void *ptr) {
+  for (const colli_memory *memory = comm->memory; memory; memory = memory->next)
+    if (is_inside(memory, ptr))
+      return memory->region;
+  return 0;
+}
+
+/* Whether an operation in flight works on memory. */
+static bool is_used(const coll_comm *comm, const colli_memory *memory) {
+  for (const coll_request *op = comm->exec.oldest; op; op = op->newer) {
+    for (int i = 0; op->coll == COLLI_SENDRECV && i < op->nposts; i++)
+      if (!op->post[i].over && is_inside(memory, op->post[i].buf))
+        return true;
+    if (op->coll != COLLI_SENDRECV && op->coll != COLLI_BARRIER &&
+        (is_inside(memory, op->in) || is_inside(memory, op->out)))
+      return true;
+  }
+  return false;
+}
+
+/* Gives back what allocate() gave. */
+static coll_status give_back(coll_comm *comm, void *ptr) {
   if (!ptr)
     return COLL_OK;
-  for (colli_memory **at = &comm->memory; *at; at = &(*at)->next) {
-    colli_memory *memory = *at;
-    if (memory->ptr != ptr)
-      continue;
-    *at = memory->next;
-    munmap(memory->ptr, memory->bytes);
-    free(memory);
-    return COLL_OK;
-  }
-  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_free",
-                           "%p is not memory of coll_mem_alloc() on this communicator", ptr);
+  colli_memory **at = &comm->memory;
+  while (*at && (*at)->ptr != ptr)
+    at = &(*at)->next;
+  colli_memory *memory = *at;
+  if (!memory)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_free",
+                             "%p is not memory of coll_mem_alloc() on this communicator", ptr);
+  if (is_used(comm, memory))
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "mem_free",
+                             "an operation in flight uses the memory; complete it first");
+  *at = memory->next;
+  release(comm, memory);
+  return COLL_OK;
 }
 
 coll_status coll_mem_free(coll_comm *comm, void *ptr) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = unmap(comm, ptr);
+  status = give_back(comm, ptr);
   colli_call_leave(comm);
   return status;
 }
@@ -98,7 +189,6 @@ void colli_memory_free_all(coll_comm *comm) {
   while (comm->memory) {
     colli_memory *memory = comm->memory;
     comm->memory = memory->next;
-    munmap(memory->ptr, memory->bytes);
-    free(memory);
+    release(comm, memory);
   }
 }

@@ -29,13 +29,12 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
     plans->room = room;
   }
   colli_sched *sched = NULL;
-  coll_status status = algo->emit(shape, &sched);
+  coll_status status = colli_algo_emit(algo, shape, &sched);
   if (status != COLL_OK) {
     colli_error_set(error, status, NULL, "cannot make the %s schedule for %d ranks", algo->name,
                     shape->nranks);
     return NULL;
   }
-  sched->algo = algo;
   return plans->scheds[plans->nscheds++] = sched;
 }
 

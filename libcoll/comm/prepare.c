@@ -166,6 +166,18 @@ static bool prepare_memory(const coll_comm *comm, const colli_call *call, const 
   return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
 }
 
+/* Finds out which buffers peers may read where they lie. */
+static void find_regions(const coll_comm *comm, const colli_call *call, coll_request *op) {
+  size_t reads, writes;
+  colli_call_extent(comm, call, &reads, &writes);
+  const char *in = call->sendbuf, *out = call->recvbuf;
+  bool apart =
+      !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
+  op->refer = apart ? COLLI_REFER : COLLI_REFER_IN_PLACE;
+  op->region[COLLI_INPUT] = colli_memory_region(comm, op->in);
+  op->region[COLLI_OUTPUT] = colli_memory_region(comm, op->out);
+}
+
 /* Fills in what is the same for all calls of a plan. */
 static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op) {
   op->coll = (colli_coll)plan->key.coll;
@@ -205,6 +217,9 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
   if (__builtin_expect(!ok, 0))
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "no memory for scratch, or for a copy of the buffer");
+  op->refer = 0;
+  if (__builtin_expect(comm->memory != NULL, 0))
+    find_regions(comm, call, op);
   uint64_t sequence = ++comm->sequence;
   op->sequence = sequence;
   op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;

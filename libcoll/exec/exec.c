@@ -187,7 +187,8 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   }
   for (int l = 0; l < op->sched->nlanes; l++) {
     const colli_lane *lane = &op->lane[l];
-    if (lane->pass >= op->partition.passes || lane->waits_for < 0)
+    bool over = lane->pass >= op->partition.passes && lane->npending == 0;
+    if (over || lane->waits_for < 0)
       continue;
     *channel = l;
     *step = lane->step;

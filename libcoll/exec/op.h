@@ -15,14 +15,23 @@ typedef enum colli_stage_out {
   COLLI_STAGE_NARROW
 } colli_stage_out;
 
-#define COLLI_MAX_PENDING 4 /* sends of a lane whose buffers the transport still reads */
+/* Runs of sends of a lane whose buffers are still read. A few must be left for sends that end
+ * without the peer's doing, or ranks could wait for each other. */
+#define COLLI_MAX_PENDING    20
+#define COLLI_MAX_REFERENCES 16
 
-/* A send whose buffer is in use until the connection has counted message number `ticket`. */
+/*
+ * Messages, one behind the other in memory and on a connection, whose buffers are in use until the
+ * connection has counted them: begin .. end - 1, in slices of `slice` bytes of which the last may
+ * be shorter, up to message number `ticket`. Of slots begin is NULL.
+ */
 typedef struct colli_pending {
   coll_conn *conn;
+  uint64_t first;
   uint64_t ticket;
   const char *begin;
   const char *end;
+  size_t slice;
 } colli_pending;
 
 /* Where one lane of an operation stands. */
@@ -61,8 +70,10 @@ struct coll_request {
   size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's
                       block) */
   char *out;
-  size_t out_first; /* the same of `out` (reduce-scatter: this rank's block) */
-  char *scratch;    /* belongs to the request and is used again by later operations */
+  size_t out_first;   /* the same of `out` (reduce-scatter: this rank's block) */
+  uint32_t region[2]; /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
+  unsigned refer;     /* COLLI_REFER, or COLLI_REFER_IN_PLACE if they are the same memory */
+  char *scratch;      /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
   size_t *blocks; /* v-forms: four numbers a rank (colli_blocks); kept like scratch */
   size_t blocks_bytes;

@@ -43,8 +43,13 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
     int status = pending->conn->ops->sent(pending->conn, &count);
     if (status > 0)
       return fail(exec, lane, pending->conn->peer, status);
-    if (count < pending->ticket)
-      lane->pending[kept++] = *pending;
+    if (count >= pending->ticket)
+      continue;
+    if (count >= pending->first && pending->begin) {
+      pending->begin += (count - pending->first + 1) * pending->slice;
+      pending->first = count + 1;
+    }
+    lane->pending[kept++] = *pending;
   }
   lane->npending = kept;
   if (kept > 0)
@@ -67,13 +72,24 @@ static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, 
   return 1;
 }
 
-/* Whether one more send can be left pending: DONE, BLOCKED or FAILED. */
-static inline int room_for_pending(colli_exec *exec, colli_lane *lane) {
-  if (__builtin_expect(lane->npending < COLLI_MAX_PENDING, 1))
+/* Whether fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
+static inline int room_for_pending(colli_exec *exec, colli_lane *lane, int most) {
+  if (__builtin_expect(lane->npending < most, 1))
     return COLLI_STEP_DONE;
   if (colli_exec_reap(exec, lane) < 0)
     return COLLI_STEP_FAILED;
-  return lane->npending < COLLI_MAX_PENDING ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
+  return lane->npending < most ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
+}
+
+/* Whether a message continues a run of pending ones. */
+static bool continues(const colli_pending *last, const coll_conn *conn, uint64_t ticket,
+                      const char *buf) {
+  if (!last || last->conn != conn)
+    return false;
+  if (!buf)
+    return !last->begin; /* slots are through in order: the last one tells of all */
+  return last->ticket + 1 == ticket && last->end == buf &&
+         (size_t)(last->end - last->begin) == (ticket - last->first) * last->slice;
 }
 
 /* Counts a message that a connection took, and remembers it if it is not through yet. */
@@ -83,22 +99,37 @@ static inline void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn
   if (__builtin_expect(status != COLL_T_PENDING, 1))
     return;
   colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
-  if (!buf && last && !last->begin && last->conn == conn)
-    last->ticket = ticket; /* slots are through in order: the last one tells of all */
-  else
-    lane->pending[lane->npending++] = (colli_pending){conn, ticket, buf, buf ? buf + bytes : NULL};
+  if (!continues(last, conn, ticket, buf)) {
+    last = &lane->pending[lane->npending++];
+    *last = (colli_pending){.conn = conn, .first = ticket, .begin = buf, .slice = bytes};
+  }
+  last->ticket = ticket;
+  last->end = buf ? buf + bytes : NULL;
 }
 
-/* Sends a slice from memory. */
+/* The region in which a step's message may be left where it lies, in `buf`; 0: in none. */
+static uint32_t refers(const coll_request *op, const colli_step *step, int buf,
+                       const coll_transport_ops *ops) {
+  bool may = step->bits & op->refer && buf != COLLI_SCRATCH && coll_transport_refers(ops);
+  return may ? op->region[buf] : 0;
+}
+
+/* Sends a slice from memory: what the step stores, or else what it reads. */
 static int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const char *buf,
                       size_t bytes) {
-  int room = room_for_pending(exec, lane);
-  if (room != COLLI_STEP_DONE)
-    return room;
+  const coll_request *op = lane->op;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;
-  int status = conn->ops->send(conn, &lane->op->tag, buf, bytes);
+  int from = step->bits & COLLI_STORE ? step->dst_buf : step->src_buf;
+  uint32_t region = refers(op, step, from, conn->ops);
+  int room = room_for_pending(exec, lane, region ? COLLI_MAX_REFERENCES : COLLI_MAX_PENDING);
+  if (region && room == COLLI_STEP_BLOCKED)
+    region = 0; /* the peer may wait for what this lane does next: it must not wait for the peer */
+  else if (room != COLLI_STEP_DONE)
+    return room;
+  int status = region ? conn->ops->send_ref(conn, &op->tag, region, buf, bytes)
+                      : conn->ops->send(conn, &op->tag, buf, bytes);
   if (status == COLL_T_AGAIN)
     return blocked(lane, step->peer_send);
   if (status > 0)
@@ -185,13 +216,15 @@ static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *st
     coll_conn *out = NULL;
     void *slot = NULL;
     if (sends) {
-      int room = room_for_pending(exec, lane);
+      int room = room_for_pending(exec, lane, COLLI_MAX_PENDING);
       if (room != COLLI_STEP_DONE)
         return room;
       out = colli_exec_conn(exec, op, step->peer_send, lane->index);
       if (!out)
         return COLLI_STEP_FAILED;
-      if (!s->dst || !(out->ops->caps & COLL_CAP_SEND_DIRECT)) {
+      bool direct =
+          out->ops->caps & COLL_CAP_SEND_DIRECT || refers(op, step, step->dst_buf, out->ops);
+      if (!s->dst || !direct) {
         status = out->ops->slot_acquire(out, s->bytes, &slot);
         if (status == COLL_T_AGAIN)
           return blocked(lane, step->peer_send);

@@ -94,7 +94,8 @@ static coll_status check_all(colli_builder *builder, const colli_sched *frame) {
   if (colli_check_frame(frame))
     return COLL_ERR_INTERNAL;
   for (int i = 0; i < builder->nsteps; i++) {
-    if (colli_check_step(frame, &builder->steps[i]))
+    unsigned reserved = builder->steps[i].bits & (COLLI_REFER | COLLI_REFER_IN_PLACE);
+    if (reserved || colli_check_step(frame, &builder->steps[i]))
       return COLL_ERR_INTERNAL;
     settle(frame->coll, &builder->steps[i]);
   }

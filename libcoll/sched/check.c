@@ -86,8 +86,9 @@ static bool same_length(const colli_sched *sched, const colli_step *step) {
 static const char *check_bits(colli_coll coll, unsigned bits) {
   const unsigned all =
       COLLI_SEND | COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
-  if (bits & ~all)
-    return "unknown bits";
+  if (bits & (COLLI_REFER | COLLI_REFER_IN_PLACE) && !(bits & COLLI_SEND))
+    return "refers to what it does not send";
+  bits &= all;
   if (!(bits & (COLLI_SEND | COLLI_STORE)) && !(bits & COLLI_RECV))
     return "does nothing";
   if (coll == COLLI_BARRIER)

@@ -95,7 +95,10 @@ static bool make_rank(colli_verifier *v, const colli_sched *sched, int rank) {
   if (v->coll == COLLI_BARRIER)
     return true;
   at->place = malloc((size_t)places * sizeof(*at->place));
-  if (!at->place || !colli_vorder_make(&at->order, sched, v->passes, places))
+  at->referred = calloc((size_t)places, sizeof(*at->referred));
+  at->referrer = calloc((size_t)places, sizeof(*at->referrer));
+  if (!at->place || !at->referred || !at->referrer ||
+      !colli_vorder_make(&at->order, sched, v->passes, places))
     return colli_vno_memory(v);
   memset(at->place, 0xff, (size_t)places * sizeof(*at->place));
   for (int pass = 0; pass < v->passes; pass++) {
@@ -228,6 +231,8 @@ coll_status colli_verify(const colli_sched *const *scheds, int nranks,
     v.status = COLL_ERR_NO_MEMORY;
   for (int rank = 0; v.ranks && rank < nranks; rank++) {
     free(v.ranks[rank].place);
+    free(v.ranks[rank].referred);
+    free(v.ranks[rank].referrer);
     colli_vorder_free(&v.ranks[rank].order);
   }
   free(v.ranks);

@@ -14,6 +14,7 @@ typedef struct colli_vmsg {
   int32_t value;  /* an expression; in a barrier the number of a set of ranks */
   int64_t length; /* what says how long it is: equal numbers, equal lengths */
   int32_t pass;
+  int32_t referred; /* by reference: the place in the sender's memory where it lies; else -1 */
   int32_t next;
 } colli_vmsg;
 
@@ -48,6 +49,8 @@ typedef struct colli_vrank {
   const colli_sched *sched;
   colli_vlane lane[COLLI_MAX_LANES];
   int32_t *place;
+  int32_t *referred; /* [place]: messages that lie there */
+  int8_t *referrer;  /* [place]: the lane that sent the last one */
   colli_vorder order;
 } colli_vrank;
 

@@ -46,8 +46,8 @@ static bool post(colli_verifier *v, int conn, colli_vmsg msg) {
   return true;
 }
 
-/* Takes the oldest message off a connection. */
-static colli_vmsg take(colli_verifier *v, int conn) {
+/* Takes the oldest message off a connection; if it was a reference, `sender` is rid of it. */
+static colli_vmsg take(colli_verifier *v, int conn, int sender) {
   colli_vconn *c = &v->conn[conn];
   int32_t at = c->head;
   colli_vmsg msg = v->msgs[at];
@@ -55,6 +55,8 @@ static colli_vmsg take(colli_verifier *v, int conn) {
   c->count--;
   v->msgs[at].next = v->free_msg;
   v->free_msg = at;
+  if (msg.referred >= 0)
+    v->ranks[sender].referred[msg.referred]--;
   return msg;
 }
 
@@ -185,10 +187,29 @@ static bool fits(colli_verifier *v, int rank, const colli_step *step, const coll
   return true;
 }
 
+/* Whether what a step stores to was sent by reference and not received yet. */
+static int is_referred(colli_verifier *v, int rank, const colli_step *step) {
+  const colli_vrank *at = &v->ranks[rank];
+  const colli_vlane *lane = &at->lane[step->lane];
+  if (v->coll == COLLI_BARRIER || !(step->bits & COLLI_STORE))
+    return STEP_DONE;
+  int place = colli_vplace(v, rank, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
+  if (at->referred[place] == 0)
+    return STEP_DONE;
+  if (at->referrer[place] == step->lane)
+    return STEP_BLOCKED;
+  colli_vobject(v, rank, lane->step, lane->pass, "stores to chunk %d, to which lane %d refers",
+                step->chunk_out, at->referrer[place]);
+  return STEP_BAD;
+}
+
 /* The first half of a step: its message and value. */
 static int take_in(colli_verifier *v, int rank, const colli_step *step) {
   colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   int32_t msg_value = -1;
+  int referred = is_referred(v, rank, step);
+  if (referred != STEP_DONE)
+    return referred;
   if (step->bits & COLLI_RECV) {
     int conn = colli_conns_find(&v->conns, step->peer_recv, rank, step->lane);
     if (conn < 0 || v->conn[conn].count == 0)
@@ -199,7 +220,7 @@ static int take_in(colli_verifier *v, int rank, const colli_step *step) {
       if (v->conn[out].count >= v->options->slots)
         return STEP_BLOCKED;
     }
-    colli_vmsg msg = take(v, conn);
+    colli_vmsg msg = take(v, conn, step->peer_recv);
     colli_vwake(v, step->peer_recv, step->lane);
     if (!fits(v, rank, step, &msg))
       return STEP_BAD;
@@ -219,6 +240,20 @@ static int take_in(colli_verifier *v, int rank, const colli_step *step) {
   return STEP_DONE;
 }
 
+/* Notes that a step sends by reference; the place, or -1 if it may not. */
+static int32_t refer(colli_verifier *v, int rank, const colli_step *step) {
+  unsigned bit = v->options->in_place ? COLLI_REFER_IN_PLACE : COLLI_REFER;
+  if (!(step->bits & bit))
+    return -1;
+  colli_vrank *at = &v->ranks[rank];
+  bool kept = step->bits & COLLI_STORE;
+  int place = colli_vplace(v, rank, (colli_buf)(kept ? step->dst_buf : step->src_buf),
+                           kept ? step->chunk_out : step->chunk_in, at->lane[step->lane].pass);
+  at->referred[place]++;
+  at->referrer[place] = (int8_t)step->lane;
+  return place;
+}
+
 /* The second half of a step: its sending. */
 static int give_out(colli_verifier *v, int rank, const colli_step *step) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
@@ -230,7 +265,8 @@ static int give_out(colli_verifier *v, int rank, const colli_step *step) {
     colli_vno_memory(v);
     return STEP_BAD;
   }
-  if (!post(v, conn, (colli_vmsg){value, length_of(v, rank, step), lane->pass, -1}))
+  if (!post(v, conn,
+            (colli_vmsg){value, length_of(v, rank, step), lane->pass, refer(v, rank, step), -1}))
     return STEP_BAD;
   colli_vwake(v, step->peer_send, step->lane);
   return STEP_DONE;

@@ -138,13 +138,24 @@ static void lay_out(case_state *r) {
 /* ---- buffers -----------------------------------------------------------------------------------
  */
 
+/* Memory of so many bytes: the caller's, or else of its own. */
+static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
+  if (!c->memory[which])
+    return malloc(bytes);
+  if (bytes > c->room) {
+    fprintf(stderr, "the caller's memory is too short: %zu bytes are needed\n", bytes);
+    abort();
+  }
+  return c->memory[which];
+}
+
 /* Where this rank's input is, and where its result. */
 static void make_buffers(case_state *r) {
   const test_case *c = r->c;
   size_t in = r->in.end * r->bytes, out = r->out.end * r->bytes;
   size_t room = in > out ? in : out;
-  r->in_base = malloc(room + 2 * GUARD);
-  r->out_base = malloc(room + 2 * GUARD);
+  r->in_base = get_memory(c, 0, room + 2 * GUARD);
+  r->out_base = get_memory(c, 1, room + 2 * GUARD);
   memset(r->in_base, PATTERN, room + 2 * GUARD);
   memset(r->out_base, PATTERN, room + 2 * GUARD);
   r->sendbuf = r->in_base + GUARD;
@@ -399,8 +410,10 @@ coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c
 void case_discard(case_state *r) {
   if (!r)
     return;
-  free(r->in_base);
-  free(r->out_base);
+  if (!r->c->memory[0])
+    free(r->in_base);
+  if (!r->c->memory[1])
+    free(r->out_base);
   free(r);
 }
 

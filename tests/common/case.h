@@ -48,6 +48,8 @@ typedef struct test_case {
   int in_place;
   size_t count; /* as in the call; in v-forms about that many */
   uint64_t seed;
+  void *memory[2]; /* this rank's, for input and output; NULL: the case allocates */
+  size_t room;     /* bytes of each */
 } test_case;
 
 /* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE. */

@@ -48,7 +48,7 @@ group group_of(const colli_algo *algo, const colli_shape *shape, near_kind near)
   colli_shape made = *shape;
   shape_spread(&made, near, all.near);
   for (made.rank = 0; made.rank < made.nranks; made.rank++) {
-    coll_status status = algo->emit(&made, &all.sched[made.rank]);
+    coll_status status = colli_algo_emit(algo, &made, &all.sched[made.rank]);
     char text[160];
     if (status == COLL_OK)
       continue;

@@ -135,6 +135,11 @@ static void read_others_input(const group *all) {
   all->sched[1]->steps[0].chunk_in = all->sched[1]->steps[0].chunk_out = 2;
 }
 
+/* Each refers to what it then stores to, and so does its partner. */
+static void refer_always(const group *all) {
+  for (int rank = 0; rank < all->nranks; rank++)
+    colli_sched_refer(all->sched[rank], true);
+}
 Test(verify, objects) {
   static const broken cases[] = {
       {"chunk", COLLI_ALLREDUCE, "ring", 4, change_chunk, "instead of chunk"},
@@ -149,6 +154,7 @@ Test(verify, objects) {
       {"barrier", COLLI_BARRIER, "dissemination", 4, send_twice, "never receives"},
       {"deadlock", COLLI_BARRIER, "dissemination", 4, receive_first, "for ever"},
       {"block", COLLI_ALLGATHER, "ring", 4, read_others_input, "does not exist"},
+      {"refer", COLLI_ALLREDUCE, "recdbl", 4, refer_always, "for ever"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     const broken *b = &cases[i];

@@ -59,6 +59,14 @@ void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   ep->happened = true;
 }
 
+/* connect() fails. */
+static int no_memory(shm_endpoint *ep, int peer, int channel) {
+  coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, NULL,
+                                    "no memory for a connection"};
+  ep->env->fail(ep->env->ctx, &failure);
+  return COLL_ERR_NO_MEMORY;
+}
+
 /* coll_transport_ops.connect */
 int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
                 coll_conn **result) {
@@ -69,17 +77,18 @@ int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_B
   /* shm_link is aligned to cache lines. */
   shm_conn *conn = aligned_alloc(SHM_LINE, (sizeof *conn + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
   if (!conn) {
-    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, NULL,
-                                      "no memory for a connection"};
-    ep->env->fail(ep->env->ctx, &failure);
-    return COLL_ERR_NO_MEMORY;
+    return no_memory(ep, peer, channel);
   }
   memset(conn, 0, sizeof *conn);
   conn->base = (coll_conn){&shm_transport, peer, channel};
   conn->gate = SHM_GATE_CONNECTING;
   conn->ep = ep;
   conn->watch = (shm_watch){SHM_WATCH_CONN, -1};
-  conn->bell_fd = -1;
+  conn->bell_fd = conn->offered_fd = -1;
+  if (!shm_region_join(conn)) {
+    free(conn);
+    return no_memory(ep, peer, channel);
+  }
   conn->next = ep->conns;
   ep->conns = conn;
   ep->connecting++;
@@ -149,6 +158,7 @@ void shm_disconnect(coll_conn *base) {
   if (conn->bell_fd >= 0 && !conn->local) {
     close(conn->bell_fd);
   }
+  shm_region_leave(conn);
   shm_segment_unmap(&conn->segment);
   shm_conn **link = &ep->conns;
   while (*link != conn) {
@@ -174,8 +184,7 @@ static int peer_lost(shm_conn *conn, bool receiving) {
   return status;
 }
 
-/* A data call on a connection that is not simply up: AGAIN or an error. */
-static int stopped(shm_conn *conn) {
+int shm_conn_stopped(shm_conn *conn) {
   if (conn->gate & SHM_GATE_BROKEN) {
     return conn->status;
   }
@@ -218,6 +227,10 @@ static inline int finish_send(shm_conn *conn, int result) {
   return result;
 }
 
+int shm_conn_finish_send(shm_conn *conn, int result) {
+  return finish_send(conn, result);
+}
+
 /* The same for a receive: no message of a peer that is gone will ever come. */
 static inline int finish_receive(shm_conn *conn, int result) {
   if (SHM_UNLIKELY(conn->link.attention || result > 0)) {
@@ -233,23 +246,32 @@ static inline int finish_receive(shm_conn *conn, int result) {
 int shm_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
   }
   return finish_send(conn, shm_link_send(&conn->link, tag, buf, bytes));
 }
 
-/* coll_transport_ops.sent: every message was copied at once. */
+/* coll_transport_ops.sent */
 int shm_sent(coll_conn *base, uint64_t *count) {
   shm_conn *conn = (shm_conn *)base;
-  *count = conn->link.tx_total;
-  return conn->gate & SHM_GATE_BROKEN ? (int)conn->status : COLL_T_DONE;
+  *count = shm_link_sent(&conn->link);
+  if (SHM_UNLIKELY(conn->gate & SHM_GATE_BROKEN)) {
+    return conn->status;
+  }
+  if (SHM_UNLIKELY(conn->link.ref_waiting)) {
+    /* A peer that is gone reads no reference any more. */
+    bool gone = (conn->link.attention & SHM_ATTENTION_LEFT) || (conn->gate & SHM_GATE_GONE);
+    conn->link.attention &= ~SHM_ATTENTION_LEFT;
+    return gone ? peer_lost(conn, false) : COLL_T_DONE;
+  }
+  return COLL_T_DONE;
 }
 
 /* coll_transport_ops.slot_acquire */
 int shm_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
   }
   return finish_send(conn, shm_link_acquire(&conn->link, bytes, buf));
 }
@@ -258,10 +280,46 @@ int shm_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
 int shm_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
   }
   shm_link_commit(&conn->link, tag, bytes);
   return finish_send(conn, COLL_T_DONE);
+}
+
+/* A message with a note has come: its payload, as slot_peek() shows it. */
+static int take_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
+  shm_fault fault;
+  if (shm_region_take(conn, got, buf, bytes, &fault) != COLL_OK) {
+    return shm_conn_fail(conn, &fault);
+  }
+  return COLL_T_DONE;
+}
+
+/* Frees the slot of a message by reference: its sender must still have been there when it was read.
+ */
+static int release_ref(shm_conn *conn) {
+  atomic_thread_fence(memory_order_acquire);
+  if (shm_link_peer_left(&conn->link)) {
+    return peer_lost(conn, true);
+  }
+  conn->link.rx_ref = false;
+  shm_link_release(&conn->link);
+  return finish_receive(conn, COLL_T_DONE);
+}
+
+/* recv() of a message with a note. */
+static int recv_noted(shm_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
+                      coll_tag *got, size_t *got_bytes) {
+  const void *from;
+  int status = take_noted(conn, got, &from, got_bytes);
+  if (status != COLL_T_DONE) {
+    return status;
+  }
+  if (*got_bytes != bytes || memcmp(got, expect, sizeof *got) != 0) {
+    return COLL_ERR_MISMATCH;
+  }
+  memcpy(buf, from, bytes);
+  return shm_slot_release(&conn->base);
 }
 
 /* coll_transport_ops.recv */
@@ -269,25 +327,36 @@ int shm_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, c
              size_t *got_bytes) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
   }
-  return finish_receive(conn, shm_link_recv(&conn->link, expect, buf, bytes, got, got_bytes));
+  int result = shm_link_recv(&conn->link, expect, buf, bytes, got, got_bytes);
+  if (SHM_UNLIKELY(result == SHM_T_NOTED)) {
+    return recv_noted(conn, expect, buf, bytes, got, got_bytes);
+  }
+  return finish_receive(conn, result);
 }
 
 /* coll_transport_ops.slot_peek */
 int shm_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
   }
-  return finish_receive(conn, shm_link_peek(&conn->link, got, buf, bytes));
+  int result = shm_link_peek(&conn->link, got, buf, bytes);
+  if (SHM_UNLIKELY(result == SHM_T_NOTED)) {
+    return take_noted(conn, got, buf, bytes);
+  }
+  return finish_receive(conn, result);
 }
 
 /* coll_transport_ops.slot_release */
 int shm_slot_release(coll_conn *base) {
   shm_conn *conn = (shm_conn *)base;
   if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
-    return stopped(conn);
+    return shm_conn_stopped(conn);
+  }
+  if (SHM_UNLIKELY(conn->link.rx_ref)) {
+    return release_ref(conn);
   }
   shm_link_release(&conn->link);
   return finish_receive(conn, COLL_T_DONE);

@@ -159,6 +159,7 @@ static void shm_close_endpoint(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   shm_handshake_forget(ep, NULL);
   shm_handshake_tend(ep, 0);
+  shm_region_free_all(ep);
   close(ep->listener.fd);
   close(ep->bell.fd);
   close(ep->epoll_fd);
@@ -190,11 +191,11 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
   return reason == NULL;
 }
 
-/* The socket of a made connection never carries anything: it shows the peer's end. */
+/* The socket of a made connection carries nothing but descriptors of regions. Its end is the peer's
+ * end, and so is anything else that comes. */
 static void conn_event(shm_conn *conn) {
-  char byte;
-  ssize_t got = recv(conn->watch.fd, &byte, 1, MSG_DONTWAIT);
-  if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+  int result = shm_region_receive(conn);
+  if (result == 1 || (result < 0 && errno == EAGAIN)) {
     return;
   }
   conn->gate |= SHM_GATE_GONE;
@@ -327,4 +328,7 @@ const coll_transport_ops shm_transport = {
     .arm = shm_arm,
     .disarm = shm_disarm,
     .wake = shm_wake,
+    .region_add = shm_region_add,
+    .region_remove = shm_region_remove,
+    .send_ref = shm_send_ref,
 };

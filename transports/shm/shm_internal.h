@@ -7,6 +7,7 @@
 
 #include "coll/coll_transport.h"
 #include "libcoll/base/auth.h"
+#include "transports/shm/shm_region.h"
 #include "transports/shm/shm_ring.h"
 #include "transports/shm/shm_segment.h"
 #include "transports/shm/shm_wire.h"
@@ -40,6 +41,13 @@ typedef struct shm_conn {
   shm_segment segment;
   int bell_fd; /* the peer's doorbell; in the same process it is the peer's own descriptor */
   bool local;  /* both ends are in this process */
+  shm_peer *shared;
+  shm_loan *offer; /* the region that is being offered here, or NULL */
+  shm_note offer_note;
+  bool offer_untold; /* no message has had the note yet */
+  uint32_t offers;   /* made on this connection */
+  uint32_t answered; /* offers of the peer that were */
+  int offered_fd;    /* came before its note; or -1 */
 } shm_conn;
 
 typedef enum shm_stage {
@@ -75,6 +83,8 @@ typedef struct shm_endpoint {
   int epoll_fd;
   shm_blob self;
   shm_conn *conns;
+  shm_peer *peers; /* of all connections */
+  shm_region *regions;
   shm_handshake *handshakes;
   int connecting; /* connections that are not up and have not failed */
   int redials;    /* handshakes in SHM_STAGE_DIAL */
@@ -98,6 +108,11 @@ int shm_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, c
              size_t *got_bytes);
 int shm_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
 int shm_slot_release(coll_conn *base);
+
+/* For calls on a connection that is not simply up; and what a send returns after the rings' part.
+ */
+int shm_conn_stopped(shm_conn *conn);
+int shm_conn_finish_send(shm_conn *conn, int result);
 
 /* Records the first failure of a connection, tells the environment, and returns its status. */
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault);

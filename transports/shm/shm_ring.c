@@ -21,7 +21,7 @@ static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size
       __builtin_add_overflow(heads, 2 * sizeof(shm_side), &heads)) {
     return false;
   }
-  return slot_bytes <= UINT32_MAX && round_up(heads, SHM_PAGE, control) &&
+  return slot_bytes < SHM_OFFER && round_up(heads, SHM_PAGE, control) &&
          round_up(slot_bytes, SHM_PAGE, stride);
 }
 
@@ -109,8 +109,9 @@ static int no_room(shm_link *link) {
 }
 
 /* Publishes the filled head and steps to the next one. */
-static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *tag, size_t bytes) {
-  atomic_store_explicit(&head->bytes, (uint32_t)bytes, memory_order_relaxed);
+static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *tag,
+                           uint32_t bytes) {
+  atomic_store_explicit(&head->bytes, bytes, memory_order_relaxed);
   head->tag = *tag;
   link->tx_waiting = false;
   link->tx_total++;
@@ -135,7 +136,7 @@ SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, 
   } else {
     memcpy(link->tx_slots + link->tx_index * link->slot_stride, buf, bytes);
   }
-  publish(link, head, tag, bytes);
+  publish(link, head, tag, (uint32_t)bytes);
   return COLL_T_DONE;
 }
 
@@ -157,7 +158,53 @@ SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) 
   if (bytes <= SHM_INLINE_BYTES) {
     copy_small(head->payload, link->tx_acquired, bytes);
   }
-  publish(link, head, tag, bytes);
+  publish(link, head, tag, (uint32_t)bytes);
+}
+
+bool shm_link_has_room(shm_link *link) {
+  return has_room(link);
+}
+
+int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes,
+                       uint32_t kind, const shm_note *note) {
+  if (SHM_UNLIKELY(!has_room(link))) {
+    return no_room(link);
+  }
+  shm_slot_head *head = link->tx_head;
+  if (SHM_UNLIKELY(bytes <= SHM_INLINE_BYTES || bytes > link->slot_bytes)) {
+    return COLL_ERR_INTERNAL;
+  }
+  if (kind == SHM_OFFER) {
+    memcpy(link->tx_slots + link->tx_index * link->slot_stride, buf, bytes);
+  }
+  memcpy(head->payload, note, sizeof *note);
+  publish(link, head, tag, (uint32_t)bytes | kind);
+  if (kind == SHM_OFFER) {
+    return COLL_T_DONE;
+  }
+  link->ref_last = link->tx_total;
+  return COLL_T_PENDING;
+}
+
+uint64_t shm_link_sent(shm_link *link) {
+  link->ref_waiting = false;
+  if (SHM_LIKELY(link->ref_last == 0)) {
+    return link->tx_total;
+  }
+  bool left = shm_link_peer_left(link);
+  link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
+  shm_order_after(link);
+  uint64_t through = link->tx_total - (uint32_t)((uint32_t)link->tx_total - link->tx_credit);
+  if (through >= link->ref_last) {
+    link->ref_last = 0;
+    return link->tx_total;
+  }
+  link->ref_waiting = true;
+  link->ref_seen = link->tx_credit;
+  if (left) {
+    link->attention |= SHM_ATTENTION_LEFT;
+  }
+  return through;
 }
 
 /* The head of the next message, or NULL. */
@@ -196,6 +243,9 @@ SHM_HOT int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, siz
   }
   size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
   coll_tag tag = head->tag;
+  if (SHM_UNLIKELY(size & SHM_NOTES)) {
+    return SHM_T_NOTED;
+  }
   if (SHM_UNLIKELY(size != bytes || tag.word[0] != expect->word[0] ||
                    tag.word[1] != expect->word[1] || tag.word[2] != expect->word[2])) {
     *got = tag;
@@ -220,12 +270,23 @@ SHM_HOT int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_
   }
   size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
   if (SHM_UNLIKELY(size > link->slot_bytes)) {
-    return COLL_ERR_PROTOCOL;
+    return size & SHM_NOTES ? SHM_T_NOTED : COLL_ERR_PROTOCOL;
   }
   *got = head->tag;
   *bytes = size;
   *buf = payload_of(link, head, size);
   return COLL_T_DONE;
+}
+
+uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, const void **buf,
+                       size_t *bytes) {
+  const shm_slot_head *head = link->rx_head;
+  uint32_t word = atomic_load_explicit(&head->bytes, memory_order_relaxed);
+  memcpy(note, head->payload, sizeof *note);
+  *tag = head->tag;
+  *bytes = word & ~SHM_NOTES;
+  *buf = link->rx_slots + link->rx_index * link->slot_stride;
+  return word & SHM_NOTES;
 }
 
 SHM_HOT void shm_link_release(shm_link *link) {
@@ -247,7 +308,8 @@ SHM_HOT void shm_link_release(shm_link *link) {
 void shm_link_arm(shm_link *link) {
   uint32_t state = atomic_load_explicit(&link->mine->state, memory_order_relaxed);
   state = (state & ~(SHM_STATE_STEP - 1)) + SHM_STATE_STEP;
-  state |= SHM_STATE_ASLEEP | (link->tx_waiting ? SHM_STATE_WANTS_CREDIT : 0);
+  bool wants_credit = link->tx_waiting || link->ref_waiting;
+  state |= SHM_STATE_ASLEEP | (wants_credit ? SHM_STATE_WANTS_CREDIT : 0);
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
 }
 
@@ -260,6 +322,11 @@ bool shm_link_ready(shm_link *link) {
   bool ready = link->tx_waiting && has_room(link);
   if (ready) {
     link->tx_waiting = false; /* once: a send that was given up must not prevent sleep for ever */
+  }
+  if (link->ref_waiting &&
+      atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst) != link->ref_seen) {
+    link->ref_waiting = false; /* once, as above */
+    ready = true;
   }
   if (atomic_load_explicit(&link->rx_head->seq, memory_order_seq_cst) == link->rx_seq) {
     /* A message that nobody has asked for yet may lie there for long: it counts once. */

@@ -6,6 +6,10 @@
  * number; a slot is given back by the consumer's credit. Short messages travel inside the head, so
  * that one cache line moves for each.
  *
+ * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
+ * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
+ * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c.
+ *
  * Sleeping. A side that goes to sleep says so in its `state` and then looks at the ring again; the
  * other side changes the ring and then looks at `state`. All four accesses are sequentially
  * consistent, so that at least one of the two sees the other's. Each sleep has its own number: a
@@ -26,6 +30,15 @@
 #define SHM_INLINE_BYTES 32u
 
 #define SHM_UNLIKELY(condition) __builtin_expect(!!(condition), 0)
+#define SHM_LIKELY(condition)   __builtin_expect(!!(condition), 1)
+
+/* Bits of shm_slot_head.bytes: the head has a note. */
+#define SHM_REFERENCE (1u << 31) /* it says where the payload lies */
+#define SHM_OFFER     (1u << 30) /* it offers a region; the payload is in the slot */
+#define SHM_NOTES     (SHM_REFERENCE | SHM_OFFER)
+
+/* What a data call of a receiver returns besides those of coll_transport.h. */
+#define SHM_T_NOTED (-16) /* there is a message with a note, which the caller must look at */
 
 /* Bits of shm_side.state; the rest of the word is the number of the sleep. */
 #define SHM_STATE_ASLEEP       1u /* wake me when a message comes */
@@ -45,11 +58,22 @@ typedef struct shm_slot_head {
 } shm_slot_head;
 _Static_assert(sizeof(shm_slot_head) == SHM_LINE, "one cache line");
 
+/* Says something of the sender's regions, in the head of a message too long to be in it. */
+typedef struct shm_note {
+  uint32_t region;
+  uint32_t forget; /* another region, which the sender has no more; 0: none */
+  uint64_t where;  /* reference: offset of the payload; offer: bytes of the region */
+  int32_t fd;      /* offer in the same process: the region's descriptor */
+  uint32_t number; /* offer: how many came on this connection, from 1 */
+} shm_note;
+_Static_assert(sizeof(shm_note) <= SHM_INLINE_BYTES, "lies in a head");
+
 /* What one rank tells the other outside of messages. */
 typedef struct shm_side {
   alignas(SHM_LINE) _Atomic uint32_t state;
   _Atomic uint32_t ringing; /* this rank is just about to use the other's doorbell */
   alignas(SHM_LINE) _Atomic uint32_t credit; /* messages given back, modulo 2^32 */
+  _Atomic uint32_t answer;                   /* 2 * number of the last offer, + 1: it is mapped */
 } shm_side;
 _Static_assert(sizeof(shm_side) == 2 * SHM_LINE, "part of the segment's layout");
 
@@ -70,8 +94,12 @@ typedef struct shm_link {
   uint32_t tx_index;
   uint32_t tx_credit; /* the peer's credit as last seen */
   bool tx_waiting;    /* the last try found no room */
+  bool ref_waiting;   /* the last look found references that the peer has not read */
+  uint32_t ref_seen;  /* ... at this credit */
+  uint64_t ref_last;  /* number of the last message by reference that may not be read yet; or 0 */
 
   bool rx_waiting; /* the last try found no message */
+  bool rx_ref;     /* the message that peek showed lies in the peer's memory */
   uint32_t rx_index;
   uint32_t rx_seq;        /* what the next message's head will carry */
   shm_slot_head *rx_head; /* where it will come */
@@ -140,6 +168,21 @@ int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t byte
                   size_t *got_bytes);
 int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_t *bytes);
 void shm_link_release(shm_link *link);
+
+/* Whether a message can be sent now. */
+bool shm_link_has_room(shm_link *link);
+
+/* Sends a message with a note: SHM_REFERENCE, or SHM_OFFER with its payload. */
+int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes,
+                       uint32_t kind, const shm_note *note);
+
+/* The message for which a receiver got SHM_T_NOTED: its kind and note; *buf: where its payload is,
+ * or would be, in the slot. */
+uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, const void **buf,
+                       size_t *bytes);
+
+/* How many messages need the sender's memory no more. */
+uint64_t shm_link_sent(shm_link *link);
 
 /* Says that this side goes to sleep / woke up. */
 void shm_link_arm(shm_link *link);

@@ -81,9 +81,9 @@ coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
   return status;
 }
 
-coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
-  *segment = (shm_segment){NULL, 0};
-  switch (colli_shared_check(fd, bytes)) {
+/* Checks what a peer has passed. */
+static coll_status check(size_t bytes, int fd, shm_fault *fault) {
+  switch (bytes <= (size_t)INT64_MAX ? colli_shared_check(fd, bytes) : 0) {
   case -1:
     return shm_fault_set(fault, COLL_ERR_SYSTEM, "fstat", errno,
                          "cannot look at the shared segment that the peer passed");
@@ -92,8 +92,28 @@ coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fa
                          "the peer passed a shared segment of the wrong size or without seals; all "
                          "ranks must run the same libcoll");
   default:
-    return map(segment, bytes, fd, fault);
+    return COLL_OK;
   }
+}
+
+coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
+  *segment = (shm_segment){NULL, 0};
+  coll_status status = check(bytes, fd, fault);
+  return status == COLL_OK ? map(segment, bytes, fd, fault) : status;
+}
+
+coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
+  *segment = (shm_segment){NULL, 0};
+  coll_status status = check(bytes, fd, fault);
+  if (status != COLL_OK) {
+    return status;
+  }
+  void *memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (memory == MAP_FAILED) {
+    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno, "cannot map a peer's memory");
+  }
+  *segment = (shm_segment){memory, bytes};
+  return COLL_OK;
 }
 
 void shm_segment_unmap(shm_segment *segment) {

@@ -9,7 +9,7 @@
 
 #include "coll/coll_transport.h"
 
-#define SHM_MAGIC        0x316d6873u /* "shm1": changes with every change of what is shared */
+#define SHM_MAGIC        0x326d6873u /* "shm2": changes with every change of what is shared */
 #define SHM_ABSTRACT_MAX 32
 #define SHM_MAX_FDS      2
 

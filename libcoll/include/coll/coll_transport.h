@@ -23,6 +23,8 @@
 #ifndef COLL_COLL_TRANSPORT_H
 #define COLL_COLL_TRANSPORT_H
 
+#include <stddef.h>
+
 #include "coll/coll.h"
 
 #ifdef __cplusplus
@@ -188,7 +190,33 @@ typedef struct coll_transport_ops {
 
   /* Makes wait_fd() readable; from any thread. */
   void (*wake)(coll_endpoint *ep);
+
+  /*
+   * Messages by reference. All three or none; NULL, or behind `size`, where the transport has none.
+   *
+   * region_add() tells of memory that peers may read where it lies: `fd` is a memfd of `bytes`
+   * bytes, sealed against shrinking and mapped at `memory`, which stays the caller's and open until
+   * region_remove(). `region` is the caller's number for it: not 0, and never used again on this
+   * endpoint. region_remove() is called when no message refers to the region, or after every
+   * connection on which one did was disconnected. Returns COLL_OK or NO_MEMORY.
+   */
+  int (*region_add)(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd);
+  void (*region_remove)(coll_endpoint *ep, uint32_t region);
+
+  /*
+   * Sends one message as send() does, but may leave it where it lies, in a region, until the peer
+   * has read it: PENDING. Whether sent() ever counts it then depends on the peer alone: whoever
+   * waits for that must not be waited for by the peer. DONE: it was copied.
+   */
+  int (*send_ref)(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
+                  size_t bytes);
 } coll_transport_ops;
+
+/* Whether a transport sends by reference. */
+static inline int coll_transport_refers(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, send_ref) + sizeof(ops->send_ref) &&
+         ops->send_ref != NULL;
+}
 
 #ifdef __cplusplus
 }

@@ -1,0 +1,94 @@
+/*
+ * shm_region.h: memory of one rank that others map, so that messages need not be copied into slots.
+ *
+ * The owner *offers* a region to a peer when it first wants to send from it: a note in the head of
+ * a message, and between processes the descriptor over the connection's socket. The peer maps the
+ * region, to read only, and answers in its shm_side. From then on messages on any connection of the
+ * pair may be references; until then, and if the peer refuses, they are copies. One offer at a time
+ * is open on a connection.
+ *
+ * A rank that leaves a connection gives its memory back to its caller, whatever references are out:
+ * so whoever has read by reference looks whether the owner was still there before it believes what
+ * it has read. The owner gives the pages of a region back at once when it is freed; the peers unmap
+ * it when a later note says so, or with their last connection to the owner.
+ */
+#ifndef COLLI_TRANSPORTS_SHM_REGION_H
+#define COLLI_TRANSPORTS_SHM_REGION_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll_transport.h"
+#include "transports/shm/shm_ring.h"
+#include "transports/shm/shm_segment.h"
+
+struct shm_conn;
+struct shm_endpoint;
+
+/* A region of this rank. */
+typedef struct shm_region {
+  struct shm_region *next;
+  uint32_t region;
+  const char *memory;
+  size_t bytes;
+  int fd;
+} shm_region;
+
+typedef enum shm_loan_state {
+  SHM_LOAN_OFFERED, /* on `conn`; the answer is not known yet */
+  SHM_LOAN_MAPPED,
+  SHM_LOAN_REFUSED,
+  SHM_LOAN_ENDED /* removed here, and the peer is to be told */
+} shm_loan_state;
+
+/* What a peer knows of a region of this rank. */
+typedef struct shm_loan {
+  struct shm_loan *next;
+  uint32_t region;
+  shm_loan_state state;
+  bool removed; /* here, before the peer has answered */
+  struct shm_conn *conn;
+  const char *memory;
+  size_t bytes;
+} shm_loan;
+
+/* A region of a peer. */
+typedef struct shm_mapping {
+  struct shm_mapping *next;
+  uint32_t region;
+  shm_segment segment;
+} shm_mapping;
+
+/* A peer, as all connections to it share it. */
+typedef struct shm_peer {
+  struct shm_peer *next;
+  int rank;
+  int conns;
+  int ended; /* loans that have */
+  shm_loan *loans;
+  shm_mapping *mappings;
+} shm_peer;
+
+/* The calls of coll_transport_ops. */
+int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory, size_t bytes,
+                   int fd);
+void shm_region_remove(coll_endpoint *endpoint, uint32_t region);
+int shm_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
+                 size_t bytes);
+
+/* A connection begins and ends; false without memory. */
+bool shm_region_join(struct shm_conn *conn);
+void shm_region_leave(struct shm_conn *conn);
+
+/* A message with a note has come: obeys the note, and stores where the payload lies. COLL_OK, or
+ * PROTOCOL in *fault. */
+coll_status shm_region_take(struct shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
+                            shm_fault *fault);
+
+/* Takes the descriptor of an offer from the socket: 1, 0: the peer closed, -1 with errno. */
+int shm_region_receive(struct shm_conn *conn);
+
+/* Frees an endpoint's regions. */
+void shm_region_free_all(struct shm_endpoint *ep);
+
+#endif
