@@ -13,8 +13,8 @@ void colli_calibration_default(colli_calibration *out) {
   *out = (colli_calibration){
       .apart =
           {[COLLI_LINK_SHM] = {150, 0.03, 0.01, 40}, [COLLI_LINK_TCP] = {2600, 0.15, 0.02, 1200}},
-      .crowded = {[COLLI_LINK_SHM] = {1900, 0.022, 0.0007, 15},
-                  [COLLI_LINK_TCP] = {6000, 0.15, 0.0025, 1400}},
+      .crowded = {[COLLI_LINK_SHM] = {1740, 0.039, 0.0018, 2},
+                  [COLLI_LINK_TCP] = {9750, 0.05, 0.004, 2090}},
   };
 }
 
@@ -37,7 +37,7 @@ colli_link_kind colli_link_kind_of(const char *transport) {
  * cores' caches, and over tcp the kernel holds a copy of it.
  */
 static double chunk_share(colli_link_kind far, double core_share) {
-  double share = far == COLLI_LINK_SHM ? 2 * core_share : core_share;
+  double share = far == COLLI_LINK_SHM ? 2 * core_share : core_share / 2;
   return share < 1 ? share : 1;
 }
 
