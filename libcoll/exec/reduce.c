@@ -33,6 +33,9 @@ const colli_kernels *colli_kernels_for(colli_isa isa) {
 #if defined(__x86_64__)
   if (isa == COLLI_ISA_AVX2 || isa == COLLI_ISA_AVX512)
     return kernels_x86(isa);
+#elif defined(__aarch64__)
+  if (isa == COLLI_ISA_NEON)
+    return &colli_kernels_neon;
 #endif
   return NULL;
 }
@@ -45,7 +48,7 @@ const colli_kernels *colli_kernels_best(void) {
 }
 
 const char *colli_isa_name(colli_isa isa) {
-  static const char *const names[COLLI_ISA_COUNT] = {"portable", "avx2", "avx512"};
+  static const char *const names[COLLI_ISA_COUNT] = {"portable", "avx2", "avx512", "neon"};
   return (unsigned)isa < COLLI_ISA_COUNT ? names[isa] : "unknown";
 }
 

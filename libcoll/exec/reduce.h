@@ -1,6 +1,6 @@
 /*
  * reduce.h: reduction kernels. Chosen once per communicator for the processor that runs (portable,
- * AVX2, AVX-512); all give the same bits.
+ * AVX2, AVX-512, NEON); all give the same bits.
  */
 #ifndef COLLI_EXEC_REDUCE_H
 #define COLLI_EXEC_REDUCE_H
@@ -31,6 +31,7 @@ typedef enum colli_isa {
   COLLI_ISA_PORTABLE,
   COLLI_ISA_AVX2,
   COLLI_ISA_AVX512,
+  COLLI_ISA_NEON,
   COLLI_ISA_COUNT
 } colli_isa;
 

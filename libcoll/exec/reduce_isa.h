@@ -8,6 +8,8 @@ extern const colli_kernels colli_kernels_portable;
 #if defined(__x86_64__)
 extern const colli_kernels colli_kernels_avx2;
 extern const colli_kernels colli_kernels_avx512;
+#elif defined(__aarch64__)
+extern const colli_kernels colli_kernels_neon;
 #endif
 
 #endif
