@@ -103,11 +103,27 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   return status;
 }
 
+/*
+ * Whether the operation that was started last is long, and there is a progress thread to make its
+ * first steps. Not inlined: it would add to the path without such a thread.
+ */
+__attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm) {
+  const coll_request *op = comm->exec.newest; /* NULL: complete already */
+  return atomic_load_explicit(&comm->family->progress, memory_order_relaxed) && op &&
+         op->coll != COLLI_SENDRECV && op->partition.count * op->elem_bytes > comm->exec.slot_bytes;
+}
+
+/* Lets a started operation move once. */
+static inline void set_off(coll_comm *comm) {
+  if (__builtin_expect(!comm->locked, 1) || !is_for_thread(comm))
+    colli_exec_progress(&comm->exec);
+}
+
 /* Nonblocking: starts the call and lets it move once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
   coll_status status = colli_call_start(comm, call, true, request);
   if (status == COLL_OK)
-    colli_exec_progress(&comm->exec);
+    set_off(comm);
   return status;
 }
 
@@ -168,7 +184,7 @@ static coll_status start_again(coll_comm *comm, coll_request *op) {
   if (status != COLL_OK)
     return status;
   op->active = true;
-  colli_exec_progress(&comm->exec);
+  set_off(comm);
   return COLL_OK;
 }
 

@@ -107,11 +107,11 @@ static void *run(void *arg) {
       idle = 0;
     } else if (colli_family_look(family)) {
       idle = 0;
-    } else if (++idle % LOOKS_PER_WATCH == 0 && colli_family_watch(family, false)) {
-      continue;
-    } else if (idle >= SPIN_LOOKS || is_crowded(family)) {
+    } else if (++idle >= SPIN_LOOKS || is_crowded(family)) {
       nap(p);
       idle = 0;
+    } else if (idle % LOOKS_PER_WATCH == 0) {
+      colli_family_watch(family, false);
     }
     colli_family_unlock(family); /* for those who want to come in */
     colli_cpu_relax();

@@ -96,6 +96,16 @@ for level in off on ordered; do
   check "deterministic $level" "$perf" allreduce -t 3 -b 1K -e 1K -n 2 --deterministic $level
 done
 
+for kind in cpu device; do
+  for collective in allreduce reduce_scatter broadcast allgather alltoall; do
+    COLL_PROGRESS=on check "overlap of $collective with $kind work" "$perf" $collective -t 2 -b 4K -e 64K -f 16 \
+      -n 2 --overlap $kind --json "$out/json"
+    has "$kind work" overlap "0 OK"
+    [ "$(grep -c "\"overlap\"" "$out/json")" = 2 ] || { echo "FAILED: two overlaps in JSON"; failed=1; }
+  done
+done
+if command -v python3 >/dev/null; then check "its JSON parses" python3 -c "import json,sys; json.load(open(sys.argv[1]))" "$out/json"; fi
+
 "$perf" allreduce -t 2 -b 4 -e 4 -n 2 >"$out/log"
 for word in size count type redop root time algbw busbw '#wrong' out-of-place in-place 'Avg bus bandwidth' 'Out of bounds values : 0 OK'; do
   grep -q -- "$word" "$out/log" || { echo "FAILED: '$word' is not in the table"; failed=1; }
@@ -113,6 +123,9 @@ refuse "bad root" "root 7" "$perf" broadcast -t 2 -r 7
 refuse "unknown algorithm" "no such algorithm" "$perf" allreduce -t 2 --algo zigzag
 refuse "algorithm that is not deterministic" "these can" "$perf" allreduce -t 3 -b 4 -e 4 --algo ring --deterministic on
 refuse "no algorithms" "there are no algorithms" "$perf" sendrecv -t 2 --algo all
+refuse "kind of work" "not 'gpu'" "$perf" allreduce --overlap gpu
+refuse "no overlap" "is for allreduce" "$perf" barrier --overlap cpu
+refuse "overlap of all algorithms" "one algorithm" "$perf" allreduce --overlap cpu --algo all
 refuse "level of determinism" "not 'very'" "$perf" allreduce --deterministic very
 refuse "nothing is reduced" "is for reductions" "$perf" broadcast -t 2 --deterministic all
 refuse "two tables at once" "do not go together" "$perf" allreduce -t 2 --deterministic all --algo all

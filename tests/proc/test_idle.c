@@ -226,10 +226,37 @@ static int two_threads(coll_comm *comm, int rank, int nranks, void *counter) {
   return two[0].result ? two[0].result : two[1].result;
 }
 
+/* In no call, with a progress thread: nothing in flight, and something that cannot end yet. */
+static int computing(coll_comm *comm, int rank, int nranks, void *counter) {
+  int value = rank, sum = 0;
+  coll_request *request = NULL;
+  TOGETHER;
+  meter m = start_meter(counter);
+  usleep(LATE_MS * 1000);
+  RANK_CHECK(was_frugal(&m, LATE_MS, "nothing in flight"));
+  TOGETHER;
+  if (rank < nranks - 1) {
+    m = start_meter(counter);
+    RANK_OK(coll_iallreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm, &request));
+    usleep(LATE_MS * 1000);
+    RANK_CHECK(was_frugal(&m, LATE_MS, "an operation in flight"));
+    return coll_wait(&request, -1) != COLL_OK;
+  }
+  usleep(LATE_MS * 1000);
+  return coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm) != COLL_OK;
+}
+
 static coll_config over(const char *transport) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   return config;
+}
+
+/* Runs a rank function in processes that have progress threads. */
+static void run_with_thread(const char *transport, rank_fn fn) {
+  coll_config config = over(transport);
+  config.progress = COLL_PROGRESS_ON;
+  cr_assert_eq(run_processes(2, &config, fn, (void *)&of_process, 30, NULL), 0);
 }
 
 /* Runs a rank function in processes over a transport. */
@@ -298,4 +325,20 @@ Test(idle, lives_shm, .timeout = 40) {
 
 Test(idle, lives_tcp, .timeout = 40) {
   run("tcp", 3, lives);
+}
+
+Test(idle, computing_shm, .timeout = 40) {
+  run_with_thread("shm", computing);
+}
+
+Test(idle, computing_tcp, .timeout = 40) {
+  run_with_thread("tcp", computing);
+}
+
+Test(idle, with_thread_shm, .timeout = 40) {
+  run_with_thread("shm", collectives);
+}
+
+Test(idle, with_thread_tcp, .timeout = 40) {
+  run_with_thread("tcp", requests);
 }
