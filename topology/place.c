@@ -120,16 +120,20 @@ static void deal(const seat *seats, int nseats, int level, int nranks, int *core
 
 /* Chooses a core for each of nranks ranks, or -1 for all. */
 void colli_topo_place(const colli_topo *topo, int nranks, int *cores) {
+  int allowed = colli_topo_allowed_cores(topo);
+  int nplaces = nranks < allowed ? nranks : allowed;
   for (int r = 0; r < nranks; r++)
     cores[r] = -1;
-  if (nranks < 1 || nranks > colli_topo_allowed_cores(topo))
+  if (nplaces < 1 || nranks % nplaces != 0)
     return;
   seat *seats = malloc((size_t)topo->ncores * sizeof(*seats));
   if (seats == NULL)
     return; /* unbound ranks are slower, not wrong */
   int nseats = fill_seats(topo, seats);
-  deal(seats, nseats, 0, nranks, cores);
+  deal(seats, nseats, 0, nplaces, cores);
   free(seats);
+  for (int r = nranks - 1; r >= 0; r--) /* from the end: it reads what it writes later */
+    cores[r] = cores[r / (nranks / nplaces)];
 }
 
 /* Counts the cores that this process may use. */

@@ -66,7 +66,8 @@ int colli_topo_allowed_cores(const colli_topo *topo);
 
 /*
  * Chooses a core for each of `nranks` local ranks (cores[r] = logical index), spread over packages
- * and caches, neighbours in rank close together; all -1 if nranks exceeds the allowed cores.
+ * and caches, neighbours in rank close together. More ranks than allowed cores share them, if every
+ * core gets equally many; if not, all are -1: some ranks would have less than others.
  */
 void colli_topo_place(const colli_topo *topo, int nranks, int *cores);
 

@@ -60,7 +60,7 @@ expect "unknown option" 2 "$(status "$collrun" -n 2 --nonsense true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout 0 true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout soon true)"
 
-# Each rank gets one core of its own, as long as there are enough; --no-bind leaves them alone.
+# Each rank gets one core, of its own as long as there are enough; --no-bind leaves them alone.
 allowed=$(grep Cpus_allowed_list /proc/self/status)
 masks() {
   "$@" sh -c 'grep Cpus_allowed: /proc/$$/status' | sort
@@ -68,6 +68,8 @@ masks() {
 if [ "$(cores)" -ge 2 ]; then
   [ "$(masks "$collrun" -n 1)" != "$(grep Cpus_allowed: /proc/self/status)" ] || fail "a rank is not bound"
   expect "two ranks, two cores" 2 "$(masks "$collrun" -n 2 | uniq | wc -l)"
+  expect "three ranks a core" "$(cores) 3" \
+    "$(masks "$collrun" -n $(($(cores) * 3)) | uniq -c | awk '{n[$1]++} END {for (c in n) print n[c], c}')"
   expect "--no-bind" "$allowed" "$("$collrun" -n 1 --no-bind sh -c 'grep Cpus_allowed_list /proc/$$/status')"
   one=$(taskset -c -p $$ | sed 's/.*: //; s/[-,].*//')
   expect "a mask is kept" "Cpus_allowed_list:	$one" \

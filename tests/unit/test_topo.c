@@ -161,12 +161,15 @@ Test(place, every_count_is_spread_evenly) {
   colli_topo_free(topo);
 }
 
-Test(place, too_many_ranks_are_not_placed) {
+Test(place, more_ranks_than_cores_share_them_equally_or_are_not_placed) {
   colli_topo *topo = load("numa:2 core:2 pu:2");
-  int cores[5] = {7, 7, 7, 7, 7};
+  int cores[12] = {7, 7, 7, 7, 7};
   colli_topo_place(topo, 5, cores);
   for (int r = 0; r < 5; r++)
     cr_expect_eq(cores[r], -1);
+  colli_topo_place(topo, 12, cores);
+  for (int r = 0; r < 12; r++)
+    cr_expect_eq(cores[r], r / 3);
   colli_topo_free(topo);
 }
 

@@ -15,7 +15,7 @@ static const char usage_text[] =
     "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in this order\n"
     "  -l, --tag        begin each line of output with [rank]\n"
     "  --keep-going     when a rank fails, leave the others alone (coll_comm_shrink)\n"
-    "  --no-bind        do not give each rank a core of its own\n"
+    "  --no-bind        do not bind ranks to cores\n"
     "  --timeout S      end all ranks after S seconds, with status 124\n"
     "  -h, --help       this text\n"
     "Exits with the status of the first rank that failed (128 + number of a signal), else 0.\n";

@@ -30,7 +30,7 @@ typedef struct run_options {
   int nranks;       /* 0: as many as the hosts have room for */
   char *hosts;      /* text of --hosts, or NULL; cut up by parsing */
   bool tag;         /* begin each line of output with its rank */
-  bool bind;        /* give each rank a core of its own where there are enough */
+  bool bind;        /* bind ranks to cores (colli_topo_place) */
   bool keep_going;  /* the end of a rank is no reason to end the others */
   double timeout_s; /* 0: none */
   char **program;   /* with its arguments; ends with NULL */
