@@ -138,6 +138,7 @@ static void *run(void *arg) {
       continue;
     }
     shm_link_arm(&s->link);
+    shm_ring_settle();
     if (!shm_link_ready(&s->link)) {
       s->sleeps++;
       if (!sleep_on(&s->mine)) {

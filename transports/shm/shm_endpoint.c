@@ -286,6 +286,7 @@ static int shm_arm(coll_endpoint *endpoint) {
       shm_link_arm(&conn->link);
     }
   }
+  shm_ring_settle();
   for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
     if (!conn->gate) {
       ready |= shm_link_ready(&conn->link);

@@ -3,7 +3,10 @@
 
 #include <string.h>
 
-#define SHM_HOT __attribute__((hot))
+#include "libcoll/base/clock.h"
+
+#define SHM_SETTLE_NS 3000u
+#define SHM_HOT       __attribute__((hot))
 
 /* Rounds up to a power of two; false if that overflows. */
 static bool round_up(size_t value, size_t to, size_t *result) {
@@ -75,9 +78,15 @@ static inline void copy_small(void *to, const void *from, size_t bytes) {
   }
 }
 
+/* The peer's state, looked at after a change of the ring. */
+static inline uint32_t state_of_peer(const shm_link *link) {
+  atomic_signal_fence(memory_order_seq_cst); /* the processor may look before; see shm_ring.h */
+  return atomic_load_explicit(&link->theirs->state, memory_order_acquire);
+}
+
 /* Looks whether the peer must be told of a change that was just made visible. */
 static inline void look_at_peer(shm_link *link, uint32_t wakes) {
-  uint32_t state = atomic_load_explicit(&link->theirs->state, memory_order_seq_cst);
+  uint32_t state = state_of_peer(link);
   if (SHM_UNLIKELY(state & (SHM_STATE_ASLEEP | SHM_STATE_LEFT))) {
     if (state & SHM_STATE_LEFT) {
       link->attention |= SHM_ATTENTION_LEFT;
@@ -120,7 +129,7 @@ static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *
   link->tx_index = next;
   link->tx_head = link->tx_heads + next;
   shm_order_before(link);
-  atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_seq_cst);
+  atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_release);
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
 
@@ -295,10 +304,10 @@ SHM_HOT void shm_link_release(shm_link *link) {
   link->rx_index = next;
   link->rx_head = link->rx_heads + next;
   shm_order_before(link);
-  atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_seq_cst);
+  atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_release);
   link->rx_seq++;
   /* A peer that has left needs no credit, and is no error here: what it sent may still be read. */
-  uint32_t state = atomic_load_explicit(&link->theirs->state, memory_order_seq_cst);
+  uint32_t state = state_of_peer(link);
   if (SHM_UNLIKELY((state & SHM_STATE_WANTS_CREDIT) && state != link->rung)) {
     link->rung = state;
     link->attention |= SHM_ATTENTION_BELL;
@@ -311,6 +320,12 @@ void shm_link_arm(shm_link *link) {
   bool wants_credit = link->tx_waiting || link->ref_waiting;
   state |= SHM_STATE_ASLEEP | (wants_credit ? SHM_STATE_WANTS_CREDIT : 0);
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
+}
+
+void shm_ring_settle(void) {
+  for (uint64_t start = colli_now_ns(); colli_now_ns() - start < SHM_SETTLE_NS;) {
+    colli_cpu_relax();
+  }
 }
 
 void shm_link_disarm(shm_link *link) {

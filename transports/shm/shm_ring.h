@@ -10,10 +10,12 @@
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
  * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c.
  *
- * Sleeping. A side that goes to sleep says so in its `state` and then looks at the ring again; the
- * other side changes the ring and then looks at `state`. All four accesses are sequentially
- * consistent, so that at least one of the two sees the other's. Each sleep has its own number: a
- * sleeper is woken once, however much arrives before it runs.
+ * Sleeping. A side that goes to sleep says so in its `state`, waits a moment and then looks at the
+ * ring again; the other side changes the ring and then looks at `state`, so that at least one of
+ * the two sees the other's. The moment (shm_ring_settle()) stands for a fence between the change
+ * and the look, which every message would pay for: a store is seen by others long before it is
+ * over. Each sleep has its own number: a sleeper is woken once, however much arrives before it
+ * runs.
  */
 #ifndef COLLI_TRANSPORTS_SHM_RING_H
 #define COLLI_TRANSPORTS_SHM_RING_H
@@ -183,6 +185,9 @@ uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, cons
 
 /* How many messages need the sender's memory no more. */
 uint64_t shm_link_sent(shm_link *link);
+
+/* Between arm and ready: waits until all stores are seen that looks at `state` came before. */
+void shm_ring_settle(void);
 
 /* Says that this side goes to sleep / woke up. */
 void shm_link_arm(shm_link *link);
