@@ -65,6 +65,7 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
     lane->pass = 0;
     lane->step = sched->lane_first[l];
     lane->received = false;
+    lane->cut = false;
     lane->done = 0;
     lane->npending = 0;
     lane->waits_for = -1;

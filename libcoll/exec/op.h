@@ -34,6 +34,14 @@ typedef struct colli_pending {
   size_t slice;
 } colli_pending;
 
+/* The part of a step's chunk that travels in one message. */
+typedef struct colli_slice {
+  const char *src; /* src_buf[chunk_in], or NULL without */
+  char *dst;       /* dst_buf[chunk_out], or NULL without STORE */
+  size_t count;
+  size_t bytes;
+} colli_slice;
+
 /* Where one lane of an operation stands. */
 typedef struct colli_lane {
   struct coll_request *op;
@@ -42,7 +50,10 @@ typedef struct colli_lane {
   int pass;
   int step;      /* index in sched->steps */
   bool received; /* the current slice has arrived in place and only its sending is left */
-  size_t done;   /* elements of the current step's chunk that are done */
+  bool cut;      /* `slice` and `total` are the current ones */
+  colli_slice slice;
+  size_t total; /* elements of the current step's chunk */
+  size_t done;  /* those of them that are done */
   int npending;
   int waits_for; /* the peer that this lane waited for when it last stopped, or -1 */
   colli_pending pending[COLLI_MAX_PENDING];

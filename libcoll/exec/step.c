@@ -3,14 +3,6 @@
 
 #include "libcoll/exec/exec.h"
 
-/* A step's chunk, as this slice sees it. */
-typedef struct slice {
-  const char *src; /* src_buf[chunk_in], or NULL without */
-  char *dst;       /* dst_buf[chunk_out], or NULL without STORE */
-  size_t count;
-  size_t bytes;
-} slice;
-
 /* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
 static inline char *locate(const coll_request *op, colli_buf buf, int chunk, size_t first,
                            size_t done) {
@@ -108,15 +100,15 @@ static inline void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn
 }
 
 /* The region in which a step's message may be left where it lies, in `buf`; 0: in none. */
-static uint32_t refers(const coll_request *op, const colli_step *step, int buf,
-                       const coll_transport_ops *ops) {
+static inline uint32_t refers(const coll_request *op, const colli_step *step, int buf,
+                              const coll_transport_ops *ops) {
   bool may = step->bits & op->refer && buf != COLLI_SCRATCH && coll_transport_refers(ops);
   return may ? op->region[buf] : 0;
 }
 
 /* Sends a slice from memory: what the step stores, or else what it reads. */
-static int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const char *buf,
-                      size_t bytes) {
+static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                             const char *buf, size_t bytes) {
   const coll_request *op = lane->op;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
@@ -146,8 +138,8 @@ static int mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag
 }
 
 /* Receives a slice straight into dst, and sends it on from there if the step says so. */
-static int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
-                         const slice *s) {
+static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                                const colli_slice *s) {
   if (!lane->received) {
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
@@ -172,8 +164,8 @@ static int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *s
 }
 
 /* v = own op message (or message op own) into to and to2, finished off where it is FINAL. */
-static void combine(const coll_request *op, const colli_step *step, const slice *s, const void *msg,
-                    void *to, void *to2) {
+static inline void combine(const coll_request *op, const colli_step *step, const colli_slice *s,
+                           const void *msg, void *to, void *to2) {
   const void *left = (step->bits & COLLI_MSG_LEFT) ? msg : s->src;
   const void *right = (step->bits & COLLI_MSG_LEFT) ? s->src : msg;
   if (__builtin_expect(op->user_fn != NULL, 0)) {
@@ -195,8 +187,8 @@ static void combine(const coll_request *op, const colli_step *step, const slice 
  * Reduces the next message where it arrived. The result goes to dst, to the outgoing slot, or to
  * both in one pass; to a peer whose transport sends from any memory it goes from dst.
  */
-static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
-                        const slice *s) {
+static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                               const colli_slice *s) {
   coll_request *op = lane->op;
   bool sends = step->bits & COLLI_SEND;
   if (!lane->received) {
@@ -254,10 +246,11 @@ static int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *st
 }
 
 /* A step without a message: copies or reduces from one buffer to another, and may send. */
-static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, const slice *s) {
+static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                       const colli_slice *s) {
   const coll_request *op = lane->op;
   if (step->bits & COLLI_FOLD) {
-    combine(op, step, &(slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
+    combine(op, step, &(colli_slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
   } else if (step->bits & COLLI_STORE && s->dst != s->src) {
     memcpy(s->dst, s->src, s->bytes);
     if (op->average && step->bits & COLLI_FINAL)
@@ -281,16 +274,16 @@ static bool deps_done(const colli_lane *lane, const colli_step *step) {
   return true;
 }
 
-/* Runs one step of a lane as far as it goes. */
-int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) {
-  coll_request *op = lane->op;
+/* Cuts the next slice from a step's chunk: 1, or what the step comes to without one. */
+static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+  const coll_request *op = lane->op;
   const colli_partition *part = &op->partition;
   if ((step->dep[0] & step->dep[1]) != COLLI_NO_DEP && !deps_done(lane, step)) {
     lane->waits_for = -1;
     return COLLI_STEP_BLOCKED;
   }
-  bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_FOLD;
-  bool reads = !receives || reduces, stores = step->bits & COLLI_STORE;
+  bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+  bool stores = step->bits & COLLI_STORE;
   colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
                                          reads ? step->chunk_in : step->chunk_out, lane->pass);
   size_t out_first = in.first;
@@ -299,22 +292,38 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) 
         colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass).first;
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
+  colli_slice *s = &lane->slice;
+  s->count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
+  s->bytes = s->count * op->elem_bytes;
+  s->src = reads ? locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
+  s->dst = stores ? locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
+  if (stores && lane->npending) {
+    int busy = still_sending(exec, lane, s->dst, s->bytes);
+    if (busy)
+      return busy < 0 ? busy : COLLI_STEP_BLOCKED;
+  }
+  lane->total = in.count;
+  lane->cut = true;
+  return 1;
+}
+
+/* Runs one step of a lane as far as it goes. What is known of a slice is kept while it waits. */
+int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+  const colli_slice *s = &lane->slice;
   do {
-    size_t count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
-    slice s = {.count = count, .bytes = count * op->elem_bytes};
-    s.src = reads ? locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
-    s.dst = stores ? locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
-    if (stores && lane->npending && !lane->received) {
-      int busy = still_sending(exec, lane, s.dst, s.bytes);
-      if (busy)
-        return busy < 0 ? busy : COLLI_STEP_BLOCKED;
-    }
-    int result = !receives ? local_slice(exec, lane, step, &s)
-                 : reduces ? reduce_slice(exec, lane, step, &s)
-                           : receive_slice(exec, lane, step, &s);
+    int result = lane->cut ? 1 : cut(exec, lane, step);
+    if (result <= 0)
+      return result;
+    if (!(step->bits & COLLI_RECV))
+      result = local_slice(exec, lane, step, s);
+    else if (step->bits & COLLI_FOLD)
+      result = reduce_slice(exec, lane, step, s);
+    else
+      result = receive_slice(exec, lane, step, s);
     if (result != COLLI_STEP_DONE)
       return result;
-    lane->done += count;
-  } while (lane->done < in.count);
+    lane->cut = false;
+    lane->done += s->count;
+  } while (lane->done < lane->total);
   return COLLI_STEP_DONE;
 }
