@@ -13,6 +13,7 @@
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
+#define LOOKS_AT_ONCE   24u /* one after the other: a rank that comes at the same time is near */
 #define BURNT_NS        350000ull  /* so much time of a core spent in vain: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
@@ -292,6 +293,8 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     return;
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
+    return;
+  if (!comm->crowded && w->idle <= LOOKS_AT_ONCE)
     return;
   if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
