@@ -111,9 +111,9 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   return true;
 }
 
-/* Finds the host with the most ranks a processor, and whether this rank's own is crowded. */
+/* Finds the host with the most ranks a processor, and what there is to know of this rank's own. */
 static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint64_t own_host,
-                         int *ranks_fullest, int *cpus_fullest, bool *crowded) {
+                         int *ranks_fullest, int *cpus_fullest, colli_places *out) {
   *ranks_fullest = *cpus_fullest = 1;
   for (int begin = 0, end; begin < nranks; begin = end) {
     for (end = begin; end < nranks && sorted[end]->host_id == sorted[begin]->host_id;)
@@ -123,8 +123,10 @@ static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint6
       *ranks_fullest = end - begin;
       *cpus_fullest = cpus;
     }
-    if (sorted[begin]->host_id == own_host)
-      *crowded = end - begin > cpus;
+    if (sorted[begin]->host_id == own_host) {
+      out->neighbours = end - begin;
+      out->crowded = end - begin > cpus;
+    }
   }
 }
 
@@ -143,7 +145,7 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
   }
   int ranks_fullest, cpus_fullest;
-  find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, &out->crowded);
+  find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);
   free(sorted);
   colli_link_kind near;
   colli_calibration calibration;

@@ -65,6 +65,8 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   if (status != COLL_OK)
     return status;
   plan->partition = choice.partition;
+  plan->stream = plans->cache_bytes && choice.partition.count * plan->elem_bytes >
+                                           plans->cache_bytes / 2; /* in and out */
   plan->number = ++plans->made;
   plan->sched = get_sched(plans, choice.algo, &shape, error);
   return plan->sched ? COLL_OK : error->status;

@@ -167,7 +167,8 @@ static bool prepare_memory(const coll_comm *comm, const colli_call *call, const 
 }
 
 /* Finds out which buffers peers may read where they lie. */
-static void find_regions(const coll_comm *comm, const colli_call *call, coll_request *op) {
+static void find_regions(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                         coll_request *op) {
   size_t reads, writes;
   colli_call_extent(comm, call, &reads, &writes);
   const char *in = call->sendbuf, *out = call->recvbuf;
@@ -176,6 +177,8 @@ static void find_regions(const coll_comm *comm, const colli_call *call, coll_req
   op->refer = apart ? COLLI_REFER : COLLI_REFER_IN_PLACE;
   op->region[COLLI_INPUT] = colli_memory_region(comm, op->in);
   op->region[COLLI_OUTPUT] = colli_memory_region(comm, op->out);
+  /* With slots it gains nothing: results are late enough for the cache to have written others. */
+  op->stream = plan->stream && op->region[COLLI_INPUT];
 }
 
 /* Fills in what is the same for all calls of a plan. */
@@ -218,8 +221,9 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "no memory for scratch, or for a copy of the buffer");
   op->refer = 0;
+  op->stream = false;
   if (__builtin_expect(comm->memory != NULL, 0))
-    find_regions(comm, call, op);
+    find_regions(comm, call, plan, op);
   uint64_t sequence = ++comm->sequence;
   op->sequence = sequence;
   op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;

@@ -99,6 +99,7 @@ struct coll_request {
   const colli_sched *sched;
   colli_partition partition;
   colli_reduce_fn reduce;
+  bool stream;              /* results that nobody reads soon go past the caches */
   colli_average_fn average; /* NULL unless the operation is COLL_AVG */
   coll_op_fn user_fn;       /* instead of `reduce`, or NULL */
   void *user_context;

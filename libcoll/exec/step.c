@@ -163,6 +163,11 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
   return result;
 }
 
+/* Whether the result of a step is that of the whole and not sent on: nobody reads it soon. */
+static bool is_last(const colli_step *step) {
+  return step->bits & COLLI_FINAL && step->dst_buf == COLLI_OUTPUT && !(step->bits & COLLI_SEND);
+}
+
 /* v = own op message (or message op own) into to and to2, finished off where it is FINAL. */
 static inline void combine(const coll_request *op, const colli_step *step, const colli_slice *s,
                            const void *msg, void *to, void *to2) {
@@ -175,7 +180,10 @@ static inline void combine(const coll_request *op, const colli_step *step, const
     return;
   }
   bool average = op->average && (step->bits & COLLI_FINAL);
-  op->reduce(to, to2, left, right, s->count);
+  if (__builtin_expect(op->stream, 0) && !average && is_last(step))
+    colli_reduce_stream(op->reduce, to, to2, left, right, s->count, op->elem_bytes);
+  else
+    op->reduce(to, to2, left, right, s->count);
   if (__builtin_expect(average, 0)) {
     op->average(to, s->count, op->nranks);
     if (to2)
