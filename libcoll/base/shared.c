@@ -11,8 +11,9 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#define DEV_SHM "/dev/shm"
-#define SEALS   (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define DEV_SHM    "/dev/shm"
+#define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+#define HUGE_BYTES ((size_t)2 << 20)
 
 /* Notes which call failed, closes the descriptor if there is one, and returns -1. */
 static int failed(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
@@ -92,6 +93,33 @@ int colli_shared_check(int fd, size_t bytes) {
   int seals = fcntl(fd, F_GET_SEALS);
   /* A file in memory says that it cannot be sealed, one on a disk does not know the question. */
   return seals < 0 || seals == F_SEAL_SEAL || (seals & SEALS) == SEALS;
+}
+
+/* Finds an address for so many bytes at which a huge page can begin. NULL: any. */
+static void *huge_address(size_t bytes) {
+  if (bytes < HUGE_BYTES)
+    return NULL;
+  char *found =
+      mmap(NULL, bytes + HUGE_BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (found == MAP_FAILED)
+    return NULL;
+  munmap(found, bytes + HUGE_BYTES);
+  return found + (0 - (uintptr_t)found) % HUGE_BYTES;
+}
+
+void *colli_shared_map(int fd, size_t bytes, bool writable) {
+  int flags = fd >= 0 ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS;
+  int protection = writable ? PROT_READ | PROT_WRITE : PROT_READ;
+  void *memory = mmap(huge_address(bytes), bytes, protection, flags, fd, 0);
+  if (memory == MAP_FAILED)
+    return NULL;
+  /* Both are wishes: without them pages are small, or come when they are touched. */
+  if (bytes >= HUGE_BYTES)
+    (void)madvise(memory, bytes, MADV_HUGEPAGE);
+#ifdef MADV_POPULATE_WRITE
+  (void)madvise(memory, bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+#endif
+  return memory;
 }
 
 /* Tries a page in a folder; how much is free there. */

@@ -29,6 +29,13 @@ bool colli_shared_allowed(size_t bytes);
 /* Makes `bytes` bytes of zeros; the descriptor, which is the caller's, or -1. Closed on exec. */
 int colli_shared_create(size_t bytes, colli_shared_fault *fault);
 
+/*
+ * Maps all of such memory (fd -1: memory of this process alone) with its pages there at once, as
+ * far as there is room; of huge pages where the system gives them to those who ask. NULL with
+ * errno.
+ */
+void *colli_shared_map(int fd, size_t bytes, bool writable);
+
 /* Whether a descriptor that another process gave is such memory of that size, as far as can be
  * told. -1: it cannot be looked at (errno). */
 int colli_shared_check(int fd, size_t bytes);

@@ -99,8 +99,9 @@ coll_status colli_mail_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
-/* The half of a call that sends. */
-static colli_post sending(const colli_call *call, coll_request *op) {
+/* The half of a call that sends. A put never refers to memory: its end must not depend on when the
+ * target makes its next call. */
+static colli_post sending(const coll_comm *comm, const colli_call *call, coll_request *op) {
   return (colli_post){.op = op,
                       .kind = COLLI_POST_SEND,
                       .peer = call->dest,
@@ -108,6 +109,7 @@ static colli_post sending(const colli_call *call, coll_request *op) {
                       .type = call->type,
                       .count = call->count,
                       .buf = (char *)call->sendbuf,
+                      .region = comm->memory ? colli_memory_region(comm, call->sendbuf) : 0,
                       .bytes = call->count * op->elem_bytes};
 }
 
@@ -147,7 +149,6 @@ static colli_post one_sided(const colli_call *call, coll_request *op) {
 
 /* Fills in its request. The receiving half comes first: what it waits for is the better blame. */
 void colli_mail_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
-  (void)comm;
   op->name = call->name;
   op->sequence = 0;
   op->plan = 0;
@@ -158,7 +159,7 @@ void colli_mail_prepare(coll_comm *comm, const colli_call *call, coll_request *o
   if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV)
     op->post[op->nposts++] = receiving(call, op);
   if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)
-    op->post[op->nposts++] = sending(call, op);
+    op->post[op->nposts++] = sending(comm, call, op);
   if (op->nposts == 0)
     op->post[op->nposts++] = one_sided(call, op);
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;

@@ -46,18 +46,6 @@ static int make_shared(const coll_comm *comm, size_t bytes) {
   return fd;
 }
 
-/* Gets the pages, all of them now: no operation is to meet a page fault. */
-static coll_status get_pages(coll_comm *comm, colli_memory *memory) {
-  bool shared = memory->fd >= 0;
-  void *ptr =
-      mmap(NULL, memory->bytes, PROT_READ | PROT_WRITE,
-           MAP_POPULATE | (shared ? MAP_SHARED : MAP_PRIVATE | MAP_ANONYMOUS), memory->fd, 0);
-  if (ptr == MAP_FAILED)
-    return alloc_failed(comm, "mmap", errno, memory->bytes);
-  memory->ptr = ptr;
-  return COLL_OK;
-}
-
 /* Tells the transports. Communicators that share connections send from slots only. */
 static void share(coll_comm *comm, colli_memory *memory) {
   if (memory->fd < 0 || comm->child)
@@ -111,8 +99,9 @@ static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
     return alloc_failed(comm, "malloc", ENOMEM, sizeof(*memory));
   memory->bytes = (bytes + page - 1) / page * page;
   memory->fd = make_shared(comm, memory->bytes);
-  coll_status status = get_pages(comm, memory);
-  if (status != COLL_OK) {
+  memory->ptr = colli_shared_map(memory->fd, memory->bytes, true);
+  if (!memory->ptr) {
+    coll_status status = alloc_failed(comm, "mmap", errno, memory->bytes);
     release(comm, memory);
     return status;
   }

@@ -52,6 +52,7 @@ typedef struct colli_post {
   bool over;             /* complete */
   coll_message *message; /* of a receive, or NULL */
   char *buf;
+  uint32_t region; /* of coll_mem_alloc(), in which what is sent lies; 0: in none */
   size_t bytes;
   size_t done;
   size_t offset;   /* put: of the next byte in the window */

@@ -62,13 +62,18 @@ static int send_copy(colli_exec *exec, colli_mailbox *box, const coll_tag *tag, 
 static int send_slice(colli_exec *exec, colli_mailbox *box, colli_post *post, const coll_tag *tag) {
   size_t left = post->bytes - post->done;
   size_t bytes = left < exec->slot_bytes ? left : exec->slot_bytes;
-  int status = box->conn->ops->send(box->conn, tag, post->buf + post->done, bytes);
+  const coll_transport_ops *ops = box->conn->ops;
+  const char *buf = post->buf + post->done;
+  int status = post->region && coll_transport_refers(ops)
+                   ? ops->send_ref(box->conn, tag, post->region, buf, bytes)
+                   : ops->send(box->conn, tag, buf, bytes);
   if (status == COLL_T_AGAIN)
     return COLLI_STEP_BLOCKED;
   if (status > 0)
     return status;
   uint64_t number = count_sent(exec, box);
-  post->ticket = status == COLL_T_PENDING ? number : 0; /* messages are through in order */
+  if (status == COLL_T_PENDING)
+    post->ticket = number; /* a copy may go off at once behind references that are not read yet */
   post->done += bytes;
   post->op->moved = true;
   return COLLI_STEP_DONE;

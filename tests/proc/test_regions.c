@@ -272,6 +272,39 @@ Test(regions, several_operations, .timeout = 60) {
   cr_assert_eq(run_processes(2, NULL, ahead, NULL, 30, NULL), 0);
 }
 
+/* Long messages to oneself and others, and puts, from memory that peers can read. */
+static int messages(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  size_t count = 100001;
+  int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
+  float *in, *out, *target;
+  coll_window *window;
+  RANK_OK(coll_mem_alloc(comm, count * sizeof(float), (void **)&in));
+  RANK_OK(coll_mem_alloc(comm, count * sizeof(float), (void **)&out));
+  RANK_OK(coll_mem_alloc(comm, count * sizeof(float), (void **)&target));
+  RANK_OK(coll_window_create(comm, target, count * sizeof(float), &window));
+  for (uint64_t i = 0; i < 12; i++) {
+    size_t some = count - i * 7919;
+    data_fill(in, some, COLL_FLOAT32, COLL_SUM, rank, i);
+    RANK_OK(coll_sendrecv(in, some, next, 0, out, some, before, 0, COLL_FLOAT32, NULL, comm));
+    RANK_CHECK(data_wrong_copy(out, some, COLL_FLOAT32, COLL_SUM, before, i) == 0);
+    RANK_OK(coll_put(in, some, COLL_FLOAT32, next, 0, window, comm));
+    data_fill(in, some, COLL_FLOAT32, COLL_SUM, rank, i + 1); /* the put has let go of it */
+    RANK_OK(coll_signal(next, window, comm));
+    RANK_OK(coll_wait_signal(before, 1, window, comm));
+    RANK_CHECK(data_wrong_copy(target, some, COLL_FLOAT32, COLL_SUM, before, i) == 0);
+    RANK_OK(coll_barrier(comm));
+  }
+  RANK_OK(coll_window_destroy(&window));
+  return 0;
+}
+
+Test(regions, messages, .timeout = 60) {
+  for (int nranks = 1; nranks <= 4; nranks++)
+    cr_assert_eq(run_threads(nranks, NULL, messages, NULL), 0, "%d ranks", nranks);
+  cr_assert_eq(run_processes(3, NULL, messages, NULL, 30, NULL), 0);
+}
+
 /* Sleeps long enough for the others to sleep too: whoever waits for a reference to be read wakes.
  */
 static int asleep(coll_comm *comm, int rank, int nranks, void *arg) {

@@ -108,8 +108,8 @@ coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fau
   if (status != COLL_OK) {
     return status;
   }
-  void *memory = mmap(NULL, bytes, PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
-  if (memory == MAP_FAILED) {
+  void *memory = colli_shared_map(fd, bytes, false);
+  if (!memory) {
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno, "cannot map a peer's memory");
   }
   *segment = (shm_segment){memory, bytes};
