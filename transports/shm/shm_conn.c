@@ -298,9 +298,7 @@ static int take_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *b
 /* Frees the slot of a message by reference: its sender must still have been there when it was read.
  */
 static int release_ref(shm_conn *conn) {
-#ifndef SHM_TSAN /* which knows no fences */
-  atomic_thread_fence(memory_order_acquire);
-#endif
+  shm_order_loads();
   if (shm_link_peer_left(&conn->link)) {
     return peer_lost(conn, true);
   }

@@ -155,6 +155,15 @@ static inline void shm_order_after(const shm_link *link) {
 #endif
 }
 
+/* What this thread has read so far it reads before what follows. ThreadSanitizer has no fences. */
+static inline void shm_order_loads(void) {
+#ifdef SHM_TSAN
+  __asm__ volatile("" ::: "memory");
+#else
+  atomic_thread_fence(memory_order_acquire);
+#endif
+}
+
 /* Bytes that a pair of rings takes, or 0 if that is more than a size_t or a file can hold. */
 size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count);
 
