@@ -16,11 +16,11 @@
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_internal.h"
 
-enum { REGION = 7, BYTES = 6000, REGION_BYTES = 1 << 20 };
+enum { REGION = 7, BYTES = 20000, REGION_BYTES = 1 << 20 };
 
 TestSuite(shm_region, .timeout = 60);
 
-static const conf_transport transport = {.ops = &shm_transport};
+static const conf_transport transport = {.ops = &shm_transport, .slot_bytes = 32768};
 
 /* Two ranks, a connection, and a region of the first one. */
 typedef struct scene {
@@ -98,9 +98,9 @@ Test(shm_region, read_where_it_lies) {
   scene s = begin();
   introduce(&s, REGION);
   for (unsigned i = 0; i < 3; i++)
-    cr_assert_eq(refer(&s, REGION, 100 + i, 8 + i * 10000, BYTES), COLL_T_PENDING);
+    cr_assert_eq(refer(&s, REGION, 100 + i, 8 + i * 30000, BYTES), COLL_T_PENDING);
   for (uint64_t i = 0; i < 3; i++)
-    conf_fill(s.memory + 8 + i * 10000, BYTES, 100 + i); /* after it was sent */
+    conf_fill(s.memory + 8 + i * 30000, BYTES, 100 + i); /* after it was sent */
   uint64_t before = s.a.posted - 3;
   cr_expect_eq(sent(&s), before);
   for (uint64_t i = 0; i < 3; i++) {
@@ -173,7 +173,7 @@ Test(shm_region, hostile_notes) {
       {"unknown region", SHM_REFERENCE, {.region = 99}, BYTES},
       {"region 0", SHM_REFERENCE, {.region = 0}, BYTES},
       {"behind the end", SHM_REFERENCE, {.region = REGION, .where = REGION_BYTES}, BYTES},
-      {"over the end", SHM_REFERENCE, {.region = REGION, .where = REGION_BYTES - 5999}, BYTES},
+      {"over the end", SHM_REFERENCE, {.region = REGION, .where = REGION_BYTES - 19999}, BYTES},
       {"wraps round", SHM_REFERENCE, {.region = REGION, .where = UINT64_MAX - 100}, BYTES},
       {"both kinds", SHM_NOTES, {.region = REGION}, BYTES},
       {"too long", SHM_REFERENCE, {.region = REGION}, 100000},

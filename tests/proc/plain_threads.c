@@ -10,12 +10,13 @@
 #include "support_data.h"
 #include "support_ranks.h"
 
-enum { RANKS = 4, ROUNDS = 30, COUNT = 5000 };
+enum { RANKS = 4, ROUNDS = 30, COUNT = 5000, SHARED_ROUNDS = 6, SHARED_COUNT = 100000 };
 
 /* Messages, all-reduces and broadcasts of changing sizes between two buffers. */
-static int use(coll_comm *comm, int rank, int nranks, float *buf, float *out) {
-  for (int round = 0; round < ROUNDS; round++) {
-    size_t count = (size_t)(round * 173 % COUNT);
+static int use(coll_comm *comm, int rank, int nranks, float *buf, float *out, int rounds,
+               size_t most) {
+  for (int round = 0; round < rounds; round++) {
+    size_t count = most - (size_t)(round * 173) % most;
     coll_request *requests[2];
     int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
     data_fill(buf, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)round);
@@ -35,13 +36,13 @@ static int use(coll_comm *comm, int rank, int nranks, float *buf, float *out) {
 static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   float *buf = malloc(COUNT * sizeof(*buf)), *out = malloc(COUNT * sizeof(*out));
-  int result = use(comm, rank, nranks, buf, out);
+  int result = use(comm, rank, nranks, buf, out, ROUNDS, COUNT);
   free(buf);
   free(out);
   for (int i = 0; i < 2 && result == 0; i++) { /* memory that the others read where it lies */
-    RANK_OK(coll_mem_alloc(comm, COUNT * sizeof(*buf), (void **)&buf));
-    RANK_OK(coll_mem_alloc(comm, COUNT * sizeof(*out), (void **)&out));
-    result = use(comm, rank, nranks, buf, out);
+    RANK_OK(coll_mem_alloc(comm, SHARED_COUNT * sizeof(*buf), (void **)&buf));
+    RANK_OK(coll_mem_alloc(comm, SHARED_COUNT * sizeof(*out), (void **)&out));
+    result = use(comm, rank, nranks, buf, out, SHARED_ROUNDS, SHARED_COUNT);
     RANK_OK(coll_mem_free(comm, buf));
     RANK_OK(coll_mem_free(comm, out));
   }

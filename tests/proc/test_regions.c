@@ -25,7 +25,7 @@ typedef struct tour {
 
 /* One block, many of them: sizes about a slice, a chunk and several passes. */
 static size_t count_of(unsigned k, case_coll coll, coll_type type, int nranks) {
-  static const size_t bytes[] = {5000, 32768, 131072 + 64, 400000};
+  static const size_t bytes[] = {40000, 262144 + 64, 700000, 1500000};
   bool blocks = coll == CASE_REDUCE_SCATTER || coll == CASE_REDUCE_SCATTERV ||
                 (coll >= CASE_ALLGATHER && coll < CASE_BARRIER);
   size_t count = bytes[k % 4] / coll_type_bytes(type);
@@ -235,7 +235,7 @@ Test(regions, on_a_child, .timeout = 30) {
 static int ahead(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   enum { OPS = 6 };
-  size_t count = 50000;
+  size_t count = 120000;
   float *in[OPS], *out[OPS];
   coll_request *requests[OPS];
   for (int i = 0; i < OPS; i++) {
@@ -275,7 +275,7 @@ Test(regions, several_operations, .timeout = 60) {
 /* Long messages to oneself and others, and puts, from memory that peers can read. */
 static int messages(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
-  size_t count = 100001;
+  size_t count = 200001;
   int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
   float *in, *out, *target;
   coll_window *window;

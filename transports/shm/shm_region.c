@@ -7,7 +7,7 @@
 
 #include "transports/shm/shm_internal.h"
 
-#define SHM_REF_LEAST 4096 /* shorter messages are cheaper to copy than to wait for */
+#define SHM_REF_LEAST 16384 /* shorter messages are cheaper to copy than to wait for */
 
 /* ---- the owner's side -------------------------------------------------------------------------
  */
