@@ -17,7 +17,7 @@ static bool round_up(size_t value, size_t to, size_t *result) {
   return true;
 }
 
-/* The sizes of the parts: both sides and all heads, then one slot. */
+/* The sizes of the parts: both sides and all heads (at least one a slot), then one slot. */
 static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
   size_t heads;
   if (slot_count == 0 || __builtin_mul_overflow((size_t)slot_count, 2 * SHM_LINE, &heads) ||
@@ -45,14 +45,16 @@ void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slo
   shm_slot_head *heads = (shm_slot_head *)(sides + 2);
   uint8_t *slots = (uint8_t *)memory + control;
   size_t ring = stride * slot_count;
+  uint32_t head_count = (uint32_t)((control - 2 * sizeof(shm_side)) / (2 * SHM_LINE));
   memset(link, 0, sizeof *link);
   link->mine = sides + side;
   link->theirs = sides + !side;
   link->slot_bytes = slot_bytes;
   link->slot_stride = stride;
   link->slot_count = slot_count;
-  link->tx_heads = link->tx_head = heads + (side ? slot_count : 0);
-  link->rx_heads = link->rx_head = heads + (side ? 0 : slot_count);
+  link->head_count = head_count;
+  link->tx_heads = link->tx_head = heads + (side ? head_count : 0);
+  link->rx_heads = link->rx_head = heads + (side ? 0 : head_count);
   link->tx_slots = slots + (side ? ring : 0);
   link->rx_slots = slots + (side ? 0 : ring);
   link->rx_seq = 1;
@@ -97,20 +99,26 @@ static inline void look_at_peer(shm_link *link, uint32_t wakes) {
   }
 }
 
-/* Whether a slot is free; asks the peer's line only if none is known to be. */
-static inline bool has_room(shm_link *link) {
+/* How many messages may be on their way when one of `bytes` bytes follows. */
+static inline uint32_t room_for(const shm_link *link, size_t bytes) {
+  return bytes <= SHM_INLINE_BYTES ? link->head_count : link->slot_count;
+}
+
+/* Whether fewer than `room` messages are on their way; asks the peer's line only if more may be. */
+static inline bool has_room(shm_link *link, uint32_t room) {
   uint32_t sent = (uint32_t)link->tx_total;
-  if (SHM_UNLIKELY(sent - link->tx_credit >= link->slot_count)) {
+  if (SHM_UNLIKELY(sent - link->tx_credit >= room)) {
     link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
     shm_order_after(link);
-    return sent - link->tx_credit < link->slot_count;
+    return sent - link->tx_credit < room;
   }
   return true;
 }
 
 /* No room: remembers that this side waits. */
-static int no_room(shm_link *link) {
+static int no_room(shm_link *link, uint32_t room) {
   link->tx_waiting = true;
+  link->tx_wanted = room;
   if (shm_link_peer_left(link)) {
     link->attention |= SHM_ATTENTION_LEFT;
   }
@@ -124,18 +132,17 @@ static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *
   head->tag = *tag;
   link->tx_waiting = false;
   link->tx_total++;
-  uint32_t next = link->tx_index + 1;
-  next = next == link->slot_count ? 0 : next;
-  link->tx_index = next;
-  link->tx_head = link->tx_heads + next;
+  link->tx_head = head + 1 == link->tx_heads + link->head_count ? link->tx_heads : head + 1;
+  link->tx_slot = link->tx_slot + 1 == link->slot_count ? 0 : link->tx_slot + 1;
   shm_order_before(link);
   atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_release);
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
 
 SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes) {
-  if (SHM_UNLIKELY(!has_room(link))) {
-    return no_room(link);
+  uint32_t room = room_for(link, bytes);
+  if (SHM_UNLIKELY(!has_room(link, room))) {
+    return no_room(link, room);
   }
   shm_slot_head *head = link->tx_head;
   if (bytes <= SHM_INLINE_BYTES) {
@@ -143,21 +150,22 @@ SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, 
   } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
     return COLL_ERR_INTERNAL;
   } else {
-    memcpy(link->tx_slots + link->tx_index * link->slot_stride, buf, bytes);
+    memcpy(link->tx_slots + link->tx_slot * link->slot_stride, buf, bytes);
   }
   publish(link, head, tag, (uint32_t)bytes);
   return COLL_T_DONE;
 }
 
 SHM_HOT int shm_link_acquire(shm_link *link, size_t bytes, void **buf) {
-  if (SHM_UNLIKELY(!has_room(link))) {
-    return no_room(link);
+  uint32_t room = room_for(link, bytes);
+  if (SHM_UNLIKELY(!has_room(link, room))) {
+    return no_room(link, room);
   }
   if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
     return COLL_ERR_INTERNAL;
   }
   link->tx_acquired =
-      bytes <= SHM_INLINE_BYTES ? link->small : link->tx_slots + link->tx_index * link->slot_stride;
+      bytes <= SHM_INLINE_BYTES ? link->small : link->tx_slots + link->tx_slot * link->slot_stride;
   *buf = link->tx_acquired;
   return COLL_T_DONE;
 }
@@ -171,20 +179,20 @@ SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) 
 }
 
 bool shm_link_has_room(shm_link *link) {
-  return has_room(link);
+  return has_room(link, link->slot_count);
 }
 
 int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes,
                        uint32_t kind, const shm_note *note) {
-  if (SHM_UNLIKELY(!has_room(link))) {
-    return no_room(link);
+  if (SHM_UNLIKELY(!has_room(link, link->slot_count))) {
+    return no_room(link, link->slot_count);
   }
   shm_slot_head *head = link->tx_head;
   if (SHM_UNLIKELY(bytes <= SHM_INLINE_BYTES || bytes > link->slot_bytes)) {
     return COLL_ERR_INTERNAL;
   }
   if (kind == SHM_OFFER) {
-    memcpy(link->tx_slots + link->tx_index * link->slot_stride, buf, bytes);
+    memcpy(link->tx_slots + link->tx_slot * link->slot_stride, buf, bytes);
   }
   memcpy(head->payload, note, sizeof *note);
   publish(link, head, tag, (uint32_t)bytes | kind);
@@ -241,7 +249,7 @@ static inline shm_slot_head *arrived(shm_link *link) {
 static inline const void *payload_of(const shm_link *link, const shm_slot_head *head,
                                      size_t bytes) {
   return bytes <= SHM_INLINE_BYTES ? (const void *)head->payload
-                                   : link->rx_slots + link->rx_index * link->slot_stride;
+                                   : link->rx_slots + link->rx_slot * link->slot_stride;
 }
 
 SHM_HOT int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t bytes,
@@ -294,15 +302,14 @@ uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, cons
   memcpy(note, head->payload, sizeof *note);
   *tag = head->tag;
   *bytes = word & ~SHM_NOTES;
-  *buf = link->rx_slots + link->rx_index * link->slot_stride;
+  *buf = link->rx_slots + link->rx_slot * link->slot_stride;
   return word & SHM_NOTES;
 }
 
 SHM_HOT void shm_link_release(shm_link *link) {
-  uint32_t next = link->rx_index + 1;
-  next = next == link->slot_count ? 0 : next;
-  link->rx_index = next;
-  link->rx_head = link->rx_heads + next;
+  shm_slot_head *next = link->rx_head + 1;
+  link->rx_head = next == link->rx_heads + link->head_count ? link->rx_heads : next;
+  link->rx_slot = link->rx_slot + 1 == link->slot_count ? 0 : link->rx_slot + 1;
   shm_order_before(link);
   atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_release);
   link->rx_seq++;
@@ -334,7 +341,7 @@ void shm_link_disarm(shm_link *link) {
 }
 
 bool shm_link_ready(shm_link *link) {
-  bool ready = link->tx_waiting && has_room(link);
+  bool ready = link->tx_waiting && has_room(link, link->tx_wanted);
   if (ready) {
     link->tx_waiting = false; /* once: a send that was given up must not prevent sleep for ever */
   }

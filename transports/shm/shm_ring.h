@@ -3,8 +3,10 @@
  *
  * Who writes what: the producer of a ring writes its slots and their heads; each side writes its
  * own shm_side. No cache line has two writers. A message is published by its head's sequence
- * number; a slot is given back by the consumer's credit. Short messages travel inside the head, so
- * that one cache line moves for each.
+ * number; head and slot are given back by the consumer's credit. Short messages travel inside the
+ * head, so that one cache line moves for each. Message k has head k modulo the number of heads and
+ * slot k modulo that of slots. There are more heads, as many as fit in their pages: so many short
+ * messages may be on their way, while a long one needs that the one before it in its slot is read.
  *
  * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
@@ -86,6 +88,7 @@ typedef struct shm_link {
   size_t slot_bytes;
   size_t slot_stride;
   uint32_t slot_count;
+  uint32_t head_count;
   uint32_t attention;
 
   shm_slot_head *tx_head; /* the next one to fill */
@@ -93,8 +96,9 @@ typedef struct shm_link {
   uint8_t *tx_slots;
   void *tx_acquired;
   uint64_t tx_total;
-  uint32_t tx_index;
+  uint32_t tx_slot;   /* its slot; a short message passes over it */
   uint32_t tx_credit; /* the peer's credit as last seen */
+  uint32_t tx_wanted; /* there is room when fewer messages than this are on their way */
   bool tx_waiting;    /* the last try found no room */
   bool ref_waiting;   /* the last look found references that the peer has not read */
   uint32_t ref_seen;  /* ... at this credit */
@@ -102,7 +106,7 @@ typedef struct shm_link {
 
   bool rx_waiting; /* the last try found no message */
   bool rx_ref;     /* the message that peek showed lies in the peer's memory */
-  uint32_t rx_index;
+  uint32_t rx_slot;
   uint32_t rx_seq;        /* what the next message's head will carry */
   shm_slot_head *rx_head; /* where it will come */
   shm_slot_head *rx_heads;
