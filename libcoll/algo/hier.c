@@ -12,6 +12,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#define REPLAY_RANKS  64 /* more take too long */
+#define REPLAY_PASSES 4  /* so many are replayed, and twice as many */
+
 #define ROW_KEPT   0 /* scratch of a part: as long as the vector */
 #define ROW_RESULT 1 /* a group's result in a reduce, where its leader has no OUTPUT */
 
@@ -414,7 +417,45 @@ static double work_cost(const colli_hier *hier, const layout *l, const colli_par
   return work / n;
 }
 
-/* The sum of the parts. */
+/* The events' time of so many of a partition's passes, or a negative number without memory. */
+static double replay_passes(colli_sched *const *scheds, int nranks, const colli_partition *whole,
+                            int passes, size_t elem_bytes, const colli_model *model) {
+  colli_partition cut = *whole;
+  if (passes < whole->passes) {
+    cut.passes = passes;
+    cut.region = cut.piece * (size_t)passes;
+    cut.count = (size_t)((double)whole->count * (double)cut.region / (double)whole->region);
+  }
+  unsigned slots = 2 * (unsigned)nranks + 8; /* never wait for one, as the formulas assume */
+  return colli_predict((const colli_sched *const *)scheds, nranks, &cut, elem_bytes, slots, model);
+}
+
+/* The cost by a replay of all ranks' events; after some passes each takes as long as the last ones.
+ * Negative without memory. */
+static double replay(const colli_hier *hier, const colli_shape *shape,
+                     const colli_partition *partition, size_t elem_bytes,
+                     const colli_model *model) {
+  colli_sched *scheds[REPLAY_RANKS];
+  int made = 0;
+  colli_shape mine = *shape;
+  for (mine.rank = 0; mine.rank < shape->nranks; mine.rank++, made++)
+    if (colli_hier_emit(hier, &mine, &scheds[made]) != COLL_OK)
+      break;
+  double ns = -1;
+  if (made == shape->nranks && partition->passes <= 2 * REPLAY_PASSES) {
+    ns = replay_passes(scheds, made, partition, partition->passes, elem_bytes, model);
+  } else if (made == shape->nranks) {
+    double few = replay_passes(scheds, made, partition, REPLAY_PASSES, elem_bytes, model);
+    double more = replay_passes(scheds, made, partition, 2 * REPLAY_PASSES, elem_bytes, model);
+    double each = (more - few) / REPLAY_PASSES;
+    ns = few < 0 || more < 0 ? -1 : more + each * (partition->passes - 2 * REPLAY_PASSES);
+  }
+  while (made > 0)
+    colli_sched_free(scheds[--made]);
+  return ns;
+}
+
+/* The cost of the whole. */
 double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model) {
@@ -422,6 +463,10 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
+  double replayed =
+      shape->nranks <= REPLAY_RANKS ? replay(hier, shape, partition, elem_bytes, model) : -1;
+  if (replayed >= 0)
+    return replayed;
   if (!make_layout(&l, shape))
     return HUGE_VAL; /* nobody will choose it */
   colli_model far = *model, near = near_model(model);

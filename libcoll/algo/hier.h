@@ -29,7 +29,8 @@ typedef struct colli_hier {
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);
 coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched);
 
-/* The sum of the parts, between near ranks and far ones. */
+/* By a replay of its events (sched/model.h), as parts overlap in ways that no short formula tells;
+ * of more than 64 ranks the sum of the parts, between near ranks and far ones. */
 double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
