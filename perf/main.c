@@ -64,11 +64,21 @@ static bool run_size(const perf_options *options, coll_comm *comm, int rank, per
   return true;
 }
 
+/* The size after `bytes`, when `done` sizes are measured; more than the largest one at the end. */
+static size_t next_size(const perf_options *options, size_t bytes, int done) {
+  if (options->nsizes > 1)
+    return done < options->nsizes ? options->sizes[done] : SIZE_MAX;
+  size_t next = options->step_bytes ? bytes + options->step_bytes
+                                    : (size_t)((double)bytes * options->step_factor);
+  return next > bytes ? next : bytes + 1;
+}
+
 /* Measures all sizes for one type and operation; false after a failure. */
 static bool run_sizes(const perf_options *options, coll_comm *comm, int rank, int nranks, int type,
                       int op, results *out) {
   size_t elem = coll_type_bytes((coll_type)type);
-  for (size_t bytes = options->min_bytes; bytes <= options->max_bytes && out->count < MAX_LINES;) {
+  size_t bytes = options->nsizes > 1 ? options->sizes[0] : options->min_bytes;
+  for (int done = 1; bytes <= options->max_bytes && out->count < MAX_LINES; done++) {
     perf_line line = {.type = type, .op = op, .root = options->root};
     line.count = perf_count_of(options->traits, bytes, elem, nranks);
     line.bytes = perf_bytes_of(options->traits, line.count, elem, nranks);
@@ -78,9 +88,7 @@ static bool run_sizes(const perf_options *options, coll_comm *comm, int rank, in
     }
     if (options->what == PERF_BARRIER)
       break;
-    size_t next = options->step_bytes ? bytes + options->step_bytes
-                                      : (size_t)((double)bytes * options->step_factor);
-    bytes = next > bytes ? next : bytes + 1;
+    bytes = next_size(options, bytes, done);
   }
   return true;
 }

@@ -63,7 +63,8 @@ static const char usage[] =
     "                            allgather, gather, scatter, alltoall, reduce_scatterv, "
     "allgatherv,\n"
     "                            gatherv, scatterv, alltoallv, barrier, sendrecv\n"
-    "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G\n"
+    "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G; a list (4,1K,8K)\n"
+    "                            stands for all sizes\n"
     "  -e, --maxbytes SIZE       largest size (default 32M)\n"
     "  -f, --stepfactor F        multiply the size by F (default 4)\n"
     "  -i, --stepbytes SIZE      add SIZE instead\n"
@@ -124,6 +125,22 @@ static size_t read_size(const char *text) {
   return (size_t)(value * unit);
 }
 
+/* Reads the smallest size, or a list of all sizes. */
+static void read_sizes(perf_options *options, const char *text) {
+  options->nsizes = 0;
+  for (const char *next = text; next; next = strchr(next, ',')) {
+    char one[32];
+    next += *next == ',';
+    size_t length = strcspn(next, ",");
+    if (length >= sizeof(one) || options->nsizes == PERF_SIZES)
+      die("too long a list of sizes, or too long a size:", text);
+    memcpy(one, next, length);
+    one[length] = '\0';
+    options->sizes[options->nsizes++] = read_size(one);
+  }
+  options->min_bytes = options->sizes[0];
+}
+
 static int read_int(const char *text, int min, int max) {
   char *end;
   long value = strtol(text, &end, 10);
@@ -172,7 +189,7 @@ static perf_overlap_kind read_work(const char *text) {
 static void take(perf_options *options, int letter, const char *value) {
   switch (letter) {
   case 'b':
-    options->min_bytes = read_size(value);
+    read_sizes(options, value);
     break;
   case 'e':
     options->max_bytes = read_size(value);
@@ -298,6 +315,14 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
     exit(2);
   }
   find_collective(options, argv[optind]);
+  if (options->nsizes > 1)
+    options->max_bytes = 0;
+  for (int i = 0; options->nsizes > 1 && i < options->nsizes; i++) {
+    if (options->sizes[i] < options->min_bytes)
+      options->min_bytes = options->sizes[i];
+    if (options->sizes[i] > options->max_bytes)
+      options->max_bytes = options->sizes[i];
+  }
   if (options->max_bytes < options->min_bytes)
     options->max_bytes = options->min_bytes;
 }

@@ -8,6 +8,7 @@
 
 #define PERF_ALL      (-1)
 #define PERF_VARIANTS 48 /* at most, of a cell */
+#define PERF_SIZES    64 /* at most, in a list */
 #define PERF_WITHIN                                                                                \
   1.1 /* a choice is good if it takes at most so many times the best one's time                    \
        */
@@ -59,6 +60,8 @@ typedef struct perf_options {
   perf_what what;
   const perf_traits *traits; /* of it */
   size_t min_bytes, max_bytes;
+  size_t sizes[PERF_SIZES]; /* those to measure, if there are two or more */
+  int nsizes;
   size_t step_bytes; /* 0: multiply by step_factor */
   double step_factor;
   int iters; /* 0: as many as take about 50 ms */

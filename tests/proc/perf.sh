@@ -63,6 +63,8 @@ check "rotating root" "$perf" broadcast -t 4 -b 1K -e 1K -r -1 -n 9
 check "one rank" "$perf" allreduce -b 4 -e 1K -n 2
 check "steps of bytes" "$perf" allreduce -t 2 -b 100 -e 300 -i 100 -n 2
 [ "$(awk '/^ *[0-9]/ {printf "%s ", $1}' "$out/log")" = "100 200 300 " ] || { echo "FAILED: sizes 100 200 300"; failed=1; }
+check "list of sizes" "$perf" allreduce -t 2 -b 4K,64,1M,8 -n 2
+[ "$(awk '/^ *[0-9]/ {printf "%s ", $1}' "$out/log")" = "4096 64 1048576 8 " ] || { echo "FAILED: sizes 4096 64 1048576 8"; failed=1; }
 
 check "JSON" "$perf" allreduce -t 2 -b 4 -e 4K -n 2 --json "$out/json"
 grep -q '"wrong": 0' "$out/json" && grep -q '"nranks": 2' "$out/json" || { echo "FAILED: JSON content"; failed=1; }
@@ -117,6 +119,7 @@ refuse "unknown type" "float99" "$perf" allreduce -d float99
 refuse "unknown operation" "xor" "$perf" allreduce -o xor
 refuse "operation of other types" "float" "$perf" allreduce -d float -o band
 refuse "bad size" "12Q" "$perf" allreduce -b 12Q
+refuse "hole in a list of sizes" "not a size" "$perf" allreduce -b 4,,8
 refuse "negative size" "-5" "$perf" allreduce -b -5
 refuse "bad factor" "1" "$perf" allreduce -f 1
 refuse "bad root" "root 7" "$perf" broadcast -t 2 -r 7

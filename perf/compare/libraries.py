@@ -1,0 +1,278 @@
+"""libraries.py: finds, builds and starts what is compared: libcoll, its peers, and the limits."""
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.realpath(__file__))
+MOST_S = 1     # of a cell
+START_S = 20   # of a start, beside its cells
+BLOCKED = ("allgather", "reduce_scatter", "alltoall")  # each rank sends as much as it receives
+
+
+class Unusable(Exception):
+    """Nothing can be measured."""
+
+
+def cores():
+    """One processor of each core that this process may use."""
+    first = {}
+    for cpu in sorted(os.sched_getaffinity(0)):
+        try:
+            path = f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"
+            with open(path, encoding="ascii") as file:
+                core = file.read()
+        except OSError:
+            core = cpu
+        first.setdefault(core, cpu)
+    return list(first.values())
+
+
+def stop(processes):
+    """Ends what still runs: first so that launchers can end their ranks, then at once."""
+    for how in (signal.SIGTERM, signal.SIGKILL):
+        running = [process for process in processes if process.poll() is None]
+        for process in running:
+            os.killpg(process.pid, how)
+        try:
+            for process in running:
+                process.wait(3)
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def run_all(commands, seconds, environment=None, cpus=None):
+    """Runs commands at the same time: (what they printed, None or why one failed)."""
+    processes = []
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        try:
+            for i, command in enumerate(commands):
+                def pin(cpu=cpus[i] if cpus else None):
+                    if cpu is not None:
+                        os.sched_setaffinity(0, {cpu})
+                processes.append(subprocess.Popen(
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=pin,
+                    start_new_session=True, env={**os.environ, **(environment or {})}))
+            statuses = [process.wait(seconds) for process in processes]
+            why = next((f"exit status {status}" for status in statuses if status), None)
+        except subprocess.TimeoutExpired:
+            why = f"not done after {seconds:.0f} s"
+        finally:
+            stop(processes)
+        out.seek(0)
+        err.seek(0)
+        said = [line for line in err.read().splitlines() if line.strip()]
+        return out.read(), why and ": ".join([why] + said[-2:])
+
+
+def read_times(name, operation, text):
+    """The lines "OPERATION BYTES MICROSECONDS" of a program."""
+    lines = [line.split() for line in text.splitlines()]
+    return [(name, int(line[1]), float(line[2])) for line in lines
+            if len(line) == 3 and line[0] == operation]
+
+
+class Library:
+    """What has a column: `run` gives [(series, bytes, us)] and None or why it failed."""
+    is_peer = True
+
+    def __init__(self, name, options, program):
+        self.name, self.options, self.program = name, options, program
+        self.cores = cores()
+
+    def takes(self, operation, ranks):
+        """Whether it can run that."""
+        return True
+
+    def seconds(self, sizes):
+        """How long a start may take."""
+        return START_S + 4 * MOST_S * len(sizes)
+
+    def words(self, operation, sizes):
+        """What follows a program's own options."""
+        return ["--seconds", str(self.options.seconds), "--most", str(MOST_S), operation,
+                *map(str, sizes)]
+
+
+class Libcoll(Library):
+    """coll_perf under collrun, with ordinary buffers or with those of coll_mem_alloc()."""
+    is_peer = False
+
+    def __init__(self, options, shared):
+        super().__init__("libcoll", options, os.path.join(options.build, "bin", "coll_perf"))
+        self.shared = shared
+
+    def takes(self, operation, ranks):
+        return not self.shared or (operation != "barrier" and self.options.transport == "shm")
+
+    def run(self, operation, ranks, sizes):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "json")
+            command = [os.path.join(self.options.build, "bin", "collrun"), "-n", str(ranks), self.program,
+                       operation, "-b", ",".join(map(str, sizes)), "-w", "2", "-r", "-1", "-R",
+                       str(int(self.shared)), "--json", path]
+            if len(sizes) == 1:
+                command += ["-e", str(sizes[0])]
+            _, why = run_all([command], self.seconds(sizes) + 60,
+                             {"COLL_TRANSPORT": self.options.transport})
+            if why:
+                return [], why
+            with open(path, encoding="utf-8") as file:
+                return list(self.times(json.load(file)["results"])), None
+
+    def times(self, results):
+        """The times in coll_perf's JSON."""
+        for line in results:
+            if self.shared:
+                yield "libcoll-shared", line["size"], line["out_of_place"]["time_us"]
+                continue
+            yield "libcoll", line["size"], line["out_of_place"]["time_us"]
+            if "in_place" in line:
+                yield "libcoll-inplace", line["size"], line["in_place"]["time_us"]
+
+
+class Mpi(Library):
+    """mpi.c with one of the MPI libraries."""
+
+    def run(self, operation, ranks, sizes):
+        bind = "core" if ranks <= len(self.cores) else "none"
+        tcp = self.options.transport == "tcp"
+        environment = {}
+        if self.name == "openmpi":
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
+                       "--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"]
+        else:
+            command = ["mpirun.mpich", "-bind-to", bind]
+            if tcp:
+                environment = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
+        command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
+        text, why = run_all([command], self.seconds(sizes), environment)
+        return [] if why else read_times(self.name, operation, text), why
+
+
+class Gloo(Library):
+    """gloo.cc: a process for each rank, which find each other in a folder."""
+
+    def run(self, operation, ranks, sizes):
+        with tempfile.TemporaryDirectory() as folder:
+            commands = [[self.program, "--rank", str(rank), "--size", str(ranks), "--store", folder,
+                         *self.words(operation, sizes)] for rank in range(ranks)]
+            cpus = self.cores[:ranks] if ranks <= len(self.cores) else None
+            text, why = run_all(commands, self.seconds(sizes), cpus=cpus)
+        return [] if why else read_times(self.name, operation, text), why
+
+
+class Limits(Library):
+    """limits.c: what the machine itself needs; over TCP what two bare sockets need."""
+    is_peer = False
+
+    def takes(self, operation, ranks):
+        return self.options.transport == "shm" or (
+            ranks == 2 and operation in BLOCKED + ("allreduce", "barrier"))
+
+    def run(self, operation, ranks, sizes):
+        if self.options.transport == "tcp":
+            return self.loopback(operation, sizes)
+        command = [self.program, "--ranks", str(ranks), *self.words(operation, sizes)]
+        text, why = run_all([command], self.seconds(sizes))
+        return [] if why else read_times("limit", operation, text), why
+
+    def loopback(self, operation, sizes):
+        """The round trip, or the time in which both sockets send what a rank must send."""
+        text, why = run_all([[self.program, "loopback"]], START_S)
+        if why:
+            return [], why
+        said = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
+        round_trip, bandwidth = float(said["loopback_rtt_4B"]), float(said["loopback_two_way"])
+        share = 0.5 if operation in BLOCKED else 1
+        return [("limit", size, max(round_trip, size * share * 2 / (bandwidth * 1e3)))
+                for size in sizes], None
+
+
+class Found:
+    """What can be measured here, in the order of its columns."""
+
+    def __init__(self, options):
+        self.all = [Libcoll(options, False), Libcoll(options, True)]
+        self.limits = None
+        self.versions = {}
+
+    def handover(self):
+        """Microseconds in which one core hands a cache line to another, or None."""
+        if not self.limits:
+            return None
+        text, why = run_all([[self.limits.program, "handover"]], START_S)
+        values = [line.split()[1] for line in text.splitlines() if line.startswith("handover ")]
+        return float(values[0]) if values and not why else None
+
+
+def build(options, name, command):
+    """Compiles one program if it is older than its sources; its path, or None."""
+    source = next(word for word in command if word.endswith((".c", ".cc")))
+    if not os.path.exists(os.path.join(HERE, source)):
+        print(f"compare: without {name}: no perf/compare/{source}", file=sys.stderr)
+        return None
+    sources = [os.path.join(HERE, file) for file in os.listdir(HERE) if file.endswith((".c", ".cc", ".h"))]
+    program = os.path.join(options.build, "compare", name)
+    if os.path.exists(program) and os.path.getmtime(program) > max(map(os.path.getmtime, sources)):
+        return program
+    os.makedirs(os.path.dirname(program), exist_ok=True)
+    done = subprocess.run(command[:1] + ["-o", program] + command[1:], cwd=HERE, text=True, check=False,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    if done.returncode == 0:
+        return program
+    print(f"compare: {name} does not compile: {' '.join(command)}\n{done.stdout[-600:]}", file=sys.stderr)
+    return None
+
+
+def version_of(command):
+    """The version number that a program prints."""
+    done = subprocess.run(command, text=True, check=False, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT)
+    number = re.search(r"\d+(\.\d+)+", done.stdout)
+    return number.group(0) if number else "?"
+
+
+def find_mpi(options, found, name, packages):
+    """Adds an MPI library, or says what to install."""
+    if not shutil.which("mpicc." + name) or not shutil.which("mpirun." + name):
+        print(f"compare: without {name}: apt-get install {packages}", file=sys.stderr)
+        return
+    program = build(options, name, ["mpicc." + name, "-O2", "mpi.c"])
+    if program:
+        found.all.append(Mpi(name, options, program))
+        found.versions[name] = version_of(["mpirun." + name, "--version"])
+
+
+def find_gloo(options, found):
+    """Adds Gloo, or says what to install."""
+    if not os.path.exists("/usr/include/gloo/config.h"):
+        print("compare: without gloo: apt-get install libgloo-dev", file=sys.stderr)
+        return
+    program = build(options, "gloo", ["c++", "-O2", "gloo.cc", "-lgloo", "-pthread"])
+    if program:
+        found.all.append(Gloo("gloo", options, program))
+        with open("/usr/include/gloo/config.h", encoding="utf-8") as file:
+            parts = re.findall(r"#define GLOO_VERSION_\w+ (\d+)", file.read())
+        found.versions["gloo"] = ".".join(parts)
+
+
+def find(options):
+    """Everything that is installed."""
+    found = Found(options)
+    for program in ("collrun", "coll_perf"):
+        if not os.path.exists(os.path.join(options.build, "bin", program)):
+            raise Unusable(f"no {program} in {options.build}/bin: build first (./quickstart), or name the "
+                           "build folder with -b")
+    find_mpi(options, found, "openmpi", "openmpi-bin libopenmpi-dev")
+    find_mpi(options, found, "mpich", "mpich libmpich-dev")
+    find_gloo(options, found)
+    program = build(options, "limits", ["cc", "-O3", "-march=native", "limits.c", "-pthread"])
+    if program:
+        found.limits = Limits("limit", options, program)
+        found.all.append(found.limits)
+    return found

@@ -1,0 +1,90 @@
+"""measure.py: runs all libraries round by round and collects what they say."""
+import collections
+import sys
+import time
+
+HOPELESS_RATIO = 20    # a peer that takes so many times libcoll's time
+HOPELESS_US = 2000     # and so long is not measured again
+ROUNDS_AT_LEAST = 3    # before a budget ends the run
+
+
+class Samples:
+    """Times by (ranks, operation, bytes, series, round), in microseconds."""
+
+    def __init__(self):
+        self.us = {}
+        self.handover = {}  # by (ranks, operation, round)
+        self.rounds = 0     # that were completed
+        self.failed = []    # libcoll's failures
+        self.complaints = collections.Counter()
+
+    def put(self, key, series, number, us):
+        """Keeps one time; key: (ranks, operation, bytes)."""
+        self.us[key + (series, number)] = us
+
+    def get(self, key, series, number):
+        """One time, or None."""
+        return self.us.get(key + (series, number))
+
+    def complain(self, library, ranks, operation, why):
+        """Says once for each library and operation that it failed."""
+        told = (library.name, ranks, operation)
+        self.complaints[told] += 1
+        if not library.is_peer:
+            self.failed.append(told)
+        if self.complaints[told] == 1:
+            print(f"compare: {library.name}, {operation}, {ranks} ranks: {why}", file=sys.stderr)
+
+
+def sizes_of(options, ranks, operation):
+    """The sizes for an operation: whole floats for each rank where there are blocks."""
+    if operation == "barrier":
+        return [0]
+    unit = 4 if operation in ("allreduce", "broadcast", "reduce") else 4 * ranks
+    fitting = [s for s in options.sizes if options.largest is None or s * ranks <= options.largest]
+    return sorted({max(s // unit, 1) * unit for s in fitting})
+
+
+def is_hopeless(samples, library, key):
+    """Whether a peer was so slow in the first round that its time is better spent otherwise."""
+    theirs, ours = samples.get(key, library.name, 0), samples.get(key, "libcoll", 0)
+    return (library.is_peer and theirs is not None and ours is not None
+            and theirs > HOPELESS_US and theirs > HOPELESS_RATIO * ours)
+
+
+def run_operation(options, found, samples, ranks, operation, number):
+    """All libraries in turn, another one first in each round."""
+    sizes = sizes_of(options, ranks, operation)
+    samples.handover[ranks, operation, number] = found.handover()
+    order = found.all[number % len(found.all):] + found.all[:number % len(found.all)]
+    for library in order:
+        wanted = [s for s in sizes if number == 0
+                  or not is_hopeless(samples, library, (ranks, operation, s))]
+        if not wanted or not library.takes(operation, ranks):
+            continue
+        times, why = library.run(operation, ranks, wanted)
+        for series, size, us in times:
+            samples.put((ranks, operation, size), series, number, us)
+        if why:
+            samples.complain(library, ranks, operation, why)
+
+
+def measure(options, found):
+    """Runs all rounds, fewer if the budget would not suffice for another one."""
+    samples = Samples()
+    start = time.monotonic()
+    longest = 0
+    for number in range(options.rounds):
+        before = time.monotonic()
+        if options.budget and number >= ROUNDS_AT_LEAST and before - start + longest > options.budget:
+            print(f"compare: no time for round {number + 1}", file=sys.stderr)
+            break
+        for ranks in options.ranks:
+            for operation in options.ops:
+                run_operation(options, found, samples, ranks, operation, number)
+        samples.rounds = number + 1
+        took = time.monotonic() - before
+        longest = max(longest if number > 1 else 0, took)  # the first one has the hopeless cells
+        print(f"compare: round {number + 1} of {options.rounds}: {took:.0f} s", file=sys.stderr)
+    samples.seconds = time.monotonic() - start
+    return samples

@@ -1,0 +1,128 @@
+"""report.py: tables for people, CSV of all samples, JSON of everything."""
+import csv
+import json
+
+import cells
+
+TITLES = {"libcoll-inplace": "in place", "libcoll-shared": "shared"}
+
+
+def head(result):
+    """What was measured, and on what."""
+    m, options = result.machine, result.options
+    buffers = "; shared: buffers of coll_mem_alloc" if "libcoll-shared" in result.series else ""
+    return [f"# {options.command}",
+            f"# float sum, out of place, {options.transport}, medians of {result.samples.rounds} "
+            f"interleaved rounds, us{buffers}",
+            f"# {m['processor']}, {m['processors']} processors, Linux {m['kernel']}; "
+            + ", ".join(f"{name} {version}" for name, version in result.versions.items())]
+
+
+def number(us):
+    """A time in five places, or a dash."""
+    if us is None:
+        return "-"
+    return f"{us:.3f}" if us < 10 else f"{us:.2f}" if us < 100 else f"{us:.1f}"
+
+
+def row(result, key):
+    """One size of an operation."""
+    cells_ = [f"{key[2]:>10}"]
+    cells_ += [f"{number(result.median(key, series)):>9}" for series in result.series]
+    ratio = result.ratio(key, "peer")
+    if ratio is None:
+        cells_.append(f"{'-':>6}{'':>16}")
+    else:
+        mark = "~" if result.unclear(key) else " "
+        cells_.append(f"{ratio.median:>6.2f}{mark}{ratio.least:>6.2f} .. {ratio.most:<5.2f}")
+    for what in ("limit", "shared_limit"):
+        share = result.ratio(key, what)
+        cells_.append(f"{'-':>6}" if share is None else f"{100 * share.median:>5.0f}%")
+    return " ".join(cells_).rstrip()
+
+
+def tables(result, ranks=None):
+    """A table for each number of ranks and operation."""
+    lines, last = [], None
+    names = " ".join(f"{TITLES.get(series, series):>9}" for series in result.series)
+    for key in result.keys:
+        if ranks and key[0] != ranks:
+            continue
+        if key[:2] != last:
+            lines += ["", f"{key[1]}, {key[0]} ranks",
+                      f"{'bytes':>10} {names} {'peer/libcoll, range':>22} {'of lim':>6} {'shared':>6}"]
+            last = key[:2]
+        lines.append(row(result, key))
+    return lines
+
+
+def foot(result):
+    """How much of it noise leaves undecided."""
+    compared = [key for key in result.keys if result.ratio(key, "peer")]
+    unclear = [key for key in compared if result.unclear(key)]
+    behind = [key for key in compared if key not in unclear and result.ratio(key, "peer").median < 1]
+    unsteady = {key[:2] for key in result.keys if not result.steady(key)}
+    lines = ["", f"{len(compared)} cells with a peer: libcoll is ahead in "
+                 f"{len(compared) - len(unclear) - len(behind)}, behind in {len(behind)}; "
+                 f"{len(unclear)} (~) cannot be told apart from 1 or their floor in this noise."]
+    if unsteady:
+        lines.append(f"The machine was too noisy in {len(unsteady)} of "
+                     f"{len({key[:2] for key in result.keys})} tables: handing over a cache line took "
+                     f"more than {cells.STEADY} times as long in one round as in another.")
+    return lines
+
+
+def floors(result):
+    """The floors: how many were reached, and which not."""
+    lines = [""]
+    for what, meaning in cells.WHAT.items():
+        verdicts = [v for v in result.verdicts if v.what == what]
+        if not verdicts:
+            continue
+        passed = sum(v.passed for v in verdicts)
+        unclear = sum(not v.clear for v in verdicts)
+        lines.append(f"floors of {meaning}: {passed} pass, {len(verdicts) - passed} miss, "
+                     f"{unclear} of them unclear (~)")
+        for v in verdicts:
+            if not v.passed:
+                lines.append(f"  miss{' ' if v.clear else '~'} {v.key[1]}, {v.key[0]} ranks, {v.key[2]} "
+                             f"bytes: {v.ratio.median:.2f} ({v.ratio.least:.2f} .. {v.ratio.most:.2f}), "
+                             f"floor {v.floor:g}")
+    return lines
+
+
+def write_csv(result, path):
+    """All samples, a line for each."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        out = csv.writer(file, lineterminator="\n")
+        out.writerow(["transport", "ranks", "operation", "bytes", "library", "round", "us"])
+        for key in result.keys:
+            for series in result.series:
+                for r in range(result.samples.rounds):
+                    us = result.samples.get(key, series, r)
+                    if us is not None:
+                        out.writerow([result.options.transport, *key, series, r + 1, f"{us:.4f}"])
+
+
+def json_ratio(ratio):
+    """A ratio, or null."""
+    return ratio and {"median": ratio.median, "min": ratio.least, "max": ratio.most}
+
+
+def write_json(result, path):
+    """Medians, ratios and floors of every cell, and the reference of every round."""
+    found = [{"ranks": key[0], "operation": key[1], "bytes": key[2],
+              "median_us": {series: result.median(key, series) for series in result.series},
+              "ratios": {what: json_ratio(result.ratio(key, what)) for what in cells.WHAT},
+              "unclear": result.unclear(key),
+              "floors": [{"what": v.what, "floor": v.floor, "passed": v.passed, "clear": v.clear}
+                         for v in result.verdicts if v.key == key]} for key in result.keys]
+    handover = [{"ranks": ranks, "operation": operation, "round": r + 1, "us": us}
+                for (ranks, operation, r), us in result.samples.handover.items()]
+    everything = {"command": result.options.command, "transport": result.options.transport,
+                  "rounds": result.samples.rounds, "seconds": result.samples.seconds,
+                  "machine": result.machine, "versions": result.versions, "cells": found,
+                  "handover": handover}
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(everything, file, indent=1)
+        file.write("\n")

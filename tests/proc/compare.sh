@@ -1,0 +1,100 @@
+#!/bin/bash
+# perf/compare/run: a tiny run's table, CSV, JSON and exit status, bad usage, and with made-up samples
+# its ratios, floors, marks of noise and the part of the docs that it writes.
+set -u
+python=/usr/bin/python3
+[ -x $python ] || { echo "no $python"; exit 77; }
+compare=$SOURCE/perf/compare/run
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+failed=0
+
+fail() {
+  echo "FAILED: $*"
+  tail -n 8 "$out/log" "$out/err"
+  failed=1
+}
+
+# refuse WORD ARGUMENT...: it must end with a status other than 0, saying WORD.
+refuse() {
+  word=$1
+  shift
+  "$compare" "$@" >"$out/log" 2>"$out/err" && fail "accepted: $*"
+  grep -q -- "$word" "$out/err" || fail "'$word' is not said of: $*"
+}
+
+"$compare" -b "$BUILD" --out "$out" --ops allreduce,gather --sizes 64,64K -n 2 --rounds 1 >"$out/log" 2>"$out/err" ||
+  fail "exit status $?"
+# series WORD: the CSV has a time for each operation and size of it.
+series() {
+  for cell in allreduce,64 allreduce,65536 gather,64 gather,65536; do
+    grep -Eq "^shm,2,$cell,$1,1,[0-9.]*[1-9]" "$out/compare.csv" || fail "no time of $1 for $cell"
+  done
+}
+for wanted in libcoll libcoll-inplace libcoll-shared; do series $wanted; done
+for mpi in openmpi mpich; do
+  if command -v mpicc.$mpi >/dev/null && command -v mpirun.$mpi >/dev/null; then series $mpi; fi
+done
+grep -q "cells with a peer" "$out/log" || fail "no summary"
+$python -c 'import json, sys
+cells = json.load(open(sys.argv[1]))["cells"]
+assert len(cells) == 4 and all(cell["median_us"]["libcoll"] > 0 for cell in cells)' "$out/compare.json" ||
+  fail "JSON content"
+
+refuse "no collrun" -b "$out"
+refuse "is none of" --ops allgathering
+refuse "invalid" -n 1
+refuse "invalid" --rounds 0
+refuse "invalid" --sizes 4Q
+
+$python -B - "$SOURCE/perf/compare" "$out" >"$out/log" 2>&1 <<'PYTHON' || fail "made-up samples"
+import os, sys, types
+sys.path.insert(0, sys.argv[1])
+import cells, docs, libraries, measure, report
+
+peer = types.SimpleNamespace(name="peer", is_peer=True)
+options = types.SimpleNamespace(command="run", transport="shm", ranks=[2], ops=["allreduce"])
+found = types.SimpleNamespace(all=[peer], versions={"peer": "1"})
+
+def result(peers, handover=(1, 1, 1), ours=(1, 1, 1), size=4):
+    samples = measure.Samples()
+    samples.rounds = 3
+    for r in range(3):
+        samples.handover[2, "allreduce", r] = handover[r]
+        samples.put((2, "allreduce", size), "libcoll", r, ours[r])
+        samples.put((2, "allreduce", size), "peer", r, peers[r])
+    floors = [("peer", ["allreduce"], [2], "shm", [(4, 1.5), (8192, 3)])]
+    return cells.Result(options, found, samples, floors)
+
+key = (2, "allreduce", 4)
+good = result((2, 9, 4), ours=(1, 3, 1))
+ratio = good.ratio(key, "peer")
+assert (ratio.least, ratio.median, ratio.most) == (2, 3, 4)
+assert good.verdicts[0].passed and good.verdicts[0].clear and not good.unclear(key)
+assert "ahead in 1, behind in 0; 0 (~)" in report.foot(good)[1]
+assert result((2, 2, 2), handover=(1, 1.6, 1)).unclear(key)
+assert result((0.5, 2, 2)).unclear(key) and result((1.4, 2, 2)).unclear(key)
+missed = result((1.2, 1.3, 1.4))
+assert not missed.unclear(key) and len(missed.clearly_missed()) == 1
+assert not result((1.2, 1.4, 1.6)).clearly_missed()
+assert "miss  allreduce, 2 ranks, 4 bytes: 1.30" in "\n".join(report.floors(missed))
+for size, floor in ((0, 1.5), (1024, 1.5), (8192, 3), (1 << 30, 3)):
+    assert result((2, 2, 2), size=size).floor((2, "allreduce", size)) == floor
+slow = result((3000, 3000, 3000), ours=(100, 100, 100))
+assert measure.is_hopeless(slow.samples, peer, key)
+assert not measure.is_hopeless(result((3000, 1, 1), ours=(1000, 1, 1)).samples, peer, key)
+
+path = os.path.join(sys.argv[2], "performance.md")
+marks = [f"<!-- {word} of perf/compare/run, {t} -->\n" for t in ("shm", "tcp") for word in ("begin", "end")]
+with open(path, "w") as file:
+    file.write("above\n" + marks[0] + "outdated\n" + marks[1] + "between\n" + marks[2] + "kept\n" + marks[3] + "below\n")
+docs.write(good, {}, sys.argv[2])
+text = open(path).read()
+assert "outdated" not in text and "allreduce, 2 ranks" in text
+assert text.startswith("above\n" + marks[0]) and text.endswith(marks[1] + "between\n" + marks[2] + "kept\n" + marks[3] + "below\n")
+
+assert libraries.run_all([["sleep", "9"]], 0.1)[1].startswith("not done after")
+assert libraries.run_all([["sh", "-c", "echo why >&2; exit 3"]], 5)[1] == "exit status 3: why"
+assert libraries.read_times("x", "reduce", "noise\nreduce 8 1.5\n") == [("x", 8, 1.5)]
+PYTHON
+exit $failed
