@@ -1,0 +1,379 @@
+/*
+ * limits.c: what this machine allows: the least time of a collective's memory traffic, a cache line
+ * from core to core, and TCP over the loopback.
+ *
+ *   limits --ranks N OPERATION BYTES ...   prints "OPERATION BYTES US" for each size
+ *   limits handover                        prints "handover US": one way of a cache line
+ *   limits loopback                        prints "loopback_rtt_4B US", "loopback_two_way GBPS"
+ *
+ * The memory traffic of an operation on S bytes (the larger buffer, as coll_perf counts) is what
+ * its ranks must at least read and write, done by min(N, cores) threads at once, each on its part:
+ *
+ *   all-reduce      reads N * S, writes N * S    sums N vectors into N others
+ *   reduce          reads N * S, writes S        sums N vectors into one
+ *   reduce-scatter  reads N * S, writes S        the same
+ *   broadcast       reads S, writes (N - 1) * S  copies one vector to N - 1 others
+ *   all-gather      reads S, writes N * S        copies one vector to N others
+ *   all-to-all      reads N * S, writes N * S    copies N vectors
+ *   gather, scatter reads S, writes S            copies one vector
+ *
+ * Buffers stay in the caches if they fit, as an operation's do. The faster of ordinary and
+ * streaming stores counts.
+ */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+#define MAX_RANKS   64
+#define BLOCK       1024 /* floats that stay in the first-level cache while they are summed */
+#define TARGET_S    0.02
+#define DEADLINE_S  5.0
+#define PIECE_BYTES (4u << 20)
+
+static double now_s(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+static void die(const char *what) {
+  fprintf(stderr, "limits: %s: %s\n", what, strerror(errno));
+  exit(1);
+}
+
+/*
+ * Binds the calling thread to the index-th processor that the process may use. The main thread is
+ * never bound: others would begin with what it is bound to.
+ */
+static void pin(int index) {
+  cpu_set_t all, one;
+  CPU_ZERO(&one);
+  if (sched_getaffinity(0, sizeof(all), &all) != 0)
+    return;
+  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &all) && index-- == 0)
+      CPU_SET(cpu, &one);
+  if (CPU_COUNT(&one) == 1)
+    sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+typedef struct traffic {
+  const char *name;
+  bool reads_all, writes_all; /* N vectors, or one */
+  bool sums;                  /* what it reads into one */
+  int writes_less;            /* than all */
+} traffic;
+
+static const traffic operations[] = {
+    {"allreduce", true, true, true, 0},       {"reduce", true, false, true, 0},
+    {"reduce_scatter", true, false, true, 0}, {"broadcast", false, true, false, 1},
+    {"allgather", false, true, false, 0},     {"alltoall", true, true, false, 0},
+    {"gather", false, false, false, 0},       {"scatter", false, false, false, 0},
+};
+
+typedef struct work {
+  const traffic *what;
+  size_t count; /* floats of a vector */
+  int ncores, nin, nout;
+  float *in[MAX_RANKS], *out[MAX_RANKS];
+  bool stream;
+  int iterations;
+  atomic_int ready, go;
+} work;
+
+typedef struct worker {
+  work *w;
+  int index;
+  double seconds; /* that it took */
+} worker;
+
+/* Writes floats past the caches, or through them. */
+static void put(float *to, const float *from, size_t count, bool stream) {
+#if defined(__x86_64__)
+  if (stream && count % 16 == 0) {
+    for (size_t i = 0; i < count; i += 4)
+      _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+    return;
+  }
+#endif
+  memcpy(to, from, count * sizeof(*to));
+}
+
+/* Sums all inputs of a stretch into each output. */
+static void sum(const work *w, size_t first, size_t last) {
+  float block[BLOCK];
+  for (size_t at = first; at < last; at += BLOCK) {
+    size_t some = last - at < BLOCK ? last - at : BLOCK;
+    const float *a = w->in[0] + at, *b = w->in[w->nin > 1] + at;
+    float *to = w->nout == 1 && !w->stream ? w->out[0] + at : block;
+    for (size_t i = 0; i < some; i++)
+      to[i] = a[i] + b[i];
+    for (int k = 2; k < w->nin; k++)
+      for (size_t i = 0; i < some; i++)
+        to[i] += w->in[k][at + i];
+    for (int k = 0; k < w->nout && to == block; k++)
+      put(w->out[k] + at, block, some, w->stream);
+  }
+}
+
+/* Copies a stretch of each input, or of the one to all outputs. */
+static void copy(const work *w, size_t first, size_t last) {
+  for (int k = 0; k < w->nout; k++)
+    put(w->out[k] + first, w->in[w->nin > 1 ? k : 0] + first, last - first, w->stream);
+}
+
+/* A core's part of all iterations. */
+static void *labour(void *arg) {
+  worker *me = arg;
+  work *w = me->w;
+  size_t part = (w->count / (size_t)w->ncores + 15) / 16 * 16, first = part * (size_t)me->index;
+  size_t last = me->index == w->ncores - 1 || first + part > w->count ? w->count : first + part;
+  pin(me->index);
+  atomic_fetch_add(&w->ready, 1);
+  while (!atomic_load(&w->go))
+    ;
+  double start = now_s();
+  for (int i = 0; i < w->iterations && first < last; i++) {
+    if (w->what->sums)
+      sum(w, first, last);
+    else
+      copy(w, first, last);
+  }
+  me->seconds = now_s() - start;
+  return NULL;
+}
+
+/* Seconds of one iteration by all cores. */
+static double run_once(work *w, int iterations) {
+  pthread_t threads[MAX_RANKS];
+  worker workers[MAX_RANKS];
+  w->iterations = iterations;
+  w->ready = w->go = 0;
+  for (int i = 0; i < w->ncores; i++) {
+    workers[i] = (worker){.w = w, .index = i};
+    if (pthread_create(&threads[i], NULL, labour, &workers[i]) != 0)
+      die("pthread_create");
+  }
+  while (atomic_load(&w->ready) < w->ncores)
+    sched_yield();
+  atomic_store(&w->go, 1);
+  double slowest = 0;
+  for (int i = 0; i < w->ncores; i++) {
+    pthread_join(threads[i], NULL);
+    slowest = workers[i].seconds > slowest ? workers[i].seconds : slowest;
+  }
+  return slowest / iterations;
+}
+
+/* The time of the faster kind of stores, in us. */
+static double measure(work *w) {
+  double best = 0;
+  for (int stream = 0; stream < 2; stream++) {
+    w->stream = stream;
+    double once = run_once(w, 2);
+    int fit = (int)(TARGET_S / (once > 1e-9 ? once : 1e-9));
+    fit = fit < 2 ? 2 : fit > 1 << 20 ? 1 << 20 : fit;
+    for (int round = 0; round < 3; round++) {
+      double seconds = run_once(w, fit);
+      if (best == 0 || seconds < best)
+        best = seconds;
+    }
+  }
+  return best * 1e6;
+}
+
+/* Measures one size of an operation. */
+static void measure_size(const traffic *what, int nranks, size_t bytes) {
+  int cores = (int)sysconf(_SC_NPROCESSORS_ONLN);
+  work w = {.what = what, .count = bytes / sizeof(float)};
+  w.ncores = nranks < cores ? nranks : cores;
+  w.nin = what->reads_all ? nranks : 1;
+  w.nout = what->writes_all ? nranks - what->writes_less : 1;
+  if (w.count == 0 || w.nout == 0)
+    return;
+  for (int k = 0; k < w.nin + w.nout; k++) {
+    void *memory = NULL;
+    if (posix_memalign(&memory, 4096, bytes + 64) != 0)
+      die("posix_memalign");
+    memset(memory, 0, bytes);
+    if (k < w.nin)
+      w.in[k] = memory;
+    else
+      w.out[k - w.nin] = memory;
+  }
+  printf("%s %zu %.4f\n", what->name, bytes, measure(&w));
+  for (int k = 0; k < w.nin; k++)
+    free(w.in[k]);
+  for (int k = 0; k < w.nout; k++)
+    free(w.out[k]);
+}
+
+/* ---- a cache line ---------------------------------------------------------------------------- */
+
+typedef struct line {
+  _Alignas(128) atomic_uint number;
+} line;
+
+/* Answers each number with the same one. */
+static void *echo(void *arg) {
+  line *lines = arg;
+  double end = now_s() + DEADLINE_S;
+  pin(1);
+  for (unsigned seen = 0, number; (number = atomic_load(&lines[0].number)) != ~0u;) {
+    if (number != seen)
+      atomic_store(&lines[1].number, seen = number);
+    else if (number == 0 && now_s() > end)
+      break;
+  }
+  return NULL;
+}
+
+/* Measures how long an answer takes. */
+static void *call(void *arg) {
+  line *lines = arg;
+  const unsigned rounds = 200000;
+  double end = now_s() + DEADLINE_S, start;
+  pin(0);
+  unsigned i = 0;
+  for (start = now_s(); i < rounds; i++) {
+    atomic_store(&lines[0].number, i + 1);
+    for (unsigned looks = 0; atomic_load(&lines[1].number) != i + 1; looks++)
+      if (looks % 4096 == 4095 && now_s() > end)
+        break;
+  }
+  double seconds = now_s() - start;
+  atomic_store(&lines[0].number, ~0u);
+  printf("handover %.4f\n", seconds / i / 2 * 1e6);
+  return NULL;
+}
+
+/* Runs two functions beside each other. */
+static void run_both(void *(*a)(void *), void *arg_a, void *(*b)(void *), void *arg_b) {
+  pthread_t threads[2];
+  if (pthread_create(&threads[0], NULL, a, arg_a) != 0 ||
+      pthread_create(&threads[1], NULL, b, arg_b) != 0)
+    die("pthread_create");
+  pthread_join(threads[0], NULL);
+  pthread_join(threads[1], NULL);
+}
+
+/* ---- the loopback ---------------------------------------------------------------------------- */
+
+/* Two connected sockets over 127.0.0.1 that neither block nor wait for more. */
+static void connect_pair(int pair[2]) {
+  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  socklen_t length = sizeof(address);
+  int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
+  pair[0] = socket(AF_INET, SOCK_STREAM, 0);
+  if (listener < 0 || pair[0] < 0 ||
+      bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
+      listen(listener, 1) != 0 ||
+      getsockname(listener, (struct sockaddr *)&address, &length) != 0 ||
+      connect(pair[0], (struct sockaddr *)&address, sizeof(address)) != 0 ||
+      (pair[1] = accept(listener, NULL, NULL)) < 0)
+    die("connecting over 127.0.0.1");
+  close(listener);
+  for (int i = 0; i < 2; i++) {
+    setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
+    fcntl(pair[i], F_SETFL, O_NONBLOCK);
+  }
+}
+
+typedef struct talk {
+  int socket;
+  int index;
+  size_t bytes; /* that each side sends, and receives, in each round */
+  int rounds;
+  bool in_turns; /* index 0 first, then index 1 */
+} talk;
+
+/* One side of a conversation; spins. */
+static void *converse(void *arg) {
+  const talk *t = arg;
+  char *buffer = calloc(2, t->bytes);
+  double end = now_s() + DEADLINE_S;
+  if (!buffer)
+    die("calloc");
+  pin(t->index);
+  for (int round = 0; round < t->rounds; round++) {
+    size_t sent = 0, received = 0;
+    while (sent < t->bytes || received < t->bytes) {
+      bool may_send = !t->in_turns || t->index == 0 || received == t->bytes;
+      ssize_t some = may_send && sent < t->bytes
+                         ? send(t->socket, buffer + sent, t->bytes - sent, MSG_NOSIGNAL)
+                         : 0;
+      sent += some > 0 ? (size_t)some : 0;
+      some = received < t->bytes
+                 ? recv(t->socket, buffer + t->bytes + received, t->bytes - received, 0)
+                 : 0;
+      received += some > 0 ? (size_t)some : 0;
+      if (some < 0 && errno != EAGAIN)
+        die("recv");
+      if (now_s() > end)
+        die("the other side of the loopback does not answer");
+    }
+  }
+  free(buffer);
+  return NULL;
+}
+
+/* Seconds of a conversation. */
+static double time_talk(const int pair[2], size_t bytes, int rounds, bool in_turns) {
+  talk sides[2] = {{pair[0], 0, bytes, rounds, in_turns}, {pair[1], 1, bytes, rounds, in_turns}};
+  double start = now_s();
+  run_both(converse, &sides[0], converse, &sides[1]);
+  return now_s() - start;
+}
+
+static void loopback(void) {
+  int pair[2];
+  connect_pair(pair);
+  time_talk(pair, 4, 1000, true);
+  printf("loopback_rtt_4B %.4f\n", time_talk(pair, 4, 20000, true) / 20000 * 1e6);
+  time_talk(pair, PIECE_BYTES, 8, false);
+  double seconds = time_talk(pair, PIECE_BYTES, 100, false);
+  printf("loopback_two_way %.4f\n", 100.0 * PIECE_BYTES / seconds / 1e9);
+  close(pair[0]);
+  close(pair[1]);
+}
+
+int main(int argc, char **argv) {
+  if (argc == 2 && strcmp(argv[1], "handover") == 0) {
+    line lines[2] = {0};
+    run_both(call, lines, echo, lines);
+    return 0;
+  }
+  if (argc == 2 && strcmp(argv[1], "loopback") == 0) {
+    loopback();
+    return 0;
+  }
+  int nranks = argc > 3 && strcmp(argv[1], "--ranks") == 0 ? atoi(argv[2]) : 0;
+  const traffic *what = NULL;
+  for (size_t i = 0; nranks > 0 && i < sizeof(operations) / sizeof(operations[0]); i++)
+    if (strcmp(operations[i].name, argv[3]) == 0)
+      what = &operations[i];
+  if (!what || nranks > MAX_RANKS) {
+    fprintf(stderr, "usage: limits --ranks N OPERATION BYTES ... | handover | loopback\n");
+    return 2;
+  }
+  for (int i = 4; i < argc; i++)
+    measure_size(what, nranks, strtoull(argv[i], NULL, 10));
+  return 0;
+}
