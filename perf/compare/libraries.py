@@ -79,6 +79,7 @@ def read_times(name, operation, text):
 class Library:
     """What has a column: `run` gives [(series, bytes, us)] and None or why it failed."""
     is_peer = True
+    is_ours = False
 
     def __init__(self, name, options, program):
         self.name, self.options, self.program = name, options, program
@@ -101,6 +102,7 @@ class Library:
 class Libcoll(Library):
     """coll_perf under collrun, with ordinary buffers or with those of coll_mem_alloc()."""
     is_peer = False
+    is_ours = True
 
     def __init__(self, options, shared):
         super().__init__("libcoll", options, os.path.join(options.build, "bin", "coll_perf"))
@@ -171,13 +173,14 @@ class Limits(Library):
     is_peer = False
 
     def takes(self, operation, ranks):
-        return self.options.transport == "shm" or (
-            ranks == 2 and operation in BLOCKED + ("allreduce", "barrier"))
+        if self.options.transport == "shm":
+            return operation != "barrier"  # which moves no bytes
+        return ranks == 2 and operation in BLOCKED + ("allreduce", "barrier")
 
     def run(self, operation, ranks, sizes):
         if self.options.transport == "tcp":
             return self.loopback(operation, sizes)
-        command = [self.program, "--ranks", str(ranks), *self.words(operation, sizes)]
+        command = [self.program, "--ranks", str(ranks), operation, *map(str, sizes)]
         text, why = run_all([command], self.seconds(sizes))
         return [] if why else read_times("limit", operation, text), why
 
@@ -189,7 +192,7 @@ class Limits(Library):
         said = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
         round_trip, bandwidth = float(said["loopback_rtt_4B"]), float(said["loopback_two_way"])
         share = 0.5 if operation in BLOCKED else 1
-        return [("limit", size, max(round_trip, size * share * 2 / (bandwidth * 1e3)))
+        return [("limit", size, max(round_trip, size * share / (bandwidth * 1e3)))
                 for size in sizes], None
 
 

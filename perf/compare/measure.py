@@ -30,7 +30,7 @@ class Samples:
         """Says once for each library and operation that it failed."""
         told = (library.name, ranks, operation)
         self.complaints[told] += 1
-        if not library.is_peer:
+        if library.is_ours:
             self.failed.append(told)
         if self.complaints[told] == 1:
             print(f"compare: {library.name}, {operation}, {ranks} ranks: {why}", file=sys.stderr)

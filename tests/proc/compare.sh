@@ -31,7 +31,7 @@ series() {
     grep -Eq "^shm,2,$cell,$1,1,[0-9.]*[1-9]" "$out/compare.csv" || fail "no time of $1 for $cell"
   done
 }
-for wanted in libcoll libcoll-inplace libcoll-shared; do series $wanted; done
+for wanted in libcoll libcoll-inplace libcoll-shared limit; do series $wanted; done
 for mpi in openmpi mpich; do
   if command -v mpicc.$mpi >/dev/null && command -v mpirun.$mpi >/dev/null; then series $mpi; fi
 done
