@@ -35,6 +35,7 @@ for wanted in libcoll libcoll-inplace libcoll-shared limit; do series $wanted; d
 for mpi in openmpi mpich; do
   if command -v mpicc.$mpi >/dev/null && command -v mpirun.$mpi >/dev/null; then series $mpi; fi
 done
+if [ -e /usr/include/gloo/config.h ]; then series gloo; fi
 grep -q "cells with a peer" "$out/log" || fail "no summary"
 $python -c 'import json, sys
 cells = json.load(open(sys.argv[1]))["cells"]
