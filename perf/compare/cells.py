@@ -88,7 +88,9 @@ class Result:
             return self.samples.get((key[0], operation, key[2]), series, number)
         if what == "peer":
             times = [us for us in map(get, self.peers) if us is not None]
-            return min(times, default=None), get("libcoll")
+            # A peer's broadcast is in place: its root copies nothing.
+            in_place = key[1] == "broadcast" and get("libcoll-inplace")
+            return min(times, default=None), in_place or get("libcoll")
         if what == "composed":
             parts = [get("libcoll", "reduce"), get("libcoll", "broadcast")]
             return None if None in parts else sum(parts), get("libcoll")
