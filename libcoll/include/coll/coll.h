@@ -406,13 +406,13 @@ COLL_API coll_status coll_wait_any(coll_request **requests, int count, int *inde
 /* ---- memory --------------------------------------------------------------------------------- */
 
 /*
- * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed, with all
- * pages there at once. Ranks of the same host read such memory where it lies, which saves a copy of
- * every longer message; each buffer counts by itself, and a part of such memory serves as well as
- * all of it. On other communicators, those made from `comm` included, it is memory like any other.
- * From 16 KiB on it takes a file descriptor. Belongs to the caller until coll_mem_free(); what is
- * not freed goes with the communicator. bytes 0 gives NULL.
- * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
+ * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed, with
+ * all pages there at once. Ranks of the same host read such memory where it lies, which saves a
+ * copy of every longer message; each buffer counts by itself, and a part of such memory serves as
+ * well as all of it. On other communicators, those made from `comm` included, it is memory like any
+ * other. From 16 KiB on it takes a file descriptor. Belongs to the caller until coll_mem_free();
+ * what is not freed goes with the communicator. bytes 0 gives NULL. Errors: INVALID_ARGUMENT,
+ * NO_MEMORY, SYSTEM.
  */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
 
