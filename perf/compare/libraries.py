@@ -45,18 +45,15 @@ def stop(processes):
             continue
 
 
-def run_all(commands, seconds, environment=None, cpus=None):
+def run_all(commands, seconds, environment=None):
     """Runs commands at the same time: (what they printed, None or why one failed)."""
     processes = []
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         try:
-            for i, command in enumerate(commands):
-                def pin(cpu=cpus[i] if cpus else None):
-                    if cpu is not None:
-                        os.sched_setaffinity(0, {cpu})
+            for command in commands:
                 processes.append(subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, preexec_fn=pin,
-                    start_new_session=True, env={**os.environ, **(environment or {})}))
+                    command, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True,
+                    env={**os.environ, **(environment or {})}))
             statuses = [process.wait(seconds) for process in processes]
             why = next((f"exit status {status}" for status in statuses if status), None)
         except subprocess.TimeoutExpired:
@@ -141,14 +138,18 @@ class Mpi(Library):
     """mpi.c with one of the MPI libraries."""
 
     def run(self, operation, ranks, sizes):
-        bind = "core" if ranks <= len(self.cores) else "none"
+        enough = ranks <= len(self.cores)
         tcp = self.options.transport == "tcp"
         environment = {}
         if self.name == "openmpi":
-            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "--bind-to", bind,
+            # As collrun: bound also where each core gets equally many. It yields its core while it waits,
+            # which helps the sooner the rank that it waits for is on the same core.
+            even = enough or ranks % len(self.cores) == 0
+            bind = ["--map-by", "core", "--bind-to", "core:overload-allowed"] if even else ["--bind-to", "none"]
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", *bind,
                        "--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"]
         else:
-            command = ["mpirun.mpich", "-bind-to", bind]
+            command = ["mpirun.mpich", "-bind-to", "core" if enough else "none"]
             if tcp:
                 environment = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
         command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
@@ -157,14 +158,14 @@ class Mpi(Library):
 
 
 class Gloo(Library):
-    """gloo.cc: a process for each rank, which find each other in a folder."""
+    """gloo.cc: a process for each rank, which find each other in a folder. They are not bound: each has a
+    thread for its sockets, which must not wait for the one that calls."""
 
     def run(self, operation, ranks, sizes):
         with tempfile.TemporaryDirectory() as folder:
             commands = [[self.program, "--rank", str(rank), "--size", str(ranks), "--store", folder,
                          *self.words(operation, sizes)] for rank in range(ranks)]
-            cpus = self.cores[:ranks] if ranks <= len(self.cores) else None
-            text, why = run_all(commands, self.seconds(sizes), cpus=cpus)
+            text, why = run_all(commands, self.seconds(sizes))
         return [] if why else read_times(self.name, operation, text), why
 
 
