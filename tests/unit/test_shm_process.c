@@ -18,7 +18,7 @@
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_segment.h"
 
-enum { SLOT_BYTES = 10000, SLOT_COUNT = 4, DEADLINE_S = 20 };
+enum { SLOT_BYTES = 10000, SLOT_COUNT = 4, DEADLINE_S = 20, NAP_MS = 50 };
 
 TestSuite(shm_process, .timeout = 60);
 
@@ -28,6 +28,7 @@ typedef struct node {
   coll_endpoint *ep;
   coll_transport_failure last;
   int failures;
+  int naps; /* sleeps that nothing ended but their length */
 } node;
 
 static uint64_t now_ns(void *ctx) {
@@ -123,15 +124,14 @@ static int finish(child *c) {
   return status;
 }
 
-/* Sleeps as the executor does, at most five seconds: false if nothing woke it. */
-static bool doze(node *n) {
+/* Sleeps as the executor does: a nap that nothing ends is over after a while, and it looks again.
+ * How soon a rank runs again that was woken is the machine's affair. */
+static void doze(node *n) {
   struct pollfd p = {.fd = shm_transport.wait_fd(n->ep), .events = POLLIN};
-  int ready = 1;
   if (!shm_transport.arm(n->ep)) {
-    ready = poll(&p, 1, 5000);
+    n->naps += poll(&p, 1, NAP_MS) == 0;
   }
   shm_transport.disarm(n->ep);
-  return ready == 1;
 }
 
 /* Receives with tag k, spinning or sleeping in between. */
@@ -144,8 +144,8 @@ static int receive(node *n, coll_conn *conn, uint64_t k, void *buf, size_t bytes
     if (result != COLL_T_AGAIN || colli_now_ns() > deadline) {
       return result;
     }
-    if (shm_transport.progress(n->ep) == 0 && sleeping && !doze(n)) {
-      return COLL_ERR_TIMEOUT;
+    if (shm_transport.progress(n->ep) == 0 && sleeping) {
+      doze(n);
     }
   }
 }
@@ -160,8 +160,8 @@ static int transmit(node *n, coll_conn *conn, uint64_t k, const void *buf, size_
     if (result != COLL_T_AGAIN || colli_now_ns() > deadline) {
       return result;
     }
-    if (shm_transport.progress(n->ep) == 0 && sleeping && !doze(n)) {
-      return COLL_ERR_TIMEOUT;
+    if (shm_transport.progress(n->ep) == 0 && sleeping) {
+      doze(n);
     }
   }
 }
@@ -200,6 +200,7 @@ static void check_echo(int rank) {
   int status = finish(&c);
   cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == 0);
   cr_expect_eq(c.self.failures, 0);
+  cr_expect_lt(c.self.naps, ECHOES / 50, "bells do not wake");
 }
 
 Test(shm_process, echo_as_dialer) {

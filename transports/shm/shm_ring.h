@@ -16,8 +16,9 @@
  * ring again; the other side changes the ring and then looks at `state`, so that at least one of
  * the two sees the other's. The moment (shm_ring_settle()) stands for a fence between the change
  * and the look, which every message would pay for: a store is seen by others long before it is
- * over. Each sleep has its own number: a sleeper is woken once, however much arrives before it
- * runs.
+ * over. (Should one ever take longer, the sleeper finds it when its nap ends: see arm() in
+ * coll_transport.h.) Each sleep has its own number: a sleeper is woken once, however much arrives
+ * before it runs.
  */
 #ifndef COLLI_TRANSPORTS_SHM_RING_H
 #define COLLI_TRANSPORTS_SHM_RING_H

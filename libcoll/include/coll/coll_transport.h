@@ -182,7 +182,8 @@ typedef struct coll_transport_ops {
   int (*wait_fd)(coll_endpoint *ep);
 
   /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and
-   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. */
+   * sleeps if nothing moved, but looks again after 50 ms at most: a transport may, very rarely,
+   * miss to wake it. 1: do not sleep, progress() has something to do. */
   int (*arm)(coll_endpoint *ep);
 
   /* After sleeping. */
