@@ -62,6 +62,28 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "Network interfaces to use: a comma-separated list of name "
                                 "prefixes; ^name excludes, =name matches the whole name. Empty: "
                                 "all."},
+    [COLLI_PARAM_VERBS_DEVICE] =
+        {"COLL_VERBS_DEVICE", COLLI_PARAM_STRING, "", 0, 0,
+         "InfiniBand and RoCE devices to use: a comma-separated list of name prefixes; ^name "
+         "excludes, =name matches the whole name, name:2 only that port. Empty: all. See "
+         "docs/verbs.md."},
+    [COLLI_PARAM_VERBS_PORT] = {"COLL_VERBS_PORT", COLLI_PARAM_INT, "", 1, 255,
+                                "Port to use of each of these devices. Empty: all that are up."},
+    [COLLI_PARAM_VERBS_GID_INDEX] =
+        {"COLL_VERBS_GID_INDEX", COLLI_PARAM_INT, "", 0, 1023,
+         "Entry of the port's GID table to use, as show_gids lists it. Empty: entry 0 on "
+         "InfiniBand; on RoCE version 2 before 1, and addresses as COLL_TCP_IFNAME allows."},
+    [COLLI_PARAM_VERBS_TRAFFIC] = {"COLL_VERBS_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 255,
+                                   "Traffic class of verbs packets: four times the DSCP on RoCE."},
+    [COLLI_PARAM_VERBS_SERVICE] = {"COLL_VERBS_SERVICE_LEVEL", COLLI_PARAM_INT, "0", 0, 15,
+                                   "Service level of verbs packets: the priority on RoCE."},
+    [COLLI_PARAM_VERBS_TIMEOUT] =
+        {"COLL_VERBS_TIMEOUT", COLLI_PARAM_INT, "18", 1, 22,
+         "How long verbs devices wait for an answer before they repeat a packet: 4.096 us times 2 "
+         "to this power (18: 1.07 s)."},
+    [COLLI_PARAM_VERBS_RETRY] = {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
+                                 "How often verbs devices repeat a packet without an answer before "
+                                 "the peer counts as lost."},
     [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "32K", 4096, 1 << 20,
                                 "Size of the slots through which data is pipelined; a multiple of "
                                 "64, the same on all ranks. Unless it is set, ranks that need TCP "

@@ -1,0 +1,94 @@
+/*
+ * verbs_mr.h: memory that a device may read and write.
+ *
+ * Registrations are kept only for memory whose end libcoll knows of: the slots, and what
+ * coll_mem_alloc() made (region_add, region_remove). For other memory a kept registration could
+ * outlive the mapping and show pages that the program does not have any more; it is registered for
+ * one operation and released after it, while the caller may not give it back anyway.
+ */
+#ifndef COLLI_TRANSPORTS_VERBS_MR_H
+#define COLLI_TRANSPORTS_VERBS_MR_H
+
+#include "transports/verbs/verbs_device.h"
+
+/* A rail's registrations are made through this; fill it in once. */
+typedef struct verbs_domain {
+  const verbs_lib *lib;
+  const verbs_rail *rail;
+  struct ibv_pd *pd;
+} verbs_domain;
+
+/* What memory is for: access rights, and whether order matters. */
+typedef enum verbs_use {
+  VERBS_USE_READ,   /* the device reads it: source of sends and writes */
+  VERBS_USE_WRITE,  /* peers write to it, and the order in which bytes come does not matter, as a
+                       completion or a later flag elsewhere tells of them */
+  VERBS_USE_ORDERED /* peers write to it, and its last bytes tell that all are there: slots */
+} verbs_use;
+
+/*
+ * Registers memory; NULL with the reason. If the locked-memory limit is what refuses it and the
+ * device has on-demand paging, the memory stays pageable.
+ */
+struct ibv_mr *verbs_mr_register(const verbs_domain *domain, const void *memory, size_t bytes,
+                                 verbs_use use, verbs_fault *fault);
+
+/* The same for memory of another device, such as a GPU, by its dma-buf; `iova` is the address by
+ * which work requests call its first byte. UNSUPPORTED where library or kernel cannot. */
+struct ibv_mr *verbs_mr_register_dmabuf(const verbs_domain *domain, int fd, uint64_t offset,
+                                        size_t bytes, uint64_t iova, verbs_use use,
+                                        verbs_fault *fault);
+
+/* Releases a registration; NULL is fine. */
+void verbs_mr_release(const verbs_domain *domain, struct ibv_mr *mr);
+
+/* ---- slots ----------------------------------------------------------------------------------- */
+
+/* Memory of the transport itself, registered. */
+typedef struct verbs_slab {
+  void *memory;
+  size_t bytes; /* as mapped */
+  struct ibv_mr *mr;
+  bool huge; /* of huge pages that were set aside */
+} verbs_slab;
+
+/* Maps and registers zeroed memory, of huge pages where there are some; children of fork() do not
+ * get it. */
+coll_status verbs_slab_create(const verbs_domain *domain, size_t bytes, verbs_use use,
+                              verbs_slab *slab, verbs_fault *fault);
+
+void verbs_slab_destroy(const verbs_domain *domain, verbs_slab *slab);
+
+/* Whether the locked-memory limit lets this process register `bytes` bytes, as far as can be told
+ * without trying; if not, says what to do. */
+bool verbs_lock_allowed(size_t bytes, verbs_fault *fault);
+
+/* ---- regions --------------------------------------------------------------------------------- */
+
+typedef struct verbs_area {
+  uintptr_t begin;
+  size_t bytes;
+  uint32_t region;
+  bool refused; /* could not be registered: not tried again */
+  struct ibv_mr *mr;
+} verbs_area;
+
+/* The regions of coll_mem_alloc(), in the order of their addresses; registered when first used. */
+typedef struct verbs_cache {
+  verbs_domain domain;
+  verbs_area *areas;
+  int count, room;
+} verbs_cache;
+
+/* coll_transport_ops.region_add and region_remove for one rail. COLL_OK or NO_MEMORY. */
+coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *memory, size_t bytes);
+void verbs_cache_remove(verbs_cache *cache, uint32_t region);
+
+/* The registration (VERBS_USE_WRITE) in which a range lies as a whole; NULL if it lies in no region
+ * or could not be registered: then it is copied, or registered for one operation. */
+struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes);
+
+/* Releases everything. */
+void verbs_cache_free(verbs_cache *cache);
+
+#endif
