@@ -137,22 +137,25 @@ class Libcoll(Library):
 class Mpi(Library):
     """mpi.c with one of the MPI libraries."""
 
+    def network(self):
+        """What chooses the transport: words for mpirun, environment."""
+        tcp = self.options.transport == "tcp"
+        if self.name == "openmpi":
+            return ["--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"], {}
+        return [], {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"} if tcp else {}
+
     def run(self, operation, ranks, sizes):
         enough = ranks <= len(self.cores)
-        tcp = self.options.transport == "tcp"
-        environment = {}
+        words, environment = self.network()
         if self.name == "openmpi":
             # As collrun: bound also where each core gets equally many. It yields its core while it waits,
             # which helps the sooner the rank that it waits for is on the same core.
             even = enough or ranks % len(self.cores) == 0
             bind = ["--map-by", "core", "--bind-to", "core:overload-allowed"] if even else ["--bind-to", "none"]
-            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", *bind,
-                       "--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"]
+            command = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", *bind]
         else:
             command = ["mpirun.mpich", "-bind-to", "core" if enough else "none"]
-            if tcp:
-                environment = {"MPIR_CVAR_NOLOCAL": "1", "UCX_TLS": "tcp,self", "FI_PROVIDER": "tcp"}
-        command += ["-n", str(ranks), self.program, *self.words(operation, sizes)]
+        command += [*words, "-n", str(ranks), self.program, *self.words(operation, sizes)]
         text, why = run_all([command], self.seconds(sizes), environment)
         return [] if why else read_times(self.name, operation, text), why
 
@@ -241,14 +244,14 @@ def version_of(command):
     return number.group(0) if number else "?"
 
 
-def find_mpi(options, found, name, packages):
+def find_mpi(options, found, name, packages, kind=Mpi):
     """Adds an MPI library, or says what to install."""
     if not shutil.which("mpicc." + name) or not shutil.which("mpirun." + name):
         print(f"compare: without {name}: apt-get install {packages}", file=sys.stderr)
         return
     program = build(options, name, ["mpicc." + name, "-O2", "mpi.c"])
     if program:
-        found.all.append(Mpi(name, options, program))
+        found.all.append(kind(name, options, program))
         found.versions[name] = version_of(["mpirun." + name, "--version"])
 
 
