@@ -70,9 +70,9 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_VERBS_PORT] = {"COLL_VERBS_PORT", COLLI_PARAM_INT, "", 1, 255,
                                 "Port to use of each of these devices. Empty: all that are up."},
     [COLLI_PARAM_VERBS_GID_INDEX] =
-        {"COLL_VERBS_GID_INDEX", COLLI_PARAM_INT, "", 0, 1023,
-         "Entry of the port's GID table to use, as show_gids lists it. Empty: entry 0 on "
-         "InfiniBand; on RoCE version 2 before 1, and addresses as COLL_TCP_IFNAME allows."},
+        {"COLL_VERBS_GID_INDEX", COLLI_PARAM_INT, "", 0, 255,
+         "Entry of the port's GID table to use, as `ibv_devinfo -v` lists it. Empty: entry 0 on "
+         "InfiniBand; on RoCE version 2 before 1, addresses that COLL_TCP_IFNAME allows first."},
     [COLLI_PARAM_VERBS_TRAFFIC] = {"COLL_VERBS_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 255,
                                    "Traffic class of verbs packets: four times the DSCP on RoCE."},
     [COLLI_PARAM_VERBS_SERVICE] = {"COLL_VERBS_SERVICE_LEVEL", COLLI_PARAM_INT, "0", 0, 15,

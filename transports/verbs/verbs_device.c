@@ -1,0 +1,322 @@
+/* verbs_device.c: opens the devices and ports to use. */
+#include "transports/verbs/verbs_device.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "transports/verbs/verbs_device_parts.h"
+
+#define MAX_FOUND      64 /* ports that are looked at */
+#define KERNEL_DEVICES "/sys/class/infiniband"
+
+/* A port that can be a rail. */
+typedef struct candidate {
+  struct ibv_device *device;
+  verbs_rail rail; /* without its context */
+} candidate;
+
+typedef struct search {
+  const verbs_lib *lib;
+  const verbs_settings *settings;
+  candidate *found; /* of MAX_FOUND */
+  int count;
+  verbs_refusal refusal;
+} search;
+
+void verbs_refuse(verbs_refusal *refusal, verbs_refusal_stage stage, coll_status status,
+                  const char *syscall, int sys_errno, const char *format, ...) {
+  refusal->ports = (int)stage == refusal->stage ? refusal->ports + 1 : refusal->ports;
+  if ((int)stage <= refusal->stage)
+    return;
+  char text[VERBS_DETAIL_BYTES];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  refusal->stage = (int)stage;
+  refusal->ports = 1;
+  verbs_fault_set(&refusal->fault, status, syscall, sys_errno, "%s", text);
+}
+
+/* ---- one port -------------------------------------------------------------------------------- */
+
+/* The speed of a link from the codes of its width and speed, which are single bits; 0: unknown. */
+static uint32_t mbit_of(const struct ibv_port_attr *attr) {
+  static const uint32_t lane_mbit[8] = {2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000};
+  static const uint32_t lane_count[5] = {1, 4, 8, 12, 2};
+  int speed = __builtin_ffs(attr->active_speed) - 1, width = __builtin_ffs(attr->active_width) - 1;
+  if (speed < 0 || width < 0 || width >= 5)
+    return 0;
+  return lane_mbit[speed] * lane_count[width];
+}
+
+/* What can be done about a port that is not active. */
+static const char *advice_for(const struct ibv_port_attr *attr) {
+  if (attr->link_layer != IBV_LINK_LAYER_INFINIBAND)
+    return "set its network interface up (`rdma link` shows which one that is) and check the cable";
+  return attr->state == IBV_PORT_INIT || attr->state == IBV_PORT_ARMED
+             ? "the cable is fine, but no subnet manager has set it up: start one (opensm) or ask "
+               "who runs it"
+             : "check the cable and the switch";
+}
+
+/* Looks at one port of an open device; true if it can be a rail. */
+static bool look_at_port(search *s, struct ibv_context *context, verbs_rail *rail) {
+  struct ibv_port_attr attr;
+  int error = verbs_query_port(s->lib, context, rail->port, &attr);
+  if (error != 0) {
+    verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "ibv_query_port",
+                 error > 0 ? error : errno, "%s port %d does not answer", rail->name, rail->port);
+    return false;
+  }
+  rail->link_layer = attr.link_layer == IBV_LINK_LAYER_ETHERNET ? IBV_LINK_LAYER_ETHERNET
+                                                                : IBV_LINK_LAYER_INFINIBAND;
+  attr.link_layer = rail->link_layer;
+  if (attr.state != IBV_PORT_ACTIVE) {
+    verbs_refuse(&s->refusal, VERBS_REFUSED_DOWN, COLL_ERR_SYSTEM, NULL, 0,
+                 "%s port %d is not active (%s): %s", rail->name, rail->port,
+                 s->lib->port_state_str(attr.state), advice_for(&attr));
+    return false;
+  }
+  if (rail->link_layer == IBV_LINK_LAYER_INFINIBAND && attr.lid == 0) {
+    verbs_refuse(&s->refusal, VERBS_REFUSED_ADDRESS, COLL_ERR_SYSTEM, NULL, 0,
+                 "%s port %d has no LID: is the subnet manager running?", rail->name, rail->port);
+    return false;
+  }
+  rail->lid = attr.lid;
+  rail->mtu = attr.active_mtu >= IBV_MTU_256 && attr.active_mtu <= IBV_MTU_4096 ? attr.active_mtu
+                                                                                : IBV_MTU_1024;
+  rail->max_msg = attr.max_msg_sz ? attr.max_msg_sz : 1u << 30;
+  rail->mbit = mbit_of(&attr);
+  return verbs_gids_choose(s->lib, s->settings, rail, context, attr.gid_tbl_len, &s->refusal);
+}
+
+/* ---- one device ------------------------------------------------------------------------------ */
+
+/* Whether a device has the connections that this transport is made of. iWARP needs librdmacm to
+ * connect; others, such as EFA, have no reliable connections at all. */
+static bool is_usable_kind(search *s, const struct ibv_device *device, const char *name) {
+  if (device->transport_type == IBV_TRANSPORT_IB && device->node_type == IBV_NODE_CA)
+    return true;
+  verbs_refuse(&s->refusal, VERBS_REFUSED_KIND, COLL_ERR_UNSUPPORTED, NULL, 0,
+               "device %s is %s; libcoll uses InfiniBand and RoCE", name,
+               device->transport_type == IBV_TRANSPORT_IWARP
+                   ? "an iWARP adapter"
+                   : "no adapter with reliable connections");
+  return false;
+}
+
+/* Opens a device, or says why not. */
+static struct ibv_context *open_device(search *s, struct ibv_device *device, const char *name) {
+  errno = 0;
+  struct ibv_context *context = s->lib->open_device(device);
+  if (context)
+    return context;
+  int error = errno;
+  const char *advice = "look at dmesg";
+  if (error == EACCES || error == EPERM)
+    advice = "give the user read and write permission on it (udev sets mode 0666 usually; in a "
+             "container: --device=/dev/infiniband)";
+  else if (error == ENOENT || error == ENXIO || error == ENODEV)
+    advice = "it is not there; in a container: --device=/dev/infiniband";
+  verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "ibv_open_device", error,
+               "device %s cannot be opened through /dev/infiniband/%s: %s", name, device->dev_name,
+               advice);
+  return NULL;
+}
+
+/* What the device can do; false if it does not say. */
+static bool query_limits(search *s, struct ibv_context *context, verbs_rail *rail) {
+  struct ibv_device_attr_ex extended;
+  memset(&extended, 0, sizeof(extended));
+  struct verbs_context *ops = verbs_get_ctx_op(context, query_device_ex);
+  int error = ops ? ops->query_device_ex(context, NULL, &extended, sizeof(extended))
+                  : s->lib->query_device(context, &extended.orig_attr);
+  if (error != 0) {
+    verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "ibv_query_device",
+                 error > 0 ? error : errno, "device %s does not answer", rail->name);
+    return false;
+  }
+  rail->limits = extended.orig_attr;
+  if (extended.odp_caps.general_caps & IBV_ODP_SUPPORT) {
+    rail->odp_general = extended.odp_caps.general_caps;
+    rail->odp_rc = extended.odp_caps.per_transport_caps.rc_odp_caps;
+  }
+  return true;
+}
+
+/* Looks at all ports of a device. */
+static void look_at_device(search *s, struct ibv_device *device) {
+  const char *name = s->lib->get_device_name(device);
+  if (!name)
+    return;
+  if (!verbs_device_allowed(s->settings, name, 0)) {
+    verbs_refuse(&s->refusal, VERBS_REFUSED_SETTINGS, COLL_ERR_INVALID_USAGE, NULL, 0,
+                 "COLL_VERBS_DEVICE=%s leaves out every device, such as %s; `ibv_devices` lists "
+                 "them",
+                 s->settings->devices, name);
+    return;
+  }
+  if (!is_usable_kind(s, device, name))
+    return;
+  struct ibv_context *context = open_device(s, device, name);
+  if (!context)
+    return;
+  verbs_rail rail = {.async_fd = -1, .numa_node = -1};
+  snprintf(rail.name, sizeof(rail.name), "%s", name);
+  verbs_place_find(device, &rail);
+  rail.relaxed_ordering = *rail.pci != 0;
+  bool usable = query_limits(s, context, &rail);
+  for (int port = 1; usable && port <= rail.limits.phys_port_cnt && s->count < MAX_FOUND; port++) {
+    rail.port = (uint8_t)port;
+    if (!verbs_device_allowed(s->settings, name, port))
+      verbs_refuse(&s->refusal, VERBS_REFUSED_SETTINGS, COLL_ERR_INVALID_USAGE, NULL, 0,
+                   "COLL_VERBS_DEVICE and COLL_VERBS_PORT leave out every port, such as %s:%d; "
+                   "`ibv_devinfo` lists them",
+                   name, port);
+    else if (look_at_port(s, context, &rail))
+      s->found[s->count++] = (candidate){device, rail};
+  }
+  s->lib->close_device(context);
+}
+
+/* ---- choice ---------------------------------------------------------------------------------- */
+
+/* This thread's NUMA node. */
+static int own_node(void) {
+  unsigned cpu, node;
+  return getcpu(&cpu, &node) == 0 ? (int)node : -1;
+}
+
+/* Takes what is as fast as the fastest and of its kind; those near this thread first. */
+static int order(candidate *found, int count) {
+  const candidate *best = &found[0];
+  for (int i = 1; i < count; i++)
+    if (found[i].rail.mbit > best->rail.mbit)
+      best = &found[i];
+  uint32_t mbit = best->rail.mbit;
+  uint8_t layer = best->rail.link_layer;
+  int node = own_node(), kept = 0, near = 0;
+  for (int i = 0; i < count; i++) {
+    if (found[i].rail.mbit != mbit || found[i].rail.link_layer != layer)
+      continue;
+    candidate one = found[i];
+    bool is_near = node >= 0 && one.rail.numa_node == node;
+    int at = is_near ? near++ : kept;
+    memmove(&found[at + 1], &found[at], (size_t)(kept - at) * sizeof(*found));
+    found[at] = one;
+    kept++;
+  }
+  return kept;
+}
+
+/* Opens the chosen ports for good. */
+static int open_rails(search *s, verbs_rail *rails, int max) {
+  int opened = 0, wanted = order(s->found, s->count);
+  for (int i = 0; i < wanted && opened < max; i++) {
+    verbs_rail *rail = &rails[opened];
+    *rail = s->found[i].rail;
+    rail->context = open_device(s, s->found[i].device, rail->name);
+    if (!rail->context)
+      continue;
+    rail->async_fd = rail->context->async_fd;
+    int flags = fcntl(rail->async_fd, F_GETFL);
+    if (flags < 0 || fcntl(rail->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+      verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "fcntl", errno,
+                   "the events of device %s cannot be read", rail->name);
+      s->lib->close_device(rail->context);
+      continue;
+    }
+    opened++;
+  }
+  return opened;
+}
+
+/* Says why libibverbs lists no device. */
+static void explain_none(int sys_errno, verbs_fault *fault) {
+  DIR *folder = opendir(KERNEL_DEVICES);
+  const struct dirent *entry = NULL;
+  char name[VERBS_NAME_BYTES] = "";
+  while (folder && !*name && (entry = readdir(folder)))
+    if (*entry->d_name != '.')
+      snprintf(name, sizeof(name), "%.63s", entry->d_name);
+  if (folder)
+    closedir(folder);
+  if (*name)
+    verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_get_device_list", sys_errno,
+                    "the kernel has device %s, but libibverbs cannot drive it: install its driver "
+                    "(Debian: ibverbs-providers) and load the module ib_uverbs",
+                    name);
+  else
+    verbs_fault_set(fault, COLL_ERR_UNSUPPORTED, NULL, 0,
+                    "this machine has no InfiniBand or RoCE device (`ibv_devices` lists none)");
+}
+
+int verbs_rails_open(const verbs_lib *lib, const verbs_settings *settings, verbs_rail *rails,
+                     int max, verbs_fault *fault) {
+  search s = {.lib = lib, .settings = settings};
+  int ndevices = 0, opened = 0;
+  errno = 0;
+  struct ibv_device **list = lib->get_device_list(&ndevices);
+  if (!list || ndevices <= 0) {
+    explain_none(errno, fault);
+    if (list)
+      lib->free_device_list(list);
+    return 0;
+  }
+  s.found = calloc(MAX_FOUND, sizeof(*s.found));
+  if (!s.found)
+    verbs_refuse(&s.refusal, VERBS_REFUSED_OPEN, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
+                 "no memory to look at verbs devices");
+  for (int i = 0; s.found && i < ndevices && list[i]; i++)
+    look_at_device(&s, list[i]);
+  if (s.count > 0)
+    opened = open_rails(&s, rails, max);
+  free(s.found);
+  lib->free_device_list(list);
+  if (opened > 0)
+    return opened;
+  if (s.refusal.stage == 0)
+    verbs_refuse(&s.refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, NULL, 0,
+                 "no verbs device of this machine has a port");
+  *fault = s.refusal.fault;
+  if (s.refusal.ports > 1) {
+    size_t used = strlen(fault->detail);
+    snprintf(fault->detail + used, sizeof(fault->detail) - used, " (and %d more)",
+             s.refusal.ports - 1);
+  }
+  return 0;
+}
+
+void verbs_rails_close(const verbs_lib *lib, verbs_rail *rails, int count) {
+  for (int i = 0; i < count; i++) {
+    if (rails[i].context)
+      lib->close_device(rails[i].context);
+    rails[i].context = NULL;
+    rails[i].async_fd = -1;
+  }
+}
+
+const char *verbs_rail_text(const verbs_rail *rail, char text[VERBS_RAIL_TEXT]) {
+  char addr[COLLI_ADDR_TEXT] = "", speed[32] = "", lid[16] = "";
+  colli_addr first = rail->gid[0].addr;
+  bool ethernet = rail->link_layer == IBV_LINK_LAYER_ETHERNET;
+  if (rail->mbit >= 1000)
+    snprintf(speed, sizeof(speed), " %u Gbit/s", (unsigned)(rail->mbit / 1000));
+  if (!ethernet)
+    snprintf(lid, sizeof(lid), " LID %u", (unsigned)rail->lid);
+  else
+    *strrchr(colli_addr_text(&first, addr), ':') = 0; /* the port means nothing here */
+  snprintf(text, VERBS_RAIL_TEXT, "%s:%u %s%s%s%s%s%s%s", rail->name, (unsigned)rail->port,
+           !ethernet                                   ? "InfiniBand"
+           : rail->gid[0].type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2"
+                                                       : "RoCE v1",
+           speed, lid, *addr ? " " : "", addr, *rail->pci ? ", " : "", rail->pci);
+  return text;
+}
