@@ -5,19 +5,29 @@
 #include "libcoll/algo/algo.h"
 #include "libcoll/sched/rehearse.h"
 
-#define CHUNK_BYTES_MIN 4096 /* the smallest chunk that the choice tries */
+#define CHUNK_BYTES_MIN 8192 /* the smallest chunk that the choice tries */
 #define REHEARSE_RANKS  16   /* more take long, and leave little to choose */
 #define REHEARSE_WITHIN 3    /* times the best formula's time: what is not hopeless */
+
+/* Whether two ranks send each other as much at the same time: both have sent before either reads,
+ * and slices, with which one could begin earlier, only cost their time. */
+static bool is_exchange(const colli_shape *shape) {
+  return shape->nranks == 2 && !colli_rooted(shape->coll) && shape->coll != COLLI_SCAN &&
+         shape->coll != COLLI_EXSCAN;
+}
 
 /* The partition that an algorithm gets for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out) {
   int nchunks = algo->nchunks(shape);
   bool exact = colli_exact(shape->coll);
+  colli_limits cut = *limits;
+  if (is_exchange(shape))
+    cut.slice_bytes = limits->slot_bytes;
   if (shape->coll == COLLI_BARRIER)
     count = 0;
   colli_partition_make(out, exact ? count * (size_t)shape->nranks : count, elem_bytes, nchunks,
-                       exact, limits);
+                       exact, &cut);
 }
 
 /* Whether two partitions of one vector are the same. */

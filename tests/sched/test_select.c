@@ -183,3 +183,11 @@ Test(choice, table_is_sound) {
   }
   cr_assert_null(colli_algo_find(COLLI_BARRIER, "ring"));
 }
+
+/* Only two ranks that exchange send what fits into a slot in one message. */
+Test(select, two_ranks_that_exchange_cut_no_slices) {
+  cr_assert_eq(part_of(colli_algo_find(COLLI_ALLREDUCE, "recdbl"), 2, 32768, 0).slice, 8192);
+  cr_assert_eq(part_of(colli_algo_find(COLLI_ALLGATHER, "direct"), 2, 65536, 0).slice, 8192);
+  cr_assert_lt(part_of(colli_algo_find(COLLI_ALLREDUCE, "recdbl"), 3, 32768, 0).slice, 8192);
+  cr_assert_lt(part_of(colli_algo_find(COLLI_BROADCAST, "chain"), 2, 32768, 0).slice, 8192);
+}
