@@ -49,7 +49,7 @@ typedef struct colli_lane {
   int index;
   int pass;
   int step;      /* index in sched->steps */
-  bool received; /* the current slice has arrived in place and only its sending is left */
+  bool received; /* the current slice has arrived or was made in place: only its sending is left */
   bool cut;      /* `slice` and `total` are the current ones */
   colli_slice slice;
   size_t total; /* elements of the current step's chunk */

@@ -106,14 +106,13 @@ static inline uint32_t refers(const coll_request *op, const colli_step *step, in
   return may ? op->region[buf] : 0;
 }
 
-/* Sends a slice from memory: what the step stores, or else what it reads. */
-static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+/* Sends a slice from memory in one of the buffers. */
+static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, int from,
                              const char *buf, size_t bytes) {
   const coll_request *op = lane->op;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;
-  int from = step->bits & COLLI_STORE ? step->dst_buf : step->src_buf;
   uint32_t region = refers(op, step, from, conn->ops);
   int room = room_for_pending(exec, lane, region ? COLLI_MAX_REFERENCES : COLLI_MAX_PENDING);
   if (region && room == COLLI_STEP_BLOCKED)
@@ -157,7 +156,7 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
       return COLLI_STEP_DONE;
     lane->received = true;
   }
-  int result = send_slice(exec, lane, step, s->dst, s->bytes);
+  int result = send_slice(exec, lane, step, step->dst_buf, s->dst, s->bytes);
   if (result == COLLI_STEP_DONE)
     lane->received = false;
   return result;
@@ -247,16 +246,14 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
     }
     lane->received = true;
   }
-  int result = send_slice(exec, lane, step, s->dst, s->bytes);
+  int result = send_slice(exec, lane, step, step->dst_buf, s->dst, s->bytes);
   if (result == COLLI_STEP_DONE)
     lane->received = false;
   return result;
 }
 
-/* A step without a message: copies or reduces from one buffer to another, and may send. */
-static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
-                       const colli_slice *s) {
-  const coll_request *op = lane->op;
+/* What a step without a message does before it sends. */
+static void local_work(const coll_request *op, const colli_step *step, const colli_slice *s) {
   if (step->bits & COLLI_FOLD) {
     combine(op, step, &(colli_slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
   } else if (step->bits & COLLI_STORE && s->dst != s->src) {
@@ -264,9 +261,30 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
     if (op->average && step->bits & COLLI_FINAL)
       op->average(s->dst, s->count, op->nranks);
   }
-  if (step->bits & COLLI_SEND)
-    return send_slice(exec, lane, step, s->dst ? s->dst : s->src, s->bytes);
-  return COLLI_STEP_DONE;
+}
+
+/*
+ * A step without a message: copies or reduces from one buffer to another, and may send. What it
+ * copies from input to output it sends first, so that the peer need not wait for the copy, and by
+ * reference reads what stays in the caches of both.
+ */
+static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                       const colli_slice *s) {
+  const coll_request *op = lane->op;
+  bool sends = step->bits & COLLI_SEND, stores = step->bits & COLLI_STORE;
+  bool ahead = sends && stores && step->src_buf == COLLI_INPUT && step->dst_buf == COLLI_OUTPUT &&
+               s->dst != s->src && !(step->bits & (COLLI_FOLD | COLLI_FINAL));
+  if (!ahead && !lane->received)
+    local_work(op, step, s);
+  if (!sends)
+    return COLLI_STEP_DONE;
+  bool kept = stores && !ahead;
+  int result = send_slice(exec, lane, step, kept ? step->dst_buf : step->src_buf,
+                          kept ? s->dst : s->src, s->bytes);
+  lane->received = !ahead && result != COLLI_STEP_DONE;
+  if (ahead && result == COLLI_STEP_DONE)
+    local_work(op, step, s);
+  return result;
 }
 
 /* Whether the steps that this one waits for are done. */
