@@ -6,8 +6,10 @@
 #include "transports/shm/shm.h"
 #include "transports/sim/sim.h"
 #include "transports/tcp/tcp.h"
+#include "transports/verbs/verbs.h"
 
-const coll_transport_ops *const colli_transports[] = {&shm_transport, &tcp_transport, NULL};
+const coll_transport_ops *const colli_transports[] = {&shm_transport, &verbs_transport,
+                                                      &tcp_transport, NULL};
 
 /* By name, or NULL. Also knows "sim", which is never chosen by itself. */
 const coll_transport_ops *colli_transport_find(const char *name) {

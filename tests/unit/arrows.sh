@@ -41,6 +41,8 @@ for folder in transports/*/; do
   case $folder in
   # A decorator stands in front of any transport, and knows their tables.
   transports/hook) arrows "$folder" "$base|$folder/|transports/[a-z]+/[a-z]+\.h" ;;
+  # Its connections are made and watched over connections of the TCP transport.
+  transports/verbs) arrows "$folder" "$base|$folder/|transports/tcp/tcp.h" ;;
   *) arrows "$folder" "$base|transports/stream/|$folder/" ;;
   esac
 done

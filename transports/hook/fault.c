@@ -12,6 +12,7 @@
 #include "transports/shm/shm.h"
 #include "transports/sim/sim.h"
 #include "transports/tcp/tcp.h"
+#include "transports/verbs/verbs.h"
 
 /* A connection; `inner` comes late if the plan delays it, and goes early if the plan breaks it. */
 typedef struct fault_conn {
@@ -379,6 +380,7 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
 
 FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN);
 FAULT_OVER(tcp_transport, "tcp", COLL_CAP_SEND_DIRECT);
+FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN);
 FAULT_OVER(sim_transport, "sim", COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT);
 FAULT_OVER(sim_slot_transport, "sim", COLL_CAP_SPIN);
 
@@ -388,6 +390,8 @@ const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner) {
     return &fault_shm_transport;
   if (inner == &tcp_transport)
     return &fault_tcp_transport;
+  if (inner == &verbs_transport)
+    return &fault_verbs_transport;
   if (inner == &sim_transport)
     return &fault_sim_transport;
   return inner == &sim_slot_transport ? &fault_sim_slot_transport : NULL;

@@ -32,7 +32,7 @@ extern "C" {
 #endif
 
 #define COLL_TRANSPORT_ABI 1
-#define COLL_BLOB_BYTES    192 /* what a peer must know to connect; carried by bootstrap */
+#define COLL_BLOB_BYTES    256 /* what a peer must know to connect; carried by bootstrap */
 #define COLL_SECRET_BYTES  32
 
 /* What a data call returns when it is not a coll_status error (those are > 0). */

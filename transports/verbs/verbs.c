@@ -1,0 +1,330 @@
+/* verbs.c: the table of the verbs transport: endpoints, progress, waiting. */
+#include "transports/verbs/verbs.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "transports/tcp/tcp.h"
+#include "transports/verbs/verbs_internal.h"
+
+#define LOOK_IDLE_NS    COLLI_NS_PER_MS
+#define LOOK_BUSY_NS    20000u
+#define CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
+#define LINK_SLOT_BYTES 64  /* a link carries little */
+#define LINK_SLOTS      4
+#define LINGER_MS       300 /* how long close() waits for what was sent to arrive */
+
+bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
+  memcpy(blob, raw, sizeof(*blob));
+  return blob->magic == VERBS_BLOB_MAGIC && blob->rails > 0 && blob->rails <= VERBS_BLOB_RAILS;
+}
+
+/* A failure of a link, or of their endpoint: kept for whoever asks. */
+static void link_failed(void *ctx, const coll_transport_failure *failure) {
+  verbs_endpoint *ep = ctx;
+  verbs_fault_set(&ep->link_fault, failure->status, failure->syscall, failure->sys_errno, "%s",
+                  failure->detail ? failure->detail
+                                  : "the connection beside the queue pair failed");
+}
+
+static uint64_t link_now_ns(void *ctx) {
+  const coll_transport_env *env = ((verbs_endpoint *)ctx)->env;
+  return env->now_ns(env->ctx);
+}
+
+static const char *link_param(void *ctx, const char *name) {
+  const coll_transport_env *env = ((verbs_endpoint *)ctx)->env;
+  return env->param(env->ctx, name);
+}
+
+/* Opens the endpoint of the links. */
+static coll_status open_links(verbs_endpoint *ep, verbs_fault *fault) {
+  uint8_t blob[COLL_BLOB_BYTES];
+  static const uint8_t nothing[COLL_BLOB_BYTES];
+  ep->link_env = *ep->env;
+  ep->link_env.ctx = ep;
+  ep->link_env.now_ns = link_now_ns;
+  ep->link_env.fail = link_failed;
+  ep->link_env.param = link_param;
+  ep->link_env.slot_bytes = LINK_SLOT_BYTES;
+  ep->link_env.slot_count = LINK_SLOTS;
+  int status = tcp_transport.open(&ep->link_env, &ep->links);
+  if (status == COLL_OK)
+    status = tcp_transport.describe(ep->links, blob);
+  if (status != COLL_OK) {
+    *fault = ep->link_fault;
+    return (coll_status)status;
+  }
+  if (memcmp(blob + VERBS_LINK_BYTES, nothing, COLL_BLOB_BYTES - VERBS_LINK_BYTES) != 0)
+    return verbs_fault_set(fault, COLL_ERR_INTERNAL, NULL, 0, "the links' addresses are too long");
+  memcpy(ep->self.link, blob, VERBS_LINK_BYTES);
+  return COLL_OK;
+}
+
+/* Makes epoll look at a descriptor. */
+static coll_status watch(verbs_endpoint *ep, int fd, verbs_fault *fault) {
+  struct epoll_event event = {.events = EPOLLIN};
+  if (epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
+    return COLL_OK;
+  return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "a device cannot be watched");
+}
+
+/* Opens library, rails and their queues. */
+static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
+  coll_status status = verbs_settings_read(ep->env, &ep->settings, fault);
+  if (status == COLL_OK)
+    status = verbs_lib_load(&ep->lib, VERBS_LIB_NAME, fault);
+  if (status != COLL_OK)
+    return status;
+  ep->nports = verbs_rails_open(&ep->lib, &ep->settings, ep->rails, VERBS_BLOB_RAILS, fault);
+  if (ep->nports == 0)
+    return fault->status;
+  ep->self.magic = VERBS_BLOB_MAGIC;
+  ep->self.rails = (uint32_t)ep->nports;
+  for (int i = 0; i < ep->nports; i++) {
+    verbs_port *port = &ep->ports[i];
+    port->rail = &ep->rails[i];
+    verbs_wire_pack(port->rail, &ep->self.rail[i]);
+    status = verbs_port_open(ep, port, fault);
+    if (status == COLL_OK)
+      status = watch(ep, port->channel->fd, fault);
+    if (status == COLL_OK)
+      status = watch(ep, port->rail->async_fd, fault);
+    if (status != COLL_OK)
+      return status;
+  }
+  return COLL_OK;
+}
+
+/* Moves the connections on that were disconnected. */
+static void linger(verbs_endpoint *ep) {
+  uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
+  verbs_conn *conn, *next;
+  for (conn = TAILQ_FIRST(&ep->lingering); conn; conn = next) {
+    next = TAILQ_NEXT(conn, entry);
+    verbs_conn_linger(conn, now_ns);
+  }
+}
+
+/* Frees the endpoint. */
+static void verbs_close(coll_endpoint *handle) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  for (int i = 0; i < LINGER_MS && !TAILQ_EMPTY(&ep->lingering); i++) {
+    for (int p = 0; p < ep->nports; p++)
+      verbs_poll(ep, &ep->ports[p]);
+    linger(ep);
+    if (!TAILQ_EMPTY(&ep->lingering))
+      usleep(1000);
+  }
+  verbs_conn *conn;
+  while ((conn = TAILQ_FIRST(&ep->lingering))) {
+    TAILQ_REMOVE(&ep->lingering, conn, entry);
+    verbs_conn_free(conn);
+  }
+  if (ep->links)
+    tcp_transport.close(ep->links);
+  for (int i = 0; i < ep->nports; i++)
+    verbs_port_close(ep, &ep->ports[i]);
+  verbs_rails_close(&ep->lib, ep->rails, ep->nports);
+  verbs_lib_close(&ep->lib);
+  if (ep->epoll_fd >= 0)
+    close(ep->epoll_fd);
+  free(ep);
+}
+
+/* Opens this rank's endpoint. */
+static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
+  verbs_fault fault;
+  *handle = NULL;
+  verbs_endpoint *ep = calloc(1, sizeof(*ep));
+  coll_status status = COLL_OK;
+  if (!ep) {
+    status =
+        verbs_fault_set(&fault, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for an endpoint");
+  } else {
+    ep->env = env;
+    ep->look_now = true;
+    TAILQ_INIT(&ep->conns);
+    TAILQ_INIT(&ep->lingering);
+    ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    if (ep->epoll_fd < 0)
+      status = verbs_fault_set(&fault, COLL_ERR_SYSTEM, "epoll_create1", errno,
+                               "no descriptor for the endpoint; raise ulimit -n");
+    if (status == COLL_OK)
+      status = open_ports(ep, &fault);
+    if (status == COLL_OK)
+      status = open_links(ep, &fault);
+    if (status == COLL_OK)
+      status = watch(ep, tcp_transport.wait_fd(ep->links), &fault);
+  }
+  if (status == COLL_OK) {
+    *handle = (coll_endpoint *)ep;
+    return COLL_OK;
+  }
+  coll_transport_failure failure = {status, -1, -1, fault.sys_errno, fault.syscall, fault.detail};
+  env->fail(env->ctx, &failure);
+  if (ep)
+    verbs_close((coll_endpoint *)ep);
+  return (int)status;
+}
+
+/* Fills in what peers need to reach this endpoint. */
+static int verbs_describe(coll_endpoint *handle, uint8_t raw[COLL_BLOB_BYTES]) {
+  memset(raw, 0, COLL_BLOB_BYTES);
+  memcpy(raw, &((verbs_endpoint *)handle)->self, sizeof(verbs_blob));
+  return COLL_OK;
+}
+
+/* Whether two endpoints reach each other: by rails of theirs, and by their links. */
+static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES],
+                       coll_link *link) {
+  verbs_blob one, other;
+  verbs_path paths[VERBS_MAX_RAILS];
+  uint8_t one_link[COLL_BLOB_BYTES] = {0}, other_link[COLL_BLOB_BYTES] = {0};
+  *link = (coll_link){.alpha_ns = 0};
+  if (!verbs_blob_read(a, &one) || !verbs_blob_read(b, &other)) {
+    snprintf(link->reason, sizeof(link->reason), "no verbs endpoint on one side");
+    return 0;
+  }
+  memcpy(one_link, one.link, VERBS_LINK_BYTES);
+  memcpy(other_link, other.link, VERBS_LINK_BYTES);
+  if (!tcp_transport.reach(one_link, other_link, link))
+    return 0;
+  *link = (coll_link){.alpha_ns = 0};
+  int count = verbs_paths(one.rail, (int)one.rails, other.rail, (int)other.rails, paths,
+                          link->reason, sizeof(link->reason));
+  if (count == 0)
+    return 0;
+  verbs_paths_link(one.rail, other.rail, paths, count, link);
+  return 1;
+}
+
+/* Looks at everything but completions. */
+static int look(verbs_endpoint *ep, uint64_t now_ns) {
+  bool all = ep->look_now;
+  ep->happened = false;
+  ep->looked_ns = now_ns;
+  ep->look_now = false;
+  int status = tcp_transport.progress(ep->links);
+  if (status > 1) {
+    const verbs_fault *fault = &ep->link_fault;
+    coll_transport_failure failure = {fault->status,  -1,           -1, fault->sys_errno,
+                                      fault->syscall, fault->detail};
+    ep->env->fail(ep->env->ctx, &failure);
+    return status;
+  }
+  for (int i = 0; i < ep->nports; i++)
+    verbs_port_events(ep, &ep->ports[i]);
+  verbs_conn *conn;
+  TAILQ_FOREACH(conn, &ep->conns, entry) {
+    if (conn->gate & VERBS_GATE_CONNECTING)
+      verbs_conn_shake(conn);
+    else if (all)
+      verbs_conn_look(conn);
+    if (verbs_rx_owes(&conn->rx))
+      verbs_data_credit(conn);
+  }
+  if (!all && ep->watched)
+    verbs_conn_look(ep->watched);
+  ep->watched = ep->watched ? TAILQ_NEXT(ep->watched, entry) : TAILQ_FIRST(&ep->conns);
+  linger(ep);
+  return status | ep->happened;
+}
+
+/* Moves everything on. Data calls look at completions by themselves: this must cost next to nothing
+ * when nothing is new. */
+static int verbs_progress(coll_endpoint *handle) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  bool busy = ep->connecting > 0 || !TAILQ_EMPTY(&ep->lingering);
+  int moved = 0;
+  for (int i = 0; i < ep->nports; i++)
+    moved |= verbs_poll(ep, &ep->ports[i]) > 0;
+  if (!ep->look_now && !busy && ++ep->calls % CALLS_PER_CLOCK != 0)
+    return moved;
+  uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
+  if (!ep->look_now && now_ns - ep->looked_ns < (busy ? LOOK_BUSY_NS : LOOK_IDLE_NS))
+    return moved;
+  int status = look(ep, now_ns);
+  return status > 1 ? status : status | moved;
+}
+
+/* The descriptor that becomes readable when something comes. */
+static int verbs_wait_fd(coll_endpoint *handle) {
+  return ((verbs_endpoint *)handle)->epoll_fd;
+}
+
+/* Makes completions ring; 1 if some were there. */
+static int verbs_arm(coll_endpoint *handle) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  bool ready = false;
+  for (int i = 0; i < ep->nports; i++)
+    ready |= verbs_port_arm(ep, &ep->ports[i]);
+  return ready | tcp_transport.arm(ep->links);
+}
+
+/* After sleeping: whatever has rung is looked at. */
+static void verbs_disarm(coll_endpoint *handle) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  tcp_transport.disarm(ep->links);
+  for (int i = 0; i < ep->nports; i++)
+    verbs_port_disarm(ep, &ep->ports[i]);
+  ep->look_now = true;
+}
+
+/* Makes wait_fd() readable; from any thread. */
+static void verbs_wake(coll_endpoint *handle) {
+  tcp_transport.wake(((verbs_endpoint *)handle)->links);
+}
+
+/* coll_transport_ops.region_add */
+static int verbs_region_add(coll_endpoint *handle, uint32_t region, const void *memory,
+                            size_t bytes, int fd) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  (void)fd;
+  for (int i = 0; i < ep->nports; i++) {
+    coll_status status = verbs_cache_add(&ep->ports[i].cache, region, memory, bytes);
+    if (status != COLL_OK)
+      return (int)status;
+  }
+  return COLL_OK;
+}
+
+/* coll_transport_ops.region_remove */
+static void verbs_region_remove(coll_endpoint *handle, uint32_t region) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  for (int i = 0; i < ep->nports; i++)
+    verbs_cache_remove(&ep->ports[i].cache, region);
+}
+
+const coll_transport_ops verbs_transport = {
+    .size = sizeof(coll_transport_ops),
+    .abi = COLL_TRANSPORT_ABI,
+    .caps = COLL_CAP_SPIN,
+    .name = "verbs",
+    .open = verbs_open,
+    .close = verbs_close,
+    .describe = verbs_describe,
+    .reach = verbs_reach,
+    .connect = verbs_connect,
+    .disconnect = verbs_disconnect,
+    .send = verbs_send,
+    .sent = verbs_sent,
+    .slot_acquire = verbs_slot_acquire,
+    .slot_commit = verbs_slot_commit,
+    .recv = verbs_recv,
+    .slot_peek = verbs_slot_peek,
+    .slot_release = verbs_slot_release,
+    .progress = verbs_progress,
+    .wait_fd = verbs_wait_fd,
+    .arm = verbs_arm,
+    .disarm = verbs_disarm,
+    .wake = verbs_wake,
+    .region_add = verbs_region_add,
+    .region_remove = verbs_region_remove,
+    .send_ref = verbs_send_ref,
+};

@@ -1,0 +1,254 @@
+/* verbs_conn.c: connections: made over their links, watched, ended. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/clock.h"
+#include "transports/tcp/tcp.h"
+#include "transports/verbs/verbs.h"
+#include "transports/verbs/verbs_internal.h"
+
+#define LINGER_NS COLLI_NS_PER_S         /* what was sent has so long to arrive */
+#define DRAIN_NS  (50 * COLLI_NS_PER_MS) /* the same for what lies in the caller's memory */
+
+void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
+  if (conn->gate & VERBS_GATE_GONE)
+    return;
+  if (conn->gate & VERBS_GATE_CONNECTING)
+    conn->ep->connecting--;
+  conn->gate = VERBS_GATE_GONE;
+  conn->fault = *fault;
+  conn->ep->happened = true;
+}
+
+int verbs_conn_tell(verbs_conn *conn) {
+  const coll_transport_env *env = conn->ep->env;
+  if (conn->told)
+    return (int)conn->fault.status;
+  conn->told = true;
+  if (conn->fault.status == COLL_OK)
+    verbs_fault_set(&conn->fault, COLL_ERR_PEER_LOST, NULL, 0,
+                    "the peer has closed the connection; see its own error, or let it take part as "
+                    "long as the others");
+  coll_transport_failure failure = {conn->fault.status,    conn->base.peer,     conn->base.channel,
+                                    conn->fault.sys_errno, conn->fault.syscall, conn->fault.detail};
+  env->fail(env->ctx, &failure);
+  return (int)conn->fault.status;
+}
+
+/* Takes the memory of a connection: the receive ring, and its mirror for what is sent. */
+static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
+  const coll_transport_env *env = conn->ep->env;
+  uint32_t units = verbs_ring_units(env->slot_bytes, env->slot_count);
+  if (units == 0)
+    return verbs_fault_set(fault, COLL_ERR_INVALID_ARGUMENT, NULL, 0,
+                           "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
+  size_t bytes = (size_t)units * VERBS_UNIT;
+  coll_status status =
+      verbs_slab_create(&conn->port->domain, 2 * bytes, VERBS_USE_WRITE, &conn->slab, fault);
+  if (status != COLL_OK)
+    return status;
+  conn->rx_memory = conn->slab.memory;
+  conn->tx_memory = (uint8_t *)conn->slab.memory + bytes;
+  verbs_rx_init(&conn->rx, units, env->slot_bytes);
+  verbs_tx_init(&conn->tx, units);
+  conn->offer.magic = VERBS_BLOB_MAGIC;
+  conn->offer.key = conn->slab.mr->rkey;
+  conn->offer.memory = (uintptr_t)conn->slab.memory;
+  conn->offer.units = units;
+  conn->offer.slot_bytes = (uint32_t)env->slot_bytes;
+  return COLL_OK;
+}
+
+/* Chooses a pair of rails, and makes all that does not need the peer. */
+static coll_status prepare(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
+                           verbs_fault *fault) {
+  verbs_endpoint *ep = conn->ep;
+  verbs_blob blob;
+  verbs_path paths[VERBS_MAX_RAILS];
+  char why[96];
+  if (conn->base.peer < 0 || conn->base.peer >= ep->env->nranks ||
+      conn->base.peer == ep->env->rank || conn->base.channel < 0)
+    return verbs_fault_set(fault, COLL_ERR_INVALID_ARGUMENT, NULL, 0, "no such peer or channel");
+  if (!verbs_blob_read(raw, &blob))
+    return verbs_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
+                           "the peer's address is not one of a verbs endpoint; all ranks must run "
+                           "the same libcoll");
+  int count =
+      verbs_paths(ep->self.rail, ep->nports, blob.rail, (int)blob.rails, paths, why, sizeof(why));
+  if (count == 0)
+    return verbs_fault_set(fault, COLL_ERR_UNREACHABLE, NULL, 0, "%s", why);
+  conn->path = paths[conn->base.channel % count];
+  conn->port = &ep->ports[conn->path.mine];
+  conn->peer_rail = blob.rail[conn->path.theirs];
+  coll_status status = make_memory(conn, fault);
+  return status != COLL_OK ? status : verbs_qp_make(conn, fault);
+}
+
+/* Starts the link, over which the rest is settled. */
+static coll_status start_link(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
+                              verbs_fault *fault) {
+  verbs_endpoint *ep = conn->ep;
+  verbs_blob blob;
+  uint8_t link_blob[COLL_BLOB_BYTES] = {0};
+  verbs_blob_read(raw, &blob);
+  memcpy(link_blob, blob.link, sizeof(blob.link));
+  int status =
+      tcp_transport.connect(ep->links, conn->base.peer, link_blob, conn->base.channel, &conn->link);
+  if (status != COLL_OK)
+    *fault = ep->link_fault;
+  return (coll_status)status;
+}
+
+int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
+                  coll_conn **result) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  verbs_conn *conn = calloc(1, sizeof(*conn));
+  *result = NULL;
+  if (!conn) {
+    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, "malloc",
+                                      "no memory for a connection"};
+    ep->env->fail(ep->env->ctx, &failure);
+    return COLL_ERR_NO_MEMORY;
+  }
+  verbs_fault fault;
+  conn->base = (coll_conn){&verbs_transport, peer, channel};
+  conn->ep = ep;
+  conn->gate = VERBS_GATE_CONNECTING;
+  ep->connecting++;
+  TAILQ_INSERT_TAIL(&ep->conns, conn, entry);
+  if (prepare(conn, raw, &fault) != COLL_OK || start_link(conn, raw, &fault) != COLL_OK)
+    verbs_conn_break(conn, &fault);
+  *result = &conn->base;
+  return COLL_OK;
+}
+
+/* What a call on the link came to: true if it is done; a link that fails ends the connection. */
+static bool link_done(verbs_conn *conn, int status) {
+  if (status == COLL_T_DONE || status == COLL_T_PENDING) {
+    conn->ep->happened = true;
+    return true;
+  }
+  if (status == COLL_ERR_MISMATCH)
+    verbs_fault_set(&conn->ep->link_fault, COLL_ERR_PROTOCOL, NULL, 0,
+                    "the peer does not say what a libcoll says; all ranks must run the same "
+                    "libcoll");
+  if (status > 0)
+    verbs_conn_break(conn, &conn->ep->link_fault);
+  return false;
+}
+
+/* Says something over the link. */
+static bool say(verbs_conn *conn, uint64_t what, const void *text, size_t bytes) {
+  coll_tag tag = {{what, 0, 0}};
+  return link_done(conn, tcp_transport.send(conn->link, &tag, text, bytes));
+}
+
+/* Hears something over the link. */
+static bool hear(verbs_conn *conn, uint64_t what, void *text, size_t bytes) {
+  coll_tag expect = {{what, 0, 0}}, got;
+  size_t got_bytes;
+  return link_done(conn, tcp_transport.recv(conn->link, &expect, text, bytes, &got, &got_bytes));
+}
+
+/* The peer's offer has come: connects the queue pair. */
+static bool take_offer(verbs_conn *conn) {
+  verbs_fault fault;
+  const verbs_offer *offer = &conn->peer_offer;
+  if (offer->magic != VERBS_BLOB_MAGIC || offer->units != conn->offer.units ||
+      offer->slot_bytes != conn->offer.slot_bytes) {
+    verbs_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
+                    "the peer's slots differ; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be the same "
+                    "on all ranks");
+    verbs_conn_break(conn, &fault);
+    return false;
+  }
+  if (verbs_qp_connect(conn, &fault) != COLL_OK) {
+    verbs_conn_break(conn, &fault);
+    return false;
+  }
+  verbs_data_init(conn);
+  return true;
+}
+
+void verbs_conn_shake(verbs_conn *conn) {
+  if (!conn->offered &&
+      !(conn->offered = say(conn, VERBS_SAYS_OFFER, &conn->offer, sizeof(conn->offer))))
+    return;
+  if (!conn->answered) {
+    if (!hear(conn, VERBS_SAYS_OFFER, &conn->peer_offer, sizeof(conn->peer_offer)))
+      return;
+    conn->answered = true;
+    if (!take_offer(conn))
+      return;
+  }
+  if (!conn->readied && !(conn->readied = say(conn, VERBS_SAYS_READY, NULL, 0)))
+    return;
+  if (hear(conn, VERBS_SAYS_READY, NULL, 0)) {
+    conn->gate &= ~VERBS_GATE_CONNECTING;
+    conn->ep->connecting--;
+  }
+}
+
+void verbs_conn_look(verbs_conn *conn) {
+  coll_tag got;
+  const void *buf;
+  size_t bytes;
+  if (conn->gate || tcp_transport.slot_peek(conn->link, &got, &buf, &bytes) == COLL_T_AGAIN)
+    return;
+  /* What the peer sent before it left was acknowledged, so its completions are here. */
+  while (verbs_poll(conn->ep, conn->port) > 0) {
+  }
+  verbs_fault fault;
+  verbs_fault_set(&fault, COLL_ERR_PEER_LOST, NULL, 0,
+                  "the peer's process has ended; see its output or exit status");
+  verbs_conn_break(conn, &fault);
+}
+
+void verbs_conn_free(verbs_conn *conn) {
+  verbs_qp_end(conn);
+  if (conn->slab.memory)
+    verbs_slab_destroy(&conn->port->domain, &conn->slab);
+  if (conn->link)
+    tcp_transport.disconnect(conn->link);
+  free(conn);
+}
+
+/* Whether all that was sent has arrived, or never will. */
+static bool is_over(const verbs_conn *conn) {
+  return conn->gate || conn->completed == conn->posted;
+}
+
+void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns) {
+  verbs_conn_look(conn);
+  if (!is_over(conn) && now_ns < conn->linger_ns)
+    return;
+  TAILQ_REMOVE(&conn->ep->lingering, conn, entry);
+  verbs_conn_free(conn);
+}
+
+/* Waits, for a bounded time, until the device has read what it reads from the caller's memory;
+ * false if it has not. */
+static bool drain_loans(verbs_conn *conn) {
+  uint64_t until = colli_now_ns() + DRAIN_NS;
+  while (conn->lent != conn->repaid && !conn->gate && colli_now_ns() < until)
+    verbs_poll(conn->ep, conn->port);
+  return conn->lent == conn->repaid;
+}
+
+void verbs_disconnect(coll_conn *base) {
+  verbs_conn *conn = (verbs_conn *)base;
+  verbs_endpoint *ep = conn->ep;
+  if (ep->watched == conn)
+    ep->watched = TAILQ_NEXT(conn, entry);
+  TAILQ_REMOVE(&ep->conns, conn, entry);
+  if (conn->gate & VERBS_GATE_CONNECTING)
+    ep->connecting--;
+  if (conn->gate || !drain_loans(conn) || !verbs_data_leave(conn)) {
+    verbs_conn_free(conn);
+    return;
+  }
+  conn->linger_ns = ep->env->now_ns(ep->env->ctx) + LINGER_NS;
+  TAILQ_INSERT_TAIL(&ep->lingering, conn, entry);
+  verbs_poll(ep, conn->port);
+  verbs_conn_linger(conn, 0);
+}

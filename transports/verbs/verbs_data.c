@@ -1,0 +1,251 @@
+/*
+ * verbs_data.c: the data calls.
+ *
+ * A short message goes in its work request (inline). A longer one is copied to memory of this end
+ * that mirrors the peer's ring, place by place: what the peer has given back can be reused here as
+ * well, so that sends need no notice of their completion. A message in a region is not copied: the
+ * device reads it where it lies, and its completion says that it has.
+ */
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "transports/verbs/verbs_internal.h"
+
+#define VERBS_LEND_BYTES 4096u /* shorter messages are copied faster than told of */
+#define UNLIKELY(what)   __builtin_expect(!!(what), 0)
+#define LIKELY(what)     __builtin_expect(!!(what), 1)
+
+void verbs_data_init(verbs_conn *conn) {
+  conn->write = (struct ibv_send_wr){.sg_list = conn->part,
+                                     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
+                                     .wr.rdma.rkey = conn->peer_offer.key};
+  conn->peer_memory = conn->peer_offer.memory;
+}
+
+/* The device does not take a work request. */
+static int post_failed(verbs_conn *conn, int error) {
+  verbs_fault fault;
+  verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_post_send", error,
+                  "%s does not take RDMA write number %llu", conn->port->rail->name,
+                  (unsigned long long)conn->posted);
+  verbs_conn_break(conn, &fault);
+  return verbs_conn_tell(conn);
+}
+
+/* Posts conn->write with `parts` parts; DONE or an error. */
+static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
+  struct ibv_send_wr *bad;
+  conn->write.wr_id = ++conn->posted;
+  if (conn->posted - conn->signalled >= VERBS_SIGNAL_EVERY)
+    flags |= IBV_SEND_SIGNALED;
+  if (flags & IBV_SEND_SIGNALED)
+    conn->signalled = conn->posted;
+  conn->write.num_sge = parts;
+  conn->write.imm_data = htonl(bits | verbs_rx_tell(&conn->rx));
+  conn->write.send_flags = flags;
+  int error = ibv_post_send(conn->qp, &conn->write, &bad);
+  return LIKELY(error == 0) ? COLL_T_DONE : post_failed(conn, error);
+}
+
+/* Work requests that are under way. */
+static inline uint32_t under_way(const verbs_conn *conn) {
+  return (uint32_t)(conn->posted - conn->completed);
+}
+
+void verbs_data_credit(verbs_conn *conn) {
+  if (conn->gate || under_way(conn) + 1 >= VERBS_SENDS) /* the last is for the farewell */
+    return;
+  (void)post(conn, 0, VERBS_IMM_CREDIT, 0);
+}
+
+bool verbs_data_leave(verbs_conn *conn) {
+  if (conn->gate || under_way(conn) >= VERBS_SENDS)
+    return false;
+  return post(conn, 0, VERBS_IMM_CREDIT | VERBS_IMM_TAG, IBV_SEND_SIGNALED) == COLL_T_DONE;
+}
+
+/* What a send returns on a connection that does not take any. */
+static int stopped(verbs_conn *conn) {
+  return conn->gate & VERBS_GATE_GONE ? verbs_conn_tell(conn) : COLL_T_AGAIN;
+}
+
+/* Whether a message can go now, and where to. */
+static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *place) {
+  return verbs_tx_room(&conn->tx, bytes, place) && under_way(conn) + 2 < VERBS_SENDS;
+}
+
+/* Finds room for a message: DONE, AGAIN or an error. */
+static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) {
+  if (UNLIKELY(conn->gate))
+    return stopped(conn);
+  if (UNLIKELY(bytes > conn->ep->env->slot_bytes)) {
+    verbs_fault fault;
+    verbs_fault_set(&fault, COLL_ERR_INTERNAL, NULL, 0, "a message larger than a slot");
+    verbs_conn_break(conn, &fault);
+    return verbs_conn_tell(conn);
+  }
+  if (LIKELY(has_room(conn, bytes, place)))
+    return COLL_T_DONE;
+  verbs_poll(conn->ep, conn->port);
+  if (UNLIKELY(conn->gate))
+    return stopped(conn);
+  return has_room(conn, bytes, place) ? COLL_T_DONE : COLL_T_AGAIN;
+}
+
+/* Aims conn->write at the place of a message; the bytes of the tag that goes with it, or 0. */
+static inline uint32_t aim(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
+  uint32_t tag_bytes = verbs_tx_needs_tag(&conn->tx, tag) ? sizeof(*tag) : 0;
+  conn->write.wr.rdma.remote_addr =
+      conn->peer_memory + (uint64_t)place->payload * VERBS_UNIT - tag_bytes;
+  return tag_bytes;
+}
+
+/* Sends what is in the work request or in this end's memory at its place. */
+static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                            const verbs_place *place) {
+  uint32_t tag_bytes = aim(conn, tag, place);
+  uint32_t bits = tag_bytes ? VERBS_IMM_TAG : 0;
+  struct ibv_sge *part = conn->part;
+  int status;
+  if (tag_bytes + bytes <= conn->port->inline_bytes) {
+    part[0] = (struct ibv_sge){(uintptr_t)tag, tag_bytes, 0};
+    part[tag_bytes != 0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, 0};
+    status = post(conn, (tag_bytes != 0) + (bytes != 0), bits, IBV_SEND_INLINE);
+  } else {
+    uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
+    if (to != buf)
+      memcpy(to, buf, bytes);
+    if (tag_bytes)
+      memcpy(to - sizeof(*tag), tag, sizeof(*tag));
+    part[0] = (struct ibv_sge){(uintptr_t)(to - tag_bytes), tag_bytes + (uint32_t)bytes,
+                               conn->slab.mr->lkey};
+    status = post(conn, 1, bits, 0);
+  }
+  if (LIKELY(status == COLL_T_DONE))
+    verbs_tx_sent(&conn->tx, tag, place);
+  return status;
+}
+
+/* Sends what lies in a region from there. */
+static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                     const verbs_place *place, const struct ibv_mr *mr) {
+  uint32_t tag_bytes = aim(conn, tag, place);
+  struct ibv_sge *part = conn->part;
+  if (tag_bytes) {
+    uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT - sizeof(*tag);
+    memcpy(to, tag, sizeof(*tag));
+    part[0] = (struct ibv_sge){(uintptr_t)to, tag_bytes, conn->slab.mr->lkey};
+  }
+  part[tag_bytes != 0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
+  int status = post(conn, 1 + (tag_bytes != 0), tag_bytes ? VERBS_IMM_TAG : 0, IBV_SEND_SIGNALED);
+  if (status != COLL_T_DONE)
+    return status;
+  verbs_tx_sent(&conn->tx, tag, place);
+  conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
+  return COLL_T_PENDING;
+}
+
+int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes) {
+  verbs_conn *conn = (verbs_conn *)base;
+  verbs_place place;
+  int status = find_room(conn, bytes, &place);
+  if (UNLIKELY(status != COLL_T_DONE))
+    return status;
+  if (bytes >= VERBS_LEND_BYTES && conn->lent - conn->repaid < VERBS_LOANS) {
+    struct ibv_mr *mr = verbs_cache_find(&conn->port->cache, buf, bytes);
+    if (mr)
+      return send_loan(conn, tag, buf, bytes, &place, mr);
+  }
+  return send_copy(conn, tag, buf, bytes, &place);
+}
+
+/* A message that lies in a region is not copied by any send: that it is through depends on this
+ * side's device alone. */
+int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
+                   size_t bytes) {
+  (void)region;
+  return verbs_send(base, tag, buf, bytes);
+}
+
+int verbs_sent(coll_conn *base, uint64_t *count) {
+  verbs_conn *conn = (verbs_conn *)base;
+  if (conn->lent != conn->repaid)
+    verbs_poll(conn->ep, conn->port);
+  bool pending = conn->lent != conn->repaid;
+  *count = pending ? conn->loans[conn->repaid % VERBS_LOANS].message - 1 : conn->tx.sent;
+  if (UNLIKELY(conn->gate & VERBS_GATE_GONE) && (pending || conn->told))
+    return verbs_conn_tell(conn);
+  return COLL_T_DONE;
+}
+
+int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
+  verbs_conn *conn = (verbs_conn *)base;
+  int status = find_room(conn, bytes, &conn->acquired);
+  *buf = conn->tx_memory + (size_t)conn->acquired.payload * VERBS_UNIT;
+  return status;
+}
+
+int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
+  verbs_conn *conn = (verbs_conn *)base;
+  if (UNLIKELY(conn->gate))
+    return stopped(conn);
+  /* Less than was asked for may belong elsewhere, because of pages and of the ring's end. */
+  verbs_place place = verbs_ring_place(conn->tx.at, conn->tx.units, bytes);
+  const uint8_t *filled = conn->tx_memory + (size_t)conn->acquired.payload * VERBS_UNIT;
+  uint8_t *buf = conn->tx_memory + (size_t)place.payload * VERBS_UNIT;
+  if (UNLIKELY(buf != filled))
+    memmove(buf, filled, bytes);
+  return send_copy(conn, tag, buf, bytes, &place);
+}
+
+/* Shows the next message: DONE, AGAIN or an error. */
+static inline int next(verbs_conn *conn, const void **buf, size_t *bytes) {
+  if (LIKELY(verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes)))
+    return COLL_T_DONE;
+  if (UNLIKELY(conn->gate & VERBS_GATE_CONNECTING))
+    return stopped(conn);
+  verbs_poll(conn->ep, conn->port);
+  if (verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes))
+    return COLL_T_DONE;
+  return UNLIKELY(conn->gate) ? stopped(conn) : COLL_T_AGAIN;
+}
+
+/* Gives back the message that was shown. */
+static inline void release(verbs_conn *conn) {
+  verbs_rx_release(&conn->rx);
+  if (UNLIKELY(verbs_rx_owes(&conn->rx)))
+    verbs_data_credit(conn);
+}
+
+int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+               size_t *got_bytes) {
+  verbs_conn *conn = (verbs_conn *)base;
+  const void *from = NULL;
+  size_t came = 0;
+  int status = next(conn, &from, &came);
+  if (status != COLL_T_DONE)
+    return status;
+  const coll_tag *tag = &conn->rx.tag;
+  if (UNLIKELY(came != bytes || tag->word[0] != expect->word[0] ||
+               tag->word[1] != expect->word[1] || tag->word[2] != expect->word[2])) {
+    *got = *tag;
+    *got_bytes = came;
+    return COLL_ERR_MISMATCH;
+  }
+  memcpy(buf, from, bytes);
+  release(conn);
+  return COLL_T_DONE;
+}
+
+int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes) {
+  verbs_conn *conn = (verbs_conn *)base;
+  int status = next(conn, buf, bytes);
+  if (LIKELY(status == COLL_T_DONE))
+    *got = conn->rx.tag;
+  return status;
+}
+
+int verbs_slot_release(coll_conn *base) {
+  release((verbs_conn *)base);
+  return COLL_T_DONE;
+}

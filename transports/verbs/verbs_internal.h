@@ -1,0 +1,226 @@
+/*
+ * verbs_internal.h: endpoint and connections, as the files of this folder share them.
+ *
+ * A connection is a reliable-connected queue pair with a ring of receive memory at each end
+ * (verbs_ring.h), and a *link*: a connection of the TCP transport for the same peer and channel.
+ * Over the link, which both ends have authenticated, go the numbers and keys of queue pairs and
+ * memory; after that its end is what tells of the peer's death, as a queue pair only notices that
+ * when it sends.
+ *
+ * Messages are RDMA writes with immediate bits. Those consume requests of the endpoint's shared
+ * receive queue, and arrive in its completion queue in the order in which they were sent; only then
+ * is their data known to be there. (Data that is polled for in memory comes in order on many
+ * devices, but none promises it, and a sleeping rank would not be woken by it.)
+ */
+#ifndef COLLI_TRANSPORTS_VERBS_INTERNAL_H
+#define COLLI_TRANSPORTS_VERBS_INTERNAL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/queue.h>
+
+#include "transports/verbs/verbs_addr.h"
+#include "transports/verbs/verbs_event.h"
+#include "transports/verbs/verbs_mr.h"
+#include "transports/verbs/verbs_ring.h"
+
+#define VERBS_BLOB_MAGIC   0x31627276u /* "vrb1": changes with all that travels */
+#define VERBS_BLOB_RAILS   2
+#define VERBS_LINK_BYTES   168 /* of the link's own blob */
+#define VERBS_SENDS        32u /* work requests of a connection that may be under way */
+#define VERBS_SIGNAL_EVERY 8u  /* one of so many sends is to complete with a notice */
+#define VERBS_LOANS        8u  /* of which as many may read the caller's memory */
+
+#define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
+#define VERBS_INLINE_BYTES   256u /* wanted; a device may have less */
+#define VERBS_COMPLETIONS    16   /* taken from the completion queue at once */
+#define VERBS_RECEIVES_LEAST 256u
+#define VERBS_RECEIVES_MOST  8192u
+#define VERBS_NUMBERS        256u /* buckets of the table of queue pairs */
+#define VERBS_RECEIVE        0u   /* the number of all receive requests; sends count from 1 */
+#define VERBS_REPOST         32u  /* receive requests that are given back together */
+
+/* What peers must know of an endpoint. */
+typedef struct verbs_blob {
+  uint32_t magic;
+  uint32_t rails;
+  verbs_wire_rail rail[VERBS_BLOB_RAILS];
+  uint8_t link[VERBS_LINK_BYTES];
+} verbs_blob;
+_Static_assert(sizeof(verbs_blob) <= COLL_BLOB_BYTES, "travels in a blob");
+
+/* What the ends of a connection tell each other over the link. */
+typedef struct verbs_offer {
+  uint32_t magic;
+  uint32_t qp;
+  uint32_t psn;
+  uint32_t key;
+  uint64_t memory; /* address of the receive ring */
+  uint32_t units;
+  uint32_t slot_bytes;
+} verbs_offer;
+_Static_assert(sizeof(verbs_offer) == 32, "travels as it is");
+
+/* First words of the tags of the link's messages. */
+enum { VERBS_SAYS_OFFER = 1, VERBS_SAYS_READY = 2 };
+
+/* Bits of verbs_conn.gate: why a data call must not simply go ahead. */
+#define VERBS_GATE_CONNECTING 1u
+#define VERBS_GATE_GONE       2u /* nothing can be sent, and nothing comes that has not arrived */
+
+/* A rail, as connections use it. */
+typedef struct verbs_port {
+  const verbs_rail *rail;
+  verbs_domain domain;
+  verbs_cache cache;
+  struct ibv_comp_channel *channel;
+  struct ibv_cq *cq;
+  struct ibv_srq *srq;
+  uint32_t inline_bytes; /* that a send carries in its work request */
+  unsigned receives;     /* requests of the shared receive queue */
+  unsigned spent;        /* of which are to be given back */
+  unsigned conns_most;   /* connections whose completions the completion queue has room for */
+  unsigned conns;
+  bool down; /* has told that it is; `fault` has the words */
+  verbs_fault fault;
+} verbs_port;
+
+struct verbs_endpoint;
+
+/* A message that left from the caller's memory. */
+typedef struct verbs_loan {
+  uint64_t message, request;
+} verbs_loan;
+
+typedef struct verbs_conn {
+  coll_conn base;
+  uint32_t gate;
+  verbs_rx rx;
+  verbs_tx tx;
+  const uint8_t *rx_memory;
+  uint8_t *tx_memory;
+  struct ibv_qp *qp;
+  verbs_port *port;
+  uint64_t posted;          /* work requests */
+  uint64_t signalled;       /* the last that will tell of its completion */
+  uint64_t completed;       /* all up to this one are */
+  struct ibv_send_wr write; /* a message; filled in but for what differs */
+  struct ibv_sge part[2];
+  uint64_t peer_memory;
+  verbs_place acquired;
+  verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
+  unsigned lent, repaid;
+  struct verbs_endpoint *ep;
+  verbs_slab slab; /* the receive ring, and behind it the memory that sends are copied to */
+  coll_conn *link;
+  bool offered, answered, readied; /* sent the offer; got the peer's; sent that we are ready */
+  bool left;                       /* the peer has said that nothing more comes */
+  bool told;                       /* the environment knows of `fault` */
+  verbs_path path;
+  verbs_wire_rail peer_rail;
+  verbs_offer offer, peer_offer;
+  verbs_fault fault;
+  uint64_t linger_ns;             /* disconnected: when to give up */
+  TAILQ_ENTRY(verbs_conn) entry;  /* of conns or lingering */
+  struct verbs_conn *next_number; /* in the table of queue pairs' numbers */
+} verbs_conn;
+
+TAILQ_HEAD(verbs_conns, verbs_conn);
+
+typedef struct verbs_endpoint {
+  const coll_transport_env *env;
+  verbs_lib lib;
+  verbs_settings settings;
+  verbs_rail rails[VERBS_BLOB_RAILS]; /* as opened */
+  verbs_port ports[VERBS_BLOB_RAILS];
+  int nports;
+  verbs_blob self;
+  coll_transport_env link_env;
+  coll_endpoint *links; /* endpoint of the TCP transport */
+  verbs_fault link_fault;
+  int epoll_fd;
+  struct verbs_conns conns, lingering;
+  verbs_conn *watched; /* the next connection whose link is to be looked at; NULL: the first */
+  int connecting;
+  unsigned calls; /* of progress() since the last look at the clock */
+  bool look_now;
+  bool happened; /* during this look */
+  uint64_t looked_ns;
+  coll_status status; /* of the endpoint as a whole */
+  verbs_conn *numbers[VERBS_NUMBERS];
+} verbs_endpoint;
+
+/* ---- verbs.c --------------------------------------------------------------------------------- */
+
+/* Reads a blob that came from elsewhere: whether it can be used. */
+bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob);
+
+/* ---- verbs_conn.c ---------------------------------------------------------------------------- */
+
+int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
+                  coll_conn **result);
+void verbs_disconnect(coll_conn *base);
+
+/* Moves the making of a connection on. */
+void verbs_conn_shake(verbs_conn *conn);
+
+/* Looks whether the peer still holds its end of the link. */
+void verbs_conn_look(verbs_conn *conn);
+
+/* Moves a disconnected connection on, and frees it once what was sent has arrived. */
+void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns);
+
+/* Ends a connection whose memory nobody uses any more. */
+void verbs_conn_free(verbs_conn *conn);
+
+/* The connection is of no more use; the first reason is kept, and told by the next data call. */
+void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
+
+/* Tells the environment why a connection is of no use; returns the status. */
+int verbs_conn_tell(verbs_conn *conn);
+
+/* ---- verbs_data.c: the data calls of coll_transport_ops -------------------------------------- */
+
+int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
+int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
+                   size_t bytes);
+int verbs_sent(coll_conn *base, uint64_t *count);
+int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf);
+int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
+int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+               size_t *got_bytes);
+int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
+int verbs_slot_release(coll_conn *base);
+
+/* Prepares what all sends of a connection have in common. */
+void verbs_data_init(verbs_conn *conn);
+
+/* Tells the peer of memory that it may use again. */
+void verbs_data_credit(verbs_conn *conn);
+
+/* Tells the peer that this side leaves: false if that cannot be sent. */
+bool verbs_data_leave(verbs_conn *conn);
+
+/* ---- verbs_queue.c: completion queues, shared receive queues ----------------------------------
+ */
+
+/* Opens a rail's queues for `nranks` ranks. */
+coll_status verbs_port_open(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault);
+void verbs_port_close(verbs_endpoint *ep, verbs_port *port);
+
+/* Makes a connection's queue pair, and room for its completions; and ends it. */
+coll_status verbs_qp_make(verbs_conn *conn, verbs_fault *fault);
+coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault);
+void verbs_qp_end(verbs_conn *conn);
+
+/* Takes what has completed on a port: how much. */
+int verbs_poll(verbs_endpoint *ep, verbs_port *port);
+
+/* Takes what devices tell unasked. */
+void verbs_port_events(verbs_endpoint *ep, verbs_port *port);
+
+/* Before and after sleeping: whether completions came meanwhile. */
+bool verbs_port_arm(verbs_endpoint *ep, verbs_port *port);
+void verbs_port_disarm(verbs_endpoint *ep, verbs_port *port);
+
+#endif

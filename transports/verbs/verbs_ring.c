@@ -1,0 +1,39 @@
+/* verbs_ring.c: sizes and beginnings of rings, and checks of what comes. */
+#include "transports/verbs/verbs_ring.h"
+
+#include <string.h>
+
+/* Units that a message of a whole slot takes at most. */
+static uint64_t slot_units(size_t slot_bytes) {
+  return slot_bytes / VERBS_UNIT + 1 + VERBS_PAGE_UNITS;
+}
+
+uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count) {
+  /* One slot more is what may be skipped at the end. */
+  uint64_t slots = (uint64_t)slot_count + VERBS_OWE_SLOTS + 1;
+  uint64_t units = slots * slot_units(slot_bytes);
+  units = (units + VERBS_PAGE_UNITS - 1) / VERBS_PAGE_UNITS * VERBS_PAGE_UNITS;
+  bool counts = slot_count > 0 && slot_count + VERBS_OWE_COUNT <= VERBS_MESSAGES;
+  return counts && units <= VERBS_IMM_UNITS / 2 ? (uint32_t)units : 0;
+}
+
+void verbs_tx_init(verbs_tx *tx, uint32_t units) {
+  memset(tx, 0, sizeof(*tx));
+  tx->units = units;
+}
+
+void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes) {
+  memset(rx, 0, sizeof(*rx));
+  rx->units = units;
+  rx->owe_units = (uint32_t)(VERBS_OWE_SLOTS * slot_units(slot_bytes));
+}
+
+bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes) {
+  size_t tag_bytes = tagged ? sizeof(coll_tag) : 0;
+  if (bytes < tag_bytes || bytes - tag_bytes > slot_bytes ||
+      rx->arrived - rx->taken >= VERBS_MESSAGES || (rx->arrived == 0 && !tagged))
+    return false;
+  rx->arrival[rx->arrived++ % VERBS_MESSAGES] =
+      (verbs_arrival){(uint32_t)(bytes - tag_bytes), tagged};
+  return true;
+}
