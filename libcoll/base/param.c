@@ -20,8 +20,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                        "Deadline for making a communicator: all ranks must have "
                                        "come by then. In milliseconds."},
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
-                               "Comma-separated list of the transports to choose from: shm, tcp. "
-                               "Empty: all."},
+                               "Comma-separated list of the transports to choose from: shm, "
+                               "verbs, tcp. Empty: all."},
     [COLLI_PARAM_ALGO] =
         {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
          "Forces algorithms: a comma-separated list of collective:algorithm, or of "

@@ -99,6 +99,8 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
     colli_error_set(&family->reported, (coll_status)status, "create", "transport %s cannot be used",
                     ops->name);
   port->left_out = strdup(family->reported.message);
+  port->absent = ops->caps & COLL_CAP_DEVICE && status == COLL_ERR_UNSUPPORTED &&
+                 !*family->params.text[COLLI_PARAM_TRANSPORT];
   if (port->endpoint)
     port->ops->close(port->endpoint);
   port->endpoint = NULL;
@@ -273,7 +275,7 @@ static void explain_left_out(const colli_family *family) {
       ranks++;
     }
     if (ranks > 0 && first == family->rank)
-      colli_log_write(&family->log, COLLI_LOG_WARN,
+      colli_log_write(&family->log, family->ports[i].absent ? COLLI_LOG_INFO : COLLI_LOG_WARN,
                       "%d rank%s of this host cannot use transport %s: %s", ranks,
                       ranks > 1 ? "s" : "", family->ports[i].ops->name, family->ports[i].left_out);
   }

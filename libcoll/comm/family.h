@@ -26,6 +26,7 @@ typedef struct colli_port {
   coll_endpoint *endpoint;
   coll_transport_env env;
   char *left_out; /* why it could not be opened, or NULL */
+  bool absent;    /* because this machine has no such device, and nobody has asked for it */
 } colli_port;
 
 /* How a rank is reached; ops NULL: this rank itself. */

@@ -380,7 +380,7 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
 
 FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN);
 FAULT_OVER(tcp_transport, "tcp", COLL_CAP_SEND_DIRECT);
-FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN);
+FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN | COLL_CAP_DEVICE);
 FAULT_OVER(sim_transport, "sim", COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT);
 FAULT_OVER(sim_slot_transport, "sim", COLL_CAP_SPIN);
 

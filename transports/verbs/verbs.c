@@ -304,7 +304,7 @@ static void verbs_region_remove(coll_endpoint *handle, uint32_t region) {
 const coll_transport_ops verbs_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
-    .caps = COLL_CAP_SPIN,
+    .caps = COLL_CAP_SPIN | COLL_CAP_DEVICE,
     .name = "verbs",
     .open = verbs_open,
     .close = verbs_close,

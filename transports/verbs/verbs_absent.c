@@ -18,6 +18,7 @@ static int absent_open(const coll_transport_env *env, coll_endpoint **ep) {
 const coll_transport_ops verbs_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
+    .caps = COLL_CAP_DEVICE,
     .name = "verbs",
     .open = absent_open,
 };

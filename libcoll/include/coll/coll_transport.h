@@ -94,6 +94,7 @@ typedef struct coll_conn {
 
 #define COLL_CAP_SEND_DIRECT 1u /* send() reads straight from the caller's buffer */
 #define COLL_CAP_SPIN        2u /* polling costs no system call */
+#define COLL_CAP_DEVICE      4u /* for machines with a certain device: others need no warning */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
