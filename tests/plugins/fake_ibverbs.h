@@ -1,0 +1,59 @@
+/*
+ * fake_ibverbs.h: what a test tells the pretended libibverbs, and what that has noted. The library
+ * (tests/plugins/fake_ibverbs.c) has the real one's name for the loader, so that it is taken in its
+ * place once it has been loaded by its path.
+ */
+#ifndef COLLI_TESTS_PLUGINS_FAKE_IBVERBS_H
+#define COLLI_TESTS_PLUGINS_FAKE_IBVERBS_H
+
+#include <infiniband/verbs.h>
+#include <stdbool.h>
+
+#define FAKE_DEVICES 6
+#define FAKE_PORTS   3
+#define FAKE_GIDS    8
+#define FAKE_EVENTS  16
+
+typedef struct fake_port {
+  struct ibv_port_attr attr;
+  int error;                            /* of ibv_query_port() */
+  struct ibv_gid_entry gids[FAKE_GIDS]; /* zeros: empty */
+} fake_port;
+
+typedef struct fake_device {
+  struct ibv_device device; /* name, dev_name, ibdev_path, node_type, transport_type */
+  int open_errno;
+  int query_error;
+  int nports; /* as it says; from the third on all are like the third */
+  struct ibv_odp_caps odp;
+  fake_port ports[FAKE_PORTS];
+} fake_device;
+
+typedef struct fake_verbs {
+  /* the test's */
+  bool no_list; /* ibv_get_device_list() fails */
+  int count;    /* devices that it tells of */
+  int listed;   /* of which so many are really in the list */
+  fake_device devices[FAKE_DEVICES];
+  bool compat; /* contexts as libraries before the extended ones made them */
+  int reg_errno;
+  size_t reg_most;    /* bytes that may be pinned at once; 0: any */
+  bool dmabuf_refuse; /* ibv_reg_dmabuf_mr() fails with EOPNOTSUPP */
+  struct ibv_async_event events[FAKE_EVENTS];
+  int nevents;
+  int event_errno; /* once there are no more; 0: EAGAIN */
+  /* the fake's */
+  int opened;        /* contexts that are open */
+  int opens;         /* calls that opened one */
+  int registered;    /* registrations that there are */
+  size_t pinned;     /* bytes */
+  unsigned access;   /* of the last registration */
+  int registrations; /* that were made */
+  int acked;         /* events */
+  int lists;         /* of devices that were not given back */
+} fake_verbs;
+
+/* The one that the library works on: it exports this function as "fake_verbs_get". */
+typedef fake_verbs *fake_verbs_get_fn(void);
+
+#endif
