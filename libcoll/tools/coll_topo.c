@@ -8,8 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/param.h"
 #include "libcoll/comm/inspect.h"
 #include "topology/topology.h"
+#include "transports/verbs/verbs.h"
 
 #define KINDS     8  /* different links that one rank tells of */
 #define MAX_TABLE 32 /* ranks; a larger table is not readable any more */
@@ -73,6 +75,26 @@ static int print_places(const colli_topo *topo, int nranks) {
   }
   free(cores);
   return 0;
+}
+
+/* A setting of the environment. */
+static const char *setting(void *ctx, const char *name) {
+  const char *text = colli_params_text(ctx, name);
+  return text ? text : "";
+}
+
+/* Prints the InfiniBand and RoCE ports that a rank would use. */
+static void print_verbs(void) {
+  colli_params params;
+  coll_error error = COLL_ERROR_INIT;
+  puts("\nInfiniBand and RoCE");
+  if (colli_params_load(&params, &error) != COLL_OK) {
+    printf("  none: %s\n", error.message);
+    return;
+  }
+  coll_transport_env env = {.size = sizeof(env), .ctx = &params, .param = setting};
+  colli_verbs_print(&env, stdout);
+  explicit_bzero(params.storage, sizeof(params.storage));
 }
 
 /* ---- the ranks --------------------------------------------------------------------------------
@@ -223,6 +245,8 @@ static int show_machine(const char *source, int nranks) {
   }
   int allowed = colli_topo_allowed_cores(topo);
   colli_topo_print(topo, stdout);
+  if (!*source)
+    print_verbs();
   int status = print_places(topo, nranks > 0 ? nranks : allowed < 8 ? allowed : 8);
   colli_topo_free(topo);
   return status;
@@ -247,8 +271,10 @@ static int show_run(void) {
   } else if (colli_topo_load("", &topo, &error) != COLL_OK) {
     fprintf(stderr, "coll_topo: %s\n", error.message);
   } else {
-    if (rank == 0)
+    if (rank == 0) {
       colli_topo_print(topo, stdout);
+      print_verbs();
+    }
     status = show_ranks(comm, topo, rank, nranks);
   }
   colli_topo_free(topo);

@@ -16,3 +16,8 @@ echo '#include <coll/coll.h>' | cc -E -P -I"$SOURCE/libcoll/include" - | tr '\n'
   exit 1
 }
 diff -u --label declared --label exported "$dir/declared" "$dir/exported"
+# libibverbs is loaded at run time: the library must not need it to be loaded itself.
+if nm -D --undefined-only "$BUILD/libcoll.so" | grep -E ' _?(ibv|rdma)_'; then
+  echo "libcoll.so needs these functions of libibverbs; call them through transports/verbs/verbs_lib.h"
+  exit 1
+fi
