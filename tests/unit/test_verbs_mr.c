@@ -185,7 +185,7 @@ Test(verbs_mr, regions_are_registered_when_first_used, .init = load, .fini = unl
   }
   cr_assert_eq(fake->registered, 64);
   cr_assert_eq(fake->registrations, 64);
-  cr_assert_null(verbs_cache_find(&cache, memory[0] - 1, 1));
+  cr_assert_null(verbs_cache_find(&cache, (const void *)((uintptr_t)memory - 1), 1));
   verbs_cache_free(&cache);
 }
 
