@@ -6,6 +6,7 @@
 #include "libcoll/sched/rehearse.h"
 
 #define CHUNK_BYTES_MIN 8192 /* the smallest chunk that the choice tries */
+#define CHUNK_GAIN      0.97 /* smaller chunks must gain this: the formulas do not see all costs */
 #define REHEARSE_RANKS  16   /* more take long, and leave little to choose */
 #define REHEARSE_WITHIN 3    /* times the best formula's time: what is not hopeless */
 
@@ -58,7 +59,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
     last = tried.partition;
     if (!known)
       tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
-    if (first || (!known && tried.predicted_ns < best->predicted_ns))
+    if (first || (!known && tried.predicted_ns < CHUNK_GAIN * best->predicted_ns))
       *best = tried;
     size_t power = (size_t)1 << (63 - __builtin_clzll(wanted.chunk_bytes));
     size_t smaller = power < wanted.chunk_bytes ? power : power / 2;
