@@ -5,6 +5,10 @@
 
 #include "libcoll/comm/comm.h"
 
+#define HURRY_LOOKS                                                                                \
+  128u /* for a message of a script, about 1 us: a rank that comes with this one */
+#define HURRY_BYTES 8192u /* messages that are never left where they lie */
+
 /* Whether the communicator can take a call; looks for an abort first. */
 static coll_status usable(coll_comm *comm) {
   if (__builtin_expect(atomic_load_explicit(&comm->abort_flag, memory_order_relaxed), 0))
@@ -40,22 +44,34 @@ static coll_status start(coll_comm *comm, const colli_call *call, colli_plan *pl
   return COLL_OK;
 }
 
-/* Checks and starts a call; never on a communicator that failed, where nobody would end it. */
-coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
-                             coll_request **started) {
-  colli_plan *plan = NULL;
-  *started = NULL;
+/* Checks a call and takes a request for it; never on a communicator that failed, where nobody would
+ * end it. */
+static coll_status take(coll_comm *comm, const colli_call *call, bool limited, colli_plan **plan,
+                        coll_request **op) {
+  *plan = NULL;
   coll_status status = usable(comm);
   if (__builtin_expect(status == COLL_OK, 1))
-    status = check(comm, call, &plan);
+    status = check(comm, call, plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  coll_request *op = colli_request_get(comm, limited);
-  if (__builtin_expect(!op, 0))
+  *op = colli_request_get(comm, limited);
+  if (__builtin_expect(!*op, 0))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "%d requests are in flight already, or memory is out; complete some "
                              "first",
                              comm->nrequests);
+  return COLL_OK;
+}
+
+/* Checks and starts a call. */
+coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
+                             coll_request **started) {
+  colli_plan *plan;
+  coll_request *op;
+  *started = NULL;
+  coll_status status = take(comm, call, limited, &plan, &op);
+  if (__builtin_expect(status != COLL_OK, 0))
+    return status;
   status = start(comm, call, plan, op);
   if (__builtin_expect(status == COLL_OK, 1))
     *started = op;
@@ -90,15 +106,55 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
   return status;
 }
 
+/* Whether nothing is in the way of a plan's script. Registered memory is for long messages. */
+static inline bool may_hurry(const coll_comm *comm, const colli_call *call,
+                             const colli_plan *plan) {
+  const colli_exec *exec = &comm->exec;
+  bool idle = !exec->oldest && exec->mail.busy == 0 && !comm->suspended;
+  bool over_input = call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf;
+  return idle && plan->connected && !over_input &&
+         (!comm->memory || plan->script->longest <= HURRY_BYTES);
+}
+
+/*
+ * Runs a call's script: true if the call is complete. If not, op has what follows: it is in flight.
+ */
+static bool hurry(coll_comm *comm, const colli_call *call, colli_plan *plan, coll_request *op) {
+  const colli_script *script = plan->script;
+  coll_tag tag = colli_plan_tag(plan, comm->sequence + 1);
+  bool spins = !comm->crowded && !comm->world.pause;
+  colli_script_call its = {.in = call->sendbuf ? call->sendbuf : call->recvbuf,
+                           .out = call->recvbuf,
+                           .tag = &tag,
+                           .reduce = plan->reduce,
+                           .looks = spins ? HURRY_LOOKS : 0};
+  int ran = colli_script_run(&comm->exec, script, &its, op);
+  if (ran == script->count && script->whole && op->lane[script->lane].npending == 0) {
+    comm->history[++comm->sequence % COLLI_HISTORY] = tag;
+    return true;
+  }
+  op->moved_at = comm->watch.waited_ns;
+  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
+  colli_script_resume(&comm->exec, script, ran, op);
+  return false;
+}
+
 /* Blocking: starts the call and waits for its end. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   if (__builtin_expect(comm->group.depth > 0, 0))
     return keep_in_group(comm, call);
   coll_request *op;
-  coll_status status = colli_call_start(comm, call, false, &op);
+  colli_plan *plan;
+  coll_status status = take(comm, call, false, &plan, &op);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  status = colli_call_wait(comm, op);
+  bool complete = false;
+  if (plan && plan->scripted && may_hurry(comm, call, plan))
+    complete = hurry(comm, call, plan, op);
+  else
+    status = start(comm, call, plan, op);
+  if (!complete && status == COLL_OK)
+    status = colli_call_wait(comm, op);
   colli_request_put(op);
   return status;
 }

@@ -85,10 +85,19 @@ static void note_buffers(const coll_comm *comm, const colli_call *call, colli_pl
   plan->same_buffer = !own_in && call->coll != COLLI_SCATTER;
 }
 
+/* Writes the script of a plan whose calls need nothing but their buffers; whether there is one. */
+static bool make_script(colli_plan *plan) {
+  bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
+  return plain && colli_script_make(&plan->script, plan->sched, &plan->partition, plan->elem_bytes,
+                                    plan->in_first, plan->out_first);
+}
+
 /* Makes the plan of a call whose arguments are right. */
 static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan) {
+  colli_script *script = plan->script;
   colli_call_resolve(comm, call, key, plan);
+  plan->script = script;
   coll_error error = COLL_ERROR_INIT;
   coll_status status = colli_plans_choose(&comm->plans, plan, &error);
   if (status != COLL_OK)
@@ -97,8 +106,10 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
                              call->op, key->root, 0, plan->sched->algo->id,
                              call->varying ? 0 : plan->partition.passes);
-  if (!call->varying)
+  if (!call->varying) {
     note_buffers(comm, call, plan);
+    plan->scripted = make_script(plan);
+  }
   return COLL_OK;
 }
 

@@ -79,6 +79,8 @@ void colli_plans_forget(colli_plans *plans) {
 }
 
 void colli_plans_free(colli_plans *plans) {
+  for (int i = 0; i < COLLI_PLANS; i++)
+    free(plans->plan[i].script);
   for (int i = 0; i < plans->nscheds; i++)
     colli_sched_free(plans->scheds[i]);
   free(plans->scheds);

@@ -9,7 +9,7 @@
 #include "coll/coll_transport.h"
 #include "libcoll/comm/choose.h"
 #include "libcoll/comm/ops.h"
-#include "libcoll/exec/reduce.h"
+#include "libcoll/exec/script.h"
 
 #define COLLI_PLANS 64 /* a power of two */
 
@@ -42,8 +42,10 @@ typedef struct colli_plan {
   colli_average_fn average;
   bool stream; /* the vectors of all ranks do not fit in the caches */
   colli_partition partition;
-  coll_tag tag;   /* without sequence number; v-forms: without a count */
-  bool connected; /* its connections have been begun */
+  coll_tag tag;         /* without sequence number; v-forms: without a count */
+  bool connected;       /* its connections have been begun */
+  bool scripted;        /* blocking calls run `script` */
+  colli_script *script; /* the entry's own; kept for the next plan, as other memory is */
 } colli_plan;
 
 typedef struct colli_plans {
@@ -77,6 +79,13 @@ static inline bool colli_plan_is(const colli_plan *plan, const colli_plan_key *k
   return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
          a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
          a->varying == key->varying;
+}
+
+/* The tag of the operation with a number. */
+static inline coll_tag colli_plan_tag(const colli_plan *plan, uint64_t sequence) {
+  coll_tag tag = plan->tag;
+  tag.word[1] |= (sequence & 0xffffffffu) << 32;
+  return tag;
 }
 
 /* The shape of an entry whose key and order are set. */

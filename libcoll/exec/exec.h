@@ -97,6 +97,18 @@ static inline coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int
   return __builtin_expect(conn != NULL, 1) ? conn : colli_exec_dial(exec, op, peer, channel);
 }
 
+/* Remembers a message that a connection took and that is not through yet. */
+void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
+                             size_t bytes);
+
+/* Counts a message that a connection took with `status`. */
+static inline void colli_exec_note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+                                        int status, const char *buf, size_t bytes) {
+  uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
+  if (__builtin_expect(status == COLL_T_PENDING, 0))
+    colli_exec_note_pending(lane, conn, ticket, buf, bytes);
+}
+
 /* Runs one step of a lane as far as it goes. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 

@@ -84,12 +84,9 @@ static bool continues(const colli_pending *last, const coll_conn *conn, uint64_t
          (size_t)(last->end - last->begin) == (ticket - last->first) * last->slice;
 }
 
-/* Counts a message that a connection took, and remembers it if it is not through yet. */
-static inline void note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn, int status,
-                             const char *buf, size_t bytes) {
-  uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
-  if (__builtin_expect(status != COLL_T_PENDING, 1))
-    return;
+/* Remembers a message that a connection took and that is not through yet. */
+void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
+                             size_t bytes) {
   colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
   if (!continues(last, conn, ticket, buf)) {
     last = &lane->pending[lane->npending++];
@@ -125,7 +122,7 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
     return blocked(lane, step->peer_send);
   if (status > 0)
     return fail(exec, lane, step->peer_send, status);
-  note_sent(exec, lane, conn, status, buf, bytes);
+  colli_exec_note_sent(exec, lane, conn, status, buf, bytes);
   return COLLI_STEP_DONE;
 }
 
@@ -241,7 +238,7 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
       status = out->ops->slot_commit(out, &op->tag, s->bytes);
       if (status > 0)
         return fail(exec, lane, step->peer_send, status);
-      note_sent(exec, lane, out, status, NULL, s->bytes);
+      colli_exec_note_sent(exec, lane, out, status, NULL, s->bytes);
       return COLLI_STEP_DONE;
     }
     lane->received = true;
