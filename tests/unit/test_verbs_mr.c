@@ -59,7 +59,6 @@ Test(verbs_mr, rights_follow_from_the_use, .init = load, .fini = unload) {
       {VERBS_USE_READ, true, 0},
       {VERBS_USE_WRITE, false, written},
       {VERBS_USE_WRITE, true, written | IBV_ACCESS_RELAXED_ORDERING},
-      {VERBS_USE_ORDERED, true, written},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     rail.relaxed_ordering = cases[i].relaxed;
@@ -105,13 +104,13 @@ Test(verbs_mr, limits_are_explained, .init = load, .fini = unload) {
             "%s", fault.detail);
   limit_locked(0);
   fake->reg_errno = ENOMEM;
-  cr_assert_null(verbs_mr_register(&domain, memory, 4096, VERBS_USE_ORDERED, &fault));
+  cr_assert_null(verbs_mr_register(&domain, memory, 4096, VERBS_USE_WRITE, &fault));
   cr_assert_eq(fault.status, COLL_ERR_SYSTEM);
   cr_assert_eq(fault.sys_errno, ENOMEM);
   cr_assert_str_eq(fault.syscall, "ibv_reg_mr");
   cr_assert(strstr(fault.detail, "may lock 0"), "%s", fault.detail);
   fake->reg_errno = EFAULT;
-  cr_assert_null(verbs_mr_register(&domain, memory, 4096, VERBS_USE_ORDERED, &fault));
+  cr_assert_null(verbs_mr_register(&domain, memory, 4096, VERBS_USE_WRITE, &fault));
   cr_assert(strstr(fault.detail, "mlx5_0 cannot register 4096 bytes"), "%s", fault.detail);
 }
 
@@ -142,7 +141,7 @@ Test(verbs_mr, slots_are_zeroed_and_registered_as_a_whole, .init = load, .fini =
   const size_t sizes[] = {1, 4096, 100000, (2 << 20) + 1};
   for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
     verbs_slab slab;
-    cr_assert_eq(verbs_slab_create(&domain, sizes[i], VERBS_USE_ORDERED, &slab, &fault), COLL_OK);
+    cr_assert_eq(verbs_slab_create(&domain, sizes[i], VERBS_USE_WRITE, &slab, &fault), COLL_OK);
     cr_assert_geq(slab.bytes, sizes[i]);
     cr_assert_eq(slab.mr->addr, slab.memory);
     cr_assert_eq(slab.mr->length, slab.bytes);
@@ -157,7 +156,7 @@ Test(verbs_mr, slots_are_zeroed_and_registered_as_a_whole, .init = load, .fini =
 Test(verbs_mr, slots_that_cannot_be_registered_are_given_back, .init = load, .fini = unload) {
   verbs_slab slab;
   fake->reg_errno = ENOMEM;
-  cr_assert_neq(verbs_slab_create(&domain, 4096, VERBS_USE_ORDERED, &slab, &fault), COLL_OK);
+  cr_assert_neq(verbs_slab_create(&domain, 4096, VERBS_USE_WRITE, &slab, &fault), COLL_OK);
   cr_assert_null(slab.memory);
   cr_assert_null(slab.mr);
   cr_assert_eq(fault.sys_errno, ENOMEM);

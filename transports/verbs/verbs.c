@@ -12,12 +12,15 @@
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs_internal.h"
 
-#define LOOK_IDLE_NS    COLLI_NS_PER_MS
-#define LOOK_BUSY_NS    20000u
-#define CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
-#define LINK_SLOT_BYTES 64  /* a link carries little */
-#define LINK_SLOTS      4
-#define LINGER_MS       300 /* how long close() waits for what was sent to arrive */
+#define LOOK_IDLE_NS       COLLI_NS_PER_MS
+#define LOOK_BUSY_NS       20000u
+#define CALLS_PER_CLOCK    16u /* progress() calls between two looks at the clock */
+#define LINK_SLOT_BYTES    64  /* a link carries little */
+#define LINK_SLOTS         4
+#define DEFAULT_SLOT_BYTES (32u << 10)  /* of COLL_SLOT_BYTES */
+#define USUAL_SLOT_BYTES   (128u << 10) /* between hosts */
+#define PEERS_MOST         32           /* few ranks are connected to more */
+#define LINGER_MS          300          /* how long close() waits for what was sent to arrive */
 
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
   memcpy(blob, raw, sizeof(*blob));
@@ -74,6 +77,16 @@ static coll_status watch(verbs_endpoint *ep, int fd, verbs_fault *fault) {
   return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "a device cannot be watched");
 }
 
+/* Whether this process may lock the memory that connections take: later it would be an error that
+ * it may not. */
+static bool may_lock(const coll_transport_env *env, verbs_fault *fault) {
+  /* Slots are larger than the default once they are settled, unless they were set. */
+  size_t slot_bytes = env->slot_bytes == DEFAULT_SLOT_BYTES ? USUAL_SLOT_BYTES : env->slot_bytes;
+  size_t ring = (size_t)verbs_ring_units(slot_bytes, env->slot_count) * VERBS_UNIT;
+  size_t peers = env->nranks - 1 < PEERS_MOST ? (size_t)env->nranks - 1 : PEERS_MOST;
+  return verbs_lock_allowed(peers * VERBS_PEER_CONNS * 2 * ring, fault);
+}
+
 /* Opens library, rails and their queues. */
 static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
   coll_status status = verbs_settings_read(ep->env, &ep->settings, fault);
@@ -83,6 +96,8 @@ static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
     return status;
   ep->nports = verbs_rails_open(&ep->lib, &ep->settings, ep->rails, VERBS_BLOB_RAILS, fault);
   if (ep->nports == 0)
+    return fault->status;
+  if (!may_lock(ep->env, fault))
     return fault->status;
   ep->self.magic = VERBS_BLOB_MAGIC;
   ep->self.rails = (uint32_t)ep->nports;

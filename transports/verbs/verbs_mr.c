@@ -74,10 +74,8 @@ bool verbs_lock_allowed(size_t bytes, verbs_fault *fault) {
 static unsigned access_for(const verbs_domain *domain, verbs_use use) {
   if (use == VERBS_USE_READ)
     return 0;
-  unsigned access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE;
-  if (use == VERBS_USE_WRITE && domain->rail->relaxed_ordering)
-    access |= IBV_ACCESS_RELAXED_ORDERING;
-  return access;
+  return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
+         (domain->rail->relaxed_ordering ? IBV_ACCESS_RELAXED_ORDERING : 0);
 }
 
 /* Registers with given rights; NULL with errno. */

@@ -18,12 +18,11 @@ typedef struct verbs_domain {
   struct ibv_pd *pd;
 } verbs_domain;
 
-/* What memory is for: access rights, and whether order matters. */
+/* What memory is for. Where the device may let writes overtake each other, the memory that peers
+ * write to must be read only after a completion has told of it. */
 typedef enum verbs_use {
-  VERBS_USE_READ,   /* the device reads it: source of sends and writes */
-  VERBS_USE_WRITE,  /* peers write to it, and the order in which bytes come does not matter, as a
-                       completion or a later flag elsewhere tells of them */
-  VERBS_USE_ORDERED /* peers write to it, and its last bytes tell that all are there: slots */
+  VERBS_USE_READ, /* the device reads it: source of sends and writes */
+  VERBS_USE_WRITE /* peers write to it as well */
 } verbs_use;
 
 /*
