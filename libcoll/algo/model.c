@@ -1,4 +1,6 @@
 /* model.c: the constants of the cost model for each kind of link. */
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/sched/model.h"
@@ -26,6 +28,10 @@ double *colli_calibration_number(colli_calibration *calibration, int index) {
   double *const fields[] = {&costs->alpha_ns, &costs->beta_ns_per_byte, &costs->gamma_ns_per_byte,
                             &costs->step_ns};
   return fields[index % 4];
+}
+
+const char *colli_link_name(colli_link_kind kind) {
+  return kind == COLLI_LINK_SHM ? "shm" : "tcp";
 }
 
 colli_link_kind colli_link_kind_of(const char *transport) {
@@ -56,6 +62,50 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .near_alpha_ns = all[near].alpha_ns,
                        .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
                        .flight_ns = calibration->apart[far].alpha_ns};
+}
+
+const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS] = {2, 3, 4, 8};
+
+/* Corrects a model. */
+void colli_model_correct(colli_model *model, const colli_corrections *corrections,
+                         colli_link_kind link, int nranks, int cores) {
+  model->corrections = NULL;
+  if (!corrections || nranks < 2 || nranks > 2 * colli_corrected_ranks[COLLI_CORRECTED_WORLDS - 1])
+    return;
+  bool crowded = cores > 0 && nranks > cores;
+  int nearest = -1;
+  for (int w = 0; w < COLLI_CORRECTED_WORLDS; w++) {
+    int measured = colli_corrected_ranks[w];
+    bool alike = (measured > corrections->cores) == crowded;
+    if (alike &&
+        (nearest < 0 || abs(measured - nranks) < abs(colli_corrected_ranks[nearest] - nranks)))
+      nearest = w;
+  }
+  if (nearest >= 0 && (!crowded || cores == corrections->cores))
+    model->corrections = corrections->of[link][nearest];
+}
+
+/* The factor for an algorithm and a size. */
+double colli_correction_for(const colli_model *model, int algo_id, size_t bytes) {
+  if (!model->corrections || algo_id >= COLLI_CORRECTED_ALGOS)
+    return 1;
+  const float *at = model->corrections[algo_id];
+  int above = 0;
+  while (above < COLLI_CORRECTED_SIZES - 1 && COLLI_CORRECTED_BYTES(above) < bytes)
+    above++;
+  int below = above > 0 && COLLI_CORRECTED_BYTES(above) > bytes ? above - 1 : above;
+  while (below > 0 && at[below] <= 0)
+    below--;
+  while (above < COLLI_CORRECTED_SIZES - 1 && at[above] <= 0)
+    above++;
+  if (at[below] <= 0 || at[above] <= 0)
+    return at[below] > 0 ? at[below] : at[above] > 0 ? at[above] : 1;
+  if (below == above)
+    return at[below];
+  double part = log((double)bytes / (double)COLLI_CORRECTED_BYTES(below)) /
+                log((double)COLLI_CORRECTED_BYTES(above) / (double)COLLI_CORRECTED_BYTES(below));
+  part = part < 0 ? 0 : part > 1 ? 1 : part;
+  return at[below] * pow(at[above] / at[below], part);
 }
 
 /* The model of one kind of link without measurements. */

@@ -147,6 +147,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   if (considered > 1 && model->core_share < 1)
     rehearse_best(list, considered, shape, elem_bytes, limits, model);
   for (int i = 0; i < considered; i++) {
+    list[i].predicted_ns *= colli_correction_for(model, list[i].algo->id, count * elem_bytes);
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
       *choice = list[i];
     if (candidates)

@@ -69,7 +69,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
       colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
   if (status == COLL_OK)
     status = colli_places_find(comm->table, comm->nranks, comm->rank, comm->family->ports,
-                               comm->family->nports, &places, error);
+                               comm->family->nports, comm->family->corrections, &places, error);
   if (status != COLL_OK)
     return status;
   comm->crowded = places.crowded;

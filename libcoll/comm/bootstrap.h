@@ -32,6 +32,7 @@ typedef struct colli_rank_info {
   uint64_t tmp_room;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_calibration calibration;  /* what it has measured, or typical costs */
+  uint64_t corrections;           /* the digest of those it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;

@@ -5,7 +5,7 @@
 #include "libcoll/base/log.h"
 #include "libcoll/sched/model.h"
 
-#define COLLI_CALIBRATION_VERSION 1
+#define COLLI_CALIBRATION_VERSION 2
 
 /* Where the numbers of a calibration come from, in words; "" for typical costs. */
 typedef struct colli_calibration_origin {
@@ -18,22 +18,26 @@ typedef struct colli_calibration_origin {
 /*
  * Loads what COLL_CALIBRATION says: the file of that name; "none": typical costs; "": the file at
  * the usual place if it is there. A file that cannot be read or is malformed gives a warning and
- * typical costs. origin may be NULL.
+ * typical costs. *corrections: malloc'ed, or NULL if the file has none. corrections and origin may
+ * be NULL.
  */
 void colli_calibration_load(const char *setting, const colli_log *log, colli_calibration *out,
-                            colli_calibration_origin *origin);
+                            colli_corrections **corrections, colli_calibration_origin *origin);
 
 /*
- * Reads a file; false with a reason if it cannot be used. `origin` may be NULL.
+ * Reads a file; false with a reason if it cannot be used. *corrections: as above. `corrections` and
+ * `origin` may be NULL.
  */
 bool colli_calibration_read(const char *path, colli_calibration *out,
-                            colli_calibration_origin *origin, char *why, size_t why_bytes);
+                            colli_corrections **corrections, colli_calibration_origin *origin,
+                            char *why, size_t why_bytes);
 
 /*
  * Writes a file, whose folder is made if need be, in one piece: readers see the old one or the new
- * one. 0, or an errno.
+ * one. `corrections` may be NULL. 0, or an errno.
  */
 int colli_calibration_write(const char *path, const colli_calibration *calibration,
+                            const colli_corrections *corrections,
                             const colli_calibration_origin *origin);
 
 /* The usual place: $XDG_CACHE_HOME/libcoll/calibration or ~/.cache/libcoll/calibration; false if

@@ -107,7 +107,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
 }
 
 /* Fills in what the others must know of this rank. */
-static void describe_self(const colli_family *family, colli_rank_info *info) {
+static void describe_self(colli_family *family, colli_rank_info *info) {
   const colli_params *params = &family->params;
   memset(info, 0, sizeof(*info));
   memcpy(info->host, family->host, sizeof(info->host));
@@ -123,9 +123,10 @@ static void describe_self(const colli_family *family, colli_rank_info *info) {
   colli_room_describe(&family->room, info);
   if (family->world.now_ns == colli_world_real.now_ns)
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
-                           NULL);
+                           &family->corrections, NULL);
   else
     colli_calibration_default(&info->calibration); /* simulated machines are all alike */
+  info->corrections = family->corrections ? family->corrections->digest : 0;
 }
 
 /* Frees a family whose last communicator has left. */
@@ -133,6 +134,7 @@ void colli_family_free(colli_family *family) {
   colli_progress_stop(family);
   colli_mux_destroy(family->mux);
   colli_tuner_close(family->tuner);
+  free(family->corrections);
   for (int i = 0; i < family->nports; i++) {
     if (family->ports[i].endpoint)
       family->ports[i].ops->close(family->ports[i].endpoint);

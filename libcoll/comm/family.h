@@ -60,6 +60,7 @@ typedef struct colli_family {
   uint32_t shm_bit;       /* of the transport that shares memory, in records; 0: there is none */
   colli_shared_room room; /* what this process found for it */
   colli_tuner *tuner;     /* or NULL */
+  colli_corrections *corrections; /* or NULL */
   colli_ctrl *ctrl;
   uint64_t serial;     /* of control messages made here */
   uint64_t *heard;     /* nranks: serial of the last message taken from each */

@@ -89,6 +89,14 @@ static void combine_calibrations(const colli_rank_info *table, int nranks, colli
     }
 }
 
+/* Whether all ranks have read the same corrections of the model. */
+static bool corrected_alike(const colli_rank_info *table, int nranks) {
+  int rank = 1;
+  while (rank < nranks && table[rank].corrections == table[0].corrections)
+    rank++;
+  return rank == nranks && table[0].corrections != 0;
+}
+
 /* Numbers the hosts in the order of their first ranks; false without memory. */
 static bool number_hosts(const colli_rank_info *table, int nranks,
                          const colli_rank_info *const *sorted, colli_places *out) {
@@ -132,7 +140,8 @@ static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint6
 
 /* Finds where the ranks sit. */
 coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank,
-                              const colli_port *ports, int nports, colli_places *out,
+                              const colli_port *ports, int nports,
+                              const colli_corrections *corrections, colli_places *out,
                               coll_error *error) {
   *out = (colli_places){0};
   const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
@@ -153,5 +162,10 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
   combine_calibrations(table, nranks, &calibration);
   colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
                    cpus_fullest, &out->model);
+  colli_link_kind link = colli_link_kind_of(out->slowest);
+  bool known = strcmp(out->slowest, colli_link_name(link)) == 0;
+  if (known && out->ngroups == 1 && corrected_alike(table, nranks))
+    colli_model_correct(&out->model, corrections, link, nranks,
+                        ranks_fullest > cpus_fullest ? cpus_fullest : nranks);
   return COLL_OK;
 }

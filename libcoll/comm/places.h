@@ -21,10 +21,12 @@ typedef struct colli_places {
 
 /*
  * Finds where the ranks sit. The model's costs are those that the ranks have measured: of each
- * number the largest, so that all get the same whatever file each has read. Errors: NO_MEMORY.
+ * number the largest, so that all get the same whatever file each has read. It is corrected by
+ * `corrections` (or NULL, which must stay) if all have read the same. Errors: NO_MEMORY.
  */
 coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank,
-                              const colli_port *ports, int nports, colli_places *out,
+                              const colli_port *ports, int nports,
+                              const colli_corrections *corrections, colli_places *out,
                               coll_error *error);
 
 #endif

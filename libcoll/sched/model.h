@@ -7,6 +7,16 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
+/* Sizes for which an algorithm's time may have been measured: 4, 32, 256 ... bytes. */
+#define COLLI_CORRECTED_SIZES    8
+#define COLLI_CORRECTED_BYTES(i) ((size_t)4 << 3 * (i))
+#define COLLI_CORRECTED_ALGOS    160 /* above any algorithm's id */
+#define COLLI_CORRECTED_WORLDS   4
+extern const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS]; /* numbers of ranks: 2, 3 ... */
+
+/* The measured time of an algorithm over that of its formula, for each size; 0: not measured. */
+typedef float colli_correction[COLLI_CORRECTED_SIZES];
+
 /* Equal on all ranks, so that all choose alike. */
 typedef struct colli_model {
   double alpha_ns;          /* to hand over a message, whatever its size */
@@ -18,6 +28,7 @@ typedef struct colli_model {
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
   double chunk_share;           /* of the longest chunk that the slots allow: what suits caches */
   double flight_ns;             /* alpha between ranks with a core each: a message's own way */
+  const colli_correction *corrections; /* by the algorithm's id; NULL: none. Not the model's own */
 } colli_model;
 
 /* What a kind of link costs: the first fields of the model. */
@@ -37,11 +48,31 @@ typedef struct colli_calibration {
 } colli_calibration;
 #define COLLI_CALIBRATION_NUMBERS 16
 
+/* What was measured of algorithms on one host with so many cores. */
+typedef struct colli_corrections {
+  uint64_t digest; /* of all the rest and the costs that it goes with; never 0 */
+  int cores;
+  colli_correction of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS][COLLI_CORRECTED_ALGOS];
+} colli_corrections;
+
+/*
+ * Corrects a model of nranks ranks on one host by what was measured there, if anything fits: as
+ * many ranks or nearly so, on as many cores if they share cores. `corrections` (or NULL) must stay.
+ */
+void colli_model_correct(colli_model *model, const colli_corrections *corrections,
+                         colli_link_kind link, int nranks, int cores);
+
+/* The factor for an algorithm and a size: 1, or between those of the sizes that were measured. */
+double colli_correction_for(const colli_model *model, int algo_id, size_t bytes);
+
 /* Typical costs of a present-day host. */
 void colli_calibration_default(colli_calibration *out);
 
 /* Number `index` of a calibration. */
 double *colli_calibration_number(colli_calibration *calibration, int index);
+
+/* "shm" or "tcp". */
+const char *colli_link_name(colli_link_kind kind);
 
 /* The kind of link of a transport: "shm", and COLLI_LINK_TCP for anything else. */
 colli_link_kind colli_link_kind_of(const char *transport);

@@ -21,13 +21,13 @@ expect() {
 
 export XDG_CACHE_HOME=$out/cache
 expect 0 "typical costs" "$explain" allreduce -n 2 -b 4
-COLL_ALGO=allreduce:ring expect 0 "written to $out/cache/libcoll/calibration" "$calibrate" --seconds 0.2
+COLL_ALGO=allreduce:ring expect 0 "written to $out/cache/libcoll/calibration" "$calibrate" --quick --seconds 0.2
 for line in "shm  *\(apart\|crowded\)  *[0-9.]*  *[0-9.]* " "shm  *crowded" "tcp  *crowded"; do
   grep -q "$line" "$out/log" || { echo "FAILED: no '$line' is printed"; failed=1; }
 done
 file=$out/cache/libcoll/calibration
 [ "$(grep -c '^\(shm\|tcp\)\.\(apart\|crowded\)\.[a-z_]* = [0-9.]*$' "$file")" = 16 ] &&
-  grep -qx 'version = 1' "$file" && grep -qx "host = $(hostname)" "$file" ||
+  grep -qx 'version = 2' "$file" && grep -qx "host = $(hostname)" "$file" ||
   { echo "FAILED: what is in the file"; cat "$file"; failed=1; }
 expect 0 "measured on $(hostname) with" "$explain" allreduce -n 2 -b 4
 COLL_CALIBRATION=none expect 0 "typical costs" "$explain" allreduce -n 2 -b 4
@@ -37,9 +37,16 @@ COLL_CALIBRATION=$out/mine expect 0 "alpha 4321 ns" "$explain" allreduce -n 2 -b
 echo "nonsense" >>"$out/mine"
 COLL_CALIBRATION=$out/mine expect 0 "line 22 is malformed" "$explain" allreduce -n 2 -b 4
 COLL_LOG=warn COLL_CALIBRATION=$out/mine expect 0 "line 22 is malformed" "$BUILD/bin/coll_perf" allreduce -t 2 -b 4 -e 4 -n 1
+grep -q correction "$file" && { echo "FAILED: --quick measures all algorithms"; failed=1; }
+expect 0 "all algorithms, tcp, 3 ranks" "$calibrate" --seconds 0.01 --ranks 3 -o "$out/all"
+for line in shm.3.allreduce.ring shm.3.broadcast.chain tcp.3.alltoall.pairwise tcp.3.barrier.dissemination; do
+  grep -q "^correction.$line = [0-9.]*[1-9][0-9.]* " "$out/all" || { echo "FAILED: no correction of $line"; failed=1; }
+done
+COLL_CALIBRATION=$out/all expect 0 "and all algorithms measured" "$explain" allreduce -n 3 -b 4
+expect 2 "takes 2, 3, 4 or 8" "$calibrate" --ranks 5
 expect 2 "takes 0.01 to 3600" "$calibrate" --seconds never
 expect 2 "what is 'now'" "$calibrate" now
 expect 2 "unrecognized option" "$calibrate" --fast
 expect 0 "Usage: coll_calibrate" "$calibrate" --help
-COLL_ALGORITHM=ring expect 1 "no such setting" "$calibrate" --seconds 0.1
+COLL_ALGORITHM=ring expect 1 "no such setting" "$calibrate" --quick --seconds 0.1
 exit $failed

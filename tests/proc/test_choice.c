@@ -3,6 +3,7 @@
  * be alike are compared, tuners are asked, and coll_candidates tells.
  */
 #include <criterion/criterion.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -48,7 +49,7 @@ static void write_calibration(const char *path, bool messages) {
   colli_calibration_origin origin = {.host = "test", .date = "today", .cores = 1};
   for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++)
     *colli_calibration_number(&all, i) = (i % 4 == 0) == messages ? 9000 : 0.0001;
-  if (colli_calibration_write(path, &all, &origin) != 0)
+  if (colli_calibration_write(path, &all, NULL, &origin) != 0)
     abort();
 }
 
@@ -94,6 +95,72 @@ Test(choice, differing_calibrations, .timeout = 60) {
     write_calibration(path[k], k == 0);
   }
   cr_expect_eq(run_processes(RANKS, NULL, differ, folder, 50, NULL), 0);
+  for (int k = 0; k < 2; k++)
+    unlink(path[k]);
+  rmdir(folder);
+}
+
+/* Writes typical costs with corrections by which one all-reduce wins. */
+static void write_corrections(const char *path, const char *winner) {
+  static colli_corrections corrections;
+  colli_calibration costs;
+  colli_calibration_origin origin = {.host = "test", .date = "today"};
+  cpu_set_t cpus;
+  if (sched_getaffinity(0, sizeof(cpus), &cpus) != 0)
+    abort();
+  origin.cores = CPU_COUNT(&cpus);
+  memset(&corrections, 0, sizeof(corrections));
+  for (int w = 0; w < COLLI_CORRECTED_WORLDS; w++)
+    for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+      for (int i = 0; i < COLLI_CORRECTED_SIZES && (*algo)->coll == COLLI_ALLREDUCE; i++)
+        corrections.of[COLLI_LINK_SHM][w][(*algo)->id][i] =
+            strcmp((*algo)->name, winner) == 0 ? 0.001f : 1;
+  colli_calibration_default(&costs);
+  if (colli_calibration_write(path, &costs, &corrections, &origin) != 0)
+    abort();
+}
+
+/* One rank of corrections; arg: the folder of the files. */
+static int correct(coll_comm *comm, int rank, int nranks, void *arg) {
+  static const char *const winners[] = {"ring", "dbtree"};
+  coll_comm *alike[2], *mixed, *typical, *child;
+  char path[2][128], mine[24], theirs[24];
+  setenv("COLL_TRANSPORT", "shm", 1);
+  setenv("COLL_CALIBRATION", "none", 1);
+  RANK_OK(make_comm(comm, rank, nranks, NULL, &typical));
+  for (int k = 0; k < 2; k++) {
+    snprintf(path[k], sizeof(path[k]), "%s/%d", (char *)arg, k);
+    setenv("COLL_CALIBRATION", path[k], 1);
+    RANK_OK(make_comm(comm, rank, nranks, NULL, &alike[k]));
+    for (size_t count = 1; count <= 1000000; count *= 100)
+      RANK_CHECK(strcmp(chosen(alike[k], count, mine), winners[k]) == 0);
+  }
+  RANK_OK(coll_comm_dup(alike[0], NULL, &child));
+  RANK_CHECK(strcmp(chosen(child, 100, mine), "ring") == 0);
+  /* Ranks that have read differing ones agree as well: on none of them. */
+  setenv("COLL_CALIBRATION", path[rank % 2], 1);
+  RANK_OK(make_comm(comm, rank, nranks, NULL, &mixed));
+  for (size_t count = 1; count <= 1000000; count *= 100)
+    RANK_CHECK(strcmp(chosen(mixed, count, mine), chosen(typical, count, theirs)) == 0);
+  float value = 1;
+  RANK_OK(coll_allreduce(&value, &value, 1, COLL_FLOAT32, COLL_SUM, mixed));
+  RANK_CHECK(value == (float)nranks);
+  for (int k = 0; k < 2; k++)
+    coll_comm_destroy(&alike[k]);
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&mixed);
+  coll_comm_destroy(&typical);
+  return 0;
+}
+
+Test(choice, corrections, .timeout = 60) {
+  char folder[] = "/tmp/choice-XXXXXX", path[2][64];
+  cr_assert_not_null(mkdtemp(folder));
+  for (int k = 0; k < 2; k++) {
+    snprintf(path[k], sizeof(path[k]), "%s/%d", folder, k);
+    write_corrections(path[k], k ? "dbtree" : "ring");
+  }
+  cr_expect_eq(run_processes(RANKS, NULL, correct, folder, 50, NULL), 0);
   for (int k = 0; k < 2; k++)
     unlink(path[k]);
   rmdir(folder);

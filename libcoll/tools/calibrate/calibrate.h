@@ -2,9 +2,13 @@
 #ifndef COLLI_TOOLS_CALIBRATE_H
 #define COLLI_TOOLS_CALIBRATE_H
 
+#include <stdatomic.h>
+
+#include "coll/coll.h"
 #include "libcoll/algo/algo.h"
 
 #define CALIBRATE_CELLS 48 /* at most, of a world */
+#define CALIBRATE_RANKS 8
 
 /* One collective, by one algorithm, of one size; what it takes. */
 typedef struct calibrate_cell {
@@ -22,12 +26,48 @@ typedef struct calibrate_world {
   calibrate_cell cell[CALIBRATE_CELLS];
 } calibrate_world;
 
-/* world.c: fills in which cells a world measures. */
+/* Where ranks meet, in memory that they share. */
+typedef struct calibrate_meeting {
+  atomic_int made; /* ids made by rank 0; -1: somebody failed */
+  coll_id id[CALIBRATE_CELLS];
+} calibrate_meeting;
+
+/* ranks.c: zeroed memory that processes share; NULL after a failure, which was printed. */
+void *calibrate_share(size_t bytes);
+
+/* ranks.c: memory full of numbers, for free(); NULL if there is none. */
+void *calibrate_buffer(size_t bytes);
+
+/* ranks.c: makes communicator number `index` of all ranks; NULL after a failure. */
+coll_comm *calibrate_meet(calibrate_meeting *meeting, int index, const calibrate_world *world,
+                          int rank, coll_config config);
+
+/* The life of one rank; its exit status. */
+typedef int calibrate_life(const calibrate_world *world, int rank, void *ctx);
+
+/* ranks.c: runs the ranks of a world as processes that go by a calibration file ("none": typical
+ * costs); false if any failed. */
+bool calibrate_run(const calibrate_world *world, const char *calibration,
+                   calibrate_meeting *meeting, calibrate_life *life, void *ctx);
+
+/* world.c: fills in which cells a world measures for its costs. */
 void calibrate_list(calibrate_world *world);
 
-/* world.c: runs the ranks as processes and measures every cell, in about so many seconds. False
- * after a failure, which was printed. */
+/* world.c: runs the ranks and measures every cell, in about so many seconds. False after a failure,
+ * which was printed. */
 bool calibrate_measure(calibrate_world *world, double seconds);
+
+/* survey.c: one operation on float32, by sum where it reduces, of root 0 where it has one. */
+coll_status calibrate_call(colli_coll coll, const void *in, void *out, size_t count,
+                           coll_comm *comm);
+
+/*
+ * survey.c: measures all algorithms of all collectives, and what they take over what is predicted
+ * with the costs in a calibration file. turn_us: how long each is measured without a pause. False
+ * after a failure, which was printed.
+ */
+bool calibrate_survey(const calibrate_world *world, const char *calibration, double turn_us,
+                      colli_correction *corrections);
 
 /*
  * fit.c: finds the costs with which the formulas come closest to what some worlds of one kind of

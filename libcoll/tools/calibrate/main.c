@@ -4,6 +4,7 @@
  */
 #include <errno.h>
 #include <getopt.h>
+#include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,11 +16,16 @@
 #include "libcoll/comm/calibration.h"
 
 #define USAGE_STATUS 2
+#define SECONDS      12   /* for the costs */
+#define PASSES       2    /* over all algorithms, unless time is short: machines have moods */
+#define TURN_US      3000 /* for each algorithm at a time */
 
 /* What the user wants. */
 typedef struct wishes {
   const char *output; /* NULL: the usual place; "-": nowhere */
   double seconds;
+  int nranks; /* whose algorithms are measured; 0: all numbers of ranks */
+  bool quick;
   bool verbose;
 } wishes;
 
@@ -35,21 +41,43 @@ static const char help[] =
     "                       $XDG_CACHE_HOME/libcoll/calibration, or "
     "~/.cache/libcoll/calibration);\n"
     "                       \"-\": only print\n"
-    "      --seconds S      how long to measure, about (default 12)\n"
+    "      --seconds S      how long to measure the costs, about (default 12); the algorithms "
+    "take\n"
+    "                       longer or shorter accordingly\n"
+    "  -n, --ranks N        measure the algorithms with so many ranks only: 2, 3, 4 or 8\n"
+    "  -q, --quick          only the costs of messages; without it, all algorithms with 2, 3, 4 "
+    "and "
+    "8\n"
+    "                       ranks are measured too, which takes some minutes, and the choice "
+    "between\n"
+    "                       them gets much better on this machine\n"
     "  -v, --verbose        print every measurement\n"
     "  -h, --help           this text\n";
+
+/* A number of ranks with which algorithms are measured. */
+static int parse_ranks(const char *text) {
+  char *end;
+  long nranks = strtol(text, &end, 10);
+  for (int w = 0; w < COLLI_CORRECTED_WORLDS; w++)
+    if (end != text && !*end && nranks == colli_corrected_ranks[w])
+      return (int)nranks;
+  fprintf(stderr, "coll_calibrate: --ranks takes 2, 3, 4 or 8, not '%s'\n", text);
+  exit(USAGE_STATUS);
+}
 
 /* Reads the command line. */
 static wishes ask(int argc, char **argv) {
   static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
                                         {"seconds", required_argument, NULL, 's'},
+                                        {"quick", no_argument, NULL, 'q'},
+                                        {"ranks", required_argument, NULL, 'n'},
                                         {"verbose", no_argument, NULL, 'v'},
                                         {"help", no_argument, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
-  wishes w = {.seconds = 12};
+  wishes w = {.seconds = SECONDS};
   int option;
   char *end;
-  while ((option = getopt_long(argc, argv, "o:vh", longs, NULL)) != -1)
+  while ((option = getopt_long(argc, argv, "o:n:qvh", longs, NULL)) != -1)
     switch (option) {
     case 'o':
       w.output = optarg;
@@ -60,6 +88,12 @@ static wishes ask(int argc, char **argv) {
         break;
       fprintf(stderr, "coll_calibrate: --seconds takes 0.01 to 3600, not '%s'\n", optarg);
       exit(USAGE_STATUS);
+    case 'n':
+      w.nranks = parse_ranks(optarg);
+      break;
+    case 'q':
+      w.quick = true;
+      break;
     case 'v':
       w.verbose = true;
       break;
@@ -136,6 +170,50 @@ static bool calibrate(colli_link_kind link, bool crowded, int cores, const wishe
   return true;
 }
 
+/* Surveys one world; what an earlier pass has found counts as much. */
+static bool survey_world(colli_link_kind link, int world_index, const char *path, double turn_us,
+                         const colli_calibration_origin *origin, colli_corrections *all) {
+  static colli_correction found[COLLI_CORRECTED_ALGOS];
+  calibrate_world world = {
+      .link = link, .nranks = colli_corrected_ranks[world_index], .cores = origin->cores};
+  printf("all algorithms, %s, %d ranks ...\n", colli_link_name(link), world.nranks);
+  fflush(stdout);
+  if (!calibrate_survey(&world, path, turn_us, found))
+    return false;
+  for (int id = 0; id < COLLI_CORRECTED_ALGOS; id++)
+    for (int size = 0; size < COLLI_CORRECTED_SIZES; size++) {
+      float *mean = &all->of[link][world_index][id][size], now = found[id][size];
+      *mean = *mean > 0 && now > 0 ? sqrtf(*mean * now) : now > 0 ? now : *mean;
+    }
+  return true;
+}
+
+/* Measures the algorithms by the costs that were found; NULL after a failure, which was printed. */
+static colli_corrections *survey(const colli_calibration *costs,
+                                 const colli_calibration_origin *origin, const wishes *wish) {
+  char path[] = "/tmp/coll_calibrate-XXXXXX";
+  colli_corrections *all = calloc(1, sizeof(*all));
+  int fd = mkstemp(path);
+  bool fine = all && fd >= 0 && colli_calibration_write(path, costs, NULL, origin) == 0;
+  if (!fine)
+    perror("coll_calibrate: cannot keep the costs in /tmp");
+  if (fd >= 0)
+    close(fd);
+  for (int pass = 0; pass < (wish->seconds < SECONDS ? 1 : PASSES); pass++)
+    for (int link = 0; fine && link < COLLI_LINK_KINDS; link++)
+      for (int w = 0; fine && w < COLLI_CORRECTED_WORLDS; w++)
+        if (wish->nranks == 0 || wish->nranks == colli_corrected_ranks[w])
+          fine = survey_world((colli_link_kind)link, w, path, TURN_US * wish->seconds / SECONDS,
+                              origin, all);
+  if (fd >= 0)
+    unlink(path);
+  if (fine)
+    return all;
+  fprintf(stderr, "coll_calibrate: the algorithms could not be measured\n");
+  free(all);
+  return NULL;
+}
+
 int main(int argc, char **argv) {
   wishes w = ask(argc, argv);
   char path[512];
@@ -156,13 +234,15 @@ int main(int argc, char **argv) {
     for (int crowded = origin.cores < 2; crowded < 2; crowded++) /* one core: never apart */
       if (!calibrate((colli_link_kind)link, crowded, origin.cores, &w, &all))
         return 1;
-  if (strcmp(path, "-") == 0)
-    return 0;
-  int failed = colli_calibration_write(path, &all, &origin);
-  if (failed) {
-    fprintf(stderr, "coll_calibrate: cannot write %s: %s\n", path, strerror(failed));
+  colli_corrections *corrections = w.quick ? NULL : survey(&all, &origin, &w);
+  if (!w.quick && !corrections)
     return 1;
-  }
-  printf("written to %s\n", path);
-  return 0;
+  int failed =
+      strcmp(path, "-") == 0 ? 0 : colli_calibration_write(path, &all, corrections, &origin);
+  free(corrections);
+  if (failed)
+    fprintf(stderr, "coll_calibrate: cannot write %s: %s\n", path, strerror(failed));
+  else if (strcmp(path, "-") != 0)
+    printf("written to %s\n", path);
+  return failed != 0;
 }

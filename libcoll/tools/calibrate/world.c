@@ -1,26 +1,17 @@
 /* world.c: some ranks as processes, and how long collectives take among them. */
-#include <errno.h>
-#include <sched.h>
-#include <signal.h>
-#include <stdatomic.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "calibrate.h"
 #include "libcoll/base/clock.h"
 
-#define ROUNDS     3
-#define TIMEOUT_MS 20000
-#define LARGEST    (1u << 20) /* bytes of the largest vector */
+#define ROUNDS  3
+#define LARGEST (1u << 20) /* bytes of the largest vector */
 
 /* What the processes share. */
 typedef struct board {
-  atomic_int ids_made; /* by rank 0; -1: it failed */
-  coll_id id[CALIBRATE_CELLS];
+  calibrate_meeting meeting;
+  double seconds;
   double ns[CALIBRATE_CELLS];
 } board;
 
@@ -65,39 +56,13 @@ static coll_comm *comm_of(seat *s, const colli_algo *algo) {
       return s->comm[i];
   char text[64];
   coll_config config = COLL_CONFIG_INIT;
-  coll_id *id = &s->shared->id[s->ncomms];
   snprintf(text, sizeof(text), "%s:%s", colli_coll_name(algo->coll), algo->name);
   config.algo = text;
-  config.transport = s->world->link == COLLI_LINK_SHM ? "shm" : "tcp";
-  config.timeout_ms = config.create_timeout_ms = TIMEOUT_MS;
-  if (s->rank == 0) {
-    bool made = coll_unique_id(id, &config) == COLL_OK;
-    atomic_store(&s->shared->ids_made, made ? s->ncomms + 1 : -1);
-  }
-  int made;
-  while ((made = atomic_load(&s->shared->ids_made)) >= 0 && made <= s->ncomms)
-    usleep(100);
-  coll_comm *comm = NULL;
-  if (made < 0 || coll_comm_create(&comm, id, s->world->nranks, s->rank, &config) != COLL_OK)
-    return NULL; /* the library has said why */
+  coll_comm *comm = calibrate_meet(&s->shared->meeting, s->ncomms, s->world, s->rank, config);
+  if (!comm)
+    return NULL;
   s->algo[s->ncomms] = algo;
   return s->comm[s->ncomms++] = comm;
-}
-
-/* Runs a cell's collective once. */
-static coll_status run_once(const seat *s, const calibrate_cell *cell, coll_comm *comm) {
-  switch (cell->algo->coll) {
-  case COLLI_ALLREDUCE:
-    return coll_allreduce(s->in, s->out, cell->count, COLL_FLOAT32, COLL_SUM, comm);
-  case COLLI_REDUCE:
-    return coll_reduce(s->in, s->out, cell->count, COLL_FLOAT32, COLL_SUM, 0, comm);
-  case COLLI_BROADCAST:
-    return coll_broadcast(s->in, s->out, cell->count, COLL_FLOAT32, 0, comm);
-  case COLLI_ALLGATHER:
-    return coll_allgather(s->in, s->out, cell->count, COLL_FLOAT32, comm);
-  default:
-    return coll_alltoall(s->in, s->out, cell->count, COLL_FLOAT32, comm);
-  }
 }
 
 /*
@@ -115,7 +80,7 @@ static coll_status time_cell(const seat *s, const calibrate_cell *cell, coll_com
   barriers = colli_now_ns() - start;
   start = colli_now_ns();
   for (int i = 0; i < iters && status == COLL_OK; i++) {
-    status = run_once(s, cell, comm);
+    status = calibrate_call(cell->algo->coll, s->in, s->out, cell->count, comm);
     if (rooted && status == COLL_OK)
       status = coll_barrier(comm);
   }
@@ -145,31 +110,18 @@ static bool measure_cell(seat *s, const calibrate_cell *cell, double seconds, do
   return status == COLL_OK;
 }
 
-/* Restricts a crowded world to its cores. */
-static void take_cores(const calibrate_world *world) {
-  cpu_set_t all, some;
-  CPU_ZERO(&some);
-  if (world->nranks <= world->cores || sched_getaffinity(0, sizeof(all), &all) != 0)
-    return;
-  for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&some) < world->cores; cpu++)
-    if (CPU_ISSET(cpu, &all))
-      CPU_SET(cpu, &some);
-  sched_setaffinity(0, sizeof(some), &some);
-}
-
 /* The life of one rank; its exit status. */
-static int run_rank(const calibrate_world *world, board *shared, int rank, double seconds) {
+static int run_rank(const calibrate_world *world, int rank, void *ctx) {
   static seat s;
+  board *shared = ctx;
   s = (seat){.world = world, .shared = shared, .rank = rank};
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  take_cores(world);
   size_t bytes = (size_t)LARGEST * (size_t)world->nranks;
-  s.in = calloc(1, bytes);
-  s.out = calloc(1, bytes);
+  s.in = calibrate_buffer(bytes);
+  s.out = calibrate_buffer(bytes);
   bool fine = s.in && s.out;
   for (int i = 0; fine && i < world->ncells; i++) {
     double ns = 0;
-    fine = measure_cell(&s, &world->cell[i], seconds / world->ncells, &ns);
+    fine = measure_cell(&s, &world->cell[i], shared->seconds / world->ncells, &ns);
     if (rank == 0)
       shared->ns[i] = ns;
   }
@@ -180,51 +132,12 @@ static int run_rank(const calibrate_world *world, board *shared, int rank, doubl
   return !fine;
 }
 
-/* Settings that would change what is measured. */
-static void forget_settings(void) {
-  static const char *const names[] = {"COLL_ALGO",       "COLL_TUNER",      "COLL_DETERMINISTIC",
-                                      "COLL_ACCUMULATE", "COLL_SLOT_BYTES", "COLL_SLOT_COUNT",
-                                      "COLL_FAULT",      "COLL_HOST_ID",    "COLL_PROGRESS"};
-  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
-    unsetenv(names[i]);
-  setenv("COLL_CALIBRATION", "none", 1);
-}
-
-/* Starts the ranks and waits for them; false if any failed. */
-static bool run_ranks(const calibrate_world *world, board *shared, double seconds) {
-  pid_t *pids = calloc((size_t)world->nranks, sizeof(*pids));
-  bool fine = pids != NULL;
-  fflush(NULL);
-  for (int rank = 0; fine && rank < world->nranks; rank++) {
-    pids[rank] = fork();
-    if (pids[rank] == 0) {
-      free(pids);
-      exit(run_rank(world, shared, rank, seconds));
-    }
-    fine = pids[rank] > 0;
-  }
-  if (!fine)
-    perror("coll_calibrate: cannot start ranks");
-  for (int rank = 0; pids && rank < world->nranks && pids[rank] > 0; rank++) {
-    int status = 0;
-    while (waitpid(pids[rank], &status, 0) < 0 && errno == EINTR)
-      continue;
-    if (status != 0)
-      atomic_store(&shared->ids_made, -1); /* whoever waits for a next one does so in vain */
-    fine = fine && status == 0;
-  }
-  free(pids);
-  return fine;
-}
-
 bool calibrate_measure(calibrate_world *world, double seconds) {
-  board *all = mmap(NULL, sizeof(*all), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (all == MAP_FAILED) {
-    perror("coll_calibrate: no memory");
+  board *all = calibrate_share(sizeof(*all));
+  if (!all)
     return false;
-  }
-  forget_settings();
-  bool fine = run_ranks(world, all, seconds);
+  all->seconds = seconds;
+  bool fine = calibrate_run(world, "none", &all->meeting, run_rank, all);
   for (int i = 0; i < world->ncells; i++) {
     world->cell[i].ns = all->ns[i];
     fine = fine && all->ns[i] > 0;

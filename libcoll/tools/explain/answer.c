@@ -46,9 +46,11 @@ static void set_chooser(const question *q, answer *a) {
   if (params.from_env[COLLI_PARAM_SLOT_BYTES])
     a->limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
   colli_calibration_load(params.text[COLLI_PARAM_CALIBRATION], &(colli_log){COLLI_LOG_WARN, -1},
-                         &calibration, &a->origin);
+                         &calibration, &a->corrections, &a->origin);
   colli_model_make(&calibration, colli_link_kind_of(far), colli_link_kind_of(q->transport),
                    (q->nranks + q->hosts - 1) / q->hosts, q->cores, &a->model);
+  if (q->hosts == 1)
+    colli_model_correct(&a->model, a->corrections, colli_link_kind_of(far), q->nranks, q->cores);
   a->chooser.limits = &a->limits;
   a->chooser.model = &a->model;
   char text[128];
@@ -82,6 +84,7 @@ void explain_set_up(const question *q, answer *a) {
 void explain_free(answer *a) {
   colli_force_free(&a->chooser.force);
   colli_tuner_close(a->chooser.tuner);
+  free(a->corrections);
   free(a->group);
 }
 

@@ -32,6 +32,7 @@ typedef struct answer {
   int32_t *group;
   colli_limits limits;
   colli_model model;
+  colli_corrections *corrections; /* or NULL */
   colli_calibration_origin origin;
   colli_chooser chooser;
 } answer;

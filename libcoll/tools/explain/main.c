@@ -45,8 +45,8 @@ static void print_question(const question *q, const answer *a) {
     printf("within a host: alpha %.0f ns a message, beta %.3g ns a byte\n", m->near_alpha_ns,
            m->near_beta_ns_per_byte);
   if (a->origin.path[0])
-    printf("measured on %s with %d cores, %s (%s)\n\n", a->origin.host, a->origin.cores,
-           a->origin.date, a->origin.path);
+    printf("measured on %s with %d cores, %s (%s)%s\n\n", a->origin.host, a->origin.cores,
+           a->origin.date, a->origin.path, m->corrections ? ", and all algorithms measured" : "");
   else
     printf("typical costs; coll_calibrate measures those of this machine\n\n");
 }
