@@ -7,7 +7,7 @@
 
 #define TCP_SLOT_BYTES  (128 * 1024) /* a system call for each message: few, long ones */
 #define TCP_SLICE_BYTES (128 * 1024)
-#define SHM_SLOT_BYTES  (32 * 1024) /* the slots of a connection stay in a core's L2 cache */
+#define SHM_SLOT_BYTES  (64 * 1024) /* the slots of a connection stay in a core's L2 cache */
 #define SHM_SLICE_BYTES (8 * 1024)  /* each costs a line's way; less overlaps than that takes */
 
 /* Typical costs of a present-day x86-64 host; coll_calibrate measures this one's. */

@@ -84,7 +84,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_VERBS_RETRY] = {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
                                  "How often verbs devices repeat a packet without an answer before "
                                  "the peer counts as lost."},
-    [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "32K", 4096, 1 << 20,
+    [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "64K", 4096, 1 << 20,
                                 "Size of the slots through which data is pipelined; a multiple of "
                                 "64, the same on all ranks. Unless it is set, ranks that need TCP "
                                 "use 128K."},

@@ -40,7 +40,7 @@ static const place places[] = {
     {"small /dev/shm, but memfds", 0, EPERM, "64m", NULL, NULL, NULL},
     {"no memfds", EPERM, EPERM, NULL, "/nonexistent", "use memory in files of /dev/shm", NULL},
     {"no memfds, small /dev/shm", ENOSYS, EPERM, "64m", "/nonexistent",
-     "use memory in files of /dev/shm", "slots of 8 KiB instead of 32"},
+     "use memory in files of /dev/shm", "slots of 8 KiB instead of 64"},
     {"no memfds, no /dev/shm", EPERM, ENOSYS, "", "/tmp", "use memory in files of /tmp", NULL},
     {"no memfds, tiny /dev/shm", EPERM, EPERM, "1m", "/tmp", "use memory in files of", NULL},
     {"nothing", EPERM, EPERM, "", "/nonexistent", "cannot use transport shm", NULL},

@@ -30,7 +30,7 @@ static void refused(const char *name, const char *value, const char *says) {
 Test(param, defaults) {
   cr_assert_eq(colli_params_load(&params, &error), COLL_OK);
   cr_assert_eq(params.number[COLLI_PARAM_TIMEOUT_MS], 60000);
-  cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 32768);
+  cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 65536);
   cr_assert_eq(params.number[COLLI_PARAM_SLOT_COUNT], 8);
   cr_assert_eq(params.number[COLLI_PARAM_ROOT_FD], -1);
   cr_assert_str_eq(params.text[COLLI_PARAM_LOG], "warn");
@@ -42,8 +42,8 @@ Test(param, defaults) {
 }
 
 Test(param, values) {
-  cr_assert_eq(load_with("COLL_SLOT_BYTES", "64k"), COLL_OK);
-  cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 65536);
+  cr_assert_eq(load_with("COLL_SLOT_BYTES", "32k"), COLL_OK);
+  cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 32768);
   cr_assert(params.from_env[COLLI_PARAM_SLOT_BYTES]);
   cr_assert_eq(load_with("COLL_SLOT_BYTES", "1M"), COLL_OK);
   cr_assert_eq(params.number[COLLI_PARAM_SLOT_BYTES], 1 << 20);
