@@ -227,10 +227,6 @@ EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status) {
   return status == IBV_WC_REM_ACCESS_ERR ? "remote access error" : "some status";
 }
 
-EXPORT const char *ibv_event_type_str(enum ibv_event_type event) {
-  return event == IBV_EVENT_PORT_ERR ? "port error" : "some event";
-}
-
 EXPORT const char *ibv_port_state_str(enum ibv_port_state state) {
   return state == IBV_PORT_DOWN ? "PORT_DOWN" : state == IBV_PORT_INIT ? "PORT_INIT" : "unknown";
 }
@@ -253,7 +249,4 @@ ABSENT(ibv_create_srq);
 ABSENT(ibv_destroy_srq);
 ABSENT(ibv_create_qp);
 ABSENT(ibv_modify_qp);
-ABSENT(ibv_query_qp);
 ABSENT(ibv_destroy_qp);
-ABSENT(ibv_create_ah);
-ABSENT(ibv_destroy_ah);

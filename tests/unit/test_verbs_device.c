@@ -213,14 +213,12 @@ Test(verbs_device, settings_choose, .init = load) {
   close_rails(0);
 }
 
-static const char *setting_devices, *setting_transport;
+static const char *setting_devices;
 
 static const char *param(void *ctx, const char *name) {
   (void)ctx;
   if (strcmp(name, "COLL_VERBS_DEVICE") == 0)
     return setting_devices;
-  if (strcmp(name, "COLL_TRANSPORT") == 0)
-    return setting_transport;
   return strcmp(name, "COLL_VERBS_TIMEOUT") == 0         ? "14"
          : strcmp(name, "COLL_VERBS_TRAFFIC_CLASS") == 0 ? "104"
                                                          : "";
@@ -230,7 +228,6 @@ Test(verbs_device, settings_are_read) {
   coll_transport_env env = {.size = sizeof(env), .param = param};
   verbs_settings settings;
   setting_devices = "mlx5_0:1,^=mlx5_3";
-  setting_transport = "shm,verbs";
   cr_assert_eq(verbs_settings_read(&env, &settings, &fault), COLL_OK);
   cr_assert_str_eq(settings.devices, "mlx5_0:1,^=mlx5_3");
   cr_assert_eq(settings.port, 0);
@@ -238,10 +235,6 @@ Test(verbs_device, settings_are_read) {
   cr_assert_eq(settings.timeout, 14);
   cr_assert_eq(settings.retry, 7);
   cr_assert_eq(settings.traffic_class, 104);
-  cr_assert(settings.demanded);
-  setting_transport = "shm,verbsy";
-  cr_assert_eq(verbs_settings_read(&env, &settings, &fault), COLL_OK);
-  cr_assert_not(settings.demanded);
   static const char *const wrong[] = {"mlx5_0:",
                                       "mlx5_0:x",
                                       "mlx5_0:0",
@@ -477,7 +470,6 @@ Test(verbs_device, odd_values, .init = load) {
   device->ports[1].error = -1;
   fake_port *port = &device->ports[0];
   port->attr.active_mtu = (enum ibv_mtu)99;
-  port->attr.max_msg_sz = 0;
   port->attr.active_speed = 255;
   port->attr.active_width = 0x40;
   port->attr.gid_tbl_len = 1 << 30;
@@ -486,7 +478,6 @@ Test(verbs_device, odd_values, .init = load) {
   cr_assert_eq(open_rails(&settings), 1);
   cr_assert_eq(rails[0].mtu, IBV_MTU_1024);
   cr_assert_eq(rails[0].mbit, 0);
-  cr_assert_gt(rails[0].max_msg, 0);
   char text[VERBS_RAIL_TEXT];
   cr_assert_str_eq(verbs_rail_text(&rails[0], text), "odd0:1 InfiniBand LID 10");
   close_rails(1);

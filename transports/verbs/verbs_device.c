@@ -92,7 +92,6 @@ static bool look_at_port(search *s, struct ibv_context *context, verbs_rail *rai
   rail->lid = attr.lid;
   rail->mtu = attr.active_mtu >= IBV_MTU_256 && attr.active_mtu <= IBV_MTU_4096 ? attr.active_mtu
                                                                                 : IBV_MTU_1024;
-  rail->max_msg = attr.max_msg_sz ? attr.max_msg_sz : 1u << 30;
   rail->mbit = mbit_of(&attr);
   return verbs_gids_choose(s->lib, s->settings, rail, context, attr.gid_tbl_len, &s->refusal);
 }

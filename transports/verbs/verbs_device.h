@@ -20,17 +20,16 @@
 #define VERBS_NAME_BYTES 64
 #define VERBS_RAIL_TEXT  160
 
-/* The COLL_VERBS_ settings, and those of COLL_TCP_IFNAME and slots that matter here. */
+/* The COLL_VERBS_ settings, and COLL_TCP_IFNAME. */
 typedef struct verbs_settings {
   const char *devices; /* valid as long as the environment that it was read from */
-  const char *ifname;  /* RoCE: of these network interfaces only */
+  const char *ifname;  /* RoCE: addresses of these interfaces first */
   int port;            /* 0: any */
   int gid_index;       /* -1: chosen */
   uint8_t traffic_class;
   uint8_t service_level;
   uint8_t timeout; /* of a queue pair: an unanswered packet is repeated after 4.096 us << timeout */
   uint8_t retry;   /* how often */
-  bool demanded;   /* COLL_TRANSPORT names verbs */
 } verbs_settings;
 
 /* An address of a port: an entry of its GID table. */
@@ -49,7 +48,6 @@ typedef struct verbs_rail {
   uint16_t lid;       /* InfiniBand */
   uint16_t pkey_index;
   enum ibv_mtu mtu;               /* active */
-  uint32_t max_msg;               /* bytes of one message */
   uint32_t mbit;                  /* 0: unknown */
   verbs_gid gid[VERBS_RAIL_GIDS]; /* best first; RoCE: all of one type, different families */
   int ngids;                      /* at least 1 */

@@ -44,12 +44,8 @@ static const entry entries[] = {
     ENTRY(destroy_srq, "IBVERBS_1.1"),
     ENTRY(create_qp, "IBVERBS_1.1"),
     ENTRY(modify_qp, "IBVERBS_1.1"),
-    ENTRY(query_qp, "IBVERBS_1.1"),
     ENTRY(destroy_qp, "IBVERBS_1.1"),
-    ENTRY(create_ah, "IBVERBS_1.1"),
-    ENTRY(destroy_ah, "IBVERBS_1.1"),
     ENTRY(wc_status_str, "IBVERBS_1.1"),
-    ENTRY(event_type_str, "IBVERBS_1.1"),
     ENTRY(port_state_str, "IBVERBS_1.1"),
 };
 

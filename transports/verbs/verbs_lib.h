@@ -48,13 +48,8 @@ typedef struct verbs_lib {
   int (*destroy_srq)(struct ibv_srq *srq);
   struct ibv_qp *(*create_qp)(struct ibv_pd *pd, struct ibv_qp_init_attr *attr);
   int (*modify_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask);
-  int (*query_qp)(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
-                  struct ibv_qp_init_attr *init);
   int (*destroy_qp)(struct ibv_qp *qp);
-  struct ibv_ah *(*create_ah)(struct ibv_pd *pd, struct ibv_ah_attr *attr);
-  int (*destroy_ah)(struct ibv_ah *ah);
   const char *(*wc_status_str)(enum ibv_wc_status status);
-  const char *(*event_type_str)(enum ibv_event_type event);
   const char *(*port_state_str)(enum ibv_port_state state);
 } verbs_lib;
 

@@ -10,18 +10,6 @@ static int number(const coll_transport_env *env, const char *name, int fallback)
   return *text ? atoi(text) : fallback;
 }
 
-/* Whether a comma-separated list holds a word. */
-static bool holds(const char *list, const char *word) {
-  size_t length = strlen(word);
-  while (*list) {
-    size_t item = strcspn(list, ",");
-    if (item == length && strncmp(list, word, length) == 0)
-      return true;
-    list += item + (list[item] == ',');
-  }
-  return false;
-}
-
 /* Whether each item of COLL_VERBS_DEVICE is a name, perhaps with ^ or = before it and :port behind
  * it; what is wrong otherwise. */
 static bool check_devices(const char *list, verbs_fault *fault) {
@@ -57,7 +45,6 @@ coll_status verbs_settings_read(const coll_transport_env *env, verbs_settings *s
       .service_level = (uint8_t)number(env, "COLL_VERBS_SERVICE_LEVEL", 0),
       .timeout = (uint8_t)number(env, "COLL_VERBS_TIMEOUT", 18),
       .retry = (uint8_t)number(env, "COLL_VERBS_RETRY", 7),
-      .demanded = holds(env->param(env->ctx, "COLL_TRANSPORT"), "verbs"),
   };
   return check_devices(settings->devices, fault) ? COLL_OK : fault->status;
 }
