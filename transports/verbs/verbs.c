@@ -9,18 +9,18 @@
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/param.h"
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs_internal.h"
 
-#define LOOK_IDLE_NS       COLLI_NS_PER_MS
-#define LOOK_BUSY_NS       20000u
-#define CALLS_PER_CLOCK    16u /* progress() calls between two looks at the clock */
-#define LINK_SLOT_BYTES    64  /* a link carries little */
-#define LINK_SLOTS         4
-#define DEFAULT_SLOT_BYTES (32u << 10)  /* of COLL_SLOT_BYTES */
-#define USUAL_SLOT_BYTES   (128u << 10) /* between hosts */
-#define PEERS_MOST         32           /* few ranks are connected to more */
-#define LINGER_MS          300          /* how long close() waits for what was sent to arrive */
+#define LOOK_IDLE_NS     COLLI_NS_PER_MS
+#define LOOK_BUSY_NS     20000u
+#define CALLS_PER_CLOCK  16u /* progress() calls between two looks at the clock */
+#define LINK_SLOT_BYTES  64  /* a link carries little */
+#define LINK_SLOTS       4
+#define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
+#define PEERS_MOST       32           /* few ranks are connected to more */
+#define LINGER_MS        300          /* how long close() waits for what was sent to arrive */
 
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
   memcpy(blob, raw, sizeof(*blob));
@@ -81,7 +81,9 @@ static coll_status watch(verbs_endpoint *ep, int fd, verbs_fault *fault) {
  * it may not. */
 static bool may_lock(const coll_transport_env *env, verbs_fault *fault) {
   /* Slots are larger than the default once they are settled, unless they were set. */
-  size_t slot_bytes = env->slot_bytes == DEFAULT_SLOT_BYTES ? USUAL_SLOT_BYTES : env->slot_bytes;
+  const char *fallback = colli_param_table[COLLI_PARAM_SLOT_BYTES].fallback;
+  bool set = strcmp(env->param(env->ctx, "COLL_SLOT_BYTES"), fallback) != 0;
+  size_t slot_bytes = set ? env->slot_bytes : USUAL_SLOT_BYTES;
   size_t ring = (size_t)verbs_ring_units(slot_bytes, env->slot_count) * VERBS_UNIT;
   size_t peers = env->nranks - 1 < PEERS_MOST ? (size_t)env->nranks - 1 : PEERS_MOST;
   return verbs_lock_allowed(peers * VERBS_PEER_CONNS * 2 * ring, fault);
