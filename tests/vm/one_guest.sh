@@ -5,27 +5,51 @@ export COLL_TRANSPORT=verbs
 
 perf() { "$BUILD/bin/collrun" -n "$1" "$BUILD/bin/coll_perf" $2; }
 
-check "conformance" suite conformance_test_verbs
-check "all-reduce, 2 ranks" perf 2 "allreduce -b 4 -e 4M -f 16 -n 5"
-
-# What keeps a rank from using the device is one line; the next transport takes over, if there is one.
-port_down() {
-  ip link set "$LINK" down
-  says "$@"
-  status=$?
-  ip link set "$LINK" up
-  return $status
-}
 tcp_instead() {
   export COLL_TRANSPORT=verbs,tcp
   says 'cannot use transport verbs: .*must be locked' \
     locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_topo" &&
     grep -q 'tcp, 2 links' /tmp/words
 }
+
+# during DEED PATTERN: DEED to the last of three ranks (its process is the argument) in the middle of
+# all-reduces; both others must end within 20 s with an error that says PATTERN.
+during() {
+  COLL_TIMEOUT_MS=3000 begin 3 timeout -k 1 20 "$BUILD/bin/coll_perf" allreduce -b 1M -n 100000 -c 0 \
+    >/tmp/ranks 2>&1
+  sleep 3
+  victim=$(pgrep -P "${pids##* }")
+  "$1" "$victim"
+  pids=${pids% *} end
+  kill -KILL "$victim" 2>/dev/null # it may be frozen
+  cat /tmp/ranks
+  grep -qE "libcoll \[0\] error: .*$2" /tmp/ranks && grep -qE "libcoll \[1\] error: .*$2" /tmp/ranks
+}
+kill_it() { kill -KILL "$1"; }
+freeze_it() { kill -STOP "$1"; }
+take_down() { ip link set "$LINK" down; }
+bring_up() { ip link set "$LINK" up && sleep 1; }
+
+check "conformance" suite conformance_test_verbs
 check "ports are shown" says '^  rxe0:1 RoCE v2 .*10\.78\.0\.1' "$BUILD/bin/coll_topo"
+check "all-reduce, 2 ranks" perf 2 "allreduce -b 4 -e 4M -f 16 -n 5"
+for what in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier scan exscan \
+  sendrecv put; do
+  check "$what, 4 ranks" perf 4 "$what -b 64 -e 256K -f 64 -n 3"
+done
+check "mail" suite proc_test_mail 'mail/@(any_source_server_of_processes|flood|forms|misfits)'
+check "windows" suite proc_test_window 'window/@(random_puts_of_processes|signals)'
+check "splits" suite proc_test_split 'split/@(random|in_any_order)'
+check "shrink" suite proc_test_shrink 'shrink/@(one|two)_killed'
+check "killed rank" during kill_it "PEER_LOST: rank 2 "
+check "frozen rank" during freeze_it "TIMEOUT: .*rank 2 "
+
+# What keeps a rank from using the device is one line; the next transport takes over, if there is one.
 check "locked memory" says 'must be locked for verbs, .* raise `ulimit -l`' \
   locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" barrier
 check "locked memory, TCP takes over" tcp_instead
-check "port down" port_down 'rxe0 port 1 is not active.* set its network interface up' perf 2 barrier
-check "port up again" perf 2 "barrier -n 1"
+check "port taken down" during take_down "rxe0 port 1"
+check "port down" says 'rxe0 port 1 is not active.* set its network interface up' perf 2 barrier
+check "port back up" bring_up
+check "all-reduce afterwards" perf 2 "allreduce -b 64 -n 3"
 exit $failed

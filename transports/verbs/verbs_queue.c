@@ -194,6 +194,7 @@ static const char *name_work(const struct ibv_wc *wc, char text[64]) {
 static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
   verbs_fault fault;
   char text[64];
+  verbs_port_events(conn->ep, conn->port); /* that the port is down may not have been read yet */
   verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
                          name_work(wc, text), conn->base.peer, &fault);
   verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
