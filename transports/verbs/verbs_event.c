@@ -147,7 +147,8 @@ static const meaning meanings[] = {
     {IBV_WC_LOC_PROT_ERR, COLL_ERR_INTERNAL,
      "memory was not registered, or was unmapped while it was in use"},
     {IBV_WC_LOC_QP_OP_ERR, COLL_ERR_SYSTEM,
-     "the device could not send it; has its port gone down or lost its address? Otherwise this is a "
+     "the device could not send it; has its port gone down or lost its address? Otherwise this is "
+     "a "
      "defect of libcoll or of the driver: please report it"},
     {IBV_WC_FATAL_ERR, COLL_ERR_SYSTEM, "the device failed; see dmesg"},
     {IBV_WC_GENERAL_ERR, COLL_ERR_SYSTEM, "the device failed; see dmesg"},
