@@ -8,6 +8,7 @@
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -45,11 +46,24 @@ static void *thread_main(void *arg) {
   return NULL;
 }
 
+/*
+ * The configuration of a test. In the virtual machine with a verbs device TEST_TCP names the
+ * transport that stands in for tcp, so that tests run over it as well.
+ */
+static coll_config configure(const coll_config *config) {
+  coll_config made = config ? *config : (coll_config)COLL_CONFIG_INIT;
+  const char *instead = getenv("TEST_TCP");
+  if (instead && made.transport && strcmp(made.transport, "tcp") == 0)
+    made.transport = instead;
+  return made;
+}
+
 int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg) {
   coll_comm **comms = calloc((size_t)nranks, sizeof(*comms));
   thread_rank *ranks = calloc((size_t)nranks, sizeof(*ranks));
+  coll_config made = configure(config);
   int result = -1;
-  if (comms && ranks && coll_comm_create_local(comms, nranks, config) == COLL_OK) {
+  if (comms && ranks && coll_comm_create_local(comms, nranks, &made) == COLL_OK) {
     result = 0;
     for (int r = 0; r < nranks; r++) {
       ranks[r] = (thread_rank){
@@ -89,7 +103,7 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
                         rank_fn fn, void *arg) {
   coll_comm *comm = NULL;
   coll_error error = COLL_ERROR_INIT;
-  coll_config with_error = config ? *config : (coll_config)COLL_CONFIG_INIT;
+  coll_config with_error = configure(config);
   with_error.error = &error;
   const char *hosts = getenv("TEST_HOSTS");
   if (hosts) {

@@ -30,6 +30,9 @@ freeze_it() { kill -STOP "$1"; }
 take_down() { ip link set "$LINK" down; }
 bring_up() { ip link set "$LINK" up && sleep 1; }
 
+# Tests that name their transports: verbs in place of tcp.
+in_place_of_tcp() { TEST_TCP=verbs suite "$@"; }
+
 check "conformance" suite conformance_test_verbs
 check "ports are shown" says '^  rxe0:1 RoCE v2 .*10\.78\.0\.1' "$BUILD/bin/coll_topo"
 check "all-reduce, 2 ranks" perf 2 "allreduce -b 4 -e 4M -f 16 -n 5"
@@ -41,6 +44,7 @@ check "mail" suite proc_test_mail 'mail/@(any_source_server_of_processes|flood|f
 check "windows" suite proc_test_window 'window/@(random_puts_of_processes|signals)'
 check "splits" suite proc_test_split 'split/@(random|in_any_order)'
 check "shrink" suite proc_test_shrink 'shrink/@(one|two)_killed'
+check "shrink, new connections" in_place_of_tcp proc_test_shrink 'shrink/one_killed'
 check "killed rank" during kill_it "PEER_LOST: rank 2 "
 check "frozen rank" during freeze_it "TIMEOUT: .*rank 2 "
 

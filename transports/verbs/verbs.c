@@ -260,7 +260,7 @@ static int verbs_progress(coll_endpoint *handle) {
   bool busy = ep->connecting > 0 || !TAILQ_EMPTY(&ep->lingering);
   int moved = 0;
   for (int i = 0; i < ep->nports; i++)
-    moved |= verbs_poll(ep, &ep->ports[i]) > 0;
+    moved |= ep->ports[i].conns > 0 && verbs_poll(ep, &ep->ports[i]) > 0;
   if (!ep->look_now && !busy && ++ep->calls % CALLS_PER_CLOCK != 0)
     return moved;
   uint64_t now_ns = ep->env->now_ns(ep->env->ctx);

@@ -297,6 +297,8 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
 
 bool verbs_port_arm(verbs_endpoint *ep, verbs_port *port) {
   verbs_port_disarm(ep, port); /* notices of what has been looked at */
+  if (port->conns == 0)
+    return false;
   ibv_req_notify_cq(port->cq, 0);
   return verbs_poll(ep, port) > 0;
 }
