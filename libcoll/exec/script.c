@@ -26,7 +26,7 @@ static bool is_plain(const colli_step *step) {
   return !(bits & COLLI_FOLD);
 }
 
-/* Adds the lines of a step; false if there is no room. */
+/* Adds the lines of a step; false, and none of them, if there is no room. */
 static bool add_lines(colli_script *script, const colli_sched *sched, int index,
                       const colli_partition *part, size_t elem_bytes, const size_t first[2]) {
   const colli_step *step = &sched->steps[index];
@@ -36,11 +36,14 @@ static bool add_lines(colli_script *script, const colli_sched *sched, int index,
                                          reads ? step->chunk_in : step->chunk_out, 0);
   colli_range out = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, 0);
   size_t done = 0;
+  int before = script->count;
   if (in.count == 0 && sched->coll != COLLI_BARRIER)
     return true;
   do {
-    if (script->count == LINES_MOST)
+    if (script->count == LINES_MOST) {
+      script->count = before; /* the executor begins with a whole step */
       return false;
+    }
     size_t count = in.count - done < part->slice ? in.count - done : part->slice;
     script->line[script->count++] = (colli_line){
         .bits = step->bits,

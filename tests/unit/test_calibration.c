@@ -236,3 +236,9 @@ Test(calibration, where_corrections_count) {
   }
   free(all);
 }
+
+/* Every algorithm has a place among the corrections. */
+Test(calibration, ids_of_algorithms) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    cr_expect((*algo)->id > 0 && (*algo)->id < COLLI_CORRECTED_ALGOS, "%s", (*algo)->name);
+}

@@ -243,3 +243,23 @@ Test(script, one_ends_before_a_step_that_both_receives_and_sends) {
   free(script);
   colli_sched_free(sched);
 }
+
+/* Where there is no room for all slices of a step, the executor has all of them. */
+Test(script, one_ends_between_steps) {
+  const colli_algo *algo = colli_algo_find(COLLI_ALLGATHER, "direct");
+  static const colli_limits three = {.slot_bytes = 4096, .slot_count = 8, .slice_bytes = 64};
+  colli_shape shape = {.coll = COLLI_ALLGATHER, .nranks = 16};
+  colli_sched *sched;
+  cr_assert_eq(colli_algo_emit(algo, &shape, &sched), COLL_OK);
+  for (size_t count = 1; count <= 100; count++) {
+    colli_partition part;
+    colli_script *script = NULL;
+    colli_choice_partition(algo, &shape, count, sizeof(float), &three, &part);
+    cr_assert(colli_script_make(&script, sched, &part, sizeof(float), 0, 0));
+    const colli_line *last = &script->line[script->count - 1];
+    cr_assert_eq(last->done + last->count, count, "%zu elements", count);
+    cr_assert(!script->whole || script->count >= 16);
+    free(script);
+  }
+  colli_sched_free(sched);
+}
