@@ -89,14 +89,28 @@ static void bruck_steps(writer *w) {
   }
 }
 
+/*
+ * Emits the copies that come first, in lane 0. In place a slot may arrive before one that lies
+ * there has left: all blocks for others go to scratch.
+ */
+static void copy_own(writer *w, const colli_shape *shape) {
+  if (!shape->in_place)
+    w->last = colli_emit_own(w->builder, shape);
+  for (int k = 1; k < w->n && shape->in_place; k++)
+    w->last = colli_emit(w->builder, 0, COLLI_STORE,
+                         (colli_way){COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, w->have},
+                         (w->rank + k) % w->n);
+}
+
 static coll_status bruck_emit(const colli_shape *shape, colli_sched **sched) {
-  int n = shape->nranks, copies = colli_exchange_scratch(shape);
+  int n = shape->nranks, copies = shape->in_place && n > 1 ? n : 0;
   int lanes = n / 2 < 1 ? 1 : n / 2 < LANES ? n / 2 : LANES;
   colli_builder *builder = colli_builder_create(shape, n, copies + (n > 1 ? n : 0), lanes);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
   writer w = {.builder = builder, .n = n, .rank = shape->rank, .relay = copies};
-  w.have = colli_emit_exchange(builder, shape, &w.last);
+  w.have = copies ? COLLI_SCRATCH : COLLI_INPUT;
+  copy_own(&w, shape);
   bruck_steps(&w);
   return colli_builder_finish(builder, sched);
 }

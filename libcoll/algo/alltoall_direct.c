@@ -11,23 +11,22 @@
  *     1 --+--> 2      +--> 4
  *     3 --+      2 ---+--> 0
  *     4 --'           '--> 1
+ *
+ * In place as well: what comes from a rank goes where that lay which was sent to it.
  */
 #include "libcoll/algo/timeline.h"
 
 static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
   int n = shape->nranks, rank = shape->rank;
-  colli_builder *builder = colli_builder_create(shape, n, colli_exchange_scratch(shape), 1);
+  colli_builder *builder = colli_builder_create(shape, n, 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  int last;
-  colli_buf have = shape->in_place ? colli_emit_exchange(builder, shape, &last) : COLLI_INPUT;
   for (int k = 1; k < n; k++) {
     int to = (rank + k) % n;
-    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, have, have}, to);
+    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, COLLI_INPUT, COLLI_INPUT}, to);
   }
-  /* Copies while the messages are under way. */
   if (!shape->in_place)
-    colli_emit_exchange(builder, shape, &last);
+    colli_emit_own(builder, shape); /* while the messages are under way */
   for (int k = 1; k < n; k++) {
     int from = (rank + n - k) % n;
     colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
@@ -40,8 +39,6 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
 static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   (void)ctx;
   int peers = shape->nranks - 1;
-  for (int k = 0; k < peers && shape->in_place; k++)
-    colli_timeline_copy(at);
   colli_timeline sender = *at;
   for (int k = 0; k < peers; k++)
     colli_timeline_send(at);
@@ -53,7 +50,7 @@ static void direct_pass(colli_timeline *at, const colli_shape *shape, const void
 
 static double direct_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
-  double peers = shape->nranks - 1, copies = shape->in_place ? peers : 1;
+  double peers = shape->nranks - 1, copies = shape->in_place ? 0 : 1;
   colli_work work = {.steps = 2 * peers + copies, .received = peers, .waits = 1, .reduced = copies};
   return colli_timeline_cost(shape, partition, elem_bytes, model, work, direct_pass, NULL);
 }
@@ -67,6 +64,7 @@ const colli_algo colli_alltoall_direct = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .exchanges = true,
     .nchunks = colli_nchunks_blocks,
     .emit = direct_emit,
     .cost = direct_cost,

@@ -1,6 +1,7 @@
 /*
  * alltoall_pairwise.c: in round k each rank sends to the rank k further on and receives from the
- * rank k before.
+ * rank k before. In place it receives from the rank to which it sends, so that what comes goes
+ * where that lay which was sent: partners are drawn as for a tournament.
  *
  * Cost: (n-1) (alpha + m beta) for blocks of m bytes. Wins for long blocks: at any time each rank
  * serves one other and is served by one, so that links are not congested.
@@ -16,16 +17,37 @@
  */
 #include "libcoll/algo/timeline.h"
 
+/* Rounds in which everybody meets everybody else once; an odd one is left out in each. */
+static int rounds_in_place(int n) {
+  return n % 2 ? n : n - 1;
+}
+
+/* Whom a rank meets in a round, from 0; itself: nobody. */
+static int partner_in_place(int n, int rank, int round) {
+  int m = rounds_in_place(n); /* ranks below m whose sum is the round, modulo m, meet */
+  int lone = (int)((long long)round * ((m + 1) / 2) % m); /* twice that is the round as well */
+  if (rank == m)
+    return lone;
+  if (rank == lone)
+    return n % 2 ? rank : m;
+  return (round + m - rank) % m;
+}
+
 static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) {
   int n = shape->nranks, rank = shape->rank;
-  colli_builder *builder = colli_builder_create(shape, n, colli_exchange_scratch(shape), 1);
+  colli_builder *builder = colli_builder_create(shape, n, 0, 1);
   if (!builder)
     return COLL_ERR_NO_MEMORY;
-  int last;
-  colli_buf have = colli_emit_exchange(builder, shape, &last);
-  for (int k = 1; k < n; k++) {
-    int to = (rank + k) % n, from = (rank + n - k) % n;
-    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, have, have}, to);
+  if (!shape->in_place)
+    colli_emit_own(builder, shape);
+  int rounds = shape->in_place ? rounds_in_place(n) : n - 1;
+  for (int k = 0; k < rounds; k++) {
+    int to = (rank + k + 1) % n, from = (rank + n - k - 1) % n;
+    if (shape->in_place)
+      to = from = partner_in_place(n, rank, k);
+    if (to == rank)
+      continue;
+    colli_emit(builder, 0, COLLI_SEND, (colli_way){COLLI_NOBODY, to, COLLI_INPUT, COLLI_INPUT}, to);
     colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
                (colli_way){from, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT}, from);
   }
@@ -35,16 +57,16 @@ static coll_status pairwise_emit(const colli_shape *shape, colli_sched **sched) 
 /* One pass of any rank. */
 static void pairwise_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   (void)ctx;
-  int n = shape->nranks;
-  for (int copies = shape->in_place ? n - 1 : 1; copies > 0; copies--)
+  int n = shape->nranks, rounds = shape->in_place ? rounds_in_place(n) : n - 1;
+  if (!shape->in_place)
     colli_timeline_copy(at);
-  for (int k = 1; k < n; k++)
+  for (int k = 0; k < rounds; k++)
     colli_timeline_receive(at, colli_timeline_send(at));
 }
 
 static double pairwise_cost(const colli_shape *shape, const colli_partition *partition,
                             size_t elem_bytes, const colli_model *model) {
-  double peers = shape->nranks - 1, copies = shape->in_place ? peers : 1;
+  double peers = shape->nranks - 1, copies = shape->in_place ? 0 : 1;
   colli_work work = {
       .steps = 2 * peers + copies, .received = peers, .waits = peers, .reduced = copies};
   return colli_timeline_cost(shape, partition, elem_bytes, model, work, pairwise_pass, NULL);
@@ -59,6 +81,7 @@ const colli_algo colli_alltoall_pairwise = {
     .orders = COLLI_GIVES_ANY,
     .varying = true,
     .pipelined = false,
+    .exchanges = true,
     .nchunks = colli_nchunks_blocks,
     .emit = pairwise_emit,
     .cost = pairwise_cost,

@@ -37,23 +37,10 @@ int colli_nchunks_one(const colli_shape *shape) {
   return 1;
 }
 
-/* How many chunks of SCRATCH an all-to-all in place takes. */
-int colli_exchange_scratch(const colli_shape *shape) {
-  return shape->in_place && shape->nranks > 1 ? shape->nranks : 0;
-}
-
-/* Emits the copies that an all-to-all makes before it receives; returns from where to send. */
-colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape, int *last) {
-  int n = shape->nranks, rank = shape->rank;
+/* Emits the copy of a rank's own block. */
+int colli_emit_own(colli_builder *builder, const colli_shape *shape) {
   colli_way way = {COLLI_NOBODY, COLLI_NOBODY, COLLI_INPUT, COLLI_OUTPUT};
-  if (!shape->in_place) {
-    *last = colli_emit(builder, 0, COLLI_STORE, way, rank);
-    return COLLI_INPUT;
-  }
-  way.dst = COLLI_SCRATCH;
-  for (int k = 1; k < n; k++)
-    *last = colli_emit(builder, 0, COLLI_STORE, way, (rank + k) % n);
-  return COLLI_SCRATCH;
+  return colli_emit(builder, 0, COLLI_STORE, way, shape->rank);
 }
 
 /* The smallest q with 2^q >= n. */

@@ -24,16 +24,8 @@ void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks);
 int colli_nchunks_blocks(const colli_shape *shape);
 int colli_nchunks_one(const colli_shape *shape);
 
-/*
- * All-to-all: emits the copies that a rank makes before it receives, and tells from which buffer it
- * must send. Out of place that is its own block, which goes to OUTPUT. In place all blocks for
- * others go to the same chunks of SCRATCH, nothing is left in INPUT that could be overwritten. All
- * copies are in lane 0; `last` receives the last one, if there is any.
- */
-colli_buf colli_emit_exchange(colli_builder *builder, const colli_shape *shape, int *last);
-
-/* How many chunks of SCRATCH that takes. */
-int colli_exchange_scratch(const colli_shape *shape);
+/* All-to-all out of place: emits the copy of a rank's own block; returns its handle. */
+int colli_emit_own(colli_builder *builder, const colli_shape *shape);
 
 /*
  * Reduction by owners: chunk r of as many chunks as ranks belongs to rank r. Every rank sends its
