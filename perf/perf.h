@@ -6,9 +6,11 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#define PERF_ALL      (-1)
-#define PERF_VARIANTS 48 /* at most, of a cell */
-#define PERF_SIZES    64 /* at most, in a list */
+#define PERF_ALL        (-1)
+#define PERF_VARIANTS   48  /* at most, of a cell */
+#define PERF_SIZES      64  /* at most, in a list */
+#define PERF_FINALISTS  5   /* at most, of a cell */
+#define PERF_ROUNDS_MAX 128 /* in which they take turns */
 #define PERF_WITHIN                                                                                \
   1.1 /* a choice is good if it takes at most so many times the best one's time                    \
        */
@@ -97,7 +99,8 @@ typedef struct perf_variant {
   char name[24];       /* as in coll_candidate */
   double predicted_us; /* algorithms only */
   bool chosen;
-  double us; /* median of the final, or best of the heats */
+  double us;      /* in the final, or the best of the heats */
+  double of_best; /* its time over that of the fastest */
   long long wrong;
 } perf_variant;
 
@@ -187,9 +190,30 @@ typedef struct perf_variants {
 bool perf_measure_cell(perf_variants *variants, perf_cell *cell);
 void perf_variants_close(perf_variants *variants);
 
-/* The chosen variant of a cell, and the fastest; -1 if there is none. */
+/* The chosen variant of a cell; -1 if there is none. */
 int perf_chosen(const perf_cell *cell);
-int perf_fastest(const perf_cell *cell);
+
+/* ---- rounds.c: ways that take turns, compared round by round --------------------------------- */
+
+/* Microseconds of each way's turn in each round. */
+typedef struct perf_rounds {
+  int ways;
+  int count; /* of rounds: a multiple of 4 when they are asked about */
+  double us[PERF_FINALISTS][PERF_ROUNDS_MAX];
+} perf_rounds;
+
+/* What a way takes. */
+double perf_rounds_us(const perf_rounds *rounds, int way);
+
+/*
+ * What a way takes over what the fastest one takes. Which one is the fastest is found in one half
+ * of the rounds and compared in the other half, as the fastest of many was lucky as well, and the
+ * other way round; so the ratio may come out a little below 1.
+ */
+double perf_rounds_of_best(const perf_rounds *rounds, int way);
+
+/* Whether more rounds would hardly change if a way is within PERF_WITHIN of the fastest. */
+bool perf_rounds_settled(const perf_rounds *rounds, int way);
 
 /* ---- overlap.c ------------------------------------------------------------------------------- */
 

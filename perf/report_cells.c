@@ -29,14 +29,12 @@ void perf_print_cells_head(const perf_options *options) {
 
 /* Prints all algorithms of a cell. */
 static void print_algos(const perf_options *options, const perf_cell *cell) {
-  int best = perf_fastest(cell);
   for (int i = 0; i < cell->count; i++) {
     const perf_variant *variant = &cell->variant[i];
     perf_print_question(options, &cell->line);
     printf(" %c%-16s %11.2f %11.2f %9.2f %8.2f", variant->chosen ? '*' : ' ', variant->name,
            variant->predicted_us, variant->us,
-           variant->predicted_us > 0 ? variant->us / variant->predicted_us : 0,
-           variant->us / cell->variant[best].us);
+           variant->predicted_us > 0 ? variant->us / variant->predicted_us : 0, variant->of_best);
     if (variant->wrong < 0)
       printf(" %6s\n", "N/A");
     else
@@ -58,8 +56,8 @@ void perf_print_cell(const perf_options *options, const perf_cell *cell) {
 
 /* Whether a cell's chosen algorithm was as good as the best one. */
 static bool is_good(const perf_cell *cell) {
-  int chosen = perf_chosen(cell), best = perf_fastest(cell);
-  return chosen >= 0 && cell->variant[chosen].us <= PERF_WITHIN * cell->variant[best].us;
+  int chosen = perf_chosen(cell);
+  return chosen >= 0 && cell->variant[chosen].of_best <= PERF_WITHIN;
 }
 
 /* How many cells are good. */
@@ -114,8 +112,8 @@ int perf_write_cells_json(const perf_options *options, int nranks, const perf_ce
       fprintf(out, "%s\n    {\"name\": \"%s\", \"time_us\": %.4f", k ? "," : "", variant->name,
               variant->us);
       if (options->all_algos)
-        fprintf(out, ", \"predicted_us\": %.4f, \"chosen\": %s", variant->predicted_us,
-                variant->chosen ? "true" : "false");
+        fprintf(out, ", \"predicted_us\": %.4f, \"of_best\": %.4f, \"chosen\": %s",
+                variant->predicted_us, variant->of_best, variant->chosen ? "true" : "false");
       fprintf(out, "}");
     }
     fprintf(out, "]}");

@@ -7,9 +7,10 @@
 
 #include "perf.h"
 
-#define ROUNDS       5     /* the ways take turns, so that a disturbance does not hit one alone */
-#define FINAL_ROUNDS 15    /* turns of those that may be the best */
-#define FINALISTS    4     /* so many, and the chosen one */
+#define ROUNDS       5   /* the ways take turns, so that a disturbance does not hit one alone */
+#define FINAL_ROUNDS 16  /* so many rounds of those that may be the best, or several times */
+#define FINAL_S      5.0 /* when this time is up, no more */
+#define FINALISTS    (PERF_FINALISTS - 1) /* so many, and the chosen one */
 #define TARGET_S     0.008 /* how long a way's turn takes when the number of iterations is free */
 
 /* The settings of a way. */
@@ -129,41 +130,56 @@ static bool run_heats(perf_variants *v, perf_bench *b, perf_cell *cell, int *ite
   return true;
 }
 
-/* Lists the fastest ways and the chosen one. */
-static int list_finalists(const perf_cell *cell, int *list) {
+/* Lists the fastest ways and the chosen one; *chosen: where in the list that is. */
+static int list_finalists(const perf_cell *cell, int *list, int *chosen) {
   int count = 0;
   for (int i = 0; i < cell->count; i++) {
     int faster = 0;
     for (int k = 0; k < cell->count; k++)
       faster += cell->variant[k].us < cell->variant[i].us;
+    if (cell->variant[i].chosen)
+      *chosen = count;
     if ((faster < FINALISTS && count < FINALISTS) || cell->variant[i].chosen)
       list[count++] = i;
   }
   return count;
 }
 
-static int compare_doubles(const void *a, const void *b) {
-  double left = *(const double *)a, right = *(const double *)b;
-  return (left > right) - (left < right);
+/* How much longer each takes than the fastest: those of the heats by their times. */
+static void rank_all(perf_cell *cell) {
+  double least = 0;
+  for (int i = 0; i < cell->count; i++)
+    least = i == 0 || cell->variant[i].us < least ? cell->variant[i].us : least;
+  for (int i = 0; i < cell->count; i++)
+    cell->variant[i].of_best = cell->variant[i].us / least;
 }
 
 /*
  * The fastest of many ways is the one that was lucky as well: those that may be the best run again,
- * by turns, and their medians count.
+ * by turns, there and back, until it is clear whether the chosen one is good or the time is up.
  */
 static void run_final(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
                       coll_status *status) {
-  double us[FINALISTS + 1][FINAL_ROUNDS];
-  int list[FINALISTS + 1];
-  int count = list_finalists(cell, list);
-  for (int round = 0; round < FINAL_ROUNDS && *status == COLL_OK; round++)
-    for (int i = 0; i < count && *status == COLL_OK; i++) {
-      b->comm = comm_of(v, cell->variant[list[i]].name);
-      *status = take_turn(b, &cell->variant[list[i]], false, &iters[list[i]], &us[i][round]);
+  perf_rounds rounds = {0};
+  int list[PERF_FINALISTS], chosen = 0;
+  double us = 0;
+  bool done = false;
+  rounds.ways = list_finalists(cell, list, &chosen);
+  while (!done && *status == COLL_OK) {
+    for (int i = 0; i < rounds.ways && *status == COLL_OK; i++) {
+      int way = rounds.count % 2 ? rounds.ways - 1 - i : i, index = list[way];
+      double *took = &rounds.us[way][rounds.count];
+      b->comm = comm_of(v, cell->variant[index].name);
+      *status = take_turn(b, &cell->variant[index], false, &iters[index], took);
+      us += *took * (iters[index] + b->options->warmup);
     }
-  for (int i = 0; i < count && *status == COLL_OK; i++) {
-    qsort(us[i], FINAL_ROUNDS, sizeof(us[i][0]), compare_doubles);
-    cell->variant[list[i]].us = us[i][FINAL_ROUNDS / 2];
+    done = ++rounds.count % FINAL_ROUNDS == 0 &&
+           (us > 1e6 * FINAL_S || rounds.count + FINAL_ROUNDS > PERF_ROUNDS_MAX ||
+            perf_rounds_settled(&rounds, chosen));
+  }
+  for (int i = 0; i < rounds.ways && *status == COLL_OK; i++) {
+    cell->variant[list[i]].us = perf_rounds_us(&rounds, i);
+    cell->variant[list[i]].of_best = perf_rounds_of_best(&rounds, i);
   }
 }
 
@@ -177,6 +193,7 @@ bool perf_measure_cell(perf_variants *v, perf_cell *cell) {
     perf_bench_close(&b);
     return false;
   }
+  rank_all(cell);
   if (cell->count > 1)
     run_final(v, &b, cell, iters, &status);
   if (b.traits->varying)
@@ -201,12 +218,4 @@ int perf_chosen(const perf_cell *cell) {
     if (cell->variant[i].chosen)
       return i;
   return -1;
-}
-
-int perf_fastest(const perf_cell *cell) {
-  int best = cell->count ? 0 : -1;
-  for (int i = 1; i < cell->count; i++)
-    if (cell->variant[i].us < cell->variant[best].us)
-      best = i;
-  return best;
 }
