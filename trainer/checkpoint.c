@@ -14,26 +14,25 @@
 #include <unistd.h>
 
 #define MAGIC   "COLLCKPT"
-#define VERSION 1u
+#define VERSION 2u
 
 /*
- * The file: this header, the layer sizes (8 bytes each), parameters, velocity, and an FNV-1a hash
- * of all that. Numbers are in the machine's byte order, which `byte_order` shows.
+ * The file: this header, parameters, velocity, and an FNV-1a hash of all that. Numbers are in the
+ * machine's byte order, which `byte_order` shows.
  */
 typedef struct header {
   char magic[8];
   uint32_t version, byte_order;
   uint64_t bytes; /* of the whole file */
   uint64_t epochs, seed, batch, data;
-  uint64_t sizes, params;
+  uint64_t shape, params;
 } header;
 _Static_assert(sizeof(header) == 72, "the header has no holes");
 #define BYTE_ORDER_MARK 0x01020304u
 
 /* Bytes of the file of a model. */
 static size_t file_bytes(const model *m) {
-  return sizeof(header) + (m->layers + 1) * sizeof(uint64_t) + 2 * m->params * sizeof(float) +
-         sizeof(uint64_t);
+  return sizeof(header) + 2 * m->params * sizeof(float) + sizeof(uint64_t);
 }
 
 /* The folder of a path; to be freed by the caller. NULL: no memory. */
@@ -73,14 +72,12 @@ static unsigned char *pack(const checkpoint_run *run, uint64_t epochs, const flo
               .seed = run->seed,
               .batch = run->batch,
               .data = run->data,
-              .sizes = m->layers + 1,
+              .shape = m->shape,
               .params = m->params};
   memcpy(h.magic, MAGIC, sizeof(h.magic));
   unsigned char *p = memory;
   memcpy(p, &h, sizeof(h));
   p += sizeof(h);
-  for (size_t i = 0; i <= m->layers; i++, p += sizeof(uint64_t))
-    memcpy(p, &(uint64_t){m->sizes[i]}, sizeof(uint64_t));
   memcpy(p, params, m->params * sizeof(float));
   p += m->params * sizeof(float);
   memcpy(p, velocity, m->params * sizeof(float));
@@ -213,17 +210,11 @@ static bool check_whole(const char *path, const unsigned char *memory, size_t by
 }
 
 /* Whether a whole checkpoint belongs to this run. */
-static bool check_run(const char *path, const unsigned char *memory, size_t bytes, const header *h,
-                      const checkpoint_run *run, fail *why) {
+static bool check_run(const char *path, size_t bytes, const header *h, const checkpoint_run *run,
+                      fail *why) {
   const model *m = run->model;
-  bool same = h->sizes == m->layers + 1 && h->params == m->params && bytes == file_bytes(m);
-  for (size_t i = 0; same && i <= m->layers; i++) {
-    uint64_t size;
-    memcpy(&size, memory + sizeof(*h) + i * sizeof(size), sizeof(size));
-    same = size == m->sizes[i];
-  }
-  if (!same)
-    return fail_set(why, "%s: made with other --layers; not loaded", path);
+  if (h->shape != m->shape || h->params != m->params || bytes != file_bytes(m))
+    return fail_set(why, "%s: made with another model (--layers); not loaded", path);
   if (h->seed != run->seed)
     return fail_set(why, "%s: made with --seed %llu, not %llu; not loaded", path,
                     (unsigned long long)h->seed, (unsigned long long)run->seed);
@@ -242,10 +233,9 @@ bool checkpoint_read(const char *path, const checkpoint_run *run, uint64_t *epoc
   unsigned char *memory = read_whole(path, &bytes, why);
   if (!memory)
     return false;
-  bool ok =
-      check_whole(path, memory, bytes, &h, why) && check_run(path, memory, bytes, &h, run, why);
+  bool ok = check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, why);
   if (ok) {
-    const unsigned char *p = memory + sizeof(h) + (run->model->layers + 1) * sizeof(uint64_t);
+    const unsigned char *p = memory + sizeof(h);
     memcpy(params, p, values);
     memcpy(velocity, p + values, values);
     *epochs = h.epochs;

@@ -21,5 +21,7 @@ bool fail_coll(fail *why, const coll_comm *comm, coll_status status, const char 
   coll_error error = COLL_ERROR_INIT;
   if (coll_last_error(comm, &error) != COLL_OK || error.status == COLL_OK)
     return fail_set(why, "%s: %s", doing, coll_status_name(status));
+  why->lost = error.status == COLL_ERR_PEER_LOST || error.status == COLL_ERR_TIMEOUT;
+  why->lost_rank = error.peer;
   return fail_set(why, "%s: %s: %s", doing, coll_status_name(error.status), error.message);
 }

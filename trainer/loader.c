@@ -79,9 +79,9 @@ static void convert(const loader *ld, const uint8_t *image, float *input) {
     input[i] = (float)image[i] * ld->scale + ld->offset;
 }
 
-void loader_train(const loader *ld, size_t step, shard part, float *inputs, uint8_t *labels) {
-  const uint32_t *order = ld->order + step * ld->batch + part.first;
-  for (size_t i = 0; i < part.count; i++) {
+void loader_train(const loader *ld, size_t first, size_t count, float *inputs, uint8_t *labels) {
+  const uint32_t *order = ld->order + first;
+  for (size_t i = 0; i < count; i++) {
     convert(ld, ld->data->train.images + order[i] * ld->pixels, inputs + i * ld->pixels);
     labels[i] = ld->data->train.labels[order[i]];
   }

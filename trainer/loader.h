@@ -39,8 +39,9 @@ size_t loader_steps(const loader *ld);
 /* Samples of the global batch of a step. */
 size_t loader_batch_size(const loader *ld, size_t step);
 
-/* Writes the samples of `part` of the step's global batch: part.count rows of inputs and labels. */
-void loader_train(const loader *ld, size_t step, shard part, float *inputs, uint8_t *labels);
+/* Writes the training samples at positions [first, first + count) of the epoch's order: count rows
+ * of inputs and labels. */
+void loader_train(const loader *ld, size_t first, size_t count, float *inputs, uint8_t *labels);
 
 /* Writes test samples part.first .. in the order of the file. */
 void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels);

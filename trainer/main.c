@@ -1,4 +1,4 @@
-/* main.c: coll_train, data-parallel training on libcoll. */
+/* main.c: coll_train, training with libcoll. */
 #include "trainer/blas.h"
 #include "trainer/idx.h"
 #include "trainer/options.h"
@@ -71,7 +71,7 @@ int main(int argc, char **argv) {
     fprintf(stderr, "coll_train: %s\n", why.text);
     return EXIT_USAGE;
   default:
-    blas_setup(argv, o.threads_per_rank);
+    blas_setup(argv, (int)o.threads_per_rank);
     return run(&o);
   }
 }

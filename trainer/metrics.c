@@ -1,6 +1,8 @@
 /* metrics.c: what a run has reached, as JSON lines for programs. */
 #include "trainer/metrics.h"
 
+#include "trainer/strategies/strategy.h"
+
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -34,9 +36,10 @@ static void put_result(FILE *file, const epoch_result *r) {
   fprintf(file,
           ",\"train_loss\":%.17g,\"train_accuracy\":%.17g,\"test_loss\":%.17g,"
           "\"test_accuracy\":%.17g,\"samples_per_s\":%.6g,\"comm_wait_share\":%.6g,"
+          "\"compute_share\":%.6g,\"sent_bytes\":%.0f,"
           "\"weights_hash\":\"%016" PRIx64 "\"",
           r->train_loss, r->train_accuracy, r->test_loss, r->test_accuracy, r->samples_per_s,
-          r->wait_share, r->weights_hash);
+          r->wait_share, r->compute_share, r->sent_bytes, r->weights_hash);
 }
 
 bool metrics_epoch(metrics *m, const epoch_result *result, fail *why) {
@@ -53,9 +56,9 @@ bool metrics_final(metrics *m, const options *o, int nranks, const epoch_result 
   if (!m->file)
     return true;
   fprintf(m->file,
-          "{\"type\":\"final\",\"epochs\":%" PRIu64 ",\"ranks\":%d,\"batch\":%zu,"
-          "\"seed\":%" PRIu64 ",\"layers\":[",
-          last->epoch, nranks, o->batch, o->seed);
+          "{\"type\":\"final\",\"epochs\":%" PRIu64 ",\"ranks\":%d,\"batch\":%" PRIu64 ","
+          "\"seed\":%" PRIu64 ",\"strategy\":\"%s\",\"layers\":[",
+          last->epoch, nranks, o->batch, o->seed, o->strategy->name);
   for (size_t i = 0; i < o->size_count; i++)
     fprintf(m->file, "%s%zu", i ? "," : "", o->sizes[i]);
   fprintf(m->file, "],\"seconds\":%.6g", seconds);

@@ -15,7 +15,9 @@ typedef struct epoch_result {
   double test_loss, test_accuracy;
   double seconds;       /* of training, without the test */
   double samples_per_s; /* over all ranks */
-  double wait_share;    /* part of `seconds` spent waiting for gradients, mean over the ranks */
+  double wait_share;    /* part of `seconds` spent waiting for others, mean over the ranks */
+  double compute_share; /* ... in the model and the optimizer */
+  double sent_bytes;    /* over all ranks, as the strategy's definition counts them */
   uint64_t weights_hash;
 } epoch_result;
 

@@ -1,44 +1,55 @@
-/* model.h: a multi-layer perceptron with ReLU between the layers and softmax cross entropy. */
+/* model.h: a model: layers one behind the other, with softmax cross entropy at the end. */
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
 #include "trainer/fail.h"
+#include "trainer/layers/layer.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
-#define MODEL_MAX_SIZES 64
+#define MODEL_MAX_LAYERS 128
 
 /*
- * The shape. sizes[0] inputs, sizes[layers] classes. All parameters lie in one array of `params`
- * floats: for each layer its weights (one row per output) and then its biases. Gradients and the
- * optimizer's memory have the same layout.
+ * All parameters lie in one array of `params` floats, layer after layer. Gradients and the
+ * optimizer's memory have the same layout. A sample has `inputs` floats; the last layer gives
+ * `positions` rows of `classes` floats for it, and each row is one answer to a label.
  */
 typedef struct model {
   size_t layers;
-  size_t sizes[MODEL_MAX_SIZES];
-  size_t first[MODEL_MAX_SIZES]; /* where a layer's parameters begin; first[layers] == params */
+  layer layer[MODEL_MAX_LAYERS];
   size_t params;
+  size_t inputs, positions, classes;
+  uint64_t shape; /* equal for models whose parameters mean the same */
 } model;
 
 /* What one pass over at most `rows` samples needs. */
 typedef struct pass {
   size_t rows;
-  float *value[MODEL_MAX_SIZES]; /* value[0]: inputs; value[l + 1]: outputs of layer l */
-  float *delta[2];               /* derivative by a layer's output, and by its input */
-  uint8_t *labels;
+  float *value[MODEL_MAX_LAYERS + 1]; /* value[0]: inputs; value[l + 1]: outputs of layer l */
+  float *memo[MODEL_MAX_LAYERS];
+  float *delta[2]; /* derivative by a layer's output, and by its input */
+  uint8_t *labels; /* rows * positions */
 } pass;
 
 /* Told as soon as a layer's gradients are final; layers come last first. */
 typedef struct model_listener {
-  bool (*layer_done)(void *ctx, size_t layer, fail *why);
+  bool (*layer_done)(void *ctx, size_t l, fail *why);
   void *ctx;
 } model_listener;
 
-/* Takes the sizes of all layers, inputs first; fails if the parameters cannot be counted. */
-bool model_init(model *m, const size_t *sizes, size_t count, fail *why);
+/* An empty model; model_add() then puts layers behind each other, and model_end() ends it. */
+void model_begin(model *m);
+bool model_add(model *m, layer l, fail *why);
+void model_end(model *m, size_t positions);
 
-/* He initialisation: normal with variance 2 / inputs; biases 0. Equal for equal seeds. */
+/* A multi-layer perceptron with ReLU between the layers: `count` sizes, inputs first. */
+bool model_perceptron(model *m, const size_t *sizes, size_t count, fail *why);
+
+/* The layers [begin, end) alone, with parameters that begin at 0. */
+model model_part(const model *m, size_t begin, size_t end);
+
+/* Initial parameters. Equal for equal seeds. */
 void model_seed(const model *m, uint64_t seed, float *params);
 
 /* rows * columns floats, aligned for vector instructions; NULL if there is no such memory. */
@@ -49,16 +60,21 @@ bool pass_create(pass *p, const model *m, size_t rows, fail *why);
 void pass_destroy(pass *p);
 
 /* value[0] holds `rows` samples: fills the other values. */
-void model_forward(const model *m, const float *params, pass *p, size_t rows);
+bool model_forward(const model *m, const float *params, pass *p, size_t rows, fail *why);
 
-/* After model_forward(): the sum of the samples' losses; *correct counts right answers. */
-double model_loss(const model *m, const pass *p, size_t rows, size_t *correct);
+/* After model_forward(): the sum of the samples' losses, each the mean over its positions; adds to
+ * *correct the share of right answers of each sample. */
+double model_loss(const model *m, const pass *p, size_t rows, double *correct);
+
+/* After model_forward(): p->delta[0] = derivative of scale * that sum by the last outputs. */
+void model_loss_delta(const model *m, pass *p, size_t rows, float scale);
 
 /*
- * After model_forward(): grads = scale * the sum over the samples of the loss's gradient. Stops
- * when the listener fails. Works for 0 samples, too.
+ * After p->delta[0] holds the derivative by the last layer's outputs: grads = derivative by the
+ * parameters. in_delta: receives that by the model's inputs, rows * inputs; or NULL. Stops when
+ * the listener fails. Works for 0 samples, too.
  */
-bool model_backward(const model *m, const float *params, pass *p, size_t rows, float scale,
-                    float *grads, model_listener listener, fail *why);
+bool model_backward(const model *m, const float *params, pass *p, size_t rows, float *grads,
+                    float *in_delta, model_listener listener, fail *why);
 
 #endif

@@ -3,20 +3,30 @@
 #define TRAINER_OPTIONS_H
 
 #include "trainer/fail.h"
-#include "trainer/model.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+#define OPTIONS_MAX_SIZES 64
+
+struct strategy;
+
+/* The values; each is explained where it is defined, in options_table.c. */
 typedef struct options {
   const char *data;
   const char *checkpoint; /* NULL: none */
   const char *metrics;    /* NULL: none */
-  size_t sizes[MODEL_MAX_SIZES];
+  const struct strategy *strategy;
+  size_t sizes[OPTIONS_MAX_SIZES];
   size_t size_count;
   uint64_t epochs;
-  size_t batch; /* over all ranks */
+  uint64_t batch; /* over all ranks */
   float lr, lr_decay, momentum, weight_decay;
   uint64_t seed;
-  size_t bucket_bytes;
-  int threads_per_rank;
+  uint64_t bucket_bytes;
+  uint64_t threads_per_rank;
+  int slow_rank; /* works slow_factor times as long as it needs */
+  float slow_factor;
   bool resume, quiet;
 } options;
 

@@ -8,9 +8,10 @@
 #include <coll/coll.h>
 
 /*
- * Trains, collectively over the ranks of comm. data: what idx_load() gave, or NULL if it failed;
- * then `why` holds the reason, which the other ranks learn here. On a failure every rank returns
- * false soon: why->everywhere says whether the others have the same text.
+ * Trains, collectively over the ranks of comm; where ranks are lost and the strategy goes on
+ * without them, over those that are left. comm stays the caller's. data: what idx_load() gave, or
+ * NULL if it failed; then `why` holds the reason, which the other ranks learn here. On a failure
+ * every rank returns false soon: why->everywhere says whether the others have the same text.
  */
 bool train(const options *o, coll_comm *comm, const idx_data *data, fail *why);
 

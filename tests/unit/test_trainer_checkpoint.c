@@ -20,7 +20,7 @@ static void make(setup *s) {
   fail why = {.text = ""};
   files_folder(s->folder);
   snprintf(s->path, sizeof(s->path), "%s/check", s->folder);
-  cr_assert(model_init(&s->m, sizes, 3, &why));
+  cr_assert(model_perceptron(&s->m, sizes, 3, &why));
   cr_assert_eq(s->m.params, PARAMS);
   s->run = (checkpoint_run){.model = &s->m, .seed = 7, .batch = 32, .data = 99};
   for (int i = 0; i < PARAMS; i++) {
@@ -103,7 +103,7 @@ Test(trainer_checkpoint, of_another_run) {
   make(&s);
   for (int i = 0; i < 3; i++) {
     model other;
-    cr_assert(model_init(&other, others[i], 3, &why));
+    cr_assert(model_perceptron(&other, others[i], 3, &why));
     checkpoint_run run = s.run;
     run.model = &other;
     expect_bad(&s, &run, "--layers");

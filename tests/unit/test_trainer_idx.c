@@ -247,11 +247,12 @@ Test(trainer_loader, every_rank_count_sees_the_same_batches) {
       size_t size = loader_batch_size(&one, step);
       float whole[32], parts[32];
       uint8_t whole_labels[16], part_labels[16];
-      loader_train(&one, step, (shard){0, size}, whole, whole_labels);
+      loader_train(&one, step * 16, size, whole, whole_labels);
       for (int n = 2; n < 20; n += 3) { /* also more ranks than samples */
         for (int r = 0; r < n; r++) {
           shard part = shard_of(size, r, n);
-          loader_train(&one, step, part, parts + 2 * part.first, part_labels + part.first);
+          loader_train(&one, step * 16 + part.first, part.count, parts + 2 * part.first,
+                       part_labels + part.first);
         }
         cr_assert_arr_eq(whole, parts, 2 * size * sizeof(float));
         cr_assert_arr_eq(whole_labels, part_labels, size);
@@ -295,7 +296,7 @@ Test(trainer_loader, inputs_have_mean_0_and_deviation_1) {
   static uint8_t got[FILES_TRAIN];
   double sum = 0, squares = 0;
   cr_assert(loader_create(&ld, &data, 1, FILES_TRAIN, &why));
-  loader_train(&ld, 0, (shard){0, FILES_TRAIN}, inputs, got);
+  loader_train(&ld, 0, FILES_TRAIN, inputs, got);
   for (size_t i = 0; i < 2 * FILES_TRAIN; i++) {
     sum += inputs[i];
     squares += (double)inputs[i] * inputs[i];

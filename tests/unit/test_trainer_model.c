@@ -21,14 +21,15 @@ static double plain_loss(const model *m, const double *w, const float *inputs,
   double loss = 0;
   for (size_t r = 0; r < rows; r++) {
     double x[MAX_WIDTH], y[MAX_WIDTH], sum = 0;
-    for (size_t j = 0; j < m->sizes[0]; j++)
-      x[j] = inputs[r * m->sizes[0] + j];
+    for (size_t j = 0; j < m->inputs; j++)
+      x[j] = inputs[r * m->inputs + j];
     for (size_t l = 0; l < m->layers; l++) {
-      const double *p = w + m->first[l], *bias = p + m->sizes[l] * m->sizes[l + 1];
-      for (size_t o = 0; o < m->sizes[l + 1]; o++) {
+      const layer *here = &m->layer[l];
+      const double *p = w + here->first, *bias = p + here->in * here->out;
+      for (size_t o = 0; o < here->out; o++) {
         y[o] = bias[o];
-        for (size_t i = 0; i < m->sizes[l]; i++)
-          y[o] += p[o * m->sizes[l] + i] * x[i];
+        for (size_t i = 0; i < here->in; i++)
+          y[o] += p[o * here->in + i] * x[i];
         if (l + 1 < m->layers) {
           *least = fmin(*least, fabs(y[o]));
           y[o] = fmax(y[o], 0);
@@ -36,7 +37,7 @@ static double plain_loss(const model *m, const double *w, const float *inputs,
       }
       memcpy(x, y, sizeof(x));
     }
-    for (size_t j = 0; j < m->sizes[m->layers]; j++)
+    for (size_t j = 0; j < m->classes; j++)
       sum += exp(x[j]);
     loss += log(sum) - x[labels[r]];
   }
@@ -54,7 +55,7 @@ typedef struct setup {
 static setup make(const size_t *sizes, size_t count, size_t rows) {
   setup s;
   fail why = {.text = ""};
-  cr_assert(model_init(&s.m, sizes, count, &why), "%s", why.text);
+  cr_assert(model_perceptron(&s.m, sizes, count, &why), "%s", why.text);
   cr_assert(pass_create(&s.p, &s.m, rows, &why), "%s", why.text);
   s.w = malloc(s.m.params * sizeof(float));
   s.g = malloc(s.m.params * sizeof(float));
@@ -80,19 +81,26 @@ static void drop(setup *s) {
   free(s->exact);
 }
 
+/* The backward pass of a batch. */
+static bool backward(setup *s, const float *w, size_t rows, float scale, model_listener listener,
+                     fail *why) {
+  model_loss_delta(&s->m, &s->p, rows, scale);
+  return model_backward(&s->m, w, &s->p, rows, s->g, NULL, listener, why);
+}
+
 /* Compares every gradient with the central difference of the plain loss. */
 static void check_gradients(const size_t *sizes, size_t count) {
   const float scale = 0.25f;
   setup s = make(sizes, count, ROWS);
-  size_t correct;
+  double correct = 0;
   double least = DBL_MAX;
   fail why;
-  model_forward(&s.m, s.w, &s.p, ROWS);
+  cr_assert(model_forward(&s.m, s.w, &s.p, ROWS, &why));
   double loss = model_loss(&s.m, &s.p, ROWS, &correct);
   double plain = plain_loss(&s.m, s.exact, s.p.value[0], s.p.labels, ROWS, &least);
   /* float32: about 1e-7 for each of some ten operations on a value. */
   cr_assert_float_eq(loss, plain, 1e-5 * plain, "loss %.9g, plainly %.9g", loss, plain);
-  cr_assert(model_backward(&s.m, s.w, &s.p, ROWS, scale, s.g, (model_listener){NULL, NULL}, &why));
+  cr_assert(backward(&s, s.w, ROWS, scale, (model_listener){NULL, NULL}, &why));
   const double h = 1e-5;
   cr_assert(least > 20 * h, "a hidden value is too close to 0 for differences: %g", least);
   for (size_t i = 0; i < s.m.params; i++) {
@@ -122,18 +130,15 @@ Test(trainer_model, gradients_of_parts_add_up) {
   setup all = make(shape, 4, ROWS), part = make(shape, 4, ROWS);
   fail why;
   double *sum = calloc(all.m.params, sizeof(double));
-  model_forward(&all.m, all.w, &all.p, ROWS);
-  model_backward(&all.m, all.w, &all.p, ROWS, 1.0f / ROWS, all.g, (model_listener){NULL, NULL},
-                 &why);
+  cr_assert(model_forward(&all.m, all.w, &all.p, ROWS, &why));
+  backward(&all, all.w, ROWS, 1.0f / ROWS, (model_listener){NULL, NULL}, &why);
   static const size_t cuts[] = {0, 5, 5, 8, ROWS}; /* one part is empty */
   for (int i = 0; i < 4; i++) {
-    size_t rows = cuts[i + 1] - cuts[i], correct;
+    size_t rows = cuts[i + 1] - cuts[i];
     memcpy(part.p.value[0], all.p.value[0] + cuts[i] * shape[0], rows * shape[0] * sizeof(float));
     memcpy(part.p.labels, all.p.labels + cuts[i], rows);
-    model_forward(&part.m, all.w, &part.p, rows);
-    model_loss(&part.m, &part.p, rows, &correct);
-    cr_assert(model_backward(&part.m, all.w, &part.p, rows, 1.0f / ROWS, part.g,
-                             (model_listener){NULL, NULL}, &why));
+    cr_assert(model_forward(&part.m, all.w, &part.p, rows, &why));
+    cr_assert(backward(&part, all.w, rows, 1.0f / ROWS, (model_listener){NULL, NULL}, &why));
     for (size_t j = 0; j < all.m.params; j++)
       sum[j] += part.g[j];
   }
@@ -146,7 +151,7 @@ Test(trainer_model, gradients_of_parts_add_up) {
 
 Test(trainer_model, counts_right_answers_and_large_outputs_do_not_overflow) {
   setup s = make(shape + 2, 2, 3);
-  size_t correct;
+  double correct = 0;
   float *out = s.p.value[1];
   memcpy(out, (float[]){1000, 0, 0, 0, -1000, 3, 1000, 0, 5, 5, 5, 5}, 12 * sizeof(float));
   memcpy(s.p.labels, (uint8_t[]){0, 1, 2}, 3);
@@ -161,14 +166,15 @@ Test(trainer_model, counts_right_answers_and_large_outputs_do_not_overflow) {
 /* Notes in which order layers were reported, and that they were complete then. */
 typedef struct notes {
   const setup *s;
-  size_t layer[8], count, stop_at;
+  size_t order[8], count, stop_at;
 } notes;
 
-static bool note(void *ctx, size_t layer, fail *why) {
+static bool note(void *ctx, size_t l, fail *why) {
   notes *n = ctx;
-  for (size_t i = n->s->m.first[layer]; i < n->s->m.first[layer + 1]; i++)
-    cr_assert_not(isnan(n->s->g[i]), "layer %zu is not complete", layer);
-  n->layer[n->count++] = layer;
+  const layer *here = &n->s->m.layer[l];
+  for (size_t i = here->first; i < here->first + here->count; i++)
+    cr_assert_not(isnan(n->s->g[i]), "layer %zu is not complete", l);
+  n->order[n->count++] = l;
   return n->count == n->stop_at ? fail_set(why, "stop") : true;
 }
 
@@ -176,12 +182,12 @@ Test(trainer_model, layers_are_reported_last_first) {
   setup s = make(shape, 4, ROWS);
   notes n = {.s = &s};
   fail why = {.text = ""};
-  model_forward(&s.m, s.w, &s.p, ROWS);
-  cr_assert(model_backward(&s.m, s.w, &s.p, ROWS, 1, s.g, (model_listener){note, &n}, &why));
+  cr_assert(model_forward(&s.m, s.w, &s.p, ROWS, &why));
+  cr_assert(backward(&s, s.w, ROWS, 1, (model_listener){note, &n}, &why));
   cr_assert_eq(n.count, 3);
-  cr_assert(n.layer[0] == 2 && n.layer[1] == 1 && n.layer[2] == 0);
+  cr_assert(n.order[0] == 2 && n.order[1] == 1 && n.order[2] == 0);
   n = (notes){.s = &s, .stop_at = 2};
-  cr_assert_not(model_backward(&s.m, s.w, &s.p, ROWS, 1, s.g, (model_listener){note, &n}, &why));
+  cr_assert_not(backward(&s, s.w, ROWS, 1, (model_listener){note, &n}, &why));
   cr_assert_eq(n.count, 2);
   cr_assert_str_eq(why.text, "stop");
   drop(&s);
@@ -191,7 +197,7 @@ Test(trainer_model, initial_weights) {
   static const size_t sizes[] = {200, 300, 10};
   model m;
   fail why;
-  cr_assert(model_init(&m, sizes, 3, &why));
+  cr_assert(model_perceptron(&m, sizes, 3, &why));
   cr_assert_eq(m.params, 200u * 300 + 300 + 300 * 10 + 10);
   float *a = malloc(m.params * sizeof(float)), *b = malloc(m.params * sizeof(float));
   model_seed(&m, 1, a);
@@ -219,9 +225,9 @@ Test(trainer_model, impossible_sizes) {
   model m;
   pass p;
   fail why = {.text = ""};
-  cr_assert_not(model_init(&m, sizes, 3, &why));
+  cr_assert_not(model_perceptron(&m, sizes, 3, &why));
   cr_assert(strstr(why.text, "--layers"));
-  cr_assert(model_init(&m, wide, 3, &why));
+  cr_assert(model_perceptron(&m, wide, 3, &why));
   cr_assert_not(pass_create(&p, &m, SIZE_MAX / 8, &why));
   cr_assert(strstr(why.text, "no memory"));
 }

@@ -1,7 +1,5 @@
-/* buckets.c: the strategy "data parallel": gradients summed in buckets during the backward pass. */
-#include "trainer/buckets.h"
-
-#include "trainer/clock.h"
+/* buckets.c: gradients that are summed over the ranks in parts, while the backward pass goes on. */
+#include "trainer/strategies/buckets.h"
 
 #include <string.h>
 
@@ -11,13 +9,13 @@ static const char *const doing = "summing gradients";
 static void cut(buckets *b, const model *m, size_t bucket_bytes) {
   size_t end = m->params;
   for (size_t l = m->layers; l-- > 0;) {
+    size_t first = m->layer[l].first;
     bool last = l == 0;
-    size_t with_next = last ? 0 : (end - m->first[l - 1]) * sizeof(float);
-    if (!last && with_next <= bucket_bytes)
+    size_t with_next = last ? 0 : (end - m->layer[l - 1].first) * sizeof(float);
+    if ((!last && with_next <= bucket_bytes) || first == end)
       continue;
-    b->item[b->count++] =
-        (bucket){.first = m->first[l], .count = end - m->first[l], .lowest_layer = l};
-    end = m->first[l];
+    b->item[b->count++] = (bucket){.first = first, .count = end - first, .lowest_layer = l};
+    end = first;
   }
 }
 
@@ -51,12 +49,10 @@ bool buckets_poll(buckets *b, fail *why) {
 }
 
 /* A layer's gradients are final: starts its bucket if it was the last one missing. */
-static bool layer_done(void *ctx, size_t layer, fail *why) {
+static bool layer_done(void *ctx, size_t l, fail *why) {
   buckets *b = ctx;
-  if (b->started == b->count) /* the first layer of a new step */
-    b->started = 0;
   bucket *next = &b->item[b->started];
-  if (next->lowest_layer == layer) {
+  if (b->started < b->count && next->lowest_layer == l) {
     float *grads = b->grads + next->first;
     coll_status status =
         coll_iallreduce(grads, grads, next->count, COLL_FLOAT32, COLL_SUM, b->comm, &next->request);
@@ -68,14 +64,6 @@ static bool layer_done(void *ctx, size_t layer, fail *why) {
 }
 
 model_listener buckets_listener(buckets *b) {
+  b->started = 0;
   return (model_listener){.layer_done = layer_done, .ctx = b};
-}
-
-bool buckets_wait(buckets *b, size_t index, fail *why) {
-  if (!b->item[index].request)
-    return true;
-  double begin = clock_s();
-  coll_status status = coll_wait(&b->item[index].request, -1);
-  b->waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
 }

@@ -1,10 +1,6 @@
-/*
- * buckets.h: the strategy "data parallel". Every rank holds the whole model and works on its part
- * of each batch; gradients are summed over the ranks in buckets of whole layers while the backward
- * pass goes on.
- */
-#ifndef TRAINER_BUCKETS_H
-#define TRAINER_BUCKETS_H
+/* buckets.h: gradients that are summed over the ranks in parts, while the backward pass goes on. */
+#ifndef TRAINER_STRATEGIES_BUCKETS_H
+#define TRAINER_STRATEGIES_BUCKETS_H
 
 #include "trainer/model.h"
 
@@ -22,8 +18,7 @@ typedef struct buckets {
   float *grads; /* of the whole model, from coll_mem_alloc() */
   size_t count;
   size_t started; /* buckets [0, started) of this step were handed to the library */
-  bucket item[MODEL_MAX_SIZES];
-  double waited_s; /* time spent in buckets_wait() since the caller last set it to 0 */
+  bucket item[MODEL_MAX_LAYERS];
 } buckets;
 
 /*
@@ -33,11 +28,9 @@ typedef struct buckets {
 bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_bytes, fail *why);
 void buckets_destroy(buckets *b);
 
-/* To be given to model_backward(): starts what is complete, and moves on what was started. */
+/* For one backward pass, given to model_backward(): starts what is complete, and moves on what was
+ * started. The caller waits for every bucket before the next pass. */
 model_listener buckets_listener(buckets *b);
-
-/* Waits until bucket `index` holds the sum over all ranks. */
-bool buckets_wait(buckets *b, size_t index, fail *why);
 
 /* Moves on what is in flight, without waiting. */
 bool buckets_poll(buckets *b, fail *why);

@@ -1,0 +1,55 @@
+/* layer.h: one layer of a model, as a table of functions that a kind of layer provides. */
+#ifndef TRAINER_LAYERS_LAYER_H
+#define TRAINER_LAYERS_LAYER_H
+
+#include "trainer/fail.h"
+#include "trainer/rng.h"
+
+#include <stddef.h>
+
+typedef struct layer layer;
+
+/*
+ * One run of a layer over a batch. Matrices have one row for each of `rows` > 0 samples; a layer's
+ * parameters and their gradients are one array each.
+ */
+typedef struct layer_run {
+  size_t rows;
+  const float *params;
+  const float *in; /* rows * layer.in */
+  float *out;      /* rows * layer.out: forward writes it, backward finds it as it was left */
+  float *memo;     /* rows * layer.memo: what forward leaves for backward */
+  /* Of backward alone, all derivatives of the loss: */
+  float *out_delta; /* by `out`; may be overwritten */
+  float *in_delta;  /* by `in`, to be written; NULL: nobody needs it */
+  float *grads;     /* by the parameters, to be written */
+} layer_run;
+
+/* What a kind of layer can do. */
+typedef struct layer_kind {
+  const char *name;
+  void (*seed)(const layer *l, rng *g, float *params); /* initial parameters; NULL: it has none */
+  bool (*forward)(const layer *l, const layer_run *run, fail *why);
+  bool (*backward)(const layer *l, const layer_run *run, fail *why);
+} layer_kind;
+
+#define LAYER_DIMS 8
+
+struct layer {
+  const layer_kind *kind;
+  size_t in, out, memo;   /* floats of one sample */
+  size_t first, count;    /* its parameters, in the model's array */
+  size_t dim[LAYER_DIMS]; /* what else its kind must know; see its file */
+  bool relu;              /* its outputs are cut off at 0 */
+};
+
+/* A normally distributed number with mean 0 and deviation 1 (Box and Muller). */
+double layer_normal(rng *g);
+
+/* Derivatives by outputs that ReLU has cut off are 0. */
+void layer_relu_delta(const layer *l, const layer_run *run);
+
+/* out = W in + b: for each output a row of `inputs` weights, then the biases. */
+layer layer_linear(size_t inputs, size_t outputs, bool relu);
+
+#endif

@@ -1,0 +1,96 @@
+/* options_table.c: all options of the command line. */
+#include "trainer/options_table.h"
+
+#include "trainer/strategies/strategy.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#define AT(member) .at = offsetof(options, member), .bytes = sizeof(((options *)0)->member)
+
+/* --layers 784,256,10. */
+static bool parse_layers(options *o, const char *text, fail *why) {
+  const char *p = text;
+  o->size_count = 0;
+  memset(o->sizes, 0, sizeof(o->sizes));
+  for (;;) {
+    uint64_t size = 0;
+    const char *end = "";
+    if (o->size_count == OPTIONS_MAX_SIZES)
+      return fail_set(why, "--layers: at most %d sizes", OPTIONS_MAX_SIZES);
+    if (!option_count(p, 1, INT_MAX, &size, &end) || (*end != ',' && *end != '\0'))
+      break;
+    o->sizes[o->size_count++] = (size_t)size;
+    if (*end == '\0' && o->size_count >= 2)
+      return true;
+    if (*end == '\0')
+      break;
+    p = end + 1;
+  }
+  return fail_set(why,
+                  "--layers %s: must be at least two whole numbers from 1 joined by commas, "
+                  "such as 784,256,128,10",
+                  text);
+}
+
+/* --slow rank:factor. */
+static bool parse_slow(options *o, const char *text, fail *why) {
+  uint64_t rank = 0;
+  const char *end = "";
+  int used = 0;
+  if (option_count(text, 0, INT_MAX, &rank, &end) && *end == ':' &&
+      sscanf(end + 1, "%f%n", &o->slow_factor, &used) == 1 && end[1 + used] == '\0' &&
+      o->slow_factor >= 1.0f && o->slow_factor <= 1000.0f) {
+    o->slow_rank = (int)rank;
+    return true;
+  }
+  return fail_set(why, "--slow %s: must be a rank and a factor from 1 to 1000, such as 1:4", text);
+}
+
+/* --strategy NAME. */
+static bool parse_strategy(options *o, const char *text, fail *why) {
+  char names[256] = "";
+  size_t used = 0;
+  o->strategy = strategy_find(text);
+  if (o->strategy)
+    return true;
+  for (size_t i = 0; strategy_at(i) && used < sizeof(names); i++)
+    used += (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "",
+                             strategy_at(i)->name);
+  return fail_set(why, "--strategy %s: must be one of %s", text, names);
+}
+
+const option_row option_rows[] = {
+    {"data", "DIR", "/usr/share/datasets/fashion-mnist",
+     "folder of the four IDX files, plain or .gz", .kind = OPTION_TEXT, AT(data)},
+    {"layers", "N,N,...", "784,256,128,10", "sizes, inputs first, classes last",
+     .kind = OPTION_PARSED, .same = true, AT(sizes), .parse = parse_layers},
+    {"strategy", "NAME", "allreduce", "how the ranks train together; see below",
+     .kind = OPTION_PARSED, .same = true, AT(strategy), .parse = parse_strategy},
+    {"epochs", "N", "5", "passes over the training set", .kind = OPTION_COUNT, .same = true,
+     AT(epochs), .low = 1, .high = 1000000},
+    {"batch", "N", "128", "samples of a step, over all ranks together", .kind = OPTION_COUNT,
+     .same = true, AT(batch), .low = 1, .high = INT_MAX},
+    {"lr", "X", "0.05", "learning rate", .kind = OPTION_ABOVE, .same = true, AT(lr), .high = 1000},
+    {"lr-decay", "X", "0.6", "after each epoch the learning rate is multiplied by this",
+     .kind = OPTION_ABOVE, .same = true, AT(lr_decay), .high = 1},
+    {"momentum", "X", "0.9", "of the optimizer", .kind = OPTION_REAL, .same = true, AT(momentum),
+     .high = 1},
+    {"weight-decay", "X", "0.0001", "of the optimizer", .kind = OPTION_REAL, .same = true,
+     AT(weight_decay), .high = 1000},
+    {"seed", "N", "1", "initial weights and order of samples", .kind = OPTION_COUNT, .same = true,
+     AT(seed), .high = 0x1p64},
+    {"bucket-bytes", "N", "262144", "gradients reduced together, at least one layer",
+     .kind = OPTION_COUNT, .same = true, AT(bucket_bytes), .low = 1, .high = 0x1p64},
+    {"slow", "RANK:FACTOR", NULL, "one rank takes FACTOR times as long for its gradients",
+     .kind = OPTION_PARSED, AT(slow_factor), .parse = parse_slow},
+    {"checkpoint", "FILE", NULL, "written after every epoch", .kind = OPTION_TEXT, AT(checkpoint)},
+    {"resume", NULL, NULL, "go on from the checkpoint", .kind = OPTION_FLAG, AT(resume)},
+    {"metrics", "FILE", NULL, "one JSON object a line: each epoch and the end", .kind = OPTION_TEXT,
+     AT(metrics)},
+    {"threads-per-rank", "N", "1", "threads of the matrix products", .kind = OPTION_COUNT,
+     AT(threads_per_rank), .low = 1, .high = 1024},
+    {"quiet", NULL, NULL, "print errors only", .kind = OPTION_FLAG, AT(quiet)},
+    {.name = NULL},
+};

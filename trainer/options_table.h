@@ -1,0 +1,37 @@
+/* options_table.h: how an option of the command line is described. */
+#ifndef TRAINER_OPTIONS_TABLE_H
+#define TRAINER_OPTIONS_TABLE_H
+
+#include "trainer/options.h"
+
+/* How an option's text becomes a value. */
+typedef enum option_kind {
+  OPTION_FLAG,   /* bool: it takes no value */
+  OPTION_TEXT,   /* const char *: must not be empty */
+  OPTION_COUNT,  /* uint64_t in [low, high] */
+  OPTION_REAL,   /* float in [low, high] */
+  OPTION_ABOVE,  /* float in (low, high] */
+  OPTION_CHOICE, /* int: index of one of the words in `choices`, which '|' separates */
+  OPTION_PARSED, /* parse() reads it */
+} option_kind;
+
+typedef struct option_row {
+  const char *name;    /* as the user writes it, without "--" */
+  const char *value;   /* what stands for its value in the help; NULL for a flag */
+  const char *initial; /* the text that it has by default; NULL: none, and its member is 0 */
+  const char *help;    /* one line */
+  option_kind kind;
+  bool same;        /* all ranks must be given the same */
+  size_t at, bytes; /* its member of struct options */
+  double low, high;
+  const char *choices;
+  bool (*parse)(options *o, const char *text, fail *why);
+} option_row;
+
+/* All options in the order of the help; the last has no name. */
+extern const option_row option_rows[];
+
+/* Reads a whole number from `low` to `high`; what follows it in the text goes to *end. */
+bool option_count(const char *text, double low, double high, uint64_t *value, const char **end);
+
+#endif

@@ -1,0 +1,20 @@
+/* strategies.c: the list of all strategies. */
+#include "trainer/strategies/strategies.h"
+
+#include <string.h>
+
+static const strategy *const all[] = {
+    &strategy_allreduce,
+};
+#define COUNT (sizeof(all) / sizeof(all[0]))
+
+const strategy *strategy_at(size_t index) {
+  return index < COUNT ? all[index] : NULL;
+}
+
+const strategy *strategy_find(const char *name) {
+  for (size_t i = 0; i < COUNT; i++)
+    if (strcmp(all[i]->name, name) == 0)
+      return all[i];
+  return NULL;
+}

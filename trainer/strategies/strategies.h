@@ -1,0 +1,9 @@
+/* strategies.h: the tables that the strategies' files define. */
+#ifndef TRAINER_STRATEGIES_STRATEGIES_H
+#define TRAINER_STRATEGIES_STRATEGIES_H
+
+#include "trainer/strategies/strategy.h"
+
+extern const strategy strategy_allreduce;
+
+#endif

@@ -1,0 +1,48 @@
+/*
+ * strategy.h: a way in which ranks train one model together. Each has a file of its own here, and a
+ * line in strategies.c.
+ */
+#ifndef TRAINER_STRATEGIES_STRATEGY_H
+#define TRAINER_STRATEGIES_STRATEGY_H
+
+#include "trainer/worker.h"
+
+/* What is true of a strategy. */
+#define STRATEGY_EXACT                                                                             \
+  1u                        /* equal runs give equal bits: a resumed run equals an undisturbed one \
+                             */
+#define STRATEGY_ELASTIC 2u /* goes on without a lost rank */
+
+typedef struct strategy {
+  const char *name;
+  const char *about; /* one line for --help */
+  unsigned bits;
+
+  /* Whether these options and this number of ranks make sense; looked at before anything starts.
+   * NULL: always. */
+  bool (*check)(const options *o, int nranks, fail *why);
+
+  /* Takes what the strategy needs, w->state above all, when w->params and w->velocity are equal on
+   * all ranks; collective. */
+  bool (*open)(worker *w, fail *why);
+
+  /* Gives it back; also after an open() that failed and when the communicator is revoked. */
+  void (*close)(worker *w);
+
+  /* Trains from step w->step of the current epoch to the epoch's end. */
+  bool (*epoch)(worker *w, fail *why);
+
+  /*
+   * After an epoch, collective: the model so far, equal on every rank, which is then tested and
+   * saved; w->velocity of rank 0 becomes the optimizer's memory that belongs to it. NULL: see why.
+   */
+  const float *(*settle)(worker *w, fail *why);
+} strategy;
+
+/* The strategy of that name, or NULL. */
+const strategy *strategy_find(const char *name);
+
+/* The index-th strategy, or NULL behind the last. */
+const strategy *strategy_at(size_t index);
+
+#endif

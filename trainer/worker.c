@@ -1,0 +1,87 @@
+/* worker.c: one rank of a run, and what strategies ask of it. */
+#include "trainer/worker.h"
+
+#include "trainer/clock.h"
+
+#include <time.h>
+
+#define TEST_ROWS 256 /* at least so many samples go through the model at once in a test */
+
+bool worker_fit(worker *w, fail *why) {
+  size_t samples = w->data->train.count, batch = w->o->batch;
+  size_t rows = shard_of(batch < samples ? batch : samples, 0, w->nranks).count;
+  rows = rows > TEST_ROWS ? rows : TEST_ROWS;
+  if (w->pass.rows >= rows)
+    return true;
+  pass_destroy(&w->pass);
+  return pass_create(&w->pass, &w->model, rows, why);
+}
+
+/* Does nothing for a while. */
+static void nap(double seconds) {
+  struct timespec time = {.tv_sec = (time_t)seconds};
+  time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
+  while (nanosleep(&time, &time) != 0)
+    ;
+}
+
+bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
+                     model_listener listener, fail *why) {
+  double begin = clock_s(), waited = w->sums.waited_s;
+  loader_train(&w->loader, first, count, w->pass.value[0], w->pass.labels);
+  if (!model_forward(&w->model, w->params, &w->pass, count, why))
+    return false;
+  w->sums.loss += model_loss(&w->model, &w->pass, count, &w->sums.correct);
+  w->sums.samples += (double)count;
+  model_loss_delta(&w->model, &w->pass, count, scale);
+  if (!model_backward(&w->model, w->params, &w->pass, count, grads, NULL, listener, why))
+    return false;
+  double spent = clock_s() - begin - (w->sums.waited_s - waited);
+  w->sums.compute_s += spent;
+  if (w->o->slow_factor > 1.0f && w->rank == w->o->slow_rank)
+    nap(((double)w->o->slow_factor - 1.0) * spent);
+  return true;
+}
+
+void worker_update(worker *w, size_t first, size_t count, const float *grads) {
+  double begin = clock_s();
+  sgd_update(&w->rule, count, w->params + first, w->velocity + first, grads);
+  w->sums.compute_s += clock_s() - begin;
+}
+
+shard worker_batch(const worker *w) {
+  return (shard){w->step * w->loader.batch, loader_batch_size(&w->loader, w->step)};
+}
+
+void worker_show(worker *w, size_t samples) {
+  double seconds = clock_s() - w->begin_s, n = w->sums.samples > 0 ? w->sums.samples : 1.0;
+  progress_state state = {.epoch = w->epochs_done + 1,
+                          .samples = samples,
+                          .loss = w->sums.loss / n,
+                          .accuracy = w->sums.correct / n,
+                          .wait_share = seconds > 0 ? w->sums.waited_s / seconds : 0.0};
+  progress_step(&w->progress, &state);
+}
+
+bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why) {
+  for (size_t steps = loader_steps(&w->loader); w->step < steps; w->step++) {
+    if (!step(w, why))
+      return false;
+    shard batch = worker_batch(w);
+    worker_show(w, batch.first + batch.count);
+  }
+  return true;
+}
+
+double worker_allreduce_bytes(const worker *w, size_t bytes) {
+  return 2.0 * (double)(w->nranks - 1) / (double)w->nranks * (double)bytes;
+}
+
+bool worker_wait(worker *w, coll_request **request, const char *doing, fail *why) {
+  if (!*request)
+    return true;
+  double begin = clock_s();
+  coll_status status = coll_wait(request, -1);
+  w->sums.waited_s += clock_s() - begin;
+  return status == COLL_OK || fail_coll(why, w->comm, status, doing);
+}

@@ -1,0 +1,69 @@
+/* worker.h: one rank of a run, and what strategies ask of it. */
+#ifndef TRAINER_WORKER_H
+#define TRAINER_WORKER_H
+
+#include "trainer/loader.h"
+#include "trainer/model.h"
+#include "trainer/optim.h"
+#include "trainer/options.h"
+#include "trainer/progress.h"
+
+#include <coll/coll.h>
+
+/* What a rank has done in the current epoch; the ranks add theirs up at its end. All doubles. */
+typedef struct sums {
+  double loss, correct, samples; /* of training, before each step */
+  double compute_s;              /* time in the model and the optimizer */
+  double waited_s;               /* time waiting for other ranks */
+  double sent_bytes;             /* handed to libcoll, as the strategy's definition counts them */
+  double test_loss, test_correct;
+} sums;
+
+typedef struct worker {
+  const options *o;
+  coll_comm *given; /* the caller's, of all ranks */
+  coll_comm *comm;  /* of those that are left */
+  int rank, nranks;
+  const idx_data *data;
+  model model;
+  pass pass;
+  loader loader;
+  float *params, *velocity; /* this rank's, of the whole model */
+  sgd rule;                 /* of the current epoch */
+  uint64_t epochs_done;
+  size_t step;    /* the next one of the current epoch */
+  sums sums;      /* of the current epoch */
+  double begin_s; /* of the current epoch */
+  void *state;    /* the strategy's own */
+  progress progress;
+} worker;
+
+/* Takes memory for passes over this rank's part of a batch, by its number among the ranks. */
+bool worker_fit(worker *w, fail *why);
+
+/*
+ * The gradient of `count` samples from position `first` of the epoch's order: their losses' sum
+ * times `scale`, derived by w->params. Counts loss, answers and time; slows down if asked to.
+ */
+bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
+                     model_listener listener, fail *why);
+
+/* The optimizer's update of parameters [first, first + count); grads[0] belongs to the first. */
+void worker_update(worker *w, size_t first, size_t count, const float *grads);
+
+/* Runs step() for each step of the epoch that is left, and shows how far it is. */
+bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why);
+
+/* The samples of step w->step: where they begin in the epoch's order, and how many. */
+shard worker_batch(const worker *w);
+
+/* Shows that `samples` samples of this epoch are done over all ranks. */
+void worker_show(worker *w, size_t samples);
+
+/* What a rank sends in the best all-reduce of `bytes` bytes: 2 (n - 1) / n of them. */
+double worker_allreduce_bytes(const worker *w, size_t bytes);
+
+/* Waits for a request, and counts the time; `doing` is for the message if it fails. */
+bool worker_wait(worker *w, coll_request **request, const char *doing, fail *why);
+
+#endif
