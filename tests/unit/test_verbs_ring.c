@@ -6,12 +6,14 @@
 #include "libcoll/base/prng.h"
 #include "transports/verbs/verbs_ring.h"
 
+#define MARK 0x5eed5eed5eed0000u
+
 /* A sender, a receiver, and the memory between them, as a device would write to it. */
 typedef struct pair {
   verbs_tx tx;
   verbs_rx rx;
   size_t slot_bytes;
-  uint8_t *memory;
+  uint8_t *memory, *mirror; /* the receiver's, and the sender's */
   uint64_t sent, taken;
 } pair;
 
@@ -21,15 +23,17 @@ static pair *make(size_t slot_bytes, unsigned slot_count) {
   uint32_t units = verbs_ring_units(slot_bytes, slot_count);
   cr_assert_gt(units, 0);
   p->slot_bytes = slot_bytes;
-  p->memory = malloc((size_t)units * VERBS_UNIT);
-  cr_assert_not_null(p->memory);
+  p->memory = calloc(units, VERBS_UNIT);
+  p->mirror = calloc(units, VERBS_UNIT);
+  cr_assert(p->memory && p->mirror);
   verbs_tx_init(&p->tx, units);
-  verbs_rx_init(&p->rx, units, slot_bytes);
+  verbs_rx_init(&p->rx, units, slot_bytes, MARK);
   return p;
 }
 
 static void destroy(pair *p) {
   free(p->memory);
+  free(p->mirror);
   free(p);
 }
 
@@ -38,8 +42,51 @@ static coll_tag tag_of(uint64_t number) {
   return (coll_tag){{number / 3, 7, ~(number / 3)}};
 }
 
-/* Sends a message that is told by its bytes; false if there is no room. */
-static bool send_one(pair *p, size_t bytes) {
+/* Where a short message is about to be written, and from. */
+typedef struct frame {
+  verbs_place place;
+  coll_tag tag;
+  size_t from, bytes;
+} frame;
+
+/* Makes a message in the mirror, but does not write it; false if there is no room. */
+static bool make_frame(pair *p, size_t bytes, frame *f) {
+  f->tag = tag_of(p->sent);
+  if (!verbs_tx_room(&p->tx, bytes, &f->place))
+    return false;
+  cr_assert_leq(f->place.end, p->tx.units);
+  f->from = (size_t)f->place.payload * VERBS_UNIT;
+  uint8_t *payload = p->mirror + f->from;
+  memset(payload, (int)(p->sent % 251), bytes);
+  f->bytes = verbs_tx_frame(&p->tx, MARK, &f->tag, 0, payload, bytes);
+  f->from -= sizeof(verbs_head);
+  return true;
+}
+
+/* The message has left. */
+static void sent_frame(pair *p, const frame *f) {
+  verbs_tx_sent(&p->tx, &f->tag, &f->place);
+  p->sent++;
+}
+
+/* The receiver looks for a short message. */
+static bool look(pair *p) {
+  uint32_t credit;
+  return verbs_rx_look(&p->rx, p->memory, &credit);
+}
+
+/* Sends a short message. */
+static bool send_short(pair *p, size_t bytes) {
+  frame f;
+  if (!make_frame(p, bytes, &f))
+    return false;
+  memcpy(p->memory + f.from, p->mirror + f.from, f.bytes);
+  sent_frame(p, &f);
+  return true;
+}
+
+/* Sends a long message; false if there is no room. */
+static bool send_long(pair *p, size_t bytes) {
   verbs_place place;
   coll_tag tag = tag_of(p->sent);
   if (!verbs_tx_room(&p->tx, bytes, &place))
@@ -50,17 +97,25 @@ static bool send_one(pair *p, size_t bytes) {
   if (tagged)
     memcpy(to - sizeof(tag), &tag, sizeof(tag));
   memset(to, (int)(p->sent % 251), bytes);
+  while (look(p)) { /* all that came before */
+  }
   verbs_tx_sent(&p->tx, &tag, &place);
   cr_assert(verbs_rx_arrived(&p->rx, bytes + (tagged ? sizeof(tag) : 0), tagged, p->slot_bytes));
   p->sent++;
   return true;
 }
 
+/* Sends a message that is told by its bytes; false if there is no room. */
+static bool send_one(pair *p, size_t bytes) {
+  return bytes <= VERBS_SHORT && p->sent % 5 ? send_short(p, bytes) : send_long(p, bytes);
+}
+
 /* Takes the next message, and checks it; false if there is none. */
 static bool take_one(pair *p) {
   const void *buf;
   size_t bytes;
-  if (!verbs_rx_peek(&p->rx, p->memory, &buf, &bytes))
+  if (!verbs_rx_peek(&p->rx, p->memory, &buf, &bytes) &&
+      !(look(p) && verbs_rx_peek(&p->rx, p->memory, &buf, &bytes)))
     return false;
   coll_tag tag = tag_of(p->taken);
   cr_assert_eq(memcmp(&p->rx.tag, &tag, sizeof(tag)), 0, "tag of message %zu", (size_t)p->taken);
@@ -150,6 +205,113 @@ Test(verbs_ring, credit_wraps) {
     cr_assert_eq(p->tx.freed, p->tx.passed);
   }
   cr_assert_gt(p->tx.passed, VERBS_IMM_UNITS);
+  destroy(p);
+}
+
+/* A message whose mark is missing, and whatever is in front of it, is not there, wherever it lies
+ * and whatever lay there before; as a whole it is. */
+Test(verbs_ring, partly_placed) {
+  const size_t sizes[] = {0, 1, 4, 8, 60, 64, 200};
+  pair *p = make(4096, 1);
+  uint64_t laps = 0;
+  for (unsigned i = 0; laps < 3; i++) {
+    size_t bytes = sizes[i % (sizeof(sizes) / sizeof(*sizes))];
+    uint32_t before = p->tx.at;
+    frame f;
+    cr_assert(make_frame(p, bytes, &f));
+    cr_assert(!look(p), "before it is sent");
+    for (size_t placed = 0; placed < f.bytes; placed++) {
+      if (placed <= f.bytes - sizeof(verbs_mark))
+        cr_assert(!look(p), "%zu of %zu bytes of message %u", placed, f.bytes, i);
+      p->memory[f.from + placed] = p->mirror[f.from + placed];
+    }
+    sent_frame(p, &f);
+    cr_assert(take_one(p));
+    cr_assert(!look(p), "twice");
+    tell(p);
+    laps += p->tx.at < before;
+  }
+  destroy(p);
+}
+
+/* What a head says of length is not believed before the mark is there. */
+Test(verbs_ring, stale_and_hostile) {
+  pair *p = make(4096, 1);
+  verbs_head head = {0, 0, tag_of(0)};
+  uint8_t *unit = p->memory + VERBS_UNIT;
+  const uint32_t lengths[] = {0, 4, 4095, 4096, 1u << 20, UINT32_MAX - 7, UINT32_MAX};
+  for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
+    head.bytes = lengths[i];
+    memcpy(unit - sizeof(head), &head, sizeof(head));
+    cr_assert(!look(p), "a length of %u", lengths[i]);
+  }
+  cr_assert(send_short(p, 100));
+  cr_assert(take_one(p));
+  tell(p);
+  /* The payload of a message is what comes next, but lies where no message begins. */
+  frame f;
+  uint64_t sent = p->tx.sent;
+  cr_assert(make_frame(p, 1000, &f));
+  p->tx.sent += 1;
+  verbs_tx_frame(&p->tx, MARK, &f.tag, 0, p->mirror + f.from + 2 * VERBS_UNIT, 8);
+  p->tx.sent = sent;
+  memcpy(p->memory + f.from, p->mirror + f.from, f.bytes);
+  sent_frame(p, &f);
+  cr_assert(look(p));
+  cr_assert(!look(p), "a message within a message");
+  /* An older message, whole, where the next one belongs. */
+  verbs_place next = verbs_ring_place(p->rx.at, p->rx.units, 8);
+  p->tx.sent = 0;
+  verbs_tx_frame(&p->tx, MARK, &f.tag, 0, p->memory + (size_t)next.payload * VERBS_UNIT, 8);
+  cr_assert(!look(p), "the mark of an older message");
+  destroy(p);
+}
+
+/* A receiver that has said that it sleeps is woken until it has sent again. */
+Test(verbs_ring, sleeping) {
+  pair *p = make(4096, 4);
+  uint64_t *word = (uint64_t *)(void *)p->memory;
+  cr_assert(!verbs_rx_asleep(&p->rx, p->memory));
+  cr_assert(send_short(p, 8));
+  *word = verbs_tx_sleeps(&p->tx); /* overtakes the message, which was not looked for yet */
+  cr_assert(verbs_rx_asleep(&p->rx, p->memory));
+  cr_assert(take_one(p));
+  cr_assert(verbs_rx_asleep(&p->rx, p->memory), "nothing has come since");
+  cr_assert(send_short(p, 8));
+  cr_assert(take_one(p));
+  cr_assert(!verbs_rx_asleep(&p->rx, p->memory));
+  while (p->tx.at > 3) { /* no message touches the word */
+    send_one(p, 4095);
+    while (take_one(p))
+      tell(p);
+  }
+  cr_assert_eq(*word, 2);
+  destroy(p);
+}
+
+/* Credit that is older than what is known is no news; no more messages are noticed than there may
+ * be.
+ */
+Test(verbs_ring, bounds) {
+  pair *p = make(1 << 20, 8);
+  bool broken;
+  while (send_short(p, 1)) {
+  }
+  unsigned seen = 0;
+  while (look(p))
+    seen++;
+  cr_assert_eq(seen, VERBS_MESSAGES);
+  p->tx.read = p->tx.sent - 1; /* a sender that does not count */
+  cr_assert(send_short(p, 1));
+  cr_assert(!look(p));
+  while (p->rx.taken < 60 && take_one(p)) {
+  }
+  uint32_t older = (uint32_t)p->rx.passed;
+  while (p->rx.taken < 100 && take_one(p)) {
+  }
+  cr_assert(verbs_tx_credit(&p->tx, (uint32_t)p->rx.passed, &broken) && !broken);
+  cr_assert(!verbs_tx_credit(&p->tx, older, &broken) && !broken);
+  cr_assert(!verbs_tx_credit(&p->tx, (uint32_t)p->tx.passed + 1, &broken) && broken);
   destroy(p);
 }
 

@@ -1,6 +1,8 @@
 /* verbs_conn.c: connections: made over their links, watched, ended. */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp.h"
@@ -18,6 +20,13 @@ void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
   conn->gate = VERBS_GATE_GONE;
   conn->fault = *fault;
   conn->ep->happened = true;
+}
+
+void verbs_conn_nonsense(verbs_conn *conn) {
+  verbs_fault fault;
+  verbs_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
+                  "a message came that no libcoll sends; all ranks must run the same libcoll");
+  verbs_conn_break(conn, &fault);
 }
 
 int verbs_conn_tell(verbs_conn *conn) {
@@ -44,12 +53,14 @@ static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
                            "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
   size_t bytes = (size_t)units * VERBS_UNIT;
   coll_status status =
-      verbs_slab_create(&conn->port->domain, 2 * bytes, VERBS_USE_WRITE, &conn->slab, fault);
+      verbs_slab_create(&conn->port->domain, 2 * bytes, VERBS_USE_WATCH, &conn->slab, fault);
   if (status != COLL_OK)
     return status;
   conn->rx_memory = conn->slab.memory;
   conn->tx_memory = (uint8_t *)conn->slab.memory + bytes;
-  verbs_rx_init(&conn->rx, units, env->slot_bytes);
+  if (getrandom(&conn->offer.mark, sizeof(conn->offer.mark), 0) < 0)
+    return verbs_fault_set(fault, COLL_ERR_SYSTEM, "getrandom", errno, "no random numbers");
+  verbs_rx_init(&conn->rx, units, env->slot_bytes, conn->offer.mark);
   verbs_tx_init(&conn->tx, units);
   conn->offer.magic = VERBS_BLOB_MAGIC;
   conn->offer.key = conn->slab.mr->rkey;

@@ -1,10 +1,10 @@
 /*
  * verbs_data.c: the data calls.
  *
- * A short message goes in its work request (inline). A longer one is copied to memory of this end
- * that mirrors the peer's ring, place by place: what the peer has given back can be reused here as
- * well, so that sends need no notice of their completion. A message in a region is not copied: the
- * device reads it where it lies, and its completion says that it has.
+ * A message is put together in memory of this end that mirrors the peer's ring, place by place:
+ * what the peer has given back can be reused here as well, so that sends need no notice of their
+ * completion. What is short enough goes in its work request (inline). A long message in a region is
+ * not copied: the device reads it where it lies, and its completion says that it has.
  */
 #include <arpa/inet.h>
 #include <string.h>
@@ -12,14 +12,16 @@
 #include "transports/verbs/verbs_internal.h"
 
 #define VERBS_LEND_BYTES 4096u /* shorter messages are copied faster than told of */
+#define LOOKS_PER_POLL   4u    /* at memory, for one at the completion queue */
 #define UNLIKELY(what)   __builtin_expect(!!(what), 0)
 #define LIKELY(what)     __builtin_expect(!!(what), 1)
 
 void verbs_data_init(verbs_conn *conn) {
-  conn->write = (struct ibv_send_wr){.sg_list = conn->part,
-                                     .opcode = IBV_WR_RDMA_WRITE_WITH_IMM,
-                                     .wr.rdma.rkey = conn->peer_offer.key};
+  conn->write = (struct ibv_send_wr){
+      .sg_list = conn->part, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma.rkey = conn->peer_offer.key};
   conn->peer_memory = conn->peer_offer.memory;
+  uint32_t packet = (128u << conn->path.mtu) - sizeof(verbs_head) - sizeof(verbs_mark);
+  conn->short_bytes = packet < VERBS_SHORT ? packet : VERBS_SHORT;
 }
 
 /* The device does not take a work request. */
@@ -32,8 +34,8 @@ static int post_failed(verbs_conn *conn, int error) {
   return verbs_conn_tell(conn);
 }
 
-/* Posts conn->write with `parts` parts; DONE or an error. */
-static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
+/* Posts conn->write with `parts` parts, as a plain write; DONE or an error. */
+static inline int post_plain(verbs_conn *conn, int parts, unsigned flags) {
   struct ibv_send_wr *bad;
   conn->write.wr_id = ++conn->posted;
   if (conn->posted - conn->signalled >= VERBS_SIGNAL_EVERY)
@@ -41,10 +43,18 @@ static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flag
   if (flags & IBV_SEND_SIGNALED)
     conn->signalled = conn->posted;
   conn->write.num_sge = parts;
-  conn->write.imm_data = htonl(bits | verbs_rx_tell(&conn->rx));
   conn->write.send_flags = flags;
   int error = ibv_post_send(conn->qp, &conn->write, &bad);
   return LIKELY(error == 0) ? COLL_T_DONE : post_failed(conn, error);
+}
+
+/* The same with immediate bits, and credit in them. */
+static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
+  conn->write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
+  conn->write.imm_data = htonl(bits | verbs_rx_tell(&conn->rx));
+  int status = post_plain(conn, parts, flags);
+  conn->write.opcode = IBV_WR_RDMA_WRITE;
+  return status;
 }
 
 /* Work requests that are under way. */
@@ -62,6 +72,29 @@ bool verbs_data_leave(verbs_conn *conn) {
   if (conn->gate || under_way(conn) >= VERBS_SENDS)
     return false;
   return post(conn, 0, VERBS_IMM_CREDIT | VERBS_IMM_TAG, IBV_SEND_SIGNALED) == COLL_T_DONE;
+}
+
+bool verbs_data_look(verbs_conn *conn) {
+  uint32_t credit;
+  bool broken;
+  if (!verbs_rx_look(&conn->rx, conn->rx_memory, &credit))
+    return false;
+  verbs_tx_credit(&conn->tx, credit, &broken);
+  if (UNLIKELY(broken))
+    verbs_conn_nonsense(conn);
+  return true;
+}
+
+void verbs_data_sleep(verbs_conn *conn) {
+  uint64_t word = verbs_tx_sleeps(&conn->tx);
+  if (conn->gate || conn->told_sleeps == word || under_way(conn) + 2 >= VERBS_SENDS)
+    return;
+  /* The first bytes of the mirror belong to no message either. */
+  memcpy(conn->tx_memory, &word, sizeof(word));
+  conn->write.wr.rdma.remote_addr = conn->peer_memory;
+  conn->part[0] = (struct ibv_sge){(uintptr_t)conn->tx_memory, sizeof(word), conn->slab.mr->lkey};
+  if (post_plain(conn, 1, IBV_SEND_SIGNALED) == COLL_T_DONE)
+    conn->told_sleeps = word;
 }
 
 /* What a send returns on a connection that does not take any. */
@@ -86,6 +119,8 @@ static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) 
   }
   if (LIKELY(has_room(conn, bytes, place)))
     return COLL_T_DONE;
+  while (verbs_data_look(conn)) {
+  }
   verbs_poll(conn->ep, conn->port);
   if (UNLIKELY(conn->gate))
     return stopped(conn);
@@ -100,27 +135,41 @@ static inline uint32_t aim(verbs_conn *conn, const coll_tag *tag, const verbs_pl
   return tag_bytes;
 }
 
-/* Sends what is in the work request or in this end's memory at its place. */
+/* Sends a short message, whose payload may be in this end's memory at its place already. */
+static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                             const verbs_place *place) {
+  uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
+  if (to != buf)
+    memcpy(to, buf, bytes);
+  size_t all =
+      verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, verbs_rx_tell(&conn->rx), to, bytes);
+  unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
+  conn->part[0] =
+      (struct ibv_sge){(uintptr_t)to - sizeof(verbs_head), (uint32_t)all, conn->slab.mr->lkey};
+  conn->write.wr.rdma.remote_addr =
+      conn->peer_memory + (uint64_t)place->payload * VERBS_UNIT - sizeof(verbs_head);
+  int status = UNLIKELY(verbs_rx_asleep(&conn->rx, conn->rx_memory))
+                   ? post(conn, 1, VERBS_IMM_CREDIT, flags)
+                   : post_plain(conn, 1, flags);
+  if (LIKELY(status == COLL_T_DONE))
+    verbs_tx_sent(&conn->tx, tag, place);
+  return status;
+}
+
+/* Sends a message from this end's memory at its place. */
 static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                             const verbs_place *place) {
+  if (LIKELY(bytes <= conn->short_bytes))
+    return send_short(conn, tag, buf, bytes, place);
+  uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
   uint32_t tag_bytes = aim(conn, tag, place);
-  uint32_t bits = tag_bytes ? VERBS_IMM_TAG : 0;
-  struct ibv_sge *part = conn->part;
-  int status;
-  if (tag_bytes + bytes <= conn->port->inline_bytes) {
-    part[0] = (struct ibv_sge){(uintptr_t)tag, tag_bytes, 0};
-    part[tag_bytes != 0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, 0};
-    status = post(conn, (tag_bytes != 0) + (bytes != 0), bits, IBV_SEND_INLINE);
-  } else {
-    uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
-    if (to != buf)
-      memcpy(to, buf, bytes);
-    if (tag_bytes)
-      memcpy(to - sizeof(*tag), tag, sizeof(*tag));
-    part[0] = (struct ibv_sge){(uintptr_t)(to - tag_bytes), tag_bytes + (uint32_t)bytes,
-                               conn->slab.mr->lkey};
-    status = post(conn, 1, bits, 0);
-  }
+  if (to != buf)
+    memcpy(to, buf, bytes);
+  if (tag_bytes)
+    memcpy(to - sizeof(*tag), tag, sizeof(*tag));
+  conn->part[0] = (struct ibv_sge){(uintptr_t)(to - tag_bytes), tag_bytes + (uint32_t)bytes,
+                                   conn->slab.mr->lkey};
+  int status = post(conn, 1, tag_bytes ? VERBS_IMM_TAG : 0, 0);
   if (LIKELY(status == COLL_T_DONE))
     verbs_tx_sent(&conn->tx, tag, place);
   return status;
@@ -198,14 +247,23 @@ int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   return send_copy(conn, tag, buf, bytes, &place);
 }
 
+/* Shows the next message, if it can be seen: true if so. */
+static inline bool seen(verbs_conn *conn, const void **buf, size_t *bytes) {
+  if (verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes))
+    return true;
+  return verbs_data_look(conn) && verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes);
+}
+
 /* Shows the next message: DONE, AGAIN or an error. */
 static inline int next(verbs_conn *conn, const void **buf, size_t *bytes) {
-  if (LIKELY(verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes)))
-    return COLL_T_DONE;
   if (UNLIKELY(conn->gate & VERBS_GATE_CONNECTING))
     return stopped(conn);
+  if (LIKELY(seen(conn, buf, bytes)))
+    return COLL_T_DONE;
+  if (LIKELY(!conn->gate) && ++conn->misses % LOOKS_PER_POLL != 0)
+    return COLL_T_AGAIN;
   verbs_poll(conn->ep, conn->port);
-  if (verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes))
+  if (seen(conn, buf, bytes))
     return COLL_T_DONE;
   return UNLIKELY(conn->gate) ? stopped(conn) : COLL_T_AGAIN;
 }

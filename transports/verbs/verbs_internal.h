@@ -7,10 +7,10 @@
  * memory; after that its end is what tells of the peer's death, as a queue pair only notices that
  * when it sends.
  *
- * Messages are RDMA writes with immediate bits. Those consume requests of the endpoint's shared
- * receive queue, and arrive in its completion queue in the order in which they were sent; only then
- * is their data known to be there. (Data that is polled for in memory comes in order on many
- * devices, but none promises it, and a sleeping rank would not be woken by it.)
+ * Short messages are RDMA writes that the receiver finds in its memory (verbs_ring.h). Long ones
+ * carry immediate bits: those consume a request of the endpoint's shared receive queue, and arrive
+ * in its completion queue in the order in which they were sent. So does a short message to a rank
+ * that has said that it sleeps, as only completions wake.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_INTERNAL_H
 #define COLLI_TRANSPORTS_VERBS_INTERNAL_H
@@ -24,7 +24,7 @@
 #include "transports/verbs/verbs_mr.h"
 #include "transports/verbs/verbs_ring.h"
 
-#define VERBS_BLOB_MAGIC   0x31627276u /* "vrb1": changes with all that travels */
+#define VERBS_BLOB_MAGIC   0x32627276u /* "vrb2": changes with all that travels */
 #define VERBS_BLOB_RAILS   2
 #define VERBS_LINK_BYTES   168 /* of the link's own blob */
 #define VERBS_SENDS        32u /* work requests of a connection that may be under way */
@@ -32,7 +32,7 @@
 #define VERBS_LOANS        8u  /* of which as many may read the caller's memory */
 
 #define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
-#define VERBS_INLINE_BYTES   256u /* wanted; a device may have less */
+#define VERBS_INLINE_BYTES   512u /* wanted; a device may have less */
 #define VERBS_COMPLETIONS    16   /* taken from the completion queue at once */
 #define VERBS_RECEIVES_LEAST 256u
 #define VERBS_RECEIVES_MOST  8192u
@@ -56,10 +56,11 @@ typedef struct verbs_offer {
   uint32_t psn;
   uint32_t key;
   uint64_t memory; /* address of the receive ring */
+  verbs_mark mark; /* of its first message */
   uint32_t units;
   uint32_t slot_bytes;
 } verbs_offer;
-_Static_assert(sizeof(verbs_offer) == 32, "travels as it is");
+_Static_assert(sizeof(verbs_offer) == 40, "travels as it is");
 
 /* First words of the tags of the link's messages. */
 enum { VERBS_SAYS_OFFER = 1, VERBS_SAYS_READY = 2 };
@@ -107,6 +108,9 @@ typedef struct verbs_conn {
   struct ibv_send_wr write; /* a message; filled in but for what differs */
   struct ibv_sge part[2];
   uint64_t peer_memory;
+  uint32_t short_bytes; /* messages up to this size are short */
+  uint32_t misses;      /* looks at memory in vain */
+  uint64_t told_sleeps; /* the last verbs_tx_sleeps() that the peer was told */
   verbs_place acquired;
   verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
   unsigned lent, repaid;
@@ -176,6 +180,9 @@ void verbs_conn_free(verbs_conn *conn);
 /* The connection is of no more use; the first reason is kept, and told by the next data call. */
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
 
+/* The peer has sent what no libcoll sends. */
+void verbs_conn_nonsense(verbs_conn *conn);
+
 /* Tells the environment why a connection is of no use; returns the status. */
 int verbs_conn_tell(verbs_conn *conn);
 
@@ -194,6 +201,14 @@ int verbs_slot_release(coll_conn *base);
 
 /* Prepares what all sends of a connection have in common. */
 void verbs_data_init(verbs_conn *conn);
+
+/* Takes notice of the next short message; false if it has not arrived. */
+bool verbs_data_look(verbs_conn *conn);
+
+/* Tells the peer, if it does not know yet, that this rank sleeps until a completion wakes it. That
+ * of this notice ends the first sleep: what the peer has sent before it knew is found then. If the
+ * send queue is full, its completions end it. */
+void verbs_data_sleep(verbs_conn *conn);
 
 /* Tells the peer of memory that it may use again. */
 void verbs_data_credit(verbs_conn *conn);

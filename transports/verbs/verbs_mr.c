@@ -75,7 +75,8 @@ static unsigned access_for(const verbs_domain *domain, verbs_use use) {
   if (use == VERBS_USE_READ)
     return 0;
   return IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE |
-         (domain->rail->relaxed_ordering ? IBV_ACCESS_RELAXED_ORDERING : 0);
+         (use == VERBS_USE_WRITE && domain->rail->relaxed_ordering ? IBV_ACCESS_RELAXED_ORDERING
+                                                                   : 0);
 }
 
 /* Registers with given rights; NULL with errno. */

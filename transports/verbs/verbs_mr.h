@@ -18,11 +18,12 @@ typedef struct verbs_domain {
   struct ibv_pd *pd;
 } verbs_domain;
 
-/* What memory is for. Where the device may let writes overtake each other, the memory that peers
- * write to must be read only after a completion has told of it. */
+/* What memory is for. */
 typedef enum verbs_use {
-  VERBS_USE_READ, /* the device reads it: source of sends and writes */
-  VERBS_USE_WRITE /* peers write to it as well */
+  VERBS_USE_READ,  /* the device reads it: source of sends and writes */
+  VERBS_USE_WRITE, /* peers write to it as well, and it is read once a completion has told of that:
+                      the device may let writes overtake each other */
+  VERBS_USE_WATCH  /* peers write to it as well, and are found out by looking at it */
 } verbs_use;
 
 /*

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Units that a message of a whole slot takes at most. */
+/* Units that a message of a whole slot takes at most, with its mark. */
 static uint64_t slot_units(size_t slot_bytes) {
   return slot_bytes / VERBS_UNIT + 1 + VERBS_PAGE_UNITS;
 }
@@ -22,8 +22,9 @@ void verbs_tx_init(verbs_tx *tx, uint32_t units) {
   tx->units = units;
 }
 
-void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes) {
+void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes, verbs_mark mark) {
   memset(rx, 0, sizeof(*rx));
+  rx->mark = mark;
   rx->units = units;
   rx->owe_units = (uint32_t)(VERBS_OWE_SLOTS * slot_units(slot_bytes));
 }
@@ -33,7 +34,9 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
   if (bytes < tag_bytes || bytes - tag_bytes > slot_bytes ||
       rx->arrived - rx->taken >= VERBS_MESSAGES || (rx->arrived == 0 && !tagged))
     return false;
-  rx->arrival[rx->arrived++ % VERBS_MESSAGES] =
-      (verbs_arrival){(uint32_t)(bytes - tag_bytes), tagged};
+  uint32_t payload = (uint32_t)(bytes - tag_bytes);
+  verbs_place place = verbs_ring_place(rx->at, rx->units, payload);
+  rx->arrival[rx->arrived++ % VERBS_MESSAGES] = (verbs_arrival){payload, tagged, place};
+  rx->at = place.end;
   return true;
 }

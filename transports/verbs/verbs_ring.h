@@ -1,16 +1,28 @@
 /*
- * verbs_ring.h: where messages lie in a receiver's memory, and who may reuse it. No device needed.
+ * verbs_ring.h: where messages lie in a receiver's memory, how short ones are noticed there, and
+ * who may reuse it. No device needed.
  *
  * Each direction of a connection is a ring of 64-byte units in memory of the receiver, which the
  * sender writes to. Messages take as many units as they need, one behind the other: first a unit
  * that ends with the tag, then the payload (of long messages on a page of its own, as devices cut
  * their packets by pages). Both ends work out the same places from the lengths alone. Memory is
  * given back in order too, so that one number says all: the units that the receiver has passed
- * since the beginning. It travels as *credit* in the 32 immediate bits of every message of the
- * other direction; if there is none for long, an empty message carries it.
+ * since the beginning. It travels as *credit* with every message of the other direction; if there
+ * is none for long, an empty message carries it.
  *
- * A message whose tag is that of the one before (the slices of one operation) leaves it out, so
- * that a slice of 128 KiB is a whole number of packets.
+ * A *short* message is one plain write, which the receiver finds by looking at its memory: a head
+ * (credit and length), the tag, the payload, and behind it a *mark*. The mark is a number that the
+ * receiver drew at random when the ring was made, plus the number of the message: neither what is
+ * left of older messages nor a payload is taken for it. A message whose mark is there is there as a
+ * whole, if its bytes are placed in ascending order. So it must be a single packet, in memory that
+ * was registered without relaxed ordering: of packets, and of writes, devices may promise less.
+ *
+ * A *long* message is told of by a completion, with credit in its 32 immediate bits. All messages
+ * before it are in place then. If its tag is that of the one before (the slices of one operation),
+ * it leaves it out, so that a slice of 128 KiB is a whole number of packets.
+ *
+ * The first bytes of a ring belong to no message. There the sender's counterpart, which also
+ * receives, says when it sleeps: then it must be woken by a completion (verbs_rx_asleep).
  */
 #ifndef COLLI_TRANSPORTS_VERBS_RING_H
 #define COLLI_TRANSPORTS_VERBS_RING_H
@@ -25,6 +37,7 @@
 #define VERBS_PAGE_UNITS 64u
 #define VERBS_PAGED      16384u /* payloads from this size on begin on a page */
 #define VERBS_MESSAGES   128u   /* at most so many may be unread in a ring; a power of two */
+#define VERBS_SHORT      4095u  /* payloads up to this size may be short messages */
 #define VERBS_OWE_COUNT  32u    /* so many messages given back are told even if nothing is sent */
 #define VERBS_OWE_SLOTS  2u     /* the same for as much memory as so many slots take */
 
@@ -32,6 +45,16 @@
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
 #define VERBS_IMM_CREDIT (1u << 30) /* no message: only credit */
 #define VERBS_IMM_UNITS  (VERBS_IMM_CREDIT - 1u)
+
+/* In front of the payload of a short message. A long one has only the tag. */
+typedef struct verbs_head {
+  uint32_t credit;
+  uint32_t bytes;
+  coll_tag tag;
+} verbs_head;
+_Static_assert(sizeof(verbs_head) == 32, "leaves the first bytes of a ring alone");
+
+typedef uint64_t verbs_mark; /* 8-byte aligned behind the payload; nothing in between counts */
 
 /* A place in a ring. */
 typedef struct verbs_place {
@@ -57,21 +80,22 @@ typedef struct verbs_tx {
 typedef struct verbs_arrival {
   uint32_t bytes;
   bool tagged;
+  verbs_place place;
 } verbs_arrival;
 
 /* The receiver's. */
 typedef struct verbs_rx {
   uint32_t units;
-  uint32_t at;
+  uint32_t at;        /* where the next message to arrive may begin */
   uint32_t owe_units; /* tell of credit when this much was given back */
+  verbs_mark mark;    /* of the first message */
   uint64_t passed;
   uint64_t told;    /* of `passed`, the sender knows */
   uint64_t arrived; /* messages */
   uint64_t taken;   /* of which were given back */
   uint64_t told_taken;
-  bool shown;   /* `place` and `tag` are those of the first message not given back */
+  bool shown;   /* `tag` is that of the first message not given back */
   coll_tag tag; /* of the last message shown */
-  verbs_place place;
   verbs_arrival arrival[VERBS_MESSAGES];
 } verbs_rx;
 
@@ -81,11 +105,12 @@ uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count);
 
 /* Begins with empty rings. */
 void verbs_tx_init(verbs_tx *tx, uint32_t units);
-void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes);
+void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes, verbs_mark mark);
 
-/* Where a message of `bytes` bytes goes that may begin at `at`. */
+/* Where a message of `bytes` bytes goes that may begin at `at`; there is room for a mark behind it.
+ */
 static inline verbs_place verbs_ring_place(uint32_t at, uint32_t units, size_t bytes) {
-  uint32_t body = (uint32_t)((bytes + VERBS_UNIT - 1) / VERBS_UNIT);
+  uint32_t body = (uint32_t)((bytes + sizeof(verbs_mark) + VERBS_UNIT - 1) / VERBS_UNIT);
   uint32_t mask = bytes >= VERBS_PAGED ? VERBS_PAGE_UNITS - 1 : 0;
   uint32_t payload = (at + 1 + mask) & ~mask;
   if (__builtin_expect(payload + body <= units, 1))
@@ -115,12 +140,14 @@ static inline void verbs_tx_sent(verbs_tx *tx, const coll_tag *tag, const verbs_
   tx->end[tx->sent++ % VERBS_MESSAGES] = tx->passed;
 }
 
-/* Credit has come, as the low bits of what the receiver has passed: true if it was any news. false
- * with *broken: it gives back what was never sent. */
+/* Credit has come, as the low bits of what the receiver has passed: true if it was any news. What a
+ * completion tells may be older than what a short message behind it has told. false with *broken:
+ * it gives back what was never sent. */
 static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   uint32_t more = (low - (uint32_t)tx->freed) & VERBS_IMM_UNITS;
-  *broken = more > tx->passed - tx->freed;
-  if (more == 0 || *broken)
+  bool old = more > VERBS_IMM_UNITS / 2;
+  *broken = !old && more > tx->passed - tx->freed;
+  if (more == 0 || old || *broken)
     return false;
   tx->freed += more;
   while (tx->read < tx->sent && tx->end[tx->read % VERBS_MESSAGES] <= tx->freed)
@@ -128,34 +155,90 @@ static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   return true;
 }
 
-/* A message of `bytes` bytes has arrived: false if it cannot be. */
+/* Bytes from a short message's payload to its mark. */
+static inline size_t verbs_mark_at(size_t bytes) {
+  return (bytes + sizeof(verbs_mark) - 1) & ~(sizeof(verbs_mark) - 1);
+}
+
+/* Completes a short message around its payload; the bytes to write, from its head on. */
+static inline size_t verbs_tx_frame(const verbs_tx *tx, verbs_mark mark, const coll_tag *tag,
+                                    uint32_t credit, uint8_t *payload, size_t bytes) {
+  verbs_head head = {credit, (uint32_t)bytes, *tag};
+  verbs_mark its = mark + tx->sent;
+  __builtin_memcpy(payload - sizeof(head), &head, sizeof(head));
+  __builtin_memcpy(payload + verbs_mark_at(bytes), &its, sizeof(its));
+  return sizeof(head) + verbs_mark_at(bytes) + sizeof(its);
+}
+
+/* Whether a short message lies with its payload at unit `payload`, as a whole. */
+static inline bool verbs_rx_is_at(const verbs_rx *rx, const uint8_t *memory, uint32_t payload,
+                                  verbs_head *head, verbs_place *place) {
+  const uint8_t *begin = memory + (size_t)payload * VERBS_UNIT;
+  const verbs_head *there = (const verbs_head *)(const void *)(begin - sizeof(*head));
+  uint32_t bytes = __atomic_load_n(&there->bytes, __ATOMIC_RELAXED);
+  if (bytes > VERBS_SHORT)
+    return false;
+  *place = verbs_ring_place(rx->at, rx->units, bytes);
+  const verbs_mark *mark = (const verbs_mark *)(const void *)(begin + verbs_mark_at(bytes));
+  if (place->payload != payload ||
+      __atomic_load_n(mark, __ATOMIC_ACQUIRE) != rx->mark + rx->arrived)
+    return false;
+  *head = *there; /* what was read before the mark may have been older */
+  return head->bytes == bytes;
+}
+
+/* Looks in memory for the short message that comes next: true if it has arrived; *credit came with
+ * it. */
+static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *credit) {
+  verbs_head head;
+  verbs_place place;
+  bool here = rx->at + 1 < rx->units && verbs_rx_is_at(rx, memory, rx->at + 1, &head, &place);
+  bool near_end = rx->at + 1 + (VERBS_SHORT + sizeof(verbs_mark)) / VERBS_UNIT >= rx->units;
+  if (!here && !(__builtin_expect(near_end, 0) && rx->units > 0 &&
+                 verbs_rx_is_at(rx, memory, 1, &head, &place)))
+    return false;
+  if (rx->arrived - rx->taken >= VERBS_MESSAGES)
+    return false;
+  rx->arrival[rx->arrived++ % VERBS_MESSAGES] = (verbs_arrival){head.bytes, true, place};
+  rx->at = place.end;
+  *credit = head.credit;
+  return true;
+}
+
+/* A long message of `bytes` bytes has arrived, its tag included: false if it cannot be. */
 bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes);
 
-/* Looks at the first message that was not given back, whose ring begins at `memory`: false if there
- * is none. Its tag is rx->tag then, its payload *buf. */
+/* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
+ * none. Its tag is rx->tag then, its payload *buf. */
 static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void **buf,
                                  size_t *bytes) {
   if (rx->arrived == rx->taken)
     return false;
   const verbs_arrival *arrival = &rx->arrival[rx->taken % VERBS_MESSAGES];
-  if (!rx->shown) {
-    rx->place = verbs_ring_place(rx->at, rx->units, arrival->bytes);
-    if (arrival->tagged)
-      __builtin_memcpy(&rx->tag, memory + (size_t)rx->place.payload * VERBS_UNIT - sizeof(rx->tag),
-                       sizeof(rx->tag));
-    rx->shown = true;
-  }
-  *buf = memory + (size_t)rx->place.payload * VERBS_UNIT;
+  const uint8_t *payload = memory + (size_t)arrival->place.payload * VERBS_UNIT;
+  if (!rx->shown && arrival->tagged)
+    __builtin_memcpy(&rx->tag, payload - sizeof(rx->tag), sizeof(rx->tag));
+  rx->shown = true;
+  *buf = payload;
   *bytes = arrival->bytes;
   return true;
 }
 
 /* Gives back the message that was shown. */
 static inline void verbs_rx_release(verbs_rx *rx) {
-  rx->at = rx->place.end;
-  rx->passed += rx->place.moved;
-  rx->taken++;
+  rx->passed += rx->arrival[rx->taken++ % VERBS_MESSAGES].place.moved;
   rx->shown = false;
+}
+
+/* What a rank says before it sleeps, in the first bytes of the ring that the peer receives by: how
+ * much it has sent, plus one. */
+static inline uint64_t verbs_tx_sleeps(const verbs_tx *tx) {
+  return tx->sent + 1;
+}
+
+/* Whether the peer may be asleep: it has said so, and nothing has come from it since. */
+static inline bool verbs_rx_asleep(const verbs_rx *rx, const uint8_t *memory) {
+  return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED) > rx->arrived;
 }
 
 /* Whether so much was given back that the sender must be told. */
