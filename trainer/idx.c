@@ -1,8 +1,6 @@
 /* idx.c: reads image and label files in IDX format, plain or compressed with gzip. */
 #include "trainer/idx.h"
 
-#include "trainer/hash.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -200,87 +198,86 @@ static bool read_header(idx_file *file, uint32_t magic, size_t *dims, size_t cou
   return true;
 }
 
+/* The contents of a file that is not compressed, behind its header: mapped. */
+static bool map_contents(idx_file *file, size_t bytes, file_bytes *whole, uint8_t **contents,
+                         fail *why) {
+  off_t header = lseek(file->fd, 0, SEEK_CUR);
+  if (!file_map(whole, file->path, why))
+    return false;
+  if (header < 0 || whole->bytes < (size_t)header + bytes)
+    return fail_set(why, "%s: truncated: at least %zu bytes are missing at its end", file->path,
+                    (size_t)header + bytes - whole->bytes);
+  if (whole->bytes > (size_t)header + bytes)
+    return fail_set(why, "%s: longer than its header says", file->path);
+  *contents = whole->data + header;
+  return true;
+}
+
 /* Reads the whole of one file: header, contents, end. Gives its contents in *contents. */
-static bool read_file(idx_file *file, uint32_t magic, size_t *dims, size_t count,
+static bool read_file(dataset *d, idx_file *file, uint32_t magic, size_t *dims, size_t count,
                       uint8_t **contents, fail *why) {
   size_t bytes = 1;
   if (!read_header(file, magic, dims, count, why))
     return false;
   for (size_t i = 0; i < count; i++)
     bytes *= dims[i];
-  uint8_t *memory = malloc(bytes);
-  if (!memory)
+  file_bytes *whole = &d->file[d->files++];
+  if (!file->packed)
+    return map_contents(file, bytes, whole, contents, why);
+  *whole = (file_bytes){.data = malloc(bytes), .bytes = bytes};
+  *contents = whole->data;
+  if (!whole->data)
     return fail_memory(why, file->path);
-  if (!file_read(file, memory, bytes, why) || !file_end(file, why)) {
-    free(memory);
-    return false;
-  }
-  *contents = memory;
-  return true;
+  return file_read(file, whole->data, bytes, why) && file_end(file, why);
 }
 
-/* Reads the images of a set. */
-static bool load_images(idx_set *set, const char *folder, const char *name, fail *why) {
+/* Reads the images of a set; gives their size in *rows and *cols. */
+static bool load_images(dataset *d, sample_set *set, const char *folder, const char *name,
+                        size_t *rows, size_t *cols, fail *why) {
   size_t dims[3] = {0, 0, 0};
+  uint8_t *images = NULL;
   idx_file *file = file_open(folder, name, why);
-  bool ok = file && read_file(file, IDX_IMAGES, dims, 3, &set->images, why);
+  bool ok = file && read_file(d, file, IDX_IMAGES, dims, 3, &images, why);
   file_close(file);
-  set->count = dims[0];
-  set->rows = dims[1];
-  set->cols = dims[2];
+  set->count = set->per_file = dims[0];
+  set->inputs[0] = images;
+  set->input_step = dims[1] * dims[2];
+  *rows = dims[1];
+  *cols = dims[2];
   return ok;
 }
 
-/* Reads the labels of a set whose images are there, and checks them. */
-static bool load_labels(idx_set *set, const char *folder, const char *name, size_t classes,
+/* Reads the labels of a set whose images are there. */
+static bool load_labels(dataset *d, sample_set *set, const char *folder, const char *name,
                         fail *why) {
   size_t count = 0;
+  uint8_t *labels = NULL;
   idx_file *file = file_open(folder, name, why);
-  bool ok = file && read_file(file, IDX_LABELS, &count, 1, &set->labels, why);
+  bool ok = file && read_file(d, file, IDX_LABELS, &count, 1, &labels, why);
   if (ok && count != set->count)
     ok = fail_set(why, "%s: %zu labels, but there are %zu images", file->path, count, set->count);
   for (size_t i = 0; ok && i < count; i++)
-    if (set->labels[i] >= classes)
-      ok = fail_set(why,
-                    "%s: label %u of sample %zu is out of range: the last layer has %zu outputs",
-                    file->path, set->labels[i], i, classes);
+    if (labels[i] >= d->classes)
+      d->classes = (size_t)labels[i] + 1;
   file_close(file);
+  set->labels[0] = labels;
+  set->label_step = 1;
   return ok;
 }
 
-/* A number that differs when the contents differ (CRC-32 of each file, hashed together). */
-static uint64_t fingerprint(const idx_data *data) {
-  const idx_set *sets[] = {&data->train, &data->test};
-  uint64_t hash = HASH_START;
-  for (int i = 0; i < 2; i++) {
-    uint64_t words[] = {sets[i]->count, sets[i]->rows, sets[i]->cols,
-                        crc32_z(0, sets[i]->images, sets[i]->count * sets[i]->rows * sets[i]->cols),
-                        crc32_z(0, sets[i]->labels, sets[i]->count)};
-    hash = hash_bytes(hash, words, sizeof(words));
-  }
-  return hash;
-}
-
-bool idx_load(idx_data *data, const char *folder, size_t classes, fail *why) {
-  memset(data, 0, sizeof(*data));
-  bool ok = load_images(&data->train, folder, "train-images-idx3-ubyte", why) &&
-            load_labels(&data->train, folder, "train-labels-idx1-ubyte", classes, why) &&
-            load_images(&data->test, folder, "t10k-images-idx3-ubyte", why) &&
-            load_labels(&data->test, folder, "t10k-labels-idx1-ubyte", classes, why);
-  if (ok && (data->train.rows != data->test.rows || data->train.cols != data->test.cols))
-    ok = fail_set(why, "%s: training images are %zu x %zu, test images %zu x %zu", folder,
-                  data->train.rows, data->train.cols, data->test.rows, data->test.cols);
-  if (ok)
-    data->fingerprint = fingerprint(data);
-  else
-    idx_free(data);
-  return ok;
-}
-
-void idx_free(idx_data *data) {
-  free(data->train.images);
-  free(data->train.labels);
-  free(data->test.images);
-  free(data->test.labels);
-  memset(data, 0, sizeof(*data));
+bool idx_load(dataset *d, const char *folder, fail *why) {
+  size_t rows, cols, test_rows, test_cols;
+  if (!load_images(d, &d->train, folder, "train-images-idx3-ubyte", &rows, &cols, why) ||
+      !load_labels(d, &d->train, folder, "train-labels-idx1-ubyte", why) ||
+      !load_images(d, &d->test, folder, "t10k-images-idx3-ubyte", &test_rows, &test_cols, why) ||
+      !load_labels(d, &d->test, folder, "t10k-labels-idx1-ubyte", why))
+    return false;
+  if (rows != test_rows || cols != test_cols)
+    return fail_set(why, "%s: training images are %zu x %zu, test images %zu x %zu", folder, rows,
+                    cols, test_rows, test_cols);
+  d->inputs = rows * cols;
+  d->positions = 1;
+  d->side = rows == cols ? rows : 0;
+  d->channels = 1;
+  return true;
 }

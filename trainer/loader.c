@@ -14,30 +14,33 @@ shard shard_of(size_t total, int rank, int nranks) {
   return part;
 }
 
-/* Mean and deviation of all training pixels; sums of integers, so equal on every rank. */
+/* Mean and deviation of all numbers of the training set; sums of integers, so equal on every rank.
+ */
 static void normalise(loader *ld) {
+  const dataset *d = ld->data;
   uint64_t count[256] = {0};
-  double sum = 0, squares = 0;
-  size_t total = ld->data->train.count * ld->pixels;
-  for (size_t i = 0; i < total; i++)
-    count[ld->data->train.images[i]]++;
+  double sum = 0, squares = 0, total = (double)d->train.count * (double)d->inputs;
+  for (size_t s = 0; s < d->train.count; s++) {
+    const uint8_t *from =
+        d->train.inputs[s / d->train.per_file] + s % d->train.per_file * d->train.input_step;
+    for (size_t i = 0; i < d->inputs; i++)
+      count[from[i]]++;
+  }
   for (int v = 0; v < 256; v++) {
     sum += (double)count[v] * v;
     squares += (double)count[v] * v * v;
   }
-  double mean = sum / (double)total;
-  double variance = squares / (double)total - mean * mean;
+  double mean = sum / total, variance = squares / total - mean * mean;
   double deviation = variance > 1e-6 ? sqrt(variance) : 1.0;
   ld->scale = (float)(1.0 / deviation);
   ld->offset = (float)(-mean / deviation);
 }
 
-bool loader_create(loader *ld, const idx_data *data, uint64_t seed, size_t batch, fail *why) {
+bool loader_create(loader *ld, const dataset *data, uint64_t seed, size_t batch, fail *why) {
   memset(ld, 0, sizeof(*ld));
   ld->data = data;
   ld->seed = seed;
   ld->batch = batch;
-  ld->pixels = data->train.rows * data->train.cols;
   ld->order = malloc(data->train.count * sizeof(*ld->order));
   if (!ld->order)
     return fail_memory(why, "the order of the samples");
@@ -73,23 +76,20 @@ size_t loader_batch_size(const loader *ld, size_t step) {
   return left < ld->batch ? left : ld->batch;
 }
 
-/* Writes one image as numbers. */
-static void convert(const loader *ld, const uint8_t *image, float *input) {
-  for (size_t i = 0; i < ld->pixels; i++)
-    input[i] = (float)image[i] * ld->scale + ld->offset;
+/* Writes sample i of a set as row `row`. */
+static void put(const loader *ld, const sample_set *set, size_t i, size_t row, float *inputs,
+                uint8_t *labels) {
+  const dataset *d = ld->data;
+  dataset_inputs(d, set, i, ld->scale, ld->offset, inputs + row * d->inputs);
+  dataset_labels(d, set, i, labels + row * d->positions);
 }
 
 void loader_train(const loader *ld, size_t first, size_t count, float *inputs, uint8_t *labels) {
-  const uint32_t *order = ld->order + first;
-  for (size_t i = 0; i < count; i++) {
-    convert(ld, ld->data->train.images + order[i] * ld->pixels, inputs + i * ld->pixels);
-    labels[i] = ld->data->train.labels[order[i]];
-  }
+  for (size_t i = 0; i < count; i++)
+    put(ld, &ld->data->train, ld->order[first + i], i, inputs, labels);
 }
 
 void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels) {
-  const idx_set *test = &ld->data->test;
   for (size_t i = 0; i < part.count; i++)
-    convert(ld, test->images + (part.first + i) * ld->pixels, inputs + i * ld->pixels);
-  memcpy(labels, test->labels + part.first, part.count);
+    put(ld, &ld->data->test, part.first + i, i, inputs, labels);
 }

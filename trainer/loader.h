@@ -2,8 +2,8 @@
 #ifndef TRAINER_LOADER_H
 #define TRAINER_LOADER_H
 
+#include "trainer/dataset.h"
 #include "trainer/fail.h"
-#include "trainer/idx.h"
 
 /* The part [first, first + count) of something that rank `rank` of `nranks` works on. */
 typedef struct shard {
@@ -18,16 +18,16 @@ shard shard_of(size_t total, int rank, int nranks);
  * of ranks sees the same global batches and a resumed run the same ones as an undisturbed run.
  */
 typedef struct loader {
-  const idx_data *data;
+  const dataset *data;
   uint64_t seed;
-  size_t batch;        /* samples of a whole global batch */
-  size_t pixels;       /* of one image */
-  float scale, offset; /* pixel * scale + offset has mean 0 and deviation 1 over the training set */
-  uint32_t *order;     /* of the current epoch */
+  size_t batch; /* samples of a whole global batch */
+  float scale,
+      offset; /* brightness * scale + offset has mean 0 and deviation 1 over the training set */
+  uint32_t *order; /* of the current epoch */
 } loader;
 
 /* Prepares; data must outlive the loader. */
-bool loader_create(loader *ld, const idx_data *data, uint64_t seed, size_t batch, fail *why);
+bool loader_create(loader *ld, const dataset *data, uint64_t seed, size_t batch, fail *why);
 void loader_destroy(loader *ld);
 
 /* Shuffles for an epoch (from 0). */

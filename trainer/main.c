@@ -1,6 +1,6 @@
 /* main.c: coll_train, training with libcoll. */
 #include "trainer/blas.h"
-#include "trainer/idx.h"
+#include "trainer/dataset.h"
 #include "trainer/options.h"
 #include "trainer/train.h"
 
@@ -29,12 +29,12 @@ static void report(const coll_comm *comm, const fail *why) {
 /* Reads the data, joins the other ranks, trains. */
 static int run(const options *o) {
   fail why = {.text = ""};
-  idx_data data;
+  dataset data;
   coll_comm *comm = NULL;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   setenv("COLL_LOG", "none", 0); /* errors are reported here, once */
-  bool loaded = idx_load(&data, o->data, o->sizes[o->size_count - 1], &why);
+  bool loaded = dataset_load(&data, o->data, o->context, &why);
   config.error = &error;
   coll_status status = coll_init_from_env(&comm, &config);
   if (status != COLL_OK) {
@@ -42,7 +42,7 @@ static int run(const options *o) {
       report(NULL, &why);
     fprintf(stderr, "coll_train: joining the other ranks: %s: %s\n", coll_status_name(status),
             error.message);
-    idx_free(&data);
+    dataset_free(&data);
     return EXIT_FAILED;
   }
   bool ok = train(o, comm, loaded ? &data : NULL, &why);
@@ -51,7 +51,7 @@ static int run(const options *o) {
   if (!ok && why.everywhere)
     coll_barrier(comm); /* a launcher may end rank 0 when others leave: not before it has spoken */
   coll_comm_destroy(&comm);
-  idx_free(&data);
+  dataset_free(&data);
   return ok ? EXIT_DONE : EXIT_FAILED;
 }
 

@@ -40,20 +40,6 @@ void model_end(model *m, size_t positions) {
   m->classes = m->layer[m->layers - 1].out / positions;
 }
 
-bool model_perceptron(model *m, const size_t *sizes, size_t count, fail *why) {
-  model_begin(m);
-  for (size_t l = 0; l + 1 < count; l++) {
-    size_t weights, both;
-    if (__builtin_mul_overflow(sizes[l], sizes[l + 1], &weights) ||
-        __builtin_add_overflow(weights, sizes[l + 1], &both))
-      return fail_set(why, "--layers: more parameters than can be addressed");
-    if (!model_add(m, layer_linear(sizes[l], sizes[l + 1], l + 2 < count), why))
-      return fail_set(why, "--layers: more parameters than can be addressed");
-  }
-  model_end(m, 1);
-  return true;
-}
-
 model model_part(const model *m, size_t begin, size_t end) {
   model part;
   fail none;

@@ -46,6 +46,15 @@ void model_end(model *m, size_t positions);
 /* A multi-layer perceptron with ReLU between the layers: `count` sizes, inputs first. */
 bool model_perceptron(model *m, const size_t *sizes, size_t count, fail *why);
 
+/* A convolutional network after LeCun et al.: Gradient-Based Learning Applied to Document
+ * Recognition, 1998 (LeNet-5), with ReLU and maxima, for square images. */
+bool model_lenet(model *m, size_t side, size_t channels, size_t classes, fail *why);
+
+/* Names the next of `symbols` symbols at each of `places` places: `blocks` blocks of attention with
+ * `heads` heads, all `width` wide. */
+bool model_transformer(model *m, size_t symbols, size_t places, size_t width, size_t heads,
+                       size_t blocks, fail *why);
+
 /* The layers [begin, end) alone, with parameters that begin at 0. */
 model model_part(const model *m, size_t begin, size_t end);
 

@@ -11,12 +11,17 @@
 
 struct strategy;
 
+/* In the order of --model. */
+enum { MODEL_PERCEPTRON, MODEL_LENET, MODEL_TRANSFORMER };
+
 /* The values; each is explained where it is defined, in options_table.c. */
 typedef struct options {
   const char *data;
   const char *checkpoint; /* NULL: none */
   const char *metrics;    /* NULL: none */
   const struct strategy *strategy;
+  int model;
+  uint64_t context, width, heads, blocks; /* of the transformer */
   size_t sizes[OPTIONS_MAX_SIZES];
   size_t size_count;
   uint64_t epochs;

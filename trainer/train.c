@@ -21,19 +21,39 @@ typedef struct trainer {
   metrics metrics;
 } trainer;
 
-/* Whether the model's ends fit the images. */
-static bool check_sizes(const options *o, const idx_data *data, fail *why) {
-  size_t pixels = data->train.rows * data->train.cols;
-  if (o->sizes[0] == pixels)
-    return true;
-  return fail_set(why, "--layers begins with %zu, but the images of %s have %zu x %zu = %zu pixels",
-                  o->sizes[0], o->data, data->train.rows, data->train.cols, pixels);
+/* A perceptron, if its ends fit the data. */
+static bool make_perceptron(const options *o, const dataset *d, model *m, fail *why) {
+  size_t outputs = o->sizes[o->size_count - 1];
+  if (o->sizes[0] != d->inputs)
+    return fail_set(why, "--layers begins with %zu, but the samples of %s have %zu inputs",
+                    o->sizes[0], o->data, d->inputs);
+  if (outputs < d->classes)
+    return fail_set(why, "--layers ends with %zu, but the labels of %s go up to %zu", outputs,
+                    o->data, d->classes - 1);
+  return model_perceptron(m, o->sizes, o->size_count, why);
+}
+
+/* The model that was asked for, if it fits the data. */
+static bool make_model(const options *o, const dataset *d, model *m, fail *why) {
+  if (d->text != (o->model == MODEL_TRANSFORMER))
+    return fail_set(why,
+                    d->text ? "%s is a text: needs --model transformer"
+                            : "--model transformer: needs a text, and %s holds images",
+                    o->data);
+  switch (o->model) {
+  case MODEL_LENET:
+    return model_lenet(m, d->side, d->channels, d->classes, why);
+  case MODEL_TRANSFORMER:
+    return model_transformer(m, d->classes, d->inputs, o->width, o->heads, o->blocks, why);
+  default:
+    return make_perceptron(o, d, m, why);
+  }
 }
 
 /* Takes all memory of the run but the strategy's. */
 static bool take_memory(worker *w, fail *why) {
   const options *o = w->o;
-  if (!model_perceptron(&w->model, o->sizes, o->size_count, why) || !worker_fit(w, why) ||
+  if (!make_model(o, w->data, &w->model, why) || !worker_fit(w, why) ||
       !loader_create(&w->loader, w->data, o->seed, o->batch, why))
     return false;
   w->params = matrix_alloc(1, w->model.params);
@@ -49,8 +69,7 @@ static bool take_memory(worker *w, fail *why) {
 static bool prepare(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if ((t->strategy->check && !t->strategy->check(o, w->nranks, why)) ||
-      !check_sizes(o, w->data, why) || !take_memory(w, why))
+  if ((t->strategy->check && !t->strategy->check(o, w->nranks, why)) || !take_memory(w, why))
     return false;
   if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,
@@ -228,7 +247,7 @@ static void release(trainer *t) {
     coll_comm_destroy(&t->w.comm);
 }
 
-bool train(const options *o, coll_comm *comm, const idx_data *data, fail *why) {
+bool train(const options *o, coll_comm *comm, const dataset *data, fail *why) {
   trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data}, .strategy = o->strategy};
   coll_status status = coll_comm_rank(comm, &t.w.rank);
   if (status == COLL_OK)

@@ -2,17 +2,17 @@
 #ifndef TRAINER_TRAIN_H
 #define TRAINER_TRAIN_H
 
-#include "trainer/idx.h"
+#include "trainer/dataset.h"
 #include "trainer/options.h"
 
 #include <coll/coll.h>
 
 /*
  * Trains, collectively over the ranks of comm; where ranks are lost and the strategy goes on
- * without them, over those that are left. comm stays the caller's. data: what idx_load() gave, or
- * NULL if it failed; then `why` holds the reason, which the other ranks learn here. On a failure
+ * without them, over those that are left. comm stays the caller's. data: what dataset_load() gave,
+ * or NULL if it failed; then `why` holds the reason, which the other ranks learn here. On a failure
  * every rank returns false soon: why->everywhere says whether the others have the same text.
  */
-bool train(const options *o, coll_comm *comm, const idx_data *data, fail *why);
+bool train(const options *o, coll_comm *comm, const dataset *data, fail *why);
 
 #endif

@@ -24,7 +24,7 @@ typedef struct worker {
   coll_comm *given; /* the caller's, of all ranks */
   coll_comm *comm;  /* of those that are left */
   int rank, nranks;
-  const idx_data *data;
+  const dataset *data;
   model model;
   pass pass;
   loader loader;

@@ -1,7 +1,7 @@
 /* support_train.c: small jobs of the trainer on several ranks, and what they leave behind. */
 #include "support_train.h"
 
-#include "trainer/idx.h"
+#include "trainer/dataset.h"
 #include "trainer/train.h"
 
 #include <cblas.h>
@@ -59,7 +59,7 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   const job *j = arg;
   options o = j->o;
   fail *why = &j->out->why[rank];
-  idx_data data;
+  dataset data;
   bool odd = rank == j->odd_rank;
   (void)nranks;
   *why = (fail){.text = ""};
@@ -69,10 +69,10 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   if (odd && j->killed)
     die_after_checkpoint(j->checkpoint);
   bool loaded = odd && j->bad_data ? fail_set(why, "some-file: is bad")
-                                   : idx_load(&data, j->folder, FILES_CLASSES, why);
+                                   : dataset_load(&data, j->folder, 64, why);
   bool ok = train(&o, comm, loaded ? &data : NULL, why);
   if (loaded)
-    idx_free(&data);
+    dataset_free(&data);
   return ok ? 0 : 1;
 }
 

@@ -1,8 +1,8 @@
 /* test_train.c: training with several ranks: the same curve, resumption, and every way to fail. */
 #include "support_train.h"
 #include "trainer/agree.h"
+#include "trainer/dataset.h"
 #include "trainer/hash.h"
-#include "trainer/idx.h"
 #include "trainer/loader.h"
 #include "trainer/optim.h"
 #include "trainer/strategies/buckets.h"
@@ -19,11 +19,11 @@
 static uint64_t plain_training(const job *j) {
   const options *o = &j->o;
   fail why;
-  idx_data data;
+  dataset data;
   model m;
   pass p;
   loader ld;
-  cr_assert(idx_load(&data, j->folder, FILES_CLASSES, &why));
+  cr_assert(dataset_load(&data, j->folder, 64, &why));
   cr_assert(model_perceptron(&m, o->sizes, o->size_count, &why) &&
             pass_create(&p, &m, o->batch, &why) &&
             loader_create(&ld, &data, o->seed, o->batch, &why));
@@ -48,7 +48,7 @@ static uint64_t plain_training(const job *j) {
   free(g);
   loader_destroy(&ld);
   pass_destroy(&p);
-  idx_free(&data);
+  dataset_free(&data);
   return hash;
 }
 

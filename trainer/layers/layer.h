@@ -49,7 +49,19 @@ double layer_normal(rng *g);
 /* Derivatives by outputs that ReLU has cut off are 0. */
 void layer_relu_delta(const layer *l, const layer_run *run);
 
-/* out = W in + b: for each output a row of `inputs` weights, then the biases. */
-layer layer_linear(size_t inputs, size_t outputs, bool relu);
+/* Initial parameters of a linear part: normal with variance gain / inputs; biases 0. */
+void layer_seed_linear(size_t inputs, size_t outputs, double gain, rng *g, float *params);
+
+/* ... and of a normalisation: factors 1, addends 0. */
+void layer_seed_norm(size_t width, float *params);
+
+/* The kinds; each is explained in the file of its name. */
+layer layer_linear(size_t inputs, size_t outputs, size_t positions, bool relu);
+layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, size_t outputs);
+layer layer_pool(size_t side, size_t channels);
+layer layer_embed(size_t symbols, size_t places, size_t width);
+layer layer_norm(size_t places, size_t width);
+layer layer_attention(size_t places, size_t width, size_t heads);
+layer layer_mlp(size_t places, size_t width, size_t hidden);
 
 #endif

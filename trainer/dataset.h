@@ -1,0 +1,63 @@
+/*
+ * dataset.h: training and test samples, whatever files they come from: images in IDX files, those
+ * of CIFAR-10 in its binary form, or any text, whose next byte is to be told.
+ */
+#ifndef TRAINER_DATASET_H
+#define TRAINER_DATASET_H
+
+#include "trainer/fail.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define DATASET_FILES 8
+
+/* Bytes of a file, mapped or copied. */
+typedef struct file_bytes {
+  uint8_t *data;
+  size_t bytes;
+  bool mapped;
+} file_bytes;
+
+/* count samples; sample i is the (i % per_file)-th of file i / per_file. */
+typedef struct sample_set {
+  size_t count, per_file;
+  const uint8_t *inputs[DATASET_FILES], *labels[DATASET_FILES]; /* of each file's first sample */
+  size_t input_step, label_step; /* bytes from one sample to the next */
+} sample_set;
+
+typedef struct dataset {
+  sample_set train, test;
+  size_t inputs;          /* numbers of one sample */
+  size_t positions;       /* labels of one sample */
+  size_t classes;         /* labels are below */
+  size_t side, channels;  /* of square images, else 0 */
+  bool text;              /* inputs are symbols' numbers, else brightness */
+  uint8_t number_of[256]; /* of text: the number of each byte's symbol */
+  uint64_t fingerprint;   /* equal for equal contents */
+  file_bytes file[DATASET_FILES];
+  size_t files;
+} dataset;
+
+/*
+ * Loads what is at `path`: a folder with the four IDX files, one with the six of CIFAR-10, or a
+ * file of text, cut into samples of `places` bytes; the last tenth of them are for the test.
+ * Everything there is to check is checked. On failure nothing is left allocated.
+ */
+bool dataset_load(dataset *d, const char *path, size_t places, fail *why);
+
+/* Frees what dataset_load() took; harmless on zeroes. */
+void dataset_free(dataset *d);
+
+/* Writes the inputs of sample i: brightness * scale + offset, or symbols' numbers. */
+void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float scale, float offset,
+                    float *inputs);
+
+/* Writes the labels of sample i. */
+void dataset_labels(const dataset *d, const sample_set *set, size_t i, uint8_t *labels);
+
+/* Bytes of a whole file, mapped. */
+bool file_map(file_bytes *file, const char *path, fail *why);
+void file_free(file_bytes *file);
+
+#endif

@@ -1,0 +1,43 @@
+/* norm.c: layer normalisation of each place of a sample. dim: places, width. */
+#include "trainer/layers/layer.h"
+#include "trainer/layers/rows.h"
+
+#include <string.h>
+
+void layer_seed_norm(size_t width, float *params) {
+  for (size_t j = 0; j < width; j++) {
+    params[j] = 1;
+    params[width + j] = 0;
+  }
+}
+
+static void seed(const layer *l, rng *g, float *params) {
+  (void)g;
+  layer_seed_norm(l->dim[1], params);
+}
+
+static bool forward(const layer *l, const layer_run *run, fail *why) {
+  (void)why;
+  rows_norm(run->rows * l->dim[0], l->dim[1], run->params, run->in, run->out, run->memo);
+  return true;
+}
+
+static bool backward(const layer *l, const layer_run *run, fail *why) {
+  (void)why;
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* there nobody reads it */
+  memset(in_delta, 0, run->rows * l->in * sizeof(float));
+  rows_norm_back(run->rows * l->dim[0], l->dim[1], run->params, run->in, run->memo, run->out_delta,
+                 in_delta, run->grads);
+  return true;
+}
+
+static const layer_kind norm = {"norm", seed, forward, backward};
+
+layer layer_norm(size_t places, size_t width) {
+  return (layer){.kind = &norm,
+                 .in = places * width,
+                 .out = places * width,
+                 .memo = places * 2,
+                 .count = rows_norm_params(width),
+                 .dim = {places, width}};
+}
