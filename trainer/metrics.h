@@ -19,6 +19,7 @@ typedef struct epoch_result {
   double compute_share; /* ... in the model and the optimizer */
   double sent_bytes;    /* over all ranks, as the strategy's definition counts them */
   uint64_t weights_hash;
+  const char *notes; /* what the strategy adds to the line: members of a JSON object, or "" */
 } epoch_result;
 
 typedef struct metrics {

@@ -29,6 +29,7 @@ typedef struct options {
   float lr, lr_decay, momentum, weight_decay;
   uint64_t seed;
   uint64_t bucket_bytes;
+  bool staleness_lr;
   uint64_t threads_per_rank;
   int slow_rank; /* works slow_factor times as long as it needs */
   float slow_factor;

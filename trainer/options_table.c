@@ -93,6 +93,8 @@ const option_row option_rows[] = {
      AT(seed), .high = 0x1p64},
     {"bucket-bytes", "N", "262144", "gradients reduced together, at least one layer",
      .kind = OPTION_COUNT, .same = true, AT(bucket_bytes), .low = 1, .high = 0x1p64},
+    {"staleness-lr", NULL, NULL, "ps-async: learning rate divided by staleness + 1",
+     .kind = OPTION_FLAG, .same = true, AT(staleness_lr)},
     {"slow", "RANK:FACTOR", NULL, "one rank takes FACTOR times as long for its gradients",
      .kind = OPTION_PARSED, AT(slow_factor), .parse = parse_slow},
     {"checkpoint", "FILE", NULL, "written after every epoch", .kind = OPTION_TEXT, AT(checkpoint)},

@@ -6,14 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Replaces the communicator by one of the ranks that are left. */
+/* Makes a communicator of the ranks that are left; the one before it is not destroyed yet. */
 static bool shrink(worker *w, fail *why) {
   coll_comm *rest = NULL;
   coll_status status = coll_comm_shrink(w->comm, NULL, &rest);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "going on without a lost rank");
-  if (w->comm != w->given)
-    coll_comm_destroy(&w->comm);
   w->comm = rest;
   status = coll_comm_rank(rest, &w->rank);
   if (status == COLL_OK)
@@ -21,44 +19,60 @@ static bool shrink(worker *w, fail *why) {
   return status == COLL_OK || fail_coll(why, rest, status, "asking for the rank");
 }
 
-/* The first rank that came furthest; its place in the run becomes this rank's. */
-static bool furthest(worker *w, int *rank, fail *why) {
-  typedef struct place {
-    uint64_t epoch, step;
-  } place;
-  place mine = {w->epochs_done, w->step}, *all = calloc((size_t)w->nranks, sizeof(*all));
+/* How far a rank came. */
+typedef struct place {
+  uint64_t epoch, step, keeper;
+} place;
+
+/* Whether `a` came further than `b`. */
+static bool further(const place *a, const place *b) {
+  if (a->epoch != b->epoch)
+    return a->epoch > b->epoch;
+  return a->step != b->step ? a->step > b->step : a->keeper > b->keeper;
+}
+
+/* The first rank that came furthest, and its place. */
+static bool furthest(worker *w, int *rank, place *best, fail *why) {
+  place mine = {w->epochs_done, w->step, w->keeper}, *all = calloc((size_t)w->nranks, sizeof(*all));
   if (!all)
     return fail_memory(why, "the ranks' progress");
-  coll_status status = coll_allgather(&mine, all, 2, COLL_UINT64, w->comm);
+  coll_status status =
+      coll_allgather(&mine, all, sizeof(mine) / sizeof(uint64_t), COLL_UINT64, w->comm);
   *rank = 0;
   for (int r = 1; status == COLL_OK && r < w->nranks; r++)
-    if (all[r].epoch > all[*rank].epoch ||
-        (all[r].epoch == all[*rank].epoch && all[r].step > all[*rank].step))
+    if (further(&all[r], &all[*rank]))
       *rank = r;
-  w->epochs_done = all[*rank].epoch;
-  w->step = (size_t)all[*rank].step;
+  *best = all[*rank];
   free(all);
   return status == COLL_OK || fail_coll(why, w->comm, status, "comparing progress");
 }
 
-/* Gives all ranks the weights of one of them. */
-static bool share(worker *w, int from, fail *why) {
-  size_t count = w->model.params;
-  coll_status status = coll_broadcast(w->params, w->params, count, COLL_FLOAT32, from, w->comm);
-  if (status == COLL_OK)
-    status = coll_broadcast(w->velocity, w->velocity, count, COLL_FLOAT32, from, w->comm);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the weights");
+/* Gives all ranks the model and the place of the one that came furthest, and opens the strategy
+ * anew. */
+static bool restart(worker *w, fail *why) {
+  place best = {0, 0, 0};
+  int from = 0;
+  w->o->strategy->close(w);
+  if (!furthest(w, &from, &best, why) || !worker_share(w, from, w->params, w->model.params, why) ||
+      !worker_share(w, from, w->velocity, w->model.params, why))
+    return false;
+  w->epochs_done = best.epoch;
+  w->step = (size_t)best.step;
+  return worker_fit(w, why) && w->o->strategy->open(w, why);
 }
 
 bool recover(worker *w, fail *why) {
   const strategy *s = w->o->strategy;
-  int from = 0, lost = why->lost_rank, before = w->nranks;
+  coll_comm *old = w->comm;
+  int lost = why->lost_rank, before = w->nranks;
   char story[sizeof(why->text)];
   snprintf(story, sizeof(story), "%s", why->text);
   *why = (fail){.text = ""};
-  s->close(w);
-  if (!shrink(w, why) || !worker_fit(w, why) || !furthest(w, &from, why) || !share(w, from, why) ||
-      !s->open(w, why))
+  bool ok = shrink(w, why) && (!s->check || s->check(w->o, w->nranks, why)) &&
+            (s->recover ? s->recover : restart)(w, why);
+  if (old != w->comm && old != w->given)
+    coll_comm_destroy(&old);
+  if (!ok)
     return false;
   progress_open(&w->progress, w->rank, w->o->quiet, w->o->epochs, w->epochs_done,
                 w->data->train.count);

@@ -120,6 +120,7 @@ static sgd rule_of(const worker *w) {
 static void begin_epoch(worker *w) {
   loader_epoch(&w->loader, w->epochs_done);
   w->rule = rule_of(w);
+  w->notes[0] = '\0';
   if (w->step > 0)
     return;
   memset(&w->sums, 0, sizeof(w->sums));
@@ -158,7 +159,8 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .samples_per_s = seconds > 0 ? all.samples / seconds : 0.0,
                            .wait_share = seconds > 0 ? all.waited_s / whole : 0.0,
                            .compute_share = seconds > 0 ? all.compute_s / whole : 0.0,
-                           .sent_bytes = all.sent_bytes};
+                           .sent_bytes = all.sent_bytes,
+                           .notes = w->notes};
   if (isfinite(result->train_loss) && isfinite(result->test_loss))
     return true;
   why->everywhere = true;
@@ -189,11 +191,13 @@ static bool epoch(trainer *t, epoch_result *result, fail *why) {
           checkpoint_write(w->o->checkpoint, &t->run, w->epochs_done, params, w->velocity, why));
 }
 
-/* Goes on without a lost rank, if that is what `why` is about and the strategy can. */
+/* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
 static bool survive(trainer *t, fail *why) {
   worker *w = &t->w;
-  if (!why->lost || !(t->strategy->bits & STRATEGY_ELASTIC) || !recover(w, why))
-    return false;
+  do {
+    if (!why->lost || !(t->strategy->bits & STRATEGY_ELASTIC))
+      return false;
+  } while (!recover(w, why));
   return w->rank != 0 || t->metrics.file || metrics_open(&t->metrics, w->o->metrics, why);
 }
 

@@ -3,13 +3,19 @@
 
 #include "trainer/clock.h"
 
+#include <stdarg.h>
+#include <string.h>
 #include <time.h>
 
 #define TEST_ROWS 256 /* at least so many samples go through the model at once in a test */
 
 bool worker_fit(worker *w, fail *why) {
+  return worker_fit_parts(w, w->nranks, why);
+}
+
+bool worker_fit_parts(worker *w, int workers, fail *why) {
   size_t samples = w->data->train.count, batch = w->o->batch;
-  size_t rows = shard_of(batch < samples ? batch : samples, 0, w->nranks).count;
+  size_t rows = shard_of(batch < samples ? batch : samples, 0, workers).count;
   rows = rows > TEST_ROWS ? rows : TEST_ROWS;
   if (w->pass.rows >= rows)
     return true;
@@ -71,6 +77,21 @@ bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why) 
     worker_show(w, batch.first + batch.count);
   }
   return true;
+}
+
+void worker_note(worker *w, const char *format, ...) {
+  size_t used = strlen(w->notes);
+  va_list args;
+  va_start(args, format);
+  vsnprintf(w->notes + used, sizeof(w->notes) - used, format, args);
+  va_end(args);
+}
+
+bool worker_share(worker *w, int from, float *data, size_t count, fail *why) {
+  double begin = clock_s();
+  coll_status status = coll_broadcast(data, data, count, COLL_FLOAT32, from, w->comm);
+  w->sums.waited_s += clock_s() - begin;
+  return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the weights");
 }
 
 double worker_allreduce_bytes(const worker *w, size_t bytes) {

@@ -31,15 +31,20 @@ typedef struct worker {
   float *params, *velocity; /* this rank's, of the whole model */
   sgd rule;                 /* of the current epoch */
   uint64_t epochs_done;
-  size_t step;    /* the next one of the current epoch */
-  sums sums;      /* of the current epoch */
-  double begin_s; /* of the current epoch */
-  void *state;    /* the strategy's own */
+  size_t step;     /* the next one of the current epoch */
+  sums sums;       /* of the current epoch */
+  double begin_s;  /* of the current epoch */
+  void *state;     /* the strategy's own */
+  bool keeper;     /* of those that came equally far, recover() takes the model of this rank */
+  char notes[768]; /* of the current epoch: what the strategy adds to its line of the metrics */
   progress progress;
 } worker;
 
 /* Takes memory for passes over this rank's part of a batch, by its number among the ranks. */
 bool worker_fit(worker *w, fail *why);
+
+/* The same for parts that are as large as those of `workers` ranks. */
+bool worker_fit_parts(worker *w, int workers, fail *why);
 
 /*
  * The gradient of `count` samples from position `first` of the epoch's order: their losses' sum
@@ -59,6 +64,12 @@ shard worker_batch(const worker *w);
 
 /* Shows that `samples` samples of this epoch are done over all ranks. */
 void worker_show(worker *w, size_t samples);
+
+/* Adds members of a JSON object to the epoch's line of the metrics; rank 0's count. */
+void worker_note(worker *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Gives all ranks the numbers that rank `from` has, and counts the time. */
+bool worker_share(worker *w, int from, float *data, size_t count, fail *why);
 
 /* What a rank sends in the best all-reduce of `bytes` bytes: 2 (n - 1) / n of them. */
 double worker_allreduce_bytes(const worker *w, size_t bytes);

@@ -5,6 +5,8 @@
 
 static const strategy *const all[] = {
     &strategy_allreduce,
+    &strategy_ps_sync,
+    &strategy_ps_async,
 };
 #define COUNT (sizeof(all) / sizeof(all[0]))
 

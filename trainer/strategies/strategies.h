@@ -5,5 +5,7 @@
 #include "trainer/strategies/strategy.h"
 
 extern const strategy strategy_allreduce;
+extern const strategy strategy_ps_async;
+extern const strategy strategy_ps_sync;
 
 #endif

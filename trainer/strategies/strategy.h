@@ -26,7 +26,8 @@ typedef struct strategy {
    * all ranks; collective. */
   bool (*open)(worker *w, fail *why);
 
-  /* Gives it back; also after an open() that failed and when the communicator is revoked. */
+  /* Gives it back; also after an open() that failed, and when the communicator of that time is
+   * revoked and w->comm is another one already. */
   void (*close)(worker *w);
 
   /* Trains from step w->step of the current epoch to the epoch's end. */
@@ -37,6 +38,13 @@ typedef struct strategy {
    * saved; w->velocity of rank 0 becomes the optimizer's memory that belongs to it. NULL: see why.
    */
   const float *(*settle)(worker *w, fail *why);
+
+  /*
+   * After ranks were lost, collective over those that are left, whose communicator w->comm is; the
+   * one before it still exists. Makes w->epochs_done and w->step equal on all, and ready to go on.
+   * NULL: close(), the weights and velocity of the rank that came furthest, open().
+   */
+  bool (*recover)(worker *w, fail *why);
 } strategy;
 
 /* The strategy of that name, or NULL. */

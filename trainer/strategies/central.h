@@ -1,0 +1,43 @@
+/* central.h: what strategies with one parameter server have in common; the last rank is the server.
+ */
+#ifndef TRAINER_STRATEGIES_CENTRAL_H
+#define TRAINER_STRATEGIES_CENTRAL_H
+
+#include "trainer/worker.h"
+
+/* State of a rank. */
+typedef struct central {
+  coll_comm *comm;
+  float *grads; /* of this worker, or what the server got last; from coll_mem_alloc() */
+  void *more;   /* the server's own of a strategy: central_close() frees it */
+} central;
+
+/* What the server sends with its weights: a worker's next piece of the epoch's order. */
+typedef struct task {
+  uint64_t first, count;
+  uint64_t batch; /* samples over which the gradient is the mean */
+  uint64_t done;  /* samples of the epoch that are in the weights, of all workers */
+  uint64_t left;  /* 0: there is nothing left to do, and no weights follow */
+} task;
+
+/* Functions of the table in strategy.h. */
+bool central_check(const options *o, int nranks, fail *why);
+bool central_open(worker *w, fail *why);
+void central_close(worker *w);
+const float *central_settle(worker *w, fail *why);
+
+int central_server(const worker *w);  /* the server's rank */
+int central_workers(const worker *w); /* ranks 0 .. n - 1 are workers */
+
+/* Sends and receives gradients; the sum of what came from `from`, or COLL_ANY_SOURCE, goes to
+ * *source. */
+bool central_push(worker *w, const float *grads, fail *why);
+bool central_take(worker *w, int from, int *source, fail *why);
+
+/* The server: hands a worker a task, and the weights unless it is the end. */
+bool central_answer(worker *w, int rank, const task *next, fail *why);
+
+/* A worker: does task after task until there is nothing left. */
+bool central_work(worker *w, fail *why);
+
+#endif
