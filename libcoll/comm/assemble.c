@@ -73,6 +73,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   if (status != COLL_OK)
     return status;
   comm->crowded = places.crowded;
+  comm->exec.helps = !places.crowded;
   plans->model = places.model;
   plans->cache_bytes = cache_bytes() / (size_t)places.neighbours;
   plans->ngroups = places.ngroups;

@@ -191,6 +191,8 @@ static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op
   op->sched = plan->sched;
   op->nranks = comm->nranks;
   op->reduce = plan->reduce;
+  op->reduce_type = plan->wire_type;
+  op->reduce_op = plan->user ? COLL_SUM : plan->key.op;
   op->average = plan->average;
   op->user_fn = NULL;
   if (plan->user && !plan->user->premul) {

@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "libcoll/exec/help.h"
+
 /* Makes the connection to a peer on a channel. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
   colli_link *link = &exec->links[peer];
@@ -66,6 +68,8 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
     lane->step = sched->lane_first[l];
     lane->received = false;
     lane->cut = false;
+    lane->shares = exec->helps && op->refer && op->region[COLLI_OUTPUT];
+    lane->announced = 0;
     lane->done = 0;
     lane->npending = 0;
     lane->waits_for = -1;
@@ -151,6 +155,8 @@ int colli_exec_progress(colli_exec *exec) {
         break;
     }
   }
+  if (!moved && exec->helps)
+    moved = colli_help_work(exec) != 0; /* also when it failed */
   if (__builtin_expect(exec->mail.busy > 0, 0)) {
     int result = colli_mail_progress(exec);
     moved |= result != 0; /* also when it failed */

@@ -48,6 +48,7 @@ typedef struct colli_exec {
   colli_mail mail;
   coll_request *newest, *oldest; /* in flight */
   size_t slot_bytes;
+  bool helps; /* there are enough cores for ranks that wait to work for others */
   void *ctx;
   const colli_exec_events *events;
 } colli_exec;
@@ -107,6 +108,45 @@ static inline void colli_exec_note_sent(colli_exec *exec, colli_lane *lane, coll
   uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
   if (__builtin_expect(status == COLL_T_PENDING, 0))
     colli_exec_note_pending(lane, conn, ticket, buf, bytes);
+}
+
+/* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
+static inline char *colli_exec_locate(const coll_request *op, int buf, int chunk, size_t first,
+                                      size_t done) {
+  if (buf == COLLI_INPUT)
+    return (char *)op->in + (first - op->in_first + done) * op->elem_bytes;
+  if (buf == COLLI_OUTPUT)
+    return op->out + (first - op->out_first + done) * op->elem_bytes;
+  size_t place = (size_t)colli_sched_place(op->sched, chunk);
+  return op->scratch + (op->partition.piece * place + done) * op->elem_bytes;
+}
+
+/* Whether a step reads from a buffer. */
+static inline bool colli_step_reads(const colli_step *step) {
+  return !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+}
+
+/* The elements that a step reads (or stores, if it reads none) in a pass; *out_first: the first one
+ * that it stores. */
+static inline colli_range colli_exec_range(const coll_request *op, const colli_step *step, int pass,
+                                           size_t *out_first) {
+  const colli_partition *part = &op->partition;
+  bool reads = colli_step_reads(step);
+  colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
+                                         reads ? step->chunk_in : step->chunk_out, pass);
+  *out_first = in.first;
+  if (step->bits & COLLI_STORE && (step->chunk_out != step->chunk_in || part->blocks.in_count))
+    *out_first = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, pass).first;
+  return in;
+}
+
+/* Whether sends of a lane that are pending overlap with memory. */
+static inline bool colli_exec_is_pending(const colli_lane *lane, const char *begin, size_t bytes) {
+  bool overlap = false;
+  for (int i = 0; i < lane->npending; i++)
+    overlap |= lane->pending[i].begin && begin < lane->pending[i].end &&
+               lane->pending[i].begin < begin + bytes;
+  return overlap;
 }
 
 /* Runs one step of a lane as far as it goes. */

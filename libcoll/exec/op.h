@@ -51,6 +51,8 @@ typedef struct colli_lane {
   int step;      /* index in sched->steps */
   bool received; /* the current slice has arrived or was made in place: only its sending is left */
   bool cut;      /* `slice` and `total` are the current ones */
+  bool shares;   /* what it receives others may work on */
+  int announced; /* the current step's work was, before it began */
   colli_slice slice;
   size_t total; /* elements of the current step's chunk */
   size_t done;  /* those of them that are done */
@@ -99,9 +101,10 @@ struct coll_request {
   const colli_sched *sched;
   colli_partition partition;
   colli_reduce_fn reduce;
-  bool stream;              /* results that nobody reads soon go past the caches */
-  colli_average_fn average; /* NULL unless the operation is COLL_AVG */
-  coll_op_fn user_fn;       /* instead of `reduce`, or NULL */
+  int reduce_type, reduce_op; /* its place among the kernels */
+  bool stream;                /* results that nobody reads soon go past the caches */
+  colli_average_fn average;   /* NULL unless the operation is COLL_AVG */
+  coll_op_fn user_fn;         /* instead of `reduce`, or NULL */
   void *user_context;
   coll_type user_type;
   int nranks;

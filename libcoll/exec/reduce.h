@@ -5,6 +5,7 @@
 #ifndef COLLI_EXEC_REDUCE_H
 #define COLLI_EXEC_REDUCE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "coll/coll.h"
@@ -52,10 +53,14 @@ const colli_kernels *colli_kernels_best(void);
 
 /*
  * reduce(dst, dst2, a, b, count), with dst written past the caches where the processor can do that:
- * for results that the caches cannot hold and nobody reads soon. Elsewhere it is slower.
+ * for results that the caches cannot hold and nobody reads soon; and dst2 in the same way if
+ * `both`. Elsewhere it is slower.
  */
 void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
-                         const void *b, size_t count, size_t elem_bytes);
+                         const void *b, size_t count, size_t elem_bytes, bool both);
+
+/* memcpy(dst, src, bytes) in the same way. */
+void colli_copy_stream(void *dst, const void *src, size_t bytes);
 
 const char *colli_isa_name(colli_isa isa);
 

@@ -1,5 +1,6 @@
-/* reduce_stream.c: reductions whose result goes past the caches. */
+/* reduce_stream.c: reductions and copies whose result goes past the caches. */
 #include <stdint.h>
+#include <string.h>
 
 #include "libcoll/exec/reduce.h"
 
@@ -8,6 +9,7 @@
 
 #define LINE        64
 #define BLOCK_BYTES 4096 /* stays in the first-level cache beside its inputs */
+#define AHEAD_BYTES 1024 /* how far in front of a copy its input is fetched */
 
 /*
  * Copies whole lines of the cache to `to`, which begins with one, without reading them first.
@@ -23,11 +25,12 @@ static void store_lines(char *to, const char *from, size_t bytes, const char *a,
 }
 
 void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
-                         const void *b, size_t count, size_t elem_bytes) {
+                         const void *b, size_t count, size_t elem_bytes, bool both) {
   _Alignas(LINE) char block[BLOCK_BYTES];
   char *d = dst, *d2 = dst2;
   const char *x = a, *y = b;
   size_t bytes = count * elem_bytes, head = (0 - (uintptr_t)dst) % LINE;
+  both = d2 && both && ((uintptr_t)d2 - (uintptr_t)d) % LINE == 0;
   /* A result over an input is in the cache anyway. If elements lie across the ends of lines, no
    * whole ones fill a line. */
   if (dst == a || dst == b || head % elem_bytes != 0 || bytes < 2 * LINE) {
@@ -38,18 +41,45 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
   size_t at = head, end = bytes - (bytes - head) % LINE;
   while (at < end) {
     size_t some = end - at < BLOCK_BYTES ? end - at : BLOCK_BYTES, next = at + some;
-    reduce(block, d2 ? d2 + at : NULL, x + at, y + at, some / elem_bytes);
+    reduce(block, d2 && !both ? d2 + at : NULL, x + at, y + at, some / elem_bytes);
     store_lines(d + at, block, some, x + next, y + next);
+    if (both)
+      store_lines(d2 + at, block, some, x + next, y + next);
     at = next;
   }
   reduce(d + at, d2 ? d2 + at : NULL, x + at, y + at, (bytes - at) / elem_bytes);
   /* Such stores are not ordered with others: who is told that the result is there must see it. */
   _mm_sfence();
 }
+
+void colli_copy_stream(void *dst, const void *src, size_t bytes) {
+  char *to = dst;
+  const char *from = src;
+  size_t head = (0 - (uintptr_t)dst) % LINE;
+  if (bytes < 2 * LINE) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  memcpy(to, from, head);
+  size_t end = bytes - (bytes - head) % LINE;
+  for (size_t at = head; at < end; at += LINE) {
+    __m128i part[LINE / sizeof(__m128i)];
+    _mm_prefetch(from + at + AHEAD_BYTES, _MM_HINT_NTA);
+    memcpy(part, from + at, LINE);
+    for (size_t i = 0; i < LINE / sizeof(__m128i); i++)
+      _mm_stream_si128((__m128i *)(void *)(to + at) + i, part[i]);
+  }
+  memcpy(to + end, from + end, bytes - end);
+  _mm_sfence();
+}
 #else
+void colli_copy_stream(void *dst, const void *src, size_t bytes) {
+  memcpy(dst, src, bytes);
+}
+
 void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
-                         const void *b, size_t count, size_t elem_bytes) {
-  (void)elem_bytes;
+                         const void *b, size_t count, size_t elem_bytes, bool both) {
+  (void)elem_bytes, (void)both;
   reduce(dst, dst2, a, b, count);
 }
 #endif

@@ -1,18 +1,7 @@
 /* step.c: runs one step of a schedule, slice by slice, over the connections it names. */
 #include <string.h>
 
-#include "libcoll/exec/exec.h"
-
-/* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
-static inline char *locate(const coll_request *op, colli_buf buf, int chunk, size_t first,
-                           size_t done) {
-  if (buf == COLLI_INPUT)
-    return (char *)op->in + (first - op->in_first + done) * op->elem_bytes;
-  if (buf == COLLI_OUTPUT)
-    return op->out + (first - op->out_first + done) * op->elem_bytes;
-  size_t place = (size_t)colli_sched_place(op->sched, chunk);
-  return op->scratch + (op->partition.piece * place + done) * op->elem_bytes;
-}
+#include "libcoll/exec/help.h"
 
 /* Reports a failed transport call. */
 static int fail(colli_exec *exec, colli_lane *lane, int peer, int status) {
@@ -52,11 +41,7 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
 /* Whether the transport may still read what is about to be overwritten. */
 static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, size_t bytes) {
   for (int tries = 0; tries < 2; tries++) {
-    int overlap = 0;
-    for (int i = 0; i < lane->npending; i++)
-      overlap |= lane->pending[i].begin && begin < lane->pending[i].end &&
-                 lane->pending[i].begin < begin + bytes;
-    if (!overlap)
+    if (!colli_exec_is_pending(lane, begin, bytes))
       return 0;
     if (tries == 0 && colli_exec_reap(exec, lane) < 0)
       return COLLI_STEP_FAILED;
@@ -133,6 +118,35 @@ static int mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag
   return COLLI_STEP_FAILED;
 }
 
+/* Copies a slice of a step: what is not sent on from dst goes past the caches if those are too
+ * small for it. */
+static inline void copy_slice(const coll_request *op, const colli_step *step, const colli_slice *s,
+                              const void *from, bool sent_on) {
+  if (__builtin_expect(op->stream, 0) && step->dst_buf == COLLI_OUTPUT && !sent_on)
+    colli_copy_stream(s->dst, from, s->bytes);
+  else
+    memcpy(s->dst, from, s->bytes);
+}
+
+/* Receives a slice that is not sent on from where it arrived, past the caches. */
+static int receive_past_caches(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                               const colli_slice *s, coll_conn *conn) {
+  coll_tag got;
+  const void *msg;
+  size_t bytes;
+  int status = conn->ops->slot_peek(conn, &got, &msg, &bytes);
+  if (status == COLL_T_AGAIN)
+    return blocked(lane, step->peer_recv);
+  if (status > 0)
+    return fail(exec, lane, step->peer_recv, status);
+  if (memcmp(&got, &lane->op->tag, sizeof(got)) != 0 || bytes != s->bytes)
+    return mismatch(exec, lane, step->peer_recv, &got, bytes);
+  if (msg)
+    copy_slice(lane->op, step, s, msg, false);
+  status = conn->ops->slot_release(conn);
+  return status > 0 ? fail(exec, lane, step->peer_recv, status) : COLLI_STEP_DONE;
+}
+
 /* Receives a slice straight into dst, and sends it on from there if the step says so. */
 static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
                                 const colli_slice *s) {
@@ -140,6 +154,9 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
       return COLLI_STEP_FAILED;
+    bool in_slots = !(conn->ops->caps & COLL_CAP_SEND_DIRECT);
+    if (__builtin_expect(lane->op->stream, 0) && in_slots && !(step->bits & COLLI_SEND))
+      return receive_past_caches(exec, lane, step, s, conn);
     coll_tag got;
     size_t got_bytes;
     int status = conn->ops->recv(conn, &lane->op->tag, s->dst, s->bytes, &got, &got_bytes);
@@ -177,7 +194,7 @@ static inline void combine(const coll_request *op, const colli_step *step, const
   }
   bool average = op->average && (step->bits & COLLI_FINAL);
   if (__builtin_expect(op->stream, 0) && !average && is_last(step))
-    colli_reduce_stream(op->reduce, to, to2, left, right, s->count, op->elem_bytes);
+    colli_reduce_stream(op->reduce, to, to2, left, right, s->count, op->elem_bytes, false);
   else
     op->reduce(to, to2, left, right, s->count);
   if (__builtin_expect(average, 0)) {
@@ -228,7 +245,8 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
           return fail(exec, lane, step->peer_send, status);
       }
     }
-    combine(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
+    if (msg)
+      combine(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
     status = in->ops->slot_release(in);
     if (status > 0)
       return fail(exec, lane, step->peer_recv, status);
@@ -249,12 +267,13 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
   return result;
 }
 
-/* What a step without a message does before it sends. */
-static void local_work(const coll_request *op, const colli_step *step, const colli_slice *s) {
+/* What a step without a message does, before it sends or (ahead) after that. */
+static void local_work(const coll_request *op, const colli_step *step, const colli_slice *s,
+                       bool ahead) {
   if (step->bits & COLLI_FOLD) {
     combine(op, step, &(colli_slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
   } else if (step->bits & COLLI_STORE && s->dst != s->src) {
-    memcpy(s->dst, s->src, s->bytes);
+    copy_slice(op, step, s, s->src, step->bits & COLLI_SEND && !ahead);
     if (op->average && step->bits & COLLI_FINAL)
       op->average(s->dst, s->count, op->nranks);
   }
@@ -272,7 +291,7 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
   bool ahead = sends && stores && step->src_buf == COLLI_INPUT && step->dst_buf == COLLI_OUTPUT &&
                s->dst != s->src && !(step->bits & (COLLI_FOLD | COLLI_FINAL));
   if (!ahead && !lane->received)
-    local_work(op, step, s);
+    local_work(op, step, s, false);
   if (!sends)
     return COLLI_STEP_DONE;
   bool kept = stores && !ahead;
@@ -280,7 +299,7 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
                           kept ? s->dst : s->src, s->bytes);
   lane->received = !ahead && result != COLLI_STEP_DONE;
   if (ahead && result == COLLI_STEP_DONE)
-    local_work(op, step, s);
+    local_work(op, step, s, true);
   return result;
 }
 
@@ -305,26 +324,25 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
     lane->waits_for = -1;
     return COLLI_STEP_BLOCKED;
   }
-  bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
-  bool stores = step->bits & COLLI_STORE;
-  colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
-                                         reads ? step->chunk_in : step->chunk_out, lane->pass);
-  size_t out_first = in.first;
-  if (stores && (step->chunk_out != step->chunk_in || part->blocks.in_count))
-    out_first =
-        colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, lane->pass).first;
+  bool reads = colli_step_reads(step), stores = step->bits & COLLI_STORE;
+  size_t out_first;
+  colli_range in = colli_exec_range(op, step, lane->pass, &out_first);
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
   colli_slice *s = &lane->slice;
   s->count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
   s->bytes = s->count * op->elem_bytes;
-  s->src = reads ? locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
-  s->dst = stores ? locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
+  s->src =
+      reads ? colli_exec_locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
+  s->dst =
+      stores ? colli_exec_locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
   if (stores && lane->npending) {
     int busy = still_sending(exec, lane, s->dst, s->bytes);
     if (busy)
       return busy < 0 ? busy : COLLI_STEP_BLOCKED;
   }
+  if (__builtin_expect(lane->shares, 0) && lane->done == 0)
+    colli_help_announce(exec, lane, step);
   lane->total = in.count;
   lane->cut = true;
   return 1;

@@ -61,7 +61,7 @@ static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op
   a = in_a ? d : a;
   b = in_b ? d : b;
   if (how >= STREAM)
-    colli_reduce_stream(reduce, d, d2, a, b, count, ref_bytes(type));
+    colli_reduce_stream(reduce, d, d2, a, b, count, ref_bytes(type), count % 2);
   else
     reduce(d, d2, a, b, count);
   cr_assert(holds(t->d, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
@@ -251,4 +251,18 @@ Test(kernels, best_is_one_that_this_processor_has) {
     cr_assert_null(colli_kernels_for((colli_isa)isa));
   cr_assert_null(colli_kernels_for(COLLI_ISA_COUNT));
   cr_assert_str_eq(colli_isa_name(COLLI_ISA_AVX2), "avx2");
+}
+
+Test(reduce, copies_past_the_caches) {
+  buffers *t = malloc(sizeof(*t));
+  colli_prng prng = {7};
+  ref_fill(&prng, COLL_INT8, t->b, MOST + GUARD);
+  for (size_t bytes = 0; bytes <= MOST; bytes += bytes < 300 ? 1 : 97)
+    for (size_t k = 0; k < 4; k++) {
+      size_t offset = GUARD - (size_t[]){0, 1, 8, 3}[k];
+      memset(t->d, 0xa5, FRAME);
+      colli_copy_stream(t->d + offset, t->b + k, bytes);
+      cr_assert(holds(t->d, offset, bytes, t->b + k), "%zu bytes, offset %zu", bytes, offset);
+    }
+  free(t);
 }

@@ -148,6 +148,7 @@ void shm_disconnect(coll_conn *base) {
   shm_conn *conn = (shm_conn *)base;
   shm_endpoint *ep = conn->ep;
   if (conn->link.mine) {
+    shm_work_withdraw(conn);
     leave(conn);
   }
   if (conn->gate & SHM_GATE_CONNECTING) {
@@ -292,6 +293,14 @@ static int take_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *b
   if (shm_region_take(conn, got, buf, bytes, &fault) != COLL_OK) {
     return shm_conn_fail(conn, &fault);
   }
+  unsigned work = conn->link.rx_ref ? shm_work_next(conn) : 0;
+  if (work == SHM_WORK_OPEN || work == SHM_WORK_CLAIMED) {
+    if (shm_link_peer_left(&conn->link)) {
+      conn->link.attention |= SHM_ATTENTION_LEFT;
+    }
+    return finish_receive(conn, COLL_T_AGAIN);
+  }
+  *buf = work == SHM_WORK_DONE ? NULL : *buf;
   return COLL_T_DONE;
 }
 
@@ -318,7 +327,9 @@ static int recv_noted(shm_conn *conn, const coll_tag *expect, void *buf, size_t 
   if (*got_bytes != bytes || memcmp(got, expect, sizeof *got) != 0) {
     return COLL_ERR_MISMATCH;
   }
-  memcpy(buf, from, bytes);
+  if (from) {
+    memcpy(buf, from, bytes);
+  }
   return shm_slot_release(&conn->base);
 }
 

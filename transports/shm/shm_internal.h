@@ -11,6 +11,7 @@
 #include "transports/shm/shm_ring.h"
 #include "transports/shm/shm_segment.h"
 #include "transports/shm/shm_wire.h"
+#include "transports/shm/shm_work.h"
 
 /* A descriptor in the endpoint's epoll; the first member of what it belongs to. */
 typedef enum shm_watch_kind {

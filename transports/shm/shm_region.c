@@ -7,8 +7,6 @@
 
 #include "transports/shm/shm_internal.h"
 
-#define SHM_REF_LEAST 16384 /* shorter messages are cheaper to copy than to wait for */
-
 /* ---- the owner's side -------------------------------------------------------------------------
  */
 
@@ -141,10 +139,31 @@ static void begin_offer(shm_conn *conn, uint32_t number) {
                      .bytes = region->bytes};
   conn->shared->loans = loan;
   conn->offer = loan;
-  conn->offer_note =
-      (shm_note){.region = number, .where = region->bytes, .fd = conn->local ? region->fd : -1};
-  conn->offers++;
+  conn->offer_note = (shm_note){.region = number,
+                                .forget = next_ended(conn->shared),
+                                .where = region->bytes,
+                                .fd = conn->local ? region->fd : -1,
+                                .number = ++conn->offers};
   conn->offer_untold = true;
+  conn->link.mine->offer = conn->offer_note; /* the one before was answered: nobody reads it */
+  shm_order_before(&conn->link);
+  atomic_store_explicit(&conn->link.mine->offered, conn->offers, memory_order_release);
+}
+
+const shm_loan *shm_region_lend(shm_conn *conn, uint32_t region) {
+  shm_loan *loan = find_loan(conn->shared, region);
+  if (!loan) {
+    begin_offer(conn, region);
+  } else if (loan->state == SHM_LOAN_OFFERED) {
+    look_for_answer(loan);
+  }
+  return loan && loan->state == SHM_LOAN_MAPPED ? loan : NULL;
+}
+
+char *shm_region_ours(shm_conn *conn, uint32_t region, uint64_t where, size_t bytes) {
+  const shm_loan *loan = find_loan(conn->shared, region);
+  bool inside = loan && where <= loan->bytes && bytes <= loan->bytes - where;
+  return inside ? (char *)loan->memory + where : NULL;
 }
 
 /* Sends a copy, with the connection's offer if that is not told yet. */
@@ -153,7 +172,6 @@ static int send_copy(shm_conn *conn, const coll_tag *tag, const void *buf, size_
   if (!conn->offer_untold) {
     return shm_link_send(link, tag, buf, bytes);
   }
-  conn->offer_note.number = conn->offers;
   int result = shm_link_send_note(link, tag, buf, bytes, SHM_OFFER, &conn->offer_note);
   conn->offer_untold = result != COLL_T_DONE;
   return result;
@@ -174,13 +192,8 @@ int shm_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const vo
   if (bytes < SHM_REF_LEAST) {
     return shm_conn_finish_send(conn, shm_link_send(&conn->link, tag, buf, bytes));
   }
-  shm_loan *loan = find_loan(conn->shared, region);
-  if (!loan) {
-    begin_offer(conn, region);
-  } else if (loan->state == SHM_LOAN_OFFERED) {
-    look_for_answer(loan);
-  }
-  if (!loan || loan->state != SHM_LOAN_MAPPED || !is_inside(loan, buf, bytes)) {
+  const shm_loan *loan = shm_region_lend(conn, region);
+  if (!loan || !is_inside(loan, buf, bytes)) {
     return shm_conn_finish_send(conn, send_copy(conn, tag, buf, bytes));
   }
   shm_note note = {.region = region, .where = (uintptr_t)buf - (uintptr_t)loan->memory};
@@ -230,6 +243,21 @@ int shm_region_receive(shm_conn *conn) {
   return result;
 }
 
+char *shm_region_theirs(shm_conn *conn, uint32_t region, uint64_t where, size_t bytes) {
+  const shm_mapping *mapping = find_mapping(conn->shared, region);
+  bool inside =
+      mapping && where <= mapping->segment.bytes && bytes <= mapping->segment.bytes - where;
+  return inside ? (char *)mapping->segment.memory + where : NULL;
+}
+
+/* Forgets what the sender of a note has no more. */
+static void forget(shm_conn *conn, const shm_note *note) {
+  if (note->forget != 0 && note->forget != note->region &&
+      find_mapping(conn->shared, note->forget)) {
+    unmap_first(conn->shared);
+  }
+}
+
 /* Maps an offered region; false if this rank cannot have it. */
 static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
   shm_peer *peer = conn->shared;
@@ -262,13 +290,15 @@ static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
 
 /* Answers an offer, once. */
 static coll_status take_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
-  if (note->number == conn->answered) {
-    return COLL_OK; /* the message was looked at before */
+  uint32_t behind = conn->answered - note->number;
+  if (behind < UINT32_MAX / 2) {
+    return COLL_OK; /* the message was looked at before, or came after the peer's shm_side told */
   }
-  if (note->number != conn->answered + 1 || note->region == 0) {
+  if (behind != UINT32_MAX || note->region == 0) {
     return COLL_ERR_PROTOCOL;
   }
   conn->answered = note->number;
+  forget(conn, note);
   bool mapped = map_offer(conn, note, fault);
   if (fault->status == COLL_ERR_PROTOCOL) {
     return COLL_ERR_PROTOCOL;
@@ -276,6 +306,24 @@ static coll_status take_offer(shm_conn *conn, const shm_note *note, shm_fault *f
   shm_order_before(&conn->link);
   atomic_store_explicit(&conn->link.mine->answer, 2 * note->number + mapped, memory_order_release);
   return COLL_OK;
+}
+
+/* What a peer does that has damaged its memory. */
+static coll_status nonsense(shm_fault *fault) {
+  return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
+                       "the peer refers to memory that it has not shared; its process has damaged "
+                       "its memory, or runs another libcoll");
+}
+
+coll_status shm_region_look(shm_conn *conn, shm_fault *fault) {
+  const shm_side *theirs = conn->link.theirs;
+  if (atomic_load_explicit(&theirs->offered, memory_order_acquire) == conn->answered) {
+    return COLL_OK;
+  }
+  shm_order_after(&conn->link);
+  shm_note note = theirs->offer;
+  shm_fault_set(fault, COLL_OK, NULL, 0, NULL);
+  return take_offer(conn, &note, fault) == COLL_OK ? COLL_OK : nonsense(fault);
 }
 
 coll_status shm_region_take(shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
@@ -288,21 +336,13 @@ coll_status shm_region_take(shm_conn *conn, coll_tag *tag, const void **buf, siz
     conn->link.rx_ref = false;
     sound = take_offer(conn, &note, fault) == COLL_OK;
   } else if (sound) {
-    if (note.forget != 0 && note.forget != note.region && find_mapping(conn->shared, note.forget)) {
-      unmap_first(conn->shared);
-    }
-    shm_mapping *mapping = find_mapping(conn->shared, note.region);
-    sound = kind == SHM_REFERENCE && mapping && note.where <= mapping->segment.bytes &&
-            *bytes <= mapping->segment.bytes - note.where;
+    forget(conn, &note);
+    const char *there = shm_region_theirs(conn, note.region, note.where, *bytes);
+    sound = kind == SHM_REFERENCE && there;
     conn->link.rx_ref = sound;
-    if (sound) {
-      *buf = (const char *)mapping->segment.memory + note.where;
-    }
+    *buf = there;
   }
-  return sound ? COLL_OK
-               : shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
-                               "the peer refers to memory that it has not shared; its process has "
-                               "damaged its memory, or runs another libcoll");
+  return sound ? COLL_OK : nonsense(fault);
 }
 
 /* ---- connections ------------------------------------------------------------------------------

@@ -1,11 +1,11 @@
 /*
  * shm_region.h: memory of one rank that others map, so that messages need not be copied into slots.
  *
- * The owner *offers* a region to a peer when it first wants to send from it: a note in the head of
- * a message, and between processes the descriptor over the connection's socket. The peer maps the
- * region, to read only, and answers in its shm_side. From then on messages on any connection of the
- * pair may be references; until then, and if the peer refuses, they are copies. One offer at a time
- * is open on a connection.
+ * The owner *offers* a region to a peer when it first wants to send from it, or to let it work
+ * there: a note in its shm_side and in the head of the next message that is a copy, and between
+ * processes the descriptor over the connection's socket. The peer maps the region and answers in
+ * its own shm_side. From then on messages on any connection of the pair may be references; until
+ * then, and if the peer refuses, they are copies. One offer at a time is open on a connection.
  *
  * A rank that leaves a connection gives its memory back to its caller, whatever references are out:
  * so whoever has read by reference looks whether the owner was still there before it believes what
@@ -69,6 +69,8 @@ typedef struct shm_peer {
   shm_mapping *mappings;
 } shm_peer;
 
+#define SHM_REF_LEAST 16384 /* shorter messages are cheaper to copy than to wait for */
+
 /* The calls of coll_transport_ops. */
 int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory, size_t bytes,
                    int fd);
@@ -84,6 +86,19 @@ void shm_region_leave(struct shm_conn *conn);
  * PROTOCOL in *fault. */
 coll_status shm_region_take(struct shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
                             shm_fault *fault);
+
+/* What the peer has mapped of a region of this rank; offers it if that was not done yet. NULL: it
+ * has not mapped it. */
+const shm_loan *shm_region_lend(struct shm_conn *conn, uint32_t region);
+
+/* Looks whether the peer has offered a region without a message. COLL_OK, or PROTOCOL in *fault. */
+coll_status shm_region_look(struct shm_conn *conn, shm_fault *fault);
+
+/* Where `bytes` bytes of a region lie that the peer has shared, or this rank with the peer; or
+ * NULL.
+ */
+char *shm_region_theirs(struct shm_conn *conn, uint32_t region, uint64_t where, size_t bytes);
+char *shm_region_ours(struct shm_conn *conn, uint32_t region, uint64_t where, size_t bytes);
 
 /* Takes the descriptor of an offer from the socket: 1, 0: the peer closed, -1 with errno. */
 int shm_region_receive(struct shm_conn *conn);

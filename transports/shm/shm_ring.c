@@ -17,14 +17,15 @@ static bool round_up(size_t value, size_t to, size_t *result) {
   return true;
 }
 
-/* The sizes of the parts: both sides and all heads (at least one a slot), then one slot. */
+/* Bytes of both sides and of all work, which lie before the heads. */
+static size_t front_bytes(unsigned slot_count) {
+  return 2 * (sizeof(shm_side) + sizeof(shm_work) * slot_count);
+}
+
+/* The sizes of the parts: sides, work and heads (at least one a slot), then one slot. */
 static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
-  size_t heads;
-  if (slot_count == 0 || __builtin_mul_overflow((size_t)slot_count, 2 * SHM_LINE, &heads) ||
-      __builtin_add_overflow(heads, 2 * sizeof(shm_side), &heads)) {
-    return false;
-  }
-  return slot_bytes < SHM_OFFER && round_up(heads, SHM_PAGE, control) &&
+  size_t bytes = front_bytes(slot_count) + (size_t)slot_count * 2 * SHM_LINE;
+  return slot_count > 0 && slot_bytes < SHM_OFFER && round_up(bytes, SHM_PAGE, control) &&
          round_up(slot_bytes, SHM_PAGE, stride);
 }
 
@@ -42,10 +43,11 @@ void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slo
   size_t control = 0, stride = 0;
   (void)layout(slot_bytes, slot_count, &control, &stride);
   shm_side *sides = memory;
-  shm_slot_head *heads = (shm_slot_head *)(sides + 2);
+  shm_work *works = (shm_work *)(sides + 2);
+  shm_slot_head *heads = (shm_slot_head *)(works + 2 * (size_t)slot_count);
   uint8_t *slots = (uint8_t *)memory + control;
   size_t ring = stride * slot_count;
-  uint32_t head_count = (uint32_t)((control - 2 * sizeof(shm_side)) / (2 * SHM_LINE));
+  uint32_t head_count = (uint32_t)((control - front_bytes(slot_count)) / (2 * SHM_LINE));
   memset(link, 0, sizeof *link);
   link->mine = sides + side;
   link->theirs = sides + !side;
@@ -53,6 +55,8 @@ void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slo
   link->slot_stride = stride;
   link->slot_count = slot_count;
   link->head_count = head_count;
+  link->rx_work = works + (side ? slot_count : 0);
+  link->tx_work = works + (side ? 0 : slot_count);
   link->tx_heads = link->tx_head = heads + (side ? head_count : 0);
   link->rx_heads = link->rx_head = heads + (side ? 0 : head_count);
   link->tx_slots = slots + (side ? ring : 0);
@@ -136,6 +140,10 @@ static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *
   link->tx_slot = link->tx_slot + 1 == link->slot_count ? 0 : link->tx_slot + 1;
   shm_order_before(link);
   atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_release);
+  look_at_peer(link, SHM_STATE_ASLEEP);
+}
+
+void shm_link_tell(shm_link *link) {
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
 

@@ -10,7 +10,8 @@
  *
  * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
- * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c.
+ * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c, and
+ * who reads what lies elsewhere that of shm_work.c.
  *
  * Sleeping. A side that goes to sleep says so in its `state`, waits a moment and then looks at the
  * ring again; the other side changes the ring and then looks at `state`, so that at least one of
@@ -77,10 +78,24 @@ _Static_assert(sizeof(shm_note) <= SHM_INLINE_BYTES, "lies in a head");
 typedef struct shm_side {
   alignas(SHM_LINE) _Atomic uint32_t state;
   _Atomic uint32_t ringing; /* this rank is just about to use the other's doorbell */
-  alignas(SHM_LINE) _Atomic uint32_t credit; /* messages given back, modulo 2^32 */
-  _Atomic uint32_t answer;                   /* 2 * number of the last offer, + 1: it is mapped */
+  alignas(SHM_LINE) _Atomic uint32_t credit;  /* messages given back, modulo 2^32 */
+  _Atomic uint32_t answer;                    /* 2 * number of the last offer, + 1: it is mapped */
+  alignas(SHM_LINE) _Atomic uint32_t offered; /* the number of the last offer */
+  shm_note offer;                             /* ... for a peer that gets no message with it */
 } shm_side;
-_Static_assert(sizeof(shm_side) == 2 * SHM_LINE, "part of the segment's layout");
+_Static_assert(sizeof(shm_side) == 3 * SHM_LINE, "part of the segment's layout");
+
+/* What is to be done with a message by reference, and who does it (shm_work.h). Message k has
+ * number k modulo that of slots. Written by its receiver; but for `state`, by both. */
+typedef struct shm_work {
+  alignas(SHM_LINE) _Atomic uint64_t state; /* 4 * number of the message + shm_work_state */
+  uint32_t kind;
+  uint32_t bytes;
+  uint32_t to_region;
+  uint32_t own_region; /* 0: no operand */
+  uint64_t to, own;    /* offsets */
+} shm_work;
+_Static_assert(sizeof(shm_work) == SHM_LINE, "one cache line");
 
 /* One rank's private view of the pair of rings. */
 typedef struct shm_link {
@@ -95,6 +110,7 @@ typedef struct shm_link {
   shm_slot_head *tx_head; /* the next one to fill */
   shm_slot_head *tx_heads;
   uint8_t *tx_slots;
+  shm_work *tx_work; /* the peer's, for messages of this side */
   void *tx_acquired;
   uint64_t tx_total;
   uint32_t tx_slot;   /* its slot; a short message passes over it */
@@ -112,6 +128,7 @@ typedef struct shm_link {
   shm_slot_head *rx_head; /* where it will come */
   shm_slot_head *rx_heads;
   const uint8_t *rx_slots;
+  shm_work *rx_work;
 
   uint32_t rx_reported; /* the message for which shm_link_ready() has said yes */
   bool left_reported;   /* ... and whether it has for the peer's leaving */
@@ -199,6 +216,9 @@ uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, cons
 
 /* How many messages need the sender's memory no more. */
 uint64_t shm_link_sent(shm_link *link);
+
+/* After a change that no message tells of: whether the peer must be woken. */
+void shm_link_tell(shm_link *link);
 
 /* Between arm and ready: waits until all stores are seen that looks at `state` came before. */
 void shm_ring_settle(void);

@@ -108,7 +108,7 @@ coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fau
   if (status != COLL_OK) {
     return status;
   }
-  void *memory = colli_shared_map(fd, bytes, false);
+  void *memory = colli_shared_map(fd, bytes, true);
   if (!memory) {
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno, "cannot map a peer's memory");
   }

@@ -29,7 +29,7 @@ coll_status shm_segment_probe(size_t bytes, shm_fault *fault);
 /* Maps a peer's segment after checking it; fd stays the caller's. */
 coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault);
 
-/* The same, to read only, with all pages that there are at once. */
+/* The same, with all pages at once. */
 coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fault *fault);
 
 void shm_segment_unmap(shm_segment *segment);

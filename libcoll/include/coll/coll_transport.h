@@ -92,6 +92,33 @@ typedef struct coll_conn {
   int channel;
 } coll_conn;
 
+/*
+ * What a receiver is going to do with the payloads of its next messages: `kind` says what, in the
+ * caller's words, but that bit 0 tells a fold of (own, payload) from the same one of (payload,
+ * own). Both memories lie in regions of the receiver's, and are as long as the payloads.
+ */
+typedef struct coll_landing {
+  uint32_t kind;
+  uint32_t to_region;
+  uint32_t own_region; /* 0: there is no operand of its own */
+  unsigned skip;       /* messages that come before these ones */
+  void *to;
+  const void *own;
+  size_t bytes; /* of all payloads together */
+  size_t slice; /* of each but the last */
+} coll_landing;
+
+/* One payload of a landing, as it lies for whoever is to work on it. */
+typedef struct coll_work {
+  uint32_t kind;
+  void *to;
+  void *to2; /* the other end wants the same result here; or NULL */
+  const void *own;
+  const void *payload;
+  size_t bytes;
+  void *claim[2]; /* the transport's */
+} coll_work;
+
 #define COLL_CAP_SEND_DIRECT 1u /* send() reads straight from the caller's buffer */
 #define COLL_CAP_SPIN        2u /* polling costs no system call */
 #define COLL_CAP_DEVICE      4u /* for machines with a certain device: others need no warning */
@@ -196,7 +223,7 @@ typedef struct coll_transport_ops {
   /*
    * Messages by reference. All three or none; NULL, or behind `size`, where the transport has none.
    *
-   * region_add() tells of memory that peers may read where it lies: `fd` is a memfd of `bytes`
+   * region_add() tells of memory that peers may read where it lies, and write where landing() says: `fd` is a memfd of `bytes`
    * bytes, sealed against shrinking and mapped at `memory`, which stays the caller's and open until
    * region_remove(). `region` is the caller's number for it: not 0, and never used again on this
    * endpoint. region_remove() is called when no message refers to the region, or after every
@@ -212,12 +239,37 @@ typedef struct coll_transport_ops {
    */
   int (*send_ref)(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
                   size_t bytes);
+
+  /*
+   * Work on messages by reference, which both ends can do: of two ranks one would otherwise only
+   * wait for the other. All three or none; NULL, or behind `size`, where the transport has none.
+   *
+   * landing() says what is to be done with the next messages of this connection. 1: from now on
+   * recv() and slot_peek() answer AGAIN to each of them that came by reference until somebody has
+   * done its work; then recv() leaves its buffer alone, and slot_peek() shows NULL. 0: not these
+   * messages, or not yet. Who has called it calls work_take() whenever it has nothing else to do.
+   */
+  int (*landing)(coll_conn *conn, const coll_landing *landing);
+
+  /*
+   * Takes the work on one payload that came or went on this connection: DONE, or AGAIN if there is
+   * none. Who takes it does it at once and then calls work_done(). The peer waits for that, and
+   * gives its memory back to its caller only if this rank is gone, or frozen.
+   */
+  int (*work_take)(coll_conn *conn, coll_work *work);
+  int (*work_done)(coll_conn *conn, const coll_work *work);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
 static inline int coll_transport_refers(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, send_ref) + sizeof(ops->send_ref) &&
          ops->send_ref != NULL;
+}
+
+/* Whether the receivers of its references get help. */
+static inline int coll_transport_helps(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, work_done) + sizeof(ops->work_done) &&
+         ops->work_done != NULL;
 }
 
 #ifdef __cplusplus

@@ -1,0 +1,369 @@
+/*
+ * test_shm_work.c: work on messages by reference that both ends can do: who takes what, in which
+ * order, what a receiver sees of it, and what becomes of it when one of them leaves.
+ */
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libcoll/base/shared.h"
+#include "tests/conformance/support_conformance.h"
+#include "tests/conformance/support_world.h"
+#include "transports/shm/shm.h"
+#include "transports/shm/shm_internal.h"
+
+enum { REGION = 7, BYTES = 20000, SLOTS = 4, REGION_BYTES = 1 << 20, KIND = 40 };
+
+TestSuite(shm_work, .timeout = 60);
+
+static const conf_transport transport = {
+    .ops = &shm_transport, .slot_bytes = 32768, .slot_count = SLOTS};
+
+/* Memory of one rank that the other one maps. */
+typedef struct place {
+  char *memory;
+  int fd;
+} place;
+
+/* Two ranks, a connection, and a region of each: rank 1 receives. */
+typedef struct scene {
+  conf_world *world;
+  conf_end end[2];
+  place at[2];
+} scene;
+
+static void share(scene *s, int rank) {
+  colli_shared_fault fault;
+  place *p = &s->at[rank];
+  p->fd = colli_shared_create(REGION_BYTES, &fault);
+  cr_assert_geq(p->fd, 0);
+  p->memory = colli_shared_map(p->fd, REGION_BYTES, true);
+  cr_assert_not_null(p->memory);
+  cr_assert_eq(
+      shm_transport.region_add(s->world->rank[rank].ep, REGION, p->memory, REGION_BYTES, p->fd),
+      COLL_OK);
+}
+
+/* Sends from the region of one rank by reference, or as a copy while the other has not mapped it.
+ */
+static int refer(scene *s, int rank, uint64_t number, size_t offset, size_t bytes) {
+  coll_tag tag = conf_tag(number);
+  int status = shm_send_ref(s->end[rank].conn, &tag, REGION, s->at[rank].memory + offset, bytes);
+  s->end[rank].posted += status <= 0 && status != COLL_T_AGAIN;
+  return status;
+}
+
+/* Announces messages of BYTES bytes that rank `to` is going to store, or to fold into place. */
+static int land(scene *s, int to, unsigned kind, unsigned skip, size_t at, size_t bytes,
+                bool folds) {
+  char *memory = s->at[to].memory;
+  coll_landing landing = {.kind = kind,
+                          .to_region = REGION,
+                          .own_region = folds ? REGION : 0,
+                          .skip = skip,
+                          .to = memory + at,
+                          .own = folds ? memory : NULL,
+                          .bytes = bytes,
+                          .slice = BYTES};
+  return shm_landing(s->end[to].conn, &landing);
+}
+
+/* Makes a scene in which rank 0 refers. */
+static scene begin(void) {
+  scene s = {.world = conf_begin(&transport, 2, -1)};
+  conf_pair(s.world, 0, 1, 0, &s.end[0], &s.end[1]);
+  share(&s, 0);
+  share(&s, 1);
+  for (int i = 0; i < 2; i++) {
+    conf_fill(s.at[0].memory, BYTES, 50);
+    (void)refer(&s, 0, 50, 0, BYTES);
+    conf_receive(s.world, &s.end[1], CONF_RECV, 50, BYTES);
+  }
+  return s;
+}
+
+/* Rank 0 finds the region of rank 1, which sends nothing, while it waits. */
+static void introduce(scene *s) {
+  coll_work work;
+  for (int i = 0; i < 3; i++) {
+    if (land(s, 1, KIND, SLOTS - 1, 0, BYTES, false) == 1)
+      return;
+    cr_assert_eq(shm_work_take(s->end[0].conn, &work), COLL_T_AGAIN);
+  }
+  cr_assert_fail("the peer did not get the region");
+}
+
+static void end(scene *s) {
+  for (int i = 0; i < 2; i++) {
+    if (s->end[i].conn)
+      conf_disconnect(&s->end[i]);
+    shm_transport.region_remove(s->world->rank[i].ep, REGION);
+    munmap(s->at[i].memory, REGION_BYTES);
+    close(s->at[i].fd);
+  }
+  conf_finish(s->world);
+}
+
+/* Sends `count` messages from offset 0 on, numbered from 100 on. */
+static void send_some(scene *s, int rank, unsigned count) {
+  for (unsigned i = 0; i < count; i++) {
+    conf_fill(s->at[rank].memory + i * BYTES, BYTES, 100 + i);
+    cr_assert_eq(refer(s, rank, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
+  }
+}
+
+/* One rank takes work and copies; says which message it was. */
+static int work_once(scene *s, int rank, int receiver) {
+  coll_work work;
+  int status = shm_work_take(s->end[rank].conn, &work);
+  if (status != COLL_T_DONE)
+    return status;
+  cr_assert_eq(work.kind, KIND);
+  cr_assert_null(work.own);
+  cr_assert_null(work.to2);
+  memcpy(work.to, work.payload, work.bytes);
+  cr_assert_eq(shm_work_done(s->end[rank].conn, &work), COLL_T_DONE);
+  for (unsigned i = 0; i < SLOTS; i++)
+    if (conf_filled(s->at[receiver].memory + i * BYTES, BYTES, 100 + i)) {
+      memset(s->at[receiver].memory + i * BYTES, 0, BYTES);
+      return 100 + (int)i;
+    }
+  return -100;
+}
+
+/* What the receiver is shown of the next message. */
+static int peek(scene *s, int rank, const void **shown) {
+  coll_tag got;
+  size_t bytes;
+  return shm_slot_peek(s->end[rank].conn, &got, shown, &bytes);
+}
+
+/* The lower rank begins at the front and the higher one at the back; the receiver waits for both.
+ */
+Test(shm_work, from_both_ends) {
+  scene s = begin();
+  introduce(&s);
+  cr_assert_eq(land(&s, 1, KIND, 0, 0, 4 * BYTES, false), 1);
+  send_some(&s, 0, 4);
+  const void *shown = &s;
+  cr_expect_eq(peek(&s, 1, &shown), COLL_T_AGAIN);
+  cr_expect_eq(work_once(&s, 1, 1), 103);
+  cr_expect_eq(peek(&s, 1, &shown), COLL_T_AGAIN);
+  cr_expect_eq(work_once(&s, 0, 1), 100);
+  cr_assert_eq(peek(&s, 1, &shown), COLL_T_DONE);
+  cr_expect_null(shown);
+  cr_assert_eq(shm_slot_release(s.end[1].conn), COLL_T_DONE);
+  cr_expect_eq(work_once(&s, 0, 1), 101);
+  cr_expect_eq(work_once(&s, 1, 1), 102);
+  cr_expect_eq(work_once(&s, 1, 1), COLL_T_AGAIN);
+  cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN);
+  for (uint64_t i = 1; i < 4; i++) {
+    coll_tag tag = conf_tag(100 + i), got;
+    size_t bytes;
+    char untouched = 'u';
+    cr_assert_eq(shm_recv(s.end[1].conn, &tag, &untouched, BYTES, &got, &bytes), COLL_T_DONE);
+    cr_expect_eq(untouched, 'u');
+  }
+  uint64_t count;
+  cr_assert_eq(shm_sent(s.end[0].conn, &count), COLL_T_DONE);
+  cr_expect_eq(count, s.end[0].posted);
+  cr_expect_eq(s.world->rank[0].failures + s.world->rank[1].failures, 0);
+  end(&s);
+}
+
+/* Announced ahead, behind a message that is not; work on it may be done before that is received. */
+Test(shm_work, ahead) {
+  scene s = begin();
+  introduce(&s);
+  cr_assert_eq(land(&s, 1, KIND, 1, BYTES, 2 * BYTES, false), 1);
+  send_some(&s, 0, 3);
+  cr_expect_eq(work_once(&s, 0, 1), 101);
+  conf_receive(s.world, &s.end[1], CONF_PEEK, 100, BYTES);
+  cr_expect_eq(work_once(&s, 1, 1), 102);
+  const void *shown = &s;
+  for (int i = 0; i < 2; i++) {
+    cr_assert_eq(peek(&s, 1, &shown), COLL_T_DONE);
+    cr_expect_null(shown);
+    cr_assert_eq(shm_slot_release(s.end[1].conn), COLL_T_DONE);
+  }
+  end(&s);
+}
+
+/* What came as a copy is received as ever. */
+Test(shm_work, copies) {
+  scene s = begin();
+  introduce(&s);
+  cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+  char copy[BYTES];
+  conf_fill(copy, BYTES, 5);
+  cr_assert_eq(conf_try_send(&s.end[0], CONF_SEND, 5, copy, BYTES), COLL_T_DONE);
+  cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN);
+  cr_expect_eq(work_once(&s, 1, 1), COLL_T_AGAIN);
+  conf_receive(s.world, &s.end[1], CONF_RECV, 5, BYTES);
+  send_some(&s, 0, 1);
+  coll_work work;
+  cr_assert_eq(shm_work_take(s.end[0].conn, &work), COLL_T_DONE);
+  cr_expect_eq(work.to,
+               (void *)((shm_conn *)s.end[0].conn)->shared->mappings->segment.memory + BYTES);
+  cr_assert_eq(shm_work_done(s.end[0].conn, &work), COLL_T_DONE);
+  end(&s);
+}
+
+/* What cannot be announced: short or too many messages, other memory, a peer that never refers. */
+Test(shm_work, refused) {
+  scene s = begin();
+  cr_expect_eq(land(&s, 0, KIND, 0, 0, BYTES, false), 0, "rank 1 never refers");
+  introduce(&s);
+  coll_landing landing = {.kind = KIND, .to_region = REGION, .to = s.at[1].memory};
+  landing.bytes = (SLOTS + 1) * BYTES;
+  landing.slice = BYTES;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "too many");
+  landing.bytes = SLOTS * BYTES;
+  landing.skip = 1;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "too many behind another");
+  landing.skip = 0;
+  landing.slice = landing.bytes = 1000;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "short");
+  landing.slice = landing.bytes = 32769;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "larger than a slot");
+  landing.slice = landing.bytes = BYTES;
+  landing.to = s.at[1].memory + REGION_BYTES - BYTES + 1;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "over the end");
+  landing.to = s.at[1].memory;
+  landing.own_region = REGION + 1;
+  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "unknown region");
+  end(&s);
+}
+
+/* A message of another length belongs to another operation: nobody works on it. */
+Test(shm_work, other_lengths) {
+  scene s = begin();
+  introduce(&s);
+  cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
+  cr_assert_eq(refer(&s, 0, 100, 0, BYTES + 8), COLL_T_PENDING);
+  cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN);
+  cr_expect_eq(work_once(&s, 1, 1), COLL_T_AGAIN);
+  coll_tag tag = conf_tag(100), got;
+  size_t bytes;
+  static char buf[2 * BYTES];
+  cr_expect_eq(shm_recv(s.end[1].conn, &tag, buf, BYTES, &got, &bytes), COLL_ERR_MISMATCH);
+  cr_expect_eq(bytes, (size_t)BYTES + 8);
+  end(&s);
+}
+
+/* What a damaged peer announces is not written to. */
+Test(shm_work, hostile) {
+  const shm_work cases[] = {
+      {.to_region = 99, .bytes = BYTES},
+      {.to_region = REGION, .to = REGION_BYTES, .bytes = BYTES},
+      {.to_region = REGION, .to = REGION_BYTES - BYTES + 1, .bytes = BYTES},
+      {.to_region = REGION, .to = UINT64_MAX - 100, .bytes = BYTES},
+      {.to_region = REGION, .own_region = 99, .bytes = BYTES},
+      {.to_region = REGION, .own_region = REGION, .own = REGION_BYTES, .bytes = BYTES},
+      {.to_region = REGION, .bytes = BYTES - 1},
+  };
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    scene s = begin();
+    introduce(&s);
+    cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
+    shm_link *link = &((shm_conn *)s.end[1].conn)->link;
+    shm_work *entry = &link->rx_work[link->rx_slot];
+    uint64_t state = atomic_load(&entry->state);
+    *entry = cases[i];
+    atomic_store(&entry->state, state);
+    send_some(&s, 0, 1);
+    cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN, "case %zu", i);
+    end(&s);
+  }
+}
+
+/* Both fold what the other one sends: one of them reads both payloads and writes both results. */
+Test(shm_work, twins) {
+  for (unsigned flip = 0; flip < 2; flip++) {
+    scene s = begin();
+    introduce(&s);
+    for (int i = 0; i < 3; i++) {
+      conf_fill(s.at[1].memory, BYTES, 60);
+      (void)refer(&s, 1, 60, 0, BYTES);
+      conf_receive(s.world, &s.end[0], CONF_RECV, 60, BYTES);
+    }
+    send_some(&s, 0, 1);
+    send_some(&s, 1, 1);
+    size_t to = 500000;
+    cr_assert_eq(land(&s, 0, KIND, 0, to, BYTES, true), 1);
+    cr_assert_eq(land(&s, 1, KIND ^ flip, 0, to, BYTES, true), 1);
+    coll_work work, other;
+    cr_assert_eq(shm_work_take(s.end[1].conn, &work), COLL_T_DONE);
+    cr_expect_eq(work.to, s.at[1].memory + to);
+    cr_expect_eq(work.own, s.at[1].memory);
+    cr_expect(conf_filled(work.payload, BYTES, 100));
+    cr_expect_eq(work.to2 != NULL, flip);
+    cr_expect_eq(shm_work_take(s.end[0].conn, &other), flip ? COLL_T_AGAIN : COLL_T_DONE);
+    if (flip)
+      memcpy(work.to2, "twin", 4);
+    else
+      cr_assert_eq(shm_work_done(s.end[0].conn, &other), COLL_T_DONE);
+    cr_assert_eq(shm_work_done(s.end[1].conn, &work), COLL_T_DONE);
+    cr_expect_eq(memcmp(s.at[0].memory + to, "twin", 4) == 0, flip);
+    const void *shown = &s;
+    for (int rank = 0; rank < 2; rank++) {
+      cr_assert_eq(peek(&s, rank, &shown), COLL_T_DONE);
+      cr_expect_null(shown);
+    }
+    end(&s);
+  }
+}
+
+/* A helper that leaves in good order leaves the receiver what it has not begun, but the receiver
+ * is told; one in the middle of a payload is waited for, a little. */
+Test(shm_work, leaving) {
+  for (int claimed = 0; claimed < 2; claimed++) {
+    scene s = begin();
+    introduce(&s);
+    send_some(&s, 0, 2);
+    cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+    coll_work work;
+    if (claimed)
+      cr_assert_eq(shm_work_take(s.end[0].conn, &work), COLL_T_DONE);
+    uint64_t before = conf_real_ns();
+    conf_disconnect(&s.end[1]);
+    s.end[1].conn = NULL;
+    cr_expect_eq(conf_real_ns() - before >= 50000000u, claimed);
+    cr_expect_eq(shm_work_take(s.end[0].conn, &work), COLL_T_AGAIN);
+    end(&s);
+  }
+  scene s = begin();
+  introduce(&s);
+  send_some(&s, 0, 2);
+  cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+  conf_disconnect(&s.end[0]);
+  s.end[0].conn = NULL;
+  coll_work work;
+  const void *shown;
+  cr_expect_eq(shm_work_take(s.end[1].conn, &work), COLL_T_AGAIN);
+  cr_expect_eq(peek(&s, 1, &shown), COLL_ERR_PEER_LOST);
+  cr_expect_eq(s.world->rank[1].last.peer, 0);
+  end(&s);
+}
+
+/* Who sleeps until its work is done by the peer is woken. */
+Test(shm_work, sleeping_receiver) {
+  scene s = begin();
+  introduce(&s);
+  send_some(&s, 0, 1);
+  cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
+  const void *shown;
+  coll_endpoint *ep = s.world->rank[1].ep;
+  struct pollfd p = {.fd = shm_transport.wait_fd(ep), .events = POLLIN};
+  cr_assert_eq(peek(&s, 1, &shown), COLL_T_AGAIN);
+  while (shm_transport.arm(ep) != 0) /* what came before is told once */
+    shm_transport.disarm(ep);
+  cr_expect_eq(poll(&p, 1, 20), 0);
+  cr_expect_eq(work_once(&s, 0, 1), 100);
+  cr_expect_eq(poll(&p, 1, 1000), 1);
+  shm_transport.disarm(ep);
+  cr_expect_eq(peek(&s, 1, &shown), COLL_T_DONE);
+  end(&s);
+}
