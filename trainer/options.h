@@ -30,6 +30,8 @@ typedef struct options {
   uint64_t seed;
   uint64_t bucket_bytes;
   bool staleness_lr;
+  uint64_t staleness;
+  uint64_t servers;
   uint64_t threads_per_rank;
   int slow_rank; /* works slow_factor times as long as it needs */
   float slow_factor;

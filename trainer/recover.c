@@ -50,15 +50,17 @@ static bool furthest(worker *w, int *rank, place *best, fail *why) {
 /* Gives all ranks the model and the place of the one that came furthest, and opens the strategy
  * anew. */
 static bool restart(worker *w, fail *why) {
+  const strategy *s = w->o->strategy;
   place best = {0, 0, 0};
   int from = 0;
-  w->o->strategy->close(w);
-  if (!furthest(w, &from, &best, why) || !worker_share(w, from, w->params, w->model.params, why) ||
+  s->close(w);
+  if ((s->check && !s->check(w->o, w->nranks, why)) || !furthest(w, &from, &best, why) ||
+      !worker_share(w, from, w->params, w->model.params, why) ||
       !worker_share(w, from, w->velocity, w->model.params, why))
     return false;
   w->epochs_done = best.epoch;
   w->step = (size_t)best.step;
-  return worker_fit(w, why) && w->o->strategy->open(w, why);
+  return worker_fit(w, why) && s->open(w, why);
 }
 
 bool recover(worker *w, fail *why) {
@@ -68,8 +70,7 @@ bool recover(worker *w, fail *why) {
   char story[sizeof(why->text)];
   snprintf(story, sizeof(story), "%s", why->text);
   *why = (fail){.text = ""};
-  bool ok = shrink(w, why) && (!s->check || s->check(w->o, w->nranks, why)) &&
-            (s->recover ? s->recover : restart)(w, why);
+  bool ok = shrink(w, why) && (s->recover ? s->recover : restart)(w, why);
   if (old != w->comm && old != w->given)
     coll_comm_destroy(&old);
   if (!ok)

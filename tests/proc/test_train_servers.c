@@ -35,8 +35,9 @@ Test(train_servers, bytes_are_those_of_the_definition) {
 }
 
 Test(train_servers, one_rank_is_refused) {
-  static const char *const all[] = {"--strategy ps-sync", "--strategy ps-async"};
-  for (int i = 0; i < 2; i++) {
+  static const char *const all[] = {"--strategy ps-sync", "--strategy ps-async",
+                                    "--strategy ps-bounded"};
+  for (int i = 0; i < 3; i++) {
     job j = job_make(all[i]);
     job_runs_badly(&j, 1);
     cr_assert(strstr(j.out->why[0].text, "start 2 ranks or more"), "%s", j.out->why[0].text);
@@ -81,6 +82,45 @@ Test(train_servers, staleness_is_counted) {
   job_drop(&j);
 }
 
+/* How far ahead a worker was: never more than it may, and with a slow one just as much. */
+Test(train_servers, bound_is_kept_and_reached) {
+  static const size_t bounds[] = {0, 1, 4};
+  job j = job_make("--strategy ps-bounded --slow 0:300");
+  for (int i = 0; i < 3; i++)
+    for (int n = 3; n <= 5; n += 2) {
+      j.o.staleness = bounds[i];
+      job_runs_well(&j, n);
+      for (size_t e = 0; e < 4; e++)
+        cr_assert_eq((size_t)job_number(&j, e, "lead_max"), bounds[i]);
+    }
+  job_drop(&j);
+}
+
+/*
+ * With staleness 0 the updates are those of ps-sync. The server subtracts gradients and adds them
+ * again, which rounds weights of about 1 to 2^-24 = 6e-8 a few times in each of 28 steps: losses of
+ * order 1 may differ by some 1e-6. One update that lacks a gradient makes a hundredth.
+ */
+Test(train_servers, staleness_0_equals_the_synchronous_server) {
+  job j = job_make("--strategy ps-sync"), b = job_make("--strategy ps-bounded --staleness 0");
+  for (int n = 2; n <= 5; n++) {
+    job_runs_well(&j, n);
+    job_runs_well(&b, n);
+    curve one = job_curve(&j), other = job_curve(&b);
+    for (int e = 0; e < 4; e++) {
+      cr_assert_float_eq(one.train_loss[e], other.train_loss[e], 2e-5);
+      cr_assert_float_eq(one.test_loss[e], other.test_loss[e], 2e-5);
+    }
+  }
+  job_drop(&j);
+  job_drop(&b);
+}
+
+Test(train_servers, bounded_server_learns) {
+  check_learns("--strategy ps-bounded --staleness 1");
+  check_learns("--strategy ps-bounded --slow 0:10");
+}
+
 /* A rank is killed: the others go on, and end as well trained. */
 static void check_survives(const char *how, int nranks, int killed) {
   job j = job_make(how);
@@ -113,4 +153,79 @@ Test(train_servers, asynchronous_server_without_a_worker) {
 
 Test(train_servers, asynchronous_server_is_lost) {
   check_survives("--strategy ps-async", 4, 3);
+}
+
+Test(train_servers, bounded_server_without_a_worker) {
+  check_survives("--strategy ps-bounded", 4, 2);
+}
+
+Test(train_servers, bounded_server_is_lost) {
+  check_survives("--strategy ps-bounded", 4, 3);
+}
+
+/* All shards have had an update in each step, however many servers there are. */
+Test(train_servers, sharded_servers_equal_one_server) {
+  static const char *const how[] = {"--strategy ps-sharded --servers 2",
+                                    "--strategy ps-sharded --servers 3", "--strategy ps-sharded"};
+  job one = job_make("--strategy ps-sync");
+  for (int i = 0; i < 3; i++) {
+    job j = job_make(how[i]);
+    for (int workers = 2; workers <= (i == 0 ? 3 : i == 1 ? 2 : 5); workers++) {
+      int nranks = workers + (i < 2 ? i + 2 : 0);
+      job_runs_well(&one, workers + 1);
+      job_runs_well(&j, nranks);
+      curve c = job_curve(&one), other = job_curve(&j);
+      for (int e = 0; e < 4; e++)
+        cr_assert_str_eq(c.hash[e], other.hash[e], "%s, %d workers, epoch %d", how[i], workers, e);
+    }
+    job_drop(&j);
+  }
+  job_drop(&one);
+}
+
+/*
+ * A server is killed at some moment of its work. Workers stay the same, so if no update was lost
+ * and none made twice, the weights end with the bits of an undisturbed run.
+ */
+Test(train_servers, killed_server_loses_no_update) {
+  for (int servers = 2; servers <= 3; servers++)
+    for (int killed = 2; killed < 2 + servers; killed++) {
+      job j = job_make("--strategy ps-sharded");
+      j.o.servers = (uint64_t)servers;
+      j.o.epochs = 60;
+      j.o.lr_decay = 1;
+      job_runs_well(&j, 2 + servers);
+      curve undisturbed = job_curve(&j);
+      j.o.checkpoint = j.checkpoint;
+      j.odd_rank = killed;
+      j.killed = true;
+      job_survives(&j, 2 + servers);
+      curve c = job_curve(&j);
+      cr_assert_eq(c.epochs, 60);
+      for (int e = 0; e < 60; e++)
+        cr_assert_str_eq(c.hash[e], undisturbed.hash[e], "%d servers, epoch %d", servers, e);
+      cr_assert_eq((int)job_number(&j, 59, "servers"), servers - 1);
+      job_drop(&j);
+    }
+}
+
+Test(train_servers, sharded_servers_without_a_worker) {
+  check_survives("--strategy ps-sharded --servers 2", 5, 1);
+}
+
+Test(train_servers, sharded_servers_that_work_without_one) {
+  check_survives("--strategy ps-sharded", 4, 0);
+  check_survives("--strategy ps-sharded", 3, 2);
+}
+
+Test(train_servers, too_few_or_too_many_servers_are_refused) {
+  static const char *const how[] = {"--strategy ps-sharded --servers 1",
+                                    "--strategy ps-sharded --servers 2"};
+  static const char *const words[] = {"needs a second server", "leaves no worker among 2 ranks"};
+  for (int i = 0; i < 2; i++) {
+    job j = job_make(how[i]);
+    job_runs_badly(&j, 2);
+    cr_assert(strstr(j.out->why[0].text, words[i]), "%s", j.out->why[0].text);
+    job_drop(&j);
+  }
 }

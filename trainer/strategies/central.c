@@ -23,21 +23,24 @@ bool central_check(const options *o, int nranks, fail *why) {
                        "more, as in collrun -n 2");
 }
 
-bool central_open(worker *w, fail *why) {
+bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
   void *memory = NULL;
+  size_t params = w->model.params;
   central *c = calloc(1, sizeof(*c));
   if (!c)
     return fail_memory(why, "the strategy");
   w->state = c;
   c->comm = w->comm;
   w->keeper = w->rank == central_server(w);
-  if (!worker_fit_parts(w, central_workers(w), why))
-    return false;
-  coll_status status = coll_mem_alloc(w->comm, w->model.params * sizeof(float), &memory);
+  c->sum = w->keeper && slots > 0 ? matrix_alloc(slots, params) : NULL;
+  c->books = calloc(1, bytes);
+  if (!c->books || (w->keeper && slots > 0 && !c->sum))
+    return fail_memory(why, "the server's sums of gradients");
+  coll_status status = coll_mem_alloc(w->comm, params * sizeof(float), &memory);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "memory for the gradients");
   c->grads = memory;
-  return true;
+  return worker_fit_parts(w, central_workers(w), why);
 }
 
 void central_close(worker *w) {
@@ -46,7 +49,8 @@ void central_close(worker *w) {
     return;
   if (c->grads)
     coll_mem_free(c->comm, c->grads);
-  free(c->more);
+  free(c->sum);
+  free(c->books);
   free(c);
   w->state = NULL;
 }
@@ -58,6 +62,12 @@ const float *central_settle(worker *w, fail *why) {
                  worker_share(w, server, w->velocity, w->model.params, why)
              ? w->params
              : NULL;
+}
+
+bool central_tell(worker *w, double *numbers, size_t count, fail *why) {
+  coll_status status =
+      coll_broadcast(numbers, numbers, count, COLL_FLOAT64, central_server(w), w->comm);
+  return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the server's books");
 }
 
 /* Counts the time of an exchange, and says what went wrong. */

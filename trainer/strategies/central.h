@@ -9,7 +9,8 @@
 typedef struct central {
   coll_comm *comm;
   float *grads; /* of this worker, or what the server got last; from coll_mem_alloc() */
-  void *more;   /* the server's own of a strategy: central_close() frees it */
+  float *sum;   /* the server's, of gradients; NULL where a strategy needs none */
+  void *books;  /* what the server keeps about the workers */
 } central;
 
 /* What the server sends with its weights: a worker's next piece of the epoch's order. */
@@ -20,9 +21,11 @@ typedef struct task {
   uint64_t left;  /* 0: there is nothing left to do, and no weights follow */
 } task;
 
+/* Takes room for `slots` sums of gradients on the server, and for books of `bytes` bytes. */
+bool central_open(worker *w, size_t slots, size_t bytes, fail *why);
+
 /* Functions of the table in strategy.h. */
 bool central_check(const options *o, int nranks, fail *why);
-bool central_open(worker *w, fail *why);
 void central_close(worker *w);
 const float *central_settle(worker *w, fail *why);
 
@@ -33,6 +36,9 @@ int central_workers(const worker *w); /* ranks 0 .. n - 1 are workers */
  * *source. */
 bool central_push(worker *w, const float *grads, fail *why);
 bool central_take(worker *w, int from, int *source, fail *why);
+
+/* Gives all ranks numbers of the server's. */
+bool central_tell(worker *w, double *numbers, size_t count, fail *why);
 
 /* The server: hands a worker a task, and the weights unless it is the end. */
 bool central_answer(worker *w, int rank, const task *next, fail *why);

@@ -46,16 +46,12 @@ typedef struct books {
 #define STATISTICS (MOST_STALE + 3) /* doubles from stale[] on */
 
 static bool open_server(worker *w, fail *why) {
-  if (!central_open(w, why))
-    return false;
-  central *c = w->state;
-  c->more = calloc(1, sizeof(books) + (size_t)central_workers(w) * sizeof(hand));
-  return c->more || fail_memory(why, "the server's books");
+  return central_open(w, 0, sizeof(books) + (size_t)central_workers(w) * sizeof(hand), why);
 }
 
 /* Hands a worker the weights and the next piece; false in *left: there was none. */
 static bool hand_out(worker *w, int rank, bool *left, fail *why) {
-  books *b = ((central *)w->state)->more;
+  books *b = ((central *)w->state)->books;
   uint64_t workers = (uint64_t)central_workers(w), total = w->data->train.count;
   uint64_t piece = (w->o->batch + workers - 1) / workers;
   task next = {.first = b->next, .batch = w->o->batch, .done = b->done, .left = total - b->next};
@@ -69,7 +65,7 @@ static bool hand_out(worker *w, int rank, bool *left, fail *why) {
 /* Applies the gradient that a worker has sent. */
 static void apply(worker *w, int rank) {
   central *c = w->state;
-  books *b = c->more;
+  books *b = c->books;
   float lr = w->rule.lr;
   uint64_t stale = b->version - b->hand[rank].version;
   b->stale[stale < MOST_STALE ? stale : MOST_STALE]++;
@@ -86,7 +82,7 @@ static void apply(worker *w, int rank) {
 
 /* The server's epoch. */
 static bool serve(worker *w, fail *why) {
-  books *b = ((central *)w->state)->more;
+  books *b = ((central *)w->state)->books;
   int busy = 0;
   bool left;
   memset(b->stale, 0, STATISTICS * sizeof(double));
@@ -112,15 +108,11 @@ static bool epoch(worker *w, fail *why) {
 
 /* The model is the server's; the others learn how stale the gradients were. */
 static const float *settle(worker *w, fail *why) {
-  books *b = ((central *)w->state)->more;
+  books *b = ((central *)w->state)->books;
   double updates = 0;
   int last = 0;
-  coll_status status =
-      coll_broadcast(b->stale, b->stale, STATISTICS, COLL_FLOAT64, central_server(w), w->comm);
-  if (status != COLL_OK) {
-    fail_coll(why, w->comm, status, "sharing the staleness");
+  if (!central_tell(w, b->stale, STATISTICS, why))
     return NULL;
-  }
   for (int i = 0; i <= MOST_STALE; i++) {
     updates += b->stale[i];
     last = b->stale[i] > 0 ? i : last;

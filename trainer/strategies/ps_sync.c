@@ -24,17 +24,13 @@
 #include <string.h>
 
 static bool open_server(worker *w, fail *why) {
-  if (!central_open(w, why))
-    return false;
-  central *c = w->state;
-  c->more = w->keeper ? matrix_alloc(1, w->model.params) : NULL;
-  return c->more || !w->keeper || fail_memory(why, "the sum of the gradients");
+  return central_open(w, 1, 1, why);
 }
 
 /* The server's part of a step: the gradients of all workers, one update. */
 static bool serve(worker *w, fail *why) {
   central *c = w->state;
-  float *sum = c->more;
+  float *sum = c->sum;
   size_t count = w->model.params;
   for (int r = 0; r < central_workers(w); r++) {
     int source;

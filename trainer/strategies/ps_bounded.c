@@ -1,0 +1,153 @@
+/*
+ * ps_bounded.c: training with a parameter server and bounded staleness (stale synchronous
+ * parallel). A worker's clock is the number of batches of which it has done its part. The server
+ * applies each gradient when it comes, but lets a worker begin its next part only if its clock is
+ * at most
+ * --staleness clocks ahead of the slowest worker's; until then the worker waits for its weights. So
+ * a worker that is slow for a moment holds nobody up, and nobody works on weights that lack more
+ * than that many batches. With 0 all work in step, as in ps-sync.
+ *
+ *     clock        0    1    2    3    4
+ *     worker 0     |====|====|====|          waits with --staleness 2: the slowest is at 1
+ *     worker 1     |====|====|==
+ *     worker 2     |====|==                  the slowest
+ *
+ * When all gradients of a clock are in, the plain steps that were made with them are taken back and
+ * made again as one step of the optimizer, momentum and weight decay included. So --staleness 0
+ * makes the updates of ps-sync (rounded a little otherwise), and momentum acts once for a batch.
+ *
+ * A step with n workers and P parameters takes 2 n messages of 4 P bytes and n of 40: 8 n P bytes.
+ * The server has memory for --staleness + 1 sums of gradients.
+ *
+ * Source: Q. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter
+ * Server, NIPS 2013.
+ */
+#include "trainer/clock.h"
+#include "trainer/strategies/central.h"
+#include "trainer/strategies/strategies.h"
+
+#include <string.h>
+
+/* A worker as the server sees it. */
+typedef struct seat {
+  size_t clock; /* batches of which it has done its part */
+  bool waits;   /* for its next task */
+} seat;
+
+/* The server's books. */
+typedef struct books {
+  double lead; /* the most clocks that a worker was ahead of the slowest when it began a part */
+  seat seat[];
+} books;
+
+/* Clocks of which some gradients may be in and others not. */
+static size_t window(const worker *w) {
+  size_t steps = loader_steps(&w->loader);
+  return w->o->staleness < steps ? (size_t)w->o->staleness + 1 : steps;
+}
+
+static bool open_server(worker *w, fail *why) {
+  size_t bytes = sizeof(books) + (size_t)central_workers(w) * sizeof(seat);
+  return central_open(w, window(w), bytes, why);
+}
+
+/* The clock of the slowest worker. */
+static size_t slowest(const worker *w) {
+  const books *b = ((central *)w->state)->books;
+  size_t clock = b->seat[0].clock;
+  for (int r = 1; r < central_workers(w); r++)
+    clock = b->seat[r].clock < clock ? b->seat[r].clock : clock;
+  return clock;
+}
+
+/* Hands weights and their part of the next batch to those who wait and are not too far ahead. */
+static bool release(worker *w, fail *why) {
+  books *b = ((central *)w->state)->books;
+  size_t steps = loader_steps(&w->loader), last = slowest(w);
+  for (int r = 0; r < central_workers(w); r++) {
+    seat *s = &b->seat[r];
+    size_t lead = s->clock - last;
+    if (!s->waits || (s->clock < steps && lead > w->o->staleness))
+      continue;
+    size_t batch = s->clock < steps ? loader_batch_size(&w->loader, s->clock) : 0;
+    shard part = shard_of(batch, r, central_workers(w));
+    task next = {.first = s->clock * w->loader.batch + part.first,
+                 .count = part.count,
+                 .batch = batch,
+                 .done = last * w->loader.batch,
+                 .left = steps - s->clock};
+    s->waits = false;
+    b->lead = next.left && (double)lead > b->lead ? (double)lead : b->lead;
+    if (!central_answer(w, r, &next, why))
+      return false;
+  }
+  return true;
+}
+
+/* Puts the gradient that a worker has sent into the weights; ends a clock that is complete. */
+static void apply(worker *w, int rank) {
+  double begin = clock_s();
+  central *c = w->state;
+  seat *s = &((books *)c->books)->seat[rank];
+  size_t count = w->model.params;
+  float *sum = c->sum + s->clock % window(w) * count, lr = w->rule.lr;
+  for (size_t i = 0; i < count; i++) {
+    sum[i] += c->grads[i];
+    w->params[i] -= lr * c->grads[i];
+  }
+  s->clock++;
+  s->waits = true;
+  if (slowest(w) > w->step) {
+    for (size_t i = 0; i < count; i++)
+      w->params[i] += lr * sum[i];
+    sgd_update(&w->rule, count, w->params, w->velocity, sum);
+    memset(sum, 0, count * sizeof(float));
+    w->step++;
+  }
+  w->sums.compute_s += clock_s() - begin;
+}
+
+/* The server's epoch. */
+static bool serve(worker *w, fail *why) {
+  central *c = w->state;
+  books *b = c->books;
+  size_t steps = loader_steps(&w->loader);
+  memset(c->sum, 0, window(w) * w->model.params * sizeof(float));
+  b->lead = 0;
+  for (int r = 0; r < central_workers(w); r++)
+    b->seat[r] = (seat){.clock = w->step, .waits = true};
+  for (;;) {
+    int rank;
+    if (!release(w, why))
+      return false;
+    if (w->step == steps)
+      return true;
+    if (!central_take(w, COLL_ANY_SOURCE, &rank, why))
+      return false;
+    apply(w, rank);
+  }
+}
+
+static bool epoch(worker *w, fail *why) {
+  return w->keeper ? serve(w, why) : central_work(w, why);
+}
+
+/* The model is the server's; the others learn how far ahead the fastest worker was. */
+static const float *settle(worker *w, fail *why) {
+  books *b = ((central *)w->state)->books;
+  if (!central_tell(w, &b->lead, 1, why))
+    return NULL;
+  worker_note(w, "\"lead_max\":%.0f", b->lead);
+  return central_settle(w, why);
+}
+
+const strategy strategy_ps_bounded = {
+    .name = "ps-bounded",
+    .about = "the last rank is a server; no worker is more than --staleness batches ahead",
+    .bits = STRATEGY_ELASTIC,
+    .check = central_check,
+    .open = open_server,
+    .close = central_close,
+    .epoch = epoch,
+    .settle = settle,
+};
