@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,15 @@ double now_s(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
+}
+
+double slow_s(double seconds) {
+  const char *factor = getenv("TEST_SLOW");
+  return factor ? seconds * atof(factor) : seconds;
+}
+
+int slow_ms(int ms) {
+  return (int)slow_s(ms);
 }
 
 int count_fds(void) {
@@ -47,13 +57,13 @@ static void *thread_main(void *arg) {
 }
 
 /*
- * The configuration of a test. In the virtual machine with a verbs device TEST_TCP names the
- * transport that stands in for tcp, so that tests run over it as well.
+ * The configuration of a test. In the virtual machine with a verbs device TEST_TRANSPORT names the
+ * transport that stands in for whichever one a test wants.
  */
 static coll_config configure(const coll_config *config) {
   coll_config made = config ? *config : (coll_config)COLL_CONFIG_INIT;
-  const char *instead = getenv("TEST_TCP");
-  if (instead && made.transport && strcmp(made.transport, "tcp") == 0)
+  const char *instead = getenv("TEST_TRANSPORT");
+  if (instead)
     made.transport = instead;
   return made;
 }
@@ -121,50 +131,77 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
   return result;
 }
 
-/* Waits for one child for the time that is left; its exit status, 128 + signal, or 124. */
-static int wait_child(pid_t pid, double until) {
+/* A rank's process. */
+typedef struct child {
+  pid_t pid;
+  bool ended, stopped;
+  int result; /* exit status, 128 + signal, or 124 */
+} child;
+
+/* Takes what has become of a child. */
+static void look_after(child *c) {
   int status = 0;
-  for (;;) {
-    pid_t got = waitpid(pid, &status, WNOHANG);
-    if (got == pid)
-      break;
-    if (got < 0 && errno != EINTR)
-      return 126;
-    if (now_s() > until) {
-      kill(pid, SIGKILL);
-      waitpid(pid, &status, 0);
-      return 124;
+  pid_t got = waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+  if (got < 0 && errno != EINTR)
+    *c = (child){c->pid, true, false, 126};
+  if (got != c->pid)
+    return;
+  c->stopped = WIFSTOPPED(status);
+  c->ended = WIFEXITED(status) || WIFSIGNALED(status);
+  if (c->ended)
+    c->result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* Waits for all children, at most until some time; kills what is left then, and at once what is
+ * stopped when all others have ended. */
+static void wait_children(child *children, int count, double until) {
+  for (int left = count; left > 0;) {
+    int stopped = 0;
+    left = 0;
+    for (int i = 0; i < count; i++) {
+      if (!children[i].ended)
+        look_after(&children[i]);
+      left += !children[i].ended;
+      stopped += !children[i].ended && children[i].stopped;
     }
+    if (left > 0 && (left == stopped || now_s() > until))
+      break;
     usleep(2000);
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  for (int i = 0; i < count; i++) {
+    if (children[i].ended)
+      continue;
+    kill(children[i].pid, SIGKILL);
+    waitpid(children[i].pid, NULL, 0);
+    children[i].result = 124;
+  }
 }
 
 int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
                   int *results) {
   shared_id *shared =
       mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  pid_t *pids = calloc((size_t)nranks, sizeof(*pids));
-  if (shared == MAP_FAILED || !pids)
+  child *children = calloc((size_t)nranks, sizeof(*children));
+  if (shared == MAP_FAILED || !children)
     abort();
   fflush(NULL);
   for (int r = 0; r < nranks; r++) {
-    pids[r] = fork();
-    if (pids[r] == 0) {
-      free(pids);
+    pid_t pid = fork();
+    if (pid == 0) {
+      free(children);
       exit(process_main(shared, config, r, nranks, fn, arg));
     }
+    children[r] = (child){pid, pid < 0, false, 126};
   }
-  double until = now_s() + limit_s;
+  wait_children(children, nranks, now_s() + slow_s(limit_s));
   int first = 0;
   for (int r = 0; r < nranks; r++) {
-    int result = pids[r] > 0 ? wait_child(pids[r], until) : 126;
     if (results)
-      results[r] = result;
+      results[r] = children[r].result;
     if (first == 0)
-      first = result;
+      first = children[r].result;
   }
-  free(pids);
+  free(children);
   munmap(shared, sizeof(*shared));
   return first;
 }

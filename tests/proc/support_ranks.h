@@ -16,15 +16,22 @@ int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg);
 
 /*
  * Runs fn in `nranks` forked processes over coll_unique_id / coll_comm_create. Waits at most
- * limit_s seconds, then kills them all. results[r] (may be NULL) is rank r's exit status, 128 +
- * signal, or 124 if it had to be killed. Returns 0 if all are 0, else the first that is not (by
- * rank).
+ * limit_s seconds, and not for stopped ones alone, then kills what is left. results[r] (may be
+ * NULL) is rank r's exit status, 128 + signal, or 124 if it had to be killed. Returns 0 if all are
+ * 0, else the first that is not (by rank).
  */
 int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
                   int *results);
 
 /* Seconds of a clock that never goes back. */
 double now_s(void);
+
+/*
+ * A limit on a usual machine, as it is where the tests run: the virtual machine of tests/vm sets
+ * TEST_SLOW to how many times longer things may take there. run_processes() applies it to limit_s.
+ */
+double slow_s(double seconds);
+int slow_ms(int ms);
 
 /* The number of open descriptors of this process. */
 int count_fds(void);

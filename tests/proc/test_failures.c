@@ -57,7 +57,7 @@ static int reduce_until_failure(coll_comm *comm, int rank, scene *s, size_t coun
   free(buf);
   /* a revoked communicator gives the same error again, at once */
   double before = now_s();
-  RANK_CHECK(coll_barrier(comm) == status && now_s() - before < 0.5);
+  RANK_CHECK(coll_barrier(comm) == status && now_s() - before < slow_s(0.5));
   return 0;
 }
 
@@ -114,7 +114,8 @@ static void kill_ranks(const char *transport, int nranks) {
                      seen->error.peer, victim, seen->error.message);
         cr_expect(strlen(seen->error.peer_host) > 0);
         cr_expect_eq(seen->error.peer_pid, s->pids[victim]);
-        cr_expect_lt(seen->seconds, 1.0, "%s: rank %d took %.3f s", transport, r, seen->seconds);
+        cr_expect_lt(seen->seconds, slow_s(1.0), "%s: rank %d took %.3f s", transport, r,
+                     seen->seconds);
       }
       munmap(s, sizeof(*s));
     }
@@ -139,7 +140,7 @@ Test(failures, frozen, .timeout = 100) {
   for (int t = 0; t < 2; t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
-    config.timeout_ms = 1500;
+    config.timeout_ms = slow_ms(1500);
     scene *s = make_scene(2);
     int results[16];
     run_processes(4, &config, frozen_rank, s, 6, results);
@@ -151,7 +152,7 @@ Test(failures, frozen, .timeout = 100) {
       cr_expect_eq(seen->status, COLL_ERR_TIMEOUT, "rank %d got %s: %s", r,
                    coll_status_name(seen->status), seen->error.message);
       cr_expect_eq(seen->error.peer, s->victim, "rank %d: %s", r, seen->error.message);
-      cr_expect_lt(seen->seconds, 4.0);
+      cr_expect_lt(seen->seconds, slow_s(4.0));
     }
     munmap(s, sizeof(*s));
   }
@@ -163,7 +164,7 @@ static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   s->deed_s = now_s();
   if (rank == s->victim) {
-    sleep(3);
+    usleep((useconds_t)slow_ms(3000) * 1000);
     return 0;
   }
   return reduce_until_failure(comm, rank, s, 1000);
@@ -171,7 +172,7 @@ static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, rank_that_never_comes, .timeout = 60) {
   coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 900;
+  config.timeout_ms = slow_ms(900);
   scene *s = make_scene(3);
   cr_assert_eq(run_threads(7, &config, late_rank, s), 0);
   for (int r = 0; r < 7; r++) {
@@ -231,7 +232,7 @@ Test(failures, mismatch, .timeout = 100) {
       for (int kind = 0; kind < 7; kind++) {
         coll_config config = COLL_CONFIG_INIT;
         config.transport = transports[t];
-        config.timeout_ms = 5000;
+        config.timeout_ms = slow_ms(5000);
         scene *s = make_scene(0);
         s->size_index = kind;
         cr_assert_eq(run_threads(nranks, &config, odd_call, s), 0);
@@ -264,7 +265,8 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = 0;
   coll_status status = COLL_OK;
   if (rank == nranks - 1)
-    usleep(600000); /* comes late, so that all others wait, and finds the communicator revoked */
+    usleep((useconds_t)slow_ms(600) *
+           1000); /* comes late, so that all others wait, and finds the communicator revoked */
   status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
   s->sights[rank].status = status;
   s->sights[rank].seconds = now_s() - start;
@@ -280,7 +282,7 @@ Test(failures, abort, .timeout = 60) {
     for (int r = 0; r < nranks; r++) {
       cr_expect_eq(s->sights[r].status, COLL_ERR_ABORTED, "rank %d of %d got %s", r, nranks,
                    coll_status_name(s->sights[r].status));
-      cr_expect_lt(s->sights[r].seconds, 1.15);
+      cr_expect_lt(s->sights[r].seconds, slow_s(1.15));
     }
     munmap(s, sizeof(*s));
   }
@@ -375,8 +377,8 @@ Test(failures, destroy_never_hangs, .timeout = 60) {
     int results[3];
     run_processes(3, &config, destroy_in_time, s, 5, results);
     cr_expect(results[0] == 0 && results[2] == 0);
-    cr_expect(s->sights[0].seconds < 1.2 && s->sights[2].seconds < 1.2, "%.2f %.2f s",
-              s->sights[0].seconds, s->sights[2].seconds);
+    cr_expect(s->sights[0].seconds < slow_s(1.2) && s->sights[2].seconds < slow_s(1.2),
+              "%.2f %.2f s", s->sights[0].seconds, s->sights[2].seconds);
     munmap(s, sizeof(*s));
   }
 }

@@ -139,7 +139,7 @@ static void play(scene *s, int nranks, const char *transport, const char *what) 
     cr_expect_eq(s->shrunk[r], COLL_OK, "%s, %s: rank %d: %s", what, transport, r, s->message[r]);
     cr_expect_eq(s->mask[r], survivors, "%s, %s: rank %d went on with %x, not %x", what, transport,
                  r, s->mask[r], survivors);
-    cr_expect_lt(s->seconds[r], 9.0, "%s: rank %d took %.1f s", what, r, s->seconds[r]);
+    cr_expect_lt(s->seconds[r], slow_s(9.0), "%s: rank %d took %.1f s", what, r, s->seconds[r]);
   }
   munmap(s, sizeof(*s));
 }
@@ -217,8 +217,8 @@ static int freeze_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
   for (int frozen = 0; frozen < 4; frozen += 3) {
     coll_config config = COLL_CONFIG_INIT;
-    config.timeout_ms = 500;
-    config.create_timeout_ms = 800;
+    config.timeout_ms = slow_ms(500);
+    config.create_timeout_ms = slow_ms(800);
     scene *s = make_scene(frozen, NOBODY, NOBODY, 0);
     int results[MOST];
     run_processes(4, &config, freeze_and_shrink, s, 30, results);
@@ -233,7 +233,7 @@ Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
       cr_expect_eq(s->first[r], COLL_ERR_TIMEOUT);
       cr_expect_eq(s->shrunk[r], COLL_OK, "rank %d: %s", r, s->message[r]);
       cr_expect_eq(s->mask[r], 15 & ~(1 << frozen));
-      cr_expect_lt(s->seconds[r], 4.0);
+      cr_expect_lt(s->seconds[r], slow_s(4.0));
     }
     munmap(s, sizeof(*s));
   }
@@ -283,8 +283,8 @@ static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
 
 static void play_freeze(int late, int delay_us) {
   coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 500;
-  config.create_timeout_ms = 1200;
+  config.timeout_ms = slow_ms(500);
+  config.create_timeout_ms = slow_ms(1200);
   scene *s = make_scene(NOBODY, NOBODY, late, delay_us);
   int results[MOST];
   run_processes(5, &config, freeze_meanwhile, s, 30, results);

@@ -238,8 +238,12 @@ static int deserted(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_window_create(comm, memory, sizeof(memory), &window));
   RANK_OK(coll_window_create(comm, memory, sizeof(memory), &left));
-  if (rank == 1)
+  if (rank == 1) { /* once both others are through, too */
+    RANK_OK(coll_wait_signal(0, 1, window, comm));
+    RANK_OK(coll_wait_signal(2, 1, window, comm));
     _exit(3);
+  }
+  RANK_OK(coll_signal(1, window, comm));
   RANK_CHECK(coll_wait_signal(1, 1, window, comm) == COLL_ERR_PEER_LOST);
   coll_last_error(comm, &error);
   RANK_CHECK(error.peer == 1);
@@ -268,7 +272,7 @@ static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_window_create(comm, NULL, 0, &window));
   if (rank != 0) {
-    usleep(700000);
+    usleep((useconds_t)slow_ms(700) * 1000);
     coll_window_destroy(&window);
     return 0;
   }
@@ -282,7 +286,7 @@ static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(window, unanswered, .timeout = 60) {
   coll_config config = COLL_CONFIG_INIT;
-  config.timeout_ms = 300;
+  config.timeout_ms = slow_ms(300);
   cr_assert_eq(run_threads(3, &config, unanswered, NULL), 0);
 }
 

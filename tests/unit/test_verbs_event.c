@@ -2,7 +2,10 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "support_verbs.h"
 #include "transports/verbs/verbs_event.h"
@@ -110,6 +113,23 @@ Test(verbs_event, device_that_is_gone, .init = load, .fini = unload) {
   cr_assert_eq(fault.status, COLL_ERR_SYSTEM);
   cr_assert_eq(fault.sys_errno, EIO);
   cr_assert(strstr(fault.detail, "device mlx5_0 is gone"), "%s", fault.detail);
+}
+
+/* A device that leaves the system's list is being removed; one that was never in it is not. */
+Test(verbs_event, device_that_is_being_removed, .init = load, .fini = unload) {
+  char path[] = "/tmp/coll_test_uverbs_XXXXXX";
+  int fd = mkstemp(path);
+  cr_assert_geq(fd, 0);
+  cr_assert_not(verbs_event_removed(&rail, &fault));
+  verbs_rails_close(&lib, &rail, 1);
+  snprintf(fake->devices[0].device.dev_path, sizeof(fake->devices[0].device.dev_path), "%s", path);
+  cr_assert_eq(verbs_rails_open(&lib, &settings, &rail, 1, &fault), 1);
+  cr_assert_not(verbs_event_removed(&rail, &fault));
+  close(fd);
+  unlink(path);
+  cr_assert(verbs_event_removed(&rail, &fault));
+  cr_assert_eq(fault.status, COLL_ERR_SYSTEM);
+  cr_assert(strstr(fault.detail, "device mlx5_0 is being removed"), "%s", fault.detail);
 }
 
 /* ---- completions ----------------------------------------------------------------------------- */

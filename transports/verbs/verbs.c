@@ -15,6 +15,7 @@
 
 #define LOOK_IDLE_NS     COLLI_NS_PER_MS
 #define LOOK_BUSY_NS     20000u
+#define LOOK_DEVICES_NS  (200 * COLLI_NS_PER_MS) /* whether they are still there */
 #define CALLS_PER_CLOCK  16u /* progress() calls between two looks at the clock */
 #define LINK_SLOT_BYTES  64  /* a link carries little */
 #define LINK_SLOTS       4
@@ -235,8 +236,14 @@ static int look(verbs_endpoint *ep, uint64_t now_ns) {
     ep->env->fail(ep->env->ctx, &failure);
     return status;
   }
-  for (int i = 0; i < ep->nports; i++)
+  bool devices = now_ns - ep->watched_ns >= LOOK_DEVICES_NS;
+  if (devices)
+    ep->watched_ns = now_ns;
+  for (int i = 0; i < ep->nports; i++) {
     verbs_port_events(ep, &ep->ports[i]);
+    if (devices)
+      verbs_port_look(ep, &ep->ports[i]);
+  }
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry) {
     if (conn->gate & VERBS_GATE_CONNECTING)

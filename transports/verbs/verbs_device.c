@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "transports/verbs/verbs_device_parts.h"
+#include "transports/verbs/verbs_event.h"
 
 #define MAX_FOUND      64 /* ports that are looked at */
 #define KERNEL_DEVICES "/sys/class/infiniband"
@@ -225,6 +226,7 @@ static int open_rails(search *s, verbs_rail *rails, int max) {
     if (!rail->context)
       continue;
     rail->async_fd = rail->context->async_fd;
+    rail->listed = verbs_event_listed(rail);
     int flags = fcntl(rail->async_fd, F_GETFL);
     if (flags < 0 || fcntl(rail->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
       verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "fcntl", errno,
@@ -248,10 +250,12 @@ static void explain_none(int sys_errno, verbs_fault *fault) {
   if (folder)
     closedir(folder);
   if (*name)
-    verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_get_device_list", sys_errno,
-                    "the kernel has device %s, but libibverbs cannot drive it: install its driver "
-                    "(Debian: ibverbs-providers) and load the module ib_uverbs",
-                    name);
+    verbs_fault_set(
+        fault, COLL_ERR_SYSTEM, "ibv_get_device_list", sys_errno,
+        "the kernel has device %s, but libibverbs cannot drive it: install its driver "
+        "(Debian: ibverbs-providers) and load the module ib_uverbs, unless the device is being "
+        "removed",
+        name);
   else
     verbs_fault_set(fault, COLL_ERR_UNSUPPORTED, NULL, 0,
                     "this machine has no InfiniBand or RoCE device (`ibv_devices` lists none)");

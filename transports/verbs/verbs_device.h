@@ -58,6 +58,7 @@ typedef struct verbs_rail {
   char pci[32];          /* "0000:3b:00.0", or "" */
   int numa_node;         /* -1: unknown */
   int async_fd;          /* nonblocking; verbs_event.h reads it */
+  bool listed;           /* the system lists the device, and will no more once it is removed */
 } verbs_rail;
 
 /* Reads the settings. INVALID_USAGE if they contradict each other. */

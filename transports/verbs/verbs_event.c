@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <stddef.h>
+#include <unistd.h>
 
 #define EVENTS_AT_ONCE 64 /* of other ports, which are passed over */
 
@@ -79,6 +80,20 @@ int verbs_event_next(const verbs_lib *lib, const verbs_rail *rail, verbs_event *
       return 1;
   }
   return 0;
+}
+
+bool verbs_event_listed(const verbs_rail *rail) {
+  return access(rail->context->device->dev_path, F_OK) == 0;
+}
+
+bool verbs_event_removed(const verbs_rail *rail, verbs_fault *fault) {
+  if (!rail->listed || verbs_event_listed(rail))
+    return false;
+  verbs_fault_set(fault, COLL_ERR_SYSTEM, NULL, 0,
+                  "device %s is being removed, which ends when all have closed it: destroy this "
+                  "communicator, after a shrink if there is another way to go on",
+                  rail->name);
+  return true;
 }
 
 coll_status verbs_event_fault(const verbs_rail *rail, const verbs_event *event,

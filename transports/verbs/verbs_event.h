@@ -27,6 +27,16 @@ typedef struct verbs_event {
 int verbs_event_next(const verbs_lib *lib, const verbs_rail *rail, verbs_event *event,
                      verbs_fault *fault);
 
+/* Whether the system lists the rail's device. */
+bool verbs_event_listed(const verbs_rail *rail);
+
+/*
+ * Whether the device is being removed, with a fault. Drivers that cannot take a device from those
+ * who use it (rdma_rxe) send no event: the device leaves the system's list and goes on working, and
+ * whoever removes it waits until all have closed it.
+ */
+bool verbs_event_removed(const verbs_rail *rail, verbs_fault *fault);
+
 /* Describes an event for the error record: what happened on which device and port, what to do. */
 coll_status verbs_event_fault(const verbs_rail *rail, const verbs_event *event, verbs_fault *fault);
 

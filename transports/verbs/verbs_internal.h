@@ -148,9 +148,9 @@ typedef struct verbs_endpoint {
   int connecting;
   unsigned calls; /* of progress() since the last look at the clock */
   bool look_now;
-  bool happened; /* during this look */
-  uint64_t looked_ns;
-  coll_status status; /* of the endpoint as a whole */
+  bool happened;                  /* during this look */
+  uint64_t looked_ns, watched_ns; /* when progress() last looked; also at the devices themselves */
+  coll_status status;             /* of the endpoint as a whole */
   verbs_conn *numbers[VERBS_NUMBERS];
 } verbs_endpoint;
 
@@ -233,6 +233,9 @@ int verbs_poll(verbs_endpoint *ep, verbs_port *port);
 
 /* Takes what devices tell unasked. */
 void verbs_port_events(verbs_endpoint *ep, verbs_port *port);
+
+/* Looks whether the device is being removed. */
+void verbs_port_look(verbs_endpoint *ep, verbs_port *port);
 
 /* Before and after sleeping: whether completions came meanwhile. */
 bool verbs_port_arm(verbs_endpoint *ep, verbs_port *port);

@@ -194,7 +194,9 @@ static const char *name_work(const struct ibv_wc *wc, char text[64]) {
 static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
   verbs_fault fault;
   char text[64];
-  verbs_port_events(conn->ep, conn->port); /* that the port is down may not have been read yet */
+  /* That the port is down or the device leaves may not have been noticed yet. */
+  verbs_port_look(conn->ep, conn->port);
+  verbs_port_events(conn->ep, conn->port);
   verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
                          name_work(wc, text), conn->base.peer, &fault);
   verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
@@ -225,9 +227,29 @@ static void sent(verbs_conn *conn, uint64_t number) {
     conn->repaid++;
 }
 
+/* Ends all connections of a port. */
+static void break_all(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault) {
+  verbs_conn *conn;
+  TAILQ_FOREACH(conn, &ep->conns, entry)
+  if (conn->port == port)
+    verbs_conn_break(conn, fault);
+}
+
+/* The completion queue cannot be read: the events say why if the device is to blame. */
+static void poll_failed(verbs_endpoint *ep, verbs_port *port) {
+  verbs_fault fault;
+  verbs_port_events(ep, port);
+  verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_poll_cq", 0,
+                  "device %s does not say what it has done: it failed or was removed; see dmesg",
+                  port->rail->name);
+  break_all(ep, port, &fault);
+}
+
 int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
   struct ibv_wc wc[VERBS_COMPLETIONS];
   int count = ibv_poll_cq(port->cq, VERBS_COMPLETIONS, wc);
+  if (__builtin_expect(count < 0, 0))
+    poll_failed(ep, port);
   for (int i = 0; i < count; i++) {
     verbs_conn *conn = find_conn(ep, wc[i].qp_num);
     bool receive = wc[i].wr_id == VERBS_RECEIVE;
@@ -244,14 +266,6 @@ int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
   if (__builtin_expect(port->spent >= VERBS_REPOST, 0))
     repost(port);
   return count > 0 ? count : 0;
-}
-
-/* Ends all connections of a port. */
-static void break_all(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault) {
-  verbs_conn *conn;
-  TAILQ_FOREACH(conn, &ep->conns, entry)
-  if (conn->port == port)
-    verbs_conn_break(conn, fault);
 }
 
 /* One queue pair has failed. */
@@ -290,6 +304,12 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
     }
   }
   if (got < 0)
+    break_all(ep, port, &fault);
+}
+
+void verbs_port_look(verbs_endpoint *ep, verbs_port *port) {
+  verbs_fault fault;
+  if (verbs_event_removed(port->rail, &fault))
     break_all(ep, port, &fault);
 }
 

@@ -1,0 +1,137 @@
+/*
+ * test_verbs_lost.c: the InfiniBand device or its port is taken away in the middle of all-reduces.
+ * Every rank gets an error that names it, and goes on after a shrink. Only in the virtual machine
+ * of tests/vm, which sets TEST_LINK to the network interface below the device rxe0.
+ */
+#include <criterion/criterion.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "libcoll/comm/inspect.h"
+#include "support_ranks.h"
+#include "support_shrink.h"
+
+#define RANKS 4
+
+/* What the ranks and who takes the device away tell each other. */
+typedef struct scene {
+  const char *after; /* the transport that the survivors' communicator is to use */
+  atomic_int begun, failed, mended;
+  int deed; /* what doing it came to: 0 */
+  coll_status status[RANKS];
+  coll_error error[RANKS];
+} scene;
+
+/* Runs a command of the shell with $link; 0 if it succeeds. */
+static int shell(const char *command) {
+  char line[300];
+  snprintf(line, sizeof(line), "link=%s; %s", getenv("TEST_LINK"), command);
+  return system(line);
+}
+
+/* Waits until a counter has got there. */
+static void await(atomic_int *counter, int value) {
+  while (atomic_load(counter) < value)
+    usleep(10000);
+}
+
+static int go_on_without(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *child;
+  const char *transport;
+  char reason[COLLI_LINK_REASON];
+  int mask;
+  bool right;
+  RANK_OK(coll_barrier(comm));
+  RANK_OK(colli_comm_link(comm, (rank + 1) % nranks, &transport, reason, sizeof(reason)));
+  RANK_CHECK(strcmp(transport, "verbs") == 0);
+  atomic_fetch_add(&s->begun, 1);
+  s->status[rank] = reduce_for(comm, 100000, 1 << 30);
+  s->error[rank] = (coll_error)COLL_ERROR_INIT;
+  coll_last_error(comm, &s->error[rank]);
+  atomic_fetch_add(&s->failed, 1);
+  await(&s->mended, 1);
+  RANK_OK(coll_comm_shrink(comm, NULL, &child));
+  RANK_OK(colli_comm_link(child, (rank + 1) % nranks, &transport, reason, sizeof(reason)));
+  RANK_CHECK(strcmp(transport, s->after) == 0);
+  RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
+  return coll_comm_destroy(&child) == COLL_OK ? 0 : 3;
+}
+
+/* Runs the ranks while another thread does the deed; all must get an error that says `words`. */
+static void play(const char *transport, const char *after, void *(*deed)(void *),
+                 const char *words) {
+  if (!getenv("TEST_LINK"))
+    cr_skip_test("runs in the virtual machine only (tests/vm)");
+  scene *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  pthread_t thread;
+  int results[RANKS];
+  coll_config config = COLL_CONFIG_INIT;
+  setenv("TEST_TRANSPORT", transport, 1);
+  config.timeout_ms = slow_ms(20000);
+  s->after = after;
+  setenv("COLL_VERBS_TIMEOUT", "14", 1); /* half a second, with its retries */
+  cr_assert_eq(pthread_create(&thread, NULL, deed, s), 0);
+  run_processes(RANKS, &config, go_on_without, s, 60, results);
+  atomic_store(&s->begun, RANKS); /* should they never have begun */
+  atomic_store(&s->failed, RANKS);
+  pthread_join(thread, NULL);
+  cr_expect_eq(s->deed, 0);
+  for (int r = 0; r < RANKS; r++) {
+    cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
+    cr_expect_eq(s->status[r], COLL_ERR_SYSTEM, "rank %d got %s", r,
+                 coll_status_name(s->status[r]));
+    cr_expect(strstr(s->error[r].message, words), "rank %d: %s", r, s->error[r].message);
+  }
+  munmap(s, sizeof(*s));
+}
+
+/* Its driver waits until all ranks have closed the device: that they have is part of the test. */
+static void *remove_device(void *arg) {
+  scene *s = arg;
+  await(&s->begun, RANKS);
+  atomic_store(&s->mended, 1);
+  s->deed = shell("timeout 50 rdma link del rxe0") |
+            shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && sleep 1");
+  return NULL;
+}
+
+Test(verbs_lost, device_removed, .timeout = 100) {
+  play("verbs,tcp", "tcp", remove_device, "device rxe0 is being removed");
+}
+
+/* The interface below goes away, and the device with it. */
+static void *remove_interface(void *arg) {
+  scene *s = arg;
+  await(&s->begun, RANKS);
+  atomic_store(&s->mended, 1);
+  s->deed = shell("timeout 50 ip link del $link") |
+            shell("ip link add $link mtu 4200 type veth peer name v1 mtu 4200 && "
+                  "ip link set v1 up && ip addr add 10.78.0.1/24 dev $link && "
+                  "ip link set $link up && rdma link add rxe0 type rxe netdev $link && sleep 1");
+  return NULL;
+}
+
+Test(verbs_lost, interface_removed, .timeout = 100) {
+  play("verbs,tcp", "tcp", remove_interface, "rxe0");
+}
+
+/* Queue pairs are in error afterwards; the new communicator makes new ones. */
+static void *port_down_and_up(void *arg) {
+  scene *s = arg;
+  await(&s->begun, RANKS);
+  s->deed = shell("ip link set $link down");
+  await(&s->failed, RANKS);
+  s->deed |= shell("ip link set $link up && sleep 1");
+  atomic_store(&s->mended, 1);
+  return NULL;
+}
+
+Test(verbs_lost, port_down_and_up, .timeout = 100) {
+  play("verbs", "verbs", port_down_and_up, "rxe0 port 1 went down");
+}
