@@ -1,29 +1,23 @@
-/* fake_ibverbs.c: pretends to be libibverbs.so.1, with the devices that a test describes. */
-#include "fake_ibverbs.h"
-
+/*
+ * fake_ibverbs.c: pretends to be libibverbs.so.1, with the devices that a test describes: devices,
+ * events, registrations.
+ */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "fake_ibverbs_parts.h"
+
 #undef ibv_query_port
 #undef ibv_reg_mr
 
-#define EXPORT __attribute__((visibility("default")))
-
-static fake_verbs fake;
-
-typedef struct fake_context {
-  fake_device *device;
-  int pipe[2];
-  struct verbs_context verbs; /* the last member, as it is in the real library */
-} fake_context;
-
-typedef struct fake_mr {
-  struct ibv_mr mr;
-  size_t pinned;
-} fake_mr;
+fake_verbs fake;
+pthread_mutex_t fake_lock = PTHREAD_MUTEX_INITIALIZER;
+static fake_context *contexts; /* that are open */
+static fake_mr *registrations;
+static bool tells; /* devices that are dead say so */
 
 EXPORT fake_verbs_get_fn fake_verbs_get;
 EXPORT fake_verbs *fake_verbs_get(void) {
@@ -84,6 +78,8 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
   memset(attr, 0, sizeof(*attr));
   attr->phys_port_cnt = (uint8_t)device->nports;
   attr->max_qp = 1000;
+  attr->max_srq_wr = 1 << 14;
+  attr->max_cqe = 1 << 16;
   return device->query_error;
 }
 
@@ -114,17 +110,27 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device) {
   made->verbs.context.device = device;
   made->verbs.context.async_fd = made->pipe[0];
   made->verbs.context.abi_compat = fake.compat ? NULL : __VERBS_ABI_IS_EXTENDED;
+  fake_data_calls(&made->verbs.context.ops);
+  pthread_mutex_lock(&fake_lock);
   fake.opened++;
   fake.opens++;
+  made->next = contexts;
+  contexts = made;
+  pthread_mutex_unlock(&fake_lock);
   return &made->verbs.context;
 }
 
 EXPORT int ibv_close_device(struct ibv_context *context) {
-  fake_context *made = of(context);
+  fake_context *made = of(context), **place = &contexts;
+  pthread_mutex_lock(&fake_lock);
+  while (*place != made)
+    place = &(*place)->next;
+  *place = made->next;
+  fake.opened--;
+  pthread_mutex_unlock(&fake_lock);
   close(made->pipe[0]);
   close(made->pipe[1]);
   free(made);
-  fake.opened--;
   return 0;
 }
 
@@ -144,18 +150,36 @@ EXPORT int _ibv_query_gid_ex(struct ibv_context *context, uint32_t port, uint32_
 
 /* ---- events ---------------------------------------------------------------------------------- */
 
+EXPORT fake_verbs_kill_fn fake_verbs_kill;
+EXPORT void fake_verbs_kill(void) {
+  pthread_mutex_lock(&fake_lock);
+  fake.dead = tells = true;
+  for (const fake_context *c = contexts; c; c = c->next)
+    if (write(c->pipe[1], "", 1) != 1)
+      abort();
+  pthread_mutex_unlock(&fake_lock);
+}
+
 EXPORT int ibv_get_async_event(struct ibv_context *context, struct ibv_async_event *event) {
-  if (fake.nevents == 0) {
+  fake_context *self = of(context);
+  int result = 0;
+  pthread_mutex_lock(&fake_lock);
+  if (fake.nevents > 0) {
+    *event = fake.events[0];
+    fake.nevents--;
+    memmove(fake.events, fake.events + 1, (size_t)fake.nevents * sizeof(*fake.events));
+  } else if (tells && !self->told) {
+    self->told = true;
+    *event = (struct ibv_async_event){.event_type = IBV_EVENT_DEVICE_FATAL};
+  } else {
     bool blocks = !(fcntl(context->async_fd, F_GETFL) & O_NONBLOCK);
-    errno = fake.event_errno ? fake.event_errno : EAGAIN;
+    errno = fake.event_errno ? fake.event_errno : tells ? EIO : EAGAIN;
     if (blocks)
       abort(); /* a test would hang here */
-    return -1;
+    result = -1;
   }
-  *event = fake.events[0];
-  fake.nevents--;
-  memmove(fake.events, fake.events + 1, (size_t)fake.nevents * sizeof(*fake.events));
-  return 0;
+  pthread_mutex_unlock(&fake_lock);
+  return result;
 }
 
 EXPORT void ibv_ack_async_event(struct ibv_async_event *event) {
@@ -174,28 +198,47 @@ EXPORT struct ibv_pd *ibv_alloc_pd(struct ibv_context *context) {
 
 EXPORT int ibv_dealloc_pd(struct ibv_pd *pd) {
   free(pd);
-  return 0;
+  return fake.dead ? EIO : 0;
+}
+
+/* Why memory cannot be registered; 0 if it can. */
+static int registration_error(size_t pinned) {
+  if (fake.dead || fake.reg_errno)
+    return fake.dead ? EIO : fake.reg_errno;
+  return fake.reg_most && fake.pinned + pinned > fake.reg_most ? ENOMEM : 0;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t bytes, uint64_t iova,
                                        unsigned access) {
   size_t pinned = access & IBV_ACCESS_ON_DEMAND ? 0 : bytes;
-  int error = fake.reg_errno;
-  if (error == 0 && fake.reg_most && fake.pinned + pinned > fake.reg_most)
-    error = ENOMEM;
+  pthread_mutex_lock(&fake_lock);
+  int error = registration_error(pinned);
   fake_mr *made = error ? NULL : calloc(1, sizeof(*made));
-  if (!made) {
-    errno = error ? error : ENOMEM;
-    return NULL;
+  if (made) {
+    uint32_t key = (uint32_t)++fake.registrations;
+    made->mr = (struct ibv_mr){
+        .pd = pd, .context = pd->context, .addr = addr, .length = bytes, .lkey = key, .rkey = key};
+    made->pinned = pinned;
+    made->access = access;
+    made->next = registrations;
+    registrations = made;
+    fake.pinned += pinned;
+    fake.access = access;
+    fake.registered++;
   }
+  pthread_mutex_unlock(&fake_lock);
   (void)iova;
-  made->mr = (struct ibv_mr){.pd = pd, .context = pd->context, .addr = addr, .length = bytes};
-  made->pinned = pinned;
-  fake.pinned += pinned;
-  fake.access = access;
-  fake.registered++;
-  fake.registrations++;
-  return &made->mr;
+  if (!made)
+    errno = error ? error : ENOMEM;
+  return made ? &made->mr : NULL;
+}
+
+bool fake_may(uint32_t key, uint64_t addr, size_t bytes, unsigned access) {
+  for (const fake_mr *m = registrations; m; m = m->next)
+    if (m->mr.lkey == key)
+      return addr >= (uintptr_t)m->mr.addr &&
+             addr + bytes <= (uintptr_t)m->mr.addr + m->mr.length && (m->access & access) == access;
+  return false;
 }
 
 EXPORT struct ibv_mr *ibv_reg_mr(struct ibv_pd *pd, void *addr, size_t bytes, int access) {
@@ -213,15 +256,19 @@ EXPORT struct ibv_mr *ibv_reg_dmabuf_mr(struct ibv_pd *pd, uint64_t offset, size
 }
 
 EXPORT int ibv_dereg_mr(struct ibv_mr *mr) {
-  fake_mr *made = (fake_mr *)(void *)mr;
+  fake_mr *made = (fake_mr *)(void *)mr, **place = &registrations;
+  pthread_mutex_lock(&fake_lock);
+  while (*place != made)
+    place = &(*place)->next;
+  *place = made->next;
   fake.pinned -= made->pinned;
   fake.registered--;
+  pthread_mutex_unlock(&fake_lock);
   free(made);
-  return 0;
+  return fake.dead ? EIO : 0;
 }
 
-/* ---- texts, and what must be there but is not called by these tests ---------------------------
- */
+/* ---- texts ----------------------------------------------------------------------------------- */
 
 EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status) {
   return status == IBV_WC_REM_ACCESS_ERR ? "remote access error" : "some status";
@@ -230,23 +277,3 @@ EXPORT const char *ibv_wc_status_str(enum ibv_wc_status status) {
 EXPORT const char *ibv_port_state_str(enum ibv_port_state state) {
   return state == IBV_PORT_DOWN ? "PORT_DOWN" : state == IBV_PORT_INIT ? "PORT_INIT" : "unknown";
 }
-
-/* Some other function of the library: a test that calls it ends here. */
-#define ABSENT(name) __asm__(".globl " #name "\n.type " #name ", @function\n.set " #name ", absent")
-
-__attribute__((used)) static void absent(void) __asm__("absent");
-__attribute__((used)) static void absent(void) {
-  abort();
-}
-
-ABSENT(ibv_create_comp_channel);
-ABSENT(ibv_destroy_comp_channel);
-ABSENT(ibv_create_cq);
-ABSENT(ibv_destroy_cq);
-ABSENT(ibv_get_cq_event);
-ABSENT(ibv_ack_cq_events);
-ABSENT(ibv_create_srq);
-ABSENT(ibv_destroy_srq);
-ABSENT(ibv_create_qp);
-ABSENT(ibv_modify_qp);
-ABSENT(ibv_destroy_qp);

@@ -42,6 +42,7 @@ typedef struct fake_verbs {
   struct ibv_async_event events[FAKE_EVENTS];
   int nevents;
   int event_errno; /* once there are no more; 0: EAGAIN */
+  bool dead;       /* every call fails, but no event tells why */
   /* the fake's */
   int opened;        /* contexts that are open */
   int opens;         /* calls that opened one */
@@ -51,9 +52,14 @@ typedef struct fake_verbs {
   int registrations; /* that were made */
   int acked;         /* events */
   int lists;         /* of devices that were not given back */
+  int queues;  /* completion queues, receive queues, queue pairs and channels that there are */
+  long writes; /* RDMA writes and sends that have arrived */
 } fake_verbs;
 
 /* The one that the library works on: it exports this function as "fake_verbs_get". */
 typedef fake_verbs *fake_verbs_get_fn(void);
+
+/* "fake_verbs_kill": all devices fail. Each open one tells so, and from now on every call fails. */
+typedef void fake_verbs_kill_fn(void);
 
 #endif

@@ -30,8 +30,8 @@ freeze_it() { kill -STOP "$1"; }
 take_down() { ip link set "$LINK" down; }
 bring_up() { ip link set "$LINK" up && sleep 1; }
 
-# Tests that name their transports: verbs in place of tcp.
-in_place_of_tcp() { TEST_TCP=verbs suite "$@"; }
+# with_faults PLAN N ARGUMENTS: under the fault decorator.
+with_faults() { COLL_FAULT=$1 COLL_TIMEOUT_MS=3000 perf "$2" "$3"; }
 
 check "conformance" suite conformance_test_verbs
 check "ports are shown" says '^  rxe0:1 RoCE v2 .*10\.78\.0\.1' "$BUILD/bin/coll_topo"
@@ -40,11 +40,9 @@ for what in allreduce reduce reduce_scatter broadcast allgather gather scatter a
   sendrecv; do
   check "$what, 4 ranks" perf 4 "$what -b 64 -e 256K -f 64 -n 3"
 done
-check "mail" suite proc_test_mail 'mail/@(any_source_server_of_processes|flood|forms|misfits)'
-check "windows" suite proc_test_window 'window/@(random_puts_of_processes|signals)'
-check "splits" suite proc_test_split 'split/@(random|in_any_order)'
-check "shrink" suite proc_test_shrink 'shrink/@(one|two)_killed'
-check "shrink, new connections" in_place_of_tcp proc_test_shrink 'shrink/one_killed'
+check "faults to bear" with_faults seed=5,again=20,pending=10,delay_us=2000 4 "allreduce -b 64 -e 256K -f 64 -n 3"
+check "cut link" says 'PEER_LOST: .*broke this connection' with_faults cut=0-1@20 3 "allreduce -b 64K -n 50"
+check "stalled link" says 'TIMEOUT: .*rank [01] ' with_faults stall=0-1@20 3 "allreduce -b 64K -n 50"
 check "killed rank" during kill_it "PEER_LOST: rank 2 "
 check "frozen rank" during freeze_it "TIMEOUT: .*rank 2 "
 

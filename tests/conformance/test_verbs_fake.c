@@ -1,0 +1,51 @@
+/*
+ * test_verbs_fake.c: the conformance suite on a pretended libibverbs, so that it also runs where
+ * there is no device, and under sanitizers. InfiniBand with two ports, RoCE, and the fault
+ * decorator.
+ */
+#include <string.h>
+
+#include "support_verbs.h"
+#include "tests/conformance/support_conformance.h"
+#include "transports/hook/fault.h"
+#include "transports/verbs/verbs.h"
+
+static void *infiniband(int nranks) {
+  (void)nranks;
+  fake_verbs *fake = fake_load();
+  cr_assert_not_null(fake);
+  if (fake->count == 0)
+    fake_add(fake, "mlx5_0", 2);
+  return NULL;
+}
+
+static void *roce(int nranks) {
+  (void)nranks;
+  fake_verbs *fake = fake_load();
+  cr_assert_not_null(fake);
+  if (fake->count > 0)
+    return NULL;
+  fake_port *port = &fake_add(fake, "mlx5_0", 1)->ports[0];
+  fake_make_roce(port);
+  fake_gid(port, 0, "192.168.7.1", IBV_GID_TYPE_ROCE_V2);
+  return NULL;
+}
+
+static const conf_transport rails = {.ops = &verbs_transport, .setup = infiniband};
+CONFORMANCE(verbs_fake_rails, &rails)
+
+static const conf_transport large = {
+    .ops = &verbs_transport, .slot_bytes = 1 << 18, .slot_count = 8, .setup = roce};
+CONFORMANCE(verbs_fake_large, &large)
+
+/* Faults that a caller must bear without noticing. */
+static const char *param(const char *name) {
+  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,delay_us=300" : NULL;
+}
+
+static const conf_transport *faulty(void) {
+  static conf_transport transport = {.setup = roce, .param = param};
+  transport.ops = colli_fault_over(&verbs_transport);
+  return &transport;
+}
+CONFORMANCE(verbs_fake_fault, faulty())
