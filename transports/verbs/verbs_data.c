@@ -24,11 +24,12 @@ void verbs_data_init(verbs_conn *conn) {
   conn->short_bytes = packet < VERBS_SHORT ? packet : VERBS_SHORT;
 }
 
-/* The device does not take a work request. */
+/* The device does not take a work request: its events say why, if it has failed. */
 static int post_failed(verbs_conn *conn, int error) {
   verbs_fault fault;
+  verbs_port_events(conn->ep, conn->port);
   verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_post_send", error,
-                  "%s does not take RDMA write number %llu", conn->port->rail->name,
+                  "device %s does not take RDMA write number %llu", conn->port->rail->name,
                   (unsigned long long)conn->posted);
   verbs_conn_break(conn, &fault);
   return verbs_conn_tell(conn);
