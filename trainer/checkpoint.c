@@ -14,25 +14,35 @@
 #include <unistd.h>
 
 #define MAGIC   "COLLCKPT"
-#define VERSION 2u
+#define VERSION 3u
 
 /*
- * The file: this header, parameters, velocity, and an FNV-1a hash of all that. Numbers are in the
- * machine's byte order, which `byte_order` shows.
+ * The file: this header, `arrays` arrays (parameters, velocity, and squares if there are any), and
+ * an FNV-1a hash of all that. Numbers are in the machine's byte order, which `byte_order` shows.
  */
 typedef struct header {
   char magic[8];
   uint32_t version, byte_order;
   uint64_t bytes; /* of the whole file */
-  uint64_t epochs, seed, batch, data;
-  uint64_t shape, params;
+  uint64_t epochs, updates, seed, batch, data;
+  uint64_t shape, params, arrays;
 } header;
-_Static_assert(sizeof(header) == 72, "the header has no holes");
+_Static_assert(sizeof(header) == 88, "the header has no holes");
 #define BYTE_ORDER_MARK 0x01020304u
 
+#define MOST_ARRAYS 3
+
+/* The arrays of a state; their number is the result. */
+static size_t arrays_of(const checkpoint_state *state, float *arrays[MOST_ARRAYS]) {
+  arrays[0] = state->params;
+  arrays[1] = state->velocity;
+  arrays[2] = state->squares;
+  return state->squares ? 3 : 2;
+}
+
 /* Bytes of the file of a model. */
-static size_t file_bytes(const model *m) {
-  return sizeof(header) + 2 * m->params * sizeof(float) + sizeof(uint64_t);
+static size_t file_bytes(const model *m, size_t arrays) {
+  return sizeof(header) + arrays * m->params * sizeof(float) + sizeof(uint64_t);
 }
 
 /* The folder of a path; to be freed by the caller. NULL: no memory. */
@@ -58,30 +68,30 @@ bool checkpoint_check(const char *path, fail *why) {
 }
 
 /* The whole file in memory; to be freed by the caller. */
-static unsigned char *pack(const checkpoint_run *run, uint64_t epochs, const float *params,
-                           const float *velocity) {
+static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *state) {
   const model *m = run->model;
-  size_t bytes = file_bytes(m);
+  float *arrays[MOST_ARRAYS];
+  size_t count = arrays_of(state, arrays), bytes = file_bytes(m, count);
   unsigned char *memory = malloc(bytes);
   if (!memory)
     return NULL;
   header h = {.version = VERSION,
               .byte_order = BYTE_ORDER_MARK,
               .bytes = bytes,
-              .epochs = epochs,
+              .epochs = state->epochs,
+              .updates = state->updates,
               .seed = run->seed,
               .batch = run->batch,
               .data = run->data,
               .shape = m->shape,
-              .params = m->params};
+              .params = m->params,
+              .arrays = count};
   memcpy(h.magic, MAGIC, sizeof(h.magic));
   unsigned char *p = memory;
   memcpy(p, &h, sizeof(h));
   p += sizeof(h);
-  memcpy(p, params, m->params * sizeof(float));
-  p += m->params * sizeof(float);
-  memcpy(p, velocity, m->params * sizeof(float));
-  p += m->params * sizeof(float);
+  for (size_t i = 0; i < count; i++, p += m->params * sizeof(float))
+    memcpy(p, arrays[i], m->params * sizeof(float));
   uint64_t hash = hash_bytes(HASH_START, memory, (size_t)(p - memory));
   memcpy(p, &hash, sizeof(hash));
   return memory;
@@ -134,16 +144,16 @@ static bool write_durably(const char *path, const unsigned char *data, size_t by
   return ok;
 }
 
-bool checkpoint_write(const char *path, const checkpoint_run *run, uint64_t epochs,
-                      const float *params, const float *velocity, fail *why) {
+bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
+                      fail *why) {
   char temporary[PATH_MAX];
   int length = snprintf(temporary, sizeof(temporary), "%s.tmp", path);
   if (length < 0 || (size_t)length >= sizeof(temporary))
     return fail_set(why, "%.200s...: the path is too long", path);
-  unsigned char *memory = pack(run, epochs, params, velocity);
+  unsigned char *memory = pack(run, state);
   if (!memory)
     return fail_memory(why, "a checkpoint");
-  bool ok = write_durably(temporary, memory, file_bytes(run->model), why);
+  bool ok = write_durably(temporary, memory, file_bytes(run->model, state->squares ? 3 : 2), why);
   free(memory);
   if (!ok)
     return false;
@@ -211,10 +221,13 @@ static bool check_whole(const char *path, const unsigned char *memory, size_t by
 
 /* Whether a whole checkpoint belongs to this run. */
 static bool check_run(const char *path, size_t bytes, const header *h, const checkpoint_run *run,
-                      fail *why) {
+                      size_t arrays, fail *why) {
   const model *m = run->model;
-  if (h->shape != m->shape || h->params != m->params || bytes != file_bytes(m))
+  if (h->shape != m->shape || h->params != m->params ||
+      bytes != file_bytes(m, h->arrays == 3 ? 3 : 2))
     return fail_set(why, "%s: made with another model (--layers); not loaded", path);
+  if (h->arrays != arrays)
+    return fail_set(why, "%s: made with another --optimizer; not loaded", path);
   if (h->seed != run->seed)
     return fail_set(why, "%s: made with --seed %llu, not %llu; not loaded", path,
                     (unsigned long long)h->seed, (unsigned long long)run->seed);
@@ -226,19 +239,22 @@ static bool check_run(const char *path, size_t bytes, const header *h, const che
   return true;
 }
 
-bool checkpoint_read(const char *path, const checkpoint_run *run, uint64_t *epochs, float *params,
-                     float *velocity, fail *why) {
+bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
+                     fail *why) {
   header h;
-  size_t bytes = 0, values = run->model->params * sizeof(float);
+  float *arrays[MOST_ARRAYS];
+  size_t count = arrays_of(state, arrays), bytes = 0;
   unsigned char *memory = read_whole(path, &bytes, why);
   if (!memory)
     return false;
-  bool ok = check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, why);
+  bool ok =
+      check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, count, why);
   if (ok) {
-    const unsigned char *p = memory + sizeof(h);
-    memcpy(params, p, values);
-    memcpy(velocity, p + values, values);
-    *epochs = h.epochs;
+    size_t each = run->model->params * sizeof(float);
+    for (size_t i = 0; i < count; i++)
+      memcpy(arrays[i], memory + sizeof(h) + i * each, each);
+    state->epochs = h.epochs;
+    state->updates = h.updates;
   }
   free(memory);
   return ok;

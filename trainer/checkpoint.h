@@ -13,18 +13,26 @@ typedef struct checkpoint_run {
   uint64_t data; /* fingerprint of the data set */
 } checkpoint_run;
 
+/* What a run has come to. */
+typedef struct checkpoint_state {
+  uint64_t epochs;  /* finished */
+  uint64_t updates; /* made by the optimizer */
+  float *params, *velocity;
+  float *squares; /* NULL: the optimizer has none */
+} checkpoint_state;
+
 /* Whether a file can be made beside `path` at all: better to know before hours of training. */
 bool checkpoint_check(const char *path, fail *why);
 
 /*
- * Writes parameters and velocity after `epochs` finished epochs. The file under `path` is at any
- * moment, also after a crash or power cut, either the one before or the new one.
+ * Writes a state. The file under `path` is at any moment, also after a crash or power cut, either
+ * the one before or the new one.
  */
-bool checkpoint_write(const char *path, const checkpoint_run *run, uint64_t epochs,
-                      const float *params, const float *velocity, fail *why);
+bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
+                      fail *why);
 
-/* Reads it back. On failure params and velocity are untouched. */
-bool checkpoint_read(const char *path, const checkpoint_run *run, uint64_t *epochs, float *params,
-                     float *velocity, fail *why);
+/* Reads it back into the arrays of *state. On failure *state and its arrays are untouched. */
+bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
+                     fail *why);
 
 #endif

@@ -1,17 +1,45 @@
-/* optim.h: stochastic gradient descent with momentum and weight decay. */
+/* optim.h: the optimizers, and how their learning rate goes over a run. */
 #ifndef TRAINER_OPTIM_H
 #define TRAINER_OPTIM_H
 
-#include <stddef.h>
+#include "trainer/options.h"
 
-typedef struct sgd {
+#include <stddef.h>
+#include <stdint.h>
+
+/* In the order of --optimizer. */
+enum { OPTIM_SGD, OPTIM_ADAM };
+
+/* In the order of --schedule. */
+enum { SCHEDULE_DECAY, SCHEDULE_COSINE };
+
+/* The rule of one update. */
+typedef struct optim {
+  int kind;
   float lr, momentum, weight_decay;
-} sgd;
+  float square_decay; /* of Adam */
+  uint64_t updates;   /* of Adam: how many there were before this one */
+} optim;
+
+/* The rule that options ask for after `epochs` epochs and parts of one, and `updates` updates. */
+optim optim_rule(const options *o, double epochs, uint64_t updates);
+
+/* Whether the optimizer remembers squares beside the velocity. */
+bool optim_has_squares(const options *o);
 
 /*
- * For each of `count` parameters: v = momentum * v + (g + weight_decay * w); w = w - lr * v.
- * Each number depends on its own three alone, so a range may be updated as soon as it is reduced.
+ * Updates `count` parameters w by their gradients g. Each number depends on its own alone, so a
+ * range may be updated as soon as it is reduced.
+ * SGD: v = momentum * v + (g + weight_decay * w); w = w - lr * v. squares is not used.
+ * Adam (Kingma, Ba, 2015) with decoupled weight decay (Loshchilov, Hutter, 2019).
  */
-void sgd_update(const sgd *rule, size_t count, float *params, float *velocity, const float *grads);
+void optim_update(const optim *rule, size_t count, float *params, float *velocity, float *squares,
+                  const float *grads);
+
+/* The square root of the sum of all squares, in double and from front to back. */
+double optim_norm(size_t count, const float *grads);
+
+/* grads *= factor. */
+void optim_scale(size_t count, float *grads, float factor);
 
 #endif

@@ -26,7 +26,9 @@ typedef struct options {
   size_t size_count;
   uint64_t epochs;
   uint64_t batch; /* over all ranks */
-  float lr, lr_decay, momentum, weight_decay;
+  int optimizer, schedule;
+  float lr, lr_decay, warmup, momentum, square_decay, weight_decay, clip;
+  uint64_t accumulate;
   uint64_t seed;
   uint64_t bucket_bytes;
   bool staleness_lr;

@@ -55,8 +55,7 @@ static bool restart(worker *w, fail *why) {
   int from = 0;
   s->close(w);
   if ((s->check && !s->check(w->o, w->nranks, why)) || !furthest(w, &from, &best, why) ||
-      !worker_share(w, from, w->params, w->model.params, why) ||
-      !worker_share(w, from, w->velocity, w->model.params, why))
+      !worker_share_model(w, from, why))
     return false;
   w->epochs_done = best.epoch;
   w->step = (size_t)best.step;

@@ -50,18 +50,47 @@ static bool make_model(const options *o, const dataset *d, model *m, fail *why) 
   }
 }
 
+/* `count` floats of 0, or NULL. */
+static float *zeroes(size_t count) {
+  float *memory = matrix_alloc(1, count);
+  if (memory)
+    memset(memory, 0, count * sizeof(float));
+  return memory;
+}
+
 /* Takes all memory of the run but the strategy's. */
 static bool take_memory(worker *w, fail *why) {
   const options *o = w->o;
   if (!make_model(o, w->data, &w->model, why) || !worker_fit(w, why) ||
       !loader_create(&w->loader, w->data, o->seed, o->batch, why))
     return false;
-  w->params = matrix_alloc(1, w->model.params);
-  w->velocity = matrix_alloc(1, w->model.params);
-  if (!w->params || !w->velocity)
-    return fail_memory(why, "the model");
-  memset(w->params, 0, w->model.params * sizeof(float));
-  memset(w->velocity, 0, w->model.params * sizeof(float));
+  size_t count = w->model.params;
+  w->params = zeroes(count);
+  w->velocity = zeroes(count);
+  w->squares = optim_has_squares(o) ? zeroes(count) : NULL;
+  w->partial = o->accumulate > 1 ? zeroes(count) : NULL;
+  bool ok = w->params && w->velocity && (w->squares || !optim_has_squares(o)) &&
+            (w->partial || o->accumulate == 1);
+  return ok || fail_memory(why, "the model");
+}
+
+/* What a checkpoint holds of a worker whose model has these parameters. */
+static checkpoint_state state_of(const worker *w, float *params) {
+  return (checkpoint_state){.epochs = w->epochs_done,
+                            .updates = w->updates,
+                            .params = params,
+                            .velocity = w->velocity,
+                            .squares = w->squares};
+}
+
+/* Goes on where a checkpoint ended. */
+static bool resume(trainer *t, fail *why) {
+  worker *w = &t->w;
+  checkpoint_state state = state_of(w, w->params);
+  if (!checkpoint_read(w->o->checkpoint, &t->run, &state, why))
+    return false;
+  w->epochs_done = state.epochs;
+  w->updates = state.updates;
   return true;
 }
 
@@ -82,7 +111,7 @@ static bool prepare(trainer *t, fail *why) {
     return false;
   if (!o->resume)
     model_seed(&w->model, o->seed, w->params);
-  else if (!checkpoint_read(o->checkpoint, &t->run, &w->epochs_done, w->params, w->velocity, why))
+  else if (!resume(t, why))
     return false;
   return metrics_open(&t->metrics, o->metrics, why);
 }
@@ -96,30 +125,16 @@ static bool check_weights(worker *w, const float *params, uint64_t *hash, fail *
 /* Gives all ranks the state of rank 0. */
 static bool share_state(worker *w, fail *why) {
   uint64_t hash;
-  size_t count = w->model.params;
   coll_status status = coll_broadcast(&w->epochs_done, &w->epochs_done, 1, COLL_UINT64, 0, w->comm);
-  if (status == COLL_OK)
-    status = coll_broadcast(w->params, w->params, count, COLL_FLOAT32, 0, w->comm);
-  if (status == COLL_OK)
-    status = coll_broadcast(w->velocity, w->velocity, count, COLL_FLOAT32, 0, w->comm);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "sharing the initial weights");
-  return check_weights(w, w->params, &hash, why);
-}
-
-/* The optimizer's numbers in the current epoch. By multiplication, which rounds alike on every
- * machine. */
-static sgd rule_of(const worker *w) {
-  float lr = w->o->lr;
-  for (uint64_t i = 0; i < w->epochs_done; i++)
-    lr *= w->o->lr_decay;
-  return (sgd){lr, w->o->momentum, w->o->weight_decay};
+  return worker_share_model(w, 0, why) && check_weights(w, w->params, &hash, why);
 }
 
 /* Makes ready for the current epoch, or for what is left of it. */
 static void begin_epoch(worker *w) {
   loader_epoch(&w->loader, w->epochs_done);
-  w->rule = rule_of(w);
+  worker_rule(w, 0);
   w->notes[0] = '\0';
   if (w->step > 0)
     return;
@@ -168,6 +183,12 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                   result->epoch);
 }
 
+/* Writes the checkpoint of a finished epoch. */
+static bool save(trainer *t, const float *params, fail *why) {
+  checkpoint_state state = state_of(&t->w, (float *)(uintptr_t)params);
+  return checkpoint_write(t->w.o->checkpoint, &t->run, &state, why);
+}
+
 /* One epoch, or what is left of it, with all that belongs to it. */
 static bool epoch(trainer *t, epoch_result *result, fail *why) {
   worker *w = &t->w;
@@ -186,9 +207,7 @@ static bool epoch(trainer *t, epoch_result *result, fail *why) {
   if (w->rank != 0)
     return true;
   progress_epoch(&w->progress, result);
-  return metrics_epoch(&t->metrics, result, why) &&
-         (!w->o->checkpoint ||
-          checkpoint_write(w->o->checkpoint, &t->run, w->epochs_done, params, w->velocity, why));
+  return metrics_epoch(&t->metrics, result, why) && (!w->o->checkpoint || save(t, params, why));
 }
 
 /* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
@@ -245,6 +264,8 @@ static void release(trainer *t) {
   metrics_close(&t->metrics);
   free(t->w.params);
   free(t->w.velocity);
+  free(t->w.squares);
+  free(t->w.partial);
   loader_destroy(&t->w.loader);
   pass_destroy(&t->w.pass);
   if (t->w.comm != t->w.given)

@@ -2,6 +2,7 @@
 #include "trainer/worker.h"
 
 #include "trainer/clock.h"
+#include "trainer/layers/rows.h"
 
 #include <stdarg.h>
 #include <string.h>
@@ -16,6 +17,7 @@ bool worker_fit(worker *w, fail *why) {
 bool worker_fit_parts(worker *w, int workers, fail *why) {
   size_t samples = w->data->train.count, batch = w->o->batch;
   size_t rows = shard_of(batch < samples ? batch : samples, 0, workers).count;
+  rows = shard_of(rows, 0, (int)w->o->accumulate).count;
   rows = rows > TEST_ROWS ? rows : TEST_ROWS;
   if (w->pass.rows >= rows)
     return true;
@@ -31,16 +33,55 @@ static void nap(double seconds) {
     ;
 }
 
-bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
+/* The gradient of samples that go through the model at once. */
+static bool gradient(worker *w, size_t first, size_t count, float scale, float *grads,
                      model_listener listener, fail *why) {
-  double begin = clock_s(), waited = w->sums.waited_s;
   loader_train(&w->loader, first, count, w->pass.value[0], w->pass.labels);
   if (!model_forward(&w->model, w->params, &w->pass, count, why))
     return false;
   w->sums.loss += model_loss(&w->model, &w->pass, count, &w->sums.correct);
   w->sums.samples += (double)count;
   model_loss_delta(&w->model, &w->pass, count, scale);
-  if (!model_backward(&w->model, w->params, &w->pass, count, grads, NULL, listener, why))
+  return model_backward(&w->model, w->params, &w->pass, count, grads, NULL, listener, why);
+}
+
+/* Where the gradients of the last part of a step go, and who is told then. */
+typedef struct last_part {
+  worker *w;
+  float *grads;
+  model_listener listener;
+} last_part;
+
+/* A layer of the last part is done: adds it to the parts before, and tells the strategy. */
+static bool add_layer(void *ctx, size_t l, fail *why) {
+  const last_part *last = ctx;
+  const layer *here = &last->w->model.layer[l];
+  rows_add(here->count, last->grads + here->first, last->w->partial + here->first);
+  return !last->listener.layer_done || last->listener.layer_done(last->listener.ctx, l, why);
+}
+
+/* The gradient in parts that are added up; only the last one is listened to. */
+static bool accumulate(worker *w, size_t first, size_t count, float scale, float *grads,
+                       model_listener listener, fail *why) {
+  int parts = (int)w->o->accumulate;
+  last_part last = {w, grads, listener};
+  memset(grads, 0, w->model.params * sizeof(float));
+  for (int i = 0; i < parts; i++) {
+    shard part = shard_of(count, i, parts);
+    model_listener none = {NULL, NULL}, add = {add_layer, &last};
+    bool end = i + 1 == parts;
+    if (!gradient(w, first + part.first, part.count, scale, w->partial, end ? add : none, why))
+      return false;
+    if (!end)
+      rows_add(w->model.params, grads, w->partial);
+  }
+  return true;
+}
+
+bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
+                     model_listener listener, fail *why) {
+  double begin = clock_s(), waited = w->sums.waited_s;
+  if (!(w->partial ? accumulate : gradient)(w, first, count, scale, grads, listener, why))
     return false;
   double spent = clock_s() - begin - (w->sums.waited_s - waited);
   w->sums.compute_s += spent;
@@ -49,10 +90,31 @@ bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *
   return true;
 }
 
+double worker_done(const worker *w) {
+  return ((double)w->step + 1) / ((double)loader_steps(&w->loader) + 1);
+}
+
+void worker_rule(worker *w, double done) {
+  w->rule = optim_rule(w->o, (double)w->epochs_done + done, w->updates);
+}
+
+void worker_clip(const worker *w, float *grads) {
+  double norm = w->o->clip > 0 ? optim_norm(w->model.params, grads) : 0;
+  if (norm > (double)w->o->clip)
+    optim_scale(w->model.params, grads, (float)((double)w->o->clip / norm));
+}
+
 void worker_update(worker *w, size_t first, size_t count, const float *grads) {
   double begin = clock_s();
-  sgd_update(&w->rule, count, w->params + first, w->velocity + first, grads);
+  optim_update(&w->rule, count, w->params + first, w->velocity + first,
+               w->squares ? w->squares + first : NULL, grads);
   w->sums.compute_s += clock_s() - begin;
+}
+
+void worker_update_all(worker *w, float *grads) {
+  worker_clip(w, grads);
+  worker_update(w, 0, w->model.params, grads);
+  w->updates++;
 }
 
 shard worker_batch(const worker *w) {
@@ -71,6 +133,7 @@ void worker_show(worker *w, size_t samples) {
 
 bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why) {
   for (size_t steps = loader_steps(&w->loader); w->step < steps; w->step++) {
+    worker_rule(w, worker_done(w));
     if (!step(w, why))
       return false;
     shard batch = worker_batch(w);
@@ -105,4 +168,19 @@ bool worker_wait(worker *w, coll_request **request, const char *doing, fail *why
   coll_status status = coll_wait(request, -1);
   w->sums.waited_s += clock_s() - begin;
   return status == COLL_OK || fail_coll(why, w->comm, status, doing);
+}
+
+bool worker_share_part(worker *w, int from, size_t first, size_t count, fail *why) {
+  float *arrays[] = {w->params, w->velocity, w->squares};
+  for (int i = 0; i < 3; i++)
+    if (arrays[i] && !worker_share(w, from, arrays[i] + first, count, why))
+      return false;
+  return true;
+}
+
+bool worker_share_model(worker *w, int from, fail *why) {
+  coll_status status = coll_broadcast(&w->updates, &w->updates, 1, COLL_UINT64, from, w->comm);
+  if (status != COLL_OK)
+    return fail_coll(why, w->comm, status, "sharing the weights");
+  return worker_share_part(w, from, 0, w->model.params, why);
 }

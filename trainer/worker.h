@@ -29,7 +29,10 @@ typedef struct worker {
   pass pass;
   loader loader;
   float *params, *velocity; /* this rank's, of the whole model */
-  sgd rule;                 /* of the current epoch */
+  float *squares;           /* ... of optimizers that have them, else NULL */
+  float *partial;           /* gradients of a part of a step, with --accumulate, else NULL */
+  uint64_t updates;         /* made so far by the optimizer, in the whole run */
+  optim rule;               /* of the next update */
   uint64_t epochs_done;
   size_t step;     /* the next one of the current epoch */
   sums sums;       /* of the current epoch */
@@ -53,8 +56,20 @@ bool worker_fit_parts(worker *w, int workers, fail *why);
 bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
                      model_listener listener, fail *why);
 
+/* How much of the epoch is done when step w->step is, from 0 to less than 1. */
+double worker_done(const worker *w);
+
+/* The rule of an update when `done` (0 to 1) of the current epoch is done. */
+void worker_rule(worker *w, double done);
+
+/* With --clip: shortens the gradients of the whole model if their norm is larger. */
+void worker_clip(const worker *w, float *grads);
+
 /* The optimizer's update of parameters [first, first + count); grads[0] belongs to the first. */
 void worker_update(worker *w, size_t first, size_t count, const float *grads);
+
+/* With --clip, cuts all gradients to length; then updates all parameters, and counts the update. */
+void worker_update_all(worker *w, float *grads);
 
 /* Runs step() for each step of the epoch that is left, and shows how far it is. */
 bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why);
@@ -70,6 +85,12 @@ void worker_note(worker *w, const char *format, ...) __attribute__((format(print
 
 /* Gives all ranks the numbers that rank `from` has, and counts the time. */
 bool worker_share(worker *w, int from, float *data, size_t count, fail *why);
+
+/* ... the weights and the optimizer's memory of `count` parameters from `first`. */
+bool worker_share_part(worker *w, int from, size_t first, size_t count, fail *why);
+
+/* ... of the whole model, and the number of updates. */
+bool worker_share_model(worker *w, int from, fail *why);
 
 /* What a rank sends in the best all-reduce of `bytes` bytes: 2 (n - 1) / n of them. */
 double worker_allreduce_bytes(const worker *w, size_t bytes);

@@ -29,9 +29,9 @@ static uint64_t plain_training(const job *j) {
             loader_create(&ld, &data, o->seed, o->batch, &why));
   float *w = calloc(m.params, sizeof(float)), *v = calloc(m.params, sizeof(float)),
         *g = calloc(m.params, sizeof(float));
-  sgd rule = {o->lr, o->momentum, o->weight_decay};
   model_seed(&m, o->seed, w);
-  for (uint64_t epoch = 0; epoch < o->epochs; epoch++, rule.lr *= o->lr_decay) {
+  for (uint64_t epoch = 0; epoch < o->epochs; epoch++) {
+    optim rule = optim_rule(o, (double)epoch, 0);
     loader_epoch(&ld, epoch);
     for (size_t done = 0; done < FILES_TRAIN; done += o->batch) {
       size_t rows = done + o->batch < FILES_TRAIN ? o->batch : FILES_TRAIN - done;
@@ -39,7 +39,7 @@ static uint64_t plain_training(const job *j) {
       model_forward(&m, w, &p, rows, &why);
       model_loss_delta(&m, &p, rows, 1.0f / (float)rows);
       model_backward(&m, w, &p, rows, g, NULL, (model_listener){NULL, NULL}, &why);
-      sgd_update(&rule, m.params, w, v, g);
+      optim_update(&rule, m.params, w, v, NULL, g);
     }
   }
   uint64_t hash = hash_bytes(HASH_START, w, m.params * sizeof(float));
@@ -70,9 +70,8 @@ Test(train, one_rank_does_what_the_plain_loop_does) {
  */
 #define CURVE_TOLERANCE 2e-5
 
-static void check_same_curve(size_t batch) {
-  job j = job_make(NULL);
-  j.o.batch = batch;
+static void check_same_curve(const char *more) {
+  job j = job_make(more);
   job_runs_well(&j, 1);
   curve one = job_curve(&j);
   cr_assert_eq(one.epochs, 4);
@@ -95,11 +94,31 @@ static void check_same_curve(size_t batch) {
 }
 
 Test(train, n_ranks_give_the_curve_of_one) {
-  check_same_curve(32); /* the last batch has 11 samples: 203 = 6 * 32 + 11 */
+  check_same_curve(NULL); /* the last batch has 11 samples: 203 = 6 * 32 + 11 */
 }
 
 Test(train, n_ranks_give_the_curve_of_one_when_some_have_no_sample) {
-  check_same_curve(5); /* the last batch has 3 samples, for up to 5 ranks */
+  check_same_curve("--batch 5"); /* the last batch has 3 samples, for up to 5 ranks */
+}
+
+Test(train, n_ranks_give_the_curve_of_one_with_other_optimizers) {
+  check_same_curve("--clip 0.5");
+  check_same_curve("--accumulate 3");
+  check_same_curve("--optimizer adam --lr 0.01 --schedule cosine --warmup 0.5");
+}
+
+/* Parts of a step add up to the step, and a clip that is never reached changes nothing. */
+Test(train, parts_of_a_step) {
+  job whole = job_make("--epochs 2"), parts = job_make("--epochs 2 --accumulate 5 --clip 1000");
+  for (int n = 1; n <= 2; n++) {
+    job_runs_well(&whole, n);
+    job_runs_well(&parts, n);
+    curve a = job_curve(&whole), b = job_curve(&parts);
+    for (int e = 0; e < 2; e++)
+      cr_assert_float_eq(a.train_loss[e], b.train_loss[e], CURVE_TOLERANCE);
+  }
+  job_drop(&whole);
+  job_drop(&parts);
 }
 
 /* A sum of two does not depend on the grouping: with two ranks buckets must not matter at all. */
@@ -147,8 +166,8 @@ Test(train, buckets_cover_the_model_last_layer_first) {
 }
 
 /* A run that was stopped and resumed ends with the bits of one that was not. */
-Test(train, resumed_run_equals_undisturbed_run) {
-  job j = job_make(NULL);
+static void check_resumed(const char *more) {
+  job j = job_make(more);
   for (int n = 1; n <= 3; n += 2) {
     size_t bytes, again;
     j.o.checkpoint = j.checkpoint;
@@ -176,6 +195,11 @@ Test(train, resumed_run_equals_undisturbed_run) {
     free(second);
   }
   job_drop(&j);
+}
+
+Test(train, resumed_run_equals_undisturbed_run) {
+  check_resumed(NULL);
+  check_resumed("--optimizer adam --lr 0.01 --warmup 3");
 }
 
 /* A rank is killed: the others say so, take over its part, and end as well trained. */

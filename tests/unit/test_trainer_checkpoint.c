@@ -12,10 +12,20 @@ typedef struct setup {
   char folder[64], path[96];
   model m;
   checkpoint_run run;
-  float params[PARAMS], velocity[PARAMS];
+  float params[PARAMS], velocity[PARAMS], squares[PARAMS];
+  bool with_squares;
 } setup;
 
-static void make(setup *s) {
+/* What the setup has written, or is to write. */
+static checkpoint_state state_of(setup *s) {
+  return (checkpoint_state){.epochs = 5,
+                            .updates = 1234,
+                            .params = s->params,
+                            .velocity = s->velocity,
+                            .squares = s->with_squares ? s->squares : NULL};
+}
+
+static void make(setup *s, bool with_squares) {
   static const size_t sizes[] = {3, 4, 3};
   fail why = {.text = ""};
   files_folder(s->folder);
@@ -26,35 +36,39 @@ static void make(setup *s) {
   for (int i = 0; i < PARAMS; i++) {
     s->params[i] = 1.0f / (float)(i + 1);
     s->velocity[i] = (float)-i / 7;
+    s->squares[i] = (float)i / 3;
   }
+  s->with_squares = with_squares;
+  checkpoint_state state = state_of(s);
   cr_assert(checkpoint_check(s->path, &why), "%s", why.text);
-  cr_assert(checkpoint_write(s->path, &s->run, 5, s->params, s->velocity, &why), "%s", why.text);
+  cr_assert(checkpoint_write(s->path, &s->run, &state, &why), "%s", why.text);
 }
 
 /* Reading must fail, say so with the file's name, and change nothing. */
 static void expect_bad(const setup *s, const checkpoint_run *run, const char *cause) {
-  float params[PARAMS], velocity[PARAMS], zero[PARAMS] = {0};
-  uint64_t epochs = 77;
+  float params[PARAMS] = {0}, velocity[PARAMS] = {0}, zero[PARAMS] = {0};
+  checkpoint_state state = {.epochs = 77, .updates = 78, .params = params, .velocity = velocity};
   fail why = {.text = ""};
-  memset(params, 0, sizeof(params));
-  memset(velocity, 0, sizeof(velocity));
-  cr_assert_not(checkpoint_read(s->path, run, &epochs, params, velocity, &why), "%s", cause);
+  cr_assert_not(checkpoint_read(s->path, run, &state, &why), "%s", cause);
   cr_assert(strstr(why.text, s->path) && strstr(why.text, cause), "'%s' does not say '%s'",
             why.text, cause);
-  cr_assert_eq(epochs, 77);
+  cr_assert(state.epochs == 77 && state.updates == 78);
   cr_assert_arr_eq(params, zero, sizeof(zero));
   cr_assert_arr_eq(velocity, zero, sizeof(zero));
 }
 
 /* The checkpoint that `make` wrote must be there, whole. */
 static void expect_good(const setup *s) {
-  float params[PARAMS], velocity[PARAMS];
-  uint64_t epochs = 0;
+  float params[PARAMS], velocity[PARAMS], squares[PARAMS];
+  checkpoint_state state = {.params = params, .velocity = velocity};
   fail why = {.text = ""};
-  cr_assert(checkpoint_read(s->path, &s->run, &epochs, params, velocity, &why), "%s", why.text);
-  cr_assert_eq(epochs, 5);
+  state.squares = s->with_squares ? squares : NULL;
+  cr_assert(checkpoint_read(s->path, &s->run, &state, &why), "%s", why.text);
+  cr_assert(state.epochs == 5 && state.updates == 1234);
   cr_assert_arr_eq(params, s->params, sizeof(params));
   cr_assert_arr_eq(velocity, s->velocity, sizeof(velocity));
+  if (s->with_squares)
+    cr_assert_arr_eq(squares, s->squares, sizeof(squares));
 }
 
 Test(trainer_checkpoint, comes_back_exactly) {
@@ -62,20 +76,23 @@ Test(trainer_checkpoint, comes_back_exactly) {
   fail why;
   struct stat st;
   char temporary[128];
-  make(&s);
-  expect_good(&s);
-  snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
-  cr_assert_neq(stat(temporary, &st), 0, "the temporary file was left");
-  s.params[3] = 4;
-  cr_assert(checkpoint_write(s.path, &s.run, 5, s.params, s.velocity, &why)); /* over the old one */
-  expect_good(&s);
-  files_remove(s.folder);
+  for (int squares = 0; squares < 2; squares++) {
+    make(&s, squares);
+    expect_good(&s);
+    snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
+    cr_assert_neq(stat(temporary, &st), 0, "the temporary file was left");
+    s.params[3] = 4;
+    checkpoint_state state = state_of(&s);
+    cr_assert(checkpoint_write(s.path, &s.run, &state, &why)); /* over the old one */
+    expect_good(&s);
+    files_remove(s.folder);
+  }
 }
 
 Test(trainer_checkpoint, any_damage_is_noticed) {
   setup s;
   size_t bytes;
-  make(&s);
+  make(&s, false);
   uint8_t *data = files_read(s.folder, "check", &bytes);
   for (size_t cut = 0; cut < bytes; cut++) {
     files_write(s.folder, "check", data, cut);
@@ -100,7 +117,7 @@ Test(trainer_checkpoint, of_another_run) {
   setup s;
   static const size_t others[][3] = {{3, 3, 4}, {4, 3, 3}, {3, 4, 2}};
   fail why;
-  make(&s);
+  make(&s, false);
   for (int i = 0; i < 3; i++) {
     model other;
     cr_assert(model_perceptron(&other, others[i], 3, &why));
@@ -108,6 +125,11 @@ Test(trainer_checkpoint, of_another_run) {
     run.model = &other;
     expect_bad(&s, &run, "--layers");
   }
+  s.with_squares = true;
+  float other[3][PARAMS];
+  checkpoint_state state = {.params = other[0], .velocity = other[1], .squares = other[2]};
+  cr_assert_not(checkpoint_read(s.path, &s.run, &state, &why));
+  cr_assert(strstr(why.text, "--optimizer"), "%s", why.text);
   checkpoint_run run = s.run;
   run.seed++;
   expect_bad(&s, &run, "--seed 7, not 8");
@@ -119,8 +141,8 @@ Test(trainer_checkpoint, of_another_run) {
   expect_bad(&s, &run, "another data set");
   files_write(s.folder, "check",
               "something else entirely, but long enough to be looked at: "
-              "a checkpoint's header has seventy-two bytes",
-              101);
+              "a checkpoint's header has eighty-eight bytes, so there are some more",
+              110);
   expect_bad(&s, &s.run, "not a checkpoint");
   unlink(s.path);
   expect_bad(&s, &s.run, "no such checkpoint");
@@ -132,16 +154,17 @@ Test(trainer_checkpoint, failed_write_keeps_the_old_one) {
   setup s;
   char temporary[128];
   fail why = {.text = ""};
-  make(&s);
+  make(&s, false);
   snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
   cr_assert_eq(mkdir(temporary, 0700), 0);
   float other[PARAMS] = {0};
-  cr_assert_not(checkpoint_write(s.path, &s.run, 6, other, other, &why));
+  checkpoint_state state = {.epochs = 6, .params = other, .velocity = other};
+  cr_assert_not(checkpoint_write(s.path, &s.run, &state, &why));
   cr_assert(strstr(why.text, temporary), "%s", why.text);
   expect_good(&s);
   rmdir(temporary);
   cr_assert_eq(symlink("/dev/full", temporary), 0); /* the disk is full */
-  cr_assert_not(checkpoint_write(s.path, &s.run, 6, other, other, &why));
+  cr_assert_not(checkpoint_write(s.path, &s.run, &state, &why));
   cr_assert(strstr(why.text, "No space left"), "%s", why.text);
   expect_good(&s);
   files_remove(s.folder);

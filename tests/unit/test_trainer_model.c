@@ -1,7 +1,6 @@
 /* test_trainer_model.c: values, losses, gradients and updates against plain computation in double.
  */
 #include "trainer/model.h"
-#include "trainer/optim.h"
 #include "trainer/rng.h"
 
 #include <criterion/criterion.h>
@@ -230,28 +229,4 @@ Test(trainer_model, impossible_sizes) {
   cr_assert(model_perceptron(&m, wide, 3, &why));
   cr_assert_not(pass_create(&p, &m, SIZE_MAX / 8, &why));
   cr_assert(strstr(why.text, "no memory"));
-}
-
-Test(trainer_optim, momentum_and_decay) {
-  enum { N = 37 };
-  const sgd rule = {0.1f, 0.9f, 0.01f};
-  float w[N], v[N], g[N];
-  double exact_w[N], exact_v[N];
-  for (int i = 0; i < N; i++) {
-    exact_w[i] = w[i] = (float)i / 8 - 2;
-    exact_v[i] = v[i] = 0;
-  }
-  for (int step = 0; step < 5; step++) {
-    for (int i = 0; i < N; i++) {
-      g[i] = (float)((i * 7 + step * 3) % 11) / 4 - 1;
-      exact_v[i] = 0.9 * exact_v[i] + g[i] + 0.01 * exact_w[i];
-      exact_w[i] -= 0.1 * exact_v[i];
-    }
-    sgd_update(&rule, 20, w, v, g); /* ranges one after the other give the same */
-    sgd_update(&rule, N - 20, w + 20, v + 20, g + 20);
-  }
-  for (int i = 0; i < N; i++) {
-    cr_assert_float_eq(w[i], exact_w[i], 1e-5);
-    cr_assert_float_eq(v[i], exact_v[i], 1e-5);
-  }
 }

@@ -8,6 +8,8 @@
 
 #include <stdlib.h>
 
+static const char *const doing = "summing gradients";
+
 static bool open_allreduce(worker *w, fail *why) {
   buckets *b = calloc(1, sizeof(*b));
   if (!b)
@@ -30,14 +32,20 @@ static bool step(worker *w, fail *why) {
   if (!worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count, b->grads,
                        buckets_listener(b), why))
     return false;
+  bool whole = w->o->clip > 0; /* the length of all gradients must be known before the update */
+  for (size_t i = 0; whole && i < b->count; i++)
+    if (!worker_wait(w, &b->item[i].request, doing, why))
+      return false;
+  worker_clip(w, b->grads);
   for (size_t i = 0; i < b->count; i++) {
     const bucket *item = &b->item[i];
-    if (!worker_wait(w, &b->item[i].request, "summing gradients", why))
+    if (!worker_wait(w, &b->item[i].request, doing, why))
       return false;
     worker_update(w, item->first, item->count, b->grads + item->first);
     if (!buckets_poll(b, why))
       return false;
   }
+  w->updates++;
   w->sums.sent_bytes += worker_allreduce_bytes(w, w->model.params * sizeof(float));
   return true;
 }

@@ -57,11 +57,7 @@ void central_close(worker *w) {
 
 /* The model is the server's. */
 const float *central_settle(worker *w, fail *why) {
-  int server = central_server(w);
-  return worker_share(w, server, w->params, w->model.params, why) &&
-                 worker_share(w, server, w->velocity, w->model.params, why)
-             ? w->params
-             : NULL;
+  return worker_share_model(w, central_server(w), why) ? w->params : NULL;
 }
 
 bool central_tell(worker *w, double *numbers, size_t count, fail *why) {

@@ -66,15 +66,14 @@ static bool hand_out(worker *w, int rank, bool *left, fail *why) {
 static void apply(worker *w, int rank) {
   central *c = w->state;
   books *b = c->books;
-  float lr = w->rule.lr;
   uint64_t stale = b->version - b->hand[rank].version;
   b->stale[stale < MOST_STALE ? stale : MOST_STALE]++;
   b->stale_sum += (double)stale;
   b->stale_most = (double)stale > b->stale_most ? (double)stale : b->stale_most;
+  worker_rule(w, (double)b->done / (double)w->data->train.count);
   if (w->o->staleness_lr)
-    w->rule.lr = lr / (float)(stale + 1);
-  worker_update(w, 0, w->model.params, c->grads);
-  w->rule.lr = lr;
+    w->rule.lr /= (float)(stale + 1);
+  worker_update_all(w, c->grads);
   b->version++;
   b->done += b->hand[rank].count;
   w->step = (size_t)b->done / w->loader.batch;

@@ -84,6 +84,13 @@ static bool release(worker *w, fail *why) {
   return true;
 }
 
+/* Gradients are put into the weights before their clock is complete: plain descent alone can. */
+static bool check(const options *o, int nranks, fail *why) {
+  if (optim_has_squares(o) || o->clip > 0)
+    return fail_set(why, "--strategy ps-bounded: works with --optimizer sgd and without --clip");
+  return central_check(o, nranks, why);
+}
+
 /* Puts the gradient that a worker has sent into the weights; ends a clock that is complete. */
 static void apply(worker *w, int rank) {
   double begin = clock_s();
@@ -100,9 +107,11 @@ static void apply(worker *w, int rank) {
   if (slowest(w) > w->step) {
     for (size_t i = 0; i < count; i++)
       w->params[i] += lr * sum[i];
-    sgd_update(&w->rule, count, w->params, w->velocity, sum);
+    optim_update(&w->rule, count, w->params, w->velocity, NULL, sum);
     memset(sum, 0, count * sizeof(float));
+    w->updates++;
     w->step++;
+    worker_rule(w, worker_done(w));
   }
   w->sums.compute_s += clock_s() - begin;
 }
@@ -145,7 +154,7 @@ const strategy strategy_ps_bounded = {
     .name = "ps-bounded",
     .about = "the last rank is a server; no worker is more than --staleness batches ahead",
     .bits = STRATEGY_ELASTIC,
-    .check = central_check,
+    .check = check,
     .open = open_server,
     .close = central_close,
     .epoch = epoch,

@@ -77,6 +77,9 @@ static int servers_of(const options *o, int nranks) {
 }
 
 static bool check(const options *o, int nranks, fail *why) {
+  if (o->clip > 0)
+    return fail_set(why,
+                    "--strategy ps-sharded: no server knows all gradients, so leave out --clip");
   if (servers_of(o, nranks) < 2)
     return fail_set(why, "--servers 1 or a single rank: a shard's replica needs a second server");
   return (int)o->servers < nranks ||
@@ -294,7 +297,10 @@ static bool step(worker *w, fail *why) {
   for (size_t j = 0; s->seat >= 0 && j < s->shards; j++)
     if (!s->kept[j] && !pull(w, j, why))
       return false;
-  return all_sent(w, why);
+  if (!all_sent(w, why))
+    return false;
+  w->updates++;
+  return true;
 }
 
 static bool epoch(worker *w, fail *why) {
@@ -308,8 +314,7 @@ static const float *settle(worker *w, fail *why) {
   for (size_t j = 0; j < s->shards; j++) {
     shard r = range(w, j);
     int from = server_of(s, j);
-    if (!worker_share(w, from, w->params + r.first, r.count, why) ||
-        !worker_share(w, from, w->velocity + r.first, r.count, why))
+    if (!worker_share_part(w, from, r.first, r.count, why))
       return NULL;
     worker_note(w, "%s%" PRIu64, j ? "," : "", s->version[j]);
   }
@@ -326,8 +331,7 @@ static bool share_newest(worker *w, size_t j, const uint64_t *table, fail *why) 
   for (int k = 1; k < w->nranks; k++)
     if (table[(size_t)k * columns + j] > table[(size_t)best * columns + j])
       best = k;
-  if (!worker_share(w, best, w->params + r.first, r.count, why) ||
-      !worker_share(w, best, w->velocity + r.first, r.count, why))
+  if (!worker_share_part(w, best, r.first, r.count, why))
     return false;
   s->version[j] = table[(size_t)best * columns + j] / 2;
   s->kept[j] = true;
@@ -360,6 +364,7 @@ static bool recover_servers(worker *w, fail *why) {
     return false;
   w->epochs_done = epochs;
   w->step = (size_t)(oldest - epochs * loader_steps(&w->loader));
+  w->updates = oldest;
   return assign(w, why);
 }
 

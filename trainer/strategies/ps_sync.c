@@ -41,7 +41,8 @@ static bool serve(worker *w, fail *why) {
     for (size_t i = 0; r > 0 && i < count; i++)
       sum[i] += c->grads[i];
   }
-  worker_update(w, 0, count, sum);
+  worker_rule(w, worker_done(w));
+  worker_update_all(w, sum);
   w->step++; /* from here on the server is ahead: recover() takes its model */
   return true;
 }
