@@ -34,6 +34,9 @@ typedef struct options {
   bool staleness_lr;
   uint64_t staleness;
   uint64_t servers;
+  uint64_t local_steps, post_local;
+  int average;
+  float outer_momentum, outer_lr, moving_rate;
   uint64_t threads_per_rank;
   int slow_rank; /* works slow_factor times as long as it needs */
   float slow_factor;

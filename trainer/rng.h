@@ -28,7 +28,7 @@ static inline double rng_unit(rng *g) {
 }
 
 /* Streams of one seed that have nothing to do with each other. */
-enum rng_stream { RNG_WEIGHTS = 1, RNG_ORDER = 2 };
+enum rng_stream { RNG_WEIGHTS = 1, RNG_ORDER = 2, RNG_PARTNERS = 3 };
 static inline rng rng_make(uint64_t seed, enum rng_stream stream, uint64_t index) {
   rng g = {.state = seed};
   g.state = rng_next(&g) ^ (uint64_t)stream;

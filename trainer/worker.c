@@ -10,14 +10,17 @@
 
 #define TEST_ROWS 256 /* at least so many samples go through the model at once in a test */
 
+size_t worker_rows(const worker *w, int workers) {
+  size_t samples = w->data->train.count, batch = w->o->batch;
+  return shard_of(batch < samples ? batch : samples, 0, workers).count;
+}
+
 bool worker_fit(worker *w, fail *why) {
   return worker_fit_parts(w, w->nranks, why);
 }
 
 bool worker_fit_parts(worker *w, int workers, fail *why) {
-  size_t samples = w->data->train.count, batch = w->o->batch;
-  size_t rows = shard_of(batch < samples ? batch : samples, 0, workers).count;
-  rows = shard_of(rows, 0, (int)w->o->accumulate).count;
+  size_t rows = shard_of(worker_rows(w, workers), 0, (int)w->o->accumulate).count;
   rows = rows > TEST_ROWS ? rows : TEST_ROWS;
   if (w->pass.rows >= rows)
     return true;

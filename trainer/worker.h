@@ -43,6 +43,9 @@ typedef struct worker {
   progress progress;
 } worker;
 
+/* The most samples that a batch has for each of so many workers. */
+size_t worker_rows(const worker *w, int workers);
+
 /* Takes memory for passes over this rank's part of a batch, by its number among the ranks. */
 bool worker_fit(worker *w, fail *why);
 

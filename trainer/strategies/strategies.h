@@ -9,5 +9,8 @@ extern const strategy strategy_ps_async;
 extern const strategy strategy_ps_bounded;
 extern const strategy strategy_ps_sharded;
 extern const strategy strategy_ps_sync;
+extern const strategy strategy_local_sgd;
+extern const strategy strategy_easgd;
+extern const strategy strategy_gossip;
 
 #endif

@@ -1,0 +1,307 @@
+/* test_train_averages.c: the strategies of the trainer that average weights. */
+#include "support_train.h"
+#include "trainer/dataset.h"
+#include "trainer/hash.h"
+#include "trainer/loader.h"
+#include "trainer/model.h"
+#include "trainer/optim.h"
+#include "trainer/strategies/strategy.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+
+#define STEPS 7 /* of an epoch: 203 samples in batches of 32 */
+
+/* As in test_train.c: what other groupings of float32 sums may do to losses of order 1. */
+#define CURVE_TOLERANCE 2e-5
+
+/* One worker of a training that is done by hand, in the plainest way. */
+typedef struct hand {
+  dataset data;
+  model m;
+  pass p;
+  loader ld;
+  optim rule;
+  size_t count;
+  float *grads;
+} hand;
+
+/* Prepares for a job's model and data. */
+static hand hand_make(const job *j) {
+  hand h;
+  fail why;
+  cr_assert(dataset_load(&h.data, j->folder, 64, &why));
+  cr_assert(model_perceptron(&h.m, j->o.sizes, j->o.size_count, &why) &&
+            pass_create(&h.p, &h.m, j->o.batch, &why) &&
+            loader_create(&h.ld, &h.data, j->o.seed, j->o.batch, &why));
+  h.count = h.m.params;
+  h.grads = calloc(h.count, sizeof(float));
+  return h;
+}
+
+static void hand_drop(hand *h) {
+  free(h->grads);
+  loader_destroy(&h->ld);
+  pass_destroy(&h->p);
+  dataset_free(&h->data);
+}
+
+/* One step on `rows` samples from position `first` of the epoch's order. */
+static void hand_step(hand *h, size_t first, size_t rows, float scale, float *w, float *v) {
+  fail why;
+  loader_train(&h->ld, first, rows, h->p.value[0], h->p.labels);
+  model_forward(&h->m, w, &h->p, rows, &why);
+  model_loss_delta(&h->m, &h->p, rows, scale);
+  model_backward(&h->m, w, &h->p, rows, h->grads, NULL, (model_listener){NULL, NULL}, &why);
+  optim_update(&h->rule, h->count, w, v, NULL, h->grads);
+}
+
+/* Compares the job's last epoch with weights that were calculated by hand. */
+static void check_hash(const job *j, const hand *h, const float *weights) {
+  char hash[17];
+  snprintf(hash, sizeof(hash), "%016" PRIx64,
+           hash_bytes(HASH_START, weights, h->count * sizeof(float)));
+  cr_assert_str_eq(job_curve(j).hash[j->o.epochs - 1], hash);
+}
+
+/* ---- local SGD --------------------------------------------------------------------------------
+ */
+
+/* Two workers that average after every third step and an epoch's end, with an outer optimizer. */
+Test(train_averages, local_sgd_does_what_its_definition_says) {
+  job j = job_make("--strategy local-sgd --local-steps 3 --outer-momentum 0.9 --outer-lr 0.7");
+  hand h = hand_make(&j);
+  float *w[2], *v[2], *x = calloc(h.count, sizeof(float)), *u = calloc(h.count, sizeof(float));
+  model_seed(&h.m, j.o.seed, x);
+  for (int r = 0; r < 2; r++) {
+    w[r] = calloc(h.count, sizeof(float));
+    v[r] = calloc(h.count, sizeof(float));
+    memcpy(w[r], x, h.count * sizeof(float));
+  }
+  for (uint64_t epoch = 0; epoch < j.o.epochs; epoch++) {
+    h.rule = optim_rule(&j.o, (double)epoch, 0);
+    loader_epoch(&h.ld, epoch);
+    for (size_t step = 0; step < STEPS; step++) {
+      size_t rows = loader_batch_size(&h.ld, step);
+      for (int r = 0; r < 2; r++) {
+        shard part = shard_of(rows, r, 2);
+        hand_step(&h, step * 32 + part.first, part.count, 2.0f / (float)rows, w[r], v[r]);
+      }
+      for (size_t i = 0; i < h.count && ((step + 1) % 3 == 0 || step + 1 == STEPS); i++) {
+        float change = x[i] - (w[0][i] + w[1][i]) / 2;
+        u[i] = 0.9f * u[i] + change;
+        x[i] -= 0.7f * (change + 0.9f * u[i]);
+        w[0][i] = w[1][i] = x[i];
+      }
+    }
+    memset(v[0], 0, h.count * sizeof(float));
+    memset(v[1], 0, h.count * sizeof(float));
+  }
+  job_runs_well(&j, 2);
+  check_hash(&j, &h, x);
+  j.o.average = 1; /* the other way gives the same sum of two */
+  job_runs_well(&j, 2);
+  check_hash(&j, &h, x);
+  for (int r = 0; r < 2; r++) {
+    free(w[r]);
+    free(v[r]);
+  }
+  free(x);
+  free(u);
+  hand_drop(&h);
+  job_drop(&j);
+}
+
+/* With an average after every step it is synchronous training, whatever the parts of the ranks. */
+static void check_synchronous(const char *how) {
+  job j = job_make(how);
+  j.o.local_steps = 1;
+  j.o.momentum = 0; /* which starts anew with an epoch */
+  for (int n = 1; n <= 5; n++) {
+    j.o.strategy = strategy_find("allreduce");
+    job_runs_well(&j, n);
+    curve want = job_curve(&j);
+    j.o.strategy = strategy_find("local-sgd");
+    job_runs_well(&j, n);
+    curve c = job_curve(&j);
+    for (int e = 0; e < 4; e++)
+      cr_assert_float_eq(c.test_loss[e], want.test_loss[e], CURVE_TOLERANCE, "%d: %g, %g", n,
+                         c.test_loss[e], want.test_loss[e]);
+  }
+  job_drop(&j);
+}
+
+Test(train_averages, one_local_step_is_synchronous_training) {
+  check_synchronous("--average allreduce");
+}
+
+Test(train_averages, one_local_step_with_a_master_is_synchronous_training) {
+  check_synchronous("--average master");
+}
+
+/* 13 batches of 16 samples: with H = 5 three averages instead of 13 sums of gradients. */
+Test(train_averages, local_sgd_sends_less) {
+  job j = job_make("--batch 16 --local-steps 5 --average master");
+  job_runs_well(&j, 3);
+  double synchronous = job_curve(&j).sent_bytes[1];
+  for (int average = 0; average < 2; average++) {
+    j.o.strategy = strategy_find("local-sgd");
+    j.o.average = average;
+    job_runs_well(&j, 3);
+    cr_assert_float_eq(job_curve(&j).sent_bytes[1], synchronous * 3 / 13, 1);
+  }
+  job_drop(&j);
+}
+
+Test(train_averages, post_local_begins_synchronously) {
+  job j = job_make("--post-local 2");
+  job_runs_well(&j, 3);
+  curve synchronous = job_curve(&j);
+  j.o.strategy = strategy_find("local-sgd");
+  job_runs_well(&j, 3);
+  curve c = job_curve(&j);
+  for (int e = 0; e < 4; e++)
+    cr_assert((strcmp(c.hash[e], synchronous.hash[e]) == 0) == (e < 2), "epoch %d", e);
+  cr_assert_gt(c.test_accuracy, 0.8);
+  job_drop(&j);
+}
+
+/* Stopped and resumed it ends with the bits of a run that was not. */
+Test(train_averages, local_sgd_resumes_exactly) {
+  job j = job_make("--strategy local-sgd --local-steps 2 --post-local 1 --outer-momentum 0.5 "
+                   "--optimizer adam --lr 0.01");
+  j.o.checkpoint = j.checkpoint;
+  job_runs_well(&j, 3);
+  curve whole = job_curve(&j);
+  for (uint64_t stop = 1; stop < 4; stop++) {
+    j.o.resume = false;
+    j.o.epochs = stop;
+    job_runs_well(&j, 3);
+    j.o.resume = true;
+    j.o.epochs = 4;
+    job_runs_well(&j, 3);
+    cr_assert_str_eq(job_curve(&j).hash[3], whole.hash[3]);
+  }
+  job_drop(&j);
+}
+
+/* ---- elastic averaging ------------------------------------------------------------------------
+ */
+
+/* A worker and the centre: what they do is no matter of chance then. */
+Test(train_averages, easgd_does_what_its_definition_says) {
+  job j = job_make("--strategy easgd --local-steps 3 --moving-rate 0.6");
+  hand h = hand_make(&j);
+  float *x = calloc(h.count, sizeof(float)), *v = calloc(h.count, sizeof(float)),
+        *c = calloc(h.count, sizeof(float));
+  model_seed(&h.m, j.o.seed, x);
+  memcpy(c, x, h.count * sizeof(float));
+  for (uint64_t epoch = 0; epoch < j.o.epochs; epoch++) {
+    h.rule = optim_rule(&j.o, (double)epoch, 0);
+    loader_epoch(&h.ld, epoch);
+    for (size_t step = 0; step <= STEPS; step++) {
+      size_t rows = step < STEPS ? loader_batch_size(&h.ld, step) : 0;
+      for (size_t i = 0; i < h.count && (step % 3 == 0 || step == STEPS); i++) {
+        float d = 0.6f * (x[i] - c[i]);
+        x[i] -= d;
+        c[i] += d;
+      }
+      if (rows > 0)
+        hand_step(&h, step * 32, rows, 1.0f / (float)rows, x, v);
+    }
+  }
+  job_runs_well(&j, 2);
+  check_hash(&j, &h, c);
+  free(x);
+  free(v);
+  free(c);
+  hand_drop(&h);
+  job_drop(&j);
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
+
+/* Samples that the ranks together trained on in an epoch. */
+static double samples(const job *j, size_t epoch) {
+  return job_number(j, epoch, "samples_per_s") * job_number(j, epoch, "seconds");
+}
+
+/* Any number of ranks learns, with every sample once (or `more` of them in addition). */
+static void check_learns(const char *how, double more) {
+  job j = job_make(how);
+  j.o.epochs = 12;
+  for (int n = 1; n <= 5; n += n > 2 ? 2 : 1) {
+    job_runs_well(&j, n);
+    curve c = job_curve(&j);
+    cr_assert_eq(c.epochs, 12);
+    cr_assert_gt(c.test_accuracy, 0.8, "%s, %d ranks: %g", how, n, c.test_accuracy);
+    cr_assert_lt(c.train_loss[11], c.train_loss[0] / 2);
+    for (size_t e = 0; e < 12; e++) {
+      cr_assert_geq(samples(&j, e), FILES_TRAIN - 0.1);
+      cr_assert_leq(samples(&j, e), FILES_TRAIN + 0.1 + more, "%s, %d ranks: %g", how, n,
+                    samples(&j, e));
+    }
+  }
+  job_drop(&j);
+}
+
+Test(train_averages, local_sgd_learns) {
+  check_learns("--strategy local-sgd --local-steps 4", 0);
+}
+
+Test(train_averages, easgd_learns) {
+  check_learns("--strategy easgd --local-steps 2", 0);
+}
+
+Test(train_averages, easgd_learns_with_fewer_samples_than_ranks) {
+  check_learns("--strategy easgd --local-steps 1 --batch 3 --lr 0.01", 0);
+}
+
+/* A rank may do a whole epoch by itself before it hears of the others. */
+Test(train_averages, gossip_learns) {
+  check_learns("--strategy gossip --local-steps 2", 4 * FILES_TRAIN);
+}
+
+/* All that can cross does: ranks that do nearly nothing but offer. */
+Test(train_averages, gossip_learns_with_many_offers) {
+  check_learns("--strategy gossip --local-steps 1 --batch 3 --lr 0.01", 4 * FILES_TRAIN);
+}
+
+Test(train_averages, gossip_with_a_slow_rank) {
+  check_learns("--strategy gossip --local-steps 1 --slow 0:4", 4 * FILES_TRAIN);
+}
+
+/* A rank is killed: the others go on, and end as well trained. */
+static void check_survives(const char *how, int nranks, int killed) {
+  job j = job_make(how);
+  j.o.epochs = 60;
+  j.o.lr_decay = 1;
+  job_runs_well(&j, nranks);
+  double undisturbed = job_curve(&j).test_accuracy;
+  j.o.checkpoint = j.checkpoint;
+  j.odd_rank = killed;
+  j.killed = true;
+  job_survives(&j, nranks);
+  curve c = job_curve(&j);
+  cr_assert(c.epochs == 60 || (c.epochs == 59 && killed == 0));
+  cr_assert_float_eq(c.test_accuracy, undisturbed, 0.005 + 1.01 / FILES_TEST, "%s: %g, %g", how,
+                     c.test_accuracy, undisturbed);
+  job_drop(&j);
+}
+
+Test(train_averages, local_sgd_without_a_rank) {
+  check_survives("--strategy local-sgd --outer-momentum 0.3", 4, 1);
+}
+
+Test(train_averages, easgd_without_a_worker) {
+  check_survives("--strategy easgd --local-steps 2", 4, 0);
+}
+
+Test(train_averages, easgd_without_its_centre) {
+  check_survives("--strategy easgd --local-steps 2", 4, 3);
+}
+
+Test(train_averages, gossip_without_a_rank) {
+  check_survives("--strategy gossip --local-steps 2", 4, 2);
+}

@@ -1,0 +1,295 @@
+/*
+ * gossip.c: decentralised and asynchronous. Every rank trains by itself and now and then averages
+ * its weights with one other rank that it picks at random; there is no centre and no barrier.
+ *
+ *     rank 0  x0 --- steps --- steps - x0 + d --- steps ---
+ *                  \ offer x0          ^ answer d
+ *                   v                 /
+ *     rank 2  x2 --- steps --- d = (x2 - x0) / 2, x2 - d --- steps ---
+ *
+ * Every --local-steps steps a rank offers its weights to a partner and goes on training. The
+ * partner looks between two of its steps, moves half of the way to what was offered, and answers
+ * with the change, which the first one adds to what its weights are by then. What one loses the
+ * other gains: averaging never changes the mean over all ranks. A rank has one offer open at most.
+ * If two ranks offer to each other at once they would trade places instead of meeting in the
+ * middle, so the one with the lower number then refuses. Offers are served whatever a rank waits
+ * for, so nobody can wait in a circle.
+ *
+ * Each rank draws samples from a shuffle of its own, until the ranks together have done an epoch's
+ * worth. Nobody counts them all: every message begins with a vector of the samples that each rank
+ * is known to have done, and who receives it keeps the larger number of each (a grow-only counter).
+ * The first one to find that it is enough tells everybody. So an epoch has a few steps more than
+ * its samples, but a slow rank does not hold up the others.
+ *
+ * Messages: every H steps a rank sends its model to one rank, and gets a change of that size back.
+ * After an epoch the mean of all ranks' weights is tested and saved; training goes on from each
+ * rank's own.
+ *
+ * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous decentralized parallel stochastic gradient
+ * descent, 2018.
+ */
+#include "trainer/clock.h"
+#include "trainer/rng.h"
+#include "trainer/strategies/strategies.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { TAG_OFFER, TAG_ANSWER };
+
+/* The messages that can be under way at a rank at once. */
+enum { OFFER_OUT, OFFER_IN, ANSWER_OUT, ANSWER_IN, MESSAGES };
+
+typedef struct gossip {
+  coll_comm *comm;            /* to which the messages belong */
+  uint8_t *message[MESSAGES]; /* counters, then weights or a change; from coll_mem_alloc() */
+  coll_request *request[MESSAGES];
+  size_t head, whole;  /* bytes of the counters, and of a message with weights */
+  coll_message offer;  /* what came to OFFER_IN */
+  coll_message answer; /* ... and ANSWER_IN */
+  bool listens;        /* for offers: something came, or will come, to OFFER_IN */
+  int partner;         /* to which an offer is open, or -1 */
+  int ended;           /* others that have ended the epoch */
+  uint64_t *done;      /* samples of the epoch by rank, as far as known */
+  uint64_t before;     /* samples of the epoch before a rank was lost */
+  size_t rows;         /* samples of a step */
+  uint64_t steps;      /* since the last offer */
+  float *grads;
+  rng dice;
+} gossip;
+
+/* What a message carries behind its counters. */
+static float *weights_in(const gossip *g, int which) {
+  return (float *)(void *)(g->message[which] + g->head);
+}
+
+static void close_gossip(worker *w) {
+  gossip *g = w->state;
+  if (!g)
+    return;
+  for (int i = 0; i < MESSAGES; i++)
+    if (g->message[i])
+      coll_mem_free(g->comm, g->message[i]);
+  free(g->done);
+  free(g->grads);
+  free(g);
+  w->state = NULL;
+}
+
+static bool open_gossip(worker *w, fail *why) {
+  gossip *g = w->state = calloc(1, sizeof(*g));
+  if (!g)
+    return fail_memory(why, "messages");
+  g->comm = w->comm;
+  g->rows = worker_rows(w, w->nranks);
+  g->head = ((size_t)w->nranks * sizeof(uint64_t) + 63) / 64 * 64; /* weights lie aligned */
+  g->whole = g->head + w->model.params * sizeof(float);
+  g->done = calloc(g->head, 1);
+  g->grads = matrix_alloc(1, w->model.params);
+  if (!g->done || !g->grads)
+    return fail_memory(why, "messages");
+  for (int i = 0; i < MESSAGES; i++) {
+    void *memory = NULL;
+    coll_status status = coll_mem_alloc(w->comm, g->whole, &memory);
+    if (status != COLL_OK)
+      return fail_coll(why, w->comm, status, "memory for messages");
+    g->message[i] = memory;
+  }
+  return true;
+}
+
+/* Starts to send a message, with the counters as they are now. */
+static bool start_send(worker *w, int which, size_t bytes, int peer, int tag, fail *why) {
+  gossip *g = w->state;
+  memcpy(g->message[which], g->done, g->head);
+  coll_status status =
+      coll_isend(g->message[which], bytes, COLL_UINT8, peer, tag, w->comm, &g->request[which]);
+  w->sums.sent_bytes += (double)bytes;
+  return status == COLL_OK || fail_coll(why, w->comm, status, "gossiping");
+}
+
+/* Starts to receive a message. */
+static bool start_receive(worker *w, int which, int peer, int tag, coll_message *what, fail *why) {
+  gossip *g = w->state;
+  coll_status status = coll_irecv(g->message[which], g->whole, COLL_UINT8, peer, tag, what, w->comm,
+                                  &g->request[which]);
+  return status == COLL_OK || fail_coll(why, w->comm, status, "gossiping");
+}
+
+/* Keeps the larger of each number of samples. */
+static void merge(gossip *g, int which, int nranks) {
+  const uint64_t *theirs = (const uint64_t *)(const void *)g->message[which];
+  for (int r = 0; r < nranks; r++)
+    g->done[r] = theirs[r] > g->done[r] ? theirs[r] : g->done[r];
+}
+
+/* Samples of this epoch, over all ranks, that this rank knows of. */
+static uint64_t known(const worker *w) {
+  const gossip *g = w->state;
+  uint64_t sum = g->before;
+  for (int r = 0; r < w->nranks; r++)
+    sum += g->done[r];
+  return sum;
+}
+
+/* Offers this rank's weights to another rank, if it is time. */
+static bool offer(worker *w, fail *why) {
+  gossip *g = w->state;
+  if (++g->steps < w->o->local_steps || w->nranks == 1 || g->partner >= 0 || g->request[OFFER_OUT])
+    return true;
+  g->steps = 0;
+  int other = (int)rng_below(&g->dice, (uint64_t)w->nranks - 1);
+  g->partner = other + (other >= w->rank);
+  memcpy(weights_in(g, OFFER_OUT), w->params, w->model.params * sizeof(float));
+  return start_receive(w, ANSWER_IN, g->partner, TAG_ANSWER, &g->answer, why) &&
+         start_send(w, OFFER_OUT, g->whole, g->partner, TAG_OFFER, why);
+}
+
+/* What came to an offer. */
+static void take_answer(worker *w) {
+  gossip *g = w->state;
+  const float *change = weights_in(g, ANSWER_IN);
+  merge(g, ANSWER_IN, w->nranks);
+  g->partner = -1;
+  for (size_t i = 0; g->answer.count == g->whole && i < w->model.params; i++)
+    w->params[i] += change[i];
+}
+
+/* Meets what was offered half-way, or learns that another rank has ended the epoch. */
+static bool take_offer(worker *w, fail *why) {
+  gossip *g = w->state;
+  const float *offered = weights_in(g, OFFER_IN);
+  float *change = weights_in(g, ANSWER_OUT);
+  int from = g->offer.source;
+  bool end = g->offer.count == g->head, refused = g->partner == from && w->rank < from;
+  merge(g, OFFER_IN, w->nranks);
+  for (size_t i = 0; !end && !refused && i < w->model.params; i++) {
+    change[i] = 0.5f * (w->params[i] - offered[i]);
+    w->params[i] -= change[i];
+  }
+  if (!end && !start_send(w, ANSWER_OUT, refused ? g->head : g->whole, from, TAG_ANSWER, why))
+    return false;
+  g->ended += end;
+  g->listens = g->ended < w->nranks - 1;
+  return !g->listens || start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why);
+}
+
+/* Does what the messages that have come ask for. */
+static bool act(worker *w, fail *why) {
+  gossip *g = w->state;
+  if (g->partner >= 0 && !g->request[ANSWER_IN])
+    take_answer(w);
+  /* The last answer's memory is needed for the next. */
+  return !g->listens || g->request[OFFER_IN] || g->request[ANSWER_OUT] || take_offer(w, why);
+}
+
+/* Moves messages on, without waiting. */
+static bool poll(worker *w, fail *why) {
+  gossip *g = w->state;
+  for (int i = 0; i < MESSAGES; i++) {
+    coll_status status = g->request[i] ? coll_test(&g->request[i]) : COLL_OK;
+    if (status != COLL_OK && status != COLL_IN_PROGRESS)
+      return fail_coll(why, w->comm, status, "gossiping");
+  }
+  return true;
+}
+
+/* Between layers messages move on, but the weights stay as they are within a step. */
+static bool layer_done(void *ctx, size_t l, fail *why) {
+  (void)l;
+  return poll(ctx, why);
+}
+
+/* Waits for the next message, and does what it asks for. */
+static bool wait_and_act(worker *w, fail *why) {
+  gossip *g = w->state;
+  int index;
+  double begin = clock_s();
+  coll_status status = coll_wait_any(g->request, MESSAGES, &index, -1);
+  w->sums.waited_s += clock_s() - begin;
+  return status == COLL_OK ? act(w, why) : fail_coll(why, w->comm, status, "gossiping");
+}
+
+/* Whether one of this rank's messages is still under way. */
+static bool busy(const gossip *g) {
+  return g->partner >= 0 || g->request[OFFER_OUT] || g->request[ANSWER_OUT];
+}
+
+/* Tells the others that this rank has ended the epoch, and serves them until all have. */
+static bool end_epoch(worker *w, fail *why) {
+  gossip *g = w->state;
+  while (busy(g))
+    if (!wait_and_act(w, why))
+      return false;
+  for (int r = 0; r < w->nranks; r++) {
+    if (r == w->rank)
+      continue;
+    if (!start_send(w, OFFER_OUT, g->head, r, TAG_OFFER, why) ||
+        !worker_wait(w, &g->request[OFFER_OUT], "gossiping", why))
+      return false;
+  }
+  while (g->listens || busy(g))
+    if (!wait_and_act(w, why))
+      return false;
+  return true;
+}
+
+/* One step of this rank, on the next samples of its own shuffle. */
+static bool step(worker *w, fail *why) {
+  gossip *g = w->state;
+  size_t total = w->data->train.count, first = (g->before + g->done[w->rank]) % total;
+  size_t count = total - first < g->rows ? total - first : g->rows;
+  if (!worker_gradient(w, first, count, 1.0f / (float)count, g->grads,
+                       (model_listener){.layer_done = layer_done, .ctx = w}, why))
+    return false;
+  worker_rule(w, (double)known(w) / (double)total);
+  worker_update_all(w, g->grads);
+  g->done[w->rank] += count;
+  return true;
+}
+
+static bool epoch(worker *w, fail *why) {
+  gossip *g = w->state;
+  size_t total = w->data->train.count, begun = w->step * w->o->batch;
+  uint64_t mine = ((uint64_t)w->rank + 1) << 32 | w->epochs_done; /* nobody else's numbers */
+  loader_epoch(&w->loader, mine);
+  g->dice = rng_make(w->o->seed, RNG_PARTNERS, mine);
+  memset(g->done, 0, g->head);
+  g->before = begun < total ? begun : total;
+  g->partner = -1;
+  g->ended = 0;
+  g->listens = w->nranks > 1;
+  if (g->listens && !start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why))
+    return false;
+  for (g->steps = 0; known(w) < total;) {
+    if (!step(w, why) || !poll(w, why) || !act(w, why) || !offer(w, why))
+      return false;
+    uint64_t samples = known(w);
+    w->step = samples / w->o->batch;
+    worker_show(w, samples < total ? samples : total);
+  }
+  return end_epoch(w, why);
+}
+
+/* The mean of all ranks' weights, in memory of a message, as none is under way. */
+static const float *settle(worker *w, fail *why) {
+  const gossip *g = w->state;
+  float *mean = weights_in(g, OFFER_OUT);
+  size_t count = w->model.params;
+  coll_status status = coll_allreduce(w->params, mean, count, COLL_FLOAT32, COLL_AVG, w->comm);
+  w->sums.sent_bytes += worker_allreduce_bytes(w, count * sizeof(float));
+  if (status == COLL_OK)
+    return mean;
+  fail_coll(why, w->comm, status, "averaging weights");
+  return NULL;
+}
+
+const strategy strategy_gossip = {
+    .name = "gossip",
+    .about = "weights averaged with one other rank now and then (asynchronous, no centre)",
+    .bits = STRATEGY_ELASTIC,
+    .open = open_gossip,
+    .close = close_gossip,
+    .epoch = epoch,
+    .settle = settle,
+};
