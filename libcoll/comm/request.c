@@ -159,7 +159,8 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
   uint64_t until_ns = patience(comm, timeout_ms);
   colli_comm_wait_begin(comm);
   while (found < 0) {
-    if (colli_exec_progress(&comm->exec) == 0) {
+    /* A connection that broke would break again, for ever: the watchdog ends that. */
+    if (comm->suspended || colli_exec_progress(&comm->exec) == 0) {
       if (over(comm, until_ns))
         return COLL_IN_PROGRESS;
       colli_comm_wait_a_bit(comm, until_ns);
