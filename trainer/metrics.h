@@ -13,11 +13,12 @@ typedef struct epoch_result {
   uint64_t epoch; /* from 1 */
   double train_loss, train_accuracy;
   double test_loss, test_accuracy;
-  double seconds;       /* of training, without the test */
-  double samples_per_s; /* over all ranks */
-  double wait_share;    /* part of `seconds` spent waiting for others, mean over the ranks */
-  double compute_share; /* ... in the model and the optimizer */
-  double sent_bytes;    /* over all ranks, as the strategy's definition counts them */
+  double seconds;         /* of training, without the test */
+  double samples_per_s;   /* over all ranks */
+  double wait_share;      /* part of `seconds` spent waiting for others, mean over the ranks */
+  double compute_share;   /* ... in the model and the optimizer */
+  double sent_bytes;      /* over all ranks, as the strategy's definition counts them */
+  size_t optimizer_bytes; /* of rank 0, which has as much of it as any */
   uint64_t weights_hash;
   const char *notes; /* what the strategy adds to the line: members of a JSON object, or "" */
 } epoch_result;

@@ -47,9 +47,7 @@ static bool furthest(worker *w, int *rank, place *best, fail *why) {
   return status == COLL_OK || fail_coll(why, w->comm, status, "comparing progress");
 }
 
-/* Gives all ranks the model and the place of the one that came furthest, and opens the strategy
- * anew. */
-static bool restart(worker *w, fail *why) {
+bool recover_restart(worker *w, fail *why) {
   const strategy *s = w->o->strategy;
   place best = {0, 0, 0};
   int from = 0;
@@ -69,7 +67,7 @@ bool recover(worker *w, fail *why) {
   char story[sizeof(why->text)];
   snprintf(story, sizeof(story), "%s", why->text);
   *why = (fail){.text = ""};
-  bool ok = shrink(w, why) && (s->recover ? s->recover : restart)(w, why);
+  bool ok = shrink(w, why) && (s->recover ? s->recover : recover_restart)(w, why);
   if (old != w->comm && old != w->given)
     coll_comm_destroy(&old);
   if (!ok)

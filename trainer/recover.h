@@ -14,4 +14,8 @@
  */
 bool recover(worker *w, fail *why);
 
+/* What it does with strategies that have no way of their own: closes the strategy, gives all ranks
+ * the model and the place of the one that came furthest, and opens the strategy anew. */
+bool recover_restart(worker *w, fail *why);
+
 #endif

@@ -68,6 +68,7 @@ static bool take_memory(worker *w, fail *why) {
   w->params = zeroes(count);
   w->velocity = zeroes(count);
   w->squares = optim_has_squares(o) ? zeroes(count) : NULL;
+  w->optimizer_bytes = (optim_has_squares(o) ? 2 : 1) * count * sizeof(float);
   w->partial = o->accumulate > 1 ? zeroes(count) : NULL;
   bool ok = w->params && w->velocity && (w->squares || !optim_has_squares(o)) &&
             (w->partial || o->accumulate == 1);
@@ -175,6 +176,7 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .wait_share = seconds > 0 ? all.waited_s / whole : 0.0,
                            .compute_share = seconds > 0 ? all.compute_s / whole : 0.0,
                            .sent_bytes = all.sent_bytes,
+                           .optimizer_bytes = w->optimizer_bytes,
                            .notes = w->notes};
   if (isfinite(result->train_loss) && isfinite(result->test_loss))
     return true;
@@ -224,9 +226,10 @@ static bool survive(trainer *t, fail *why) {
 static void announce(const worker *w, progress *p) {
   progress_say(p,
                "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, global "
-               "batch %" PRIu64,
+               "batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
                w->data->train.count, w->data->test.count, w->model.params, w->nranks,
-               w->nranks == 1 ? "" : "s", w->o->strategy->name, w->o->batch);
+               w->nranks == 1 ? "" : "s", w->o->strategy->name, w->o->batch,
+               (double)w->optimizer_bytes / 0x1p20);
   if (w->epochs_done > 0)
     progress_say(p, "going on after epoch %" PRIu64 " of %s", w->epochs_done,
                  w->rank == 0 ? w->o->checkpoint : "");
@@ -241,12 +244,14 @@ static bool run(trainer *t, fail *why) {
   if (!share_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)))
     return false;
   progress_open(&w->progress, w->rank, o->quiet, o->epochs, w->epochs_done, w->data->train.count);
-  announce(w, &w->progress);
   if (w->epochs_done >= o->epochs) {
+    announce(w, &w->progress);
     progress_say(&w->progress, "nothing left to do: ask for more with --epochs");
     return true;
   }
   bool ok = t->strategy->open(w, why);
+  if (ok)
+    announce(w, &w->progress);
   while (ok && w->epochs_done < o->epochs)
     ok = epoch(t, &last, why) || survive(t, why);
   t->strategy->close(w);

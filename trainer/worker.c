@@ -107,11 +107,16 @@ void worker_clip(const worker *w, float *grads) {
     optim_scale(w->model.params, grads, (float)((double)w->o->clip / norm));
 }
 
-void worker_update(worker *w, size_t first, size_t count, const float *grads) {
+void worker_update_with(worker *w, size_t first, size_t count, float *velocity, float *squares,
+                        const float *grads) {
   double begin = clock_s();
-  optim_update(&w->rule, count, w->params + first, w->velocity + first,
-               w->squares ? w->squares + first : NULL, grads);
+  optim_update(&w->rule, count, w->params + first, velocity, squares, grads);
   w->sums.compute_s += clock_s() - begin;
+}
+
+void worker_update(worker *w, size_t first, size_t count, const float *grads) {
+  worker_update_with(w, first, count, w->velocity + first, w->squares ? w->squares + first : NULL,
+                     grads);
 }
 
 void worker_update_all(worker *w, float *grads) {

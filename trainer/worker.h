@@ -30,6 +30,7 @@ typedef struct worker {
   loader loader;
   float *params, *velocity; /* this rank's, of the whole model */
   float *squares;           /* ... of optimizers that have them, else NULL */
+  size_t optimizer_bytes;   /* of velocity and squares, as much of them as this rank has */
   float *partial;           /* gradients of a part of a step, with --accumulate, else NULL */
   uint64_t updates;         /* made so far by the optimizer, in the whole run */
   optim rule;               /* of the next update */
@@ -70,6 +71,10 @@ void worker_clip(const worker *w, float *grads);
 
 /* The optimizer's update of parameters [first, first + count); grads[0] belongs to the first. */
 void worker_update(worker *w, size_t first, size_t count, const float *grads);
+
+/* The same with the optimizer's memory of just these parameters. */
+void worker_update_with(worker *w, size_t first, size_t count, float *velocity, float *squares,
+                        const float *grads);
 
 /* With --clip, cuts all gradients to length; then updates all parameters, and counts the update. */
 void worker_update_all(worker *w, float *grads);

@@ -9,6 +9,7 @@
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
+#include <math.h>
 
 #define STEPS 7 /* of an epoch: 203 samples in batches of 32 */
 
@@ -219,6 +220,89 @@ Test(train_averages, easgd_does_what_its_definition_says) {
   job_drop(&j);
 }
 
+/* ---- the optimizer's memory split over the ranks -----------------------------------------------
+ */
+
+/* It is allreduce to the bit, if sums are formed in the same order; the checkpoints are equal. */
+static void check_zero(const char *how, int nranks) {
+  job j = job_make(how);
+  uint8_t *file[2];
+  size_t bytes[2];
+  curve c[2];
+  j.o.checkpoint = j.checkpoint;
+  for (int i = 0; i < 2; i++) {
+    j.o.strategy = strategy_find(i ? "zero1" : "allreduce");
+    job_runs_well(&j, nranks);
+    c[i] = job_curve(&j);
+    file[i] = files_read(j.folder, "checkpoint", &bytes[i]);
+  }
+  for (int e = 0; e < 4; e++)
+    cr_assert_str_eq(c[0].hash[e], c[1].hash[e], "%s, %d ranks, epoch %d", how, nranks, e);
+  cr_assert_eq(bytes[0], bytes[1]);
+  cr_assert_arr_eq(file[0], file[1], bytes[0]);
+  free(file[0]);
+  free(file[1]);
+  job_drop(&j);
+}
+
+Test(train_averages, zero1_equals_allreduce_bit_for_bit) {
+  check_zero(NULL, 1);
+  check_zero(NULL, 2);
+  setenv("COLL_DETERMINISTIC", "ordered", 1);
+  check_zero(NULL, 3);
+  check_zero("--bucket-bytes 1", 5);
+  check_zero("--optimizer adam --lr 0.01 --accumulate 2", 3);
+}
+
+/* What a run of one leaves behind the other takes up, to the bit. */
+Test(train_averages, zero1_goes_on_from_a_checkpoint) {
+  static const char *const names[] = {"allreduce", "zero1"};
+  job j = job_make("--optimizer adam --lr 0.01");
+  j.o.checkpoint = j.checkpoint;
+  setenv("COLL_DETERMINISTIC", "ordered", 1);
+  job_runs_well(&j, 3);
+  curve whole = job_curve(&j);
+  for (int first = 0; first < 2; first++) {
+    j.o.resume = false;
+    j.o.epochs = 2;
+    j.o.strategy = strategy_find(names[first]);
+    job_runs_well(&j, 3);
+    j.o.resume = true;
+    j.o.epochs = 4;
+    j.o.strategy = strategy_find(names[1 - first]);
+    job_runs_well(&j, 3);
+    cr_assert_str_eq(job_curve(&j).hash[3], whole.hash[3]);
+  }
+  job_drop(&j);
+}
+
+/* The norm is a sum of other parts: it may round otherwise, and nothing else may. */
+Test(train_averages, zero1_clips_by_the_norm_of_all) {
+  job j = job_make("--clip 0.3 --strategy zero1"), k = job_make("--clip 0.3");
+  job free_one = job_make(NULL);
+  job_runs_well(&k, 3);
+  job_runs_well(&j, 3);
+  job_runs_well(&free_one, 3);
+  double want = job_curve(&k).test_loss[3];
+  cr_assert_float_eq(job_curve(&j).test_loss[3], want, CURVE_TOLERANCE);
+  cr_assert_gt(fabs(job_curve(&free_one).test_loss[3] - want), 100 * CURVE_TOLERANCE);
+  job_drop(&j);
+  job_drop(&k);
+  job_drop(&free_one);
+}
+
+Test(train_averages, zero1_needs_less_memory) {
+  const double params = 36 * 16 + 16 + 16 * 12 + 12 + 12 * 4 + 4;
+  job j = job_make("--optimizer adam --lr 0.01 --strategy zero1");
+  for (int n = 1; n <= 5; n++) {
+    job_runs_well(&j, n);
+    double bytes = job_number(&j, 3, "optimizer_bytes"), whole = params * 2 * sizeof(float);
+    cr_assert(bytes >= whole / n && bytes <= whole / n + 2 * sizeof(float) * MODEL_MAX_LAYERS);
+    cr_assert(n > 1 || bytes == whole);
+  }
+  job_drop(&j);
+}
+
 /* ---- all of them ------------------------------------------------------------------------------
  */
 
@@ -256,6 +340,10 @@ Test(train_averages, easgd_learns) {
 
 Test(train_averages, easgd_learns_with_fewer_samples_than_ranks) {
   check_learns("--strategy easgd --local-steps 1 --batch 3 --lr 0.01", 0);
+}
+
+Test(train_averages, zero1_learns) {
+  check_learns("--strategy zero1", 0);
 }
 
 /* A rank may do a whole epoch by itself before it hears of the others. */
@@ -304,4 +392,9 @@ Test(train_averages, easgd_without_its_centre) {
 
 Test(train_averages, gossip_without_a_rank) {
   check_survives("--strategy gossip --local-steps 2", 4, 2);
+}
+
+Test(train_averages, zero1_without_a_rank) {
+  check_survives("--strategy zero1", 4, 1);
+  check_survives("--strategy zero1", 4, 0);
 }

@@ -19,6 +19,13 @@ static void cut(buckets *b, const model *m, size_t bucket_bytes) {
   }
 }
 
+/* Sums the gradients of a bucket on all ranks. */
+static coll_status sum_everywhere(buckets *b, bucket *item) {
+  float *grads = b->grads + item->first;
+  return coll_iallreduce(grads, grads, item->count, COLL_FLOAT32, COLL_SUM, b->comm,
+                         &item->request);
+}
+
 bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_bytes, fail *why) {
   void *memory = NULL;
   memset(b, 0, sizeof(*b));
@@ -26,6 +33,7 @@ bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_b
   if (status != COLL_OK)
     return fail_coll(why, comm, status, "memory for the gradients");
   b->comm = comm;
+  b->start = sum_everywhere;
   b->grads = memory;
   cut(b, m, bucket_bytes);
   return true;
@@ -53,9 +61,7 @@ static bool layer_done(void *ctx, size_t l, fail *why) {
   buckets *b = ctx;
   bucket *next = &b->item[b->started];
   if (b->started < b->count && next->lowest_layer == l) {
-    float *grads = b->grads + next->first;
-    coll_status status =
-        coll_iallreduce(grads, grads, next->count, COLL_FLOAT32, COLL_SUM, b->comm, &next->request);
+    coll_status status = b->start(b, next);
     if (status != COLL_OK)
       return fail_coll(why, b->comm, status, doing);
     b->started++;

@@ -15,6 +15,10 @@ typedef struct bucket {
 
 typedef struct buckets {
   coll_comm *comm;
+  /* Starts to share a bucket whose gradients are complete: a sum over the ranks, on all of them,
+   * unless the owner has set something else. */
+  coll_status (*start)(struct buckets *b, bucket *item);
+  void *owner;  /* for start() */
   float *grads; /* of the whole model, from coll_mem_alloc() */
   size_t count;
   size_t started; /* buckets [0, started) of this step were handed to the library */

@@ -12,5 +12,6 @@ extern const strategy strategy_ps_sync;
 extern const strategy strategy_local_sgd;
 extern const strategy strategy_easgd;
 extern const strategy strategy_gossip;
+extern const strategy strategy_zero1;
 
 #endif

@@ -23,7 +23,8 @@ typedef struct strategy {
   bool (*check)(const options *o, int nranks, fail *why);
 
   /* Takes what the strategy needs, w->state above all, when w->params and w->velocity are equal on
-   * all ranks; collective. */
+   * all ranks; collective. It may free w->velocity and w->squares if it keeps parts of its own;
+   * they are NULL then. */
   bool (*open)(worker *w, fail *why);
 
   /* Gives it back; also after an open() that failed, and when the communicator of that time is
@@ -35,7 +36,8 @@ typedef struct strategy {
 
   /*
    * After an epoch, collective: the model so far, equal on every rank, which is then tested and
-   * saved; w->velocity of rank 0 becomes the optimizer's memory that belongs to it. NULL: see why.
+   * saved; w->velocity and w->squares of rank 0 are the optimizer's memory that belongs to it, and
+   * needed if there is a checkpoint. NULL: see why.
    */
   const float *(*settle)(worker *w, fail *why);
 
