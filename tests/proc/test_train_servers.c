@@ -202,8 +202,11 @@ Test(train_servers, killed_server_loses_no_update) {
       job_survives(&j, 2 + servers);
       curve c = job_curve(&j);
       cr_assert_eq(c.epochs, 60);
-      for (int e = 0; e < 60; e++)
+      for (int e = 0; e < 60; e++) {
         cr_assert_str_eq(c.hash[e], undisturbed.hash[e], "%d servers, epoch %d", servers, e);
+        cr_assert_eq((int)job_number(&j, (size_t)e, "updates_min"), 7 * (e + 1));
+        cr_assert_eq((int)job_number(&j, (size_t)e, "updates_max"), 7 * (e + 1));
+      }
       cr_assert_eq((int)job_number(&j, 59, "servers"), servers - 1);
       job_drop(&j);
     }

@@ -36,6 +36,7 @@ typedef struct seat {
 
 /* The server's books. */
 typedef struct books {
+  float lr;    /* of the plain steps in this epoch */
   double lead; /* the most clocks that a worker was ahead of the slowest when it began a part */
   seat seat[];
 } books;
@@ -95,23 +96,24 @@ static bool check(const options *o, int nranks, fail *why) {
 static void apply(worker *w, int rank) {
   double begin = clock_s();
   central *c = w->state;
-  seat *s = &((books *)c->books)->seat[rank];
+  books *b = c->books;
+  seat *s = &b->seat[rank];
   size_t count = w->model.params;
-  float *sum = c->sum + s->clock % window(w) * count, lr = w->rule.lr;
+  float *sum = c->sum + s->clock % window(w) * count;
   for (size_t i = 0; i < count; i++) {
     sum[i] += c->grads[i];
-    w->params[i] -= lr * c->grads[i];
+    w->params[i] -= b->lr * c->grads[i];
   }
   s->clock++;
   s->waits = true;
   if (slowest(w) > w->step) {
     for (size_t i = 0; i < count; i++)
-      w->params[i] += lr * sum[i];
+      w->params[i] += b->lr * sum[i];
+    worker_rule(w, worker_done(w));
     optim_update(&w->rule, count, w->params, w->velocity, NULL, sum);
     memset(sum, 0, count * sizeof(float));
     w->updates++;
     w->step++;
-    worker_rule(w, worker_done(w));
   }
   w->sums.compute_s += clock_s() - begin;
 }
@@ -122,6 +124,7 @@ static bool serve(worker *w, fail *why) {
   books *b = c->books;
   size_t steps = loader_steps(&w->loader);
   memset(c->sum, 0, window(w) * w->model.params * sizeof(float));
+  b->lr = w->rule.lr;
   b->lead = 0;
   for (int r = 0; r < central_workers(w); r++)
     b->seat[r] = (seat){.clock = w->step, .waits = true};

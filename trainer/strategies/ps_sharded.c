@@ -307,18 +307,19 @@ static bool epoch(worker *w, fail *why) {
   return worker_each_step(w, step, why);
 }
 
-/* Every shard with its velocity from its server. */
+/* Every shard with its velocity from its server; and what was counted of the updates. */
 static const float *settle(worker *w, fail *why) {
   const sharded *s = w->state;
-  worker_note(w, "\"servers\":%d,\"shard_updates\":[", s->servers);
+  uint64_t least = UINT64_MAX, most = 0;
   for (size_t j = 0; j < s->shards; j++) {
     shard r = range(w, j);
-    int from = server_of(s, j);
-    if (!worker_share_part(w, from, r.first, r.count, why))
+    if (!worker_share_part(w, server_of(s, j), r.first, r.count, why))
       return NULL;
-    worker_note(w, "%s%" PRIu64, j ? "," : "", s->version[j]);
+    least = s->version[j] < least ? s->version[j] : least;
+    most = s->version[j] > most ? s->version[j] : most;
   }
-  worker_note(w, "]");
+  worker_note(w, "\"servers\":%d,\"updates_min\":%" PRIu64 ",\"updates_max\":%" PRIu64, s->servers,
+              least, most);
   return w->params;
 }
 
