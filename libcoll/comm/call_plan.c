@@ -85,11 +85,21 @@ static void note_buffers(const coll_comm *comm, const colli_call *call, colli_pl
   plan->same_buffer = !own_in && call->coll != COLLI_SCATTER;
 }
 
+/* Whether some transport makes use of memory that is lent to it: scripts lend none. */
+static bool borrows(const colli_family *family) {
+  bool any = false;
+  for (int i = 0; i < family->nports; i++)
+    any |= family->ports[i].endpoint && coll_transport_borrows(family->ports[i].ops);
+  return any;
+}
+
 /* Writes the script of a plan whose calls need nothing but their buffers; whether there is one. */
-static bool make_script(colli_plan *plan) {
+static bool make_script(const coll_comm *comm, colli_plan *plan) {
   bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
-  return plain && colli_script_make(&plan->script, plan->sched, &plan->partition, plan->elem_bytes,
-                                    plan->in_first, plan->out_first);
+  return plain &&
+         colli_script_make(&plan->script, plan->sched, &plan->partition, plan->elem_bytes,
+                           plan->in_first, plan->out_first) &&
+         (plan->script->longest < COLLI_LEND_LEAST || !borrows(comm->family));
 }
 
 /* Makes the plan of a call whose arguments are right. */
@@ -108,7 +118,7 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
                              call->varying ? 0 : plan->partition.passes);
   if (!call->varying) {
     note_buffers(comm, call, plan);
-    plan->scripted = make_script(plan);
+    plan->scripted = make_script(comm, plan);
   }
   return COLL_OK;
 }

@@ -29,6 +29,13 @@ static uint64_t env_now_ns(void *ctx) {
   return family->world.now_ns(family->world.ctx);
 }
 
+/* Writes what a transport has to say to the log. */
+static void env_note(void *ctx, const char *text) {
+  const colli_family *family = ctx;
+  colli_log_write(&family->log, COLLI_LOG_WARN, "messages are copied once more than need be: %s",
+                  text);
+}
+
 /* Whether a comma-separated list names a word; an empty list names everything. */
 static bool listed(const char *list, const char *word) {
   size_t length = strlen(word);
@@ -86,6 +93,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .slot_bytes = (size_t)family->params.number[COLLI_PARAM_SLOT_BYTES],
       .slot_count = (unsigned)family->params.number[COLLI_PARAM_SLOT_COUNT],
       .device = assembly->world.device,
+      .note = env_note,
   };
   memcpy(port->env.secret, assembly->secret, COLL_SECRET_BYTES);
   int status = port->ops->open(&port->env, &port->endpoint);

@@ -181,6 +181,13 @@ static void find_regions(const coll_comm *comm, const colli_call *call, const co
   op->stream = plan->stream && op->region[COLLI_INPUT];
 }
 
+/* Notes which buffers are long enough to be lent to a transport for the time of the call. */
+static void note_extents(const colli_plan *plan, coll_request *op) {
+  bool own = plan->staged || plan->key.varying || op->stage_out != COLLI_STAGE_NONE;
+  op->extent[COLLI_INPUT] = own || plan->reads < COLLI_LEND_LEAST ? 0 : plan->reads;
+  op->extent[COLLI_OUTPUT] = own || plan->writes < COLLI_LEND_LEAST ? 0 : plan->writes;
+}
+
 /* Fills in what is the same for all calls of a plan. */
 static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op) {
   op->coll = (colli_coll)plan->key.coll;
@@ -222,6 +229,7 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
   if (__builtin_expect(!ok, 0))
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                              "no memory for scratch, or for a copy of the buffer");
+  note_extents(plan, op);
   op->refer = 0;
   op->stream = false;
   if (__builtin_expect(comm->memory != NULL, 0))

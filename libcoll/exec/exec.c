@@ -51,6 +51,8 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
     op->newer->older = op->older;
   else
     exec->newest = op->older;
+  if (__builtin_expect(op->lent, 0))
+    colli_exec_reclaim(op);
   op->status = status;
   op->done = true;
 }
@@ -70,6 +72,7 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
     lane->cut = false;
     lane->shares = exec->helps && op->refer && op->region[COLLI_OUTPUT];
     lane->announced = 0;
+    lane->ahead = 0;
     lane->done = 0;
     lane->npending = 0;
     lane->waits_for = -1;
@@ -92,6 +95,7 @@ void colli_exec_start(colli_exec *exec, coll_request *op) {
   op->done = false;
   op->status = COLL_OK;
   op->moved = true;
+  op->lent = 0;
   enlist(exec, op);
   if (op->coll == COLLI_SENDRECV) {
     op->posts_left = op->nposts;

@@ -149,6 +149,25 @@ static inline bool colli_exec_is_pending(const colli_lane *lane, const char *beg
   return overlap;
 }
 
+/* Lends INPUT or OUTPUT to the transport of a connection. */
+void colli_exec_lend(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf);
+
+/* Takes back what was lent. */
+void colli_exec_reclaim(coll_request *op);
+
+/* Whether a buffer is lent to a connection's transport; now, if it was not and is worth it. */
+static inline bool colli_exec_lends(colli_exec *exec, coll_request *op, const coll_conn *conn,
+                                    int buf) {
+  if (buf == COLLI_SCRATCH || !op->extent[buf] || !coll_transport_borrows(conn->ops))
+    return false;
+  if (!(op->lent & 1u << buf))
+    colli_exec_lend(exec, op, conn, buf);
+  return true;
+}
+
+/* A lane begins a step: tells connections where the messages of the next ones are to arrive. */
+void colli_exec_look_ahead(colli_exec *exec, colli_lane *lane);
+
 /* Runs one step of a lane as far as it goes. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 

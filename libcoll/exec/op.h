@@ -20,6 +20,9 @@ typedef enum colli_stage_out {
 #define COLLI_MAX_PENDING    20
 #define COLLI_MAX_REFERENCES 16
 
+/* Shorter buffers are not lent to transports. */
+#define COLLI_LEND_LEAST 16384
+
 /*
  * Messages, one behind the other in memory and on a connection, whose buffers are in use until the
  * connection has counted them: begin .. end - 1, in slices of `slice` bytes of which the last may
@@ -57,7 +60,8 @@ typedef struct colli_lane {
   size_t total; /* elements of the current step's chunk */
   size_t done;  /* those of them that are done */
   int npending;
-  int waits_for; /* the peer that this lane waited for when it last stopped, or -1 */
+  uint64_t ahead; /* step, counted over all passes, up to which places of messages were told */
+  int waits_for;  /* the peer that this lane waited for when it last stopped, or -1 */
   colli_pending pending[COLLI_MAX_PENDING];
 } colli_lane;
 
@@ -85,6 +89,8 @@ struct coll_request {
   char *out;
   size_t out_first;   /* the same of `out` (reduce-scatter: this rank's block) */
   uint32_t region[2]; /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
+  size_t extent[2];   /* bytes of `in` and `out` that are worth lending to a transport, or 0 */
+  unsigned lent;      /* bits of those buffers that are lent */
   unsigned refer;     /* COLLI_REFER, or COLLI_REFER_IN_PLACE if they are the same memory */
   char *scratch;      /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
@@ -109,6 +115,8 @@ struct coll_request {
   coll_type user_type;
   int nranks;
   int lanes_left;
+  const coll_transport_ops *borrower; /* if anything is lent: to whom */
+  coll_endpoint *lent_to;
   colli_lane lane[COLLI_MAX_LANES];
 };
 

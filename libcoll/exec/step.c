@@ -91,10 +91,11 @@ static inline uint32_t refers(const coll_request *op, const colli_step *step, in
 /* Sends a slice from memory in one of the buffers. */
 static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, int from,
                              const char *buf, size_t bytes) {
-  const coll_request *op = lane->op;
+  coll_request *op = lane->op;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;
+  (void)colli_exec_lends(exec, op, conn, from);
   uint32_t region = refers(op, step, from, conn->ops);
   int room = room_for_pending(exec, lane, region ? COLLI_MAX_REFERENCES : COLLI_MAX_PENDING);
   if (region && room == COLLI_STEP_BLOCKED)
@@ -235,8 +236,9 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
       out = colli_exec_conn(exec, op, step->peer_send, lane->index);
       if (!out)
         return COLLI_STEP_FAILED;
-      bool direct =
-          out->ops->caps & COLL_CAP_SEND_DIRECT || refers(op, step, step->dst_buf, out->ops);
+      bool direct = out->ops->caps & COLL_CAP_SEND_DIRECT ||
+                    refers(op, step, step->dst_buf, out->ops) ||
+                    colli_exec_lends(exec, op, out, step->dst_buf);
       if (!s->dst || !direct) {
         status = out->ops->slot_acquire(out, s->bytes, &slot);
         if (status == COLL_T_AGAIN)
@@ -324,6 +326,8 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
     lane->waits_for = -1;
     return COLLI_STEP_BLOCKED;
   }
+  if (__builtin_expect(op->extent[COLLI_OUTPUT] != 0, 0) && lane->done == 0)
+    colli_exec_look_ahead(exec, lane);
   bool reads = colli_step_reads(step), stores = step->bits & COLLI_STORE;
   size_t out_first;
   colli_range in = colli_exec_range(op, step, lane->pass, &out_first);

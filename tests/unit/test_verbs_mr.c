@@ -174,18 +174,20 @@ Test(verbs_mr, regions_are_registered_when_first_used, .init = load, .fini = unl
   }
   cr_assert_eq(fake->registered, 0);
   for (int i = 0; i < 64; i++) {
-    struct ibv_mr *mr = verbs_cache_find(&cache, memory[i] + 100, 100);
+    struct ibv_mr *mr = verbs_cache_find(&cache, memory[i] + 100, 100, VERBS_USE_WRITE);
     cr_assert_not_null(mr);
     cr_assert_eq(mr->addr, memory[i]);
     cr_assert_eq(mr->length, 200);
-    cr_assert_eq(verbs_cache_find(&cache, memory[i], 200), mr);
-    cr_assert_null(verbs_cache_find(&cache, memory[i] + 100, 101)); /* reaches out */
-    cr_assert_null(verbs_cache_find(&cache, memory[i] + 201, 1));
-    cr_assert_null(verbs_cache_find(&cache, memory[i] + 10, SIZE_MAX));
+    cr_assert_eq(verbs_cache_find(&cache, memory[i], 200, VERBS_USE_WRITE), mr);
+    cr_assert_null(
+        verbs_cache_find(&cache, memory[i] + 100, 101, VERBS_USE_WRITE)); /* reaches out */
+    cr_assert_null(verbs_cache_find(&cache, memory[i] + 201, 1, VERBS_USE_WRITE));
+    cr_assert_null(verbs_cache_find(&cache, memory[i] + 10, SIZE_MAX, VERBS_USE_WRITE));
   }
   cr_assert_eq(fake->registered, 64);
   cr_assert_eq(fake->registrations, 64);
-  cr_assert_null(verbs_cache_find(&cache, (const void *)((uintptr_t)memory - 1), 1));
+  cr_assert_null(
+      verbs_cache_find(&cache, (const void *)((uintptr_t)memory - 1), 1, VERBS_USE_WRITE));
   verbs_cache_free(&cache);
 }
 
@@ -195,7 +197,7 @@ Test(verbs_mr, removed_regions_are_forgotten, .init = load, .fini = unload) {
   char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   cr_assert_neq(memory, MAP_FAILED);
   cr_assert_eq(verbs_cache_add(&cache, 5, memory, 8192), COLL_OK);
-  struct ibv_mr *old = verbs_cache_find(&cache, memory, 8192);
+  struct ibv_mr *old = verbs_cache_find(&cache, memory, 8192, VERBS_USE_WRITE);
   cr_assert_not_null(old);
   verbs_cache_remove(&cache, 6); /* none such */
   cr_assert_eq(fake->registered, 1);
@@ -205,10 +207,10 @@ Test(verbs_mr, removed_regions_are_forgotten, .init = load, .fini = unload) {
   char *again = mmap(memory, 8192, PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
   cr_assert_eq(again, memory);
-  cr_assert_null(verbs_cache_find(&cache, again, 8192));
+  cr_assert_null(verbs_cache_find(&cache, again, 8192, VERBS_USE_WRITE));
   cr_assert_eq(verbs_cache_add(&cache, 7, again, 4096), COLL_OK);
-  cr_assert_null(verbs_cache_find(&cache, again, 8192));
-  cr_assert_not_null(verbs_cache_find(&cache, again, 4096));
+  cr_assert_null(verbs_cache_find(&cache, again, 8192, VERBS_USE_WRITE));
+  cr_assert_not_null(verbs_cache_find(&cache, again, 4096, VERBS_USE_WRITE));
   cr_assert_eq(fake->registrations, 2);
   verbs_cache_free(&cache);
   munmap(again, 8192);
@@ -219,9 +221,84 @@ Test(verbs_mr, refused_regions_are_not_tried_again, .init = load, .fini = unload
   verbs_cache cache = {.domain = domain};
   cr_assert_eq(verbs_cache_add(&cache, 1, memory, 4096), COLL_OK);
   fake->reg_errno = ENOMEM;
-  cr_assert_null(verbs_cache_find(&cache, memory, 64));
+  cr_assert_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_WRITE));
   fake->reg_errno = 0;
-  cr_assert_null(verbs_cache_find(&cache, memory, 64));
+  cr_assert_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_WRITE));
   cr_assert_eq(fake->registrations, 0);
+  verbs_cache_free(&cache);
+}
+
+/* ---- memory that is lent --------------------------------------------------------------------- */
+
+/* Registered when first used, as it is used; gone when its last owner takes it back. */
+Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .fini = unload) {
+  static char in[8192], out[8192];
+  verbs_cache cache = {.domain = domain};
+  int a, b;
+  cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_READ));
+  verbs_cache_lend(&cache, &a, in, sizeof(in), VERBS_USE_READ);
+  verbs_cache_lend(&cache, &a, out, sizeof(out), VERBS_USE_WRITE);
+  verbs_cache_lend(&cache, &b, in, sizeof(in), VERBS_USE_READ);
+  cr_assert_eq(fake->registered, 0);
+  struct ibv_mr *mr = verbs_cache_find(&cache, in + 4096, 4096, VERBS_USE_READ);
+  cr_assert_not_null(mr);
+  cr_assert_eq(fake->access, 0);
+  cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_WRITE)); /* may lie where none can be */
+  cr_assert_null(verbs_cache_find(&cache, in + 4096, 4097, VERBS_USE_READ));
+  cr_assert_not_null(verbs_cache_find(&cache, out, sizeof(out), VERBS_USE_WRITE));
+  cr_assert(fake->access & IBV_ACCESS_REMOTE_WRITE);
+  cr_assert_eq(fake->registered, 2);
+  verbs_cache_reclaim(&cache, &a);
+  cr_assert_eq(fake->registered, 1);
+  cr_assert_null(verbs_cache_find(&cache, out, 64, VERBS_USE_READ));
+  cr_assert_eq(verbs_cache_find(&cache, in, 64, VERBS_USE_READ), mr);
+  verbs_cache_reclaim(&cache, &b);
+  cr_assert_eq(fake->registered, 0);
+  cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_READ));
+  verbs_cache_free(&cache);
+}
+
+/* Memory that others lend in part stays registered as long as any of them may use it. */
+Test(verbs_mr, lent_memory_may_overlap, .init = load, .fini = unload) {
+  static char memory[4096], region[4096];
+  verbs_cache cache = {.domain = domain};
+  int a, b, c;
+  cr_assert_eq(verbs_cache_add(&cache, 1, region, sizeof(region)), COLL_OK);
+  verbs_cache_lend(&cache, &a, memory, 2048, VERBS_USE_READ);
+  verbs_cache_lend(&cache, &b, memory + 1024, 3072, VERBS_USE_READ);
+  verbs_cache_lend(&cache, &c, region + 8, 8, VERBS_USE_READ);
+  cr_assert_not_null(verbs_cache_find(&cache, memory + 1024, 1024, VERBS_USE_READ));
+  cr_assert_null(verbs_cache_find(&cache, memory + 1024, 3072, VERBS_USE_READ));
+  struct ibv_mr *mr = verbs_cache_find(&cache, region + 8, 8, VERBS_USE_READ);
+  cr_assert_not_null(mr);
+  cr_assert_eq(mr->addr, region);
+  verbs_cache_reclaim(&cache, &c);
+  verbs_cache_reclaim(&cache, &a);
+  cr_assert_eq(fake->registered, 2);
+  cr_assert_not_null(verbs_cache_find(&cache, memory + 1024, 1024, VERBS_USE_READ));
+  verbs_cache_reclaim(&cache, &b);
+  cr_assert_eq(fake->registered, 1);
+  for (int i = 0; i < 100; i++) /* many at once */
+    verbs_cache_lend(&cache, &a, memory + 40 * i, 40, VERBS_USE_READ);
+  for (int i = 0; i < 100; i++)
+    cr_assert_not_null(verbs_cache_find(&cache, memory + 40 * i, 40, VERBS_USE_READ));
+  cr_assert_eq(fake->registered, 101);
+  verbs_cache_free(&cache);
+}
+
+/* It is copied then, and the first reason is kept. */
+Test(verbs_mr, lent_memory_that_is_refused, .init = load, .fini = unload) {
+  static char memory[4096];
+  verbs_cache cache = {.domain = domain};
+  int owner;
+  fake->reg_errno = ENOMEM;
+  verbs_cache_lend(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
+  cr_assert_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_READ));
+  cr_assert(cache.refused);
+  cr_assert_eq(cache.fault.sys_errno, ENOMEM);
+  verbs_cache_reclaim(&cache, &owner);
+  fake->reg_errno = 0;
+  verbs_cache_lend(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
+  cr_assert_not_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_READ));
   verbs_cache_free(&cache);
 }

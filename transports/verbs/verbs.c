@@ -222,6 +222,13 @@ static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BL
   return 1;
 }
 
+/* Tells, once, that memory could not be registered: what is sent from there is copied. */
+static void note_refused(const verbs_endpoint *ep, verbs_cache *cache) {
+  cache->noted = true;
+  if (ep->env->size > offsetof(coll_transport_env, note) && ep->env->note)
+    ep->env->note(ep->env->ctx, cache->fault.detail);
+}
+
 /* Looks at everything but completions. */
 static int look(verbs_endpoint *ep, uint64_t now_ns) {
   bool all = ep->look_now;
@@ -243,6 +250,8 @@ static int look(verbs_endpoint *ep, uint64_t now_ns) {
     verbs_port_events(ep, &ep->ports[i]);
     if (devices)
       verbs_port_look(ep, &ep->ports[i]);
+    if (ep->ports[i].cache.refused && !ep->ports[i].cache.noted)
+      note_refused(ep, &ep->ports[i].cache);
   }
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry) {
@@ -325,6 +334,22 @@ static void verbs_region_remove(coll_endpoint *handle, uint32_t region) {
     verbs_cache_remove(&ep->ports[i].cache, region);
 }
 
+/* coll_transport_ops.lend */
+static void verbs_lend(coll_endpoint *handle, const void *owner, const void *memory, size_t bytes,
+                       int written) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  for (int i = 0; i < ep->nports && bytes >= VERBS_REGISTER_BYTES; i++)
+    verbs_cache_lend(&ep->ports[i].cache, owner, memory, bytes,
+                     written ? VERBS_USE_WRITE : VERBS_USE_READ);
+}
+
+/* coll_transport_ops.reclaim */
+static void verbs_reclaim(coll_endpoint *handle, const void *owner) {
+  verbs_endpoint *ep = (verbs_endpoint *)handle;
+  for (int i = 0; i < ep->nports; i++)
+    verbs_cache_reclaim(&ep->ports[i].cache, owner);
+}
+
 const coll_transport_ops verbs_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
@@ -351,4 +376,7 @@ const coll_transport_ops verbs_transport = {
     .region_add = verbs_region_add,
     .region_remove = verbs_region_remove,
     .send_ref = verbs_send_ref,
+    .lend = verbs_lend,
+    .reclaim = verbs_reclaim,
+    .expect = verbs_expect,
 };

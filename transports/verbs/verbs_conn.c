@@ -53,11 +53,13 @@ static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
                            "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
   size_t bytes = (size_t)units * VERBS_UNIT;
   coll_status status =
-      verbs_slab_create(&conn->port->domain, 2 * bytes, VERBS_USE_WATCH, &conn->slab, fault);
+      verbs_slab_create(&conn->port->domain, 2 * bytes + 2 * VERBS_SPOTS * sizeof(verbs_advert),
+                        VERBS_USE_WATCH, &conn->slab, fault);
   if (status != COLL_OK)
     return status;
   conn->rx_memory = conn->slab.memory;
   conn->tx_memory = (uint8_t *)conn->slab.memory + bytes;
+  conn->adverts = (verbs_advert *)(void *)(conn->tx_memory + bytes);
   if (getrandom(&conn->offer.mark, sizeof(conn->offer.mark), 0) < 0)
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, "getrandom", errno, "no random numbers");
   verbs_rx_init(&conn->rx, units, env->slot_bytes, conn->offer.mark);
@@ -254,7 +256,9 @@ void verbs_disconnect(coll_conn *base) {
   TAILQ_REMOVE(&ep->conns, conn, entry);
   if (conn->gate & VERBS_GATE_CONNECTING)
     ep->connecting--;
-  if (conn->gate || !drain_loans(conn) || !verbs_data_leave(conn)) {
+  /* Memory that the peer may still write to is the caller's again. */
+  bool written = conn->here.over < conn->here.made;
+  if (conn->gate || written || !drain_loans(conn) || !verbs_data_leave(conn)) {
     verbs_conn_free(conn);
     return;
   }

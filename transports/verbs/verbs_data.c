@@ -22,6 +22,7 @@ void verbs_data_init(verbs_conn *conn) {
   conn->peer_memory = conn->peer_offer.memory;
   uint32_t packet = (128u << conn->path.mtu) - sizeof(verbs_head) - sizeof(verbs_mark);
   conn->short_bytes = packet < VERBS_SHORT ? packet : VERBS_SHORT;
+  conn->peer_adverts = conn->peer_memory + 2 * (uint64_t)conn->peer_offer.units * VERBS_UNIT;
 }
 
 /* The device does not take a work request: its events say why, if it has failed. */
@@ -33,6 +34,13 @@ static int post_failed(verbs_conn *conn, int error) {
                   (unsigned long long)conn->posted);
   verbs_conn_break(conn, &fault);
   return verbs_conn_tell(conn);
+}
+
+/* What every message tells of this end: memory of the ring, and adverts, that the peer may use
+ * again. */
+static inline uint32_t tell(verbs_conn *conn) {
+  return verbs_rx_tell(&conn->rx) | (uint32_t)(conn->there.made % VERBS_SPOTS_COUNTED)
+                                        << VERBS_IMM_COPIED;
 }
 
 /* Posts conn->write with `parts` parts, as a plain write; DONE or an error. */
@@ -52,10 +60,14 @@ static inline int post_plain(verbs_conn *conn, int parts, unsigned flags) {
 /* The same with immediate bits, and credit in them. */
 static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
   conn->write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  conn->write.imm_data = htonl(bits | verbs_rx_tell(&conn->rx));
+  conn->write.imm_data = htonl(bits | tell(conn));
   int status = post_plain(conn, parts, flags);
   conn->write.opcode = IBV_WR_RDMA_WRITE;
   return status;
+}
+
+int verbs_data_post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
+  return post(conn, parts, bits, flags);
 }
 
 /* Work requests that are under way. */
@@ -80,8 +92,8 @@ bool verbs_data_look(verbs_conn *conn) {
   bool broken;
   if (!verbs_rx_look(&conn->rx, conn->rx_memory, &credit))
     return false;
-  verbs_tx_credit(&conn->tx, credit, &broken);
-  if (UNLIKELY(broken))
+  verbs_tx_credit(&conn->tx, credit & VERBS_IMM_UNITS, &broken);
+  if (UNLIKELY(broken || !verbs_spots_copied(&conn->here, credit >> VERBS_IMM_COPIED)))
     verbs_conn_nonsense(conn);
   return true;
 }
@@ -105,7 +117,7 @@ static int stopped(verbs_conn *conn) {
 
 /* Whether a message can go now, and where to. */
 static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *place) {
-  return verbs_tx_room(&conn->tx, bytes, place) && under_way(conn) + 2 < VERBS_SENDS;
+  return verbs_tx_room(&conn->tx, bytes, place) && verbs_data_may_post(conn);
 }
 
 /* Finds room for a message: DONE, AGAIN or an error. */
@@ -142,8 +154,7 @@ static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *
   uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
   if (to != buf)
     memcpy(to, buf, bytes);
-  size_t all =
-      verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, verbs_rx_tell(&conn->rx), to, bytes);
+  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, tell(conn), to, bytes);
   unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
   conn->part[0] =
       (struct ibv_sge){(uintptr_t)to - sizeof(verbs_head), (uint32_t)all, conn->slab.mr->lkey};
@@ -198,14 +209,17 @@ static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, siz
 int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes) {
   verbs_conn *conn = (verbs_conn *)base;
   verbs_place place;
-  int status = find_room(conn, bytes, &place);
+  const struct ibv_mr *mr = NULL;
+  int status;
+  if (bytes >= VERBS_LEND_BYTES && LIKELY(!conn->gate))
+    mr = verbs_cache_find(&conn->port->cache, buf, bytes, VERBS_USE_READ);
+  if (mr && (status = verbs_direct_send(conn, tag, buf, bytes, mr)) != COLL_T_DONE)
+    return status;
+  status = find_room(conn, bytes, &place);
   if (UNLIKELY(status != COLL_T_DONE))
     return status;
-  if (bytes >= VERBS_LEND_BYTES && conn->lent - conn->repaid < VERBS_LOANS) {
-    struct ibv_mr *mr = verbs_cache_find(&conn->port->cache, buf, bytes);
-    if (mr)
-      return send_loan(conn, tag, buf, bytes, &place, mr);
-  }
+  if (mr && conn->lent - conn->repaid < VERBS_LOANS)
+    return send_loan(conn, tag, buf, bytes, &place, mr);
   return send_copy(conn, tag, buf, bytes, &place);
 }
 
@@ -291,7 +305,8 @@ int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes,
     *got_bytes = came;
     return COLL_ERR_MISMATCH;
   }
-  memcpy(buf, from, bytes);
+  if (from != buf) /* else it was written there */
+    memcpy(buf, from, bytes);
   release(conn);
   return COLL_T_DONE;
 }

@@ -23,13 +23,15 @@
 #include "transports/verbs/verbs_event.h"
 #include "transports/verbs/verbs_mr.h"
 #include "transports/verbs/verbs_ring.h"
+#include "transports/verbs/verbs_spot.h"
 
-#define VERBS_BLOB_MAGIC   0x32627276u /* "vrb2": changes with all that travels */
-#define VERBS_BLOB_RAILS   2
-#define VERBS_LINK_BYTES   168 /* of the link's own blob */
-#define VERBS_SENDS        32u /* work requests of a connection that may be under way */
-#define VERBS_SIGNAL_EVERY 8u  /* one of so many sends is to complete with a notice */
-#define VERBS_LOANS        8u  /* of which as many may read the caller's memory */
+#define VERBS_BLOB_MAGIC     0x33627276u /* "vrb3": changes with all that travels */
+#define VERBS_BLOB_RAILS     2
+#define VERBS_LINK_BYTES     168    /* of the link's own blob */
+#define VERBS_SENDS          32u    /* work requests of a connection that may be under way */
+#define VERBS_SIGNAL_EVERY   8u     /* one of so many sends is to complete with a notice */
+#define VERBS_LOANS          32u    /* of which as many may read the caller's memory */
+#define VERBS_REGISTER_BYTES 32768u /* shorter memory is not registered for one operation */
 
 #define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
 #define VERBS_INLINE_BYTES   512u /* wanted; a device may have less */
@@ -114,8 +116,13 @@ typedef struct verbs_conn {
   verbs_place acquired;
   verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
   unsigned lent, repaid;
+  verbs_spots here;  /* told to the peer: where its messages may be written */
+  verbs_spots there; /* told by the peer */
+  verbs_advert
+      *adverts; /* VERBS_SPOTS that the peer writes, and behind them as many to send from */
+  uint64_t peer_adverts;
   struct verbs_endpoint *ep;
-  verbs_slab slab; /* the receive ring, and behind it the memory that sends are copied to */
+  verbs_slab slab; /* the receive ring, the memory that sends are copied to, adverts */
   coll_conn *link;
   bool offered, answered, readied; /* sent the offer; got the peer's; sent that we are ready */
   bool left;                       /* the peer has said that nothing more comes */
@@ -199,6 +206,15 @@ int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes,
 int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
 int verbs_slot_release(coll_conn *base);
 
+/* Posts conn->write, aimed, of `parts` parts, with these and what else immediate bits tell; DONE or
+ * an error. */
+int verbs_data_post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags);
+
+/* Work requests that may be posted besides what is left for credit. */
+static inline bool verbs_data_may_post(const verbs_conn *conn) {
+  return conn->posted - conn->completed + 2 < VERBS_SENDS;
+}
+
 /* Prepares what all sends of a connection have in common. */
 void verbs_data_init(verbs_conn *conn);
 
@@ -215,6 +231,21 @@ void verbs_data_credit(verbs_conn *conn);
 
 /* Tells the peer that this side leaves: false if that cannot be sent. */
 bool verbs_data_leave(verbs_conn *conn);
+
+/* ---- verbs_direct.c: messages that are written to where they belong ---------------------------
+ */
+
+int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                 size_t slice);
+
+/* Sends a message that lies in registered memory to its spot: PENDING, AGAIN, an error, or DONE: it
+ * has none, nothing was done. */
+int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                      const struct ibv_mr *mr);
+
+/* An advert has come; a message has arrived in its spot. false: it cannot be. */
+bool verbs_direct_advert(verbs_conn *conn, size_t bytes);
+bool verbs_direct_arrived(verbs_conn *conn, size_t bytes);
 
 /* ---- verbs_queue.c: completion queues, shared receive queues ----------------------------------
  */

@@ -236,7 +236,8 @@ coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *mem
   int at = count_before(cache, (uintptr_t)memory);
   memmove(&cache->areas[at + 1], &cache->areas[at],
           (size_t)(cache->count - at) * sizeof(*cache->areas));
-  cache->areas[at] = (verbs_area){.begin = (uintptr_t)memory, .bytes = bytes, .region = region};
+  cache->areas[at] = (verbs_area){
+      .begin = (uintptr_t)memory, .bytes = bytes, .region = region, .use = VERBS_USE_WRITE};
   cache->count++;
   return COLL_OK;
 }
@@ -253,26 +254,106 @@ void verbs_cache_remove(verbs_cache *cache, uint32_t region) {
   }
 }
 
-struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes) {
-  int at = count_before(cache, (uintptr_t)memory) - 1;
-  if (at < 0)
+/* Whether a range lies in an area as a whole. */
+static bool is_within(const verbs_area *area, uintptr_t begin, size_t bytes) {
+  size_t offset = begin - area->begin;
+  return offset <= area->bytes && bytes <= area->bytes - offset;
+}
+
+/* ---- memory that is lent --------------------------------------------------------------------- */
+
+/* Whether a lease and an area have memory in common. */
+static bool overlaps(const verbs_lease *lease, const verbs_area *area) {
+  return lease->begin < area->begin + area->bytes && area->begin < lease->begin + lease->bytes;
+}
+
+/* A list with room for one more; the old one, and *room as it was, without memory. */
+static void *grow(void *list, int count, int *room, size_t bytes) {
+  int more = *room ? 2 * *room : 8;
+  void *bigger = count < *room ? NULL : realloc(list, (size_t)more * bytes);
+  *room = bigger ? more : *room;
+  return bigger ? bigger : list;
+}
+
+void verbs_cache_lend(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
+                      verbs_use use) {
+  verbs_lease lease = {owner, (uintptr_t)memory, bytes};
+  int at = count_before(cache, lease.begin) - 1;
+  if (at >= 0 && is_within(&cache->areas[at], lease.begin, bytes))
+    return;
+  cache->leases = grow(cache->leases, cache->nleases, &cache->lease_room, sizeof(lease));
+  cache->lent = grow(cache->lent, cache->nlent, &cache->lent_room, sizeof(*cache->lent));
+  cache->short_of_memory |= cache->nleases == cache->lease_room || cache->nlent == cache->lent_room;
+  if (cache->short_of_memory)
+    return;
+  cache->leases[cache->nleases++] = lease;
+  for (int i = 0; i < cache->nlent; i++)
+    if (overlaps(&lease, &cache->lent[i]))
+      return; /* what lies in that one goes by it, the rest is copied */
+  cache->lent[cache->nlent++] = (verbs_area){.begin = lease.begin, .bytes = bytes, .use = use};
+}
+
+/* Whether anybody still lends memory of an area. */
+static bool is_lent(const verbs_cache *cache, const verbs_area *area) {
+  for (int i = 0; i < cache->nleases; i++)
+    if (overlaps(&cache->leases[i], area))
+      return true;
+  return false;
+}
+
+void verbs_cache_reclaim(verbs_cache *cache, const void *owner) {
+  int kept = 0;
+  for (int i = 0; i < cache->nleases; i++)
+    if (cache->leases[i].owner != owner)
+      cache->leases[kept++] = cache->leases[i];
+  cache->nleases = kept;
+  kept = 0;
+  for (int i = 0; i < cache->nlent; i++) {
+    if (is_lent(cache, &cache->lent[i]))
+      cache->lent[kept++] = cache->lent[i];
+    else
+      verbs_mr_release(&cache->domain, cache->lent[i].mr);
+  }
+  cache->nlent = kept;
+}
+
+/* ---- both ------------------------------------------------------------------------------------ */
+
+/* The area in which a range lies as a whole, or NULL. */
+static verbs_area *find_area(verbs_cache *cache, uintptr_t begin, size_t bytes) {
+  int at = count_before(cache, begin) - 1;
+  if (at >= 0 && is_within(&cache->areas[at], begin, bytes))
+    return &cache->areas[at];
+  for (int i = 0; i < cache->nlent && !cache->short_of_memory; i++)
+    if (is_within(&cache->lent[i], begin, bytes))
+      return &cache->lent[i];
+  return NULL;
+}
+
+struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes,
+                                verbs_use use) {
+  verbs_area *area = find_area(cache, (uintptr_t)memory, bytes);
+  if (!area || area->refused || (use == VERBS_USE_WRITE && area->use != use))
     return NULL;
-  verbs_area *area = &cache->areas[at];
-  size_t offset = (uintptr_t)memory - area->begin;
-  if (offset > area->bytes || bytes > area->bytes - offset || area->refused)
-    return NULL;
-  verbs_fault ignored;
+  verbs_fault fault;
   if (!area->mr)
-    area->mr = verbs_mr_register(&cache->domain, (const void *)area->begin, area->bytes,
-                                 VERBS_USE_WRITE, &ignored);
+    area->mr = verbs_mr_register(&cache->domain, (const void *)area->begin, area->bytes, area->use,
+                                 &fault);
   area->refused = !area->mr;
+  if (area->refused && !cache->refused) {
+    cache->refused = true;
+    cache->fault = fault;
+  }
   return area->mr;
 }
 
 void verbs_cache_free(verbs_cache *cache) {
   for (int i = 0; i < cache->count; i++)
     verbs_mr_release(&cache->domain, cache->areas[i].mr);
+  for (int i = 0; i < cache->nlent; i++)
+    verbs_mr_release(&cache->domain, cache->lent[i].mr);
   free(cache->areas);
-  cache->areas = NULL;
-  cache->count = cache->room = 0;
+  free(cache->leases);
+  free(cache->lent);
+  *cache = (verbs_cache){.domain = cache->domain};
 }

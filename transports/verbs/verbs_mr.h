@@ -70,23 +70,45 @@ typedef struct verbs_area {
   size_t bytes;
   uint32_t region;
   bool refused; /* could not be registered: not tried again */
+  verbs_use use;
   struct ibv_mr *mr;
 } verbs_area;
 
-/* The regions of coll_mem_alloc(), in the order of their addresses; registered when first used. */
+/* Memory that an operation has lent. */
+typedef struct verbs_lease {
+  const void *owner;
+  uintptr_t begin;
+  size_t bytes;
+} verbs_lease;
+
+/* The regions of coll_mem_alloc(), in the order of their addresses, and what operations have lent;
+ * registered when first used. */
 typedef struct verbs_cache {
   verbs_domain domain;
   verbs_area *areas;
   int count, room;
+  verbs_lease *leases;
+  int nleases, lease_room;
+  verbs_area *lent; /* disjoint; each lives as long as a lease overlaps it */
+  int nlent, lent_room;
+  bool short_of_memory; /* a lease could not be noted: nothing is lent any more */
+  bool refused, noted;  /* a registration was refused; that has been noted */
+  verbs_fault fault;    /* the reason of the first */
 } verbs_cache;
 
 /* coll_transport_ops.region_add and region_remove for one rail. COLL_OK or NO_MEMORY. */
 coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *memory, size_t bytes);
 void verbs_cache_remove(verbs_cache *cache, uint32_t region);
 
-/* The registration (VERBS_USE_WRITE) in which a range lies as a whole; NULL if it lies in no region
- * or could not be registered: then it is copied, or registered for one operation. */
-struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes);
+/* coll_transport_ops.lend and reclaim for one rail. */
+void verbs_cache_lend(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
+                      verbs_use use);
+void verbs_cache_reclaim(verbs_cache *cache, const void *owner);
+
+/* The registration in which a range lies as a whole; NULL if it lies in no region and in nothing
+ * that was lent for such use, or could not be registered: then it is copied. */
+struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes,
+                                verbs_use use);
 
 /* Releases everything. */
 void verbs_cache_free(verbs_cache *cache);

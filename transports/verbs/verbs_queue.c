@@ -209,7 +209,11 @@ static void received(verbs_conn *conn, const struct ibv_wc *wc) {
   while (verbs_data_look(conn)) {
   }
   verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
-  if (!(bits & VERBS_IMM_CREDIT)) {
+  broken |= !verbs_spots_copied(&conn->here, bits >> VERBS_IMM_COPIED);
+  if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
+    broken |= bits & VERBS_IMM_CREDIT ? !verbs_direct_advert(conn, wc->byte_len)
+                                      : !verbs_direct_arrived(conn, wc->byte_len);
+  } else if (!(bits & VERBS_IMM_CREDIT)) {
     broken |=
         !verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
   } else if (bits & VERBS_IMM_TAG) {

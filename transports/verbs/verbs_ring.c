@@ -32,11 +32,20 @@ void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes, verbs_mark m
 bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes) {
   size_t tag_bytes = tagged ? sizeof(coll_tag) : 0;
   if (bytes < tag_bytes || bytes - tag_bytes > slot_bytes ||
-      rx->arrived - rx->taken >= VERBS_MESSAGES || (rx->arrived == 0 && !tagged))
+      rx->arrived - rx->taken - rx->placed >= VERBS_MESSAGES || (rx->arrived == 0 && !tagged))
     return false;
   uint32_t payload = (uint32_t)(bytes - tag_bytes);
   verbs_place place = verbs_ring_place(rx->at, rx->units, payload);
-  rx->arrival[rx->arrived++ % VERBS_MESSAGES] = (verbs_arrival){payload, tagged, place};
+  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] = (verbs_arrival){payload, tagged, place, NULL, NULL};
   rx->at = place.end;
+  return true;
+}
+
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *spot, const coll_tag *tag) {
+  if (rx->placed >= VERBS_PLACED)
+    return false;
+  rx->placed++;
+  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
+      (verbs_arrival){(uint32_t)bytes, false, {0, 0, 0}, spot, tag};
   return true;
 }

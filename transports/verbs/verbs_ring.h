@@ -37,14 +37,18 @@
 #define VERBS_PAGE_UNITS 64u
 #define VERBS_PAGED      16384u /* payloads from this size on begin on a page */
 #define VERBS_MESSAGES   128u   /* at most so many may be unread in a ring; a power of two */
-#define VERBS_SHORT      4095u  /* payloads up to this size may be short messages */
-#define VERBS_OWE_COUNT  32u    /* so many messages given back are told even if nothing is sent */
-#define VERBS_OWE_SLOTS  2u     /* the same for as much memory as so many slots take */
+#define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_spot.h) */
+#define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
+#define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
+#define VERBS_OWE_COUNT  32u   /* so many messages given back are told even if nothing is sent */
+#define VERBS_OWE_SLOTS  2u    /* the same for as much memory as so many slots take */
 
 /* The immediate bits of a message. */
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
 #define VERBS_IMM_CREDIT (1u << 30) /* no message: only credit */
-#define VERBS_IMM_UNITS  (VERBS_IMM_CREDIT - 1u)
+#define VERBS_IMM_PLACED (1u << 29) /* the message lies in its spot; with CREDIT: an advert */
+#define VERBS_IMM_COPIED 25u        /* from this bit on: adverts that were copied, modulo 16 */
+#define VERBS_IMM_UNITS  ((1u << VERBS_IMM_COPIED) - 1u)
 
 /* In front of the payload of a short message. A long one has only the tag. */
 typedef struct verbs_head {
@@ -69,11 +73,12 @@ typedef struct verbs_tx {
   uint32_t at;                  /* where the next message may begin */
   uint64_t passed;              /* units, since the beginning */
   uint64_t freed;               /* of which the receiver has given back */
-  uint64_t sent;                /* messages */
-  uint64_t read;                /* of which the receiver has given back */
+  uint64_t sent;                /* messages, to any place */
+  uint64_t kept;                /* of which lie in the ring */
+  uint64_t read;                /* of those the receiver has given back */
   coll_tag tag;                 /* of the last one */
   bool tagged;                  /* there was one */
-  uint64_t end[VERBS_MESSAGES]; /* `passed` behind message k is at k modulo their number */
+  uint64_t end[VERBS_MESSAGES]; /* `passed` behind kept message k is at k modulo their number */
 } verbs_tx;
 
 /* A message that has arrived. */
@@ -81,6 +86,8 @@ typedef struct verbs_arrival {
   uint32_t bytes;
   bool tagged;
   verbs_place place;
+  void *spot;          /* where it lies, if not in the ring, or NULL */
+  const coll_tag *tag; /* that it has there */
 } verbs_arrival;
 
 /* The receiver's. */
@@ -94,9 +101,10 @@ typedef struct verbs_rx {
   uint64_t arrived; /* messages */
   uint64_t taken;   /* of which were given back */
   uint64_t told_taken;
-  bool shown;   /* `tag` is that of the first message not given back */
-  coll_tag tag; /* of the last message shown */
-  verbs_arrival arrival[VERBS_MESSAGES];
+  bool shown;      /* `tag` is that of the first message not given back */
+  coll_tag tag;    /* of the last message shown */
+  uint64_t placed; /* messages that lie in spots and were not given back */
+  verbs_arrival arrival[VERBS_ARRIVALS];
 } verbs_rx;
 
 /* Units of a ring that holds slot_count messages of slot_bytes besides what need not be told yet;
@@ -122,7 +130,7 @@ static inline verbs_place verbs_ring_place(uint32_t at, uint32_t units, size_t b
 /* Whether a message of `bytes` bytes has room, and where. */
 static inline bool verbs_tx_room(const verbs_tx *tx, size_t bytes, verbs_place *place) {
   *place = verbs_ring_place(tx->at, tx->units, bytes);
-  return tx->passed - tx->freed + place->moved <= tx->units && tx->sent - tx->read < VERBS_MESSAGES;
+  return tx->passed - tx->freed + place->moved <= tx->units && tx->kept - tx->read < VERBS_MESSAGES;
 }
 
 /* Whether the message's tag must travel: it differs from that of the one before. */
@@ -137,7 +145,15 @@ static inline void verbs_tx_sent(verbs_tx *tx, const coll_tag *tag, const verbs_
   tx->passed += place->moved;
   tx->tag = *tag;
   tx->tagged = true;
-  tx->end[tx->sent++ % VERBS_MESSAGES] = tx->passed;
+  tx->end[tx->kept++ % VERBS_MESSAGES] = tx->passed;
+  tx->sent++;
+}
+
+/* A message was sent to a spot. */
+static inline void verbs_tx_placed(verbs_tx *tx, const coll_tag *tag) {
+  tx->tag = *tag;
+  tx->tagged = true;
+  tx->sent++;
 }
 
 /* Credit has come, as the low bits of what the receiver has passed: true if it was any news. What a
@@ -150,7 +166,7 @@ static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   if (more == 0 || old || *broken)
     return false;
   tx->freed += more;
-  while (tx->read < tx->sent && tx->end[tx->read % VERBS_MESSAGES] <= tx->freed)
+  while (tx->read < tx->kept && tx->end[tx->read % VERBS_MESSAGES] <= tx->freed)
     tx->read++;
   return true;
 }
@@ -197,9 +213,10 @@ static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *
   if (!here && !(__builtin_expect(near_end, 0) && rx->units > 0 &&
                  verbs_rx_is_at(rx, memory, 1, &head, &place)))
     return false;
-  if (rx->arrived - rx->taken >= VERBS_MESSAGES)
+  if (rx->arrived - rx->taken - rx->placed >= VERBS_MESSAGES)
     return false;
-  rx->arrival[rx->arrived++ % VERBS_MESSAGES] = (verbs_arrival){head.bytes, true, place};
+  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
+      (verbs_arrival){head.bytes, true, place, NULL, NULL};
   rx->at = place.end;
   *credit = head.credit;
   return true;
@@ -208,25 +225,39 @@ static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *
 /* A long message of `bytes` bytes has arrived, its tag included: false if it cannot be. */
 bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes);
 
+/* A message of `bytes` bytes has arrived in its spot, with that tag, which stays there: false if it
+ * cannot be. */
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *spot, const coll_tag *tag);
+
 /* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
  * none. Its tag is rx->tag then, its payload *buf. */
 static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void **buf,
                                  size_t *bytes) {
   if (rx->arrived == rx->taken)
     return false;
-  const verbs_arrival *arrival = &rx->arrival[rx->taken % VERBS_MESSAGES];
+  const verbs_arrival *arrival = &rx->arrival[rx->taken % VERBS_ARRIVALS];
+  *bytes = arrival->bytes;
+  *buf = arrival->spot;
+  if (__builtin_expect(arrival->spot != NULL, 0)) {
+    rx->tag = *arrival->tag;
+    return true;
+  }
   const uint8_t *payload = memory + (size_t)arrival->place.payload * VERBS_UNIT;
   if (!rx->shown && arrival->tagged)
     __builtin_memcpy(&rx->tag, payload - sizeof(rx->tag), sizeof(rx->tag));
   rx->shown = true;
   *buf = payload;
-  *bytes = arrival->bytes;
   return true;
 }
 
 /* Gives back the message that was shown. */
 static inline void verbs_rx_release(verbs_rx *rx) {
-  rx->passed += rx->arrival[rx->taken++ % VERBS_MESSAGES].place.moved;
+  const verbs_arrival *arrival = &rx->arrival[rx->taken++ % VERBS_ARRIVALS];
+  rx->passed += arrival->place.moved;
+  if (__builtin_expect(arrival->spot != NULL, 0)) {
+    rx->placed--;
+    rx->told_taken++; /* there is nothing to tell */
+  }
   rx->shown = false;
 }
 

@@ -74,6 +74,7 @@ typedef struct coll_transport_env {
   size_t slot_bytes;
   unsigned slot_count;
   void *device; /* what the embedding program made for this transport (sim: its world), else NULL */
+  void (*note)(void *ctx, const char *text); /* for the log: why messages are copied; or NULL */
 } coll_transport_env;
 
 /* What reach() says of a pair; the choice between transports uses it, and the cost model. */
@@ -258,6 +259,29 @@ typedef struct coll_transport_ops {
    */
   int (*work_take)(coll_conn *conn, coll_work *work);
   int (*work_done)(coll_conn *conn, const coll_work *work);
+
+  /*
+   * Memory of the caller for as long as an operation takes. Both or none; NULL, or behind `size`,
+   * where the transport makes no use of it.
+   *
+   * lend() tells that `bytes` bytes at `memory` stay where they are until reclaim() is called with
+   * the same `owner`: a device may be told of them meanwhile, and what is sent from there need not
+   * be copied. `written`: messages are received into them as well. Owners may lend the same memory
+   * at the same time. reclaim() takes back all that an owner has lent; no message of it is under
+   * way then, or its connections were disconnected.
+   */
+  void (*lend)(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes, int written);
+  void (*reclaim)(coll_endpoint *ep, const void *owner);
+
+  /*
+   * Optional. Tells where messages are to arrive: those behind the next `ahead` ones of this
+   * connection, `bytes` bytes together in messages of `slice` bytes (the last may be shorter), with
+   * tag *tag, one behind the other from `buf` on. The caller will receive them there by recv(), and
+   * until then neither reads nor writes that memory, which is lent (written) or lies in a region.
+   * DONE, or AGAIN: too much was told; the messages come as others do, and so they may after DONE.
+   */
+  int (*expect)(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                size_t slice);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
@@ -270,6 +294,18 @@ static inline int coll_transport_refers(const coll_transport_ops *ops) {
 static inline int coll_transport_helps(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, work_done) + sizeof(ops->work_done) &&
          ops->work_done != NULL;
+}
+
+/* Whether a transport wants to know where messages are to arrive. */
+static inline int coll_transport_expects(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, expect) + sizeof(ops->expect) &&
+         ops->expect != NULL;
+}
+
+/* Whether a transport makes use of memory that is lent to it. */
+static inline int coll_transport_borrows(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, reclaim) + sizeof(ops->reclaim) &&
+         ops->lend != NULL;
 }
 
 #ifdef __cplusplus

@@ -1,0 +1,130 @@
+/*
+ * test_verbs.c: collectives of long vectors over verbs, against the pretended library: memory that
+ * is registered for one operation, and messages that are written to where they belong.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "case.h"
+#include "libcoll/base/prng.h"
+#include "support_ranks.h"
+#include "support_verbs.h"
+
+#define BYTES_MOST ((size_t)3 << 20)
+
+static fake_verbs *fake;
+
+static void load(void) {
+  fake = fake_load();
+  cr_assert_not_null(fake);
+  fake_add(fake, "mlx5_0", 1);
+}
+
+static coll_config config_of(const char *algo) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.transport = "verbs";
+  config.algo = algo;
+  return config;
+}
+
+/* Cases of all kinds, in memory of the program. */
+static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
+  colli_prng prng = {*(const uint64_t *)arg};
+
+  for (int i = 0; i < 30; i++) {
+    test_case cases[2];
+    int count = 1 + (int)colli_prng_below(&prng, 2);
+    case_form form = (case_form)colli_prng_below(&prng, CASE_FORMS);
+    for (int c = 0; c < count; c++)
+      cases[c] = (test_case){.coll = (case_coll)colli_prng_below(&prng, CASE_BARRIER),
+                             .form = form,
+                             .type = COLL_INT32,
+                             .op = COLL_SUM,
+                             .root = (int)colli_prng_below(&prng, (uint64_t)nranks),
+                             .in_place = (int)colli_prng_below(&prng, 2),
+                             .count = 1 + colli_prng_below(&prng, 1u << (4 + i % 15)),
+                             .seed = colli_prng_next(&prng)};
+    if (case_run(comm, rank, nranks, cases, count, 0) != 0)
+      return 1;
+  }
+  return 0;
+}
+
+Test(verbs, random_cases, .init = load, .timeout = 60) {
+  for (uint64_t seed = 1; seed <= 4; seed++) {
+    coll_config config = config_of(NULL);
+    cr_assert_eq(run_threads(2 + (int)seed % 3, &config, run_random, &seed), 0, "seed %d",
+                 (int)seed);
+    cr_assert_eq(fake->registered, 0);
+  }
+}
+
+/* A vector of one rank, whose output is watched. */
+typedef struct vectors {
+  char *memory; /* of all ranks: input and output of each */
+  bool in_place;
+  case_coll coll;
+  int times;
+} vectors;
+
+static int run_watched(coll_comm *comm, int rank, int nranks, void *arg) {
+  const vectors *v = arg;
+  char *mine = v->memory + (size_t)rank * 2 * BYTES_MOST;
+  for (int i = 0; i < v->times; i++) {
+    test_case c = {.coll = v->coll,
+                   .form = CASE_BLOCKING,
+                   .type = COLL_INT32,
+                   .op = COLL_SUM,
+                   .in_place = v->in_place,
+                   .count = BYTES_MOST / 4 - 1000 * (size_t)i - 1,
+                   .seed = (uint64_t)i,
+                   .memory = {mine, mine + BYTES_MOST},
+                   .room = BYTES_MOST};
+    if (v->coll == CASE_ALLGATHER)
+      c.count /= (size_t)nranks;
+    if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+      return 1;
+  }
+  return 0;
+}
+
+/* Runs a collective; how many writes of peers went straight to the program's memory. */
+static int count_direct(int nranks, case_coll coll, const char *algo, bool in_place) {
+  size_t bytes = (size_t)nranks * 2 * BYTES_MOST;
+  vectors v = {.memory =
+                   mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0),
+               .in_place = in_place,
+               .coll = coll,
+               .times = 3};
+  cr_assert_neq(v.memory, MAP_FAILED);
+  fake->watched = v.memory;
+  fake->watched_bytes = bytes;
+  fake->watched_writes = 0;
+  coll_config config = config_of(algo);
+  cr_assert_eq(run_threads(nranks, &config, run_watched, &v), 0);
+  munmap(v.memory, bytes);
+  cr_assert_eq(fake->registered, 0);
+  return fake->watched_writes;
+}
+
+Test(verbs, written_to_where_they_belong, .init = load, .timeout = 60) {
+  const struct {
+    int nranks;
+    case_coll coll;
+    const char *algo;
+  } cases[] = {{2, CASE_ALLREDUCE, "allreduce:ring"},
+               {3, CASE_ALLREDUCE, "allreduce:ring"},
+               {4, CASE_ALLREDUCE, "allreduce:rabenseifner"},
+               {3, CASE_BROADCAST, "broadcast:chain"},
+               {3, CASE_ALLGATHER, "allgather:ring"}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
+    for (int in_place = 0; in_place < 2; in_place++) {
+      int count = count_direct(cases[i].nranks, cases[i].coll, cases[i].algo, in_place);
+      fprintf(stderr, "%s, %d ranks, in place %d: %d\n", cases[i].algo, cases[i].nranks, in_place,
+              count);
+      cr_expect_gt(count, 0, "%s, %d ranks, in place %d", cases[i].algo, cases[i].nranks, in_place);
+    }
+}

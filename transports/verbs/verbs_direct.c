@@ -1,0 +1,100 @@
+/*
+ * verbs_direct.c: long messages that are written to where they belong (verbs_spot.h).
+ *
+ * Both ends decide by themselves: the receiver tells of memory that is registered, and the sender
+ * writes there what lies in registered memory of its own. Whatever does not fit goes through the
+ * ring.
+ */
+#include <string.h>
+
+#include "transports/verbs/verbs_internal.h"
+
+#define DIRECT_LEAST 16384u /* so few bytes are copied faster than told of */
+
+/* Tells the peer of a spot: DONE or an error. */
+static int advertise(verbs_conn *conn, const verbs_advert *advert) {
+  uint64_t at = conn->here.made % VERBS_SPOTS;
+  verbs_advert *from = &conn->adverts[VERBS_SPOTS + at];
+  *from = *advert;
+  conn->part[0] = (struct ibv_sge){(uintptr_t)from, sizeof(*from), conn->slab.mr->lkey};
+  conn->write.wr.rdma.remote_addr = conn->peer_adverts + at * sizeof(*from);
+  unsigned flags = sizeof(*from) <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
+  int status = verbs_data_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
+  if (status == COLL_T_DONE)
+    (void)verbs_spots_add(&conn->here, advert);
+  return status;
+}
+
+/* Messages that may yet arrive in spots and have not been taken. */
+static uint64_t expected(const verbs_conn *conn) {
+  uint64_t count = 0;
+  for (uint64_t i = conn->here.over; i < conn->here.made; i++)
+    count += verbs_advert_count(&conn->here.advert[i % VERBS_SPOTS]);
+  return count;
+}
+
+int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                 size_t slice) {
+  verbs_conn *conn = (verbs_conn *)base;
+  verbs_advert advert = {.first = conn->rx.taken + ahead,
+                         .address = (uintptr_t)buf,
+                         .bytes = bytes,
+                         .slice = (uint32_t)slice,
+                         .tag = *tag};
+  if (slice < DIRECT_LEAST || conn->gate & VERBS_GATE_GONE)
+    return COLL_T_DONE; /* what is wrong the data calls tell */
+  verbs_spots_pass(&conn->here, conn->rx.taken);
+  uint64_t count = verbs_advert_count(&advert);
+  if (conn->gate || !verbs_spots_free(&conn->here) || expected(conn) + count > VERBS_PLACED ||
+      !verbs_data_may_post(conn))
+    return COLL_T_AGAIN;
+  if (advert.first + count <= conn->rx.arrived)
+    return COLL_T_DONE; /* all has come already */
+  const struct ibv_mr *mr = verbs_cache_find(&conn->port->cache, buf, bytes, VERBS_USE_WRITE);
+  if (!mr)
+    return COLL_T_DONE;
+  advert.key = mr->rkey;
+  (void)advertise(conn, &advert); /* the data calls tell of an error */
+  return COLL_T_DONE;
+}
+
+int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                      const struct ibv_mr *mr) {
+  uint64_t offset;
+  size_t room;
+  verbs_poll(conn->ep, conn->port); /* an advert may have come */
+  if (conn->gate)
+    return COLL_T_DONE;
+  const verbs_advert *advert = verbs_spots_find(&conn->there, conn->tx.sent, &offset, &room);
+  if (!advert || room != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
+    return COLL_T_DONE;
+  if (conn->lent - conn->repaid == VERBS_LOANS || !verbs_data_may_post(conn))
+    return COLL_T_AGAIN;
+  uint32_t ring_key = conn->write.wr.rdma.rkey;
+  conn->part[0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
+  conn->write.wr.rdma.remote_addr = advert->address + offset;
+  conn->write.wr.rdma.rkey = advert->key;
+  int status = verbs_data_post(conn, 1, VERBS_IMM_PLACED, IBV_SEND_SIGNALED);
+  conn->write.wr.rdma.rkey = ring_key;
+  if (status != COLL_T_DONE)
+    return status;
+  verbs_tx_placed(&conn->tx, tag);
+  conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
+  verbs_spots_pass(&conn->there, conn->tx.sent);
+  return COLL_T_PENDING;
+}
+
+bool verbs_direct_advert(verbs_conn *conn, size_t bytes) {
+  verbs_spots_pass(&conn->there, conn->tx.sent);
+  return bytes == sizeof(verbs_advert) &&
+         verbs_spots_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
+}
+
+bool verbs_direct_arrived(verbs_conn *conn, size_t bytes) {
+  uint64_t offset;
+  size_t room;
+  const verbs_advert *advert = verbs_spots_find(&conn->here, conn->rx.arrived, &offset, &room);
+  return advert && bytes == room &&
+         verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
+                         &advert->tag);
+}
