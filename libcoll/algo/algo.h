@@ -16,6 +16,7 @@ typedef struct colli_algo {
   const char *source; /* the paper or book it comes from */
   bool pipelined;     /* gains from many small chunks: the choice tries several chunk sizes */
   int ranks_min;      /* below this it must be asked for by name */
+  int ranks_device;   /* the same where a device moves the messages; 0: ranks_min */
   int ranks_max;      /* above this it must be asked for by name; 0: no limit */
   unsigned orders;    /* which orders of combination it can give: bits 1u << COLLI_ORDER_... */
   bool varying;       /* can do blocks of differing lengths (shape->varying) */

@@ -10,6 +10,9 @@
 #define SHM_SLOT_BYTES  (64 * 1024) /* the slots of a connection stay in a core's L2 cache */
 #define SHM_SLICE_BYTES (8 * 1024)  /* each costs a line's way; less overlaps than that takes */
 
+/* To post a work request and to look for what comes: assumed, as no adapter was at hand. */
+#define DEVICE_STEP_NS 300
+
 /* Typical costs of a present-day x86-64 host; coll_calibrate measures this one's. */
 void colli_calibration_default(colli_calibration *out) {
   *out = (colli_calibration){
@@ -62,6 +65,19 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                        .near_alpha_ns = all[near].alpha_ns,
                        .near_beta_ns_per_byte = all[near].beta_ns_per_byte,
                        .flight_ns = calibration->apart[far].alpha_ns};
+}
+
+void colli_model_device(colli_model *model, const colli_calibration *calibration, double alpha_ns,
+                        double beta_ns_per_byte) {
+  bool crowded = model->core_share < 1;
+  const colli_link_costs *cores =
+      crowded ? &calibration->crowded[COLLI_LINK_SHM] : &calibration->apart[COLLI_LINK_SHM];
+  model->device = true;
+  model->alpha_ns = alpha_ns + (crowded ? cores->alpha_ns : 0); /* who is told must be run */
+  model->beta_ns_per_byte = beta_ns_per_byte;
+  model->gamma_ns_per_byte = cores->gamma_ns_per_byte;
+  model->step_ns = DEVICE_STEP_NS;
+  model->flight_ns = alpha_ns;
 }
 
 const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS] = {2, 3, 4, 8};

@@ -90,8 +90,9 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
-    bool fits = shape->nranks >= (*algo)->ranks_min &&
-                (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);
+    int least = model->device && (*algo)->ranks_device ? (*algo)->ranks_device : (*algo)->ranks_min;
+    bool fits =
+        shape->nranks >= least && (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);
     if ((force[0] || fits) && listed < COLLI_MAX_CANDIDATES)
       best_chunk(*algo, shape, count, elem_bytes, limits, model, &list[listed++]);
   }

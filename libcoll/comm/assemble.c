@@ -79,6 +79,8 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   plans->ngroups = places.ngroups;
   plans->group = places.group;
   colli_limits_default(places.slowest, &plans->limits);
+  if (places.slot_bytes && places.slot_bytes < plans->limits.slot_bytes)
+    plans->limits.slot_bytes = places.slot_bytes;
   plans->chooser.limits = &plans->limits;
   plans->chooser.model = &plans->model;
   plans->chooser.tuner = comm->family->tuner;

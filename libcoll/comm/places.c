@@ -77,6 +77,30 @@ static const char *find_links(const colli_rank_info *table, int nranks, const co
   return slowest ? slowest : "tcp";
 }
 
+/* Sets the costs of links that a device serves, and what slots they have memory for: as the
+ * transport describes the slowest, and the least, between neighbours. */
+static void find_device_costs(const colli_rank_info *table, int nranks, const colli_port *ports,
+                              int nports, const colli_calibration *calibration, colli_places *out) {
+  int index = 0;
+  while (index < nports && (!ports[index].ops || ports[index].ops->name != out->slowest))
+    index++;
+  if (index == nports || !(ports[index].ops->caps & COLL_CAP_DEVICE))
+    return;
+  double alpha_ns = 0, beta_ns_per_byte = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    coll_link link = {0};
+    const colli_rank_info *next = &table[(rank + 1) % nranks];
+    if (!ports[index].ops->reach(table[rank].blob[index], next->blob[index], &link))
+      continue;
+    if (link.slot_bytes && (!out->slot_bytes || link.slot_bytes < out->slot_bytes))
+      out->slot_bytes = link.slot_bytes;
+    alpha_ns = link.alpha_ns > alpha_ns ? link.alpha_ns : alpha_ns;
+    beta_ns_per_byte = link.ns_per_byte > beta_ns_per_byte ? link.ns_per_byte : beta_ns_per_byte;
+  }
+  if (beta_ns_per_byte > 0)
+    colli_model_device(&out->model, calibration, alpha_ns, beta_ns_per_byte);
+}
+
 /* Of each number the largest that a rank has measured. */
 static void combine_calibrations(const colli_rank_info *table, int nranks, colli_calibration *out) {
   *out = table[0].calibration;
@@ -162,6 +186,7 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
   combine_calibrations(table, nranks, &calibration);
   colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
                    cpus_fullest, &out->model);
+  find_device_costs(table, nranks, ports, nports, &calibration, out);
   colli_link_kind link = colli_link_kind_of(out->slowest);
   bool known = strcmp(out->slowest, colli_link_name(link)) == 0;
   if (known && out->ngroups == 1 && corrected_alike(table, nranks))

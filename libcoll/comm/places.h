@@ -12,6 +12,7 @@ void colli_places_self(colli_rank_info *info);
 typedef struct colli_places {
   colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
   const char *slowest; /* its name */
+  size_t slot_bytes;   /* all have memory for slots of so many bytes; 0: of any size */
   bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
   int neighbours;      /* ranks on this rank's host, itself included */
   int ngroups;         /* hosts */

@@ -28,6 +28,7 @@ typedef struct colli_model {
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
   double chunk_share;           /* of the longest chunk that the slots allow: what suits caches */
   double flight_ns;             /* alpha between ranks with a core each: a message's own way */
+  bool device;                  /* a device moves messages, not the ranks' cores */
   const colli_correction *corrections; /* by the algorithm's id; NULL: none. Not the model's own */
 } colli_model;
 
@@ -83,6 +84,13 @@ colli_link_kind colli_link_kind_of(const char *transport);
  */
 void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
                       colli_link_kind near, int nranks, int cores, colli_model *out);
+
+/*
+ * Sets the costs of links over which a device moves messages: `alpha_ns` and `beta_ns_per_byte` as
+ * the transport gives them. `calibration` tells of the cores, which post, look and reduce.
+ */
+void colli_model_device(colli_model *model, const colli_calibration *calibration, double alpha_ns,
+                        double beta_ns_per_byte);
 
 /*
  * The model of a kind of link ("shm" or "tcp") between nranks ranks on one host with that many

@@ -41,9 +41,12 @@ typedef struct fake_verbs {
   bool dmabuf_refuse; /* ibv_reg_dmabuf_mr() fails with EOPNOTSUPP */
   struct ibv_async_event events[FAKE_EVENTS];
   int nevents;
-  int event_errno; /* once there are no more; 0: EAGAIN */
-  bool dead;       /* every call fails, but no event tells why */
+  int event_errno;     /* once there are no more; 0: EAGAIN */
+  bool dead;           /* every call fails, but no event tells why */
+  const void *watched; /* writes of peers to this memory are counted */
+  size_t watched_bytes;
   /* the fake's */
+  int watched_writes;
   int opened;        /* contexts that are open */
   int opens;         /* calls that opened one */
   int registered;    /* registrations that there are */

@@ -262,6 +262,7 @@ static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work
     return IBV_WC_REM_ACCESS_ERR;
   place(memory, work->data, work->bytes);
   fake.writes++;
+  fake.watched_writes += at - (uintptr_t)fake.watched < fake.watched_bytes;
   if (!takes_request(request->opcode))
     return IBV_WC_SUCCESS;
   ((fake_srq *)(void *)other->qp.srq)->requests--;

@@ -20,7 +20,8 @@ static fake_verbs *fake;
 static void load(void) {
   fake = fake_load();
   cr_assert_not_null(fake);
-  fake_add(fake, "mlx5_0", 1);
+  if (fake->count == 0)
+    fake_add(fake, "mlx5_0", 1);
 }
 
 static coll_config config_of(const char *algo) {
@@ -33,11 +34,10 @@ static coll_config config_of(const char *algo) {
 /* Cases of all kinds, in memory of the program. */
 static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
   colli_prng prng = {*(const uint64_t *)arg};
-
   for (int i = 0; i < 30; i++) {
     test_case cases[2];
-    int count = 1 + (int)colli_prng_below(&prng, 2);
     case_form form = (case_form)colli_prng_below(&prng, CASE_FORMS);
+    int count = form == CASE_PERSISTENT ? 1 : 1 + (int)colli_prng_below(&prng, 2);
     for (int c = 0; c < count; c++)
       cases[c] = (test_case){.coll = (case_coll)colli_prng_below(&prng, CASE_BARRIER),
                              .form = form,
@@ -46,7 +46,7 @@ static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
                              .root = (int)colli_prng_below(&prng, (uint64_t)nranks),
                              .in_place = (int)colli_prng_below(&prng, 2),
                              .count = 1 + colli_prng_below(&prng, 1u << (4 + i % 15)),
-                             .seed = colli_prng_next(&prng)};
+                             .seed = 1 + colli_prng_below(&prng, 1000)};
     if (case_run(comm, rank, nranks, cases, count, 0) != 0)
       return 1;
   }
@@ -79,7 +79,7 @@ static int run_watched(coll_comm *comm, int rank, int nranks, void *arg) {
                    .type = COLL_INT32,
                    .op = COLL_SUM,
                    .in_place = v->in_place,
-                   .count = BYTES_MOST / 4 - 1000 * (size_t)i - 1,
+                   .count = (BYTES_MOST - 65536) / 4 - 1000 * (size_t)i - 1,
                    .seed = (uint64_t)i,
                    .memory = {mine, mine + BYTES_MOST},
                    .room = BYTES_MOST};
@@ -123,8 +123,6 @@ Test(verbs, written_to_where_they_belong, .init = load, .timeout = 60) {
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++)
     for (int in_place = 0; in_place < 2; in_place++) {
       int count = count_direct(cases[i].nranks, cases[i].coll, cases[i].algo, in_place);
-      fprintf(stderr, "%s, %d ranks, in place %d: %d\n", cases[i].algo, cases[i].nranks, in_place,
-              count);
       cr_expect_gt(count, 0, "%s, %d ranks, in place %d", cases[i].algo, cases[i].nranks, in_place);
     }
 }

@@ -8,7 +8,7 @@ perf() { "$BUILD/bin/collrun" -n "$1" "$BUILD/bin/coll_perf" $2; }
 tcp_instead() {
   export COLL_TRANSPORT=verbs,tcp
   says 'cannot use transport verbs: .*must be locked' \
-    locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_topo" &&
+    locked_at_most 1024 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_topo" &&
     grep -q 'tcp, 2 links' /tmp/words
 }
 
@@ -48,7 +48,9 @@ check "frozen rank" during freeze_it "TIMEOUT: .*rank 2 "
 
 # What keeps a rank from using the device is one line; the next transport takes over, if there is one.
 check "locked memory" says 'must be locked for verbs, .* raise `ulimit -l`' \
-  locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" barrier
+  locked_at_most 1024 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" barrier
+check "little locked memory" locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" \
+  allreduce -b 64K -e 4M -f 8 -n 2
 check "locked memory, TCP takes over" tcp_instead
 check "port taken down" during take_down "rxe0 port 1"
 check "port down" says 'rxe0 port 1 is not active.* set its network interface up' perf 2 barrier

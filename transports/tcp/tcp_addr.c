@@ -40,7 +40,7 @@ bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob) {
 
 int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link) {
   tcp_blob one, other;
-  *link = (coll_link){NETWORK_ALPHA_NS, NETWORK_NS_PER_BYTE, ""};
+  *link = (coll_link){.alpha_ns = NETWORK_ALPHA_NS, .ns_per_byte = NETWORK_NS_PER_BYTE};
   if (!tcp_blob_read(a, &one) || !tcp_blob_read(b, &other)) {
     snprintf(link->reason, sizeof(link->reason), "one of the two has no tcp address");
     return 0;

@@ -20,6 +20,7 @@
 #define LINK_SLOT_BYTES  64  /* a link carries little */
 #define LINK_SLOTS       4
 #define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
+#define LEAST_SLOT_BYTES (16u << 10)  /* with smaller ones TCP is about as good */
 #define PEERS_MOST       32           /* few ranks are connected to more */
 #define LINGER_MS        300          /* how long close() waits for what was sent to arrive */
 
@@ -78,16 +79,20 @@ static coll_status watch(verbs_endpoint *ep, int fd, verbs_fault *fault) {
   return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "a device cannot be watched");
 }
 
-/* Whether this process may lock the memory that connections take: later it would be an error that
- * it may not. */
-static bool may_lock(const coll_transport_env *env, verbs_fault *fault) {
+/* The largest slots for whose connections this process may lock memory, which it had better know
+ * now: later it would be an error that it may not. 0: none. */
+static size_t lockable_slots(const coll_transport_env *env, verbs_fault *fault) {
   /* Slots are larger than the default once they are settled, unless they were set. */
   const char *fallback = colli_param_table[COLLI_PARAM_SLOT_BYTES].fallback;
   bool set = strcmp(env->param(env->ctx, "COLL_SLOT_BYTES"), fallback) != 0;
-  size_t slot_bytes = set ? env->slot_bytes : USUAL_SLOT_BYTES;
-  size_t ring = (size_t)verbs_ring_units(slot_bytes, env->slot_count) * VERBS_UNIT;
+  size_t wanted = set ? env->slot_bytes : USUAL_SLOT_BYTES, least = set ? wanted : LEAST_SLOT_BYTES;
   size_t peers = env->nranks - 1 < PEERS_MOST ? (size_t)env->nranks - 1 : PEERS_MOST;
-  return verbs_lock_allowed(peers * VERBS_PEER_CONNS * 2 * ring, fault);
+  for (size_t bytes = wanted; bytes >= least; bytes /= 2) {
+    size_t ring = (size_t)verbs_ring_units(bytes, env->slot_count) * VERBS_UNIT;
+    if (verbs_lock_allowed(peers * VERBS_PEER_CONNS * 2 * ring, fault))
+      return bytes;
+  }
+  return 0;
 }
 
 /* Opens library, rails and their queues. */
@@ -100,10 +105,12 @@ static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
   ep->nports = verbs_rails_open(&ep->lib, &ep->settings, ep->rails, VERBS_BLOB_RAILS, fault);
   if (ep->nports == 0)
     return fault->status;
-  if (!may_lock(ep->env, fault))
+  size_t slot_bytes = lockable_slots(ep->env, fault);
+  if (slot_bytes == 0)
     return fault->status;
+  ep->self.slot_kib = (uint16_t)((slot_bytes + 1023) >> 10);
   ep->self.magic = VERBS_BLOB_MAGIC;
-  ep->self.rails = (uint32_t)ep->nports;
+  ep->self.rails = (uint16_t)ep->nports;
   for (int i = 0; i < ep->nports; i++) {
     verbs_port *port = &ep->ports[i];
     port->rail = &ep->rails[i];
@@ -219,6 +226,11 @@ static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BL
   if (count == 0)
     return 0;
   verbs_paths_link(one.rail, other.rail, paths, count, link);
+  uint32_t slot_kib = one.slot_kib < other.slot_kib ? one.slot_kib : other.slot_kib;
+  link->slot_bytes = (size_t)slot_kib << 10;
+  size_t used = strlen(link->reason);
+  if (slot_kib < USUAL_SLOT_BYTES >> 10)
+    snprintf(link->reason + used, sizeof(link->reason) - used, ", slots of %u KiB", slot_kib);
   return 1;
 }
 

@@ -45,7 +45,8 @@
 /* What peers must know of an endpoint. */
 typedef struct verbs_blob {
   uint32_t magic;
-  uint32_t rails;
+  uint16_t rails;
+  uint16_t slot_kib; /* memory may be locked for such slots */
   verbs_wire_rail rail[VERBS_BLOB_RAILS];
   uint8_t link[VERBS_LINK_BYTES];
 } verbs_blob;

@@ -77,10 +77,12 @@ typedef struct coll_transport_env {
   void (*note)(void *ctx, const char *text); /* for the log: why messages are copied; or NULL */
 } coll_transport_env;
 
-/* What reach() says of a pair; the choice between transports uses it, and the cost model. */
+/* What reach() says of a pair; the choice between transports uses it, the cost model, and the size
+ * of slots. */
 typedef struct coll_link {
   double alpha_ns;    /* time of an empty message */
   double ns_per_byte; /* of a long one, one way */
+  size_t slot_bytes;  /* both have memory for slots of so many bytes; 0: of any size */
   char reason[96];    /* why it can or cannot be used, for coll_topo */
 } coll_link;
 
@@ -122,7 +124,7 @@ typedef struct coll_work {
 
 #define COLL_CAP_SEND_DIRECT 1u /* send() reads straight from the caller's buffer */
 #define COLL_CAP_SPIN        2u /* polling costs no system call */
-#define COLL_CAP_DEVICE      4u /* for machines with a certain device: others need no warning */
+#define COLL_CAP_DEVICE      4u /* a device moves the data; machines without it need no warning */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
