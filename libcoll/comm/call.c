@@ -106,57 +106,74 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
   return status;
 }
 
-/* Whether nothing is in the way of a plan's script. Registered memory is for long messages. */
-static inline bool may_hurry(const coll_comm *comm, const colli_call *call,
-                             const colli_plan *plan) {
+/*
+ * The plan of a call that may run its script at once: one like it was made before, and nothing is
+ * in flight that would have to go first. NULL for all others. Registered memory is for long
+ * messages.
+ */
+static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call) {
   const colli_exec *exec = &comm->exec;
-  bool idle = !exec->oldest && exec->mail.busy == 0 && !comm->suspended;
-  bool over_input = call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf;
-  return idle && plan->connected && !over_input &&
-         (!comm->memory || plan->script->longest <= HURRY_BYTES);
+  if (comm->group.depth > 0 || comm->failed != COLL_OK || comm->suspended || exec->oldest ||
+      exec->mail.busy || !comm->free_requests ||
+      atomic_load_explicit(&comm->abort_flag, memory_order_relaxed))
+    return NULL;
+  colli_plan_key key = colli_call_key(call);
+  colli_plan *plan = colli_plans_entry(&comm->plans, &key);
+  if (!colli_plan_is(plan, &key) || !plan->scripted || !plan->connected)
+    return NULL;
+  if (comm->memory && plan->script->longest > HURRY_BYTES)
+    return NULL;
+  return colli_call_plain(call, plan) ? plan : NULL;
 }
 
-/*
- * Runs a call's script: true if the call is complete. If not, op has what follows: it is in flight.
- */
-static bool hurry(coll_comm *comm, const colli_call *call, colli_plan *plan, coll_request *op) {
+/* Goes on with a call whose script has stopped after `ran` lines; op is the first free request. */
+__attribute__((noinline)) static coll_status go_on(coll_comm *comm, const colli_call *call,
+                                                   colli_plan *plan, int ran) {
+  coll_request *op = colli_request_get(comm, false);
+  op->moved_at = comm->watch.waited_ns;
+  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
+  colli_script_resume(&comm->exec, plan->script, ran, op);
+  coll_status status = colli_call_wait(comm, op);
+  colli_request_put(op);
+  return status;
+}
+
+/* Runs a call's script. Most calls end with it and need no request: then it stays where it is. */
+static inline coll_status hurry(coll_comm *comm, const colli_call *call, colli_plan *plan) {
   const colli_script *script = plan->script;
+  coll_request *op = comm->free_requests;
   coll_tag tag = colli_plan_tag(plan, comm->sequence + 1);
   bool spins = !comm->crowded && !comm->world.pause;
-  colli_script_call its = {.in = call->sendbuf ? call->sendbuf : call->recvbuf,
+  colli_script_call its = {.in = call->sendbuf,
                            .out = call->recvbuf,
                            .tag = &tag,
                            .reduce = plan->reduce,
                            .looks = spins ? HURRY_LOOKS : 0};
   int ran = colli_script_run(&comm->exec, script, &its, op);
-  if (ran == script->count && script->whole && op->lane[script->lane].npending == 0) {
-    comm->history[++comm->sequence % COLLI_HISTORY] = tag;
-    return true;
-  }
-  op->moved_at = comm->watch.waited_ns;
-  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
-  colli_script_resume(&comm->exec, script, ran, op);
-  return false;
+  if (__builtin_expect(ran < script->count || !script->whole, 0) ||
+      __builtin_expect(op->lane[script->lane].npending > 0, 0))
+    return go_on(comm, call, plan, ran);
+  comm->history[++comm->sequence % COLLI_HISTORY] = tag;
+  return COLL_OK;
+}
+
+/* Blocking, by way of a request. */
+__attribute__((noinline)) static coll_status run_request(coll_comm *comm, const colli_call *call) {
+  if (comm->group.depth > 0)
+    return keep_in_group(comm, call);
+  coll_request *op;
+  coll_status status = colli_call_start(comm, call, false, &op);
+  if (status != COLL_OK)
+    return status;
+  status = colli_call_wait(comm, op);
+  colli_request_put(op);
+  return status;
 }
 
 /* Blocking: starts the call and waits for its end. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
-  if (__builtin_expect(comm->group.depth > 0, 0))
-    return keep_in_group(comm, call);
-  coll_request *op;
-  colli_plan *plan;
-  coll_status status = take(comm, call, false, &plan, &op);
-  if (__builtin_expect(status != COLL_OK, 0))
-    return status;
-  bool complete = false;
-  if (plan && plan->scripted && may_hurry(comm, call, plan))
-    complete = hurry(comm, call, plan, op);
-  else
-    status = start(comm, call, plan, op);
-  if (!complete && status == COLL_OK)
-    status = colli_call_wait(comm, op);
-  colli_request_put(op);
-  return status;
+  colli_plan *plan = plan_in_hurry(comm, call);
+  return plan ? hurry(comm, call, plan) : run_request(comm, call);
 }
 
 /*

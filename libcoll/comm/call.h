@@ -112,6 +112,27 @@ size_t colli_call_assumed_count(int type);
 void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan);
 
+/* What a call's plan is made for; v-forms have another count. */
+static inline colli_plan_key colli_call_key(const colli_call *call) {
+  return (colli_plan_key){
+      .count = call->count,
+      .type = call->type,
+      .op = call->op,
+      .root = call->root,
+      .coll = (uint8_t)call->coll,
+      .in_place = call->coll == COLLI_ALLTOALL && call->sendbuf == call->recvbuf,
+      .varying = call->varying,
+  };
+}
+
+/* Whether the buffers of a call are plainly right: apart, or one memory as they may be. */
+static inline bool colli_call_plain(const colli_call *call, const colli_plan *plan) {
+  uintptr_t in = (uintptr_t)call->sendbuf, out = (uintptr_t)call->recvbuf;
+  if ((!in && plan->reads) || (!out && plan->writes))
+    return false;
+  return in + plan->reads <= out || out + plan->writes <= in || in == out + plan->shift;
+}
+
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **plan);
 

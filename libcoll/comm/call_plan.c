@@ -82,7 +82,7 @@ static void note_buffers(const coll_comm *comm, const colli_call *call, colli_pl
   colli_call_extent(comm, call, &plan->reads, &plan->writes);
   plan->reads *= bytes;
   plan->writes *= bytes;
-  plan->same_buffer = !own_in && call->coll != COLLI_SCATTER;
+  plan->shift = (plan->in_first - plan->out_first) * bytes;
 }
 
 /* Whether some transport makes use of memory that is lent to it: scripts lend none. */
@@ -123,32 +123,18 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
   return COLL_OK;
 }
 
-/* Whether the buffers of a call are plainly right: there, and apart or one and the same. */
-static inline bool plain_buffers(const colli_call *call, const colli_plan *plan) {
-  const char *in = call->sendbuf, *out = call->recvbuf;
-  if (!in || !out)
-    return false;
-  return in + plan->reads <= out || out + plan->writes <= in || (in == out && plan->same_buffer);
-}
-
-/* Checks a call, and finds or makes its plan. */
+/* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
-  colli_plan_key key = {.count = call->count,
-                        .type = call->type,
-                        .op = call->op,
-                        .root = call->root,
-                        .coll = (uint8_t)call->coll,
-                        .in_place = call->coll == COLLI_ALLTOALL && call->sendbuf == call->recvbuf};
+  colli_plan_key key = colli_call_key(call);
   colli_plan *plan = colli_plans_entry(&comm->plans, &key);
   if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
     *found = plan;
-    return plain_buffers(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
+    return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
   }
   coll_status status = colli_call_check(comm, call);
   if (status != COLL_OK)
     return status;
   if (call->varying) {
-    key.varying = true;
     key.count = typical_count(comm, call);
     plan = colli_plans_entry(&comm->plans, &key);
   }

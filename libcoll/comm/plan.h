@@ -31,7 +31,7 @@ typedef struct colli_plan {
   size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
   size_t in_first;      /* where those begin in the vector, in elements; not of v-forms */
   size_t out_first;
-  bool same_buffer;          /* sendbuf may be recvbuf */
+  uintptr_t shift;           /* in place: how many bytes behind recvbuf sendbuf begins */
   const colli_user_op *user; /* an operation of the caller's own, or NULL */
   int wire_type;             /* in which it is reduced and sent */
   size_t elem_bytes;         /* of that type */
