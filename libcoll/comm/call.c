@@ -80,10 +80,8 @@ coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limit
   return status;
 }
 
-/* Waits until an operation is complete, and finishes it off. */
-coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
-  if (!op->done)
-    colli_exec_progress(&comm->exec);
+/* Waits until an operation is complete that has just been looked at, and finishes it off. */
+static coll_status wait_on(coll_comm *comm, coll_request *op) {
   if (!op->done) {
     colli_comm_wait_begin(comm);
     while (!op->done)
@@ -92,6 +90,13 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
   if (__builtin_expect(op->stage_out != COLLI_STAGE_NONE, 0))
     colli_call_finish(op);
   return op->status;
+}
+
+/* Waits until an operation is complete, and finishes it off. */
+coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
+  if (!op->done)
+    colli_exec_progress(&comm->exec);
+  return wait_on(comm, op);
 }
 
 /* Keeps a call for the end of its group, if it can be right. */
@@ -126,35 +131,29 @@ static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call)
   return colli_call_plain(call, plan) ? plan : NULL;
 }
 
-/* Goes on with a call whose script has stopped after `ran` lines; op is the first free request. */
-__attribute__((noinline)) static coll_status go_on(coll_comm *comm, const colli_call *call,
-                                                   colli_plan *plan, int ran) {
-  coll_request *op = colli_request_get(comm, false);
-  op->moved_at = comm->watch.waited_ns;
-  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
-  colli_script_resume(&comm->exec, plan->script, ran, op);
-  coll_status status = colli_call_wait(comm, op);
-  colli_request_put(op);
-  return status;
-}
-
-/* Runs a call's script. Most calls end with it and need no request: then it stays where it is. */
-static inline coll_status hurry(coll_comm *comm, const colli_call *call, colli_plan *plan) {
+/* Runs a call's script: true if the call is complete, else *ran says how far it came. */
+static inline bool hurry(coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                         unsigned looks, coll_request *op, int *ran) {
   const colli_script *script = plan->script;
-  coll_request *op = comm->free_requests;
   coll_tag tag = colli_plan_tag(plan, comm->sequence + 1);
-  bool spins = !comm->crowded && !comm->world.pause;
   colli_script_call its = {.in = call->sendbuf,
                            .out = call->recvbuf,
                            .tag = &tag,
                            .reduce = plan->reduce,
-                           .looks = spins ? HURRY_LOOKS : 0};
-  int ran = colli_script_run(&comm->exec, script, &its, op);
-  if (__builtin_expect(ran < script->count || !script->whole, 0) ||
-      __builtin_expect(op->lane[script->lane].npending > 0, 0))
-    return go_on(comm, call, plan, ran);
+                           .looks = looks};
+  *ran = colli_script_run(&comm->exec, script, &its, op);
+  if (*ran < script->count || !script->whole || op->lane[script->lane].npending > 0)
+    return false;
   comm->history[++comm->sequence % COLLI_HISTORY] = tag;
-  return COLL_OK;
+  return true;
+}
+
+/* Starts a request whose script has stopped. Not inlined: most calls do not come here. */
+__attribute__((noinline)) static void go_on(coll_comm *comm, const colli_call *call,
+                                            const colli_plan *plan, int ran, coll_request *op) {
+  op->moved_at = comm->watch.waited_ns;
+  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
+  colli_script_resume(&comm->exec, plan->script, ran, op);
 }
 
 /* Blocking, by way of a request. */
@@ -170,10 +169,22 @@ __attribute__((noinline)) static coll_status run_request(coll_comm *comm, const 
   return status;
 }
 
-/* Blocking: starts the call and waits for its end. */
+/* Blocking: starts the call and waits for its end. Most scripts run to the end and need no request:
+ * the free one that they use meanwhile is not taken. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
-  colli_plan *plan = plan_in_hurry(comm, call);
-  return plan ? hurry(comm, call, plan) : run_request(comm, call);
+  const colli_plan *plan = plan_in_hurry(comm, call);
+  if (!plan)
+    return run_request(comm, call);
+  bool spins = !comm->crowded && !comm->world.pause;
+  int ran;
+  if (__builtin_expect(hurry(comm, call, plan, spins ? HURRY_LOOKS : 0, comm->free_requests, &ran),
+                       1))
+    return COLL_OK;
+  coll_request *op = colli_request_get(comm, false);
+  go_on(comm, call, plan, ran, op);
+  coll_status status = wait_on(comm, op);
+  colli_request_put(op);
+  return status;
 }
 
 /*
@@ -194,10 +205,24 @@ static inline void set_off(coll_comm *comm) {
 
 /* Nonblocking: starts the call and lets it move once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
-  coll_status status = colli_call_start(comm, call, true, request);
-  if (status == COLL_OK)
-    set_off(comm);
-  return status;
+  const colli_plan *plan = comm->locked ? NULL : plan_in_hurry(comm, call);
+  if (!plan) {
+    coll_status status = colli_call_start(comm, call, true, request);
+    if (status == COLL_OK)
+      set_off(comm);
+    return status;
+  }
+  coll_request *op = colli_request_get(comm, true);
+  int ran;
+  if (hurry(comm, call, plan, 0, op, &ran)) {
+    op->done = true;
+    op->status = COLL_OK;
+    op->stage_out = COLLI_STAGE_NONE;
+  } else {
+    go_on(comm, call, plan, ran, op);
+  }
+  *request = op;
+  return COLL_OK;
 }
 
 /* Persistent: checks the call and keeps it in a request. */
