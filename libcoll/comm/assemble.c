@@ -74,6 +74,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
     return status;
   comm->crowded = places.crowded;
   comm->exec.helps = !places.crowded;
+  comm->paired = places.crowded && places.mates == 2;
   plans->model = places.model;
   plans->cache_bytes = cache_bytes() / (size_t)places.neighbours;
   plans->ngroups = places.ngroups;

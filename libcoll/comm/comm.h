@@ -33,6 +33,7 @@ typedef struct colli_stalled {
 typedef struct colli_watch {
   unsigned idle;          /* looks since something moved */
   unsigned spin;          /* looks before the core is handed over; adapts */
+  unsigned elsewhere;     /* looks for a rank on another core since the core was handed over */
   uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
   uint64_t given_ns;      /* how long others have had the core since, instead of it */
   uint64_t now_ns;        /* last reading */
@@ -70,6 +71,7 @@ struct coll_comm {
   int nrequests;
   colli_group group;
   bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
+  bool paired;  /* this rank and one other are bound to one core */
   uint64_t timeout_ns;
   coll_determinism deterministic; /* from the settings, as are these */
   coll_accumulate accumulate;

@@ -14,6 +14,8 @@
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
 #define LOOKS_AT_ONCE   24u /* one after the other: a rank that comes at the same time is near */
+#define LOOKS_ELSEWHERE 32u /* see waits_elsewhere(): about 1 us */
+#define ELSEWHERE_BYTES 16384u
 #define BURNT_NS        350000ull  /* so much time of a core spent in vain: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
@@ -276,6 +278,24 @@ static bool is_fresh(const colli_watch *w) {
   return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->given_ns;
 }
 
+/*
+ * Whether the rank that this one waits for is on another core and may come while two changes of
+ * ranks would take longer: it needs nobody on this core, has little to copy, and only one other
+ * rank wants this core. Reductions and exchanges are other: there everybody has something to
+ * contribute.
+ */
+static bool waits_elsewhere(const coll_comm *comm) {
+  const coll_request *op = comm->exec.oldest;
+  if (!op || op->partition.piece * op->elem_bytes > ELSEWHERE_BYTES)
+    return false;
+  if (op->coll != COLLI_BROADCAST && op->coll != COLLI_SCATTER && op->coll != COLLI_GATHER)
+    return false;
+  int channel, step, peer = colli_exec_waits_for(op, &channel, &step);
+  const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
+  return conn && conn->ops->caps & COLL_CAP_SPIN &&
+         comm->table[peer].core != comm->table[comm->rank].core;
+}
+
 /* Looks once, and if nothing moved passes the time as long as it takes. */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
@@ -296,6 +316,9 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     return;
   if (!comm->crowded && w->idle <= LOOKS_AT_ONCE)
     return;
+  if (comm->paired && w->elsewhere++ < LOOKS_ELSEWHERE && waits_elsewhere(comm))
+    return;
+  w->elsewhere = 0;
   if (!comm->crowded && w->idle <= w->spin)
     colli_cpu_relax();
   else if (is_fresh(w))
