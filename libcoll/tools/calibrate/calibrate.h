@@ -7,8 +7,9 @@
 #include "coll/coll.h"
 #include "libcoll/algo/algo.h"
 
-#define CALIBRATE_CELLS 48 /* at most, of a world */
-#define CALIBRATE_RANKS 8
+#define CALIBRATE_CELLS  48 /* at most, of a world */
+#define CALIBRATE_RANKS  8
+#define CALIBRATE_PASSES 6 /* at most, over the algorithms of a world */
 
 /* One collective, by one algorithm, of one size; what it takes. */
 typedef struct calibrate_cell {
@@ -61,13 +62,27 @@ bool calibrate_measure(calibrate_world *world, double seconds);
 coll_status calibrate_call(colli_coll coll, const void *in, void *out, size_t count,
                            coll_comm *comm);
 
+/* What passes over the algorithms of a world have measured, and what is predicted: microseconds, by
+ * the algorithm's id and the size; 0: not measured. */
+typedef struct calibrate_record {
+  int passes;
+  float predicted_us[COLLI_CORRECTED_ALGOS][COLLI_CORRECTED_SIZES];
+  float us[CALIBRATE_PASSES][COLLI_CORRECTED_ALGOS][COLLI_CORRECTED_SIZES];
+} calibrate_record;
+
 /*
- * survey.c: measures all algorithms of all collectives, and what they take over what is predicted
- * with the costs in a calibration file. turn_us: how long each is measured without a pause. False
- * after a failure, which was printed.
+ * survey.c: one pass: measures the algorithms of all collectives that may be the best, beside what
+ * is predicted with the costs in a calibration file. turn_us: how long each is measured without a
+ * pause. False after a failure, which was printed.
  */
 bool calibrate_survey(const calibrate_world *world, const char *calibration, double turn_us,
-                      colli_correction *corrections);
+                      calibrate_record *record);
+
+/* judge.c: whether an algorithm is worth a place in the next pass, for a size. */
+bool calibrate_contends(const calibrate_record *record, const colli_algo *algo, int size);
+
+/* judge.c: the corrections by which the algorithm that was never far behind is chosen. */
+void calibrate_conclude(const calibrate_record *record, colli_correction *corrections);
 
 /*
  * fit.c: finds the costs with which the formulas come closest to what some worlds of one kind of

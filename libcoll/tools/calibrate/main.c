@@ -12,12 +12,13 @@
 #include <unistd.h>
 
 #include "calibrate.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "libcoll/comm/calibration.h"
 
 #define USAGE_STATUS 2
 #define SECONDS      12   /* for the costs */
-#define PASSES       2    /* over all algorithms, unless time is short: machines have moods */
+#define SURVEY       25   /* times as long: for the algorithms, in several passes */
 #define TURN_US      3000 /* for each algorithm at a time */
 
 /* What the user wants. */
@@ -170,21 +171,45 @@ static bool calibrate(colli_link_kind link, bool crowded, int cores, const wishe
   return true;
 }
 
-/* Surveys one world; what an earlier pass has found counts as much. */
-static bool survey_world(colli_link_kind link, int world_index, const char *path, double turn_us,
-                         const colli_calibration_origin *origin, colli_corrections *all) {
-  static colli_correction found[COLLI_CORRECTED_ALGOS];
-  calibrate_world world = {
-      .link = link, .nranks = colli_corrected_ranks[world_index], .cores = origin->cores};
-  printf("all algorithms, %s, %d ranks ...\n", colli_link_name(link), world.nranks);
-  fflush(stdout);
-  if (!calibrate_survey(&world, path, turn_us, found))
-    return false;
-  for (int id = 0; id < COLLI_CORRECTED_ALGOS; id++)
-    for (int size = 0; size < COLLI_CORRECTED_SIZES; size++) {
-      float *mean = &all->of[link][world_index][id][size], now = found[id][size];
-      *mean = *mean > 0 && now > 0 ? sqrtf(*mean * now) : now > 0 ? now : *mean;
+/* What the algorithms of all worlds took. */
+typedef struct surveys {
+  calibrate_record of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS];
+} surveys;
+
+/* One pass over all worlds that were asked for. */
+static bool run_pass(int pass, const char *path, const colli_calibration_origin *origin,
+                     const wishes *wish, surveys *all) {
+  for (int link = 0; link < COLLI_LINK_KINDS; link++)
+    for (int w = 0; w < COLLI_CORRECTED_WORLDS; w++) {
+      calibrate_world world = {.link = (colli_link_kind)link,
+                               .nranks = colli_corrected_ranks[w],
+                               .cores = origin->cores};
+      if (wish->nranks != 0 && wish->nranks != world.nranks)
+        continue;
+      printf("%s algorithms, %s, %d ranks ...\n", pass == 0 ? "all" : "the best",
+             colli_link_name((colli_link_kind)link), world.nranks);
+      fflush(stdout);
+      if (!calibrate_survey(&world, path, TURN_US * wish->seconds / SECONDS, &all->of[link][w]))
+        return false;
     }
+  return true;
+}
+
+/* As many passes as the time allows, so that they see the machine in several of its states. */
+static bool run_passes(const char *path, const colli_calibration_origin *origin, const wishes *wish,
+                       surveys *all) {
+  double limit = 1e9 * SURVEY * wish->seconds, last = 0;
+  uint64_t begun = colli_now_ns(), start = begun;
+  if (wish->nranks != 0)
+    limit /= COLLI_CORRECTED_WORLDS;
+  for (int pass = 0; pass < CALIBRATE_PASSES; pass++) { /* each takes no longer than the last one */
+    if (pass > 0 && (double)(start - begun) + last > limit)
+      break;
+    if (!run_pass(pass, path, origin, wish, all))
+      return false;
+    last = (double)(colli_now_ns() - start);
+    start = colli_now_ns();
+  }
   return true;
 }
 
@@ -192,26 +217,28 @@ static bool survey_world(colli_link_kind link, int world_index, const char *path
 static colli_corrections *survey(const colli_calibration *costs,
                                  const colli_calibration_origin *origin, const wishes *wish) {
   char path[] = "/tmp/coll_calibrate-XXXXXX";
-  colli_corrections *all = calloc(1, sizeof(*all));
+  colli_corrections *corrections = calloc(1, sizeof(*corrections));
+  surveys *all = calloc(1, sizeof(*all));
   int fd = mkstemp(path);
-  bool fine = all && fd >= 0 && colli_calibration_write(path, costs, NULL, origin) == 0;
+  bool fine =
+      corrections && all && fd >= 0 && colli_calibration_write(path, costs, NULL, origin) == 0;
   if (!fine)
     perror("coll_calibrate: cannot keep the costs in /tmp");
-  if (fd >= 0)
+  else if (!(fine = run_passes(path, origin, wish, all)))
+    fprintf(stderr, "coll_calibrate: the algorithms could not be measured\n");
+  if (fd >= 0) {
     close(fd);
-  for (int pass = 0; pass < (wish->seconds < SECONDS ? 1 : PASSES); pass++)
-    for (int link = 0; fine && link < COLLI_LINK_KINDS; link++)
-      for (int w = 0; fine && w < COLLI_CORRECTED_WORLDS; w++)
-        if (wish->nranks == 0 || wish->nranks == colli_corrected_ranks[w])
-          fine = survey_world((colli_link_kind)link, w, path, TURN_US * wish->seconds / SECONDS,
-                              origin, all);
-  if (fd >= 0)
     unlink(path);
-  if (fine)
-    return all;
-  fprintf(stderr, "coll_calibrate: the algorithms could not be measured\n");
+  }
+  for (int link = 0; fine && link < COLLI_LINK_KINDS; link++)
+    for (int w = 0; w < COLLI_CORRECTED_WORLDS; w++)
+      calibrate_conclude(&all->of[link][w], corrections->of[link][w]);
   free(all);
-  return NULL;
+  if (!fine) {
+    free(corrections);
+    corrections = NULL;
+  }
+  return corrections;
 }
 
 int main(int argc, char **argv) {

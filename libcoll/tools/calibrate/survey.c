@@ -1,6 +1,6 @@
 /*
- * survey.c: every algorithm of every collective for a range of sizes, and what each takes over what
- * the cost model says of it. Operations follow each other without pause, from root 0 where there is
+ * survey.c: the algorithms of every collective for a range of sizes: what each takes, and what the
+ * cost model says of it. Operations follow each other without pause, from root 0 where there is
  * one, as coll_perf measures them.
  */
 #include <stdlib.h>
@@ -11,9 +11,12 @@
 #include "libcoll/base/clock.h"
 
 #define MOST_BYTES (8u << 20) /* of a vector, or of all blocks of one together */
-#define HEATS      3          /* rounds of all algorithms */
+#define HEATS      2          /* rounds of all algorithms */
 #define FINAL      9          /* rounds of those that may be the best, whose medians count */
+#define FINAL_MIN  3          /* so many at least when turns are long */
+#define FINAL_MAX  100        /* turns' time in the final */
 #define HOPELESS   1.5        /* times the best: not in the final */
+#define WARM       2          /* operations before each turn, so that it begins in full swing */
 #define MOST_ITERS 20000
 #define MOST_ALGOS COLLI_MAX_CANDIDATES
 
@@ -26,7 +29,7 @@ static const colli_coll collectives[] = {COLLI_ALLREDUCE, COLLI_BROADCAST, COLLI
 typedef struct board {
   calibrate_meeting meeting;
   double turn_us;
-  colli_correction corrections[COLLI_CORRECTED_ALGOS];
+  calibrate_record record;
 } board;
 
 /* One algorithm. */
@@ -79,19 +82,17 @@ coll_status calibrate_call(colli_coll coll, const void *in, void *out, size_t co
 }
 
 /* The entrant of an algorithm, with its communicator; NULL after a failure. */
-static entrant *find_entrant(seat *s, const char *name) {
+static entrant *find_entrant(seat *s, const colli_algo *algo) {
   for (int i = 0; i < s->nentrants; i++)
-    if (strcmp(s->entrants[i].algo->name, name) == 0)
+    if (s->entrants[i].algo == algo)
       return &s->entrants[i];
   entrant *e = &s->entrants[s->nentrants];
   char text[64];
   int nranks = 0;
   coll_config config = COLL_CONFIG_INIT;
   coll_id id = {{0}};
-  *e = (entrant){.algo = colli_algo_find(s->coll, name)};
-  if (!e->algo)
-    return NULL;
-  snprintf(text, sizeof(text), "%s:%s", colli_coll_name(s->coll), e->algo->name);
+  *e = (entrant){.algo = algo};
+  snprintf(text, sizeof(text), "%s:%s", colli_coll_name(s->coll), algo->name);
   config.algo = text;
   config.transport = s->transport;
   if ((s->rank == 0 && coll_unique_id(&id, &config) != COLL_OK) ||
@@ -105,7 +106,11 @@ static entrant *find_entrant(seat *s, const char *name) {
 
 /* One turn: microseconds an operation, on the slowest rank. */
 static coll_status take_turn(const seat *s, const entrant *e, size_t count, int iters, double *us) {
-  coll_status status = coll_barrier(e->comm);
+  coll_status status = COLL_OK;
+  for (int i = 0; i < WARM && status == COLL_OK; i++)
+    status = calibrate_call(s->coll, s->in, s->out, count, e->comm);
+  if (status == COLL_OK)
+    status = coll_barrier(e->comm);
   uint64_t start = colli_now_ns();
   for (int i = 0; i < iters && status == COLL_OK; i++)
     status = calibrate_call(s->coll, s->in, s->out, count, e->comm);
@@ -124,7 +129,7 @@ static coll_status try_out(const seat *s, entrant *e, size_t count) {
     warm = iters > 2 && (e->us * iters >= s->turn_us / 3 || iters > MOST_ITERS / 4);
   }
   double fit = s->turn_us / (e->us > 0.01 ? e->us : 0.01);
-  e->iters = fit < 1 ? 1 : fit > MOST_ITERS ? MOST_ITERS : (int)fit;
+  e->iters = fit < 2 ? 2 : fit > MOST_ITERS ? MOST_ITERS : (int)fit;
   return status;
 }
 
@@ -159,29 +164,34 @@ static int compare(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* Rounds of those that may be the best: their medians. */
+/* Rounds of those that may be the best, until the time is up: their medians. */
 static coll_status run_final(seat *s, size_t count) {
   double us[MOST_ALGOS][FINAL];
-  double bound = HOPELESS * least_us(s);
+  double bound = HOPELESS * least_us(s), total_us = 0;
   coll_status status = COLL_OK;
-  for (int round = 0; round < FINAL; round++)
+  int rounds = 0;
+  while (rounds < FINAL && (rounds < FINAL_MIN || total_us < FINAL_MAX * s->turn_us)) {
     for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
       const entrant *e = &s->entrants[i];
-      if (e->iters && e->us <= bound)
-        status = take_turn(s, e, count, e->iters, &us[i][round]);
+      if (!e->iters || e->us > bound)
+        continue;
+      status = take_turn(s, e, count, e->iters, &us[i][rounds]);
+      total_us += us[i][rounds] * (e->iters + WARM);
     }
+    rounds++;
+  }
   for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
     entrant *e = &s->entrants[i];
     if (!e->iters || e->us > bound)
       continue;
-    qsort(us[i], FINAL, sizeof(us[i][0]), compare);
-    e->us = us[i][FINAL / 2];
+    qsort(us[i], (size_t)rounds, sizeof(us[i][0]), compare);
+    e->us = us[i][rounds / 2];
   }
   return status;
 }
 
-/* Measures all that can do one size. */
-static bool survey_size(seat *s, size_t count, int size, colli_correction *corrections) {
+/* Measures those that may be the best for one size. */
+static bool survey_size(seat *s, size_t count, int size, calibrate_record *record) {
   coll_candidate list[MOST_ALGOS];
   int found = 0;
   coll_status status = coll_candidates(s->base, colli_coll_name(s->coll), count, COLL_FLOAT32,
@@ -189,7 +199,10 @@ static bool survey_size(seat *s, size_t count, int size, colli_correction *corre
   for (int i = 0; i < s->nentrants; i++)
     s->entrants[i].iters = 0;
   for (int i = 0; i < found && status == COLL_OK; i++) {
-    entrant *e = find_entrant(s, list[i].name);
+    const colli_algo *algo = colli_algo_find(s->coll, list[i].name);
+    if (!algo || !calibrate_contends(record, algo, size))
+      continue;
+    entrant *e = find_entrant(s, algo);
     if (!e)
       return false;
     e->predicted_us = list[i].predicted_us;
@@ -201,21 +214,23 @@ static bool survey_size(seat *s, size_t count, int size, colli_correction *corre
     status = run_final(s, count);
   for (int i = 0; i < s->nentrants && s->rank == 0; i++) {
     const entrant *e = &s->entrants[i];
-    if (e->iters && e->predicted_us > 0)
-      corrections[e->algo->id][size] = (float)(e->us / e->predicted_us);
+    if (!e->iters)
+      continue;
+    record->us[record->passes][e->algo->id][size] = (float)e->us;
+    record->predicted_us[e->algo->id][size] = (float)e->predicted_us;
   }
   return status == COLL_OK;
 }
 
 /* Measures one collective. */
-static bool survey_collective(seat *s, int nranks, colli_correction *corrections) {
+static bool survey_collective(seat *s, int nranks, calibrate_record *record) {
   bool fine = true;
   size_t blocks = colli_exact(s->coll) ? (size_t)nranks : 1;
   for (int size = 0; fine && size < COLLI_CORRECTED_SIZES; size++) {
     size_t bytes = COLLI_CORRECTED_BYTES(size);
     if (bytes * blocks > MOST_BYTES || (size > 0 && s->coll == COLLI_BARRIER))
       break;
-    fine = survey_size(s, bytes / sizeof(float), size, corrections);
+    fine = survey_size(s, bytes / sizeof(float), size, record);
   }
   for (int i = 0; i < s->nentrants; i++)
     coll_comm_destroy(&s->entrants[i].comm);
@@ -239,7 +254,7 @@ static int run_rank(const calibrate_world *world, int rank, void *ctx) {
   fine = fine && s.base;
   for (size_t i = 0; fine && i < sizeof(collectives) / sizeof(collectives[0]); i++) {
     s.coll = collectives[i];
-    fine = survey_collective(&s, world->nranks, shared->corrections);
+    fine = survey_collective(&s, world->nranks, &shared->record);
   }
   if (s.base)
     coll_comm_destroy(&s.base);
@@ -249,14 +264,17 @@ static int run_rank(const calibrate_world *world, int rank, void *ctx) {
 }
 
 bool calibrate_survey(const calibrate_world *world, const char *calibration, double turn_us,
-                      colli_correction *corrections) {
+                      calibrate_record *record) {
   board *all = calibrate_share(sizeof(*all));
   if (!all)
     return false;
   all->turn_us = turn_us;
+  all->record = *record;
   bool fine = calibrate_run(world, calibration, &all->meeting, run_rank, all);
-  if (fine)
-    memcpy(corrections, all->corrections, sizeof(all->corrections));
+  if (fine) {
+    *record = all->record;
+    record->passes++;
+  }
   munmap(all, sizeof(*all));
   return fine;
 }
