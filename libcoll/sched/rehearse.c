@@ -10,8 +10,9 @@
 #include "libcoll/sched/check.h"
 #include "libcoll/sched/conns.h"
 
-#define ROUNDS     3 /* collectives: the first one starts from rest, and does not count */
-#define PASSES     4 /* so many are replayed, and twice as many; the others take as long */
+#define ROUNDS     20 /* collectives of one pass, and fewer of more; the first fifth starts from */
+#define ROUNDS_MIN 5  /* rest, and does not count */
+#define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
 #define POLL_NS    50.0
 #define IDLE_LIMIT 64 /* tries in vain of each rank before it is a deadlock */
 
@@ -51,6 +52,7 @@ typedef struct rehearsal {
   int nranks;
   int ncores;
   int passes;
+  int rounds;
   double elem_bytes;
   unsigned slots;
   rank *ranks;
@@ -93,18 +95,17 @@ static double beta_of(const rehearsal *r, int a, int b) {
 
 /*
  * The time that a slice takes its rank. A byte's way over a link is work of both ends, half of it
- * each; what is sent on from where it was reduced is written there in the same go.
+ * each, and so is a message.
  */
 static double effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
   const colli_model *m = r->model;
   bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
-  bool folds = step->bits & COLLI_FOLD;
-  double ns = m->step_ns;
+  double ns = receives || sends ? 0 : m->step_ns;
   if (receives)
-    ns += bytes * beta_of(r, step->peer_recv, who) / 2;
-  if (sends && !folds)
-    ns += bytes * beta_of(r, who, step->peer_send) / 2;
-  if (folds || !(receives || sends))
+    ns += m->step_ns / 2 + bytes * beta_of(r, step->peer_recv, who) / 2;
+  if (sends)
+    ns += m->step_ns / 2 + bytes * beta_of(r, who, step->peer_send) / 2;
+  if ((step->bits & COLLI_FOLD) || !(receives || sends))
     ns += bytes * m->gamma_ns_per_byte;
   return ns;
 }
@@ -139,6 +140,8 @@ static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, siz
     in->frees[in->taken++ % r->slots] = c->now;
   if (out) {
     bool away = r->ranks[step->peer_send].core != c;
+    if (away) /* its core must take note of it, which the sender waits for: an interrupt, a line */
+      c->now += r->model->flight_ns;
     out->arrives[out->sent++ % r->slots] = c->now + (away ? r->model->flight_ns : 0);
   }
   l->done += part ? part : 1;
@@ -192,14 +195,14 @@ static void begin(rehearsal *r, int who) {
 static void end(rehearsal *r, core *c) {
   rank *me = &r->ranks[c->running];
   r->ended[me->round] = fmax(r->ended[me->round], c->now);
-  if (++me->round < ROUNDS)
+  if (++me->round < r->rounds)
     begin(r, c->running);
 }
 
 /* The running rank of a core does a slice: whether there was one to do. */
 static bool move_on(rehearsal *r, core *c) {
   rank *me = &r->ranks[c->running];
-  if (me->round == ROUNDS)
+  if (me->round == r->rounds)
     return false;
   bool moved = me->lanes_left == 0;
   for (int l = 0; l < r->scheds[c->running]->nlanes && !moved; l++)
@@ -211,7 +214,7 @@ static bool move_on(rehearsal *r, core *c) {
 
 /* Gives the core to the rank that has waited longest for it; without any, looks again later. */
 static void hand_over(rehearsal *r, core *c) {
-  bool through = r->ranks[c->running].round == ROUNDS;
+  bool through = r->ranks[c->running].round == r->rounds;
   if (c->count == 0) {
     c->now += POLL_NS;
     c->running = through ? -1 : c->running;
@@ -255,13 +258,19 @@ static bool run(rehearsal *r) {
 /* ---- the whole --------------------------------------------------------------------------------
  */
 
-/* Deals a group's ranks out to its cores in turns. */
+/* Deals a group's ranks out to its cores as collrun binds them: neighbours share one. */
 static void deal(rehearsal *r, int group, int ncores) {
   const colli_shape *shape = &r->scheds[0]->shape;
+  int members = 0;
+  for (int who = 0; who < r->nranks; who++)
+    members += shape->ngroups <= 1 || shape->group[who] == group;
+  bool even = members % ncores == 0;
   for (int who = 0, dealt = 0; who < r->nranks; who++) {
     if (shape->ngroups > 1 && shape->group[who] != group)
       continue;
-    core *c = &r->cores[group * ncores + dealt++ % ncores];
+    int at = even ? dealt / (members / ncores) : dealt % ncores;
+    core *c = &r->cores[group * ncores + at];
+    dealt++;
     if (c->running < 0)
       c->running = who;
     else
@@ -302,8 +311,10 @@ static bool make(rehearsal *r) {
 static double time_of(rehearsal r, int passes) {
   double ns = -1;
   r.passes = passes;
+  r.rounds = passes * ROUNDS_MIN < ROUNDS ? ROUNDS / passes : ROUNDS_MIN;
+  int last = r.rounds - 1, first = r.rounds / 5 - 1;
   if (make(&r) && run(&r))
-    ns = (r.ended[ROUNDS - 1] - r.ended[0]) / (ROUNDS - 1);
+    ns = (r.ended[last] - r.ended[first]) / (last - first);
   colli_conns_free(&r.conns);
   free(r.ranks);
   free(r.waiting);

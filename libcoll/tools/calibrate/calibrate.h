@@ -9,7 +9,7 @@
 
 #define CALIBRATE_CELLS  48 /* at most, of a world */
 #define CALIBRATE_RANKS  8
-#define CALIBRATE_PASSES 6 /* at most, over the algorithms of a world */
+#define CALIBRATE_PASSES 12 /* at most, over the algorithms of a world */
 
 /* One collective, by one algorithm, of one size; what it takes. */
 typedef struct calibrate_cell {

@@ -8,7 +8,7 @@
 
 #include "calibrate.h"
 
-#define WEIGHT 8.0 /* of bad passes: the exponent of the mean of ratios */
+#define WEIGHT 4.0 /* of bad passes: the exponent of the mean of ratios */
 #define CLOSE  1.4 /* times the best: may be the best another time */
 
 /* The least time of a collective's algorithms in a pass; 0: none was measured. */

@@ -18,8 +18,8 @@
 
 #define USAGE_STATUS 2
 #define SECONDS      12   /* for the costs */
-#define SURVEY       25   /* times as long: for the algorithms, in several passes */
-#define TURN_US      3000 /* for each algorithm at a time */
+#define SURVEY       40   /* times as long: for the algorithms, in several passes */
+#define TURN_US      8000 /* for each algorithm at a time, as in coll_perf, unless time is short */
 
 /* What the user wants. */
 typedef struct wishes {
@@ -44,7 +44,7 @@ static const char help[] =
     "                       \"-\": only print\n"
     "      --seconds S      how long to measure the costs, about (default 12); the algorithms "
     "take\n"
-    "                       longer or shorter accordingly\n"
+    "                       up to 40 times as long\n"
     "  -n, --ranks N        measure the algorithms with so many ranks only: 2, 3, 4 or 8\n"
     "  -q, --quick          only the costs of messages; without it, all algorithms with 2, 3, 4 "
     "and "
@@ -189,7 +189,8 @@ static bool run_pass(int pass, const char *path, const colli_calibration_origin 
       printf("%s algorithms, %s, %d ranks ...\n", pass == 0 ? "all" : "the best",
              colli_link_name((colli_link_kind)link), world.nranks);
       fflush(stdout);
-      if (!calibrate_survey(&world, path, TURN_US * wish->seconds / SECONDS, &all->of[link][w]))
+      if (!calibrate_survey(&world, path, TURN_US * fmin(1, wish->seconds / SECONDS),
+                            &all->of[link][w]))
         return false;
     }
   return true;

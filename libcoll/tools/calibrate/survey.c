@@ -3,6 +3,7 @@
  * cost model says of it. Operations follow each other without pause, from root 0 where there is
  * one, as coll_perf measures them.
  */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -11,10 +12,7 @@
 #include "libcoll/base/clock.h"
 
 #define MOST_BYTES (8u << 20) /* of a vector, or of all blocks of one together */
-#define HEATS      2          /* rounds of all algorithms */
-#define FINAL      9          /* rounds of those that may be the best, whose medians count */
-#define FINAL_MIN  3          /* so many at least when turns are long */
-#define FINAL_MAX  100        /* turns' time in the final */
+#define FINAL      3          /* rounds of those that may be the best, whose medians count */
 #define HOPELESS   1.5        /* times the best: not in the final */
 #define WARM       2          /* operations before each turn, so that it begins in full swing */
 #define MOST_ITERS 20000
@@ -142,19 +140,16 @@ static double least_us(const seat *s) {
   return least;
 }
 
-/* Rounds in which each takes what it has taken at best. */
-static coll_status run_heats(seat *s, size_t count) {
+/* A round of all that are not hopeless from the start. */
+static coll_status run_heat(seat *s, size_t count) {
   coll_status status = COLL_OK;
-  for (int round = 0; round < HEATS; round++) {
-    double bound = 2 * HOPELESS * least_us(s);
-    for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
-      entrant *e = &s->entrants[i];
-      double us;
-      if (!e->iters || (round > 0 && e->us > bound))
-        continue;
+  double bound = 2 * HOPELESS * least_us(s);
+  for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
+    entrant *e = &s->entrants[i];
+    double us = e->us;
+    if (e->iters && e->us <= bound)
       status = take_turn(s, e, count, e->iters, &us);
-      e->us = us < e->us ? us : e->us;
-    }
+    e->us = us < e->us ? us : e->us;
   }
   return status;
 }
@@ -164,28 +159,22 @@ static int compare(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* Rounds of those that may be the best, until the time is up: their medians. */
-static coll_status run_final(seat *s, size_t count) {
+/* Rounds of those that have taken so long at most: their medians. */
+static coll_status run_final(seat *s, size_t count, double bound) {
   double us[MOST_ALGOS][FINAL];
-  double bound = HOPELESS * least_us(s), total_us = 0;
   coll_status status = COLL_OK;
-  int rounds = 0;
-  while (rounds < FINAL && (rounds < FINAL_MIN || total_us < FINAL_MAX * s->turn_us)) {
+  for (int round = 0; round < FINAL; round++)
     for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
       const entrant *e = &s->entrants[i];
-      if (!e->iters || e->us > bound)
-        continue;
-      status = take_turn(s, e, count, e->iters, &us[i][rounds]);
-      total_us += us[i][rounds] * (e->iters + WARM);
+      if (e->iters && e->us <= bound)
+        status = take_turn(s, e, count, e->iters, &us[i][round]);
     }
-    rounds++;
-  }
   for (int i = 0; i < s->nentrants && status == COLL_OK; i++) {
     entrant *e = &s->entrants[i];
     if (!e->iters || e->us > bound)
       continue;
-    qsort(us[i], (size_t)rounds, sizeof(us[i][0]), compare);
-    e->us = us[i][rounds / 2];
+    qsort(us[i], FINAL, sizeof(us[i][0]), compare);
+    e->us = us[i][FINAL / 2];
   }
   return status;
 }
@@ -208,10 +197,11 @@ static bool survey_size(seat *s, size_t count, int size, calibrate_record *recor
     e->predicted_us = list[i].predicted_us;
     status = try_out(s, e, count);
   }
+  bool all = record->passes == 0;
+  if (status == COLL_OK && all)
+    status = run_heat(s, count);
   if (status == COLL_OK)
-    status = run_heats(s, count);
-  if (status == COLL_OK)
-    status = run_final(s, count);
+    status = run_final(s, count, all ? HOPELESS * least_us(s) : INFINITY);
   for (int i = 0; i < s->nentrants && s->rank == 0; i++) {
     const entrant *e = &s->entrants[i];
     if (!e->iters)
