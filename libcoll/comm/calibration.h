@@ -5,7 +5,7 @@
 #include "libcoll/base/log.h"
 #include "libcoll/sched/model.h"
 
-#define COLLI_CALIBRATION_VERSION 2
+#define COLLI_CALIBRATION_VERSION 3
 
 /* Where the numbers of a calibration come from, in words; "" for typical costs. */
 typedef struct colli_calibration_origin {

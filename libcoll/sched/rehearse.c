@@ -10,8 +10,8 @@
 #include "libcoll/sched/check.h"
 #include "libcoll/sched/conns.h"
 
-#define ROUNDS     20 /* collectives of one pass, and fewer of more; the first fifth starts from */
-#define ROUNDS_MIN 5  /* rest, and does not count */
+#define ROUNDS     32 /* collectives of one pass, and fewer of more; the first half starts from */
+#define ROUNDS_MIN 6  /* rest, with free slots, and does not count */
 #define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
 #define POLL_NS    50.0
 #define IDLE_LIMIT 64 /* tries in vain of each rank before it is a deadlock */
@@ -226,7 +226,7 @@ static void hand_over(rehearsal *r, core *c) {
   if (!through)
     c->waiting[(c->first + c->count++) % r->nranks] = c->running;
   c->running = next;
-  c->now += r->model->alpha_ns;
+  c->now += fmax(r->model->alpha_ns, POLL_NS);
 }
 
 /* The core that is furthest behind; NULL if all ranks are through. */
@@ -242,7 +242,8 @@ static core *next_core(const rehearsal *r) {
 
 /* Runs to the end; whether all ranks came there. */
 static bool run(rehearsal *r) {
-  long idle = 0, most = (long)IDLE_LIMIT * r->nranks + (long)(r->model->alpha_ns / POLL_NS) * 4;
+  long idle = 0, most = (long)IDLE_LIMIT * r->nranks +
+                        (long)((r->model->alpha_ns + r->model->flight_ns) / POLL_NS) * 4;
   for (core *c; (c = next_core(r)) != NULL;) {
     if (move_on(r, c)) {
       idle = 0;
@@ -312,7 +313,7 @@ static double time_of(rehearsal r, int passes) {
   double ns = -1;
   r.passes = passes;
   r.rounds = passes * ROUNDS_MIN < ROUNDS ? ROUNDS / passes : ROUNDS_MIN;
-  int last = r.rounds - 1, first = r.rounds / 5 - 1;
+  int last = r.rounds - 1, first = r.rounds / 2 - 1;
   if (make(&r) && run(&r))
     ns = (r.ended[last] - r.ended[first]) / (last - first);
   colli_conns_free(&r.conns);

@@ -1,8 +1,9 @@
 /*
  * rehearse.h: what a collective takes where ranks share cores. Ranks on one core take turns: one
  * runs until it must wait for a message or a slot, and then hands the core over, which costs the
- * model's alpha. That is another thing than the predictor's world, in which all ranks run at once:
- * few hand-overs count, not a short critical path.
+ * model's alpha; a message to another core costs its sender the model's flight time. That is
+ * another thing than the predictor's world, in which all ranks run at once: few hand-overs and few
+ * messages between cores count, not a short critical path.
  */
 #ifndef COLLI_SCHED_REHEARSE_H
 #define COLLI_SCHED_REHEARSE_H

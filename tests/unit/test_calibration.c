@@ -81,8 +81,8 @@ Test(calibration, malformed_files_are_refused) {
   static const struct {
     const char *from, *to, *says;
   } cases[] = {
-      {"version = 2", "version = 1", "version is 1"},
-      {"version = 2\n", "", "version is 0"},
+      {"version = 3", "version = 2", "version is 2"},
+      {"version = 3\n", "", "version is 0"},
       {"shm.apart.alpha_ns", "shm.apart.alfa_ns", "line 6 is malformed"},
       {"shm.apart.alpha_ns = 0.000001\n", "", "shm.apart.alpha_ns is missing"},
       {"tcp.crowded.step_ns = 22.5", "tcp.crowded.step_ns = fast", "line 21 is malformed"},
@@ -112,7 +112,7 @@ Test(calibration, malformed_files_are_refused) {
     colli_calibration_default(&typical);
     cr_assert_eq(memcmp(&have, &typical, sizeof(have)), 0);
   }
-  change_file("version = 2", "# a remark\n\n \t version=2 ");
+  change_file("version = 3", "# a remark\n\n \t version=3 ");
   colli_calibration have;
   char why[128];
   cr_assert(colli_calibration_read(path, &have, NULL, NULL, why, sizeof(why)), "%s", why);
