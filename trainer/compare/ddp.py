@@ -1,0 +1,61 @@
+"""ddp.py LAYERS RANKS BATCH: samples per second of a perceptron in PyTorch, data parallel over gloo, on
+made-up numbers (their values do not matter for speed); one BLAS thread a rank, each on a core of its own."""
+import os
+import socket
+import sys
+import time
+
+os.environ["OMP_NUM_THREADS"] = "1"
+import torch  # noqa: E402: reads the variable when it is loaded
+import torch.distributed
+import torch.multiprocessing
+
+STEPS = 150
+
+
+def model_of(sizes):
+    """Linear layers with ReLU between."""
+    layers = []
+    for inputs, outputs in zip(sizes, sizes[1:]):
+        layers += [torch.nn.Linear(inputs, outputs), torch.nn.ReLU()]
+    return torch.nn.Sequential(*layers[:-1])
+
+
+def work(rank, ranks, sizes, batch, port, result):
+    """One rank."""
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    model = model_of(sizes)
+    if ranks > 1:
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
+        torch.distributed.init_process_group("gloo", rank=rank, world_size=ranks)
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    inputs, labels = torch.randn(batch // ranks, sizes[0]), torch.randint(0, sizes[-1], (batch // ranks,))
+    for step in range(STEPS + 20):
+        if step == 20:
+            begin = time.perf_counter()
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(model(inputs), labels).backward()
+        optimizer.step()
+    if rank == 0:
+        result.value = STEPS * (batch // ranks) * ranks / (time.perf_counter() - begin)
+    if ranks > 1:
+        torch.distributed.destroy_process_group()
+
+
+def main():
+    """Starts the ranks, and prints what rank 0 found."""
+    sizes, ranks, batch = [int(n) for n in sys.argv[1].split(",")], int(sys.argv[2]), int(sys.argv[3])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    result = torch.multiprocessing.get_context("spawn").Value("d", 0)
+    torch.multiprocessing.spawn(work, (ranks, sizes, batch, port, result), nprocs=ranks)
+    print(result.value)
+
+
+if __name__ == "__main__":
+    main()
