@@ -232,3 +232,23 @@ Test(train_servers, too_few_or_too_many_servers_are_refused) {
     job_drop(&j);
   }
 }
+
+/* The velocity is the servers', and still a resumed run ends with the bits of an undisturbed one.
+ */
+Test(train_servers, resumed_run_equals_undisturbed_run) {
+  static const char *const how[] = {"--strategy ps-sync", "--strategy ps-sharded",
+                                    "--strategy ps-sharded --servers 2"};
+  for (int i = 0; i < 3; i++) {
+    job j = job_make(how[i]);
+    j.o.checkpoint = j.checkpoint;
+    job_runs_well(&j, 4);
+    curve whole = job_curve(&j);
+    j.o.epochs = 2;
+    job_runs_well(&j, 4);
+    j.o.resume = true;
+    j.o.epochs = 4;
+    job_runs_well(&j, 4);
+    cr_assert_str_eq(job_curve(&j).hash[3], whole.hash[3], "%s", how[i]);
+    job_drop(&j);
+  }
+}
