@@ -260,7 +260,8 @@ static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work
                                                                    : IBV_WC_SUCCESS;
   if (work->bytes > 0 && !fake_may(key, at, work->bytes, IBV_ACCESS_REMOTE_WRITE))
     return IBV_WC_REM_ACCESS_ERR;
-  place(memory, work->data, work->bytes);
+  if (work->bytes > 0)
+    place(memory, work->data, work->bytes);
   fake.writes++;
   fake.watched_writes += at - (uintptr_t)fake.watched < fake.watched_bytes;
   if (!takes_request(request->opcode))
