@@ -81,15 +81,19 @@ static bool accumulate(worker *w, size_t first, size_t count, float scale, float
   return true;
 }
 
+void worker_slow(worker *w, double spent_s) {
+  w->sums.compute_s += spent_s;
+  if (w->o->slow_factor > 1.0f && w->rank == w->o->slow_rank)
+    nap(((double)w->o->slow_factor - 1.0) * spent_s);
+}
+
 bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
                      model_listener listener, fail *why) {
   double begin = clock_s(), waited = w->sums.waited_s;
   if (!(w->partial ? accumulate : gradient)(w, first, count, scale, grads, listener, why))
     return false;
   double spent = clock_s() - begin - (w->sums.waited_s - waited);
-  w->sums.compute_s += spent;
-  if (w->o->slow_factor > 1.0f && w->rank == w->o->slow_rank)
-    nap(((double)w->o->slow_factor - 1.0) * spent);
+  worker_slow(w, spent);
   return true;
 }
 

@@ -60,6 +60,9 @@ bool worker_fit_parts(worker *w, int workers, fail *why);
 bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
                      model_listener listener, fail *why);
 
+/* Counts time that was spent computing, and spends more if this rank is to be slow. */
+void worker_slow(worker *w, double spent_s);
+
 /* How much of the epoch is done when step w->step is, from 0 to less than 1. */
 double worker_done(const worker *w);
 

@@ -4,9 +4,9 @@
 #include <string.h>
 
 static const strategy *const all[] = {
-    &strategy_allreduce,  &strategy_ps_sync,    &strategy_ps_async,
-    &strategy_ps_bounded, &strategy_ps_sharded, &strategy_local_sgd,
-    &strategy_easgd,      &strategy_gossip,     &strategy_zero1,
+    &strategy_allreduce,  &strategy_ps_sync,   &strategy_ps_async, &strategy_ps_bounded,
+    &strategy_ps_sharded, &strategy_local_sgd, &strategy_easgd,    &strategy_gossip,
+    &strategy_zero1,      &strategy_pipeline,
 };
 #define COUNT (sizeof(all) / sizeof(all[0]))
 

@@ -5,6 +5,7 @@
 #include "trainer/strategies/strategy.h"
 
 extern const strategy strategy_allreduce;
+extern const strategy strategy_pipeline;
 extern const strategy strategy_ps_async;
 extern const strategy strategy_ps_bounded;
 extern const strategy strategy_ps_sharded;
