@@ -124,7 +124,8 @@ static coll_status try_out(const seat *s, entrant *e, size_t count) {
   int iters = 2;
   for (bool warm = false; status == COLL_OK && !warm; iters *= 4) {
     status = take_turn(s, e, count, iters, &e->us);
-    warm = iters > 2 && (e->us * iters >= s->turn_us / 3 || iters > MOST_ITERS / 4);
+    double took = e->us * iters;
+    warm = took >= s->turn_us || (iters > 2 && took >= s->turn_us / 3) || iters > MOST_ITERS / 4;
   }
   double fit = s->turn_us / (e->us > 0.01 ? e->us : 0.01);
   e->iters = fit < 2 ? 2 : fit > MOST_ITERS ? MOST_ITERS : (int)fit;
