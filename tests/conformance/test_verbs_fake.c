@@ -1,7 +1,7 @@
 /*
  * test_verbs_fake.c: the conformance suite on a pretended libibverbs, so that it also runs where
- * there is no device, and under sanitizers. InfiniBand with two ports, RoCE, and the fault
- * decorator.
+ * there is no device, and under sanitizers. InfiniBand with two ports, RoCE, a device by which
+ * writes arrive in two parts, and the fault decorator.
  */
 #include <string.h>
 
@@ -37,6 +37,15 @@ CONFORMANCE(verbs_fake_rails, &rails)
 static const conf_transport large = {
     .ops = &verbs_transport, .slot_bytes = 1 << 18, .slot_count = 8, .setup = roce};
 CONFORMANCE(verbs_fake_large, &large)
+
+static void *slow(int nranks) {
+  void *none = infiniband(nranks);
+  fake_load()->slow = true;
+  return none;
+}
+
+static const conf_transport in_parts = {.ops = &verbs_transport, .setup = slow};
+CONFORMANCE(verbs_fake_slow, &in_parts)
 
 /* Faults that a caller must bear without noticing. */
 static const char *param(const char *name) {

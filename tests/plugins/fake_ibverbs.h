@@ -43,6 +43,7 @@ typedef struct fake_verbs {
   int nevents;
   int event_errno;     /* once there are no more; 0: EAGAIN */
   bool dead;           /* every call fails, but no event tells why */
+  bool slow;           /* the last bytes of a write are placed by the next call */
   const void *watched; /* writes of peers to this memory are counted */
   size_t watched_bytes;
   /* the fake's */

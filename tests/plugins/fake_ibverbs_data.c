@@ -13,6 +13,7 @@
 #include "fake_ibverbs_parts.h"
 
 #define MOST_PARTS 4
+#define LATE_BYTES 12
 
 typedef struct fake_cq {
   struct ibv_cq cq;
@@ -126,10 +127,25 @@ EXPORT int ibv_destroy_srq(struct ibv_srq *srq) {
   return destroyed(srq);
 }
 
+/* What is still to be placed of the last write, if the device is slow. */
+static struct {
+  uint8_t *memory;
+  size_t bytes;
+  uint8_t data[LATE_BYTES];
+} late;
+
+/* Places it. */
+static void catch_up(void) {
+  if (late.bytes > 0)
+    memcpy(late.memory, late.data, late.bytes);
+  late.bytes = 0;
+}
+
 /* Adds a completion, and rings if somebody asked for that. */
 static void complete(struct ibv_cq *queue, const struct ibv_wc *wc) {
   fake_cq *cq = (fake_cq *)(void *)queue;
   uint64_t one = 1;
+  catch_up(); /* all that was written before is in place */
   if (cq->tail - cq->head == cq->room)
     abort(); /* it was made too short */
   cq->wc[cq->tail++ % cq->room] = *wc;
@@ -142,6 +158,7 @@ static int poll_cq(struct ibv_cq *queue, int most, struct ibv_wc *wc) {
   fake_cq *cq = (fake_cq *)(void *)queue;
   int count = 0;
   pthread_mutex_lock(&fake_lock);
+  catch_up();
   while (count < most && cq->head != cq->tail)
     wc[count++] = cq->wc[cq->head++ % cq->room];
   if (fake.dead)
@@ -201,6 +218,7 @@ static void drop_first(fake_qp *qp) {
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp) {
   fake_qp *self = (fake_qp *)(void *)qp, **place = &pairs;
   pthread_mutex_lock(&fake_lock);
+  catch_up();
   while (*place != self)
     place = &(*place)->next;
   *place = self->next;
@@ -241,6 +259,16 @@ static bool move_parts(const struct ibv_send_wr *request, uint8_t *data, bool to
 
 /* Writes as devices do, in ascending order: who sees the last bytes sees all. */
 static void place(uint8_t *memory, const uint8_t *data, size_t bytes) {
+  catch_up();
+  if (bytes == 0)
+    return;
+  if (fake.slow) {
+    late.bytes = bytes < LATE_BYTES ? bytes : LATE_BYTES;
+    late.memory = memory + bytes - late.bytes;
+    memcpy(memory, data, bytes - late.bytes);
+    memcpy(late.data, data + bytes - late.bytes, late.bytes);
+    return;
+  }
   size_t last = bytes < 8 ? bytes : 8;
   memcpy(memory, data, bytes - last);
   __atomic_thread_fence(__ATOMIC_RELEASE);
