@@ -5,10 +5,11 @@
 #include "libcoll/algo/algo.h"
 #include "libcoll/sched/rehearse.h"
 
-#define CHUNK_BYTES_MIN 8192 /* the smallest chunk that the choice tries */
-#define CHUNK_GAIN      0.97 /* smaller chunks must gain this: the formulas do not see all costs */
-#define REHEARSE_RANKS  16   /* more take long, and leave little to choose */
-#define REHEARSE_WITHIN 3    /* times the best formula's time: what is not hopeless */
+#define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
+#define REFERRED_BYTES  16384 /* shorter messages are never left where they lie */
+#define CHUNK_GAIN      0.97  /* smaller chunks must gain this: the formulas do not see all costs */
+#define REHEARSE_RANKS  16    /* more take long, and leave little to choose */
+#define REHEARSE_WITHIN 3     /* times the best formula's time: what is not hopeless */
 
 /* Whether two ranks send each other as much at the same time: both have sent before either reads,
  * and slices, with which one could begin earlier, only cost their time. */
@@ -49,6 +50,10 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
     most = limits->slot_bytes;
   colli_limits wanted = *limits;
   wanted.chunk_bytes = most;
+  /* Of two ranks none passes a chunk on. What they gain by smaller ones is less than what they lose
+   * when messages are too short to be read where they lie. */
+  bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;
+  size_t least = short_slices ? 4 * REFERRED_BYTES : CHUNK_BYTES_MIN;
   *best = (colli_choice){.algo = algo};
   colli_partition last = {0};
   for (bool first = true;; first = false) {
@@ -63,7 +68,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
       *best = tried;
     size_t power = (size_t)1 << (63 - __builtin_clzll(wanted.chunk_bytes));
     size_t smaller = power < wanted.chunk_bytes ? power : power / 2;
-    if (!algo->pipelined || smaller < CHUNK_BYTES_MIN)
+    if (!algo->pipelined || smaller < least)
       return;
     wanted.chunk_bytes = smaller;
   }

@@ -9,7 +9,6 @@
 
 #define LINE        64
 #define BLOCK_BYTES 4096 /* stays in the first-level cache beside its inputs */
-#define AHEAD_BYTES 1024 /* how far in front of a copy its input is fetched */
 
 /*
  * Copies whole lines of the cache to `to`, which begins with one, without reading them first.
@@ -52,24 +51,37 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
   _mm_sfence();
 }
 
-void colli_copy_stream(void *dst, const void *src, size_t bytes) {
-  char *to = dst;
-  const char *from = src;
-  size_t head = (0 - (uintptr_t)dst) % LINE;
-  if (bytes < 2 * LINE) {
-    memcpy(to, from, bytes);
-    return;
-  }
-  memcpy(to, from, head);
-  size_t end = bytes - (bytes - head) % LINE;
-  for (size_t at = head; at < end; at += LINE) {
+/* Copies whole lines to where a line begins, past the caches. */
+static void copy_lines(char *to, const char *from, size_t bytes) {
+  for (size_t at = 0; at < bytes; at += LINE) {
     __m128i part[LINE / sizeof(__m128i)];
-    _mm_prefetch(from + at + AHEAD_BYTES, _MM_HINT_NTA);
     memcpy(part, from + at, LINE);
     for (size_t i = 0; i < LINE / sizeof(__m128i); i++)
       _mm_stream_si128((__m128i *)(void *)(to + at) + i, part[i]);
   }
-  memcpy(to + end, from + end, bytes - end);
+}
+
+/* The same with one store for each line: memory is a little faster then. */
+__attribute__((target("avx512f"))) static void copy_lines_512(char *to, const char *from,
+                                                              size_t bytes) {
+  for (size_t at = 0; at < bytes; at += LINE)
+    _mm512_stream_si512((void *)(to + at), _mm512_loadu_si512(from + at));
+}
+
+void colli_copy_stream(void *dst, const void *src, size_t bytes) {
+  char *to = dst;
+  const char *from = src;
+  if (bytes < 2 * LINE) {
+    memcpy(to, from, bytes);
+    return;
+  }
+  size_t head = (0 - (uintptr_t)dst) % LINE, lines = (bytes - head) / LINE * LINE;
+  memcpy(to, from, head);
+  if (__builtin_cpu_supports("avx512f"))
+    copy_lines_512(to + head, from + head, lines);
+  else
+    copy_lines(to + head, from + head, lines);
+  memcpy(to + head + lines, from + head + lines, bytes - head - lines);
   _mm_sfence();
 }
 #else

@@ -12,12 +12,13 @@
  *   all-reduce      reads N * S, writes N * S    sums N vectors into N others
  *   reduce          reads N * S, writes S        sums N vectors into one
  *   reduce-scatter  reads N * S, writes S        the same
- *   broadcast       reads S, writes (N - 1) * S  copies one vector to N - 1 others
+ *   broadcast       reads S, writes N * S        copies one vector to N others, the root's own too
  *   all-gather      reads S, writes N * S        copies one vector to N others
  *   all-to-all      reads N * S, writes N * S    copies N vectors
  *   gather, scatter reads S, writes S            copies one vector
  *
- * Buffers stay in the caches if they fit, as an operation's do. The faster of ordinary and
+ * Buffers stay in the caches if they fit, as an operation's do; where there is a root it goes
+ * round, as coll_perf's does, and with it the vector that it alone has. The faster of ordinary and
  * streaming stores counts.
  */
 #define _GNU_SOURCE
@@ -78,20 +79,25 @@ typedef struct traffic {
   const char *name;
   bool reads_all, writes_all; /* N vectors, or one */
   bool sums;                  /* what it reads into one */
-  int writes_less;            /* than all */
+  bool in_turns, out_turns;   /* the one vector is another one each time */
 } traffic;
 
 static const traffic operations[] = {
-    {"allreduce", true, true, true, 0},       {"reduce", true, false, true, 0},
-    {"reduce_scatter", true, false, true, 0}, {"broadcast", false, true, false, 1},
-    {"allgather", false, true, false, 0},     {"alltoall", true, true, false, 0},
-    {"gather", false, false, false, 0},       {"scatter", false, false, false, 0},
+    {"allreduce", true, true, true, false, false},
+    {"reduce", true, false, true, false, true},
+    {"reduce_scatter", true, false, true, false, false},
+    {"broadcast", false, true, false, true, false},
+    {"allgather", false, true, false, false, false},
+    {"alltoall", true, true, false, false, false},
+    {"gather", false, false, false, false, true},
+    {"scatter", false, false, false, true, false},
 };
 
 typedef struct work {
   const traffic *what;
   size_t count; /* floats of a vector */
   int ncores, nin, nout;
+  int turns_in, turns_out; /* vectors that take turns as the only one */
   float *in[MAX_RANKS], *out[MAX_RANKS];
   bool stream;
   int iterations;
@@ -116,27 +122,28 @@ static void put(float *to, const float *from, size_t count, bool stream) {
   memcpy(to, from, count * sizeof(*to));
 }
 
-/* Sums all inputs of a stretch into each output. */
-static void sum(const work *w, size_t first, size_t last) {
+/* Sums all inputs of a stretch into each output; `turn` is the first of these. */
+static void sum(const work *w, int turn, size_t first, size_t last) {
   float block[BLOCK];
   for (size_t at = first; at < last; at += BLOCK) {
     size_t some = last - at < BLOCK ? last - at : BLOCK;
     const float *a = w->in[0] + at, *b = w->in[w->nin > 1] + at;
-    float *to = w->nout == 1 && !w->stream ? w->out[0] + at : block;
+    float *to = w->nout == 1 && !w->stream ? w->out[turn] + at : block;
     for (size_t i = 0; i < some; i++)
       to[i] = a[i] + b[i];
     for (int k = 2; k < w->nin; k++)
       for (size_t i = 0; i < some; i++)
         to[i] += w->in[k][at + i];
     for (int k = 0; k < w->nout && to == block; k++)
-      put(w->out[k] + at, block, some, w->stream);
+      put(w->out[turn + k] + at, block, some, w->stream);
   }
 }
 
 /* Copies a stretch of each input, or of the one to all outputs. */
-static void copy(const work *w, size_t first, size_t last) {
+static void copy(const work *w, int turn_in, int turn_out, size_t first, size_t last) {
   for (int k = 0; k < w->nout; k++)
-    put(w->out[k] + first, w->in[w->nin > 1 ? k : 0] + first, last - first, w->stream);
+    put(w->out[turn_out + k] + first, w->in[turn_in + (w->nin > 1 ? k : 0)] + first, last - first,
+        w->stream);
 }
 
 /* A core's part of all iterations. */
@@ -152,9 +159,9 @@ static void *labour(void *arg) {
   double start = now_s();
   for (int i = 0; i < w->iterations && first < last; i++) {
     if (w->what->sums)
-      sum(w, first, last);
+      sum(w, i % w->turns_out, first, last);
     else
-      copy(w, first, last);
+      copy(w, i % w->turns_in, i % w->turns_out, first, last);
   }
   me->seconds = now_s() - start;
   return NULL;
@@ -205,23 +212,26 @@ static void measure_size(const traffic *what, int nranks, size_t bytes) {
   work w = {.what = what, .count = bytes / sizeof(float)};
   w.ncores = nranks < cores ? nranks : cores;
   w.nin = what->reads_all ? nranks : 1;
-  w.nout = what->writes_all ? nranks - what->writes_less : 1;
-  if (w.count == 0 || w.nout == 0)
+  w.nout = what->writes_all ? nranks : 1;
+  w.turns_in = what->in_turns ? nranks : 1;
+  w.turns_out = what->out_turns ? nranks : 1;
+  int inputs = w.nin * w.turns_in, outputs = w.nout * w.turns_out;
+  if (w.count == 0)
     return;
-  for (int k = 0; k < w.nin + w.nout; k++) {
+  for (int k = 0; k < inputs + outputs; k++) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, bytes + 64) != 0)
       die("posix_memalign");
     memset(memory, 0, bytes);
-    if (k < w.nin)
+    if (k < inputs)
       w.in[k] = memory;
     else
-      w.out[k - w.nin] = memory;
+      w.out[k - inputs] = memory;
   }
   printf("%s %zu %.4f\n", what->name, bytes, measure(&w));
-  for (int k = 0; k < w.nin; k++)
+  for (int k = 0; k < inputs; k++)
     free(w.in[k]);
-  for (int k = 0; k < w.nout; k++)
+  for (int k = 0; k < outputs; k++)
     free(w.out[k]);
 }
 
