@@ -29,7 +29,8 @@ typedef struct options {
   int optimizer, schedule;
   float lr, lr_decay, warmup, momentum, square_decay, weight_decay, clip;
   uint64_t accumulate;
-  uint64_t micro_batches; /* of the strategy pipeline */
+  uint64_t tensor, pipeline; /* of the strategy grid */
+  uint64_t micro_batches;    /* of stages */
   int pipeline_schedule;
   uint64_t seed;
   uint64_t bucket_bytes;

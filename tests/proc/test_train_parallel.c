@@ -82,10 +82,47 @@ Test(train_parallel, checkpoint_of_a_pipeline) {
   job_drop(&whole);
 }
 
+Test(train_parallel, tensor_gives_the_curve_of_one_rank) {
+  for (int n = 1; n <= 5; n++) {
+    check_curve("--epochs 2", "--strategy tensor", n);
+    check_curve("--epochs 2 --layers 36,4", "--strategy tensor", n);
+    check_curve("--epochs 2 --layers 36,17,13,11,4 --optimizer adam --lr 0.01", "--strategy tensor",
+                n);
+  }
+}
+
+Test(train_parallel, products_give_the_curve_of_one_rank) {
+  static const struct {
+    int ranks, tensor, pipeline;
+  } grids[] = {{8, 2, 2}, {4, 2, 1}, {4, 1, 2}, {6, 3, 2}, {6, 1, 3}, {6, 2, 3}, {3, 1, 1}};
+  char strategy[128];
+  for (size_t i = 0; i < sizeof(grids) / sizeof(grids[0]); i++) {
+    snprintf(strategy, sizeof(strategy), "--strategy grid --tensor %d --pipeline %d",
+             grids[i].tensor, grids[i].pipeline);
+    check_curve("--epochs 2 --layers 36,16,12,8,4", strategy, grids[i].ranks);
+  }
+}
+
+/* Batches of which some copies have no sample, and some micro-batches none. */
+Test(train_parallel, small_batches) {
+  check_curve("--epochs 1 --batch 3 --lr 0.005", "--strategy grid --tensor 2 --pipeline 2", 8);
+  check_curve("--epochs 1 --batch 1 --lr 0.002", "--strategy grid --pipeline 2 --micro-batches 3", 4);
+}
+
 Test(train_parallel, impossible_pipelines) {
   job j = job_make("--strategy pipeline");
   job_runs_badly(&j, 4);
-  cr_assert(strstr(j.out->why[0].text, "4 stages, but --layers has only 3"), "%s",
+  cr_assert(strstr(j.out->why[0].text, "4 stages, but the model has only 3 layers"), "%s",
+            j.out->why[0].text);
+  job_drop(&j);
+  j = job_make("--strategy tensor --layers 36,3,4");
+  job_runs_badly(&j, 4);
+  cr_assert(strstr(j.out->why[0].text, "a layer of 3 outputs cannot be split into 4"), "%s",
+            j.out->why[0].text);
+  job_drop(&j);
+  j = job_make("--strategy grid --tensor 2 --pipeline 2");
+  job_runs_badly(&j, 6);
+  cr_assert(strstr(j.out->why[0].text, "6 ranks are no multiple of --tensor 2"), "%s",
             j.out->why[0].text);
   job_drop(&j);
   j = job_make("--strategy pipeline --clip 1");

@@ -41,6 +41,7 @@ struct layer {
   size_t first, count;    /* its parameters, in the model's array */
   size_t dim[LAYER_DIMS]; /* what else its kind must know; see its file */
   bool relu;              /* its outputs are cut off at 0 */
+  struct split *split;    /* the ranks that have parts of it (split.h), or NULL */
 };
 
 /* A normally distributed number with mean 0 and deviation 1 (Box and Muller). */

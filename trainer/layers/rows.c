@@ -7,8 +7,7 @@
 
 #define NORM_LEAST 1e-5f /* added to the variance: a row of equal numbers has none */
 
-/* Adds the bias to every row and, with ReLU, cuts off what is negative. */
-static void add_bias(size_t rows, size_t width, const float *bias, float *out, bool relu) {
+void rows_bias(size_t rows, size_t width, const float *bias, float *out, bool relu) {
   for (size_t r = 0; r < rows; r++) {
     float *row = out + r * width;
     if (relu)
@@ -22,11 +21,16 @@ static void add_bias(size_t rows, size_t width, const float *bias, float *out, b
   }
 }
 
+void rows_product(size_t rows, size_t inputs, size_t outputs, const float *weights, const float *in,
+                  float *out) {
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)outputs, (int)inputs, 1.0f,
+              in, (int)inputs, weights, (int)inputs, 0.0f, out, (int)outputs);
+}
+
 void rows_linear(size_t rows, size_t inputs, size_t outputs, const float *params, const float *in,
                  float *out, bool relu) {
-  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)rows, (int)outputs, (int)inputs, 1.0f,
-              in, (int)inputs, params, (int)inputs, 0.0f, out, (int)outputs);
-  add_bias(rows, outputs, params + inputs * outputs, out, relu);
+  rows_product(rows, inputs, outputs, params, in, out);
+  rows_bias(rows, outputs, params + inputs * outputs, out, relu);
 }
 
 void rows_linear_back(size_t rows, size_t inputs, size_t outputs, const float *params,

@@ -15,6 +15,13 @@ static inline size_t rows_norm_params(size_t width) {
   return 2 * width;
 }
 
+/* out = W in for each row. */
+void rows_product(size_t rows, size_t inputs, size_t outputs, const float *weights, const float *in,
+                  float *out);
+
+/* out += b for each row, cut off at 0 with `relu`. */
+void rows_bias(size_t rows, size_t width, const float *bias, float *out, bool relu);
+
 /* out = W in + b for each row, cut off at 0 with `relu`. */
 void rows_linear(size_t rows, size_t inputs, size_t outputs, const float *params, const float *in,
                  float *out, bool relu);

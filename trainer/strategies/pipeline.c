@@ -1,8 +1,11 @@
 /*
- * pipeline.c: model parallel training with the layers cut into stages, one a rank. A batch is cut
- * into m micro-batches, so that stages work at the same time on different ones. Rank 0 is the last
- * stage, which knows the loss. Three stages and four micro-batches, time to the right, forward
- * passes as numbers and backward ones in brackets:
+ * pipeline.c: model parallel training: the layers cut into stages, one a rank (`pipeline`), linear
+ * layers cut into parts (`tensor`, see layers/split.c), and any product of both and of copies that
+ * share batches (`grid`).
+ *
+ * Of stages: a batch is cut into m micro-batches, so that stages work at the same time on different
+ * ones. Rank 0 is in the last stage, which knows the loss. Three stages and four micro-batches,
+ * time to the right, forward passes as numbers and backward ones in brackets:
  *
  *     GPipe                                     1F1B
  *     stage 0  0 1 2 3 . . . . [0][1][2][3]     0 1 2 . . [0] 3 [1] . [2] . [3]
@@ -23,6 +26,7 @@
  */
 #include "trainer/clock.h"
 #include "trainer/layers/rows.h"
+#include "trainer/strategies/grid.h"
 #include "trainer/strategies/strategies.h"
 
 #include <stdlib.h>
@@ -39,78 +43,50 @@ typedef struct flight {
 } flight;
 
 typedef struct pipeline {
-  model part;           /* this stage's layers */
-  size_t first;         /* its parameters in the model's array */
+  grid grid;
   int micro, window;    /* micro-batches of a batch, and how many are kept at once */
-  float *grads, *piece; /* of this stage's parameters: their sum, those of one micro-batch */
+  bool first, last;     /* whether this is the first, the last stage */
+  float *grads, *piece; /* of this rank's parameters: their sum, those of one micro-batch */
   float *inputs;        /* of samples of which only labels are needed */
   flight *flight;       /* micro-batch i has flight i % window */
 } pipeline;
 
-/* What a layer costs: its multiplications, or at least its numbers. */
-static double cost_of(const layer *l) {
-  return (double)l->count + (double)(l->in + l->out);
-}
-
-/* The first layer of a stage, so that all stages cost about the same and have a layer at least. */
-static size_t cut_at(const model *m, int stage, int stages) {
-  double all = 0, before = 0;
-  size_t layers = m->layers, at = 0;
-  for (size_t l = 0; l < layers; l++)
-    all += cost_of(&m->layer[l]);
-  while (at < layers && before + cost_of(&m->layer[at]) / 2 < all * stage / stages)
-    before += cost_of(&m->layer[at++]);
-  size_t least = (size_t)stage, most = layers - (size_t)(stages - stage);
-  return at < least ? least : at > most ? most : at;
-}
-
-static bool check(const options *o, int nranks, fail *why) {
-  if (o->clip > 0 || o->accumulate > 1)
-    return fail_set(why, "--strategy pipeline: no stage knows all gradients, and micro-batches are "
-                         "parts already: leave out --clip and --accumulate");
-  if (o->model == MODEL_PERCEPTRON && (size_t)nranks > o->size_count - 1)
-    return fail_set(why, "--strategy pipeline: %d stages, but --layers has only %zu layers", nranks,
-                    o->size_count - 1);
-  return true;
-}
-
 /* Memory for the micro-batches that are kept at once. */
-static bool take_flights(worker *w, pipeline *p, int stage, fail *why) {
-  int behind = w->nranks - stage;
-  size_t rows = shard_of(worker_rows(w, 1), 0, p->micro).count;
+static bool take_flights(worker *w, pipeline *p, fail *why) {
+  const model *part = &p->grid.part;
+  int behind = p->grid.pipeline.place + 1; /* stages that a micro-batch must pass and come back */
+  size_t rows = shard_of(worker_rows(w, p->grid.data.size), 0, p->micro).count;
   p->window = w->o->pipeline_schedule == SCHEDULE_1F1B && behind < p->micro ? behind : p->micro;
   p->flight = calloc((size_t)p->window, sizeof(*p->flight));
   p->inputs = matrix_alloc(rows, w->model.inputs);
   if (!p->flight || !p->inputs)
     return fail_memory(why, "the micro-batches");
   for (int i = 0; i < p->window; i++) {
-    p->flight[i].in_delta = matrix_alloc(rows, p->part.inputs);
+    p->flight[i].in_delta = matrix_alloc(rows, part->inputs);
     if (!p->flight[i].in_delta)
       return fail_memory(why, "the micro-batches");
-    if (!pass_create(&p->flight[i].pass, &p->part, rows, why))
+    if (!pass_create(&p->flight[i].pass, part, rows, why))
       return false;
   }
   return true;
 }
 
 static bool open_pipeline(worker *w, fail *why) {
-  int stage = w->nranks - 1 - w->rank;
   pipeline *p = calloc(1, sizeof(*p));
   if (!p)
     return fail_memory(why, "the pipeline");
   w->state = p;
-  if ((size_t)w->nranks > w->model.layers)
-    return fail_set(why, "--strategy pipeline: %d stages, but the model has only %zu layers",
-                    w->nranks, w->model.layers);
-  size_t begin = cut_at(&w->model, stage, w->nranks);
-  p->part = model_part(&w->model, begin, cut_at(&w->model, stage + 1, w->nranks));
-  p->first = w->model.layer[begin].first;
-  p->micro = (int)w->o->micro_batches;
-  p->grads = matrix_alloc(1, p->part.params + 1);
-  p->piece = matrix_alloc(1, p->part.params + 1);
+  if (!grid_open(&p->grid, w, why))
+    return false;
+  const axis *stages = &p->grid.pipeline;
+  p->last = stages->place == 0;
+  p->first = stages->place == stages->size - 1;
+  p->micro = stages->size > 1 ? (int)w->o->micro_batches : 1;
+  p->grads = matrix_alloc(1, p->grid.part.params + 1);
+  p->piece = matrix_alloc(1, p->grid.part.params + 1);
   if (!p->grads || !p->piece)
     return fail_memory(why, "the gradients of a stage");
-  return take_flights(w, p, stage, why);
+  return take_flights(w, p, why);
 }
 
 static void close_pipeline(worker *w) {
@@ -125,6 +101,7 @@ static void close_pipeline(worker *w) {
   free(p->inputs);
   free(p->grads);
   free(p->piece);
+  grid_close(&p->grid);
   free(p);
   w->state = NULL;
 }
@@ -132,81 +109,120 @@ static void close_pipeline(worker *w) {
 /* Sends numbers to another stage; the request is waited for before the memory is used again. */
 static bool send(worker *w, const float *data, size_t count, int to, int tag,
                  coll_request **request, fail *why) {
-  coll_status status = coll_isend(data, count, COLL_FLOAT32, to, tag, w->comm, request);
+  coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
+  coll_status status = coll_isend(data, count, COLL_FLOAT32, to, tag, stages, request);
   w->sums.sent_bytes += (double)count * sizeof(float);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "sending to the next stage");
+  return status == COLL_OK || fail_coll(why, stages, status, "sending to another stage");
 }
 
 /* Waits for numbers from another stage. */
 static bool receive(worker *w, float *data, size_t count, int from, int tag, fail *why) {
   double begin = clock_s();
-  coll_status status = coll_recv(data, count, COLL_FLOAT32, from, tag, NULL, w->comm);
+  coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
+  coll_status status = coll_recv(data, count, COLL_FLOAT32, from, tag, NULL, stages);
   w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, w->comm, status, "receiving from the stage before");
+  return status == COLL_OK || fail_coll(why, stages, status, "receiving from another stage");
+}
+
+/* This copy's part of the batch, and a micro-batch of it. */
+static shard micro_batch(const worker *w, int i) {
+  const pipeline *p = w->state;
+  shard batch = worker_batch(w),
+        mine = shard_of(batch.count, p->grid.data.place, p->grid.data.size);
+  shard micro = shard_of(mine.count, i, p->micro);
+  return (shard){batch.first + mine.first + micro.first, micro.count};
+}
+
+/* Counts the time since `begin`, but what was spent in sums over parts of layers. */
+static void computed(worker *w, double begin) {
+  split *ranks = &((pipeline *)w->state)->grid.split;
+  worker_slow(w, clock_s() - begin - ranks->waited_s);
+  w->sums.waited_s += ranks->waited_s;
+  w->sums.sent_bytes += ranks->sent_bytes;
+  ranks->waited_s = ranks->sent_bytes = 0;
 }
 
 /* The forward pass of micro-batch i through this stage. */
 static bool forward(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
-  shard batch = worker_batch(w), micro = shard_of(batch.count, i, p->micro);
-  bool first = w->rank == w->nranks - 1, last = w->rank == 0;
+  const model *part = &p->grid.part;
+  int place = p->grid.pipeline.place;
+  shard micro = micro_batch(w, i);
   if (!worker_wait(w, &f->values, "sending values", why) ||
       !worker_wait(w, &f->deltas, "sending derivatives", why))
     return false;
+  if (p->first || p->last)
+    loader_train(&w->loader, micro.first, micro.count, p->first ? f->pass.value[0] : p->inputs,
+                 f->pass.labels);
+  if (!p->first &&
+      !receive(w, f->pass.value[0], micro.count * part->inputs, place + 1, TAG_VALUES, why))
+    return false;
   double begin = clock_s();
-  if (first || last)
-    loader_train(&w->loader, batch.first + micro.first, micro.count,
-                 first ? f->pass.value[0] : p->inputs, f->pass.labels);
-  w->sums.compute_s += clock_s() - begin;
-  if (!first &&
-      !receive(w, f->pass.value[0], micro.count * p->part.inputs, w->rank + 1, TAG_VALUES, why))
+  if (!model_forward(part, p->grid.params, &f->pass, micro.count, why))
     return false;
-  begin = clock_s();
-  if (!model_forward(&p->part, w->params + p->first, &f->pass, micro.count, why))
-    return false;
-  worker_slow(w, clock_s() - begin);
-  size_t out = p->part.layer[p->part.layers - 1].out;
-  return last || send(w, f->pass.value[p->part.layers], micro.count * out, w->rank - 1, TAG_VALUES,
-                      &f->values, why);
+  computed(w, begin);
+  size_t out = part->layer[part->layers - 1].out;
+  return p->last || send(w, f->pass.value[part->layers], micro.count * out, place - 1, TAG_VALUES,
+                         &f->values, why);
 }
 
 /* The backward pass of micro-batch i through this stage: adds its gradients to the sum. */
 static bool backward(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
-  shard batch = worker_batch(w), micro = shard_of(batch.count, i, p->micro);
-  bool first = w->rank == w->nranks - 1, last = w->rank == 0;
-  size_t out = p->part.layer[p->part.layers - 1].out;
-  if (!last && !receive(w, f->pass.delta[0], micro.count * out, w->rank - 1, TAG_DELTAS, why))
+  const model *part = &p->grid.part;
+  int place = p->grid.pipeline.place;
+  size_t rows = micro_batch(w, i).count, out = part->layer[part->layers - 1].out;
+  if (!p->last && !receive(w, f->pass.delta[0], rows * out, place - 1, TAG_DELTAS, why))
     return false;
   double begin = clock_s();
-  if (last) {
-    w->sums.loss += model_loss(&p->part, &f->pass, micro.count, &w->sums.correct);
-    w->sums.samples += (double)micro.count;
-    model_loss_delta(&p->part, &f->pass, micro.count, 1.0f / (float)batch.count);
+  if (p->last && p->grid.tensor.place == 0) {
+    w->sums.loss += model_loss(part, &f->pass, rows, &w->sums.correct);
+    w->sums.samples += (double)rows;
   }
-  if (!model_backward(&p->part, w->params + p->first, &f->pass, micro.count, p->piece,
-                      first ? NULL : f->in_delta, (model_listener){.layer_done = NULL}, why))
+  if (p->last)
+    model_loss_delta(part, &f->pass, rows, 1.0f / (float)worker_batch(w).count);
+  if (!model_backward(part, p->grid.params, &f->pass, rows, p->piece, p->first ? NULL : f->in_delta,
+                      (model_listener){.layer_done = NULL}, why))
     return false;
-  rows_add(p->part.params, p->grads, p->piece);
-  worker_slow(w, clock_s() - begin);
-  return first || send(w, f->in_delta, micro.count * p->part.inputs, w->rank + 1, TAG_DELTAS,
-                       &f->deltas, why);
+  rows_add(part->params, p->grads, p->piece);
+  computed(w, begin);
+  return p->first ||
+         send(w, f->in_delta, rows * part->inputs, place + 1, TAG_DELTAS, &f->deltas, why);
 }
 
-/* One batch: all micro-batches in the order of the schedule, and the update of this stage. */
+/* Sums the gradients over the copies of the model. */
+static bool sum_copies(worker *w, fail *why) {
+  pipeline *p = w->state;
+  const axis *data = &p->grid.data;
+  double begin = clock_s(), n = (double)data->size;
+  if (data->size == 1)
+    return true;
+  coll_status status =
+      coll_allreduce(p->grads, p->grads, p->grid.part.params, COLL_FLOAT32, COLL_SUM, data->comm);
+  w->sums.waited_s += clock_s() - begin;
+  w->sums.sent_bytes += 2.0 * (n - 1) / n * (double)(p->grid.part.params * sizeof(float));
+  return status == COLL_OK || fail_coll(why, data->comm, status, "summing gradients");
+}
+
+/* One batch: all micro-batches in the order of the schedule, and the update of this rank's part. */
 static bool step(worker *w, fail *why) {
   pipeline *p = w->state;
   int ahead = w->o->pipeline_schedule == SCHEDULE_1F1B ? p->window : p->micro;
-  memset(p->grads, 0, p->part.params * sizeof(float));
+  memset(p->grads, 0, p->grid.part.params * sizeof(float));
   for (int i = 0; i < p->micro + ahead; i++) {
     if (i >= ahead && !backward(w, i - ahead, why))
       return false;
     if (i < p->micro && !forward(w, i, why))
       return false;
   }
-  worker_update(w, p->first, p->part.params, p->grads);
+  if (!sum_copies(w, why))
+    return false;
+  double begin = clock_s();
+  optim_update(&w->rule, p->grid.part.params, p->grid.params, p->grid.velocity, p->grid.squares,
+               p->grads);
+  w->sums.compute_s += clock_s() - begin;
   w->updates++;
   return true;
 }
@@ -222,36 +238,32 @@ static bool epoch(worker *w, fail *why) {
   return true;
 }
 
-/* Every stage's weights from its rank; and how long stages waited, beside the formula. */
+/* The whole model from its parts; and how long stages waited, beside the formula. */
 static const float *settle(worker *w, fail *why) {
-  const pipeline *p = w->state;
+  pipeline *p = w->state;
+  int stages = p->grid.pipeline.size;
   double spent = clock_s() - w->begin_s, idle[2] = {w->sums.waited_s / spent, 0};
   coll_status status = coll_allreduce(idle, idle + 1, 1, COLL_FLOAT64, COLL_SUM, w->comm);
   if (status != COLL_OK) {
     fail_coll(why, w->comm, status, "comparing the stages");
     return NULL;
   }
-  worker_note(w, "\"bubble\":%.4g,\"bubble_formula\":%.4g", idle[1] / w->nranks,
-              (double)(w->nranks - 1) / (double)(p->micro + w->nranks - 1));
-  for (int r = 0; r < w->nranks; r++) {
-    int stage = w->nranks - 1 - r;
-    size_t begin = cut_at(&w->model, stage, w->nranks),
-           end = cut_at(&w->model, stage + 1, w->nranks);
-    size_t last = end == w->model.layers ? w->model.params : w->model.layer[end].first;
-    size_t first = w->model.layer[begin].first;
-    if (!worker_share_part(w, r, first, last - first, why))
-      return NULL;
-  }
-  return w->params;
+  worker_note(w, "\"tensor\":%d,\"pipeline\":%d,\"copies\":%d", p->grid.tensor.size, stages,
+              p->grid.data.size);
+  if (stages > 1)
+    worker_note(w, ",\"bubble\":%.4g,\"bubble_formula\":%.4g", idle[1] / w->nranks,
+                (double)(stages - 1) / (double)(p->micro + stages - 1));
+  return grid_settle(&p->grid, w, why) ? w->params : NULL;
 }
 
-const strategy strategy_pipeline = {
-    .name = "pipeline",
-    .about = "layers split over the ranks, micro-batches one behind the other (model parallel)",
-    .bits = STRATEGY_EXACT,
-    .check = check,
-    .open = open_pipeline,
-    .close = close_pipeline,
-    .epoch = epoch,
-    .settle = settle,
-};
+#define STRATEGY(word, words)                                                                      \
+  {                                                                                                \
+    .name = (word), .about = (words), .bits = STRATEGY_EXACT, .check = grid_check,                 \
+    .open = open_pipeline, .close = close_pipeline, .epoch = epoch, .settle = settle               \
+  }
+const strategy strategy_pipeline =
+    STRATEGY("pipeline", "layers split over the ranks, micro-batches one behind the other");
+const strategy strategy_tensor =
+    STRATEGY("tensor", "linear layers split by outputs and inputs over the ranks");
+const strategy strategy_grid =
+    STRATEGY("grid", "--tensor times --pipeline ranks split the model, copies of it the batches");

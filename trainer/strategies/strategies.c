@@ -6,7 +6,7 @@
 static const strategy *const all[] = {
     &strategy_allreduce,  &strategy_ps_sync,   &strategy_ps_async, &strategy_ps_bounded,
     &strategy_ps_sharded, &strategy_local_sgd, &strategy_easgd,    &strategy_gossip,
-    &strategy_zero1,      &strategy_pipeline,
+    &strategy_zero1,      &strategy_pipeline,  &strategy_tensor,   &strategy_grid,
 };
 #define COUNT (sizeof(all) / sizeof(all[0]))
 

@@ -6,6 +6,8 @@
 
 extern const strategy strategy_allreduce;
 extern const strategy strategy_pipeline;
+extern const strategy strategy_tensor;
+extern const strategy strategy_grid;
 extern const strategy strategy_ps_async;
 extern const strategy strategy_ps_bounded;
 extern const strategy strategy_ps_sharded;

@@ -1,0 +1,22 @@
+/* split.h: linear layers of which each rank of a communicator has a part. */
+#ifndef TRAINER_LAYERS_SPLIT_H
+#define TRAINER_LAYERS_SPLIT_H
+
+#include "trainer/layers/layer.h"
+
+#include <coll/coll.h>
+
+/* The ranks that share layers; outlives them. What they cost is added up here. */
+typedef struct split {
+  coll_comm *comm;
+  int rank, nranks;
+  double waited_s, sent_bytes;
+} split;
+
+/* This rank's part of the outputs of a linear layer: its inputs are whole. */
+layer layer_columns(split *ranks, size_t inputs, size_t outputs, bool relu);
+
+/* A linear layer of whose inputs this rank has a part: its outputs are whole. */
+layer layer_rows(split *ranks, size_t inputs, size_t outputs, bool relu);
+
+#endif
