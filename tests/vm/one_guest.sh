@@ -55,5 +55,5 @@ check "locked memory, TCP takes over" tcp_instead
 check "port taken down" during take_down "rxe0 port 1"
 check "port down" says 'rxe0 port 1 is not active.* set its network interface up' perf 2 barrier
 check "port back up" bring_up
-check "all-reduce afterwards" perf 2 "allreduce -b 64 -n 3"
+check "all-reduce afterwards" perf 2 "allreduce -b 64 -e 64K -f 32 -n 3"
 exit $failed

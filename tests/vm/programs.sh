@@ -8,10 +8,12 @@ check "failures" suite proc_test_failures \
   'failures/!(abort|leaving_after_the_end_is_no_loss|no_descriptor_is_left|rank_that_never_comes)'
 check "requests" suite proc_test_requests 'requests/@(everybody_to_everybody|patience)'
 check "windows" suite proc_test_window
-check "mail" suite proc_test_mail 'mail/!(more_than_2_to_the_31|to_oneself|unanswered)'
-check "splits" suite proc_test_split 'split/@(random|in_any_order|dups_and_subsets)'
+check "mail" suite proc_test_mail \
+  'mail/@(any_source_server*|flood|forms|misfits|killed_in_a_long_message|lengths)'
+check "splits" suite proc_test_split 'split/@(random|dups_and_subsets)'
 check "splits that fail" suite proc_test_split_failures
 check "shrink" suite proc_test_shrink 'shrink/!(coordinator_dies_meanwhile|*member_dies_meanwhile)'
-check "shrink among others" suite proc_test_shrink_use 'shrink_use/!(bad_arguments|threads)'
+check "shrink among others" suite proc_test_shrink_use \
+  'shrink_use/@(several_in_a_row|revoke_wakes_everybody|after_a_split)'
 TEST_LINK=$LINK check "device, interface and port taken away" suite proc_test_verbs_lost
 exit $failed

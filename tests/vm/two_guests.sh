@@ -22,7 +22,7 @@ cut() { ip link set "$LINK" down; }
 # The link comes back once guest 0 has noticed, too, and new connections go over it.
 again() {
   [ "$GUEST" = 0 ] || sleep 8
-  ip link set "$LINK" up && sleep 2 && spread 2 "$perf" allreduce -b 64K -n 5
+  ip link set "$LINK" up && sleep 2 && spread 2 "$perf" allreduce -b 64K -e 64K -n 5
 }
 
 check "all-reduce, 2 ranks" spread 1 "$perf" allreduce -b 4 -e 1M -f 16 -n 5
