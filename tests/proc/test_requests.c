@@ -199,3 +199,32 @@ static int memory(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(requests, memory, .timeout = 20) {
   cr_assert_eq(run_threads(2, NULL, memory, NULL), 0);
 }
+
+/* Rank 1 leaves; what rank 0 sends to it breaks each time that it is tried. */
+static int left_alone(coll_comm *comm, int rank, int nranks, void *arg) {
+  static char data[3000];
+  coll_request *requests[2] = {NULL, NULL};
+  int index = -1, mine = rank, theirs = -1;
+  (void)nranks;
+  (void)arg;
+  RANK_OK(coll_sendrecv(&mine, 1, 1 - rank, 0, &theirs, 1, 1 - rank, 0, COLL_INT32, NULL, comm));
+  if (rank == 1)
+    return 0;
+  usleep(100000);
+  coll_status status = coll_irecv(&theirs, 1, COLL_INT32, 1, 1, NULL, comm, &requests[0]);
+  if (status == COLL_OK)
+    status = coll_isend(data, sizeof(data), COLL_UINT8, 1, 2, comm, &requests[1]);
+  while (status == COLL_OK && (requests[0] || requests[1]))
+    status = coll_wait_any(requests, 2, &index, -1);
+  RANK_CHECK(status == COLL_ERR_PEER_LOST);
+  return 0;
+}
+
+Test(requests, wait_any_ends_when_the_peer_has_left, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < 2; t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    cr_assert_eq(run_processes(2, &config, left_alone, NULL, 10, NULL), 0, "%s", transports[t]);
+  }
+}
