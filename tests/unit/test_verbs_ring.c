@@ -8,6 +8,15 @@
 
 #define MARK 0x5eed5eed5eed0000u
 
+/* What is written of a message. */
+typedef struct frame {
+  verbs_place place;
+  coll_tag tag;
+  const uint8_t *from; /* in the mirror */
+  uint8_t *to;         /* in the receiver's memory */
+  size_t bytes;
+} frame;
+
 /* A sender, a receiver, and the memory between them, as a device would write to it. */
 typedef struct pair {
   verbs_tx tx;
@@ -15,6 +24,7 @@ typedef struct pair {
   size_t slot_bytes;
   uint8_t *memory, *mirror; /* the receiver's, and the sender's */
   uint64_t sent, taken;
+  frame sends[VERBS_ARRIVALS]; /* message k is at k modulo their number */
 } pair;
 
 static pair *make(size_t slot_bytes, unsigned slot_count) {
@@ -37,36 +47,32 @@ static void destroy(pair *p) {
   free(p);
 }
 
-/* Messages come in runs of one tag, as slices do. */
+/* Messages come in runs of one tag, as slices do, or of tags that differ in one word. */
 static coll_tag tag_of(uint64_t number) {
-  return (coll_tag){{number / 3, 7, ~(number / 3)}};
+  return (coll_tag){{number / 9, number / 3, ~(number / 9)}};
 }
-
-/* Where a short message is about to be written, and from. */
-typedef struct frame {
-  verbs_place place;
-  coll_tag tag;
-  size_t from, bytes;
-} frame;
 
 /* Makes a message in the mirror, but does not write it; false if there is no room. */
 static bool make_frame(pair *p, size_t bytes, frame *f) {
+  uint8_t *from;
   f->tag = tag_of(p->sent);
-  if (!verbs_tx_room(&p->tx, bytes, &f->place))
+  if (!verbs_tx_room(&p->tx, bytes, true, &f->place))
     return false;
   cr_assert_leq(f->place.end, p->tx.units);
-  f->from = (size_t)f->place.payload * VERBS_UNIT;
-  uint8_t *payload = p->mirror + f->from;
+  cr_assert_leq(verbs_ring_mirror(&f->place, true) + bytes + 15, (size_t)p->tx.units * VERBS_UNIT);
+  uint8_t *payload = p->mirror + verbs_ring_mirror(&f->place, true);
   memset(payload, (int)(p->sent % 251), bytes);
-  f->bytes = verbs_tx_frame(&p->tx, MARK, &f->tag, 0, payload, bytes);
-  f->from -= sizeof(verbs_head);
+  f->bytes = verbs_tx_frame(&p->tx, MARK, &f->tag, 0, payload, bytes, &from);
+  f->from = from;
+  f->to = p->memory + (size_t)f->place.first * VERBS_UNIT;
+  cr_assert_leq(f->bytes, (f->place.end - f->place.first) * VERBS_UNIT);
   return true;
 }
 
 /* The message has left. */
 static void sent_frame(pair *p, const frame *f) {
   verbs_tx_sent(&p->tx, &f->tag, &f->place);
-  p->sent++;
+  p->sends[p->sent++ % VERBS_ARRIVALS] = *f;
 }
 
 /* The receiver looks for a short message. */
@@ -80,28 +86,31 @@ static bool send_short(pair *p, size_t bytes) {
   frame f;
   if (!make_frame(p, bytes, &f))
     return false;
-  memcpy(p->memory + f.from, p->mirror + f.from, f.bytes);
+  memcpy(f.to, f.from, f.bytes);
   sent_frame(p, &f);
   return true;
 }
 
 /* Sends a long message; false if there is no room. */
 static bool send_long(pair *p, size_t bytes) {
-  verbs_place place;
-  coll_tag tag = tag_of(p->sent);
-  if (!verbs_tx_room(&p->tx, bytes, &place))
+  frame f = {.tag = tag_of(p->sent)};
+  if (!verbs_tx_room(&p->tx, bytes, false, &f.place))
     return false;
-  cr_assert_leq(place.end, p->tx.units);
-  uint8_t *to = p->memory + (size_t)place.payload * VERBS_UNIT;
-  bool tagged = verbs_tx_needs_tag(&p->tx, &tag);
+  cr_assert_leq(f.place.end, p->tx.units);
+  size_t at = verbs_ring_mirror(&f.place, false);
+  bool tagged = verbs_tx_needs_tag(&p->tx, &f.tag);
+  size_t before = tagged ? sizeof(f.tag) : 0;
   if (tagged)
-    memcpy(to - sizeof(tag), &tag, sizeof(tag));
-  memset(to, (int)(p->sent % 251), bytes);
+    memcpy(p->mirror + at - before, &f.tag, before);
+  memset(p->mirror + at, (int)(p->sent % 251), bytes);
+  f.from = p->mirror + at - before;
+  f.to = p->memory + at - before;
+  f.bytes = bytes + before;
+  memcpy(f.to, f.from, f.bytes);
   while (look(p)) { /* all that came before */
   }
-  verbs_tx_sent(&p->tx, &tag, &place);
-  cr_assert(verbs_rx_arrived(&p->rx, bytes + (tagged ? sizeof(tag) : 0), tagged, p->slot_bytes));
-  p->sent++;
+  sent_frame(p, &f);
+  cr_assert(verbs_rx_arrived(&p->rx, f.bytes, tagged, p->slot_bytes));
   return true;
 }
 
@@ -119,10 +128,12 @@ static bool take_one(pair *p) {
     return false;
   coll_tag tag = tag_of(p->taken);
   cr_assert_eq(memcmp(&p->rx.tag, &tag, sizeof(tag)), 0, "tag of message %zu", (size_t)p->taken);
-  cr_assert_eq((uintptr_t)((const uint8_t *)buf - p->memory) % VERBS_UNIT, 0);
+  cr_assert_eq((uintptr_t)((const uint8_t *)buf - p->memory) % 8, 0);
   for (size_t i = 0; i < bytes; i++)
     cr_assert_eq(((const uint8_t *)buf)[i], p->taken % 251, "byte %zu of message %zu", i,
                  (size_t)p->taken);
+  const frame *f = &p->sends[p->taken % VERBS_ARRIVALS];
+  cr_assert_eq(memcmp(f->from, f->to, f->bytes), 0, "the device may still read the mirror");
   verbs_rx_release(&p->rx);
   p->taken++;
   return true;
@@ -223,7 +234,7 @@ Test(verbs_ring, partly_placed) {
     for (size_t placed = 0; placed < f.bytes; placed++) {
       if (placed <= f.bytes - sizeof(verbs_mark))
         cr_assert(!look(p), "%zu of %zu bytes of message %u", placed, f.bytes, i);
-      p->memory[f.from + placed] = p->mirror[f.from + placed];
+      f.to[placed] = f.from[placed];
     }
     sent_frame(p, &f);
     cr_assert(take_one(p));
@@ -234,15 +245,27 @@ Test(verbs_ring, partly_placed) {
   destroy(p);
 }
 
-/* What a head says of length is not believed before the mark is there. */
+/* Puts message `number` together where the payload of a message would be in the mirror, and copies
+ * it to `to`. */
+static void forge(pair *p, uint64_t number, uint8_t *to) {
+  uint8_t *begin, payload[64] = {0};
+  coll_tag tag = tag_of(number);
+  uint64_t sent = p->tx.sent;
+  p->tx.sent = number;
+  size_t bytes = verbs_tx_frame(&p->tx, MARK, &tag, 0, payload + 40, 8, &begin);
+  p->tx.sent = sent;
+  memcpy(to, begin, bytes);
+}
+
+/* What a head says of length is not believed before the mark is there, and only one mark is right.
+ */
 Test(verbs_ring, stale_and_hostile) {
   pair *p = make(4096, 1);
-  verbs_head head = {0, 0, tag_of(0)};
-  uint8_t *unit = p->memory + VERBS_UNIT;
-  const uint32_t lengths[] = {0, 4, 4095, 4096, 1u << 20, UINT32_MAX - 7, UINT32_MAX};
+  const uint32_t lengths[] = {
+      0, 4, 4095, 4096, 1u << 20, ~7u, ~0u, VERBS_BRIEF, VERBS_BRIEF | 4095};
   for (size_t i = 0; i < sizeof(lengths) / sizeof(*lengths); i++) {
-    head.bytes = lengths[i];
-    memcpy(unit - sizeof(head), &head, sizeof(head));
+    verbs_head head = {0, lengths[i]};
+    memcpy(p->memory + VERBS_UNIT, &head, sizeof(head));
     cr_assert(!look(p), "a length of %u", lengths[i]);
   }
   cr_assert(send_short(p, 100));
@@ -250,20 +273,19 @@ Test(verbs_ring, stale_and_hostile) {
   tell(p);
   /* The payload of a message is what comes next, but lies where no message begins. */
   frame f;
-  uint64_t sent = p->tx.sent;
   cr_assert(make_frame(p, 1000, &f));
-  p->tx.sent += 1;
-  verbs_tx_frame(&p->tx, MARK, &f.tag, 0, p->mirror + f.from + 2 * VERBS_UNIT, 8);
-  p->tx.sent = sent;
-  memcpy(p->memory + f.from, p->mirror + f.from, f.bytes);
+  forge(p, p->tx.sent + 1, p->mirror + verbs_ring_mirror(&f.place, true) + 2 * VERBS_UNIT);
+  memcpy(f.to, f.from, f.bytes);
   sent_frame(p, &f);
   cr_assert(look(p));
   cr_assert(!look(p), "a message within a message");
-  /* An older message, whole, where the next one belongs. */
-  verbs_place next = verbs_ring_place(p->rx.at, p->rx.units, 8);
-  p->tx.sent = 0;
-  verbs_tx_frame(&p->tx, MARK, &f.tag, 0, p->memory + (size_t)next.payload * VERBS_UNIT, 8);
-  cr_assert(!look(p), "the mark of an older message");
+  uint8_t *next = p->memory + (size_t)verbs_ring_frame(p->rx.at, p->rx.units, 8).first * VERBS_UNIT;
+  for (uint64_t number = 0; number < p->rx.arrived; number++) {
+    forge(p, number, next);
+    cr_assert(!look(p), "an older message, whole, where the next one belongs");
+  }
+  forge(p, p->rx.arrived, next);
+  cr_assert(look(p));
   destroy(p);
 }
 

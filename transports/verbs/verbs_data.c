@@ -20,7 +20,7 @@ void verbs_data_init(verbs_conn *conn) {
   conn->write = (struct ibv_send_wr){
       .sg_list = conn->part, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma.rkey = conn->peer_offer.key};
   conn->peer_memory = conn->peer_offer.memory;
-  uint32_t packet = (128u << conn->path.mtu) - sizeof(verbs_head) - sizeof(verbs_mark);
+  uint32_t packet = (128u << conn->path.mtu) - VERBS_FRAME_BYTES;
   conn->short_bytes = packet < VERBS_SHORT ? packet : VERBS_SHORT;
   conn->peer_adverts = conn->peer_memory + 2 * (uint64_t)conn->peer_offer.units * VERBS_UNIT;
 }
@@ -115,9 +115,25 @@ static int stopped(verbs_conn *conn) {
   return conn->gate & VERBS_GATE_GONE ? verbs_conn_tell(conn) : COLL_T_AGAIN;
 }
 
-/* Whether a message can go now, and where to. */
+/* Whether a message of `bytes` bytes is short. */
+static inline bool is_short(const verbs_conn *conn, size_t bytes) {
+  return bytes <= conn->short_bytes;
+}
+
+/* Where a message is put together that goes to a place. */
+static inline uint8_t *mirror(const verbs_conn *conn, size_t bytes, const verbs_place *place) {
+  return conn->tx_memory + verbs_ring_mirror(place, is_short(conn, bytes));
+}
+
+/* Whether a message can go now, and where to. A long one may turn out short after its slot was
+ * acquired, and wrap around then. */
 static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *place) {
-  return verbs_tx_room(&conn->tx, bytes, place) && verbs_data_may_post(conn);
+  if (!verbs_data_may_post(conn))
+    return false;
+  if (LIKELY(is_short(conn, bytes)))
+    return verbs_tx_room(&conn->tx, bytes, true, place);
+  return verbs_tx_room(&conn->tx, conn->short_bytes, true, place) &&
+         verbs_tx_room(&conn->tx, bytes, false, place);
 }
 
 /* Finds room for a message: DONE, AGAIN or an error. */
@@ -140,26 +156,24 @@ static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) 
   return has_room(conn, bytes, place) ? COLL_T_DONE : COLL_T_AGAIN;
 }
 
-/* Aims conn->write at the place of a message; the bytes of the tag that goes with it, or 0. */
+/* Aims conn->write at the place of a long message; the bytes of the tag that goes with it, or 0. */
 static inline uint32_t aim(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
   uint32_t tag_bytes = verbs_tx_needs_tag(&conn->tx, tag) ? sizeof(*tag) : 0;
   conn->write.wr.rdma.remote_addr =
-      conn->peer_memory + (uint64_t)place->payload * VERBS_UNIT - tag_bytes;
+      conn->peer_memory + (uint64_t)place->first * VERBS_UNIT - tag_bytes;
   return tag_bytes;
 }
 
 /* Sends a short message, whose payload may be in this end's memory at its place already. */
 static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                              const verbs_place *place) {
-  uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
+  uint8_t *to = conn->tx_memory + verbs_ring_mirror(place, true), *begin;
   if (to != buf)
     memcpy(to, buf, bytes);
-  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, tell(conn), to, bytes);
+  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, tell(conn), to, bytes, &begin);
   unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
-  conn->part[0] =
-      (struct ibv_sge){(uintptr_t)to - sizeof(verbs_head), (uint32_t)all, conn->slab.mr->lkey};
-  conn->write.wr.rdma.remote_addr =
-      conn->peer_memory + (uint64_t)place->payload * VERBS_UNIT - sizeof(verbs_head);
+  conn->part[0] = (struct ibv_sge){(uintptr_t)begin, (uint32_t)all, conn->slab.mr->lkey};
+  conn->write.wr.rdma.remote_addr = conn->peer_memory + (uint64_t)place->first * VERBS_UNIT;
   int status = UNLIKELY(verbs_rx_asleep(&conn->rx, conn->rx_memory))
                    ? post(conn, 1, VERBS_IMM_CREDIT, flags)
                    : post_plain(conn, 1, flags);
@@ -171,9 +185,9 @@ static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *
 /* Sends a message from this end's memory at its place. */
 static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                             const verbs_place *place) {
-  if (LIKELY(bytes <= conn->short_bytes))
+  if (LIKELY(is_short(conn, bytes)))
     return send_short(conn, tag, buf, bytes, place);
-  uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT;
+  uint8_t *to = mirror(conn, bytes, place);
   uint32_t tag_bytes = aim(conn, tag, place);
   if (to != buf)
     memcpy(to, buf, bytes);
@@ -193,7 +207,7 @@ static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, siz
   uint32_t tag_bytes = aim(conn, tag, place);
   struct ibv_sge *part = conn->part;
   if (tag_bytes) {
-    uint8_t *to = conn->tx_memory + (size_t)place->payload * VERBS_UNIT - sizeof(*tag);
+    uint8_t *to = mirror(conn, bytes, place) - sizeof(*tag);
     memcpy(to, tag, sizeof(*tag));
     part[0] = (struct ibv_sge){(uintptr_t)to, tag_bytes, conn->slab.mr->lkey};
   }
@@ -244,8 +258,10 @@ int verbs_sent(coll_conn *base, uint64_t *count) {
 
 int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
   verbs_conn *conn = (verbs_conn *)base;
-  int status = find_room(conn, bytes, &conn->acquired);
-  *buf = conn->tx_memory + (size_t)conn->acquired.payload * VERBS_UNIT;
+  verbs_place place;
+  int status = find_room(conn, bytes, &place);
+  if (LIKELY(status == COLL_T_DONE))
+    *buf = conn->acquired = mirror(conn, bytes, &place);
   return status;
 }
 
@@ -253,12 +269,12 @@ int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   verbs_conn *conn = (verbs_conn *)base;
   if (UNLIKELY(conn->gate))
     return stopped(conn);
-  /* Less than was asked for may belong elsewhere, because of pages and of the ring's end. */
-  verbs_place place = verbs_ring_place(conn->tx.at, conn->tx.units, bytes);
-  const uint8_t *filled = conn->tx_memory + (size_t)conn->acquired.payload * VERBS_UNIT;
-  uint8_t *buf = conn->tx_memory + (size_t)place.payload * VERBS_UNIT;
-  if (UNLIKELY(buf != filled))
-    memmove(buf, filled, bytes);
+  /* Less than was asked for may belong elsewhere: it may be short, or not on a page. */
+  verbs_place place;
+  verbs_tx_room(&conn->tx, bytes, is_short(conn, bytes), &place);
+  uint8_t *buf = mirror(conn, bytes, &place);
+  if (UNLIKELY(buf != conn->acquired))
+    memmove(buf, conn->acquired, bytes);
   return send_copy(conn, tag, buf, bytes, &place);
 }
 

@@ -111,10 +111,10 @@ typedef struct verbs_conn {
   struct ibv_send_wr write; /* a message; filled in but for what differs */
   struct ibv_sge part[2];
   uint64_t peer_memory;
-  uint32_t short_bytes; /* messages up to this size are short */
-  uint32_t misses;      /* looks at memory in vain */
-  uint64_t told_sleeps; /* the last verbs_tx_sleeps() that the peer was told */
-  verbs_place acquired;
+  uint32_t short_bytes;          /* messages up to this size are short */
+  uint32_t misses;               /* looks at memory in vain */
+  uint64_t told_sleeps;          /* the last verbs_tx_sleeps() that the peer was told */
+  uint8_t *acquired;             /* where slot_acquire() has given room */
   verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
   unsigned lent, repaid;
   verbs_spots here;  /* told to the peer: where its messages may be written */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* Units that a message of a whole slot takes at most, with its mark. */
+/* Units that a message of a whole slot takes at most, of whatever kind. */
 static uint64_t slot_units(size_t slot_bytes) {
   return slot_bytes / VERBS_UNIT + 1 + VERBS_PAGE_UNITS;
 }
@@ -36,7 +36,11 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
     return false;
   uint32_t payload = (uint32_t)(bytes - tag_bytes);
   verbs_place place = verbs_ring_place(rx->at, rx->units, payload);
-  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] = (verbs_arrival){payload, tagged, place, NULL, NULL};
+  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
+      (verbs_arrival){.bytes = payload,
+                      .moved = place.moved,
+                      .payload = (size_t)place.first * VERBS_UNIT,
+                      .tag_words = tagged ? 3 : 0};
   rx->at = place.end;
   return true;
 }
@@ -46,6 +50,6 @@ bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *spot, const coll_tag *tag
     return false;
   rx->placed++;
   rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
-      (verbs_arrival){(uint32_t)bytes, false, {0, 0, 0}, spot, tag};
+      (verbs_arrival){.bytes = (uint32_t)bytes, .spot = spot, .tag = tag};
   return true;
 }

@@ -3,23 +3,25 @@
  * who may reuse it. No device needed.
  *
  * Each direction of a connection is a ring of 64-byte units in memory of the receiver, which the
- * sender writes to. Messages take as many units as they need, one behind the other: first a unit
- * that ends with the tag, then the payload (of long messages on a page of its own, as devices cut
- * their packets by pages). Both ends work out the same places from the lengths alone. Memory is
- * given back in order too, so that one number says all: the units that the receiver has passed
- * since the beginning. It travels as *credit* with every message of the other direction; if there
- * is none for long, an empty message carries it.
+ * sender writes to. Messages take as many units as they need, one behind the other. Both ends work
+ * out the same places from kind and length alone. Memory is given back in order too, so that one
+ * number says all: the units that the receiver has passed since the beginning. It travels as
+ * *credit* with every message of the other direction; if there is none for long, an empty message
+ * carries it.
  *
  * A *short* message is one plain write, which the receiver finds by looking at its memory: a head
- * (credit and length), the tag, the payload, and behind it a *mark*. The mark is a number that the
+ * (credit and length), the tag or what differs from the tag before (a message of up to 24 bytes is
+ * one cache line then), the payload, and behind it a *mark*. The mark is a number that the
  * receiver drew at random when the ring was made, plus the number of the message: neither what is
  * left of older messages nor a payload is taken for it. A message whose mark is there is there as a
  * whole, if its bytes are placed in ascending order. So it must be a single packet, in memory that
  * was registered without relaxed ordering: of packets, and of writes, devices may promise less.
  *
  * A *long* message is told of by a completion, with credit in its 32 immediate bits. All messages
- * before it are in place then. If its tag is that of the one before (the slices of one operation),
- * it leaves it out, so that a slice of 128 KiB is a whole number of packets.
+ * before it are in place then. It takes a unit that ends with the tag, and from the next one on the
+ * payload, from 16 KiB on a page of its own, as devices cut their packets by pages. If its tag is
+ * that of the one before (the slices of one operation), it leaves it out, so that a slice of 128
+ * KiB is a whole number of packets.
  *
  * The first bytes of a ring belong to no message. There the sender's counterpart, which also
  * receives, says when it sleeps: then it must be woken by a completion (verbs_rx_asleep).
@@ -50,19 +52,25 @@
 #define VERBS_IMM_COPIED 25u        /* from this bit on: adverts that were copied, modulo 16 */
 #define VERBS_IMM_UNITS  ((1u << VERBS_IMM_COPIED) - 1u)
 
-/* In front of the payload of a short message. A long one has only the tag. */
+/* A short message begins with this. */
 typedef struct verbs_head {
   uint32_t credit;
-  uint32_t bytes;
-  coll_tag tag;
+  uint32_t bytes; /* of the payload; VERBS_BRIEF: of the tag only word 1 follows */
 } verbs_head;
-_Static_assert(sizeof(verbs_head) == 32, "leaves the first bytes of a ring alone");
+_Static_assert(sizeof(verbs_head) == 8, "travels as it is");
+
+#define VERBS_BRIEF (1u << 31)
 
 typedef uint64_t verbs_mark; /* 8-byte aligned behind the payload; nothing in between counts */
 
+#define VERBS_FRAME_BYTES                                                                          \
+  (sizeof(verbs_head) + sizeof(coll_tag) + sizeof(verbs_mark)) /* at most                          \
+                                                                */
+
 /* A place in a ring. */
 typedef struct verbs_place {
-  uint32_t payload; /* units from the ring's beginning; the tag ends right there */
+  uint32_t first; /* units from the ring's beginning: of a short message as a whole, of a long one's
+                     payload; its tag ends right there */
   uint32_t end;
   uint32_t moved; /* units from the end of the message before, skipped ones included */
 } verbs_place;
@@ -84,8 +92,9 @@ typedef struct verbs_tx {
 /* A message that has arrived. */
 typedef struct verbs_arrival {
   uint32_t bytes;
-  bool tagged;
-  verbs_place place;
+  uint32_t moved;      /* as in its place */
+  size_t payload;      /* bytes from the ring's beginning */
+  uint32_t tag_words;  /* right in front of it: 3, 1 (word 1), or 0; the others are as before */
   void *spot;          /* where it lies, if not in the ring, or NULL */
   const coll_tag *tag; /* that it has there */
 } verbs_arrival;
@@ -101,7 +110,6 @@ typedef struct verbs_rx {
   uint64_t arrived; /* messages */
   uint64_t taken;   /* of which were given back */
   uint64_t told_taken;
-  bool shown;      /* `tag` is that of the first message not given back */
   coll_tag tag;    /* of the last message shown */
   uint64_t placed; /* messages that lie in spots and were not given back */
   verbs_arrival arrival[VERBS_ARRIVALS];
@@ -115,10 +123,9 @@ uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count);
 void verbs_tx_init(verbs_tx *tx, uint32_t units);
 void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes, verbs_mark mark);
 
-/* Where a message of `bytes` bytes goes that may begin at `at`; there is room for a mark behind it.
- */
+/* Where a long message of `bytes` bytes goes that may begin at `at`. */
 static inline verbs_place verbs_ring_place(uint32_t at, uint32_t units, size_t bytes) {
-  uint32_t body = (uint32_t)((bytes + sizeof(verbs_mark) + VERBS_UNIT - 1) / VERBS_UNIT);
+  uint32_t body = (uint32_t)((bytes + VERBS_UNIT - 1) / VERBS_UNIT);
   uint32_t mask = bytes >= VERBS_PAGED ? VERBS_PAGE_UNITS - 1 : 0;
   uint32_t payload = (at + 1 + mask) & ~mask;
   if (__builtin_expect(payload + body <= units, 1))
@@ -127,9 +134,34 @@ static inline verbs_place verbs_ring_place(uint32_t at, uint32_t units, size_t b
   return (verbs_place){payload, payload + body, units - at + payload + body};
 }
 
+/* Bytes from a short message's payload to its mark. */
+static inline size_t verbs_mark_at(size_t bytes) {
+  return (bytes + sizeof(verbs_mark) - 1) & ~(sizeof(verbs_mark) - 1);
+}
+
+/*
+ * Where a short message goes: never to the first unit, and with a unit behind it. So the sender can
+ * put it together around a payload that begins with a unit, at most one unit further on.
+ */
+static inline verbs_place verbs_ring_frame(uint32_t at, uint32_t units, size_t bytes) {
+  size_t all = verbs_mark_at(bytes) + VERBS_FRAME_BYTES;
+  uint32_t body = (uint32_t)((all + VERBS_UNIT - 1) / VERBS_UNIT);
+  uint32_t first = at + !at;
+  if (__builtin_expect(first + body < units, 1))
+    return (verbs_place){first, first + body, first + body - at};
+  return (verbs_place){1, 1 + body, units - at + 1 + body};
+}
+
+/* Where a message's payload is put together, in memory that mirrors the ring. */
+static inline size_t verbs_ring_mirror(const verbs_place *place, bool is_short) {
+  return (size_t)(place->first + is_short) * VERBS_UNIT;
+}
+
 /* Whether a message of `bytes` bytes has room, and where. */
-static inline bool verbs_tx_room(const verbs_tx *tx, size_t bytes, verbs_place *place) {
-  *place = verbs_ring_place(tx->at, tx->units, bytes);
+static inline bool verbs_tx_room(const verbs_tx *tx, size_t bytes, bool is_short,
+                                 verbs_place *place) {
+  *place = is_short ? verbs_ring_frame(tx->at, tx->units, bytes)
+                    : verbs_ring_place(tx->at, tx->units, bytes);
   return tx->passed - tx->freed + place->moved <= tx->units && tx->kept - tx->read < VERBS_MESSAGES;
 }
 
@@ -171,55 +203,62 @@ static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   return true;
 }
 
-/* Bytes from a short message's payload to its mark. */
-static inline size_t verbs_mark_at(size_t bytes) {
-  return (bytes + sizeof(verbs_mark) - 1) & ~(sizeof(verbs_mark) - 1);
-}
-
-/* Completes a short message around its payload; the bytes to write, from its head on. */
+/* Completes a short message around its payload: from *begin on so many bytes are to be written. */
 static inline size_t verbs_tx_frame(const verbs_tx *tx, verbs_mark mark, const coll_tag *tag,
-                                    uint32_t credit, uint8_t *payload, size_t bytes) {
-  verbs_head head = {credit, (uint32_t)bytes, *tag};
+                                    uint32_t credit, uint8_t *payload, size_t bytes,
+                                    uint8_t **begin) {
+  bool brief = tx->tagged && tag->word[0] == tx->tag.word[0] && tag->word[2] == tx->tag.word[2];
+  verbs_head head = {credit, (uint32_t)bytes | (brief ? VERBS_BRIEF : 0)};
   verbs_mark its = mark + tx->sent;
-  __builtin_memcpy(payload - sizeof(head), &head, sizeof(head));
-  __builtin_memcpy(payload + verbs_mark_at(bytes), &its, sizeof(its));
-  return sizeof(head) + verbs_mark_at(bytes) + sizeof(its);
+  uint8_t *to = payload - sizeof(tag->word[1]);
+  __builtin_memcpy(to, &tag->word[1], sizeof(tag->word[1]));
+  if (__builtin_expect(!brief, 0)) {
+    to = payload - sizeof(*tag);
+    __builtin_memcpy(to, tag, sizeof(*tag));
+  }
+  to -= sizeof(head);
+  __builtin_memcpy(to, &head, sizeof(head));
+  uint8_t *end = payload + verbs_mark_at(bytes);
+  __builtin_memcpy(end, &its, sizeof(its));
+  *begin = to;
+  return (size_t)(end - to) + sizeof(its);
 }
 
-/* Whether a short message lies with its payload at unit `payload`, as a whole. */
-static inline bool verbs_rx_is_at(const verbs_rx *rx, const uint8_t *memory, uint32_t payload,
-                                  verbs_head *head, verbs_place *place) {
-  const uint8_t *begin = memory + (size_t)payload * VERBS_UNIT;
-  const verbs_head *there = (const verbs_head *)(const void *)(begin - sizeof(*head));
-  uint32_t bytes = __atomic_load_n(&there->bytes, __ATOMIC_RELAXED);
+/* Takes notice of a short message at unit `first` as the next one, if it is there as a whole. */
+static inline bool verbs_rx_take(verbs_rx *rx, const uint8_t *memory, uint32_t first,
+                                 uint32_t *credit) {
+  size_t begin = (size_t)first * VERBS_UNIT;
+  const verbs_head *head = (const verbs_head *)(const void *)(memory + begin);
+  uint32_t word = __atomic_load_n(&head->bytes, __ATOMIC_RELAXED);
+  uint32_t bytes = word & ~VERBS_BRIEF;
   if (bytes > VERBS_SHORT)
     return false;
-  *place = verbs_ring_place(rx->at, rx->units, bytes);
-  const verbs_mark *mark = (const verbs_mark *)(const void *)(begin + verbs_mark_at(bytes));
-  if (place->payload != payload ||
-      __atomic_load_n(mark, __ATOMIC_ACQUIRE) != rx->mark + rx->arrived)
+  verbs_place place = verbs_ring_frame(rx->at, rx->units, bytes);
+  uint32_t tag_words = word & VERBS_BRIEF ? 1 : 3;
+  size_t payload = begin + sizeof(*head) + tag_words * sizeof(uint64_t);
+  const verbs_mark *mark =
+      (const verbs_mark *)(const void *)(memory + payload + verbs_mark_at(bytes));
+  if (place.first != first || __atomic_load_n(mark, __ATOMIC_ACQUIRE) != rx->mark + rx->arrived)
     return false;
-  *head = *there; /* what was read before the mark may have been older */
-  return head->bytes == bytes;
+  /* What was read before the mark may have been older. */
+  if (__atomic_load_n(&head->bytes, __ATOMIC_RELAXED) != word ||
+      (rx->arrived == 0 && tag_words < 3) || rx->arrived - rx->taken - rx->placed >= VERBS_MESSAGES)
+    return false;
+  *credit = head->credit;
+  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] = (verbs_arrival){
+      .bytes = bytes, .moved = place.moved, .payload = payload, .tag_words = tag_words};
+  rx->at = place.end;
+  return true;
 }
 
 /* Looks in memory for the short message that comes next: true if it has arrived; *credit came with
  * it. */
 static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *credit) {
-  verbs_head head;
-  verbs_place place;
-  bool here = rx->at + 1 < rx->units && verbs_rx_is_at(rx, memory, rx->at + 1, &head, &place);
-  bool near_end = rx->at + 1 + (VERBS_SHORT + sizeof(verbs_mark)) / VERBS_UNIT >= rx->units;
-  if (!here && !(__builtin_expect(near_end, 0) && rx->units > 0 &&
-                 verbs_rx_is_at(rx, memory, 1, &head, &place)))
-    return false;
-  if (rx->arrived - rx->taken - rx->placed >= VERBS_MESSAGES)
-    return false;
-  rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
-      (verbs_arrival){head.bytes, true, place, NULL, NULL};
-  rx->at = place.end;
-  *credit = head.credit;
-  return true;
+  uint32_t first = rx->at + !rx->at;
+  if (__builtin_expect(first < rx->units, 1) && verbs_rx_take(rx, memory, first, credit))
+    return true;
+  bool near_end = first + (VERBS_SHORT + VERBS_FRAME_BYTES) / VERBS_UNIT + 1 >= rx->units;
+  return __builtin_expect(near_end, 0) && rx->units > 0 && verbs_rx_take(rx, memory, 1, credit);
 }
 
 /* A long message of `bytes` bytes has arrived, its tag included: false if it cannot be. */
@@ -242,10 +281,11 @@ static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void
     rx->tag = *arrival->tag;
     return true;
   }
-  const uint8_t *payload = memory + (size_t)arrival->place.payload * VERBS_UNIT;
-  if (!rx->shown && arrival->tagged)
+  const uint8_t *payload = memory + arrival->payload;
+  if (__builtin_expect(arrival->tag_words == 1, 1))
+    __builtin_memcpy(&rx->tag.word[1], payload - sizeof(uint64_t), sizeof(uint64_t));
+  else if (arrival->tag_words == 3)
     __builtin_memcpy(&rx->tag, payload - sizeof(rx->tag), sizeof(rx->tag));
-  rx->shown = true;
   *buf = payload;
   return true;
 }
@@ -253,12 +293,11 @@ static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void
 /* Gives back the message that was shown. */
 static inline void verbs_rx_release(verbs_rx *rx) {
   const verbs_arrival *arrival = &rx->arrival[rx->taken++ % VERBS_ARRIVALS];
-  rx->passed += arrival->place.moved;
+  rx->passed += arrival->moved;
   if (__builtin_expect(arrival->spot != NULL, 0)) {
     rx->placed--;
     rx->told_taken++; /* there is nothing to tell */
   }
-  rx->shown = false;
 }
 
 /* What a rank says before it sleeps, in the first bytes of the ring that the peer receives by: how
