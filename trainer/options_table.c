@@ -107,7 +107,7 @@ const option_row option_rows[] = {
      .kind = OPTION_COUNT, .same = true, AT(bucket_bytes), .low = 1, .high = 0x1p64},
     {"staleness-lr", NULL, NULL, "ps-async: learning rate divided by staleness + 1",
      .kind = OPTION_FLAG, .same = true, AT(staleness_lr)},
-    {"staleness", "N", "4", "ps-bounded: batches that a worker may be ahead of the slowest",
+    {"staleness", "N", "1", "ps-bounded: batches that a worker may be ahead of the slowest",
      .kind = OPTION_COUNT, .same = true, AT(staleness), .high = 1000},
     {"servers", "N", "0", "ps-sharded: the last N ranks serve, 0: all ranks serve and work",
      .kind = OPTION_COUNT, .same = true, AT(servers), .high = 1000000},

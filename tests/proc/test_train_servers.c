@@ -123,7 +123,7 @@ Test(train_servers, staleness_0_equals_the_synchronous_server) {
 
 Test(train_servers, bounded_server_learns) {
   check_learns("--strategy ps-bounded --staleness 1");
-  check_learns("--strategy ps-bounded --slow 0:10");
+  check_learns("--strategy ps-bounded --staleness 4 --slow 0:10");
 }
 
 /* A rank is killed: the others go on, and end as well trained. */
@@ -161,7 +161,7 @@ Test(train_servers, asynchronous_server_is_lost) {
 }
 
 Test(train_servers, bounded_server_without_a_worker) {
-  check_survives("--strategy ps-bounded", 4, 2);
+  check_survives("--strategy ps-bounded --staleness 4", 4, 2);
 }
 
 Test(train_servers, bounded_server_is_lost) {
