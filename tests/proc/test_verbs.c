@@ -3,10 +3,12 @@
  * is registered for one operation, and messages that are written to where they belong.
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "case.h"
 #include "libcoll/base/prng.h"
@@ -125,4 +127,54 @@ Test(verbs, written_to_where_they_belong, .init = load, .timeout = 60) {
       int count = count_direct(cases[i].nranks, cases[i].coll, cases[i].algo, in_place);
       cr_expect_gt(count, 0, "%s, %d ranks, in place %d", cases[i].algo, cases[i].nranks, in_place);
     }
+}
+
+/* ---- what goes wrong ---------------------------------------------------------------------------
+ */
+
+/* Once the ranks are connected nothing more can be registered: messages are copied. */
+static int run_refused(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  RANK_OK(coll_barrier(comm));
+  fake->reg_errno = ENOMEM;
+  test_case c = {.coll = CASE_ALLREDUCE,
+                 .form = CASE_BLOCKING,
+                 .type = COLL_INT32,
+                 .op = COLL_SUM,
+                 .count = 300000,
+                 .seed = 5};
+  return case_run(comm, rank, nranks, &c, 1, 0);
+}
+
+Test(verbs, registration_refused, .init = load, .timeout = 30) {
+  coll_config config = config_of("allreduce:ring");
+  cr_assert_eq(run_threads(2, &config, run_refused, NULL), 0);
+  cr_assert_gt(fake->registrations, 0);
+}
+
+/* Ranks that disagree find out before anything is taken for a result, and once the call has failed
+ * nobody writes to its memory any more. */
+static int run_misfit(coll_comm *comm, int rank, int nranks, void *arg) {
+  size_t count = 200000 + (size_t)rank * 40000;
+  int *in = calloc(count, sizeof(*in)), *out = calloc(count, sizeof(*out));
+  int *copy = malloc(count * sizeof(*copy));
+  (void)nranks;
+  (void)arg;
+  RANK_CHECK(in && out && copy);
+  RANK_OK(coll_barrier(comm));
+  coll_status status = coll_allreduce(in, out, count, COLL_INT32, COLL_SUM, comm);
+  RANK_CHECK(status == COLL_ERR_MISMATCH);
+  memcpy(copy, out, count * sizeof(*copy));
+  usleep(20000);
+  RANK_CHECK(memcmp(copy, out, count * sizeof(*copy)) == 0);
+  free(in);
+  free(out);
+  free(copy);
+  return 0;
+}
+
+Test(verbs, ranks_disagree, .init = load, .timeout = 30) {
+  coll_config config = config_of("allreduce:ring");
+  cr_assert_eq(run_threads(2, &config, run_misfit, NULL), 0);
+  cr_assert_eq(fake->registered, 0);
 }

@@ -168,7 +168,7 @@ static inline uint32_t aim(verbs_conn *conn, const coll_tag *tag, const verbs_pl
 static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                              const verbs_place *place) {
   uint8_t *to = conn->tx_memory + verbs_ring_mirror(place, true), *begin;
-  if (to != buf)
+  if (bytes > 0 && to != buf)
     memcpy(to, buf, bytes);
   size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, tell(conn), to, bytes, &begin);
   unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
@@ -321,7 +321,7 @@ int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes,
     *got_bytes = came;
     return COLL_ERR_MISMATCH;
   }
-  if (from != buf) /* else it was written there */
+  if (bytes > 0 && from != buf) /* else it was written there */
     memcpy(buf, from, bytes);
   release(conn);
   return COLL_T_DONE;
