@@ -5,7 +5,7 @@
 export COLL_TRANSPORT=verbs TEST_TRANSPORT=verbs
 
 check "failures" suite proc_test_failures \
-  'failures/!(abort|leaving_after_the_end_is_no_loss|no_descriptor_is_left|rank_that_never_comes)'
+  'failures/!(abort|killed_tcp|leaving_after_the_end_is_no_loss|no_descriptor_is_left|rank_that_never_comes)'
 check "requests" suite proc_test_requests 'requests/@(everybody_to_everybody|patience)'
 check "windows" suite proc_test_window
 check "mail" suite proc_test_mail \
