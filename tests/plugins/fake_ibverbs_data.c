@@ -271,7 +271,6 @@ static void place(uint8_t *memory, const uint8_t *data, size_t bytes) {
   }
   size_t last = bytes < 8 ? bytes : 8;
   memcpy(memory, data, bytes - last);
-  __atomic_thread_fence(__ATOMIC_RELEASE);
   for (size_t i = bytes - last; i < bytes; i++)
     __atomic_store_n(&memory[i], data[i], __ATOMIC_RELEASE);
 }

@@ -106,7 +106,8 @@ Test(train_parallel, products_give_the_curve_of_one_rank) {
 /* Batches of which some copies have no sample, and some micro-batches none. */
 Test(train_parallel, small_batches) {
   check_curve("--epochs 1 --batch 3 --lr 0.005", "--strategy grid --tensor 2 --pipeline 2", 8);
-  check_curve("--epochs 1 --batch 1 --lr 0.002", "--strategy grid --pipeline 2 --micro-batches 3", 4);
+  check_curve("--epochs 1 --batch 1 --lr 0.002", "--strategy grid --pipeline 2 --micro-batches 3",
+              4);
 }
 
 Test(train_parallel, impossible_pipelines) {

@@ -411,10 +411,10 @@ COLL_API coll_status coll_wait_any(coll_request **requests, int count, int *inde
  * copy of every longer message, and where they have a core each also write there, so that a rank
  * that would only wait does part of the work; each buffer counts by itself, and a part of such
  * memory serves as well as all of it. (If a rank freezes in that very moment and the operation
- * fails, it may still write up to a slot of the receive buffer when it goes on.) On other communicators, those made from `comm` included, it is memory like any
- * other. From 16 KiB on it takes a file descriptor. Belongs to the caller until coll_mem_free();
- * what is not freed goes with the communicator. bytes 0 gives NULL. Errors: INVALID_ARGUMENT,
- * NO_MEMORY, SYSTEM.
+ * fails, it may still write up to a slot of the receive buffer when it goes on.) On other
+ * communicators, those made from `comm` included, it is memory like any other. From 16 KiB on it
+ * takes a file descriptor. Belongs to the caller until coll_mem_free(); what is not freed goes with
+ * the communicator. bytes 0 gives NULL. Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
  */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
 

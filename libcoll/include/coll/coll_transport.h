@@ -226,11 +226,12 @@ typedef struct coll_transport_ops {
   /*
    * Messages by reference. All three or none; NULL, or behind `size`, where the transport has none.
    *
-   * region_add() tells of memory that peers may read where it lies, and write where landing() says: `fd` is a memfd of `bytes`
-   * bytes, sealed against shrinking and mapped at `memory`, which stays the caller's and open until
-   * region_remove(). `region` is the caller's number for it: not 0, and never used again on this
-   * endpoint. region_remove() is called when no message refers to the region, or after every
-   * connection on which one did was disconnected. Returns COLL_OK or NO_MEMORY.
+   * region_add() tells of memory that peers may read where it lies, and write where landing() says:
+   * `fd` is a memfd of `bytes` bytes, sealed against shrinking and mapped at `memory`, which stays
+   * the caller's and open until region_remove(). `region` is the caller's number for it: not 0, and
+   * never used again on this endpoint. region_remove() is called when no message refers to the
+   * region, or after every connection on which one did was disconnected. Returns COLL_OK or
+   * NO_MEMORY.
    */
   int (*region_add)(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd);
   void (*region_remove)(coll_endpoint *ep, uint32_t region);

@@ -36,8 +36,7 @@ static void run_kernel(const kernels_work *work) {
     colli_stage_scale(work->kernels, m->to, m->a, count, work->type, m->b);
     break;
   case FORM_STREAM:
-    colli_reduce_stream(reduce, m->to, NULL, m->a, m->b, count, coll_type_bytes(work->type),
-                        false);
+    colli_reduce_stream(reduce, m->to, NULL, m->a, m->b, count, coll_type_bytes(work->type), false);
     break;
   default:
     reduce(work->form == FORM_IN ? m->a : m->to, work->form == FORM_TWO ? m->to2 : NULL, m->a, m->b,
