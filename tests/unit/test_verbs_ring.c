@@ -302,8 +302,9 @@ Test(verbs_ring, sleeping) {
   cr_assert(send_short(p, 8));
   cr_assert(take_one(p));
   cr_assert(!verbs_rx_asleep(&p->rx, p->memory));
-  while (p->tx.at > 3) { /* no message touches the word */
-    send_one(p, 4095);
+  uint64_t laps = p->tx.passed + 3 * (uint64_t)p->tx.units;
+  while (p->tx.passed < laps) { /* no message touches the word */
+    cr_assert(send_one(p, 4095));
     while (take_one(p))
       tell(p);
   }
