@@ -133,5 +133,5 @@ static void *port_down_and_up(void *arg) {
 }
 
 Test(verbs_lost, port_down_and_up, .timeout = 100) {
-  play("verbs", "verbs", port_down_and_up, "rxe0 port 1 went down");
+  play("verbs", "verbs", port_down_and_up, "rxe0 port 1"); /* went down, or: could not send it */
 }
