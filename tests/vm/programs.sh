@@ -13,7 +13,7 @@ check "mail" suite proc_test_mail \
 check "splits" suite proc_test_split 'split/@(in_any_order|dups_and_subsets)'
 check "splits that fail" suite proc_test_split_failures
 check "shrink" suite proc_test_shrink \
-  'shrink/@(one_killed|two_killed|nobody_lost|frozen_rank_is_left_out|coordinator_freezes_meanwhile)'
+  'shrink/@(one_killed|two_killed|nobody_lost|frozen_rank_is_left_out)'
 check "shrink among others" suite proc_test_shrink_use \
   'shrink_use/@(several_in_a_row|revoke_wakes_everybody|after_a_split)'
 TEST_LINK=$LINK check "device, interface and port taken away" suite proc_test_verbs_lost
