@@ -21,12 +21,6 @@ static bool sum(split *ranks, float *data, size_t count, fail *why) {
   return status == COLL_OK || fail_coll(why, ranks->comm, status, "summing a split layer");
 }
 
-/* As of the whole layer, so that the ranks' derivatives differ by nothing but their place: the
- * strategy fills parameters in from the whole model. */
-static void seed(const layer *l, rng *g, float *params) {
-  layer_seed_linear(l->dim[0], l->dim[1], 2.0, g, params);
-}
-
 static bool columns_forward(const layer *l, const layer_run *run, fail *why) {
   (void)why;
   rows_linear(run->rows, l->in, l->out, run->params, run->in, run->out, l->relu);
@@ -56,8 +50,9 @@ static bool rows_backward(const layer *l, const layer_run *run, fail *why) {
   return true;
 }
 
-static const layer_kind columns = {"columns", seed, columns_forward, columns_backward};
-static const layer_kind rows = {"rows", seed, rows_forward, rows_backward};
+/* Without seeds: parameters are parts of the whole model's. */
+static const layer_kind columns = {"columns", NULL, columns_forward, columns_backward};
+static const layer_kind rows = {"rows", NULL, rows_forward, rows_backward};
 
 /* A linear layer of one rank. */
 static layer make(const layer_kind *kind, split *ranks, size_t inputs, size_t outputs, bool relu) {
