@@ -288,7 +288,7 @@ static inline bool seen(verbs_conn *conn, const void **buf, size_t *bytes) {
 /* Shows the next message: DONE, AGAIN or an error. */
 static inline int next(verbs_conn *conn, const void **buf, size_t *bytes) {
   /* Who has said farewell was ready, though its word of that may still be on the link. */
-  if (UNLIKELY(conn->gate == VERBS_GATE_CONNECTING || !conn->rx_memory))
+  if (UNLIKELY(conn->gate) && (conn->gate == VERBS_GATE_CONNECTING || !conn->rx_memory))
     return stopped(conn);
   if (LIKELY(seen(conn, buf, bytes)))
     return COLL_T_DONE;
