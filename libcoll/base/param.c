@@ -96,7 +96,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to put into every transport, for tests: a comma-separated list of "
-         "seed=N, again=P, pending=P (percent of the calls), delay_us=N, "
+         "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
          "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
                          "Program, with options, by which collrun starts ranks on other hosts."},

@@ -93,8 +93,7 @@ static void receive_next(conf_world *world, flow *f, colli_prng *prng) {
   f->received++;
 }
 
-/* The seed: that of the clock, or the one in CONFORMANCE_SEED. */
-static uint64_t choose_seed(void) {
+uint64_t conf_seed(void) {
   const char *text = getenv("CONFORMANCE_SEED");
   uint64_t seed = text ? strtoull(text, NULL, 0) : conf_real_ns();
   cr_log_info("to repeat: CONFORMANCE_SEED=%llu", (unsigned long long)seed);
@@ -102,7 +101,7 @@ static uint64_t choose_seed(void) {
 }
 
 void conf_random_traffic(const conf_transport *transport) {
-  colli_prng prng = {choose_seed()};
+  colli_prng prng = {conf_seed()};
   conf_world *world = conf_begin(transport, RANKS, -1);
   conf_end ends[RANKS][RANKS][CHANNELS];
   flow flows[RANKS * RANKS * CHANNELS];

@@ -86,4 +86,7 @@ int conf_receive_error(conf_world *world, conf_end *to);
 
 uint64_t conf_real_ns(void);
 
+/* The seed of what is random: that of the clock, or the one in CONFORMANCE_SEED. */
+uint64_t conf_seed(void);
+
 #endif

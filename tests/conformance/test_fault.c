@@ -21,6 +21,12 @@ static const char *param_pending(const char *name) {
   return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,pending=25,delay_us=300" : NULL;
 }
 
+/* And with much that is refused. */
+static const char *param_refuse(const char *name) {
+  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,pending=25,refuse=20,delay_us=300"
+                                         : NULL;
+}
+
 static void *world(int nranks) {
   return sim_world_create(&(sim_config){.seed = 3, .nranks = nranks, .alpha_ns = 1000});
 }
@@ -49,3 +55,11 @@ static conf_transport shm, tcp;
 CONFORMANCE(fault_sim, over(&sim, &sim_transport))
 CONFORMANCE(fault_shm, over(&shm, &shm_transport))
 CONFORMANCE(fault_tcp, over(&tcp, &tcp_transport))
+
+/* Messages that are long enough to be referred to. */
+Test(fault_shm, long_messages, .timeout = 60) {
+  conf_transport transport = {.slot_bytes = 65536, .param = param_pending};
+  conf_memory_traffic(over(&transport, &shm_transport));
+  transport.param = param_refuse;
+  conf_memory_traffic(&transport);
+}

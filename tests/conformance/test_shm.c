@@ -24,6 +24,11 @@ static const conf_transport transport = {.ops = &shm_transport, .listener = list
 
 CONFORMANCE(shm, &transport)
 
+/* Messages that are long enough to be referred to. */
+Test(shm, long_messages, .timeout = 60) {
+  conf_memory_traffic(&(conf_transport){.ops = &shm_transport, .slot_bytes = 65536});
+}
+
 /*
  * A peer may leave because of the very message that is just being published: seeing it gone right
  * after that is no failure of this send. Only the next one is one too many.

@@ -57,11 +57,11 @@ CONFORMANCE(verbs_large, &large)
 
 /* Faults that a caller must bear without noticing. */
 static const char *param(const char *name) {
-  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,delay_us=300" : NULL;
+  return strcmp(name, "COLL_FAULT") == 0 ? "seed=7,again=15,refuse=20,delay_us=300" : NULL;
 }
 
 static const conf_transport *faulty(void) {
-  static conf_transport transport = {.setup = find_device, .param = param};
+  static conf_transport transport = {.slot_bytes = 1 << 16, .setup = find_device, .param = param};
   transport.ops = colli_fault_over(&verbs_transport);
   return &transport;
 }

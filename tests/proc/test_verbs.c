@@ -12,6 +12,7 @@
 
 #include "case.h"
 #include "libcoll/base/prng.h"
+#include "support_fault.h"
 #include "support_ranks.h"
 #include "support_verbs.h"
 
@@ -176,5 +177,18 @@ static int run_misfit(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(verbs, ranks_disagree, .init = load, .timeout = 30) {
   coll_config config = config_of("allreduce:ring");
   cr_assert_eq(run_threads(2, &config, run_misfit, NULL), 0);
+  cr_assert_eq(fake->registered, 0);
+}
+
+/* ---- under the fault decorator -----------------------------------------------------------------
+ */
+
+Test(verbs, random_programs_with_faults, .init = load, .timeout = 100) {
+  cr_assert_eq(fault_play("verbs"), 0);
+  cr_assert_eq(fake->registered, 0);
+}
+
+Test(verbs, cut_in_the_middle, .init = load, .timeout = 60) {
+  cr_assert_eq(fault_cut("verbs"), 0);
   cr_assert_eq(fake->registered, 0);
 }

@@ -7,15 +7,17 @@
 #include "transports/shm/shm.h"
 #include "transports/sim/sim.h"
 #include "transports/tcp/tcp.h"
+#include "transports/verbs/verbs.h"
 
 static char why[256];
 
 Test(fault_plan, all_words) {
   fault_plan plan;
-  cr_assert(fault_plan_parse("seed=7,again=10,pending=99,delay_us=50,drop_after=100,cut=1-2@500,"
-                             "stall=3-0@0",
-                             &plan, why, sizeof(why)));
-  cr_assert(plan.seed == 7 && plan.again == 10 && plan.pending == 99);
+  cr_assert(
+      fault_plan_parse("seed=7,again=10,pending=99,refuse=3,delay_us=50,drop_after=100,cut=1-2@500,"
+                       "stall=3-0@0",
+                       &plan, why, sizeof(why)));
+  cr_assert(plan.seed == 7 && plan.again == 10 && plan.pending == 99 && plan.refuse == 3);
   cr_assert(plan.delay_us == 50 && plan.drop_after == 100 && plan.nlinks == 2);
   cr_assert(plan.links[0].a == 1 && plan.links[0].b == 2 && plan.links[0].after == 500);
   cr_assert(!plan.links[0].silent && plan.links[1].silent && plan.links[1].after == 0);
@@ -24,7 +26,8 @@ Test(fault_plan, all_words) {
 Test(fault_plan, defaults) {
   fault_plan plan;
   cr_assert(fault_plan_parse("again=1", &plan, why, sizeof(why)));
-  cr_assert(plan.seed == 1 && plan.pending == 0 && plan.drop_after == UINT64_MAX);
+  cr_assert(plan.seed == 1 && plan.pending == 0 && plan.refuse == 0 &&
+            plan.drop_after == UINT64_MAX);
 }
 
 Test(fault_plan, malformed) {
@@ -60,12 +63,18 @@ Test(fault_plan, too_long) {
 /* A decorated transport is chosen and treated like the one inside. */
 Test(fault_plan, tables) {
   static const coll_transport_ops *const inner[] = {&shm_transport, &tcp_transport, &sim_transport,
-                                                    &sim_slot_transport};
+                                                    &verbs_transport, &sim_slot_transport};
   for (size_t i = 0; i < sizeof(inner) / sizeof(*inner); i++) {
     const coll_transport_ops *over = colli_fault_over(inner[i]);
     cr_assert(over && over != inner[i]);
     cr_assert_str_eq(over->name, inner[i]->name);
+    if (!inner[i]->send) /* not in this build */
+      continue;
     cr_assert_eq(over->caps, inner[i]->caps, "%s", over->name);
+    cr_assert_eq(coll_transport_refers(over), coll_transport_refers(inner[i]), "%s", over->name);
+    cr_assert_eq(coll_transport_helps(over), coll_transport_helps(inner[i]), "%s", over->name);
+    cr_assert_eq(coll_transport_borrows(over), coll_transport_borrows(inner[i]), "%s", over->name);
+    cr_assert_eq(coll_transport_expects(over), coll_transport_expects(inner[i]), "%s", over->name);
     cr_assert_null(colli_fault_over(over));
   }
 }

@@ -1,50 +1,18 @@
 /*
  * fault.c: the decorator. Its connection stands in front of the inner one and passes calls on,
- * except where chance or the plan says otherwise.
+ * except where chance or the plan says otherwise. What only some transports have is in
+ * fault_memory.c.
  */
-#include "transports/hook/fault.h"
+#include "transports/hook/fault_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/base/clock.h"
-#include "libcoll/base/prng.h"
 #include "transports/shm/shm.h"
 #include "transports/sim/sim.h"
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs.h"
-
-/* A connection; `inner` comes late if the plan delays it, and goes early if the plan breaks it. */
-typedef struct fault_conn {
-  coll_conn conn;
-  coll_conn *inner; /* NULL: not yet, or no more */
-  coll_endpoint *ep;
-  struct fault_conn *next, *prev;
-  uint64_t connect_at_ns;
-  uint8_t blob[COLL_BLOB_BYTES];
-  coll_status status;
-  const char *why;
-  uint64_t messages; /* sent and received */
-  uint64_t limit;    /* breaks or falls silent after so many */
-  bool silent;
-  bool broken; /* the inner connection has reported an error, and must be heard from now on */
-  bool held;   /* a send was accepted whose buffer has not been read */
-  coll_tag held_tag;
-  const void *held_buf;
-  size_t held_bytes;
-  uint64_t sent; /* last count of the inner connection */
-} fault_conn;
-
-struct coll_endpoint {
-  const coll_transport_ops *inner_ops;
-  const coll_transport_ops *ops;
-  coll_endpoint *inner;
-  const coll_transport_env *env;
-  fault_plan plan;
-  colli_prng prng;
-  fault_conn *conns;
-  bool armed; /* a waiter is about to sleep: no AGAIN without reason now */
-};
 
 /* Reports what broke a connection. */
 static int fail(fault_conn *fc) {
@@ -58,6 +26,7 @@ static int fail(fault_conn *fc) {
 static int break_conn(fault_conn *fc) {
   fc->status = COLL_ERR_PEER_LOST;
   fc->why = "COLL_FAULT broke this connection as it was told to";
+  fault_settle(fc);
   if (fc->inner)
     fc->inner->ops->disconnect(fc->inner);
   fc->inner = NULL;
@@ -65,12 +34,21 @@ static int break_conn(fault_conn *fc) {
   return fail(fc);
 }
 
+/* Sends by reference if there is a region, unless that is refused. */
+static int send_inner(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
+                      size_t bytes) {
+  const coll_transport_ops *ops = fc->inner->ops;
+  if (region && !fault_chance(fc, fc->ep->plan.refuse))
+    return ops->send_ref(fc->inner, tag, region, buf, bytes);
+  return ops->send(fc->inner, tag, buf, bytes);
+}
+
 /* Passes a held send on to the inner connection: DONE, AGAIN or an error. */
 static int flush(fault_conn *fc) {
+  fault_settle(fc);
   if (!fc->held)
     return COLL_T_DONE;
-  const coll_transport_ops *ops = fc->inner->ops;
-  int status = ops->send(fc->inner, &fc->held_tag, fc->held_buf, fc->held_bytes);
+  int status = send_inner(fc, &fc->held_tag, fc->held_region, fc->held_buf, fc->held_bytes);
   if (status == COLL_T_AGAIN || status > 0)
     return status;
   fc->held = false;
@@ -92,6 +70,11 @@ static int connect_inner(fault_conn *fc) {
   return status;
 }
 
+bool fault_chance(const fault_conn *fc, unsigned percent) {
+  coll_endpoint *ep = fc->ep;
+  return percent && !ep->armed && !fc->broken && colli_prng_below(&ep->prng, 100) < percent;
+}
+
 /* What every data call does first: DONE if the inner connection may be called. */
 static int enter(fault_conn *fc, bool moves_data) {
   if (fc->status != COLL_OK)
@@ -106,18 +89,12 @@ static int enter(fault_conn *fc, bool moves_data) {
   return COLL_T_DONE;
 }
 
-/* The same, and AGAIN now and then for no reason. */
-static int enter_by_chance(fault_conn *fc) {
+int fault_enter(fault_conn *fc) {
   int status = enter(fc, true);
-  coll_endpoint *ep = fc->ep;
-  if (status == COLL_T_DONE && !ep->armed && !fc->broken && ep->plan.again &&
-      colli_prng_below(&ep->prng, 100) < ep->plan.again)
-    return COLL_T_AGAIN;
-  return status;
+  return status == COLL_T_DONE && fault_chance(fc, fc->ep->plan.again) ? COLL_T_AGAIN : status;
 }
 
-/* Notes an error of the inner connection. */
-static int noted(fault_conn *fc, int status) {
+int fault_noted(fault_conn *fc, int status) {
   fc->broken |= status > 0 && status != COLL_ERR_MISMATCH;
   return status;
 }
@@ -126,27 +103,30 @@ static int noted(fault_conn *fc, int status) {
 static int counted(fault_conn *fc, int status) {
   if (status == COLL_T_DONE || status == COLL_T_PENDING)
     fc->messages++;
-  return noted(fc, status);
+  return fault_noted(fc, status);
 }
 
-static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
-  fault_conn *fc = (fault_conn *)conn;
-  coll_endpoint *ep = fc->ep;
-  int status = enter_by_chance(fc);
+int fault_send_from(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
+                    size_t bytes) {
+  int status = fault_enter(fc);
   if (status == COLL_T_DONE)
     status = flush(fc);
   if (status != COLL_T_DONE)
-    return noted(fc, status);
+    return fault_noted(fc, status);
   /* Not before something went through: until then nobody knows whether the peer is there. */
-  if (fc->messages > 0 && !fc->broken && ep->plan.pending &&
-      colli_prng_below(&ep->prng, 100) < ep->plan.pending) {
+  if (fc->messages > 0 && fault_chance(fc, fc->ep->plan.pending)) {
     fc->held = true;
     fc->held_tag = *tag;
+    fc->held_region = region;
     fc->held_buf = buf;
     fc->held_bytes = bytes;
     return counted(fc, COLL_T_PENDING);
   }
-  return counted(fc, fc->inner->ops->send(fc->inner, tag, buf, bytes));
+  return counted(fc, send_inner(fc, tag, region, buf, bytes));
+}
+
+static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
+  return fault_send_from((fault_conn *)conn, tag, 0, buf, bytes);
 }
 
 static int fault_sent(coll_conn *conn, uint64_t *count) {
@@ -166,12 +146,12 @@ static int fault_sent(coll_conn *conn, uint64_t *count) {
 
 static int fault_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
   fault_conn *fc = (fault_conn *)conn;
-  int status = enter_by_chance(fc);
+  int status = fault_enter(fc);
   if (status == COLL_T_DONE)
     status = flush(fc);
   if (status == COLL_T_DONE)
     status = fc->inner->ops->slot_acquire(fc->inner, bytes, buf);
-  return noted(fc, status);
+  return fault_noted(fc, status);
 }
 
 static int fault_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
@@ -184,7 +164,7 @@ static int fault_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes)
 static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
                       coll_tag *got, size_t *got_bytes) {
   fault_conn *fc = (fault_conn *)conn;
-  int status = enter_by_chance(fc);
+  int status = fault_enter(fc);
   if (status != COLL_T_DONE)
     return status;
   return counted(fc, fc->inner->ops->recv(fc->inner, expect, buf, bytes, got, got_bytes));
@@ -192,10 +172,10 @@ static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t
 
 static int fault_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   fault_conn *fc = (fault_conn *)conn;
-  int status = enter_by_chance(fc);
+  int status = fault_enter(fc);
   if (status == COLL_T_DONE)
     status = fc->inner->ops->slot_peek(fc->inner, got, buf, bytes);
-  return noted(fc, status);
+  return fault_noted(fc, status);
 }
 
 static int fault_slot_release(coll_conn *conn) {
@@ -346,7 +326,7 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
 }
 
 /* One constant table for each transport: what says which one is inside. */
-#define FAULT_OVER(inner_, name_, caps_)                                                           \
+#define FAULT_OVER(inner_, name_, caps_, ...)                                                      \
   static const coll_transport_ops fault_##inner_;                                                  \
   static int fault_##inner_##_open(const coll_transport_env *env, coll_endpoint **ep) {            \
     return open_over(&inner_, &fault_##inner_, env, ep);                                           \
@@ -376,13 +356,21 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
                                                     .wait_fd = fault_wait_fd,                      \
                                                     .arm = fault_arm,                              \
                                                     .disarm = fault_disarm,                        \
-                                                    .wake = fault_wake}
+                                                    .wake = fault_wake,                            \
+                                                    __VA_ARGS__}
 
-FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN);
-FAULT_OVER(tcp_transport, "tcp", COLL_CAP_SEND_DIRECT);
-FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN | COLL_CAP_DEVICE);
-FAULT_OVER(sim_transport, "sim", COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT);
-FAULT_OVER(sim_slot_transport, "sim", COLL_CAP_SPIN);
+#define REFERS                                                                                     \
+  .region_add = fault_region_add, .region_remove = fault_region_remove, .send_ref = fault_send_ref
+#define HELPS   .landing = fault_landing, .work_take = fault_work_take, .work_done = fault_work_done
+#define BORROWS .lend = fault_lend, .reclaim = fault_reclaim
+#define NO_MORE .expect = NULL
+
+FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN, REFERS, HELPS);
+FAULT_OVER(tcp_transport, "tcp", COLL_CAP_SEND_DIRECT, NO_MORE);
+FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN | COLL_CAP_DEVICE, REFERS, BORROWS,
+           .expect = fault_expect);
+FAULT_OVER(sim_transport, "sim", COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT, NO_MORE);
+FAULT_OVER(sim_slot_transport, "sim", COLL_CAP_SPIN, NO_MORE);
 
 /* The decorated version of a transport of this build. */
 const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner) {

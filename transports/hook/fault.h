@@ -5,7 +5,10 @@
  * COLL_FAULT is a comma-separated list of
  *   seed=N        where chance begins (1)
  *   again=P       P percent of the data calls return AGAIN for no reason
- *   pending=P     P percent of the sends are accepted first and read later
+ *   pending=P     P percent of the sends are accepted first and read later; work for a peer is
+ *                 told late
+ *   refuse=P      P percent of what a transport may do without copying is not done: memory is not
+ *                 registered, nothing goes by reference or straight to its place, nobody helps
  *   delay_us=N    connections are made up to N microseconds late
  *   drop_after=K  each connection breaks after K messages sent and received
  *   cut=A-B@K     the connections between ranks A and B break after K messages
@@ -33,6 +36,7 @@ typedef struct fault_plan {
   uint64_t seed;
   unsigned again;
   unsigned pending;
+  unsigned refuse;
   uint64_t delay_us;
   uint64_t drop_after; /* UINT64_MAX: never */
   int nlinks;

@@ -46,7 +46,8 @@ static bool word_of(const char *key, const char *value, fault_plan *plan) {
     link->silent = key[0] == 's';
     return link_of(value, link);
   }
-  bool percent = strcmp(key, "again") == 0 || strcmp(key, "pending") == 0;
+  bool percent =
+      strcmp(key, "again") == 0 || strcmp(key, "pending") == 0 || strcmp(key, "refuse") == 0;
   /* Of calls that all return AGAIN, none would ever get anywhere. */
   if (!number(value, percent ? 99 : UINT32_MAX, 0, &n, &end))
     return false;
@@ -56,6 +57,8 @@ static bool word_of(const char *key, const char *value, fault_plan *plan) {
     plan->again = (unsigned)n;
   else if (strcmp(key, "pending") == 0)
     plan->pending = (unsigned)n;
+  else if (strcmp(key, "refuse") == 0)
+    plan->refuse = (unsigned)n;
   else if (strcmp(key, "delay_us") == 0)
     plan->delay_us = n;
   else if (strcmp(key, "drop_after") == 0)
@@ -84,10 +87,12 @@ bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_
     if (equals)
       *equals = 0;
     if (!equals || !word_of(word, equals + 1, plan)) {
-      snprintf(why, why_bytes,
-               "COLL_FAULT: cannot make sense of '%s'; it takes seed=N, again=0..99, "
-               "pending=0..99, delay_us=N, drop_after=N, cut=A-B@N and stall=A-B@N (at most %d)",
-               shown, FAULT_MAX_LINKS);
+      snprintf(
+          why, why_bytes,
+          "COLL_FAULT: cannot make sense of '%s'; it takes seed=N, again=0..99, "
+          "pending=0..99, refuse=0..99, delay_us=N, drop_after=N, cut=A-B@N and stall=A-B@N (at "
+          "most %d)",
+          shown, FAULT_MAX_LINKS);
       return false;
     }
   }

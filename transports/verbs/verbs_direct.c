@@ -11,18 +11,18 @@
 
 #define DIRECT_LEAST 16384u /* so few bytes are copied faster than told of */
 
-/* Tells the peer of a spot: DONE or an error. */
-static int advertise(verbs_conn *conn, const verbs_advert *advert) {
+/* Tells the peer of a spot, unless that lies before one it knows of. The data calls tell of an
+ * error. */
+static void advertise(verbs_conn *conn, const verbs_advert *advert) {
   uint64_t at = conn->here.made % VERBS_SPOTS;
+  if (!verbs_spots_add(&conn->here, advert))
+    return;
   verbs_advert *from = &conn->adverts[VERBS_SPOTS + at];
   *from = *advert;
   conn->part[0] = (struct ibv_sge){(uintptr_t)from, sizeof(*from), conn->slab.mr->lkey};
   conn->write.wr.rdma.remote_addr = conn->peer_adverts + at * sizeof(*from);
   unsigned flags = sizeof(*from) <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
-  int status = verbs_data_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
-  if (status == COLL_T_DONE)
-    (void)verbs_spots_add(&conn->here, advert);
-  return status;
+  (void)verbs_data_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
 }
 
 /* Messages that may yet arrive in spots and have not been taken. */
@@ -54,7 +54,7 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
   if (!mr)
     return COLL_T_DONE;
   advert.key = mr->rkey;
-  (void)advertise(conn, &advert); /* the data calls tell of an error */
+  advertise(conn, &advert);
   return COLL_T_DONE;
 }
 

@@ -1,0 +1,76 @@
+/* fault_internal.h: endpoint and connections of the decorator, as its files share them. */
+#ifndef COLLI_TRANSPORTS_HOOK_FAULT_INTERNAL_H
+#define COLLI_TRANSPORTS_HOOK_FAULT_INTERNAL_H
+
+#include "libcoll/base/prng.h"
+#include "transports/hook/fault.h"
+
+/* A connection; `inner` comes late if the plan delays it, and goes early if the plan breaks it. */
+typedef struct fault_conn {
+  coll_conn conn;
+  coll_conn *inner; /* NULL: not yet, or no more */
+  coll_endpoint *ep;
+  struct fault_conn *next, *prev;
+  uint64_t connect_at_ns;
+  uint8_t blob[COLL_BLOB_BYTES];
+  coll_status status;
+  const char *why;
+  uint64_t messages; /* sent and received */
+  uint64_t limit;    /* breaks or falls silent after so many */
+  bool silent;
+  bool broken; /* the inner connection has reported an error, and must be heard from now on */
+  bool held;   /* a send was accepted whose buffer has not been read */
+  coll_tag held_tag;
+  uint32_t held_region; /* 0: it is none by reference */
+  const void *held_buf;
+  size_t held_bytes;
+  uint64_t sent;  /* last count of the inner connection */
+  bool worked;    /* work is done that the inner connection has not been told of */
+  coll_work work; /* that */
+} fault_conn;
+
+struct coll_endpoint {
+  const coll_transport_ops *inner_ops;
+  const coll_transport_ops *ops;
+  coll_endpoint *inner;
+  const coll_transport_env *env;
+  fault_plan plan;
+  colli_prng prng;
+  fault_conn *conns;
+  bool armed; /* a waiter is about to sleep: no AGAIN without reason now */
+};
+
+/* Whether chance has it that something goes wrong now, which it does in so many of 100 cases. */
+bool fault_chance(const fault_conn *fc, unsigned percent);
+
+/* What every data call does first: DONE if the inner connection may be called; AGAIN also now and
+ * then for no reason. */
+int fault_enter(fault_conn *fc);
+
+/* Notes an error of the inner connection; returns the status. */
+int fault_noted(fault_conn *fc, int status);
+
+/* Sends a message, from a region or (0) from other memory. */
+int fault_send_from(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
+                    size_t bytes);
+
+/* ---- fault_memory.c: entries of the table that not all transports have ------------------------
+ */
+
+int fault_region_add(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd);
+void fault_region_remove(coll_endpoint *ep, uint32_t region);
+int fault_send_ref(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
+                   size_t bytes);
+int fault_landing(coll_conn *conn, const coll_landing *landing);
+int fault_work_take(coll_conn *conn, coll_work *work);
+int fault_work_done(coll_conn *conn, const coll_work *work);
+void fault_lend(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
+                int written);
+void fault_reclaim(coll_endpoint *ep, const void *owner);
+int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                 size_t slice);
+
+/* Tells the inner connection of work that is done, if it does not know yet. */
+void fault_settle(fault_conn *fc);
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * fault_memory.c: the decorator's calls about memory. Regions, references, places and loans may be
+ * refused without anybody noticing: messages are copied then. Work that a caller has done may be
+ * told late: the peer waits for it as for a slow worker.
+ */
+#include "transports/hook/fault_internal.h"
+
+/* Whether an endpoint refuses now. */
+static bool refuses(coll_endpoint *ep) {
+  return ep->plan.refuse && colli_prng_below(&ep->prng, 100) < ep->plan.refuse;
+}
+
+int fault_region_add(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd) {
+  if (refuses(ep))
+    return COLL_ERR_NO_MEMORY;
+  return ep->inner_ops->region_add(ep->inner, region, memory, bytes, fd);
+}
+
+void fault_region_remove(coll_endpoint *ep, uint32_t region) {
+  ep->inner_ops->region_remove(ep->inner, region);
+}
+
+int fault_send_ref(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
+                   size_t bytes) {
+  return fault_send_from((fault_conn *)conn, tag, region, buf, bytes);
+}
+
+/* Whether a call that may also come to nothing is passed on: it must neither fail nor break. */
+static bool passes_on(const fault_conn *fc) {
+  return fc->status == COLL_OK && fc->inner && fc->messages < fc->limit &&
+         !fault_chance(fc, fc->ep->plan.again);
+}
+
+int fault_landing(coll_conn *conn, const coll_landing *landing) {
+  fault_conn *fc = (fault_conn *)conn;
+  if (!passes_on(fc) || fault_chance(fc, fc->ep->plan.refuse))
+    return 0;
+  return fc->inner->ops->landing(fc->inner, landing);
+}
+
+int fault_work_take(coll_conn *conn, coll_work *work) {
+  fault_conn *fc = (fault_conn *)conn;
+  int status = fault_enter(fc);
+  fault_settle(fc);
+  return status == COLL_T_DONE ? fault_noted(fc, fc->inner->ops->work_take(fc->inner, work))
+                               : status;
+}
+
+int fault_work_done(coll_conn *conn, const coll_work *work) {
+  fault_conn *fc = (fault_conn *)conn;
+  if (!fault_chance(fc, fc->ep->plan.pending))
+    return fault_noted(fc, fc->inner->ops->work_done(fc->inner, work));
+  fc->worked = true;
+  fc->work = *work;
+  return COLL_T_DONE;
+}
+
+void fault_settle(fault_conn *fc) {
+  if (fc->worked)
+    (void)fault_noted(fc, fc->inner->ops->work_done(fc->inner, &fc->work));
+  fc->worked = false;
+}
+
+void fault_lend(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
+                int written) {
+  if (!refuses(ep))
+    ep->inner_ops->lend(ep->inner, owner, memory, bytes, written);
+}
+
+void fault_reclaim(coll_endpoint *ep, const void *owner) {
+  ep->inner_ops->reclaim(ep->inner, owner);
+}
+
+int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                 size_t slice) {
+  fault_conn *fc = (fault_conn *)conn;
+  if (!passes_on(fc))
+    return COLL_T_AGAIN;
+  if (fault_chance(fc, fc->ep->plan.refuse))
+    return COLL_T_DONE;
+  return fc->inner->ops->expect(fc->inner, ahead, tag, buf, bytes, slice);
+}
