@@ -78,8 +78,8 @@ EXPORT int ibv_query_device(struct ibv_context *context, struct ibv_device_attr 
   memset(attr, 0, sizeof(*attr));
   attr->phys_port_cnt = (uint8_t)device->nports;
   attr->max_qp = 1000;
-  attr->max_srq_wr = 1 << 14;
-  attr->max_cqe = 1 << 16;
+  attr->max_srq_wr = device->max_srq_wr ? device->max_srq_wr : 1 << 14;
+  attr->max_cqe = device->max_cqe ? device->max_cqe : 1 << 16;
   return device->query_error;
 }
 

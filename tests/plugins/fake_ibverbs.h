@@ -26,6 +26,8 @@ typedef struct fake_device {
   int query_error;
   int nports; /* as it says; from the third on all are like the third */
   struct ibv_odp_caps odp;
+  int max_srq_wr, max_cqe; /* 0: many */
+  uint32_t max_inline;     /* 0: any */
   fake_port ports[FAKE_PORTS];
 } fake_device;
 
@@ -48,14 +50,15 @@ typedef struct fake_verbs {
   size_t watched_bytes;
   /* the fake's */
   int watched_writes;
-  int opened;        /* contexts that are open */
-  int opens;         /* calls that opened one */
-  int registered;    /* registrations that there are */
-  size_t pinned;     /* bytes */
-  unsigned access;   /* of the last registration */
-  int registrations; /* that were made */
-  int acked;         /* events */
-  int lists;         /* of devices that were not given back */
+  int opened;              /* contexts that are open */
+  int opens;               /* calls that opened one */
+  int registered;          /* registrations that there are */
+  size_t pinned;           /* bytes */
+  unsigned access;         /* of the last registration */
+  int registrations;       /* that were made */
+  int acked;               /* events */
+  int lists;               /* of devices that were not given back */
+  struct ibv_qp_attr attr; /* of the queue pair that was connected last */
   int queues;  /* completion queues, receive queues, queue pairs and channels that there are */
   long writes; /* RDMA writes and sends that have arrived */
 } fake_verbs;

@@ -46,6 +46,7 @@ typedef struct fake_qp {
   struct ibv_qp qp;
   struct fake_qp *next;
   uint32_t peer;
+  uint32_t max_inline;
   fake_work *first, **last; /* in their order */
 } fake_qp;
 
@@ -178,9 +179,15 @@ static int req_notify_cq(struct ibv_cq *queue, int solicited_only) {
 /* ---- queue pairs ----------------------------------------------------------------------------- */
 
 EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr) {
+  const fake_device *device = (const fake_device *)(const void *)pd->context->device;
+  if (device->max_inline && attr->cap.max_inline_data > device->max_inline) {
+    errno = EINVAL;
+    return NULL;
+  }
   fake_qp *made = make(sizeof(*made));
   if (!made)
     return NULL;
+  made->max_inline = attr->cap.max_inline_data;
   made->last = &made->first;
   pthread_mutex_lock(&fake_lock);
   made->qp = (struct ibv_qp){.context = pd->context,
@@ -199,8 +206,15 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) 
   if (fake.dead)
     return EIO;
   pthread_mutex_lock(&fake_lock);
-  if (mask & IBV_QP_DEST_QPN)
+  if (mask & IBV_QP_DEST_QPN) {
     ((fake_qp *)(void *)qp)->peer = attr->dest_qp_num;
+    fake.attr = *attr;
+  }
+  if (mask & IBV_QP_TIMEOUT) {
+    fake.attr.timeout = attr->timeout;
+    fake.attr.retry_cnt = attr->retry_cnt;
+    fake.attr.rnr_retry = attr->rnr_retry;
+  }
   qp->state = attr->qp_state;
   pthread_mutex_unlock(&fake_lock);
   return 0;
@@ -330,6 +344,8 @@ static int take(fake_qp *qp, const struct ibv_send_wr *request) {
   size_t bytes = 0;
   for (int i = 0; i < request->num_sge; i++)
     bytes += request->sg_list[i].length;
+  if (request->send_flags & IBV_SEND_INLINE && bytes > qp->max_inline)
+    return EINVAL;
   fake_work *work = request->num_sge <= MOST_PARTS ? calloc(1, sizeof(*work) + bytes) : NULL;
   bool reads = request->opcode == IBV_WR_RDMA_READ;
   if (!work || (!reads && !move_parts(request, work->data, false))) {

@@ -40,7 +40,7 @@
 #define VERBS_RECEIVES_MOST  8192u
 #define VERBS_NUMBERS        256u /* buckets of the table of queue pairs */
 #define VERBS_RECEIVE        0u   /* the number of all receive requests; sends count from 1 */
-#define VERBS_REPOST         32u  /* receive requests that are given back together */
+#define VERBS_REPOST         32u  /* receive requests that are given back together, at most */
 
 /* What peers must know of an endpoint. */
 typedef struct verbs_blob {
@@ -83,6 +83,7 @@ typedef struct verbs_port {
   uint32_t inline_bytes; /* that a send carries in its work request */
   unsigned receives;     /* requests of the shared receive queue */
   unsigned spent;        /* of which are to be given back */
+  unsigned repost;       /* ... once they are so many */
   unsigned conns_most;   /* connections whose completions the completion queue has room for */
   unsigned conns;
   bool down; /* has told that it is; `fault` has the words */

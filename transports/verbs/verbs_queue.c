@@ -56,6 +56,7 @@ static coll_status make_queues(verbs_endpoint *ep, verbs_port *port, verbs_fault
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_create_srq", errno,
                            "no shared receive queue of %u requests on %s", port->receives,
                            port->rail->name);
+  port->repost = port->receives < 2 * VERBS_REPOST ? (port->receives + 1) / 2 : VERBS_REPOST;
   port->spent = port->receives;
   repost(port);
   return COLL_OK;
@@ -267,7 +268,7 @@ int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
     else
       sent(conn, wc[i].wr_id);
   }
-  if (__builtin_expect(port->spent >= VERBS_REPOST, 0))
+  if (__builtin_expect(port->spent >= port->repost, 0))
     repost(port);
   return count > 0 ? count : 0;
 }
