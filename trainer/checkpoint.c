@@ -14,11 +14,11 @@
 #include <unistd.h>
 
 #define MAGIC   "COLLCKPT"
-#define VERSION 3u
+#define VERSION 4u
 
 /*
- * The file: this header, `arrays` arrays (parameters, velocity, and squares if there are any), and
- * an FNV-1a hash of all that. Numbers are in the machine's byte order, which `byte_order` shows.
+ * The file: this header, an array of floats for each bit of `arrays`, lowest first, and an FNV-1a
+ * hash of all that. Numbers are in the machine's byte order, which `byte_order` shows.
  */
 typedef struct header {
   char magic[8];
@@ -30,19 +30,27 @@ typedef struct header {
 _Static_assert(sizeof(header) == 88, "the header has no holes");
 #define BYTE_ORDER_MARK 0x01020304u
 
-#define MOST_ARRAYS 3
+/* The arrays of a state; bit i of header.arrays is the i-th. */
+enum { PARAMS, VELOCITY, SQUARES, PENDING, ARRAYS };
 
-/* The arrays of a state; their number is the result. */
-static size_t arrays_of(const checkpoint_state *state, float *arrays[MOST_ARRAYS]) {
-  arrays[0] = state->params;
-  arrays[1] = state->velocity;
-  arrays[2] = state->squares;
-  return state->squares ? 3 : 2;
+/* The arrays of a state, NULL where it has none; which there are is the result. */
+static uint64_t arrays_of(const checkpoint_state *state, float *arrays[ARRAYS]) {
+  uint64_t set = 0;
+  arrays[PARAMS] = state->params;
+  arrays[VELOCITY] = state->velocity;
+  arrays[SQUARES] = state->squares;
+  arrays[PENDING] = state->pending;
+  for (int i = 0; i < ARRAYS; i++)
+    set |= (uint64_t)(arrays[i] != NULL) << i;
+  return set;
 }
 
 /* Bytes of the file of a model. */
-static size_t file_bytes(const model *m, size_t arrays) {
-  return sizeof(header) + arrays * m->params * sizeof(float) + sizeof(uint64_t);
+static size_t file_bytes(const model *m, uint64_t set) {
+  size_t bytes = sizeof(header) + sizeof(uint64_t);
+  for (int i = 0; i < ARRAYS; i++)
+    bytes += (set >> i & 1) * m->params * sizeof(float);
+  return bytes;
 }
 
 /* The folder of a path; to be freed by the caller. NULL: no memory. */
@@ -70,8 +78,9 @@ bool checkpoint_check(const char *path, fail *why) {
 /* The whole file in memory; to be freed by the caller. */
 static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *state) {
   const model *m = run->model;
-  float *arrays[MOST_ARRAYS];
-  size_t count = arrays_of(state, arrays), bytes = file_bytes(m, count);
+  float *arrays[ARRAYS];
+  uint64_t set = arrays_of(state, arrays);
+  size_t bytes = file_bytes(m, set), each = m->params * sizeof(float);
   unsigned char *memory = malloc(bytes);
   if (!memory)
     return NULL;
@@ -85,13 +94,16 @@ static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *st
               .data = run->data,
               .shape = m->shape,
               .params = m->params,
-              .arrays = count};
+              .arrays = set};
   memcpy(h.magic, MAGIC, sizeof(h.magic));
   unsigned char *p = memory;
   memcpy(p, &h, sizeof(h));
   p += sizeof(h);
-  for (size_t i = 0; i < count; i++, p += m->params * sizeof(float))
-    memcpy(p, arrays[i], m->params * sizeof(float));
+  for (int i = 0; i < ARRAYS; i++) {
+    if (arrays[i])
+      memcpy(p, arrays[i], each);
+    p += arrays[i] ? each : 0;
+  }
   uint64_t hash = hash_bytes(HASH_START, memory, (size_t)(p - memory));
   memcpy(p, &hash, sizeof(hash));
   return memory;
@@ -153,7 +165,9 @@ bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpo
   unsigned char *memory = pack(run, state);
   if (!memory)
     return fail_memory(why, "a checkpoint");
-  bool ok = write_durably(temporary, memory, file_bytes(run->model, state->squares ? 3 : 2), why);
+  float *arrays[ARRAYS];
+  size_t bytes = file_bytes(run->model, arrays_of(state, arrays));
+  bool ok = write_durably(temporary, memory, bytes, why);
   free(memory);
   if (!ok)
     return false;
@@ -221,12 +235,11 @@ static bool check_whole(const char *path, const unsigned char *memory, size_t by
 
 /* Whether a whole checkpoint belongs to this run. */
 static bool check_run(const char *path, size_t bytes, const header *h, const checkpoint_run *run,
-                      size_t arrays, fail *why) {
+                      uint64_t arrays, fail *why) {
   const model *m = run->model;
-  if (h->shape != m->shape || h->params != m->params ||
-      bytes != file_bytes(m, h->arrays == 3 ? 3 : 2))
+  if (h->shape != m->shape || h->params != m->params || bytes != file_bytes(m, h->arrays))
     return fail_set(why, "%s: made with another model (--layers); not loaded", path);
-  if (h->arrays != arrays)
+  if ((h->arrays ^ arrays) & ~(1ull << PENDING))
     return fail_set(why, "%s: made with another --optimizer; not loaded", path);
   if (h->seed != run->seed)
     return fail_set(why, "%s: made with --seed %llu, not %llu; not loaded", path,
@@ -242,17 +255,21 @@ static bool check_run(const char *path, size_t bytes, const header *h, const che
 bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
                      fail *why) {
   header h;
-  float *arrays[MOST_ARRAYS];
-  size_t count = arrays_of(state, arrays), bytes = 0;
+  float *arrays[ARRAYS];
+  uint64_t set = arrays_of(state, arrays);
+  size_t bytes = 0, each = run->model->params * sizeof(float);
   unsigned char *memory = read_whole(path, &bytes, why);
   if (!memory)
     return false;
-  bool ok =
-      check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, count, why);
+  bool ok = check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, set, why);
+  const unsigned char *p = memory + sizeof(h);
+  for (int i = 0; ok && i < ARRAYS; i++) {
+    bool there = h.arrays >> i & 1;
+    if (there && arrays[i])
+      memcpy(arrays[i], p, each);
+    p += there ? each : 0;
+  }
   if (ok) {
-    size_t each = run->model->params * sizeof(float);
-    for (size_t i = 0; i < count; i++)
-      memcpy(arrays[i], memory + sizeof(h) + i * each, each);
     state->epochs = h.epochs;
     state->updates = h.updates;
   }

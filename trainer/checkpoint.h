@@ -19,6 +19,7 @@ typedef struct checkpoint_state {
   uint64_t updates; /* made by the optimizer */
   float *params, *velocity;
   float *squares; /* NULL: the optimizer has none */
+  float *pending; /* gradients that packets still have to bring; NULL: gradients are sent whole */
 } checkpoint_state;
 
 /* Whether a file can be made beside `path` at all: better to know before hours of training. */
@@ -31,7 +32,8 @@ bool checkpoint_check(const char *path, fail *why);
 bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
                       fail *why);
 
-/* Reads it back into the arrays of *state. On failure *state and its arrays are untouched. */
+/* Reads it back into the arrays of *state. `pending` may be on either side alone: it is left as it
+ * is, or not read. On failure *state and its arrays are untouched. */
 bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
                      fail *why);
 

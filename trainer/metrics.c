@@ -58,8 +58,8 @@ bool metrics_final(metrics *m, const options *o, int nranks, const epoch_result 
     return true;
   fprintf(m->file,
           "{\"type\":\"final\",\"epochs\":%" PRIu64 ",\"ranks\":%d,\"batch\":%" PRIu64 ","
-          "\"seed\":%" PRIu64 ",\"strategy\":\"%s\",\"layers\":[",
-          last->epoch, nranks, o->batch, o->seed, o->strategy->name);
+          "\"seed\":%" PRIu64 ",\"strategy\":\"%s\",\"wire\":\"%s\",\"layers\":[",
+          last->epoch, nranks, o->batch, o->seed, o->strategy->name, wire_name(&o->wire));
   for (size_t i = 0; i < o->size_count; i++)
     fprintf(m->file, "%s%zu", i ? "," : "", o->sizes[i]);
   fprintf(m->file, "],\"seconds\":%.6g", seconds);

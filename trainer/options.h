@@ -3,6 +3,7 @@
 #define TRAINER_OPTIONS_H
 
 #include "trainer/fail.h"
+#include "trainer/wire.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -34,6 +35,7 @@ typedef struct options {
   int pipeline_schedule;
   uint64_t seed;
   uint64_t bucket_bytes;
+  wire wire;
   bool staleness_lr;
   uint64_t staleness;
   uint64_t servers;

@@ -61,6 +61,11 @@ static bool parse_strategy(options *o, const char *text, fail *why) {
   return fail_set(why, "--strategy %s: must be one of %s", text, names);
 }
 
+/* --wire int8. */
+static bool parse_wire(options *o, const char *text, fail *why) {
+  return wire_parse(&o->wire, text, why);
+}
+
 const option_row option_rows[] = {
     {"data", "DIR", "/usr/share/datasets/fashion-mnist",
      "folder of IDX files, plain or .gz, or of CIFAR-10; or a text", .kind = OPTION_TEXT, AT(data)},
@@ -105,6 +110,9 @@ const option_row option_rows[] = {
      AT(seed), .high = 0x1p64},
     {"bucket-bytes", "N", "262144", "gradients reduced together, at least one layer",
      .kind = OPTION_COUNT, .same = true, AT(bucket_bytes), .low = 1, .high = 0x1p64},
+    {"wire", "FORM", "float32",
+     "how gradients travel: float32, float16, bfloat16, int8, topk, topk:PART",
+     .kind = OPTION_PARSED, .same = true, AT(wire), .parse = parse_wire},
     {"staleness-lr", NULL, NULL, "ps-async: learning rate divided by staleness + 1",
      .kind = OPTION_FLAG, .same = true, AT(staleness_lr)},
     {"staleness", "N", "1", "ps-bounded: batches that a worker may be ahead of the slowest",

@@ -70,8 +70,9 @@ static bool take_memory(worker *w, fail *why) {
   w->squares = optim_has_squares(o) ? zeroes(count) : NULL;
   w->optimizer_bytes = (optim_has_squares(o) ? 2 : 1) * count * sizeof(float);
   w->partial = o->accumulate > 1 ? zeroes(count) : NULL;
+  w->pending = o->wire.kind != WIRE_FLOAT32 ? zeroes(count) : NULL;
   bool ok = w->params && w->velocity && (w->squares || !optim_has_squares(o)) &&
-            (w->partial || o->accumulate == 1);
+            (w->partial || o->accumulate == 1) && (w->pending || o->wire.kind == WIRE_FLOAT32);
   return ok || fail_memory(why, "the model");
 }
 
@@ -81,7 +82,8 @@ static checkpoint_state state_of(const worker *w, float *params) {
                             .updates = w->updates,
                             .params = params,
                             .velocity = w->velocity,
-                            .squares = w->squares};
+                            .squares = w->squares,
+                            .pending = w->pending};
 }
 
 /* Goes on where a checkpoint ended. */
@@ -95,11 +97,22 @@ static bool resume(trainer *t, fail *why) {
   return true;
 }
 
+/* Whether the strategy can do what the options ask for. */
+static bool check_strategy(const trainer *t, fail *why) {
+  const options *o = t->w.o;
+  if (o->wire.kind != WIRE_FLOAT32 && !(t->strategy->bits & STRATEGY_WIRE))
+    return fail_set(why,
+                    "--wire %s: --strategy %s sends no gradients over the ranks; leave out --wire, "
+                    "or take allreduce, zero1 or one of ps-...",
+                    wire_name(&o->wire), t->strategy->name);
+  return !t->strategy->check || t->strategy->check(o, t->w.nranks, why);
+}
+
 /* What a rank can do by itself before training; rank 0 also opens and reads the run's files. */
 static bool prepare(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if ((t->strategy->check && !t->strategy->check(o, w->nranks, why)) || !take_memory(w, why))
+  if (!check_strategy(t, why) || !take_memory(w, why))
     return false;
   if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,
@@ -200,8 +213,8 @@ static bool epoch(trainer *t, epoch_result *result, fail *why) {
     return false;
   double seconds = clock_s() - w->begin_s;
   const float *params = t->strategy->settle(w, why);
-  if (!params || !test(w, params, why) || !summarise(w, seconds, result, why) ||
-      !check_weights(w, params, &hash, why))
+  if (!params || !worker_gather_pending(w, why) || !test(w, params, why) ||
+      !summarise(w, seconds, result, why) || !check_weights(w, params, &hash, why))
     return false;
   result->weights_hash = hash;
   w->epochs_done++;
@@ -225,10 +238,10 @@ static bool survive(trainer *t, fail *why) {
 /* Says what is about to happen. */
 static void announce(const worker *w, progress *p) {
   progress_say(p,
-               "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, global "
-               "batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
+               "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, "
+               "gradients as %s, global batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
                w->data->train.count, w->data->test.count, w->model.params, w->nranks,
-               w->nranks == 1 ? "" : "s", w->o->strategy->name, w->o->batch,
+               w->nranks == 1 ? "" : "s", w->o->strategy->name, wire_name(&w->o->wire), w->o->batch,
                (double)w->optimizer_bytes / 0x1p20);
   if (w->epochs_done > 0)
     progress_say(p, "going on after epoch %" PRIu64 " of %s", w->epochs_done,
@@ -271,6 +284,7 @@ static void release(trainer *t) {
   free(t->w.velocity);
   free(t->w.squares);
   free(t->w.partial);
+  free(t->w.pending);
   loader_destroy(&t->w.loader);
   pass_destroy(&t->w.pass);
   if (t->w.comm != t->w.given)

@@ -5,6 +5,7 @@
 #include "trainer/layers/rows.h"
 
 #include <stdarg.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
@@ -127,6 +128,28 @@ void worker_update_all(worker *w, float *grads) {
   worker_clip(w, grads);
   worker_update(w, 0, w->model.params, grads);
   w->updates++;
+}
+
+void worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet) {
+  rows_add(count, w->pending + first, grads);
+  wire_pack(&w->o->wire, count, w->pending + first, packet);
+}
+
+bool worker_gather_pending(worker *w, fail *why) {
+  size_t count = w->model.params, bytes = count * sizeof(float);
+  float *all = w->pending && w->rank == 0 ? matrix_alloc(1, count) : NULL;
+  if (!w->pending)
+    return true;
+  if (w->rank == 0 && !all)
+    return fail_memory(why, "gradients to be sent");
+  coll_status status = coll_reduce(w->pending, all, count, COLL_FLOAT32, COLL_SUM, 0, w->comm);
+  if (status == COLL_OK && w->rank == 0)
+    memcpy(w->pending, all, bytes);
+  else if (status == COLL_OK)
+    memset(w->pending, 0, bytes);
+  free(all);
+  w->sums.sent_bytes += w->rank == 0 ? 0 : (double)bytes;
+  return status == COLL_OK || fail_coll(why, w->comm, status, "gathering gradients to be sent");
 }
 
 shard worker_batch(const worker *w) {

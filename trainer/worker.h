@@ -32,6 +32,8 @@ typedef struct worker {
   float *squares;           /* ... of optimizers that have them, else NULL */
   size_t optimizer_bytes;   /* of velocity and squares, as much of them as this rank has */
   float *partial;           /* gradients of a part of a step, with --accumulate, else NULL */
+  float *pending;           /* gradients that packets still have to bring, of the whole model; NULL
+                               with --wire float32 */
   uint64_t updates;         /* made so far by the optimizer, in the whole run */
   optim rule;               /* of the next update */
   uint64_t epochs_done;
@@ -78,6 +80,14 @@ void worker_update(worker *w, size_t first, size_t count, const float *grads);
 /* The same with the optimizer's memory of just these parameters. */
 void worker_update_with(worker *w, size_t first, size_t count, float *velocity, float *squares,
                         const float *grads);
+
+/* With --wire: makes a packet of the gradients of `count` parameters from `first`, of which
+ * grads[0] is the first one's, and of what earlier packets lacked. */
+void worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet);
+
+/* With --wire, collective: rank 0 takes over what all ranks' packets lack; so a checkpoint has it
+ * for any number of ranks. */
+bool worker_gather_pending(worker *w, fail *why);
 
 /* With --clip, cuts all gradients to length; then updates all parameters, and counts the update. */
 void worker_update_all(worker *w, float *grads);

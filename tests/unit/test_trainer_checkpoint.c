@@ -89,6 +89,34 @@ Test(trainer_checkpoint, comes_back_exactly) {
   }
 }
 
+/* What is left to be sent may be in the file, wanted, both, or neither. */
+Test(trainer_checkpoint, what_is_left_to_be_sent) {
+  setup s;
+  fail why = {.text = ""};
+  float params[PARAMS], velocity[PARAMS], squares[PARAMS], left[PARAMS], got[PARAMS];
+  for (int i = 0; i < PARAMS; i++)
+    left[i] = (float)i / 5;
+  for (int with = 0; with < 2; with++) {
+    make(&s, with);
+    checkpoint_state state = state_of(&s), back = {.params = params, .velocity = velocity};
+    back.squares = with ? squares : NULL;
+    back.pending = got;
+    memset(got, 1, sizeof(got));
+    memset(params, 0, sizeof(params));
+    cr_assert(checkpoint_read(s.path, &s.run, &back, &why), "%s", why.text);
+    cr_assert(got[0] == got[PARAMS - 1] && got[0] != left[0], "not in the file, and touched");
+    cr_assert_arr_eq(params, s.params, sizeof(params));
+    state.pending = left;
+    cr_assert(checkpoint_write(s.path, &s.run, &state, &why), "%s", why.text);
+    expect_good(&s);
+    memset(params, 0, sizeof(params));
+    cr_assert(checkpoint_read(s.path, &s.run, &back, &why), "%s", why.text);
+    cr_assert_arr_eq(got, left, sizeof(left));
+    cr_assert_arr_eq(params, s.params, sizeof(params));
+    files_remove(s.folder);
+  }
+}
+
 Test(trainer_checkpoint, any_damage_is_noticed) {
   setup s;
   size_t bytes;

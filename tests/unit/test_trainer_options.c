@@ -53,9 +53,12 @@ Test(trainer_options, ranks_with_other_options_are_told_apart) {
                                       "--seed 2",
                                       "--momentum 0.5",
                                       "--weight-decay 0",
-                                      "--bucket-bytes 5"};
-  uint64_t seen[10];
-  for (int i = 0; i < 10; i++) {
+                                      "--bucket-bytes 5",
+                                      "--wire int8",
+                                      "--wire topk",
+                                      "--wire topk:0.5"};
+  uint64_t seen[13];
+  for (int i = 0; i < 13; i++) {
     options o;
     fail why;
     cr_assert_eq(parse(&o, lines[i], &why), OPTIONS_RUN);
@@ -88,6 +91,8 @@ Test(trainer_options, bad_ones) {
       {"--momentum -0.1", "--momentum"},
       {"--weight-decay -1", "--weight-decay"},
       {"--bucket-bytes 0", "--bucket-bytes"},
+      {"--wire int4", "--wire int4: must be"},
+      {"--wire topk:2", "the part"},
       {"--threads-per-rank 0", "--threads-per-rank"},
       {"--layers 784", "--layers 784"},
       {"--layers 784,", "--layers"},

@@ -4,6 +4,7 @@
 #include "trainer/clock.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { TAG_GRADIENT, TAG_TASK, TAG_WEIGHTS };
 #define TASK_WORDS (sizeof(task) / sizeof(uint64_t))
@@ -40,6 +41,11 @@ bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "memory for the gradients");
   c->grads = memory;
+  if (w->pending) {
+    status = coll_mem_alloc(w->comm, wire_bytes(&w->o->wire, params), &c->packet);
+    if (status != COLL_OK)
+      return fail_coll(why, w->comm, status, "memory for a packet");
+  }
   return worker_fit_parts(w, central_workers(w), why);
 }
 
@@ -49,6 +55,8 @@ void central_close(worker *w) {
     return;
   if (c->grads)
     coll_mem_free(c->comm, c->grads);
+  if (c->packet)
+    coll_mem_free(c->comm, c->packet);
   free(c->sum);
   free(c->books);
   free(c);
@@ -73,11 +81,16 @@ static bool ended(worker *w, double begin, coll_status status, const char *doing
 }
 
 bool central_push(worker *w, const float *grads, fail *why) {
+  const central *c = w->state;
   double begin = clock_s();
-  size_t count = w->model.params;
-  coll_status status =
-      coll_send(grads, count, COLL_FLOAT32, central_server(w), TAG_GRADIENT, w->comm);
-  w->sums.sent_bytes += (double)(count * sizeof(float));
+  size_t count = w->model.params, bytes = wire_bytes(&w->o->wire, count);
+  if (w->pending)
+    worker_pack(w, 0, count, grads, c->packet);
+  w->sums.compute_s += clock_s() - begin;
+  begin = clock_s();
+  coll_status status = coll_send(w->pending ? c->packet : grads, bytes, COLL_UINT8,
+                                 central_server(w), TAG_GRADIENT, w->comm);
+  w->sums.sent_bytes += (double)bytes;
   return ended(w, begin, status, "sending gradients", why);
 }
 
@@ -85,10 +98,19 @@ bool central_take(worker *w, int from, int *source, fail *why) {
   double begin = clock_s();
   central *c = w->state;
   coll_message got = {.source = from};
-  coll_status status =
-      coll_recv(c->grads, w->model.params, COLL_FLOAT32, from, TAG_GRADIENT, &got, w->comm);
+  size_t count = w->model.params, bytes = wire_bytes(&w->o->wire, count);
+  coll_status status = coll_recv(w->pending ? c->packet : c->grads, bytes, COLL_UINT8, from,
+                                 TAG_GRADIENT, &got, w->comm);
   *source = got.source;
-  return ended(w, begin, status, "receiving gradients", why);
+  if (!ended(w, begin, status, "receiving gradients", why))
+    return false;
+  begin = clock_s();
+  if (w->pending) {
+    memset(c->grads, 0, count * sizeof(float));
+    wire_add(&w->o->wire, count, c->packet, c->grads);
+  }
+  w->sums.compute_s += clock_s() - begin;
+  return true;
 }
 
 bool central_answer(worker *w, int rank, const task *next, fail *why) {

@@ -10,6 +10,7 @@ typedef struct central {
   coll_comm *comm;
   float *grads; /* of this worker, or what the server got last; from coll_mem_alloc() */
   float *sum;   /* the server's, of gradients; NULL where a strategy needs none */
+  void *packet; /* with --wire, one that is sent or received; from coll_mem_alloc() */
   void *books;  /* what the server keeps about the workers */
 } central;
 
@@ -32,8 +33,8 @@ const float *central_settle(worker *w, fail *why);
 int central_server(const worker *w);  /* the server's rank */
 int central_workers(const worker *w); /* ranks 0 .. n - 1 are workers */
 
-/* Sends and receives gradients; the sum of what came from `from`, or COLL_ANY_SOURCE, goes to
- * *source. */
+/* Sends and receives gradients, with --wire in a packet; the rank of who sent them, which is `from`
+ * unless that is COLL_ANY_SOURCE, goes to *source. */
 bool central_push(worker *w, const float *grads, fail *why);
 bool central_take(worker *w, int from, int *source, fail *why);
 

@@ -27,6 +27,7 @@
  * 2004.
  */
 #include "trainer/clock.h"
+#include "trainer/layers/rows.h"
 #include "trainer/strategies/strategies.h"
 
 #include <inttypes.h>
@@ -42,7 +43,8 @@ typedef struct sharded {
   int *worker, workers; /* likewise */
   int seat;             /* this rank's number among the workers, or -1 */
   float *grads, *sum;   /* of the whole model: this worker's, and those of this server's shards */
-  uint64_t ready;       /* the step, as in version, whose gradients are in grads */
+  char *packets;        /* with --wire: this worker's, by shards, and one that comes; else NULL */
+  uint64_t ready;       /* the step, as in version, whose gradients are in grads and packets */
   int ready_of;         /* ... if a batch is shared among so many workers */
   uint64_t *version;    /* updates that this rank's weights of a shard have had */
   bool *kept;           /* this rank has the velocity that belongs to them, too */
@@ -54,6 +56,19 @@ typedef struct sharded {
 static shard range(const worker *w, size_t j) {
   const sharded *s = w->state;
   return shard_of(w->model.params, (int)j, (int)s->shards);
+}
+
+/* Bytes of the packet of shard j. */
+static size_t packet_bytes(const worker *w, size_t j) {
+  return wire_bytes(&w->o->wire, range(w, j).count);
+}
+
+/* Where the packet of shard j is; that of the shard behind the last: what comes from others. */
+static char *packet_of(const worker *w, size_t j) {
+  char *at = ((const sharded *)w->state)->packets;
+  for (size_t i = 0; i < j; i++)
+    at += packet_bytes(w, i);
+  return at;
 }
 
 /* The rank that serves shard j. */
@@ -142,6 +157,10 @@ static bool open_servers(worker *w, fail *why) {
   s->request = calloc(s->shards * (ranks + 2), sizeof(coll_request *));
   s->grads = matrix_alloc(1, params);
   s->sum = matrix_alloc(2, params);
+  size_t most = packet_bytes(w, 0); /* no shard is larger than the first */
+  s->packets = w->pending ? malloc((s->shards + 1) * most) : NULL;
+  if (!s->packets && w->pending)
+    return fail_memory(why, "packets");
   if (!s->server || !s->worker || !s->version || !s->kept || !s->request || !s->grads || !s->sum)
     return fail_memory(why, "gradients and their sums");
   for (size_t j = 0; j < s->shards; j++)
@@ -161,28 +180,29 @@ static void close_servers(worker *w) {
   free(s->request);
   free(s->grads);
   free(s->sum);
+  free(s->packets);
   free(s);
   w->state = NULL;
 }
 
-/* Starts to send `count` numbers about shard j. */
-static bool send(worker *w, const float *data, size_t count, int to, int tag, size_t j, fail *why) {
+/* Starts to send something about shard j. */
+static bool send(worker *w, const void *data, size_t bytes, int to, int tag, size_t j, fail *why) {
   sharded *s = w->state;
-  coll_status status = coll_isend(data, count, COLL_FLOAT32, to, tag * (int)s->shards + (int)j,
+  coll_status status = coll_isend(data, bytes, COLL_UINT8, to, tag * (int)s->shards + (int)j,
                                   w->comm, &s->request[s->started]);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "sending to a server");
   s->started++;
-  w->sums.sent_bytes += (double)(count * sizeof(float));
+  w->sums.sent_bytes += (double)bytes;
   return true;
 }
 
 /* Receives what send() sent. */
-static bool receive(worker *w, float *data, size_t count, int from, int tag, size_t j, fail *why) {
+static bool receive(worker *w, void *data, size_t bytes, int from, int tag, size_t j, fail *why) {
   const sharded *s = w->state;
   double begin = clock_s();
   coll_status status =
-      coll_recv(data, count, COLL_FLOAT32, from, tag * (int)s->shards + (int)j, NULL, w->comm);
+      coll_recv(data, bytes, COLL_UINT8, from, tag * (int)s->shards + (int)j, NULL, w->comm);
   w->sums.waited_s += clock_s() - begin;
   return status == COLL_OK || fail_coll(why, w->comm, status, "receiving from a server or worker");
 }
@@ -197,20 +217,36 @@ static bool all_sent(worker *w, fail *why) {
   return true;
 }
 
-/* A worker: the gradient of its samples, unless it is there from before a loss; to the servers. */
-static bool push(worker *w, fail *why) {
+/* A worker: the gradient of its samples, unless it is there from before a loss. */
+static bool derive(worker *w, fail *why) {
   sharded *s = w->state;
   shard batch = worker_batch(w), part = shard_of(batch.count, s->seat, s->workers);
-  if ((s->ready != now(w) || s->ready_of != s->workers) &&
-      !worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count, s->grads,
+  if (s->ready == now(w) && s->ready_of == s->workers)
+    return true;
+  if (!worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count, s->grads,
                        (model_listener){.layer_done = NULL}, why))
     return false;
+  double begin = clock_s();
+  for (size_t j = 0; w->pending && j < s->shards; j++) {
+    shard r = range(w, j);
+    worker_pack(w, r.first, r.count, s->grads + r.first, packet_of(w, j));
+  }
+  w->sums.compute_s += clock_s() - begin;
   s->ready = now(w);
   s->ready_of = s->workers;
+  return true;
+}
+
+/* A worker: its gradient, to the servers. */
+static bool push(worker *w, fail *why) {
+  const sharded *s = w->state;
+  if (!derive(w, why))
+    return false;
   for (size_t j = 0; j < s->shards; j++) {
     shard r = range(w, j);
     int to = server_of(s, j);
-    if (to != w->rank && !send(w, s->grads + r.first, r.count, to, TAG_GRADIENT, j, why))
+    const void *data = w->pending ? (const void *)packet_of(w, j) : s->grads + r.first;
+    if (to != w->rank && !send(w, data, packet_bytes(w, j), to, TAG_GRADIENT, j, why))
       return false;
   }
   return true;
@@ -221,15 +257,20 @@ static bool add(worker *w, size_t j, fail *why) {
   sharded *s = w->state;
   shard r = range(w, j);
   float *sum = s->sum + r.first, *next = s->sum + w->model.params;
+  char *packet = packet_of(w, s->shards);
+  memset(sum, 0, r.count * sizeof(float));
   for (int i = 0; i < s->workers; i++) {
-    const float *from = s->worker[i] == w->rank ? s->grads + r.first : next;
-    if (from == next && !receive(w, next, r.count, s->worker[i], TAG_GRADIENT, j, why))
+    bool own = s->worker[i] == w->rank;
+    void *comes = w->pending ? (void *)packet : next;
+    if (!own && !receive(w, comes, packet_bytes(w, j), s->worker[i], TAG_GRADIENT, j, why))
       return false;
-    for (size_t k = 0; k < r.count; k++)
-      sum[k] = i > 0 ? sum[k] + from[k] : from[k];
+    if (w->pending)
+      wire_add(&w->o->wire, r.count, own ? packet_of(w, j) : packet, sum);
+    else
+      rows_add(r.count, sum, own ? s->grads + r.first : next);
   }
   int replica = replica_of(s, j);
-  return replica < 0 || send(w, sum, r.count, replica, TAG_SUM, j, why);
+  return replica < 0 || send(w, sum, r.count * sizeof(float), replica, TAG_SUM, j, why);
 }
 
 /* The update of shard j, unless it has had that of this step. */
@@ -247,7 +288,7 @@ static bool follow(worker *w, size_t j, fail *why) {
   sharded *s = w->state;
   shard r = range(w, j);
   int from = server_of(s, j);
-  if (!receive(w, s->sum + r.first, r.count, from, TAG_SUM, j, why))
+  if (!receive(w, s->sum + r.first, r.count * sizeof(float), from, TAG_SUM, j, why))
     return false;
   update(w, j);
   return send(w, NULL, 0, from, TAG_DONE, j, why);
@@ -264,7 +305,7 @@ static bool publish(worker *w, size_t j, fail *why) {
   for (int i = 0; i < s->workers; i++) {
     int to = s->worker[i];
     if (to != w->rank && to != replica &&
-        !send(w, w->params + r.first, r.count, to, TAG_WEIGHTS, j, why))
+        !send(w, w->params + r.first, r.count * sizeof(float), to, TAG_WEIGHTS, j, why))
       return false;
   }
   return true;
@@ -274,7 +315,8 @@ static bool publish(worker *w, size_t j, fail *why) {
 static bool pull(worker *w, size_t j, fail *why) {
   sharded *s = w->state;
   shard r = range(w, j);
-  if (!receive(w, w->params + r.first, r.count, server_of(s, j), TAG_WEIGHTS, j, why))
+  if (!receive(w, w->params + r.first, r.count * sizeof(float), server_of(s, j), TAG_WEIGHTS, j,
+               why))
     return false;
   s->version[j] = now(w) + 1;
   return true;
@@ -372,7 +414,7 @@ static bool recover_servers(worker *w, fail *why) {
 const strategy strategy_ps_sharded = {
     .name = "ps-sharded",
     .about = "parameters split over several servers, each with a live replica (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
     .check = check,
     .open = open_servers,
     .close = close_servers,

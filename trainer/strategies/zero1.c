@@ -18,9 +18,11 @@
  *
  * S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, ZeRO: memory optimizations toward training trillion
  * parameter models, 2020 (stage 1, and the gradients' way of stage 2).
+ *
+ * With --wire gradients travel in packets, and weights as they are.
  */
 #include "trainer/recover.h"
-#include "trainer/strategies/buckets.h"
+#include "trainer/strategies/packets.h"
 #include "trainer/strategies/strategies.h"
 
 #include <math.h>
@@ -31,6 +33,7 @@ enum { MEMORIES = 2 }; /* velocity, and squares if the optimizer has them */
 
 typedef struct zero {
   buckets b;
+  packets p;               /* with --wire */
   int rank, nranks;        /* when the parts were cut */
   size_t *counts;          /* parameters of each rank's part of a bucket */
   float *memory[MEMORIES]; /* of this rank's parts, bucket after bucket; NULL: not needed */
@@ -107,6 +110,7 @@ static void close_zero(worker *w) {
   zero *z = w->state;
   if (!z)
     return;
+  packets_close(&z->p);
   buckets_destroy(&z->b);
   free(z->counts);
   for (int m = 0; m < MEMORIES; m++)
@@ -128,6 +132,8 @@ static bool open_zero(worker *w, fail *why) {
   z->b.owner = z;
   z->rank = w->rank;
   z->nranks = w->nranks;
+  if (w->pending && !packets_open(&z->p, w, &z->b, false, why))
+    return false;
   for (size_t i = 0; i < z->b.count; i++)
     own += part_of(z, &z->b.item[i], w->rank).count;
   w->optimizer_bytes = 0;
@@ -145,6 +151,13 @@ static bool open_zero(worker *w, fail *why) {
   return true;
 }
 
+/* Waits until this rank's part of bucket i has the sums of the gradients. */
+static bool take(worker *w, size_t i, fail *why) {
+  zero *z = w->state;
+  return w->pending ? packets_sum(&z->p, i, why)
+                    : worker_wait(w, &z->b.item[i].request, doing, why);
+}
+
 /* With --clip: the norm of all gradients, of which each rank has the sums of its parts. */
 static bool clip(worker *w, fail *why) {
   zero *z = w->state;
@@ -153,7 +166,7 @@ static bool clip(worker *w, fail *why) {
     return true;
   for (size_t i = 0; i < z->b.count; i++) {
     shard part = part_of(z, &z->b.item[i], w->rank);
-    if (!worker_wait(w, &z->b.item[i].request, doing, why))
+    if (!take(w, i, why))
       return false;
     square += pow(optim_norm(part.count, z->b.grads + part.first), 2);
   }
@@ -172,12 +185,13 @@ static bool clip(worker *w, fail *why) {
   return true;
 }
 
-/* Updates this rank's part of a bucket, whose optimizer's memory begins at `at`, and starts to
+/* Updates this rank's part of bucket i, whose optimizer's memory begins at `at`, and starts to
  * bring the parts together. */
-static bool update(worker *w, bucket *item, size_t at, fail *why) {
+static bool update(worker *w, size_t i, size_t at, fail *why) {
   zero *z = w->state;
+  bucket *item = &z->b.item[i];
   shard part = part_of(z, item, w->rank);
-  if (!worker_wait(w, &item->request, doing, why))
+  if (!take(w, i, why))
     return false;
   worker_update_with(w, part.first, part.count, z->memory[0] + at,
                      z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
@@ -197,7 +211,7 @@ static bool step(worker *w, fail *why) {
     return false;
   size_t at = 0;
   for (size_t i = 0; i < z->b.count; i++) {
-    if (!update(w, &z->b.item[i], at, why))
+    if (!update(w, i, at, why))
       return false;
     at += part_of(z, &z->b.item[i], w->rank).count;
   }
@@ -205,7 +219,8 @@ static bool step(worker *w, fail *why) {
     if (!worker_wait(w, &z->b.item[i].request, doing, why))
       return false;
   w->updates++;
-  w->sums.sent_bytes += worker_allreduce_bytes(w, w->model.params * sizeof(float));
+  double whole = worker_allreduce_bytes(w, w->model.params * sizeof(float));
+  w->sums.sent_bytes += w->pending ? whole / 2 : whole; /* packets are counted as they are made */
   return true;
 }
 
@@ -270,7 +285,7 @@ static bool recover_zero(worker *w, fail *why) {
 const strategy strategy_zero1 = {
     .name = "zero1",
     .about = "as allreduce, with the optimizer's memory split over the ranks (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
     .open = open_zero,
     .close = close_zero,
     .epoch = epoch,
