@@ -11,6 +11,7 @@
 /* One finished epoch, over all ranks. Losses are means per sample; shares go from 0 to 1. */
 typedef struct epoch_result {
   uint64_t epoch; /* from 1 */
+  int ranks;      /* that are left at its end */
   double train_loss, train_accuracy;
   double test_loss, test_accuracy;
   double seconds;         /* of training, without the test */
@@ -24,22 +25,22 @@ typedef struct epoch_result {
 } epoch_result;
 
 typedef struct metrics {
-  FILE *file; /* NULL: nobody asked for metrics */
   const char *path;
+  FILE *file, *out; /* of --metrics, and standard output for --json; NULL: nobody asked for it */
 } metrics;
 
-/* Opens the file for more lines behind those that are there. A path of NULL is fine. */
-bool metrics_open(metrics *m, const char *path, fail *why);
+/* Opens what is asked for, unless it is open; a file for more lines behind those that are there. */
+bool metrics_open(metrics *m, const options *o, fail *why);
 
 /* Empties the file: only when it is sure that the run begins. */
 bool metrics_restart(metrics *m, fail *why);
 
-/* Writes the line of an epoch, and brings it to the file at once. */
+/* Writes the line of an epoch, and brings it to its readers at once. */
 bool metrics_epoch(metrics *m, const epoch_result *result, fail *why);
 
 /* Writes the last line: the whole run. */
-bool metrics_final(metrics *m, const options *o, int nranks, const epoch_result *last,
-                   double seconds, fail *why);
+bool metrics_final(metrics *m, const options *o, const epoch_result *last, double seconds,
+                   fail *why);
 
 void metrics_close(metrics *m);
 

@@ -45,7 +45,7 @@ typedef struct options {
   uint64_t threads_per_rank;
   int slow_rank; /* works slow_factor times as long as it needs */
   float slow_factor;
-  bool resume, quiet;
+  bool resume, quiet, json;
 } options;
 
 typedef enum options_result {

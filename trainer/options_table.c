@@ -145,6 +145,8 @@ const option_row option_rows[] = {
     {"resume", NULL, NULL, "go on from the checkpoint", .kind = OPTION_FLAG, AT(resume)},
     {"metrics", "FILE", NULL, "one JSON object a line: each epoch and the end", .kind = OPTION_TEXT,
      AT(metrics)},
+    {"json", NULL, NULL, "print these lines, and nothing else but errors", .kind = OPTION_FLAG,
+     AT(json)},
     {"threads-per-rank", "N", "1", "threads of the matrix products", .kind = OPTION_COUNT,
      AT(threads_per_rank), .low = 1, .high = 1024},
     {"quiet", NULL, NULL, "print errors only", .kind = OPTION_FLAG, AT(quiet)},

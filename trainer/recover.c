@@ -72,7 +72,7 @@ bool recover(worker *w, fail *why) {
     coll_comm_destroy(&old);
   if (!ok)
     return false;
-  progress_open(&w->progress, w->rank, w->o->quiet, w->o->epochs, w->epochs_done,
+  progress_open(&w->progress, w->rank, w->o->quiet || w->o->json, w->o->epochs, w->epochs_done,
                 w->data->train.count);
   progress_say(&w->progress, "rank %d of %d is lost, %d go%s on from step %zu of epoch %zu: %s",
                lost, before, w->nranks, w->nranks == 1 ? "es" : "", w->step + 1,

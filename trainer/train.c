@@ -127,7 +127,7 @@ static bool prepare(trainer *t, fail *why) {
     model_seed(&w->model, o->seed, w->params);
   else if (!resume(t, why))
     return false;
-  return metrics_open(&t->metrics, o->metrics, why);
+  return metrics_open(&t->metrics, o, why);
 }
 
 /* The hash of a model's parameters, once all ranks were found to have the same. */
@@ -180,6 +180,7 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
     return fail_coll(why, w->comm, status, "summing losses");
   double tests = (double)w->data->test.count, whole = seconds * w->nranks;
   *result = (epoch_result){.epoch = w->epochs_done + 1,
+                           .ranks = w->nranks,
                            .train_loss = all.loss / all.samples,
                            .train_accuracy = all.correct / all.samples,
                            .test_loss = all.test_loss / tests,
@@ -232,7 +233,7 @@ static bool survive(trainer *t, fail *why) {
     if (!why->lost || !(t->strategy->bits & STRATEGY_ELASTIC))
       return false;
   } while (!recover(w, why));
-  return w->rank != 0 || t->metrics.file || metrics_open(&t->metrics, w->o->metrics, why);
+  return w->rank != 0 || metrics_open(&t->metrics, w->o, why);
 }
 
 /* Says what is about to happen. */
@@ -256,7 +257,8 @@ static bool run(trainer *t, fail *why) {
   epoch_result last = {.epoch = 0};
   if (!share_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)))
     return false;
-  progress_open(&w->progress, w->rank, o->quiet, o->epochs, w->epochs_done, w->data->train.count);
+  progress_open(&w->progress, w->rank, o->quiet || o->json, o->epochs, w->epochs_done,
+                w->data->train.count);
   if (w->epochs_done >= o->epochs) {
     announce(w, &w->progress);
     progress_say(&w->progress, "nothing left to do: ask for more with --epochs");
@@ -274,7 +276,7 @@ static bool run(trainer *t, fail *why) {
   progress_say(&w->progress,
                "test accuracy %.2f %% after %" PRIu64 " epochs, %.1f s, weights %016" PRIx64,
                100 * last.test_accuracy, last.epoch, seconds, last.weights_hash);
-  return w->rank != 0 || metrics_final(&t->metrics, o, w->nranks, &last, seconds, why);
+  return w->rank != 0 || metrics_final(&t->metrics, o, &last, seconds, why);
 }
 
 /* Frees all that a rank took. */

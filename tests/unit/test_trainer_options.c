@@ -152,12 +152,13 @@ Test(trainer_metrics, lines_are_added_or_begun_anew) {
   char folder[64], path[96];
   fail why = {.text = ""};
   size_t bytes;
-  metrics m;
+  metrics m = {.path = NULL};
+  options o = {.metrics = path};
   epoch_result r = {.epoch = 3, .train_loss = 0.1, .weights_hash = 0xabc};
   files_folder(folder);
   snprintf(path, sizeof(path), "%s/metrics", folder);
   for (int i = 0; i < 3; i++) {
-    cr_assert(metrics_open(&m, path, &why), "%s", why.text);
+    cr_assert(metrics_open(&m, &o, &why), "%s", why.text);
     cr_assert(i < 2 || metrics_restart(&m, &why));
     cr_assert(metrics_epoch(&m, &r, &why));
     metrics_close(&m);
@@ -172,11 +173,13 @@ Test(trainer_metrics, lines_are_added_or_begun_anew) {
               strstr((char *)text, "\"weights_hash\":\"0000000000000abc\"}\n"));
     free(text);
   }
-  cr_assert(metrics_open(&m, "/dev/full", &why));
+  o.metrics = "/dev/full";
+  cr_assert(metrics_open(&m, &o, &why));
   cr_assert_not(metrics_epoch(&m, &r, &why));
   cr_assert(strstr(why.text, "/dev/full: write: No space"), "%s", why.text);
   metrics_close(&m);
-  cr_assert_not(metrics_open(&m, folder, &why));
+  o.metrics = folder;
+  cr_assert_not(metrics_open(&m, &o, &why));
   files_remove(folder);
 }
 
