@@ -12,7 +12,7 @@ LONGEST_LATENCY = 4096    # sizes up to this are limited by latency, larger ones
 BYTES = 16 << 20          # that a measurement of bandwidth moves each way
 TIMES = 3                 # each, of which the median counts: perftest gauges its clock anew each time,
                           # and can be a fifth off, or fail to
-LISTEN_S, MEASURE_S = 20, 40
+LISTEN_S, MEASURE_S = 40, 60
 PORTS = itertools.count(18600)
 
 

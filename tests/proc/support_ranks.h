@@ -27,8 +27,10 @@ int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, 
 double now_s(void);
 
 /*
- * A limit on a usual machine, as it is where the tests run: the virtual machine of tests/vm sets
- * TEST_SLOW to how many times longer things may take there. run_processes() applies it to limit_s.
+ * The virtual machine of tests/vm sets TEST_SLOW to how many times longer things take there.
+ * slow_ms(): a time that is waited for on purpose, as it is there; run_processes() does the same to
+ * limit_s. slow_s(): a limit that nothing sound comes near; its square, as that costs no time and
+ * the machine below may have other work.
  */
 double slow_s(double seconds);
 int slow_ms(int ms);

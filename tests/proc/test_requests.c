@@ -133,7 +133,7 @@ static int patience(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int value = 5;
   if (rank == 0) {
-    usleep(150000);
+    RANK_OK(coll_recv(&value, 1, COLL_INT32, 1, 1, NULL, comm));
     RANK_OK(coll_send(&value, 1, COLL_INT32, 1, 0, comm));
     return 0;
   }
@@ -143,12 +143,13 @@ static int patience(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(coll_wait(&request, 20) == COLL_IN_PROGRESS && request);
   RANK_CHECK(coll_wait_any(&request, 1, &index, 20) == COLL_IN_PROGRESS && index == -1);
   RANK_CHECK(coll_wait(&request, 0) == COLL_IN_PROGRESS);
+  RANK_OK(coll_send(&value, 1, COLL_INT32, 0, 1, comm));
   RANK_OK(coll_wait(&request, -1));
   RANK_CHECK(got == 5 && !request);
   return 0;
 }
 
-Test(requests, patience, .timeout = 20) {
+Test(requests, patience, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, patience, NULL), 0);
 }
 

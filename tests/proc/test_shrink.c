@@ -122,7 +122,7 @@ static void play(scene *s, int nranks, const char *transport, const char *what) 
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   config.timeout_ms = 20000;
-  config.create_timeout_ms = 10000;
+  config.create_timeout_ms = slow_ms(10000);
   int results[MOST], survivors = 0;
   for (int r = 0; r < nranks; r++)
     if (r != s->early[0] && r != s->early[1] && r != s->late)

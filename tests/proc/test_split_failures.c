@@ -162,7 +162,7 @@ Test(split_failures, left_at_once, .timeout = 60) {
 static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   coll_status status = COLL_OK;
   coll_error error = COLL_ERROR_INIT;
-  double until = now_s() + 20;
+  double until = now_s() + slow_s(20);
   while (status == COLL_OK && now_s() < until)
     status = coll_barrier(comm);
   RANK_CHECK(status == COLL_ERR_PEER_LOST);

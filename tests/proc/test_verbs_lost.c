@@ -18,6 +18,9 @@
 
 #define RANKS 4
 
+/* Waits until the port is up. */
+#define ACTIVE "timeout 20 sh -c 'until rdma link show rxe0/1 | grep -q ACTIVE; do sleep 0.1; done'"
+
 /* What the ranks and who takes the device away tell each other. */
 typedef struct scene {
   const char *after; /* the transport that the survivors' communicator is to use */
@@ -29,7 +32,7 @@ typedef struct scene {
 
 /* Runs a command of the shell with $link; 0 if it succeeds. */
 static int shell(const char *command) {
-  char line[300];
+  char line[400];
   snprintf(line, sizeof(line), "link=%s; %s", getenv("TEST_LINK"), command);
   return system(line);
 }
@@ -75,7 +78,7 @@ static void play(const char *transport, const char *after, void *(*deed)(void *)
   setenv("TEST_TRANSPORT", transport, 1);
   config.timeout_ms = slow_ms(20000);
   s->after = after;
-  setenv("COLL_VERBS_TIMEOUT", "14", 1); /* half a second, with its retries */
+  setenv("COLL_VERBS_TIMEOUT", "16", 1); /* two seconds, with its retries */
   cr_assert_eq(pthread_create(&thread, NULL, deed, s), 0);
   run_processes(RANKS, &config, go_on_without, s, 60, results);
   atomic_store(&s->begun, RANKS); /* should they never have begun */
@@ -97,7 +100,7 @@ static void *remove_device(void *arg) {
   await(&s->begun, RANKS);
   atomic_store(&s->mended, 1);
   s->deed = shell("timeout 50 rdma link del rxe0") |
-            shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && sleep 1");
+            shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && " ACTIVE);
   return NULL;
 }
 
@@ -113,7 +116,7 @@ static void *remove_interface(void *arg) {
   s->deed = shell("timeout 50 ip link del $link") |
             shell("ip link add $link mtu 4200 type veth peer name v1 mtu 4200 && "
                   "ip link set v1 up && ip addr add 10.78.0.1/24 dev $link && "
-                  "ip link set $link up && rdma link add rxe0 type rxe netdev $link && sleep 1");
+                  "ip link set $link up && rdma link add rxe0 type rxe netdev $link && " ACTIVE);
   return NULL;
 }
 
@@ -127,7 +130,7 @@ static void *port_down_and_up(void *arg) {
   await(&s->begun, RANKS);
   s->deed = shell("ip link set $link down");
   await(&s->failed, RANKS);
-  s->deed |= shell("ip link set $link up && sleep 1");
+  s->deed |= shell("ip link set $link up && " ACTIVE);
   atomic_store(&s->mended, 1);
   return NULL;
 }

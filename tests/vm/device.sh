@@ -5,13 +5,13 @@
 # Two processes exchange messages over a reliable connection.
 ping_pong() {
   timeout 30 ibv_rc_pingpong -d rxe0 -g 1 "$@" &
-  sleep 1
+  await 30 listens 18515
   timeout 30 ibv_rc_pingpong -d rxe0 -g 1 "$@" "$ADDRESS" && wait $!
 }
 
 # The state of the port follows the interface below.
 port_follows() {
-  ip link set "$LINK" "$1" && sleep 1 && says "PORT_$2" ibv_devinfo -d rxe0
+  ip link set "$LINK" "$1" && await 20 port_is "$2"
 }
 
 check "device with an active port" says PORT_ACTIVE ibv_devinfo -d rxe0

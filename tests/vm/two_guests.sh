@@ -8,9 +8,10 @@ perf="$BUILD/bin/coll_perf"
 # during DEED PATTERN: two ranks in each guest, and in the middle of their all-reduces DEED in guest 1, to
 # its last rank (its process is the argument). The first rank of each guest must say PATTERN in time.
 during() {
-  COLL_TIMEOUT_MS=6000 COLL_VERBS_TIMEOUT=14 begin 2 timeout -k 1 30 "$perf" allreduce -b 256K -n 100000 -c 0 \
+  packets=$(device_packets)
+  COLL_TIMEOUT_MS=6000 COLL_VERBS_TIMEOUT=16 begin 2 timeout -k 1 60 "$perf" allreduce -b 256K -n 100000 -c 0 \
     >/tmp/ranks 2>&1
-  sleep 5
+  await 40 carried $((packets + 2000)) || cat /tmp/ranks
   [ "$GUEST" = 0 ] || "$1" "$(pgrep -P "${pids##* }")"
   end
   cat /tmp/ranks
@@ -21,8 +22,8 @@ cut() { ip link set "$LINK" down; }
 
 # The link comes back once guest 0 has noticed, too, and new connections go over it.
 again() {
-  [ "$GUEST" = 0 ] || sleep 8
-  ip link set "$LINK" up && sleep 2 && spread 2 "$perf" allreduce -b 64K -e 64K -n 5
+  [ "$GUEST" = 0 ] || sleep 10
+  ip link set "$LINK" up && await 20 port_is ACTIVE && spread 2 "$perf" allreduce -b 64K -e 64K -n 5
 }
 
 check "all-reduce, 2 ranks" spread 1 "$perf" allreduce -b 4 -e 1M -f 16 -n 5
