@@ -34,7 +34,9 @@ bring_up() { ip link set "$LINK" up && await 20 port_is ACTIVE; }
 # with_faults PLAN N ARGUMENTS: under the fault decorator.
 with_faults() { COLL_FAULT=$1 COLL_TIMEOUT_MS=4000 perf "$2" "$3"; }
 
-check "conformance" suite conformance_test_verbs
+check "conformance" suite conformance_test_verbs 'verbs?(_fault)/*'
+check "conformance, large slots" suite conformance_test_verbs \
+  'verbs_large/@(pairings|buffer_in_use|flow_control|sent_without_receive|disconnect_delivers|memory_traffic)'
 check "ports are shown" says '^  rxe0:1 RoCE v2 .*10\.78\.0\.1' "$BUILD/bin/coll_topo"
 check "all-reduce, 2 ranks" perf 2 "allreduce -b 4 -e 4M -f 16 -n 5"
 for what in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier scan exscan \

@@ -9,7 +9,7 @@ perf="$BUILD/bin/coll_perf"
 # its last rank (its process is the argument). The first rank of each guest must say PATTERN in time.
 during() {
   packets=$(device_packets)
-  COLL_TIMEOUT_MS=6000 COLL_VERBS_TIMEOUT=16 begin 2 timeout -k 1 60 "$perf" allreduce -b 256K -n 100000 -c 0 \
+  COLL_TIMEOUT_MS=6000 COLL_VERBS_TIMEOUT=15 begin 2 timeout -k 1 60 "$perf" allreduce -b 256K -n 100000 -c 0 \
     >/tmp/ranks 2>&1
   await 40 carried $((packets + 2000)) || cat /tmp/ranks
   [ "$GUEST" = 0 ] || "$1" "$(pgrep -P "${pids##* }")"
@@ -22,7 +22,7 @@ cut() { ip link set "$LINK" down; }
 
 # The link comes back once guest 0 has noticed, too, and new connections go over it.
 again() {
-  [ "$GUEST" = 0 ] || sleep 10
+  [ "$GUEST" = 0 ] || sleep 8
   ip link set "$LINK" up && await 20 port_is ACTIVE && spread 2 "$perf" allreduce -b 64K -e 64K -n 5
 }
 
