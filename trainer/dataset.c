@@ -17,6 +17,8 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#define CACHE_LINE 64
+
 bool file_map(file_bytes *file, const char *path, fail *why) {
   struct stat st;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
@@ -86,9 +88,20 @@ void dataset_free(dataset *d) {
   memset(d, 0, sizeof(*d));
 }
 
+/* Where sample i is. */
+static const uint8_t *inputs_of(const sample_set *set, size_t i) {
+  return set->inputs[i / set->per_file] + i % set->per_file * set->input_step;
+}
+
+void dataset_prefetch(const dataset *d, const sample_set *set, size_t i) {
+  const uint8_t *from = inputs_of(set, i);
+  for (size_t j = 0; j < d->inputs; j += CACHE_LINE)
+    __builtin_prefetch(from + j);
+}
+
 void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float scale, float offset,
                     float *inputs) {
-  const uint8_t *from = set->inputs[i / set->per_file] + i % set->per_file * set->input_step;
+  const uint8_t *from = inputs_of(set, i);
   size_t channels = d->channels > 1 ? d->channels : 1, places = d->inputs / channels;
   if (d->text)
     for (size_t j = 0; j < d->inputs; j++)

@@ -53,6 +53,9 @@ void dataset_free(dataset *d);
 void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float scale, float offset,
                     float *inputs);
 
+/* Brings the inputs of sample i nearer, as they are wanted soon. */
+void dataset_prefetch(const dataset *d, const sample_set *set, size_t i);
+
 /* Writes the labels of sample i. */
 void dataset_labels(const dataset *d, const sample_set *set, size_t i, uint8_t *labels);
 

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define AHEAD 2 /* samples: their places are random, so no processor expects them */
+
 shard shard_of(size_t total, int rank, int nranks) {
   size_t n = (size_t)nranks, r = (size_t)rank;
   size_t base = total / n, extra = total % n;
@@ -85,8 +87,12 @@ static void put(const loader *ld, const sample_set *set, size_t i, size_t row, f
 }
 
 void loader_train(const loader *ld, size_t first, size_t count, float *inputs, uint8_t *labels) {
-  for (size_t i = 0; i < count; i++)
-    put(ld, &ld->data->train, ld->order[first + i], i, inputs, labels);
+  const sample_set *set = &ld->data->train;
+  for (size_t i = 0; i < count; i++) {
+    if (i + AHEAD < count)
+      dataset_prefetch(ld->data, set, ld->order[first + i + AHEAD]);
+    put(ld, set, ld->order[first + i], i, inputs, labels);
+  }
 }
 
 void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels) {
