@@ -37,12 +37,12 @@ typedef struct worker {
   uint64_t updates;         /* made so far by the optimizer, in the whole run */
   optim rule;               /* of the next update */
   uint64_t epochs_done;
-  size_t step;     /* the next one of the current epoch */
-  sums sums;       /* of the current epoch */
-  double begin_s;  /* of the current epoch */
-  void *state;     /* the strategy's own */
-  bool keeper;     /* of those that came equally far, recover() takes the model of this rank */
-  char notes[768]; /* of the current epoch: what the strategy adds to its line of the metrics */
+  size_t step;       /* the next one of the current epoch */
+  sums sums;         /* of the current epoch */
+  double begin_s;    /* of the current epoch */
+  void *state;       /* the strategy's own */
+  bool keeper;       /* of those that came equally far, recover() takes the model of this rank */
+  char notes[12288]; /* of the current epoch: what the strategy adds to its line of the metrics */
   progress progress;
 } worker;
 

@@ -113,7 +113,7 @@ void job_survives(const job *j, int nranks) {
 }
 
 curve job_curve(const job *j) {
-  static char line[4096];
+  static char line[16384];
   curve c = {.epochs = 0};
   FILE *file = fopen(j->metrics, "r");
   cr_assert(file);
@@ -135,7 +135,7 @@ curve job_curve(const job *j) {
 }
 
 double job_number(const job *j, size_t epoch, const char *name) {
-  static char line[4096];
+  static char line[16384];
   char quoted[64];
   snprintf(quoted, sizeof(quoted), "\"%s\":", name);
   FILE *file = fopen(j->metrics, "r");

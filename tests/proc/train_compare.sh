@@ -25,6 +25,10 @@ done
 # 2 ranks, 25,450 parameters, 469 steps, 2 epochs: all-reduce sends half the vector twice, from each.
 sent=$(awk -F, '$1 == "undisturbed" && $2 == "allreduce" && $3 == 2 { printf "%.0f", $6 }' "$folder/epochs.csv")
 [ "$sent" = $((2 * 25450 * 4 * 469 * 2)) ] || fail "allreduce sent $sent bytes"
+compare --strategies pipeline --slow none -- --layers 784,32,10 || fail "failed with stages"
+if /usr/bin/python3 -c "import matplotlib" 2>/dev/null; then
+  grep -q "stage 1" "$folder/report.html" || fail "the report does not show when stages were at work"
+fi
 compare --strategies bogus --slow none && fail "an unknown strategy was accepted"
 grep -q "bogus" "$folder/out" || fail "the unknown strategy is not named"
 exit 0

@@ -76,12 +76,26 @@ def check(strategy, fields, lines):
             fail(f"{strategy}: {name} of the end is not that of the last epoch")
 
 
+def check_stages(stages, micro):
+    """No stage works on what it cannot have yet."""
+    if len(stages) != 3 or any(len(stage[way]) != micro for stage in stages for way in ("forward", "backward")):
+        fail(f"not 3 stages of {micro} micro-batches: {stages}")
+    for i in range(micro):
+        way = [stage["forward"][i] for stage in stages] + [stage["backward"][i] for stage in reversed(stages)]
+        if any(begin > end for begin, end in way) or any(a[1] > b[0] for a, b in zip(way, way[1:])):
+            fail(f"micro-batch {i} is at two places at once, or goes back in time: {way}")
+
+
 write_data()
 fields = documented()
 text = subprocess.run([f"{build}/bin/coll_train", "--help"], check=True, capture_output=True, text=True).stdout
 strategies = [line.split()[0] for line in text.split("strategies:\n")[1].splitlines() if line.strip()]
 for strategy in strategies:
     check(strategy, fields, run("--strategy", strategy, *(["--pipeline", "3"] if strategy == "grid" else [])))
+for schedule in ("gpipe", "1f1b"):
+    check_stages(run("--strategy", "pipeline", "--micro-batches", "5", "--pipeline-schedule", schedule)[1]["stages"], 5)
+if "stages" in run("--strategy", "pipeline", "--micro-batches", "86")[1]:
+    fail("516 passes are listed")
 final = run("--wire", "int8", "--metrics", f"{folder}/metrics")[2]
 if (final["ranks"], final["wire"], final["layers"], final["strategy"]) != (3, "int8", [36, 8, 8, 4], "allreduce"):
     fail(f"the run is described as {final}")

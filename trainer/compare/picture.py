@@ -1,4 +1,5 @@
-"""picture.py: accuracy against time, samples and bytes; where time goes; staleness. As SVG inside HTML."""
+"""picture.py: accuracy against time, samples and bytes; where time goes; staleness; stages at work. As SVG inside
+HTML."""
 import io
 import sys
 
@@ -17,7 +18,7 @@ def draw(conditions):
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "compare", "font.size": 8})
     names = sorted({run.strategy for runs in conditions.values() for run in runs})
     colors = {name: f"C{i}" for i, name in enumerate(names)}
-    return {condition: draw_one(pyplot, runs, colors) for condition, runs in conditions.items()}
+    return {condition: draw_one(pyplot, runs, colors) + draw_stages(pyplot, runs) for condition, runs in conditions.items()}
 
 
 def draw_one(pyplot, runs, colors):
@@ -35,6 +36,11 @@ def draw_one(pyplot, runs, colors):
     axes[1][2].set_visible(False)
     handles, labels = axes[0][0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="lower right", bbox_to_anchor=(0.97, 0.1), ncol=2)
+    return svg(pyplot, figure)
+
+
+def svg(pyplot, figure):
+    """A figure as text, which ends its life."""
     figure.tight_layout()
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
@@ -70,3 +76,33 @@ def draw_staleness(axis, runs, colors):
             found = True
     axis.set(xlabel="staleness, updates", ylabel="% of the gradients")
     axis.set_visible(found)
+
+
+def draw_stages(pyplot, runs):
+    """When each stage was at work on each micro-batch, in the last step of each run that has stages."""
+    runs = [run for run in runs if "stages" in run.epochs[-1]]
+    if not runs:
+        return ""
+    rows = [len(run.epochs[-1]["stages"]) for run in runs]
+    figure, axes = pyplot.subplots(len(runs), 1, figsize=(11, sum(0.9 + 0.3 * row for row in rows)), squeeze=False,
+                                   height_ratios=[2 + row for row in rows])
+    for axis, run in zip(axes[:, 0], runs):
+        draw_passes(axis, run.epochs[-1]["stages"])
+        last = run.epochs[-1]
+        axis.set_title(f"{run.strategy}: the last step, forward passes (blue) and backward ones (orange) by micro-batch; "
+                       f"idle {100 * last['bubble']:.0f} % of the epoch, by the formula "
+                       f"{100 * last['bubble_formula']:.0f} %", loc="left", fontsize=8)
+    return svg(pyplot, figure)
+
+
+def draw_passes(axis, stages):
+    """A bar for each pass of each stage, from when it began to when it ended."""
+    start = min(begin for stage in stages for begin, _ in stage["forward"])
+    for row, stage in enumerate(stages):
+        for passes, color in ((stage["forward"], "C0"), (stage["backward"], "C1")):
+            for number, (begin, end) in enumerate(passes):
+                axis.barh(row, 1e3 * (end - begin), left=1e3 * (begin - start), color=color, edgecolor="white",
+                          linewidth=0.5)
+                axis.text(1e3 * ((begin + end) / 2 - start), row, number, ha="center", va="center", fontsize=6)
+    axis.set(yticks=range(len(stages)), yticklabels=[f"stage {row}" for row in range(len(stages))], xlabel="ms")
+    axis.invert_yaxis()

@@ -42,6 +42,12 @@ typedef struct flight {
   coll_request *values, *deltas; /* sends of this stage */
 } flight;
 
+/* When a pass of a micro-batch through a stage began and ended. */
+typedef struct span {
+  double begin_s, end_s;
+} span;
+#define MOST_SPANS 512 /* of all stages, that are shown in the metrics */
+
 typedef struct pipeline {
   grid grid;
   int micro, window;    /* micro-batches of a batch, and how many are kept at once */
@@ -49,6 +55,7 @@ typedef struct pipeline {
   float *grads, *piece; /* of this rank's parameters: their sum, those of one micro-batch */
   float *inputs;        /* of samples of which only labels are needed */
   flight *flight;       /* micro-batch i has flight i % window */
+  span *span;           /* of the last step: forward passes, then backward ones */
 } pipeline;
 
 /* Memory for the micro-batches that are kept at once. */
@@ -84,7 +91,8 @@ static bool open_pipeline(worker *w, fail *why) {
   p->micro = stages->size > 1 ? (int)w->o->micro_batches : 1;
   p->grads = matrix_alloc(1, p->grid.part.params + 1);
   p->piece = matrix_alloc(1, p->grid.part.params + 1);
-  if (!p->grads || !p->piece)
+  p->span = calloc(2 * (size_t)p->micro, sizeof(*p->span));
+  if (!p->grads || !p->piece || !p->span)
     return fail_memory(why, "the gradients of a stage");
   return take_flights(w, p, why);
 }
@@ -101,6 +109,7 @@ static void close_pipeline(worker *w) {
   free(p->inputs);
   free(p->grads);
   free(p->piece);
+  free(p->span);
   grid_close(&p->grid);
   free(p);
   w->state = NULL;
@@ -133,13 +142,16 @@ static shard micro_batch(const worker *w, int i) {
   return (shard){batch.first + mine.first + micro.first, micro.count};
 }
 
-/* Counts the time since `begin`, but what was spent in sums over parts of layers. */
-static void computed(worker *w, double begin) {
-  split *ranks = &((pipeline *)w->state)->grid.split;
+/* Counts the time since `begin`, but what was spent in sums over parts of layers; it was pass
+ * `number` of the step. */
+static void computed(worker *w, double begin, int number) {
+  pipeline *p = w->state;
+  split *ranks = &p->grid.split;
   worker_slow(w, clock_s() - begin - ranks->waited_s);
   w->sums.waited_s += ranks->waited_s;
   w->sums.sent_bytes += ranks->sent_bytes;
   ranks->waited_s = ranks->sent_bytes = 0;
+  p->span[number] = (span){begin, clock_s()};
 }
 
 /* The forward pass of micro-batch i through this stage. */
@@ -161,7 +173,7 @@ static bool forward(worker *w, int i, fail *why) {
   double begin = clock_s();
   if (!model_forward(part, p->grid.params, &f->pass, micro.count, why))
     return false;
-  computed(w, begin);
+  computed(w, begin, i);
   size_t out = part->layer[part->layers - 1].out;
   return p->last || send(w, f->pass.value[part->layers], micro.count * out, place - 1, TAG_VALUES,
                          &f->values, why);
@@ -187,7 +199,7 @@ static bool backward(worker *w, int i, fail *why) {
                       (model_listener){.layer_done = NULL}, why))
     return false;
   rows_add(part->params, p->grads, p->piece);
-  computed(w, begin);
+  computed(w, begin, p->micro + i);
   return p->first ||
          send(w, f->in_delta, rows * part->inputs, place + 1, TAG_DELTAS, &f->deltas, why);
 }
@@ -238,6 +250,44 @@ static bool epoch(worker *w, fail *why) {
   return true;
 }
 
+/* Notes the times of one stage's passes, forward or backward. */
+static void note_passes(worker *w, const char *name, const span *passes, double begin_s) {
+  int micro = ((pipeline *)w->state)->micro;
+  worker_note(w, "\"%s\":[", name);
+  for (int i = 0; i < micro; i++)
+    worker_note(w, "%s[%.6f,%.6f]", i ? "," : "", passes[i].begin_s - begin_s,
+                passes[i].end_s - begin_s);
+  worker_note(w, "]");
+}
+
+/* Notes when each stage was at work in the last step, by its host's clock; those of the first
+ * parts of the first copy, which are every tensor.size-th of the first ranks, the last stage first.
+ */
+static bool note_stages(worker *w, fail *why) {
+  const pipeline *p = w->state;
+  size_t micro = (size_t)p->micro, passes = 2 * micro;
+  int stages = p->grid.pipeline.size, parts = p->grid.tensor.size;
+  if (passes * (size_t)stages > MOST_SPANS)
+    return true;
+  span *all = calloc((size_t)w->nranks * passes, sizeof(*all));
+  if (!all)
+    return fail_memory(why, "the times of the stages");
+  coll_status status = coll_allgather(p->span, all, 2 * passes, COLL_FLOAT64, w->comm);
+  const span *first = all + (size_t)((stages - 1) * parts) * passes;
+  worker_note(w, ",\"stages\":[");
+  for (int s = 0; status == COLL_OK && s < stages; s++) {
+    const span *stage = first - (size_t)(s * parts) * passes;
+    worker_note(w, s ? ",{" : "{");
+    note_passes(w, "forward", stage, first->begin_s);
+    worker_note(w, ",");
+    note_passes(w, "backward", stage + micro, first->begin_s);
+    worker_note(w, "}");
+  }
+  worker_note(w, "]");
+  free(all);
+  return status == COLL_OK || fail_coll(why, w->comm, status, "comparing the stages");
+}
+
 /* The whole model from its parts; and how long stages waited, beside the formula. */
 static const float *settle(worker *w, fail *why) {
   pipeline *p = w->state;
@@ -250,9 +300,12 @@ static const float *settle(worker *w, fail *why) {
   }
   worker_note(w, "\"tensor\":%d,\"pipeline\":%d,\"copies\":%d", p->grid.tensor.size, stages,
               p->grid.data.size);
-  if (stages > 1)
+  if (stages > 1) {
     worker_note(w, ",\"bubble\":%.4g,\"bubble_formula\":%.4g", idle[1] / w->nranks,
                 (double)(stages - 1) / (double)(p->micro + stages - 1));
+    if (!note_stages(w, why))
+      return NULL;
+  }
   return grid_settle(&p->grid, w, why) ? w->params : NULL;
 }
 
