@@ -1,11 +1,11 @@
-"""ddp.py LAYERS RANKS BATCH: samples per second of a perceptron in PyTorch, data parallel over gloo, on
-made-up numbers (their values do not matter for speed); one BLAS thread a rank, each on a core of its own."""
+"""ddp.py LAYERS RANKS BATCH THREADS: samples per second of a perceptron in PyTorch, data parallel over gloo, on
+made-up numbers (their values do not matter for speed); each rank of one thread on a core of its own."""
 import os
 import socket
 import sys
 import time
 
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["OMP_NUM_THREADS"] = sys.argv[4] if len(sys.argv) > 4 else "1"
 import torch  # noqa: E402: reads the variable when it is loaded
 import torch.distributed
 import torch.multiprocessing
@@ -21,11 +21,12 @@ def model_of(sizes):
     return torch.nn.Sequential(*layers[:-1])
 
 
-def work(rank, ranks, sizes, batch, port, result):
+def work(rank, ranks, sizes, batch, threads, port, result):
     """One rank."""
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
-    torch.set_num_threads(1)
+    if threads == 1:
+        cores = sorted(os.sched_getaffinity(0))
+        os.sched_setaffinity(0, {cores[rank % len(cores)]})
+    torch.set_num_threads(threads)
     torch.manual_seed(1)
     model = model_of(sizes)
     if ranks > 1:
@@ -48,12 +49,13 @@ def work(rank, ranks, sizes, batch, port, result):
 
 def main():
     """Starts the ranks, and prints what rank 0 found."""
-    sizes, ranks, batch = [int(n) for n in sys.argv[1].split(",")], int(sys.argv[2]), int(sys.argv[3])
+    sizes = [int(n) for n in sys.argv[1].split(",")]
+    ranks, batch, threads = [int(n) for n in sys.argv[2:5]]
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     result = torch.multiprocessing.get_context("spawn").Value("d", 0)
-    torch.multiprocessing.spawn(work, (ranks, sizes, batch, port, result), nprocs=ranks)
+    torch.multiprocessing.spawn(work, (ranks, sizes, batch, threads, port, result), nprocs=ranks)
     print(result.value)
 
 

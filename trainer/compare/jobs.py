@@ -2,7 +2,6 @@
 import collections
 import json
 import os
-import statistics
 import subprocess
 import sys
 
@@ -49,13 +48,18 @@ def all_strategies(options):
     return [line.split()[0] for line in text.split("strategies:\n")[1].splitlines() if line.strip()]
 
 
+def command_of(options, ranks, metrics, words):
+    """The words that start the trainer on so many ranks."""
+    binaries = os.path.join(options.build, "bin")
+    return [os.path.join(binaries, "collrun"), "-n", str(ranks), os.path.join(binaries, "coll_train"), "--quiet",
+            "--metrics", metrics, *words]
+
+
 def train(options, strategy, condition):
     """One run; None if this strategy cannot do it."""
     metrics = os.path.join(options.out, "metrics.json")
-    binaries = os.path.join(options.build, "bin")
-    command = [*condition.launcher, os.path.join(binaries, "collrun"), "-n", str(options.ranks),
-               os.path.join(binaries, "coll_train"), "--quiet", "--metrics", metrics, "--strategy", strategy,
-               "--epochs", str(options.epochs), *condition.options, *options.more]
+    command = [*condition.launcher, *command_of(options, options.ranks, metrics, [
+        "--strategy", strategy, "--epochs", str(options.epochs), *condition.options, *options.more])]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if result.returncode != 0:
         why = (result.stderr.strip().splitlines() or ["no message"])[0]
@@ -90,38 +94,3 @@ def run_all(options, conditions):
     if not runs:
         sys.exit("compare: no strategy could be run")
     return runs
-
-
-def beside_peers(options):
-    """Samples per second beside PyTorch, interleaved; medians and their ratio."""
-    plan = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
-            ("784,2048,2048,10", 2)]
-    print(f"# {options.command}\n# samples/s, global batch 256, one BLAS thread a rank, medians of "
-          f"{options.rounds} interleaved rounds")
-    print(f"{'layers':>18} {'ranks':>5} {'libcoll':>9} {'torch':>9} {'ratio':>6}")
-    for layers, ranks in plan:
-        ours, theirs = [], []
-        for _ in range(options.rounds):
-            ours.append(speed_of_ours(options, layers, ranks))
-            theirs.append(speed_of_torch(options, layers, ranks))
-        mine, other = statistics.median(ours), statistics.median(theirs)
-        print(f"{layers:>18} {ranks:>5} {mine:>9.0f} {other:>9.0f} {mine / other:>6.2f}", flush=True)
-
-
-def speed_of_ours(options, layers, ranks):
-    """Samples per second of the strategy allreduce, without its first epoch."""
-    options.ranks, options.epochs = ranks, 3
-    options.more = ["--layers", layers, "--batch", "256", "--lr", "0.01", "--lr-decay", "1"]
-    run = train(options, "allreduce", Condition("beside torch", [], []))
-    if not run:
-        sys.exit(1)
-    return statistics.median(epoch["samples_per_s"] for epoch in run.epochs[1:])
-
-
-def speed_of_torch(options, layers, ranks):
-    """Samples per second of the same with DistributedDataParallel over gloo."""
-    result = subprocess.run([sys.executable, os.path.join(options.here, "ddp.py"), layers, str(ranks), "256"],
-                            capture_output=True, text=True, timeout=LIMIT_S)
-    if result.returncode != 0:
-        sys.exit(f"compare: ddp.py: {(result.stderr.strip().splitlines() or ['failed'])[-1]}")
-    return float(result.stdout.split()[-1])

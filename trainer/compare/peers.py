@@ -1,0 +1,69 @@
+"""peers.py: the trainer's speed beside PyTorch's, and beside what two cores would do if nothing had to be sent."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+
+import jobs
+
+BATCH = 256  # over all ranks
+PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
+        ("784,2048,2048,10", 2)]
+COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, each for itself with its part of the batch",
+           "torch": "DistributedDataParallel over gloo", "threads": "one torch process with a thread for each core"}
+
+
+def beside_peers(options):
+    """Samples per second of each, interleaved: medians, and ours over theirs."""
+    print(f"# {options.command}\n# samples/s, global batch {BATCH}, one BLAS thread a rank, medians of "
+          f"{options.rounds} interleaved rounds; / X: libcoll over X")
+    for name, about in COLUMNS.items():
+        print(f"# {name}: {about}")
+    print(f"{'layers':>18} {'ranks':>5} " + " ".join(f"{name:>9}" for name in COLUMNS) +
+          " ".join(f"{'/ ' + name:>10}" for name in list(COLUMNS)[1:]))
+    for layers, ranks in PLAN:
+        rounds = [measure(options, layers, ranks) for _ in range(options.rounds)]
+        row = {name: statistics.median(one[name] for one in rounds) for name in COLUMNS}
+        ratios = (row["libcoll"] / row[name] for name in list(COLUMNS)[1:])
+        print(f"{layers:>18} {ranks:>5} " + " ".join(f"{row[name]:>9.0f}" for name in COLUMNS) +
+              " ".join(f"{ratio:>10.2f}" for ratio in ratios), flush=True)
+
+
+def measure(options, layers, ranks):
+    """One round of a row."""
+    return {"libcoll": speed_of_ours(options, layers, ranks, 1, BATCH),
+            "apart": speed_of_ours(options, layers, 1, ranks, BATCH // ranks),
+            "torch": speed_of_torch(options, layers, ranks, 1),
+            "threads": speed_of_torch(options, layers, 1, len(os.sched_getaffinity(0)))}
+
+
+def speed_of_ours(options, layers, ranks, runs, batch):
+    """Samples per second of so many runs at once, without their first epochs."""
+    words = ["--layers", layers, "--batch", str(batch), "--epochs", "3", "--lr", "0.01", "--lr-decay", "1"]
+    paths = [os.path.join(options.out, f"metrics.{i}.json") for i in range(runs)]
+    cores = sorted(os.sched_getaffinity(0))
+    started = []
+    for i, path in enumerate(paths):
+        bind = ["taskset", "-c", str(cores[i % len(cores)])] if runs > 1 else []
+        started.append(subprocess.Popen([*bind, *jobs.command_of(options, ranks, path, words)],
+                                        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True))
+    total = 0
+    for path, process in zip(paths, started):
+        _, said = process.communicate(timeout=jobs.LIMIT_S)
+        if process.returncode != 0:
+            sys.exit(f"compare: {(said.strip().splitlines() or ['coll_train failed'])[0]}")
+        with open(path, encoding="utf-8") as file:
+            epochs = [line for line in map(json.loads, file) if line["type"] == "epoch"]
+        os.remove(path)
+        total += statistics.median(epoch["samples_per_s"] for epoch in epochs[1:])
+    return total
+
+
+def speed_of_torch(options, layers, ranks, threads):
+    """Samples per second of the same in PyTorch."""
+    result = subprocess.run([sys.executable, os.path.join(options.here, "ddp.py"), layers, str(ranks), str(BATCH),
+                             str(threads)], capture_output=True, text=True, timeout=jobs.LIMIT_S)
+    if result.returncode != 0:
+        sys.exit(f"compare: ddp.py: {(result.stderr.strip().splitlines() or ['failed'])[-1]}")
+    return float(result.stdout.split()[-1])
