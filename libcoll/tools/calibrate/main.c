@@ -176,6 +176,18 @@ typedef struct surveys {
   calibrate_record of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS];
 } surveys;
 
+/* Prints what the last pass over a world's algorithms measured. */
+static void print_pass(const calibrate_world *world, const calibrate_record *record) {
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++)
+    for (int size = 0; size < COLLI_CORRECTED_SIZES; size++) {
+      double us = record->us[record->passes - 1][(*algo)->id][size];
+      if (us > 0)
+        printf("  %d ranks %-14s %-12s %8zu bytes %12.2f us\n", world->nranks,
+               colli_coll_name((*algo)->coll), (*algo)->name, (size_t)COLLI_CORRECTED_BYTES(size),
+               us);
+    }
+}
+
 /* One pass over all worlds that were asked for. */
 static bool run_pass(int pass, const char *path, const colli_calibration_origin *origin,
                      const wishes *wish, surveys *all) {
@@ -192,6 +204,8 @@ static bool run_pass(int pass, const char *path, const colli_calibration_origin 
       if (!calibrate_survey(&world, path, TURN_US * fmin(1, wish->seconds / SECONDS),
                             &all->of[link][w]))
         return false;
+      if (wish->verbose)
+        print_pass(&world, &all->of[link][w]);
     }
   return true;
 }
