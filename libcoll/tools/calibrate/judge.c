@@ -2,17 +2,14 @@
  * judge.c: what several passes over the algorithms say together. A machine has states that last for
  * minutes, in which one algorithm or another is the best: what counts is how much longer an
  * algorithm took than the best one of the same pass, and a pass in which it was far behind counts
- * for more than one in which it was ahead. But of many passes the worst is left out: something else
- * may have run just then.
+ * for more than one in which it was ahead.
  */
 #include <math.h>
 
 #include "calibrate.h"
 
 #define WEIGHT 4.0 /* of bad passes: the exponent of the mean of ratios */
-#define CLOSE  1.3 /* times the best: may be the best another time, if many passes say so */
-#define DOUBT  1.2 /* ... and so much more after a single pass, half of it after two */
-#define MANY   5   /* passes, of which the worst is left out */
+#define CLOSE  1.4 /* times the best: may be the best another time */
 
 /* The least time of a collective's algorithms in a pass; 0: none was measured. */
 static double best_us(const calibrate_record *record, colli_coll coll, int size, int pass) {
@@ -27,20 +24,14 @@ static double best_us(const calibrate_record *record, colli_coll coll, int size,
 
 /* What an algorithm took over what the best one took; 0: it was not measured. */
 static double over_best(const calibrate_record *record, const colli_algo *algo, int size) {
-  double sum = 0, worst = 0;
+  double sum = 0;
   int passes = 0;
   for (int pass = 0; pass < record->passes; pass++) {
     double us = record->us[pass][algo->id][size];
     if (us <= 0)
       continue;
-    double bad = pow(us / best_us(record, algo->coll, size, pass), WEIGHT);
-    worst = fmax(worst, bad);
-    sum += bad;
+    sum += pow(us / best_us(record, algo->coll, size, pass), WEIGHT);
     passes++;
-  }
-  if (passes >= MANY) {
-    sum -= worst;
-    passes--;
   }
   return passes ? pow(sum / passes, 1 / WEIGHT) : 0;
 }
@@ -48,14 +39,13 @@ static double over_best(const calibrate_record *record, const colli_algo *algo, 
 bool calibrate_contends(const calibrate_record *record, const colli_algo *algo, int size) {
   if (record->passes == 0)
     return true;
-  double bound = CLOSE + DOUBT / record->passes;
   int others = 0;
   for (const colli_algo *const *other = colli_algos; *other; other++) {
     double ratio = (*other)->coll == algo->coll ? over_best(record, *other, size) : 0;
-    others += *other != algo && ratio > 0 && ratio <= bound;
+    others += *other != algo && ratio > 0 && ratio <= CLOSE;
   }
   double ratio = over_best(record, algo, size);
-  return others > 0 && ratio > 0 && ratio <= bound;
+  return others > 0 && ratio > 0 && ratio <= CLOSE;
 }
 
 void calibrate_conclude(const calibrate_record *record, colli_correction *corrections) {
