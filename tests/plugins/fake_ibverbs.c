@@ -21,6 +21,8 @@ static bool tells; /* devices that are dead say so */
 
 EXPORT fake_verbs_get_fn fake_verbs_get;
 EXPORT fake_verbs *fake_verbs_get(void) {
+  if (fake.run == 0)
+    fake.run = (uint64_t)getpid();
   return &fake;
 }
 

@@ -49,6 +49,7 @@ typedef struct fake_verbs {
   const void *watched; /* writes of peers to this memory are counted */
   size_t watched_bytes;
   /* the fake's */
+  uint64_t run; /* tells the processes of one test from others */
   int watched_writes;
   int opened;              /* contexts that are open */
   int opens;               /* calls that opened one */

@@ -1,7 +1,7 @@
 /*
  * fake_ibverbs_data.c: the pretended libibverbs: queues and reliable connections between queue
- * pairs of this process. What is posted moves at once, unless the other end has no receive request
- * for it.
+ * pairs of this process (of others: fake_ibverbs_far.c). What is posted moves at once, unless the
+ * other end has no receive request for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,6 +39,7 @@ typedef struct fake_work {
   struct ibv_send_wr request;
   struct ibv_sge parts[MOST_PARTS];
   size_t bytes;
+  size_t moved; /* to another process */
   uint8_t data[];
 } fake_work;
 
@@ -47,11 +48,15 @@ typedef struct fake_qp {
   struct fake_qp *next;
   uint32_t peer;
   uint32_t max_inline;
+  fake_far *far;            /* the peer is in another process; or NULL */
   fake_work *first, **last; /* in their order */
 } fake_qp;
 
 static fake_qp *pairs;
-static uint32_t numbers = 16;
+static uint32_t numbers; /* queue pairs that were made */
+
+static fake_qp *find_pair(uint32_t number);
+static void move_on(fake_qp *qp);
 
 /* ---- queues ---------------------------------------------------------------------------------- */
 
@@ -160,6 +165,9 @@ static int poll_cq(struct ibv_cq *queue, int most, struct ibv_wc *wc) {
   int count = 0;
   pthread_mutex_lock(&fake_lock);
   catch_up();
+  for (fake_qp *qp = pairs; qp; qp = qp->next)
+    if (qp->far && qp->qp.send_cq == queue)
+      move_on(qp);
   while (count < most && cq->head != cq->tail)
     wc[count++] = cq->wc[cq->head++ % cq->room];
   if (fake.dead)
@@ -195,7 +203,7 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
                              .send_cq = attr->send_cq,
                              .recv_cq = attr->recv_cq,
                              .srq = attr->srq,
-                             .qp_num = ++numbers};
+                             .qp_num = (uint32_t)getpid() << 12 | (++numbers & 0xfff)};
   made->next = pairs;
   pairs = made;
   pthread_mutex_unlock(&fake_lock);
@@ -209,6 +217,8 @@ EXPORT int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask) 
   if (mask & IBV_QP_DEST_QPN) {
     ((fake_qp *)(void *)qp)->peer = attr->dest_qp_num;
     fake.attr = *attr;
+    if (!find_pair(attr->dest_qp_num))
+      ((fake_qp *)(void *)qp)->far = fake_far_open(qp, qp->qp_num, attr->dest_qp_num);
   }
   if (mask & IBV_QP_TIMEOUT) {
     fake.attr.timeout = attr->timeout;
@@ -231,6 +241,8 @@ static void drop_first(fake_qp *qp) {
 
 EXPORT int ibv_destroy_qp(struct ibv_qp *qp) {
   fake_qp *self = (fake_qp *)(void *)qp, **place = &pairs;
+  if (self->far)
+    fake_far_close(self->far);
   pthread_mutex_lock(&fake_lock);
   catch_up();
   while (*place != self)
@@ -242,12 +254,17 @@ EXPORT int ibv_destroy_qp(struct ibv_qp *qp) {
   return destroyed(self);
 }
 
+static fake_qp *find_pair(uint32_t number) {
+  fake_qp *p = pairs;
+  while (p && p->qp.qp_num != number)
+    p = p->next;
+  return p;
+}
+
 /* The other end of a connection, while it can receive. */
 static fake_qp *other_end(const fake_qp *qp) {
-  for (fake_qp *p = pairs; p; p = p->next)
-    if (p->qp.qp_num == qp->peer)
-      return p->qp.state == IBV_QPS_RTR || p->qp.state == IBV_QPS_RTS ? p : NULL;
-  return NULL;
+  fake_qp *p = find_pair(qp->peer);
+  return p && (p->qp.state == IBV_QPS_RTR || p->qp.state == IBV_QPS_RTS) ? p : NULL;
 }
 
 static bool takes_request(enum ibv_wr_opcode opcode) {
@@ -289,6 +306,46 @@ static void place(uint8_t *memory, const uint8_t *data, size_t bytes) {
     __atomic_store_n(&memory[i], data[i], __ATOMIC_RELEASE);
 }
 
+/* Tells the receiver of a write that has taken one of its requests. */
+static void tell_receiver(fake_qp *receiver, uint32_t sender, size_t bytes, uint32_t imm_data) {
+  ((fake_srq *)(void *)receiver->qp.srq)->requests--;
+  struct ibv_wc wc = {.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+                      .byte_len = (uint32_t)bytes,
+                      .imm_data = imm_data,
+                      .qp_num = receiver->qp.qp_num,
+                      .src_qp = sender,
+                      .wc_flags = IBV_WC_WITH_IMM};
+  complete(receiver->qp.recv_cq, &wc);
+}
+
+bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, size_t bytes) {
+  fake_qp *self = qp;
+  bool tells = head->request && head->last, taken = false;
+  pthread_mutex_lock(&fake_lock);
+  if (!tells || ((fake_srq *)(void *)self->qp.srq)->requests > 0) {
+    taken = true;
+    if (bytes > 0 && fake_may(head->key, head->at, bytes, IBV_ACCESS_REMOTE_WRITE))
+      place((void *)(uintptr_t)head->at, data, bytes);
+    fake.writes += head->last;
+    if (tells)
+      tell_receiver(self, self->peer, head->bytes, head->imm_data);
+  }
+  pthread_mutex_unlock(&fake_lock);
+  return taken;
+}
+
+/* Sends a request to another process: its status, or IBV_WC_GENERAL_ERR: not now. */
+static enum ibv_wc_status send_far(const fake_qp *qp, fake_work *work) {
+  const struct ibv_send_wr *request = &work->request;
+  fake_far_head head = {.at = request->wr.rdma.remote_addr,
+                        .bytes = work->bytes,
+                        .key = request->wr.rdma.rkey,
+                        .imm_data = request->imm_data,
+                        .request = takes_request(request->opcode)};
+  int result = fake_far_send(qp->far, &head, work->data, &work->moved);
+  return result > 0 ? IBV_WC_SUCCESS : result == 0 ? IBV_WC_GENERAL_ERR : IBV_WC_RETRY_EXC_ERR;
+}
+
 /* Carries a request out at the other end. */
 static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work *work) {
   const struct ibv_send_wr *request = &work->request;
@@ -307,14 +364,7 @@ static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work
   fake.watched_writes += at - (uintptr_t)fake.watched < fake.watched_bytes;
   if (!takes_request(request->opcode))
     return IBV_WC_SUCCESS;
-  ((fake_srq *)(void *)other->qp.srq)->requests--;
-  struct ibv_wc wc = {.opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-                      .byte_len = (uint32_t)work->bytes,
-                      .imm_data = request->imm_data,
-                      .qp_num = other->qp.qp_num,
-                      .src_qp = qp->qp.qp_num,
-                      .wc_flags = IBV_WC_WITH_IMM};
-  complete(other->qp.recv_cq, &wc);
+  tell_receiver(other, qp->qp.qp_num, work->bytes, request->imm_data);
   return IBV_WC_SUCCESS;
 }
 
@@ -324,7 +374,11 @@ static void move_on(fake_qp *qp) {
     fake_work *work = qp->first;
     fake_qp *other = other_end(qp);
     enum ibv_wc_status status = IBV_WC_WR_FLUSH_ERR;
-    if (qp->qp.state != IBV_QPS_ERR) {
+    if (qp->qp.state != IBV_QPS_ERR && qp->far) {
+      status = send_far(qp, work);
+      if (status == IBV_WC_GENERAL_ERR)
+        return;
+    } else if (qp->qp.state != IBV_QPS_ERR) {
       if (other && takes_request(work->request.opcode) &&
           ((fake_srq *)(void *)other->qp.srq)->requests == 0)
         return;

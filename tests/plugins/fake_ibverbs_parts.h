@@ -29,6 +29,32 @@ extern pthread_mutex_t fake_lock; /* over all that is shared */
 /* Whether memory is registered under a key with these rights. */
 bool fake_may(uint32_t key, uint64_t addr, size_t bytes, unsigned access);
 
+/* ---- fake_ibverbs_far.c -----------------------------------------------------------------------
+ */
+
+/* A connection with a queue pair of another process. */
+typedef struct fake_far fake_far;
+
+/* A write, or a piece of one, as it travels. */
+typedef struct fake_far_head {
+  uint64_t at;
+  size_t bytes; /* of all pieces */
+  uint32_t key;
+  uint32_t imm_data;
+  bool request; /* takes a receive request */
+  bool last;    /* piece */
+} fake_far_head;
+
+fake_far *fake_far_open(void *qp, uint32_t number, uint32_t peer);
+void fake_far_close(fake_far *far);
+
+/* Moves a write on from its first *moved bytes: 1: it is over; 0: not now; -1: nobody is there. */
+int fake_far_send(const fake_far *far, const fake_far_head *what, const uint8_t *data,
+                  size_t *moved);
+
+/* fake_ibverbs_data.c: a piece has come; false: it has to wait for a receive request. */
+bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, size_t bytes);
+
 /* Fills in the calls that move data. */
 void fake_data_calls(struct ibv_context_ops *ops);
 

@@ -31,6 +31,18 @@ freeze_it() { kill -STOP "$1"; }
 take_down() { ip link set "$LINK" down; }
 bring_up() { ip link set "$LINK" up && await 20 port_is ACTIVE; }
 
+# Slots lie in huge pages, if some are set aside.
+huge_pages() { awk "/HugePages_$1/ { print \$2 }" /proc/meminfo; }
+huge_pages_used() { [ "$(huge_pages Free)" -lt "$(huge_pages Total)" ]; }
+in_huge_pages() {
+  echo 32 >/proc/sys/vm/nr_hugepages
+  ! huge_pages_used && begin 2 "$BUILD/bin/coll_perf" allreduce -b 64K -e 64K -n 2000 -c 0
+  await 30 huge_pages_used && end && ! huge_pages_used
+  used=$?
+  echo 0 >/proc/sys/vm/nr_hugepages
+  return $used
+}
+
 # with_faults PLAN N ARGUMENTS: under the fault decorator.
 with_faults() { COLL_FAULT=$1 COLL_TIMEOUT_MS=4000 perf "$2" "$3"; }
 
@@ -46,6 +58,7 @@ done
 check "faults to bear" with_faults seed=5,again=20,pending=10,delay_us=2000 4 "allreduce -b 64 -e 256K -f 64 -n 3"
 check "cut link" says 'PEER_LOST: .*broke this connection' with_faults cut=0-1@20 3 "allreduce -b 64K -n 50"
 check "stalled link" says 'TIMEOUT: .*rank [01] ' with_faults stall=0-1@20 3 "allreduce -b 64K -n 50"
+check "huge pages" in_huge_pages
 check "killed rank" during kill_it "PEER_LOST: rank 2 "
 check "frozen rank" during freeze_it "TIMEOUT: .*rank 2 "
 
