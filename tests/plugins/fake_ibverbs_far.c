@@ -4,6 +4,7 @@
  * named after the receiver's queue pair, to a thread there, which plays the device.
  */
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,6 +25,7 @@ typedef struct piece {
 struct fake_far {
   int fd;
   uint32_t peer;
+  atomic_bool ends;
   pthread_t thread;
   void *qp;
 };
@@ -38,15 +40,16 @@ static socklen_t name_of(uint32_t number, struct sockaddr_un *name) {
 
 /* Takes what comes, until the queue pair ends. */
 static void *receive(void *arg) {
-  const fake_far *far = arg;
+  fake_far *far = arg;
   piece *p = malloc(sizeof(*p));
   if (!p)
     abort();
-  for (;;) {
+  while (!atomic_load(&far->ends)) {
     ssize_t got = recv(far->fd, p, sizeof(*p), 0);
     if (got < (ssize_t)sizeof(p->head))
       break;
-    while (!fake_far_arrived(far->qp, &p->head, p->data, (size_t)got - sizeof(p->head)))
+    while (!atomic_load(&far->ends) &&
+           !fake_far_arrived(far->qp, &p->head, p->data, (size_t)got - sizeof(p->head)))
       usleep(100); /* no receive request: the sender waits */
   }
   free(p);
@@ -67,13 +70,8 @@ fake_far *fake_far_open(void *qp, uint32_t number, uint32_t peer) {
 }
 
 void fake_far_close(fake_far *far) {
-  fake_far_head end = {.bytes = 0};
-  struct sockaddr_un name;
-  socklen_t length = sizeof(name);
-  /* An empty datagram to itself ends the thread. */
-  if (getsockname(far->fd, (struct sockaddr *)&name, &length) != 0 ||
-      sendto(far->fd, &end, 0, 0, (struct sockaddr *)&name, length) < 0)
-    abort();
+  atomic_store(&far->ends, true);
+  shutdown(far->fd, SHUT_RDWR);
   pthread_join(far->thread, NULL);
   close(far->fd);
   free(far);
