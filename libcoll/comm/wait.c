@@ -281,14 +281,14 @@ static bool is_fresh(const colli_watch *w) {
 /*
  * Whether the rank that this one waits for is on another core and may come while two changes of
  * ranks would take longer: it needs nobody on this core, has little to copy, and only one other
- * rank wants this core. Reductions and exchanges are other: there everybody has something to
- * contribute.
+ * rank wants this core. Exchanges are other: there everybody has something to contribute.
  */
 static bool waits_elsewhere(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   if (!op || op->partition.piece * op->elem_bytes > ELSEWHERE_BYTES)
     return false;
-  if (op->coll != COLLI_BROADCAST && op->coll != COLLI_SCATTER && op->coll != COLLI_GATHER)
+  if (op->coll != COLLI_BROADCAST && op->coll != COLLI_SCATTER && op->coll != COLLI_GATHER &&
+      op->coll != COLLI_REDUCE)
     return false;
   int channel, step, peer = colli_exec_waits_for(op, &channel, &step);
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;

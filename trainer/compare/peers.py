@@ -1,4 +1,5 @@
 """peers.py: the trainer's speed beside PyTorch's, and beside what two cores would do if nothing had to be sent."""
+import glob
 import json
 import os
 import statistics
@@ -11,7 +12,7 @@ BATCH = 256  # over all ranks
 PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
         ("784,2048,2048,10", 2)]
 COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, each for itself with its part of the batch",
-           "torch": "DistributedDataParallel over gloo", "threads": "one torch process with a thread for each core"}
+           "torch": "DistributedDataParallel over gloo", "threads": "one torch process with a thread for each core (with libopenblas0-openmp, if that is there)"}
 
 
 def beside_peers(options):
@@ -61,9 +62,11 @@ def speed_of_ours(options, layers, ranks, runs, batch):
 
 
 def speed_of_torch(options, layers, ranks, threads):
-    """Samples per second of the same in PyTorch."""
+    """Samples per second of the same in PyTorch. OpenBLAS with threads of its own gets in the way of torch's."""
+    shared = glob.glob("/usr/lib/*/openblas-openmp") if threads > 1 else []
     result = subprocess.run([sys.executable, os.path.join(options.here, "ddp.py"), layers, str(ranks), str(BATCH),
-                             str(threads)], capture_output=True, text=True, timeout=jobs.LIMIT_S)
+                             str(threads)], capture_output=True, text=True, timeout=jobs.LIMIT_S,
+                            env={**os.environ, **({"LD_LIBRARY_PATH": shared[0]} if shared else {})})
     if result.returncode != 0:
         sys.exit(f"compare: ddp.py: {(result.stderr.strip().splitlines() or ['failed'])[-1]}")
     return float(result.stdout.split()[-1])
