@@ -100,7 +100,8 @@ static int split_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   bool right;
   RANK_OK(coll_comm_split(comm, rank % 2, 0, NULL, &half));
   RANK_CHECK(go_on(half, rank, &mask, &right) == COLL_OK && right);
-  /* Whoever is past the barrier knows that all are past the above; the others may still be in it. */
+  /* Whoever is past the barrier knows that all are past the above; the others may still be in it.
+   */
   coll_barrier(comm);
   if (rank == s->leaves)
     kill(getpid(), SIGKILL);

@@ -181,7 +181,8 @@ static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_split(comm, rank == last ? COLL_NO_COLOR : 0, 0, NULL, &without));
   RANK_OK(coll_comm_dup(with, NULL, &idle));
   RANK_CHECK(family_exercise(with, 100, 1) == 0);
-  /* Whoever is past the barrier knows that all are past the above; the others may still be in it. */
+  /* Whoever is past the barrier knows that all are past the above; the others may still be in it.
+   */
   coll_barrier(comm);
   if (rank == last) {
     usleep(20000);
