@@ -18,8 +18,8 @@ compare() {
 }
 
 compare --strategies allreduce,ps-async --slow 1:2 -- --layers 784,32,10 || fail "failed"
-[ "$(wc -l <"$folder/epochs.csv")" -eq 9 ] || fail "not a line for each of 2 epochs of 4 runs"
-for word in "Who won where" undisturbed "rank 1 slowed down by 2" allreduce ps-async; do
+[ "$(wc -l <"$folder/epochs.csv")" -eq 11 ] || fail "not a line for each of 2 epochs of 5 runs"
+for word in "Who won where" undisturbed "one rank" "beside one rank" "rank 1 slowed down by 2" allreduce ps-async; do
   grep -q "$word" "$folder/report.html" || fail "the report lacks '$word'"
 done
 # 2 ranks, 25,450 parameters, 469 steps, 2 epochs: all-reduce sends half the vector twice, from each.

@@ -7,6 +7,7 @@ import sys
 
 Condition = collections.namedtuple("Condition", "name options launcher")
 LIMIT_S = 600  # of one run
+ALONE = "one rank"  # that nothing is sent for: what the strategies' accuracy is held against
 
 
 class Run:
@@ -58,8 +59,9 @@ def command_of(options, ranks, metrics, words):
 def train(options, strategy, condition):
     """One run; None if this strategy cannot do it."""
     metrics = os.path.join(options.out, "metrics.json")
-    command = [*condition.launcher, *command_of(options, options.ranks, metrics, [
-        "--strategy", strategy, "--epochs", str(options.epochs), *condition.options, *options.more])]
+    ranks, name = (1, "allreduce") if strategy == ALONE else (options.ranks, strategy)
+    command = [*condition.launcher, *command_of(options, ranks, metrics, [
+        "--strategy", name, "--epochs", str(options.epochs), *condition.options, *options.more])]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if result.returncode != 0:
         why = (result.stderr.strip().splitlines() or ["no message"])[0]
@@ -77,12 +79,12 @@ def median_run(runs):
 
 
 def run_all(options, conditions):
-    """The median run of each strategy under each condition."""
+    """The median run of each strategy under each condition; undisturbed, that of one rank is before them."""
     names = options.strategies.split(",") if options.strategies else all_strategies(options)
     found = collections.defaultdict(list)
     for condition in conditions:
         for turn in range(options.rounds):
-            for name in names:
+            for name in [ALONE, *names] if condition is conditions[0] else names:
                 if turn > 0 and not found[name, condition.name]:
                     continue
                 run = train(options, name, condition)
@@ -91,6 +93,6 @@ def run_all(options, conditions):
                     print(f"{condition.name}: {name}: {100 * run.accuracy:.2f} %, "
                           f"{run.samples_per_s:.0f} samples/s", flush=True)
     runs = [median_run(same) for same in found.values() if same]
-    if not runs:
+    if all(run.strategy == ALONE for run in runs):
         sys.exit("compare: no strategy could be run")
     return runs

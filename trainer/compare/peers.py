@@ -12,7 +12,8 @@ BATCH = 256  # over all ranks
 PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
         ("784,2048,2048,10", 2)]
 COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, each for itself with its part of the batch",
-           "torch": "DistributedDataParallel over gloo", "threads": "one torch process with a thread for each core (with libopenblas0-openmp, if that is there)"}
+           "torch": "DistributedDataParallel over gloo",
+           "threads": "one torch process with a thread for each core (of libopenblas0-openmp, if that is there)"}
 
 
 def beside_peers(options):

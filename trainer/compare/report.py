@@ -3,6 +3,7 @@ import csv
 import html
 import os
 
+import jobs
 import picture
 
 FIELDS = ["condition", "strategy", "epoch", "wall_s", "samples", "sent_so_far", "train_loss", "test_loss",
@@ -27,13 +28,15 @@ def goal_of(runs):
     return max(run.accuracy for run in runs) - 0.01
 
 
-def rows_of(runs, goal):
-    """What the table shows: name, text of each column, and the number that decides (smaller is better)."""
+def rows_of(runs, goal, alone):
+    """What the table shows: name, text of each column, and the number that decides (smaller is better). alone:
+    the accuracy of one rank, or None."""
     rows = []
     for run in runs:
         last, to_goal = run.epochs[-1], run.seconds_to(goal)
         rows.append((run.strategy, [
             (f"{100 * run.accuracy:.2f} %", -run.accuracy),
+            (f"{100 * (run.accuracy - alone):+.2f} %" if alone else "-", None),
             (f"{to_goal:.2f} s" if to_goal else "-", to_goal or float("inf")),
             (f"{run.samples_per_s:.0f}", -run.samples_per_s),
             (f"{last['sent_so_far'] / 1e6:.1f} MB", last["sent_so_far"]),
@@ -41,14 +44,15 @@ def rows_of(runs, goal):
     return rows
 
 
-HEADS = ["test accuracy", "time to the goal", "samples/s", "sent", "waiting"]
+HEADS = ["test accuracy", "beside one rank", "time to the goal", "samples/s", "sent", "waiting"]
 
 
 def winners(rows):
     """The strategy that is best in each column that decides something."""
     best = {}
     for column, head in enumerate(HEADS):
-        values = [(texts[column][1], name) for name, texts in rows if texts[column][1] is not None]
+        values = [(texts[column][1], name) for name, texts in rows
+                  if texts[column][1] is not None and name != jobs.ALONE]
         if values and min(values)[0] != float("inf"):
             best[head] = min(values)[1]
     return best
@@ -69,7 +73,7 @@ def verdict(conditions, goal):
     """Who won where, in a line for each condition."""
     lines = []
     for condition, runs in conditions.items():
-        best = winners(rows_of(runs, goal))
+        best = winners(rows_of(runs, goal, None))
         lines.append(f"<li><b>{html.escape(condition)}</b>: "
                      + "; ".join(f"{head}: {html.escape(name)}" for head, name in best.items()) + "</li>")
     return "<ul>" + "\n".join(lines) + "</ul>"
@@ -79,6 +83,7 @@ def write(options, runs):
     """Writes epochs.csv and report.html into the folder."""
     write_csv(os.path.join(options.out, "epochs.csv"), runs)
     conditions, goal = {}, goal_of(runs)
+    alone = next((run.accuracy for run in runs if run.strategy == jobs.ALONE), None)
     for run in runs:
         conditions.setdefault(run.condition, []).append(run)
     parts = [f"<h1>Strategies of distributed training</h1><p><code>{html.escape(options.command)}</code>: "
@@ -87,7 +92,7 @@ def write(options, runs):
              "<h2>Who won where</h2>", verdict(conditions, goal)]
     pictures = picture.draw(conditions)
     for condition, same in conditions.items():
-        parts += [f"<h2>{html.escape(condition)}</h2>", table(rows_of(same, goal)), pictures.get(condition, "")]
+        parts += [f"<h2>{html.escape(condition)}</h2>", table(rows_of(same, goal, alone)), pictures.get(condition, "")]
     with open(os.path.join(options.out, "report.html"), "w", encoding="utf-8") as file:
         file.write(f"<!doctype html><html lang=en><meta charset=utf-8><title>coll_train: strategies</title>"
                    f"<style>{STYLE}</style>" + "\n".join(parts) + "</html>\n")
