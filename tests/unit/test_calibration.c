@@ -123,13 +123,13 @@ Test(calibration, is_found_at_the_usual_place) {
   colli_calibration have, want = numbered();
   colli_calibration_origin origin;
   setenv("XDG_CACHE_HOME", folder, 1);
-  setenv("HOME", "/home/somebody", 1);
+  setenv("HOME", "/somebody", 1);
   cr_assert(colli_calibration_path(place, sizeof(place)));
   cr_assert_eq(strncmp(place, folder, strlen(folder)), 0);
   cr_assert_str_eq(place + strlen(folder), "/libcoll/calibration");
   unsetenv("XDG_CACHE_HOME");
   cr_assert(colli_calibration_path(place, sizeof(place)));
-  cr_assert_str_eq(place, "/home/somebody/.cache/libcoll/calibration");
+  cr_assert_str_eq(place, "/somebody/.cache/libcoll/calibration");
   unsetenv("HOME");
   cr_assert_not(colli_calibration_path(place, sizeof(place)));
   colli_calibration_load("", &quiet, &have, NULL, &origin);

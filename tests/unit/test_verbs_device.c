@@ -54,23 +54,6 @@ static void expect_none(const verbs_settings *settings, coll_status status,
 #define EXPECT_NONE(settings, status, ...)                                                         \
   expect_none(settings, status, (const char *const[]){__VA_ARGS__, NULL})
 
-/* ---- the library ----------------------------------------------------------------------------- */
-
-Test(verbs_device, absent_library_is_one_clear_line) {
-  cr_assert_eq(verbs_lib_load(&lib, "libcoll-no-such-thing.so.1", &fault), COLL_ERR_UNSUPPORTED);
-  cr_assert(strstr(fault.detail, "libcoll-no-such-thing.so.1"), "%s", fault.detail);
-  cr_assert(strstr(fault.detail, "install rdma-core"), "%s", fault.detail);
-  cr_assert_null(lib.handle);
-}
-
-Test(verbs_device, library_without_a_function_is_named) {
-  const char *other = COLL_PLUGINS "/tuner_odd.so"; /* a library, but not this one */
-  cr_assert_eq(verbs_lib_load(&lib, other, &fault), COLL_ERR_UNSUPPORTED);
-  cr_assert(strstr(fault.detail, "has no ibv_get_device_list"), "%s", fault.detail);
-  cr_assert_null(lib.handle);
-  cr_assert_null(lib.free_device_list);
-}
-
 /* ---- InfiniBand ------------------------------------------------------------------------------ */
 
 Test(verbs_device, infiniband_port_becomes_a_rail, .init = load) {
