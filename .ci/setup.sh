@@ -1,5 +1,5 @@
 # shellcheck shell=bash
-# What ./quickstart, ./check and .ci/run share. To be sourced by bash, with the current folder the
+# What ./quickstart and ./check share. To be sourced by bash, with the current folder the
 # project's root and `log_dir` set.
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
@@ -92,10 +92,10 @@ install_packages() {
     "see what it says; to try by hand: apt-get install ${missing[*]}" "then run this again"
 }
 
-# Configures and builds: folder, then options of cmake. Prints the errors if it fails.
+# Configures and builds: folder, target, then options of cmake. Prints the errors if it fails.
 build() {
-  local folder=$1 log
-  shift
+  local folder=$1 target=$2 log
+  shift 2
   log="$log_dir/build-$(basename "$folder").log"
   for tool in cmake ninja pkg-config; do
     command -v $tool >/dev/null || fail "there is no $tool" "run this without --no-install, or install it"
@@ -105,7 +105,7 @@ build() {
     ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
     rm -rf "$folder"
   fi
-  cmake -S . -B "$folder" -G Ninja "$@" >"$log" 2>&1 && cmake --build "$folder" >>"$log" 2>&1 && return 0
+  cmake -S . -B "$folder" -G Ninja "$@" >"$log" 2>&1 && cmake --build "$folder" --target "$target" >>"$log" 2>&1 && return 0
   grep -E -A6 'error|FAILED|Error' "$log" | head -40 >&2
   fail "building in $folder failed (first errors above; all in $log)" \
     "if a package is missing, run this without --no-install" \

@@ -144,14 +144,20 @@ static void rehearse_best(colli_choice *list, int listed, const colli_shape *sha
           colli_choice_time(&list[i], shape, elem_bytes, limits->slot_count, model);
 }
 
-/* The algorithm and chunk size with the lowest cost. */
+/*
+ * The algorithm and chunk size with the lowest cost. There is one choice for all roots, that for
+ * root 0: calls whose root changes from one to the next would else mix algorithms, whose ranks wait
+ * for each other in different orders. That cost twice the time where ranks share cores.
+ */
 int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  const colli_limits *limits, const colli_model *model, const char *force,
                  colli_choice *choice, colli_choice *candidates, int max_candidates) {
   colli_choice list[COLLI_MAX_CANDIDATES];
-  int considered = list_all(shape, count, elem_bytes, limits, model, force, list), listed = 0;
+  colli_shape usual = *shape;
+  usual.root = 0;
+  int considered = list_all(&usual, count, elem_bytes, limits, model, force, list), listed = 0;
   if (considered > 1 && model->core_share < 1)
-    rehearse_best(list, considered, shape, elem_bytes, limits, model);
+    rehearse_best(list, considered, &usual, elem_bytes, limits, model);
   for (int i = 0; i < considered; i++) {
     list[i].predicted_ns *= colli_correction_for(model, list[i].algo->id, count * elem_bytes);
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)

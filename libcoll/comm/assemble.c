@@ -51,14 +51,6 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   return COLL_OK;
 }
 
-/* The bytes of the last-level cache, or 0. */
-static size_t cache_bytes(void) {
-  long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
-  if (bytes <= 0)
-    bytes = sysconf(_SC_LEVEL2_CACHE_SIZE);
-  return bytes > 0 ? (size_t)bytes : 0;
-}
-
 /* Sets up what the choice of algorithms depends on. */
 static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->plans;
@@ -76,7 +68,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   comm->exec.helps = !places.crowded;
   comm->paired = places.crowded && places.mates == 2;
   plans->model = places.model;
-  plans->cache_bytes = cache_bytes() / (size_t)places.neighbours;
+  plans->neighbours = places.neighbours;
   plans->ngroups = places.ngroups;
   plans->group = places.group;
   colli_limits_default(places.slowest, &plans->limits);

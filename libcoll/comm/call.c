@@ -5,8 +5,7 @@
 
 #include "libcoll/comm/comm.h"
 
-#define HURRY_LOOKS                                                                                \
-  128u /* for a message of a script, about 1 us: a rank that comes with this one */
+#define HURRY_LOOKS 64u   /* for a message of a script, 1 to 2 us: ranks come at the same time */
 #define HURRY_BYTES 8192u /* messages that are never left where they lie */
 
 /* Whether the communicator can take a call; looks for an abort first. */

@@ -25,15 +25,14 @@ static size_t class_floor(int size_class) {
 static colli_memo *entry_of(colli_chooser *chooser, const colli_memo *key) {
   uint64_t kind = (uint64_t)key->coll | (uint64_t)key->order << 8 | (uint64_t)key->in_place << 16 |
                   (uint64_t)key->varying << 17 | (uint64_t)key->size_class << 24;
-  uint64_t hash = (kind + (uint64_t)key->root * 0xc2b2ae3d27d4eb4full) * 0x9e3779b97f4a7c15ull +
-                  key->elem_bytes * 0x165667b19e3779f9ull;
+  uint64_t hash = kind * 0x9e3779b97f4a7c15ull + key->elem_bytes * 0x165667b19e3779f9ull;
   return &chooser->memo[hash >> 57 & (COLLI_MEMOS - 1)];
 }
 
 /* Whether an entry answers a question. */
 static bool answers(const colli_memo *a, const colli_memo *key) {
   return a->algo && a->size_class == key->size_class && a->coll == key->coll &&
-         a->root == key->root && a->order == key->order && a->elem_bytes == key->elem_bytes &&
+         a->order == key->order && a->elem_bytes == key->elem_bytes &&
          a->in_place == key->in_place && a->varying == key->varying;
 }
 
@@ -41,7 +40,6 @@ static bool answers(const colli_memo *a, const colli_memo *key) {
 static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *shape, size_t count,
                                    size_t elem_bytes) {
   colli_memo key = {.elem_bytes = elem_bytes,
-                    .root = shape->root,
                     .size_class = class_of(count * elem_bytes),
                     .coll = (uint8_t)shape->coll,
                     .order = (uint8_t)shape->order,

@@ -21,7 +21,6 @@ typedef struct colli_memo {
   const colli_algo *algo; /* NULL: empty entry */
   size_t chunk_bytes;
   size_t elem_bytes;
-  int root;
   int size_class;
   uint8_t coll;
   uint8_t order;

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "topology/topology.h"
+
+#define STREAM_LEAST (512 << 10) /* no rank has less of a last-level cache */
 
 /* Whether a schedule of this communicator serves a shape. */
 static bool same_shape(const colli_shape *a, const colli_shape *b) {
@@ -52,6 +55,48 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) 
                        .group = plans->group};
 }
 
+/* Bytes of input and output that an operation has for each rank, on average. */
+static uint64_t bytes_per_rank(const colli_plans *plans, const colli_plan *plan) {
+  uint64_t own = plan->key.count * plan->elem_bytes, all = own * (uint64_t)plans->nranks;
+  switch (plan->key.coll) {
+  case COLLI_ALLREDUCE:
+  case COLLI_SCAN:
+  case COLLI_EXSCAN:
+    return 2 * own;
+  case COLLI_REDUCE:
+  case COLLI_BROADCAST:
+    return own + own / (uint64_t)plans->nranks;
+  case COLLI_ALLGATHER:
+  case COLLI_REDUCE_SCATTER:
+    return own + all;
+  case COLLI_ALLTOALL:
+    return 2 * all;
+  default: /* gather, scatter; now one rank has all blocks, now another */
+    return 3 * own;
+  }
+}
+
+/*
+ * Chooses whether results are stored past the caches: so they push nothing out that is still to be
+ * read, and no line is fetched only to be overwritten. Such stores are slow themselves, so it pays
+ * from where inputs and outputs of all ranks are larger than the last-level cache by half: for a
+ * broadcast, which reads least, by far more. In place the next operation finds its input in what
+ * this one stored, so there must be more of it; and where a rank has read the very lines that it
+ * stores to, they are in its cache, and stay there.
+ */
+static void choose_stores(colli_plans *plans, colli_plan *plan) {
+  uint64_t bytes = bytes_per_rank(plans, plan);
+  plan->stream = plan->stream_in_place = false;
+  if (bytes < STREAM_LEAST)
+    return;
+  if (!plans->cache)
+    plans->cache = colli_cache_share(plans->neighbours);
+  bool read_before = colli_reduces((colli_coll)plan->key.coll) || plan->key.coll == COLLI_ALLTOALL;
+  uint64_t halves = plan->key.coll == COLLI_BROADCAST ? 10 : 3;
+  plan->stream = plans->cache && bytes >= plans->cache / 2 * halves;
+  plan->stream_in_place = plan->stream && !read_before && bytes >= plans->cache / 2 * 5;
+}
+
 /* Chooses algorithm, schedule and partition for an entry. */
 coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
   const colli_plan_key *key = &plan->key;
@@ -65,8 +110,7 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   if (status != COLL_OK)
     return status;
   plan->partition = choice.partition;
-  plan->stream = plans->cache_bytes && choice.partition.count * plan->elem_bytes >
-                                           plans->cache_bytes / 2; /* in and out */
+  choose_stores(plans, plan);
   plan->number = ++plans->made;
   plan->sched = get_sched(plans, choice.algo, &shape, error);
   return plan->sched ? COLL_OK : error->status;

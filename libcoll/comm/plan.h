@@ -40,7 +40,8 @@ typedef struct colli_plan {
   bool staged;  /* works on a copy of the input */
   colli_reduce_fn reduce;
   colli_average_fn average;
-  bool stream; /* the vectors of all ranks do not fit in the caches */
+  bool stream;          /* results go past the caches: they are too small for all vectors */
+  bool stream_in_place; /* ... also where a result lies on the input */
   colli_partition partition;
   coll_tag tag;         /* without sequence number; v-forms: without a count */
   bool connected;       /* its connections have been begun */
@@ -53,9 +54,10 @@ typedef struct colli_plans {
   int rank;
   colli_limits limits;
   colli_model model;
-  size_t cache_bytes; /* this rank's share of the last-level cache; 0: not known */
-  int ngroups;        /* as in colli_shape */
-  int32_t *group;     /* freed with the rest */
+  int neighbours; /* ranks on this rank's host, itself included */
+  uint64_t cache; /* this rank's share of the last-level cache; 0: not asked for yet */
+  int ngroups;    /* as in colli_shape */
+  int32_t *group; /* freed with the rest */
   colli_chooser chooser;
   colli_plan plan[COLLI_PLANS];
   uint64_t made; /* the number of the last plan */

@@ -166,19 +166,19 @@ static bool prepare_memory(const coll_comm *comm, const colli_call *call, const 
   return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
 }
 
-/* Finds out which buffers peers may read where they lie. */
-static void find_regions(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
-                         coll_request *op) {
+/* Whether what a call writes is no part of what it reads: not known where it has no input. */
+static bool is_apart(const coll_comm *comm, const colli_call *call, const coll_request *op) {
   size_t reads, writes;
   colli_call_extent(comm, call, &reads, &writes);
   const char *in = call->sendbuf, *out = call->recvbuf;
-  bool apart =
-      !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
+  return !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
+}
+
+/* Notes which of a call's buffers lie in regions, and so may be read where they are. */
+static void find_regions(const coll_comm *comm, bool apart, coll_request *op) {
   op->refer = apart ? COLLI_REFER : COLLI_REFER_IN_PLACE;
   op->region[COLLI_INPUT] = colli_memory_region(comm, op->in);
   op->region[COLLI_OUTPUT] = colli_memory_region(comm, op->out);
-  /* With slots it gains nothing: results are late enough for the cache to have written others. */
-  op->stream = plan->stream && op->region[COLLI_INPUT];
 }
 
 /* Notes which buffers are long enough to be lent to a transport for the time of the call. */
@@ -232,8 +232,13 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
   note_extents(plan, op);
   op->refer = 0;
   op->stream = false;
-  if (__builtin_expect(comm->memory != NULL, 0))
-    find_regions(comm, call, plan, op);
+  if (__builtin_expect(comm->memory || plan->stream, 0)) {
+    bool apart = is_apart(comm, call, op);
+    if (comm->memory)
+      find_regions(comm, apart, op);
+    bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
+    op->stream = other ? plan->stream : plan->stream_in_place;
+  }
   uint64_t sequence = ++comm->sequence;
   op->sequence = sequence;
   op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;

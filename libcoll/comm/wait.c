@@ -13,10 +13,9 @@
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
-#define LOOKS_AT_ONCE   24u /* one after the other: a rank that comes at the same time is near */
 #define LOOKS_ELSEWHERE 32u /* see waits_elsewhere(): about 1 us */
 #define ELSEWHERE_BYTES 16384u
-#define BURNT_NS        350000ull  /* so much time of a core spent in vain: sleep */
+#define BURNT_NS        250000ull  /* so much time of a core spent in vain: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
@@ -314,17 +313,15 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (!comm->crowded && w->idle <= LOOKS_AT_ONCE)
-    return;
   if (comm->paired && w->elsewhere++ < LOOKS_ELSEWHERE && waits_elsewhere(comm))
     return;
   w->elsewhere = 0;
-  if (!comm->crowded && w->idle <= w->spin)
-    colli_cpu_relax();
-  else if (is_fresh(w))
-    hand_over(comm);
-  else
+  if (!is_fresh(w))
     sleep_a_while(comm, until_ns);
+  else if (!comm->crowded && w->idle <= w->spin)
+    colli_cpu_relax();
+  else
+    hand_over(comm);
 }
 
 /* Moves everything on as far as it goes without waiting. */

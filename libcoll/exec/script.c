@@ -4,7 +4,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define LINES_MOST 32 /* beyond that the way through the executor is no more than a small part */
+#include "libcoll/base/clock.h"
+
+#define LINES_MOST      32 /* beyond that the way through the executor is no more than a small part */
+#define EXCHANGE_BYTES  4096 /* see let_write() */
+#define EXCHANGE_PAUSES 2
 
 /* ---- making ------------------------------------------------------------------------------------
  */
@@ -107,7 +111,7 @@ static inline bool fold_line(coll_conn *conn, const colli_line *line, const coll
   int status;
   for (unsigned left = call->looks;
        (status = conn->ops->slot_peek(conn, &got, &msg, &bytes)) == COLL_T_AGAIN && left; left--)
-    ;
+    colli_cpu_relax();
   if (status != COLL_T_DONE || bytes != line->bytes || !is_expected(&got, call->tag))
     return false;
   bool left = line->bits & COLLI_MSG_LEFT;
@@ -125,7 +129,7 @@ static inline bool receive_line(coll_conn *conn, const colli_line *line,
                                                               &got, &got_bytes)) == COLL_T_AGAIN &&
                                     left;
        left--)
-    ;
+    colli_cpu_relax(); /* who looks without a pause takes the line from who writes to it */
   return status == COLL_T_DONE;
 }
 
@@ -142,24 +146,40 @@ static inline bool send_line(colli_exec *exec, colli_lane *lane, coll_conn *conn
   return true;
 }
 
+/*
+ * Gives a peer a moment that sends as much at the same time. A rank that has just sent, and had
+ * nothing to copy meanwhile, would look before the peer is through, and take from it the line that
+ * it is about to write (0.02 us of 0.24 for 8 KiB).
+ */
+static inline void let_write(const colli_line *line, const colli_script_call *call) {
+  for (int i = 0; call->looks && line->bytes >= EXCHANGE_BYTES && i < EXCHANGE_PAUSES; i++)
+    colli_cpu_relax();
+}
+
 int colli_script_run(colli_exec *exec, const colli_script *script, const colli_script_call *call,
                      coll_request *op) {
   colli_lane *lane = &op->lane[script->lane];
   lane->index = script->lane;
   lane->npending = 0;
   int ran = 0;
+  bool sent = false; /* by the line before, which copied nothing */
   for (const colli_line *line = script->line; ran < script->count; ran++, line++) {
     const char *src = place(line->src_in ? call->in : call->out, line->src);
     char *dst = place(line->dst_in ? call->in : call->out, line->dst);
     if (line->peer < 0) {
-      if (dst != src)
+      if (dst != src) {
         memcpy(dst, src, line->bytes);
+        sent = false;
+      }
       continue;
     }
     coll_conn *conn = exec->links[line->peer].conn[script->lane];
     /* Another kind of connection gains little, and may read from where a later line stores. */
     if (!conn || (conn->ops->caps & (COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT)) != COLL_CAP_SPIN)
       break;
+    if (sent && line->bits & COLLI_RECV)
+      let_write(line, call);
+    sent = line->bits & COLLI_SEND && (dst == src || !(line->bits & COLLI_STORE));
     bool went = !(line->bits & COLLI_RECV) ? send_line(exec, lane, conn, line, call, src, dst)
                 : line->bits & COLLI_FOLD  ? fold_line(conn, line, call, src, dst)
                                            : receive_line(conn, line, call, dst);

@@ -155,7 +155,8 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
       return COLLI_STEP_FAILED;
-    bool in_slots = !(conn->ops->caps & COLL_CAP_SEND_DIRECT);
+    /* What was announced by expect() may have arrived in dst: recv() knows. */
+    bool in_slots = !(conn->ops->caps & COLL_CAP_SEND_DIRECT) && !coll_transport_expects(conn->ops);
     if (__builtin_expect(lane->op->stream, 0) && in_slots && !(step->bits & COLLI_SEND))
       return receive_past_caches(exec, lane, step, s, conn);
     coll_tag got;

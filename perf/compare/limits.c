@@ -222,7 +222,7 @@ static void measure_size(const traffic *what, int nranks, size_t bytes) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, bytes + 64) != 0)
       die("posix_memalign");
-    memset(memory, 0, bytes);
+    memset(memory, 0x3f, bytes); /* no zeros: this memory takes them twice as fast */
     if (k < inputs)
       w.in[k] = memory;
     else

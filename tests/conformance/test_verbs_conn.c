@@ -256,3 +256,37 @@ Test(verbs_conn, killed_peer, .timeout = 30) {
     cr_expect_eq(fake_load()->registered, 0);
   }
 }
+
+/*
+ * Who leaves after all that it expected has come lets what it sent arrive, and says farewell.
+ */
+Test(verbs_conn, farewell_after_expected, .timeout = 30) {
+  static const conf_transport transport = {
+      .ops = &verbs_transport, .slot_bytes = LONG, .setup = infiniband};
+  conf_world *world = conf_begin(&transport, 2, -1);
+  conf_end a, b;
+  char text[100], *memory = calloc(2, LONG);
+  cr_assert_not_null(memory);
+  conf_pair(world, 0, 1, 0, &a, &b);
+  verbs_transport.lend(world->rank[1].ep, memory, memory, LONG, 1);
+  verbs_transport.lend(world->rank[0].ep, memory, memory + LONG, LONG, 0);
+  coll_tag tag = conf_tag(7);
+  cr_assert_eq(verbs_transport.expect(b.conn, 0, &tag, memory, LONG, LONG), COLL_T_DONE);
+  cr_expect_eq(((verbs_conn *)b.conn)->here.made, 1, "it was not told of");
+  conf_fill(memory + LONG, LONG, 7);
+  cr_assert_eq(conf_try_send(&a, CONF_SEND, 7, memory + LONG, LONG), COLL_T_PENDING);
+  while (conf_try_recv(&b, CONF_RECV, 7, memory, LONG) != COLL_T_DONE)
+    conf_round(world);
+  conf_fill(text, sizeof(text), 5);
+  cr_assert_eq(conf_try_send(&b, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
+  conf_disconnect(&b);
+  verbs_transport.reclaim(world->rank[1].ep, memory);
+  conf_receive(world, &a, CONF_RECV, 5, sizeof(text));
+  cr_expect_eq(conf_receive_error(world, &a), COLL_ERR_PEER_LOST);
+  cr_expect(strstr(world->rank[0].last.detail, "has closed the connection"), "%s",
+            world->rank[0].last.detail);
+  conf_disconnect(&a);
+  verbs_transport.reclaim(world->rank[0].ep, memory);
+  free(memory);
+  conf_finish(world);
+}

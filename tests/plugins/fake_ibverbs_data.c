@@ -40,6 +40,7 @@ typedef struct fake_work {
   struct ibv_sge parts[MOST_PARTS];
   size_t bytes;
   size_t moved; /* to another process */
+  bool sent;    /* there, as a whole */
   uint8_t data[];
 } fake_work;
 
@@ -334,7 +335,14 @@ bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, 
   return taken;
 }
 
-/* Sends a request to another process: its status, or IBV_WC_GENERAL_ERR: not now. */
+void fake_far_tick(void *qp) {
+  pthread_mutex_lock(&fake_lock);
+  move_on(qp);
+  pthread_mutex_unlock(&fake_lock);
+}
+
+/* Sends a request to another process: its status, or IBV_WC_GENERAL_ERR: not now. What tells of its
+ * completion waits for an acknowledgement. */
 static enum ibv_wc_status send_far(const fake_qp *qp, fake_work *work) {
   const struct ibv_send_wr *request = &work->request;
   fake_far_head head = {.at = request->wr.rdma.remote_addr,
@@ -342,7 +350,10 @@ static enum ibv_wc_status send_far(const fake_qp *qp, fake_work *work) {
                         .key = request->wr.rdma.rkey,
                         .imm_data = request->imm_data,
                         .request = takes_request(request->opcode)};
-  int result = fake_far_send(qp->far, &head, work->data, &work->moved);
+  int result = work->sent ? 1 : fake_far_send(qp->far, &head, work->data, &work->moved);
+  work->sent = result > 0;
+  if (work->sent && request->send_flags & IBV_SEND_SIGNALED && !fake_far_acknowledged(qp->far))
+    return IBV_WC_GENERAL_ERR;
   return result > 0 ? IBV_WC_SUCCESS : result == 0 ? IBV_WC_GENERAL_ERR : IBV_WC_RETRY_EXC_ERR;
 }
 

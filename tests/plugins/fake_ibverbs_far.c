@@ -1,20 +1,24 @@
 /*
  * fake_ibverbs_far.c: the pretended libibverbs: connections with queue pairs of other processes, so
  * that those can be killed or stopped. What is written travels in datagrams over a socket that is
- * named after the receiver's queue pair, to a thread there, which plays the device.
+ * named after the receiver's queue pair, to a thread there, which plays the device. A datagram that
+ * has left the receiver's queue, where it stays until it was carried out, is acknowledged.
  */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include "fake_ibverbs_parts.h"
 
-#define PIECE 32768u
+#define PIECE   32768u
+#define TICK_US 1000 /* looks for acknowledgements */
 
 /* A datagram. */
 typedef struct piece {
@@ -45,12 +49,18 @@ static void *receive(void *arg) {
   if (!p)
     abort();
   while (!atomic_load(&far->ends)) {
-    ssize_t got = recv(far->fd, p, sizeof(*p), 0);
+    ssize_t got = recv(far->fd, p, sizeof(*p), MSG_PEEK);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) {
+      fake_far_tick(far->qp);
+      continue;
+    }
     if (got < (ssize_t)sizeof(p->head))
       break;
     while (!atomic_load(&far->ends) &&
            !fake_far_arrived(far->qp, &p->head, p->data, (size_t)got - sizeof(p->head)))
       usleep(100); /* no receive request: the sender waits */
+    if (recv(far->fd, NULL, 0, 0) < 0)
+      break;
   }
   free(p);
   return NULL;
@@ -63,7 +73,9 @@ fake_far *fake_far_open(void *qp, uint32_t number, uint32_t peer) {
   if (!far)
     abort();
   *far = (fake_far){.fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0), .peer = peer, .qp = qp};
+  struct timeval tick = {.tv_usec = TICK_US};
   if (far->fd < 0 || bind(far->fd, (struct sockaddr *)&name, length) != 0 ||
+      setsockopt(far->fd, SOL_SOCKET, SO_RCVTIMEO, &tick, sizeof(tick)) != 0 ||
       pthread_create(&far->thread, NULL, receive, far) != 0)
     abort();
   return far;
@@ -94,4 +106,11 @@ int fake_far_send(const fake_far *far, const fake_far_head *what, const uint8_t 
     *moved += bytes;
   } while (!head.last);
   return 1;
+}
+
+bool fake_far_acknowledged(const fake_far *far) {
+  int queued = 0;
+  if (ioctl(far->fd, SIOCOUTQ, &queued) != 0)
+    abort();
+  return queued == 0;
 }

@@ -52,6 +52,12 @@ void fake_far_close(fake_far *far);
 int fake_far_send(const fake_far *far, const fake_far_head *what, const uint8_t *data,
                   size_t *moved);
 
+/* Whether all that was sent has been carried out there, or never will be. */
+bool fake_far_acknowledged(const fake_far *far);
+
+/* fake_ibverbs_data.c: moves on what waits, now and then. */
+void fake_far_tick(void *qp);
+
 /* fake_ibverbs_data.c: a piece has come; false: it has to wait for a receive request. */
 bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, size_t bytes);
 

@@ -10,18 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "sanitized.h"
 #include "support_ranks.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED 1
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED 0
-#endif
 
 enum { RANKS = 4, COUNT = 100000, LIMIT_S = 60, PATIENCE_MS = 4000, REFUSED = 3, NOT_MADE = 120 };
 

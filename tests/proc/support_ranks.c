@@ -73,6 +73,10 @@ static coll_config configure(const coll_config *config) {
   return made;
 }
 
+int transports_tried(void) {
+  return getenv("TEST_TRANSPORT") ? 1 : 2;
+}
+
 int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg) {
   coll_comm **comms = calloc((size_t)nranks, sizeof(*comms));
   thread_rank *ranks = calloc((size_t)nranks, sizeof(*ranks));

@@ -23,6 +23,9 @@ int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg);
 int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
                   int *results);
 
+/* How many transports a test of two goes through: one where TEST_TRANSPORT stands in for both. */
+int transports_tried(void);
+
 /* Seconds of a clock that never goes back. */
 double now_s(void);
 

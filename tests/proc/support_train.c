@@ -145,3 +145,20 @@ double job_number(const job *j, size_t epoch, const char *name) {
   fclose(file);
   return number(line, quoted);
 }
+
+void job_survives_as_well_trained(const char *how, int nranks, int killed) {
+  job j = job_make(how);
+  j.o.epochs = 60;
+  j.o.lr_decay = 1;
+  job_runs_well(&j, nranks);
+  double undisturbed = job_curve(&j).test_accuracy;
+  j.o.checkpoint = j.checkpoint;
+  j.odd_rank = killed;
+  j.killed = true;
+  job_survives(&j, nranks);
+  curve c = job_curve(&j);
+  cr_assert(c.epochs == 60 || (c.epochs == 59 && killed == 0));
+  cr_assert_float_eq(c.test_accuracy, undisturbed, 0.005 + 1.01 / FILES_TEST, "%s: %g, %g", how,
+                     c.test_accuracy, undisturbed);
+  job_drop(&j);
+}

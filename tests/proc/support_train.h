@@ -54,4 +54,8 @@ curve job_curve(const job *j);
 /* The number behind "name": in the line of an epoch (from 0) of a job's metrics file. */
 double job_number(const job *j, size_t epoch, const char *name);
 
+/* Runs the job of job_make(how) with and without a rank that is killed: the others must go on, and
+ * end as well trained. */
+void job_survives_as_well_trained(const char *how, int nranks, int killed);
+
 #endif

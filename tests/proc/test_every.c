@@ -1,8 +1,8 @@
 /*
  * test_every.c: every collective, form, type, operation and place against a plain reference, on n
  * ranks for each n of 1, 2, 3, 4, 5, 7, 8, 13 and 16. Forms are blocking, nonblocking, persistent
- * and grouped; places are out of place, in place as in NCCL, and as in MPI. Roots change from call
- * to call.
+ * and grouped; places are out of place, in place as in NCCL, and as in MPI. Roots change with the
+ * type and the size: where ranks share cores a new root costs each rank a long choice.
  *
  *   reductions  each collective, form, type, operation and place, for each n, with 0, 1, 2, n - 1,
  *               n and n + 1 elements
@@ -12,8 +12,9 @@
  *   large       each collective for each n with several chunks and with several MiB, of two types
  *   hosts       the same on ranks that believe to be on several hosts
  *
- * All this on threads over shm and on processes over shm; over tcp, on threads, each of it for
- * three n. Under sanitizers a ninth of it.
+ * All this over shm, for every n half of it on threads and the other half on processes; over tcp,
+ * on threads, each of it for two or three n up to 8. Sanitizers see each case for one n, a third of
+ * them over tcp.
  */
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -22,16 +23,19 @@
 #include <string.h>
 
 #include "case.h"
+#include "sanitized.h"
 #include "support_ranks.h"
 
-static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
-#define NCOUNTS (sizeof(rank_counts) / sizeof(*rank_counts))
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define FEWER 9
+/* The numbers of ranks, and how many of them tcp takes; a tour runs a case on one of SHARE of them.
+ * Most time goes to 13 and 16 ranks. */
+#if SANITIZED
+static const int rank_counts[] = {1, 2, 3, 5, 8};
+enum { TCP_COUNTS = 5, SHARE = 5, TCP_SHARE = 15, HOSTS_SHARE = 9 };
 #else
-#define FEWER 1
+static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
+enum { TCP_COUNTS = 7, SHARE = 2, TCP_SHARE = 3, HOSTS_SHARE = 3 };
 #endif
+#define NCOUNTS (sizeof(rank_counts) / sizeof(*rank_counts))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each is taken for some n. */
 typedef struct part {
@@ -53,7 +57,7 @@ static int run_sizes(coll_comm *comm, int rank, int nranks, test_case c, const s
     cases[i] = c;
     cases[i].count = sizes[i];
     cases[i].seed = c.seed * 7 + (uint64_t)i;
-    cases[i].root = (int)((c.seed + (uint64_t)i) % (unsigned)nranks);
+    cases[i].root = (c.root + i) % nranks;
   }
   return case_run(comm, rank, nranks, cases, nsizes, affine);
 }
@@ -68,15 +72,17 @@ static int run_small(coll_comm *comm, int rank, int nranks, test_case c, coll_op
   return run_sizes(comm, rank, nranks, c, sizes, nsizes, affine);
 }
 
+#define OPS    (COLL_OP_COUNT + 1u)
+#define NPAIRS ((COLL_TYPE_COUNT + 1u) * OPS)
+
 /* Type and operation number i of a reduction; false if there is no such pair. */
 static bool pair_of(unsigned i, case_coll coll, coll_type *type, coll_op *op) {
-  unsigned t = i / (COLL_OP_COUNT + 1), o = i % (COLL_OP_COUNT + 1);
+  unsigned t = i / OPS, o = i % OPS;
   *type = t == COLL_TYPE_COUNT ? CASE_TYPE_AFFINE : (coll_type)t;
   *op = o == COLL_OP_COUNT ? CASE_OP_AFFINE : (coll_op)o;
   bool scan = coll == CASE_SCAN || coll == CASE_EXSCAN;
   return case_takes(*type, *op) && !(scan && *op == COLL_AVG);
 }
-#define NPAIRS ((COLL_TYPE_COUNT + 1u) * (COLL_OP_COUNT + 1u))
 
 static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const part *p = arg;
@@ -86,7 +92,7 @@ static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int coll = CASE_ALLREDUCE; coll < CASE_BROADCAST; coll++)
     for (unsigned pair = 0; pair < NPAIRS; pair++)
       for (int turn = 0; turn < CASE_FORMS * 3; turn++) {
-        test_case c = {.coll = (case_coll)coll, .seed = k};
+        test_case c = {.coll = (case_coll)coll, .root = (int)(pair / OPS), .seed = k};
         c.form = (case_form)(turn % CASE_FORMS);
         c.in_place = turn / CASE_FORMS;
         bool scatters = coll == CASE_REDUCE_SCATTER || coll == CASE_REDUCE_SCATTERV;
@@ -106,7 +112,7 @@ static int all_moves(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int coll = CASE_BROADCAST; coll < CASE_COLLS; coll++)
     for (int type = 0; type < COLL_TYPE_COUNT + 3; type++)
       for (int turn = 0; turn < CASE_FORMS * 2; turn++) {
-        test_case c = {.coll = (case_coll)coll, .op = COLL_SUM, .seed = k};
+        test_case c = {.coll = (case_coll)coll, .op = COLL_SUM, .root = type, .seed = k};
         c.form = (case_form)(turn % CASE_FORMS);
         c.in_place = turn / CASE_FORMS;
         c.type = type < COLL_TYPE_COUNT ? (coll_type)type
@@ -132,7 +138,7 @@ static int all_chunks(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(case_affine_create(comm, &affine));
   for (int coll = CASE_ALLREDUCE; coll < CASE_BARRIER; coll++)
     for (unsigned pair = 0; pair < NPAIRS; pair++) {
-      test_case c = {.coll = (case_coll)coll, .seed = k};
+      test_case c = {.coll = (case_coll)coll, .root = (int)(pair / OPS), .seed = k};
       bool reduces = coll < CASE_BROADCAST;
       if (!pair_of(pair, c.coll, &c.type, &c.op) ||
           (!reduces && c.op != COLL_SUM && c.op != COLL_MINLOC && c.op != CASE_OP_AFFINE) ||
@@ -155,7 +161,7 @@ static int all_large(coll_comm *comm, int rank, int nranks, void *arg) {
   unsigned k = 0;
   for (int coll = 0; coll < CASE_BARRIER; coll++)
     for (int turn = 0; turn < 4; turn++) {
-      test_case c = {.coll = (case_coll)coll, .seed = k};
+      test_case c = {.coll = (case_coll)coll, .root = (int)k, .seed = k};
       c.form = (case_form)(k % CASE_FORMS);
       c.in_place = (int)(k / 2 % 3);
       c.type = turn % 2 ? COLL_FLOAT32 : COLL_UINT8;
@@ -168,16 +174,17 @@ static int all_large(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Runs a tour for every number of ranks, each case on one of `stride` of them. */
+/* Runs a tour for every number of ranks, each case on one of `stride` of them; processes take
+ * others of the cases than threads do. */
 static void tour(const char *transport, bool processes, rank_fn fn, unsigned stride) {
   bool tcp = strcmp(transport, "tcp") == 0;
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   config.timeout_ms = 30000;
-  for (size_t i = 0; i < NCOUNTS; i++) {
+  for (size_t i = 0; i < (tcp ? TCP_COUNTS : NCOUNTS); i++) {
     int n = rank_counts[i];
     /* slot_bytes * slot_count / 2 */
-    part p = {stride, (unsigned)i, (size_t)(tcp ? 512 : 128) * 1024};
+    part p = {stride, (unsigned)i + processes, (size_t)(tcp ? 512 : 128) * 1024};
     int result =
         processes ? run_processes(n, &config, fn, &p, 120, NULL) : run_threads(n, &config, fn, &p);
     cr_assert_eq(result, 0, "%d %s over %s", n, processes ? "processes" : "threads", transport);
@@ -185,22 +192,22 @@ static void tour(const char *transport, bool processes, rank_fn fn, unsigned str
 }
 
 Test(every, reductions_shm, .timeout = 250) {
-  tour("shm", false, all_reductions, FEWER);
+  tour("shm", false, all_reductions, SHARE);
 }
 Test(every, reductions_processes, .timeout = 250) {
-  tour("shm", true, all_reductions, FEWER);
+  tour("shm", true, all_reductions, SHARE);
 }
 Test(every, reductions_tcp, .timeout = 250) {
-  tour("tcp", false, all_reductions, 3 * FEWER);
+  tour("tcp", false, all_reductions, TCP_SHARE);
 }
 Test(every, moves_shm, .timeout = 250) {
-  tour("shm", false, all_moves, FEWER);
+  tour("shm", false, all_moves, SHARE);
 }
 Test(every, moves_processes, .timeout = 250) {
-  tour("shm", true, all_moves, FEWER);
+  tour("shm", true, all_moves, SHARE);
 }
 Test(every, moves_tcp, .timeout = 250) {
-  tour("tcp", false, all_moves, 3 * FEWER);
+  tour("tcp", false, all_moves, TCP_SHARE);
 }
 Test(every, chunks_shm, .timeout = 250) {
   tour("shm", false, all_chunks, NCOUNTS);
@@ -209,16 +216,16 @@ Test(every, chunks_processes, .timeout = 250) {
   tour("shm", true, all_chunks, NCOUNTS);
 }
 Test(every, chunks_tcp, .timeout = 250) {
-  tour("tcp", false, all_chunks, NCOUNTS);
+  tour("tcp", false, all_chunks, TCP_COUNTS);
 }
 Test(every, large_shm, .timeout = 250) {
-  tour("shm", false, all_large, FEWER);
+  tour("shm", false, all_large, SHARE);
 }
 Test(every, large_processes, .timeout = 250) {
-  tour("shm", true, all_large, FEWER);
+  tour("shm", true, all_large, SHARE);
 }
 Test(every, large_tcp, .timeout = 250) {
-  tour("tcp", false, all_large, 3 * FEWER);
+  tour("tcp", false, all_large, TCP_SHARE);
 }
 
 /* Ranks that believe to be on several hosts, with every algorithm for that. */
@@ -232,7 +239,7 @@ Test(every, hosts, .timeout = 250) {
       coll_config config = COLL_CONFIG_INIT;
       config.timeout_ms = 30000;
       config.algo = algorithms[a];
-      part p = {3, (unsigned)(a + i), (size_t)512 * 1024};
+      part p = {HOSTS_SHARE, (unsigned)(a + i), (size_t)512 * 1024};
       char hosts[8];
       snprintf(hosts, sizeof(hosts), "%d", counts[i][1]);
       setenv("TEST_HOSTS", hosts, 1);

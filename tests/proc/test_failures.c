@@ -137,7 +137,7 @@ static int frozen_rank(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, frozen, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     config.timeout_ms = slow_ms(1500);
@@ -227,7 +227,7 @@ static int odd_call(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, mismatch, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++)
+  for (int t = 0; t < transports_tried(); t++)
     for (int nranks = 2; nranks <= 5; nranks += 3)
       for (int kind = 0; kind < 7; kind++) {
         coll_config config = COLL_CONFIG_INIT;
@@ -298,7 +298,7 @@ static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, leaver, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     scene *s = make_scene(1);
@@ -332,7 +332,7 @@ static int early_leaver(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, early_leaver, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     config.timeout_ms = 20000;
@@ -370,7 +370,7 @@ static int destroy_in_time(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(failures, destroy_never_hangs, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     scene *s = make_scene(1);

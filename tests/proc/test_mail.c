@@ -17,7 +17,7 @@ enum { LONG = 60000, MANY = 200 };
 /* Runs on threads over both transports. */
 static void over_both(int nranks, rank_fn fn) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     cr_assert_eq(run_threads(nranks, &config, fn, NULL), 0, "over %s", transports[t]);
@@ -102,7 +102,7 @@ Test(mail, any_source_server, .timeout = 60) {
 
 Test(mail, any_source_server_of_processes, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     cr_assert_eq(run_processes(4, &config, server, NULL, 30, NULL), 0);
@@ -471,7 +471,7 @@ static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(mail, killed_in_a_long_message, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     int results[3];

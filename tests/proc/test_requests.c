@@ -56,7 +56,7 @@ static int everybody_to_everybody(coll_comm *comm, int rank, int nranks, void *a
 
 Test(requests, everybody_to_everybody, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     for (int nranks = 2; nranks <= 5; nranks++)
@@ -118,7 +118,7 @@ static int many_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(requests, many_in_flight, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     for (int nranks = 1; nranks <= 7; nranks++)
@@ -223,7 +223,7 @@ static int left_alone(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(requests, wait_any_ends_when_the_peer_has_left, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     cr_assert_eq(run_processes(2, &config, left_alone, NULL, 10, NULL), 0, "%s", transports[t]);

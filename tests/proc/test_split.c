@@ -86,7 +86,7 @@ static int random_splits(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(split, random, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
   unsigned seeds = 6;
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     for (int nranks = 1; nranks <= 7; nranks += 2)
@@ -182,7 +182,7 @@ static int many_before_one(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(split, in_any_order, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     cr_assert_eq(run_threads(4, &config, in_any_order, NULL), 0);
@@ -242,7 +242,7 @@ static int hundred(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(split, hundred_add_no_descriptors, .timeout = 200) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     cr_assert_eq(run_threads(8, &config, hundred, NULL), 0);

@@ -210,7 +210,7 @@ static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(split_failures, killed, .timeout = 100) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     int results[6];
     config.transport = transports[t];

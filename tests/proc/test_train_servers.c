@@ -126,46 +126,28 @@ Test(train_servers, bounded_server_learns) {
   check_learns("--strategy ps-bounded --staleness 4 --slow 0:10");
 }
 
-/* A rank is killed: the others go on, and end as well trained. */
-static void check_survives(const char *how, int nranks, int killed) {
-  job j = job_make(how);
-  j.o.epochs = 60;
-  j.o.lr_decay = 1;
-  job_runs_well(&j, nranks);
-  double undisturbed = job_curve(&j).test_accuracy;
-  j.o.checkpoint = j.checkpoint;
-  j.odd_rank = killed;
-  j.killed = true;
-  job_survives(&j, nranks);
-  curve c = job_curve(&j);
-  cr_assert(c.epochs == 60 || (c.epochs == 59 && killed == 0));
-  cr_assert_float_eq(c.test_accuracy, undisturbed, 0.005 + 1.01 / FILES_TEST, "%s: %g, %g", how,
-                     c.test_accuracy, undisturbed);
-  job_drop(&j);
-}
-
 Test(train_servers, synchronous_server_without_a_worker) {
-  check_survives("--strategy ps-sync", 4, 1);
+  job_survives_as_well_trained("--strategy ps-sync", 4, 1);
 }
 
 Test(train_servers, synchronous_server_is_lost) {
-  check_survives("--strategy ps-sync", 4, 3);
+  job_survives_as_well_trained("--strategy ps-sync", 4, 3);
 }
 
 Test(train_servers, asynchronous_server_without_a_worker) {
-  check_survives("--strategy ps-async", 4, 0);
+  job_survives_as_well_trained("--strategy ps-async", 4, 0);
 }
 
 Test(train_servers, asynchronous_server_is_lost) {
-  check_survives("--strategy ps-async", 4, 3);
+  job_survives_as_well_trained("--strategy ps-async", 4, 3);
 }
 
 Test(train_servers, bounded_server_without_a_worker) {
-  check_survives("--strategy ps-bounded --staleness 4", 4, 2);
+  job_survives_as_well_trained("--strategy ps-bounded --staleness 4", 4, 2);
 }
 
 Test(train_servers, bounded_server_is_lost) {
-  check_survives("--strategy ps-bounded", 4, 3);
+  job_survives_as_well_trained("--strategy ps-bounded", 4, 3);
 }
 
 /* All shards have had an update in each step, however many servers there are. */
@@ -218,12 +200,12 @@ Test(train_servers, killed_server_loses_no_update) {
 }
 
 Test(train_servers, sharded_servers_without_a_worker) {
-  check_survives("--strategy ps-sharded --servers 2", 5, 1);
+  job_survives_as_well_trained("--strategy ps-sharded --servers 2", 5, 1);
 }
 
 Test(train_servers, sharded_servers_that_work_without_one) {
-  check_survives("--strategy ps-sharded", 4, 0);
-  check_survives("--strategy ps-sharded", 3, 2);
+  job_survives_as_well_trained("--strategy ps-sharded", 4, 0);
+  job_survives_as_well_trained("--strategy ps-sharded", 3, 2);
 }
 
 Test(train_servers, too_few_or_too_many_servers_are_refused) {

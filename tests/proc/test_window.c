@@ -81,7 +81,7 @@ static int shadows(coll_comm *comm, int rank, int nranks, void *arg) {
 /* Runs on threads over both transports. */
 static void over_both(int nranks, rank_fn fn) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     config.timeout_ms = 20000;
@@ -254,7 +254,7 @@ static int deserted(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(window, deserted, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
-  for (int t = 0; t < 2; t++) {
+  for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     int results[3];

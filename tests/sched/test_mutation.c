@@ -16,9 +16,10 @@
 
 #include "libcoll/base/prng.h"
 #include "libcoll/sched/check.h"
+#include "sanitized.h"
 #include "support_oracle.h"
 
-#define MUTANTS     800 /* of each algorithm */
+#define MUTANTS     (SANITIZED ? 200 : 800) /* of each algorithm */
 #define ORACLE_RUNS 4
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};

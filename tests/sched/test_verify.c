@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "sanitized.h"
 #include "support_group.h"
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};
@@ -40,7 +41,7 @@ static void prove_collective(colli_coll coll) {
     if ((*algo)->coll != coll)
       continue;
     found++;
-    for (int nranks = 1; nranks <= 64; nranks++)
+    for (int nranks = 1; nranks <= 64; nranks += SANITIZED && nranks >= 8 ? 7 : 1)
       shapes_each(*algo, nranks, nranks <= 16 ? 0 : 1, prove, &turn);
   }
   cr_assert(found > 0, "no algorithm for %s", colli_coll_name(coll));

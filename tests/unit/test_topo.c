@@ -1,7 +1,10 @@
 /* test_topo.c: reading machines, choosing places, telling hosts apart. */
 #include <criterion/criterion.h>
 #include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "topology/topology.h"
@@ -287,4 +290,55 @@ Test(host, another_network_namespace_is_another_host) {
   if (unshare(CLONE_NEWNET) != 0)
     cr_skip_test("needs the right to make a network namespace");
   cr_expect_neq(colli_host_id(""), here);
+}
+
+/* Writes a line to folder/index<index>/file, and makes the folders. */
+static void write_line(const char *folder, int index, const char *file, const char *line) {
+  char path[256];
+  mkdir(folder, 0700);
+  snprintf(path, sizeof(path), "%s/index%d", folder, index);
+  mkdir(path, 0700);
+  snprintf(path, sizeof(path), "%s/index%d/%s", folder, index, file);
+  FILE *to = fopen(path, "w");
+  cr_assert_not_null(to);
+  fprintf(to, "%s\n", line);
+  fclose(to);
+}
+
+/* Describes one cache as the kernel does. */
+static void write_cache(const char *folder, int index, const char *level, const char *type,
+                        const char *size, const char *cpus) {
+  write_line(folder, index, "level", level);
+  write_line(folder, index, "type", type);
+  write_line(folder, index, "size", size);
+  write_line(folder, index, "shared_cpu_list", cpus);
+}
+
+Test(topo, last_level_cache_is_that_of_the_highest_level) {
+  char folder[] = "/tmp/coll-cache-XXXXXX", remove[64];
+  colli_cache cache = {1, 1};
+  cr_assert_not_null(mkdtemp(folder));
+  cr_expect_not(colli_cache_read(folder, &cache), "an empty folder describes nothing");
+  write_cache(folder, 0, "1", "Data", "48K", "3");
+  cr_expect(colli_cache_read(folder, &cache));
+  cr_expect_eq(cache.bytes, 48 << 10);
+  cr_expect_eq(cache.cpus, 1);
+  write_cache(folder, 1, "2", "Instruction", "4096K", "3");
+  write_cache(folder, 2, "3", "Unified", "32M", "0-3,64-67,9");
+  write_cache(folder, 3, "2", "Unified", "1024K", "3,67");
+  cr_expect(colli_cache_read(folder, &cache));
+  cr_expect_eq(cache.bytes, 32 << 20);
+  cr_expect_eq(cache.cpus, 9);
+  write_cache(folder, 4, "4", "Unified", "", "x");
+  cr_expect(colli_cache_read(folder, &cache));
+  cr_expect_eq(cache.bytes, 32 << 20, "a level that is not described counts for nothing");
+  snprintf(remove, sizeof(remove), "rm -r %s", folder);
+  cr_expect_eq(system(remove), 0);
+}
+
+Test(topo, share_of_the_cache_falls_with_the_ranks) {
+  uint64_t one = colli_cache_share(1), online = (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
+  cr_expect_leq(colli_cache_share((int)online * 1000), one / 1000);
+  for (int ranks = 2; ranks < 100; ranks++)
+    cr_expect_leq(colli_cache_share(ranks), colli_cache_share(ranks - 1), "%d ranks", ranks);
 }

@@ -4,9 +4,9 @@
 
 # Two processes exchange messages over a reliable connection.
 ping_pong() {
-  timeout 30 ibv_rc_pingpong -d rxe0 -g 1 "$@" &
+  timeout 90 ibv_rc_pingpong -d rxe0 -g 1 -n 100 "$@" &
   await 30 listens 18515
-  timeout 30 ibv_rc_pingpong -d rxe0 -g 1 "$@" "$ADDRESS" && wait $!
+  timeout 60 ibv_rc_pingpong -d rxe0 -g 1 -n 100 "$@" "$ADDRESS" && wait $!
 }
 
 # The state of the port follows the interface below.

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/vm/run itself: its exit statuses, what it passes in and out, and what it says of guests that do
-# not boot. Each of them is a failure; only a machine without qemu and the like is skipped.
+# tests/vm/run itself: its exit statuses, what it passes in and out, its device, and what it says of guests
+# that do not boot. Each of them is a failure; only a machine without qemu and the like is skipped.
 set -u
 run=$SOURCE/tests/vm/run
 dir=$(mktemp -d)
@@ -20,8 +20,8 @@ expect() {
   failed=1
 }
 
-expect 3 "^locked: unlimited, address: 10.78.0.1$" --out "$dir/out" \
-  sh -c 'echo "locked: $(ulimit -l), address: $ADDRESS"; echo result >$OUT/file; exit 3'
+expect 3 "^locked: unlimited, address: 10.78.0.1$" --out "$dir/out" --seconds 240 \
+  sh -c 'echo "locked: $(ulimit -l), address: $ADDRESS"; echo result >$OUT/file; bash $SOURCE/tests/vm/device.sh && exit 3'
 [ "$(cat "$dir/out/file")" = result ] || { echo "FAILED: nothing in the output folder" && failed=1; }
 expect 124 "^begun$" --seconds 2 sh -c 'echo begun; sleep 60'
 

@@ -2,11 +2,15 @@
 #include "transports/shm/shm_ring.h"
 
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "libcoll/base/clock.h"
 
-#define SHM_SETTLE_NS 3000u
-#define SHM_HOT       __attribute__((hot))
+#define SHM_SETTLE_NS  3000u
+#define SHM_MOVE_LEAST 2048u /* bytes from where the processor's string instruction is faster */
+#define SHM_HOT        __attribute__((hot))
 
 /* Rounds up to a power of two; false if that overflows. */
 static bool round_up(size_t value, size_t to, size_t *result) {
@@ -39,6 +43,16 @@ size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count) {
   return total;
 }
 
+/* Whether the processor says that its string instructions are fast for short strings too. */
+static bool moves_fast(void) {
+#if defined(__x86_64__)
+  unsigned a, b, c, d;
+  return __get_cpuid_count(7, 0, &a, &b, &c, &d) && d >> 4 & 1;
+#else
+  return false;
+#endif
+}
+
 void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side) {
   size_t control = 0, stride = 0;
   (void)layout(slot_bytes, slot_count, &control, &stride);
@@ -62,6 +76,7 @@ void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slo
   link->tx_slots = slots + (side ? ring : 0);
   link->rx_slots = slots + (side ? 0 : ring);
   link->rx_seq = 1;
+  link->moves_fast = moves_fast();
 }
 
 /* Copies at most SHM_INLINE_BYTES without a call. */
@@ -147,6 +162,23 @@ void shm_link_tell(shm_link *link) {
   look_at_peer(link, SHM_STATE_ASLEEP);
 }
 
+/*
+ * Copies a payload into the next slot. The string instruction writes whole lines without reading
+ * them first. memcpy() uses it as well, but stores the first line by itself behind it: that one has
+ * to come from the peer's cache, and the head that is stored next waits for it (0.05 us of 0.26 for
+ * 4 KiB).
+ */
+static inline void fill_slot(const shm_link *link, const void *buf, size_t bytes) {
+  void *slot = link->tx_slots + link->tx_slot * link->slot_stride;
+#if defined(__x86_64__)
+  if (link->moves_fast && bytes >= SHM_MOVE_LEAST) {
+    __asm__ volatile("rep movsb" : "+D"(slot), "+S"(buf), "+c"(bytes) : : "memory");
+    return;
+  }
+#endif
+  memcpy(slot, buf, bytes);
+}
+
 SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes) {
   uint32_t room = room_for(link, bytes);
   if (SHM_UNLIKELY(!has_room(link, room))) {
@@ -158,7 +190,7 @@ SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, 
   } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
     return COLL_ERR_INTERNAL;
   } else {
-    memcpy(link->tx_slots + link->tx_slot * link->slot_stride, buf, bytes);
+    fill_slot(link, buf, bytes);
   }
   publish(link, head, tag, (uint32_t)bytes);
   return COLL_T_DONE;
@@ -200,7 +232,7 @@ int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, siz
     return COLL_ERR_INTERNAL;
   }
   if (kind == SHM_OFFER) {
-    memcpy(link->tx_slots + link->tx_slot * link->slot_stride, buf, bytes);
+    fill_slot(link, buf, bytes);
   }
   memcpy(head->payload, note, sizeof *note);
   publish(link, head, tag, (uint32_t)bytes | kind);

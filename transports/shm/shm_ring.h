@@ -117,6 +117,7 @@ typedef struct shm_link {
   uint32_t tx_credit; /* the peer's credit as last seen */
   uint32_t tx_wanted; /* there is room when fewer messages than this are on their way */
   bool tx_waiting;    /* the last try found no room */
+  bool moves_fast;    /* the processor's string instructions are fast */
   bool ref_waiting;   /* the last look found references that the peer has not read */
   uint32_t ref_seen;  /* ... at this credit */
   uint64_t ref_last;  /* number of the last message by reference that may not be read yet; or 0 */

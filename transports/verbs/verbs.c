@@ -22,7 +22,7 @@
 #define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
 #define LEAST_SLOT_BYTES (16u << 10)  /* with smaller ones TCP is about as good */
 #define PEERS_MOST       32           /* few ranks are connected to more */
-#define LINGER_MS        300          /* how long close() waits for what was sent to arrive */
+#define LINGER_MS        1000         /* how long close() waits for what was sent to arrive */
 
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
   memcpy(blob, raw, sizeof(*blob));

@@ -11,6 +11,7 @@
 
 #define LINGER_NS COLLI_NS_PER_S         /* what was sent has so long to arrive */
 #define DRAIN_NS  (50 * COLLI_NS_PER_MS) /* the same for what lies in the caller's memory */
+#define LATE_NS   COLLI_NS_PER_MS /* a farewell may be seen so much later than its link ends */
 
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
   if (conn->gate & VERBS_GATE_GONE)
@@ -208,13 +209,18 @@ void verbs_conn_look(verbs_conn *conn) {
   size_t bytes;
   if (conn->gate || tcp_transport.slot_peek(conn->link, &got, &buf, &bytes) == COLL_T_AGAIN)
     return;
-  /* What the peer sent before it left was acknowledged, so its completions are here. */
-  while (verbs_poll(conn->ep, conn->port) > 0) {
+  /* A peer that left ended its link when its farewell was acknowledged, which devices may do a
+   * little before this process sees it. One that was killed says nothing. */
+  uint64_t until = colli_now_ns() + LATE_NS;
+  while (!conn->gate && (verbs_poll(conn->ep, conn->port) > 0 || colli_now_ns() < until)) {
   }
+  /* It may have left because of what this process has not noticed yet. */
+  verbs_port_look(conn->ep, conn->port);
+  verbs_port_events(conn->ep, conn->port);
   verbs_fault fault;
   verbs_fault_set(&fault, COLL_ERR_PEER_LOST, NULL, 0,
                   "the peer's process has ended; see its output or exit status");
-  verbs_conn_break(conn, &fault);
+  verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
 }
 
 void verbs_conn_free(verbs_conn *conn) {
@@ -257,6 +263,7 @@ void verbs_disconnect(coll_conn *base) {
   if (conn->gate & VERBS_GATE_CONNECTING)
     ep->connecting--;
   /* Memory that the peer may still write to is the caller's again. */
+  verbs_spots_pass(&conn->here, conn->rx.taken);
   bool written = conn->here.over < conn->here.made;
   if (conn->gate || written || !drain_loans(conn) || !verbs_data_leave(conn)) {
     verbs_conn_free(conn);

@@ -127,7 +127,6 @@ typedef struct verbs_conn {
   verbs_slab slab; /* the receive ring, the memory that sends are copied to, adverts */
   coll_conn *link;
   bool offered, answered, readied; /* sent the offer; got the peer's; sent that we are ready */
-  bool left;                       /* the peer has said that nothing more comes */
   bool told;                       /* the environment knows of `fault` */
   verbs_path path;
   verbs_wire_rail peer_rail;

@@ -218,7 +218,6 @@ static void received(verbs_conn *conn, const struct ibv_wc *wc) {
     broken |=
         !verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
   } else if (bits & VERBS_IMM_TAG) {
-    conn->left = true;
     conn->gate |= VERBS_GATE_GONE;
   }
   if (__builtin_expect(broken, 0))
