@@ -21,11 +21,31 @@ static void add_try(boot_dial *dial, const colli_addr *addr) {
   t->fd = -1;
 }
 
-/* Adds the peer's addresses that have an affinity of `wanted` to the best of ours. */
-static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *addrs, int wanted) {
+/* Whether an address is one of some. */
+static bool among(const colli_addr *addr, const colli_addr addrs[COLLI_MAX_ADDRS]) {
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
+    if (addrs[i].family == addr->family &&
+        memcmp(addrs[i].ip, addr->ip, addr->family == 4 ? 4 : sizeof(addr->ip)) == 0)
+      return true;
+  return false;
+}
+
+/* Whether the peer has no address that this rank has not: it seems to be on the same host, where
+ * loopback goes on when an interface loses its address. */
+static bool same_network(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]) {
+  for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
+    if (!among(&addrs[i], b->mine->control_addrs))
+      return false;
+  return true;
+}
+
+/* Adds the peer's addresses that have an affinity of `wanted` to the best of ours; loopback has
+ * `loopback` at least. */
+static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *addrs, int wanted,
+                              int loopback) {
   const colli_addr *own = b->mine->control_addrs;
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++) {
-    int best = 0;
+    int best = colli_addr_loopback(&addrs[i]) ? loopback : 0;
     for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++) {
       int affinity = colli_addr_affinity(&own[j], &addrs[i]);
       best = affinity > best ? affinity : best;
@@ -52,8 +72,9 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
   dial->kind = kind;
   dial->peer = peer;
   dial->fd = -1;
-  for (int wanted = 2; wanted >= 0; wanted--)
-    add_with_affinity(b, dial, addrs, wanted);
+  const int loopback = same_network(b, addrs) ? 3 : 0;
+  for (int wanted = 3; wanted >= 0; wanted--)
+    add_with_affinity(b, dial, addrs, wanted, loopback);
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++)
     dial->tries[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;

@@ -1,12 +1,14 @@
 /*
- * test_shrink_use.c: shrinks among others: after a revocation, after a split, several in a row or
- * at once, by threads; settings, arguments, descriptors.
+ * test_shrink_use.c: shrinks among others: after a revocation, without the host's address, after a
+ * split, several in a row or at once, by threads; settings, arguments, descriptors.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -87,6 +89,24 @@ Test(shrink_use, revoke_wakes_everybody, .timeout = 60) {
   for (int nranks = 2; nranks <= 6; nranks += 2) {
     cr_expect_eq(run_processes(nranks, NULL, give_up, NULL, 20, NULL), 0);
     cr_expect_eq(run_threads(nranks, NULL, give_up, NULL), 0);
+  }
+}
+
+/* The host has lost its address by then; ranks that are all on it do not need one. */
+static int give_up_without_address(coll_comm *comm, int rank, int nranks, void *arg) {
+  if (rank == 0)
+    RANK_CHECK(system("ip link del v0") == 0);
+  RANK_OK(coll_barrier(comm));
+  return give_up(comm, rank, nranks, arg);
+}
+
+Test(shrink_use, address_lost, .timeout = 90) {
+  const char *set_up = "ip link set lo up && ip link add v0 type veth peer name v1 && "
+                       "ip addr add 10.79.0.1/24 dev v0 && ip link set v1 up && ip link set v0 up";
+  for (int nranks = 2; nranks <= 6; nranks += 2) {
+    if (unshare(CLONE_NEWNET) != 0 || system(set_up) != 0)
+      cr_skip_test("needs root and ip (iproute2), to make network interfaces");
+    cr_expect_eq(run_processes(nranks, NULL, give_up_without_address, NULL, 20, NULL), 0);
   }
 }
 
