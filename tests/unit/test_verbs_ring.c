@@ -352,5 +352,6 @@ Test(verbs_ring, nonsense) {
   cr_assert_eq(verbs_ring_units(8192, 0), 0);
   cr_assert_eq(verbs_ring_units(8192, 1000), 0);
   cr_assert_eq(verbs_ring_units((size_t)1 << 40, 8), 0);
+  cr_assert_gt(verbs_ring_units((size_t)1 << 20, 64), 0, "the most that the settings allow");
   destroy(p);
 }

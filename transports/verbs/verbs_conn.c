@@ -23,10 +23,16 @@ void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
   conn->ep->happened = true;
 }
 
-void verbs_conn_nonsense(verbs_conn *conn) {
+void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits) {
+  typedef unsigned long long number;
   verbs_fault fault;
-  verbs_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
-                  "a message came that no libcoll sends; all ranks must run the same libcoll");
+  verbs_fault_set(
+      &fault, COLL_ERR_PROTOCOL, NULL, 0,
+      "a message came that no libcoll sends (%s, bits 0x%x; units %llu to %llu, adverts "
+      "%llu, %llu to %llu, messages %llu to %llu); all ranks must run the same libcoll",
+      what, bits, (number)conn->tx.freed, (number)conn->tx.passed, (number)conn->here.over,
+      (number)conn->here.copied, (number)conn->here.made, (number)conn->rx.taken,
+      (number)conn->rx.arrived);
   verbs_conn_break(conn, &fault);
 }
 

@@ -87,14 +87,20 @@ bool verbs_data_leave(verbs_conn *conn) {
   return post(conn, 0, VERBS_IMM_CREDIT | VERBS_IMM_TAG, IBV_SEND_SIGNALED) == COLL_T_DONE;
 }
 
+void verbs_data_told(verbs_conn *conn, uint32_t bits) {
+  bool broken;
+  verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
+  if (UNLIKELY(broken))
+    verbs_conn_nonsense(conn, "credit for what was not sent", bits);
+  if (UNLIKELY(!verbs_spots_copied(&conn->here, bits >> VERBS_IMM_COPIED)))
+    verbs_conn_nonsense(conn, "a copy of what was not told", bits);
+}
+
 bool verbs_data_look(verbs_conn *conn) {
   uint32_t credit;
-  bool broken;
   if (!verbs_rx_look(&conn->rx, conn->rx_memory, &credit))
     return false;
-  verbs_tx_credit(&conn->tx, credit & VERBS_IMM_UNITS, &broken);
-  if (UNLIKELY(broken || !verbs_spots_copied(&conn->here, credit >> VERBS_IMM_COPIED)))
-    verbs_conn_nonsense(conn);
+  verbs_data_told(conn, credit);
   return true;
 }
 

@@ -25,10 +25,9 @@
 #include "transports/verbs/verbs_ring.h"
 #include "transports/verbs/verbs_spot.h"
 
-#define VERBS_BLOB_MAGIC     0x33627276u /* "vrb3": changes with all that travels */
+#define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
-#define VERBS_SENDS          32u    /* work requests of a connection that may be under way */
 #define VERBS_SIGNAL_EVERY   8u     /* one of so many sends is to complete with a notice */
 #define VERBS_LOANS          32u    /* of which as many may read the caller's memory */
 #define VERBS_REGISTER_BYTES 32768u /* shorter memory is not registered for one operation */
@@ -188,8 +187,8 @@ void verbs_conn_free(verbs_conn *conn);
 /* The connection is of no more use; the first reason is kept, and told by the next data call. */
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
 
-/* The peer has sent what no libcoll sends. */
-void verbs_conn_nonsense(verbs_conn *conn);
+/* The peer has sent what no libcoll sends: such bits, which were refused as `what`. */
+void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits);
 
 /* Tells the environment why a connection is of no use; returns the status. */
 int verbs_conn_tell(verbs_conn *conn);
@@ -218,6 +217,9 @@ static inline bool verbs_data_may_post(const verbs_conn *conn) {
 
 /* Prepares what all sends of a connection have in common. */
 void verbs_data_init(verbs_conn *conn);
+
+/* Takes what every message tells, by these bits, of the peer's end. */
+void verbs_data_told(verbs_conn *conn, uint32_t bits);
 
 /* Takes notice of the next short message; false if it has not arrived. */
 bool verbs_data_look(verbs_conn *conn);

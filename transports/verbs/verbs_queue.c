@@ -205,23 +205,22 @@ static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
 
 /* A long message, credit or farewell has come; all short ones before it are in memory. */
 static void received(verbs_conn *conn, const struct ibv_wc *wc) {
-  bool broken;
+  bool fits = true;
   uint32_t bits = ntohl(wc->imm_data);
   while (verbs_data_look(conn)) {
   }
-  verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
-  broken |= !verbs_spots_copied(&conn->here, bits >> VERBS_IMM_COPIED);
+  verbs_data_told(conn, bits);
   if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
-    broken |= bits & VERBS_IMM_CREDIT ? !verbs_direct_advert(conn, wc->byte_len)
-                                      : !verbs_direct_arrived(conn, wc->byte_len);
+    fits = bits & VERBS_IMM_CREDIT ? verbs_direct_advert(conn, wc->byte_len)
+                                   : verbs_direct_arrived(conn, wc->byte_len);
   } else if (!(bits & VERBS_IMM_CREDIT)) {
-    broken |=
-        !verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
+    fits =
+        verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
   } else if (bits & VERBS_IMM_TAG) {
     conn->gate |= VERBS_GATE_GONE;
   }
-  if (__builtin_expect(broken, 0))
-    verbs_conn_nonsense(conn);
+  if (__builtin_expect(!fits, 0))
+    verbs_conn_nonsense(conn, "of a wrong length or kind", bits);
 }
 
 /* Sends up to request `number` are complete. */

@@ -41,6 +41,7 @@
 #define VERBS_MESSAGES   128u   /* at most so many may be unread in a ring; a power of two */
 #define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_spot.h) */
 #define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
+#define VERBS_SENDS      32u   /* work requests of a connection that may be under way */
 #define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
 #define VERBS_OWE_COUNT  32u   /* so many messages given back are told even if nothing is sent */
 #define VERBS_OWE_SLOTS  2u    /* the same for as much memory as so many slots take */
@@ -49,7 +50,7 @@
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
 #define VERBS_IMM_CREDIT (1u << 30) /* no message: only credit */
 #define VERBS_IMM_PLACED (1u << 29) /* the message lies in its spot; with CREDIT: an advert */
-#define VERBS_IMM_COPIED 25u        /* from this bit on: adverts that were copied, modulo 16 */
+#define VERBS_IMM_COPIED 23u        /* from this bit on: adverts that were copied, modulo 64 */
 #define VERBS_IMM_UNITS  ((1u << VERBS_IMM_COPIED) - 1u)
 
 /* A short message begins with this. */
@@ -189,8 +190,9 @@ static inline void verbs_tx_placed(verbs_tx *tx, const coll_tag *tag) {
 }
 
 /* Credit has come, as the low bits of what the receiver has passed: true if it was any news. What a
- * completion tells may be older than what a short message behind it has told. false with *broken:
- * it gives back what was never sent. */
+ * completion tells may be older than what a short message behind it has told, but not by more than
+ * a ring and VERBS_SENDS messages: sends end by completions too, which are taken in order. false
+ * with *broken: it gives back what was never sent. */
 static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   uint32_t more = (low - (uint32_t)tx->freed) & VERBS_IMM_UNITS;
   bool old = more > VERBS_IMM_UNITS / 2;

@@ -23,7 +23,7 @@
 
 #define VERBS_SPOTS 8u /* a power of two */
 #define VERBS_SPOTS_COUNTED                                                                        \
-  16u /* what is told of copies is counted modulo this: old news are known */
+  64u /* what is told of copies is counted modulo this: old news are known */
 
 /* What is told of a spot; travels as it is. */
 typedef struct verbs_advert {
@@ -54,7 +54,10 @@ typedef struct verbs_spots {
 /* Whether one more can be told. */
 bool verbs_spots_free(const verbs_spots *spots);
 
-/* The peer has told how many it has copied, modulo VERBS_SPOTS_COUNTED: false if it cannot be. */
+/* The peer has told how many it has copied, modulo VERBS_SPOTS_COUNTED: false if it cannot be. What
+ * a completion tells may be older than what a short message behind it has told, by VERBS_SPOTS that
+ * were under way then, and one for each of VERBS_SENDS that could be sent before the completion was
+ * taken: fewer than VERBS_SPOTS_COUNTED - VERBS_SPOTS. */
 bool verbs_spots_copied(verbs_spots *spots, uint32_t low);
 
 /* An advert of the peer's: false if it cannot be. */
