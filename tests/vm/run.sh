@@ -21,8 +21,14 @@ expect() {
 }
 
 expect 3 "^locked: unlimited, address: 10.78.0.1$" --out "$dir/out" --seconds 240 \
-  sh -c 'echo "locked: $(ulimit -l), address: $ADDRESS"; echo result >$OUT/file; bash $SOURCE/tests/vm/device.sh && exit 3'
+  sh -c 'echo "locked: $(ulimit -l), address: $ADDRESS"; tests/vm_ticks >$OUT/ticks; echo result >$OUT/file
+    bash $SOURCE/tests/vm/device.sh && exit 3'
 [ "$(cat "$dir/out/file")" = result ] || { echo "FAILED: nothing in the output folder" && failed=1; }
+# The guest's clock goes by a counter that it shares with the machine: by as much, to a thousandth.
+if here=$("$BUILD/tests/vm_ticks") && there=$(cat "$dir/out/ticks") &&
+  [ $(((there - here) * (there > here ? 1 : -1))) -gt $((here / 1000)) ]; then
+  echo "FAILED: the guest counts $there ticks in a millisecond, the machine $here" && failed=1
+fi
 expect 124 "^begun$" --seconds 2 sh -c 'echo begun; sleep 60'
 
 mkdir "$dir/build" && cp -r "$BUILD/vm" "$dir/build/"
