@@ -1,8 +1,9 @@
 /* reduce_avx2.c: the kernels for processors with AVX2 and F16C. */
 #include <immintrin.h>
 
-#define COLLI_KERNELS   colli_kernels_avx2
-#define COLLI_ISA       COLLI_ISA_AVX2
+#define COLLI_KERNELS colli_kernels_avx2
+#define COLLI_ISA     COLLI_ISA_AVX2
+#define COLLI_CHEAP_MAX
 #define COLLI_F16_LANES 8
 typedef __m256 colli_f16v;
 #define colli_f16v_load(p) _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *)(const void *)(p)))

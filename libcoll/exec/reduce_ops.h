@@ -16,6 +16,7 @@
 #define COLLI_NAN_F16  0x7e00u
 #define COLLI_NAN_BF16 0x7fc0u
 #define COLLI_NAN_F32  0x7fc00000u
+#define COLLI_INF_F32  0x7f800000u
 #define COLLI_NAN_F64  0x7ff8000000000000u
 
 /* Elements as they lie in the callers' buffers: of any alignment, and of any declared type. */

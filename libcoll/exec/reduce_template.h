@@ -11,6 +11,7 @@
  *     colli_f16v_get(p), colli_f16v_put(p, v)   the same without conversion
  *     colli_f16v_canon(v)      NaN to the canonical NaN
  *     colli_f16v_all(x)        all lanes x
+ *   COLLI_CHEAP_MAX            the larger of two uint32 costs less than to make a NaN canonical
  */
 #include "libcoll/exec/reduce_isa.h"
 #include "libcoll/exec/reduce_loc.h"
@@ -41,6 +42,45 @@
       colli_mem_##mem r = (colli_mem_##mem)OP(x[i], y[i]);                                         \
       d[i] = r;                                                                                    \
       d2[i] = r;                                                                                   \
+    }                                                                                              \
+  }
+
+/* Defines how a float32 kernel with operator `op` does a block, whose results STORE puts where they
+ * belong: the bits of the largest, without its sign, moved up by one. */
+#define COLLI_BLOCK(name, op, STORE)                                                               \
+  static uint32_t name(colli_mem_f32 *d, colli_mem_f32 *d2, const colli_mem_f32 *x,                \
+                       const colli_mem_f32 *y, size_t count) {                                     \
+    uint32_t largest = 0;                                                                          \
+    (void)d2;                                                                                      \
+    COLLI_VECTOR for (size_t i = 0; i < count; i++) {                                              \
+      float r = x[i] op y[i];                                                                      \
+      uint32_t size = colli_bits_of_f32(r) << 1;                                                   \
+      largest = size > largest ? size : largest;                                                   \
+      STORE;                                                                                       \
+    }                                                                                              \
+    return largest;                                                                                \
+  }
+
+/*
+ * Defines a float32 kernel like COLLI_REDUCE with operator `op`, block by block. A block without
+ * any NaN, as most are, is told by its largest result: it is not above infinity.
+ */
+#define COLLI_REDUCE_BLOCKS(name, op)                                                              \
+  COLLI_BLOCK(name##_one, op, d[i] = r)                                                            \
+  COLLI_BLOCK(name##_two, op, d[i] = d2[i] = r)                                                    \
+  static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
+    enum { BLOCK = 1024 };                                                                         \
+    colli_mem_f32 *d = dst, *d2 = dst2;                                                            \
+    const colli_mem_f32 *x = a, *y = b;                                                            \
+    for (size_t some; count > 0; count -= some, x += some, y += some, d += some) {                 \
+      some = count < BLOCK ? count : BLOCK;                                                        \
+      uint32_t largest = d2 ? name##_two(d, d2, x, y, some) : name##_one(d, NULL, x, y, some);     \
+      if (__builtin_expect(largest > COLLI_INF_F32 << 1, 0)) {                                     \
+        COLLI_VECTOR for (size_t i = 0; i < some; i++) d[i] = colli_canon_f32(d[i]);               \
+        if (d2)                                                                                    \
+          memcpy(d2, d, some * sizeof(*d));                                                        \
+      }                                                                                            \
+      d2 = d2 ? d2 + some : NULL;                                                                  \
     }                                                                                              \
   }
 
@@ -181,8 +221,13 @@ COLLI_AVERAGE_64(avg_i64, i64, colli_avg_i64)
 COLLI_AVERAGE_64(avg_u64, u64, colli_avg_u64)
 
 /* Floats */
+#ifdef COLLI_CHEAP_MAX
+COLLI_REDUCE_BLOCKS(sum_f32, +)
+COLLI_REDUCE_BLOCKS(prod_f32, *)
+#else
 COLLI_REDUCE(sum_f32, f32, COLLI_SUM_F32)
 COLLI_REDUCE(prod_f32, f32, COLLI_PROD_F32)
+#endif
 COLLI_MIN_MAX(f32, colli_min_f32, colli_max_f32)
 COLLI_AVERAGE(avg_f32, f32, float, 1.0f / (float)nranks, COLLI_AVG_F32)
 COLLI_REDUCE(sum_f64, f64, COLLI_SUM_F64)
