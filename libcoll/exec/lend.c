@@ -7,6 +7,31 @@ static bool is_in_place(const coll_request *op) {
   return offset < op->extent[COLLI_OUTPUT];
 }
 
+/* What the schedule sends from the input, in elements of the vector. The device need not know of
+ * the rest, which this rank only combines with what comes. */
+static colli_range sent_of_input(const coll_request *op) {
+  const colli_partition *p = &op->partition;
+  size_t first = SIZE_MAX, end = 0;
+  for (int i = 0; i < op->sched->nsteps; i++) {
+    const colli_step *step = &op->sched->steps[i];
+    if (!(step->bits & COLLI_SEND) || step->bits & COLLI_RECV || step->src_buf != COLLI_INPUT)
+      continue;
+    colli_range begins = colli_partition_range(p, COLLI_INPUT, step->chunk_in, 0);
+    colli_range ends = colli_partition_range(p, COLLI_INPUT, step->chunk_in, p->passes - 1);
+    first = begins.first < first ? begins.first : first;
+    end = ends.first + ends.count > end ? ends.first + ends.count : end;
+  }
+  return first < end ? (colli_range){first, end - first} : (colli_range){op->in_first, 0};
+}
+
+/* Lends the input, or as much of it as is sent. */
+static void lend_input(coll_request *op, coll_endpoint *endpoint) {
+  colli_range sent = sent_of_input(op);
+  const char *from = op->in + (sent.first - op->in_first) * op->elem_bytes;
+  if (sent.count > 0)
+    op->borrower->lend(endpoint, op, from, sent.count * op->elem_bytes, false);
+}
+
 void colli_exec_lend(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf) {
   coll_endpoint *endpoint = exec->links[conn->peer].endpoint;
   if (!op->lent) {
@@ -20,9 +45,12 @@ void colli_exec_lend(colli_exec *exec, coll_request *op, const coll_conn *conn, 
   }
   bool known = op->lent & 1u << buf;
   op->lent |= bits;
-  if (!known && op->lent_to == endpoint) /* at most one transport borrows */
-    op->borrower->lend(endpoint, op, buf == COLLI_INPUT ? op->in : op->out, op->extent[buf],
-                       buf == COLLI_OUTPUT);
+  if (known || op->lent_to != endpoint) /* at most one transport borrows */
+    return;
+  if (buf == COLLI_INPUT)
+    lend_input(op, endpoint);
+  else
+    op->borrower->lend(endpoint, op, op->out, op->extent[buf], true);
 }
 
 void colli_exec_reclaim(coll_request *op) {

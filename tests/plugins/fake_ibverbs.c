@@ -225,6 +225,8 @@ EXPORT struct ibv_mr *ibv_reg_mr_iova2(struct ibv_pd *pd, void *addr, size_t byt
     made->next = registrations;
     registrations = made;
     fake.pinned += pinned;
+    if ((uintptr_t)addr - (uintptr_t)fake.watched < fake.watched_bytes)
+      fake.watched_pinned += bytes;
     fake.access = access;
     fake.registered++;
   }

@@ -46,11 +46,12 @@ typedef struct fake_verbs {
   int event_errno;     /* once there are no more; 0: EAGAIN */
   bool dead;           /* every call fails, but no event tells why */
   bool slow;           /* the last bytes of a write are placed by the next call */
-  const void *watched; /* writes of peers to this memory are counted */
+  const void *watched; /* writes of peers to this memory, and its registrations, are counted */
   size_t watched_bytes;
   /* the fake's */
   uint64_t run; /* tells the processes of one test from others */
   int watched_writes;
+  size_t watched_pinned;   /* bytes, of all registrations together */
   int opened;              /* contexts that are open */
   int opens;               /* calls that opened one */
   int registered;          /* registrations that there are */

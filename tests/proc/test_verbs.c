@@ -106,6 +106,7 @@ static int count_direct(int nranks, case_coll coll, const char *algo, bool in_pl
   fake->watched = v.memory;
   fake->watched_bytes = bytes;
   fake->watched_writes = 0;
+  fake->watched_pinned = 0;
   coll_config config = config_of(algo);
   cr_assert_eq(run_threads(nranks, &config, run_watched, &v), 0);
   munmap(v.memory, bytes);
@@ -128,6 +129,15 @@ Test(verbs, written_to_where_they_belong, .init = load, .timeout = 60) {
       int count = count_direct(cases[i].nranks, cases[i].coll, cases[i].algo, in_place);
       cr_expect_gt(count, 0, "%s, %d ranks, in place %d", cases[i].algo, cases[i].nranks, in_place);
     }
+}
+
+/* Of the input, only what is sent from there: in a ring of four ranks a quarter. */
+Test(verbs, only_what_is_sent_is_registered, .init = load, .timeout = 60) {
+  enum { RANKS = 4, CALLS = 3 };
+  const double vector = BYTES_MOST - 65536;
+  cr_assert_gt(count_direct(RANKS, CASE_ALLREDUCE, "allreduce:ring", false), 0);
+  double vectors_each = (double)fake->watched_pinned / vector / RANKS / CALLS;
+  cr_expect(vectors_each > 1.2 && vectors_each < 1.3, "%.3f", vectors_each);
 }
 
 /* ---- what goes wrong ---------------------------------------------------------------------------
