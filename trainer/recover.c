@@ -52,7 +52,7 @@ bool recover_restart(worker *w, fail *why) {
   place best = {0, 0, 0};
   int from = 0;
   s->close(w);
-  if ((s->check && !s->check(w->o, w->nranks, why)) || !furthest(w, &from, &best, why) ||
+  if ((s->check && !s->check(w, why)) || !furthest(w, &from, &best, why) ||
       !worker_share_model(w, from, why))
     return false;
   w->epochs_done = best.epoch;

@@ -61,8 +61,7 @@ static float *zeroes(size_t count) {
 /* Takes all memory of the run but the strategy's. */
 static bool take_memory(worker *w, fail *why) {
   const options *o = w->o;
-  if (!make_model(o, w->data, &w->model, why) || !worker_fit(w, why) ||
-      !loader_create(&w->loader, w->data, o->seed, o->batch, why))
+  if (!worker_fit(w, why) || !loader_create(&w->loader, w->data, o->seed, o->batch, why))
     return false;
   size_t count = w->model.params;
   w->params = zeroes(count);
@@ -105,14 +104,14 @@ static bool check_strategy(const trainer *t, fail *why) {
                     "--wire %s: --strategy %s sends no gradients over the ranks; leave out --wire, "
                     "or take allreduce, zero1 or one of ps-...",
                     wire_name(&o->wire), t->strategy->name);
-  return !t->strategy->check || t->strategy->check(o, t->w.nranks, why);
+  return !t->strategy->check || t->strategy->check(&t->w, why);
 }
 
 /* What a rank can do by itself before training; rank 0 also opens and reads the run's files. */
 static bool prepare(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if (!check_strategy(t, why) || !take_memory(w, why))
+  if (!make_model(o, w->data, &w->model, why) || !check_strategy(t, why) || !take_memory(w, why))
     return false;
   if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,

@@ -17,9 +17,8 @@ int central_workers(const worker *w) {
   return w->nranks - 1;
 }
 
-bool central_check(const options *o, int nranks, fail *why) {
-  (void)o;
-  return nranks > 1 ||
+bool central_check(const worker *w, fail *why) {
+  return w->nranks > 1 ||
          fail_set(why, "a parameter server needs at least one worker beside it: start 2 ranks or "
                        "more, as in collrun -n 2");
 }

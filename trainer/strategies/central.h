@@ -26,7 +26,7 @@ typedef struct task {
 bool central_open(worker *w, size_t slots, size_t bytes, fail *why);
 
 /* Functions of the table in strategy.h. */
-bool central_check(const options *o, int nranks, fail *why);
+bool central_check(const worker *w, fail *why);
 void central_close(worker *w);
 const float *central_settle(worker *w, fail *why);
 

@@ -17,19 +17,23 @@ void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline) {
   }
 }
 
-bool grid_check(const options *o, int nranks, fail *why) {
+bool grid_check(const worker *w, fail *why) {
   int tensor, pipeline;
+  const options *o = w->o;
   const char *name = o->strategy->name;
-  grid_sizes(o, nranks, &tensor, &pipeline);
+  grid_sizes(o, w->nranks, &tensor, &pipeline);
   if (o->clip > 0 || o->accumulate > 1)
     return fail_set(why,
                     "--strategy %s: no rank knows all gradients, and micro-batches are parts "
                     "already: leave out --clip and --accumulate",
                     name);
-  if (nranks % (tensor * pipeline) != 0)
+  if (w->nranks % (tensor * pipeline) != 0)
     return fail_set(why,
                     "--strategy %s: %d ranks are no multiple of --tensor %d times --pipeline %d",
-                    name, nranks, tensor, pipeline);
+                    name, w->nranks, tensor, pipeline);
+  if ((size_t)pipeline > w->model.layers)
+    return fail_set(why, "--strategy %s: %d stages, but the model has only %zu layers", name,
+                    pipeline, w->model.layers);
   if (tensor > 1 && o->model != MODEL_PERCEPTRON)
     return fail_set(why, "--strategy %s: only layers of --model perceptron can be split", name);
   for (size_t l = 1; l + 1 < o->size_count && tensor > 1; l++)
@@ -138,9 +142,6 @@ static bool open_axes(grid *g, worker *w, fail *why) {
 bool grid_open(grid *g, worker *w, fail *why) {
   int stages, tensor;
   grid_sizes(w->o, w->nranks, &tensor, &stages);
-  if ((size_t)stages > w->model.layers)
-    return fail_set(why, "--strategy %s: %d stages, but the model has only %zu layers",
-                    w->o->strategy->name, stages, w->model.layers);
   if (!open_axes(g, w, why) || !split_model(g, &w->model, why))
     return false;
   int stage = stages - 1 - g->pipeline.place;

@@ -28,8 +28,8 @@ typedef struct grid {
 /* The sizes that options ask for: 1 is what nobody asks for. */
 void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline);
 
-/* Whether these options and ranks make a grid. */
-bool grid_check(const options *o, int nranks, fail *why);
+/* Whether the options, the model and the ranks make a grid. */
+bool grid_check(const worker *w, fail *why);
 
 /* Finds this rank's place, and takes its part of the worker's model; collective. */
 bool grid_open(grid *g, worker *w, fail *why);

@@ -86,10 +86,10 @@ static bool release(worker *w, fail *why) {
 }
 
 /* Gradients are put into the weights before their clock is complete: plain descent alone can. */
-static bool check(const options *o, int nranks, fail *why) {
-  if (optim_has_squares(o) || o->clip > 0)
+static bool check(const worker *w, fail *why) {
+  if (optim_has_squares(w->o) || w->o->clip > 0)
     return fail_set(why, "--strategy ps-bounded: works with --optimizer sgd and without --clip");
-  return central_check(o, nranks, why);
+  return central_check(w, why);
 }
 
 /* Puts the gradient that a worker has sent into the weights; ends a clock that is complete. */

@@ -91,14 +91,15 @@ static int servers_of(const options *o, int nranks) {
   return o->servers ? (int)o->servers : nranks;
 }
 
-static bool check(const options *o, int nranks, fail *why) {
+static bool check(const worker *w, fail *why) {
+  const options *o = w->o;
   if (o->clip > 0)
     return fail_set(why,
                     "--strategy ps-sharded: no server knows all gradients, so leave out --clip");
-  if (servers_of(o, nranks) < 2)
+  if (servers_of(o, w->nranks) < 2)
     return fail_set(why, "--servers 1 or a single rank: a shard's replica needs a second server");
-  return (int)o->servers < nranks ||
-         fail_set(why, "--servers %d: leaves no worker among %d ranks", (int)o->servers, nranks);
+  return (int)o->servers < w->nranks ||
+         fail_set(why, "--servers %d: leaves no worker among %d ranks", (int)o->servers, w->nranks);
 }
 
 /* Whether rank r, of those that are left, was one of the dedicated servers at the start. */

@@ -17,9 +17,9 @@ typedef struct strategy {
   const char *about; /* one line for --help */
   unsigned bits;
 
-  /* Whether these options and this number of ranks make sense; looked at before anything starts.
-   * NULL: always. */
-  bool (*check)(const options *o, int nranks, fail *why);
+  /* Whether the worker's options, model and number of ranks go together; every rank looks by itself
+   * before anything is sent, and finds the same. NULL: always. */
+  bool (*check)(const worker *w, fail *why);
 
   /* Takes what the strategy needs, w->state above all, when w->params and w->velocity are equal on
    * all ranks; collective. It may free w->velocity and w->squares if it keeps parts of its own;
