@@ -11,6 +11,7 @@
  *     colli_f16v_get(p), colli_f16v_put(p, v)   the same without conversion
  *     colli_f16v_canon(v)      NaN to the canonical NaN
  *     colli_f16v_all(x)        all lanes x
+ *   COLLI_HAS_SHORTS           sum_f16, prod_f16, sum_bf16 and prod_bf16 are there already
  *   COLLI_CHEAP_MAX            the larger of two uint32 costs less than to make a NaN canonical
  */
 #include "libcoll/exec/reduce_isa.h"
@@ -235,8 +236,10 @@ COLLI_REDUCE(prod_f64, f64, COLLI_PROD_F64)
 COLLI_MIN_MAX(f64, colli_min_f64, colli_max_f64)
 COLLI_AVERAGE(avg_f64, f64, double, nranks, COLLI_AVG_F64)
 
+#ifndef COLLI_HAS_SHORTS
 COLLI_REDUCE_WORDS(sum_bf16, u16, 2, COLLI_SUM_BF16)
 COLLI_REDUCE_WORDS(prod_bf16, u16, 2, COLLI_PROD_BF16)
+#endif
 COLLI_REDUCE(min_bf16, u16, COLLI_MIN_BF16)
 COLLI_REDUCE(max_bf16, u16, COLLI_MAX_BF16)
 COLLI_AVERAGE_WORDS(avg_bf16, u16, 2, 1.0f / (float)nranks, COLLI_AVG_BF16)
@@ -262,6 +265,7 @@ COLLI_REDUCE_WORDS(prod_e5m2, u8, 4, COLLI_PROD_E5M2)
 COLLI_AVERAGE_WORDS(avg_f16, u16, 2, 1.0f / (float)nranks, COLLI_AVG_F16)
 COLLI_CONVERT(f16, u16, colli_narrow_f16)
 #else
+#ifndef COLLI_HAS_SHORTS
 /* Defines a float16 kernel: vectors with operator `op`, and single elements with OP at the end. */
 #define COLLI_REDUCE_F16(name, op, OP)                                                             \
   static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
@@ -283,6 +287,7 @@ COLLI_CONVERT(f16, u16, colli_narrow_f16)
   }
 COLLI_REDUCE_F16(sum_f16, +, COLLI_SUM_F16)
 COLLI_REDUCE_F16(prod_f16, *, COLLI_PROD_F16)
+#endif
 
 /*
  * Defines a kernel of float8 by way of float16: `op` on vectors of them, and then the
