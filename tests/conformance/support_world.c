@@ -111,7 +111,7 @@ void conf_rounds(conf_world *world) {
 }
 
 conf_end conf_connect(conf_world *world, int rank, int peer, int channel) {
-  conf_end end = {0};
+  conf_end end = {.world = world};
   int status =
       world->ops->connect(world->rank[rank].ep, peer, world->rank[peer].blob, channel, &end.conn);
   cr_assert_eq(status, COLL_OK, "connect: %d", status);
@@ -203,9 +203,11 @@ int conf_try_recv(conf_end *to, conf_recv_form form, uint64_t number, void *buf,
       memcpy(buf, slot, bytes);
     status = ops->slot_release(to->conn);
   }
-  if (status == COLL_T_DONE)
+  if (status == COLL_T_DONE) {
     cr_assert(conf_filled(buf, bytes, number), "message %zu of %zu bytes is damaged",
               (size_t)number, bytes);
+    to->world->deadline_ns = conf_real_ns() + HANG_NS;
+  }
   return status;
 }
 

@@ -26,12 +26,13 @@ struct conf_world {
   void *device;
   size_t slot_bytes;
   unsigned slot_count;
-  uint64_t deadline_ns; /* real time at which the check has hung */
+  uint64_t deadline_ns; /* real time at which the check has hung, if no message comes before */
   conf_rank rank[CONF_MAX_RANKS];
 };
 
 /* One end of a connection, and how many messages it has taken. */
 typedef struct conf_end {
+  conf_world *world;
   coll_conn *conn;
   uint64_t posted;
 } conf_end;
