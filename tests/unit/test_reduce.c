@@ -33,12 +33,17 @@ typedef enum form {
   FORMS
 } form;
 
+/* How much of a buffer is looked at for that many bytes of elements. */
+static size_t frame_of(size_t bytes) {
+  return bytes + 2 * GUARD;
+}
+
 /* Whether a buffer holds `want` and an untouched frame of 0xa5 around it. */
-static bool holds(const unsigned char *frame, size_t offset, size_t bytes,
+static bool holds(const unsigned char *buffer, size_t frame, size_t offset, size_t bytes,
                   const unsigned char *want) {
-  for (size_t i = 0; i < FRAME; i++) {
+  for (size_t i = 0; i < frame; i++) {
     bool inside = i >= offset && i < offset + bytes;
-    if (frame[i] != (inside ? want[i - offset] : 0xa5))
+    if (buffer[i] != (inside ? want[i - offset] : 0xa5))
       return false;
   }
   return true;
@@ -47,9 +52,9 @@ static bool holds(const unsigned char *frame, size_t offset, size_t bytes,
 /* Runs one kernel in one form and compares. */
 static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op, size_t count,
                   size_t offset, form how) {
-  size_t bytes = count * ref_bytes(type);
-  memset(t->d, 0xa5, FRAME);
-  memset(t->d2, 0xa5, FRAME);
+  size_t bytes = count * ref_bytes(type), frame = frame_of(bytes);
+  memset(t->d, 0xa5, frame);
+  memset(t->d2, 0xa5, frame);
   unsigned char *d = t->d + offset, *a = t->a + offset, *b = t->b + GUARD;
   bool in_a = how == IN_A || how == TWO_IN_A || how == STREAM_IN_A;
   bool in_b = how == IN_B || how == TWO_IN_B || how == STREAM_IN_B;
@@ -64,9 +69,9 @@ static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op
     colli_reduce_stream(reduce, d, d2, a, b, count, ref_bytes(type), count % 2);
   else
     reduce(d, d2, a, b, count);
-  cr_assert(holds(t->d, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
+  cr_assert(holds(t->d, frame, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
             colli_isa_name(k->isa), type, op, count, how);
-  cr_assert(holds(t->d2, offset, two ? bytes : 0, t->want),
+  cr_assert(holds(t->d2, frame, offset, two ? bytes : 0, t->want),
             "%s type %d op %d count %zu form %d: second place", colli_isa_name(k->isa), type, op,
             count, how);
 }
@@ -193,10 +198,10 @@ Test(reduce, averages) {
         const colli_kernels *k = colli_kernels_for((colli_isa)isa);
         if (!k)
           continue;
-        memset(t->d, 0xa5, FRAME);
+        memset(t->d, 0xa5, frame_of(bytes));
         memcpy(t->d + offset, t->before, bytes);
         k->average[type](t->d + offset, count, n);
-        cr_assert(holds(t->d, offset, bytes, t->want), "%s type %d count %zu n %d",
+        cr_assert(holds(t->d, frame_of(bytes), offset, bytes, t->want), "%s type %d count %zu n %d",
                   colli_isa_name(k->isa), type, count, n);
       }
     }
@@ -260,9 +265,10 @@ Test(reduce, copies_past_the_caches) {
   for (size_t bytes = 0; bytes <= MOST; bytes += bytes < 300 ? 1 : 97)
     for (size_t k = 0; k < 4; k++) {
       size_t offset = GUARD - (size_t[]){0, 1, 8, 3}[k];
-      memset(t->d, 0xa5, FRAME);
+      memset(t->d, 0xa5, frame_of(bytes));
       colli_copy_stream(t->d + offset, t->b + k, bytes);
-      cr_assert(holds(t->d, offset, bytes, t->b + k), "%zu bytes, offset %zu", bytes, offset);
+      cr_assert(holds(t->d, frame_of(bytes), offset, bytes, t->b + k), "%zu bytes, offset %zu",
+                bytes, offset);
     }
   free(t);
 }
