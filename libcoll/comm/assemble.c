@@ -66,7 +66,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
     return status;
   comm->crowded = places.crowded;
   comm->exec.helps = !places.crowded;
-  comm->paired = places.crowded && places.mates == 2;
+  comm->mate = places.crowded ? places.mate : -1;
   plans->model = places.model;
   plans->neighbours = places.neighbours;
   plans->ngroups = places.ngroups;

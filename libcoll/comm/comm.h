@@ -33,7 +33,10 @@ typedef struct colli_stalled {
 typedef struct colli_watch {
   unsigned idle;          /* looks since something moved */
   unsigned spin;          /* looks before the core is handed over; adapts */
+  unsigned looks;         /* as many as this wait may take for that */
   unsigned elsewhere;     /* looks for a rank on another core since the core was handed over */
+  uint64_t told_mate;     /* messages sent to the mate until the core was handed over last */
+  unsigned turns;         /* ... above 0: some of them not long before */
   uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
   uint64_t given_ns;      /* how long others have had the core since, instead of it */
   uint64_t now_ns;        /* last reading */
@@ -71,7 +74,7 @@ struct coll_comm {
   int nrequests;
   colli_group group;
   bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
-  bool paired;  /* this rank and one other are bound to one core */
+  int mate;     /* with ranks enough for that: the one other rank bound to this core, or -1 */
   uint64_t timeout_ns;
   coll_determinism deterministic; /* from the settings, as are these */
   coll_accumulate accumulate;

@@ -162,13 +162,18 @@ static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint6
   }
 }
 
-/* How many ranks are bound to the core of one of them, itself included. */
-static int count_mates(const colli_rank_info *table, int nranks, int rank) {
-  int mates = 0;
-  for (int other = 0; other < nranks; other++)
-    mates += table[rank].core >= 0 && table[other].core == table[rank].core &&
-             table[other].host_id == table[rank].host_id;
-  return mates;
+/* The one other rank that is bound to the core of one of them, or -1. */
+static int find_mate(const colli_rank_info *table, int nranks, int rank) {
+  int mate = -1;
+  for (int other = 0; other < nranks; other++) {
+    if (other == rank || table[rank].core < 0 || table[other].core != table[rank].core ||
+        table[other].host_id != table[rank].host_id)
+      continue;
+    if (mate >= 0)
+      return -1;
+    mate = other;
+  }
+  return mate;
 }
 
 /* Finds where the ranks sit. */
@@ -189,7 +194,7 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
   int ranks_fullest, cpus_fullest;
   find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);
   free(sorted);
-  out->mates = count_mates(table, nranks, rank);
+  out->mate = find_mate(table, nranks, rank);
   colli_link_kind near;
   colli_calibration calibration;
   out->slowest = find_links(table, nranks, ports, nports, &near);

@@ -8,14 +8,14 @@
 void colli_places_self(colli_rank_info *info);
 
 /* What the table of ranks says of a communicator; the same on every rank but for `crowded`,
- * `neighbours` and `mates`. */
+ * `neighbours` and `mate`. */
 typedef struct colli_places {
   colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
   const char *slowest; /* its name */
   size_t slot_bytes;   /* all have memory for slots of so many bytes; 0: of any size */
   bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
   int neighbours;      /* ranks on this rank's host, itself included */
-  int mates;           /* those bound to the same core as this rank; 0: it is not bound */
+  int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
   int ngroups;         /* hosts */
   int32_t *group;      /* the host of each rank, numbered in the order of their first ranks; the
                           caller frees it. NULL: one host */

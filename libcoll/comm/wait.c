@@ -13,8 +13,10 @@
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
-#define LOOKS_ELSEWHERE 32u /* see waits_elsewhere(): about 1 us */
-#define ELSEWHERE_BYTES 16384u
+#define LOOKS_ELSEWHERE 32u /* see looks_elsewhere(): about 1 us */
+#define LOOKS_IN_TURN   128u
+#define TURNS           4u /* so often the core is handed over before a rank counts as no root */
+#define ELSEWHERE_BYTES 32768u
 #define BURNT_NS        250000ull  /* so much time of a core spent in vain: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
 #define CONTROL_NS      500000ull  /* how often control links are looked at */
@@ -249,6 +251,14 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.now_ns = 0;
 }
 
+/* Messages sent to the one other rank on this core. */
+static uint64_t sent_to_mate(const coll_comm *comm) {
+  uint64_t sent = 0;
+  for (int channel = 0; comm->mate >= 0 && channel < COLLI_CHANNELS; channel++)
+    sent += comm->exec.links[comm->mate].posted[channel];
+  return sent;
+}
+
 /*
  * Lets others run on this core. If somebody did, spinning only keeps the core from whom we may be
  * waiting for, so the next waits spin less; if nobody wants the core, they spin as long as they
@@ -257,6 +267,8 @@ void colli_comm_wait_begin(coll_comm *comm) {
 static void hand_over(coll_comm *comm) {
   colli_watch *w = &comm->watch;
   uint64_t before = colli_now_ns();
+  w->turns = sent_to_mate(comm) != w->told_mate ? TURNS : w->turns - (w->turns > 0);
+  w->told_mate = sent_to_mate(comm);
   let_in(comm);
   sched_yield();
   come_back(comm);
@@ -278,21 +290,33 @@ static bool is_fresh(const colli_watch *w) {
 }
 
 /*
- * Whether the rank that this one waits for is on another core and may come while two changes of
- * ranks would take longer: it needs nobody on this core, has little to copy, and only one other
- * rank wants this core. Exchanges are other: there everybody has something to contribute.
+ * How often to look for a rank on another core before this one is handed over: that rank may come
+ * while two changes of ranks would take longer. It needs nobody on this core, has little to copy,
+ * and only one other rank, the mate, wants this core. Exchanges are other: there everybody has
+ * something to contribute.
+ *
+ * Where ranks are roots in turn, one that has sent the mate something should not wait for others:
+ * the mate has to run before the next turn is over, and this core changes ranks while the other one
+ * does. The rank that runs then has nothing to do for its mate until it is root itself; it waits
+ * until the other core has changed ranks.
  */
-static bool waits_elsewhere(const coll_comm *comm) {
+static unsigned looks_elsewhere(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   if (!op || op->partition.piece * op->elem_bytes > ELSEWHERE_BYTES)
-    return false;
+    return 0;
   if (op->coll != COLLI_BROADCAST && op->coll != COLLI_SCATTER && op->coll != COLLI_GATHER &&
       op->coll != COLLI_REDUCE)
-    return false;
+    return 0;
   int channel, step, peer = colli_exec_waits_for(op, &channel, &step);
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
-  return conn && conn->ops->caps & COLL_CAP_SPIN &&
-         comm->table[peer].core != comm->table[comm->rank].core;
+  if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) ||
+      comm->table[peer].core == comm->table[comm->rank].core)
+    return 0;
+  if (!(op->sched->steps[step].bits & COLLI_RECV))
+    return LOOKS_ELSEWHERE;
+  if (sent_to_mate(comm) != comm->watch.told_mate)
+    return 0;
+  return comm->watch.turns ? LOOKS_IN_TURN : LOOKS_ELSEWHERE;
 }
 
 /* Looks once, and if nothing moved passes the time as long as it takes. */
@@ -313,8 +337,12 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (comm->paired && w->elsewhere++ < LOOKS_ELSEWHERE && waits_elsewhere(comm))
-    return;
+  if (comm->mate >= 0) {
+    if (w->idle == 1)
+      w->looks = looks_elsewhere(comm);
+    if (w->elsewhere++ < w->looks)
+      return;
+  }
   w->elsewhere = 0;
   if (!is_fresh(w))
     sleep_a_while(comm, until_ns);
