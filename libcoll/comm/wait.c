@@ -289,29 +289,51 @@ static bool is_fresh(const colli_watch *w) {
   return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->given_ns;
 }
 
+/* Whether the mate has done its part of an operation, of which `lane` is at `step`: it has
+ * something to send to this rank, and has sent all of it. */
+static bool mate_is_through(const coll_comm *comm, const coll_request *op, int lane, int step) {
+  const colli_sched *sched = op->sched;
+  coll_conn *conn = comm->exec.links[comm->mate].conn[lane];
+  int had = 0, missing = 0;
+  for (int i = sched->lane_first[lane]; i < sched->lane_first[lane + 1]; i++)
+    if (sched->steps[i].bits & COLLI_RECV && sched->steps[i].peer_recv == comm->mate)
+      *(i < step ? &had : &missing) += 1;
+  coll_tag tag;
+  const void *msg;
+  size_t bytes;
+  if (missing == 1 && conn && conn->ops->caps & COLL_CAP_SPIN)
+    return conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
+  return had && !missing;
+}
+
 /*
  * How often to look for a rank on another core before this one is handed over: that rank may come
- * while two changes of ranks would take longer. It needs nobody on this core, has little to copy,
- * and only one other rank, the mate, wants this core. Exchanges are other: there everybody has
- * something to contribute.
+ * while two changes of ranks would take longer. For short messages, and where only one other rank,
+ * the mate, wants this core.
  *
- * Where ranks are roots in turn, one that has sent the mate something should not wait for others:
- * the mate has to run before the next turn is over, and this core changes ranks while the other one
- * does. The rank that runs then has nothing to do for its mate until it is root itself; it waits
- * until the other core has changed ranks.
+ * In an exchange the core is handed over as long as the mate has not done its part. Then it can do
+ * no more than this rank, which waits until the other core has changed ranks, too.
+ *
+ * In operations with a root ranks need nobody on their own core, unless they are roots in turn. One
+ * that has sent the mate something should not wait for others then: the mate has to run before the
+ * next turn is over, and this core changes ranks while the other one does. The rank that runs then
+ * has nothing to do for its mate until it is root itself, and waits as in an exchange.
  */
 static unsigned looks_elsewhere(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;
   if (!op || op->partition.piece * op->elem_bytes > ELSEWHERE_BYTES)
     return 0;
-  if (op->coll != COLLI_BROADCAST && op->coll != COLLI_SCATTER && op->coll != COLLI_GATHER &&
-      op->coll != COLLI_REDUCE)
+  if (op->coll == COLLI_SENDRECV || op->coll == COLLI_SCAN || op->coll == COLLI_EXSCAN)
     return 0;
+  bool rooted = op->coll == COLLI_BROADCAST || op->coll == COLLI_SCATTER ||
+                op->coll == COLLI_GATHER || op->coll == COLLI_REDUCE;
   int channel, step, peer = colli_exec_waits_for(op, &channel, &step);
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
   if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) ||
       comm->table[peer].core == comm->table[comm->rank].core)
     return 0;
+  if (!rooted)
+    return mate_is_through(comm, op, channel, step) ? LOOKS_IN_TURN : 0;
   if (!(op->sched->steps[step].bits & COLLI_RECV))
     return LOOKS_ELSEWHERE;
   if (sent_to_mate(comm) != comm->watch.told_mate)

@@ -49,6 +49,11 @@ done
 for collective in allreduce reduce_scatterv alltoallv barrier sendrecv; do
   check "$collective, 2 processes" "$run" -n 2 "$perf" $collective -b 4 -e 64K -f 64 -n 3
 done
+# twice as many ranks as processors: two are bound to each
+for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier; do
+  check "$collective, 2 processes a processor, roots in turn" "$run" -n $((2 * $(nproc))) "$perf" $collective \
+    -b 4 -e 64K -f 16 -n 50 $([ $collective = barrier ] || echo -r -1)
+done
 for collective in allreduce gatherv scan; do
   check "$collective, another root, one rank more than a power of two" "$perf" $collective -t 5 \
     -b 1K -e 1K -n 2 -r 3 -o all
