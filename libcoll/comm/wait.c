@@ -301,7 +301,7 @@ static bool mate_is_through(const coll_comm *comm, const coll_request *op, int l
   coll_tag tag;
   const void *msg;
   size_t bytes;
-  if (missing == 1 && conn && conn->ops->caps & COLL_CAP_SPIN)
+  if (missing && conn && conn->ops->caps & COLL_CAP_SPIN)
     return conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
   return had && !missing;
 }
