@@ -74,7 +74,7 @@ struct coll_comm {
   int nrequests;
   colli_group group;
   bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
-  int mate;     /* with ranks enough for that: the one other rank bound to this core, or -1 */
+  int mate;     /* the one other rank bound to this core, if crowded; or -1 */
   uint64_t timeout_ns;
   coll_determinism deterministic; /* from the settings, as are these */
   coll_accumulate accumulate;

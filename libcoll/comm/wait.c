@@ -13,9 +13,9 @@
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
 #define LOOKS_PER_WATCH 16u
-#define LOOKS_ELSEWHERE 32u /* see looks_elsewhere(): about 1 us */
-#define LOOKS_IN_TURN   128u
-#define TURNS           4u /* so often the core is handed over before a rank counts as no root */
+#define LOOKS_ELSEWHERE 32u  /* see looks_elsewhere(): about 1 us */
+#define LOOKS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and what they do */
+#define TURNS           4u   /* so often the core is handed over before a rank counts as no root */
 #define ELSEWHERE_BYTES 32768u
 #define BURNT_NS        250000ull  /* so much time of a core spent in vain: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same for time that others had the core meanwhile */
@@ -289,8 +289,8 @@ static bool is_fresh(const colli_watch *w) {
   return idle_ns < SLEEP_AFTER_NS && idle_ns < BURNT_NS + w->given_ns;
 }
 
-/* Whether the mate has done its part of an operation, of which `lane` is at `step`: it has
- * something to send to this rank, and has sent all of it. */
+/* Whether the mate has done its part of an operation so far, of which `lane` is at `step`: it has
+ * messages for this rank, of which the next one is there, or all were received. */
 static bool mate_is_through(const coll_comm *comm, const coll_request *op, int lane, int step) {
   const colli_sched *sched = op->sched;
   coll_conn *conn = comm->exec.links[comm->mate].conn[lane];
