@@ -267,8 +267,12 @@ static uint64_t sent_to_mate(const coll_comm *comm) {
 static void hand_over(coll_comm *comm) {
   colli_watch *w = &comm->watch;
   uint64_t before = colli_now_ns();
-  w->turns = sent_to_mate(comm) != w->told_mate ? TURNS : w->turns - (w->turns > 0);
-  w->told_mate = sent_to_mate(comm);
+  uint64_t sent = sent_to_mate(comm);
+  if (sent != w->told_mate)
+    w->turns = TURNS;
+  else if (w->turns > 0)
+    w->turns--;
+  w->told_mate = sent;
   let_in(comm);
   sched_yield();
   come_back(comm);
@@ -301,9 +305,11 @@ static bool mate_is_through(const coll_comm *comm, const coll_request *op, int l
   coll_tag tag;
   const void *msg;
   size_t bytes;
-  if (missing && conn && conn->ops->caps & COLL_CAP_SPIN)
-    return conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
-  return had && !missing;
+  if (!missing)
+    return had > 0;
+  /* A failure is not lost: it stays that of the connection, from which the message must come. */
+  return conn && conn->ops->caps & COLL_CAP_SPIN && !coll_transport_expects(conn->ops) &&
+         conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
 }
 
 /*

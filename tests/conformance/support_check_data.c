@@ -30,11 +30,11 @@ void conf_pairings(const conf_transport *transport) {
                     2048, 2049, 4095, 4097, slot / 2, slot - 1, slot, 0,  slot, 5};
   uint64_t number = 10;
   for (int round = 0; round < 2; round++)
-    for (int form = 0; form < 4; form++)
+    for (int form = 0; form < 6; form++)
       for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
         size_t bytes = sizes[i] < slot ? sizes[i] : slot;
-        conf_send_form out = form & 1 ? CONF_SLOT : CONF_SEND;
-        conf_recv_form in = form & 2 ? CONF_PEEK : CONF_RECV;
+        conf_send_form out = form % 2 ? CONF_SLOT : CONF_SEND;
+        conf_recv_form in = (conf_recv_form)(form / 2);
         conf_exchange(d.world, &d.a, out, &d.b, in, number++, bytes);
         conf_exchange(d.world, &d.b, out, &d.a, in, number++, bytes);
       }

@@ -82,7 +82,8 @@ static void receive_next(conf_world *world, flow *f, colli_prng *prng) {
   if (!f->in)
     f->in = malloc(bytes ? bytes : 1);
   cr_assert_not_null(f->in);
-  conf_recv_form form = f->receiving || colli_prng_below(prng, 2) ? CONF_RECV : CONF_PEEK;
+  conf_recv_form form =
+      f->receiving ? CONF_RECV : (conf_recv_form)colli_prng_below(prng, CONF_LOOK + 1);
   int status = conf_try_recv(f->to, form, f->seed + (uint64_t)f->received, f->in, bytes);
   cr_assert_leq(status, 0, "receive: %d", status);
   f->receiving = status == COLL_T_AGAIN && form == CONF_RECV;

@@ -38,7 +38,8 @@ typedef struct conf_end {
 } conf_end;
 
 typedef enum conf_send_form { CONF_SEND, CONF_SLOT } conf_send_form;
-typedef enum conf_recv_form { CONF_RECV, CONF_PEEK } conf_recv_form;
+/* CONF_LOOK: what slot_peek() has shown is taken by recv(). */
+typedef enum conf_recv_form { CONF_RECV, CONF_PEEK, CONF_LOOK } conf_recv_form;
 
 /* Opens nranks endpoints; rank `traitor` (-1: none) has another secret. */
 conf_world *conf_begin(const conf_transport *transport, int nranks, int traitor);

@@ -53,6 +53,7 @@ done
 for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier; do
   check "$collective, 2 processes a processor, roots in turn" "$run" -n $((2 * $(nproc))) "$perf" $collective \
     -b 4 -e 64K -f 16 -n 50 $([ $collective = barrier ] || echo -r -1)
+  [ $collective = barrier ] || has "values : 0 OK"
 done
 for collective in allreduce gatherv scan; do
   check "$collective, another root, one rank more than a power of two" "$perf" $collective -t 5 \

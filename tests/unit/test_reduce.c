@@ -11,7 +11,7 @@
 #include "support_reduce.h"
 
 #define MOST  4103 /* elements: more than two blocks of any kernel */
-#define GUARD 64   /* bytes around each buffer that must stay as they are */
+#define GUARD 256  /* bytes around each buffer that must stay as they are */
 #define FRAME (MOST * 16 + 2 * GUARD)
 
 /* Buffers of one test, with guards around what the kernels may touch. */

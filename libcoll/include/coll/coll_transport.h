@@ -197,7 +197,7 @@ typedef struct coll_transport_ops {
               size_t *got_bytes);
 
   /* Shows the next message in the slot where it arrived, 8-byte aligned or better: DONE or AGAIN.
-   */
+   * It stays the next one, which may be shown again, or taken by recv(), until slot_release(). */
   int (*slot_peek)(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
 
   /* Frees the slot that slot_peek() showed. */
