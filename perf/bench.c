@@ -115,6 +115,16 @@ static coll_status run_sendrecv(const perf_bench *b, const char *send, char *rec
   return COLL_OK;
 }
 
+/* Reduces to a root, and broadcasts its result. */
+static coll_status run_reduce_broadcast(const perf_bench *b, const char *send, char *recv,
+                                        int root) {
+  coll_type type = (coll_type)b->line->type;
+  size_t count = b->line->count;
+  coll_status status =
+      coll_reduce(send, recv, count, type, (coll_op)b->line->op, root, b->comm);
+  return status == COLL_OK ? coll_broadcast(recv, recv, count, type, root, b->comm) : status;
+}
+
 /* Runs one operation. */
 static coll_status run_once(const perf_bench *b, bool in_place, int i) {
   char *send, *recv;
@@ -156,6 +166,8 @@ static coll_status run_once(const perf_bench *b, bool in_place, int i) {
     return coll_alltoallv(send, counts, b->displs, recv, counts, b->displs, type, b->comm);
   case PERF_BARRIER:
     return coll_barrier(b->comm);
+  case PERF_REDUCE_BROADCAST:
+    return run_reduce_broadcast(b, send, recv, root);
   default:
     return run_sendrecv(b, send, recv);
   }
@@ -184,6 +196,7 @@ static long long count_wrong(const perf_bench *b, bool in_place) {
   size_t first = b->traits->send == PERF_ALL_BLOCKS ? b->displs[b->rank] : 0;
   switch (b->options->what) {
   case PERF_ALLREDUCE:
+  case PERF_REDUCE_BROADCAST:
   case PERF_REDUCE_SCATTER:
   case PERF_REDUCE_SCATTERV:
     return perf_wrong(recv, b->nrecv, first, line->type, line->op, n, n);

@@ -9,7 +9,7 @@
 static double bus_factor(const perf_options *options, int nranks) {
   double n = nranks;
   const perf_traits *traits = options->traits;
-  if (options->what == PERF_ALLREDUCE)
+  if (options->what == PERF_ALLREDUCE || options->what == PERF_REDUCE_BROADCAST)
     return 2 * (n - 1) / n;
   bool blocks = traits->send == PERF_ALL_BLOCKS || traits->recv == PERF_ALL_BLOCKS;
   return blocks ? (n - 1) / n : 1;

@@ -33,7 +33,8 @@ typedef enum perf_what {
   PERF_ALLTOALL,
   PERF_ALLTOALLV,
   PERF_BARRIER,
-  PERF_SENDRECV, /* each rank sends to the next one and receives from the one before */
+  PERF_SENDRECV,         /* each rank sends to the next one and receives from the one before */
+  PERF_REDUCE_BROADCAST, /* an all-reduce composed of two operations, which must not be faster */
   PERF_WHAT_COUNT
 } perf_what;
 

@@ -28,6 +28,8 @@ const perf_traits perf_collectives[PERF_WHAT_COUNT] = {
                         PERF_ALL_BLOCKS},
     [PERF_BARRIER] = {"barrier", "barrier", false, false, false, PERF_NOTHING, PERF_NOTHING},
     [PERF_SENDRECV] = {"sendrecv", NULL, false, false, false, PERF_ONE_BLOCK, PERF_ONE_BLOCK},
+    [PERF_REDUCE_BROADCAST] = {"reduce_broadcast", NULL, true, true, false, PERF_ONE_BLOCK,
+                               PERF_ONE_BLOCK},
 };
 
 /* How many blocks of equal length the larger buffer holds. */

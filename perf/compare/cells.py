@@ -12,7 +12,7 @@ WHAT = {"peer": "best peer over libcoll",
         "shared": "ordinary buffers over coll_mem_alloc's",
         "shared_limit": "limit over libcoll with coll_mem_alloc's buffers",
         "limit": "limit over libcoll",
-        "composed": "reduce and broadcast over all-reduce",
+        "composed": "reduce followed by broadcast over all-reduce",
         "in_place": "out of place over in place"}
 
 
@@ -84,17 +84,15 @@ class Result:
 
     def _in_round(self, key, what, number):
         """The two times of which a ratio is made, in one round."""
-        def get(series, operation=key[1]):
-            return self.samples.get((key[0], operation, key[2]), series, number)
+        def get(series):
+            return self.samples.get(key, series, number)
         if what == "peer":
             times = [us for us in map(get, self.peers) if us is not None]
             # A peer's broadcast is in place: its root copies nothing.
             in_place = key[1] == "broadcast" and get("libcoll-inplace")
             return min(times, default=None), in_place or get("libcoll")
-        if what == "composed":
-            parts = [get("libcoll", "reduce"), get("libcoll", "broadcast")]
-            return None if None in parts else sum(parts), get("libcoll")
-        return {"shared": (get("libcoll"), get("libcoll-shared")),
+        return {"composed": (get("libcoll-composed"), get("libcoll")),
+                "shared": (get("libcoll"), get("libcoll-shared")),
                 "shared_limit": (get("limit"), get("libcoll-shared")),
                 "limit": (get("limit"), get("libcoll")),
                 "in_place": (get("libcoll"), get("libcoll-inplace"))}[what]

@@ -109,6 +109,11 @@ class Libcoll(Library):
         return not self.shared or (operation != "barrier" and self.options.transport == "shm")
 
     def run(self, operation, ranks, sizes):
+        results, why = self.results(operation, ranks, sizes)
+        return list(self.times(results)), why
+
+    def results(self, operation, ranks, sizes):
+        """What coll_perf says of each size, and None or why it failed."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "json")
             command = [os.path.join(self.options.build, "bin", "collrun"), "-n", str(ranks), self.program,
@@ -121,7 +126,7 @@ class Libcoll(Library):
             if why:
                 return [], why
             with open(path, encoding="utf-8") as file:
-                return list(self.times(json.load(file)["results"])), None
+                return json.load(file)["results"], None
 
     def times(self, results):
         """The times in coll_perf's JSON."""
@@ -132,6 +137,20 @@ class Libcoll(Library):
             yield "libcoll", line["size"], line["out_of_place"]["time_us"]
             if "in_place" in line:
                 yield "libcoll-inplace", line["size"], line["in_place"]["time_us"]
+
+
+class Composed(Libcoll):
+    """What an all-reduce must not take longer than: a reduce, and a broadcast of its result."""
+
+    def __init__(self, options):
+        super().__init__(options, False)
+
+    def takes(self, operation, ranks):
+        return operation == "allreduce"
+
+    def run(self, operation, ranks, sizes):
+        results, why = self.results("reduce_broadcast", ranks, sizes)
+        return [("libcoll-composed", line["size"], line["out_of_place"]["time_us"]) for line in results], why
 
 
 class Mpi(Library):
@@ -204,7 +223,7 @@ class Found:
     """What can be measured here, in the order of its columns."""
 
     def __init__(self, options):
-        self.all = [Libcoll(options, False), Libcoll(options, True)]
+        self.all = [Libcoll(options, False), Libcoll(options, True), Composed(options)]
         self.limits = None
         self.versions = {}
 
