@@ -7,6 +7,7 @@
 const colli_algo *const colli_algos[] = {
     &colli_allreduce_recdbl,
     &colli_allreduce_direct,
+    &colli_allreduce_pairs,
     &colli_allreduce_dbtree,
     &colli_allreduce_ring,
     &colli_broadcast_binomial,

@@ -87,6 +87,7 @@ double colli_cost_bound(double critical, colli_work work, const colli_terms *ter
 
 extern const colli_algo colli_allreduce_recdbl;
 extern const colli_algo colli_allreduce_direct;
+extern const colli_algo colli_allreduce_pairs;
 extern const colli_algo colli_allreduce_dbtree;
 extern const colli_algo colli_allreduce_ring;
 extern const colli_algo colli_broadcast_binomial;

@@ -122,11 +122,12 @@ static double rehearse(const colli_choice *choice, const colli_shape *shape, siz
   return ns;
 }
 
-/* The time of a choice where ranks may share cores. */
+/* The time of a choice where ranks may share cores. A rehearsal knows no turns. */
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model) {
   double formula = choice->algo->cost(shape, &choice->partition, elem_bytes, model);
-  if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS)
+  if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS ||
+      (model->paired && choice->algo->turns))
     return formula;
   double rehearsed = rehearse(choice, shape, elem_bytes, slot_count, model);
   return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;

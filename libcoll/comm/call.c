@@ -121,7 +121,7 @@ static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call)
       exec->mail.busy || !comm->free_requests ||
       atomic_load_explicit(&comm->abort_flag, memory_order_relaxed))
     return NULL;
-  colli_plan_key key = colli_call_key(call);
+  colli_plan_key key = colli_call_key(call, comm->turn);
   colli_plan *plan = colli_plans_entry(&comm->plans, &key);
   if (!colli_plan_is(plan, &key) || !plan->scripted || !plan->connected)
     return NULL;
@@ -144,6 +144,7 @@ static inline bool hurry(coll_comm *comm, const colli_call *call, const colli_pl
   if (*ran < script->count || !script->whole || op->lane[script->lane].npending > 0)
     return false;
   comm->history[++comm->sequence % COLLI_HISTORY] = tag;
+  comm->turn ^= plan->turns;
   return true;
 }
 

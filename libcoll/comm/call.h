@@ -112,13 +112,14 @@ size_t colli_call_assumed_count(int type);
 void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan);
 
-/* What a call's plan is made for; v-forms have another count. */
-static inline colli_plan_key colli_call_key(const colli_call *call) {
+/* What a call's plan is made for, if it is `turn`'s turn to lead an all-reduce; v-forms have
+ * another count. */
+static inline colli_plan_key colli_call_key(const colli_call *call, int turn) {
   return (colli_plan_key){
       .count = call->count,
       .type = call->type,
       .op = call->op,
-      .root = call->root,
+      .root = call->coll == COLLI_ALLREDUCE ? turn : call->root,
       .coll = (uint8_t)call->coll,
       .in_place = call->coll == COLLI_ALLTOALL && call->sendbuf == call->recvbuf,
       .varying = call->varying,

@@ -125,7 +125,7 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
 
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
-  colli_plan_key key = colli_call_key(call);
+  colli_plan_key key = colli_call_key(call, comm->turn);
   colli_plan *plan = colli_plans_entry(&comm->plans, &key);
   if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
     *found = plan;

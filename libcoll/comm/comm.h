@@ -68,6 +68,7 @@ struct coll_comm {
   char host[64];
   colli_plans plans;
   uint64_t sequence; /* of the last collective */
+  int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
   coll_tag history[COLLI_HISTORY];
   coll_request *free_requests;
   struct colli_request_block *request_blocks;

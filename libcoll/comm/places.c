@@ -176,6 +176,14 @@ static int find_mate(const colli_rank_info *table, int nranks, int rank) {
   return mate;
 }
 
+/* Whether each two neighbours share a core that is theirs alone, all on one host. */
+static bool is_paired(const colli_rank_info *table, int nranks) {
+  bool all = nranks % 2 == 0;
+  for (int rank = 0; all && rank < nranks; rank += 2)
+    all = find_mate(table, nranks, rank) == rank + 1 && table[rank].host_id == table[0].host_id;
+  return all;
+}
+
 /* Finds where the ranks sit. */
 coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank,
                               const colli_port *ports, int nports,
@@ -201,6 +209,7 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
   combine_calibrations(table, nranks, &calibration);
   colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
                    cpus_fullest, &out->model);
+  out->model.paired = ranks_fullest > cpus_fullest && is_paired(table, nranks);
   find_device_costs(table, nranks, ports, nports, &calibration, out);
   colli_link_kind link = colli_link_kind_of(out->slowest);
   bool known = strcmp(out->slowest, colli_link_name(link)) == 0;

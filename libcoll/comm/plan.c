@@ -101,6 +101,7 @@ static void choose_stores(colli_plans *plans, colli_plan *plan) {
 coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
   const colli_plan_key *key = &plan->key;
   colli_shape shape = colli_plans_shape(plans, plan);
+  shape.root = colli_rooted(shape.coll) ? key->root : 0;
   colli_choice choice;
   size_t type_bytes = coll_type_bytes((coll_type)key->type);
   plan->sched = NULL;
@@ -112,6 +113,9 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   plan->partition = choice.partition;
   choose_stores(plans, plan);
   plan->number = ++plans->made;
+  plan->turns = choice.algo->turns && plans->model.paired;
+  if (plan->turns)
+    shape.root = key->root;
   plan->sched = get_sched(plans, choice.algo, &shape, error);
   return plan->sched ? COLL_OK : error->status;
 }

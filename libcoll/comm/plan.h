@@ -44,6 +44,7 @@ typedef struct colli_plan {
   bool stream_in_place; /* ... also where a result lies on the input */
   colli_partition partition;
   coll_tag tag;         /* without sequence number; v-forms: without a count */
+  bool turns;           /* the next all-reduce has another root: see colli_algo.turns */
   bool connected;       /* its connections have been begun */
   bool scripted;        /* blocking calls run `script` */
   colli_script *script; /* the entry's own; kept for the next plan, as other memory is */

@@ -243,5 +243,6 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
   op->sequence = sequence;
   op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;
   comm->history[sequence % COLLI_HISTORY] = op->tag;
+  comm->turn ^= plan->turns;
   return COLL_OK;
 }

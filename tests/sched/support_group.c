@@ -99,7 +99,8 @@ void shapes_each(const colli_algo *algo, int nranks, int roots,
   int32_t *near = calloc((size_t)nranks, sizeof(*near));
   if (!near)
     abort();
-  for (int root = 0; root < (colli_rooted(algo->coll) ? nranks : 1); root++) {
+  int most = colli_rooted(algo->coll) ? nranks : algo->turns ? 2 : 1;
+  for (int root = 0; root < most && root < nranks; root++) {
     bool always = root <= 1 || root == nranks / 2 || root == nranks - 1;
     colli_shape shape = {.coll = algo->coll, .nranks = nranks, .root = root};
     if (always || !roots || root < roots)

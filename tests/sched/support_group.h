@@ -36,7 +36,7 @@ void shape_spread(colli_shape *shape, near_kind kind, int32_t *near);
 
 /* Calls visit with every shape of nranks ranks that the algorithm can do: orders, in place,
  * lengths, groups; of the roots only those that `roots` bounds (0: all), always the first two, the
- * middle one and the last. */
+ * middle one and the last; algorithms that take turns have the first two. */
 void shapes_each(const colli_algo *algo, int nranks, int roots,
                  void (*visit)(const colli_algo *algo, const colli_shape *shape, near_kind near,
                                void *ctx),

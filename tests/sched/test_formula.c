@@ -65,20 +65,24 @@ static void judge(const colli_algo *algo, const verdict *v) {
 
 /* Models in which each term in turn outweighs the others, and one in which none does. */
 static const colli_model models[] = {
-    {10000, 0.01, 0.01, 10, 1, 1000, 0.01, 1, 10000, false, NULL},
-    {100, 10, 0.1, 10, 1, 50, 2, 1, 100, false, NULL},
-    {100, 0.1, 10, 10, 1, 50, 0.1, 1, 100, false, NULL},
-    {10, 0.01, 0.01, 1000, 1, 5, 0.01, 1, 10, false, NULL},
-    {800, 0.3, 0.15, 150, 1, 300, 0.1, 1, 800, false, NULL},
+    {10000, 0.01, 0.01, 10, 1, 1000, 0.01, 1, 10000, false, false, NULL},
+    {100, 10, 0.1, 10, 1, 50, 2, 1, 100, false, false, NULL},
+    {100, 0.1, 10, 10, 1, 50, 0.1, 1, 100, false, false, NULL},
+    {10, 0.01, 0.01, 1000, 1, 5, 0.01, 1, 10, false, false, NULL},
+    {800, 0.3, 0.15, 150, 1, 300, 0.1, 1, 800, false, false, NULL},
 };
+
+/* Which roots are compared: the first, the middle one, and those that take turns. */
+static bool is_compared(const colli_algo *algo, const colli_shape *shape) {
+  return shape->root == 0 || shape->root == shape->nranks / 2 || algo->turns;
+}
 
 /* One shape with chunks of several sizes. */
 static void compare_exact(const colli_algo *algo, const colli_shape *shape, near_kind near,
                           void *ctx) {
   static const size_t elements[] = {1, 1024, 65536};
   const colli_limits limits = {.slot_bytes = 1 << 20, .slot_count = 2};
-  if (shape->varying || (near != NEAR_ALL && !algo->groups) ||
-      (shape->root && shape->root != shape->nranks / 2))
+  if (shape->varying || (near != NEAR_ALL && !algo->groups) || !is_compared(algo, shape))
     return;
   group all = group_of(algo, shape, near);
   size_t nchunks = (size_t)algo->nchunks(shape);
@@ -132,7 +136,7 @@ static void compare_coarse(const colli_algo *algo, const colli_shape *shape, nea
   static const char *const links[] = {"shm", "tcp"};
   const colli_limits limits = {32768, 16, 262144, 0};
   size_t n = (size_t)shape->nranks, nchunks = (size_t)algo->nchunks(shape);
-  if (shape->varying || (shape->root && shape->root != shape->nranks / 2))
+  if (shape->varying || !is_compared(algo, shape))
     return;
   group all = group_of(algo, shape, near);
   for (size_t l = 0; l < 2; l++)
