@@ -120,8 +120,7 @@ static coll_status run_reduce_broadcast(const perf_bench *b, const char *send, c
                                         int root) {
   coll_type type = (coll_type)b->line->type;
   size_t count = b->line->count;
-  coll_status status =
-      coll_reduce(send, recv, count, type, (coll_op)b->line->op, root, b->comm);
+  coll_status status = coll_reduce(send, recv, count, type, (coll_op)b->line->op, root, b->comm);
   return status == COLL_OK ? coll_broadcast(recv, recv, count, type, root, b->comm) : status;
 }
 

@@ -21,8 +21,9 @@ typedef struct colli_algo {
   unsigned orders;    /* which orders of combination it can give: bits 1u << COLLI_ORDER_... */
   bool varying;       /* can do blocks of differing lengths (shape->varying) */
   bool exchanges;     /* ranks send each other what they store to next: see refer.c */
-  bool turns;         /* its schedules for roots 0 and 1 are used in turn: see colli_model.paired */
-  bool groups;        /* only for communicators of several groups (shape->ngroups > 1) */
+  bool turns;  /* its schedules for roots 0 and 1 are used in turn, by ranks that share cores two
+                  by two (colli_model.paired); others must ask for it by name */
+  bool groups; /* only for communicators of several groups (shape->ngroups > 1) */
   /* How many chunks it wants for this shape (1 for a barrier). */
   int (*nchunks)(const colli_shape *shape);
   /* Makes this rank's schedule. Errors: NO_MEMORY, INTERNAL. */

@@ -87,6 +87,13 @@ static int insert(colli_choice *list, int length, int room, const colli_choice *
   return kept + 1;
 }
 
+/* Whether an algorithm is for so many ranks, and such ranks. */
+static bool is_for(const colli_algo *algo, int nranks, const colli_model *model) {
+  int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
+  return nranks >= least && (!algo->ranks_max || nranks <= algo->ranks_max) &&
+         (model->paired || !algo->turns);
+}
+
 /* All that may do a shape, with their formulas' times; returns how many. */
 static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
                     const colli_limits *limits, const colli_model *model, const char *force,
@@ -95,10 +102,7 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
       continue;
-    int least = model->device && (*algo)->ranks_device ? (*algo)->ranks_device : (*algo)->ranks_min;
-    bool fits =
-        shape->nranks >= least && (!(*algo)->ranks_max || shape->nranks <= (*algo)->ranks_max);
-    if ((force[0] || fits) && listed < COLLI_MAX_CANDIDATES)
+    if ((force[0] || is_for(*algo, shape->nranks, model)) && listed < COLLI_MAX_CANDIDATES)
       best_chunk(*algo, shape, count, elem_bytes, limits, model, &list[listed++]);
   }
   return listed;

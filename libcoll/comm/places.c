@@ -209,7 +209,8 @@ coll_status colli_places_find(const colli_rank_info *table, int nranks, int rank
   combine_calibrations(table, nranks, &calibration);
   colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
                    cpus_fullest, &out->model);
-  out->model.paired = ranks_fullest > cpus_fullest && is_paired(table, nranks);
+  out->model.paired = colli_link_kind_of(out->slowest) == COLLI_LINK_SHM &&
+                      ranks_fullest > cpus_fullest && is_paired(table, nranks);
   find_device_costs(table, nranks, ports, nports, &calibration, out);
   colli_link_kind link = colli_link_kind_of(out->slowest);
   bool known = strcmp(out->slowest, colli_link_name(link)) == 0;

@@ -29,7 +29,7 @@ typedef struct colli_model {
   double chunk_share;           /* of the longest chunk that the slots allow: what suits caches */
   double flight_ns;             /* alpha between ranks with a core each: a message's own way */
   bool device;                  /* a device moves messages, not the ranks' cores */
-  bool paired; /* on one host, ranks 2i and 2i + 1 have a core between them, all of them */
+  bool paired; /* ranks 2i and 2i + 1 have a core between them, all of them; they share memory */
   const colli_correction *corrections; /* by the algorithm's id; NULL: none. Not the model's own */
 } colli_model;
 

@@ -80,7 +80,7 @@ expect 2 "unknown type 'float'" allreduce -n 4 -b 4 --type float
 expect 2 "--rank 4 is not a rank" allreduce -n 4 -b 4 --rank 4
 expect 2 "--root 4 is not a rank" broadcast -n 4 -b 4 --root 4
 expect 2 "allreduce has no --root" allreduce -n 4 -b 4 --root 1
-expect 2 "it has recdbl, direct, dbtree, ring" allreduce -n 4 -b 4 --algo chain
+expect 2 "it has recdbl, direct, pairs, dbtree, ring" allreduce -n 4 -b 4 --algo chain
 expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 16M-4
 expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 4-8-16
 expect 2 "goes with one size" allreduce -n 4 -b 4-16M --rank 1

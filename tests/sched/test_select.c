@@ -115,6 +115,23 @@ static int choose(colli_coll coll, int nranks, int rank, size_t count, const cha
   return colli_select(&shape, count, 4, &usual, &model, force, choice, list, room);
 }
 
+/* Pairs are for ranks that share cores two by two, and for vectors that are not long. */
+Test(choice, of_pairs) {
+  const colli_shape shape = {.coll = COLLI_ALLREDUCE, .nranks = 4};
+  const colli_limits usual = {.slot_bytes = 65536, .slot_count = 8, .slice_bytes = 8192};
+  for (int paired = 0; paired < 2; paired++)
+    for (size_t count = 1; count <= 1u << 22; count *= 4) {
+      colli_model model;
+      colli_choice best;
+      colli_model_default("shm", 4, 2, &model);
+      model.paired = paired;
+      cr_assert_gt(colli_select(&shape, count, 4, &usual, &model, "", &best, NULL, 0), 1);
+      bool is_pairs = strcmp(best.algo->name, "pairs") == 0;
+      cr_expect(count > 4096 && count < 1u << 20 ? true : is_pairs == (paired && count <= 4096),
+                "%zu floats, paired: %d: %s", count, paired, best.algo->name);
+    }
+}
+
 /* All ranks choose alike, and a second time the same; the choice is the best of the list. */
 Test(choice, is_the_same_everywhere) {
   colli_prng prng = {99};

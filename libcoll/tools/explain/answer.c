@@ -49,6 +49,8 @@ static void set_chooser(const question *q, answer *a) {
                          &calibration, &a->corrections, &a->origin);
   colli_model_make(&calibration, colli_link_kind_of(far), colli_link_kind_of(q->transport),
                    (q->nranks + q->hosts - 1) / q->hosts, q->cores, &a->model);
+  a->model.paired = q->hosts == 1 && q->nranks == 2 * q->cores && /* as collrun binds them */
+                    colli_link_kind_of(q->transport) == COLLI_LINK_SHM;
   if (q->hosts == 1)
     colli_model_correct(&a->model, a->corrections, colli_link_kind_of(far), q->nranks, q->cores);
   a->chooser.limits = &a->limits;
