@@ -42,7 +42,7 @@ has() {
 }
 
 for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan broadcast allgather \
-  allgatherv gather gatherv scatter scatterv alltoall alltoallv barrier sendrecv; do
+  allgatherv gather gatherv scatter scatterv alltoall alltoallv barrier sendrecv reduce_broadcast; do
   check "$collective, 3 threads" "$perf" $collective -t 3 -b 4 -e 64K -f 16 -n 3
   [ $collective = barrier ] || has "values : 0 OK"
 done
