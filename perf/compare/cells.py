@@ -72,6 +72,7 @@ class Result:
         seen = {key[3] for key in samples.us}
         known = ["libcoll", "libcoll-inplace", "libcoll-shared"] + self.peers + ["limit"]
         self.series = [series for series in known if series in seen]
+        self.recorded = self.series + sorted(seen - set(self.series))  # also what has no column
         order = {operation: i for i, operation in enumerate(OPERATIONS)}
         self.keys = sorted({key[:3] for key in samples.us}, key=lambda k: (k[0], order[k[1]], k[2]))
         self.verdicts = [verdict for line in floors for verdict in self._judge(line)]

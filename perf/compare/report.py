@@ -97,7 +97,7 @@ def write_csv(result, path):
         out = csv.writer(file, lineterminator="\n")
         out.writerow(["transport", "ranks", "operation", "bytes", "library", "round", "us"])
         for key in result.keys:
-            for series in result.series:
+            for series in result.recorded:
                 for r in range(result.samples.rounds):
                     us = result.samples.get(key, series, r)
                     if us is not None:
@@ -112,7 +112,7 @@ def json_ratio(ratio):
 def write_json(result, path):
     """Medians, ratios and floors of every cell, and the reference of every round."""
     found = [{"ranks": key[0], "operation": key[1], "bytes": key[2],
-              "median_us": {series: result.median(key, series) for series in result.series},
+              "median_us": {series: result.median(key, series) for series in result.recorded},
               "ratios": {what: json_ratio(result.ratio(key, what)) for what in cells.WHAT},
               "unclear": result.unclear(key),
               "floors": [{"what": v.what, "floor": v.floor, "passed": v.passed, "clear": v.clear}

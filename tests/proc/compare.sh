@@ -36,6 +36,10 @@ for mpi in openmpi mpich; do
   if command -v mpicc.$mpi >/dev/null && command -v mpirun.$mpi >/dev/null; then series $mpi; fi
 done
 if [ -e /usr/include/gloo/config.h ]; then series gloo; fi
+for cell in 64 65536; do # it has no column
+  grep -Eq "^shm,2,allreduce,$cell,libcoll-composed,1,[0-9.]*[1-9]" "$out/compare.csv" ||
+    fail "no time of reduce and broadcast for $cell"
+done
 grep -q "cells with a peer" "$out/log" || fail "no summary"
 $python -c 'import json, sys
 cells = json.load(open(sys.argv[1]))["cells"]

@@ -127,8 +127,9 @@ Test(choice, of_pairs) {
       model.paired = paired;
       cr_assert_gt(colli_select(&shape, count, 4, &usual, &model, "", &best, NULL, 0), 1);
       bool is_pairs = strcmp(best.algo->name, "pairs") == 0;
-      cr_expect(count > 4096 && count < 1u << 20 ? true : is_pairs == (paired && count <= 4096),
-                "%zu floats, paired: %d: %s", count, paired, best.algo->name);
+      bool depends = paired && count > 4096 && count < 1u << 20; /* on the costs of the machine */
+      cr_expect(depends || is_pairs == (paired && count <= 4096), "%zu floats, paired: %d: %s",
+                count, paired, best.algo->name);
     }
 }
 
