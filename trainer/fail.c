@@ -1,4 +1,4 @@
-/* fail.c: the one-line story of why something cannot go on. */
+/* failure.c: the one-line story of why something cannot go on. */
 #include "trainer/fail.h"
 
 #include <stdarg.h>

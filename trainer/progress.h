@@ -1,4 +1,5 @@
-/* progress.h: what a person sees of a run: a moving bar on a terminal, one line an epoch elsewhere.
+/* progress_thread.h: what a person sees of a run: a moving bar on a terminal, one line an epoch
+ * elsewhere.
  */
 #ifndef TRAINER_PROGRESS_H
 #define TRAINER_PROGRESS_H

@@ -84,7 +84,7 @@ coll_status colli_algo_emit(const colli_algo *algo, const colli_shape *shape, co
   if (status != COLL_OK)
     return status;
   (*sched)->algo = algo;
-  colli_sched_refer(*sched, !algo->exchanges);
+  colli_sched_mark_by_reference(*sched, !algo->exchanges);
   return COLL_OK;
 }
 

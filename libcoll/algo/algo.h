@@ -5,7 +5,7 @@
 #ifndef COLLI_ALGO_ALGO_H
 #define COLLI_ALGO_ALGO_H
 
-#include "libcoll/sched/model.h"
+#include "libcoll/cost/model.h"
 #include "libcoll/sched/sched.h"
 
 typedef struct colli_algo {
@@ -20,7 +20,7 @@ typedef struct colli_algo {
   int ranks_max;      /* above this it must be asked for by name; 0: no limit */
   unsigned orders;    /* which orders of combination it can give: bits 1u << COLLI_ORDER_... */
   bool varying;       /* can do blocks of differing lengths (shape->varying) */
-  bool exchanges;     /* ranks send each other what they store to next: see refer.c */
+  bool exchanges;     /* ranks send each other what they store to next: see by_reference.c */
   bool turns;  /* its schedules for roots 0 and 1 are used in turn, by ranks that share cores two
                   by two (colli_model.paired); others must ask for it by name */
   bool groups; /* only for communicators of several groups (shape->ngroups > 1) */

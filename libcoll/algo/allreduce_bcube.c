@@ -17,17 +17,17 @@
  *     round 1:  all five (results)  round 1:  0 - 1      2 - 3      4 - 5      6 - 7
  *                                   round 2, 3: the same pairs, then the same fours, with results
  */
-#include "libcoll/algo/alike.h"
+#include "libcoll/algo/symmetric.h"
 
 static coll_status bcube_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_alike alike = colli_alike_digits(shape->nranks, 4);
-  return colli_alike_emit(shape, &alike, sched);
+  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_emit(shape, &alike, sched);
 }
 
 static double bcube_cost(const colli_shape *shape, const colli_partition *partition,
                          size_t elem_bytes, const colli_model *model) {
-  colli_alike alike = colli_alike_digits(shape->nranks, 4);
-  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
 }
 
 const colli_algo colli_allreduce_bcube = {

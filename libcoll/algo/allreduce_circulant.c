@@ -18,17 +18,17 @@
  *     round 1:  3 --> 0                   round 4:  0 --> 3
  *     round 2:  4 [1] --> 0               round 5:  0 --> 2   4 --> 1
  */
-#include "libcoll/algo/alike.h"
+#include "libcoll/algo/symmetric.h"
 
 static coll_status circulant_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_alike alike = colli_alike_circulant(shape->nranks);
-  return colli_alike_emit(shape, &alike, sched);
+  colli_symmetric alike = colli_symmetric_circulant(shape->nranks);
+  return colli_symmetric_emit(shape, &alike, sched);
 }
 
 static double circulant_cost(const colli_shape *shape, const colli_partition *partition,
                              size_t elem_bytes, const colli_model *model) {
-  colli_alike alike = colli_alike_circulant(shape->nranks);
-  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+  colli_symmetric alike = colli_symmetric_circulant(shape->nranks);
+  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
 }
 
 const colli_algo colli_allreduce_circulant = {

@@ -14,17 +14,17 @@
  *     round 0:  all five            round 0:  0, 2, 4, 6 among each other; 1, 3, 5, 7 as well
  *                                   round 1:  0 - 1      2 - 3      4 - 5      6 - 7
  */
-#include "libcoll/algo/alike.h"
+#include "libcoll/algo/symmetric.h"
 
 static coll_status bcube_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_alike alike = colli_alike_digits(shape->nranks, 4);
-  return colli_alike_emit(shape, &alike, sched);
+  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_emit(shape, &alike, sched);
 }
 
 static double bcube_cost(const colli_shape *shape, const colli_partition *partition,
                          size_t elem_bytes, const colli_model *model) {
-  colli_alike alike = colli_alike_digits(shape->nranks, 4);
-  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
 }
 
 const colli_algo colli_reduce_scatter_bcube = {

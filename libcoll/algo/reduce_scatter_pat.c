@@ -15,17 +15,17 @@
  *     round 1:  0 <----- 2
  *     round 2:  0 <-------------- 4
  */
-#include "libcoll/algo/alike.h"
+#include "libcoll/algo/symmetric.h"
 
 static coll_status pat_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_alike alike = colli_alike_far_first(shape->nranks);
-  return colli_alike_emit(shape, &alike, sched);
+  colli_symmetric alike = colli_symmetric_far_first(shape->nranks);
+  return colli_symmetric_emit(shape, &alike, sched);
 }
 
 static double pat_cost(const colli_shape *shape, const colli_partition *partition,
                        size_t elem_bytes, const colli_model *model) {
-  colli_alike alike = colli_alike_far_first(shape->nranks);
-  return colli_alike_cost(shape, &alike, partition, elem_bytes, model);
+  colli_symmetric alike = colli_symmetric_far_first(shape->nranks);
+  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
 }
 
 const colli_algo colli_reduce_scatter_pat = {

@@ -161,9 +161,9 @@ static uint64_t look_into(const char *folder, int *sys_errno) {
   return bytes;
 }
 
-void colli_shared_look(colli_shared_room *room) {
+void colli_shared_look(colli_shared_capacity *room) {
   colli_shared_fault fault = {NULL, 0};
-  *room = (colli_shared_room){0};
+  *room = (colli_shared_capacity){0};
   if (!colli_shared_allowed((size_t)sysconf(_SC_PAGESIZE))) {
     room->memfd_errno = room->dev_shm_errno = room->tmp_errno = EFBIG;
     return;

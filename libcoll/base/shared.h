@@ -41,13 +41,13 @@ void *colli_shared_map(int fd, size_t bytes, bool writable);
 int colli_shared_check(int fd, size_t bytes);
 
 /* What this process can have. */
-typedef struct colli_shared_room {
+typedef struct colli_shared_capacity {
   int memfd_errno; /* 0: memfds, bounded by memory alone; the rest is not looked at */
   int dev_shm_errno, tmp_errno;
   uint64_t dev_shm_bytes, tmp_bytes; /* free; 0 if it cannot be used */
-} colli_shared_room;
+} colli_shared_capacity;
 
-void colli_shared_look(colli_shared_room *room);
+void colli_shared_look(colli_shared_capacity *room);
 
 /* The folder of the third way. */
 const char *colli_shared_tmp(void);

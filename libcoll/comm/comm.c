@@ -6,7 +6,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/inspect.h"
-#include "libcoll/comm/progress.h"
+#include "libcoll/progress/progress_thread.h"
 
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
   if (!comm || !rank)

@@ -6,28 +6,28 @@
 
 #include "libcoll/algo/algo.h"
 #include "libcoll/base/clock.h"
-#include "libcoll/comm/assemble.h"
+#include "libcoll/call/call.h"
+#include "libcoll/call/ops.h"
+#include "libcoll/call/plan.h"
 #include "libcoll/comm/attr.h"
-#include "libcoll/comm/call.h"
 #include "libcoll/comm/family.h"
-#include "libcoll/comm/mux.h"
-#include "libcoll/comm/ops.h"
-#include "libcoll/comm/plan.h"
-#include "libcoll/comm/shrink.h"
+#include "libcoll/comm/mux/mux.h"
+#include "libcoll/create/assemble.h"
 #include "libcoll/exec/exec.h"
+#include "libcoll/recovery/shrink.h"
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
 #define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
 
 /* What another rank last said of where it waits. */
-typedef struct colli_stalled {
+typedef struct colli_wait_report {
   uint64_t serial;
   uint64_t sequence;
   coll_tag tag;
   uint64_t heard_ns;
   int nwaits;
   int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
-} colli_stalled;
+} colli_wait_report;
 
 /* How long the owner has looked in vain, and what time it was. */
 typedef struct colli_watch {
@@ -86,9 +86,9 @@ struct coll_comm {
   bool suspended;     /* a connection broke: waits a moment for a better explanation */
   coll_error suspect;
   uint64_t suspect_ns;
-  colli_stalled *stalled; /* nranks records */
-  bool *left;             /* nranks: its process said goodbye */
-  bool *lost;             /* nranks: its process is known to be gone */
+  colli_wait_report *wait_reports; /* nranks records */
+  bool *left;                      /* nranks: its process said goodbye */
+  bool *lost;                      /* nranks: its process is known to be gone */
   colli_shrink shrink;
   atomic_int abort_flag;
   struct colli_memory *memory; /* of coll_mem_alloc */
@@ -112,7 +112,8 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
 /* Frees what belongs to a communicator alone, when nothing refers to it any more. */
 void colli_comm_free(coll_comm *comm);
 
-/* ---- fail.c ---------------------------------------------------------------------------------- */
+/* ---- failure.c ----------------------------------------------------------------------------------
+ */
 
 extern const colli_exec_events colli_comm_events;
 
@@ -133,33 +134,35 @@ void colli_comm_record_operation(coll_error *record, const coll_request *op);
 coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* ---- news.c ---------------------------------------------------------------------------------- */
+/* ---- notice.c ----------------------------------------------------------------------------------
+ */
 
 /* Handles everything that the control links bring to this rank. */
-static inline void colli_comm_listen(coll_comm *comm) {
-  colli_family_listen(comm->family);
+static inline void colli_comm_poll_notices(coll_comm *comm) {
+  colli_notice_poll(comm->family);
 }
 
-/* ---- stall.c --------------------------------------------------------------------------------- */
+/* ---- watchdog.c ---------------------------------------------------------------------------------
+ */
 
 /* An operation that has not moved for so long is told to all ranks, again and again. */
-uint64_t colli_comm_stall_ns(const coll_comm *comm);
+uint64_t colli_watchdog_interval_ns(const coll_comm *comm);
 
 /* Tells all ranks that `op` does not move. */
-void colli_comm_tell_stalled(coll_comm *comm, const coll_request *op);
+void colli_watchdog_tell(coll_comm *comm, const coll_request *op);
 
 /* Another rank's news of that kind: finds out whether ranks disagree. */
-void colli_comm_heard_stalled(coll_comm *comm, const colli_ctrl_msg *msg);
+void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg);
 
 /* News that a rank that this one perhaps waits for has left; by_itself: that rank says so. */
-void colli_comm_heard_absent(coll_comm *comm, int absent, bool by_itself);
+void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself);
 
 /* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
-void colli_comm_timed_out(coll_comm *comm, const coll_request *op);
+void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op);
 
 /* Fails the communicator because another rank's call, with tag `theirs`, does not match `op`'s. */
-void colli_comm_disagree(coll_comm *comm, const coll_tag *mine, int peer, const coll_tag *theirs,
-                         const coll_request *op);
+void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
+                             const coll_tag *theirs, const coll_request *op);
 
 /* ---- tag.c ----------------------------------------------------------------------------------- */
 
@@ -184,19 +187,19 @@ bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 const char *colli_type_name(int type);
 const char *colli_op_name(int op);
 
-/* ---- mail_call.c ----------------------------------------------------------------------------- */
+/* ---- p2p_call.c ----------------------------------------------------------------------------- */
 
 /* Waits until short messages whose sends are complete have gone off; at most a second. */
-void colli_mail_linger(coll_comm *comm);
+void colli_p2p_linger(coll_comm *comm);
 
-/* ---- mail_words.c ---------------------------------------------------------------------------- */
+/* ---- p2p_text.c ---------------------------------------------------------------------------- */
 
 /* "recv(count 8, float32) from rank 3, tag 5, and send(...) ..." */
-void colli_mail_op_text(const coll_request *op, char *text, size_t bytes);
+void colli_p2p_op_text(const coll_request *op, char *text, size_t bytes);
 
 /* Executor events of mail (exec.h). */
-void colli_mail_unfit(void *ctx, const colli_post *recv, int peer, const colli_mail_head *head);
-void colli_mail_broken(void *ctx, coll_request *op, int peer, const char *detail);
+void colli_p2p_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
+void colli_p2p_broken(void *ctx, coll_request *op, int peer, const char *detail);
 
 /* ---- wait.c ---------------------------------------------------------------------------------- */
 

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/comm/calibration.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/comm/mux.h"
-#include "libcoll/comm/places.h"
-#include "libcoll/comm/progress.h"
-#include "libcoll/comm/room.h"
+#include "libcoll/comm/mux/mux.h"
+#include "libcoll/comm/shm_capacity.h"
+#include "libcoll/progress/progress_thread.h"
+#include "libcoll/tuning/calibration.h"
+#include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
 #include "transports/hook/fault.h"
 
@@ -127,8 +127,8 @@ static void describe_self(colli_family *family, colli_rank_info *info) {
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
-  colli_places_self(info);
-  colli_room_describe(&family->room, info);
+  colli_locality_describe(info);
+  colli_shm_capacity_describe(&family->shm_capacity, info);
   if (family->world.now_ns == colli_world_real.now_ns)
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
                            &family->corrections, NULL);
@@ -187,7 +187,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   colli_error_clear(&family->reported);
   gethostname(family->host, sizeof(family->host) - 1);
   if (family->nranks > 1 && family->world.now_ns == colli_world_real.now_ns)
-    colli_shared_look(&family->room);
+    colli_shared_look(&family->shm_capacity);
   describe_self(family, info);
   status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status != COLL_OK) {
@@ -306,7 +306,7 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));
   explain_left_out(family);
-  colli_room_check(family->table, family->nranks, family->shm_bit);
+  colli_shm_capacity_check(family->table, family->nranks, family->shm_bit);
   return meet_peers(family, error);
 }
 
@@ -320,7 +320,7 @@ void colli_family_add(colli_family *family, coll_comm *comm) {
 static void say_goodbye(colli_family *family) {
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_GOODBYE, .peer = -1};
   if (family->ctrl)
-    colli_family_tell(family, 0, &msg);
+    colli_notice_send(family, 0, &msg);
 }
 
 /* Takes a communicator out; true if it was the last one. */

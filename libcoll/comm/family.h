@@ -14,8 +14,8 @@
 #include <stdatomic.h>
 
 #include "libcoll/base/shared.h"
-#include "libcoll/comm/assemble.h"
-#include "libcoll/comm/tuner.h"
+#include "libcoll/create/assemble.h"
+#include "libcoll/tuning/tuner.h"
 
 typedef struct colli_mux colli_mux;
 typedef struct colli_progress colli_progress;
@@ -57,10 +57,10 @@ typedef struct colli_family {
   colli_route *routes;    /* nranks */
   colli_port ports[COLLI_MAX_TRANSPORTS];
   int nports;
-  uint32_t shm_bit;       /* of the transport that shares memory, in records; 0: there is none */
-  colli_shared_room room; /* what this process found for it */
-  colli_tuner *tuner;     /* or NULL */
-  colli_corrections *corrections; /* or NULL */
+  uint32_t shm_bit; /* of the transport that shares memory, in records; 0: there is none */
+  colli_shared_capacity shm_capacity; /* what this process found for it */
+  colli_tuner *tuner;                 /* or NULL */
+  colli_corrections *corrections;     /* or NULL */
   colli_ctrl *ctrl;
   uint64_t serial;     /* of control messages made here */
   uint64_t *heard;     /* nranks: serial of the last message taken from each */
@@ -99,10 +99,10 @@ bool colli_family_leave(colli_family *family, coll_comm *comm);
 void colli_family_free(colli_family *family);
 
 /* Handles everything that the control links bring, and aborts. */
-void colli_family_listen(colli_family *family);
+void colli_notice_poll(colli_family *family);
 
 /* Sends a message made here, about communicator `uid`, to all neighbours. */
-void colli_family_tell(colli_family *family, uint64_t uid, colli_ctrl_msg *msg);
+void colli_notice_send(colli_family *family, uint64_t uid, colli_ctrl_msg *msg);
 
 /* coll_transport_env.fail: keeps what a transport says for the executor's report. */
 void colli_family_transport_failed(void *ctx, const coll_transport_failure *failure);

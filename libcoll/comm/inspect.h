@@ -5,7 +5,7 @@
 #include <stddef.h>
 
 #include "coll/coll.h"
-#include "libcoll/comm/bootstrap.h"
+#include "libcoll/wireup/bootstrap.h"
 
 #define COLLI_LINK_REASON 192 /* room that a reason needs at most */
 

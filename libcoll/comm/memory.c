@@ -53,7 +53,7 @@ static void share(coll_comm *comm, colli_memory *memory) {
   memory->region = ++comm->last_region;
   for (int i = 0; i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
-    if (port->endpoint && coll_transport_refers(port->ops))
+    if (port->endpoint && coll_transport_sends_by_ref(port->ops))
       (void)port->ops->region_add(port->endpoint, memory->region, memory->ptr, memory->bytes,
                                   memory->fd);
   }
@@ -63,7 +63,7 @@ static void share(coll_comm *comm, colli_memory *memory) {
 static void release(coll_comm *comm, colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
-    if (port->endpoint && coll_transport_refers(port->ops))
+    if (port->endpoint && coll_transport_sends_by_ref(port->ops))
       port->ops->region_remove(port->endpoint, memory->region);
   }
   if (memory->ptr && memory->region)

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "libcoll/exec/help.h"
+#include "libcoll/exec/worksharing.h"
 
 /* Makes the connection to a peer on a channel. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
@@ -51,8 +51,8 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
     op->newer->older = op->older;
   else
     exec->newest = op->older;
-  if (__builtin_expect(op->lent, 0))
-    colli_exec_reclaim(op);
+  if (__builtin_expect(op->registered, 0))
+    colli_exec_release(op);
   op->status = status;
   op->done = true;
 }
@@ -70,9 +70,9 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
     lane->step = sched->lane_first[l];
     lane->received = false;
     lane->cut = false;
-    lane->shares = exec->helps && op->refer && op->region[COLLI_OUTPUT];
+    lane->shares_work = exec->shares_work && op->by_ref && op->region[COLLI_OUTPUT];
     lane->announced = 0;
-    lane->ahead = 0;
+    lane->preposted = 0;
     lane->done = 0;
     lane->npending = 0;
     lane->waits_for = -1;
@@ -95,11 +95,11 @@ void colli_exec_start(colli_exec *exec, coll_request *op) {
   op->done = false;
   op->status = COLL_OK;
   op->moved = true;
-  op->lent = 0;
+  op->registered = 0;
   enlist(exec, op);
   if (op->coll == COLLI_SENDRECV) {
     op->posts_left = op->nposts;
-    colli_mail_start(exec, op);
+    colli_p2p_start(exec, op);
     return;
   }
   start_lanes(exec, op);
@@ -159,10 +159,10 @@ int colli_exec_progress(colli_exec *exec) {
         break;
     }
   }
-  if (!moved && exec->helps)
-    moved = colli_help_work(exec) != 0; /* also when it failed */
-  if (__builtin_expect(exec->mail.busy > 0, 0)) {
-    int result = colli_mail_progress(exec);
+  if (!moved && exec->shares_work)
+    moved = colli_worksharing_claim(exec) != 0; /* also when it failed */
+  if (__builtin_expect(exec->p2p.busy > 0, 0)) {
+    int result = colli_p2p_progress(exec);
     moved |= result != 0; /* also when it failed */
   }
   return moved;
@@ -172,7 +172,7 @@ int colli_exec_progress(colli_exec *exec) {
 void colli_exec_cancel(colli_exec *exec, coll_status status) {
   memset(exec->head, 0, sizeof(exec->head));
   exec->active = 0;
-  colli_mail_cancel(exec);
+  colli_p2p_cancel(exec);
   while (exec->oldest)
     colli_exec_finish(exec, exec->oldest, status);
 }
@@ -194,7 +194,7 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   *step = -1;
   if (op->coll == COLLI_SENDRECV) {
     int peer = -1;
-    return colli_mail_waits(op, &peer, 0, 1) ? peer : -1;
+    return colli_p2p_waits(op, &peer, 0, 1) ? peer : -1;
   }
   for (int l = 0; l < op->sched->nlanes; l++) {
     const colli_lane *lane = &op->lane[l];
@@ -223,7 +223,7 @@ int colli_exec_all_waits(const colli_exec *exec, int *peers, int max) {
   int count = 0;
   for (const coll_request *op = exec->oldest; op && count < max; op = op->newer) {
     if (op->coll == COLLI_SENDRECV) {
-      count = colli_mail_waits(op, peers, count, max);
+      count = colli_p2p_waits(op, peers, count, max);
       continue;
     }
     for (int l = 0; l < op->sched->nlanes; l++) {

@@ -6,7 +6,7 @@
  * the order in which the operations were started; all ranks start them in the same order, so the
  * k-th message of a connection belongs to the same operation on both ends, without tags to sort by.
  * Point-to-point and one-sided messages have a channel of their own, where they are matched
- * (mail.h).
+ * (p2p.h).
  */
 #ifndef COLLI_EXEC_EXEC_H
 #define COLLI_EXEC_EXEC_H
@@ -23,7 +23,7 @@ typedef struct colli_link {
   const uint8_t *blob;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
-  colli_mailbox *box;              /* NULL until there is mail */
+  colli_p2p_peer *box;             /* NULL until there is mail */
 } colli_link;
 
 /* What the executor tells its owner. */
@@ -33,7 +33,7 @@ typedef struct colli_exec_events {
   /* A transport call failed with `status` while `op` was at `step` (-1: mail). */
   void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
   /* A message of `peer` that a receive took has another type or number of elements. */
-  void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_mail_head *head);
+  void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
   /* A message came that no libcoll sends; `op` is any in flight, or NULL. */
   void (*broken)(void *ctx, coll_request *op, int peer, const char *detail);
 } colli_exec_events;
@@ -45,10 +45,10 @@ typedef struct colli_exec {
   colli_link *links; /* nranks of them */
   colli_lane *head[COLLI_MAX_LANES], *tail[COLLI_MAX_LANES];
   unsigned active; /* bit l: channel l has a lane to run */
-  colli_mail mail;
+  colli_p2p p2p;
   coll_request *newest, *oldest; /* in flight */
   size_t slot_bytes;
-  bool helps; /* there are enough cores for ranks that wait to work for others */
+  bool shares_work; /* there are enough cores for ranks that wait to work for others */
   void *ctx;
   const colli_exec_events *events;
 } colli_exec;
@@ -150,23 +150,23 @@ static inline bool colli_exec_is_pending(const colli_lane *lane, const char *beg
 }
 
 /* Lends INPUT or OUTPUT to the transport of a connection. */
-void colli_exec_lend(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf);
+void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf);
 
 /* Takes back what was lent. */
-void colli_exec_reclaim(coll_request *op);
+void colli_exec_release(coll_request *op);
 
 /* Whether a buffer is lent to a connection's transport; now, if it was not and is worth it. */
-static inline bool colli_exec_lends(colli_exec *exec, coll_request *op, const coll_conn *conn,
-                                    int buf) {
-  if (buf == COLLI_SCRATCH || !op->extent[buf] || !coll_transport_borrows(conn->ops))
+static inline bool colli_exec_registers(colli_exec *exec, coll_request *op, const coll_conn *conn,
+                                        int buf) {
+  if (buf == COLLI_SCRATCH || !op->extent[buf] || !coll_transport_registers(conn->ops))
     return false;
-  if (!(op->lent & 1u << buf))
-    colli_exec_lend(exec, op, conn, buf);
+  if (!(op->registered & 1u << buf))
+    colli_exec_register(exec, op, conn, buf);
   return true;
 }
 
 /* A lane begins a step: tells connections where the messages of the next ones are to arrive. */
-void colli_exec_look_ahead(colli_exec *exec, colli_lane *lane);
+void colli_exec_prepost(colli_exec *exec, colli_lane *lane);
 
 /* Runs one step of a lane as far as it goes. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);

@@ -3,8 +3,8 @@
 #define COLLI_EXEC_OP_H
 
 #include "coll/coll_transport.h"
-#include "libcoll/exec/mail.h"
 #include "libcoll/exec/reduce.h"
+#include "libcoll/p2p/p2p.h"
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
@@ -21,7 +21,7 @@ typedef enum colli_stage_out {
 #define COLLI_MAX_REFERENCES 16
 
 /* Shorter buffers are not lent to transports. */
-#define COLLI_LEND_LEAST 16384
+#define COLLI_REGISTER_MIN_BYTES 16384
 
 /*
  * Messages, one behind the other in memory and on a connection, whose buffers are in use until the
@@ -54,14 +54,14 @@ typedef struct colli_lane {
   int step;      /* index in sched->steps */
   bool received; /* the current slice has arrived or was made in place: only its sending is left */
   bool cut;      /* `slice` and `total` are the current ones */
-  bool shares;   /* what it receives others may work on */
-  int announced; /* the current step's work was, before it began */
+  bool shares_work; /* what it receives others may work on */
+  int announced;    /* the current step's work was, before it began */
   colli_slice slice;
   size_t total; /* elements of the current step's chunk */
   size_t done;  /* those of them that are done */
   int npending;
-  uint64_t ahead; /* step, counted over all passes, up to which places of messages were told */
-  int waits_for;  /* the peer that this lane waited for when it last stopped, or -1 */
+  uint64_t preposted; /* step, counted over all passes, up to which places of messages were told */
+  int waits_for;      /* the peer that this lane waited for when it last stopped, or -1 */
   colli_pending pending[COLLI_MAX_PENDING];
 } colli_lane;
 
@@ -87,12 +87,12 @@ struct coll_request {
   size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's
                       block) */
   char *out;
-  size_t out_first;   /* the same of `out` (reduce-scatter: this rank's block) */
-  uint32_t region[2]; /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
-  size_t extent[2];   /* bytes of `in` and `out` that are worth lending to a transport, or 0 */
-  unsigned lent;      /* bits of those buffers that are lent */
-  unsigned refer;     /* COLLI_REFER, or COLLI_REFER_IN_PLACE if they are the same memory */
-  char *scratch;      /* belongs to the request and is used again by later operations */
+  size_t out_first;    /* the same of `out` (reduce-scatter: this rank's block) */
+  uint32_t region[2];  /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
+  size_t extent[2];    /* bytes of `in` and `out` that are worth lending to a transport, or 0 */
+  unsigned registered; /* bits of those buffers that are lent */
+  unsigned by_ref;     /* COLLI_BY_REF, or COLLI_BY_REF_IN_PLACE if they are the same memory */
+  char *scratch;       /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
   size_t *blocks; /* v-forms: four numbers a rank (colli_blocks); kept like scratch */
   size_t blocks_bytes;
@@ -115,8 +115,8 @@ struct coll_request {
   coll_type user_type;
   int nranks;
   int lanes_left;
-  const coll_transport_ops *borrower; /* if anything is lent: to whom */
-  coll_endpoint *lent_to;
+  const coll_transport_ops *registered_with; /* if anything is lent: to whom */
+  coll_endpoint *registered_at;
   colli_lane lane[COLLI_MAX_LANES];
 };
 

@@ -1,7 +1,7 @@
 /* step.c: runs one step of a schedule, slice by slice, over the connections it names. */
 #include <string.h>
 
-#include "libcoll/exec/help.h"
+#include "libcoll/exec/worksharing.h"
 
 /* Reports a failed transport call. */
 static int fail(colli_exec *exec, colli_lane *lane, int peer, int status) {
@@ -84,7 +84,7 @@ void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket,
 /* The region in which a step's message may be left where it lies, in `buf`; 0: in none. */
 static inline uint32_t refers(const coll_request *op, const colli_step *step, int buf,
                               const coll_transport_ops *ops) {
-  bool may = step->bits & op->refer && buf != COLLI_SCRATCH && coll_transport_refers(ops);
+  bool may = step->bits & op->by_ref && buf != COLLI_SCRATCH && coll_transport_sends_by_ref(ops);
   return may ? op->region[buf] : 0;
 }
 
@@ -95,7 +95,7 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;
-  (void)colli_exec_lends(exec, op, conn, from);
+  (void)colli_exec_registers(exec, op, conn, from);
   uint32_t region = refers(op, step, from, conn->ops);
   int room = room_for_pending(exec, lane, region ? COLLI_MAX_REFERENCES : COLLI_MAX_PENDING);
   if (region && room == COLLI_STEP_BLOCKED)
@@ -239,7 +239,7 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
         return COLLI_STEP_FAILED;
       bool direct = out->ops->caps & COLL_CAP_SEND_DIRECT ||
                     refers(op, step, step->dst_buf, out->ops) ||
-                    colli_exec_lends(exec, op, out, step->dst_buf);
+                    colli_exec_registers(exec, op, out, step->dst_buf);
       if (!s->dst || !direct) {
         status = out->ops->slot_acquire(out, s->bytes, &slot);
         if (status == COLL_T_AGAIN)
@@ -328,7 +328,7 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
     return COLLI_STEP_BLOCKED;
   }
   if (__builtin_expect(op->extent[COLLI_OUTPUT] != 0, 0) && lane->done == 0)
-    colli_exec_look_ahead(exec, lane);
+    colli_exec_prepost(exec, lane);
   bool reads = colli_step_reads(step), stores = step->bits & COLLI_STORE;
   size_t out_first;
   colli_range in = colli_exec_range(op, step, lane->pass, &out_first);
@@ -346,8 +346,8 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
     if (busy)
       return busy < 0 ? busy : COLLI_STEP_BLOCKED;
   }
-  if (__builtin_expect(lane->shares, 0) && lane->done == 0)
-    colli_help_announce(exec, lane, step);
+  if (__builtin_expect(lane->shares_work, 0) && lane->done == 0)
+    colli_worksharing_offer(exec, lane, step);
   lane->total = in.count;
   lane->cut = true;
   return 1;

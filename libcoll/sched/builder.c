@@ -94,7 +94,7 @@ static coll_status check_all(colli_builder *builder, const colli_sched *frame) {
   if (colli_check_frame(frame))
     return COLL_ERR_INTERNAL;
   for (int i = 0; i < builder->nsteps; i++) {
-    unsigned reserved = builder->steps[i].bits & (COLLI_REFER | COLLI_REFER_IN_PLACE);
+    unsigned reserved = builder->steps[i].bits & (COLLI_BY_REF | COLLI_BY_REF_IN_PLACE);
     if (reserved || colli_check_step(frame, &builder->steps[i]))
       return COLL_ERR_INTERNAL;
     settle(frame->coll, &builder->steps[i]);

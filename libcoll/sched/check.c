@@ -86,7 +86,7 @@ static bool same_length(const colli_sched *sched, const colli_step *step) {
 static const char *check_bits(colli_coll coll, unsigned bits) {
   const unsigned all =
       COLLI_SEND | COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
-  if (bits & (COLLI_REFER | COLLI_REFER_IN_PLACE) && !(bits & COLLI_SEND))
+  if (bits & (COLLI_BY_REF | COLLI_BY_REF_IN_PLACE) && !(bits & COLLI_SEND))
     return "refers to what it does not send";
   bits &= all;
   if (!(bits & (COLLI_SEND | COLLI_STORE)) && !(bits & COLLI_RECV))

@@ -78,10 +78,10 @@ enum {
   /*
    * What a SEND sends may be left where it lies until the peer has read it, out of place and in
    * place: either no step of the rank stores there later, or waiting for the peer is harmless
-   * (refer.c). Not the emitter's affair.
+   * (by_reference.c). Not the emitter's affair.
    */
-  COLLI_REFER = 64,
-  COLLI_REFER_IN_PLACE = 128
+  COLLI_BY_REF = 64,
+  COLLI_BY_REF_IN_PLACE = 128
 };
 
 typedef enum colli_buf { COLLI_INPUT = 0, COLLI_OUTPUT = 1, COLLI_SCRATCH = 2 } colli_buf;
@@ -174,14 +174,15 @@ coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched);
 
 void colli_sched_free(colli_sched *sched);
 
-/* ---- refer.c --------------------------------------------------------------------------------- */
+/* ---- by_reference.c
+ * --------------------------------------------------------------------------------- */
 
 /*
- * Sets COLLI_REFER and COLLI_REFER_IN_PLACE of all steps. harmless: a store may wait until the peer
- * has read what the same lane sent from there, because the peer does not wait for this rank
+ * Sets COLLI_BY_REF and COLLI_BY_REF_IN_PLACE of all steps. harmless: a store may wait until the
+ * peer has read what the same lane sent from there, because the peer does not wait for this rank
  * meanwhile. Without memory no bit is set.
  */
-void colli_sched_refer(colli_sched *sched, bool harmless);
+void colli_sched_mark_by_reference(colli_sched *sched, bool harmless);
 
 /* Bytes of memory that a schedule takes. */
 size_t colli_sched_bytes(const colli_sched *sched);

@@ -84,7 +84,7 @@ static const store *store_of(const side *s, const group *g) {
 
 /* Whether a receiver mixes a group with memory of its own. */
 static bool mixes(const side *s, const group *g) {
-  return g->number / 32 % 2 && coll_transport_helps(s->world->ops);
+  return g->number / 32 % 2 && coll_transport_shares_work(s->world->ops);
 }
 
 /* Maps a store and divides it up. */
@@ -122,7 +122,7 @@ static void reap(side *s) {
     int at = s->through % PLACES;
     group g = group_of(s, s->through);
     if (s->lent[at])
-      ops->reclaim(s->world->rank[s->rank].ep, &s->lent[at]);
+      ops->release_buffers(s->world->rank[s->rank].ep, &s->lent[at]);
     s->lent[at] = false;
     memset((g.shared ? &s->shared : &s->ordinary)->out[at], 0xee, all_of(&g));
   }
@@ -141,13 +141,13 @@ static void send_next(side *s, colli_prng *prng) {
     s->filled++;
     for (unsigned i = 0; i < g.count; i++)
       conf_fill(all + i * g.slice, bytes_of(&g, i), g.number + i);
-    s->lent[at] = !g.shared && coll_transport_borrows(ops) && colli_prng_below(prng, 2);
+    s->lent[at] = !g.shared && coll_transport_registers(ops) && colli_prng_below(prng, 2);
     if (s->lent[at])
-      ops->lend(s->world->rank[s->rank].ep, &s->lent[at], all, all_of(&g), 0);
+      ops->register_buffer(s->world->rank[s->rank].ep, &s->lent[at], all, all_of(&g), 0);
   }
   coll_tag tag = conf_tag(g.number);
   const char *buf = all + s->part * g.slice;
-  bool refers = g.shared && coll_transport_refers(ops);
+  bool refers = g.shared && coll_transport_sends_by_ref(ops);
   int status = refers ? ops->send_ref(s->end.conn, &tag, REGION, buf, bytes_of(&g, s->part))
                       : ops->send(s->end.conn, &tag, buf, bytes_of(&g, s->part));
   cr_assert_leq(status, 0, "send: %d: %s", status, why(s));
@@ -172,23 +172,23 @@ static void announce(side *s, int index, unsigned ahead, colli_prng *prng) {
   if (coll_transport_expects(ops)) {
     coll_tag tag = conf_tag(g.number);
     if (st == &s->ordinary && !s->in_lent[at]) {
-      ops->lend(s->world->rank[s->rank].ep, &s->in_lent[at], st->in[at], all_of(&g), 1);
+      ops->register_buffer(s->world->rank[s->rank].ep, &s->in_lent[at], st->in[at], all_of(&g), 1);
       s->in_lent[at] = true;
     }
     int status = ops->expect(s->end.conn, ahead, &tag, st->in[at], all_of(&g), g.slice);
     cr_assert(status == COLL_T_DONE || status == COLL_T_AGAIN, "expect: %d", status);
     s->plan[index] = status == COLL_T_DONE ? EXPECTED : PLAIN;
-  } else if (coll_transport_helps(ops) && st == &s->shared) {
+  } else if (coll_transport_shares_work(ops) && st == &s->shared) {
     bool mix = mixes(s, &g);
-    coll_landing landing = {.kind = mix ? KIND_MIX + (uint32_t)s->rank : KIND_STORE,
-                            .to_region = REGION,
-                            .own_region = mix ? REGION : 0,
-                            .skip = ahead,
-                            .to = st->in[at],
-                            .own = mix ? st->own[at] : NULL,
-                            .bytes = all_of(&g),
-                            .slice = g.count > 1 ? g.slice : g.last};
-    s->plan[index] = ops->landing(s->end.conn, &landing) == 1 ? LANDED : PLAIN;
+    coll_work_offer offer_work = {.kind = mix ? KIND_MIX + (uint32_t)s->rank : KIND_STORE,
+                                  .to_region = REGION,
+                                  .own_region = mix ? REGION : 0,
+                                  .skip = ahead,
+                                  .to = st->in[at],
+                                  .own = mix ? st->own[at] : NULL,
+                                  .bytes = all_of(&g),
+                                  .slice = g.count > 1 ? g.slice : g.last};
+    s->plan[index] = ops->offer_work(s->end.conn, &offer_work) == 1 ? LANDED : PLAIN;
   }
 }
 
@@ -202,15 +202,15 @@ static void combine(char *to, const char *own, const char *payload, size_t bytes
 static void work(side *s) {
   const coll_transport_ops *ops = s->world->ops;
   coll_work todo;
-  if (!coll_transport_helps(ops))
+  if (!coll_transport_shares_work(ops))
     return;
-  int status = ops->work_take(s->end.conn, &todo);
+  int status = ops->claim_work(s->end.conn, &todo);
   cr_assert(status == COLL_T_DONE || status == COLL_T_AGAIN, "work_take: %d", status);
   if (status == COLL_T_AGAIN)
     return;
   cr_assert_null(todo.to2); /* nobody mixes with what it sends */
   combine(todo.to, todo.own, todo.payload, todo.bytes);
-  cr_assert_eq(ops->work_done(s->end.conn, &todo), COLL_T_DONE);
+  cr_assert_eq(ops->finish_work(s->end.conn, &todo), COLL_T_DONE);
   s->worked++;
 }
 
@@ -261,7 +261,7 @@ static void receive_next(side *s, colli_prng *prng) {
   s->got = 0;
   s->received++;
   if (s->in_lent[at])
-    s->world->ops->reclaim(s->world->rank[s->rank].ep, &s->in_lent[at]);
+    s->world->ops->release_buffers(s->world->rank[s->rank].ep, &s->in_lent[at]);
   s->in_lent[at] = false;
 }
 
@@ -274,7 +274,7 @@ static void make_side(side *s, conf_world *world, int rank, uint64_t seed) {
   make_store(&s->ordinary, world->slot_bytes, false);
   for (int i = 0; i < PLACES; i++)
     conf_fill(s->shared.own[i], MOST * world->slot_bytes, seed + (uint64_t)i);
-  if (!coll_transport_refers(world->ops))
+  if (!coll_transport_sends_by_ref(world->ops))
     return;
   int status = world->ops->region_add(world->rank[rank].ep, REGION, s->shared.memory,
                                       s->shared.bytes, s->shared.fd);
@@ -282,7 +282,7 @@ static void make_side(side *s, conf_world *world, int rank, uint64_t seed) {
 }
 
 static void drop_side(side *s) {
-  if (coll_transport_refers(s->world->ops))
+  if (coll_transport_sends_by_ref(s->world->ops))
     s->world->ops->region_remove(s->world->rank[s->rank].ep, REGION);
   drop_store(&s->shared);
   drop_store(&s->ordinary);
@@ -318,9 +318,9 @@ void conf_memory_traffic(const conf_transport *transport) {
   }
   cr_assert_eq(world->rank[0].failures + world->rank[1].failures, 0);
   bool sure = !transport->param && world->slot_bytes >= 32768; /* not refused, and long enough */
-  if (sure && coll_transport_refers(world->ops))
+  if (sure && coll_transport_sends_by_ref(world->ops))
     cr_assert(sides[0].referred && sides[1].referred, "nothing went by reference");
-  if (sure && coll_transport_helps(world->ops))
+  if (sure && coll_transport_shares_work(world->ops))
     cr_assert(sides[0].worked && sides[1].worked, "nobody helped");
   for (int i = 0; i < 2; i++)
     conf_disconnect(&sides[i].end);

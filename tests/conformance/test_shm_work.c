@@ -59,15 +59,15 @@ static int refer(scene *s, int rank, uint64_t number, size_t offset, size_t byte
 static int land(scene *s, int to, unsigned kind, unsigned skip, size_t at, size_t bytes,
                 bool folds) {
   char *memory = s->at[to].memory;
-  coll_landing landing = {.kind = kind,
-                          .to_region = REGION,
-                          .own_region = folds ? REGION : 0,
-                          .skip = skip,
-                          .to = memory + at,
-                          .own = folds ? memory : NULL,
-                          .bytes = bytes,
-                          .slice = BYTES};
-  return shm_landing(s->end[to].conn, &landing);
+  coll_work_offer offer_work = {.kind = kind,
+                                .to_region = REGION,
+                                .own_region = folds ? REGION : 0,
+                                .skip = skip,
+                                .to = memory + at,
+                                .own = folds ? memory : NULL,
+                                .bytes = bytes,
+                                .slice = BYTES};
+  return shm_offer_work(s->end[to].conn, &offer_work);
 }
 
 /* Makes a scene in which rank 0 refers. */
@@ -90,7 +90,7 @@ static void introduce(scene *s) {
   for (int i = 0; i < 3; i++) {
     if (land(s, 1, KIND, SLOTS - 1, 0, BYTES, false) == 1)
       return;
-    cr_assert_eq(shm_work_take(s->end[0].conn, &work), COLL_T_AGAIN);
+    cr_assert_eq(shm_claim_work(s->end[0].conn, &work), COLL_T_AGAIN);
   }
   cr_assert_fail("the peer did not get the region");
 }
@@ -117,14 +117,14 @@ static void send_some(scene *s, int rank, unsigned count) {
 /* One rank takes work and copies; says which message it was. */
 static int work_once(scene *s, int rank, int receiver) {
   coll_work work;
-  int status = shm_work_take(s->end[rank].conn, &work);
+  int status = shm_claim_work(s->end[rank].conn, &work);
   if (status != COLL_T_DONE)
     return status;
   cr_assert_eq(work.kind, KIND);
   cr_assert_null(work.own);
   cr_assert_null(work.to2);
   memcpy(work.to, work.payload, work.bytes);
-  cr_assert_eq(shm_work_done(s->end[rank].conn, &work), COLL_T_DONE);
+  cr_assert_eq(shm_finish_work(s->end[rank].conn, &work), COLL_T_DONE);
   for (unsigned i = 0; i < SLOTS; i++)
     if (conf_filled(s->at[receiver].memory + i * BYTES, BYTES, 100 + i)) {
       memset(s->at[receiver].memory + i * BYTES, 0, BYTES);
@@ -204,10 +204,10 @@ Test(shm_work, copies) {
   conf_receive(s.world, &s.end[1], CONF_RECV, 5, BYTES);
   send_some(&s, 0, 1);
   coll_work work;
-  cr_assert_eq(shm_work_take(s.end[0].conn, &work), COLL_T_DONE);
+  cr_assert_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_DONE);
   cr_expect_eq(work.to,
                (void *)((shm_conn *)s.end[0].conn)->shared->mappings->segment.memory + BYTES);
-  cr_assert_eq(shm_work_done(s.end[0].conn, &work), COLL_T_DONE);
+  cr_assert_eq(shm_finish_work(s.end[0].conn, &work), COLL_T_DONE);
   end(&s);
 }
 
@@ -216,24 +216,24 @@ Test(shm_work, refused) {
   scene s = begin();
   cr_expect_eq(land(&s, 0, KIND, 0, 0, BYTES, false), 0, "rank 1 never refers");
   introduce(&s);
-  coll_landing landing = {.kind = KIND, .to_region = REGION, .to = s.at[1].memory};
-  landing.bytes = (SLOTS + 1) * BYTES;
-  landing.slice = BYTES;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "too many");
-  landing.bytes = SLOTS * BYTES;
-  landing.skip = 1;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "too many behind another");
-  landing.skip = 0;
-  landing.slice = landing.bytes = 1000;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "short");
-  landing.slice = landing.bytes = 32769;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "larger than a slot");
-  landing.slice = landing.bytes = BYTES;
-  landing.to = s.at[1].memory + REGION_BYTES - BYTES + 1;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "over the end");
-  landing.to = s.at[1].memory;
-  landing.own_region = REGION + 1;
-  cr_expect_eq(shm_landing(s.end[1].conn, &landing), 0, "unknown region");
+  coll_work_offer offer_work = {.kind = KIND, .to_region = REGION, .to = s.at[1].memory};
+  offer_work.bytes = (SLOTS + 1) * BYTES;
+  offer_work.slice = BYTES;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "too many");
+  offer_work.bytes = SLOTS * BYTES;
+  offer_work.skip = 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "too many behind another");
+  offer_work.skip = 0;
+  offer_work.slice = offer_work.bytes = 1000;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "short");
+  offer_work.slice = offer_work.bytes = 32769;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "larger than a slot");
+  offer_work.slice = offer_work.bytes = BYTES;
+  offer_work.to = s.at[1].memory + REGION_BYTES - BYTES + 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "over the end");
+  offer_work.to = s.at[1].memory;
+  offer_work.own_region = REGION + 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "unknown region");
   end(&s);
 }
 
@@ -295,17 +295,17 @@ Test(shm_work, twins) {
     cr_assert_eq(land(&s, 0, KIND, 0, to, BYTES, true), 1);
     cr_assert_eq(land(&s, 1, KIND ^ flip, 0, to, BYTES, true), 1);
     coll_work work, other;
-    cr_assert_eq(shm_work_take(s.end[1].conn, &work), COLL_T_DONE);
+    cr_assert_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_DONE);
     cr_expect_eq(work.to, s.at[1].memory + to);
     cr_expect_eq(work.own, s.at[1].memory);
     cr_expect(conf_filled(work.payload, BYTES, 100));
     cr_expect_eq(work.to2 != NULL, flip);
-    cr_expect_eq(shm_work_take(s.end[0].conn, &other), flip ? COLL_T_AGAIN : COLL_T_DONE);
+    cr_expect_eq(shm_claim_work(s.end[0].conn, &other), flip ? COLL_T_AGAIN : COLL_T_DONE);
     if (flip)
       memcpy(work.to2, "twin", 4);
     else
-      cr_assert_eq(shm_work_done(s.end[0].conn, &other), COLL_T_DONE);
-    cr_assert_eq(shm_work_done(s.end[1].conn, &work), COLL_T_DONE);
+      cr_assert_eq(shm_finish_work(s.end[0].conn, &other), COLL_T_DONE);
+    cr_assert_eq(shm_finish_work(s.end[1].conn, &work), COLL_T_DONE);
     cr_expect_eq(memcmp(s.at[0].memory + to, "twin", 4) == 0, flip);
     const void *shown = &s;
     for (int rank = 0; rank < 2; rank++) {
@@ -326,12 +326,12 @@ Test(shm_work, leaving) {
     cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
     coll_work work;
     if (claimed)
-      cr_assert_eq(shm_work_take(s.end[0].conn, &work), COLL_T_DONE);
+      cr_assert_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_DONE);
     uint64_t before = conf_real_ns();
     conf_disconnect(&s.end[1]);
     s.end[1].conn = NULL;
     cr_expect_eq(conf_real_ns() - before >= 50000000u, claimed);
-    cr_expect_eq(shm_work_take(s.end[0].conn, &work), COLL_T_AGAIN);
+    cr_expect_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_AGAIN);
     end(&s);
   }
   scene s = begin();
@@ -342,7 +342,7 @@ Test(shm_work, leaving) {
   s.end[0].conn = NULL;
   coll_work work;
   const void *shown;
-  cr_expect_eq(shm_work_take(s.end[1].conn, &work), COLL_T_AGAIN);
+  cr_expect_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_AGAIN);
   cr_expect_eq(peek(&s, 1, &shown), COLL_ERR_PEER_LOST);
   cr_expect_eq(s.world->rank[1].last.peer, 0);
   end(&s);

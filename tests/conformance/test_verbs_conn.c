@@ -230,8 +230,8 @@ Test(verbs_conn, killed_peer, .timeout = 30) {
     char *memory = calloc(1, MEMORY), *out = calloc(1, MEMORY);
     cr_assert(memory && out);
     conf_pair(world, 0, 1, 0, &a, &b);
-    verbs_transport.lend(ep, memory, memory, MEMORY, 1);
-    verbs_transport.lend(world->rank[0].ep, out, out, MEMORY, 0);
+    verbs_transport.register_buffer(ep, memory, memory, MEMORY, 1);
+    verbs_transport.register_buffer(world->rank[0].ep, out, out, MEMORY, 0);
     coll_tag tag = conf_tag(7);
     cr_assert_eq(verbs_transport.expect(b.conn, 0, &tag, memory, MEMORY, LONG), COLL_T_DONE);
     conf_fill(out, LONG, 7);
@@ -247,9 +247,9 @@ Test(verbs_conn, killed_peer, .timeout = 30) {
     cr_expect_eq(world->rank[1].last.peer, 0);
     cr_expect_eq(world->rank[1].failures, 1);
     conf_disconnect(&b);
-    verbs_transport.reclaim(ep, memory);
+    verbs_transport.release_buffers(ep, memory);
     conf_disconnect(&a);
-    verbs_transport.reclaim(world->rank[0].ep, out);
+    verbs_transport.release_buffers(world->rank[0].ep, out);
     free(memory);
     free(out);
     conf_finish(world);
@@ -268,8 +268,8 @@ Test(verbs_conn, farewell_after_expected, .timeout = 30) {
   char text[100], *memory = calloc(2, LONG);
   cr_assert_not_null(memory);
   conf_pair(world, 0, 1, 0, &a, &b);
-  verbs_transport.lend(world->rank[1].ep, memory, memory, LONG, 1);
-  verbs_transport.lend(world->rank[0].ep, memory, memory + LONG, LONG, 0);
+  verbs_transport.register_buffer(world->rank[1].ep, memory, memory, LONG, 1);
+  verbs_transport.register_buffer(world->rank[0].ep, memory, memory + LONG, LONG, 0);
   coll_tag tag = conf_tag(7);
   cr_assert_eq(verbs_transport.expect(b.conn, 0, &tag, memory, LONG, LONG), COLL_T_DONE);
   cr_expect_eq(((verbs_conn *)b.conn)->here.made, 1, "it was not told of");
@@ -280,13 +280,13 @@ Test(verbs_conn, farewell_after_expected, .timeout = 30) {
   conf_fill(text, sizeof(text), 5);
   cr_assert_eq(conf_try_send(&b, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
   conf_disconnect(&b);
-  verbs_transport.reclaim(world->rank[1].ep, memory);
+  verbs_transport.release_buffers(world->rank[1].ep, memory);
   conf_receive(world, &a, CONF_RECV, 5, sizeof(text));
   cr_expect_eq(conf_receive_error(world, &a), COLL_ERR_PEER_LOST);
   cr_expect(strstr(world->rank[0].last.detail, "has closed the connection"), "%s",
             world->rank[0].last.detail);
   conf_disconnect(&a);
-  verbs_transport.reclaim(world->rank[0].ep, memory);
+  verbs_transport.release_buffers(world->rank[0].ep, memory);
   free(memory);
   conf_finish(world);
 }

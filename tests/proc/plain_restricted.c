@@ -33,7 +33,7 @@ typedef struct place {
   const char *many;    /* and what it says besides with MANY ranks */
 } place;
 
-static const place places[] = {
+static const place locality[] = {
     {"all allowed", 0, 0, NULL, NULL, NULL, NULL},
     {"no process_vm_readv", 0, EPERM, NULL, NULL, NULL, NULL},
     {"no /dev/shm, but memfds", 0, 0, "", NULL, NULL, NULL},
@@ -162,9 +162,9 @@ int main(void) {
   bool skipped = false;
   int failures = 0;
   unsetenv("COLL_LOG");
-  for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++)
+  for (size_t i = 0; i < sizeof(locality) / sizeof(locality[0]); i++)
     for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
-      int result = try_place(&places[i], sizes[s]);
+      int result = try_place(&locality[i], sizes[s]);
       skipped = skipped || result == SKIPPED;
       failures += result == 1;
     }

@@ -10,7 +10,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/comm/ctrl_links.h"
+#include "libcoll/wireup/ctrl_links.h"
 
 static const colli_log quiet = {COLLI_LOG_NONE, -1};
 

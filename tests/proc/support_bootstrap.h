@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 
-#include "libcoll/comm/bootstrap.h"
+#include "libcoll/wireup/bootstrap.h"
 
 /* One process (or thread) that takes part. */
 typedef struct member {

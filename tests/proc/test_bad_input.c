@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/comm/bootstrap.h"
+#include "libcoll/wireup/bootstrap.h"
 #include "support_ranks.h"
 
 /* Expects a status and a message that holds a word. */
@@ -193,16 +193,16 @@ Test(bad_input, environment, .timeout = 30) {
 }
 
 /* Rank 0 waits for rank 1, and strangers come meanwhile: random bytes, silence, a wrong secret. */
-typedef struct door {
+typedef struct listener {
   coll_id id;
   int rank, nranks;
   int timeout_ms;
   coll_status status;
   coll_error error;
-} door;
+} listener;
 
 static void *enter(void *arg) {
-  door *d = arg;
+  listener *d = arg;
   coll_config config = COLL_CONFIG_INIT;
   d->error = (coll_error)COLL_ERROR_INIT;
   config.error = &d->error;
@@ -230,8 +230,8 @@ static int knock(const coll_id *id, const void *bytes, size_t count) {
 }
 
 Test(bad_input, strangers, .timeout = 30) {
-  door a = {.rank = 0, .nranks = 2, .timeout_ms = 8000},
-       b = {.rank = 1, .nranks = 2, .timeout_ms = 8000};
+  listener a = {.rank = 0, .nranks = 2, .timeout_ms = 8000},
+           b = {.rank = 1, .nranks = 2, .timeout_ms = 8000};
   cr_assert_eq(coll_unique_id(&a.id, NULL), COLL_OK);
   b.id = a.id;
   pthread_t first, second;
@@ -245,7 +245,7 @@ Test(bad_input, strangers, .timeout = 30) {
   fds[1] = knock(&a.id, noise, 1);
   fds[2] = knock(&a.id, "", 0);
   fds[3] = knock(&a.id, "GET / HTTP/1.0\r\n\r\n", 18);
-  door thief = {.rank = 1, .nranks = 2, .timeout_ms = 4000, .id = a.id};
+  listener thief = {.rank = 1, .nranks = 2, .timeout_ms = 4000, .id = a.id};
   colli_id *unpacked = (colli_id *)(void *)thief.id.bytes;
   unpacked->secret[5] ^= 1;
   enter(&thief);
@@ -261,12 +261,12 @@ Test(bad_input, strangers, .timeout = 30) {
 
 /* Two processes claim rank 1. */
 Test(bad_input, rank_taken_twice, .timeout = 30) {
-  door doors[3];
+  listener doors[3];
   pthread_t threads[3];
   coll_id id;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   for (int i = 0; i < 3; i++) {
-    doors[i] = (door){.id = id, .rank = i == 0 ? 0 : 1, .nranks = 3, .timeout_ms = 4000};
+    doors[i] = (listener){.id = id, .rank = i == 0 ? 0 : 1, .nranks = 3, .timeout_ms = 4000};
     cr_assert_eq(pthread_create(&threads[i], NULL, enter, &doors[i]), 0);
   }
   for (int i = 0; i < 3; i++) {
@@ -278,12 +278,12 @@ Test(bad_input, rank_taken_twice, .timeout = 30) {
 
 /* Ranks that never come are named. */
 Test(bad_input, missing_ranks, .timeout = 30) {
-  door doors[2];
+  listener doors[2];
   pthread_t threads[2];
   coll_id id;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   for (int i = 0; i < 2; i++) {
-    doors[i] = (door){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 800};
+    doors[i] = (listener){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 800};
     cr_assert_eq(pthread_create(&threads[i], NULL, enter, &doors[i]), 0);
   }
   for (int i = 0; i < 2; i++) {

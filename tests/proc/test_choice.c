@@ -10,7 +10,7 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
-#include "libcoll/comm/calibration.h"
+#include "libcoll/tuning/calibration.h"
 #include "support_ranks.h"
 
 #define RANKS        4

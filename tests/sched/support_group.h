@@ -3,7 +3,7 @@
 #define TESTS_SCHED_SUPPORT_GROUP_H
 
 #include "libcoll/algo/algo.h"
-#include "libcoll/sched/verify.h"
+#include "libcoll/verify/verify.h"
 
 typedef struct group {
   int nranks;

@@ -1,7 +1,7 @@
 /* test_rehearse.c: the time of collectives whose ranks share cores. */
 #include <criterion/criterion.h>
 
-#include "libcoll/sched/rehearse.h"
+#include "libcoll/cost/rehearse.h"
 #include "support_group.h"
 
 static const colli_limits limits = {32768, 16, 262144, 0};

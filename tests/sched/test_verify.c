@@ -139,7 +139,7 @@ static void read_others_input(const group *all) {
 /* Each refers to what it then stores to, and so does its partner. */
 static void refer_always(const group *all) {
   for (int rank = 0; rank < all->nranks; rank++)
-    colli_sched_refer(all->sched[rank], true);
+    colli_sched_mark_by_reference(all->sched[rank], true);
 }
 Test(verify, objects) {
   static const broken cases[] = {

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/comm/split.h"
+#include "libcoll/create/split.h"
 #include "support_seeds.h"
 
 #define LIMIT_NS  (60 * COLLI_NS_PER_S)

@@ -6,7 +6,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/comm/ctrl_links.h"
+#include "libcoll/wireup/ctrl_links.h"
 
 enum { RANKS = 9, MESSAGES = 400 };
 

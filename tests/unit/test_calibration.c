@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
-#include "libcoll/comm/calibration.h"
+#include "libcoll/tuning/calibration.h"
 
 static char folder[] = "/tmp/calibration-XXXXXX";
 static char path[256];

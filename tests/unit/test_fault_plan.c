@@ -71,9 +71,12 @@ Test(fault_plan, tables) {
     if (!inner[i]->send) /* not in this build */
       continue;
     cr_assert_eq(over->caps, inner[i]->caps, "%s", over->name);
-    cr_assert_eq(coll_transport_refers(over), coll_transport_refers(inner[i]), "%s", over->name);
-    cr_assert_eq(coll_transport_helps(over), coll_transport_helps(inner[i]), "%s", over->name);
-    cr_assert_eq(coll_transport_borrows(over), coll_transport_borrows(inner[i]), "%s", over->name);
+    cr_assert_eq(coll_transport_sends_by_ref(over), coll_transport_sends_by_ref(inner[i]), "%s",
+                 over->name);
+    cr_assert_eq(coll_transport_shares_work(over), coll_transport_shares_work(inner[i]), "%s",
+                 over->name);
+    cr_assert_eq(coll_transport_registers(over), coll_transport_registers(inner[i]), "%s",
+                 over->name);
     cr_assert_eq(coll_transport_expects(over), coll_transport_expects(inner[i]), "%s", over->name);
     cr_assert_null(colli_fault_over(over));
   }

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
-#include "libcoll/comm/choose.h"
+#include "libcoll/tuning/choose.h"
 
 static coll_error error;
 

@@ -236,9 +236,9 @@ Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .f
   verbs_cache cache = {.domain = domain};
   int a, b;
   cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_READ));
-  verbs_cache_lend(&cache, &a, in, sizeof(in), VERBS_USE_READ);
-  verbs_cache_lend(&cache, &a, out, sizeof(out), VERBS_USE_WRITE);
-  verbs_cache_lend(&cache, &b, in, sizeof(in), VERBS_USE_READ);
+  verbs_cache_register(&cache, &a, in, sizeof(in), VERBS_USE_READ);
+  verbs_cache_register(&cache, &a, out, sizeof(out), VERBS_USE_WRITE);
+  verbs_cache_register(&cache, &b, in, sizeof(in), VERBS_USE_READ);
   cr_assert_eq(fake->registered, 0);
   struct ibv_mr *mr = verbs_cache_find(&cache, in + 4096, 4096, VERBS_USE_READ);
   cr_assert_not_null(mr);
@@ -248,11 +248,11 @@ Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .f
   cr_assert_not_null(verbs_cache_find(&cache, out, sizeof(out), VERBS_USE_WRITE));
   cr_assert(fake->access & IBV_ACCESS_REMOTE_WRITE);
   cr_assert_eq(fake->registered, 2);
-  verbs_cache_reclaim(&cache, &a);
+  verbs_cache_release(&cache, &a);
   cr_assert_eq(fake->registered, 1);
   cr_assert_null(verbs_cache_find(&cache, out, 64, VERBS_USE_READ));
   cr_assert_eq(verbs_cache_find(&cache, in, 64, VERBS_USE_READ), mr);
-  verbs_cache_reclaim(&cache, &b);
+  verbs_cache_release(&cache, &b);
   cr_assert_eq(fake->registered, 0);
   cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_READ));
   verbs_cache_free(&cache);
@@ -264,22 +264,22 @@ Test(verbs_mr, lent_memory_may_overlap, .init = load, .fini = unload) {
   verbs_cache cache = {.domain = domain};
   int a, b, c;
   cr_assert_eq(verbs_cache_add(&cache, 1, region, sizeof(region)), COLL_OK);
-  verbs_cache_lend(&cache, &a, memory, 2048, VERBS_USE_READ);
-  verbs_cache_lend(&cache, &b, memory + 1024, 3072, VERBS_USE_READ);
-  verbs_cache_lend(&cache, &c, region + 8, 8, VERBS_USE_READ);
+  verbs_cache_register(&cache, &a, memory, 2048, VERBS_USE_READ);
+  verbs_cache_register(&cache, &b, memory + 1024, 3072, VERBS_USE_READ);
+  verbs_cache_register(&cache, &c, region + 8, 8, VERBS_USE_READ);
   cr_assert_not_null(verbs_cache_find(&cache, memory + 1024, 1024, VERBS_USE_READ));
   cr_assert_null(verbs_cache_find(&cache, memory + 1024, 3072, VERBS_USE_READ));
   struct ibv_mr *mr = verbs_cache_find(&cache, region + 8, 8, VERBS_USE_READ);
   cr_assert_not_null(mr);
   cr_assert_eq(mr->addr, region);
-  verbs_cache_reclaim(&cache, &c);
-  verbs_cache_reclaim(&cache, &a);
+  verbs_cache_release(&cache, &c);
+  verbs_cache_release(&cache, &a);
   cr_assert_eq(fake->registered, 2);
   cr_assert_not_null(verbs_cache_find(&cache, memory + 1024, 1024, VERBS_USE_READ));
-  verbs_cache_reclaim(&cache, &b);
+  verbs_cache_release(&cache, &b);
   cr_assert_eq(fake->registered, 1);
   for (int i = 0; i < 100; i++) /* many at once */
-    verbs_cache_lend(&cache, &a, memory + 40 * i, 40, VERBS_USE_READ);
+    verbs_cache_register(&cache, &a, memory + 40 * i, 40, VERBS_USE_READ);
   for (int i = 0; i < 100; i++)
     cr_assert_not_null(verbs_cache_find(&cache, memory + 40 * i, 40, VERBS_USE_READ));
   cr_assert_eq(fake->registered, 101);
@@ -292,13 +292,13 @@ Test(verbs_mr, lent_memory_that_is_refused, .init = load, .fini = unload) {
   verbs_cache cache = {.domain = domain};
   int owner;
   fake->reg_errno = ENOMEM;
-  verbs_cache_lend(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
+  verbs_cache_register(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
   cr_assert_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_READ));
   cr_assert(cache.refused);
   cr_assert_eq(cache.fault.sys_errno, ENOMEM);
-  verbs_cache_reclaim(&cache, &owner);
+  verbs_cache_release(&cache, &owner);
   fake->reg_errno = 0;
-  verbs_cache_lend(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
+  verbs_cache_register(&cache, &owner, memory, sizeof(memory), VERBS_USE_READ);
   cr_assert_not_null(verbs_cache_find(&cache, memory, 64, VERBS_USE_READ));
   verbs_cache_free(&cache);
 }

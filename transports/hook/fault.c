@@ -361,8 +361,9 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
 
 #define REFERS                                                                                     \
   .region_add = fault_region_add, .region_remove = fault_region_remove, .send_ref = fault_send_ref
-#define HELPS   .landing = fault_landing, .work_take = fault_work_take, .work_done = fault_work_done
-#define BORROWS .lend = fault_lend, .reclaim = fault_reclaim
+#define HELPS                                                                                      \
+  .offer_work = fault_offer_work, .claim_work = fault_claim_work, .finish_work = fault_finish_work
+#define BORROWS .register_buffer = fault_register_buffer, .release_buffers = fault_release_buffers
 #define NO_MORE .expect = NULL
 
 FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN, REFERS, HELPS);

@@ -61,12 +61,12 @@ int fault_region_add(coll_endpoint *ep, uint32_t region, const void *memory, siz
 void fault_region_remove(coll_endpoint *ep, uint32_t region);
 int fault_send_ref(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
                    size_t bytes);
-int fault_landing(coll_conn *conn, const coll_landing *landing);
-int fault_work_take(coll_conn *conn, coll_work *work);
-int fault_work_done(coll_conn *conn, const coll_work *work);
-void fault_lend(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
-                int written);
-void fault_reclaim(coll_endpoint *ep, const void *owner);
+int fault_offer_work(coll_conn *conn, const coll_work_offer *offer_work);
+int fault_claim_work(coll_conn *conn, coll_work *work);
+int fault_finish_work(coll_conn *conn, const coll_work *work);
+void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
+                           int written);
+void fault_release_buffers(coll_endpoint *ep, const void *owner);
 int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                  size_t slice);
 

@@ -31,25 +31,25 @@ static bool passes_on(const fault_conn *fc) {
          !fault_chance(fc, fc->ep->plan.again);
 }
 
-int fault_landing(coll_conn *conn, const coll_landing *landing) {
+int fault_offer_work(coll_conn *conn, const coll_work_offer *offer_work) {
   fault_conn *fc = (fault_conn *)conn;
   if (!passes_on(fc) || fault_chance(fc, fc->ep->plan.refuse))
     return 0;
-  return fc->inner->ops->landing(fc->inner, landing);
+  return fc->inner->ops->offer_work(fc->inner, offer_work);
 }
 
-int fault_work_take(coll_conn *conn, coll_work *work) {
+int fault_claim_work(coll_conn *conn, coll_work *work) {
   fault_conn *fc = (fault_conn *)conn;
   int status = fault_enter(fc);
   fault_settle(fc);
-  return status == COLL_T_DONE ? fault_noted(fc, fc->inner->ops->work_take(fc->inner, work))
+  return status == COLL_T_DONE ? fault_noted(fc, fc->inner->ops->claim_work(fc->inner, work))
                                : status;
 }
 
-int fault_work_done(coll_conn *conn, const coll_work *work) {
+int fault_finish_work(coll_conn *conn, const coll_work *work) {
   fault_conn *fc = (fault_conn *)conn;
   if (!fault_chance(fc, fc->ep->plan.pending))
-    return fault_noted(fc, fc->inner->ops->work_done(fc->inner, work));
+    return fault_noted(fc, fc->inner->ops->finish_work(fc->inner, work));
   fc->worked = true;
   fc->work = *work;
   return COLL_T_DONE;
@@ -57,18 +57,18 @@ int fault_work_done(coll_conn *conn, const coll_work *work) {
 
 void fault_settle(fault_conn *fc) {
   if (fc->worked)
-    (void)fault_noted(fc, fc->inner->ops->work_done(fc->inner, &fc->work));
+    (void)fault_noted(fc, fc->inner->ops->finish_work(fc->inner, &fc->work));
   fc->worked = false;
 }
 
-void fault_lend(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
-                int written) {
+void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
+                           int written) {
   if (!refuses(ep))
-    ep->inner_ops->lend(ep->inner, owner, memory, bytes, written);
+    ep->inner_ops->register_buffer(ep->inner, owner, memory, bytes, written);
 }
 
-void fault_reclaim(coll_endpoint *ep, const void *owner) {
-  ep->inner_ops->reclaim(ep->inner, owner);
+void fault_release_buffers(coll_endpoint *ep, const void *owner) {
+  ep->inner_ops->release_buffers(ep->inner, owner);
 }
 
 int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,

@@ -332,7 +332,7 @@ const coll_transport_ops shm_transport = {
     .region_add = shm_region_add,
     .region_remove = shm_region_remove,
     .send_ref = shm_send_ref,
-    .landing = shm_landing,
-    .work_take = shm_work_take,
-    .work_done = shm_work_done,
+    .offer_work = shm_offer_work,
+    .claim_work = shm_claim_work,
+    .finish_work = shm_finish_work,
 };

@@ -29,30 +29,32 @@ static bool offset_in(shm_conn *conn, uint32_t region, const void *at, size_t by
   return *where <= loan->bytes && bytes <= loan->bytes - *where;
 }
 
-int shm_landing(coll_conn *base, const coll_landing *landing) {
+int shm_offer_work(coll_conn *base, const coll_work_offer *offer_work) {
   shm_conn *conn = (shm_conn *)base;
   shm_link *link = &conn->link;
   uint64_t to, own = 0;
-  size_t count = landing->bytes / landing->slice + (landing->bytes % landing->slice != 0);
+  size_t count =
+      offer_work->bytes / offer_work->slice + (offer_work->bytes % offer_work->slice != 0);
   /* A peer of which no region is known sends no references. */
-  if (conn->gate || !conn->shared->mappings || landing->slice < SHM_REF_LEAST ||
-      landing->slice > link->slot_bytes || count + landing->skip > link->slot_count ||
-      !offset_in(conn, landing->to_region, landing->to, landing->bytes, &to) ||
-      (landing->own_region &&
-       !offset_in(conn, landing->own_region, landing->own, landing->bytes, &own))) {
+  if (conn->gate || !conn->shared->mappings || offer_work->slice < SHM_REF_LEAST ||
+      offer_work->slice > link->slot_bytes || count + offer_work->skip > link->slot_count ||
+      !offset_in(conn, offer_work->to_region, offer_work->to, offer_work->bytes, &to) ||
+      (offer_work->own_region &&
+       !offset_in(conn, offer_work->own_region, offer_work->own, offer_work->bytes, &own))) {
     return 0;
   }
   for (uint32_t i = 0; i < count; i++) {
-    size_t done = i * landing->slice, left = landing->bytes - done;
-    shm_work *entry = rx_entry(link, landing->skip + i);
-    entry->kind = landing->kind;
-    entry->bytes = (uint32_t)(left < landing->slice ? left : landing->slice);
-    entry->to_region = landing->to_region;
-    entry->own_region = landing->own_region;
+    size_t done = i * offer_work->slice, left = offer_work->bytes - done;
+    shm_work *entry = rx_entry(link, offer_work->skip + i);
+    entry->kind = offer_work->kind;
+    entry->bytes = (uint32_t)(left < offer_work->slice ? left : offer_work->slice);
+    entry->to_region = offer_work->to_region;
+    entry->own_region = offer_work->own_region;
     entry->to = to + done;
     entry->own = own + done;
     shm_order_before(link);
-    atomic_store_explicit(&entry->state, state_of(link->rx_seq + landing->skip + i, SHM_WORK_OPEN),
+    atomic_store_explicit(&entry->state,
+                          state_of(link->rx_seq + offer_work->skip + i, SHM_WORK_OPEN),
                           memory_order_release);
   }
   return 1;
@@ -218,7 +220,7 @@ static int take_theirs(shm_conn *conn, bool from_back, coll_work *work) {
   return COLL_T_AGAIN;
 }
 
-int shm_work_take(coll_conn *base, coll_work *work) {
+int shm_claim_work(coll_conn *base, coll_work *work) {
   shm_conn *conn = (shm_conn *)base;
   shm_fault fault;
   if (conn->gate || shm_link_peer_left(&conn->link)) {
@@ -235,7 +237,7 @@ int shm_work_take(coll_conn *base, coll_work *work) {
   return result;
 }
 
-int shm_work_done(coll_conn *base, const coll_work *work) {
+int shm_finish_work(coll_conn *base, const coll_work *work) {
   shm_conn *conn = (shm_conn *)base;
   for (int i = 0; i < 2 && work->claim[i]; i++) {
     set_state(&conn->link, work->claim[i], SHM_WORK_DONE);

@@ -28,9 +28,9 @@ typedef enum shm_work_state {
 } shm_work_state;
 
 /* The calls of coll_transport_ops. */
-int shm_landing(coll_conn *base, const coll_landing *landing);
-int shm_work_take(coll_conn *base, coll_work *work);
-int shm_work_done(coll_conn *base, const coll_work *work);
+int shm_offer_work(coll_conn *base, const coll_work_offer *offer_work);
+int shm_claim_work(coll_conn *base, coll_work *work);
+int shm_finish_work(coll_conn *base, const coll_work *work);
 
 /* What has become of the work on the next message: 0 if there is none. */
 unsigned shm_work_next(const struct shm_conn *conn);

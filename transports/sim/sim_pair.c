@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/sim/sim_private.h"
+#include "transports/sim/sim_internal.h"
 
 /* The bucket of a pair. */
 static sim_pair **bucket_of(sim_world *world, int low, int high, int channel) {

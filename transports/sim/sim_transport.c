@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/sim/sim_private.h"
+#include "transports/sim/sim_internal.h"
 
 #define SIM_BLOB_MAGIC 0x314d4953u
 

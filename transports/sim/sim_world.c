@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/sim/sim_private.h"
+#include "transports/sim/sim_internal.h"
 
 /* Whether event a comes before b. */
 static bool before(const sim_event *a, const sim_event *b) {

@@ -347,19 +347,19 @@ static void verbs_region_remove(coll_endpoint *handle, uint32_t region) {
 }
 
 /* coll_transport_ops.lend */
-static void verbs_lend(coll_endpoint *handle, const void *owner, const void *memory, size_t bytes,
-                       int written) {
+static void verbs_register_buffer(coll_endpoint *handle, const void *owner, const void *memory,
+                                  size_t bytes, int written) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   for (int i = 0; i < ep->nports && bytes >= VERBS_REGISTER_BYTES; i++)
-    verbs_cache_lend(&ep->ports[i].cache, owner, memory, bytes,
-                     written ? VERBS_USE_WRITE : VERBS_USE_READ);
+    verbs_cache_register(&ep->ports[i].cache, owner, memory, bytes,
+                         written ? VERBS_USE_WRITE : VERBS_USE_READ);
 }
 
 /* coll_transport_ops.reclaim */
-static void verbs_reclaim(coll_endpoint *handle, const void *owner) {
+static void verbs_release_buffers(coll_endpoint *handle, const void *owner) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   for (int i = 0; i < ep->nports; i++)
-    verbs_cache_reclaim(&ep->ports[i].cache, owner);
+    verbs_cache_release(&ep->ports[i].cache, owner);
 }
 
 const coll_transport_ops verbs_transport = {
@@ -388,7 +388,7 @@ const coll_transport_ops verbs_transport = {
     .region_add = verbs_region_add,
     .region_remove = verbs_region_remove,
     .send_ref = verbs_send_ref,
-    .lend = verbs_lend,
-    .reclaim = verbs_reclaim,
+    .register_buffer = verbs_register_buffer,
+    .release_buffers = verbs_release_buffers,
     .expect = verbs_expect,
 };

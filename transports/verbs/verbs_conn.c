@@ -269,7 +269,7 @@ void verbs_disconnect(coll_conn *base) {
   if (conn->gate & VERBS_GATE_CONNECTING)
     ep->connecting--;
   /* Memory that the peer may still write to is the caller's again. */
-  verbs_spots_pass(&conn->here, conn->rx.taken);
+  verbs_targets_pass(&conn->here, conn->rx.taken);
   bool written = conn->here.over < conn->here.made;
   if (conn->gate || written || !drain_loans(conn) || !verbs_data_leave(conn)) {
     verbs_conn_free(conn);

@@ -11,7 +11,7 @@
 
 #include "transports/verbs/verbs_internal.h"
 
-#define VERBS_LEND_BYTES 4096u /* shorter messages are copied faster than told of */
+#define VERBS_LONG_BYTES 4096u /* shorter messages are copied faster than told of */
 #define LOOKS_PER_POLL   4u    /* at memory, for one at the completion queue */
 #define UNLIKELY(what)   __builtin_expect(!!(what), 0)
 #define LIKELY(what)     __builtin_expect(!!(what), 1)
@@ -92,7 +92,7 @@ void verbs_data_told(verbs_conn *conn, uint32_t bits) {
   verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
   if (UNLIKELY(broken))
     verbs_conn_nonsense(conn, "credit for what was not sent", bits);
-  if (UNLIKELY(!verbs_spots_copied(&conn->here, bits >> VERBS_IMM_COPIED)))
+  if (UNLIKELY(!verbs_targets_copied(&conn->here, bits >> VERBS_IMM_COPIED)))
     verbs_conn_nonsense(conn, "a copy of what was not told", bits);
 }
 
@@ -231,7 +231,7 @@ int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t byt
   verbs_place place;
   const struct ibv_mr *mr = NULL;
   int status;
-  if (bytes >= VERBS_LEND_BYTES && LIKELY(!conn->gate))
+  if (bytes >= VERBS_LONG_BYTES && LIKELY(!conn->gate))
     mr = verbs_cache_find(&conn->port->cache, buf, bytes, VERBS_USE_READ);
   if (mr && (status = verbs_direct_send(conn, tag, buf, bytes, mr)) != COLL_T_DONE)
     return status;

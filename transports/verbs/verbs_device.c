@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/verbs/verbs_device_parts.h"
+#include "transports/verbs/verbs_device_internal.h"
 #include "transports/verbs/verbs_event.h"
 
 #define MAX_FOUND      64 /* ports that are looked at */

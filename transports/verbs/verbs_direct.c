@@ -1,5 +1,5 @@
 /*
- * verbs_direct.c: long messages that are written to where they belong (verbs_spot.h).
+ * verbs_direct.c: long messages that are written to where they belong (verbs_target.h).
  *
  * Both ends decide by themselves: the receiver tells of memory that is registered, and the sender
  * writes there what lies in registered memory of its own. Whatever does not fit goes through the
@@ -15,7 +15,7 @@
  * error. */
 static void advertise(verbs_conn *conn, const verbs_advert *advert) {
   uint64_t at = conn->here.made % VERBS_SPOTS;
-  if (!verbs_spots_add(&conn->here, advert))
+  if (!verbs_targets_add(&conn->here, advert))
     return;
   verbs_advert *from = &conn->adverts[VERBS_SPOTS + at];
   *from = *advert;
@@ -43,9 +43,9 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
                          .tag = *tag};
   if (slice < DIRECT_LEAST || conn->gate & VERBS_GATE_GONE)
     return COLL_T_DONE; /* what is wrong the data calls tell */
-  verbs_spots_pass(&conn->here, conn->rx.taken);
+  verbs_targets_pass(&conn->here, conn->rx.taken);
   uint64_t count = verbs_advert_count(&advert);
-  if (conn->gate || !verbs_spots_free(&conn->here) || expected(conn) + count > VERBS_PLACED ||
+  if (conn->gate || !verbs_targets_free(&conn->here) || expected(conn) + count > VERBS_PLACED ||
       !verbs_data_may_post(conn))
     return COLL_T_AGAIN;
   if (advert.first + count <= conn->rx.arrived)
@@ -65,7 +65,7 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
   verbs_poll(conn->ep, conn->port); /* an advert may have come */
   if (conn->gate)
     return COLL_T_DONE;
-  const verbs_advert *advert = verbs_spots_find(&conn->there, conn->tx.sent, &offset, &room);
+  const verbs_advert *advert = verbs_targets_find(&conn->there, conn->tx.sent, &offset, &room);
   if (!advert || room != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
     return COLL_T_DONE;
   if (conn->lent - conn->repaid == VERBS_LOANS || !verbs_data_may_post(conn))
@@ -80,20 +80,20 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
     return status;
   verbs_tx_placed(&conn->tx, tag);
   conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
-  verbs_spots_pass(&conn->there, conn->tx.sent);
+  verbs_targets_pass(&conn->there, conn->tx.sent);
   return COLL_T_PENDING;
 }
 
 bool verbs_direct_advert(verbs_conn *conn, size_t bytes) {
-  verbs_spots_pass(&conn->there, conn->tx.sent);
+  verbs_targets_pass(&conn->there, conn->tx.sent);
   return bytes == sizeof(verbs_advert) &&
-         verbs_spots_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
+         verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
 }
 
 bool verbs_direct_arrived(verbs_conn *conn, size_t bytes) {
   uint64_t offset;
   size_t room;
-  const verbs_advert *advert = verbs_spots_find(&conn->here, conn->rx.arrived, &offset, &room);
+  const verbs_advert *advert = verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &room);
   return advert && bytes == room &&
          verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
                          &advert->tag);

@@ -8,7 +8,7 @@
  */
 #include <string.h>
 
-#include "transports/verbs/verbs_device_parts.h"
+#include "transports/verbs/verbs_device_internal.h"
 
 #define MAX_GIDS      256 /* address vectors have 8 bits for the index */
 #define MAX_INTERFACE 64

@@ -23,7 +23,7 @@
 #include "transports/verbs/verbs_event.h"
 #include "transports/verbs/verbs_mr.h"
 #include "transports/verbs/verbs_ring.h"
-#include "transports/verbs/verbs_spot.h"
+#include "transports/verbs/verbs_target.h"
 
 #define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
@@ -117,8 +117,8 @@ typedef struct verbs_conn {
   uint8_t *acquired;             /* where slot_acquire() has given room */
   verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
   unsigned lent, repaid;
-  verbs_spots here;  /* told to the peer: where its messages may be written */
-  verbs_spots there; /* told by the peer */
+  verbs_targets here;  /* told to the peer: where its messages may be written */
+  verbs_targets there; /* told by the peer */
   verbs_advert
       *adverts; /* VERBS_SPOTS that the peer writes, and behind them as many to send from */
   uint64_t peer_adverts;

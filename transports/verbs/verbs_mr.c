@@ -275,8 +275,8 @@ static void *grow(void *list, int count, int *room, size_t bytes) {
   return bigger ? bigger : list;
 }
 
-void verbs_cache_lend(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
-                      verbs_use use) {
+void verbs_cache_register(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
+                          verbs_use use) {
   verbs_lease lease = {owner, (uintptr_t)memory, bytes};
   int at = count_before(cache, lease.begin) - 1;
   if (at >= 0 && is_within(&cache->areas[at], lease.begin, bytes))
@@ -301,7 +301,7 @@ static bool is_lent(const verbs_cache *cache, const verbs_area *area) {
   return false;
 }
 
-void verbs_cache_reclaim(verbs_cache *cache, const void *owner) {
+void verbs_cache_release(verbs_cache *cache, const void *owner) {
   int kept = 0;
   for (int i = 0; i < cache->nleases; i++)
     if (cache->leases[i].owner != owner)

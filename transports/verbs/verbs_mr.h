@@ -101,9 +101,9 @@ coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *mem
 void verbs_cache_remove(verbs_cache *cache, uint32_t region);
 
 /* coll_transport_ops.lend and reclaim for one rail. */
-void verbs_cache_lend(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
-                      verbs_use use);
-void verbs_cache_reclaim(verbs_cache *cache, const void *owner);
+void verbs_cache_register(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
+                          verbs_use use);
+void verbs_cache_release(verbs_cache *cache, const void *owner);
 
 /* The registration in which a range lies as a whole; NULL if it lies in no region and in nothing
  * that was lent for such use, or could not be registered: then it is copied. */

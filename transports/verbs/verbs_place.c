@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/verbs/verbs_device_parts.h"
+#include "transports/verbs/verbs_device_internal.h"
 
 /* Whether a name is a PCI address such as 0000:3b:00.0. */
 static bool is_pci(const char *name) {

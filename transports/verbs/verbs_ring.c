@@ -46,11 +46,11 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
   return true;
 }
 
-bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *spot, const coll_tag *tag) {
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag) {
   if (rx->placed >= VERBS_PLACED)
     return false;
   rx->placed++;
   rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
-      (verbs_arrival){.bytes = (uint32_t)bytes, .spot = spot, .tag = tag};
+      (verbs_arrival){.bytes = (uint32_t)bytes, .target = target, .tag = tag};
   return true;
 }

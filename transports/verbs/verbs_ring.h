@@ -39,7 +39,7 @@
 #define VERBS_PAGE_UNITS 64u
 #define VERBS_PAGED      16384u /* payloads from this size on begin on a page */
 #define VERBS_MESSAGES   128u   /* at most so many may be unread in a ring; a power of two */
-#define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_spot.h) */
+#define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_target.h) */
 #define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
 #define VERBS_SENDS      32u   /* work requests of a connection that may be under way */
 #define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
@@ -96,7 +96,7 @@ typedef struct verbs_arrival {
   uint32_t moved;      /* as in its place */
   size_t payload;      /* bytes from the ring's beginning */
   uint32_t tag_words;  /* right in front of it: 3, 1 (word 1), or 0; the others are as before */
-  void *spot;          /* where it lies, if not in the ring, or NULL */
+  void *target;        /* where it lies, if not in the ring, or NULL */
   const coll_tag *tag; /* that it has there */
 } verbs_arrival;
 
@@ -268,7 +268,7 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
 
 /* A message of `bytes` bytes has arrived in its spot, with that tag, which stays there: false if it
  * cannot be. */
-bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *spot, const coll_tag *tag);
+bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag);
 
 /* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
  * none. Its tag is rx->tag then, its payload *buf. */
@@ -278,8 +278,8 @@ static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void
     return false;
   const verbs_arrival *arrival = &rx->arrival[rx->taken % VERBS_ARRIVALS];
   *bytes = arrival->bytes;
-  *buf = arrival->spot;
-  if (__builtin_expect(arrival->spot != NULL, 0)) {
+  *buf = arrival->target;
+  if (__builtin_expect(arrival->target != NULL, 0)) {
     rx->tag = *arrival->tag;
     return true;
   }
@@ -296,7 +296,7 @@ static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void
 static inline void verbs_rx_release(verbs_rx *rx) {
   const verbs_arrival *arrival = &rx->arrival[rx->taken++ % VERBS_ARRIVALS];
   rx->passed += arrival->moved;
-  if (__builtin_expect(arrival->spot != NULL, 0)) {
+  if (__builtin_expect(arrival->target != NULL, 0)) {
     rx->placed--;
     rx->told_taken++; /* there is nothing to tell */
   }

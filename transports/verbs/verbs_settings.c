@@ -2,7 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "transports/verbs/verbs_device_parts.h"
+#include "transports/verbs/verbs_device_internal.h"
 
 /* The number of a setting that was checked when it was read; `fallback` if it is empty. */
 static int number(const coll_transport_env *env, const char *name, int fallback) {

@@ -100,7 +100,7 @@ typedef struct coll_conn {
  * caller's words, but that bit 0 tells a fold of (own, payload) from the same one of (payload,
  * own). Both memories lie in regions of the receiver's, and are as long as the payloads.
  */
-typedef struct coll_landing {
+typedef struct coll_work_offer {
   uint32_t kind;
   uint32_t to_region;
   uint32_t own_region; /* 0: there is no operand of its own */
@@ -109,7 +109,7 @@ typedef struct coll_landing {
   const void *own;
   size_t bytes; /* of all payloads together */
   size_t slice; /* of each but the last */
-} coll_landing;
+} coll_work_offer;
 
 /* One payload of a landing, as it lies for whoever is to work on it. */
 typedef struct coll_work {
@@ -251,17 +251,17 @@ typedef struct coll_transport_ops {
    * landing() says what is to be done with the next messages of this connection. 1: from now on
    * recv() and slot_peek() answer AGAIN to each of them that came by reference until somebody has
    * done its work; then recv() leaves its buffer alone, and slot_peek() shows NULL. 0: not these
-   * messages, or not yet. Who has called it calls work_take() whenever it has nothing else to do.
+   * messages, or not yet. Who has called it calls claim_work() whenever it has nothing else to do.
    */
-  int (*landing)(coll_conn *conn, const coll_landing *landing);
+  int (*offer_work)(coll_conn *conn, const coll_work_offer *offer_work);
 
   /*
    * Takes the work on one payload that came or went on this connection: DONE, or AGAIN if there is
-   * none. Who takes it does it at once and then calls work_done(). The peer waits for that, and
+   * none. Who takes it does it at once and then calls finish_work(). The peer waits for that, and
    * gives its memory back to its caller only if this rank is gone, or frozen.
    */
-  int (*work_take)(coll_conn *conn, coll_work *work);
-  int (*work_done)(coll_conn *conn, const coll_work *work);
+  int (*claim_work)(coll_conn *conn, coll_work *work);
+  int (*finish_work)(coll_conn *conn, const coll_work *work);
 
   /*
    * Memory of the caller for as long as an operation takes. Both or none; NULL, or behind `size`,
@@ -273,8 +273,9 @@ typedef struct coll_transport_ops {
    * at the same time. reclaim() takes back all that an owner has lent; no message of it is under
    * way then, or its connections were disconnected.
    */
-  void (*lend)(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes, int written);
-  void (*reclaim)(coll_endpoint *ep, const void *owner);
+  void (*register_buffer)(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
+                          int written);
+  void (*release_buffers)(coll_endpoint *ep, const void *owner);
 
   /*
    * Optional. Tells where messages are to arrive: those behind the next `ahead` ones of this
@@ -288,15 +289,15 @@ typedef struct coll_transport_ops {
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
-static inline int coll_transport_refers(const coll_transport_ops *ops) {
+static inline int coll_transport_sends_by_ref(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, send_ref) + sizeof(ops->send_ref) &&
          ops->send_ref != NULL;
 }
 
 /* Whether the receivers of its references get help. */
-static inline int coll_transport_helps(const coll_transport_ops *ops) {
-  return ops->size >= offsetof(coll_transport_ops, work_done) + sizeof(ops->work_done) &&
-         ops->work_done != NULL;
+static inline int coll_transport_shares_work(const coll_transport_ops *ops) {
+  return ops->size >= offsetof(coll_transport_ops, finish_work) + sizeof(ops->finish_work) &&
+         ops->finish_work != NULL;
 }
 
 /* Whether a transport wants to know where messages are to arrive. */
@@ -306,9 +307,10 @@ static inline int coll_transport_expects(const coll_transport_ops *ops) {
 }
 
 /* Whether a transport makes use of memory that is lent to it. */
-static inline int coll_transport_borrows(const coll_transport_ops *ops) {
-  return ops->size >= offsetof(coll_transport_ops, reclaim) + sizeof(ops->reclaim) &&
-         ops->lend != NULL;
+static inline int coll_transport_registers(const coll_transport_ops *ops) {
+  return ops->size >=
+             offsetof(coll_transport_ops, release_buffers) + sizeof(ops->release_buffers) &&
+         ops->register_buffer != NULL;
 }
 
 #ifdef __cplusplus

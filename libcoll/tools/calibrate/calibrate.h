@@ -1,6 +1,6 @@
 /* calibrate.h: what the parts of coll_calibrate share. */
-#ifndef COLLI_TOOLS_CALIBRATE_H
-#define COLLI_TOOLS_CALIBRATE_H
+#ifndef COLLI_TOOLS_CALIBRATE_CALIBRATE_H
+#define COLLI_TOOLS_CALIBRATE_CALIBRATE_H
 
 #include <stdatomic.h>
 

@@ -14,7 +14,7 @@
 #include "calibrate.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
-#include "libcoll/comm/calibration.h"
+#include "libcoll/tuning/calibration.h"
 
 #define USAGE_STATUS 2
 #define SECONDS      12   /* for the costs */

@@ -1,9 +1,9 @@
 /* explain.h: what the parts of coll_explain share. */
-#ifndef COLLI_TOOLS_EXPLAIN_H
-#define COLLI_TOOLS_EXPLAIN_H
+#ifndef COLLI_TOOLS_EXPLAIN_EXPLAIN_H
+#define COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 
-#include "libcoll/comm/calibration.h"
-#include "libcoll/comm/choose.h"
+#include "libcoll/tuning/calibration.h"
+#include "libcoll/tuning/choose.h"
 
 /* What the user asked. */
 typedef struct question {

@@ -8,7 +8,7 @@
 
 #include "explain.h"
 #include "libcoll/base/param.h"
-#include "libcoll/comm/call.h"
+#include "libcoll/call/call.h"
 
 #define USAGE_STATUS 2
 #define COLLECTIVES                                                                                \

@@ -1,6 +1,6 @@
 /* kernels.h: coll_kernels measures the reduction kernels against what the memory lets through. */
-#ifndef COLLI_TOOLS_KERNELS_H
-#define COLLI_TOOLS_KERNELS_H
+#ifndef COLLI_TOOLS_KERNELS_KERNELS_H
+#define COLLI_TOOLS_KERNELS_KERNELS_H
 
 #include <stddef.h>
 

@@ -1,0 +1,60 @@
+/*
+ * symmetric.h: all-gathers, reduce-scatters and all-reduces in which all ranks do alike. The ranks
+ * are the elements of a group (numbers modulo n, or digits each modulo its radix), and an
+ * all-gather is a list of *moves*: (distance d, offset o) says that every rank r sends block r + o
+ * to rank r - d, which then knows one more. Read backwards, the same list is a reduce-scatter: what
+ * went to a rank as a copy now comes from it as its part of the sum. An all-reduce is a
+ * reduce-scatter and an all-gather.
+ *
+ * A rank follows one list of steps. Messages of a round to the same rank are spread over lanes, so
+ * that several are under way at once however little credit a connection has; a dep from each step
+ * to the one before it keeps the list in order.
+ */
+#ifndef COLLI_ALGO_SYMMETRIC_H
+#define COLLI_ALGO_SYMMETRIC_H
+
+#include "libcoll/algo/emit.h"
+
+#define COLLI_ALIKE_DIGITS 16 /* COLLI_MAX_RANKS has no more prime factors */
+
+typedef struct colli_move {
+  int32_t distance;
+  int32_t offset;
+  int32_t round; /* moves of one round need nothing of each other */
+  int32_t turn;  /* the how manieth of its round and distance, from 0; they are sorted by it */
+} colli_move;
+
+/* The moves of an all-gather among n ranks. */
+typedef struct colli_symmetric {
+  int n;
+  int digits;
+  int radix[COLLI_ALIKE_DIGITS]; /* lowest first */
+  int count;                     /* n - 1: nothing is moved twice */
+  colli_move *move;              /* NULL: no memory */
+} colli_symmetric;
+
+/* Round k, from 0: blocks o < radix^k go to the distances j radix^k, 0 < j < radix. */
+colli_symmetric colli_symmetric_dissemination(int n, int radix);
+
+/* Distances that double, and end as near to n / 2 as they can. */
+colli_symmetric colli_symmetric_circulant(int n);
+
+/* Distances that halve: the farthest rank first, with one block. */
+colli_symmetric colli_symmetric_far_first(int n);
+
+/*
+ * Digits: n as a product of its prime factors, where twos are taken together as long as they are
+ * at most `most`. Round k exchanges blocks among ranks that differ in digit k only.
+ */
+colli_symmetric colli_symmetric_digits(int n, int most);
+
+/* Emits the schedule of shape->coll, which is one of the three, and frees the moves. */
+coll_status colli_symmetric_emit(const colli_shape *shape, colli_symmetric *symmetric,
+                                 colli_sched **sched);
+
+/* Its cost; frees the moves. */
+double colli_symmetric_cost(const colli_shape *shape, colli_symmetric *symmetric,
+                            const colli_partition *partition, size_t elem_bytes,
+                            const colli_model *model);
+
+#endif

@@ -1,0 +1,170 @@
+/* forms.c: the public operations of coll_ops.h, each in its four forms. */
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+/* Blocking form. */
+static inline coll_status run(coll_comm *comm, const colli_call *call) {
+  coll_status status = colli_call_enter(comm);
+  if (__builtin_expect(status != COLL_OK, 0))
+    return status;
+  status = colli_call_run(comm, call);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Nonblocking and persistent form: `begin` is colli_call_launch or colli_call_keep. */
+static coll_status begin(coll_comm *comm, const colli_call *call, coll_request **request,
+                         coll_status (*begin_call)(coll_comm *, const colli_call *,
+                                                   coll_request **)) {
+  if (request)
+    *request = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (request)
+    status = begin_call(comm, call, request);
+  else
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "request is NULL");
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Stream-ordered form. */
+static coll_status on_stream(coll_comm *comm, const colli_call *call) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = colli_call_on_stream(comm, call);
+  colli_call_leave(comm);
+  return status;
+}
+
+#define ARGS(...) __VA_ARGS__
+
+/* Defines the four forms of an operation; `params` in parentheses, the call's fields after them. */
+#define FORMS(id, params, ...)                                                                     \
+  coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
+    return run(comm, &(colli_call){.name = #id, __VA_ARGS__});                                     \
+  }                                                                                                \
+  coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
+    return begin(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_launch);       \
+  }                                                                                                \
+  coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
+    return begin(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_keep);         \
+  }                                                                                                \
+  coll_status coll_##id##_on_stream(ARGS params, coll_comm *comm, void *stream) {                  \
+    (void)stream;                                                                                  \
+    return on_stream(comm, &(colli_call){.name = #id, __VA_ARGS__});                               \
+  }
+
+#define BUFFERS .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
+
+FORMS(allreduce, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
+      .coll = COLLI_ALLREDUCE, BUFFERS, .count = count, .op = (int)op)
+
+FORMS(reduce,
+      (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op, int root),
+      .coll = COLLI_REDUCE, BUFFERS, .count = count, .op = (int)op, .root = root)
+
+FORMS(reduce_scatter,
+      (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
+      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .count = count, .op = (int)op)
+
+FORMS(reduce_scatterv,
+      (const void *sendbuf, void *recvbuf, const size_t *counts, coll_type type, coll_op op),
+      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .op = (int)op, .varying = true, .in_counts = counts,
+      .out_counts = counts)
+
+FORMS(scan, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
+      .coll = COLLI_SCAN, BUFFERS, .count = count, .op = (int)op)
+
+FORMS(exscan, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
+      .coll = COLLI_EXSCAN, BUFFERS, .count = count, .op = (int)op)
+
+FORMS(broadcast, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, int root),
+      .coll = COLLI_BROADCAST, BUFFERS, .count = count, .root = root)
+
+FORMS(allgather, (const void *sendbuf, void *recvbuf, size_t count, coll_type type),
+      .coll = COLLI_ALLGATHER, BUFFERS, .count = count)
+
+FORMS(allgatherv,
+      (const void *sendbuf, void *recvbuf, const size_t *counts, const size_t *displs,
+       coll_type type),
+      .coll = COLLI_ALLGATHER, BUFFERS, .varying = true, .in_counts = counts, .in_displs = displs,
+      .out_counts = counts, .out_displs = displs)
+
+FORMS(gather, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, int root),
+      .coll = COLLI_GATHER, BUFFERS, .count = count, .root = root)
+
+FORMS(gatherv,
+      (const void *sendbuf, size_t sendcount, void *recvbuf, const size_t *counts,
+       const size_t *displs, coll_type type, int root),
+      .coll = COLLI_GATHER, BUFFERS, .count = sendcount, .root = root, .varying = true,
+      .out_counts = counts, .out_displs = displs)
+
+FORMS(scatter, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, int root),
+      .coll = COLLI_SCATTER, BUFFERS, .count = count, .root = root)
+
+FORMS(scatterv,
+      (const void *sendbuf, const size_t *counts, const size_t *displs, void *recvbuf,
+       size_t recvcount, coll_type type, int root),
+      .coll = COLLI_SCATTER, BUFFERS, .count = recvcount, .root = root, .varying = true,
+      .in_counts = counts, .in_displs = displs)
+
+FORMS(alltoall, (const void *sendbuf, void *recvbuf, size_t count, coll_type type),
+      .coll = COLLI_ALLTOALL, BUFFERS, .count = count)
+
+FORMS(alltoallv,
+      (const void *sendbuf, const size_t *sendcounts, const size_t *sdispls, void *recvbuf,
+       const size_t *recvcounts, const size_t *rdispls, coll_type type),
+      .coll = COLLI_ALLTOALL, BUFFERS, .varying = true, .in_counts = sendcounts,
+      .in_displs = sdispls, .out_counts = recvcounts, .out_displs = rdispls)
+
+FORMS(send, (const void *sendbuf, size_t count, coll_type type, int peer, int tag),
+      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SEND, .sendbuf = sendbuf, .count = count,
+      .type = (int)type, .dest = peer, .send_tag = tag)
+
+FORMS(recv, (void *recvbuf, size_t count, coll_type type, int peer, int tag, coll_message *message),
+      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_RECV, .recvbuf = recvbuf, .recv_count = count,
+      .type = (int)type, .source = peer, .recv_tag = tag, .message = message)
+
+FORMS(sendrecv,
+      (const void *sendbuf, size_t sendcount, int dest, int sendtag, void *recvbuf,
+       size_t recvcount, int source, int recvtag, coll_type type, coll_message *message),
+      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SENDRECV, BUFFERS, .count = sendcount, .dest = dest,
+      .send_tag = sendtag, .recv_count = recvcount, .source = source, .recv_tag = recvtag,
+      .message = message)
+
+FORMS(put,
+      (const void *sendbuf, size_t count, coll_type type, int peer, size_t offset,
+       coll_window *window),
+      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_PUT, .sendbuf = sendbuf, .count = count,
+      .type = (int)type, .dest = peer, .offset = offset, .window = window)
+
+FORMS(signal, (int peer, coll_window *window), .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SIGNAL,
+      .dest = peer, .window = window)
+
+FORMS(wait_signal, (int peer, uint64_t count, coll_window *window), .coll = COLLI_SENDRECV,
+      .p2p = COLLI_P2P_WAIT_SIGNAL, .source = peer, .signals = count, .window = window)
+
+/* ---- barrier, which has no arguments ------------------------------------------------------------
+ */
+
+static const colli_call barrier_call = {.name = "barrier", .coll = COLLI_BARRIER};
+
+coll_status coll_barrier(coll_comm *comm) {
+  return run(comm, &barrier_call);
+}
+
+coll_status coll_ibarrier(coll_comm *comm, coll_request **request) {
+  return begin(comm, &barrier_call, request, colli_call_launch);
+}
+
+coll_status coll_barrier_init(coll_comm *comm, coll_request **request) {
+  return begin(comm, &barrier_call, request, colli_call_keep);
+}
+
+coll_status coll_barrier_on_stream(coll_comm *comm, void *stream) {
+  (void)stream;
+  return on_stream(comm, &barrier_call);
+}

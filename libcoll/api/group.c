@@ -1,0 +1,72 @@
+/* group.c: calls that are kept until the end of a group, and started together. */
+#include <stdlib.h>
+
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+/* Keeps a checked call for the end of the group. */
+coll_status colli_group_add(coll_comm *comm, const colli_call *call) {
+  colli_group *group = &comm->group;
+  if (group->count == group->room) {
+    int room = group->room ? 2 * group->room : 16;
+    colli_call *calls = realloc(group->calls, (size_t)room * sizeof(*calls));
+    if (calls)
+      group->calls = calls;
+    coll_request **requests = realloc(group->requests, (size_t)room * sizeof(*requests));
+    if (requests)
+      group->requests = requests;
+    if (!calls || !requests)
+      return group->refused = colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
+                                                "no memory for a group of %d calls", room);
+    group->room = room;
+  }
+  group->calls[group->count++] = *call;
+  return COLL_OK;
+}
+
+void colli_group_free(colli_group *group) {
+  free(group->calls);
+  free(group->requests);
+}
+
+/* Starts all calls and waits for them; the first error. */
+static coll_status run_all(coll_comm *comm, colli_group *group) {
+  coll_status status = COLL_OK;
+  int started = 0;
+  for (; started < group->count && status == COLL_OK; started++)
+    status = colli_call_start(comm, &group->calls[started], false, &group->requests[started]);
+  if (status != COLL_OK)
+    started--;
+  for (int i = 0; i < started; i++) {
+    coll_status ended = colli_call_wait(comm, group->requests[i]);
+    status = status == COLL_OK ? ended : status;
+    colli_request_put(group->requests[i]);
+  }
+  return status;
+}
+
+coll_status coll_group_start(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  comm->group.depth++;
+  colli_call_leave(comm);
+  return COLL_OK;
+}
+
+coll_status coll_group_end(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_group *group = &comm->group;
+  if (group->depth == 0) {
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
+                               "coll_group_end without coll_group_start");
+  } else if (--group->depth == 0) {
+    status = group->refused != COLL_OK ? group->refused : run_all(comm, group);
+    group->count = 0;
+    group->refused = COLL_OK;
+  }
+  colli_call_leave(comm);
+  return status;
+}

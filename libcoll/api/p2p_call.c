@@ -1,0 +1,187 @@
+/* p2p_call.c: point-to-point and one-sided calls: checks, and how they become requests. */
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+#define LINGER_NS (1000 * COLLI_NS_PER_MS)
+#define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
+
+/* Checks a rank. */
+static coll_status check_peer(coll_comm *comm, const colli_call *call, const char *what, int peer,
+                              bool any) {
+  if ((peer >= 0 && peer < comm->nranks) || (any && peer == COLL_ANY_SOURCE))
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "%s %d is not in 0 .. %d%s",
+                           what, peer, comm->nranks - 1, any ? ", nor COLL_ANY_SOURCE" : "");
+}
+
+/* Checks a tag. */
+static coll_status check_tag(coll_comm *comm, const colli_call *call, int tag, bool any) {
+  if (tag >= 0 || (any && tag == COLL_ANY_TAG))
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "tag %d is negative%s; use 0 or more", tag,
+                           any ? " and not COLL_ANY_TAG" : "");
+}
+
+/* Checks a buffer of `count` elements. */
+static coll_status check_buffer(coll_comm *comm, const colli_call *call, const char *what,
+                                const void *buf, size_t count) {
+  size_t bytes;
+  if (__builtin_mul_overflow(count, coll_type_bytes((coll_type)call->type), &bytes) ||
+      bytes > BYTES_MAX)
+    return colli_comm_refuse(
+        comm, COLL_ERR_INVALID_ARGUMENT, call->name,
+        "count %zu of %s is more than memory can hold; is it a negative number?", count,
+        colli_type_name(call->type));
+  if (count && !buf)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "%s is NULL", what);
+  return COLL_OK;
+}
+
+static coll_status check_type(coll_comm *comm, const colli_call *call) {
+  if (coll_type_bytes((coll_type)call->type) != 0)
+    return COLL_OK;
+  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "%d is no coll_type; see coll.h for the list", call->type);
+}
+
+/* Checks send, recv and sendrecv. */
+static coll_status check_message(coll_comm *comm, const colli_call *call) {
+  bool both = call->p2p == COLLI_P2P_SENDRECV;
+  coll_status status = check_type(comm, call);
+  if (call->p2p != COLLI_P2P_RECV) {
+    if (status == COLL_OK)
+      status = check_peer(comm, call, both ? "dest" : "peer", call->dest, false);
+    if (status == COLL_OK)
+      status = check_tag(comm, call, call->send_tag, false);
+    if (status == COLL_OK)
+      status = check_buffer(comm, call, "sendbuf", call->sendbuf, call->count);
+  }
+  if (call->p2p != COLLI_P2P_SEND) {
+    if (status == COLL_OK)
+      status = check_peer(comm, call, both ? "source" : "peer", call->source, true);
+    if (status == COLL_OK)
+      status = check_tag(comm, call, call->recv_tag, true);
+    if (status == COLL_OK)
+      status = check_buffer(comm, call, "recvbuf", call->recvbuf, call->recv_count);
+  }
+  return status;
+}
+
+/* Checks put, signal and wait_signal. */
+static coll_status check_one_sided(coll_comm *comm, const colli_call *call) {
+  int peer = call->p2p == COLLI_P2P_WAIT_SIGNAL ? call->source : call->dest;
+  const coll_window *window = comm->exec.p2p.windows;
+  while (window && window != call->window)
+    window = window->next;
+  if (!window)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
+                             "the window is no window of this communicator");
+  coll_status status = check_peer(comm, call, "peer", peer, false);
+  if (status == COLL_OK && call->p2p == COLLI_P2P_PUT) {
+    status = check_type(comm, call);
+    if (status == COLL_OK)
+      status = check_buffer(comm, call, "sendbuf", call->sendbuf, call->count);
+    if (status != COLL_OK)
+      return status;
+    size_t bytes = call->count * coll_type_bytes((coll_type)call->type);
+    if (call->offset > window->sizes[peer] || bytes > window->sizes[peer] - call->offset)
+      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
+                               "%zu bytes at offset %zu do not fit rank %d's %llu bytes of the "
+                               "window",
+                               bytes, call->offset, peer, (unsigned long long)window->sizes[peer]);
+  }
+  return status;
+}
+
+/* Checks the arguments of a point-to-point or one-sided call. */
+coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
+  return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
+}
+
+/* The half of a call that sends. A put never refers to memory: its end must not depend on when the
+ * target makes its next call. */
+static colli_post sending(const coll_comm *comm, const colli_call *call, coll_request *op) {
+  return (colli_post){.op = op,
+                      .kind = COLLI_POST_SEND,
+                      .peer = call->dest,
+                      .tag = call->send_tag,
+                      .type = call->type,
+                      .count = call->count,
+                      .buf = (char *)call->sendbuf,
+                      .region = comm->memory ? colli_memory_region(comm, call->sendbuf) : 0,
+                      .bytes = call->count * op->elem_bytes};
+}
+
+/* The half that receives. */
+static colli_post receiving(const colli_call *call, coll_request *op) {
+  return (colli_post){.op = op,
+                      .kind = COLLI_POST_RECV,
+                      .peer = call->source,
+                      .tag = call->recv_tag,
+                      .type = call->type,
+                      .count = call->recv_count,
+                      .exact = !call->message,
+                      .message = call->message,
+                      .buf = call->recvbuf};
+}
+
+/* A one-sided call. */
+static colli_post one_sided(const colli_call *call, coll_request *op) {
+  colli_post post = {.op = op,
+                     .kind = COLLI_POST_SIGNAL,
+                     .peer = call->dest,
+                     .window = call->window,
+                     .type = call->type};
+  if (call->p2p == COLLI_P2P_PUT) {
+    post.kind = COLLI_POST_PUT;
+    post.buf = (char *)call->sendbuf;
+    post.count = call->count;
+    post.bytes = call->count * op->elem_bytes;
+    post.offset = call->offset;
+  } else if (call->p2p == COLLI_P2P_WAIT_SIGNAL) {
+    post.kind = COLLI_POST_WAIT;
+    post.peer = call->source;
+    post.signals = call->signals;
+  }
+  return post;
+}
+
+/* Fills in its request. The receiving half comes first: what it waits for is the better blame. */
+void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
+  op->name = call->name;
+  op->sequence = 0;
+  op->plan = 0;
+  op->sched = NULL;
+  op->stage_out = COLLI_STAGE_NONE;
+  op->elem_bytes = coll_type_bytes((coll_type)call->type);
+  op->nposts = 0;
+  if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV)
+    op->post[op->nposts++] = receiving(call, op);
+  if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)
+    op->post[op->nposts++] = sending(comm, call, op);
+  if (op->nposts == 0)
+    op->post[op->nposts++] = one_sided(call, op);
+  size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
+  op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
+}
+
+/* Whether messages are on their way to ranks that are still there. */
+static bool unsent(const coll_comm *comm) {
+  if (comm->exec.p2p.outbox == 0 || comm->failed != COLL_OK || comm->suspended)
+    return false;
+  for (const colli_p2p_peer *box = comm->exec.p2p.boxes; box; box = box->next)
+    if ((box->noutbox > 0 || box->unsent) && !comm->left[box->peer] && !comm->lost[box->peer])
+      return true;
+  return false;
+}
+
+void colli_p2p_linger(coll_comm *comm) {
+  const colli_world *world = &comm->world;
+  if (!unsent(comm) || (world->pause && !world->pause(world->ctx, true)))
+    return;
+  uint64_t until_ns = world->now_ns(world->ctx) + LINGER_NS;
+  colli_comm_wait_begin(comm);
+  while (unsent(comm) && world->now_ns(world->ctx) < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
+}

@@ -1,0 +1,189 @@
+/* request.c: the pool of requests; test, wait and wait_any. */
+#include <sched.h>
+#include <stdlib.h>
+
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+#define BLOCK_REQUESTS     16
+#define TESTS_BEFORE_YIELD 16 /* in vain, one after the other, where ranks outnumber cores */
+
+/* Requests are made in blocks, so that a running program does not allocate. */
+typedef struct colli_request_block {
+  struct colli_request_block *next;
+  coll_request requests[BLOCK_REQUESTS];
+} colli_request_block;
+
+/* A request from the pool. */
+coll_request *colli_request_get(coll_comm *comm, bool limited) {
+  if (__builtin_expect(!comm->free_requests, 0)) {
+    if (limited && comm->nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
+      return NULL;
+    colli_request_block *block = calloc(1, sizeof(*block));
+    if (!block)
+      return NULL;
+    block->next = comm->request_blocks;
+    comm->request_blocks = block;
+    comm->nrequests += BLOCK_REQUESTS;
+    for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
+      block->requests[i].comm = comm;
+      block->requests[i].next = comm->free_requests;
+      comm->free_requests = &block->requests[i];
+    }
+  }
+  coll_request *request = comm->free_requests;
+  comm->free_requests = request->next;
+  return request;
+}
+
+void colli_request_put(coll_request *request) {
+  coll_comm *comm = request->comm;
+  if (__builtin_expect(request->kept != NULL, 0)) {
+    free(request->kept);
+    request->kept = NULL;
+  }
+  request->next = comm->free_requests;
+  comm->free_requests = request;
+}
+
+void colli_request_free_all(coll_comm *comm) {
+  while (comm->request_blocks) {
+    colli_request_block *block = comm->request_blocks;
+    comm->request_blocks = block->next;
+    for (int i = 0; i < BLOCK_REQUESTS; i++) { /* also of those that nobody completed */
+      free(block->requests[i].scratch);
+      free(block->requests[i].blocks);
+      free(block->requests[i].stage);
+      free(block->requests[i].kept);
+    }
+    free(block);
+  }
+}
+
+/* Finishes a complete request off, releases it unless it is persistent, and gives its status. */
+static coll_status take(coll_request **request) {
+  coll_request *op = *request;
+  if (op->stage_out != COLLI_STAGE_NONE)
+    colli_call_finish(op);
+  coll_status status = op->status;
+  if (op->kept) {
+    op->active = false;
+    op->status = COLL_OK; /* told once */
+    return status;
+  }
+  colli_request_put(op);
+  *request = NULL;
+  return status;
+}
+
+/* The time at which a caller's patience ends; 0 for never. */
+static uint64_t patience(const coll_comm *comm, int timeout_ms) {
+  if (timeout_ms < 0)
+    return 0;
+  return comm->world.now_ns(comm->world.ctx) + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
+}
+
+/* Whether that time has come. */
+static bool over(const coll_comm *comm, uint64_t until_ns) {
+  return until_ns && comm->world.now_ns(comm->world.ctx) >= until_ns;
+}
+
+/* Looks at a request once. */
+static coll_status test(coll_comm *comm, coll_request **request) {
+  if (!(*request)->done && !colli_comm_progress(comm) && comm->crowded &&
+      comm->watch.idle > TESTS_BEFORE_YIELD)
+    sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
+  return (*request)->done ? take(request) : COLL_IN_PROGRESS;
+}
+
+coll_status coll_test(coll_request **request) {
+  if (!request || !*request)
+    return COLL_ERR_INVALID_ARGUMENT;
+  coll_comm *comm = (*request)->comm;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = test(comm, request);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Waits for a request up to timeout_ms. */
+static coll_status wait_for(coll_comm *comm, coll_request **request, int timeout_ms) {
+  if (!(*request)->done)
+    colli_exec_progress(&comm->exec);
+  if ((*request)->done)
+    return take(request);
+  uint64_t until_ns = patience(comm, timeout_ms);
+  colli_comm_wait_begin(comm);
+  while (!(*request)->done) {
+    if (over(comm, until_ns))
+      return COLL_IN_PROGRESS;
+    colli_comm_wait_a_bit(comm, until_ns);
+  }
+  return take(request);
+}
+
+coll_status coll_wait(coll_request **request, int timeout_ms) {
+  if (!request || !*request)
+    return COLL_ERR_INVALID_ARGUMENT;
+  coll_comm *comm = (*request)->comm;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = wait_for(comm, request, timeout_ms);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Looks for a complete request: its index, -1 if none is, -2 if all entries are NULL. */
+static int find_done(coll_request *const *requests, int count) {
+  int found = -2;
+  for (int i = 0; i < count; i++) {
+    if (requests[i] && requests[i]->done)
+      return i;
+    if (requests[i])
+      found = -1;
+  }
+  return found;
+}
+
+/* Waits until one of several requests of a communicator is complete. */
+static coll_status wait_any(coll_comm *comm, coll_request **requests, int count, int *index,
+                            int timeout_ms) {
+  for (int i = 0; i < count; i++)
+    if (requests[i] && requests[i]->comm != comm)
+      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "wait_any",
+                               "the requests are of several communicators");
+  int found = find_done(requests, count);
+  uint64_t until_ns = patience(comm, timeout_ms);
+  colli_comm_wait_begin(comm);
+  while (found < 0) {
+    /* A connection that broke would break again, for ever: the watchdog ends that. */
+    if (comm->suspended || colli_exec_progress(&comm->exec) == 0) {
+      if (over(comm, until_ns))
+        return COLL_IN_PROGRESS;
+      colli_comm_wait_a_bit(comm, until_ns);
+    }
+    found = find_done(requests, count);
+  }
+  *index = found;
+  return take(&requests[found]);
+}
+
+coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms) {
+  if (!index || count < 0 || (count > 0 && !requests))
+    return COLL_ERR_INVALID_ARGUMENT;
+  *index = -1;
+  coll_comm *comm = NULL;
+  for (int i = 0; i < count && !comm; i++)
+    comm = requests[i] ? requests[i]->comm : NULL;
+  if (!comm)
+    return COLL_OK;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = wait_any(comm, requests, count, index, timeout_ms);
+  colli_call_leave(comm);
+  return status;
+}

@@ -1,0 +1,134 @@
+/* window.c: windows are made and ended collectively. */
+#include <stdlib.h>
+
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+/* A window that nobody else knows yet, or NULL without memory. */
+static coll_window *make(coll_comm *comm, void *base, size_t bytes) {
+  size_t n = (size_t)comm->nranks;
+  coll_window *window = calloc(1, sizeof(*window));
+  if (!window)
+    return NULL;
+  window->comm = comm;
+  window->nranks = comm->nranks;
+  window->base = base;
+  window->bytes = bytes;
+  window->left = comm->nranks - 1;
+  window->sizes = calloc(n, sizeof(*window->sizes));
+  window->signals = calloc(n, sizeof(*window->signals));
+  window->ended = calloc(n, sizeof(*window->ended));
+  window->ends = calloc(n, sizeof(*window->ends));
+  bool ok = window->sizes && window->signals && window->ended && window->ends;
+  colli_p2p_add_window(&comm->exec, window);
+  if (ok) {
+    window->ends[comm->rank].over = true;
+    return window;
+  }
+  colli_p2p_remove_window(&comm->exec, window);
+  comm->exec.p2p.nwindows--; /* the other ranks may not have begun this one */
+  return NULL;
+}
+
+/* Tells all ranks how long this rank's memory is, and learns theirs. */
+static coll_status exchange(coll_comm *comm, coll_window *window) {
+  uint64_t mine = window->bytes;
+  colli_call call = {.name = "window_create",
+                     .coll = COLLI_ALLGATHER,
+                     .sendbuf = &mine,
+                     .recvbuf = window->sizes,
+                     .count = 1,
+                     .type = COLL_UINT64,
+                     .op = 4}; /* so that tags tell what it is (tag.c) */
+  coll_request *op;
+  coll_status status = colli_call_start(comm, &call, false, &op);
+  if (status != COLL_OK)
+    return status;
+  /* What others put may come as soon as this rank has told its size. */
+  if (colli_p2p_connect_all(&comm->exec, op) != 0 && comm->failed != COLL_OK)
+    status = comm->failed;
+  coll_status ended = colli_call_wait(comm, op);
+  colli_request_put(op);
+  return status == COLL_OK ? ended : status;
+}
+
+static coll_status create(coll_comm *comm, void *base, size_t bytes, coll_window **out) {
+  if (comm->failed != COLL_OK)
+    return comm->failed;
+  if (!out)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "window_create", "window is NULL");
+  *out = NULL;
+  if (bytes && !base)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "window_create",
+                             "base is NULL, but bytes is %zu", bytes);
+  coll_window *window = make(comm, base, bytes);
+  if (!window)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_create",
+                             "no memory for a window of %d ranks", comm->nranks);
+  coll_status status = exchange(comm, window);
+  if (status == COLL_OK)
+    *out = window;
+  else
+    colli_p2p_remove_window(&comm->exec, window);
+  return status;
+}
+
+coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_window **window) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = create(comm, base, bytes, window);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Tells all ranks that this one writes no more, and waits until all have told so. */
+static coll_status end(coll_comm *comm, coll_window *window) {
+  coll_request *op = colli_request_get(comm, false);
+  if (!op)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy", "no memory for a request");
+  op->coll = COLLI_SENDRECV;
+  op->name = "window_destroy";
+  op->sequence = 0;
+  op->plan = 0;
+  op->sched = NULL;
+  op->stage_out = COLLI_STAGE_NONE;
+  op->moved_at = comm->watch.waited_ns;
+  op->tag = colli_tag_make(COLLI_SENDRECV, false, 0, COLL_INT8, 0, 0, 0, 0, 0);
+  op->nposts = 1;
+  op->post[0] = (colli_post){.op = op, .kind = COLLI_POST_ENDS, .peer = -1, .window = window};
+  colli_exec_start(&comm->exec, op);
+  coll_status status = colli_call_wait(comm, op);
+  colli_request_put(op);
+  return status;
+}
+
+static coll_status destroy(coll_comm *comm, coll_window **out) {
+  coll_window *window = *out;
+  if (comm->group.depth > 0)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
+                             "a group is open, which may hold operations on the window; end it "
+                             "first");
+  if (window->inflight > 0)
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
+                             "%d operations on the window are in flight; complete them first",
+                             window->inflight);
+  coll_status status = comm->failed == COLL_OK ? end(comm, window) : comm->failed;
+  if (status == COLL_ERR_NO_MEMORY && comm->failed == COLL_OK)
+    return status;
+  *out = NULL;
+  colli_p2p_remove_window(&comm->exec, window);
+  return status;
+}
+
+coll_status coll_window_destroy(coll_window **window) {
+  if (!window || !*window)
+    return COLL_ERR_INVALID_ARGUMENT;
+  coll_comm *comm = (*window)->comm;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  status = destroy(comm, window);
+  colli_call_leave(comm);
+  return status;
+}

@@ -1,0 +1,145 @@
+/* call_plan.c: what a call means: types, operations and orders resolved, once for all equal calls.
+ */
+#include "libcoll/call/call.h"
+#include "libcoll/comm/comm.h"
+
+#define ASSUMED_BLOCK_BYTES 65536
+
+static bool is_float(int type) {
+  return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
+}
+
+static bool is_short_float(int type) {
+  return is_float(type) && type != COLL_FLOAT32 && type != COLL_FLOAT64;
+}
+
+/* Whether an operation adds or multiplies, and so rounds floats. */
+static bool is_sum(int op, const colli_user_op *user) {
+  return user ? user->premul : op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
+}
+
+/* The order in which a reduction must be combined. */
+static colli_order order_of(const coll_comm *comm, const colli_call *call,
+                            const colli_user_op *user) {
+  bool custom = user && !user->premul;
+  bool rounds = custom || (is_float(call->type) && is_sum(call->op, user));
+  bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
+  if (rounds && comm->deterministic > COLL_DETERMINISTIC_OFF)
+    return comm->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
+                                                                 : COLLI_ORDER_LEFT;
+  return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
+}
+
+/* Where nobody knows all counts, the choice assumes blocks of so many elements. */
+size_t colli_call_assumed_count(int type) {
+  return ASSUMED_BLOCK_BYTES / coll_type_bytes((coll_type)type) + 1;
+}
+
+/* The count by which an algorithm is chosen for blocks of differing lengths. */
+static size_t typical_count(const coll_comm *comm, const colli_call *call) {
+  size_t total = 0;
+  if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
+    return colli_call_assumed_count(call->type);
+  for (int rank = 0; rank < comm->nranks; rank++)
+    total += call->out_counts[rank];
+  return (total + (size_t)comm->nranks - 1) / (size_t)comm->nranks;
+}
+
+/* Resolves what a reduction is made of. */
+static void resolve_reduction(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
+  const colli_kernels *kernels = comm->exec.kernels;
+  plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(comm, call->op) : NULL;
+  plan->order = order_of(comm, call, plan->user);
+  plan->widened = is_sum(call->op, plan->user) && is_short_float(call->type) &&
+                  comm->accumulate == COLL_ACCUMULATE_FLOAT32;
+  plan->staged = plan->widened || (plan->user && plan->user->premul);
+  if (plan->widened)
+    plan->wire_type = COLL_FLOAT32;
+  if (plan->user && !plan->user->premul)
+    return;
+  int kernel = plan->user ? COLL_SUM : call->op;
+  plan->reduce = kernels->reduce[plan->wire_type][kernel];
+  plan->average = kernel == COLL_AVG ? kernels->average[plan->wire_type] : NULL;
+}
+
+/* Fills in a plan but for what is chosen. */
+void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+                        colli_plan *plan) {
+  *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1};
+  if (colli_reduces(call->coll))
+    resolve_reduction(comm, call, plan);
+  if (call->coll != COLLI_BARRIER)
+    plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
+}
+
+/* Notes which parts of the buffers a plan's calls use. */
+static void note_buffers(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
+  size_t own = call->count * (size_t)comm->rank, bytes = coll_type_bytes((coll_type)call->type);
+  bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
+  bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
+  plan->in_first = own_in ? own : 0;
+  plan->out_first = own_out ? own : 0;
+  colli_call_extent(comm, call, &plan->reads, &plan->writes);
+  plan->reads *= bytes;
+  plan->writes *= bytes;
+  plan->shift = (plan->in_first - plan->out_first) * bytes;
+}
+
+/* Whether some transport makes use of memory that is lent to it: scripts lend none. */
+static bool borrows(const colli_family *family) {
+  bool any = false;
+  for (int i = 0; i < family->nports; i++)
+    any |= family->ports[i].endpoint && coll_transport_registers(family->ports[i].ops);
+  return any;
+}
+
+/* Writes the script of a plan whose calls need nothing but their buffers; whether there is one. */
+static bool make_script(const coll_comm *comm, colli_plan *plan) {
+  bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
+  return plain &&
+         colli_fastpath_make(&plan->fastpath, plan->sched, &plan->partition, plan->elem_bytes,
+                             plan->in_first, plan->out_first) &&
+         (plan->fastpath->longest < COLLI_REGISTER_MIN_BYTES || !borrows(comm->family));
+}
+
+/* Makes the plan of a call whose arguments are right. */
+static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+                        colli_plan *plan) {
+  colli_fastpath *fastpath = plan->fastpath;
+  colli_call_resolve(comm, call, key, plan);
+  plan->fastpath = fastpath;
+  coll_error error = COLL_ERROR_INIT;
+  coll_status status = colli_plans_choose(&comm->plans, plan, &error);
+  if (status != COLL_OK)
+    return colli_comm_refuse(comm, status, call->name, "%s", error.message);
+  /* Passes over blocks of differing lengths differ from rank to rank. */
+  plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
+                             call->op, key->root, 0, plan->sched->algo->id,
+                             call->varying ? 0 : plan->partition.passes);
+  if (!call->varying) {
+    note_buffers(comm, call, plan);
+    plan->has_fastpath = make_script(comm, plan);
+  }
+  return COLL_OK;
+}
+
+/* Checks a collective call, and finds or makes its plan. */
+coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
+  colli_plan_key key = colli_call_key(call, comm->turn);
+  colli_plan *plan = colli_plans_entry(&comm->plans, &key);
+  if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
+    *found = plan;
+    return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
+  }
+  coll_status status = colli_call_check(comm, call);
+  if (status != COLL_OK)
+    return status;
+  if (call->varying) {
+    key.count = typical_count(comm, call);
+    plan = colli_plans_entry(&comm->plans, &key);
+  }
+  if (!colli_plan_is(plan, &key))
+    status = make(comm, call, &key, plan);
+  *found = plan;
+  return status;
+}

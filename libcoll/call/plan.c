@@ -1,0 +1,137 @@
+/* plan.c: the cache of choices and schedules. */
+#include "libcoll/call/plan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "topology/topology.h"
+
+#define STREAM_LEAST (512 << 10) /* no rank has less of a last-level cache */
+
+/* Whether a schedule of this communicator serves a shape. */
+static bool same_shape(const colli_shape *a, const colli_shape *b) {
+  return a->root == b->root && a->order == b->order && a->in_place == b->in_place &&
+         a->varying == b->varying;
+}
+
+/* The schedule of an algorithm for a shape, made when first asked for. */
+static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
+                                    const colli_shape *shape, coll_error *error) {
+  for (int i = 0; i < plans->nscheds; i++)
+    if (plans->scheds[i]->algo == algo && same_shape(&plans->scheds[i]->shape, shape))
+      return plans->scheds[i];
+  if (plans->nscheds == plans->room) {
+    int room = plans->room ? 2 * plans->room : 8;
+    colli_sched **grown = realloc(plans->scheds, (size_t)room * sizeof(*grown));
+    if (!grown) {
+      colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "no memory for a schedule");
+      return NULL;
+    }
+    plans->scheds = grown;
+    plans->room = room;
+  }
+  colli_sched *sched = NULL;
+  coll_status status = colli_algo_emit(algo, shape, &sched);
+  if (status != COLL_OK) {
+    colli_error_set(error, status, NULL, "cannot make the %s schedule for %d ranks", algo->name,
+                    shape->nranks);
+    return NULL;
+  }
+  return plans->scheds[plans->nscheds++] = sched;
+}
+
+/* The shape of a plan. */
+colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) {
+  const colli_plan_key *key = &plan->key;
+  return (colli_shape){.coll = (colli_coll)key->coll,
+                       .nranks = plans->nranks,
+                       .rank = plans->rank,
+                       .root = key->root,
+                       .order = plan->order,
+                       .in_place = key->in_place,
+                       .varying = key->varying,
+                       .ngroups = plans->ngroups,
+                       .group = plans->group};
+}
+
+/* Bytes of input and output that an operation has for each rank, on average. */
+static uint64_t bytes_per_rank(const colli_plans *plans, const colli_plan *plan) {
+  uint64_t own = plan->key.count * plan->elem_bytes, all = own * (uint64_t)plans->nranks;
+  switch (plan->key.coll) {
+  case COLLI_ALLREDUCE:
+  case COLLI_SCAN:
+  case COLLI_EXSCAN:
+    return 2 * own;
+  case COLLI_REDUCE:
+  case COLLI_BROADCAST:
+    return own + own / (uint64_t)plans->nranks;
+  case COLLI_ALLGATHER:
+  case COLLI_REDUCE_SCATTER:
+    return own + all;
+  case COLLI_ALLTOALL:
+    return 2 * all;
+  default: /* gather, scatter; now one rank has all blocks, now another */
+    return 3 * own;
+  }
+}
+
+/*
+ * Chooses whether results are stored past the caches: so they push nothing out that is still to be
+ * read, and no line is fetched only to be overwritten. Such stores are slow themselves, so it pays
+ * from where inputs and outputs of all ranks are larger than the last-level cache by half: for a
+ * broadcast, which reads least, by far more. In place the next operation finds its input in what
+ * this one stored, so there must be more of it; and where a rank has read the very lines that it
+ * stores to, they are in its cache, and stay there.
+ */
+static void choose_stores(colli_plans *plans, colli_plan *plan) {
+  uint64_t bytes = bytes_per_rank(plans, plan);
+  plan->stream = plan->stream_in_place = false;
+  if (bytes < STREAM_LEAST)
+    return;
+  if (!plans->cache)
+    plans->cache = colli_cache_share(plans->neighbours);
+  bool read_before = colli_reduces((colli_coll)plan->key.coll) || plan->key.coll == COLLI_ALLTOALL;
+  uint64_t halves = plan->key.coll == COLLI_BROADCAST ? 10 : 3;
+  plan->stream = plans->cache && bytes >= plans->cache / 2 * halves;
+  plan->stream_in_place = plan->stream && !read_before && bytes >= plans->cache / 2 * 5;
+}
+
+/* Chooses algorithm, schedule and partition for an entry. */
+coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error) {
+  const colli_plan_key *key = &plan->key;
+  colli_shape shape = colli_plans_shape(plans, plan);
+  shape.root = colli_rooted(shape.coll) ? key->root : 0;
+  colli_choice choice;
+  size_t type_bytes = coll_type_bytes((coll_type)key->type);
+  plan->sched = NULL;
+  plan->connected = false;
+  coll_status status = colli_choose(&plans->chooser, &shape, key->count, plan->elem_bytes,
+                                    key->count * type_bytes, &choice, error);
+  if (status != COLL_OK)
+    return status;
+  plan->partition = choice.partition;
+  choose_stores(plans, plan);
+  plan->number = ++plans->made;
+  plan->turns = choice.algo->turns && plans->model.paired;
+  if (plan->turns)
+    shape.root = key->root;
+  plan->sched = get_sched(plans, choice.algo, &shape, error);
+  return plan->sched ? COLL_OK : error->status;
+}
+
+/* Empties all entries. */
+void colli_plans_forget(colli_plans *plans) {
+  for (int i = 0; i < COLLI_PLANS; i++)
+    plans->plan[i].sched = NULL;
+}
+
+void colli_plans_free(colli_plans *plans) {
+  for (int i = 0; i < COLLI_PLANS; i++)
+    free(plans->plan[i].fastpath);
+  for (int i = 0; i < plans->nscheds; i++)
+    colli_sched_free(plans->scheds[i]);
+  free(plans->scheds);
+  free(plans->group);
+  colli_force_free(&plans->chooser.force);
+}

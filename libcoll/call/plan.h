@@ -1,0 +1,108 @@
+/*
+ * plan.h: the cache of choices and schedules. A *plan* is what a call leads to, whatever its
+ * buffers: algorithm, schedule, partition, kernels. A call whose plan is there needs no further
+ * checks of its arguments. Schedules do not depend on the count and are shared between plans.
+ */
+#ifndef COLLI_CALL_PLAN_H
+#define COLLI_CALL_PLAN_H
+
+#include "coll/coll_transport.h"
+#include "libcoll/call/ops.h"
+#include "libcoll/exec/fastpath.h"
+#include "libcoll/tuning/choose.h"
+
+#define COLLI_PLANS 64 /* a power of two */
+
+/* What a plan is made for: all that a call says, but its buffers. */
+typedef struct colli_plan_key {
+  size_t count; /* blocks: per rank; of differing length: a typical one, equal on all ranks */
+  int type;
+  int op; /* 0 where nothing is reduced */
+  int root;
+  uint8_t coll;
+  bool in_place; /* all-to-all */
+  bool varying;
+} colli_plan_key;
+
+typedef struct colli_plan {
+  const colli_sched *sched; /* NULL: empty entry */
+  colli_plan_key key;
+  uint64_t number;      /* of all plans ever made; not 0 */
+  size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
+  size_t in_first;      /* where those begin in the vector, in elements; not of v-forms */
+  size_t out_first;
+  uintptr_t shift;           /* in place: how many bytes behind recvbuf sendbuf begins */
+  const colli_user_op *user; /* an operation of the caller's own, or NULL */
+  int wire_type;             /* in which it is reduced and sent */
+  size_t elem_bytes;         /* of that type */
+  colli_order order;
+  bool widened; /* wire_type is float32 instead of the caller's */
+  bool staged;  /* works on a copy of the input */
+  colli_reduce_fn reduce;
+  colli_average_fn average;
+  bool stream;          /* results go past the caches: they are too small for all vectors */
+  bool stream_in_place; /* ... also where a result lies on the input */
+  colli_partition partition;
+  coll_tag tag;             /* without sequence number; v-forms: without a count */
+  bool turns;               /* the next all-reduce has another root: see colli_algo.turns */
+  bool connected;           /* its connections have been begun */
+  bool has_fastpath;        /* blocking calls run `script` */
+  colli_fastpath *fastpath; /* the entry's own; kept for the next plan, as other memory is */
+} colli_plan;
+
+typedef struct colli_plans {
+  int nranks;
+  int rank;
+  colli_limits limits;
+  colli_model model;
+  int neighbours; /* ranks on this rank's host, itself included */
+  uint64_t cache; /* this rank's share of the last-level cache; 0: not asked for yet */
+  int ngroups;    /* as in colli_shape */
+  int32_t *group; /* freed with the rest */
+  colli_chooser chooser;
+  colli_plan plan[COLLI_PLANS];
+  uint64_t made; /* the number of the last plan */
+  colli_sched **scheds;
+  int nscheds;
+  int room;
+} colli_plans;
+
+/* The entry where a call's plan is, or is to be made. */
+static inline colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key) {
+  uint64_t kind = (uint64_t)key->coll | (uint64_t)key->type << 8 | (uint64_t)key->op << 32 |
+                  (uint64_t)key->in_place << 56 | (uint64_t)key->varying << 57;
+  uint64_t hash = key->count * 0x9e3779b97f4a7c15ull + kind * 0x165667b19e3779f9ull +
+                  (uint64_t)(unsigned)key->root * 0xc2b2ae3d27d4eb4full;
+  return &plans->plan[(size_t)(hash >> 58) & (COLLI_PLANS - 1)];
+}
+
+/* Whether an entry is this call's plan. */
+static inline bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
+  const colli_plan_key *a = &plan->key;
+  return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
+         a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
+         a->varying == key->varying;
+}
+
+/* The tag of the operation with a number. */
+static inline coll_tag colli_plan_tag(const colli_plan *plan, uint64_t sequence) {
+  coll_tag tag = plan->tag;
+  tag.word[1] |= (sequence & 0xffffffffu) << 32;
+  return tag;
+}
+
+/* The shape of an entry whose key and order are set. */
+colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan);
+
+/*
+ * Chooses algorithm, schedule and partition for an entry whose other fields are set. On failure the
+ * entry is empty and `error` is filled in.
+ */
+coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error);
+
+/* Empties all entries: an operation has got another meaning. Schedules are kept. */
+void colli_plans_forget(colli_plans *plans);
+
+void colli_plans_free(colli_plans *plans);
+
+#endif

@@ -1,0 +1,248 @@
+/* prepare.c: turns a collective call into a request: plan, blocks, staging, kernels. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/call/call.h"
+#include "libcoll/call/ops.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/exec/stage.h"
+
+/* Gives a buffer that a request keeps at least `bytes` bytes; the old contents are lost. */
+static bool grow(char **buf, size_t *room, size_t bytes) {
+  if (__builtin_expect(bytes <= *room, 1))
+    return true;
+  free(*buf);
+  *room = 0;
+  *buf = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  if (*buf)
+    *room = bytes;
+  return *buf != NULL;
+}
+
+/* ---- blocks ------------------------------------------------------------------------------------
+ */
+
+/* Writes one side's counts and displacements: those given, or else the rank's own block alone. */
+static void fill_side(const coll_comm *comm, const size_t *counts, const size_t *displs, size_t own,
+                      size_t *to_counts, size_t *to_first) {
+  size_t n = (size_t)comm->nranks, end = 0;
+  for (size_t rank = 0; rank < n; rank++) {
+    size_t count = counts ? counts[rank] : rank == (size_t)comm->rank ? own : 0;
+    size_t first = !counts ? 0 : displs ? displs[rank] : end;
+    to_counts[rank] = count;
+    to_first[rank] = first;
+    end = first + count;
+  }
+}
+
+/* Copies the tables of a v-form into memory of the request, four numbers a rank. */
+static bool copy_blocks(const coll_comm *comm, const colli_call *call, coll_request *op) {
+  size_t n = (size_t)comm->nranks;
+  bool root = call->root == comm->rank;
+  if (!grow((char **)&op->blocks, &op->blocks_bytes, 4 * n * sizeof(size_t)))
+    return false;
+  const size_t *in = call->in_counts, *out = call->out_counts;
+  const size_t *in_displs = call->in_displs, *out_displs = call->out_displs;
+  if (call->coll == COLLI_GATHER)
+    in = out = root ? out : NULL, in_displs = out_displs;
+  if (call->coll == COLLI_SCATTER)
+    in = out = root ? in : NULL, out_displs = in_displs;
+  fill_side(comm, in, in_displs, call->count, op->blocks, op->blocks + n);
+  fill_side(comm, out, out_displs, call->count, op->blocks + 2 * n, op->blocks + 3 * n);
+  return true;
+}
+
+/* Copies the tables of a persistent call, and makes the call point to the copies. */
+bool colli_call_keep_blocks(const coll_comm *comm, colli_call *call, coll_request *op) {
+  size_t n = (size_t)comm->nranks;
+  if (!copy_blocks(comm, call, op))
+    return false;
+  call->in_counts = op->blocks;
+  call->in_displs = op->blocks + n;
+  call->out_counts = op->blocks + 2 * n;
+  call->out_displs = op->blocks + 3 * n;
+  return true;
+}
+
+/* A number for tables of counts that all ranks have: ranks that disagree will differ in it. */
+static size_t blocks_number(const coll_comm *comm, const size_t *counts) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (int rank = 0; rank < comm->nranks; rank++)
+    hash = (hash ^ counts[rank]) * 0x100000001b3ull;
+  return (size_t)(hash >> 17);
+}
+
+/* ---- buffers -----------------------------------------------------------------------------------
+ */
+
+/* Whether a reduce-scatter puts its result at the beginning of its own input, as in MPI. */
+static bool over_input(const coll_comm *comm, const colli_call *call) {
+  return call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf && comm->rank > 0 &&
+         call->sendbuf;
+}
+
+/*
+ * Works on a copy where the caller's buffers do not serve: inputs that are widened or multiplied
+ * first, and results that would overwrite what is still to be read.
+ */
+static bool stage(const coll_comm *comm, const colli_call *call, const colli_plan *m,
+                  coll_request *op) {
+  size_t reads, writes;
+  colli_call_extent(comm, call, &reads, &writes);
+  bool premul = m->user && m->user->premul, covers = !premul && !m->widened;
+  size_t room = covers ? writes : reads;
+  if (!grow(&op->stage, &op->stage_bytes, room * m->elem_bytes))
+    return false;
+  op->stage_count = writes;
+  op->stage_to = call->recvbuf;
+  if (covers) {
+    op->out = op->stage;
+    op->stage_out = COLLI_STAGE_COPY;
+    return true;
+  }
+  op->in = op->stage;
+  if (m->widened) {
+    colli_stage_widen(comm->exec.kernels, (float *)(void *)op->stage, call->sendbuf, reads,
+                      (coll_type)call->type);
+    op->out = op->stage + op->out_first * m->elem_bytes;
+    op->stage_out = COLLI_STAGE_NARROW;
+    op->stage_type = call->type;
+    if (call->coll == COLLI_EXSCAN && comm->rank == 0)
+      op->stage_count = 0;
+  }
+  if (premul && m->widened) {
+    float factor;
+    colli_stage_widen(comm->exec.kernels, &factor, m->user->factor, 1, (coll_type)call->type);
+    colli_stage_scale(comm->exec.kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
+  } else if (premul) {
+    colli_stage_scale(comm->exec.kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
+                      m->user->factor);
+  }
+  return true;
+}
+
+/* What is left to do when a collective has ended well. */
+void colli_call_finish(coll_request *op) {
+  const char *from = op->out;
+  if (op->status == COLL_OK && op->stage_count) {
+    if (op->stage_out == COLLI_STAGE_NARROW)
+      colli_stage_narrow(op->comm->exec.kernels, op->stage_to, (const float *)(const void *)from,
+                         op->stage_count, (coll_type)op->stage_type);
+    else
+      memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
+  }
+  op->stage_out = COLLI_STAGE_NONE;
+}
+
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
+
+/* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
+ * without memory. */
+static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                           coll_request *op) {
+  size_t n = (size_t)comm->nranks, rank = (size_t)comm->rank;
+  if (!op->kept && !copy_blocks(comm, call, op))
+    return false;
+  colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
+  colli_partition_make_varying(&op->partition, &blocks, comm->nranks, plan->elem_bytes,
+                               &comm->plans.limits);
+  if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
+    op->tag.word[0] |= blocks_number(comm, call->out_counts);
+  bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
+  bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
+  op->in_first = own_in ? blocks.in_first[rank] : 0;
+  op->out_first = own_out ? blocks.out_first[rank] : 0;
+  op->plan = 0;
+  return true;
+}
+
+/* Memory besides the caller's buffers; false without it. */
+static bool prepare_memory(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                           coll_request *op) {
+  size_t scratch = op->partition.piece * op->elem_bytes * (size_t)plan->sched->nscratch;
+  if (!grow(&op->scratch, &op->scratch_bytes, scratch))
+    return false;
+  return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
+}
+
+/* Whether what a call writes is no part of what it reads: not known where it has no input. */
+static bool is_apart(const coll_comm *comm, const colli_call *call, const coll_request *op) {
+  size_t reads, writes;
+  colli_call_extent(comm, call, &reads, &writes);
+  const char *in = call->sendbuf, *out = call->recvbuf;
+  return !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
+}
+
+/* Notes which of a call's buffers lie in regions, and so may be read where they are. */
+static void find_regions(const coll_comm *comm, bool apart, coll_request *op) {
+  op->by_ref = apart ? COLLI_BY_REF : COLLI_BY_REF_IN_PLACE;
+  op->region[COLLI_INPUT] = colli_memory_region(comm, op->in);
+  op->region[COLLI_OUTPUT] = colli_memory_region(comm, op->out);
+}
+
+/* Notes which buffers are long enough to be lent to a transport for the time of the call. */
+static void note_extents(const colli_plan *plan, coll_request *op) {
+  bool own = plan->staged || plan->key.varying || op->stage_out != COLLI_STAGE_NONE;
+  op->extent[COLLI_INPUT] = own || plan->reads < COLLI_REGISTER_MIN_BYTES ? 0 : plan->reads;
+  op->extent[COLLI_OUTPUT] = own || plan->writes < COLLI_REGISTER_MIN_BYTES ? 0 : plan->writes;
+}
+
+/* Fills in what is the same for all calls of a plan. */
+static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op) {
+  op->coll = (colli_coll)plan->key.coll;
+  op->tag = plan->tag;
+  op->elem_bytes = plan->elem_bytes;
+  op->in_first = plan->in_first;
+  op->out_first = plan->out_first;
+  op->sched = plan->sched;
+  op->nranks = comm->nranks;
+  op->reduce = plan->reduce;
+  op->reduce_type = plan->wire_type;
+  op->reduce_op = plan->user ? COLL_SUM : plan->key.op;
+  op->average = plan->average;
+  op->user_fn = NULL;
+  if (plan->user && !plan->user->premul) {
+    op->user_fn = plan->user->fn;
+    op->user_context = plan->user->context;
+    op->user_type = (coll_type)plan->key.type;
+  }
+  op->partition = plan->partition;
+  op->stage_out = COLLI_STAGE_NONE;
+  op->plan = plan->number;
+}
+
+/* Fills in a collective's request from its plan. */
+coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                               coll_request *op) {
+  bool ok = true;
+  if (op->plan != plan->number)
+    fill(comm, plan, op);
+  if (__builtin_expect(call->varying, 0))
+    ok = prepare_blocks(comm, call, plan, op);
+  if (__builtin_expect(!ok, 0))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
+  op->in = call->sendbuf ? call->sendbuf : call->recvbuf;
+  op->out = call->recvbuf;
+  if (plan->sched->nscratch || plan->staged || call->sendbuf == call->recvbuf)
+    ok = prepare_memory(comm, call, plan, op);
+  if (__builtin_expect(!ok, 0))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
+                             "no memory for scratch, or for a copy of the buffer");
+  note_extents(plan, op);
+  op->by_ref = 0;
+  op->stream = false;
+  if (__builtin_expect(comm->memory || plan->stream, 0)) {
+    bool apart = is_apart(comm, call, op);
+    if (comm->memory)
+      find_regions(comm, apart, op);
+    bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
+    op->stream = other ? plan->stream : plan->stream_in_place;
+  }
+  uint64_t sequence = ++comm->sequence;
+  op->sequence = sequence;
+  op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;
+  comm->history[sequence % COLLI_HISTORY] = op->tag;
+  comm->turn ^= plan->turns;
+  return COLL_OK;
+}

@@ -1,0 +1,251 @@
+/* mux_link.c: the one connection to a peer that all lines to it share. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/mux/mux_internal.h"
+
+#define NUMBER_SHIFT  16
+#define NUMBER_MASK   (0xffffull << NUMBER_SHIFT) /* in word 1 */
+#define CHANNEL_SHIFT 56
+#define KIND_SHIFT    60
+#define TOP_MASK      (0xffull << CHANNEL_SHIFT) /* in word 2 */
+
+bool mux_fits(const coll_tag *tag) {
+  return !(tag->word[1] & NUMBER_MASK) && !(tag->word[2] & TOP_MASK);
+}
+
+coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel) {
+  coll_tag out = *tag;
+  out.word[1] |= (uint64_t)number << NUMBER_SHIFT;
+  out.word[2] |= (uint64_t)channel << CHANNEL_SHIFT | (uint64_t)kind << KIND_SHIFT;
+  return out;
+}
+
+coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel) {
+  coll_tag out = *tag;
+  *kind = (mux_kind)(tag->word[2] >> KIND_SHIFT);
+  *channel = (int)(tag->word[2] >> CHANNEL_SHIFT & 0xf);
+  *number = (int)((tag->word[1] & NUMBER_MASK) >> NUMBER_SHIFT);
+  out.word[1] &= ~NUMBER_MASK;
+  out.word[2] &= ~TOP_MASK;
+  return out;
+}
+
+/* ---- failures -------------------------------------------------------------------------------- */
+
+/* Reports a failure that the connection did not report itself. */
+static void report(mux_link *link, coll_status status, const char *detail) {
+  coll_transport_failure failure = {
+      .status = status, .peer = link->peer, .channel = COLLI_MUX_CHANNEL, .detail = detail};
+  colli_family_transport_failed(link->mux->family, &failure);
+}
+
+/* Keeps a failure of one direction, whose story is in family->reported. */
+static int latch(mux_link *link, coll_status status, coll_status *kept, coll_error *error) {
+  if (*kept == COLL_OK) {
+    *kept = status;
+    *error = link->mux->family->reported;
+    link->mux->moved = true;
+  }
+  return status;
+}
+
+static int latch_send(mux_link *link, int status) {
+  return latch(link, (coll_status)status, &link->send_status, &link->send_error);
+}
+
+static int latch_recv(mux_link *link, int status) {
+  return latch(link, (coll_status)status, &link->recv_status, &link->recv_error);
+}
+
+int mux_send_failed(mux_link *link) {
+  link->mux->family->reported = link->send_error;
+  return (int)link->send_status;
+}
+
+int mux_recv_failed(mux_link *link) {
+  link->mux->family->reported = link->recv_error;
+  return (int)link->recv_status;
+}
+
+/* ---- making ---------------------------------------------------------------------------------- */
+
+/* The link to a peer, connected when first needed. */
+mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
+  mux_link *link = mux->link_to[peer];
+  if (link)
+    return link;
+  const colli_route *route = &mux->family->routes[peer];
+  link = calloc(1, sizeof(*link));
+  if (!link) {
+    coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
+                                      .peer = peer,
+                                      .channel = COLLI_MUX_CHANNEL,
+                                      .detail = "no memory for a connection"};
+    colli_family_transport_failed(mux->family, &failure);
+    *status = COLL_ERR_NO_MEMORY;
+    return NULL;
+  }
+  *status = route->ops->connect(route->endpoint, peer, route->blob, COLLI_MUX_CHANNEL, &link->conn);
+  if (*status != COLL_T_DONE) {
+    free(link);
+    return NULL;
+  }
+  link->mux = mux;
+  link->peer = peer;
+  link->next = mux->links;
+  mux->links = link;
+  mux->link_to[peer] = link;
+  return link;
+}
+
+void mux_link_free(mux_link *link) {
+  mux_link_flush(link);
+  link->conn->ops->disconnect(link->conn);
+  free(link->notes);
+  free(link);
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+/* A slot of the connection. Always a whole one: it may be left to the next, larger message. */
+int mux_link_acquire(mux_link *link, void **slot) {
+  if (link->send_status != COLL_OK)
+    return mux_send_failed(link);
+  int status = link->conn->ops->slot_acquire(link->conn, link->mux->slot_bytes, slot);
+  if (status > 0)
+    return latch_send(link, status);
+  if (status == COLL_T_DONE)
+    link->filling = true;
+  return status;
+}
+
+/* Sends the acquired slot. */
+int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes) {
+  link->filling = false;
+  int status = link->conn->ops->slot_commit(link->conn, tag, bytes);
+  if (status > 0)
+    return latch_send(link, status);
+  link->taken++;
+  return status;
+}
+
+/* Sends notes that wait, unless somebody is filling the slot. */
+void mux_link_flush(mux_link *link) {
+  int sent = 0;
+  while (sent < link->nnotes && !link->filling) {
+    void *slot;
+    if (mux_link_acquire(link, &slot) != COLL_T_DONE)
+      break;
+    if (mux_link_commit(link, &link->notes[sent++], 0) > 0)
+      break;
+  }
+  if (sent == 0)
+    return;
+  link->nnotes -= sent;
+  link->mux->moved = true;
+  memmove(link->notes, link->notes + sent, (size_t)link->nnotes * sizeof(*link->notes));
+}
+
+/* Sends a message without payload, now or later. */
+void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint64_t word) {
+  if (link->nnotes == link->notes_room) {
+    int room = link->notes_room ? 2 * link->notes_room : 8;
+    coll_tag *notes = realloc(link->notes, (size_t)room * sizeof(*notes));
+    if (!notes) {
+      report(link, COLL_ERR_NO_MEMORY, "no memory for messages on a shared connection");
+      latch_send(link, COLL_ERR_NO_MEMORY);
+      return;
+    }
+    link->notes = notes;
+    link->notes_room = room;
+  }
+  link->notes[link->nnotes++] = mux_wrap(&(coll_tag){{word, 0, 0}}, kind, number, channel);
+  mux_link_flush(link);
+}
+
+/* ---- receiving ------------------------------------------------------------------------------- */
+
+/* The next message of the connection. */
+int mux_link_peek(mux_link *link, coll_tag *tag, const void **data, size_t *bytes) {
+  link->shown = NULL;
+  if (link->recv_status != COLL_OK)
+    return mux_recv_failed(link);
+  int status = link->conn->ops->slot_peek(link->conn, tag, data, bytes);
+  return status > 0 ? latch_recv(link, status) : status;
+}
+
+void mux_link_release(mux_link *link) {
+  link->shown = NULL;
+  int status = link->conn->ops->slot_release(link->conn);
+  if (status > 0)
+    latch_recv(link, status);
+}
+
+/* Nothing that keeps the rules sends this. */
+static void broken_rule(mux_link *link, const char *detail) {
+  report(link, COLL_ERR_PROTOCOL, detail);
+  latch_recv(link, COLL_ERR_PROTOCOL);
+}
+
+/* A communicator has ended on the peer, which numbers it `number`. */
+static void heard_gone(mux_link *link, int number) {
+  for (colli_mux_child *child = link->mux->complete; child; child = child->next) {
+    int rank = child->ranks_of[link->peer];
+    if (rank >= 0 && child->numbers[rank] == number)
+      child->gone[rank] = true;
+  }
+}
+
+/* A message for a line of a communicator that is here. */
+static void heard_line(mux_link *link, mux_vc *vc, mux_kind kind, const coll_tag *tag,
+                       const void *data, size_t bytes) {
+  if (kind == MUX_DATA) {
+    if (vc->queued == link->mux->window)
+      broken_rule(link, "more messages came on a shared connection than were asked for");
+    else if (!mux_vc_put(vc, tag, data, bytes)) {
+      report(link, COLL_ERR_NO_MEMORY, "no memory for a message on a shared connection");
+      latch_recv(link, COLL_ERR_NO_MEMORY);
+    }
+  } else if (tag->word[0] > link->mux->window - vc->credits) {
+    broken_rule(link, "more messages were taken on a shared connection than were sent");
+  } else {
+    vc->credits += (unsigned)tag->word[0];
+  }
+}
+
+/* Takes the message that was peeked at to where it belongs, and releases it. */
+void mux_link_sort(mux_link *link, const coll_tag *wrapped, const void *data, size_t bytes) {
+  mux_kind kind;
+  int number, channel;
+  coll_tag tag = mux_unwrap(wrapped, &kind, &number, &channel);
+  colli_mux_child *child = link->mux->children[number];
+  link->mux->moved = true;
+  if (kind == MUX_GONE) {
+    heard_gone(link, number);
+  } else if (kind > MUX_GONE || channel >= COLLI_CHANNELS) {
+    broken_rule(link, "a message of an unknown kind came on a shared connection");
+  } else if (!child) {
+    /* It was destroyed here, or could not be made. */
+    mux_link_note(link, MUX_GONE, number, 0, 0);
+  } else if (!child->mute) {
+    mux_vc *vc = mux_vc_get(child, link, channel);
+    if (vc) {
+      heard_line(link, vc, kind, &tag, data, bytes);
+    } else {
+      report(link, COLL_ERR_NO_MEMORY, "no memory for a shared connection");
+      latch_recv(link, COLL_ERR_NO_MEMORY);
+    }
+  }
+  mux_link_release(link);
+}
+
+/* Takes everything in that has come. */
+void mux_link_drain(mux_link *link) {
+  coll_tag tag;
+  const void *data;
+  size_t bytes;
+  while (link->recv_status == COLL_OK && mux_link_peek(link, &tag, &data, &bytes) == COLL_T_DONE)
+    mux_link_sort(link, &tag, data, bytes);
+}

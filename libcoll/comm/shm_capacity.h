@@ -1,0 +1,31 @@
+/*
+ * shm_capacity.h: hosts on which ranks may not use memfds, and must share memory through files.
+ * There it is bounded, so slots are made to fit; where even the smallest do not, the ranks use TCP.
+ * All of it follows from the table of ranks: every rank comes to the same.
+ */
+#ifndef COLLI_COMM_SHM_CAPACITY_H
+#define COLLI_COMM_SHM_CAPACITY_H
+
+#include "libcoll/base/log.h"
+#include "libcoll/base/shared.h"
+#include "libcoll/wireup/bootstrap.h"
+
+#define COLLI_SHM_UNBOUNDED UINT64_MAX /* memfds, which memory alone bounds */
+
+/* Fills in the room of this rank's record. */
+void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_info *info);
+
+/* Takes the transport with bit `shm` from the ranks of hosts that have no room for it. */
+void colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm);
+
+/* The size of slots for which all hosts have room: at most `wanted`. */
+size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,
+                                size_t wanted);
+
+/* On the first rank of such a host: one line that says what was found, what is used instead, and
+ * what to do. `slot_bytes`: what colli_shm_capacity_slots() made of `wanted`. */
+void colli_shm_capacity_explain(const colli_rank_info *table, int nranks, int rank, uint32_t shm,
+                                const colli_shared_capacity *found, size_t wanted,
+                                size_t slot_bytes, const colli_log *log);
+
+#endif

@@ -1,0 +1,352 @@
+/*
+ * predict.c: replays the schedules of all ranks as events.
+ *
+ * A rank does one thing at a time: a slice of a step takes step_ns and, where it is reduced or
+ * copied locally, gamma a byte. What it sends leaves through the rank's one way out, at the link's
+ * beta a byte, and can be used its alpha later: the near ones inside a group of ranks, the others
+ * between groups and where there are none. A sender goes on at once as long as the connection has
+ * slots; a slot is free again when its slice has been handled.
+ */
+#include <math.h>
+#include <stdlib.h>
+
+#include "libcoll/cost/model.h"
+#include "libcoll/sched/check.h"
+#include "libcoll/sched/conns.h"
+
+/* A connection: when its slices arrive and its slots are free again, as rings of slot_count. */
+typedef struct wire {
+  double *arrives;
+  double *frees;
+  uint64_t sent;
+  uint64_t taken;
+} wire;
+
+typedef struct lane {
+  int pass;
+  int step;
+  size_t done; /* elements of the step's chunk */
+  double at;   /* when its last slice ended */
+} lane;
+
+typedef struct rank {
+  double busy;       /* until when it works */
+  double out;        /* until when its way out is taken */
+  double *step_ends; /* [step]: when it last ended */
+  lane lane[COLLI_MAX_LANES];
+} rank;
+
+/* A lane that wants to go on at a time. Of lanes that wait for their rank the longest waiting goes
+ * first, so that none starves. */
+typedef struct event {
+  double at;
+  double since;
+  int32_t rank;
+  int32_t lane;
+} event;
+
+typedef struct replay {
+  const colli_sched *const *scheds;
+  const colli_partition *part;
+  const colli_model *model;
+  int nranks;
+  double elem_bytes;
+  unsigned slots;
+  rank *ranks;
+  double *ends; /* the memory of all step_ends */
+  colli_conns conns;
+  wire *wires;
+  double *times; /* the memory of all wires' rings */
+  event *heap;
+  size_t events;
+  bool *waiting; /* [rank][lane]: has no event and waits for another lane to wake it */
+  double work;   /* of all ranks together */
+  double last;
+} replay;
+
+/* ---- the heap of events ------------------------------------------------------------------------
+ */
+
+/* Whether a comes before b; ties are broken so that runs repeat. */
+static bool before(const event *a, const event *b) {
+  if (a->at != b->at)
+    return a->at < b->at;
+  if (a->since != b->since)
+    return a->since < b->since;
+  return a->rank != b->rank ? a->rank < b->rank : a->lane < b->lane;
+}
+
+static void push(replay *r, double at, double since, int who, int index) {
+  event e = {at, since, who, index};
+  size_t i = r->events++;
+  for (; i > 0 && before(&e, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
+    r->heap[i] = r->heap[(i - 1) / 2];
+  r->heap[i] = e;
+}
+
+static event pop(replay *r) {
+  event top = r->heap[0], e = r->heap[--r->events];
+  size_t i = 0;
+  for (size_t child; (child = 2 * i + 1) < r->events; i = child) {
+    if (child + 1 < r->events && before(&r->heap[child + 1], &r->heap[child]))
+      child++;
+    if (!before(&r->heap[child], &e))
+      break;
+    r->heap[i] = r->heap[child];
+  }
+  r->heap[i] = e;
+  return top;
+}
+
+/* Lets a waiting lane go on at a time. */
+static void wake(replay *r, double at, int who, int index) {
+  bool *waits = &r->waiting[who * COLLI_MAX_LANES + index];
+  if (!*waits)
+    return;
+  *waits = false;
+  push(r, at, at, who, index);
+}
+
+/* ---- slices
+ * ---------------------------------------------------------------------------------------- */
+
+/* When the step's deps are done; infinity if that is not known yet. */
+static double deps_at(const replay *r, int who, const lane *l, const colli_step *step) {
+  const rank *me = &r->ranks[who];
+  const colli_sched *sched = r->scheds[who];
+  double at = 0;
+  for (int d = 0; d < 2; d++) {
+    int dep = step->dep[d];
+    if (dep == COLLI_NO_DEP)
+      continue;
+    const lane *other = &me->lane[sched->steps[dep].lane];
+    if (other->pass < l->pass || (other->pass == l->pass && other->step <= dep))
+      return INFINITY;
+    at = fmax(at, me->step_ends[dep]);
+  }
+  return at;
+}
+
+/* The wires of a step; NULL where it has none, *missing where nobody sends what it receives. */
+static void wires_of(const replay *r, int who, const colli_step *step, wire **in, wire **out,
+                     bool *missing) {
+  *in = *out = NULL;
+  *missing = false;
+  if (step->bits & COLLI_RECV) {
+    int at = colli_conns_find(&r->conns, step->peer_recv, who, step->lane);
+    *missing = at < 0;
+    *in = at < 0 ? NULL : &r->wires[at];
+  }
+  if (step->bits & COLLI_SEND)
+    *out = &r->wires[colli_conns_find(&r->conns, who, step->peer_send, step->lane)];
+}
+
+/* A link's alpha and beta. */
+typedef struct link_cost {
+  double alpha;
+  double beta;
+} link_cost;
+
+/* The link between two ranks. */
+static link_cost link_of(const replay *r, int a, int b) {
+  const colli_shape *shape = &r->scheds[0]->shape;
+  if (shape->ngroups > 1 && shape->group[a] == shape->group[b])
+    return (link_cost){r->model->near_alpha_ns, r->model->near_beta_ns_per_byte};
+  return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte};
+}
+
+/* Sends a slice that the sender has finished at `at`. */
+static void transmit(replay *r, int who, const colli_step *step, wire *out, double bytes,
+                     double at) {
+  rank *me = &r->ranks[who];
+  link_cost link = link_of(r, who, step->peer_send);
+  me->out = fmax(at, me->out) + bytes * link.beta;
+  double arrives = me->out + link.alpha;
+  out->arrives[out->sent++ % r->slots] = arrives;
+  wake(r, arrives, step->peer_send, step->lane);
+}
+
+/* The time that a rank works on a slice. */
+static double effort(const replay *r, const colli_step *step, double bytes) {
+  bool touches = (step->bits & COLLI_FOLD) || !(step->bits & (COLLI_RECV | COLLI_SEND));
+  return r->model->step_ns + (touches ? bytes * r->model->gamma_ns_per_byte : 0);
+}
+
+/* Whether a lane's step is done, or has nothing to do. */
+static bool is_over(const replay *r, int who, const lane *l) {
+  const colli_step *step = &r->scheds[who]->steps[l->step];
+  size_t count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
+  return l->done >= count && (r->scheds[who]->coll != COLLI_BARRIER || l->done > 0);
+}
+
+/* Moves a lane to its next step that has anything to do; whether it left a step behind. Steps
+ * without anything to do wait for others all the same. */
+static bool advance(const replay *r, int who, int index) {
+  const colli_sched *sched = r->scheds[who];
+  lane *l = &r->ranks[who].lane[index];
+  if (sched->lane_first[index] == sched->lane_first[index + 1]) {
+    l->pass = r->part->passes;
+    return false;
+  }
+  bool left = false;
+  while (l->pass < r->part->passes) {
+    double ready = is_over(r, who, l) ? deps_at(r, who, l, &sched->steps[l->step]) : INFINITY;
+    if (ready == INFINITY)
+      return left;
+    l->at = fmax(l->at, ready);
+    left = true;
+    r->ranks[who].step_ends[l->step] = l->at;
+    l->done = 0;
+    if (++l->step == sched->lane_first[index + 1]) {
+      l->step = sched->lane_first[index];
+      l->pass++;
+    }
+  }
+  return left;
+}
+
+/* A lane has done something at a time: it goes on, and others that waited for it. */
+static void go_on(replay *r, event e) {
+  const lane *l = &r->ranks[e.rank].lane[e.lane];
+  bool left = advance(r, e.rank, e.lane);
+  if (l->pass < r->part->passes)
+    push(r, l->at, l->at, e.rank, e.lane);
+  for (int other = 0; left && other < r->scheds[e.rank]->nlanes; other++)
+    wake(r, l->at, e.rank, other);
+}
+
+/* Does a lane's next slice, or finds out when it can be done. */
+static void slice(replay *r, event e) {
+  rank *me = &r->ranks[e.rank];
+  lane *l = &me->lane[e.lane];
+  if (is_over(r, e.rank, l)) {
+    if (deps_at(r, e.rank, l, &r->scheds[e.rank]->steps[l->step]) == INFINITY)
+      r->waiting[e.rank * COLLI_MAX_LANES + e.lane] = true;
+    else
+      go_on(r, e);
+    return;
+  }
+  const colli_step *step = &r->scheds[e.rank]->steps[l->step];
+  wire *in, *out;
+  bool missing;
+  wires_of(r, e.rank, step, &in, &out, &missing);
+  double ready = fmax(l->at, deps_at(r, e.rank, l, step));
+  if (in && in->sent == in->taken)
+    missing = true;
+  else if (in)
+    ready = fmax(ready, in->arrives[in->taken % r->slots]);
+  if (out && out->sent - out->taken >= r->slots)
+    missing = true;
+  else if (out && out->sent >= r->slots)
+    ready = fmax(ready, out->frees[out->sent % r->slots]);
+  if (missing || ready == INFINITY) {
+    r->waiting[e.rank * COLLI_MAX_LANES + e.lane] = true;
+    return;
+  }
+  double since = ready;
+  ready = fmax(ready, me->busy);
+  if (ready > e.at) {
+    push(r, ready, since, e.rank, e.lane);
+    return;
+  }
+  bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
+  size_t count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
+  size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
+  double bytes = (double)part * r->elem_bytes, takes = effort(r, step, bytes);
+  l->at = me->busy = ready + takes;
+  r->last = fmax(r->last, l->at);
+  r->work += takes;
+  if (in) {
+    in->frees[in->taken++ % r->slots] = l->at;
+    link_cost link = link_of(r, step->peer_recv, e.rank);
+    r->work += bytes * link.beta + (waited ? link.alpha : 0);
+    wake(r, l->at, step->peer_recv, step->lane);
+  }
+  if (out)
+    transmit(r, e.rank, step, out, bytes, l->at);
+  l->done += part ? part : 1;
+  go_on(r, e);
+}
+
+/* ---- the whole
+ * ------------------------------------------------------------------------------------- */
+
+/* Takes all memory. */
+static bool make(replay *r) {
+  size_t steps = 0, n = (size_t)r->nranks;
+  for (int who = 0; who < r->nranks; who++)
+    steps += (size_t)r->scheds[who]->nsteps;
+  if (!colli_conns_make(&r->conns, r->scheds, r->nranks))
+    return false;
+  size_t wires = (size_t)r->conns.count;
+  r->ranks = calloc(n, sizeof(*r->ranks));
+  r->ends = calloc(steps + 1, sizeof(*r->ends));
+  r->wires = calloc(wires + 1, sizeof(*r->wires));
+  r->times = malloc((wires + 1) * 2 * r->slots * sizeof(*r->times));
+  r->heap = malloc(n * COLLI_MAX_LANES * sizeof(*r->heap));
+  r->waiting = calloc(n * COLLI_MAX_LANES, sizeof(*r->waiting));
+  if (!r->ranks || !r->ends || !r->wires || !r->times || !r->heap || !r->waiting)
+    return false;
+  for (size_t i = 0; i < wires; i++) {
+    r->wires[i].arrives = r->times + i * 2 * r->slots;
+    r->wires[i].frees = r->wires[i].arrives + r->slots;
+  }
+  steps = 0;
+  for (int who = 0; who < r->nranks; who++) {
+    r->ranks[who].step_ends = r->ends + steps;
+    steps += (size_t)r->scheds[who]->nsteps;
+  }
+  return true;
+}
+
+static void discard(replay *r) {
+  colli_conns_free(&r->conns);
+  free(r->ranks);
+  free(r->ends);
+  free(r->wires);
+  free(r->times);
+  free(r->heap);
+  free(r->waiting);
+}
+
+/* Runs to the end; whether all lanes came there. */
+static bool run(replay *r) {
+  for (int who = 0; who < r->nranks; who++) {
+    for (int l = 0; l < r->scheds[who]->nlanes; l++) {
+      r->ranks[who].lane[l].step = r->scheds[who]->lane_first[l];
+      advance(r, who, l);
+      if (r->ranks[who].lane[l].pass < r->part->passes)
+        push(r, 0, 0, who, l);
+    }
+  }
+  while (r->events > 0)
+    slice(r, pop(r));
+  for (size_t i = 0; i < (size_t)r->nranks * COLLI_MAX_LANES; i++)
+    if (r->waiting[i])
+      return false;
+  return true;
+}
+
+/* The time in ns at which the last rank ends. */
+double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
+                     size_t elem_bytes, unsigned slot_count, const colli_model *model) {
+  replay r = {
+      .scheds = scheds,
+      .part = partition,
+      .model = model,
+      .nranks = nranks,
+      .elem_bytes = (double)elem_bytes,
+      .slots = slot_count ? slot_count : 1,
+  };
+  double result = -1;
+  if (make(&r) && run(&r)) {
+    /* Ranks that share cores: the cores must get through everybody's work. */
+    result = r.last;
+    if (model->core_share < 1)
+      result = fmax(result, r.work / (nranks * model->core_share));
+  }
+  discard(&r);
+  return result;
+}

@@ -1,0 +1,344 @@
+/*
+ * rehearse.c: replays the schedules of ranks that share cores. The core whose clock is furthest
+ * behind goes next: its running rank does one slice, or hands the core over if it can do none.
+ */
+#include "libcoll/cost/rehearse.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#include "libcoll/sched/check.h"
+#include "libcoll/sched/conns.h"
+
+#define ROUNDS     32 /* collectives of one pass, and fewer of more; the first half starts from */
+#define ROUNDS_MIN 6  /* rest, with free slots, and does not count */
+#define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
+#define POLL_NS    50.0
+#define IDLE_LIMIT 64 /* tries in vain of each rank before it is a deadlock */
+
+typedef struct wire {
+  double *arrives; /* [slot] when what was sent last in it can be read */
+  double *frees;   /* [slot] when it was read */
+  uint64_t sent;
+  uint64_t taken;
+} wire;
+
+typedef struct lane {
+  int pass;
+  int step;
+  size_t done; /* elements of the step's chunk */
+} lane;
+
+typedef struct rank {
+  const struct core *core;
+  int round; /* collectives that are done */
+  int lanes_left;
+  lane lane[COLLI_MAX_LANES];
+} rank;
+
+/* Ranks stay on their core. Those that wait for it get it in turns. */
+typedef struct core {
+  double now;
+  int running; /* the rank; -1: all are through */
+  int *waiting;
+  int first;
+  int count;
+} core;
+
+typedef struct rehearsal {
+  const colli_sched *const *scheds;
+  const colli_partition *part;
+  const colli_model *model;
+  int nranks;
+  int ncores;
+  int passes;
+  int rounds;
+  double elem_bytes;
+  unsigned slots;
+  rank *ranks;
+  core *cores;
+  int *waiting; /* the memory of all cores' queues, nranks each */
+  colli_conns conns;
+  wire *wires;
+  double *times;
+  double ended[ROUNDS]; /* when the last rank ended each */
+} rehearsal;
+
+/* ---- one slice --------------------------------------------------------------------------------
+ */
+
+/* Whether the steps that a step waits for are done. */
+static bool deps_done(const rehearsal *r, int who, const lane *l, const colli_step *step) {
+  for (int d = 0; d < 2; d++) {
+    int dep = step->dep[d];
+    if (dep == COLLI_NO_DEP)
+      continue;
+    const lane *other = &r->ranks[who].lane[r->scheds[who]->steps[dep].lane];
+    if (other->pass < l->pass || (other->pass == l->pass && other->step <= dep))
+      return false;
+  }
+  return true;
+}
+
+/* The wire between two ranks on a lane's channel. */
+static wire *wire_of(const rehearsal *r, int from, int to, int channel) {
+  int at = colli_conns_find(&r->conns, from, to, channel);
+  return at < 0 ? NULL : &r->wires[at];
+}
+
+/* The cost of a byte on the link between two ranks, and of a change of ranks. */
+static double beta_of(const rehearsal *r, int a, int b) {
+  const colli_shape *shape = &r->scheds[0]->shape;
+  bool near = shape->ngroups > 1 && shape->group[a] == shape->group[b];
+  return near ? r->model->near_beta_ns_per_byte : r->model->beta_ns_per_byte;
+}
+
+/*
+ * The time that a slice takes its rank. A byte's way over a link is work of both ends, half of it
+ * each, and so is a message.
+ */
+static double effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
+  const colli_model *m = r->model;
+  bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
+  double ns = receives || sends ? 0 : m->step_ns;
+  if (receives)
+    ns += m->step_ns / 2 + bytes * beta_of(r, step->peer_recv, who) / 2;
+  if (sends)
+    ns += m->step_ns / 2 + bytes * beta_of(r, who, step->peer_send) / 2;
+  if ((step->bits & COLLI_FOLD) || !(receives || sends))
+    ns += bytes * m->gamma_ns_per_byte;
+  return ns;
+}
+
+/* Whether a wire has a message to read, or a free slot, at a time. */
+static bool can_take(const rehearsal *r, const wire *in, double now) {
+  return in && in->sent > in->taken && in->arrives[in->taken % r->slots] <= now;
+}
+
+static bool can_send(const rehearsal *r, const wire *out, double now) {
+  return out->sent < r->slots ||
+         (out->sent - out->taken < r->slots && out->frees[out->sent % r->slots] <= now);
+}
+
+/* A lane's next slice, if it can be done now. */
+static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, size_t count) {
+  int who = c->running;
+  wire *in = NULL, *out = NULL;
+  if (step->bits & COLLI_RECV) {
+    in = wire_of(r, step->peer_recv, who, step->lane);
+    if (!can_take(r, in, c->now))
+      return false;
+  }
+  if (step->bits & COLLI_SEND) {
+    out = wire_of(r, who, step->peer_send, step->lane);
+    if (!can_send(r, out, c->now))
+      return false;
+  }
+  size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
+  c->now += effort(r, who, step, (double)part * r->elem_bytes);
+  if (in)
+    in->frees[in->taken++ % r->slots] = c->now;
+  if (out) {
+    bool away = r->ranks[step->peer_send].core != c;
+    if (away) /* its core must take note of it, which the sender waits for: an interrupt, a line */
+      c->now += r->model->flight_ns;
+    out->arrives[out->sent++ % r->slots] = c->now + (away ? r->model->flight_ns : 0);
+  }
+  l->done += part ? part : 1;
+  return true;
+}
+
+/* Goes on with a lane as far as its next slice: whether that was done. */
+static bool try_lane(rehearsal *r, core *c, int index) {
+  int who = c->running;
+  const colli_sched *sched = r->scheds[who];
+  lane *l = &r->ranks[who].lane[index];
+  bool barrier = sched->coll == COLLI_BARRIER, moved = false;
+  while (l->pass < r->passes) {
+    const colli_step *step = &sched->steps[l->step];
+    if (!deps_done(r, who, l, step))
+      return moved;
+    size_t count =
+        colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
+    if (barrier ? l->done == 0 : l->done < count) {
+      if (moved || !do_slice(r, c, l, step, count))
+        return moved;
+      moved = true;
+      continue;
+    }
+    l->done = 0;
+    if (++l->step < sched->lane_first[index + 1])
+      continue;
+    l->step = sched->lane_first[index];
+    if (++l->pass == r->passes)
+      r->ranks[who].lanes_left--;
+  }
+  return moved;
+}
+
+/* ---- ranks and cores --------------------------------------------------------------------------
+ */
+
+/* Begins a rank's next collective. */
+static void begin(rehearsal *r, int who) {
+  const colli_sched *sched = r->scheds[who];
+  rank *me = &r->ranks[who];
+  me->lanes_left = 0;
+  for (int l = 0; l < sched->nlanes; l++) {
+    bool empty = sched->lane_first[l] == sched->lane_first[l + 1];
+    me->lane[l] = (lane){.step = sched->lane_first[l], .pass = empty ? r->passes : 0};
+    me->lanes_left += !empty;
+  }
+}
+
+/* Ends a rank's collective. */
+static void end(rehearsal *r, core *c) {
+  rank *me = &r->ranks[c->running];
+  r->ended[me->round] = fmax(r->ended[me->round], c->now);
+  if (++me->round < r->rounds)
+    begin(r, c->running);
+}
+
+/* The running rank of a core does a slice: whether there was one to do. */
+static bool move_on(rehearsal *r, core *c) {
+  rank *me = &r->ranks[c->running];
+  if (me->round == r->rounds)
+    return false;
+  bool moved = me->lanes_left == 0;
+  for (int l = 0; l < r->scheds[c->running]->nlanes && !moved; l++)
+    moved = try_lane(r, c, l);
+  if (me->lanes_left == 0)
+    end(r, c);
+  return moved;
+}
+
+/* Gives the core to the rank that has waited longest for it; without any, looks again later. */
+static void hand_over(rehearsal *r, core *c) {
+  bool through = r->ranks[c->running].round == r->rounds;
+  if (c->count == 0) {
+    c->now += POLL_NS;
+    c->running = through ? -1 : c->running;
+    return;
+  }
+  int next = c->waiting[c->first];
+  c->first = (c->first + 1) % r->nranks;
+  c->count--;
+  if (!through)
+    c->waiting[(c->first + c->count++) % r->nranks] = c->running;
+  c->running = next;
+  c->now += fmax(r->model->alpha_ns, POLL_NS);
+}
+
+/* The core that is furthest behind; NULL if all ranks are through. */
+static core *next_core(const rehearsal *r) {
+  core *next = NULL;
+  for (int i = 0; i < r->ncores; i++) {
+    core *c = &r->cores[i];
+    if (c->running >= 0 && (!next || c->now < next->now))
+      next = c;
+  }
+  return next;
+}
+
+/* Runs to the end; whether all ranks came there. */
+static bool run(rehearsal *r) {
+  long idle = 0, most = (long)IDLE_LIMIT * r->nranks +
+                        (long)((r->model->alpha_ns + r->model->flight_ns) / POLL_NS) * 4;
+  for (core *c; (c = next_core(r)) != NULL;) {
+    if (move_on(r, c)) {
+      idle = 0;
+    } else {
+      hand_over(r, c);
+      if (++idle > most)
+        return false;
+    }
+  }
+  return true;
+}
+
+/* ---- the whole --------------------------------------------------------------------------------
+ */
+
+/* Deals a group's ranks out to its cores as collrun binds them: neighbours share one. */
+static void deal(rehearsal *r, int group, int ncores) {
+  const colli_shape *shape = &r->scheds[0]->shape;
+  int members = 0;
+  for (int who = 0; who < r->nranks; who++)
+    members += shape->ngroups <= 1 || shape->group[who] == group;
+  bool even = members % ncores == 0;
+  for (int who = 0, dealt = 0; who < r->nranks; who++) {
+    if (shape->ngroups > 1 && shape->group[who] != group)
+      continue;
+    int at = even ? dealt / (members / ncores) : dealt % ncores;
+    core *c = &r->cores[group * ncores + at];
+    dealt++;
+    if (c->running < 0)
+      c->running = who;
+    else
+      c->waiting[c->count++] = who;
+    r->ranks[who].core = c;
+    begin(r, who);
+  }
+}
+
+/* Takes all memory. */
+static bool make(rehearsal *r) {
+  const colli_shape *shape = &r->scheds[0]->shape;
+  int groups = shape->ngroups > 1 ? shape->ngroups : 1;
+  int per_group = (int)(r->model->core_share * r->nranks / groups + 0.5);
+  r->ncores = groups * (per_group > 0 ? per_group : 1);
+  if (!colli_conns_make(&r->conns, r->scheds, r->nranks))
+    return false;
+  size_t wires = (size_t)r->conns.count;
+  r->ranks = calloc((size_t)r->nranks, sizeof(*r->ranks));
+  r->waiting = calloc((size_t)r->ncores * (size_t)r->nranks, sizeof(*r->waiting));
+  r->cores = calloc((size_t)r->ncores, sizeof(*r->cores));
+  r->wires = calloc(wires + 1, sizeof(*r->wires));
+  r->times = calloc((wires + 1) * 2 * r->slots, sizeof(*r->times));
+  if (!r->ranks || !r->waiting || !r->cores || !r->wires || !r->times)
+    return false;
+  for (size_t i = 0; i < wires; i++) {
+    r->wires[i].arrives = r->times + i * 2 * r->slots;
+    r->wires[i].frees = r->wires[i].arrives + r->slots;
+  }
+  for (int i = 0; i < r->ncores; i++)
+    r->cores[i] = (core){.running = -1, .waiting = r->waiting + i * r->nranks};
+  for (int group = 0; group < groups; group++)
+    deal(r, group, r->ncores / groups);
+  return true;
+}
+
+/* The time of one collective of so many passes. */
+static double time_of(rehearsal r, int passes) {
+  double ns = -1;
+  r.passes = passes;
+  r.rounds = passes * ROUNDS_MIN < ROUNDS ? ROUNDS / passes : ROUNDS_MIN;
+  int last = r.rounds - 1, first = r.rounds / 2 - 1;
+  if (make(&r) && run(&r))
+    ns = (r.ended[last] - r.ended[first]) / (last - first);
+  colli_conns_free(&r.conns);
+  free(r.ranks);
+  free(r.waiting);
+  free(r.cores);
+  free(r.wires);
+  free(r.times);
+  return ns;
+}
+
+/* The time in ns that a collective takes. */
+double colli_rehearse(const colli_sched *const *scheds, int nranks,
+                      const colli_partition *partition, size_t elem_bytes, unsigned slot_count,
+                      const colli_model *model) {
+  rehearsal r = {
+      .scheds = scheds,
+      .part = partition,
+      .model = model,
+      .nranks = nranks,
+      .elem_bytes = (double)elem_bytes,
+      .slots = slot_count ? slot_count : 1,
+  };
+  if (partition->passes <= 2 * PASSES)
+    return time_of(r, partition->passes);
+  double few = time_of(r, PASSES), more = time_of(r, 2 * PASSES);
+  return few < 0 || more < 0 ? -1 : more + (more - few) / PASSES * (partition->passes - 2 * PASSES);
+}

@@ -1,0 +1,220 @@
+/* assemble.c: makes a communicator from its parts, and takes it apart. */
+#include "libcoll/create/assemble.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/comm/shm_capacity.h"
+#include "libcoll/progress/progress_thread.h"
+#include "libcoll/tuning/locality.h"
+
+static uint64_t real_now_ns(void *ctx) {
+  (void)ctx;
+  return colli_now_ns();
+}
+
+const colli_world colli_world_real = {.now_ns = real_now_ns};
+
+/* First half: opens the endpoints and fills in *info. */
+coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, colli_rank_info *info,
+                            coll_error *error) {
+  *out = NULL;
+  const colli_params *params = assembly->params;
+  coll_status status = colli_force_check(params->text[COLLI_PARAM_ALGO], error);
+  if (status != COLL_OK)
+    return status;
+  coll_comm *comm = calloc(1, sizeof(*comm));
+  if (!comm)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a communicator");
+  colli_family *family;
+  status = colli_family_open(assembly, &family, info, error);
+  if (status != COLL_OK) {
+    free(comm);
+    return status;
+  }
+  comm->rank = assembly->rank;
+  comm->nranks = assembly->nranks;
+  comm->comm_id = assembly->comm_id;
+  colli_params_copy(&comm->params, params);
+  comm->log = family->log;
+  comm->world = assembly->world;
+  memcpy(comm->host, family->host, sizeof(comm->host));
+  comm->deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
+  comm->accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
+  colli_error_clear(&comm->error);
+  comm->watch.spin = COLLI_SPIN_MOST;
+  colli_family_add(family, comm);
+  *out = comm;
+  return COLL_OK;
+}
+
+/* Sets up what the choice of algorithms depends on. */
+static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
+  colli_plans *plans = &comm->plans;
+  colli_locality locality;
+  plans->nranks = comm->nranks;
+  plans->rank = comm->rank;
+  coll_status status =
+      colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
+  if (status == COLL_OK)
+    status = colli_locality_find(comm->table, comm->nranks, comm->rank, comm->family->ports,
+                                 comm->family->nports, comm->family->corrections, &locality, error);
+  if (status != COLL_OK)
+    return status;
+  comm->crowded = locality.crowded;
+  comm->exec.shares_work = !locality.crowded;
+  comm->mate = locality.crowded ? locality.mate : -1;
+  plans->model = locality.model;
+  plans->neighbours = locality.neighbours;
+  plans->ngroups = locality.ngroups;
+  plans->group = locality.group;
+  colli_limits_default(locality.slowest, &plans->limits);
+  if (locality.slot_bytes && locality.slot_bytes < plans->limits.slot_bytes)
+    plans->limits.slot_bytes = locality.slot_bytes;
+  plans->chooser.limits = &plans->limits;
+  plans->chooser.model = &plans->model;
+  plans->chooser.tuner = comm->family->tuner;
+  return COLL_OK;
+}
+
+/* Sets up executor and plans, and the records of each rank. */
+coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
+  size_t n = (size_t)comm->nranks;
+  colli_exec *exec = &comm->exec;
+  exec->rank = comm->rank;
+  exec->nranks = comm->nranks;
+  exec->kernels = colli_kernels_best();
+  exec->ctx = comm;
+  exec->events = &colli_comm_events;
+  comm->timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  coll_status status = set_up_plans(comm, error);
+  if (status != COLL_OK)
+    return status;
+  exec->links = calloc(n, sizeof(*exec->links));
+  comm->wait_reports = calloc(n, sizeof(*comm->wait_reports));
+  comm->left = calloc(n, sizeof(*comm->left));
+  comm->lost = calloc(n, sizeof(*comm->lost));
+  coll_request *first = colli_request_get(comm, true);
+  if (first)
+    colli_request_put(first);
+  if (!exec->links || !comm->wait_reports || !comm->left || !comm->lost || !first)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+                           comm->nranks);
+  return COLL_OK;
+}
+
+/* Settles the size of slots, which depends on the slowest link, and on room for them. */
+static void settle_slots(coll_comm *comm) {
+  colli_family *family = comm->family;
+  colli_limits *limits = &comm->plans.limits;
+  if (comm->table[0].slot_bytes)
+    limits->slot_bytes = comm->table[0].slot_bytes;
+  size_t wanted = limits->slot_bytes;
+  limits->slot_bytes = colli_shm_capacity_slots(comm->table, comm->nranks, family->shm_bit, wanted);
+  bool opened = false; /* else it was said already why not, or it is not wanted */
+  for (int i = 0; i < family->nports; i++)
+    opened |= family->shm_bit == 1u << i && family->ports[i].endpoint;
+  if (opened)
+    colli_shm_capacity_explain(comm->table, comm->nranks, comm->rank, family->shm_bit,
+                               &family->shm_capacity, wanted, limits->slot_bytes, &comm->log);
+  limits->slot_count = comm->table[0].slot_count;
+  limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
+  comm->exec.slot_bytes = limits->slot_bytes;
+  for (int i = 0; i < family->nports; i++)
+    family->ports[i].env.slot_bytes = limits->slot_bytes;
+}
+
+/* Starts the progress thread where it is asked for, and there are others to talk to. */
+static coll_status start_progress(coll_comm *comm, coll_error *error) {
+  bool wanted = comm->params.number[COLLI_PARAM_PROGRESS] == COLL_PROGRESS_ON;
+  if (!wanted || comm->nranks == 1 || comm->world.pause)
+    return COLL_OK;
+  return colli_progress_start(comm->family, error);
+}
+
+/* Second half: takes over the control links and the table. */
+coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli_ctrl *ctrl,
+                            coll_error *error) {
+  coll_comm *comm = *out;
+  colli_family *family = comm->family;
+  coll_status status = colli_family_join(family, table, ctrl, error);
+  comm->table = family->table;
+  if (status == COLL_OK)
+    status = colli_comm_set_up(comm, error);
+  if (status == COLL_OK) {
+    settle_slots(comm);
+    for (int peer = 0; peer < comm->nranks; peer++) {
+      const colli_route *route = &family->routes[peer];
+      comm->exec.links[peer].ops = route->ops;
+      comm->exec.links[peer].endpoint = route->endpoint;
+      comm->exec.links[peer].blob = route->blob;
+    }
+    status = start_progress(comm, error);
+  }
+  if (status == COLL_OK)
+    return COLL_OK;
+  if (error && comm->table) {
+    coll_error record = *error;
+    colli_comm_fail(comm, &record);
+  }
+  coll_comm_destroy(out);
+  return status;
+}
+
+/* Frees what belongs to one communicator. */
+void colli_comm_free(coll_comm *comm) {
+  colli_shrink_close(comm);
+  colli_plans_free(&comm->plans);
+  colli_request_free_all(comm);
+  colli_group_free(&comm->group);
+  colli_p2p_free(&comm->exec);
+  if (comm->uid != 0)
+    free(comm->table);
+  free(comm->exec.links);
+  free(comm->wait_reports);
+  free(comm->left);
+  free(comm->lost);
+  free(comm->base_ranks);
+  free(comm->ranks_of);
+  free(comm->numbers);
+  free(comm->origins);
+  explicit_bzero(comm->params.storage, sizeof(comm->params.storage));
+  free(comm);
+}
+
+/* Takes a communicator apart; a thread is inside it. */
+static void end(coll_comm *comm) {
+  colli_family *family = comm->family;
+  colli_attrs_free(comm);
+  if (comm->wait_reports && comm->left && comm->lost) /* else it was never made */
+    colli_notice_poll(family);
+  colli_p2p_linger(comm);
+  colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
+  bool last = colli_family_leave(family, comm);
+  colli_exec_disconnect(&comm->exec);
+  colli_memory_free_all(comm);
+  colli_mux_close(comm->child);
+  if (family->mux)
+    colli_mux_progress(family->mux);
+  colli_call_leave(comm);
+  colli_comm_free(comm);
+  if (last)
+    colli_family_free(family);
+}
+
+coll_status coll_comm_destroy(coll_comm **out) {
+  if (!out)
+    return COLL_ERR_INVALID_ARGUMENT;
+  if (!*out)
+    return COLL_OK;
+  coll_status status = colli_call_enter(*out);
+  if (status != COLL_OK)
+    return status;
+  coll_comm *comm = *out;
+  *out = NULL;
+  end(comm);
+  return COLL_OK;
+}

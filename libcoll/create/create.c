@@ -1,0 +1,299 @@
+/* create.c: the public ways to make a communicator: by id, and local. */
+#include "libcoll/create/create.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/auth.h"
+#include "libcoll/base/error.h"
+#include "libcoll/base/prng.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/recovery/shrink.h"
+#include "transports/registry.h"
+
+/* Copies what the caller's configuration knows over the defaults. */
+static coll_status read_config(const coll_config *config, coll_config *out, coll_error *error) {
+  *out = (coll_config)COLL_CONFIG_INIT;
+  if (!config)
+    return COLL_OK;
+  if (config->size < sizeof(size_t) || config->size > 4096)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.size is %zu; start from COLL_CONFIG_INIT", config->size);
+  memcpy(out, config, config->size < sizeof(*out) ? config->size : sizeof(*out));
+  if (out->timeout_ms < 0 || out->create_timeout_ms < 0)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
+                           out->create_timeout_ms);
+  if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
+      (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32 ||
+      (unsigned)out->progress > COLL_PROGRESS_ON)
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.deterministic is %d, config.accumulate %d, config.progress %d; "
+                           "see coll.h",
+                           (int)out->deterministic, (int)out->accumulate, (int)out->progress);
+  return COLL_OK;
+}
+
+/* Begins a creating call. */
+static coll_status begin(colli_settings *settings, const coll_config *config, coll_config *known) {
+  colli_error_clear(&settings->error);
+  settings->log = (colli_log){COLLI_LOG_ERROR, -1};
+  settings->to_caller = NULL;
+  coll_status status = read_config(config, known, &settings->error);
+  if (status != COLL_OK)
+    return status;
+  settings->to_caller = known->error;
+  settings->deterministic = known->deterministic;
+  settings->accumulate = known->accumulate;
+  return status;
+}
+
+/* Puts the configuration on top of settings that are there. */
+static coll_status apply(colli_settings *settings, const coll_config *config) {
+  colli_params *params = &settings->params;
+  if (config->timeout_ms)
+    params->number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
+  if (config->create_timeout_ms)
+    params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
+  if (config->deterministic)
+    params->number[COLLI_PARAM_DETERMINISTIC] = config->deterministic;
+  if (config->accumulate)
+    params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
+  if (config->progress)
+    params->number[COLLI_PARAM_PROGRESS] = config->progress;
+  if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
+    return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.transport is too long");
+  if (config->algo && !colli_params_set_text(params, COLLI_PARAM_ALGO, config->algo))
+    return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.algo is too long");
+  settings->log.level = (colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]);
+  return COLL_OK;
+}
+
+/* Loads the environment and puts the configuration on top. */
+coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
+  coll_config known;
+  coll_status status = begin(settings, config, &known);
+  if (status == COLL_OK)
+    status = colli_params_load(&settings->params, &settings->error);
+  return status == COLL_OK ? apply(settings, &known) : status;
+}
+
+/* Takes the settings of another communicator and puts the configuration on top. */
+coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
+                                   const coll_config *config) {
+  coll_config known;
+  coll_status status = begin(settings, config, &known);
+  colli_params_copy(&settings->params, &comm->params);
+  return status == COLL_OK ? apply(settings, &known) : status;
+}
+
+/* Ends a creating call: hands the record over and logs it. */
+coll_status colli_settings_finish(colli_settings *settings, coll_status status) {
+  if (status != COLL_OK) {
+    settings->error.status = status;
+    colli_log_write(&settings->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(status),
+                    settings->error.message);
+    if (settings->to_caller)
+      colli_error_copy(settings->to_caller, &settings->error);
+  }
+  explicit_bzero(settings->params.storage, sizeof(settings->params.storage));
+  return status;
+}
+
+/* The parts that all real communicators share. */
+static colli_assembly assembly_of(const colli_settings *settings, const colli_id *id, int nranks,
+                                  int rank) {
+  colli_assembly assembly = {.rank = rank,
+                             .nranks = nranks,
+                             .comm_id = id->comm_id,
+                             .params = &settings->params,
+                             .world = colli_world_real,
+                             .transports = colli_transports};
+  memcpy(assembly.secret, id->secret, sizeof(assembly.secret));
+  return assembly;
+}
+
+/* Whether there is memory for the proofs of handshakes: later the lack of it would look to each
+ * side as if the other did not know the secret, or were not there. */
+static coll_status try_proofs(const colli_id *id, coll_error *error) {
+  uint8_t mac[COLLI_MAC_BYTES];
+  if (colli_hmac(id->secret, mac, 0, mac))
+    return COLL_OK;
+  return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                         "no memory for the handshakes with other ranks; see ulimit -v");
+}
+
+/* Makes a communicator by meeting the other ranks at rank 0's listener. */
+coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
+                         colli_settings *settings, colli_lifelines *lifelines) {
+  coll_error *error = &settings->error;
+  colli_lifelines none = {.listen_fd = -1};
+  settings->log.rank = rank;
+  colli_rank_info mine, *table = NULL;
+  colli_ctrl *ctrl = NULL;
+  colli_assembly assembly = assembly_of(settings, id, nranks, rank);
+  long long timeout_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
+  if (lifelines && lifelines->timeout_ms > 0)
+    timeout_ms = lifelines->timeout_ms;
+  uint64_t deadline_ns = colli_now_ns() + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
+  coll_status status = try_proofs(id, error);
+  if (status == COLL_OK)
+    status = colli_comm_open(&assembly, comm, &mine, error);
+  explicit_bzero(assembly.secret, sizeof(assembly.secret));
+  if (status != COLL_OK) {
+    colli_id_close(id, rank);
+    return status;
+  }
+  colli_lifelines *used = lifelines ? lifelines : &none;
+  status = colli_bootstrap(id, rank, nranks, &mine, &settings->params, deadline_ns, &settings->log,
+                           used, &table, &ctrl, error);
+  if (status == COLL_OK && lifelines && used->listen_fd >= 0)
+    close(used->listen_fd);
+  else if (status == COLL_OK && nranks > 1)
+    colli_shrink_open_listener(*comm, used->listen_fd, id->secret);
+  if (status != COLL_OK) {
+    coll_comm_destroy(comm);
+    return status;
+  }
+  status = colli_comm_join(comm, table, ctrl, error);
+  free(table);
+  return status;
+}
+
+/* Closes the listener that an id holds in this process. */
+void colli_id_close(const colli_id *id, int rank) {
+  if (rank == 0 && id->pid == getpid() && id->listen_fd >= 0)
+    close(id->listen_fd);
+}
+
+coll_status coll_unique_id(coll_id *out, const coll_config *config) {
+  if (!out)
+    return COLL_ERR_INVALID_ARGUMENT;
+  colli_settings settings;
+  colli_id id;
+  memset(out, 0, sizeof(*out));
+  coll_status status = colli_settings_load(&settings, config);
+  if (status == COLL_OK)
+    status = colli_id_make(&id, &settings.params, &settings.error);
+  if (status == COLL_OK)
+    memcpy(out->bytes, &id, sizeof(id));
+  explicit_bzero(&id, sizeof(id));
+  return colli_settings_finish(&settings, status);
+}
+
+coll_status coll_unique_id_release(coll_id *out) {
+  if (!out)
+    return COLL_ERR_INVALID_ARGUMENT;
+  colli_id id;
+  memcpy(&id, out->bytes, sizeof(id));
+  if (id.magic == COLLI_ID_MAGIC)
+    colli_id_close(&id, 0);
+  explicit_bzero(&id, sizeof(id));
+  explicit_bzero(out, sizeof(*out));
+  return COLL_OK;
+}
+
+/* Refuses a number of ranks that no communicator can have. */
+static coll_status check_nranks(int nranks, coll_error *error) {
+  if (nranks >= 1 && nranks <= COLLI_MAX_RANKS)
+    return COLL_OK;
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                         "nranks is %d; it must be 1 .. %d", nranks, COLLI_MAX_RANKS);
+}
+
+coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nranks, int rank,
+                             const coll_config *config) {
+  if (!comm)
+    return COLL_ERR_INVALID_ARGUMENT;
+  *comm = NULL;
+  colli_settings settings;
+  colli_id id = {.listen_fd = -1};
+  coll_status status = colli_settings_load(&settings, config);
+  if (status == COLL_OK && !id_bytes)
+    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create", "id is NULL");
+  if (status == COLL_OK)
+    memcpy(&id, id_bytes->bytes, sizeof(id));
+  if (status == COLL_OK)
+    status = check_nranks(nranks, &settings.error);
+  if (status == COLL_OK && (rank < 0 || rank >= nranks))
+    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
+                             "rank %d is not in 0 .. %d", rank, nranks - 1);
+  if (status == COLL_OK && id.magic != COLLI_ID_MAGIC)
+    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
+                             "the id was not made by coll_unique_id() of this version, or was "
+                             "damaged on the way");
+  if (status == COLL_OK)
+    status = colli_create(comm, &id, nranks, rank, &settings, NULL);
+  explicit_bzero(&id, sizeof(id));
+  return colli_settings_finish(&settings, status);
+}
+
+/* Opens, and then joins, `nranks` communicators of this process. */
+coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
+                               coll_error *error) {
+  colli_id id = {.listen_fd = -1};
+  memset(comms, 0, (size_t)nranks * sizeof(*comms));
+  int failed = colli_random_secret(id.secret, sizeof(id.secret));
+  if (!failed)
+    failed = colli_random_secret(&id.comm_id, sizeof(id.comm_id));
+  if (failed)
+    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", failed,
+                           "cannot make a secret");
+  colli_rank_info *table = calloc((size_t)nranks, sizeof(*table));
+  colli_ctrl **ctrls = calloc((size_t)nranks, sizeof(*ctrls));
+  coll_status status = table && ctrls ? COLL_OK
+                                      : colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                                                        "no memory for %d ranks", nranks);
+  for (int rank = 0; status == COLL_OK && rank < nranks; rank++) {
+    colli_assembly assembly = assembly_of(settings[rank], &id, nranks, rank);
+    status = colli_comm_open(&assembly, &comms[rank], &table[rank], error);
+  }
+  if (status == COLL_OK)
+    status = colli_ctrl_create_local(ctrls, nranks, true, error);
+  bool linked = status == COLL_OK;
+  for (int rank = 0; linked && rank < nranks; rank++) {
+    if (status == COLL_OK)
+      status = colli_comm_join(&comms[rank], table, ctrls[rank], error);
+    else
+      colli_ctrl_close(ctrls[rank], 0);
+  }
+  for (int rank = 0; status != COLL_OK && rank < nranks; rank++)
+    coll_comm_destroy(&comms[rank]);
+  free(table);
+  free(ctrls);
+  explicit_bzero(&id, sizeof(id));
+  return status;
+}
+
+/* Makes the communicators of all threads with the same settings, and their meeting point. */
+static coll_status create_alike(coll_comm **comms, int nranks, colli_settings *settings) {
+  colli_settings **each = calloc((size_t)nranks, sizeof(*each));
+  if (!each)
+    return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+                           nranks);
+  for (int rank = 0; rank < nranks; rank++)
+    each[rank] = settings;
+  coll_status status = colli_create_local(comms, nranks, each, &settings->error);
+  free(each);
+  if (status == COLL_OK)
+    status = colli_shrink_open_meet(comms, nranks, &settings->error);
+  for (int rank = 0; status != COLL_OK && rank < nranks; rank++)
+    coll_comm_destroy(&comms[rank]);
+  return status;
+}
+
+coll_status coll_comm_create_local(coll_comm **comms, int nranks, const coll_config *config) {
+  if (!comms)
+    return COLL_ERR_INVALID_ARGUMENT;
+  colli_settings settings;
+  coll_status status = colli_settings_load(&settings, config);
+  if (status == COLL_OK)
+    status = check_nranks(nranks, &settings.error);
+  if (status == COLL_OK)
+    status = create_alike(comms, nranks, &settings);
+  return colli_settings_finish(&settings, status);
+}

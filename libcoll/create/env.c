@@ -1,0 +1,159 @@
+/* env.c: coll_init_from_env: which rank of how many this process is, from a launcher's variables.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libcoll/base/auth.h"
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/create/create.h"
+
+/* A launcher's names for rank and number of ranks. */
+typedef struct launcher {
+  const char *name;
+  const char *rank;
+  const char *nranks;
+} launcher;
+
+static const launcher launchers[] = {
+    {"collrun", "COLL_RANK", "COLL_NRANKS"},
+    {"Slurm", "SLURM_PROCID", "SLURM_NTASKS"},
+    {"Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"},
+    {"MPICH", "PMI_RANK", "PMI_SIZE"},
+    {"torchrun", "RANK", "WORLD_SIZE"},
+};
+
+/* Reads a number from a variable: false if it is not one in 0 .. max. */
+static bool read_number(const char *text, int max, int *number) {
+  char *end;
+  errno = 0;
+  long value = strtol(text, &end, 10);
+  if (end == text || *end || errno || value < 0 || value > max)
+    return false;
+  *number = (int)value;
+  return true;
+}
+
+/* Finds rank and nranks; without any launcher they are 0 and 1. */
+static coll_status find_rank(int *rank, int *nranks, coll_error *error) {
+  *rank = 0;
+  *nranks = 1;
+  for (size_t i = 0; i < sizeof(launchers) / sizeof(*launchers); i++) {
+    const launcher *l = &launchers[i];
+    const char *rank_text = getenv(l->rank), *nranks_text = getenv(l->nranks);
+    if (!rank_text && (!nranks_text || i > 0))
+      continue; /* a batch script may have the number of tasks without being one of them */
+    if (!rank_text || !nranks_text)
+      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                             "%s is set but %s is not; set both or neither",
+                             rank_text ? l->rank : l->nranks, rank_text ? l->nranks : l->rank);
+    if (!read_number(nranks_text, COLLI_MAX_RANKS, nranks) || *nranks < 1)
+      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                             "%s=%s is not a number of ranks (1 .. %d)", l->nranks, nranks_text,
+                             COLLI_MAX_RANKS);
+    if (!read_number(rank_text, *nranks - 1, rank))
+      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                             "%s=%s is not a rank in 0 .. %d (%s=%s)", l->rank, rank_text,
+                             *nranks - 1, l->nranks, nranks_text);
+    return COLL_OK;
+  }
+  return COLL_OK;
+}
+
+/* Reads 64 hexadecimal digits. */
+static bool read_secret(const char *text, uint8_t secret[COLL_SECRET_BYTES]) {
+  if (strlen(text) != 2 * COLL_SECRET_BYTES)
+    return false;
+  for (int i = 0; i < COLL_SECRET_BYTES; i++) {
+    unsigned byte;
+    if (strspn(text + 2 * i, "0123456789abcdefABCDEF") < 2 ||
+        sscanf(text + 2 * i, "%2x", &byte) != 1)
+      return false;
+    secret[i] = (uint8_t)byte;
+  }
+  return true;
+}
+
+/* Where rank 0 listens, as text: COLL_ROOT, or MASTER_ADDR and MASTER_PORT. */
+static coll_status find_root(const colli_params *params, char *text, size_t bytes,
+                             coll_error *error) {
+  const char *root = params->text[COLLI_PARAM_ROOT];
+  const char *addr = getenv("MASTER_ADDR"), *port = getenv("MASTER_PORT");
+  if (*root)
+    snprintf(text, bytes, "%s", root);
+  else if (addr && port)
+    snprintf(text, bytes, strchr(addr, ':') ? "[%s]:%s" : "%s:%s", addr, port);
+  else
+    return colli_error_set(
+        error, COLL_ERR_INVALID_USAGE, "create",
+        "COLL_ROOT is not set: export COLL_ROOT=address:port of rank 0 (a free "
+        "port) and the same COLL_SECRET to all ranks, or start them with collrun");
+  return COLL_OK;
+}
+
+/* Rank 0: the socket that the launcher left open, or one on the port that COLL_ROOT names. */
+static coll_status open_root(const colli_params *params, colli_id *id, coll_error *error) {
+  const char *fd_text = params->text[COLLI_PARAM_ROOT_FD];
+  id->pid = getpid();
+  if (*fd_text) {
+    int fd, listening = 0;
+    socklen_t length = sizeof(listening);
+    if (!read_number(fd_text, 1 << 20, &fd) ||
+        getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 || !listening)
+      return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                             "COLL_ROOT_FD=%s is no listening socket in this process; unset it, or "
+                             "make only one communicator from the environment",
+                             fd_text);
+    id->listen_fd = fd;
+    return COLL_OK;
+  }
+  char range[16];
+  uint16_t port;
+  snprintf(range, sizeof(range), "%u", id->addrs[0].port);
+  return colli_net_listen(range, &id->listen_fd, &port, error);
+}
+
+/* Makes the id that the variables describe. */
+static coll_status read_id(const colli_params *params, int rank, colli_id *id, coll_error *error) {
+  char root[256];
+  int count = 0;
+  coll_status status = find_root(params, root, sizeof(root), error);
+  if (status != COLL_OK)
+    return status;
+  if (!read_secret(params->text[COLLI_PARAM_SECRET], id->secret))
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                           "COLL_SECRET must be 64 hexadecimal digits, the same on all ranks; make "
+                           "one with: openssl rand -hex 32");
+  status = colli_net_parse(root, id->addrs, COLLI_MAX_ADDRS, &count, error);
+  if (status != COLL_OK)
+    return status;
+  uint8_t mac[COLLI_MAC_BYTES];
+  if (!colli_hmac(id->secret, root, strlen(root), mac))
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                           "no memory to read COLL_SECRET; see ulimit -v");
+  memcpy(&id->comm_id, mac, sizeof(id->comm_id));
+  id->magic = COLLI_ID_MAGIC;
+  return rank == 0 ? open_root(params, id, error) : COLL_OK;
+}
+
+coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
+  if (!comm)
+    return COLL_ERR_INVALID_ARGUMENT;
+  *comm = NULL;
+  colli_settings settings;
+  colli_id id = {.listen_fd = -1};
+  int rank = 0, nranks = 1;
+  coll_status status = colli_settings_load(&settings, config);
+  if (status == COLL_OK)
+    status = find_rank(&rank, &nranks, &settings.error);
+  if (status == COLL_OK && nranks > 1)
+    status = read_id(&settings.params, rank, &id, &settings.error);
+  if (status == COLL_OK)
+    status = colli_create(comm, &id, nranks, rank, &settings, NULL);
+  explicit_bzero(&id, sizeof(id));
+  return colli_settings_finish(&settings, status);
+}

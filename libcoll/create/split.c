@@ -1,0 +1,409 @@
+/*
+ * split.c: communicators made from others. Every rank of the parent gives color, key, and by what
+ * number its peers shall address the new communicator; one all-gather of that tells each rank all
+ * that it needs. In the simulator, where nobody may wait, the parts are called one by one.
+ */
+#include "libcoll/create/split.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+#include "libcoll/create/create.h"
+#include "libcoll/progress/progress_thread.h"
+
+/* What a rank tells the others. */
+typedef struct split_record {
+  int32_t color;
+  int32_t key;
+  uint32_t number;
+  uint32_t serial; /* of the communicators begun on this rank */
+  uint32_t check;  /* of the list of a subset */
+} split_record;
+_Static_assert(sizeof(split_record) == 20, "travels as it is");
+
+struct colli_split {
+  coll_comm *parent;
+  const char *name;
+  colli_settings settings;
+  colli_mux_child *child;
+  coll_request *op;
+  split_record mine;
+  split_record records[];
+};
+
+static const char *const operation_names[] = {"split", "dup", "subset"};
+
+/* ---- settings -------------------------------------------------------------------------------- */
+
+/* Starts the family's progress thread if this communicator is the first that asks for it. */
+static coll_status start_progress(coll_comm *parent, const char *name, colli_settings *settings) {
+  if (settings->params.number[COLLI_PARAM_PROGRESS] != COLL_PROGRESS_ON || parent->nranks == 1 ||
+      parent->world.pause)
+    return COLL_OK;
+  coll_status status = colli_progress_start(parent->family, &settings->error);
+  return status == COLL_OK ? status
+                           : colli_comm_refuse(parent, status, name, "%s", settings->error.message);
+}
+
+/* The parent's settings, and what the caller sets otherwise; refuses what cannot be. */
+static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
+                                 colli_settings *settings) {
+  coll_status status = colli_settings_inherit(settings, parent, config);
+  const char *transport = settings->params.text[COLLI_PARAM_TRANSPORT];
+  if (status == COLL_OK)
+    status = colli_force_check(settings->params.text[COLLI_PARAM_ALGO], &settings->error) == COLL_OK
+                 ? COLL_OK
+                 : COLL_ERR_INVALID_ARGUMENT;
+  if (status != COLL_OK)
+    return colli_comm_refuse(parent, status, name, "%s", settings->error.message);
+  if (strcmp(transport, parent->family->params.text[COLLI_PARAM_TRANSPORT]) != 0)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
+                             "config.transport is '%s', but connections are shared with the "
+                             "communicator that this one is made from; leave it NULL",
+                             transport);
+  return start_progress(parent, name, settings);
+}
+
+/* Gives a communicator its settings, and what it has from its parent. */
+static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settings *settings) {
+  colli_params_copy(&comm->params, &settings->params);
+  comm->deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
+  comm->accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
+  comm->log = parent->log;
+  comm->world = parent->world;
+  memcpy(comm->host, parent->host, sizeof(comm->host));
+  colli_error_clear(&comm->error);
+  comm->watch.spin = COLLI_SPIN_MOST;
+  colli_ops_inherit(comm, parent);
+}
+
+/* ---- the members ----------------------------------------------------------------------------- */
+
+/* A rank of the parent, to be sorted. */
+typedef struct candidate {
+  int32_t key;
+  int rank;
+} candidate;
+
+static int by_key(const void *a, const void *b) {
+  const candidate *left = a, *right = b;
+  if (left->key != right->key)
+    return left->key < right->key ? -1 : 1;
+  return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* Fills in ranks and their table for the sorted members; false without memory. */
+static bool take_members(coll_comm *comm, const colli_split *split, const candidate *members,
+                         uint16_t *numbers) {
+  const coll_comm *parent = split->parent;
+  const colli_family *family = parent->family;
+  size_t n = (size_t)comm->nranks, base_n = (size_t)family->nranks;
+  comm->base_ranks = malloc(n * sizeof(*comm->base_ranks));
+  comm->ranks_of = malloc(base_n * sizeof(*comm->ranks_of));
+  comm->table = malloc(n * sizeof(*comm->table));
+  if (parent->origins)
+    comm->origins = malloc(n * sizeof(*comm->origins));
+  if (!comm->base_ranks || !comm->ranks_of || !comm->table || (parent->origins && !comm->origins))
+    return false;
+  for (size_t i = 0; i < base_n; i++)
+    comm->ranks_of[i] = -1;
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    int in_parent = members[rank].rank, in_base = colli_comm_base_rank(parent, in_parent);
+    comm->base_ranks[rank] = in_base;
+    comm->ranks_of[in_base] = rank;
+    comm->table[rank] = family->table[in_base];
+    numbers[rank] = (uint16_t)split->records[in_parent].number;
+    if (comm->origins)
+      comm->origins[rank] = parent->origins[in_parent];
+    if (in_parent == parent->rank)
+      comm->rank = rank;
+  }
+  const split_record *first = &split->records[members[0].rank];
+  comm->uid = (uint64_t)(comm->base_ranks[0] + 1) << 32 | first->serial;
+  comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
+  return true;
+}
+
+/* Its connections are shared, and so is the size of their slots. */
+static void take_links(coll_comm *comm, const coll_comm *parent) {
+  comm->plans.limits = parent->plans.limits;
+  comm->exec.slot_bytes = parent->exec.slot_bytes;
+  comm->crowded = parent->crowded;
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    if (rank == comm->rank)
+      continue;
+    comm->exec.links[rank].ops = &colli_mux_ops;
+    comm->exec.links[rank].endpoint = (coll_endpoint *)comm->child;
+  }
+}
+
+/* Makes this rank's communicator of the sorted members; NULL without memory. */
+static coll_comm *make(colli_split *split, const candidate *members, int count) {
+  coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
+  if (!comm)
+    return NULL;
+  comm->nranks = count;
+  comm->family = parent->family;
+  comm->uid = UINT64_MAX; /* until it is known: not the base */
+  comm->numbers = malloc((size_t)count * sizeof(*comm->numbers));
+  inherit(comm, parent, &split->settings);
+  bool ok = comm->numbers && take_members(comm, split, members, comm->numbers) &&
+            colli_mux_complete(split->child, count, comm->base_ranks, comm->ranks_of,
+                               comm->numbers) == COLL_OK;
+  if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
+    colli_mux_close(split->child); /* while the arrays are there */
+    split->child = NULL;
+    colli_comm_free(comm);
+    return NULL;
+  }
+  comm->child = split->child;
+  split->child = NULL;
+  colli_shrink_share(comm, parent);
+  take_links(comm, parent);
+  colli_family_add(parent->family, comm);
+  return comm;
+}
+
+/* ---- agreement ------------------------------------------------------------------------------- */
+
+/* Fails the parent if ranks gave different lists; other calls differ in the all-gather's tag. */
+static coll_status check_agreement(const colli_split *split) {
+  coll_comm *parent = split->parent;
+  for (int rank = 0; rank < parent->nranks; rank++) {
+    if (split->records[rank].check == split->mine.check)
+      continue;
+    coll_error record;
+    colli_comm_record(parent, &record, COLL_ERR_MISMATCH, rank, NULL);
+    record.sequence = parent->sequence;
+    snprintf(record.operation, sizeof(record.operation), "%s", split->name);
+    snprintf(record.message, sizeof(record.message),
+             "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
+             "coll_comm_subset; all ranks must give the same one",
+             parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
+    colli_comm_fail(parent, &record);
+    return parent->failed;
+  }
+  return COLL_OK;
+}
+
+/* Makes the communicator from what all ranks told. */
+static coll_status conclude(colli_split *split, coll_comm **child) {
+  coll_comm *parent = split->parent;
+  coll_status status = check_agreement(split);
+  if (status != COLL_OK || split->mine.color == COLL_NO_COLOR)
+    return status;
+  candidate *members = malloc((size_t)parent->nranks * sizeof(*members));
+  int count = 0;
+  for (int rank = 0; members && rank < parent->nranks; rank++)
+    if (split->records[rank].color == split->mine.color)
+      members[count++] = (candidate){split->records[rank].key, rank};
+  if (members) {
+    qsort(members, (size_t)count, sizeof(*members), by_key);
+    *child = make(split, members, count);
+  }
+  free(members);
+  if (!*child)
+    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, split->name,
+                             "no memory for a communicator of %d ranks", count);
+  colli_family_catch_up(parent->family, *child);
+  return COLL_OK;
+}
+
+/* ---- the parts ------------------------------------------------------------------------------- */
+
+/* Makes the shared connections when the first communicator is split. */
+static bool ready_family(coll_comm *parent) {
+  colli_family *family = parent->family;
+  if (!family->mux)
+    family->mux =
+        colli_mux_create(family, parent->exec.slot_bytes, parent->plans.limits.slot_count);
+  if (family->mux)
+    colli_family_share(family, parent);
+  return family->mux != NULL;
+}
+
+/* Makes what a split needs; NULL without memory, or if no number is left. */
+static colli_split *prepare(coll_comm *parent) {
+  colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
+  if (split && ready_family(parent))
+    split->child = colli_mux_begin(parent->family->mux);
+  if (split && split->child)
+    return split;
+  free(split);
+  return NULL;
+}
+
+/* Starts the all-gather. */
+coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
+  const char *name = operation_names[call->kind];
+  *out = NULL;
+  colli_split *split = prepare(parent);
+  if (!split)
+    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
+                             "no memory, or no number left, for a communicator");
+  parent->family->making++;
+  split->parent = parent;
+  split->name = name;
+  coll_status status = read_settings(parent, name, call->config, &split->settings);
+  if (status != COLL_OK) {
+    colli_split_drop(split);
+    return status;
+  }
+  split->mine = (split_record){.color = call->color,
+                               .key = call->key,
+                               .number = (uint32_t)colli_mux_number(split->child),
+                               .serial = ++parent->family->made,
+                               .check = call->check};
+  colli_call all_gather = {.name = name,
+                           .coll = COLLI_ALLGATHER,
+                           .sendbuf = &split->mine,
+                           .recvbuf = split->records,
+                           .count = sizeof(split->mine),
+                           .type = COLL_UINT8,
+                           .op = 1 + (int)call->kind}; /* so that tags tell what it is */
+  status = colli_call_start(parent, &all_gather, false, &split->op);
+  if (status == COLL_OK) {
+    *out = split;
+    return COLL_OK;
+  }
+  colli_split_drop(split);
+  return status;
+}
+
+bool colli_split_done(const colli_split *split) {
+  return split->op->done;
+}
+
+/* Gives everything back that is not the new communicator's. */
+void colli_split_drop(colli_split *split) {
+  if (split->op)
+    colli_request_put(split->op);
+  colli_mux_close(split->child);
+  split->parent->family->making--;
+  explicit_bzero(split->settings.params.storage, sizeof(split->settings.params.storage));
+  free(split);
+}
+
+/* Ends a split whose all-gather is done. */
+coll_status colli_split_finish(colli_split *split, coll_comm **child) {
+  *child = NULL;
+  coll_status status = colli_call_wait(split->parent, split->op);
+  if (status == COLL_OK)
+    status = conclude(split, child);
+  colli_split_drop(split);
+  return status;
+}
+
+/* ---- the public calls ------------------------------------------------------------------------ */
+
+/* The whole, for a thread that is inside the parent. */
+static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
+  colli_split *split;
+  if (atomic_load_explicit(&parent->abort_flag, memory_order_relaxed))
+    colli_comm_poll_notices(parent);
+  if (parent->failed != COLL_OK)
+    return parent->failed;
+  coll_status status = colli_split_start(parent, call, &split);
+  return status == COLL_OK ? colli_split_finish(split, child) : status;
+}
+
+/* Hands the record of a failed call over where the configuration says so. */
+static void tell_caller(const coll_comm *parent, const coll_config *config) {
+  if (config && config->size >= offsetof(coll_config, error) + sizeof(config->error) &&
+      config->size <= 4096 && config->error)
+    colli_error_copy(config->error, &parent->error);
+}
+
+/* Enters the parent, runs the call that `fill` completes, and leaves. */
+static coll_status enter_and_run(coll_comm *parent, const colli_split_call *call,
+                                 coll_comm **child) {
+  coll_status status = COLL_OK;
+  if (!child)
+    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
+                               "child is NULL");
+  else if (call->color < 0 && call->color != COLL_NO_COLOR)
+    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
+                               "color is %d; it must be 0 or more, or COLL_NO_COLOR", call->color);
+  if (status == COLL_OK)
+    status = run(parent, call, child);
+  if (status != COLL_OK)
+    tell_caller(parent, call->config);
+  return status;
+}
+
+coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
+                            coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {
+      .kind = COLLI_SPLIT_COLORS, .color = color, .key = key, .config = config};
+  status = enter_and_run(comm, &call, child);
+  colli_call_leave(comm);
+  return status;
+}
+
+coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {.kind = COLLI_SPLIT_DUP, .config = config};
+  status = enter_and_run(comm, &call, child);
+  colli_call_leave(comm);
+  return status;
+}
+
+/* Checks the list of a subset, and finds this rank and the list's check number. */
+static coll_status read_list(coll_comm *comm, const int *ranks, int count, colli_split_call *call) {
+  if (count < 0 || count > comm->nranks || (count > 0 && !ranks))
+    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
+                             "a list of %d ranks%s; there are %d", count,
+                             ranks ? "" : " that is NULL", comm->nranks);
+  bool *named = calloc((size_t)comm->nranks, sizeof(*named));
+  if (!named)
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "subset", "no memory for a list of ranks");
+  coll_status status = COLL_OK;
+  call->color = COLL_NO_COLOR;
+  call->check = 2166136261u;
+  for (int i = 0; i < count && status == COLL_OK; i++) {
+    if (ranks[i] < 0 || ranks[i] >= comm->nranks || named[ranks[i]]) {
+      status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
+                                 "entry %d of the list is rank %d, which %s", i, ranks[i],
+                                 ranks[i] < 0 || ranks[i] >= comm->nranks
+                                     ? "the communicator does not have"
+                                     : "was named before");
+      break;
+    }
+    named[ranks[i]] = true;
+    call->check = (call->check ^ (uint32_t)ranks[i]) * 16777619u;
+    if (ranks[i] == comm->rank) {
+      call->color = 0;
+      call->key = i;
+    }
+  }
+  free(named);
+  return status;
+}
+
+coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
+                             const coll_config *config, coll_comm **child) {
+  if (child)
+    *child = NULL;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  colli_split_call call = {.kind = COLLI_SPLIT_SUBSET, .config = config};
+  status = read_list(comm, ranks, count, &call);
+  if (status == COLL_OK)
+    status = enter_and_run(comm, &call, child);
+  else
+    tell_caller(comm, config);
+  colli_call_leave(comm);
+  return status;
+}

@@ -1,0 +1,37 @@
+/* split.h: the parts of coll_comm_split() and its kin, for callers that must not wait. */
+#ifndef COLLI_CREATE_SPLIT_H
+#define COLLI_CREATE_SPLIT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+
+typedef enum colli_split_kind {
+  COLLI_SPLIT_COLORS,
+  COLLI_SPLIT_DUP,
+  COLLI_SPLIT_SUBSET
+} colli_split_kind;
+
+/* One rank's arguments. */
+typedef struct colli_split_call {
+  colli_split_kind kind;
+  int color;
+  int key;
+  uint32_t check; /* must be the same on all ranks */
+  const coll_config *config;
+} colli_split_call;
+
+typedef struct colli_split colli_split; /* one that is under way */
+
+/* Starts one; its all-gather moves on with the parent. */
+coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **split);
+bool colli_split_done(const colli_split *split);
+
+/* Waits until it is done, and ends it; *child is NULL on an error or without a color. */
+coll_status colli_split_finish(colli_split *split, coll_comm **child);
+
+/* Gives up one whose all-gather is done or was never started. */
+void colli_split_drop(colli_split *split);
+
+#endif

@@ -1,0 +1,208 @@
+/* fastpath.c: makes scripts, runs them, and hands over to the executor. */
+#include "libcoll/exec/fastpath.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/clock.h"
+
+#define LINES_MOST      32 /* beyond that the way through the executor is no more than a small part */
+#define EXCHANGE_BYTES  4096 /* see let_write() */
+#define EXCHANGE_PAUSES 2
+
+/* ---- making ------------------------------------------------------------------------------------
+ */
+
+/* The lane in which all steps are, or -1. */
+static int only_lane(const colli_sched *sched) {
+  int only = -1;
+  for (int l = 0; l < sched->nlanes; l++)
+    if (sched->lane_first[l] < sched->lane_first[l + 1])
+      only = only == -1 ? l : -2;
+  return only < 0 ? -1 : only;
+}
+
+/* Whether a step is of a kind that has a line. */
+static bool is_plain(const colli_step *step) {
+  unsigned bits = step->bits;
+  if (bits & COLLI_RECV)
+    return !(bits & COLLI_SEND) && (!(bits & COLLI_FOLD) || bits & COLLI_STORE);
+  return !(bits & COLLI_FOLD);
+}
+
+/* Adds the lines of a step; false, and none of them, if there is no room. */
+static bool add_lines(colli_fastpath *fastpath, const colli_sched *sched, int index,
+                      const colli_partition *part, size_t elem_bytes, const size_t first[2]) {
+  const colli_step *step = &sched->steps[index];
+  bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+  bool stores = step->bits & COLLI_STORE;
+  colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
+                                         reads ? step->chunk_in : step->chunk_out, 0);
+  colli_range out = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, 0);
+  size_t done = 0;
+  int before = fastpath->count;
+  if (in.count == 0 && sched->coll != COLLI_BARRIER)
+    return true;
+  do {
+    if (fastpath->count == LINES_MOST) {
+      fastpath->count = before; /* the executor begins with a whole step */
+      return false;
+    }
+    size_t count = in.count - done < part->slice ? in.count - done : part->slice;
+    fastpath->line[fastpath->count++] = (colli_fastpath_step){
+        .bits = step->bits,
+        .peer = step->bits & COLLI_RECV ? step->peer_recv : step->peer_send,
+        .src_in = step->src_buf == COLLI_INPUT,
+        .dst_in = step->dst_buf == COLLI_INPUT,
+        .src = reads ? (in.first - first[step->src_buf] + done) * elem_bytes : 0,
+        .dst = stores ? (out.first - first[step->dst_buf] + done) * elem_bytes : 0,
+        .count = count,
+        .bytes = count * elem_bytes,
+        .step = index,
+        .done = done,
+    };
+    if (count * elem_bytes > fastpath->longest)
+      fastpath->longest = count * elem_bytes;
+    done += count;
+  } while (done < in.count);
+  return true;
+}
+
+bool colli_fastpath_make(colli_fastpath **made, const colli_sched *sched,
+                         const colli_partition *partition, size_t elem_bytes, size_t in_first,
+                         size_t out_first) {
+  int lane = only_lane(sched);
+  if (lane < 0 || partition->passes != 1 || partition->blocks.in_count || sched->nscratch)
+    return false;
+  if (!*made)
+    *made = malloc(sizeof(**made) + LINES_MOST * sizeof(colli_fastpath_step));
+  colli_fastpath *fastpath = *made;
+  if (!fastpath)
+    return false;
+  *fastpath = (colli_fastpath){.lane = lane, .whole = true};
+  const size_t first[2] = {in_first, out_first};
+  int end = sched->lane_first[lane + 1];
+  for (int i = sched->lane_first[lane]; i < end && fastpath->whole; i++)
+    fastpath->whole =
+        is_plain(&sched->steps[i]) && add_lines(fastpath, sched, i, partition, elem_bytes, first);
+  return fastpath->count > 0;
+}
+
+/* ---- running -----------------------------------------------------------------------------------
+ */
+
+/* A place in a buffer; a rank that has none uses none. */
+static inline char *place(const void *base, size_t offset) {
+  return (char *)((uintptr_t)base + offset);
+}
+
+/* Whether a message is the one that is expected. */
+static inline bool is_expected(const coll_tag *got, const coll_tag *tag) {
+  return !((got->word[0] ^ tag->word[0]) | (got->word[1] ^ tag->word[1]) |
+           (got->word[2] ^ tag->word[2]));
+}
+
+/* Combines the next message with what lies at src. What is wrong the executor finds again. */
+static inline bool fold_line(coll_conn *conn, const colli_fastpath_step *line,
+                             const colli_fastpath_call *call, const char *src, char *dst) {
+  coll_tag got;
+  const void *msg;
+  size_t bytes;
+  int status;
+  for (unsigned left = call->looks;
+       (status = conn->ops->slot_peek(conn, &got, &msg, &bytes)) == COLL_T_AGAIN && left; left--)
+    colli_cpu_relax();
+  if (status != COLL_T_DONE || bytes != line->bytes || !is_expected(&got, call->tag))
+    return false;
+  bool left = line->bits & COLLI_MSG_LEFT;
+  call->reduce(dst, NULL, left ? msg : src, left ? src : msg, line->count);
+  return conn->ops->slot_release(conn) == COLL_T_DONE;
+}
+
+/* Receives the next message to dst. */
+static inline bool receive_line(coll_conn *conn, const colli_fastpath_step *line,
+                                const colli_fastpath_call *call, char *dst) {
+  coll_tag got;
+  size_t got_bytes;
+  int status;
+  for (unsigned left = call->looks; (status = conn->ops->recv(conn, call->tag, dst, line->bytes,
+                                                              &got, &got_bytes)) == COLL_T_AGAIN &&
+                                    left;
+       left--)
+    colli_cpu_relax(); /* who looks without a pause takes the line from who writes to it */
+  return status == COLL_T_DONE;
+}
+
+/* Sends from src, then copies to dst: the peer need not wait for that. */
+static inline bool send_line(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+                             const colli_fastpath_step *line, const colli_fastpath_call *call,
+                             const char *src, char *dst) {
+  int status = conn->ops->send(conn, call->tag, src, line->bytes);
+  if (status != COLL_T_DONE && status != COLL_T_PENDING)
+    return false;
+  colli_exec_note_sent(exec, lane, conn, status, src, line->bytes);
+  if (line->bits & COLLI_STORE && dst != src)
+    memcpy(dst, src, line->bytes);
+  return true;
+}
+
+/*
+ * Gives a peer a moment that sends as much at the same time. A rank that has just sent, and had
+ * nothing to copy meanwhile, would look before the peer is through, and take from it the line that
+ * it is about to write (0.02 us of 0.24 for 8 KiB).
+ */
+static inline void let_write(const colli_fastpath_step *line, const colli_fastpath_call *call) {
+  for (int i = 0; call->looks && line->bytes >= EXCHANGE_BYTES && i < EXCHANGE_PAUSES; i++)
+    colli_cpu_relax();
+}
+
+int colli_fastpath_run(colli_exec *exec, const colli_fastpath *fastpath,
+                       const colli_fastpath_call *call, coll_request *op) {
+  colli_lane *lane = &op->lane[fastpath->lane];
+  lane->index = fastpath->lane;
+  lane->npending = 0;
+  int ran = 0;
+  bool sent = false; /* by the line before, which copied nothing */
+  for (const colli_fastpath_step *line = fastpath->line; ran < fastpath->count; ran++, line++) {
+    const char *src = place(line->src_in ? call->in : call->out, line->src);
+    char *dst = place(line->dst_in ? call->in : call->out, line->dst);
+    if (line->peer < 0) {
+      if (dst != src) {
+        memcpy(dst, src, line->bytes);
+        sent = false;
+      }
+      continue;
+    }
+    coll_conn *conn = exec->links[line->peer].conn[fastpath->lane];
+    /* Another kind of connection gains little, and may read from where a later line stores. */
+    if (!conn || (conn->ops->caps & (COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT)) != COLL_CAP_SPIN)
+      break;
+    if (sent && line->bits & COLLI_RECV)
+      let_write(line, call);
+    sent = line->bits & COLLI_SEND && (dst == src || !(line->bits & COLLI_STORE));
+    bool went = !(line->bits & COLLI_RECV) ? send_line(exec, lane, conn, line, call, src, dst)
+                : line->bits & COLLI_FOLD  ? fold_line(conn, line, call, src, dst)
+                                           : receive_line(conn, line, call, dst);
+    if (!went)
+      break;
+    if (lane->npending)
+      return ran + 1; /* its buffer may be one that a later line stores to */
+  }
+  return ran;
+}
+
+void colli_fastpath_resume(colli_exec *exec, const colli_fastpath *fastpath, int lines,
+                           coll_request *op) {
+  colli_lane *lane = &op->lane[fastpath->lane];
+  int npending = lane->npending;
+  colli_exec_start(exec, op);
+  lane->npending = npending;
+  if (lines < fastpath->count) {
+    lane->step = fastpath->line[lines].step;
+    lane->done = fastpath->line[lines].done;
+  } else if (fastpath->whole) {
+    lane->pass = op->partition.passes;
+  } else {
+    lane->step = fastpath->line[lines - 1].step + 1;
+  }
+}

@@ -1,0 +1,147 @@
+/*
+ * prepost.c: looks ahead for messages that will be received to the caller's memory, and tells the
+ * connection where, so that a transport that can has them written there (expect() of the seam).
+ *
+ * It has to be told before the peer sends. So when a lane begins a step, the next few are looked
+ * at. Until a message arrives, its place must not be used otherwise: neither by a step in between,
+ * nor by a transport that still sends from there. One use is harmless: in an all-reduce in place,
+ * where the message is the result, the one step that reads this rank's contribution from there. The
+ * message is made of it, so it comes later.
+ */
+#include "libcoll/exec/exec.h"
+
+#define AHEAD_STEPS 4 /* a peer is seldom further ahead */
+
+/* A step that a lane has before it. */
+typedef struct place {
+  const colli_step *step;
+  int pass;
+} place;
+
+/* A range of memory. */
+typedef struct range {
+  const char *begin;
+  size_t bytes;
+} range;
+
+/* Steps of a lane in one pass. */
+static uint64_t steps_of(const colli_lane *lane) {
+  const colli_sched *sched = lane->op->sched;
+  return (uint64_t)(sched->lane_first[lane->index + 1] - sched->lane_first[lane->index]);
+}
+
+/* Step number `number` of a lane, counted over all passes. */
+static place find_place(const colli_lane *lane, uint64_t number) {
+  const colli_sched *sched = lane->op->sched;
+  uint64_t steps = steps_of(lane);
+  return (place){&sched->steps[sched->lane_first[lane->index] + (int)(number % steps)],
+                 (int)(number / steps)};
+}
+
+/* The memory of a chunk of INPUT or OUTPUT; nothing of SCRATCH. */
+static range find_range(const coll_request *op, int buf, int chunk, int pass) {
+  if (buf == COLLI_SCRATCH)
+    return (range){NULL, 0};
+  colli_range r = colli_partition_range(&op->partition, (colli_buf)buf, chunk, pass);
+  size_t begin = buf == COLLI_INPUT ? op->in_first : op->out_first;
+  const char *base = buf == COLLI_INPUT ? op->in : op->out;
+  return r.count ? (range){base + (r.first - begin) * op->elem_bytes, r.count * op->elem_bytes}
+                 : (range){NULL, 0};
+}
+
+static bool overlap(range a, range b) {
+  return a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
+}
+
+/* Whether a step receives to the caller's memory, as it comes. */
+static bool receives(const colli_step *step) {
+  return (step->bits & (COLLI_RECV | COLLI_FOLD | COLLI_STORE)) == (COLLI_RECV | COLLI_STORE) &&
+         step->dst_buf == COLLI_OUTPUT;
+}
+
+/* How a step uses memory: 0: not, 1: it reads from there, 2: it stores there. */
+static int use_of(const coll_request *op, place at, range memory) {
+  const colli_step *step = at.step;
+  bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+  if (step->bits & COLLI_STORE &&
+      overlap(find_range(op, step->dst_buf, step->chunk_out, at.pass), memory))
+    return 2;
+  return reads && overlap(find_range(op, step->src_buf, step->chunk_in, at.pass), memory);
+}
+
+/* Whether a step of an all-reduce receives the result: nothing is stored over it. */
+static bool gets_result(const coll_request *op, const colli_step *step) {
+  const colli_sched *sched = op->sched;
+  bool last = op->coll == COLLI_ALLREDUCE;
+  for (int i = 0; i < sched->nsteps && last; i++) {
+    const colli_step *other = &sched->steps[i];
+    bool stores = other->bits & COLLI_STORE && other->dst_buf == COLLI_OUTPUT &&
+                  other->chunk_out == step->chunk_out;
+    last = !stores || (other->lane == step->lane && other <= step);
+  }
+  return last;
+}
+
+/* Messages that a step receives from a peer. */
+static uint64_t messages_from(const coll_request *op, place at, int peer) {
+  const colli_step *step = at.step;
+  if (!(step->bits & COLLI_RECV) || step->peer_recv != peer)
+    return 0;
+  bool folds = step->bits & COLLI_FOLD;
+  size_t count =
+      colli_partition_range(&op->partition, (colli_buf)(folds ? step->src_buf : step->dst_buf),
+                            folds ? step->chunk_in : step->chunk_out, at.pass)
+          .count;
+  return (count + op->partition.slice - 1) / op->partition.slice;
+}
+
+/* Whether what a lane has sent from memory may still be read there. */
+static bool is_pending(const colli_lane *lane, range memory) {
+  for (int i = 0; i < lane->npending; i++) {
+    const colli_pending *p = &lane->pending[i];
+    if (p->begin && overlap((range){p->begin, (size_t)(p->end - p->begin)}, memory))
+      return true;
+  }
+  return false;
+}
+
+/* Tells where the messages of step `number` are to arrive, if it receives any; false: not yet. */
+static bool announce(colli_exec *exec, colli_lane *lane, uint64_t here, uint64_t number) {
+  coll_request *op = lane->op;
+  place at = find_place(lane, number);
+  if (number > here && (at.step->dep[0] & at.step->dep[1]) != COLLI_NO_DEP)
+    return false; /* other lanes may use the memory until then */
+  if (!receives(at.step))
+    return true;
+  range memory = find_range(op, COLLI_OUTPUT, at.step->chunk_out, at.pass);
+  coll_conn *conn = exec->links[at.step->peer_recv].conn[lane->index];
+  if (memory.bytes < COLLI_REGISTER_MIN_BYTES || !conn || !coll_transport_expects(conn->ops))
+    return true;
+  uint64_t ahead = 0;
+  int reads = 0;
+  for (uint64_t i = here; i < number; i++) {
+    place between = find_place(lane, i);
+    int use = use_of(op, between, memory);
+    reads += use == 1;
+    if (use == 2 || reads > 1)
+      return false;
+    ahead += messages_from(op, between, at.step->peer_recv);
+  }
+  if ((reads > 0 && !gets_result(op, at.step)) || is_pending(lane, memory))
+    return false;
+  (void)colli_exec_registers(exec, op, conn, COLLI_OUTPUT);
+  return conn->ops->expect(conn, ahead, &op->tag, (char *)(uintptr_t)memory.begin, memory.bytes,
+                           op->partition.slice * op->elem_bytes) != COLL_T_AGAIN;
+}
+
+void colli_exec_prepost(colli_exec *exec, colli_lane *lane) {
+  const coll_request *op = lane->op;
+  uint64_t steps = steps_of(lane), all = steps * (uint64_t)op->partition.passes;
+  uint64_t here =
+      (uint64_t)lane->pass * steps + (uint64_t)(lane->step - op->sched->lane_first[lane->index]);
+  if (lane->preposted < here)
+    lane->preposted = here;
+  while (lane->preposted <= here + AHEAD_STEPS && lane->preposted < all &&
+         announce(exec, lane, here, lane->preposted))
+    lane->preposted++;
+}

@@ -1,0 +1,60 @@
+/* register.c: buffers of an operation, lent to the transport that makes use of them until its end.
+ */
+#include "libcoll/exec/exec.h"
+
+/* Whether the input lies in the output: in place. */
+static bool is_in_place(const coll_request *op) {
+  size_t offset = (uintptr_t)op->in - (uintptr_t)op->out;
+  return offset < op->extent[COLLI_OUTPUT];
+}
+
+/* What the schedule sends from the input, in elements of the vector. The device need not know of
+ * the rest, which this rank only combines with what comes. */
+static colli_range sent_of_input(const coll_request *op) {
+  const colli_partition *p = &op->partition;
+  size_t first = SIZE_MAX, end = 0;
+  for (int i = 0; i < op->sched->nsteps; i++) {
+    const colli_step *step = &op->sched->steps[i];
+    if (!(step->bits & COLLI_SEND) || step->bits & COLLI_RECV || step->src_buf != COLLI_INPUT)
+      continue;
+    colli_range begins = colli_partition_range(p, COLLI_INPUT, step->chunk_in, 0);
+    colli_range ends = colli_partition_range(p, COLLI_INPUT, step->chunk_in, p->passes - 1);
+    first = begins.first < first ? begins.first : first;
+    end = ends.first + ends.count > end ? ends.first + ends.count : end;
+  }
+  return first < end ? (colli_range){first, end - first} : (colli_range){op->in_first, 0};
+}
+
+/* Lends the input, or as much of it as is sent. */
+static void lend_input(coll_request *op, coll_endpoint *endpoint) {
+  colli_range sent = sent_of_input(op);
+  const char *from = op->in + (sent.first - op->in_first) * op->elem_bytes;
+  if (sent.count > 0)
+    op->registered_with->register_buffer(endpoint, op, from, sent.count * op->elem_bytes, false);
+}
+
+void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf) {
+  coll_endpoint *endpoint = exec->links[conn->peer].endpoint;
+  if (!op->registered) {
+    op->registered_with = conn->ops;
+    op->registered_at = endpoint;
+  }
+  unsigned bits = 1u << buf;
+  if (buf == COLLI_INPUT && is_in_place(op)) {
+    buf = COLLI_OUTPUT;
+    bits |= 1u << buf;
+  }
+  bool known = op->registered & 1u << buf;
+  op->registered |= bits;
+  if (known || op->registered_at != endpoint) /* at most one transport borrows */
+    return;
+  if (buf == COLLI_INPUT)
+    lend_input(op, endpoint);
+  else
+    op->registered_with->register_buffer(endpoint, op, op->out, op->extent[buf], true);
+}
+
+void colli_exec_release(coll_request *op) {
+  op->registered = 0;
+  op->registered_with->release_buffers(op->registered_at, op);
+}

@@ -1,0 +1,200 @@
+/* worksharing.c: announces work that others may do, and does that of others. */
+#include "libcoll/exec/worksharing.h"
+
+#include <string.h>
+
+/* What is to be done with a payload (coll_work_offer.kind): bits, type and operation. */
+#define KIND_LEFT       1u /* fold: the payload is the left operand */
+#define KIND_STREAM     2u /* the result goes past the caches */
+#define KIND_AVERAGE    4u /* ... and is divided by the number of ranks */
+#define KIND_TYPE(kind) ((kind) >> 8 & 0xff)
+#define KIND_OP(kind)   ((kind) >> 16 & 0xff)
+
+/* ---- announcing -------------------------------------------------------------------------------
+ */
+
+/* The memory of a step's chunk. */
+typedef struct span {
+  const char *src; /* NULL: it reads none but its message */
+  char *dst;       /* NULL: it stores nowhere */
+  size_t bytes;
+} span;
+
+static span span_of(const coll_request *op, const colli_step *step, int pass) {
+  size_t out_first;
+  colli_range in = colli_exec_range(op, step, pass, &out_first);
+  span s = {.bytes = in.count * op->elem_bytes};
+  if (colli_step_reads(step))
+    s.src = colli_exec_locate(op, step->src_buf, step->chunk_in, in.first, 0);
+  if (step->bits & COLLI_STORE)
+    s.dst = colli_exec_locate(op, step->dst_buf, step->chunk_out, out_first, 0);
+  return s;
+}
+
+/* What a step does with its messages, if others can do that: *kind, or false. */
+static bool kind_of(const coll_request *op, const colli_step *step, uint32_t *kind) {
+  bool last = step->dst_buf == COLLI_OUTPUT && !(step->bits & COLLI_SEND);
+  *kind = op->stream && last ? KIND_STREAM : 0;
+  if (!(step->bits & COLLI_FOLD))
+    return true;
+  bool complete = step->bits & COLLI_FINAL;
+  if (!complete || op->average)
+    *kind = 0;
+  *kind |= (step->bits & COLLI_MSG_LEFT ? KIND_LEFT : 0) |
+           (complete && op->average ? KIND_AVERAGE : 0) | (uint32_t)op->reduce_type << 8 |
+           (uint32_t)op->reduce_op << 16;
+  return !op->user_fn && step->src_buf != COLLI_SCRATCH && op->region[step->src_buf];
+}
+
+/* Whether what a step receives can be sent on from where it was stored. */
+static bool sends_from_dst(const colli_exec *exec, const coll_request *op, const colli_step *step) {
+  if (!(step->bits & COLLI_SEND))
+    return true;
+  const coll_transport_ops *ops = exec->links[step->peer_send].ops;
+  return ops->caps & COLL_CAP_SEND_DIRECT ||
+         (step->bits & op->by_ref && coll_transport_sends_by_ref(ops));
+}
+
+/* How many messages a chunk takes. */
+static unsigned messages(const coll_request *op, size_t bytes) {
+  size_t slice = op->partition.slice * op->elem_bytes;
+  return (unsigned)((bytes + slice - 1) / slice);
+}
+
+/* Announces what a step receives, behind `skip` other messages: 1, or 0 if it cannot be done. */
+static int announce(colli_exec *exec, colli_lane *lane, const colli_step *step, const span *s,
+                    unsigned skip) {
+  const coll_request *op = lane->op;
+  uint32_t kind;
+  if (!(step->bits & COLLI_RECV) || !(step->bits & COLLI_STORE) || s->bytes == 0 ||
+      step->dst_buf != COLLI_OUTPUT || !kind_of(op, step, &kind) ||
+      !sends_from_dst(exec, op, step) || colli_exec_is_pending(lane, s->dst, s->bytes))
+    return 0;
+  coll_conn *conn = exec->links[step->peer_recv].conn[lane->index];
+  if (!conn || !coll_transport_shares_work(conn->ops))
+    return 0;
+  size_t slice = op->partition.slice * op->elem_bytes;
+  bool folds = step->bits & COLLI_FOLD;
+  coll_work_offer offer_work = {.kind = kind,
+                                .to_region = op->region[COLLI_OUTPUT],
+                                .own_region = folds ? op->region[step->src_buf] : 0,
+                                .skip = skip,
+                                .to = s->dst,
+                                .own = folds ? s->src : NULL,
+                                .bytes = s->bytes,
+                                .slice = slice < s->bytes ? slice : s->bytes};
+  return conn->ops->offer_work(conn, &offer_work);
+}
+
+/* Whether two pieces of memory have nothing in common. */
+static bool apart(const char *a, const char *b, const span *s, const span *t) {
+  return !a || !b || a + s->bytes <= b || b + t->bytes <= a;
+}
+
+/* The step that a lane does next, and its pass; NULL: it ends. */
+static const colli_step *next_step(const colli_lane *lane, int *pass) {
+  const colli_sched *sched = lane->op->sched;
+  bool again = lane->step + 1 == sched->lane_first[lane->index + 1];
+  *pass = lane->pass + again;
+  if (*pass == lane->op->partition.passes)
+    return NULL;
+  return &sched->steps[again ? sched->lane_first[lane->index] : lane->step + 1];
+}
+
+/* Announces the step behind one, if it neither needs nor disturbs what that one does. */
+static int announce_next(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                         const span *now) {
+  int pass;
+  const colli_step *next = next_step(lane, &pass);
+  if (!next || (next->dep[0] & next->dep[1]) != COLLI_NO_DEP)
+    return 0;
+  span s = span_of(lane->op, next, pass);
+  if (!apart(s.dst, now->src, &s, now) || !apart(s.dst, now->dst, &s, now) ||
+      !apart(s.src, now->dst, &s, now))
+    return 0;
+  bool same = step->bits & COLLI_RECV && step->peer_recv == next->peer_recv;
+  return announce(exec, lane, next, &s, same ? messages(lane->op, now->bytes) : 0);
+}
+
+void colli_worksharing_offer(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+  span now = span_of(lane->op, step, lane->pass);
+  if (!lane->announced)
+    (void)announce(exec, lane, step, &now, 0);
+  lane->announced = announce_next(exec, lane, step, &now);
+}
+
+/* ---- working ---------------------------------------------------------------------------------
+ */
+
+/* Does what a kind says; false if it says nothing. */
+static bool do_work(const colli_exec *exec, const coll_work *work) {
+  unsigned kind = work->kind, type = KIND_TYPE(kind), number = KIND_OP(kind);
+  if (!work->own) {
+    if (kind & KIND_STREAM)
+      colli_copy_stream(work->to, work->payload, work->bytes);
+    else
+      memcpy(work->to, work->payload, work->bytes);
+    return true;
+  }
+  if (type >= COLL_TYPE_COUNT || number >= COLL_OP_COUNT || !exec->kernels->reduce[type][number])
+    return false;
+  colli_reduce_fn reduce = exec->kernels->reduce[type][number];
+  size_t elem_bytes = coll_type_bytes((coll_type)type), count = work->bytes / elem_bytes;
+  const void *left = kind & KIND_LEFT ? work->payload : work->own;
+  const void *right = kind & KIND_LEFT ? work->own : work->payload;
+  if (kind & KIND_STREAM)
+    colli_reduce_stream(reduce, work->to, work->to2, left, right, count, elem_bytes, true);
+  else
+    reduce(work->to, work->to2, left, right, count);
+  if (!(kind & KIND_AVERAGE))
+    return true;
+  colli_average_fn average = exec->kernels->average[type];
+  if (average)
+    average(work->to, count, exec->nranks);
+  if (average && work->to2)
+    average(work->to2, count, exec->nranks);
+  return average != NULL;
+}
+
+/* Does one piece of work of a connection: 1, 0, or COLLI_STEP_FAILED. */
+static int work_on(colli_exec *exec, colli_lane *lane, coll_conn *conn) {
+  coll_work work;
+  if (!conn || !coll_transport_shares_work(conn->ops))
+    return 0;
+  int status = conn->ops->claim_work(conn, &work);
+  if (status == COLL_T_AGAIN)
+    return 0;
+  if (status == COLL_T_DONE)
+    status = do_work(exec, &work) ? conn->ops->finish_work(conn, &work) : COLL_ERR_PROTOCOL;
+  if (status > 0) {
+    exec->events->failed(exec->ctx, lane->op, conn->peer, lane->index, lane->step,
+                         (coll_status)status);
+    return COLLI_STEP_FAILED;
+  }
+  lane->op->moved = true;
+  return 1;
+}
+
+int colli_worksharing_claim(colli_exec *exec) {
+  for (unsigned active = exec->active; active; active &= active - 1) {
+    colli_lane *lane = exec->head[__builtin_ctz(active)];
+    const coll_conn *tried = NULL;
+    int result = 0;
+    if (lane->shares_work && lane->pass < lane->op->partition.passes) {
+      const colli_step *step = &lane->op->sched->steps[lane->step];
+      coll_conn *conn =
+          step->bits & COLLI_RECV ? exec->links[step->peer_recv].conn[lane->index] : NULL;
+      result = work_on(exec, lane, conn);
+      tried = conn;
+    }
+    for (int i = 0; i < lane->npending && result == 0; i++) {
+      coll_conn *conn = lane->pending[i].conn;
+      if (lane->pending[i].begin && conn != tried)
+        result = work_on(exec, lane, conn);
+      tried = conn;
+    }
+    if (result != 0)
+      return result;
+  }
+  return 0;
+}

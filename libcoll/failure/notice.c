@@ -1,0 +1,238 @@
+/*
+ * notice.c: what the control links bring. Every message is taken once, by the origin's count of its
+ * messages, and passed on to all neighbours: so it reaches every rank of the family, also those
+ * that are not in the communicator that it is about. The end of a process concerns all
+ * communicators that it is in; everything else only the one that the message names.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+
+/* Passes a message to all neighbours but one. */
+static void pass_on(colli_family *family, const colli_ctrl_msg *msg, int except) {
+  int neighbours[8];
+  int count = family->ctrl ? colli_ctrl_neighbours(family->ctrl, neighbours) : 0;
+  for (int i = 0; i < count; i++)
+    if (neighbours[i] != except && neighbours[i] != msg->origin)
+      colli_ctrl_send(family->ctrl, neighbours[i], msg);
+}
+
+/* Sends a message made here to all neighbours. */
+void colli_notice_send(colli_family *family, uint64_t uid, colli_ctrl_msg *msg) {
+  msg->uid = uid;
+  msg->origin = family->rank;
+  msg->serial = ++family->serial;
+  pass_on(family, msg, -1);
+}
+
+/* The communicator with that name, or NULL. */
+static coll_comm *find(const colli_family *family, uint64_t uid) {
+  coll_comm *comm = family->members;
+  while (comm && comm->uid != uid)
+    comm = comm->sibling;
+  return comm;
+}
+
+/* ---- a process is gone ----------------------------------------------------------------------- */
+
+/* The record of a lost process as the base sees it: `finder` saw its control link close. */
+static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno) {
+  const coll_comm *base = find(family, 0);
+  colli_error_clear(record);
+  record->status = COLL_ERR_PEER_LOST;
+  record->rank = family->rank;
+  record->peer = dead;
+  record->peer_pid = family->table[dead].pid;
+  record->sys_errno = sys_errno;
+  snprintf(record->host, sizeof(record->host), "%s", family->host);
+  snprintf(record->peer_host, sizeof(record->peer_host), "%s", family->table[dead].host);
+  if (base && base->exec.oldest)
+    colli_comm_record_operation(record, base->exec.oldest);
+  snprintf(record->message, sizeof(record->message),
+           "rank %d (host %s, pid %d) is lost: its control link to rank %d closed without a "
+           "goodbye%s%s; look for what ended that process (signal, memory limit, crash)",
+           dead, record->peer_host, record->peer_pid, family->rank, sys_errno ? ": " : "",
+           sys_errno ? strerror(sys_errno) : "");
+}
+
+/* The same as a communicator that was split sees it. */
+static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, int finder,
+                           int sys_errno) {
+  int peer = colli_comm_rank_of(comm, dead);
+  colli_comm_record(comm, record, COLL_ERR_PEER_LOST, peer, comm->exec.oldest);
+  if (colli_comm_rank_of(comm, finder) >= 0)
+    record->rank = colli_comm_rank_of(comm, finder);
+  record->sys_errno = sys_errno;
+  snprintf(record->host, sizeof(record->host), "%s", comm->family->table[finder].host);
+  snprintf(record->message, sizeof(record->message),
+           "rank %d (host %s, pid %d) is lost: its control link to a process on host %s closed "
+           "without a goodbye%s%s; look for what ended that process (signal, memory limit, crash)",
+           peer, record->peer_host, record->peer_pid, record->host, sys_errno ? ": " : "",
+           sys_errno ? strerror(sys_errno) : "");
+}
+
+/* Revokes a communicator that has a lost process among its ranks. */
+static void lose(coll_comm *comm, const colli_ctrl_msg *msg) {
+  int rank = colli_comm_rank_of(comm, msg->peer);
+  if (rank < 0 || comm->lost[rank])
+    return;
+  comm->lost[rank] = true;
+  coll_error record = msg->error;
+  if (comm->uid != 0)
+    lost_record_of(comm, &record, msg->peer, msg->origin, msg->error.sys_errno);
+  colli_comm_note_failure(comm, &record);
+}
+
+/* Revokes all communicators that a lost process is in. */
+static void lose_everywhere(colli_family *family, const colli_ctrl_msg *msg) {
+  family->lost[msg->peer] = true;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    lose(comm, msg);
+}
+
+/* The control link to a rank broke without a goodbye: that rank is dead. */
+static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
+  if (family->lost[peer])
+    return;
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = peer};
+  lost_record(family, &msg.error, peer, sys_errno);
+  colli_notice_send(family, 0, &msg);
+  lose_everywhere(family, &msg);
+}
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+/* Keeps a failure for a communicator that is perhaps being made here. */
+static void keep_early(colli_family *family, const colli_ctrl_msg *msg) {
+  if (family->making == 0)
+    return;
+  if (!family->early)
+    family->early = calloc(COLLI_EARLY, sizeof(*family->early));
+  if (family->early)
+    family->early[family->nearly++ % COLLI_EARLY] = *msg;
+}
+
+/* Takes over a failure that another rank found. */
+static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
+  coll_error *record = &msg->error;
+  if (record->status <= COLL_IN_PROGRESS || record->status > COLL_ERR_INTERNAL)
+    return;
+  record->size = sizeof(*record);
+  if (msg->peer >= 0) {
+    lose_everywhere(family, msg);
+    return;
+  }
+  coll_comm *comm = find(family, msg->uid);
+  if (comm)
+    colli_comm_note_failure(comm, record);
+  else
+    keep_early(family, msg);
+}
+
+/* Tells a rank that it waits for one that is not in the communicator. */
+static void tell_absent(colli_family *family, const colli_ctrl_msg *stalled, int absent) {
+  colli_ctrl_msg msg = {
+      .kind = COLLI_CTRL_ABSENT, .peer = stalled->origin, .nmore = 1, .more = {absent}};
+  colli_notice_send(family, stalled->uid, &msg);
+}
+
+/*
+ * Another rank waits in an operation. If it waits for this rank, which has destroyed that
+ * communicator, or could not make it, it is told: it may never have had a connection to see end.
+ * For a rank that has left altogether those answer to whom it said goodbye.
+ */
+static void heard_stalled(colli_family *family, const colli_ctrl_msg *msg) {
+  coll_comm *comm = find(family, msg->uid);
+  bool mine = !comm && family->making == 0;
+  if (comm)
+    colli_watchdog_heard(comm, msg);
+  for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
+    int rank = i < 0 ? msg->peer : msg->more[i];
+    if (rank >= 0 && rank < family->nranks &&
+        (rank == family->rank ? mine : family->left[rank] && !family->lost[rank]))
+      tell_absent(family, msg, rank);
+  }
+}
+
+/* Another rank says that one is not in a communicator in which this rank waits for it. */
+static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
+  coll_comm *comm = find(family, msg->uid);
+  int absent = msg->nmore == 1 ? msg->more[0] : -1;
+  if (msg->peer == family->rank && comm && absent >= 0 && absent < family->nranks)
+    colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
+}
+
+/* A rank leaves all its communicators in good order. */
+static void heard_goodbye(colli_family *family, int from) {
+  family->left[from] = true;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (colli_comm_rank_of(comm, from) >= 0)
+      comm->left[colli_comm_rank_of(comm, from)] = true;
+}
+
+/* Takes a message, unless it came before by another way. */
+static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
+  if (msg->kind == COLLI_CTRL_GOODBYE) {
+    heard_goodbye(family, from);
+    return;
+  }
+  if (msg->origin == family->rank || msg->serial <= family->heard[msg->origin])
+    return;
+  family->heard[msg->origin] = msg->serial;
+  pass_on(family, msg, from);
+  if (msg->kind == COLLI_CTRL_FAILED) {
+    heard_failed(family, msg);
+  } else if (msg->kind == COLLI_CTRL_STALLED) {
+    heard_stalled(family, msg);
+  } else if (msg->kind == COLLI_CTRL_ABSENT) {
+    heard_absent(family, msg);
+  }
+}
+
+/* Fails a communicator on which coll_comm_abort() was called. */
+static void look_for_abort(coll_comm *comm) {
+  if (!atomic_load(&comm->abort_flag) || comm->failed != COLL_OK)
+    return;
+  coll_error record;
+  colli_comm_record(comm, &record, COLL_ERR_ABORTED, comm->rank, comm->exec.oldest);
+  snprintf(record.message, sizeof(record.message),
+           "coll_comm_abort() was called on rank %d (host %s, pid %d)", comm->rank, comm->host,
+           record.peer_pid);
+  colli_comm_fail(comm, &record);
+}
+
+/* Handles everything that the control links bring, and aborts. */
+void colli_notice_poll(colli_family *family) {
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    look_for_abort(comm);
+  int peer = -1, sys_errno = 0;
+  colli_ctrl_msg msg;
+  while (family->ctrl) {
+    switch (colli_ctrl_poll(family->ctrl, &peer, &msg, &sys_errno)) {
+    case COLLI_CTRL_NOTHING:
+      return;
+    case COLLI_CTRL_CLOSED:
+      neighbour_lost(family, peer, sys_errno);
+      break;
+    case COLLI_CTRL_MESSAGE:
+      take(family, peer, &msg);
+      break;
+    }
+  }
+}
+
+/* Revokes a new communicator if it failed before it was made. */
+void colli_family_catch_up(colli_family *family, coll_comm *comm) {
+  for (int rank = 0; rank < comm->nranks; rank++) {
+    int base_rank = colli_comm_base_rank(comm, rank);
+    comm->left[rank] = family->left[base_rank];
+    if (family->lost[base_rank])
+      lose(comm, &(colli_ctrl_msg){.origin = family->rank, .peer = base_rank});
+  }
+  for (int i = 0; i < COLLI_EARLY && i < family->nearly; i++)
+    if (family->early[i].uid == comm->uid)
+      colli_comm_note_failure(comm, &family->early[i].error);
+}

@@ -1,0 +1,184 @@
+/*
+ * progress_thread.c: the progress thread. While operations are in flight and nobody is inside it
+ * does what a waiting call does: it looks, spins for a moment, and sleeps until a doorbell rings.
+ * While nothing is in flight it sleeps on the control links alone, and while somebody is inside on
+ * its own descriptor alone: whoever goes out last wakes it.
+ */
+#include "libcoll/progress/progress_thread.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/comm/comm.h"
+
+#define SPIN_LOOKS      256u /* in vain, some 10 us, before it sleeps */
+#define LOOKS_PER_WATCH 16u
+#define NAP_MS          50 /* the longest sleep while operations are in flight: deadlines pass */
+#define SUSPECT_NAP_MS  10 /* while one waits for news of a broken connection */
+
+typedef enum stance {
+  AWAKE,
+  WATCHING, /* asleep, woken by whatever it has to care for, but not by new operations */
+  AWAY      /* asleep while somebody is inside */
+} stance;
+
+struct colli_progress {
+  colli_family *family;
+  pthread_t thread;
+  int wake_fd;
+  stance stance; /* this and `stop` under the family's lock */
+  bool stop;
+};
+
+/* Makes the thread's own descriptor readable. */
+static void ring(const colli_progress *p) {
+  (void)eventfd_write(p->wake_fd, 1); /* fails only if the counter is full: it is readable */
+}
+
+/* Sleeps without the lock; the first descriptor is the thread's own. */
+static void sleep_as(colli_progress *p, stance how, struct pollfd *fds, int count, int timeout_ms) {
+  fds[0] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
+  p->stance = how;
+  colli_family_unlock(p->family);
+  poll(fds, (nfds_t)count, timeout_ms);
+  colli_family_lock(p->family);
+  p->stance = AWAKE;
+  eventfd_t rings;
+  if (fds[0].revents)
+    (void)eventfd_read(p->wake_fd, &rings);
+}
+
+/* Sleeps while somebody is inside. */
+static void stay_away(colli_progress *p) {
+  struct pollfd own;
+  sleep_as(p, AWAY, &own, 1, -1);
+}
+
+/* Nothing is in flight: takes what the control links bring, and sleeps until there is more. */
+static void listen_only(colli_progress *p) {
+  struct pollfd fds[2];
+  colli_notice_poll(p->family);
+  fds[1] = (struct pollfd){.fd = colli_ctrl_fd(p->family->ctrl), .events = POLLIN};
+  sleep_as(p, WATCHING, fds, 2, -1);
+}
+
+/* How long a sleep may last while operations are in flight. */
+static int longest_nap(const colli_family *family) {
+  for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (comm->suspended && comm->failed == COLL_OK)
+      return SUSPECT_NAP_MS;
+  return NAP_MS;
+}
+
+/* Sleeps until a doorbell rings. If somebody has come in meanwhile, what rang is theirs. */
+static void nap(colli_progress *p) {
+  colli_family *family = p->family;
+  struct pollfd fds[1 + COLLI_MAX_BELLS];
+  int count = 1;
+  if (colli_family_arm(family, fds, &count))
+    sleep_as(p, WATCHING, fds, count, longest_nap(family));
+  if (family->inside > 0)
+    return;
+  colli_family_disarm(family);
+  colli_family_watch(family, true);
+}
+
+/* Whether spinning would keep a core from another rank. */
+static bool is_crowded(const colli_family *family) {
+  return family->members && family->members->crowded;
+}
+
+/* Works until the family ends. */
+static void *run(void *arg) {
+  colli_progress *p = arg;
+  colli_family *family = p->family;
+  unsigned idle = 0;
+  colli_family_lock(family);
+  while (!p->stop) {
+    if (family->inside > 0) {
+      stay_away(p);
+      idle = 0;
+    } else if (!colli_family_busy(family)) {
+      listen_only(p);
+      idle = 0;
+    } else if (colli_family_look(family)) {
+      idle = 0;
+    } else if (++idle >= SPIN_LOOKS || is_crowded(family)) {
+      nap(p);
+      idle = 0;
+    } else if (idle % LOOKS_PER_WATCH == 0) {
+      colli_family_watch(family, false);
+    }
+    colli_family_unlock(family); /* for those who want to come in */
+    colli_cpu_relax();
+    colli_family_lock(family);
+  }
+  colli_family_unlock(family);
+  return NULL;
+}
+
+/* Starts the thread; it takes no signals, which are the program's. */
+static int start_thread(colli_progress *p) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  int failed = pthread_create(&p->thread, NULL, run, p);
+  pthread_sigmask(SIG_SETMASK, &before, NULL);
+  return failed;
+}
+
+coll_status colli_progress_start(colli_family *family, coll_error *error) {
+  if (atomic_load(&family->progress))
+    return COLL_OK;
+  colli_progress *p = calloc(1, sizeof(*p));
+  if (!p)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a progress thread");
+  *p = (colli_progress){.family = family, .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  int failed = p->wake_fd < 0 ? errno : 0;
+  const char *call = failed ? "eventfd" : "pthread_create";
+  family->shared = true;
+  atomic_store(&family->progress, p);
+  failed = failed ? failed : start_thread(p);
+  if (!failed)
+    return COLL_OK;
+  atomic_store(&family->progress, NULL);
+  if (p->wake_fd >= 0)
+    close(p->wake_fd);
+  free(p);
+  return colli_error_sys(error, COLL_ERR_SYSTEM, "create", call, failed,
+                         "the progress thread of rank %d cannot be started; raise the limit of "
+                         "descriptors or threads, or leave COLL_PROGRESS off",
+                         family->rank);
+}
+
+void colli_progress_stop(colli_family *family) {
+  colli_progress *p = atomic_load(&family->progress);
+  if (!p)
+    return;
+  colli_family_lock(family);
+  p->stop = true;
+  colli_family_unlock(family);
+  ring(p);
+  pthread_join(p->thread, NULL);
+  close(p->wake_fd);
+  free(p);
+  atomic_store(&family->progress, NULL);
+}
+
+void colli_progress_take_over(colli_family *family) {
+  colli_progress *p = atomic_load_explicit(&family->progress, memory_order_relaxed);
+  if (!p || p->stance == AWAKE || (p->stance == WATCHING && !colli_family_busy(family)))
+    return;
+  p->stance = AWAKE; /* it will be */
+  ring(p);
+}
+
+void colli_progress_wake(colli_family *family) {
+  const colli_progress *p = atomic_load(&family->progress);
+  if (p)
+    ring(p);
+}

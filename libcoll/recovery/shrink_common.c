@@ -1,0 +1,370 @@
+/* shrink_common.c: what both roles of a shrink share. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/recovery/shrink_internal.h"
+#include "libcoll/recovery/shrink_listener.h"
+
+#define MAGIC      0x68734c43u /* "CLsh" */
+#define SEND_NS    COLLI_NS_PER_S
+#define LOOK_NS    (50 * COLLI_NS_PER_MS) /* the longest time between two looks around */
+#define LIMIT      5u                     /* times the patience: the end of it all */
+#define SALT_LABEL "coll shrink"
+
+/* ---- messages -------------------------------------------------------------------------------- */
+
+bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes) {
+  size_t done = 0, flags_done = 0;
+  const uint64_t until_ns = colli_now_ns() + SEND_NS;
+  for (;;) {
+    int result = boot_push(fd, head, bytes, &done);
+    if (result == COLL_T_DONE)
+      result = boot_push(fd, flags, flag_bytes, &flags_done);
+    if (result == COLL_T_DONE)
+      return true;
+    if (result > 0 || colli_now_ns() >= until_ns)
+      return false;
+    poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 10);
+  }
+}
+
+/* What this rank knows, as flags. */
+static void fill_flags(const shrink *s, uint8_t *flags) {
+  for (int r = 0; r < s->b.nranks; r++)
+    flags[r] = (uint8_t)((s->gone[r] ? SHRINK_GONE : 0) | (s->skipped[r] ? SHRINK_SKIPPED : 0) |
+                         (s->listed[r] ? SHRINK_LISTED : 0));
+}
+
+void shrink_send_checkin(const shrink *s, int fd) {
+  const shrink_checkin head = {.magic = MAGIC,
+                               .nranks = s->b.nranks,
+                               .ballot = s->ballot,
+                               .list = s->list,
+                               .child = s->child ? s->child->comm_id : 0,
+                               .renewed = s->renewed};
+  uint8_t *flags = malloc((size_t)s->b.nranks);
+  if (!flags)
+    return; /* the others take this rank for one that does not come */
+  fill_flags(s, flags);
+  shrink_send(fd, &head, sizeof(head), flags, (size_t)s->b.nranks);
+  free(flags);
+}
+
+void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
+                      const uint8_t *flags) {
+  s->ballot = ballot;
+  s->proved = s->proved && s->list == list;
+  s->list = list;
+  s->renewed = renewed;
+  for (int r = 0; r < s->b.nranks; r++)
+    s->listed[r] = flags[r] & SHRINK_LISTED;
+}
+
+/* ---- those who come to the door -------------------------------------------------------------- */
+
+void shrink_drop(shrink *s, int rank) {
+  if (s->conns[rank]) {
+    boot_close(&s->conns[rank]->fd);
+    free(s->conns[rank]);
+    s->conns[rank] = NULL;
+  }
+}
+
+/* Keeps a rank's new connection; the one that it had before it has given up. */
+static bool keep_guest(shrink *s, const boot_pending *pending) {
+  int rank = pending->auth.hello.src_rank;
+  shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
+  if (!conn)
+    return false;
+  shrink_drop(s, rank);
+  conn->fd = pending->fd;
+  s->conns[rank] = conn;
+  return true;
+}
+
+/* Whether a guest still is in the shrink that this communicator came from. */
+static bool is_behind(const shrink *s, const colli_hello *hello) {
+  const colli_shrink_origin *from = &s->comm->shrink.from;
+  return hello->kind == COLLI_HELLO_SHRINK && from->comm_id && hello->comm_id == from->comm_id &&
+         hello->word == from->number && hello->dst_rank == from->rank;
+}
+
+/* Tells such a guest the outcome: this communicator. */
+static void tell_outcome(shrink *s, boot_pending *pending) {
+  shrink_order order;
+  const int nranks = s->comm->shrink.from.nranks;
+  uint8_t *flags = calloc(1, (size_t)nranks);
+  memset(&order, 0, sizeof(order));
+  order.kind = SHRINK_COMMIT;
+  order.nranks = nranks;
+  order.comm_id = s->comm->comm_id;
+  if (flags && colli_auth_answer(&pending->auth, true) == 0)
+    shrink_send(pending->fd, &order, sizeof(order), flags, (size_t)nranks);
+  free(flags);
+  boot_close(&pending->fd);
+}
+
+/* Lets in who belongs to this shrink. The others may belong to another communicator's, or to the
+ * next one of this, and dial again. */
+static void welcome(shrink *s) {
+  boot_pending pending;
+  while (boot_pendings_next(&s->b, &s->pendings, &pending)) {
+    const colli_hello *hello = &pending.auth.hello;
+    bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
+                  hello->word == s->b.word && hello->dst_rank == s->b.rank &&
+                  hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
+                  hello->src_rank != s->b.rank;
+    if (wanted && keep_guest(s, &pending))
+      colli_auth_answer(&pending.auth, true); /* if that fails, reading finds out */
+    else if (is_behind(s, hello))
+      tell_outcome(s, &pending);
+    else {
+      /* One that shrinks the new communicator already, and will come again. */
+      s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
+      boot_pending_refuse(&s->b, &pending);
+    }
+  }
+}
+
+/* Takes over what another rank knows. A lower rank only says so and hangs up. */
+static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
+  for (int r = 0; r < s->b.nranks; r++) {
+    s->gone[r] = s->gone[r] || (r != s->b.rank && (conn->flags[r] & SHRINK_GONE));
+    s->skipped[r] =
+        s->skipped[r] || (r < s->b.rank && r != rank && (conn->flags[r] & SHRINK_SKIPPED));
+  }
+  conn->in = true;
+  conn->done = 0;
+  if (rank < s->b.rank)
+    shrink_drop(s, rank);
+}
+
+/* Reads what one rank says; false: its connection is at its end, or talks nonsense. */
+static bool read_conn(shrink *s, int rank) {
+  shrink_conn *conn = s->conns[rank];
+  if (conn->in) {
+    int result = COLL_T_AGAIN;
+    if (!conn->said)
+      result = boot_pull(conn->fd, &conn->word, sizeof(conn->word), &conn->done);
+    if (result == COLL_T_DONE) {
+      conn->said = true;
+      conn->done = 0;
+    }
+    return result <= 0;
+  }
+  const size_t head_bytes = sizeof(conn->head);
+  int result = COLL_T_DONE;
+  if (conn->done < head_bytes)
+    result = boot_pull(conn->fd, &conn->head, head_bytes, &conn->done);
+  if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks))
+    return false;
+  if (result == COLL_T_DONE) {
+    size_t done = conn->done - head_bytes;
+    result = boot_pull(conn->fd, conn->flags, (size_t)s->b.nranks, &done);
+    conn->done = head_bytes + done;
+  }
+  if (result == COLL_T_DONE)
+    take_checkin(s, rank, conn);
+  return result <= 0;
+}
+
+void shrink_listen(shrink *s) {
+  coll_comm *comm = s->comm;
+  colli_call_resume(comm);
+  colli_comm_poll_notices(comm);
+  for (int r = 0; r < s->b.nranks; r++) {
+    s->gone[r] = s->gone[r] || comm->lost[r];
+    s->skipped[r] = s->skipped[r] || comm->left[r]; /* it will not come, but it is alive */
+  }
+  colli_call_pause(comm);
+}
+
+void shrink_tend(shrink *s) {
+  shrink_listen(s);
+  welcome(s);
+  for (int r = 0; r < s->b.nranks; r++)
+    if (s->conns[r] && !read_conn(s, r))
+      shrink_drop(s, r);
+}
+
+void shrink_wait_begin(shrink *s) {
+  s->b.polls.count = 0;
+  s->b.polls.wake_ns = colli_now_ns() + LOOK_NS;
+}
+
+void shrink_wait(shrink *s, uint64_t until_ns) {
+  boot *b = &s->b;
+  boot_polls_wake(&b->polls, until_ns);
+  boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
+  boot_pendings_watch(b, &s->pendings);
+  for (int r = 0; r < b->nranks; r++)
+    if (s->conns[r] && !s->conns[r]->said)
+      boot_polls_add(&b->polls, s->conns[r]->fd, POLLIN);
+  boot_polls_wait(&b->polls);
+}
+
+/* ---- dialling -------------------------------------------------------------------------------- */
+
+void shrink_dial(shrink *s, boot_dial *dial, int rank) {
+  boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank, s->comm->table[rank].control_addrs);
+}
+
+int shrink_dial_step(shrink *s, boot_dial *dial) {
+  const colli_rank_info *table = s->comm->table;
+  int result = boot_dial_step(&s->b, dial);
+  bool same_host = table[dial->peer].host_id == table[s->b.rank].host_id;
+  /* Where somebody else answers with a secret of his own, the rank does not listen any more. */
+  if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
+    return result;
+  s->gone[dial->peer] = true;
+  boot_dial_close(dial);
+  return COLL_ERR_PEER_LOST;
+}
+
+int shrink_candidate(const shrink *s) {
+  int rank = 0;
+  while (rank < s->b.rank && (s->gone[rank] || s->skipped[rank]))
+    rank++;
+  return rank;
+}
+
+/* ---- building -------------------------------------------------------------------------------- */
+
+coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds) {
+  const coll_comm *comm = s->comm;
+  /* Others may wait for this rank meanwhile: the half must do. */
+  colli_lifelines lifelines = {.lifelines = fds,
+                               .lifeline_ranks = ranks,
+                               .nlifelines = nfds,
+                               .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
+  colli_id id = {.magic = COLLI_ID_MAGIC,
+                 .version = COLLI_ID_VERSION,
+                 .pid = getpid(),
+                 .listen_fd = listen_fd,
+                 .comm_id = order->comm_id};
+  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
+  memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
+  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
+  colli_hmac(s->id.secret, text, sizeof(text), id.secret);
+  memcpy(id.addrs, order->addrs, sizeof(id.addrs));
+  int nranks = 0, rank = 0;
+  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
+  for (int r = 0; members && r < s->b.nranks; r++) {
+    rank = r == s->b.rank ? nranks : rank;
+    if (s->listed[r])
+      members[nranks++] = r;
+  }
+  coll_comm_destroy(&s->child);
+  coll_status status =
+      members ? colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines)
+              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+  explicit_bzero(&id, sizeof(id));
+  if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
+    coll_comm_destroy(&s->child);
+    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+  }
+  if (status != COLL_OK) {
+    free(members);
+    return status;
+  }
+  colli_shrink_share(s->child, comm);
+  s->child->shrink.from = (colli_shrink_origin){
+      .comm_id = comm->comm_id, .number = s->b.word, .rank = s->b.rank, .nranks = s->b.nranks};
+  for (int r = 0; r < nranks; r++) /* the door stays where it was */
+    memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
+           sizeof(s->child->table[r].control_addrs));
+  free(members);
+  return COLL_OK;
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+/* The time for all of it is over. */
+static coll_status late(shrink *s) {
+  char list[200];
+  boot_list_ranks(s->skipped, s->b.nranks, true, list, sizeof(list));
+  return boot_fail(
+      &s->b, COLL_ERR_TIMEOUT, -1, NULL,
+      "rank %d (host %s) was left out of the new communicator: within %.3g s it met no "
+      "rank that led the others (no answer from: %s); look whether they called "
+      "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+      s->b.rank, s->b.mine->host, (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
+      list);
+}
+
+/* Takes part until the end. */
+static coll_status take_part(shrink *s) {
+  bool over = false;
+  while (colli_now_ns() < s->limit_ns) {
+    shrink_tend(s);
+    int leader = shrink_candidate(s);
+    if (leader == s->b.rank)
+      return shrink_lead(s);
+    coll_status status = shrink_follow(s, leader, &over);
+    if (over)
+      return status;
+  }
+  return late(s);
+}
+
+/* Sets up what a call works with; false without memory. */
+static bool prepare(shrink *s, coll_comm *comm, colli_settings *settings) {
+  const size_t n = (size_t)comm->nranks;
+  const colli_shrink_listener *listener = comm->shrink.listener;
+  s->comm = comm;
+  s->settings = settings;
+  s->patience_ns =
+      (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  s->id = (colli_id){.listen_fd = -1, .comm_id = comm->comm_id};
+  memcpy(s->id.secret, listener->secret, sizeof(s->id.secret));
+  s->b = (boot){.id = &s->id,
+                .rank = comm->rank,
+                .nranks = comm->nranks,
+                .mine = &comm->table[comm->rank],
+                .log = &settings->log,
+                .start_ns = colli_now_ns(),
+                .error = &settings->error,
+                .word = comm->shrink.count};
+  s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
+  s->pendings.listen_fd = listener->listen_fd;
+  s->b.polls.room = 4 * BOOT_GUESTS_MAX + 17 * BOOT_TRIES_MAX + comm->nranks + 16;
+  s->b.polls.fds = calloc((size_t)s->b.polls.room, sizeof(*s->b.polls.fds));
+  s->gone = calloc(n, sizeof(*s->gone));
+  s->skipped = calloc(n, sizeof(*s->skipped));
+  s->listed = calloc(n, sizeof(*s->listed));
+  s->conns = calloc(n, sizeof(shrink_conn *));
+  return s->b.polls.fds && s->gone && s->skipped && s->listed && s->conns;
+}
+
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+  coll_status status = COLL_ERR_NO_MEMORY;
+  shrink *s = calloc(1, sizeof(*s));
+  settings->log.rank = comm->rank;
+  colli_call_pause(comm);
+  if (s && prepare(s, comm, settings))
+    status = take_part(s);
+  else
+    colli_error_set(&settings->error, status, "shrink", "no memory to meet %d ranks", comm->nranks);
+  if (s) {
+    if (status == COLL_OK)
+      *child = s->child;
+    else
+      coll_comm_destroy(&s->child);
+    boot_pendings_close(&s->pendings);
+    for (int r = 0; s->conns && r < comm->nranks; r++)
+      shrink_drop(s, r);
+    free(s->conns);
+    free(s->b.polls.fds);
+    free(s->gone);
+    free(s->skipped);
+    free(s->listed);
+    explicit_bzero(s, sizeof(*s));
+  }
+  free(s);
+  colli_call_resume(comm);
+  return status;
+}

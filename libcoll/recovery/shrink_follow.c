@@ -1,0 +1,147 @@
+/* shrink_follow.c: a member of a shrink: reaches the coordinator, and does what it orders. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/recovery/shrink_internal.h"
+
+#define SLACK_NS                                                                                   \
+  (200 * COLLI_NS_PER_MS) /* for a coordinator that is slow to say that it is there */
+
+/* Reaches the leader: *fd is the connection, or -1: another candidate's turn has come. */
+static void reach_leader(shrink *s, int leader, int *fd) {
+  boot_dial *dial = calloc(1, sizeof(*dial));
+  const uint64_t now_ns = colli_now_ns();
+  uint64_t until_ns = s->b.start_ns + s->patience_ns;
+  /* A later candidate may be building yet, for half of the patience. */
+  const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
+  until_ns = until_ns < least_ns ? least_ns : until_ns;
+  *fd = -1;
+  if (!dial) {
+    s->skipped[leader] = true;
+    return;
+  }
+  shrink_dial(s, dial, leader);
+  for (;;) {
+    int result = shrink_dial_step(s, dial);
+    if (result == COLL_T_DONE)
+      *fd = dial->fd;
+    if (result != COLL_T_AGAIN)
+      break;
+    shrink_tend(s);
+    if (shrink_candidate(s) != leader)
+      break;
+    if (colli_now_ns() >= until_ns) {
+      s->skipped[leader] = true;
+      break;
+    }
+    shrink_wait_begin(s);
+    boot_dial_watch(&s->b, dial);
+    shrink_wait(s, until_ns);
+  }
+  boot_dial_close(dial);
+  explicit_bzero(dial, sizeof(*dial));
+  free(dial);
+}
+
+/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept us waiting for too long),
+ * or an errno. */
+static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
+  size_t done = 0, flags_done = 0;
+  const uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
+  for (;;) {
+    int result = boot_pull(fd, order, sizeof(*order), &done);
+    if (result == COLL_T_DONE && order->nranks != s->b.nranks)
+      return EPROTO;
+    if (result == COLL_T_DONE)
+      result = boot_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
+    if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
+      return result;
+    shrink_listen(s);
+    shrink_wait_begin(s);
+    boot_polls_add(&s->b.polls, fd, POLLIN);
+    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
+    boot_polls_wake(&s->b.polls, until_ns);
+    boot_polls_wait(&s->b.polls);
+  }
+}
+
+/* Makes or renews what the leader ordered, and tells how that went. */
+static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
+  const int leader = 0;
+  coll_status status = COLL_OK;
+  shrink_word word;
+  shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
+  if (order->kind == SHRINK_BUILD)
+    status = shrink_build(s, order, -1, &fd, &leader, 1);
+  memset(&word, 0, sizeof(word));
+  word.ballot = order->ballot;
+  boot_word_fill(&s->b, &word.word, status);
+  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if it does not arrive, reading finds out */
+}
+
+/* Does one thing that the leader orders; false if it makes no sense. *over: `status` is the end. */
+static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8_t *flags,
+                       coll_status *status, bool *over) {
+  const bool listed = flags[s->b.rank] & SHRINK_LISTED;
+  const bool have = s->child && s->child->comm_id == order->comm_id;
+  switch (order->kind) {
+  case SHRINK_BUILD:
+  case SHRINK_RENEW:
+    if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
+      return false;
+    obey(s, fd, order, flags);
+    return true;
+  case SHRINK_STOP: /* has ended the building */
+  case SHRINK_WAIT:
+    return true;
+  case SHRINK_COMMIT:
+    *over = true;
+    if (!have)
+      *status = boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
+                          "rank %d (host %s) was left out: the others agreed on a communicator "
+                          "without it; COLL_CREATE_TIMEOUT_MS gives more time",
+                          s->b.rank, s->b.mine->host);
+    return true;
+  case SHRINK_END: {
+    boot_word word = {.status = (int32_t)order->error.status, .error = order->error};
+    *status = boot_fail_word(&s->b, &word);
+    *over = true;
+    return true;
+  }
+  default:
+    return false;
+  }
+}
+
+/* Does what the leader orders until the end, or until the leader is lost. */
+static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
+  shrink_order order;
+  coll_status status = COLL_OK;
+  uint8_t *flags = malloc((size_t)s->b.nranks);
+  int result = flags ? COLL_T_DONE : ENOMEM;
+  while (result == COLL_T_DONE && !*over) {
+    result = next_order(s, fd, &order, flags);
+    if (result == COLL_T_DONE && !take_order(s, fd, &order, flags, &status, over))
+      result = EPROTO;
+  }
+  free(flags);
+  if (result == COLL_T_AGAIN || result == EPROTO)
+    s->skipped[leader] = true;
+  return status;
+}
+
+coll_status shrink_follow(shrink *s, int leader, bool *over) {
+  int fd;
+  *over = false;
+  reach_leader(s, leader, &fd);
+  if (fd < 0)
+    return COLL_OK;
+  for (int r = 0; r < s->b.nranks; r++) /* who came here meanwhile is not led by this rank */
+    shrink_drop(s, r);
+  shrink_send_checkin(s, fd); /* if that fails, there may be an order to read all the same */
+  coll_status status = take_orders(s, leader, fd, over);
+  boot_close(&fd);
+  return status;
+}

@@ -1,0 +1,175 @@
+/*
+ * shrink_internal.h: the parts of coll_comm_shrink().
+ *
+ * Between processes the survivors agree in rounds, each led by a coordinator: the lowest rank that
+ * a rank does not know to be gone and that has not kept it waiting for too long (*aside*).
+ * Everybody dials its coordinator's door and keeps that connection until the end:
+ *
+ *   r -> c   checkin         who is gone or aside as far as r knows, and what it adopted before
+ *   c -> r   order BUILD     the list: make a communicator of these ranks
+ *   r -> c   word            it is made (r has *adopted* the list), or why not
+ *   c -> r   order COMMIT    all have adopted it: return it
+ *   c -> r   order END       nothing comes of it, for this reason
+ *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
+ *
+ * If a round fails, the coordinator says STOP, hears everybody's word, and begins the next round
+ * with those who are left, with a higher *ballot*. If the coordinator is lost, the members go to
+ * the next candidate and tell it the latest list and what they adopted. These rules make all who
+ * return OK return the same list:
+ *
+ *   1. A new list is committed when all its members have adopted it. So a coordinator that takes
+ *      over knows that nobody returned with the latest list if one of its members is here without
+ *      having adopted it, or if all of its members that are not gone are here. Otherwise it renews
+ *      that list: order RENEW gives it a higher ballot at all who adopted it and are here, and when
+ *      they have said so, it is committed to them. A renewed list stays the only one until all its
+ *      members that are not gone are here.
+ *   2. Those who take a list, new or renewed, must be more than half of the ranks that are not
+ * gone, or half of them with the lowest. So ranks that were left out for being late form no other
+ *      one, and two coordinators at a time cannot both succeed.
+ *
+ * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
+ * latter its outcome; and if it knocks at the door of one that leads them, that proves the outcome.
+ *
+ * "Gone" means that nothing of that process can be in a communicator of this family any more: its
+ * control link broke without a goodbye, or its host refuses connections to its door.
+ */
+#ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
+#define COLLI_RECOVERY_SHRINK_INTERNAL_H
+
+#include "libcoll/comm/comm.h"
+#include "libcoll/create/create.h"
+#include "libcoll/wireup/bootstrap_internal.h"
+
+/* What ranks tell of each other: flags, a byte a rank, which follow a checkin or an order. */
+#define SHRINK_GONE    1u
+#define SHRINK_SKIPPED 2u
+#define SHRINK_LISTED  4u /* in the latest list */
+
+typedef struct shrink_checkin {
+  uint32_t magic;
+  int32_t nranks;
+  uint64_t ballot; /* of the latest list that it knows; 0: none */
+  uint64_t list;   /* comm_id of that list's communicator */
+  uint64_t child;  /* comm_id of the communicator that it made; 0: none */
+  uint32_t renewed;
+  uint32_t pad;
+} shrink_checkin;
+
+typedef enum shrink_order_kind {
+  SHRINK_BUILD = 1,
+  SHRINK_STOP = 2, /* the round has failed */
+  SHRINK_RENEW = 3,
+  SHRINK_COMMIT = 4,
+  SHRINK_END = 5,
+  SHRINK_WAIT = 6 /* the coordinator is alive */
+} shrink_order_kind;
+
+typedef struct shrink_order {
+  uint32_t kind;
+  int32_t nranks;
+  uint64_t ballot;
+  uint64_t comm_id;                /* of the new communicator */
+  uint8_t salt[COLL_SECRET_BYTES]; /* BUILD: its secret is made from this and the old one */
+  colli_addr addrs[COLLI_MAX_ADDRS];
+  coll_error error; /* END */
+} shrink_order;
+
+typedef struct shrink_word {
+  uint64_t ballot;
+  boot_word word;
+} shrink_word;
+
+/* A higher rank that has come to this rank's door. */
+typedef struct shrink_conn {
+  int fd;
+  bool in; /* its checkin is here: head and flags */
+  size_t done;
+  shrink_checkin head;
+  shrink_word word;
+  bool said; /* `word` is complete */
+  uint8_t flags[];
+} shrink_conn;
+
+/* What one call of coll_comm_shrink() works with. */
+typedef struct shrink {
+  boot b; /* rank, nranks and secret are those of the old communicator */
+  colli_id id;
+  coll_comm *comm;
+  colli_settings *settings;
+  uint64_t patience_ns; /* create_timeout_ms */
+  uint64_t limit_ns;    /* this call ends by then */
+  bool *gone, *skipped; /* by rank */
+  uint64_t ballot;      /* of the latest list known here, as are these: */
+  uint64_t list;        /* its comm_id */
+  bool renewed;
+  bool proved;      /* a rank is known to have returned with that list */
+  bool *listed;     /* its members */
+  coll_comm *child; /* made here; of that list or an earlier one */
+  boot_pendings pendings;
+  shrink_conn **conns; /* by rank; NULL: not here */
+} shrink;
+
+/* ---- common (shrink_common.c) ------------------------------------------------------------------
+ */
+
+/* Agrees with the other survivors, and makes the child. settings->error tells a failure. */
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child);
+
+/* The lowest rank that may coordinate; this one at the latest. */
+int shrink_candidate(const shrink *s);
+
+/* Hears what the control links of the old communicator bring. Only then is this thread in the
+ * communicator's family, so that others may go on there. */
+void shrink_listen(shrink *s);
+
+/* The same, and hears who comes to the door. */
+void shrink_tend(shrink *s);
+
+/* Adds all that shrink_tend() looks at, and waits for something to happen, until `until_ns`. */
+void shrink_wait(shrink *s, uint64_t until_ns);
+
+/* Begins to gather descriptors to wait for. */
+void shrink_wait_begin(shrink *s);
+
+/* Begins to dial a rank's door. */
+void shrink_dial(shrink *s, boot_dial *dial, int rank);
+
+/* Moves dialling on: COLL_T_DONE, COLL_T_AGAIN, or COLL_ERR_PEER_LOST: that rank is gone. */
+int shrink_dial_step(shrink *s, boot_dial *dial);
+
+/* Sends a message, head and flags, within a second; false if that failed. */
+bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes);
+
+/* Sends this rank's checkin, if that can be done. */
+void shrink_send_checkin(const shrink *s, int fd);
+
+/* Closes a rank's connection to this rank. */
+void shrink_drop(shrink *s, int rank);
+
+/* Makes the communicator of the list, as `order` tells it, over lifelines to other ranks. */
+coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds);
+
+/* Notes the latest list, as an order or checkin tells it. */
+void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
+                      const uint8_t *flags);
+
+/* ---- the two roles --------------------------------------------------------------------------- */
+
+/* Leads rounds until the end (shrink_lead.c). */
+coll_status shrink_lead(shrink *s);
+
+/* Follows rank `leader` (shrink_follow.c); *over: the status is the end of it; otherwise the next
+ * candidate's turn has come. */
+coll_status shrink_follow(shrink *s, int leader, bool *over);
+
+/* ---- threads (shrink_local.c) ---------------------------------------------------------------- */
+
+/* The same for a rank that is a thread. */
+coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_comm **child);
+
+/* A rank's communicator is gone: nobody has to wait for it. Gives up a reference. */
+void colli_meet_leave(colli_meet *meet, uint64_t comm_id, int rank, int nranks);
+void colli_meet_hold(colli_meet *meet);
+
+#endif

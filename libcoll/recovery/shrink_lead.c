@@ -1,0 +1,441 @@
+/* shrink_lead.c: the coordinator of a shrink: gathers the survivors, and leads them until all have
+ * the same new communicator. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/recovery/shrink_internal.h"
+
+#define BEATS            8 /* so often within the patience members hear of a coordinator that waits */
+#define BALLOT_RANK_BITS 20
+#define VISITS           16                       /* missing ranks that are looked for at a time */
+#define VISIT_AFTER      (50 * COLLI_NS_PER_MS)   /* most come by themselves */
+#define VISIT_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
+#define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until the next visits */
+
+/* A missing rank, whose door this rank knocks at: to learn whether it is gone, and to tell it who
+ * leads. */
+typedef struct visit {
+  int rank; /* -1: none */
+  uint64_t until_ns;
+  boot_dial dial;
+} visit;
+
+/* The state of the leading rank. */
+typedef struct lead {
+  shrink *s;
+  visit visits[VISITS];
+  uint64_t ballot;   /* of the list that this rank chose last; 0: none */
+  int next;          /* the rank from which on visits go on */
+  uint64_t next_ns;  /* when they do */
+  uint64_t until_ns; /* when those who have not come are left out */
+  uint64_t beat_ns;  /* when the members are told again that this rank is there */
+  bool takes[];      /* by rank: is here, and takes the list that is being made */
+} lead;
+
+/* Whether a rank need not be waited for. */
+static bool settled(const shrink *s, int r) {
+  return r == s->b.rank || s->gone[r] || s->skipped[r] || (s->conns[r] && s->conns[r]->in);
+}
+
+/* Whether a rank is here: this one, or one that has checked in. */
+static bool here(const shrink *s, int r) {
+  return r == s->b.rank || (s->conns[r] && s->conns[r]->in);
+}
+
+/* ---- visits ---------------------------------------------------------------------------------- */
+
+/* Ends a visit. */
+static void end_visit(visit *v) {
+  boot_dial_close(&v->dial);
+  v->rank = -1;
+}
+
+/* Begins visits to missing ranks, in turn. */
+static void begin_visits(lead *l) {
+  const int nranks = l->s->b.nranks;
+  for (int i = 0; i < VISITS && l->next < nranks; i++) {
+    visit *v = &l->visits[i];
+    if (v->rank >= 0)
+      continue;
+    while (l->next < nranks && settled(l->s, l->next))
+      l->next++;
+    if (l->next == nranks)
+      break;
+    v->rank = l->next++;
+    v->until_ns = colli_now_ns() + VISIT_NS;
+    shrink_dial(l->s, &v->dial, v->rank);
+  }
+}
+
+/* Moves the visits on. */
+static void step_visits(lead *l) {
+  shrink *s = l->s;
+  const uint64_t now_ns = colli_now_ns();
+  bool any = false;
+  if (now_ns >= l->next_ns)
+    begin_visits(l);
+  for (int i = 0; i < VISITS; i++) {
+    visit *v = &l->visits[i];
+    if (v->rank < 0)
+      continue;
+    int result = shrink_dial_step(s, &v->dial);
+    if (result == COLL_T_DONE) {
+      shrink_send_checkin(s, v->dial.fd); /* if it does not arrive, the next one will */
+      boot_close(&v->dial.fd);
+    }
+    if (result != COLL_T_AGAIN || settled(s, v->rank) || now_ns >= v->until_ns)
+      end_visit(v);
+    else
+      any = true;
+  }
+  if (any || l->next < s->b.nranks || now_ns < l->next_ns)
+    return;
+  l->next = 0;
+  l->next_ns = now_ns + AGAIN_NS;
+}
+
+/* ---- lists ------------------------------------------------------------------------------------
+ */
+
+/* Takes over the latest list that anybody here knows. */
+static void take_latest(shrink *s) {
+  for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_conn *conn = s->conns[r];
+    if (conn && conn->in && conn->head.ballot > s->ballot)
+      shrink_take_list(s, conn->head.ballot, conn->head.list, conn->head.renewed != 0, conn->flags);
+  }
+}
+
+/* Whether a rank that is here has made the communicator of the latest list. */
+static bool has_child(const shrink *s, int r) {
+  if (r == s->b.rank)
+    return s->child && s->child->comm_id == s->list;
+  return s->conns[r]->head.child == s->list;
+}
+
+/* Whether somebody may have returned with the latest list, so that there can be no other. */
+static bool maybe_committed(lead *l) {
+  shrink *s = l->s;
+  bool missing = false, adopted = true;
+  take_latest(s);
+  if (s->proved)
+    return true;
+  if (s->ballot == 0 || s->ballot == l->ballot)
+    return false; /* none, or this rank's own, which it did not commit */
+  for (int r = 0; r < s->b.nranks; r++) {
+    if (!s->listed[r])
+      continue;
+    if (here(s, r))
+      adopted = adopted && has_child(s, r);
+    else
+      missing = missing || !s->gone[r];
+  }
+  return missing && (adopted || s->renewed);
+}
+
+/* Whether as many ranks as take a list are enough. */
+static bool enough(const shrink *s, const bool *takes) {
+  int alive = 0, count = 0, lowest = -1;
+  for (int r = 0; r < s->b.nranks; r++) {
+    count += takes[r];
+    if (s->gone[r] && !takes[r])
+      continue;
+    alive++;
+    lowest = lowest < 0 ? r : lowest;
+  }
+  return 2 * count > alive || (2 * count == alive && takes[lowest]);
+}
+
+/* ---- orders -----------------------------------------------------------------------------------
+ */
+
+/* Sends an order, with the latest list, to those who take it, or to all others who are here. */
+static void tell(lead *l, shrink_order *order, bool takers) {
+  shrink *s = l->s;
+  uint8_t *flags = calloc(1, (size_t)s->b.nranks);
+  if (!flags)
+    return; /* they notice when this rank gives up */
+  order->nranks = s->b.nranks;
+  order->ballot = s->ballot;
+  order->comm_id = s->list;
+  for (int r = 0; r < s->b.nranks; r++)
+    flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
+  for (int r = 0; r < s->b.nranks; r++)
+    if (s->conns[r] && s->conns[r]->in && l->takes[r] == takers &&
+        !shrink_send(s->conns[r]->fd, order, sizeof(*order), flags, (size_t)s->b.nranks))
+      shrink_drop(s, r);
+  free(flags);
+}
+
+/* An order of a kind. */
+static shrink_order make_order(shrink_order_kind kind) {
+  shrink_order order;
+  memset(&order, 0, sizeof(order));
+  order.kind = kind;
+  return order;
+}
+
+/* Tells all who are here, now and then, that this rank is. */
+static void beat(lead *l) {
+  shrink *s = l->s;
+  const uint64_t now_ns = colli_now_ns();
+  if (now_ns < l->beat_ns)
+    return;
+  l->beat_ns = now_ns + s->patience_ns / BEATS;
+  shrink_order order = make_order(SHRINK_WAIT);
+  tell(l, &order, true);
+  tell(l, &order, false);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------- */
+
+/* Waits until every rank that is not gone or aside is here, or the time is over. True: the latest
+ * list may be committed already. */
+static bool gather(lead *l) {
+  shrink *s = l->s;
+  const uint64_t begin_ns = colli_now_ns();
+  if (l->until_ns < begin_ns + s->patience_ns / 4)
+    l->until_ns = begin_ns + s->patience_ns / 4;
+  for (;;) {
+    bool all = true;
+    shrink_tend(s);
+    step_visits(l);
+    beat(l);
+    for (int r = 0; r < s->b.nranks; r++) {
+      all = all && settled(s, r);
+      if (s->conns[r])
+        s->conns[r]->said = false; /* of a round that is over */
+    }
+    const uint64_t now_ns = colli_now_ns();
+    const bool late = now_ns >= l->until_ns;
+    if (late || all || s->proved) {
+      bool committed = maybe_committed(l);
+      for (int r = 0; r < s->b.nranks; r++)
+        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
+      return committed;
+    }
+    shrink_wait_begin(s);
+    for (int i = 0; i < VISITS; i++)
+      if (l->visits[i].rank >= 0)
+        boot_dial_watch(&s->b, &l->visits[i].dial);
+    shrink_wait(s, l->until_ns);
+  }
+}
+
+/* ---- rounds ---------------------------------------------------------------------------------- */
+
+/* Ends the shrink for those who do not take the list, with the failure in s->b.error. */
+static void end_others(lead *l, coll_status status) {
+  shrink_order order = make_order(SHRINK_END);
+  order.error = *l->s->b.error;
+  order.error.status = status;
+  tell(l, &order, false);
+}
+
+/* Ends it for everybody. */
+static coll_status end_all(lead *l, coll_status status) {
+  memset(l->takes, 0, (size_t)l->s->b.nranks * sizeof(*l->takes));
+  end_others(l, status);
+  return status;
+}
+
+/* All who take the latest list have adopted it: it is the outcome. */
+static coll_status commit(lead *l) {
+  shrink *s = l->s;
+  shrink_order order = make_order(SHRINK_COMMIT);
+  tell(l, &order, true);
+  boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
+            "the other ranks, led by rank %d (host %s), agreed on a communicator without this one, "
+            "which came too late; COLL_CREATE_TIMEOUT_MS gives more time",
+            s->b.rank, s->b.mine->host);
+  end_others(l, COLL_ERR_TIMEOUT);
+  if (!l->takes[s->b.rank])
+    return COLL_ERR_TIMEOUT;
+  colli_error_clear(s->b.error);
+  return COLL_OK;
+}
+
+/* Those who are here are too few. */
+static coll_status too_few(lead *l) {
+  const shrink *s = l->s;
+  const int nranks = s->b.nranks;
+  char list[200];
+  int count = 0, first = -1;
+  bool *missing = calloc((size_t)nranks, sizeof(*missing));
+  if (!missing)
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+  for (int r = 0; r < nranks; r++) {
+    count += l->takes[r];
+    missing[r] = !l->takes[r] && !s->gone[r];
+    first = first < 0 && missing[r] ? r : first;
+  }
+  boot_list_ranks(missing, nranks, true, list, sizeof(list));
+  free(missing);
+  return boot_fail(&s->b, COLL_ERR_TIMEOUT, first, first < 0 ? NULL : &s->comm->table[first],
+                   "%d rank(s) met, led by rank %d (host %s), but rank(s) %s did not come within "
+                   "%.3g s, and nothing shows that they died. They are not fewer, and may have "
+                   "gone on without these ranks, which are left out; look whether they called "
+                   "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+                   count, s->b.rank, s->b.mine->host, list,
+                   (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S);
+}
+
+/* Waits for what those who take the list say of this round. COLL_OK: all have adopted it. */
+static coll_status hear_words(lead *l) {
+  shrink *s = l->s;
+  uint64_t left_ns = s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
+  const uint64_t until_ns = colli_now_ns() + left_ns;
+  /* Not at once: a member may not have heard yet that all are joined. */
+  l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
+  for (;;) {
+    coll_status status = COLL_OK;
+    bool all = true, late = colli_now_ns() >= until_ns;
+    shrink_tend(s);
+    beat(l);
+    for (int r = 0; r < s->b.nranks; r++) {
+      shrink_conn *conn = s->conns[r];
+      if (!l->takes[r] || r == s->b.rank)
+        continue;
+      if (conn && conn->in && !conn->said) {
+        all = false;
+        s->skipped[r] = s->skipped[r] || late;
+        if (late)
+          shrink_drop(s, r);
+      } else if (!conn || !conn->in) {
+        status = status == COLL_OK ? COLL_ERR_PEER_LOST : status;
+      } else if (conn->word.word.status == COLL_OK && conn->word.ballot == s->ballot) {
+        conn->head.child = s->list;
+      } else {
+        status = boot_fail_word(&s->b, &conn->word.word);
+      }
+    }
+    if (all || late)
+      return all ? status : COLL_ERR_TIMEOUT;
+    shrink_wait_begin(s);
+    shrink_wait(s, until_ns);
+  }
+}
+
+/* Builds this rank's part over lifelines to the others. */
+static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
+  int count = 0, rank = 0;
+  int *fds = malloc(2 * (size_t)s->b.nranks * sizeof(*fds));
+  if (!fds) {
+    close(listen_fd);
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+  }
+  int *ranks = fds + s->b.nranks;
+  coll_status status = COLL_OK;
+  for (int r = 0; r < s->b.nranks; r++) {
+    if (s->listed[r] && r != s->b.rank && !s->conns[r])
+      status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
+                         "rank %d of the new communicator was lost before it could be told", rank);
+    if (s->listed[r] && r != s->b.rank && s->conns[r]) {
+      fds[count] = s->conns[r]->fd;
+      ranks[count++] = rank;
+    }
+    rank += s->listed[r];
+  }
+  if (status == COLL_OK)
+    status = shrink_build(s, order, listen_fd, fds, ranks, count);
+  else
+    close(listen_fd);
+  free(fds);
+  return status;
+}
+
+/* Leaves out the rank for which a round waited in vain; its number is that of the new
+ * communicator. */
+static void set_aside(shrink *s, int peer) {
+  for (int r = 0, rank = 0; r < s->b.nranks; r++)
+    if (s->listed[r] && rank++ == peer && r != s->b.rank) {
+      s->skipped[r] = true;
+      shrink_drop(s, r);
+    }
+}
+
+/* A ballot above all that are known here, and no other rank's: two may lead without knowing it. */
+static uint64_t next_ballot(const shrink *s) {
+  _Static_assert(COLLI_MAX_RANKS <= 1 << BALLOT_RANK_BITS, "a rank fits");
+  return ((s->ballot >> BALLOT_RANK_BITS) + 1) << BALLOT_RANK_BITS | (uint64_t)s->b.rank;
+}
+
+/* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
+ * with those who are left another round may succeed. */
+static coll_status new_list(lead *l) {
+  shrink *s = l->s;
+  colli_id fresh;
+  coll_status status = colli_id_make(&fresh, &s->settings->params, s->b.error);
+  if (status != COLL_OK)
+    return status;
+  memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
+  s->list = fresh.comm_id;
+  s->renewed = false;
+  l->ballot = s->ballot = next_ballot(s);
+  shrink_order order = make_order(SHRINK_BUILD);
+  memcpy(order.salt, fresh.secret, sizeof(order.salt));
+  memcpy(order.addrs, fresh.addrs, sizeof(order.addrs));
+  tell(l, &order, true);
+  status = build(s, &order, fresh.listen_fd);
+  if (status == COLL_ERR_TIMEOUT)
+    set_aside(s, s->b.error->peer);
+  if (status != COLL_OK) {
+    coll_error why = *s->b.error;
+    order = make_order(SHRINK_STOP);
+    tell(l, &order, true);
+    hear_words(l); /* so that nothing of this round comes into the next one */
+    *s->b.error = why;
+    return status;
+  }
+  return hear_words(l);
+}
+
+/* A round with the latest list, which may be committed already. */
+static coll_status renew_list(lead *l) {
+  shrink_order order = make_order(SHRINK_RENEW);
+  l->s->ballot = next_ballot(l->s);
+  l->s->renewed = true;
+  tell(l, &order, true);
+  return hear_words(l);
+}
+
+/* Gathers and builds until all who are left have the same. */
+static coll_status lead_on(lead *l) {
+  shrink *s = l->s;
+  for (;;) {
+    bool committed = gather(l);
+    if (s->proved)
+      return commit(l);
+    if (!enough(s, l->takes))
+      return end_all(l, too_few(l));
+    coll_status status = committed ? renew_list(l) : new_list(l);
+    if (status == COLL_OK)
+      return commit(l);
+    if ((status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT) ||
+        colli_now_ns() >= s->limit_ns)
+      return end_all(l, status);
+    l->next = 0;
+    l->next_ns = 0; /* somebody died: look who */
+  }
+}
+
+coll_status shrink_lead(shrink *s) {
+  lead *l = calloc(1, sizeof(*l) + (size_t)s->b.nranks * sizeof(*l->takes));
+  if (!l)
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory to lead a shrink");
+  const uint64_t now_ns = colli_now_ns();
+  l->s = s;
+  l->next_ns = now_ns + VISIT_AFTER;
+  /* Ranks that wait for a lower one may come as late as their own patience ends. */
+  l->until_ns = now_ns + s->patience_ns;
+  for (int i = 0; i < VISITS; i++)
+    l->visits[i].rank = -1;
+  coll_status status = lead_on(l);
+  for (int i = 0; i < VISITS; i++)
+    end_visit(&l->visits[i]);
+  explicit_bzero(l, sizeof(*l));
+  free(l);
+  return status;
+}

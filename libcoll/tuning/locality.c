@@ -1,0 +1,222 @@
+/* locality.c: where the ranks sit, and what follows from it for the cost model. */
+#include "libcoll/tuning/locality.h"
+
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+
+#define CPU_BITS (64 * COLLI_CPU_WORDS)
+
+/* Fills in the processors that this process may use and where it is bound. */
+void colli_locality_describe(colli_rank_info *info) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  info->core = info->numa_node = -1;
+  if (sched_getaffinity(0, sizeof(set), &set) != 0) {
+    long online = sysconf(_SC_NPROCESSORS_ONLN);
+    for (long cpu = 0; cpu < online && cpu < CPU_SETSIZE; cpu++)
+      CPU_SET(cpu, &set);
+  }
+  for (int cpu = 0; cpu < CPU_BITS && cpu < CPU_SETSIZE; cpu++)
+    if (CPU_ISSET(cpu, &set))
+      info->cpus[cpu / 64] |= 1ull << cpu % 64;
+  unsigned cpu, node;
+  if (CPU_COUNT(&set) == 1 && getcpu(&cpu, &node) == 0) {
+    info->core = (int32_t)cpu;
+    info->numa_node = (int32_t)node;
+  }
+}
+
+/* Sorts by host, and on a host by rank: entries point into the table. */
+static int by_host(const void *a, const void *b) {
+  const colli_rank_info *left = *(const colli_rank_info *const *)a;
+  const colli_rank_info *right = *(const colli_rank_info *const *)b;
+  if (left->host_id != right->host_id)
+    return left->host_id < right->host_id ? -1 : 1;
+  return left < right ? -1 : left > right;
+}
+
+/* Processors that a run of ranks on one host may use together. */
+static int count_cpus(const colli_rank_info *const *ranks, int count) {
+  int cpus = 0;
+  for (int w = 0; w < COLLI_CPU_WORDS; w++) {
+    uint64_t word = 0;
+    for (int i = 0; i < count; i++)
+      word |= ranks[i]->cpus[w];
+    cpus += __builtin_popcountll(word);
+  }
+  return cpus > 0 ? cpus : 1;
+}
+
+/*
+ * The name of the slowest transport that some pair needs: shared memory only helps if all share.
+ * *near: what ranks of one host have.
+ */
+static const char *find_links(const colli_rank_info *table, int nranks, const colli_port *ports,
+                              int nports, colli_link_kind *near) {
+  uint32_t common = ~0u;
+  bool one_host = true;
+  const char *slowest = NULL;
+  for (int rank = 0; rank < nranks; rank++) {
+    common &= table[rank].transports;
+    one_host &= table[rank].host_id == table[0].host_id;
+  }
+  *near = COLLI_LINK_TCP;
+  for (int i = 0; i < nports; i++) {
+    if (!ports[i].ops || !(common & 1u << i))
+      continue;
+    bool memory = colli_link_kind_of(ports[i].ops->name) == COLLI_LINK_SHM;
+    if (memory)
+      *near = COLLI_LINK_SHM;
+    if (!slowest && (one_host || !memory))
+      slowest = ports[i].ops->name;
+  }
+  return slowest ? slowest : "tcp";
+}
+
+/* Sets the costs of links that a device serves, and what slots they have memory for: as the
+ * transport describes the slowest, and the least, between neighbours. */
+static void find_device_costs(const colli_rank_info *table, int nranks, const colli_port *ports,
+                              int nports, const colli_calibration *calibration,
+                              colli_locality *out) {
+  int index = 0;
+  while (index < nports && (!ports[index].ops || ports[index].ops->name != out->slowest))
+    index++;
+  if (index == nports || !(ports[index].ops->caps & COLL_CAP_DEVICE))
+    return;
+  double alpha_ns = 0, beta_ns_per_byte = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    coll_link link = {0};
+    const colli_rank_info *next = &table[(rank + 1) % nranks];
+    if (!ports[index].ops->reach(table[rank].blob[index], next->blob[index], &link))
+      continue;
+    if (link.slot_bytes && (!out->slot_bytes || link.slot_bytes < out->slot_bytes))
+      out->slot_bytes = link.slot_bytes;
+    alpha_ns = link.alpha_ns > alpha_ns ? link.alpha_ns : alpha_ns;
+    beta_ns_per_byte = link.ns_per_byte > beta_ns_per_byte ? link.ns_per_byte : beta_ns_per_byte;
+  }
+  if (beta_ns_per_byte > 0)
+    colli_model_device(&out->model, calibration, alpha_ns, beta_ns_per_byte);
+}
+
+/* Of each number the largest that a rank has measured. */
+static void combine_calibrations(const colli_rank_info *table, int nranks, colli_calibration *out) {
+  *out = table[0].calibration;
+  for (int rank = 1; rank < nranks; rank++)
+    for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++) {
+      colli_calibration other = table[rank].calibration;
+      double *mine = colli_calibration_number(out, i);
+      double theirs = *colli_calibration_number(&other, i);
+      *mine = theirs > *mine ? theirs : *mine;
+    }
+}
+
+/* Whether all ranks have read the same corrections of the model. */
+static bool corrected_alike(const colli_rank_info *table, int nranks) {
+  int rank = 1;
+  while (rank < nranks && table[rank].corrections == table[0].corrections)
+    rank++;
+  return rank == nranks && table[0].corrections != 0;
+}
+
+/* Numbers the hosts in the order of their first ranks; false without memory. */
+static bool number_hosts(const colli_rank_info *table, int nranks,
+                         const colli_rank_info *const *sorted, colli_locality *out) {
+  out->ngroups = 0;
+  out->group = malloc((size_t)nranks * sizeof(*out->group));
+  if (!out->group)
+    return false;
+  const colli_rank_info *first = NULL;
+  for (int i = 0; i < nranks; i++) { /* first, each rank gets the first rank of its host */
+    if (!first || sorted[i]->host_id != first->host_id)
+      first = sorted[i];
+    out->group[sorted[i] - table] = (int32_t)(first - table);
+  }
+  for (int rank = 0; rank < nranks; rank++)
+    out->group[rank] = out->group[rank] == rank ? out->ngroups++ : out->group[out->group[rank]];
+  if (out->ngroups == 1) {
+    free(out->group);
+    out->group = NULL;
+  }
+  return true;
+}
+
+/* Finds the host with the most ranks a processor, and what there is to know of this rank's own. */
+static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint64_t own_host,
+                         int *ranks_fullest, int *cpus_fullest, colli_locality *out) {
+  *ranks_fullest = *cpus_fullest = 1;
+  for (int begin = 0, end; begin < nranks; begin = end) {
+    for (end = begin; end < nranks && sorted[end]->host_id == sorted[begin]->host_id;)
+      end++;
+    int cpus = count_cpus(sorted + begin, end - begin);
+    if ((long long)(end - begin) * *cpus_fullest > (long long)*ranks_fullest * cpus) {
+      *ranks_fullest = end - begin;
+      *cpus_fullest = cpus;
+    }
+    if (sorted[begin]->host_id == own_host) {
+      out->neighbours = end - begin;
+      out->crowded = end - begin > cpus;
+    }
+  }
+}
+
+/* The one other rank that is bound to the core of one of them, or -1. */
+static int find_mate(const colli_rank_info *table, int nranks, int rank) {
+  int mate = -1;
+  for (int other = 0; other < nranks; other++) {
+    if (other == rank || table[rank].core < 0 || table[other].core != table[rank].core ||
+        table[other].host_id != table[rank].host_id)
+      continue;
+    if (mate >= 0)
+      return -1;
+    mate = other;
+  }
+  return mate;
+}
+
+/* Whether each two neighbours share a core that is theirs alone, all on one host. */
+static bool is_paired(const colli_rank_info *table, int nranks) {
+  bool all = nranks % 2 == 0;
+  for (int rank = 0; all && rank < nranks; rank += 2)
+    all = find_mate(table, nranks, rank) == rank + 1 && table[rank].host_id == table[0].host_id;
+  return all;
+}
+
+/* Finds where the ranks sit. */
+coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
+                                const colli_port *ports, int nports,
+                                const colli_corrections *corrections, colli_locality *out,
+                                coll_error *error) {
+  *out = (colli_locality){0};
+  const colli_rank_info **sorted = malloc((size_t)nranks * sizeof(*sorted));
+  for (int i = 0; sorted && i < nranks; i++)
+    sorted[i] = &table[i];
+  if (sorted)
+    qsort(sorted, (size_t)nranks, sizeof(*sorted), by_host);
+  if (!sorted || !number_hosts(table, nranks, sorted, out)) {
+    free(sorted);
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
+  }
+  int ranks_fullest, cpus_fullest;
+  find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);
+  free(sorted);
+  out->mate = find_mate(table, nranks, rank);
+  colli_link_kind near;
+  colli_calibration calibration;
+  out->slowest = find_links(table, nranks, ports, nports, &near);
+  combine_calibrations(table, nranks, &calibration);
+  colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
+                   cpus_fullest, &out->model);
+  out->model.paired = colli_link_kind_of(out->slowest) == COLLI_LINK_SHM &&
+                      ranks_fullest > cpus_fullest && is_paired(table, nranks);
+  find_device_costs(table, nranks, ports, nports, &calibration, out);
+  colli_link_kind link = colli_link_kind_of(out->slowest);
+  bool known = strcmp(out->slowest, colli_link_name(link)) == 0;
+  if (known && out->ngroups == 1 && corrected_alike(table, nranks))
+    colli_model_correct(&out->model, corrections, link, nranks,
+                        ranks_fullest > cpus_fullest ? cpus_fullest : nranks);
+  return COLL_OK;
+}

@@ -1,0 +1,34 @@
+/* locality.h: where the ranks sit, and what follows from it for the cost model. */
+#ifndef COLLI_TUNING_LOCALITY_H
+#define COLLI_TUNING_LOCALITY_H
+
+#include "libcoll/comm/comm.h"
+
+/* Fills in the processors that this process may use and where it is bound. */
+void colli_locality_describe(colli_rank_info *info);
+
+/* What the table of ranks says of a communicator; the same on every rank but for `crowded`,
+ * `neighbours` and `mate`. */
+typedef struct colli_locality {
+  colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
+  const char *slowest; /* its name */
+  size_t slot_bytes;   /* all have memory for slots of so many bytes; 0: of any size */
+  bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
+  int neighbours;      /* ranks on this rank's host, itself included */
+  int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
+  int ngroups;         /* hosts */
+  int32_t *group;      /* the host of each rank, numbered in the order of their first ranks; the
+                          caller frees it. NULL: one host */
+} colli_locality;
+
+/*
+ * Finds where the ranks sit. The model's costs are those that the ranks have measured: of each
+ * number the largest, so that all get the same whatever file each has read. It is corrected by
+ * `corrections` (or NULL, which must stay) if all have read the same. Errors: NO_MEMORY.
+ */
+coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
+                                const colli_port *ports, int nports,
+                                const colli_corrections *corrections, colli_locality *out,
+                                coll_error *error);
+
+#endif

@@ -1,0 +1,174 @@
+/* select.c: which algorithm, and how large its chunks are. */
+#include <math.h>
+#include <string.h>
+
+#include "libcoll/algo/algo.h"
+#include "libcoll/cost/rehearse.h"
+
+#define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
+#define REFERRED_BYTES  16384 /* shorter messages are never left where they lie */
+#define CHUNK_GAIN      0.97  /* smaller chunks must gain this: the formulas do not see all costs */
+#define REHEARSE_RANKS  16    /* more take long, and leave little to choose */
+#define REHEARSE_WITHIN 3     /* times the best formula's time: what is not hopeless */
+
+/* Whether two ranks send each other as much at the same time: both have sent before either reads,
+ * and slices, with which one could begin earlier, only cost their time. */
+static bool is_exchange(const colli_shape *shape) {
+  return shape->nranks == 2 && !colli_rooted(shape->coll) && shape->coll != COLLI_SCAN &&
+         shape->coll != COLLI_EXSCAN;
+}
+
+/* The partition that an algorithm gets for a wanted chunk size. */
+void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
+                            size_t elem_bytes, const colli_limits *limits, colli_partition *out) {
+  int nchunks = algo->nchunks(shape);
+  bool exact = colli_exact(shape->coll);
+  colli_limits cut = *limits;
+  if (is_exchange(shape))
+    cut.slice_bytes = limits->slot_bytes;
+  if (shape->coll == COLLI_BARRIER)
+    count = 0;
+  colli_partition_make(out, exact ? count * (size_t)shape->nranks : count, elem_bytes, nchunks,
+                       exact, &cut);
+}
+
+/* Whether two partitions of one vector are the same. */
+static bool same_cut(const colli_partition *a, const colli_partition *b) {
+  return a->region == b->region && a->piece == b->piece && a->slice == b->slice &&
+         a->passes == b->passes;
+}
+
+/* The best chunk size of one algorithm. */
+static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t count,
+                       size_t elem_bytes, const colli_limits *limits, const colli_model *model,
+                       colli_choice *best) {
+  size_t most = limits->slot_bytes * (limits->slot_count > 1 ? limits->slot_count / 2 : 1);
+  if (limits->chunk_bytes && limits->chunk_bytes < most)
+    most = limits->chunk_bytes;
+  most = (size_t)((double)most * model->chunk_share);
+  if (most < limits->slot_bytes)
+    most = limits->slot_bytes;
+  colli_limits wanted = *limits;
+  wanted.chunk_bytes = most;
+  /* Of two ranks none passes a chunk on. What they gain by smaller ones is less than what they lose
+   * when messages are too short to be read where they lie. */
+  bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;
+  size_t least = short_slices ? 4 * REFERRED_BYTES : CHUNK_BYTES_MIN;
+  *best = (colli_choice){.algo = algo};
+  colli_partition last = {0};
+  for (bool first = true;; first = false) {
+    colli_choice tried = {.algo = algo, .chunk_bytes = wanted.chunk_bytes};
+    colli_choice_partition(algo, shape, count, elem_bytes, &wanted, &tried.partition);
+    /* A short vector is one chunk whatever is wanted; for many ranks a cost takes its time. */
+    bool known = !first && same_cut(&tried.partition, &last);
+    last = tried.partition;
+    if (!known)
+      tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
+    if (first || (!known && tried.predicted_ns < CHUNK_GAIN * best->predicted_ns))
+      *best = tried;
+    size_t power = (size_t)1 << (63 - __builtin_clzll(wanted.chunk_bytes));
+    size_t smaller = power < wanted.chunk_bytes ? power : power / 2;
+    if (!algo->pipelined || smaller < least)
+      return;
+    wanted.chunk_bytes = smaller;
+  }
+}
+
+/* Inserts a candidate where it belongs by cost; equal ones keep their order. */
+static int insert(colli_choice *list, int length, int room, const colli_choice *candidate) {
+  int at = length;
+  while (at > 0 && list[at - 1].predicted_ns > candidate->predicted_ns)
+    at--;
+  if (at >= room)
+    return length;
+  int kept = length < room ? length : room - 1;
+  memmove(&list[at + 1], &list[at], (size_t)(kept - at) * sizeof(*list));
+  list[at] = *candidate;
+  return kept + 1;
+}
+
+/* Whether an algorithm is for so many ranks, and such ranks. */
+static bool is_for(const colli_algo *algo, int nranks, const colli_model *model) {
+  int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
+  return nranks >= least && (!algo->ranks_max || nranks <= algo->ranks_max) &&
+         (model->paired || !algo->turns);
+}
+
+/* All that may do a shape, with their formulas' times; returns how many. */
+static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
+                    const colli_limits *limits, const colli_model *model, const char *force,
+                    colli_choice *list) {
+  int listed = 0;
+  for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
+    if (!colli_algo_can(*algo, shape) || (force[0] && strcmp(force, (*algo)->name) != 0))
+      continue;
+    if ((force[0] || is_for(*algo, shape->nranks, model)) && listed < COLLI_MAX_CANDIDATES)
+      best_chunk(*algo, shape, count, elem_bytes, limits, model, &list[listed++]);
+  }
+  return listed;
+}
+
+/* What a rehearsal by all ranks says, or a negative number if memory ran out. */
+static double rehearse(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                       unsigned slot_count, const colli_model *model) {
+  colli_sched *scheds[REHEARSE_RANKS];
+  int made = 0;
+  colli_shape mine = *shape;
+  for (mine.rank = 0; mine.rank < shape->nranks; mine.rank++, made++)
+    if (choice->algo->emit(&mine, &scheds[made]) != COLL_OK)
+      break;
+  double ns = -1;
+  if (made == shape->nranks)
+    ns = colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition, elem_bytes,
+                        slot_count, model);
+  while (made > 0)
+    colli_sched_free(scheds[--made]);
+  return ns;
+}
+
+/* The time of a choice where ranks may share cores. A rehearsal knows no turns. */
+double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                         unsigned slot_count, const colli_model *model) {
+  double formula = choice->algo->cost(shape, &choice->partition, elem_bytes, model);
+  if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS ||
+      (model->paired && choice->algo->turns))
+    return formula;
+  double rehearsed = rehearse(choice, shape, elem_bytes, slot_count, model);
+  return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;
+}
+
+/* Rehearses those whose formulas are among the best. */
+static void rehearse_best(colli_choice *list, int listed, const colli_shape *shape,
+                          size_t elem_bytes, const colli_limits *limits, const colli_model *model) {
+  double least = list[0].predicted_ns;
+  for (int i = 1; i < listed; i++)
+    least = fmin(least, list[i].predicted_ns);
+  for (int i = 0; i < listed; i++)
+    if (list[i].predicted_ns <= REHEARSE_WITHIN * least)
+      list[i].predicted_ns =
+          colli_choice_time(&list[i], shape, elem_bytes, limits->slot_count, model);
+}
+
+/*
+ * The algorithm and chunk size with the lowest cost. There is one choice for all roots, that for
+ * root 0: calls whose root changes from one to the next would else mix algorithms, whose ranks wait
+ * for each other in different orders. That cost twice the time where ranks share cores.
+ */
+int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
+                 const colli_limits *limits, const colli_model *model, const char *force,
+                 colli_choice *choice, colli_choice *candidates, int max_candidates) {
+  colli_choice list[COLLI_MAX_CANDIDATES];
+  colli_shape usual = *shape;
+  usual.root = 0;
+  int considered = list_all(&usual, count, elem_bytes, limits, model, force, list), listed = 0;
+  if (considered > 1 && model->core_share < 1)
+    rehearse_best(list, considered, &usual, elem_bytes, limits, model);
+  for (int i = 0; i < considered; i++) {
+    list[i].predicted_ns *= colli_correction_for(model, list[i].algo->id, count * elem_bytes);
+    if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
+      *choice = list[i];
+    if (candidates)
+      listed = insert(candidates, listed, max_candidates, &list[i]);
+  }
+  return candidates ? listed : considered;
+}

@@ -1,0 +1,40 @@
+/*
+ * verify.h: proves a set of schedules by running all ranks symbolically: each chunk holds an
+ * expression over the ranks' inputs.
+ *
+ * Checked: every output chunk of every rank holds what the collective promises; each contribution
+ * enters exactly once, combined as shape.order says (scans: in rank order always, from left to
+ * right under TREE and LEFT); all ranks of an all-reduce hold the same expression (so results are
+ * equal bit for bit); FINAL exactly where a reduction is complete, once on every value's way to an
+ * output; nothing reads what was never written, or what is overwritten in place; the k-th send
+ * meets the k-th receive, of the same length in every partition, and none is left over; no two
+ * unordered accesses of one rank overlap, across passes too; no deadlock with `slots` chunks of
+ * credit per connection. Order within a rank comes from lanes and deps alone, never from what other
+ * ranks' messages happen to bring about. A step that receives and sends keeps its message's slot
+ * until it gets the next one, as the executor does where it reduces in place; with a single slot
+ * that could not work, so there it takes the message out first. A barrier must carry news of every
+ * rank to every rank.
+ */
+#ifndef COLLI_VERIFY_VERIFY_H
+#define COLLI_VERIFY_VERIFY_H
+
+#include "libcoll/sched/sched.h"
+
+#define COLLI_SLOTS_UNLIMITED 0
+
+typedef struct colli_verify_options {
+  int slots; /* chunks of credit per connection and direction, or COLLI_SLOTS_UNLIMITED */
+  /*
+   * INPUT and OUTPUT are the same memory: the whole vector where both hold it, the rank's own block
+   * where one of them holds only that; in rooted collectives on root. All-to-all: as the schedules
+   * were made for (shape.in_place).
+   */
+  bool in_place;
+  int passes; /* 1 or more; 2 finds what lanes do to each other across passes */
+} colli_verify_options;
+
+/* COLL_OK, or COLL_ERR_INTERNAL with the objection in `why` (rank, step, chunk), or NO_MEMORY. */
+coll_status colli_verify(const colli_sched *const *scheds, int nranks,
+                         const colli_verify_options *options, char *why, size_t why_bytes);
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * bootstrap.h: how ranks find each other. Every rank checks in at rank 0 with its record; when all
+ * are there, the table of all records goes down a binary tree of control links, which stay open.
+ */
+#ifndef COLLI_WIREUP_BOOTSTRAP_H
+#define COLLI_WIREUP_BOOTSTRAP_H
+
+#include "coll/coll_transport.h"
+#include "libcoll/base/net.h"
+#include "libcoll/base/param.h"
+#include "libcoll/cost/model.h"
+#include "libcoll/wireup/ctrl.h"
+
+#define COLLI_MAX_TRANSPORTS 4
+#define COLLI_CPU_WORDS      16
+
+/* What every rank knows of every other; travels as it is. All bytes are set (no padding left). */
+typedef struct colli_rank_info {
+  char host[64];
+  uint64_t host_id;
+  int32_t pid;
+  int32_t core;        /* number of the one processor that it is bound to, or -1 */
+  int32_t numa_node;   /* of that processor, or -1 */
+  uint32_t slot_bytes; /* as the user set it; 0: not set */
+  uint32_t slot_count;
+  uint32_t timeout_ms;
+  uint32_t transports;   /* bit t: blob[t] is valid (index in the registry) */
+  uint8_t deterministic; /* coll_determinism */
+  uint8_t accumulate;    /* coll_accumulate */
+  uint16_t pad;
+  uint64_t dev_shm_free; /* bytes for shared memory: see shm_capacity.h */
+  uint64_t tmp_free;
+  uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
+  colli_calibration calibration;  /* what it has measured, or typical costs */
+  uint64_t corrections;           /* the digest of those it has read; 0: none */
+  colli_addr control_addrs[COLLI_MAX_ADDRS];
+  uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
+} colli_rank_info;
+
+#define COLLI_ID_MAGIC   0x64694c43u /* "CLid" */
+#define COLLI_ID_VERSION 1u
+
+/* An id, unpacked. */
+typedef struct colli_id {
+  uint32_t magic;
+  uint32_t version;
+  int32_t pid;       /* of the process that listens */
+  int32_t listen_fd; /* valid in that process only */
+  uint64_t comm_id;
+  uint8_t secret[COLL_SECRET_BYTES];
+  colli_addr addrs[COLLI_MAX_ADDRS];
+} colli_id;
+_Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its bytes");
+
+/* Makes an id: secret, listener, addresses. */
+coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
+
+/*
+ * What a bootstrap has to do with the world around it. Lifelines: connections to other ranks, over
+ * which nothing is said while all goes well; when one brings anything, or ends, that rank has given
+ * up or died, and the bootstrap fails with PEER_LOST at once. NULL in the place of a
+ * colli_lifelines: no lifelines, and no listener is kept.
+ */
+typedef struct colli_lifelines {
+  const int *lifelines;      /* descriptors, which stay the caller's */
+  const int *lifeline_ranks; /* to which rank each leads */
+  int nlifelines;
+  long long timeout_ms; /* colli_create: in place of create_timeout_ms; 0: no other */
+  int listen_fd; /* out: the listener behind control_addrs, the caller's from now on; or -1 */
+} colli_lifelines;
+
+/*
+ * Checks in, waits for all ranks, and gives the table and the control links. Collective; blocks at
+ * most until deadline_ns (colli_now_ns time). Rank 0 serves the others from id->listen_fd, which it
+ * closes in every case. `mine` is completed with control_addrs. On failure on any rank every rank
+ * that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank claimed twice
+ * or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret (AUTH). *table is
+ * malloc'ed: nranks records. `log` gets a line for each stranger that is turned away.
+ */
+coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
+                            const colli_params *params, uint64_t deadline_ns, const colli_log *log,
+                            colli_lifelines *lifelines, colli_rank_info **table, colli_ctrl **ctrl,
+                            coll_error *error);
+
+#endif

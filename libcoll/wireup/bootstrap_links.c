@@ -1,0 +1,232 @@
+/* bootstrap_links.c: making this rank's control links, and passing the table down the tree. */
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+#include "libcoll/wireup/bootstrap_internal.h"
+
+#define LINK_MAGIC 0x6b6c4c43u /* "CLlk" */
+
+/* Lists the links of this rank and who dials each. */
+static void plan_links(const boot *b, boot_links *links) {
+  int peers[COLLI_CTRL_LINKS_MAX];
+  links->count = colli_ctrl_peers(b->rank, b->nranks, peers);
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    link->peer = peers[i];
+    link->table = colli_ctrl_tree_joined(b->rank, peers[i]);
+    link->dials = link->table ? peers[i] > b->rank : peers[i] == (b->rank + 1) % b->nranks;
+    link->fd = link->dial.fd = -1;
+  }
+}
+
+coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params) {
+  uint16_t port;
+  colli_addr *addrs = b->mine->control_addrs;
+  memset(addrs, 0, sizeof(b->mine->control_addrs));
+  links->deadline_ns = b->deadline_ns;
+  plan_links(b, links);
+  int count =
+      colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
+  if (count == 0)
+    return b->error->status;
+  coll_status status = colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE],
+                                        &links->pendings.listen_fd, &port, b->error);
+  for (int i = 0; i < count; i++)
+    addrs[i].port = port;
+  return status;
+}
+
+/* The link that a guest is meant to become; NULL if none. */
+static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *hello) {
+  if (hello->kind != COLLI_HELLO_CONTROL || hello->comm_id != b->id->comm_id ||
+      hello->dst_rank != b->rank)
+    return NULL;
+  for (int i = 0; i < links->count; i++)
+    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && links->at[i].fd < 0)
+      return &links->at[i];
+  return NULL;
+}
+
+/* Lets the neighbours in that dial this rank. */
+static int welcome(const boot *b, boot_links *links) {
+  boot_pending pending;
+  while (boot_pendings_next(b, &links->pendings, &pending)) {
+    boot_link *link = link_for(b, links, &pending.auth.hello);
+    if (!link) {
+      boot_pending_refuse(b, &pending);
+    } else if (colli_auth_answer(&pending.auth, true) == 0) {
+      link->fd = pending.fd;
+      link->done = 0;
+    } else {
+      boot_close(&pending.fd);
+    }
+  }
+  if (links->pendings.sys_errno == 0)
+    return COLL_T_AGAIN;
+  coll_status status =
+      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", links->pendings.sys_errno,
+                      "rank %d cannot take control connections; if descriptors ran out, raise the "
+                      "limit (ulimit -n)",
+                      b->rank);
+  b->error->rank = b->rank;
+  return (int)status;
+}
+
+/* Takes what the dialling neighbour sends: a head, and the table from the parent. */
+static void step_taking(const boot *b, boot_links *links, boot_link *link) {
+  const size_t head_bytes = sizeof(link->head);
+  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
+  int result = COLL_T_DONE;
+  if (link->done < head_bytes)
+    result = boot_pull(link->fd, &link->head, head_bytes, &link->done);
+  if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
+                                link->head.records != (link->table ? (uint32_t)b->nranks : 0)))
+    result = EPROTO;
+  if (result == COLL_T_DONE && link->table) {
+    size_t done = link->done - head_bytes;
+    result = boot_pull(link->fd, links->table, table_bytes, &done);
+    link->done = head_bytes + done;
+  }
+  if (result == COLL_T_AGAIN)
+    return;
+  if (result != COLL_T_DONE) {
+    /* The neighbour gave this connection up, and may come again by another address. */
+    boot_close(&link->fd);
+    return;
+  }
+  link->up = true;
+  if (!link->table)
+    return;
+  for (int rank = 0; rank < b->nranks; rank++)
+    links->table[rank].host[sizeof(links->table[rank].host) - 1] = 0;
+  links->have_table = true;
+  uint64_t told_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
+  if (told_ns < links->deadline_ns)
+    links->deadline_ns = told_ns;
+}
+
+/* No address of a neighbour leads to it. */
+static int dial_failed(const boot *b, const boot_links *links, const boot_link *link, int status) {
+  char story[400];
+  const colli_rank_info *info = &links->table[link->peer];
+  boot_dial_story(&link->dial, story, sizeof(story));
+  return (int)boot_fail(b, (coll_status)status, link->peer, info,
+                        "rank %d (host %s) found nobody who knows the secret at the addresses of "
+                        "rank %d (host %s, pid %d): %s; choose the right interface with "
+                        "COLL_TCP_IFNAME",
+                        b->rank, b->mine->host, link->peer, info->host, info->pid, story);
+}
+
+/* Connects to a neighbour and sends the head, and the table to a child. */
+static int step_dialling(const boot *b, boot_links *links, boot_link *link) {
+  const size_t head_bytes = sizeof(link->head);
+  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
+  if (!link->began) {
+    boot_dial_begin(b, &link->dial, COLLI_HELLO_CONTROL, link->peer,
+                    links->table[link->peer].control_addrs);
+    link->began = true;
+  }
+  if (link->fd < 0) {
+    int result = boot_dial_step(b, &link->dial);
+    if (result != COLL_T_DONE)
+      return result == COLL_T_AGAIN ? result : dial_failed(b, links, link, result);
+    link->fd = link->dial.fd;
+    link->dial.fd = -1;
+    link->done = 0;
+    link->head = (boot_link_head){.magic = LINK_MAGIC,
+                                  .records = link->table ? (uint32_t)b->nranks : 0,
+                                  .remaining_ms = boot_remaining_ms(links->deadline_ns)};
+  }
+  int result = COLL_T_DONE;
+  if (link->done < head_bytes)
+    result = boot_push(link->fd, &link->head, head_bytes, &link->done);
+  if (result == COLL_T_DONE) {
+    size_t done = link->done - head_bytes;
+    result = boot_push(link->fd, links->table, table_bytes, &done);
+    link->done = head_bytes + done;
+  }
+  if (result > 0) {
+    boot_close(&link->fd);
+    link->began = false;
+    return COLL_T_AGAIN;
+  }
+  link->up = result == COLL_T_DONE;
+  return result;
+}
+
+/* The time for the links is over: says which one is missing. */
+static int links_late(const boot *b, const boot_links *links) {
+  for (int i = 0; i < links->count; i++) {
+    const boot_link *link = &links->at[i];
+    const colli_rank_info *info = &links->table[link->peer];
+    char story[400];
+    if (link->up || !link->dials)
+      continue;
+    boot_dial_story(&link->dial, story, sizeof(story));
+    return (int)boot_fail(b, link->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
+                          link->peer, info,
+                          "rank %d (host %s) could not make its control link to rank %d (host %s, "
+                          "pid %d): %s; check the firewall between the hosts, COLL_TCP_IFNAME and "
+                          "COLL_PORT_RANGE",
+                          b->rank, b->mine->host, link->peer, info->host, info->pid, story);
+  }
+  return COLL_T_AGAIN; /* somebody else's link is missing: that rank tells rank 0 */
+}
+
+int boot_links_step(const boot *b, boot_links *links) {
+  int result = welcome(b, links);
+  bool all_up = true;
+  if (result > 0)
+    return result;
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    if (!link->up && !link->dials && link->fd >= 0)
+      step_taking(b, links, link);
+  }
+  for (int i = 0; i < links->count; i++) {
+    boot_link *link = &links->at[i];
+    if (!link->up && link->dials && links->have_table) {
+      result = step_dialling(b, links, link);
+      if (result > 0)
+        return result;
+    }
+    all_up = all_up && link->up;
+  }
+  if (all_up)
+    return COLL_T_DONE;
+  if (links->have_table && colli_now_ns() >= links->deadline_ns)
+    return links_late(b, links);
+  return COLL_T_AGAIN;
+}
+
+void boot_links_watch(boot *b, const boot_links *links) {
+  uint64_t now_ns = colli_now_ns();
+  boot_pendings_watch(b, &links->pendings);
+  if (links->deadline_ns > now_ns)
+    boot_polls_wake(&b->polls, links->deadline_ns);
+  for (int i = 0; i < links->count; i++) {
+    const boot_link *link = &links->at[i];
+    if (link->up)
+      continue;
+    if (link->fd >= 0)
+      boot_polls_add(&b->polls, link->fd, link->dials ? POLLOUT : POLLIN);
+    else if (link->began)
+      boot_dial_watch(b, &link->dial);
+    else if (link->dials && links->have_table)
+      boot_polls_wake(&b->polls, now_ns + 20 * COLLI_NS_PER_MS);
+  }
+}
+
+void boot_links_close(boot_links *links) {
+  boot_pendings_close(&links->pendings);
+  boot_close(&links->pendings.listen_fd);
+  for (int i = 0; i < links->count; i++) {
+    boot_close(&links->at[i].fd);
+    boot_dial_close(&links->at[i].dial);
+  }
+}

@@ -1,0 +1,145 @@
+/* ctrl.c: what both kinds of control links have in common. */
+#include "libcoll/wireup/ctrl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/wireup/ctrl_links.h"
+
+#define QUEUE_LONG     64 /* messages; from here on old news is dropped */
+#define QUEUE_FAILURES 4096
+
+int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours) {
+  memcpy(neighbours, ctrl->peers, (size_t)ctrl->count * sizeof(*neighbours));
+  return ctrl->count;
+}
+
+void colli_ctrl_send(colli_ctrl *ctrl, int neighbour, const colli_ctrl_msg *msg) {
+  for (int link = 0; link < ctrl->count; link++)
+    if (ctrl->peers[link] == neighbour)
+      ctrl->ops->send(ctrl, link, msg);
+}
+
+colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg, int *sys_errno) {
+  int link = 0;
+  *sys_errno = 0;
+  colli_ctrl_event event = ctrl->ops->poll(ctrl, &link, msg, sys_errno);
+  if (event != COLLI_CTRL_NOTHING)
+    *peer = ctrl->peers[link];
+  return event;
+}
+
+bool colli_ctrl_unsent(const colli_ctrl *ctrl) {
+  return ctrl->ops->unsent(ctrl);
+}
+
+int colli_ctrl_fd(const colli_ctrl *ctrl) {
+  return ctrl->ops->fd(ctrl);
+}
+
+void colli_ctrl_close(colli_ctrl *ctrl, int timeout_ms) {
+  if (ctrl)
+    ctrl->ops->close(ctrl, timeout_ms);
+}
+
+/* ---- neighbours ------------------------------------------------------------------------------ */
+
+bool colli_ctrl_tree_joined(int a, int b) {
+  return (a > 0 && (a - 1) / 2 == b) || (b > 0 && (b - 1) / 2 == a);
+}
+
+/* Adds a rank to a list unless it is there already, or is `rank` itself, or does not exist. */
+static void add_peer(int peer, int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX], int *count) {
+  if (peer < 0 || peer >= nranks || peer == rank)
+    return;
+  for (int i = 0; i < *count; i++)
+    if (peers[i] == peer)
+      return;
+  peers[(*count)++] = peer;
+}
+
+int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]) {
+  int count = 0;
+  if (rank > 0)
+    add_peer((rank - 1) / 2, rank, nranks, peers, &count);
+  if (rank < nranks / 2) { /* otherwise there are no children, and 2 * rank might overflow */
+    add_peer(2 * rank + 1, rank, nranks, peers, &count);
+    add_peer(2 * rank + 2, rank, nranks, peers, &count);
+  }
+  add_peer((rank + 1) % nranks, rank, nranks, peers, &count);
+  add_peer((rank + nranks - 1) % nranks, rank, nranks, peers, &count);
+  return count;
+}
+
+/* ---- queue ----------------------------------------------------------------------------------- */
+
+/* The i-th oldest entry. */
+static colli_ctrl_entry *entry_at(const colli_ctrl_queue *queue, size_t i) {
+  return &queue->at[(queue->first + i) % queue->room];
+}
+
+/* Removes the i-th oldest entry; the others keep their order. */
+static void remove_entry(colli_ctrl_queue *queue, size_t i) {
+  for (; i + 1 < queue->count; i++)
+    *entry_at(queue, i) = *entry_at(queue, i + 1);
+  queue->count--;
+}
+
+/* Drops one entry that `msg` makes old: what the same rank said before, by the same link. */
+static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg) {
+  for (size_t i = 0; i < queue->count; i++) {
+    const colli_ctrl_entry *entry = entry_at(queue, i);
+    if (entry->link == link && entry->msg.kind == COLLI_CTRL_STALLED &&
+        entry->msg.origin == msg->origin) {
+      remove_entry(queue, i);
+      return;
+    }
+  }
+}
+
+/* Makes room for one more entry; false if there is no memory. */
+static bool grow(colli_ctrl_queue *queue) {
+  if (queue->count < queue->room)
+    return true;
+  size_t room = queue->room ? 2 * queue->room : 4;
+  colli_ctrl_entry *at = malloc(room * sizeof(*at));
+  if (!at)
+    return false;
+  for (size_t i = 0; i < queue->count; i++)
+    at[i] = *entry_at(queue, i);
+  free(queue->at);
+  queue->at = at;
+  queue->first = 0;
+  queue->room = room;
+  return true;
+}
+
+bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
+                           int nranks) {
+  /* Every rank has one failure and one goodbye to tell, besides its latest stall, and the failures
+   * of communicators that were split. */
+  const size_t most = QUEUE_FAILURES + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
+  if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_STALLED)
+    drop_superseded(queue, link, msg);
+  if (queue->count >= most)
+    return true; /* nobody who keeps the rules gets here */
+  if (!grow(queue))
+    return false;
+  queue->count++;
+  *entry_at(queue, queue->count - 1) = (colli_ctrl_entry){link, *msg};
+  return true;
+}
+
+bool colli_ctrl_queue_pop(colli_ctrl_queue *queue, colli_ctrl_entry *entry) {
+  if (queue->count == 0)
+    return false;
+  *entry = *entry_at(queue, 0);
+  queue->first = (queue->first + 1) % queue->room;
+  queue->count--;
+  return true;
+}
+
+void colli_ctrl_queue_free(colli_ctrl_queue *queue) {
+  free(queue->at);
+  memset(queue, 0, sizeof(*queue));
+}

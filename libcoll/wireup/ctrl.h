@@ -1,0 +1,78 @@
+/*
+ * ctrl.h: control links. Between processes they are the authenticated sockets that bootstrap made
+ * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry few,
+ * small messages: who is lost, who waits for whom. Messages of one link arrive in order; a link
+ * never blocks.
+ */
+#ifndef COLLI_WIREUP_CTRL_H
+#define COLLI_WIREUP_CTRL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "coll/coll.h"
+#include "libcoll/base/log.h"
+
+typedef enum colli_ctrl_kind {
+  COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why. peer not -1: the process
+                             of that rank is gone, and all communicators that it is in are */
+  COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
+  COLLI_CTRL_GOODBYE = 3, /* the sender leaves in good order */
+  COLLI_CTRL_ABSENT = 4 /* answers STALLED of `peer`: rank more[0], which it waits for, has no such
+                           communicator (any more), or has left altogether */
+} colli_ctrl_kind;
+
+#define COLLI_CTRL_MORE 7
+
+/* Ranks are those of the base, but for the ranks that `error` names. */
+typedef struct colli_ctrl_msg {
+  uint32_t kind;
+  int32_t origin;  /* the rank that made the message; links pass messages of others on */
+  uint64_t serial; /* counts the origin's messages, so that each is taken once */
+  uint64_t uid;    /* the communicator that it is about; 0: the base */
+  int32_t peer;    /* STALLED: the rank that origin waits for, or -1 */
+  int32_t nmore;
+  int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for; ABSENT: one */
+  int32_t pad;
+  uint64_t sequence;
+  uint64_t signature[3]; /* the tag of the operation that origin is in */
+  coll_error error;      /* FAILED */
+} colli_ctrl_msg;
+
+typedef struct colli_ctrl colli_ctrl;
+
+/* What colli_ctrl_poll() found. */
+typedef enum colli_ctrl_event {
+  COLLI_CTRL_NOTHING,
+  COLLI_CTRL_MESSAGE, /* *msg is filled; *peer is the neighbour it came from */
+  COLLI_CTRL_CLOSED   /* the link to *peer ended without a goodbye; *sys_errno is 0 or says why */
+} colli_ctrl_event;
+
+/* The ranks that this one has links with. Fills neighbours (room for 8) and returns how many. */
+int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours);
+
+/* Queues a message to a neighbour (copied; dropped if the link is closed). Sends what it can. */
+void colli_ctrl_send(colli_ctrl *ctrl, int neighbour, const colli_ctrl_msg *msg);
+
+/* The next event; sends what is queued too. Call until NOTHING. */
+colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg, int *sys_errno);
+
+/* Whether something queued still waits for room; polling sends it. */
+bool colli_ctrl_unsent(const colli_ctrl *ctrl);
+
+/* A descriptor that is readable when poll has something (an epoll or event descriptor), or -1. */
+int colli_ctrl_fd(const colli_ctrl *ctrl);
+
+/*
+ * Tries to send what is queued, for at most timeout_ms, and closes all links, in a way that what
+ * was sent arrives (shutdown, then wait for the other side's end of file within the time).
+ */
+void colli_ctrl_close(colli_ctrl *ctrl, int timeout_ms);
+
+/*
+ * Control for `nranks` ranks of one process: ctrls[r] is rank r's. Links form the same tree. With
+ * events, colli_ctrl_fd() works and costs a descriptor a rank; without (simulator) it is -1.
+ */
+coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events, coll_error *error);
+
+#endif

@@ -1,0 +1,64 @@
+/* ctrl_links.h: what the two kinds of control links share, and how bootstrap makes one of them. */
+#ifndef COLLI_WIREUP_CTRL_LINKS_H
+#define COLLI_WIREUP_CTRL_LINKS_H
+
+#include <stddef.h>
+
+#include "libcoll/wireup/ctrl.h"
+
+#define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours, and room */
+
+/* What a kind of control links does; the functions of ctrl.h call these. */
+typedef struct colli_ctrl_ops {
+  void (*send)(colli_ctrl *ctrl, int link, const colli_ctrl_msg *msg);
+  colli_ctrl_event (*poll)(colli_ctrl *ctrl, int *link, colli_ctrl_msg *msg, int *sys_errno);
+  bool (*unsent)(const colli_ctrl *ctrl);
+  int (*fd)(const colli_ctrl *ctrl);
+  void (*close)(colli_ctrl *ctrl, int timeout_ms);
+} colli_ctrl_ops;
+
+/* The first member of either kind. */
+struct colli_ctrl {
+  const colli_ctrl_ops *ops;
+  int rank;
+  int nranks;
+  int count;
+  int peers[COLLI_CTRL_LINKS_MAX];
+};
+
+/* A queued message; `link` is the receiver's number of the link that it came by. */
+typedef struct colli_ctrl_entry {
+  int link;
+  colli_ctrl_msg msg;
+} colli_ctrl_entry;
+
+/* A ring of messages that grows. */
+typedef struct colli_ctrl_queue {
+  colli_ctrl_entry *at;
+  size_t first, count, room;
+} colli_ctrl_queue;
+
+/*
+ * Appends a message. A long queue forgets older news of the same kind that a receiver no longer
+ * needs (STALLED), so that a rank which does not listen costs bounded memory. false: no memory.
+ */
+bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
+                           int nranks);
+
+/* Takes the oldest message; false if there is none. */
+bool colli_ctrl_queue_pop(colli_ctrl_queue *queue, colli_ctrl_entry *entry);
+
+void colli_ctrl_queue_free(colli_ctrl_queue *queue);
+
+/* The neighbours of a rank, each once: tree parent and children, next and previous in the ring. */
+int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
+
+/* Whether two ranks are parent and child in the tree. */
+bool colli_ctrl_tree_joined(int a, int b);
+
+/* Makes control links of connected sockets: fds[i] leads to peers[i]. Takes over the descriptors
+ * in every case. */
+coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
+                                  const int *fds, int count, coll_error *error);
+
+#endif

@@ -1,0 +1,270 @@
+/* ctrl_net.c: control links over the sockets that bootstrap made, watched by one epoll descriptor.
+ */
+#include <errno.h>
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+#include "libcoll/wireup/ctrl_links.h"
+
+typedef struct net_link {
+  int fd;        /* -1: closed */
+  bool left;     /* the neighbour said goodbye: the end of the link is no news */
+  bool broken;   /* nothing more can be sent */
+  bool watching; /* epoll tells when there is room to send */
+  bool shut;     /* told the neighbour that no more will come */
+  colli_ctrl_msg in;
+  size_t in_done;
+  colli_ctrl_entry out; /* on its way */
+  size_t out_done;      /* sizeof(colli_ctrl_msg): none is */
+  colli_ctrl_queue queue;
+} net_link;
+
+typedef struct net_ctrl {
+  colli_ctrl base;
+  int epoll_fd;
+  net_link links[COLLI_CTRL_LINKS_MAX];
+} net_ctrl;
+
+/* Asks epoll for news of a link: what it brings, and room to send if `sending`. */
+static void watch(net_ctrl *ctrl, int link, bool sending) {
+  net_link *l = &ctrl->links[link];
+  if (l->watching == sending)
+    return;
+  struct epoll_event event = {.events = EPOLLIN | (sending ? EPOLLOUT : 0),
+                              .data.u32 = (uint32_t)link};
+  if (epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_MOD, l->fd, &event) == 0)
+    l->watching = sending;
+}
+
+/* Whether anything still waits to be sent. */
+static bool has_unsent(const net_link *l) {
+  return !l->broken && (l->out_done < sizeof(l->out.msg) || l->queue.count > 0);
+}
+
+/* Sends what the socket takes. */
+static void flush_link(net_ctrl *ctrl, int link) {
+  net_link *l = &ctrl->links[link];
+  while (l->fd >= 0 && has_unsent(l)) {
+    if (l->out_done == sizeof(l->out.msg) && colli_ctrl_queue_pop(&l->queue, &l->out))
+      l->out_done = 0;
+    ssize_t sent = send(l->fd, (const char *)&l->out.msg + l->out_done,
+                        sizeof(l->out.msg) - l->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0) {
+      l->out_done += (size_t)sent;
+    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+      break;
+    } else if (errno != EINTR) {
+      /* What the neighbour sent before may still be read: reading finds the end. */
+      l->broken = true;
+    }
+  }
+  if (l->fd >= 0)
+    watch(ctrl, link, has_unsent(l));
+}
+
+static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
+  net_ctrl *ctrl = (net_ctrl *)base;
+  net_link *l = &ctrl->links[link];
+  if (l->fd < 0 || l->broken)
+    return;
+  colli_ctrl_queue_push(&l->queue, link, msg, base->nranks);
+  flush_link(ctrl, link);
+}
+
+/* Closes one link for good. */
+static void close_link(net_link *l) {
+  if (l->fd >= 0)
+    close(l->fd); /* which takes it out of epoll too */
+  l->fd = -1;
+  colli_ctrl_queue_free(&l->queue);
+}
+
+/* Whether a message is one that this library sends; its texts end after this. */
+static bool valid(colli_ctrl_msg *msg, int nranks) {
+  if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_ABSENT || msg->origin < 0 ||
+      msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks || msg->nmore < 0 ||
+      msg->nmore > COLLI_CTRL_MORE)
+    return false;
+  for (int i = 0; i < msg->nmore; i++)
+    if (msg->more[i] < 0 || msg->more[i] >= nranks)
+      return false;
+  coll_error *error = &msg->error;
+  error->size = sizeof(*error);
+  error->operation[sizeof(error->operation) - 1] = 0;
+  error->syscall[sizeof(error->syscall) - 1] = 0;
+  error->host[sizeof(error->host) - 1] = 0;
+  error->peer_host[sizeof(error->peer_host) - 1] = 0;
+  error->message[sizeof(error->message) - 1] = 0;
+  return true;
+}
+
+/* Reads what a link brings: a whole message, its end, or nothing yet. */
+static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
+  net_link *l = &ctrl->links[link];
+  while (l->in_done < sizeof(l->in)) {
+    ssize_t got =
+        recv(l->fd, (char *)&l->in + l->in_done, sizeof(l->in) - l->in_done, MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR)
+      continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return COLLI_CTRL_NOTHING;
+    if (got <= 0) {
+      *sys_errno = got < 0 ? errno : 0;
+      close_link(l);
+      return l->left ? COLLI_CTRL_NOTHING : COLLI_CTRL_CLOSED;
+    }
+    l->in_done += (size_t)got;
+  }
+  l->in_done = 0;
+  if (!valid(&l->in, ctrl->base.nranks)) {
+    *sys_errno = EPROTO;
+    close_link(l);
+    return COLLI_CTRL_CLOSED;
+  }
+  if (l->in.kind == COLLI_CTRL_GOODBYE && l->in.origin == ctrl->base.peers[link])
+    l->left = true;
+  *msg = l->in;
+  return COLLI_CTRL_MESSAGE;
+}
+
+static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *msg, int *sys_errno) {
+  net_ctrl *ctrl = (net_ctrl *)base;
+  struct epoll_event events[COLLI_CTRL_LINKS_MAX];
+  int count = epoll_wait(ctrl->epoll_fd, events, COLLI_CTRL_LINKS_MAX, 0);
+  for (int i = 0; i < count; i++) {
+    *link = (int)events[i].data.u32;
+    if (events[i].events & EPOLLOUT)
+      flush_link(ctrl, *link);
+    if (!(events[i].events & ~(uint32_t)EPOLLOUT) || ctrl->links[*link].fd < 0)
+      continue;
+    colli_ctrl_event event = read_link(ctrl, *link, msg, sys_errno);
+    if (event != COLLI_CTRL_NOTHING)
+      return event; /* the other links stay ready for the next call */
+  }
+  return COLLI_CTRL_NOTHING;
+}
+
+static bool net_unsent(const colli_ctrl *base) {
+  const net_ctrl *ctrl = (const net_ctrl *)base;
+  for (int link = 0; link < base->count; link++)
+    if (ctrl->links[link].fd >= 0 && has_unsent(&ctrl->links[link]))
+      return true;
+  return false;
+}
+
+static int net_fd(const colli_ctrl *base) {
+  return ((const net_ctrl *)base)->epoll_fd;
+}
+
+/* Throws away some of what a link brings; closes it at its end. */
+static void drain_link(net_link *l) {
+  char waste[4096];
+  for (int reads = 0; reads < 64; reads++) { /* a neighbour that never stops must not hold us */
+    ssize_t got = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
+    if (got > 0 || (got < 0 && errno == EINTR))
+      continue;
+    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+      return;
+    close_link(l);
+    return;
+  }
+}
+
+/* Moves the closing of a link on; true while it must be waited for. */
+static bool closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
+  net_link *l = &ctrl->links[link];
+  flush_link(ctrl, link);
+  if (l->fd >= 0 && !l->shut && !has_unsent(l))
+    l->shut = shutdown(l->fd, SHUT_WR) == 0 || errno == ENOTCONN;
+  if (l->fd >= 0)
+    drain_link(l);
+  *pfd = (struct pollfd){.fd = l->fd, .events = POLLIN};
+  if (l->fd < 0)
+    return false;
+  if (has_unsent(l)) {
+    pfd->events |= POLLOUT;
+    return true;
+  }
+  /* Once the neighbour's kernel has all of it, nothing can take it away again. */
+  int unacknowledged = 0;
+  return ioctl(l->fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
+}
+
+static void net_close(colli_ctrl *base, int timeout_ms) {
+  net_ctrl *ctrl = (net_ctrl *)base;
+  uint64_t deadline_ns = colli_now_ns() + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
+  for (;;) {
+    struct pollfd fds[COLLI_CTRL_LINKS_MAX];
+    bool wait = false;
+    for (int link = 0; link < base->count; link++) {
+      bool busy = closing(ctrl, link, &fds[link]);
+      wait = wait || busy;
+      if (!busy)
+        fds[link].fd = -1;
+    }
+    if (!wait || colli_now_ns() >= deadline_ns)
+      break;
+    poll(fds, (nfds_t)base->count, 1); /* no event tells that the neighbour's kernel has it */
+  }
+  for (int link = 0; link < base->count; link++)
+    close_link(&ctrl->links[link]);
+  close(ctrl->epoll_fd);
+  free(ctrl);
+}
+
+static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
+
+/* Lets the kernel find out that a neighbour's host is dead although nothing is said. */
+static void keep_alive(int fd) {
+  const int on = 1, idle_s = 10, interval_s = 5, probes = 4, give_up_ms = 30000;
+  /* On a socket that is not TCP these fail, and are not needed. */
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
+}
+
+coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const int *peers,
+                                  const int *fds, int count, coll_error *error) {
+  net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
+  *out = NULL;
+  bool ok = ctrl && (ctrl->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) >= 0;
+  for (int link = 0; ok && link < count; link++) {
+    struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)link};
+    ctrl->base.peers[link] = peers[link];
+    ctrl->links[link].fd = fds[link];
+    ctrl->links[link].out_done = sizeof(colli_ctrl_msg);
+    keep_alive(fds[link]);
+    ok = epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_ADD, fds[link], &event) == 0;
+  }
+  if (ok) {
+    ctrl->base.ops = &net_ops;
+    ctrl->base.rank = rank;
+    ctrl->base.nranks = nranks;
+    ctrl->base.count = count;
+    *out = &ctrl->base;
+    return COLL_OK;
+  }
+  int sys_errno = errno;
+  for (int link = 0; link < count; link++)
+    close(fds[link]);
+  if (ctrl && ctrl->epoll_fd >= 0)
+    close(ctrl->epoll_fd);
+  free(ctrl);
+  return colli_error_sys(error, sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM,
+                         "create", "epoll_create1", sys_errno,
+                         "the control links of rank %d cannot be watched; if descriptors ran out, "
+                         "raise the limit (ulimit -n)",
+                         rank);
+}

@@ -1,0 +1,482 @@
+/*
+ * test_p2p.c: sends and receives, one case at a time: tags in any order, any source, messages to
+ * oneself, lengths, floods, and what goes wrong.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "support_ranks.h"
+
+enum { LONG = 60000, MANY = 200 };
+
+/* Runs on threads over both transports. */
+static void over_both(int nranks, rank_fn fn) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < transports_tried(); t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    cr_assert_eq(run_threads(nranks, &config, fn, NULL), 0, "over %s", transports[t]);
+  }
+}
+
+static void fill(int *buf, int count, int seed) {
+  for (int i = 0; i < count; i++)
+    buf[i] = seed * 1000003 + i;
+}
+
+static int wrong(const int *buf, int count, int seed) {
+  int bad = 0;
+  for (int i = 0; i < count; i++)
+    bad += buf[i] != seed * 1000003 + i;
+  return bad;
+}
+
+/* Both ranks start sends in one order and receive in the other. */
+static int opposite(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  enum { TAGS = 8 };
+  int *out = malloc(sizeof(int) * TAGS * LONG), *in = malloc(sizeof(int) * LONG);
+  coll_request *requests[TAGS];
+  for (int tag = 0; tag < TAGS; tag++) {
+    int count = tag % 2 ? LONG : 100;
+    fill(out + tag * LONG, count, rank * 100 + tag);
+    RANK_OK(coll_isend(out + tag * LONG, (size_t)count, COLL_INT32, 1 - rank, tag, comm,
+                       &requests[tag]));
+  }
+  for (int tag = TAGS - 1; tag >= 0; tag--) {
+    int count = tag % 2 ? LONG : 100;
+    RANK_OK(coll_recv(in, (size_t)count, COLL_INT32, 1 - rank, tag, NULL, comm));
+    RANK_CHECK(wrong(in, count, (1 - rank) * 100 + tag) == 0);
+  }
+  for (int tag = 0; tag < TAGS; tag++)
+    RANK_OK(coll_wait(&requests[tag], -1));
+  free(out);
+  free(in);
+  return 0;
+}
+
+Test(p2p, tags_in_opposite_orders, .timeout = 60) {
+  over_both(2, opposite);
+}
+
+/* Rank 0 serves whoever comes; the others leave as soon as they have their answers. */
+static int server(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  enum { QUESTIONS = 20 };
+  int *buf = malloc(sizeof(int) * LONG);
+  if (rank == 0) {
+    int heard[8] = {0};
+    for (int i = 0; i < QUESTIONS * (nranks - 1); i++) {
+      coll_message message = {-7, -7, 7};
+      RANK_OK(coll_recv(buf, LONG, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, &message, comm));
+      RANK_CHECK(message.source > 0 && message.source < nranks);
+      RANK_CHECK(message.tag == heard[message.source]++);
+      RANK_CHECK(message.count == (message.tag % 2 ? (size_t)LONG : (size_t)message.source));
+      RANK_CHECK(wrong(buf, (int)message.count, message.source + message.tag) == 0);
+      RANK_OK(coll_send(buf, 1, COLL_INT32, message.source, 77, comm));
+    }
+  } else {
+    for (int tag = 0; tag < QUESTIONS; tag++) {
+      int count = tag % 2 ? LONG : rank, answer = 0;
+      fill(buf, count, rank + tag);
+      RANK_OK(coll_send(buf, (size_t)count, COLL_INT32, 0, tag, comm));
+      RANK_OK(coll_recv(&answer, 1, COLL_INT32, 0, 77, NULL, comm));
+      RANK_CHECK(answer == buf[0]);
+      if (tag == QUESTIONS / 2)
+        usleep((useconds_t)rank * 20000);
+    }
+  }
+  free(buf);
+  return 0;
+}
+
+Test(p2p, any_source_server, .timeout = 60) {
+  over_both(5, server);
+}
+
+Test(p2p, any_source_server_of_processes, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < transports_tried(); t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    cr_assert_eq(run_processes(4, &config, server, NULL, 30, NULL), 0);
+  }
+}
+
+/* One message comes; the ranks from which none does have connections on one side only. */
+static int half_open(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  int value = rank;
+  if (rank == 1) {
+    coll_message message;
+    RANK_OK(coll_recv(&value, 1, COLL_INT32, COLL_ANY_SOURCE, 3, &message, comm));
+    RANK_CHECK(message.source == nranks - 1 && value == nranks - 1);
+  } else if (rank == nranks - 1) {
+    RANK_OK(coll_send(&value, 1, COLL_INT32, 1, 3, comm));
+  }
+  int sum = 1;
+  RANK_OK(coll_allreduce(&sum, &sum, 1, COLL_INT32, COLL_SUM, comm));
+  RANK_CHECK(sum == nranks);
+  return 0;
+}
+
+Test(p2p, connections_that_peers_never_open, .timeout = 60) {
+  over_both(6, half_open);
+  cr_assert_eq(run_processes(6, NULL, half_open, NULL, 30, NULL), 0);
+}
+
+static int self(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  int *a = malloc(sizeof(int) * LONG), *b = malloc(sizeof(int) * LONG);
+  coll_message message;
+  coll_request *request[2];
+  fill(a, LONG, rank);
+  /* short ones wait for their receive, in order */
+  for (int i = 0; i < 5; i++)
+    RANK_OK(coll_send(a + i, 1, COLL_INT32, rank, i % 2, comm));
+  for (int i = 1; i < 5; i += 2) {
+    RANK_OK(coll_recv(b, 4, COLL_INT32, rank, 1, &message, comm));
+    RANK_CHECK(message.source == rank && message.tag == 1 && message.count == 1 && b[0] == a[i]);
+  }
+  for (int i = 0; i < 5; i += 2) {
+    RANK_OK(coll_recv(b, 1, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, NULL, comm));
+    RANK_CHECK(b[0] == a[i]);
+  }
+  /* long ones, receive last and receive first */
+  RANK_OK(coll_isend(a, LONG, COLL_INT32, rank, 9, comm, &request[0]));
+  RANK_CHECK(coll_test(&request[0]) == COLL_IN_PROGRESS);
+  RANK_OK(coll_recv(b, LONG, COLL_INT32, rank, 9, NULL, comm));
+  RANK_OK(coll_wait(&request[0], -1));
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0);
+  memset(b, 0, sizeof(int) * LONG);
+  RANK_OK(coll_irecv(b, LONG, COLL_INT32, rank, 9, NULL, comm, &request[0]));
+  RANK_OK(coll_isend(a, LONG, COLL_INT32, rank, 9, comm, &request[1]));
+  RANK_OK(coll_wait(&request[0], -1));
+  RANK_OK(coll_wait(&request[1], -1));
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0);
+  memset(b, 0, sizeof(int) * LONG);
+  RANK_OK(coll_sendrecv(a, LONG, rank, 4, b, LONG, rank, 4, COLL_INT32, &message, comm));
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0 && message.count == LONG);
+  /* nothing */
+  RANK_OK(coll_sendrecv(NULL, 0, rank, 0, NULL, 0, rank, 0, COLL_INT32, &message, comm));
+  RANK_CHECK(message.count == 0);
+  free(a);
+  free(b);
+  return 0;
+}
+
+Test(p2p, to_oneself, .timeout = 60) {
+  over_both(1, self);
+  over_both(2, self);
+}
+
+/* Shorter messages, none, types of the caller's own. */
+static int lengths(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  static const size_t counts[] = {0, 1, 7, 5000, 20000};
+  const coll_type type = COLL_TYPE_USER(12);
+  char *buf = malloc((size_t)12 * 20000);
+  for (int i = 0; i < 5; i++) {
+    coll_message message;
+    memset(buf, rank == 0 ? i + 1 : 0, (size_t)12 * 20000);
+    if (rank == 0) {
+      RANK_OK(coll_send(buf, counts[i], type, 1, i, comm));
+      RANK_OK(coll_send(counts[i] ? buf : NULL, counts[i], type, 1, i, comm));
+      continue;
+    }
+    RANK_OK(coll_recv(buf, 20000, type, 0, COLL_ANY_TAG, &message, comm));
+    RANK_CHECK(message.count == counts[i] && message.tag == i && message.source == 0);
+    size_t bytes = 12 * counts[i];
+    RANK_CHECK(bytes == 0 || (buf[0] == i + 1 && buf[bytes - 1] == i + 1));
+    RANK_CHECK(bytes == (size_t)12 * 20000 || buf[bytes] == 0);
+    RANK_OK(coll_recv(counts[i] ? buf : NULL, counts[i], type, 0, i, NULL, comm));
+  }
+  free(buf);
+  return 0;
+}
+
+Test(p2p, lengths, .timeout = 60) {
+  over_both(2, lengths);
+}
+
+/* More messages than a rank keeps; another rank's mail goes on meanwhile. */
+static int flood(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  static int in[3][64], out[3][64], many[MANY][64];
+  coll_request *requests[MANY];
+  if (rank == 0) {
+    for (int i = 0; i < MANY; i++) {
+      fill(many[i], 64, i);
+      RANK_OK(coll_isend(many[i], 64, COLL_INT32, 2, i < MANY - 1 ? 0 : 1, comm, &requests[i]));
+      if (i < 30) {
+        RANK_OK(coll_wait(&requests[i], -1));
+        memset(many[i], 0, sizeof(many[i]));
+      }
+    }
+    int go = 0;
+    RANK_OK(coll_recv(&go, 1, COLL_INT32, 1, 0, NULL, comm));
+    for (int i = 30; i < MANY; i++)
+      RANK_OK(coll_wait(&requests[i], -1));
+    return 0;
+  }
+  if (rank == 1) {
+    for (int i = 0; i < 50; i++) {
+      fill(out[1], 64, 1000 + i);
+      RANK_OK(coll_sendrecv(out[1], 64, 2, 5, in[1], 64, 2, 6, COLL_INT32, NULL, comm));
+      RANK_CHECK(wrong(in[1], 64, 2000 + i) == 0);
+    }
+    RANK_OK(coll_send(in[1], 1, COLL_INT32, 0, 0, comm));
+    return 0;
+  }
+  for (int i = 0; i < 50; i++) {
+    fill(out[2], 64, 2000 + i);
+    RANK_OK(coll_sendrecv(out[2], 64, 1, 6, in[2], 64, 1, 5, COLL_INT32, NULL, comm));
+    RANK_CHECK(wrong(in[2], 64, 1000 + i) == 0);
+  }
+  for (int i = 0; i < MANY - 1; i++) {
+    RANK_OK(coll_recv(in[2], 64, COLL_INT32, 0, 0, NULL, comm));
+    RANK_CHECK(wrong(in[2], 64, i) == 0);
+  }
+  RANK_OK(coll_recv(in[2], 64, COLL_INT32, 0, 1, NULL, comm));
+  return 0;
+}
+
+Test(p2p, flood, .timeout = 60) {
+  over_both(3, flood);
+}
+
+/* A short send is complete although its receiver is in a collective; it arrives although its
+ * sender leaves at once. */
+static int early(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  int value = 40 + rank, got = 0, sum = 0;
+  if (rank == 0)
+    RANK_OK(coll_send(&value, 1, COLL_INT32, 1, 0, comm));
+  value = 1;
+  RANK_OK(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm));
+  RANK_CHECK(sum == 3);
+  if (rank == 1)
+    RANK_OK(coll_recv(&got, 1, COLL_INT32, 0, 0, NULL, comm));
+  RANK_CHECK(rank != 1 || got == 40);
+  value = 50;
+  if (rank == 1)
+    RANK_OK(coll_send(&value, 1, COLL_INT32, 2, 0, comm)); /* and leaves */
+  if (rank == 2) {
+    usleep(200000);
+    RANK_OK(coll_recv(&got, 1, COLL_INT32, 1, 0, NULL, comm));
+    RANK_CHECK(got == 50);
+  }
+  return 0;
+}
+
+Test(p2p, short_sends_are_complete_at_once, .timeout = 60) {
+  over_both(3, early);
+  cr_assert_eq(run_processes(3, NULL, early, NULL, 30, NULL), 0);
+}
+
+/* Persistent sends and receives, and a group of them in any order. */
+static int forms(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)arg;
+  int value = 0, got = 0, next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
+  coll_request *send, *recv;
+  coll_message message;
+  RANK_OK(coll_send_init(&value, 1, COLL_INT32, next, 2, comm, &send));
+  RANK_OK(coll_recv_init(&got, 1, COLL_INT32, before, 2, &message, comm, &recv));
+  for (int i = 0; i < 10; i++) {
+    value = rank * 100 + i;
+    RANK_OK(coll_start(send));
+    RANK_OK(coll_start(recv));
+    RANK_OK(coll_wait(&send, -1));
+    RANK_OK(coll_wait(&recv, -1));
+    RANK_CHECK(got == before * 100 + i && message.source == before);
+  }
+  RANK_OK(coll_request_free(&send));
+  RANK_OK(coll_request_free(&recv));
+  int *all = malloc(sizeof(int) * (size_t)nranks), *mine = malloc(sizeof(int) * (size_t)nranks);
+  RANK_OK(coll_group_start(comm));
+  for (int peer = 0; peer < nranks; peer++) {
+    mine[peer] = rank * 100 + peer;
+    RANK_OK(coll_send(&mine[peer], 1, COLL_INT32, peer, 0, comm));
+    RANK_OK(coll_recv(&all[peer], 1, COLL_INT32, peer, 0, NULL, comm));
+  }
+  RANK_OK(coll_group_end(comm));
+  for (int peer = 0; peer < nranks; peer++)
+    RANK_CHECK(all[peer] == peer * 100 + rank);
+  free(all);
+  free(mine);
+  return 0;
+}
+
+Test(p2p, forms, .timeout = 60) {
+  over_both(4, forms);
+}
+
+/* Address space of `bytes` bytes in which the same `period` bytes repeat. */
+static char *repeated(size_t bytes, size_t period) {
+  int fd = memfd_create("repeated", MFD_CLOEXEC);
+  if (fd < 0 || ftruncate(fd, (off_t)period) != 0)
+    return NULL;
+  char *base = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  for (size_t at = 0; at < bytes; at += period)
+    if (mmap(base + at, period, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) ==
+        MAP_FAILED)
+      return NULL;
+  close(fd);
+  return base;
+}
+
+/* More elements than 32 bits count. */
+static int huge(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  const size_t period = (size_t)16 << 20, bytes = 129 * period; /* 2064 MiB */
+  const size_t count = bytes - 5;
+  char *buf = repeated(bytes, period);
+  RANK_CHECK(buf);
+  for (size_t i = 0; i < period; i += 4096)
+    buf[i] = rank == 0 ? (char)(i >> 12) : 0;
+  buf[period - 6] = rank == 0 ? 111 : 0;
+  coll_message message;
+  if (rank == 0)
+    RANK_OK(coll_send(buf, count, COLL_INT8, 1, 0, comm));
+  else
+    RANK_OK(coll_recv(buf, bytes, COLL_INT8, 0, 0, &message, comm));
+  RANK_CHECK(rank == 0 || message.count == count);
+  for (size_t i = 0; i < period; i += 4096)
+    RANK_CHECK(buf[i] == (char)(i >> 12));
+  RANK_CHECK(buf[period - 6] == 111);
+  munmap(buf, bytes);
+  return 0;
+}
+
+Test(p2p, more_than_2_to_the_31, .timeout = 120) {
+  cr_assert_eq(run_threads(2, NULL, huge, NULL), 0);
+}
+
+/* ---- what goes wrong --------------------------------------------------------------------------
+ */
+
+/* What a receive of rank 1 says to a send of rank 0. */
+typedef struct misfit {
+  size_t sent, room;
+  coll_type sent_type, type;
+  bool takes_fewer, before; /* the receive is called first */
+  const char *says;
+} misfit;
+
+static int misfits(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  const misfit *m = arg;
+  static char buf[2][400000];
+  coll_message message;
+  coll_error error = COLL_ERROR_INIT;
+  if ((rank == 0) == m->before)
+    usleep(50000);
+  coll_status status =
+      rank == 0 ? coll_send(buf[0], m->sent, m->sent_type, 1, 7, comm)
+                : coll_recv(buf[1], m->room, m->type, 0, 7, m->takes_fewer ? &message : NULL, comm);
+  if (rank == 0 && status == COLL_OK) /* a short one is complete at once */
+    status = coll_barrier(comm);
+  RANK_CHECK(status == COLL_ERR_MISMATCH);
+  coll_last_error(comm, &error);
+  if (!strstr(error.message, m->says) || !strstr(error.message, "called send(count") ||
+      !strstr(error.message, "called recv(count"))
+    fprintf(stderr, "says: %s\n", error.message);
+  RANK_CHECK(strstr(error.message, m->says) && strstr(error.message, "called send(count"));
+  RANK_CHECK(strstr(error.message, "called recv(count") && strstr(error.message, "tag 7"));
+  RANK_CHECK(error.rank == 1 && error.peer == 0);
+  return 0;
+}
+
+Test(p2p, misfits, .timeout = 60) {
+  static const misfit cases[] = {
+      {5, 4, COLL_INT32, COLL_INT32, false, false, "make room"},
+      {5, 4, COLL_INT32, COLL_INT32, true, true, "make room"},
+      {3, 4, COLL_INT32, COLL_INT32, false, true, "give the receive a coll_message"},
+      {4, 4, COLL_INT32, COLL_FLOAT32, true, false, "float32"},
+      {4, 4, COLL_TYPE_USER(5), COLL_TYPE_USER(6), true, true, "elements of 5 bytes"},
+      {0, 0, COLL_INT8, COLL_INT64, false, false, "int64"},
+      {100000, 99999, COLL_INT32, COLL_INT32, true, false, "count 100000"},
+      {99999, 100000, COLL_INT32, COLL_INT32, false, true, "count 99999"},
+  };
+  const char *transports[] = {"shm", "tcp"};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[i % 2];
+    cr_assert_eq(run_threads(2, &config, misfits, (void *)&cases[i]), 0, "case %zu", i);
+  }
+}
+
+/* A receive that nobody answers says who is waited for, or that it is anybody. */
+static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  int source = *(int *)arg, value = 0;
+  coll_error error = COLL_ERROR_INIT;
+  if (rank != 0) {
+    usleep(700000);
+    return 0;
+  }
+  RANK_CHECK(coll_recv(&value, 1, COLL_INT32, source, 12, NULL, comm) == COLL_ERR_TIMEOUT);
+  coll_last_error(comm, &error);
+  RANK_CHECK(strcmp(error.operation, "recv") == 0 && error.peer == source);
+  if (source == COLL_ANY_SOURCE)
+    RANK_CHECK(strstr(error.message, "anybody") && strstr(error.message, "from any rank, tag 12"));
+  else
+    RANK_CHECK(strstr(error.message, "waiting for rank 2") &&
+               strstr(error.message, "recv(count 1, int32) from rank 2, tag 12"));
+  return 0;
+}
+
+Test(p2p, unanswered, .timeout = 60) {
+  const int sources[] = {COLL_ANY_SOURCE, 2};
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = 300;
+  for (int i = 0; i < 2; i++)
+    cr_assert_eq(run_threads(3, &config, unanswered, (void *)&sources[i]), 0);
+}
+
+/* The receiver of a long message dies in the middle of it. */
+static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  const size_t count = (size_t)64 << 20;
+  char *buf = calloc(count, 1);
+  coll_error error = COLL_ERROR_INIT;
+  if (rank == 1) {
+    coll_request *request;
+    RANK_OK(coll_irecv(buf, count, COLL_INT8, 0, 0, NULL, comm, &request));
+    while (coll_wait(&request, 1) == COLL_IN_PROGRESS)
+      if (buf[count / 4])
+        raise(SIGKILL);
+    return 1;
+  }
+  memset(buf, 1, count);
+  coll_status status = rank == 0 ? coll_send(buf, count, COLL_INT8, 1, 0, comm)
+                                 : coll_recv(buf, 1, COLL_INT8, COLL_ANY_SOURCE, 0, NULL, comm);
+  coll_last_error(comm, &error);
+  free(buf);
+  RANK_CHECK(status == COLL_ERR_PEER_LOST && error.peer == 1);
+  return 0;
+}
+
+Test(p2p, killed_in_a_long_message, .timeout = 60) {
+  const char *transports[] = {"shm", "tcp"};
+  for (int t = 0; t < transports_tried(); t++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[t];
+    int results[3];
+    run_processes(3, &config, killed, NULL, 40, results);
+    cr_assert(results[0] == 0 && results[1] == 128 + SIGKILL && results[2] == 0,
+              "over %s: %d %d %d", transports[t], results[0], results[1], results[2]);
+  }
+}

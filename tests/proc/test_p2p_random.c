@@ -1,0 +1,289 @@
+/*
+ * test_p2p_random.c: seeded random rounds of sends and receives between all ranks, each rank's
+ * started in random order, with wildcards. Which receive took which message is noted and judged by
+ * the rules alone: a receive takes what fits it; of two messages of one sender that both fit it the
+ * earlier; and a message goes to the earliest of the receives that could have it.
+ */
+#include <criterion/criterion.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/prng.h"
+#include "support_ranks.h"
+
+enum { MAX_RANKS = 5, MOST = 90, MAX_MESSAGES = MAX_RANKS * MOST, TAGS = 4 };
+
+/* A message, in the order in which its sender sends to this destination. */
+typedef struct letter {
+  int source, tag;
+  size_t count;
+} letter;
+
+typedef struct receive {
+  int source, tag;
+  int got_source, got_nth; /* what it took: the nth of that source */
+} receive;
+
+/* What one rank is sent in a round, and what it receives. */
+typedef struct plan {
+  letter sent[MAX_RANKS][MOST];
+  int nsent[MAX_RANKS];
+  receive receives[MAX_MESSAGES];
+  int nreceives;
+} plan;
+
+/* A program that all ranks know. */
+typedef struct script {
+  int nranks;
+  uint64_t seed;
+  coll_type type;
+  size_t elem_bytes;
+  plan plans[MAX_RANKS]; /* by destination */
+} script;
+
+static int below(colli_prng *prng, int bound) {
+  return (int)colli_prng_below(prng, (uint64_t)bound);
+}
+
+static bool fits(const receive *r, int source, int tag) {
+  return (r->source == COLL_ANY_SOURCE || r->source == source) &&
+         (r->tag == COLL_ANY_TAG || r->tag == tag);
+}
+
+/* Adds a receive. */
+static void add(plan *p, int source, int tag) {
+  p->receives[p->nreceives++] = (receive){.source = source, .tag = tag, .got_nth = -1};
+}
+
+/* Receives for what one source sends, so that each message is taken: wild ones are tried by the
+ * rules first. mixed: some of them are from any source. */
+static void receive_exactly(colli_prng *prng, plan *p, int source, bool mixed) {
+  int count = p->nsent[source], left = count, taken_by[MOST];
+  receive tries[MOST];
+  for (int i = 0; i < count; i++)
+    tries[i] = (receive){.source = mixed && below(prng, 2) ? COLL_ANY_SOURCE : source,
+                         .tag = below(prng, 3) ? below(prng, TAGS) : COLL_ANY_TAG,
+                         .got_nth = -1};
+  for (int m = 0; m < count; m++) {
+    taken_by[m] = -1;
+    for (int i = 0; i < count && taken_by[m] < 0; i++)
+      if (tries[i].got_nth < 0 && fits(&tries[i], source, p->sent[source][m].tag))
+        tries[i].got_nth = taken_by[m] = i;
+  }
+  for (int i = 0; i < count; i++)
+    if (tries[i].got_nth >= 0)
+      add(p, tries[i].source, tries[i].tag), left--;
+  for (int m = 0; m < count && left > 0; m++)
+    if (taken_by[m] < 0)
+      add(p, source, p->sent[source][m].tag), left--;
+}
+
+/* Puts receives in another order that keeps each source's. */
+static void interleave(colli_prng *prng, plan *p) {
+  for (int pass = 0; pass < 3; pass++)
+    for (int i = 1; i < p->nreceives; i++) {
+      receive *a = &p->receives[i - 1], *b = &p->receives[i], swap = *a;
+      if (a->source != b->source && below(prng, 2))
+        *a = *b, *b = swap;
+    }
+}
+
+/* The plan of one destination. */
+static void make_plan(colli_prng *prng, script *s, plan *p) {
+  int mode = below(prng, 4), most = below(prng, 4) ? 12 : MOST;
+  int only = mode == 3 ? below(prng, s->nranks) : -1; /* the one source that is mixed */
+  for (int source = 0; source < s->nranks; source++) {
+    p->nsent[source] = only < 0 || only == source ? below(prng, most + 1) : 0;
+    for (int m = 0; m < p->nsent[source]; m++) {
+      int kind = below(prng, 12);
+      size_t count = 4 + (size_t)below(prng, kind == 0 ? 20000 : kind < 3 ? 5000 : 100);
+      p->sent[source][m] = (letter){source, below(prng, TAGS), count};
+    }
+  }
+  p->nreceives = 0;
+  for (int source = 0; source < s->nranks; source++) {
+    if (mode % 3 == 0)
+      receive_exactly(prng, p, source, mode == 3);
+    for (int m = 0; mode % 3 && m < p->nsent[source]; m++) {
+      int tag = p->sent[source][m].tag;
+      if (mode == 1)
+        add(p, COLL_ANY_SOURCE, COLL_ANY_TAG);
+      else
+        add(p, tag % 2 ? COLL_ANY_SOURCE : source, tag);
+    }
+  }
+  if (mode != 3)
+    interleave(prng, p);
+}
+
+static void make_script(script *s, int nranks, uint64_t seed) {
+  static const coll_type types[] = {COLL_INT32, COLL_FLOAT64, COLL_UINT8, COLL_TYPE_USER(12)};
+  colli_prng prng = {seed};
+  s->nranks = nranks;
+  s->seed = seed;
+  s->type = types[below(&prng, 4)];
+  s->elem_bytes = coll_type_bytes(s->type);
+  for (int rank = 0; rank < nranks; rank++)
+    make_plan(&prng, s, &s->plans[rank]);
+}
+
+/* ---- running it -------------------------------------------------------------------------------
+ */
+
+/* Writes what a message holds: who and which it is, and noise that depends on it. */
+static void write_message(const script *s, char *buf, int source, int nth, int dest, size_t bytes) {
+  colli_prng prng = {s->seed * 31 + (uint64_t)(source * 100000 + nth * 100 + dest)};
+  for (size_t i = 0; i < bytes; i++)
+    buf[i] = (char)(i % 64 ? (uint64_t)buf[i - 1] * 5 + 1 : colli_prng_next(&prng));
+  buf[0] = (char)source;
+  buf[1] = (char)nth;
+  buf[2] = (char)dest;
+}
+
+/* One thing that a rank has to start. */
+typedef struct action {
+  bool sends;
+  int peer, index; /* send: the index-th to peer; receive: its index */
+  char *buf;
+  coll_message message;
+  coll_request *request;
+} action;
+
+/* All that a rank does in a round; sends and receives take turns at random. */
+static int list_actions(const script *s, int rank, colli_prng *prng, action *actions) {
+  int next[MAX_RANKS] = {0}, left[MAX_RANKS + 1], count = 0, total = 0;
+  for (int peer = 0; peer < s->nranks; peer++)
+    total += left[peer] = s->plans[peer].nsent[rank];
+  total += left[s->nranks] = s->plans[rank].nreceives;
+  int receives = 0;
+  while (count < total) {
+    int which = below(prng, s->nranks + 1);
+    if (below(prng, 2))
+      which = s->nranks;
+    if (left[which] == 0)
+      continue;
+    left[which]--;
+    bool sends = which < s->nranks;
+    actions[count++] =
+        (action){.sends = sends, .peer = which, .index = sends ? next[which]++ : receives++};
+  }
+  return count;
+}
+
+static coll_status start(coll_comm *comm, script *s, int rank, action *a) {
+  if (a->sends) {
+    const letter *m = &s->plans[a->peer].sent[rank][a->index];
+    size_t bytes = m->count * s->elem_bytes;
+    a->buf = malloc(bytes);
+    write_message(s, a->buf, rank, a->index, a->peer, bytes);
+    return coll_isend(a->buf, m->count, s->type, a->peer, m->tag, comm, &a->request);
+  }
+  const receive *r = &s->plans[rank].receives[a->index];
+  a->buf = malloc(20004 * s->elem_bytes);
+  return coll_irecv(a->buf, 20004, s->type, r->source, r->tag, &a->message, comm, &a->request);
+}
+
+/* Notes what a receive took; false if it is damaged. */
+static bool note(script *s, int rank, const action *a, char *check) {
+  plan *p = &s->plans[rank];
+  receive *r = &p->receives[a->index];
+  int source = (unsigned char)a->buf[0], nth = (unsigned char)a->buf[1];
+  if (source >= s->nranks || nth >= p->nsent[source])
+    return false;
+  const letter *m = &p->sent[source][nth];
+  r->got_source = source;
+  r->got_nth = nth;
+  if (a->message.source != source || a->message.tag != m->tag || a->message.count != m->count)
+    return false;
+  write_message(s, check, source, nth, rank, m->count * s->elem_bytes);
+  return memcmp(check, a->buf, m->count * s->elem_bytes) == 0;
+}
+
+/* Judges the receives of one rank. */
+static bool judge(const plan *p) {
+  static _Thread_local int taken_by[MAX_RANKS][MOST];
+  memset(taken_by, -1, sizeof(taken_by));
+  for (int i = 0; i < p->nreceives; i++) {
+    const receive *r = &p->receives[i];
+    if (r->got_nth < 0 || taken_by[r->got_source][r->got_nth] >= 0 ||
+        !fits(r, r->got_source, p->sent[r->got_source][r->got_nth].tag))
+      return false;
+    taken_by[r->got_source][r->got_nth] = i;
+  }
+  for (int i = 0; i < p->nreceives; i++) {
+    const receive *r = &p->receives[i];
+    int source = r->got_source;
+    for (int m = 0; m < r->got_nth; m++) /* earlier messages that it could have had */
+      if (fits(r, source, p->sent[source][m].tag) && taken_by[source][m] > i)
+        return false;
+  }
+  return true;
+}
+
+/* One round of one rank. */
+static int play(coll_comm *comm, int rank, script *s, colli_prng *prng) {
+  static _Thread_local action actions[2 * MAX_MESSAGES];
+  int count = list_actions(s, rank, prng, actions);
+  char *check = malloc(20004 * s->elem_bytes);
+  for (int i = 0; i < count; i++)
+    RANK_OK(start(comm, s, rank, &actions[i]));
+  int first = below(prng, count + 1);
+  for (int i = 0; i < count; i++)
+    RANK_OK(coll_wait(&actions[(first + i) % count].request, -1));
+  for (int i = 0; i < count; i++) {
+    if (!actions[i].sends)
+      RANK_CHECK(note(s, rank, &actions[i], check));
+    free(actions[i].buf);
+  }
+  free(check);
+  return judge(&s->plans[rank]) ? 0 : 1;
+}
+
+typedef struct game {
+  uint64_t first;
+  int rounds;
+  script scripts[MAX_RANKS]; /* each rank has its own copy */
+} game;
+
+static int all_rounds(coll_comm *comm, int rank, int nranks, void *arg) {
+  game *g = arg;
+  script *s = &g->scripts[rank];
+  for (int round = 0; round < g->rounds; round++) {
+    uint64_t seed = g->first + (uint64_t)round;
+    colli_prng prng = {seed * 977 + (uint64_t)rank};
+    make_script(s, nranks, seed);
+    if (play(comm, rank, s, &prng) != 0) {
+      fprintf(stderr, "seed %llu: rank %d of %d\n", (unsigned long long)seed, rank, nranks);
+      return 1;
+    }
+    RANK_OK(coll_barrier(comm)); /* wild receives of one round must not take the next one's */
+  }
+  return 0;
+}
+
+/* Plays rounds for all numbers of ranks over a transport. */
+static void rounds_over(const char *transport, uint64_t first, int rounds) {
+  game *g = calloc(1, sizeof(*g));
+  setenv("COLL_SLOT_BYTES", "4096", 1);
+  setenv("COLL_SLOT_COUNT", "4", 1);
+  for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transport;
+    config.timeout_ms = 20000;
+    g->first = first + (uint64_t)nranks * 1000;
+    g->rounds = rounds;
+    cr_assert_eq(run_threads(nranks, &config, all_rounds, g), 0, "%d ranks over %s", nranks,
+                 transport);
+  }
+  free(g);
+}
+
+Test(p2p_random, over_shm, .timeout = 200) {
+  rounds_over("shm", 1, 120);
+}
+
+Test(p2p_random, over_tcp, .timeout = 200) {
+  rounds_over("tcp", 1000001, 50);
+}

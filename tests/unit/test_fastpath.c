@@ -1,0 +1,265 @@
+/*
+ * test_fastpath.c: scripts of short operations (libcoll/exec/fastpath.h). Wherever a script stops
+ * for want of a message or of credit, the executor goes on from there: what is sent and what is
+ * stored is the same as if it had run all. The test is the peer.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/algo/algo.h"
+#include "libcoll/exec/fastpath.h"
+
+enum { COUNT = 40, ROOM = 2 * COUNT * (int)sizeof(float), MESSAGES = 3 };
+
+static const colli_limits limits = {.slot_bytes = 64, .slot_count = 8, .slice_bytes = 64};
+static const coll_tag right = {{1, 2, 3}}, wrong = {{1, 2, 4}};
+
+/* The connection to the peer. */
+typedef struct fake_conn {
+  coll_conn base;
+  const colli_partition *part;
+  coll_tag tag;       /* of messages from the peer */
+  int arrived, taken; /* such messages */
+  int credit;
+  float message[COUNT];
+  char sent[ROOM]; /* one message behind the other */
+  size_t nsent;
+  int mismatches;
+} fake_conn;
+
+/* The next message from the peer: false if there is none. */
+static bool next(fake_conn *fake, coll_tag *tag, size_t *bytes) {
+  if (fake->taken == fake->arrived)
+    return false;
+  size_t left = fake->part->region - (size_t)fake->taken * fake->part->slice;
+  size_t count = fake->part->count == 0 ? 0 : left < fake->part->slice ? left : fake->part->slice;
+  for (size_t i = 0; i < count; i++)
+    fake->message[i] = (float)(1000 * (fake->taken + 1)) + (float)i;
+  *tag = fake->tag;
+  *bytes = count * sizeof(float);
+  return true;
+}
+
+static int fake_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
+  fake_conn *fake = (fake_conn *)conn;
+  cr_assert(memcmp(tag, &right, sizeof(right)) == 0);
+  if (fake->credit == 0)
+    return COLL_T_AGAIN;
+  fake->credit--;
+  memcpy(fake->sent + fake->nsent, buf, bytes);
+  fake->nsent += bytes;
+  return COLL_T_DONE;
+}
+
+static int fake_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
+  fake_conn *fake = (fake_conn *)conn;
+  if (!next(fake, got, bytes))
+    return COLL_T_AGAIN;
+  *buf = fake->message;
+  return COLL_T_DONE;
+}
+
+static int fake_release(coll_conn *conn) {
+  ((fake_conn *)conn)->taken++;
+  return COLL_T_DONE;
+}
+
+static int fake_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
+                     coll_tag *got, size_t *got_bytes) {
+  fake_conn *fake = (fake_conn *)conn;
+  if (!next(fake, got, got_bytes))
+    return COLL_T_AGAIN;
+  if (*got_bytes != bytes || memcmp(got, expect, sizeof(*got)) != 0)
+    return COLL_ERR_MISMATCH;
+  if (bytes)
+    memcpy(buf, fake->message, bytes);
+  return fake_release(conn);
+}
+
+static const coll_transport_ops fake_ops = {.size = sizeof(coll_transport_ops),
+                                            .abi = COLL_TRANSPORT_ABI,
+                                            .caps = COLL_CAP_SPIN,
+                                            .name = "fake",
+                                            .send = fake_send,
+                                            .slot_peek = fake_peek,
+                                            .slot_release = fake_release,
+                                            .recv = fake_recv};
+
+static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t bytes) {
+  (void)op, (void)peer, (void)got, (void)bytes;
+  ((fake_conn *)ctx)->mismatches++;
+}
+
+static const colli_exec_events events = {.mismatch = on_mismatch};
+
+static void add(void *dst, void *dst2, const void *a, const void *b, size_t count) {
+  float *to = dst;
+  const float *x = a, *y = b;
+  cr_assert_null(dst2);
+  for (size_t i = 0; i < count; i++)
+    to[i] = 2 * x[i] + y[i]; /* not the same the other way round */
+}
+
+/* One operation of rank 0 of two. */
+typedef struct play {
+  colli_exec exec;
+  colli_link links[2];
+  fake_conn fake;
+  coll_request *op;
+  colli_sched *sched;
+  float in[2 * COUNT], out[2 * COUNT];
+} play;
+
+static play *play_open(colli_coll coll, const char *name, int root, int arrived, int credit) {
+  play *p = calloc(1, sizeof(*p));
+  const colli_algo *algo = colli_algo_find(coll, name);
+  colli_shape shape = {.coll = coll, .nranks = 2, .root = root};
+  cr_assert(p && algo && colli_algo_emit(algo, &shape, &p->sched) == COLL_OK);
+  p->op = calloc(1, sizeof(*p->op));
+  coll_request *op = p->op;
+  cr_assert_not_null(op);
+  for (int i = 0; i < 2 * COUNT; i++)
+    p->in[i] = (float)i;
+  *op = (coll_request){.coll = coll,
+                       .tag = right,
+                       .elem_bytes = sizeof(float),
+                       .in = (const char *)p->in,
+                       .out = (char *)p->out,
+                       .sched = p->sched,
+                       .reduce = add,
+                       .nranks = 2};
+  colli_choice_partition(algo, &shape, COUNT, sizeof(float), &limits, &op->partition);
+  p->fake = (fake_conn){.base = {&fake_ops, 1, 0},
+                        .part = &op->partition,
+                        .tag = right,
+                        .arrived = arrived,
+                        .credit = credit};
+  p->links[1] = (colli_link){.ops = &fake_ops};
+  p->links[1].conn[0] = &p->fake.base;
+  p->exec = (colli_exec){.nranks = 2, .links = p->links, .ctx = &p->fake, .events = &events};
+  return p;
+}
+
+static void play_close(play *p) {
+  colli_sched_free(p->sched);
+  free(p->op);
+  free(p);
+}
+
+/* Runs it, by script or not, as far as it goes. */
+static void play_begin(play *p, bool has_fastpath) {
+  coll_request *op = p->op;
+  if (!has_fastpath) {
+    colli_exec_start(&p->exec, op);
+    return;
+  }
+  colli_fastpath *fastpath = NULL;
+  cr_assert(colli_fastpath_make(&fastpath, p->sched, &op->partition, sizeof(float), 0, 0));
+  cr_assert(fastpath->whole);
+  colli_fastpath_call call = {op->in, op->out, &op->tag, op->reduce, 2};
+  int ran = colli_fastpath_run(&p->exec, fastpath, &call, op);
+  cr_assert_null(p->exec.oldest);
+  if (ran == fastpath->count)
+    op->done = true;
+  else
+    colli_fastpath_resume(&p->exec, fastpath, ran, op);
+  free(fastpath);
+}
+
+/* Gives it what it lacks, bit by bit, until it is complete. */
+static void play_on(play *p) {
+  for (int i = 0; i <= 2 * MESSAGES && !p->op->done; i++) {
+    colli_exec_progress(&p->exec);
+    p->fake.arrived += p->fake.arrived < MESSAGES;
+    p->fake.credit++;
+  }
+  cr_assert(p->op->done);
+  cr_assert_null(p->exec.oldest);
+}
+
+static const struct {
+  colli_coll coll;
+  const char *name;
+  int root;
+} cases[] = {{COLLI_ALLREDUCE, "recdbl", 0},   {COLLI_BROADCAST, "binomial", 0},
+             {COLLI_BROADCAST, "binomial", 1}, {COLLI_REDUCE, "binomial", 0},
+             {COLLI_REDUCE, "binomial", 1},    {COLLI_ALLGATHER, "ring", 0},
+             {COLLI_ALLTOALL, "direct", 0},    {COLLI_REDUCE_SCATTER, "pairwise", 0},
+             {COLLI_GATHER, "direct", 0},      {COLLI_GATHER, "direct", 1},
+             {COLLI_SCATTER, "direct", 0},     {COLLI_SCATTER, "direct", 1},
+             {COLLI_BARRIER, "direct", 0}};
+
+Test(fastpath, the_executor_goes_on_wherever_one_stops) {
+  for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
+    for (int arrived = 0; arrived <= MESSAGES; arrived++)
+      for (int credit = 0; credit <= MESSAGES; credit++) {
+        play *with = play_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
+        play *without = play_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
+        play_begin(with, true);
+        play_begin(without, false);
+        play_on(with);
+        play_on(without);
+        cr_assert(with->fake.nsent == without->fake.nsent &&
+                      memcmp(with->fake.sent, without->fake.sent, ROOM) == 0,
+                  "%s %s sends something else", colli_coll_name(cases[c].coll), cases[c].name);
+        cr_assert(memcmp(with->out, without->out, sizeof(with->out)) == 0 &&
+                      with->fake.taken == without->fake.taken &&
+                      with->links[1].posted[0] == without->links[1].posted[0],
+                  "%s %s has another result", colli_coll_name(cases[c].coll), cases[c].name);
+        play_close(with);
+        play_close(without);
+      }
+}
+
+Test(fastpath, a_message_of_another_operation_is_reported_by_the_executor) {
+  for (size_t c = 0; c < 2; c++) {
+    play *p = c ? play_open(COLLI_ALLREDUCE, "recdbl", 0, 1, MESSAGES)
+                : play_open(COLLI_BROADCAST, "binomial", 1, 1, MESSAGES);
+    p->fake.tag = wrong;
+    play_begin(p, true);
+    cr_assert_eq(p->fake.mismatches, 0);
+    cr_assert_eq(p->fake.taken, 0);
+    colli_exec_progress(&p->exec);
+    cr_assert_eq(p->fake.mismatches, 1);
+    cr_assert_not(p->op->done);
+    colli_exec_cancel(&p->exec, COLL_ERR_MISMATCH);
+    play_close(p);
+  }
+}
+
+/* A step that sends on what it receives, and all behind it, is the executor's. */
+Test(fastpath, one_ends_before_a_step_that_both_receives_and_sends) {
+  const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, "recdbl");
+  colli_shape shape = {.coll = COLLI_ALLREDUCE, .nranks = 4};
+  colli_sched *sched;
+  colli_partition part;
+  colli_fastpath *fastpath = NULL;
+  cr_assert_eq(colli_algo_emit(algo, &shape, &sched), COLL_OK);
+  colli_choice_partition(algo, &shape, 4, sizeof(float), &limits, &part);
+  cr_assert(colli_fastpath_make(&fastpath, sched, &part, sizeof(float), 0, 0));
+  cr_assert_eq(fastpath->count, 1);
+  cr_assert_not(fastpath->whole);
+  free(fastpath);
+  colli_sched_free(sched);
+}
+
+/* Where there is no room for all slices of a step, the executor has all of them. */
+Test(fastpath, one_ends_between_steps) {
+  const colli_algo *algo = colli_algo_find(COLLI_ALLGATHER, "direct");
+  static const colli_limits three = {.slot_bytes = 4096, .slot_count = 8, .slice_bytes = 64};
+  colli_shape shape = {.coll = COLLI_ALLGATHER, .nranks = 16};
+  colli_sched *sched;
+  cr_assert_eq(colli_algo_emit(algo, &shape, &sched), COLL_OK);
+  for (size_t count = 1; count <= 100; count++) {
+    colli_partition part;
+    colli_fastpath *fastpath = NULL;
+    colli_choice_partition(algo, &shape, count, sizeof(float), &three, &part);
+    cr_assert(colli_fastpath_make(&fastpath, sched, &part, sizeof(float), 0, 0));
+    const colli_fastpath_step *last = &fastpath->line[fastpath->count - 1];
+    cr_assert_eq(last->done + last->count, count, "%zu elements", count);
+    cr_assert(!fastpath->whole || fastpath->count >= 16);
+    free(fastpath);
+  }
+  colli_sched_free(sched);
+}

@@ -1,0 +1,332 @@
+/*
+ * test_p2p_messages.c: the executor's mail over a connection that the test writes to by hand:
+ * messages that no libcoll sends, for windows and for receives. Each is reported and none writes
+ * anywhere; and bounds of what is kept for a peer.
+ */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/p2p/p2p_internal.h"
+
+enum { SLOT = 64, ROOM = 200 };
+
+/* A connection whose other end is the test. */
+typedef struct fake_conn {
+  coll_conn conn;
+  coll_tag tags[ROOM];
+  char data[ROOM][SLOT];
+  size_t bytes[ROOM];
+  int first, count; /* messages that wait to be received */
+  coll_tag sent[ROOM];
+  int nsent;
+  int credit; /* messages that may still be sent */
+  char slot[SLOT];
+} fake_conn;
+
+/* What the executor told its owner. */
+typedef struct fake_world {
+  colli_exec exec;
+  colli_link links[2];
+  fake_conn conn;
+  const char *broken;
+  int unfit, failed;
+} fake_world;
+
+static fake_world *current;
+
+static int fake_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
+                        int channel, coll_conn **conn) {
+  (void)ep, (void)blob;
+  current->conn.conn.peer = peer;
+  current->conn.conn.channel = channel;
+  *conn = &current->conn.conn;
+  return COLL_T_DONE;
+}
+
+static int fake_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
+  fake_conn *fake = (fake_conn *)conn;
+  (void)buf, (void)bytes;
+  if (fake->credit == 0)
+    return COLL_T_AGAIN;
+  fake->credit--;
+  fake->sent[fake->nsent++] = *tag;
+  return COLL_T_DONE;
+}
+
+static int fake_acquire(coll_conn *conn, size_t bytes, void **buf) {
+  fake_conn *fake = (fake_conn *)conn;
+  cr_assert(bytes <= SLOT);
+  *buf = fake->slot;
+  return fake->credit ? COLL_T_DONE : COLL_T_AGAIN;
+}
+
+static int fake_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
+  return fake_send(conn, tag, NULL, bytes);
+}
+
+static int fake_sent(coll_conn *conn, uint64_t *count) {
+  *count = (uint64_t)((fake_conn *)conn)->nsent;
+  return COLL_T_DONE;
+}
+
+static int fake_peek(coll_conn *conn, coll_tag *tag, const void **buf, size_t *bytes) {
+  fake_conn *fake = (fake_conn *)conn;
+  if (fake->first == fake->count)
+    return COLL_T_AGAIN;
+  *tag = fake->tags[fake->first];
+  *buf = fake->data[fake->first];
+  *bytes = fake->bytes[fake->first];
+  return COLL_T_DONE;
+}
+
+static int fake_release(coll_conn *conn) {
+  ((fake_conn *)conn)->first++;
+  return COLL_T_DONE;
+}
+
+static const coll_transport_ops fake_ops = {.connect = fake_connect,
+                                            .send = fake_send,
+                                            .sent = fake_sent,
+                                            .slot_acquire = fake_acquire,
+                                            .slot_commit = fake_commit,
+                                            .slot_peek = fake_peek,
+                                            .slot_release = fake_release};
+
+static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t bytes) {
+  (void)ctx, (void)op, (void)peer, (void)got, (void)bytes;
+  cr_assert_fail("mail has no such mismatches");
+}
+
+static void on_failed(void *ctx, coll_request *op, int peer, int channel, int step,
+                      coll_status status) {
+  (void)op, (void)peer, (void)channel, (void)step, (void)status;
+  ((fake_world *)ctx)->failed++;
+}
+
+static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head) {
+  (void)recv, (void)peer, (void)head;
+  ((fake_world *)ctx)->unfit++;
+}
+
+static void on_broken(void *ctx, coll_request *op, int peer, const char *detail) {
+  (void)op;
+  cr_assert(peer == 1);
+  ((fake_world *)ctx)->broken = detail;
+}
+
+static const colli_exec_events events = {on_mismatch, on_failed, on_unfit, on_broken};
+
+/* Rank 0 of two. */
+static fake_world *begin(void) {
+  fake_world *w = calloc(1, sizeof(*w));
+  w->conn.conn.ops = &fake_ops;
+  w->conn.credit = 100;
+  w->links[1].ops = &fake_ops;
+  w->exec =
+      (colli_exec){.nranks = 2, .links = w->links, .slot_bytes = SLOT, .ctx = w, .events = &events};
+  return current = w;
+}
+
+static void end(fake_world *w) {
+  colli_exec_cancel(&w->exec, COLL_ERR_ABORTED);
+  colli_p2p_free(&w->exec);
+  free(w);
+}
+
+/* A message as the other rank would send it. */
+static void come(fake_world *w, int kind, int tag, uint64_t word, uint32_t number, size_t bytes) {
+  int at = w->conn.count++;
+  coll_tag t = {{word, (uint64_t)(uint32_t)tag << 32,
+                 (uint64_t)COLLI_SENDRECV | (uint64_t)COLL_UINT8 << 8 | (uint64_t)kind << 16 |
+                     (uint64_t)number << 24}};
+  t.word[1] |= p2p_check(&t);
+  w->conn.tags[at] = t;
+  w->conn.bytes[at] = bytes;
+  memset(w->conn.data[at], 'x', SLOT);
+}
+
+/* Starts a receive of `room` bytes at most. */
+static void receive(fake_world *w, coll_request *op, coll_message *message, char *buf, size_t room,
+                    int source, int tag) {
+  *op = (coll_request){.coll = COLLI_SENDRECV, .name = "recv", .nposts = 1};
+  op->post[0] = (colli_post){.op = op,
+                             .kind = COLLI_POST_RECV,
+                             .peer = source,
+                             .tag = tag,
+                             .type = COLL_UINT8,
+                             .count = room,
+                             .message = message,
+                             .buf = buf};
+  colli_exec_start(&w->exec, op);
+}
+
+/* A window of 16 bytes in the middle of 48. */
+static coll_window *add_window(fake_world *w, char *memory) {
+  coll_window *window = calloc(1, sizeof(*window));
+  memset(memory, '.', 48);
+  window->nranks = 2;
+  window->left = 1;
+  window->base = memory + 16;
+  window->bytes = 16;
+  window->sizes = calloc(2, sizeof(*window->sizes));
+  window->signals = calloc(2, sizeof(*window->signals));
+  window->ended = calloc(2, sizeof(*window->ended));
+  window->ends = calloc(2, sizeof(*window->ends));
+  colli_p2p_add_window(&w->exec, window);
+  return window;
+}
+
+static int dots(const char *memory) {
+  int count = 0;
+  for (int i = 0; i < 48; i++)
+    count += memory[i] == '.';
+  return count;
+}
+
+Test(p2p_messages, puts_stay_inside_their_window) {
+  static const struct {
+    uint64_t offset;
+    size_t bytes;
+    bool fits;
+  } cases[] = {{0, 16, true},
+               {15, 1, true},
+               {16, 0, true},
+               {0, 17, false},
+               {16, 1, false},
+               {17, 0, false},
+               {0xffffffffffff, 1, false},
+               {0xfffffffffff0, 64, false}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    fake_world *w = begin();
+    char memory[48], buf[8];
+    coll_request op;
+    add_window(w, memory);
+    receive(w, &op, NULL, buf, 0, 1, 5); /* opens the connection */
+    come(w, P2P_PUT, 0, cases[i].offset, 0, cases[i].bytes);
+    colli_exec_progress(&w->exec);
+    cr_assert_eq(w->broken == NULL, cases[i].fits, "case %zu: %s", i, w->broken);
+    cr_assert_eq(dots(memory), 48 - (cases[i].fits ? (int)cases[i].bytes : 0), "case %zu", i);
+    cr_assert(memory[15] == '.' && memory[32] == '.');
+    end(w);
+  }
+}
+
+Test(p2p_messages, late_for_a_window) {
+  for (int kind = P2P_PUT; kind <= P2P_END; kind++) {
+    for (int removed = 0; removed < 2; removed++) {
+      fake_world *w = begin();
+      char memory[48], buf[8];
+      coll_request op;
+      coll_window *window = add_window(w, memory);
+      receive(w, &op, NULL, buf, 0, 1, 5);
+      come(w, P2P_SIGNAL, 0, 0, 0, 0);
+      come(w, P2P_END, 0, 0, 0, 0);
+      colli_exec_progress(&w->exec);
+      cr_assert(!w->broken && window->signals[1] == 1 && window->left == 0);
+      if (removed)
+        colli_p2p_remove_window(&w->exec, window);
+      come(w, kind, 0, 0, 0, kind == P2P_PUT ? 4 : 0);
+      colli_exec_progress(&w->exec);
+      cr_assert(w->broken && strstr(w->broken, "window"));
+      cr_assert_eq(dots(memory), 48);
+      end(w);
+    }
+  }
+}
+
+/* Messages that are wrong by themselves, and slices and go-aheads that belong to nothing. */
+Test(p2p_messages, nonsense) {
+  for (int i = 0; i < 11; i++) {
+    fake_world *w = begin();
+    char buf[3 * SLOT + 1] = {0};
+    coll_request op;
+    coll_message message;
+    receive(w, &op, &message, buf, 3 * SLOT, COLL_ANY_SOURCE, 5);
+    bool begun = i >= 7;
+    if (begun) {
+      come(w, P2P_RENDEZVOUS, 5, 2 * SLOT, 9, SLOT);
+      colli_exec_progress(&w->exec);
+      cr_assert(!w->broken && w->conn.nsent == 1 && !op.done);
+      cr_assert((w->conn.sent[0].word[2] >> 16 & 0xff) == P2P_CLEAR_TO_SEND);
+      cr_assert((uint32_t)(w->conn.sent[0].word[2] >> 24) == 9);
+    }
+    static const struct {
+      int kind, tag;
+      uint64_t word;
+      uint32_t number;
+      size_t bytes;
+    } wrong[] = {{P2P_EAGER, 5, 10, 0, 9},
+                 {P2P_EAGER, 5, 9, 0, 10},
+                 {P2P_RENDEZVOUS, 5, SLOT, 1, SLOT},
+                 {P2P_RENDEZVOUS, 5, 2 * SLOT, 1, 0},
+                 {P2P_CLEAR_TO_SEND, 0, 0, 1, 0},
+                 {P2P_SLICE, 0, SLOT, 9, 1},
+                 {P2P_KINDS, 5, 0, 0, 0},
+                 {P2P_SLICE, 0, SLOT, 8, 1},
+                 {P2P_SLICE, 0, SLOT - 1, 9, 1},
+                 {P2P_SLICE, 0, SLOT, 9, 0},
+                 {P2P_SLICE, 0, 0, 9, 1}};
+    come(w, wrong[i].kind, wrong[i].tag, wrong[i].word, wrong[i].number, wrong[i].bytes);
+    colli_exec_progress(&w->exec);
+    cr_assert(w->broken, "case %d", i);
+    cr_assert_eq(buf[begun ? SLOT : 0], 0, "case %d", i);
+    cr_assert(!op.done);
+    end(w);
+  }
+}
+
+Test(p2p_messages, a_slice_too_long) {
+  fake_world *w = begin();
+  char buf[3 * SLOT] = {0};
+  coll_request op;
+  coll_message message;
+  receive(w, &op, &message, buf, 3 * SLOT, 1, COLL_ANY_TAG);
+  come(w, P2P_RENDEZVOUS, 6, SLOT + 10, 2, SLOT);
+  come(w, P2P_SLICE, 0, SLOT, 2, 11);
+  colli_exec_progress(&w->exec);
+  colli_exec_progress(&w->exec);
+  cr_assert(w->broken && buf[SLOT] == 0 && !op.done);
+  end(w);
+}
+
+/* Any single bit of a tag that changes on the way is found. */
+Test(p2p_messages, damaged_tags) {
+  for (int bit = 0; bit < 192; bit++) {
+    fake_world *w = begin();
+    char buf[SLOT];
+    coll_request op;
+    receive(w, &op, NULL, buf, 8, 1, 5);
+    come(w, P2P_EAGER, 5, 8, 0, 8);
+    w->conn.tags[0].word[bit / 64] ^= 1ull << (bit % 64);
+    colli_exec_progress(&w->exec);
+    cr_assert(w->broken && !op.done, "bit %d", bit);
+    end(w);
+  }
+}
+
+/* What nobody asks for is kept up to a bound, and the rest is left on the connection. */
+Test(p2p_messages, bound) {
+  fake_world *w = begin();
+  static coll_request ops[ROOM];
+  char buf[SLOT];
+  receive(w, &ops[0], NULL, buf, 1, 1, 1000);
+  for (int i = 0; i < COLLI_UNEXPECTED_MAX + 10; i++)
+    come(w, P2P_EAGER, i, 1, 0, 1);
+  for (int i = 0; i < 5; i++)
+    colli_exec_progress(&w->exec);
+  cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX);
+  for (int i = 1; i <= 3; i++) /* the newest, which is still on the connection, last */
+    receive(w, &ops[i], NULL, buf, 1, 1, i == 3 ? COLLI_UNEXPECTED_MAX : 2 * i);
+  colli_exec_progress(&w->exec);
+  cr_assert(ops[1].done && ops[2].done && ops[3].done && !ops[0].done);
+  cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX + 3);
+  for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
+    receive(w, &ops[i], NULL, buf, 1, COLL_ANY_SOURCE, COLL_ANY_TAG);
+  for (int i = 0; i < 5; i++)
+    colli_exec_progress(&w->exec);
+  for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
+    cr_assert(ops[i].done, "receive %d", i);
+  cr_assert(!w->broken && !w->unfit && !w->failed);
+  end(w);
+}
