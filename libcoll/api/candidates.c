@@ -67,7 +67,7 @@ static int list_all(coll_comm *comm, const colli_call *call, colli_choice *list,
   colli_plan plan;
   colli_choice choice;
   coll_error error;
-  colli_plans *plans = &comm->plans;
+  colli_plans *plans = &comm->calls.plans;
   if (call->varying && call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
     key.count = colli_call_assumed_count(call->type);
   colli_call_resolve(comm, call, &key, &plan);

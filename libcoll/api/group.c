@@ -6,7 +6,7 @@
 
 /* Keeps a checked call for the end of the group. */
 coll_status colli_group_add(coll_comm *comm, const colli_call *call) {
-  colli_group *group = &comm->group;
+  colli_group *group = &comm->calls.group;
   if (group->count == group->room) {
     int room = group->room ? 2 * group->room : 16;
     colli_call *calls = realloc(group->calls, (size_t)room * sizeof(*calls));
@@ -49,7 +49,7 @@ coll_status coll_group_start(coll_comm *comm) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  comm->group.depth++;
+  comm->calls.group.depth++;
   colli_call_leave(comm);
   return COLL_OK;
 }
@@ -58,7 +58,7 @@ coll_status coll_group_end(coll_comm *comm) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  colli_group *group = &comm->group;
+  colli_group *group = &comm->calls.group;
   if (group->depth == 0) {
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
                                "coll_group_end without coll_group_start");

@@ -109,7 +109,7 @@ static colli_post sending(const coll_comm *comm, const colli_call *call, coll_re
                       .type = call->type,
                       .count = call->count,
                       .buf = (char *)call->sendbuf,
-                      .region = comm->memory ? colli_memory_region(comm, call->sendbuf) : 0,
+                      .region = comm->memory.first ? colli_memory_region(comm, call->sendbuf) : 0,
                       .bytes = call->count * op->elem_bytes};
 }
 
@@ -168,10 +168,11 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
 
 /* Whether messages are on their way to ranks that are still there. */
 static bool unsent(const coll_comm *comm) {
-  if (comm->exec.p2p.outbox == 0 || comm->failed != COLL_OK || comm->suspended)
+  if (comm->exec.p2p.outbox == 0 || comm->failure.status != COLL_OK || comm->failure.suspended)
     return false;
   for (const colli_p2p_peer *box = comm->exec.p2p.boxes; box; box = box->next)
-    if ((box->noutbox > 0 || box->unsent) && !comm->left[box->peer] && !comm->lost[box->peer])
+    if ((box->noutbox > 0 || box->unsent) && !comm->failure.left[box->peer] &&
+        !comm->failure.lost[box->peer])
       return true;
   return false;
 }

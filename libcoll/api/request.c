@@ -16,23 +16,23 @@ typedef struct colli_request_block {
 
 /* A request from the pool. */
 coll_request *colli_request_get(coll_comm *comm, bool limited) {
-  if (__builtin_expect(!comm->free_requests, 0)) {
-    if (limited && comm->nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
+  if (__builtin_expect(!comm->calls.free_requests, 0)) {
+    if (limited && comm->calls.nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
       return NULL;
     colli_request_block *block = calloc(1, sizeof(*block));
     if (!block)
       return NULL;
-    block->next = comm->request_blocks;
-    comm->request_blocks = block;
-    comm->nrequests += BLOCK_REQUESTS;
+    block->next = comm->calls.request_blocks;
+    comm->calls.request_blocks = block;
+    comm->calls.nrequests += BLOCK_REQUESTS;
     for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
       block->requests[i].comm = comm;
-      block->requests[i].next = comm->free_requests;
-      comm->free_requests = &block->requests[i];
+      block->requests[i].next = comm->calls.free_requests;
+      comm->calls.free_requests = &block->requests[i];
     }
   }
-  coll_request *request = comm->free_requests;
-  comm->free_requests = request->next;
+  coll_request *request = comm->calls.free_requests;
+  comm->calls.free_requests = request->next;
   return request;
 }
 
@@ -42,14 +42,14 @@ void colli_request_put(coll_request *request) {
     free(request->kept);
     request->kept = NULL;
   }
-  request->next = comm->free_requests;
-  comm->free_requests = request;
+  request->next = comm->calls.free_requests;
+  comm->calls.free_requests = request;
 }
 
 void colli_request_free_all(coll_comm *comm) {
-  while (comm->request_blocks) {
-    colli_request_block *block = comm->request_blocks;
-    comm->request_blocks = block->next;
+  while (comm->calls.request_blocks) {
+    colli_request_block *block = comm->calls.request_blocks;
+    comm->calls.request_blocks = block->next;
     for (int i = 0; i < BLOCK_REQUESTS; i++) { /* also of those that nobody completed */
       free(block->requests[i].scratch);
       free(block->requests[i].blocks);
@@ -90,7 +90,7 @@ static bool over(const coll_comm *comm, uint64_t until_ns) {
 
 /* Looks at a request once. */
 static coll_status test(coll_comm *comm, coll_request **request) {
-  if (!(*request)->done && !colli_comm_progress(comm) && comm->crowded &&
+  if (!(*request)->done && !colli_comm_progress(comm) && comm->watch.crowded &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
     sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
   return (*request)->done ? take(request) : COLL_IN_PROGRESS;
@@ -160,7 +160,7 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
   colli_comm_wait_begin(comm);
   while (found < 0) {
     /* A connection that broke would break again, for ever: the watchdog ends that. */
-    if (comm->suspended || colli_exec_progress(&comm->exec) == 0) {
+    if (comm->failure.suspended || colli_exec_progress(&comm->exec) == 0) {
       if (over(comm, until_ns))
         return COLL_IN_PROGRESS;
       colli_comm_wait_a_bit(comm, until_ns);

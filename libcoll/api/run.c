@@ -10,9 +10,9 @@
 
 /* Whether the communicator can take a call; looks for an abort first. */
 static coll_status usable(coll_comm *comm) {
-  if (__builtin_expect(atomic_load_explicit(&comm->abort_flag, memory_order_relaxed), 0))
+  if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
     colli_comm_poll_notices(comm);
-  return comm->failed;
+  return comm->failure.status;
 }
 
 /* Checks a call; of a collective *plan is the plan. */
@@ -58,7 +58,7 @@ static coll_status take(coll_comm *comm, const colli_call *call, bool limited, c
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "%d requests are in flight already, or memory is out; complete some "
                              "first",
-                             comm->nrequests);
+                             comm->calls.nrequests);
   return COLL_OK;
 }
 
@@ -106,7 +106,7 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
     status = check(comm, call, &plan);
   if (status == COLL_OK)
     return colli_group_add(comm, call);
-  comm->group.refused = comm->group.refused ? comm->group.refused : status;
+  comm->calls.group.refused = comm->calls.group.refused ? comm->calls.group.refused : status;
   return status;
 }
 
@@ -117,15 +117,15 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
  */
 static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call) {
   const colli_exec *exec = &comm->exec;
-  if (comm->group.depth > 0 || comm->failed != COLL_OK || comm->suspended || exec->oldest ||
-      exec->p2p.busy || !comm->free_requests ||
-      atomic_load_explicit(&comm->abort_flag, memory_order_relaxed))
+  if (comm->calls.group.depth > 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
+      exec->oldest || exec->p2p.busy || !comm->calls.free_requests ||
+      atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed))
     return NULL;
-  colli_plan_key key = colli_call_key(call, comm->turn);
-  colli_plan *plan = colli_plans_entry(&comm->plans, &key);
+  colli_plan_key key = colli_call_key(call, comm->calls.turn);
+  colli_plan *plan = colli_plans_entry(&comm->calls.plans, &key);
   if (!colli_plan_is(plan, &key) || !plan->has_fastpath || !plan->connected)
     return NULL;
-  if (comm->memory && plan->fastpath->longest > HURRY_BYTES)
+  if (comm->memory.first && plan->fastpath->longest > HURRY_BYTES)
     return NULL;
   return colli_call_plain(call, plan) ? plan : NULL;
 }
@@ -134,7 +134,7 @@ static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call)
 static inline bool hurry(coll_comm *comm, const colli_call *call, const colli_plan *plan,
                          unsigned looks, coll_request *op, int *ran) {
   const colli_fastpath *fastpath = plan->fastpath;
-  coll_tag tag = colli_plan_tag(plan, comm->sequence + 1);
+  coll_tag tag = colli_plan_tag(plan, comm->calls.sequence + 1);
   colli_fastpath_call its = {.in = call->sendbuf,
                              .out = call->recvbuf,
                              .tag = &tag,
@@ -143,8 +143,8 @@ static inline bool hurry(coll_comm *comm, const colli_call *call, const colli_pl
   *ran = colli_fastpath_run(&comm->exec, fastpath, &its, op);
   if (*ran < fastpath->count || !fastpath->whole || op->lane[fastpath->lane].npending > 0)
     return false;
-  comm->history[++comm->sequence % COLLI_HISTORY] = tag;
-  comm->turn ^= plan->turns;
+  comm->calls.history[++comm->calls.sequence % COLLI_HISTORY] = tag;
+  comm->calls.turn ^= plan->turns;
   return true;
 }
 
@@ -158,7 +158,7 @@ __attribute__((noinline)) static void go_on(coll_comm *comm, const colli_call *c
 
 /* Blocking, by way of a request. */
 __attribute__((noinline)) static coll_status run_request(coll_comm *comm, const colli_call *call) {
-  if (comm->group.depth > 0)
+  if (comm->calls.group.depth > 0)
     return keep_in_group(comm, call);
   coll_request *op;
   coll_status status = colli_call_start(comm, call, false, &op);
@@ -175,10 +175,10 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   const colli_plan *plan = plan_in_hurry(comm, call);
   if (!plan)
     return run_request(comm, call);
-  bool spins = !comm->crowded && !comm->world.pause;
+  bool spins = !comm->watch.crowded && !comm->world.pause;
   int ran;
-  if (__builtin_expect(hurry(comm, call, plan, spins ? HURRY_LOOKS : 0, comm->free_requests, &ran),
-                       1))
+  if (__builtin_expect(
+          hurry(comm, call, plan, spins ? HURRY_LOOKS : 0, comm->calls.free_requests, &ran), 1))
     return COLL_OK;
   coll_request *op = colli_request_get(comm, false);
   go_on(comm, call, plan, ran, op);
@@ -199,13 +199,13 @@ __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm)
 
 /* Lets a started operation move once. */
 static inline void set_off(coll_comm *comm) {
-  if (__builtin_expect(!comm->locked, 1) || !is_for_thread(comm))
+  if (__builtin_expect(!comm->entry.locked, 1) || !is_for_thread(comm))
     colli_exec_progress(&comm->exec);
 }
 
 /* Nonblocking: starts the call and lets it move once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
-  const colli_plan *plan = comm->locked ? NULL : plan_in_hurry(comm, call);
+  const colli_plan *plan = comm->entry.locked ? NULL : plan_in_hurry(comm, call);
   if (!plan) {
     coll_status status = colli_call_start(comm, call, true, request);
     if (status == COLL_OK)
@@ -237,7 +237,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
                              "%d requests exist already, or memory is out; release some first",
-                             comm->nrequests);
+                             comm->calls.nrequests);
   op->coll = call->coll;
   op->plan = 0;
   op->active = false;

@@ -45,16 +45,16 @@ static coll_status exchange(coll_comm *comm, coll_window *window) {
   if (status != COLL_OK)
     return status;
   /* What others put may come as soon as this rank has told its size. */
-  if (colli_p2p_connect_all(&comm->exec, op) != 0 && comm->failed != COLL_OK)
-    status = comm->failed;
+  if (colli_p2p_connect_all(&comm->exec, op) != 0 && comm->failure.status != COLL_OK)
+    status = comm->failure.status;
   coll_status ended = colli_call_wait(comm, op);
   colli_request_put(op);
   return status == COLL_OK ? ended : status;
 }
 
 static coll_status create(coll_comm *comm, void *base, size_t bytes, coll_window **out) {
-  if (comm->failed != COLL_OK)
-    return comm->failed;
+  if (comm->failure.status != COLL_OK)
+    return comm->failure.status;
   if (!out)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "window_create", "window is NULL");
   *out = NULL;
@@ -105,7 +105,7 @@ static coll_status end(coll_comm *comm, coll_window *window) {
 
 static coll_status destroy(coll_comm *comm, coll_window **out) {
   coll_window *window = *out;
-  if (comm->group.depth > 0)
+  if (comm->calls.group.depth > 0)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
                              "a group is open, which may hold operations on the window; end it "
                              "first");
@@ -113,8 +113,8 @@ static coll_status destroy(coll_comm *comm, coll_window **out) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
                              "%d operations on the window are in flight; complete them first",
                              window->inflight);
-  coll_status status = comm->failed == COLL_OK ? end(comm, window) : comm->failed;
-  if (status == COLL_ERR_NO_MEMORY && comm->failed == COLL_OK)
+  coll_status status = comm->failure.status == COLL_OK ? end(comm, window) : comm->failure.status;
+  if (status == COLL_ERR_NO_MEMORY && comm->failure.status == COLL_OK)
     return status;
   *out = NULL;
   colli_p2p_remove_window(&comm->exec, window);

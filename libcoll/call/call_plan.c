@@ -24,9 +24,9 @@ static colli_order order_of(const coll_comm *comm, const colli_call *call,
   bool custom = user && !user->premul;
   bool rounds = custom || (is_float(call->type) && is_sum(call->op, user));
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
-  if (rounds && comm->deterministic > COLL_DETERMINISTIC_OFF)
-    return comm->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
-                                                                 : COLLI_ORDER_LEFT;
+  if (rounds && comm->calls.deterministic > COLL_DETERMINISTIC_OFF)
+    return comm->calls.deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
+                                                                       : COLLI_ORDER_LEFT;
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 
@@ -51,7 +51,7 @@ static void resolve_reduction(const coll_comm *comm, const colli_call *call, col
   plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(comm, call->op) : NULL;
   plan->order = order_of(comm, call, plan->user);
   plan->widened = is_sum(call->op, plan->user) && is_short_float(call->type) &&
-                  comm->accumulate == COLL_ACCUMULATE_FLOAT32;
+                  comm->calls.accumulate == COLL_ACCUMULATE_FLOAT32;
   plan->staged = plan->widened || (plan->user && plan->user->premul);
   if (plan->widened)
     plan->wire_type = COLL_FLOAT32;
@@ -109,7 +109,7 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
   colli_call_resolve(comm, call, key, plan);
   plan->fastpath = fastpath;
   coll_error error = COLL_ERROR_INIT;
-  coll_status status = colli_plans_choose(&comm->plans, plan, &error);
+  coll_status status = colli_plans_choose(&comm->calls.plans, plan, &error);
   if (status != COLL_OK)
     return colli_comm_refuse(comm, status, call->name, "%s", error.message);
   /* Passes over blocks of differing lengths differ from rank to rank. */
@@ -125,8 +125,8 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
 
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
-  colli_plan_key key = colli_call_key(call, comm->turn);
-  colli_plan *plan = colli_plans_entry(&comm->plans, &key);
+  colli_plan_key key = colli_call_key(call, comm->calls.turn);
+  colli_plan *plan = colli_plans_entry(&comm->calls.plans, &key);
   if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
     *found = plan;
     return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
@@ -136,7 +136,7 @@ coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan 
     return status;
   if (call->varying) {
     key.count = typical_count(comm, call);
-    plan = colli_plans_entry(&comm->plans, &key);
+    plan = colli_plans_entry(&comm->calls.plans, &key);
   }
   if (!colli_plan_is(plan, &key))
     status = make(comm, call, &key, plan);

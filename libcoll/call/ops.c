@@ -13,11 +13,11 @@
 /* Takes the lowest free place, writes its handle to *op; NULL, with a record, if all are taken. */
 static colli_user_op *take_place(coll_comm *comm, const char *name, coll_op *op) {
   for (int i = 0; i < COLL_OP_USER_MAX; i++) {
-    if (comm->ops[i].used)
+    if (comm->calls.ops[i].used)
       continue;
     *op = (coll_op)(COLL_OP_USER_BASE + i);
-    comm->ops[i] = (colli_user_op){.used = true};
-    return &comm->ops[i];
+    comm->calls.ops[i] = (colli_user_op){.used = true};
+    return &comm->calls.ops[i];
   }
   colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, name,
                     "%d operations exist on this communicator, and no more can; free one with "
@@ -97,8 +97,8 @@ static coll_status end(coll_comm *comm, coll_op *op) {
                              "%d is no operation that was created on this communicator and not "
                              "freed yet",
                              (int)*op);
-  comm->ops[(int)*op - COLL_OP_USER_BASE] = (colli_user_op){.used = false};
-  colli_plans_forget(&comm->plans); /* its handle may get another meaning */
+  comm->calls.ops[(int)*op - COLL_OP_USER_BASE] = (colli_user_op){.used = false};
+  colli_plans_forget(&comm->calls.plans); /* its handle may get another meaning */
   *op = NO_OP;
   return COLL_OK;
 }
@@ -115,10 +115,10 @@ coll_status coll_op_free(coll_comm *comm, coll_op *op) {
 const colli_user_op *colli_ops_find(const coll_comm *comm, int op) {
   if (op < COLL_OP_USER_BASE || op >= COLL_OP_USER_BASE + COLL_OP_USER_MAX)
     return NULL;
-  const colli_user_op *user = &comm->ops[op - COLL_OP_USER_BASE];
+  const colli_user_op *user = &comm->calls.ops[op - COLL_OP_USER_BASE];
   return user->used ? user : NULL;
 }
 
 void colli_ops_inherit(coll_comm *child, const coll_comm *parent) {
-  memcpy(child->ops, parent->ops, sizeof(child->ops));
+  memcpy(child->calls.ops, parent->calls.ops, sizeof(child->calls.ops));
 }

@@ -146,7 +146,7 @@ static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const 
     return false;
   colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
   colli_partition_make_varying(&op->partition, &blocks, comm->nranks, plan->elem_bytes,
-                               &comm->plans.limits);
+                               &comm->calls.plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
     op->tag.word[0] |= blocks_number(comm, call->out_counts);
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
@@ -232,17 +232,17 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
   note_extents(plan, op);
   op->by_ref = 0;
   op->stream = false;
-  if (__builtin_expect(comm->memory || plan->stream, 0)) {
+  if (__builtin_expect(comm->memory.first || plan->stream, 0)) {
     bool apart = is_apart(comm, call, op);
-    if (comm->memory)
+    if (comm->memory.first)
       find_regions(comm, apart, op);
     bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
     op->stream = other ? plan->stream : plan->stream_in_place;
   }
-  uint64_t sequence = ++comm->sequence;
+  uint64_t sequence = ++comm->calls.sequence;
   op->sequence = sequence;
   op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;
-  comm->history[sequence % COLLI_HISTORY] = op->tag;
-  comm->turn ^= plan->turns;
+  comm->calls.history[sequence % COLLI_HISTORY] = op->tag;
+  comm->calls.turn ^= plan->turns;
   return COLL_OK;
 }

@@ -42,10 +42,11 @@ coll_status coll_last_error(const coll_comm *comm, coll_error *error) {
     record_misuse(comm, error);
     return COLL_OK;
   }
-  if (comm->failed == COLL_OK && atomic_load_explicit(&comm->misused, memory_order_relaxed))
+  if (comm->failure.status == COLL_OK &&
+      atomic_load_explicit(&comm->entry.misused, memory_order_relaxed))
     record_misuse(comm, error);
   else
-    colli_error_copy(error, &comm->error);
+    colli_error_copy(error, &comm->failure.error);
   colli_call_leave(inside);
   return COLL_OK;
 }
@@ -53,7 +54,7 @@ coll_status coll_last_error(const coll_comm *comm, coll_error *error) {
 coll_status coll_comm_abort(coll_comm *comm) {
   if (!comm)
     return COLL_ERR_INVALID_ARGUMENT;
-  atomic_store(&comm->abort_flag, 1);
+  atomic_store(&comm->failure.abort_flag, 1);
   colli_family *family = comm->family;
   for (int i = 0; i < family->nports; i++)
     if (family->ports[i].endpoint)
@@ -65,7 +66,7 @@ coll_status coll_comm_abort(coll_comm *comm) {
 coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin) {
   if (!comm || !origin || rank < 0 || rank >= comm->nranks)
     return COLL_ERR_INVALID_ARGUMENT;
-  *origin = comm->origins ? comm->origins[rank] : colli_comm_base_rank(comm, rank);
+  *origin = comm->map.origins ? comm->map.origins[rank] : colli_comm_base_rank(comm, rank);
   return COLL_OK;
 }
 

@@ -29,43 +29,54 @@ typedef struct colli_wait_report {
   int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_wait_report;
 
-/* How long the owner has looked in vain, and what time it was. */
+/* Where each rank of a communicator is elsewhere; all NULL: the base, or the same ranks. */
+typedef struct colli_rank_map {
+  int32_t *in_base;   /* nranks: each rank's number in the base */
+  int32_t *from_base; /* by rank in the base: the rank here, or -1 */
+  int32_t *origins;   /* nranks: each rank's number in the first communicator; NULL: the base's */
+  uint16_t *numbers;  /* nranks: by what number each addresses this communicator */
+} colli_rank_map;
+
+/* Who is inside: enter.c. */
+typedef struct colli_entry {
+  atomic_int inside;  /* a thread is in a public call */
+  atomic_int misused; /* another one wanted in since */
+  bool locked;        /* the thread inside has the family's lock */
+} colli_entry;
+
+/* How a rank waits, and how long it has polled in vain: wait.c. */
 typedef struct colli_watch {
-  unsigned idle;          /* looks since something moved */
-  unsigned spin;          /* looks before the core is handed over; adapts */
+  bool crowded;           /* more ranks than cores on this host: hand the core over, do not spin */
+  int mate;               /* the one other rank bound to this core, if crowded; or -1 */
+  uint64_t timeout_ns;    /* longest time that an operation may not move */
+  unsigned idle;          /* polls since something moved */
+  unsigned spin;          /* polls before the core is handed over; adapts */
   unsigned looks;         /* as many as this wait may take for that */
-  unsigned elsewhere;     /* looks for a rank on another core since the core was handed over */
+  unsigned elsewhere;     /* polls for a rank on another core since the core was handed over */
   uint64_t told_mate;     /* messages sent to the mate until the core was handed over last */
   unsigned turns;         /* ... above 0: some of them not long before */
   uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
   uint64_t given_ns;      /* how long others have had the core since, instead of it */
   uint64_t now_ns;        /* last reading */
-  uint64_t control_ns;    /* when control links were last looked at */
+  uint64_t control_ns;    /* when control links were last polled */
   uint64_t waited_ns;     /* time spent inside the library, waiting: the watchdog's clock */
 } colli_watch;
 
-struct coll_comm {
-  int rank;
-  int nranks;
-  uint64_t comm_id; /* tells it from all others, the same on all ranks */
-  colli_family *family;
-  coll_comm *sibling;     /* the next member of the family */
-  uint64_t uid;           /* its name in the family, the same on all ranks; 0: the base */
-  int32_t *base_ranks;    /* nranks: each rank's in the base; NULL: the base, or the same */
-  int32_t *ranks_of;      /* by rank in the base: the rank here, or -1; NULL as above */
-  int32_t *origins;       /* nranks: each rank's in the first communicator; NULL: the base's */
-  uint16_t *numbers;      /* nranks: by what number each addresses this communicator */
-  colli_mux_child *child; /* its part of the shared connections; NULL: the base */
-  atomic_int inside;      /* a thread is in a public call */
-  atomic_int misused;     /* another one wanted in since */
-  bool locked;            /* the thread inside has the family's lock */
-  colli_attr *attrs;
-  colli_params params;
-  colli_log log;
-  colli_world world;
-  colli_exec exec;
-  colli_rank_info *table; /* nranks records; the base's are the family's */
-  char host[64];
+/* What has failed, and what is known of the other ranks: failure/. */
+typedef struct colli_failure {
+  coll_status status; /* not COLL_OK: the communicator is revoked */
+  coll_error error;   /* why; or else the last bad argument */
+  bool suspended;     /* a connection broke: waits a moment for a better explanation */
+  coll_error suspect;
+  uint64_t suspect_ns;
+  colli_wait_report *wait_reports; /* nranks records */
+  bool *left;                      /* nranks: its process said goodbye */
+  bool *lost;                      /* nranks: its process is known to be gone */
+  atomic_int abort_flag;
+} colli_failure;
+
+/* Calls and requests: call/, api/. */
+typedef struct colli_calls {
   colli_plans plans;
   uint64_t sequence; /* of the last collective */
   int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
@@ -74,34 +85,49 @@ struct coll_comm {
   struct colli_request_block *request_blocks;
   int nrequests;
   colli_group group;
-  bool crowded; /* more ranks than cores on some host: hand the core over instead of spinning */
-  int mate;     /* the one other rank bound to this core, if crowded; or -1 */
-  uint64_t timeout_ns;
-  coll_determinism deterministic; /* from the settings, as are these */
+  coll_determinism deterministic; /* from the settings, as is accumulate */
   coll_accumulate accumulate;
   colli_user_op ops[COLL_OP_USER_MAX];
+} colli_calls;
+
+/* Memory of coll_mem_alloc(): memory.c. */
+typedef struct colli_memories {
+  struct colli_memory *first;
+  uint32_t last_region; /* the number of the last one that transports know */
+} colli_memories;
+
+/* One rank's membership in a communicator. Each part is written by its owner alone. */
+struct coll_comm {
+  int rank;
+  int nranks;
+  uint64_t comm_id; /* tells it from all others, the same on all ranks */
+  uint64_t uid;     /* its name in the family, the same on all ranks; 0: the base */
+  char host[64];
+  colli_family *family;
+  coll_comm *sibling;     /* the next member of the family */
+  colli_rank_info *table; /* nranks records; the base's are the family's */
+  colli_mux_child *child; /* its part of the shared connections; NULL: the base */
+  colli_rank_map map;
+  colli_params params;
+  colli_log log;
+  colli_world world;
+  colli_attr *attrs;
+  colli_exec exec;
+  colli_entry entry;
   colli_watch watch;
-  coll_status failed; /* the communicator is revoked */
-  coll_error error;   /* why; or else the last bad argument */
-  bool suspended;     /* a connection broke: waits a moment for a better explanation */
-  coll_error suspect;
-  uint64_t suspect_ns;
-  colli_wait_report *wait_reports; /* nranks records */
-  bool *left;                      /* nranks: its process said goodbye */
-  bool *lost;                      /* nranks: its process is known to be gone */
+  colli_failure failure;
+  colli_calls calls;
+  colli_memories memory;
   colli_shrink shrink;
-  atomic_int abort_flag;
-  struct colli_memory *memory; /* of coll_mem_alloc */
-  uint32_t last_region;        /* the number of the last one that transports know */
 };
 
 /* The rank that a rank of this communicator has in the base, and the other way round (-1: none). */
 static inline int colli_comm_base_rank(const coll_comm *comm, int rank) {
-  return comm->base_ranks ? comm->base_ranks[rank] : rank;
+  return comm->map.in_base ? comm->map.in_base[rank] : rank;
 }
 
 static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
-  return comm->ranks_of ? comm->ranks_of[base_rank] : base_rank;
+  return comm->map.from_base ? comm->map.from_base[base_rank] : base_rank;
 }
 
 /* ---- assemble.c ------------------------------------------------------------------------------ */

@@ -26,9 +26,9 @@ typedef struct colli_memory {
 /* Records a failed allocation. */
 static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_errno, size_t bytes) {
   coll_status status = sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM;
-  if (comm->failed != COLL_OK)
+  if (comm->failure.status != COLL_OK)
     return status;
-  return colli_error_sys(&comm->error, status, "mem_alloc", syscall, sys_errno,
+  return colli_error_sys(&comm->failure.error, status, "mem_alloc", syscall, sys_errno,
                          "cannot get %zu bytes of memory on rank %d (host %s)", bytes, comm->rank,
                          comm->host);
 }
@@ -50,7 +50,7 @@ static int make_shared(const coll_comm *comm, size_t bytes) {
 static void share(coll_comm *comm, colli_memory *memory) {
   if (memory->fd < 0 || comm->child)
     return;
-  memory->region = ++comm->last_region;
+  memory->region = ++comm->memory.last_region;
   for (int i = 0; i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
     if (port->endpoint && coll_transport_sends_by_ref(port->ops))
@@ -106,8 +106,8 @@ static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
     return status;
   }
   share(comm, memory);
-  memory->next = comm->memory;
-  comm->memory = memory;
+  memory->next = comm->memory.first;
+  comm->memory.first = memory;
   *ptr = memory->ptr;
   return COLL_OK;
 }
@@ -127,7 +127,7 @@ static bool is_inside(const colli_memory *memory, const void *ptr) {
 }
 
 uint32_t colli_memory_region(const coll_comm *comm, const void *ptr) {
-  for (const colli_memory *memory = comm->memory; memory; memory = memory->next)
+  for (const colli_memory *memory = comm->memory.first; memory; memory = memory->next)
     if (is_inside(memory, ptr))
       return memory->region;
   return 0;
@@ -150,7 +150,7 @@ static bool is_used(const coll_comm *comm, const colli_memory *memory) {
 static coll_status give_back(coll_comm *comm, void *ptr) {
   if (!ptr)
     return COLL_OK;
-  colli_memory **at = &comm->memory;
+  colli_memory **at = &comm->memory.first;
   while (*at && (*at)->ptr != ptr)
     at = &(*at)->next;
   colli_memory *memory = *at;
@@ -175,9 +175,9 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr) {
 }
 
 void colli_memory_free_all(coll_comm *comm) {
-  while (comm->memory) {
-    colli_memory *memory = comm->memory;
-    comm->memory = memory->next;
+  while (comm->memory.first) {
+    colli_memory *memory = comm->memory.first;
+    comm->memory.first = memory->next;
     release(comm, memory);
   }
 }

@@ -42,9 +42,9 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->log = family->log;
   comm->world = assembly->world;
   memcpy(comm->host, family->host, sizeof(comm->host));
-  comm->deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
-  comm->accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
-  colli_error_clear(&comm->error);
+  comm->calls.deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
+  comm->calls.accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
+  colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_family_add(family, comm);
   *out = comm;
@@ -53,7 +53,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
 
 /* Sets up what the choice of algorithms depends on. */
 static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
-  colli_plans *plans = &comm->plans;
+  colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
@@ -64,9 +64,9 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
                                  comm->family->nports, comm->family->corrections, &locality, error);
   if (status != COLL_OK)
     return status;
-  comm->crowded = locality.crowded;
+  comm->watch.crowded = locality.crowded;
   comm->exec.shares_work = !locality.crowded;
-  comm->mate = locality.crowded ? locality.mate : -1;
+  comm->watch.mate = locality.crowded ? locality.mate : -1;
   plans->model = locality.model;
   plans->neighbours = locality.neighbours;
   plans->ngroups = locality.ngroups;
@@ -89,18 +89,19 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
-  comm->timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
   coll_status status = set_up_plans(comm, error);
   if (status != COLL_OK)
     return status;
   exec->links = calloc(n, sizeof(*exec->links));
-  comm->wait_reports = calloc(n, sizeof(*comm->wait_reports));
-  comm->left = calloc(n, sizeof(*comm->left));
-  comm->lost = calloc(n, sizeof(*comm->lost));
+  comm->failure.wait_reports = calloc(n, sizeof(*comm->failure.wait_reports));
+  comm->failure.left = calloc(n, sizeof(*comm->failure.left));
+  comm->failure.lost = calloc(n, sizeof(*comm->failure.lost));
   coll_request *first = colli_request_get(comm, true);
   if (first)
     colli_request_put(first);
-  if (!exec->links || !comm->wait_reports || !comm->left || !comm->lost || !first)
+  if (!exec->links || !comm->failure.wait_reports || !comm->failure.left || !comm->failure.lost ||
+      !first)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
                            comm->nranks);
   return COLL_OK;
@@ -109,7 +110,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
 /* Settles the size of slots, which depends on the slowest link, and on room for them. */
 static void settle_slots(coll_comm *comm) {
   colli_family *family = comm->family;
-  colli_limits *limits = &comm->plans.limits;
+  colli_limits *limits = &comm->calls.plans.limits;
   if (comm->table[0].slot_bytes)
     limits->slot_bytes = comm->table[0].slot_bytes;
   size_t wanted = limits->slot_bytes;
@@ -167,20 +168,20 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
 /* Frees what belongs to one communicator. */
 void colli_comm_free(coll_comm *comm) {
   colli_shrink_close(comm);
-  colli_plans_free(&comm->plans);
+  colli_plans_free(&comm->calls.plans);
   colli_request_free_all(comm);
-  colli_group_free(&comm->group);
+  colli_group_free(&comm->calls.group);
   colli_p2p_free(&comm->exec);
   if (comm->uid != 0)
     free(comm->table);
   free(comm->exec.links);
-  free(comm->wait_reports);
-  free(comm->left);
-  free(comm->lost);
-  free(comm->base_ranks);
-  free(comm->ranks_of);
-  free(comm->numbers);
-  free(comm->origins);
+  free(comm->failure.wait_reports);
+  free(comm->failure.left);
+  free(comm->failure.lost);
+  free(comm->map.in_base);
+  free(comm->map.from_base);
+  free(comm->map.numbers);
+  free(comm->map.origins);
   explicit_bzero(comm->params.storage, sizeof(comm->params.storage));
   free(comm);
 }
@@ -189,7 +190,8 @@ void colli_comm_free(coll_comm *comm) {
 static void end(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  if (comm->wait_reports && comm->left && comm->lost) /* else it was never made */
+  if (comm->failure.wait_reports && comm->failure.left &&
+      comm->failure.lost) /* else it was never made */
     colli_notice_poll(family);
   colli_p2p_linger(comm);
   colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);

@@ -69,12 +69,12 @@ static coll_status read_settings(coll_comm *parent, const char *name, const coll
 /* Gives a communicator its settings, and what it has from its parent. */
 static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settings *settings) {
   colli_params_copy(&comm->params, &settings->params);
-  comm->deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
-  comm->accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
+  comm->calls.deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
+  comm->calls.accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
   comm->log = parent->log;
   comm->world = parent->world;
   memcpy(comm->host, parent->host, sizeof(comm->host));
-  colli_error_clear(&comm->error);
+  colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_ops_inherit(comm, parent);
 }
@@ -100,37 +100,38 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
   const coll_comm *parent = split->parent;
   const colli_family *family = parent->family;
   size_t n = (size_t)comm->nranks, base_n = (size_t)family->nranks;
-  comm->base_ranks = malloc(n * sizeof(*comm->base_ranks));
-  comm->ranks_of = malloc(base_n * sizeof(*comm->ranks_of));
+  comm->map.in_base = malloc(n * sizeof(*comm->map.in_base));
+  comm->map.from_base = malloc(base_n * sizeof(*comm->map.from_base));
   comm->table = malloc(n * sizeof(*comm->table));
-  if (parent->origins)
-    comm->origins = malloc(n * sizeof(*comm->origins));
-  if (!comm->base_ranks || !comm->ranks_of || !comm->table || (parent->origins && !comm->origins))
+  if (parent->map.origins)
+    comm->map.origins = malloc(n * sizeof(*comm->map.origins));
+  if (!comm->map.in_base || !comm->map.from_base || !comm->table ||
+      (parent->map.origins && !comm->map.origins))
     return false;
   for (size_t i = 0; i < base_n; i++)
-    comm->ranks_of[i] = -1;
+    comm->map.from_base[i] = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     int in_parent = members[rank].rank, in_base = colli_comm_base_rank(parent, in_parent);
-    comm->base_ranks[rank] = in_base;
-    comm->ranks_of[in_base] = rank;
+    comm->map.in_base[rank] = in_base;
+    comm->map.from_base[in_base] = rank;
     comm->table[rank] = family->table[in_base];
     numbers[rank] = (uint16_t)split->records[in_parent].number;
-    if (comm->origins)
-      comm->origins[rank] = parent->origins[in_parent];
+    if (comm->map.origins)
+      comm->map.origins[rank] = parent->map.origins[in_parent];
     if (in_parent == parent->rank)
       comm->rank = rank;
   }
   const split_record *first = &split->records[members[0].rank];
-  comm->uid = (uint64_t)(comm->base_ranks[0] + 1) << 32 | first->serial;
+  comm->uid = (uint64_t)(comm->map.in_base[0] + 1) << 32 | first->serial;
   comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
   return true;
 }
 
 /* Its connections are shared, and so is the size of their slots. */
 static void take_links(coll_comm *comm, const coll_comm *parent) {
-  comm->plans.limits = parent->plans.limits;
+  comm->calls.plans.limits = parent->calls.plans.limits;
   comm->exec.slot_bytes = parent->exec.slot_bytes;
-  comm->crowded = parent->crowded;
+  comm->watch.crowded = parent->watch.crowded;
   for (int rank = 0; rank < comm->nranks; rank++) {
     if (rank == comm->rank)
       continue;
@@ -147,11 +148,11 @@ static coll_comm *make(colli_split *split, const candidate *members, int count) 
   comm->nranks = count;
   comm->family = parent->family;
   comm->uid = UINT64_MAX; /* until it is known: not the base */
-  comm->numbers = malloc((size_t)count * sizeof(*comm->numbers));
+  comm->map.numbers = malloc((size_t)count * sizeof(*comm->map.numbers));
   inherit(comm, parent, &split->settings);
-  bool ok = comm->numbers && take_members(comm, split, members, comm->numbers) &&
-            colli_mux_complete(split->child, count, comm->base_ranks, comm->ranks_of,
-                               comm->numbers) == COLL_OK;
+  bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers) &&
+            colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
+                               comm->map.numbers) == COLL_OK;
   if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
     colli_mux_close(split->child); /* while the arrays are there */
     split->child = NULL;
@@ -176,14 +177,14 @@ static coll_status check_agreement(const colli_split *split) {
       continue;
     coll_error record;
     colli_comm_record(parent, &record, COLL_ERR_MISMATCH, rank, NULL);
-    record.sequence = parent->sequence;
+    record.sequence = parent->calls.sequence;
     snprintf(record.operation, sizeof(record.operation), "%s", split->name);
     snprintf(record.message, sizeof(record.message),
              "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
              "coll_comm_subset; all ranks must give the same one",
              parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
     colli_comm_fail(parent, &record);
-    return parent->failed;
+    return parent->failure.status;
   }
   return COLL_OK;
 }
@@ -218,7 +219,7 @@ static bool ready_family(coll_comm *parent) {
   colli_family *family = parent->family;
   if (!family->mux)
     family->mux =
-        colli_mux_create(family, parent->exec.slot_bytes, parent->plans.limits.slot_count);
+        colli_mux_create(family, parent->exec.slot_bytes, parent->calls.plans.limits.slot_count);
   if (family->mux)
     colli_family_share(family, parent);
   return family->mux != NULL;
@@ -301,10 +302,10 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 /* The whole, for a thread that is inside the parent. */
 static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
-  if (atomic_load_explicit(&parent->abort_flag, memory_order_relaxed))
+  if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
     colli_comm_poll_notices(parent);
-  if (parent->failed != COLL_OK)
-    return parent->failed;
+  if (parent->failure.status != COLL_OK)
+    return parent->failure.status;
   coll_status status = colli_split_start(parent, call, &split);
   return status == COLL_OK ? colli_split_finish(split, child) : status;
 }
@@ -313,7 +314,7 @@ static coll_status run(coll_comm *parent, const colli_split_call *call, coll_com
 static void tell_caller(const coll_comm *parent, const coll_config *config) {
   if (config && config->size >= offsetof(coll_config, error) + sizeof(config->error) &&
       config->size <= 4096 && config->error)
-    colli_error_copy(config->error, &parent->error);
+    colli_error_copy(config->error, &parent->failure.error);
 }
 
 /* Enters the parent, runs the call that `fill` completes, and leaves. */

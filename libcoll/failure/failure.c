@@ -38,21 +38,21 @@ void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status st
 
 /* Revokes the communicator for the reason in `record`, here only. */
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
-  if (comm->failed != COLL_OK)
+  if (comm->failure.status != COLL_OK)
     return;
-  comm->error = *record;
-  comm->failed = record->status;
+  comm->failure.error = *record;
+  comm->failure.status = record->status;
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);
   colli_mux_mute(comm->child);
   /* Before the caller gets its buffers back: a transport may still be reading them. */
   colli_exec_disconnect(&comm->exec);
-  colli_exec_cancel(&comm->exec, comm->failed);
+  colli_exec_cancel(&comm->exec, comm->failure.status);
 }
 
 /* Revokes the communicator for the reason in `record` and tells all ranks. */
 void colli_comm_fail(coll_comm *comm, const coll_error *record) {
-  if (comm->failed != COLL_OK)
+  if (comm->failure.status != COLL_OK)
     return;
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = -1, .error = *record};
   colli_notice_send(comm->family, comm->uid, &msg);
@@ -67,13 +67,13 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  if (comm->failed != COLL_OK)
+  if (comm->failure.status != COLL_OK)
     return status;
-  atomic_store_explicit(&comm->misused, 0, memory_order_relaxed); /* this is the later news */
-  colli_error_set(&comm->error, status, operation, "%s (rank %d of %d on %s)", text, comm->rank,
-                  comm->nranks, comm->host);
-  comm->error.rank = comm->rank;
-  snprintf(comm->error.host, sizeof(comm->error.host), "%s", comm->host);
+  atomic_store_explicit(&comm->entry.misused, 0, memory_order_relaxed); /* this is the later news */
+  colli_error_set(&comm->failure.error, status, operation, "%s (rank %d of %d on %s)", text,
+                  comm->rank, comm->nranks, comm->host);
+  comm->failure.error.rank = comm->rank;
+  snprintf(comm->failure.error.host, sizeof(comm->failure.error.host), "%s", comm->host);
   return status;
 }
 
@@ -117,7 +117,7 @@ static void on_failed(void *ctx, coll_request *op, int peer, int channel, int st
                       "rank %d (host %s, pid %d) %s while rank %d (host %s) was in %s", peer,
                       record.peer_host, record.peer_pid,
                       status != COLL_ERR_PEER_LOST ? "could not be talked to"
-                      : comm->left[peer]           ? "has left the communicator"
+                      : comm->failure.left[peer]   ? "has left the communicator"
                                                    : "is lost",
                       comm->rank, comm->host, op ? colli_op_text(op, text) : "no operation");
   if (step >= 0)
@@ -129,9 +129,9 @@ static void on_failed(void *ctx, coll_request *op, int peer, int channel, int st
     colli_comm_fail(comm, &record);
     return;
   }
-  comm->suspended = true;
-  comm->suspect = record;
-  comm->suspect_ns = comm->world.now_ns(comm->world.ctx);
+  comm->failure.suspended = true;
+  comm->failure.suspect = record;
+  comm->failure.suspect_ns = comm->world.now_ns(comm->world.ctx);
 }
 
 /* A message of another operation came. */

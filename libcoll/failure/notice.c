@@ -77,9 +77,9 @@ static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, 
 /* Revokes a communicator that has a lost process among its ranks. */
 static void lose(coll_comm *comm, const colli_ctrl_msg *msg) {
   int rank = colli_comm_rank_of(comm, msg->peer);
-  if (rank < 0 || comm->lost[rank])
+  if (rank < 0 || comm->failure.lost[rank])
     return;
-  comm->lost[rank] = true;
+  comm->failure.lost[rank] = true;
   coll_error record = msg->error;
   if (comm->uid != 0)
     lost_record_of(comm, &record, msg->peer, msg->origin, msg->error.sys_errno);
@@ -170,7 +170,7 @@ static void heard_goodbye(colli_family *family, int from) {
   family->left[from] = true;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     if (colli_comm_rank_of(comm, from) >= 0)
-      comm->left[colli_comm_rank_of(comm, from)] = true;
+      comm->failure.left[colli_comm_rank_of(comm, from)] = true;
 }
 
 /* Takes a message, unless it came before by another way. */
@@ -194,7 +194,7 @@ static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
 
 /* Fails a communicator on which coll_comm_abort() was called. */
 static void look_for_abort(coll_comm *comm) {
-  if (!atomic_load(&comm->abort_flag) || comm->failed != COLL_OK)
+  if (!atomic_load(&comm->failure.abort_flag) || comm->failure.status != COLL_OK)
     return;
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_ABORTED, comm->rank, comm->exec.oldest);
@@ -228,7 +228,7 @@ void colli_notice_poll(colli_family *family) {
 void colli_family_catch_up(colli_family *family, coll_comm *comm) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     int base_rank = colli_comm_base_rank(comm, rank);
-    comm->left[rank] = family->left[base_rank];
+    comm->failure.left[rank] = family->left[base_rank];
     if (family->lost[base_rank])
       lose(comm, &(colli_ctrl_msg){.origin = family->rank, .peer = base_rank});
   }

@@ -20,7 +20,7 @@ uint64_t colli_watchdog_interval_ns(const coll_comm *comm) {
   uint64_t stall = STALL_NS;
   if (comm->nranks > STALL_RANKS)
     stall = stall * (uint64_t)comm->nranks / STALL_RANKS;
-  return comm->timeout_ns / 3 < stall ? comm->timeout_ns / 3 : stall;
+  return comm->watch.timeout_ns / 3 < stall ? comm->watch.timeout_ns / 3 : stall;
 }
 
 /* Whether an operation in flight waits for a rank. */
@@ -40,7 +40,8 @@ static bool waits_for(const coll_comm *comm, int rank) {
  */
 void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
   const coll_request *op = comm->exec.oldest;
-  if (!op || absent < 0 || comm->failed != COLL_OK || comm->suspended || !waits_for(comm, absent))
+  if (!op || absent < 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
+      !waits_for(comm, absent))
     return;
   if (!by_itself && (op->moved || comm->watch.waited_ns - op->moved_at <
                                       LEFT_STALLS * colli_watchdog_interval_ns(comm)))
@@ -70,7 +71,7 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
   colli_notice_send(comm->family, comm->uid, &msg);
   for (int i = 0; i < nwaits; i++)
-    if (comm->left[waits[i]])
+    if (comm->failure.left[waits[i]])
       colli_watchdog_heard_absent(comm, waits[i], false);
 }
 
@@ -124,19 +125,19 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
   int origin = colli_comm_rank_of(comm, msg->origin);
   if (origin < 0)
     return;
-  colli_wait_report *stalled = &comm->wait_reports[origin];
+  colli_wait_report *stalled = &comm->failure.wait_reports[origin];
   keep(comm, stalled, msg);
-  if (msg->sequence == 0 || msg->sequence > comm->sequence ||
-      msg->sequence + COLLI_HISTORY <= comm->sequence || comm->failed != COLL_OK)
+  if (msg->sequence == 0 || msg->sequence > comm->calls.sequence ||
+      msg->sequence + COLLI_HISTORY <= comm->calls.sequence || comm->failure.status != COLL_OK)
     return;
-  const coll_tag *mine = &comm->history[msg->sequence % COLLI_HISTORY];
+  const coll_tag *mine = &comm->calls.history[msg->sequence % COLLI_HISTORY];
   if (memcmp(mine, &stalled->tag, sizeof(*mine)) != 0)
     colli_watchdog_disagree(comm, mine, origin, &stalled->tag, comm->exec.oldest);
 }
 
 /* Whether a rank has said of late that it waits: it tells again every stall interval. */
 static bool waits_too(const coll_comm *comm, int rank) {
-  const colli_wait_report *stalled = &comm->wait_reports[rank];
+  const colli_wait_report *stalled = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);
   return stalled->serial && now - stalled->heard_ns < 5 * colli_watchdog_interval_ns(comm) / 2;
 }
@@ -165,8 +166,8 @@ static int find_culprit(const coll_comm *comm, int first) {
       culprit = rank;
       break;
     }
-    next = comm->wait_reports[rank].waits;
-    count = comm->wait_reports[rank].nwaits;
+    next = comm->failure.wait_reports[rank].waits;
+    count = comm->failure.wait_reports[rank].nwaits;
   }
   free(queue);
   free(seen);
@@ -185,7 +186,7 @@ void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op) {
   record.step = step;
   char text[COLLI_OP_TEXT];
   colli_op_text(op, text);
-  unsigned long long waited_ms = comm->timeout_ns / COLLI_NS_PER_MS;
+  unsigned long long waited_ms = comm->watch.timeout_ns / COLLI_NS_PER_MS;
   if (peer < 0) {
     snprintf(record.message, sizeof(record.message),
              "%s, did not move for %llu ms on rank %d (host %s): it waits for anybody, and nobody "

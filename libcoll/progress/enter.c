@@ -46,24 +46,24 @@ __attribute__((noinline, cold)) static void go_out(colli_family *family) {
 coll_status colli_call_enter(coll_comm *comm) {
   if (__builtin_expect(!comm, 0))
     return COLL_ERR_INVALID_ARGUMENT;
-  if (__builtin_expect(atomic_exchange_explicit(&comm->inside, 1, memory_order_acquire), 0)) {
-    atomic_store_explicit(&comm->misused, 1, memory_order_relaxed);
+  if (__builtin_expect(atomic_exchange_explicit(&comm->entry.inside, 1, memory_order_acquire), 0)) {
+    atomic_store_explicit(&comm->entry.misused, 1, memory_order_relaxed);
     return COLL_ERR_INVALID_USAGE;
   }
   if (__builtin_expect(comm->family->shared, 0)) {
     come_in(comm->family);
-    comm->locked = true;
+    comm->entry.locked = true;
   }
   return COLL_OK;
 }
 
 /* Ends it. */
 void colli_call_leave(coll_comm *comm) {
-  if (__builtin_expect(comm->locked, 0)) {
-    comm->locked = false;
+  if (__builtin_expect(comm->entry.locked, 0)) {
+    comm->entry.locked = false;
     go_out(comm->family);
   }
-  atomic_store_explicit(&comm->inside, 0, memory_order_release);
+  atomic_store_explicit(&comm->entry.inside, 0, memory_order_release);
 }
 
 /* From here on public calls take the lock. */
@@ -72,26 +72,26 @@ void colli_family_share(colli_family *family, coll_comm *comm) {
     return;
   family->shared = true;
   /* Not in the simulator, whose driver calls the inside. */
-  if (atomic_load_explicit(&comm->inside, memory_order_relaxed)) {
+  if (atomic_load_explicit(&comm->entry.inside, memory_order_relaxed)) {
     come_in(family);
-    comm->locked = true;
+    comm->entry.locked = true;
   }
 }
 
 /* Leaves the family to other threads of it. */
 void colli_call_pause(coll_comm *comm) {
-  if (comm->locked)
+  if (comm->entry.locked)
     go_out(comm->family);
 }
 
 void colli_call_resume(coll_comm *comm) {
-  if (comm->locked)
+  if (comm->entry.locked)
     come_in(comm->family);
 }
 
 /* Lets other threads in if any waits. */
 void colli_call_yield(coll_comm *comm) {
-  if (!comm->locked)
+  if (!comm->entry.locked)
     return;
   colli_turns *turns = &comm->family->turns;
   pthread_mutex_lock(&turns->mutex);

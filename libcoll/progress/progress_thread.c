@@ -69,7 +69,7 @@ static void listen_only(colli_progress *p) {
 /* How long a sleep may last while operations are in flight. */
 static int longest_nap(const colli_family *family) {
   for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
-    if (comm->suspended && comm->failed == COLL_OK)
+    if (comm->failure.suspended && comm->failure.status == COLL_OK)
       return SUSPECT_NAP_MS;
   return NAP_MS;
 }
@@ -89,7 +89,7 @@ static void nap(colli_progress *p) {
 
 /* Whether spinning would keep a core from another rank. */
 static bool is_crowded(const colli_family *family) {
-  return family->members && family->members->crowded;
+  return family->members && family->members->watch.crowded;
 }
 
 /* Works until the family ends. */

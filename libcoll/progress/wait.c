@@ -41,13 +41,13 @@ static void check_operations(coll_comm *comm) {
     if (age++ < MAX_TOLD && waited - op->told_at >= stall) {
       op->told_at = waited;
       colli_p2p_abandoned(&comm->exec);
-      if (comm->failed != COLL_OK || comm->suspended)
+      if (comm->failure.status != COLL_OK || comm->failure.suspended)
         return;
       colli_watchdog_tell(comm, op);
-      if (comm->failed != COLL_OK)
+      if (comm->failure.status != COLL_OK)
         return;
     }
-    if (still >= comm->timeout_ns) {
+    if (still >= comm->watch.timeout_ns) {
       colli_watchdog_timed_out(comm, op);
       return;
     }
@@ -82,7 +82,7 @@ static int watch_ports(colli_family *family) {
 
 /* Runs the executor unless the communicator has failed or waits for news of a broken connection. */
 static int look(coll_comm *comm) {
-  if (comm->failed != COLL_OK || comm->suspended)
+  if (comm->failure.status != COLL_OK || comm->failure.suspended)
     return 0;
   return colli_exec_progress(&comm->exec);
 }
@@ -95,7 +95,7 @@ static int look_at_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
     if (other != comm && (other->exec.oldest || other->exec.p2p.outbox) &&
-        !atomic_load(&other->inside))
+        !atomic_load(&other->entry.inside))
       moved |= look(other);
   return moved;
 }
@@ -117,10 +117,10 @@ static bool tick(coll_comm *comm) {
 
 /* Looks at a communicator's deadlines and suspicions. */
 static void judge(coll_comm *comm) {
-  if (comm->failed == COLL_OK && comm->suspended &&
-      comm->watch.now_ns - comm->suspect_ns >= SUSPECT_NS)
-    colli_comm_fail(comm, &comm->suspect);
-  if (comm->failed == COLL_OK && !comm->suspended)
+  if (comm->failure.status == COLL_OK && comm->failure.suspended &&
+      comm->watch.now_ns - comm->failure.suspect_ns >= SUSPECT_NS)
+    colli_comm_fail(comm, &comm->failure.suspect);
+  if (comm->failure.status == COLL_OK && !comm->failure.suspended)
     check_operations(comm);
 }
 
@@ -136,7 +136,7 @@ static int watch(coll_comm *comm) {
 
 /* Whether a communicator has operations in flight, messages to send, or windows. */
 static bool is_busy(const coll_comm *comm) {
-  return comm->failed == COLL_OK && (comm->exec.oldest || comm->exec.p2p.busy > 0);
+  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->exec.p2p.busy > 0);
 }
 
 bool colli_family_busy(const colli_family *family) {
@@ -200,7 +200,7 @@ void colli_family_disarm(colli_family *family) {
 
 /* How long to sleep at most. */
 static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
-  uint64_t wait_ns = comm->suspended ? SUSPECT_NS / 10 : SLEEP_MAX_NS;
+  uint64_t wait_ns = comm->failure.suspended ? SUSPECT_NS / 10 : SLEEP_MAX_NS;
   /* A bell may wake another thread, which takes what this one waits for. */
   if (comm->family->several)
     wait_ns = SLEEP_SHARED_NS;
@@ -213,12 +213,12 @@ static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
 
 /* Lets other threads of the family in while this one waits and does not look. */
 static void let_in(coll_comm *comm) {
-  if (comm->locked)
+  if (comm->entry.locked)
     colli_family_unlock(comm->family);
 }
 
 static void come_back(coll_comm *comm) {
-  if (comm->locked)
+  if (comm->entry.locked)
     colli_family_lock(comm->family);
 }
 
@@ -231,7 +231,7 @@ static void sleep_a_while(coll_comm *comm, uint64_t until_ns) {
   uint64_t wait_ns = longest_sleep(comm, until_ns);
   bool ready =
       !arm(family, fds, &count) || look(comm) || look_at_siblings(comm) || !is_quiet(family);
-  if (!ready && !atomic_load(&comm->abort_flag)) {
+  if (!ready && !atomic_load(&comm->failure.abort_flag)) {
     family->sleepers++;
     let_in(comm);
     poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
@@ -254,8 +254,8 @@ void colli_comm_wait_begin(coll_comm *comm) {
 /* Messages sent to the one other rank on this core. */
 static uint64_t sent_to_mate(const coll_comm *comm) {
   uint64_t sent = 0;
-  for (int channel = 0; comm->mate >= 0 && channel < COLLI_CHANNELS; channel++)
-    sent += comm->exec.links[comm->mate].posted[channel];
+  for (int channel = 0; comm->watch.mate >= 0 && channel < COLLI_CHANNELS; channel++)
+    sent += comm->exec.links[comm->watch.mate].posted[channel];
   return sent;
 }
 
@@ -297,10 +297,10 @@ static bool is_fresh(const colli_watch *w) {
  * messages for this rank, of which the next one is there, or all were received. */
 static bool mate_is_through(const coll_comm *comm, const coll_request *op, int lane, int step) {
   const colli_sched *sched = op->sched;
-  coll_conn *conn = comm->exec.links[comm->mate].conn[lane];
+  coll_conn *conn = comm->exec.links[comm->watch.mate].conn[lane];
   int had = 0, missing = 0;
   for (int i = sched->lane_first[lane]; i < sched->lane_first[lane + 1]; i++)
-    if (sched->steps[i].bits & COLLI_RECV && sched->steps[i].peer_recv == comm->mate)
+    if (sched->steps[i].bits & COLLI_RECV && sched->steps[i].peer_recv == comm->watch.mate)
       *(i < step ? &had : &missing) += 1;
   coll_tag tag;
   const void *msg;
@@ -365,7 +365,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   }
   if (++w->idle % LOOKS_PER_WATCH == 0 && watch(comm))
     return;
-  if (comm->mate >= 0) {
+  if (comm->watch.mate >= 0) {
     if (w->idle == 1)
       w->looks = looks_elsewhere(comm);
     if (w->elsewhere++ < w->looks)
@@ -374,7 +374,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   w->elsewhere = 0;
   if (!is_fresh(w))
     sleep_a_while(comm, until_ns);
-  else if (!comm->crowded && w->idle <= w->spin)
+  else if (!comm->watch.crowded && w->idle <= w->spin)
     colli_cpu_relax();
   else
     hand_over(comm);

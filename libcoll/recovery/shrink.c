@@ -38,13 +38,13 @@ void colli_shrink_share(coll_comm *child, const coll_comm *comm) {
 }
 
 bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members) {
-  child->origins = malloc((size_t)child->nranks * sizeof(*child->origins));
-  for (int r = 0; child->origins && r < child->nranks; r++) {
+  child->map.origins = malloc((size_t)child->nranks * sizeof(*child->map.origins));
+  for (int r = 0; child->map.origins && r < child->nranks; r++) {
     int origin = members[r];
     coll_comm_origin_rank(comm, members[r], &origin);
-    child->origins[r] = origin;
+    child->map.origins[r] = origin;
   }
-  return child->origins != NULL;
+  return child->map.origins != NULL;
 }
 
 void colli_shrink_close(coll_comm *comm) {
@@ -73,7 +73,7 @@ coll_status coll_comm_revoke(coll_comm *comm) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  if (comm->failed == COLL_OK) {
+  if (comm->failure.status == COLL_OK) {
     coll_error record;
     colli_comm_record(comm, &record, COLL_ERR_ABORTED, comm->rank, comm->exec.oldest);
     snprintf(record.message, sizeof(record.message),
@@ -102,8 +102,9 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
 /* What the caller left open is as it was. */
 static void inherit(coll_comm *child, const coll_comm *comm, const colli_settings *settings) {
   colli_ops_inherit(child, comm);
-  child->deterministic = settings->deterministic ? settings->deterministic : comm->deterministic;
-  child->accumulate = settings->accumulate ? settings->accumulate : comm->accumulate;
+  child->calls.deterministic =
+      settings->deterministic ? settings->deterministic : comm->calls.deterministic;
+  child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;
 }
 
 /* Shrinks in the way that fits the communicator's ranks. */
@@ -143,8 +144,8 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
     inherit(*child, comm, &settings);
   else
     snprintf(settings.error.operation, sizeof(settings.error.operation), "shrink");
-  if (status != COLL_OK && comm->failed == COLL_OK)
-    comm->error = settings.error;
+  if (status != COLL_OK && comm->failure.status == COLL_OK)
+    comm->failure.error = settings.error;
   colli_call_leave(comm);
   return colli_settings_finish(&settings, status);
 }

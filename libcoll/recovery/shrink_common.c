@@ -176,8 +176,8 @@ void shrink_listen(shrink *s) {
   colli_call_resume(comm);
   colli_comm_poll_notices(comm);
   for (int r = 0; r < s->b.nranks; r++) {
-    s->gone[r] = s->gone[r] || comm->lost[r];
-    s->skipped[r] = s->skipped[r] || comm->left[r]; /* it will not come, but it is alive */
+    s->gone[r] = s->gone[r] || comm->failure.lost[r];
+    s->skipped[r] = s->skipped[r] || comm->failure.left[r]; /* it will not come, but it is alive */
   }
   colli_call_pause(comm);
 }

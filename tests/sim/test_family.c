@@ -287,7 +287,7 @@ static bool knows_all(void *ctx, int rank) {
   bool all = true;
   for (int n = 0; n < s->nnodes; n++)
     if (s->actors[rank].comms[n] && s->nodes[n].members[s->dead] >= 0)
-      all &= s->actors[rank].comms[n]->failed == COLL_ERR_PEER_LOST;
+      all &= s->actors[rank].comms[n]->failure.status == COLL_ERR_PEER_LOST;
   return all;
 }
 
@@ -365,17 +365,17 @@ Test(family, settings_are_inherited, .timeout = 20) {
   own.deterministic = COLL_DETERMINISTIC_ORDERED;
   cr_assert(world_open(&w, &config));
   split_all(&w, w.comms, NULL, children);
-  cr_assert_eq(children[1]->timeout_ns, 1000 * COLLI_NS_PER_MS);
+  cr_assert_eq(children[1]->watch.timeout_ns, 1000 * COLLI_NS_PER_MS);
   cr_assert_str_eq(children[1]->params.text[COLLI_PARAM_ALGO], "allreduce:ring");
-  cr_assert_eq(children[1]->deterministic, w.comms[1]->deterministic);
+  cr_assert_eq(children[1]->calls.deterministic, w.comms[1]->calls.deterministic);
   for (int r = 0; r < 2; r++)
     coll_comm_destroy(&children[r]);
   split_all(&w, w.comms, &own, children);
   split_all(&w, children, NULL, grandchildren);
   for (int r = 0; r < 2; r++) {
-    cr_assert_eq(grandchildren[r]->timeout_ns, 77 * COLLI_NS_PER_MS);
+    cr_assert_eq(grandchildren[r]->watch.timeout_ns, 77 * COLLI_NS_PER_MS);
     cr_assert_str_eq(grandchildren[r]->params.text[COLLI_PARAM_ALGO], "barrier:direct");
-    cr_assert_eq(grandchildren[r]->deterministic, COLL_DETERMINISTIC_ORDERED);
+    cr_assert_eq(grandchildren[r]->calls.deterministic, COLL_DETERMINISTIC_ORDERED);
     coll_comm_destroy(&grandchildren[r]);
     coll_comm_destroy(&children[r]);
   }

@@ -1,0 +1,195 @@
+#!/usr/bin/python3
+"""Who may know whom. docs/architecture.md has a table of folders ("rooms") and, for each, the rooms whose
+headers its files may include. This test fails if a file includes anything else, if the table allows what no
+file uses, if rooms of the table form a circle, and if files do: by what they include, and by which file
+defines what another one calls (read from the object files of a build).
+
+usage: arrows.py SOURCE [BUILD]"""
+import collections
+import os
+import re
+import subprocess
+import sys
+
+TREES = ["libcoll", "transports", "topology", "trainer", "perf"]
+# Headers of libraries that are loaded at run time, or wrapped: they stay in these files.
+ONLY_IN = {r"hwloc": r"topology/hwloc[a-z_]*\.c", r"openssl/": r"libcoll/base/",
+           r"infiniband/": r"transports/verbs/", r"cuda": r"transports/cuda/"}
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
+
+
+def read_table(path):
+    """The table's rows: room -> (rooms or headers that its files may include)."""
+    table = {}
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+            names = re.findall(r"`([^`]+)`", cells[0]) if len(cells) == 3 else []
+            if not names or not names[0].split("/")[0] in TREES:
+                continue
+            for name in names:
+                table[name] = re.findall(r"`([^`]+)`", cells[2])
+    return table
+
+
+def sources(root):
+    """All C files of the trees, by path from the root."""
+    for tree in TREES:
+        for folder, _, names in os.walk(os.path.join(root, tree)):
+            for name in sorted(names):
+                if name.endswith((".c", ".h")):
+                    yield os.path.relpath(os.path.join(folder, name), root)
+
+
+def room_of(path, table):
+    """The row that a file belongs to: itself, or the nearest folder above it."""
+    while path and path not in table:
+        path = os.path.dirname(path)
+    return path
+
+
+def resolve(root, path, name):
+    """The file that an #include in quotes names, from the root; None if it is not of this project."""
+    for folder in (os.path.dirname(path), "", "libcoll/include"):
+        found = os.path.normpath(os.path.join(folder, name))
+        if os.path.isfile(os.path.join(root, found)):
+            return found
+    return None
+
+
+def circles(edges):
+    """Strongly connected components of more than one node (Tarjan)."""
+    number, low, stack, on_stack, found = {}, {}, [], set(), []
+
+    def visit(node):
+        number[node] = low[node] = len(number)
+        stack.append(node)
+        on_stack.add(node)
+        for other in sorted(edges.get(node, ())):
+            if other not in number:
+                visit(other)
+                low[node] = min(low[node], low[other])
+            elif other in on_stack:
+                low[node] = min(low[node], number[other])
+        if low[node] == number[node]:
+            part = []
+            while not part or part[-1] != node:
+                part.append(stack.pop())
+                on_stack.discard(part[-1])
+            if len(part) > 1:
+                found.append(sorted(part))
+
+    for node in sorted(edges):
+        if node not in number:
+            visit(node)
+    return found
+
+
+def check_includes(root, table, problems):
+    """Every #include against the table; returns which file includes which."""
+    includes, used = collections.defaultdict(set), collections.defaultdict(set)
+    for path in sources(root):
+        room = room_of(path, table)
+        if not room:
+            problems.append(f"{path} is in no room of the table")
+            continue
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            text = file.read()
+        for quote, name in INCLUDE.findall(text):
+            for library, place in ONLY_IN.items():
+                if re.match(library, name) and not re.match(place, path):
+                    problems.append(f"{path} must not include {name}")
+            target = resolve(root, path, name) if quote == '"' or name.startswith("coll/") else None
+            if not target:
+                if quote == '"':
+                    problems.append(f'{path} includes "{name}", which is not there')
+                continue
+            includes[path].add(target)
+            other = room_of(target, table)
+            allowed = [a for a in table[room] if target == a or (target + "/").startswith(a + "/")
+                       or other == a]
+            used[room].update(allowed)
+            if other != room and not allowed:
+                problems.append(f"{path} (room {room}) must not include {target}")
+    for room, allowed in table.items():
+        for name in allowed:
+            if name not in used[room]:
+                problems.append(f"the table lets {room} include {name}, but no file of it does")
+    return includes
+
+
+def object_sources(build):
+    """Object files of libraries and programs, tests left out: (object, source from the root)."""
+    for folder, _, names in os.walk(build):
+        if "/tests/" in folder + "/" or ".dir" not in folder:
+            continue
+        for name in names:
+            if not name.endswith(".c.o"):
+                continue
+            path = os.path.join(folder, name)
+            inside = path.split(".dir/", 1)[1][:-2]
+            prefix = os.path.relpath(path.split("/CMakeFiles/", 1)[0], build)
+            yield path, os.path.normpath(os.path.join("" if prefix == "." else prefix, inside))
+
+
+def calls(build):
+    """Which source file calls (or names) what another one defines: caller -> callee -> symbols."""
+    defines, needs = {}, collections.defaultdict(set)
+    for path, source in object_sources(build):
+        listing = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
+        for line in listing.splitlines():
+            words = line.split()
+            if len(words) == 2 and words[0] in "Uw":
+                needs[source].add(words[1])
+            elif len(words) == 3 and words[1] in "TDBRVWC" and words[2] != "main":
+                defines[words[2]] = source
+    edges = collections.defaultdict(lambda: collections.defaultdict(list))
+    for source, symbols in needs.items():
+        for symbol in sorted(symbols):
+            if symbol in defines and defines[symbol] != source:
+                edges[source][defines[symbol]].append(symbol)
+    return edges
+
+
+def check_calls(edges, table, problems):
+    """Calls follow the table as includes do: nobody declares a function of a room above by hand."""
+    for caller, callees in edges.items():
+        room = room_of(caller, table)
+        for callee, symbols in callees.items():
+            other = room_of(callee, table)
+            if other == room or any(other == a or (callee + "/").startswith(a + "/")
+                                    or (a + "/").startswith(other + "/") for a in table[room]):
+                continue
+            if all(symbol.startswith("coll_") for symbol in symbols) and \
+                    any(a.startswith("libcoll/include") for a in table[room]):
+                continue  # public functions are declared in the public header
+            problems.append(f"{caller} (room {room}) must not call {callee}: {', '.join(symbols)}")
+
+
+def main():
+    root = os.path.realpath(sys.argv[1])
+    table = read_table(os.path.join(root, "docs/architecture.md"))
+    problems = []
+    if not table:
+        problems.append("docs/architecture.md has no table of rooms")
+    includes = check_includes(root, table, problems)
+    rooms = {room: {room_of(a, table) for a in allowed} - {room} for room, allowed in table.items()}
+    for part in circles(rooms):
+        problems.append("rooms in a circle: " + ", ".join(part))
+    for part in circles(includes):
+        problems.append("files that include each other in a circle: " + ", ".join(part))
+    if len(sys.argv) > 2:
+        edges = calls(sys.argv[2])
+        if len(edges) < 100:
+            problems.append(f"only {len(edges)} object files were found in {sys.argv[2]}")
+        check_calls(edges, table, problems)
+        for part in circles(edges):
+            problems.append("files that call each other in a circle: " + ", ".join(part))
+            for caller in part:
+                for callee in sorted(set(edges[caller]) & set(part)):
+                    problems.append(f"    {caller} -> {callee}: {', '.join(edges[caller][callee])}")
+    print("\n".join(problems))
+    return 1 if problems else 0
+
+
+sys.exit(main())
