@@ -7,7 +7,4 @@
 /* Ends with NULL; at most COLLI_MAX_TRANSPORTS (bootstrap.h) entries. */
 extern const coll_transport_ops *const colli_transports[];
 
-/* By name, or NULL. Also knows "sim", which is never chosen by itself. */
-const coll_transport_ops *colli_transport_find(const char *name);
-
 #endif

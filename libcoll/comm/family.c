@@ -14,7 +14,6 @@
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
-#include "transports/hook/fault.h"
 
 #define GOODBYE_MS 500 /* how long a leaving rank waits for its last words to arrive */
 
@@ -78,7 +77,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
   if (!listed(family->params.text[COLLI_PARAM_TRANSPORT], ops->name))
     return;
   const coll_transport_ops *faulty =
-      *family->params.text[COLLI_PARAM_FAULT] ? colli_fault_over(ops) : NULL;
+      *family->params.text[COLLI_PARAM_FAULT] ? colli_fault_over(ops, &port->fault) : NULL;
   port->ops = faulty ? faulty : ops;
   port->env = (coll_transport_env){
       .size = sizeof(port->env),
@@ -94,6 +93,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .slot_count = (unsigned)family->params.number[COLLI_PARAM_SLOT_COUNT],
       .device = assembly->world.device,
       .note = env_note,
+      .ops = port->ops,
   };
   memcpy(port->env.secret, assembly->secret, COLL_SECRET_BYTES);
   int status = port->ops->open(&port->env, &port->endpoint);

@@ -16,6 +16,7 @@
 #include "libcoll/base/shared.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/tuning/tuner.h"
+#include "transports/hook/fault.h"
 
 typedef struct colli_mux colli_mux;
 typedef struct colli_progress colli_progress;
@@ -25,8 +26,9 @@ typedef struct colli_port {
   const coll_transport_ops *ops;
   coll_endpoint *endpoint;
   coll_transport_env env;
-  char *left_out; /* why it could not be opened, or NULL */
-  bool absent;    /* because this machine has no such device, and nobody has asked for it */
+  fault_table fault; /* decorates it, if COLL_FAULT is set */
+  char *left_out;    /* why it could not be opened, or NULL */
+  bool absent;       /* because this machine has no such device, and nobody has asked for it */
 } colli_port;
 
 /* How a rank is reached; ops NULL: this rank itself. */

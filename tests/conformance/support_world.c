@@ -51,7 +51,8 @@ static void make_env(conf_world *world, int rank, bool traitor) {
                               .comm_id = 4711,
                               .slot_bytes = world->slot_bytes,
                               .slot_count = world->slot_count,
-                              .device = world->device};
+                              .device = world->device,
+                              .ops = world->ops};
   memset(env->secret, traitor ? 0x66 : 0x55, sizeof(env->secret));
   if (world->transport->prepare)
     world->transport->prepare(env);

@@ -42,7 +42,8 @@ static void advance(void *device) {
 
 /* The decorated version of a transport, as the suite takes it. */
 static const conf_transport *over(conf_transport *decorated, const coll_transport_ops *inner) {
-  decorated->ops = colli_fault_over(inner);
+  static fault_table table;
+  decorated->ops = colli_fault_over(inner, &table);
   if (!decorated->param)
     decorated->param = param;
   return decorated;

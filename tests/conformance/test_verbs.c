@@ -62,7 +62,8 @@ static const char *param(const char *name) {
 
 static const conf_transport *faulty(void) {
   static conf_transport transport = {.slot_bytes = 1 << 16, .setup = find_device, .param = param};
-  transport.ops = colli_fault_over(&verbs_transport);
+  static fault_table table;
+  transport.ops = colli_fault_over(&verbs_transport, &table);
   return &transport;
 }
 CONFORMANCE(verbs_fault, faulty())

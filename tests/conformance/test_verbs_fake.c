@@ -61,7 +61,8 @@ static const char *param(const char *name) {
 
 static const conf_transport *faulty(void) {
   static conf_transport transport = {.setup = roce, .param = param};
-  transport.ops = colli_fault_over(&verbs_transport);
+  static fault_table table;
+  transport.ops = colli_fault_over(&verbs_transport, &table);
   return &transport;
 }
 CONFORMANCE(verbs_fake_fault, faulty())
@@ -74,7 +75,8 @@ static const char *param_refuse(const char *name) {
 }
 
 Test(verbs_fake_fault, long_messages, .timeout = 60) {
-  conf_transport transport = {.ops = colli_fault_over(&verbs_transport),
+  fault_table table;
+  conf_transport transport = {.ops = colli_fault_over(&verbs_transport, &table),
                               .slot_bytes = 65536,
                               .setup = roce,
                               .param = param_refuse};

@@ -21,3 +21,8 @@ if nm -D --undefined-only "$BUILD/libcoll.so" | grep -E ' _?(ibv|rdma)_'; then
   echo "libcoll.so needs these functions of libibverbs; call them through transports/verbs/verbs_lib.h"
   exit 1
 fi
+# The verifier and the simulated world are for tests: they are in neither library.
+if nm --defined-only "$BUILD/libcoll.so" "$BUILD/libcoll.a" | grep -E ' (sim_|colli_(v[a-z]+$|verify|expr))'; then
+  echo "these belong into coll_verify, not into libcoll"
+  exit 1
+fi

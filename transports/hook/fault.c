@@ -9,10 +9,6 @@
 #include <string.h>
 
 #include "libcoll/base/clock.h"
-#include "transports/shm/shm.h"
-#include "transports/sim/sim.h"
-#include "transports/tcp/tcp.h"
-#include "transports/verbs/verbs.h"
 
 /* Reports what broke a connection. */
 static int fail(fault_conn *fc) {
@@ -325,63 +321,58 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
   return COLL_T_DONE;
 }
 
-/* One constant table for each transport: what says which one is inside. */
-#define FAULT_OVER(inner_, name_, caps_, ...)                                                      \
-  static const coll_transport_ops fault_##inner_;                                                  \
-  static int fault_##inner_##_open(const coll_transport_env *env, coll_endpoint **ep) {            \
-    return open_over(&inner_, &fault_##inner_, env, ep);                                           \
-  }                                                                                                \
-  static int fault_##inner_##_reach(const uint8_t a[COLL_BLOB_BYTES],                              \
-                                    const uint8_t b[COLL_BLOB_BYTES], coll_link *link) {           \
-    return inner_.reach(a, b, link);                                                               \
-  }                                                                                                \
-  static const coll_transport_ops fault_##inner_ = {.size = sizeof(coll_transport_ops),            \
-                                                    .abi = COLL_TRANSPORT_ABI,                     \
-                                                    .caps = (caps_),                               \
-                                                    .name = (name_),                               \
-                                                    .open = fault_##inner_##_open,                 \
-                                                    .close = fault_close,                          \
-                                                    .describe = fault_describe,                    \
-                                                    .reach = fault_##inner_##_reach,               \
-                                                    .connect = fault_connect,                      \
-                                                    .disconnect = fault_disconnect,                \
-                                                    .send = fault_send,                            \
-                                                    .sent = fault_sent,                            \
-                                                    .slot_acquire = fault_slot_acquire,            \
-                                                    .slot_commit = fault_slot_commit,              \
-                                                    .recv = fault_recv,                            \
-                                                    .slot_peek = fault_slot_peek,                  \
-                                                    .slot_release = fault_slot_release,            \
-                                                    .progress = fault_progress,                    \
-                                                    .wait_fd = fault_wait_fd,                      \
-                                                    .arm = fault_arm,                              \
-                                                    .disarm = fault_disarm,                        \
-                                                    .wake = fault_wake,                            \
-                                                    __VA_ARGS__}
+/* Opens an endpoint over a transport that colli_fault_over() has decorated. */
+static int fault_open(const coll_transport_env *env, coll_endpoint **ep) {
+  return open_over(((const fault_table *)env->ops)->inner, env->ops, env, ep);
+}
 
-#define REFERS                                                                                     \
-  .region_add = fault_region_add, .region_remove = fault_region_remove, .send_ref = fault_send_ref
-#define HELPS                                                                                      \
-  .offer_work = fault_offer_work, .claim_work = fault_claim_work, .finish_work = fault_finish_work
-#define BORROWS .register_buffer = fault_register_buffer, .release_buffers = fault_release_buffers
-#define NO_MORE .expect = NULL
+/* Adds what not all transports have, where the inner one has it. */
+static void add_optional(const coll_transport_ops *inner, coll_transport_ops *over) {
+  if (coll_transport_sends_by_ref(inner)) {
+    over->region_add = fault_region_add;
+    over->region_remove = fault_region_remove;
+    over->send_ref = fault_send_ref;
+  }
+  if (coll_transport_shares_work(inner)) {
+    over->offer_work = fault_offer_work;
+    over->claim_work = fault_claim_work;
+    over->finish_work = fault_finish_work;
+  }
+  if (coll_transport_registers(inner)) {
+    over->register_buffer = fault_register_buffer;
+    over->release_buffers = fault_release_buffers;
+  }
+  if (coll_transport_expects(inner))
+    over->expect = fault_expect;
+}
 
-FAULT_OVER(shm_transport, "shm", COLL_CAP_SPIN, REFERS, HELPS);
-FAULT_OVER(tcp_transport, "tcp", COLL_CAP_SEND_DIRECT, NO_MORE);
-FAULT_OVER(verbs_transport, "verbs", COLL_CAP_SPIN | COLL_CAP_DEVICE, REFERS, BORROWS,
-           .expect = fault_expect);
-FAULT_OVER(sim_transport, "sim", COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT, NO_MORE);
-FAULT_OVER(sim_slot_transport, "sim", COLL_CAP_SPIN, NO_MORE);
-
-/* The decorated version of a transport of this build. */
-const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner) {
-  if (inner == &shm_transport)
-    return &fault_shm_transport;
-  if (inner == &tcp_transport)
-    return &fault_tcp_transport;
-  if (inner == &verbs_transport)
-    return &fault_verbs_transport;
-  if (inner == &sim_transport)
-    return &fault_sim_transport;
-  return inner == &sim_slot_transport ? &fault_sim_slot_transport : NULL;
+/* Decorates a transport; the table is in the caller's memory. */
+const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner, fault_table *table) {
+  if (inner->open == fault_open)
+    return NULL;
+  *table = (fault_table){.inner = inner,
+                         .ops = {.size = sizeof(coll_transport_ops),
+                                 .abi = COLL_TRANSPORT_ABI,
+                                 .caps = inner->caps,
+                                 .name = inner->name,
+                                 .open = fault_open,
+                                 .close = fault_close,
+                                 .describe = fault_describe,
+                                 .reach = inner->reach,
+                                 .connect = fault_connect,
+                                 .disconnect = fault_disconnect,
+                                 .send = fault_send,
+                                 .sent = fault_sent,
+                                 .slot_acquire = fault_slot_acquire,
+                                 .slot_commit = fault_slot_commit,
+                                 .recv = fault_recv,
+                                 .slot_peek = fault_slot_peek,
+                                 .slot_release = fault_slot_release,
+                                 .progress = fault_progress,
+                                 .wait_fd = fault_wait_fd,
+                                 .arm = fault_arm,
+                                 .disarm = fault_disarm,
+                                 .wake = fault_wake}};
+  add_optional(inner, &table->ops);
+  return &table->ops;
 }

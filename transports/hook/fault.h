@@ -46,7 +46,17 @@ typedef struct fault_plan {
 /* Reads the text; on failure false, with one sentence in `why`. */
 bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_bytes);
 
-/* The decorated version of a transport of this build, or NULL if it has none. */
-const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner);
+/* The table of a decorated transport. `ops` comes first: open() finds `inner` by way of env->ops.
+ */
+typedef struct fault_table {
+  coll_transport_ops ops;
+  const coll_transport_ops *inner;
+} fault_table;
+
+/*
+ * Decorates a transport: fills in *table, which must stay where it is as long as the transport is
+ * in use, and returns &table->ops. NULL: `inner` is decorated already.
+ */
+const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner, fault_table *table);
 
 #endif

@@ -75,6 +75,9 @@ typedef struct coll_transport_env {
   unsigned slot_count;
   void *device; /* what the embedding program made for this transport (sim: its world), else NULL */
   void (*note)(void *ctx, const char *text); /* for the log: why messages are copied; or NULL */
+  /* The table whose open() is called, by which a decorator finds what it decorates. What it
+   * decorates gets the same environment, and must not use this. */
+  const struct coll_transport_ops *ops;
 } coll_transport_env;
 
 /* What reach() says of a pair; the choice between transports uses it, the cost model, and the size
