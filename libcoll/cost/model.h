@@ -4,6 +4,7 @@
 #ifndef COLLI_COST_MODEL_H
 #define COLLI_COST_MODEL_H
 
+#include "libcoll/base/calibration.h"
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
@@ -32,23 +33,6 @@ typedef struct colli_model {
   bool paired; /* ranks 2i and 2i + 1 have a core between them, all of them; they share memory */
   const colli_correction *corrections; /* by the algorithm's id; NULL: none. Not the model's own */
 } colli_model;
-
-/* What a kind of link costs: the first fields of the model. */
-typedef struct colli_link_costs {
-  double alpha_ns;
-  double beta_ns_per_byte;
-  double gamma_ns_per_byte;
-  double step_ns;
-} colli_link_costs;
-
-typedef enum colli_link_kind { COLLI_LINK_SHM, COLLI_LINK_TCP, COLLI_LINK_KINDS } colli_link_kind;
-
-/* Measured or typical costs, where each rank has a core of its own and where ranks share cores. */
-typedef struct colli_calibration {
-  colli_link_costs apart[COLLI_LINK_KINDS];
-  colli_link_costs crowded[COLLI_LINK_KINDS];
-} colli_calibration;
-#define COLLI_CALIBRATION_NUMBERS 16
 
 /* What was measured of algorithms on one host with so many cores. */
 typedef struct colli_corrections {

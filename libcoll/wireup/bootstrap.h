@@ -6,9 +6,9 @@
 #define COLLI_WIREUP_BOOTSTRAP_H
 
 #include "coll/coll_transport.h"
+#include "libcoll/base/calibration.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
-#include "libcoll/cost/model.h"
 #include "libcoll/wireup/ctrl.h"
 
 #define COLLI_MAX_TRANSPORTS 4

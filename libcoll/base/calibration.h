@@ -1,0 +1,25 @@
+/*
+ * calibration.h: what a rank's machine was measured at. Numbers only: they travel in the rank's
+ * record, and the cost model is made of them.
+ */
+#ifndef COLLI_BASE_CALIBRATION_H
+#define COLLI_BASE_CALIBRATION_H
+
+/* What a message over one kind of link costs. */
+typedef struct colli_link_costs {
+  double alpha_ns;          /* to hand over a message, whatever its size */
+  double beta_ns_per_byte;  /* to move a byte over a link, one way */
+  double gamma_ns_per_byte; /* to reduce a byte */
+  double step_ns;           /* a rank's own work for each message */
+} colli_link_costs;
+
+typedef enum colli_link_kind { COLLI_LINK_SHM, COLLI_LINK_TCP, COLLI_LINK_KINDS } colli_link_kind;
+
+/* Measured or typical costs, where each rank has a core of its own and where ranks share cores. */
+typedef struct colli_calibration {
+  colli_link_costs apart[COLLI_LINK_KINDS];
+  colli_link_costs crowded[COLLI_LINK_KINDS];
+} colli_calibration;
+#define COLLI_CALIBRATION_NUMBERS 16
+
+#endif
