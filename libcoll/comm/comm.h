@@ -12,9 +12,9 @@
 #include "libcoll/comm/attr.h"
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
+#include "libcoll/comm/shrink_state.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/exec/exec.h"
-#include "libcoll/recovery/shrink.h"
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
 #define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */

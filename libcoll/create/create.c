@@ -10,7 +10,6 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/recovery/shrink.h"
 #include "transports/registry.h"
 
 /* Copies what the caller's configuration knows over the defaults. */
@@ -154,7 +153,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   if (status == COLL_OK && lifelines && used->listen_fd >= 0)
     close(used->listen_fd);
   else if (status == COLL_OK && nranks > 1)
-    colli_shrink_open_listener(*comm, used->listen_fd, id->secret);
+    (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, id->secret);
   if (status != COLL_OK) {
     coll_comm_destroy(comm);
     return status;
@@ -269,8 +268,19 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   return status;
 }
 
+/* Gives the communicators of one process a meeting point, should they be shrunk. */
+static coll_status open_meeting(coll_comm **comms, int nranks, coll_error *error) {
+  colli_meeting *meeting = colli_meeting_create(nranks);
+  if (!meeting)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                           "out of memory for a meeting point of %d ranks", nranks);
+  for (int rank = 0; rank < nranks; rank++)
+    comms[rank]->shrink.meeting = meeting;
+  return COLL_OK;
+}
+
 /* Makes the communicators of all threads with the same settings, and their meeting point. */
-static coll_status create_alike(coll_comm **comms, int nranks, colli_settings *settings) {
+static coll_status create_for_threads(coll_comm **comms, int nranks, colli_settings *settings) {
   colli_settings **each = calloc((size_t)nranks, sizeof(*each));
   if (!each)
     return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
@@ -280,7 +290,7 @@ static coll_status create_alike(coll_comm **comms, int nranks, colli_settings *s
   coll_status status = colli_create_local(comms, nranks, each, &settings->error);
   free(each);
   if (status == COLL_OK)
-    status = colli_shrink_open_meet(comms, nranks, &settings->error);
+    status = open_meeting(comms, nranks, &settings->error);
   for (int rank = 0; status != COLL_OK && rank < nranks; rank++)
     coll_comm_destroy(&comms[rank]);
   return status;
@@ -294,6 +304,6 @@ coll_status coll_comm_create_local(coll_comm **comms, int nranks, const coll_con
   if (status == COLL_OK)
     status = check_nranks(nranks, &settings.error);
   if (status == COLL_OK)
-    status = create_alike(comms, nranks, &settings);
+    status = create_for_threads(comms, nranks, &settings);
   return colli_settings_finish(&settings, status);
 }

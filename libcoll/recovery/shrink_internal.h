@@ -112,9 +112,6 @@ typedef struct shrink {
 /* ---- common (shrink_common.c) ------------------------------------------------------------------
  */
 
-/* Agrees with the other survivors, and makes the child. settings->error tells a failure. */
-coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child);
-
 /* The lowest rank that may coordinate; this one at the latest. */
 int shrink_candidate(const shrink *s);
 
@@ -146,13 +143,16 @@ void shrink_send_checkin(const shrink *s, int fd);
 /* Closes a rank's connection to this rank. */
 void shrink_drop(shrink *s, int rank);
 
-/* Makes the communicator of the list, as `order` tells it, over lifelines to other ranks. */
-coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
-                         const int *ranks, int nfds);
-
 /* Notes the latest list, as an order or checkin tells it. */
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags);
+
+/* ---- shrink_build.c ---------------------------------------------------------------------------
+ */
+
+/* Makes the communicator of the list, as `order` tells it, over lifelines to other ranks. */
+coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds);
 
 /* ---- the two roles --------------------------------------------------------------------------- */
 
@@ -163,13 +163,14 @@ coll_status shrink_lead(shrink *s);
  * candidate's turn has come. */
 coll_status shrink_follow(shrink *s, int leader, bool *over);
 
+/* ---- between processes (shrink_agree.c) ------------------------------------------------------ */
+
+/* Agrees with the other survivors, and makes the child. settings->error tells a failure. */
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child);
+
 /* ---- threads (shrink_local.c) ---------------------------------------------------------------- */
 
 /* The same for a rank that is a thread. */
 coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_comm **child);
-
-/* A rank's communicator is gone: nobody has to wait for it. Gives up a reference. */
-void colli_meet_leave(colli_meet *meet, uint64_t comm_id, int rank, int nranks);
-void colli_meet_hold(colli_meet *meet);
 
 #endif

@@ -1,0 +1,50 @@
+/*
+ * meeting.h: where ranks that are threads of one process meet to shrink a communicator: a *meeting
+ * point*, which belongs to the communicators of all ranks and to all that are made from them. It
+ * knows who waits for the others and who will not come; libcoll/recovery/shrink_local.c decides
+ * what follows from that.
+ */
+#ifndef COLLI_COMM_MEETING_H
+#define COLLI_COMM_MEETING_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A rank that waits; defined by those who wait. */
+typedef struct colli_meeting_waiter colli_meeting_waiter;
+
+/* What is known of the ranks of one communicator. */
+typedef struct colli_meeting_group {
+  struct colli_meeting_group *next;
+  uint64_t comm_id;
+  int nranks;
+  int waiting;                     /* ranks with an entry in `waiters` */
+  int left;                        /* ranks with a flag in `gone` */
+  uint64_t decided;                /* number of the last shrink that is over */
+  bool *gone;                      /* by rank: its communicator was destroyed */
+  colli_meeting_waiter *waiters[]; /* by rank; NULL: does not wait */
+} colli_meeting_group;
+
+typedef struct colli_meeting {
+  pthread_mutex_t mutex;  /* guards all that follows */
+  pthread_cond_t changed; /* times by CLOCK_MONOTONIC */
+  int refs;               /* communicators */
+  colli_meeting_group *groups;
+} colli_meeting;
+
+/* Makes a meeting point with `refs` references; NULL if out of memory. */
+colli_meeting *colli_meeting_create(int refs);
+
+/* Takes a reference for one more communicator. */
+void colli_meeting_acquire(colli_meeting *meeting);
+
+/* A rank's communicator is destroyed: nobody has to wait for it. Gives up a reference; the last one
+ * frees the meeting point. */
+void colli_meeting_leave(colli_meeting *meeting, uint64_t comm_id, int rank, int nranks);
+
+/* The group of a communicator, made if there is none yet; NULL if out of memory. The mutex is held.
+ */
+colli_meeting_group *colli_meeting_get_group(colli_meeting *meeting, uint64_t comm_id, int nranks);
+
+#endif

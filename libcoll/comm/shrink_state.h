@@ -1,0 +1,39 @@
+/*
+ * shrink_state.h: what a communicator keeps so that its survivors can make a new one of it (see
+ * libcoll/recovery): how they find each other, and which shrink it came from itself.
+ */
+#ifndef COLLI_COMM_SHRINK_STATE_H
+#define COLLI_COMM_SHRINK_STATE_H
+
+#include "libcoll/comm/meeting.h"
+#include "libcoll/comm/shrink_listener.h"
+
+/* The shrink that a communicator came from. A rank may still be in that shrink because the one that
+ * would have told it the outcome died; whoever has the communicator can tell it. comm_id 0: none.
+ */
+typedef struct colli_shrink_origin {
+  uint64_t comm_id; /* of the communicator that was shrunk, as are these */
+  uint64_t number;
+  int rank;
+  int nranks;
+} colli_shrink_origin;
+
+/* A communicator's part. */
+typedef struct colli_shrink {
+  colli_shrink_listener *listener; /* between processes; NULL: one rank, threads, or simulated */
+  colli_meeting *meeting;          /* between threads of one process; else NULL */
+  uint64_t count;                  /* shrinks of this communicator so far */
+  colli_shrink_origin from;
+} colli_shrink;
+
+/* Makes a new communicator share the listener or meeting point of the one that it is made from. */
+void colli_shrink_share(coll_comm *child, const coll_comm *comm);
+
+/* Notes who the ranks of a new communicator were: `members` are their ranks in `comm`. False: out
+ * of memory. */
+bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members);
+
+/* The communicator is destroyed. */
+void colli_shrink_close(coll_comm *comm);
+
+#endif

@@ -1,0 +1,95 @@
+/* shrink_agree.c: one rank's part in a shrink between processes, from its call to the outcome: it
+ * follows one rank after the other, until it is its own turn to lead. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/recovery/shrink_internal.h"
+
+#define LIMIT 5u /* the longest that a call takes, in times of the patience */
+
+/* The time for all of it is over. */
+static coll_status late(shrink *s) {
+  char list[200];
+  boot_list_ranks(s->skipped, s->b.nranks, true, list, sizeof(list));
+  return boot_fail(
+      &s->b, COLL_ERR_TIMEOUT, -1, NULL,
+      "rank %d (host %s) was left out of the new communicator: within %.3g s it met no "
+      "rank that led the others (no answer from: %s); look whether they called "
+      "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+      s->b.rank, s->b.mine->host, (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
+      list);
+}
+
+/* Takes part until the end. */
+static coll_status take_part(shrink *s) {
+  bool over = false;
+  while (colli_now_ns() < s->limit_ns) {
+    shrink_tend(s);
+    int leader = shrink_candidate(s);
+    if (leader == s->b.rank)
+      return shrink_lead(s);
+    coll_status status = shrink_follow(s, leader, &over);
+    if (over)
+      return status;
+  }
+  return late(s);
+}
+
+/* Sets up what a call works with; false without memory. */
+static bool prepare(shrink *s, coll_comm *comm, colli_settings *settings) {
+  const size_t n = (size_t)comm->nranks;
+  const colli_shrink_listener *listener = comm->shrink.listener;
+  s->comm = comm;
+  s->settings = settings;
+  s->patience_ns =
+      (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  s->id = (colli_id){.listen_fd = -1, .comm_id = comm->comm_id};
+  memcpy(s->id.secret, listener->secret, sizeof(s->id.secret));
+  s->b = (boot){.id = &s->id,
+                .rank = comm->rank,
+                .nranks = comm->nranks,
+                .mine = &comm->table[comm->rank],
+                .log = &settings->log,
+                .start_ns = colli_now_ns(),
+                .error = &settings->error,
+                .word = comm->shrink.count};
+  s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
+  s->pendings.listen_fd = listener->listen_fd;
+  s->b.polls.room = 4 * BOOT_GUESTS_MAX + 17 * BOOT_TRIES_MAX + comm->nranks + 16;
+  s->b.polls.fds = calloc((size_t)s->b.polls.room, sizeof(*s->b.polls.fds));
+  s->gone = calloc(n, sizeof(*s->gone));
+  s->skipped = calloc(n, sizeof(*s->skipped));
+  s->listed = calloc(n, sizeof(*s->listed));
+  s->conns = calloc(n, sizeof(shrink_conn *));
+  return s->b.polls.fds && s->gone && s->skipped && s->listed && s->conns;
+}
+
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+  coll_status status = COLL_ERR_NO_MEMORY;
+  shrink *s = calloc(1, sizeof(*s));
+  settings->log.rank = comm->rank;
+  colli_call_pause(comm);
+  if (s && prepare(s, comm, settings))
+    status = take_part(s);
+  else
+    colli_error_set(&settings->error, status, "shrink", "no memory to meet %d ranks", comm->nranks);
+  if (s) {
+    if (status == COLL_OK)
+      *child = s->child;
+    else
+      coll_comm_destroy(&s->child);
+    boot_pendings_close(&s->pendings);
+    for (int r = 0; s->conns && r < comm->nranks; r++)
+      shrink_drop(s, r);
+    free(s->conns);
+    free(s->b.polls.fds);
+    free(s->gone);
+    free(s->skipped);
+    free(s->listed);
+    explicit_bzero(s, sizeof(*s));
+  }
+  free(s);
+  colli_call_resume(comm);
+  return status;
+}

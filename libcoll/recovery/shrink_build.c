@@ -1,0 +1,57 @@
+/* shrink_build.c: makes the new communicator of a shrink. */
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/recovery/shrink_internal.h"
+
+#define SALT_LABEL "coll shrink"
+
+coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds) {
+  const coll_comm *comm = s->comm;
+  /* Others may wait for this rank meanwhile: the half must do. */
+  colli_lifelines lifelines = {.lifelines = fds,
+                               .lifeline_ranks = ranks,
+                               .nlifelines = nfds,
+                               .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
+  colli_id id = {.magic = COLLI_ID_MAGIC,
+                 .version = COLLI_ID_VERSION,
+                 .pid = getpid(),
+                 .listen_fd = listen_fd,
+                 .comm_id = order->comm_id};
+  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
+  memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
+  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
+  colli_hmac(s->id.secret, text, sizeof(text), id.secret);
+  memcpy(id.addrs, order->addrs, sizeof(id.addrs));
+  int nranks = 0, rank = 0;
+  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
+  for (int r = 0; members && r < s->b.nranks; r++) {
+    rank = r == s->b.rank ? nranks : rank;
+    if (s->listed[r])
+      members[nranks++] = r;
+  }
+  coll_comm_destroy(&s->child);
+  coll_status status =
+      members ? colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines)
+              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+  explicit_bzero(&id, sizeof(id));
+  if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
+    coll_comm_destroy(&s->child);
+    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+  }
+  if (status != COLL_OK) {
+    free(members);
+    return status;
+  }
+  colli_shrink_share(s->child, comm);
+  s->child->shrink.from = (colli_shrink_origin){
+      .comm_id = comm->comm_id, .number = s->b.word, .rank = s->b.rank, .nranks = s->b.nranks};
+  for (int r = 0; r < nranks; r++) /* the door stays where it was */
+    memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
+           sizeof(s->child->table[r].control_addrs));
+  free(members);
+  return COLL_OK;
+}
