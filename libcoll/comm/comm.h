@@ -9,11 +9,9 @@
 #include "libcoll/call/call.h"
 #include "libcoll/call/ops.h"
 #include "libcoll/call/plan.h"
-#include "libcoll/comm/attr.h"
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
-#include "libcoll/create/assemble.h"
 #include "libcoll/exec/exec.h"
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
@@ -111,7 +109,7 @@ struct coll_comm {
   colli_params params;
   colli_log log;
   colli_world world;
-  colli_attr *attrs;
+  struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
   colli_entry entry;
   colli_watch watch;
@@ -232,6 +230,9 @@ void colli_p2p_broken(void *ctx, coll_request *op, int peer, const char *detail)
 /* Looks once, and if nothing moved passes the time as long as it takes; at most until `until_ns`
  * (0: no bound; the watchdog's deadline always holds). */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns);
+
+/* Moves everything on as far as it goes without waiting; 1 if something moved, else 0. */
+int colli_comm_progress(coll_comm *comm);
 
 /* Forgets how long this rank has waited: called when a call begins to wait. */
 void colli_comm_wait_begin(coll_comm *comm);

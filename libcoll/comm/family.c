@@ -9,8 +9,9 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux/mux.h"
+#include "libcoll/comm/notice_send.h"
+#include "libcoll/comm/report.h"
 #include "libcoll/comm/shm_capacity.h"
-#include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
@@ -83,7 +84,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .size = sizeof(port->env),
       .ctx = family,
       .now_ns = env_now_ns,
-      .fail = colli_family_transport_failed,
+      .fail = colli_family_report,
       .param = param_text,
       .rank = family->rank,
       .nranks = family->nranks,
@@ -129,7 +130,7 @@ static void describe_self(colli_family *family, colli_rank_info *info) {
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
   colli_locality_describe(info);
   colli_shm_capacity_describe(&family->shm_capacity, info);
-  if (family->world.now_ns == colli_world_real.now_ns)
+  if (colli_world_is_real(&family->world))
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
                            &family->corrections, NULL);
   else
@@ -139,7 +140,6 @@ static void describe_self(colli_family *family, colli_rank_info *info) {
 
 /* Frees a family whose last communicator has left. */
 void colli_family_free(colli_family *family) {
-  colli_progress_stop(family);
   colli_mux_destroy(family->mux);
   colli_tuner_close(family->tuner);
   free(family->corrections);
@@ -186,7 +186,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   family->world = assembly->world;
   colli_error_clear(&family->reported);
   gethostname(family->host, sizeof(family->host) - 1);
-  if (family->nranks > 1 && family->world.now_ns == colli_world_real.now_ns)
+  if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_look(&family->shm_capacity);
   describe_self(family, info);
   status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);

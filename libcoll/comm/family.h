@@ -14,12 +14,25 @@
 #include <stdatomic.h>
 
 #include "libcoll/base/shared.h"
-#include "libcoll/create/assemble.h"
+#include "libcoll/comm/world.h"
 #include "libcoll/tuning/tuner.h"
+#include "libcoll/wireup/bootstrap.h"
 #include "transports/hook/fault.h"
 
 typedef struct colli_mux colli_mux;
 typedef struct colli_progress colli_progress;
+
+/* What a family is made from. */
+typedef struct colli_assembly {
+  int rank;
+  int nranks;
+  uint64_t comm_id;
+  uint8_t secret[COLL_SECRET_BYTES];
+  const colli_params *params; /* copied */
+  colli_world world;
+  /* The transports that may be used, best first, NULL-terminated; their order is the blob index. */
+  const coll_transport_ops *const *transports;
+} colli_assembly;
 
 /* One transport of this rank. */
 typedef struct colli_port {
@@ -102,12 +115,6 @@ void colli_family_free(colli_family *family);
 
 /* Handles everything that the control links bring, and aborts. */
 void colli_notice_poll(colli_family *family);
-
-/* Sends a message made here, about communicator `uid`, to all neighbours. */
-void colli_notice_send(colli_family *family, uint64_t uid, colli_ctrl_msg *msg);
-
-/* coll_transport_env.fail: keeps what a transport says for the executor's report. */
-void colli_family_transport_failed(void *ctx, const coll_transport_failure *failure);
 
 /* Revokes a new communicator if it failed before it was made. */
 void colli_family_catch_up(colli_family *family, coll_comm *comm);

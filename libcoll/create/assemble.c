@@ -5,18 +5,12 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/api/attr.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/locality.h"
-
-static uint64_t real_now_ns(void *ctx) {
-  (void)ctx;
-  return colli_now_ns();
-}
-
-const colli_world colli_world_real = {.now_ns = real_now_ns};
 
 /* First half: opens the endpoints and fills in *info. */
 coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, colli_rank_info *info,
@@ -203,8 +197,10 @@ static void end(coll_comm *comm) {
     colli_mux_progress(family->mux);
   colli_call_leave(comm);
   colli_comm_free(comm);
-  if (last)
+  if (last) {
+    colli_progress_stop(family);
     colli_family_free(family);
+  }
 }
 
 coll_status coll_comm_destroy(coll_comm **out) {

@@ -10,6 +10,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/create/assemble.h"
 #include "transports/registry.h"
 
 /* Copies what the caller's configuration knows over the defaults. */

@@ -12,6 +12,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/notice_send.h"
 
 /* Fills in which operation a record is about. */
 void colli_comm_record_operation(coll_error *record, const coll_request *op) {
@@ -75,26 +76,6 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
   comm->failure.error.rank = comm->rank;
   snprintf(comm->failure.error.host, sizeof(comm->failure.error.host), "%s", comm->host);
   return status;
-}
-
-/* Keeps what a transport says for the executor's report; the peer is a rank of the family. */
-void colli_family_transport_failed(void *ctx, const coll_transport_failure *failure) {
-  colli_family *family = ctx;
-  coll_error *record = &family->reported;
-  colli_error_clear(record);
-  record->status = failure->status;
-  record->rank = family->rank;
-  record->peer = failure->peer;
-  record->channel = failure->channel;
-  record->sys_errno = failure->sys_errno;
-  if (failure->syscall)
-    snprintf(record->syscall, sizeof(record->syscall), "%s", failure->syscall);
-  size_t used = 0;
-  if (failure->syscall && failure->sys_errno)
-    used = (size_t)snprintf(record->message, sizeof(record->message), "%s: %s: ", failure->syscall,
-                            strerror(failure->sys_errno));
-  snprintf(record->message + used, sizeof(record->message) - used, "%s",
-           failure->detail ? failure->detail : "the transport gave no reason");
 }
 
 /* A transport call of the executor failed. */

@@ -10,23 +10,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
-
-/* Passes a message to all neighbours but one. */
-static void pass_on(colli_family *family, const colli_ctrl_msg *msg, int except) {
-  int neighbours[8];
-  int count = family->ctrl ? colli_ctrl_neighbours(family->ctrl, neighbours) : 0;
-  for (int i = 0; i < count; i++)
-    if (neighbours[i] != except && neighbours[i] != msg->origin)
-      colli_ctrl_send(family->ctrl, neighbours[i], msg);
-}
-
-/* Sends a message made here to all neighbours. */
-void colli_notice_send(colli_family *family, uint64_t uid, colli_ctrl_msg *msg) {
-  msg->uid = uid;
-  msg->origin = family->rank;
-  msg->serial = ++family->serial;
-  pass_on(family, msg, -1);
-}
+#include "libcoll/comm/notice_send.h"
 
 /* The communicator with that name, or NULL. */
 static coll_comm *find(const colli_family *family, uint64_t uid) {
@@ -182,7 +166,7 @@ static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->origin == family->rank || msg->serial <= family->heard[msg->origin])
     return;
   family->heard[msg->origin] = msg->serial;
-  pass_on(family, msg, from);
+  colli_notice_forward(family, msg, from);
   if (msg->kind == COLLI_CTRL_FAILED) {
     heard_failed(family, msg);
   } else if (msg->kind == COLLI_CTRL_STALLED) {

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/notice_send.h"
 
 #define STALL_NS    (250 * COLLI_NS_PER_MS)
 #define LEFT_STALLS 4 /* how long to wait for a rank that has left */

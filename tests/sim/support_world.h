@@ -7,6 +7,7 @@
 
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/create/assemble.h"
 #include "transports/sim/sim.h"
 
 typedef struct world_config {

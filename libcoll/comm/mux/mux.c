@@ -262,7 +262,7 @@ static int mux_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB
                                       .peer = link->peer,
                                       .channel = channel,
                                       .detail = "no memory for a connection"};
-    colli_family_transport_failed(child->mux->family, &failure);
+    colli_family_report(child->mux->family, &failure);
     return COLL_ERR_NO_MEMORY;
   }
   vc->conn.peer = peer;
@@ -283,7 +283,7 @@ static int peer_gone(mux_vc *vc) {
       .channel = vc->channel,
       .detail = "the peer has ended its communicator; see its own error, or let it take part as "
                 "long as the others"};
-  colli_family_transport_failed(vc->child->mux->family, &failure);
+  colli_family_report(vc->child->mux->family, &failure);
   return COLL_ERR_PEER_LOST;
 }
 
@@ -295,7 +295,7 @@ static int bad_tag(const mux_vc *vc) {
                                     .peer = vc->link->peer,
                                     .channel = vc->channel,
                                     .detail = "a tag uses bits that shared connections need"};
-  colli_family_transport_failed(vc->child->mux->family, &failure);
+  colli_family_report(vc->child->mux->family, &failure);
   return COLL_ERR_INTERNAL;
 }
 

@@ -2,7 +2,9 @@
 #ifndef COLLI_COMM_MUX_MUX_INTERNAL_H
 #define COLLI_COMM_MUX_MUX_INTERNAL_H
 
-#include "libcoll/comm/comm.h"
+#include "libcoll/comm/mux/mux.h"
+#include "libcoll/comm/report.h"
+#include "libcoll/exec/exec.h"
 
 #define MUX_NUMBERS 65536
 _Static_assert(COLLI_CHANNELS <= 16, "a channel travels in four bits");

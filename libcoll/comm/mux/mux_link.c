@@ -38,7 +38,7 @@ coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *chann
 static void report(mux_link *link, coll_status status, const char *detail) {
   coll_transport_failure failure = {
       .status = status, .peer = link->peer, .channel = COLLI_MUX_CHANNEL, .detail = detail};
-  colli_family_transport_failed(link->mux->family, &failure);
+  colli_family_report(link->mux->family, &failure);
 }
 
 /* Keeps a failure of one direction, whose story is in family->reported. */
@@ -83,7 +83,7 @@ mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
                                       .peer = peer,
                                       .channel = COLLI_MUX_CHANNEL,
                                       .detail = "no memory for a connection"};
-    colli_family_transport_failed(mux->family, &failure);
+    colli_family_report(mux->family, &failure);
     *status = COLL_ERR_NO_MEMORY;
     return NULL;
   }

@@ -1,23 +1,31 @@
 /*
- * attr.c: values that a caller keeps with a communicator: a list, as there are few. The caller's
- * functions run without the family's lock: they may use other communicators.
+ * attr.c: values that the caller attaches to a communicator. They are in a list, as there are few.
+ * The caller's `destroy` functions run without the family's lock: they may use other communicators.
  */
-#include "libcoll/comm/attr.h"
+#include "libcoll/api/attr.h"
 
 #include <stdlib.h>
 
 #include "libcoll/comm/comm.h"
 
-/* The link that leads to a key's entry, or to the end of the list. */
-static colli_attr **find(coll_comm *comm, const void *key) {
+/* One attribute. */
+typedef struct colli_attr {
+  struct colli_attr *next;
+  const void *key;
+  void *value;
+  void (*destroy)(void *value);
+} colli_attr;
+
+/* The link that leads to a key's attribute, or to the end of the list. */
+static colli_attr **find_attr(coll_comm *comm, const void *key) {
   colli_attr **at = &comm->attrs;
   while (*at && (*at)->key != key)
     at = &(*at)->next;
   return at;
 }
 
-/* Ends an entry that is out of the list. */
-static void end(coll_comm *comm, colli_attr *attr) {
+/* Destroys an attribute that was removed from the list. */
+static void destroy_attr(coll_comm *comm, colli_attr *attr) {
   if (attr->destroy) {
     colli_call_pause(comm);
     attr->destroy(attr->value);
@@ -30,20 +38,22 @@ void colli_attrs_free(coll_comm *comm) {
   while (comm->attrs) {
     colli_attr *attr = comm->attrs;
     comm->attrs = attr->next;
-    end(comm, attr);
+    destroy_attr(comm, attr);
   }
 }
 
-/* Replaces, adds or removes the entry of a key. */
-static coll_status set(coll_comm *comm, const void *key, void *value, void (*destroy)(void *)) {
+/* Replaces, adds or removes the attribute of a key. */
+static coll_status set_attr(coll_comm *comm, const void *key, void *value,
+                            void (*destroy)(void *)) {
   colli_attr *attr = NULL;
   if (value) {
     attr = malloc(sizeof(*attr));
     if (!attr)
-      return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "set_attr", "no memory for an attribute");
+      return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "set_attr",
+                               "out of memory for an attribute");
     *attr = (colli_attr){.key = key, .value = value, .destroy = destroy};
   }
-  colli_attr **at = find(comm, key), *old = *at;
+  colli_attr **at = find_attr(comm, key), *old = *at;
   if (old)
     *at = old->next;
   if (attr) {
@@ -51,7 +61,7 @@ static coll_status set(coll_comm *comm, const void *key, void *value, void (*des
     comm->attrs = attr;
   }
   if (old)
-    end(comm, old);
+    destroy_attr(comm, old);
   return COLL_OK;
 }
 
@@ -61,7 +71,7 @@ coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *value,
   if (status != COLL_OK)
     return status;
   if (key)
-    status = set(comm, key, value, destroy);
+    status = set_attr(comm, key, value, destroy);
   else
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "set_attr",
                                "key is NULL; give the address of an object of your own");
@@ -76,7 +86,7 @@ coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void **value) {
   if (value)
     *value = NULL;
   if (key && value) {
-    const colli_attr *attr = *find(comm, key);
+    const colli_attr *attr = *find_attr(comm, key);
     *value = attr ? attr->value : NULL;
   } else {
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "get_attr", "%s is NULL",
