@@ -5,52 +5,62 @@
 
 #include "libcoll/comm/comm.h"
 
-#define HURRY_LOOKS 64u   /* for a message of a script, 1 to 2 us: ranks come at the same time */
-#define HURRY_BYTES 8192u /* messages that are never left where they lie */
+#define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
+#define FASTPATH_BYTES 8192u /* so short messages are never sent by reference */
 
-/* Whether the communicator can take a call; looks for an abort first. */
-static coll_status usable(coll_comm *comm) {
+/* Whether the communicator can take a call; polls for an abort first. */
+static coll_status check_usable(coll_comm *comm) {
   if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
     colli_comm_poll_notices(comm);
   return comm->failure.status;
 }
 
 /* Checks a call; of a collective *plan is the plan. */
-static coll_status check(coll_comm *comm, const colli_call *call, colli_plan **plan) {
+static coll_status check_call(coll_comm *comm, const colli_call *call, colli_plan **plan) {
+  *plan = NULL;
   if (call->coll == COLLI_SENDRECV)
     return colli_p2p_check(comm, call);
   return colli_call_plan(comm, call, plan);
 }
 
-/* Fills in a request and hands it to the executor. */
-static coll_status start(coll_comm *comm, const colli_call *call, colli_plan *plan,
-                         coll_request *op) {
+/*
+ * Fills in the request of a collective and hands it to the executor, which goes on behind the first
+ * `ran` steps of the fast path. If there are any, it cannot fail: such plans need no memory.
+ */
+static coll_status start_collective(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                    int ran, coll_request *op) {
   op->moved_at = comm->watch.waited_ns;
-  if (call->coll == COLLI_SENDRECV) {
-    op->coll = COLLI_SENDRECV;
-    colli_p2p_prepare(comm, call, op);
-    colli_exec_start(&comm->exec, op);
-    return COLL_OK;
-  }
   coll_status status = colli_call_prepare(comm, call, plan, op);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
+  if (ran > 0)
+    colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
+  else
+    colli_exec_start(&comm->exec, op);
+  if (__builtin_expect(!plan->connected, 0))
+    colli_call_connect(comm, plan, op);
+  return COLL_OK;
+}
+
+/* Fills in the request of a checked call and hands it to the executor. */
+static coll_status start_request(coll_comm *comm, const colli_call *call, colli_plan *plan,
+                                 coll_request *op) {
+  if (call->coll != COLLI_SENDRECV)
+    return start_collective(comm, call, plan, 0, op);
+  op->moved_at = comm->watch.waited_ns;
+  op->coll = COLLI_SENDRECV;
+  colli_p2p_prepare(comm, call, op);
   colli_exec_start(&comm->exec, op);
-  if (__builtin_expect(!plan->connected, 0)) {
-    plan->connected = true;
-    colli_exec_connect(&comm->exec, op);
-  }
   return COLL_OK;
 }
 
 /* Checks a call and takes a request for it; never on a communicator that failed, where nobody would
  * end it. */
-static coll_status take(coll_comm *comm, const colli_call *call, bool limited, colli_plan **plan,
-                        coll_request **op) {
-  *plan = NULL;
-  coll_status status = usable(comm);
+static coll_status acquire_request(coll_comm *comm, const colli_call *call, bool limited,
+                                   colli_plan **plan, coll_request **op) {
+  coll_status status = check_usable(comm);
   if (__builtin_expect(status == COLL_OK, 1))
-    status = check(comm, call, plan);
+    status = check_call(comm, call, plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   *op = colli_request_get(comm, limited);
@@ -68,10 +78,10 @@ coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limit
   colli_plan *plan;
   coll_request *op;
   *started = NULL;
-  coll_status status = take(comm, call, limited, &plan, &op);
+  coll_status status = acquire_request(comm, call, limited, &plan, &op);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  status = start(comm, call, plan, op);
+  status = start_request(comm, call, plan, op);
   if (__builtin_expect(status == COLL_OK, 1))
     *started = op;
   else
@@ -101,9 +111,9 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
 /* Keeps a call for the end of its group, if it can be right. */
 static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
   colli_plan *plan;
-  coll_status status = usable(comm);
+  coll_status status = check_usable(comm);
   if (status == COLL_OK)
-    status = check(comm, call, &plan);
+    status = check_call(comm, call, &plan);
   if (status == COLL_OK)
     return colli_group_add(comm, call);
   comm->calls.group.refused = comm->calls.group.refused ? comm->calls.group.refused : status;
@@ -111,49 +121,41 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
 }
 
 /*
- * The plan of a call that may run its script at once: one like it was made before, and nothing is
- * in flight that would have to go first. NULL for all others. Registered memory is for long
- * messages.
+ * The plan of a call that may run on the fast path at once: one like it was made before, and
+ * nothing is in flight that would have to go first. NULL for all others. Longer messages than
+ * FASTPATH_BYTES from memory that peers can read are sent by reference, which the executor does.
  */
-static inline colli_plan *plan_in_hurry(coll_comm *comm, const colli_call *call) {
+static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call) {
   const colli_exec *exec = &comm->exec;
   if (comm->calls.group.depth > 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
       exec->oldest || exec->p2p.busy || !comm->calls.free_requests ||
       atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed))
     return NULL;
   colli_plan_key key = colli_call_key(call, comm->calls.turn);
-  colli_plan *plan = colli_plans_entry(&comm->calls.plans, &key);
-  if (!colli_plan_is(plan, &key) || !plan->has_fastpath || !plan->connected)
+  colli_plan *plan = colli_plans_find(&comm->calls.plans, &key);
+  if (!plan || !plan->runs_fastpath)
     return NULL;
-  if (comm->memory.first && plan->fastpath->longest > HURRY_BYTES)
+  if (comm->memory.first && plan->fastpath->longest > FASTPATH_BYTES)
     return NULL;
   return colli_call_plain(call, plan) ? plan : NULL;
 }
 
-/* Runs a call's script: true if the call is complete, else *ran says how far it came. */
-static inline bool hurry(coll_comm *comm, const colli_call *call, const colli_plan *plan,
-                         unsigned looks, coll_request *op, int *ran) {
+/* Runs a call on the fast path: true if the call is complete, else *ran says how many steps were
+ * run. `op` keeps sends that are pending. */
+static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const colli_plan *plan,
+                                unsigned polls, coll_request *op, int *ran) {
   const colli_fastpath *fastpath = plan->fastpath;
   coll_tag tag = colli_plan_tag(plan, comm->calls.sequence + 1);
   colli_fastpath_call its = {.in = call->sendbuf,
                              .out = call->recvbuf,
                              .tag = &tag,
                              .reduce = plan->reduce,
-                             .looks = looks};
+                             .looks = polls};
   *ran = colli_fastpath_run(&comm->exec, fastpath, &its, op);
   if (*ran < fastpath->count || !fastpath->whole || op->lane[fastpath->lane].npending > 0)
     return false;
-  comm->calls.history[++comm->calls.sequence % COLLI_HISTORY] = tag;
-  comm->calls.turn ^= plan->turns;
+  colli_calls_count(&comm->calls, plan, &tag);
   return true;
-}
-
-/* Starts a request whose script has stopped. Not inlined: most calls do not come here. */
-__attribute__((noinline)) static void go_on(coll_comm *comm, const colli_call *call,
-                                            const colli_plan *plan, int ran, coll_request *op) {
-  op->moved_at = comm->watch.waited_ns;
-  (void)colli_call_prepare(comm, call, plan, op); /* needs no memory, so it cannot fail */
-  colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
 }
 
 /* Blocking, by way of a request. */
@@ -169,19 +171,24 @@ __attribute__((noinline)) static coll_status run_request(coll_comm *comm, const 
   return status;
 }
 
-/* Blocking: starts the call and waits for its end. Most scripts run to the end and need no request:
- * the free one that they use meanwhile is not taken. */
+/* Starts a request where the fast path has stopped. Not inlined: most calls do not come here. */
+__attribute__((noinline)) static void leave_fastpath(coll_comm *comm, const colli_call *call,
+                                                     colli_plan *plan, int ran, coll_request *op) {
+  (void)start_collective(comm, call, plan, ran, op);
+}
+
+/* Blocking: starts the call and waits for its end. On the fast path most calls run to their end and
+ * need no request: the free one that keeps their pending sends is not taken. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
-  const colli_plan *plan = plan_in_hurry(comm, call);
+  colli_plan *plan = find_fast_plan(comm, call);
   if (!plan)
     return run_request(comm, call);
-  bool spins = !comm->watch.crowded && !comm->world.pause;
+  unsigned polls = comm->watch.crowded || comm->world.pause ? 0 : FASTPATH_POLLS;
   int ran;
-  if (__builtin_expect(
-          hurry(comm, call, plan, spins ? HURRY_LOOKS : 0, comm->calls.free_requests, &ran), 1))
+  if (__builtin_expect(run_fastpath(comm, call, plan, polls, comm->calls.free_requests, &ran), 1))
     return COLL_OK;
   coll_request *op = colli_request_get(comm, false);
-  go_on(comm, call, plan, ran, op);
+  leave_fastpath(comm, call, plan, ran, op);
   coll_status status = wait_on(comm, op);
   colli_request_put(op);
   return status;
@@ -197,29 +204,29 @@ __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm)
          op->coll != COLLI_SENDRECV && op->partition.count * op->elem_bytes > comm->exec.slot_bytes;
 }
 
-/* Lets a started operation move once. */
-static inline void set_off(coll_comm *comm) {
+/* Lets operations move once, unless that is left to the progress thread. */
+static inline void poll_once(coll_comm *comm) {
   if (__builtin_expect(!comm->entry.locked, 1) || !is_for_thread(comm))
     colli_exec_progress(&comm->exec);
 }
 
 /* Nonblocking: starts the call and lets it move once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
-  const colli_plan *plan = comm->entry.locked ? NULL : plan_in_hurry(comm, call);
+  colli_plan *plan = comm->entry.locked ? NULL : find_fast_plan(comm, call);
   if (!plan) {
     coll_status status = colli_call_start(comm, call, true, request);
     if (status == COLL_OK)
-      set_off(comm);
+      poll_once(comm);
     return status;
   }
   coll_request *op = colli_request_get(comm, true);
   int ran;
-  if (hurry(comm, call, plan, 0, op, &ran)) {
+  if (run_fastpath(comm, call, plan, 0, op, &ran)) {
     op->done = true;
     op->status = COLL_OK;
     op->stage_out = COLLI_STAGE_NONE;
   } else {
-    go_on(comm, call, plan, ran, op);
+    leave_fastpath(comm, call, plan, ran, op);
   }
   *request = op;
   return COLL_OK;
@@ -228,9 +235,9 @@ coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_requ
 /* Persistent: checks the call and keeps it in a request. */
 coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_request **request) {
   colli_plan *plan;
-  coll_status status = usable(comm);
+  coll_status status = check_usable(comm);
   if (status == COLL_OK)
-    status = check(comm, call, &plan);
+    status = check_call(comm, call, &plan);
   if (status != COLL_OK)
     return status;
   coll_request *op = colli_request_get(comm, true);
@@ -274,15 +281,15 @@ static coll_status start_again(coll_comm *comm, coll_request *op) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, op->kept->name,
                              "the request was started already; complete it first");
   colli_plan *plan = NULL;
-  coll_status status = usable(comm);
+  coll_status status = check_usable(comm);
   if (status == COLL_OK)
-    status = check(comm, op->kept, &plan);
+    status = check_call(comm, op->kept, &plan);
   if (status == COLL_OK)
-    status = start(comm, op->kept, plan, op);
+    status = start_request(comm, op->kept, plan, op);
   if (status != COLL_OK)
     return status;
   op->active = true;
-  set_off(comm);
+  poll_once(comm);
   return COLL_OK;
 }
 

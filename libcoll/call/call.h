@@ -137,6 +137,10 @@ static inline bool colli_call_plain(const colli_call *call, const colli_plan *pl
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **plan);
 
+/* Begins the connections of a plan with its first operation, which was started, and decides whether
+ * further calls run on the fast path. */
+void colli_call_connect(coll_comm *comm, colli_plan *plan, coll_request *op);
+
 /* ---- candidates.c -----------------------------------------------------------------------------
  */
 

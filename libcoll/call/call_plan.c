@@ -85,26 +85,17 @@ static void note_buffers(const coll_comm *comm, const colli_call *call, colli_pl
   plan->shift = (plan->in_first - plan->out_first) * bytes;
 }
 
-/* Whether some transport makes use of memory that is lent to it: scripts lend none. */
-static bool borrows(const colli_family *family) {
-  bool any = false;
-  for (int i = 0; i < family->nports; i++)
-    any |= family->ports[i].endpoint && coll_transport_registers(family->ports[i].ops);
-  return any;
-}
-
-/* Writes the script of a plan whose calls need nothing but their buffers; whether there is one. */
-static bool make_script(const coll_comm *comm, colli_plan *plan) {
+/* Cuts the fast path of a plan whose calls need nothing but their buffers; whether there is one. */
+static bool make_fastpath(colli_plan *plan) {
   bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
-  return plain &&
-         colli_fastpath_make(&plan->fastpath, plan->sched, &plan->partition, plan->elem_bytes,
-                             plan->in_first, plan->out_first) &&
-         (plan->fastpath->longest < COLLI_REGISTER_MIN_BYTES || !borrows(comm->family));
+  return plain && colli_fastpath_make(&plan->fastpath, plan->sched, &plan->partition,
+                                      plan->elem_bytes, plan->in_first, plan->out_first);
 }
 
 /* Makes the plan of a call whose arguments are right. */
-static coll_status make(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
-                        colli_plan *plan) {
+static coll_status make_plan(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+                             colli_plan **made) {
+  colli_plan *plan = colli_plans_evict(&comm->calls.plans);
   colli_fastpath *fastpath = plan->fastpath;
   colli_call_resolve(comm, call, key, plan);
   plan->fastpath = fastpath;
@@ -118,16 +109,19 @@ static coll_status make(coll_comm *comm, const colli_call *call, const colli_pla
                              call->varying ? 0 : plan->partition.passes);
   if (!call->varying) {
     note_buffers(comm, call, plan);
-    plan->has_fastpath = make_script(comm, plan);
+    plan->has_fastpath = make_fastpath(plan);
   }
+  colli_plans_insert(&comm->calls.plans, plan);
+  *made = plan;
   return COLL_OK;
 }
 
 /* Checks a collective call, and finds or makes its plan. */
 coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
+  colli_plans *plans = &comm->calls.plans;
   colli_plan_key key = colli_call_key(call, comm->calls.turn);
-  colli_plan *plan = colli_plans_entry(&comm->calls.plans, &key);
-  if (__builtin_expect(!call->varying && colli_plan_is(plan, &key), 1)) {
+  colli_plan *plan = call->varying ? NULL : colli_plans_find(plans, &key);
+  if (__builtin_expect(plan != NULL, 1)) {
     *found = plan;
     return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
   }
@@ -136,10 +130,30 @@ coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan 
     return status;
   if (call->varying) {
     key.count = typical_count(comm, call);
-    plan = colli_plans_entry(&comm->calls.plans, &key);
+    plan = colli_plans_find(plans, &key);
   }
-  if (!colli_plan_is(plan, &key))
-    status = make(comm, call, &key, plan);
   *found = plan;
-  return status;
+  return plan ? COLL_OK : make_plan(comm, call, &key, found);
+}
+
+/* Whether a connection can run steps of a fast path whose longest message has so many bytes. Others
+ * gain little, may read from where a later step stores, or make use of buffers that are registered.
+ */
+static bool can_run_fastpath(const coll_conn *conn, size_t longest) {
+  unsigned caps = COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT;
+  return conn && (conn->ops->caps & caps) == COLL_CAP_SPIN &&
+         (longest < COLLI_REGISTER_MIN_BYTES || !coll_transport_registers(conn->ops));
+}
+
+/* Begins a plan's connections, and decides whether its calls run on the fast path. */
+void colli_call_connect(coll_comm *comm, colli_plan *plan, coll_request *op) {
+  plan->connected = true;
+  colli_exec_connect(&comm->exec, op);
+  plan->runs_fastpath = plan->has_fastpath;
+  const colli_fastpath *fastpath = plan->fastpath;
+  for (int i = 0; plan->runs_fastpath && i < fastpath->count; i++) {
+    int peer = fastpath->line[i].peer;
+    plan->runs_fastpath = peer < 0 || can_run_fastpath(comm->exec.links[peer].conn[fastpath->lane],
+                                                       fastpath->longest);
+  }
 }

@@ -120,10 +120,42 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   return plan->sched ? COLL_OK : error->status;
 }
 
+/* Takes a plan out of its bucket. */
+static void remove_plan(colli_plans *plans, colli_plan *plan) {
+  colli_plan **at = colli_plans_bucket(plans, &plan->key);
+  while (*at != plan)
+    at = &(*at)->next;
+  *at = plan->next;
+}
+
+/* An entry for a new plan: the clock's hand passes over those that were used since it last came. */
+colli_plan *colli_plans_evict(colli_plans *plans) {
+  colli_plan *plan = &plans->plan[plans->hand];
+  while (plan->sched && plan->recent) {
+    plan->recent = false;
+    plans->hand = (plans->hand + 1) % COLLI_PLANS;
+    plan = &plans->plan[plans->hand];
+  }
+  if (plan->sched)
+    remove_plan(plans, plan);
+  plan->sched = NULL;
+  return plan;
+}
+
+/* Puts the entry that was evicted last into its bucket. */
+void colli_plans_insert(colli_plans *plans, colli_plan *plan) {
+  colli_plan **bucket = colli_plans_bucket(plans, &plan->key);
+  plan->next = *bucket;
+  *bucket = plan;
+  plans->hand = (plans->hand + 1) % COLLI_PLANS;
+}
+
 /* Empties all entries. */
 void colli_plans_forget(colli_plans *plans) {
   for (int i = 0; i < COLLI_PLANS; i++)
     plans->plan[i].sched = NULL;
+  for (int i = 0; i < COLLI_PLAN_BUCKETS; i++)
+    plans->bucket[i] = NULL;
 }
 
 void colli_plans_free(colli_plans *plans) {

@@ -11,7 +11,8 @@
 #include "libcoll/exec/fastpath.h"
 #include "libcoll/tuning/choose.h"
 
-#define COLLI_PLANS 64 /* a power of two */
+#define COLLI_PLANS        64 /* so many shapes can be in use without evicting each other */
+#define COLLI_PLAN_BUCKETS 64 /* a power of two */
 
 /* What a plan is made for: all that a call says, but its buffers. */
 typedef struct colli_plan_key {
@@ -25,8 +26,10 @@ typedef struct colli_plan_key {
 } colli_plan_key;
 
 typedef struct colli_plan {
+  struct colli_plan *next;  /* in its bucket */
   const colli_sched *sched; /* NULL: empty entry */
   colli_plan_key key;
+  bool recent;          /* used since the clock's hand last passed */
   uint64_t number;      /* of all plans ever made; not 0 */
   size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
   size_t in_first;      /* where those begin in the vector, in elements; not of v-forms */
@@ -46,7 +49,8 @@ typedef struct colli_plan {
   coll_tag tag;             /* without sequence number; v-forms: without a count */
   bool turns;               /* the next all-reduce has another root: see colli_algo.turns */
   bool connected;           /* its connections have been begun */
-  bool has_fastpath;        /* blocking calls run `script` */
+  bool has_fastpath;        /* `fastpath` is this plan's */
+  bool runs_fastpath;       /* ... and its connections can run it: known once they are begun */
   colli_fastpath *fastpath; /* the entry's own; kept for the next plan, as other memory is */
 } colli_plan;
 
@@ -60,29 +64,48 @@ typedef struct colli_plans {
   int ngroups;    /* as in colli_shape */
   int32_t *group; /* freed with the rest */
   colli_chooser chooser;
+  colli_plan *bucket[COLLI_PLAN_BUCKETS];
   colli_plan plan[COLLI_PLANS];
+  int hand;      /* of the clock: the entry that is evicted next unless it is recent */
   uint64_t made; /* the number of the last plan */
   colli_sched **scheds;
   int nscheds;
   int room;
 } colli_plans;
 
-/* The entry where a call's plan is, or is to be made. */
-static inline colli_plan *colli_plans_entry(colli_plans *plans, const colli_plan_key *key) {
+/* The bucket of a key. */
+static inline colli_plan **colli_plans_bucket(colli_plans *plans, const colli_plan_key *key) {
   uint64_t kind = (uint64_t)key->coll | (uint64_t)key->type << 8 | (uint64_t)key->op << 32 |
                   (uint64_t)key->in_place << 56 | (uint64_t)key->varying << 57;
   uint64_t hash = key->count * 0x9e3779b97f4a7c15ull + kind * 0x165667b19e3779f9ull +
                   (uint64_t)(unsigned)key->root * 0xc2b2ae3d27d4eb4full;
-  return &plans->plan[(size_t)(hash >> 58) & (COLLI_PLANS - 1)];
+  return &plans->bucket[(size_t)(hash >> 58) & (COLLI_PLAN_BUCKETS - 1)];
 }
 
-/* Whether an entry is this call's plan. */
+/* Whether a plan was made for a key. */
 static inline bool colli_plan_is(const colli_plan *plan, const colli_plan_key *key) {
   const colli_plan_key *a = &plan->key;
-  return plan->sched && a->count == key->count && a->type == key->type && a->op == key->op &&
+  return a->count == key->count && a->type == key->type && a->op == key->op &&
          a->root == key->root && a->coll == key->coll && a->in_place == key->in_place &&
          a->varying == key->varying;
 }
+
+/* The plan that was made for a key, or NULL. */
+static inline colli_plan *colli_plans_find(colli_plans *plans, const colli_plan_key *key) {
+  colli_plan *plan = *colli_plans_bucket(plans, key);
+  while (plan && !colli_plan_is(plan, key))
+    plan = plan->next;
+  if (plan)
+    plan->recent = true;
+  return plan;
+}
+
+/* An entry for a new plan, which is in no bucket: an empty one, or else one that was not used for
+ * long is evicted. */
+colli_plan *colli_plans_evict(colli_plans *plans);
+
+/* Puts such an entry, now filled in, where colli_plans_find() finds it. */
+void colli_plans_insert(colli_plans *plans, colli_plan *plan);
 
 /* The tag of the operation with a number. */
 static inline coll_tag colli_plan_tag(const colli_plan *plan, uint64_t sequence) {

@@ -239,10 +239,8 @@ coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const co
     bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
     op->stream = other ? plan->stream : plan->stream_in_place;
   }
-  uint64_t sequence = ++comm->calls.sequence;
-  op->sequence = sequence;
-  op->tag.word[1] = plan->tag.word[1] | (sequence & 0xffffffffu) << 32;
-  comm->calls.history[sequence % COLLI_HISTORY] = op->tag;
-  comm->calls.turn ^= plan->turns;
+  op->sequence = comm->calls.sequence + 1;
+  op->tag.word[1] = colli_plan_tag(plan, op->sequence).word[1];
+  colli_calls_count(&comm->calls, plan, &op->tag);
   return COLL_OK;
 }

@@ -88,6 +88,13 @@ typedef struct colli_calls {
   colli_user_op ops[COLL_OP_USER_MAX];
 } colli_calls;
 
+/* Counts an operation whose tag, with the next sequence number, is `tag`: it starts, or was run. */
+static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
+                                     const coll_tag *tag) {
+  calls->history[++calls->sequence % COLLI_HISTORY] = *tag;
+  calls->turn ^= plan->turns;
+}
+
 /* Memory of coll_mem_alloc(): memory.c. */
 typedef struct colli_memories {
   struct colli_memory *first;
