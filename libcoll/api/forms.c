@@ -1,9 +1,9 @@
-/* forms.c: the public operations of coll_ops.h, each in its four forms. */
+/* forms.c: the operations of coll_collectives.h and coll_p2p.h, each in its four forms. */
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
 
 /* Blocking form. */
-static inline coll_status run(coll_comm *comm, const colli_call *call) {
+static inline coll_status run_blocking(coll_comm *comm, const colli_call *call) {
   coll_status status = colli_call_enter(comm);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
@@ -12,10 +12,10 @@ static inline coll_status run(coll_comm *comm, const colli_call *call) {
   return status;
 }
 
-/* Nonblocking and persistent form: `begin` is colli_call_launch or colli_call_keep. */
-static coll_status begin(coll_comm *comm, const colli_call *call, coll_request **request,
-                         coll_status (*begin_call)(coll_comm *, const colli_call *,
-                                                   coll_request **)) {
+/* Nonblocking and persistent form: `begin_call` is colli_call_launch or colli_call_keep. */
+static coll_status begin_request(coll_comm *comm, const colli_call *call, coll_request **request,
+                                 coll_status (*begin_call)(coll_comm *, const colli_call *,
+                                                           coll_request **)) {
   if (request)
     *request = NULL;
   coll_status status = colli_call_enter(comm);
@@ -30,7 +30,7 @@ static coll_status begin(coll_comm *comm, const colli_call *call, coll_request *
 }
 
 /* Stream-ordered form. */
-static coll_status on_stream(coll_comm *comm, const colli_call *call) {
+static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
@@ -44,17 +44,18 @@ static coll_status on_stream(coll_comm *comm, const colli_call *call) {
 /* Defines the four forms of an operation; `params` in parentheses, the call's fields after them. */
 #define FORMS(id, params, ...)                                                                     \
   coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
-    return run(comm, &(colli_call){.name = #id, __VA_ARGS__});                                     \
+    return run_blocking(comm, &(colli_call){.name = #id, __VA_ARGS__});                            \
   }                                                                                                \
   coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
-    return begin(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_launch);       \
+    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request,                   \
+                         colli_call_launch);                                                       \
   }                                                                                                \
   coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
-    return begin(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_keep);         \
+    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_keep); \
   }                                                                                                \
   coll_status coll_##id##_on_stream(ARGS params, coll_comm *comm, void *stream) {                  \
     (void)stream;                                                                                  \
-    return on_stream(comm, &(colli_call){.name = #id, __VA_ARGS__});                               \
+    return run_on_stream(comm, &(colli_call){.name = #id, __VA_ARGS__});                           \
   }
 
 #define BUFFERS .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
@@ -153,18 +154,18 @@ FORMS(wait_signal, (int peer, uint64_t count, coll_window *window), .coll = COLL
 static const colli_call barrier_call = {.name = "barrier", .coll = COLLI_BARRIER};
 
 coll_status coll_barrier(coll_comm *comm) {
-  return run(comm, &barrier_call);
+  return run_blocking(comm, &barrier_call);
 }
 
 coll_status coll_ibarrier(coll_comm *comm, coll_request **request) {
-  return begin(comm, &barrier_call, request, colli_call_launch);
+  return begin_request(comm, &barrier_call, request, colli_call_launch);
 }
 
 coll_status coll_barrier_init(coll_comm *comm, coll_request **request) {
-  return begin(comm, &barrier_call, request, colli_call_keep);
+  return begin_request(comm, &barrier_call, request, colli_call_keep);
 }
 
 coll_status coll_barrier_on_stream(coll_comm *comm, void *stream) {
   (void)stream;
-  return on_stream(comm, &barrier_call);
+  return run_on_stream(comm, &barrier_call);
 }

@@ -126,7 +126,7 @@ coll_status colli_call_check_buffers(coll_comm *comm, const colli_call *call) {
     return COLL_OK;
   return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                            "sendbuf and recvbuf overlap; use disjoint buffers, or work in place as "
-                           "coll_ops.h says for %s",
+                           "coll_collectives.h says for %s",
                            call->name);
 }
 

@@ -1,14 +1,13 @@
 #!/bin/sh
-# libcoll.so exports what the public header declares, and nothing else.
+# libcoll.so exports what the public headers declare, and nothing else.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # The version node itself is an absolute symbol ("A").
 nm -D --defined-only "$BUILD/libcoll.so" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
   sort -u >"$dir/exported"
-# What the headers declare once macros are expanded: each declaration begins with the visibility.
-echo '#include <coll/coll.h>' | cc -E -P -I"$SOURCE/libcoll/include" - | tr '\n' ' ' |
-  grep -o 'visibility("default"))) [^;(]*(' | sed -n 's/.*[ *]\(coll_[a-z_]*\)($/\1/p' |
+# Every function has a line of its own that names it, in a header that coll.h includes.
+grep -h '^COLL_API' "$SOURCE"/libcoll/include/coll/*.h | sed -n 's/.*[ *]\(coll_[a-z0-9_]*\)(.*/\1/p' |
   sort -u >"$dir/declared"
 [ "$(wc -l <"$dir/declared")" -ge 100 ] || {
   echo "only these declarations were found in the headers:"
@@ -16,6 +15,17 @@ echo '#include <coll/coll.h>' | cc -E -P -I"$SOURCE/libcoll/include" - | tr '\n'
   exit 1
 }
 diff -u --label declared --label exported "$dir/declared" "$dir/exported"
+# ctags finds each declaration as well, as it would not if macros hid them.
+if command -v ctags >/dev/null && ctags --version | grep -q Universal; then
+  ctags -x --c-kinds=p --language-force=C -I COLL_API "$SOURCE"/libcoll/include/coll/*.h |
+    awk '{ print $1 }' | sort -u >"$dir/tagged"
+  comm -23 "$dir/declared" "$dir/tagged" >"$dir/hidden"
+  if [ -s "$dir/hidden" ]; then
+    echo "ctags does not find:"
+    cat "$dir/hidden"
+    exit 1
+  fi
+fi
 # libibverbs is loaded at run time: the library must not need it to be loaded itself.
 if nm -D --undefined-only "$BUILD/libcoll.so" | grep -E ' _?(ibv|rdma)_'; then
   echo "libcoll.so needs these functions of libibverbs; call them through transports/verbs/verbs_lib.h"

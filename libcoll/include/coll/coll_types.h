@@ -1,20 +1,26 @@
 /*
- * coll_types.h: the types of elements, and the operations that reduce them. Included by coll.h.
+ * coll_types.h: the types of elements, the operations that reduce them, and operations of the
+ * caller's own. Included by coll.h.
  */
 #ifndef COLL_COLL_TYPES_H
 #define COLL_COLL_TYPES_H
 
+#include <stddef.h>
 #include <stdint.h>
+
+#include "coll/coll_base.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
+/* ---- types --------------------------------------------------------------------------------- */
+
 /*
  * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
  * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
- * structs below. COLL_TYPE_USER(bytes) makes a type of the caller's own: any element of 1 to 65535
- * bytes, which may be moved by every collective and reduced by operations of coll_op_create().
+ * structs below. COLL_TYPE_USER(bytes) is a type of the caller's own, an element of 1 to 65535
+ * bytes: every collective can move it, and operations of coll_op_create() can reduce it.
  */
 typedef enum coll_type {
   COLL_INT8 = 0,
@@ -41,7 +47,7 @@ typedef enum coll_type {
 #define COLL_TYPE_USER_BYTES_MAX 65535
 #define COLL_TYPE_USER(bytes)    ((coll_type)(COLL_TYPE_USER_BASE + (bytes)))
 
-/* A value and where it comes from (an index, a rank, what the caller likes), for MINLOC, MAXLOC. */
+/* A value and an index of any meaning (a position, a rank, ...), for MINLOC and MAXLOC. */
 typedef struct coll_int32_loc {
   int32_t value;
   int32_t index;
@@ -59,6 +65,11 @@ typedef struct coll_float64_loc {
   int64_t index;
 } coll_float64_loc;
 
+/* Size of one element in bytes; 0 for an unknown type. Any thread. */
+COLL_API size_t coll_type_bytes(coll_type type);
+
+/* ---- operations ---------------------------------------------------------------------------- */
+
 /*
  * Reduction operations, and the types that they take.
  *  - SUM, PROD, MIN, MAX, AVG: all integers and floats. Integers wrap around modulo 2^bits in SUM
@@ -72,7 +83,7 @@ typedef struct coll_float64_loc {
  *    integers.
  *  - MINLOC, MAXLOC: the LOC types. The element with the smallest or largest value; of equal values
  *    the one with the smaller index. A NaN beats every number.
- *  - what coll_op_create() and coll_op_create_premul_sum() give.
+ *  - Operations of coll_op_create() and coll_op_create_premul_sum(), see below.
  */
 typedef enum coll_op {
   COLL_SUM = 0,
@@ -92,6 +103,39 @@ typedef enum coll_op {
 } coll_op;
 #define COLL_OP_COUNT    13
 #define COLL_OP_USER_MAX 64 /* operations of coll_op_create*() on a communicator at a time */
+
+/* ---- operations of the caller's own -------------------------------------------------------- */
+
+/*
+ * Combines count elements: result[i] = left[i] op right[i]. `result` may be equal to left or right
+ * and does not overlap them otherwise. The function should be associative, must give the same bits
+ * for the same inputs on all ranks, and may run in any thread that is inside the communicator or
+ * another one split from the same. It must not call libcoll on any of them.
+ */
+typedef void (*coll_op_fn)(const void *left, const void *right, void *result, size_t count,
+                           coll_type type, void *context);
+
+/*
+ * Makes an operation from a function, for every type. Not collective, but all ranks must create
+ * their operations in the same order, because the handle is a number that they must share.
+ * commutative: 0 keeps the ranks in order: (x0 op x1) op (x2 op x3) may be formed, x1 op x0 never.
+ * context is passed to fn. *op belongs to the communicator and ends with it or with coll_op_free();
+ * children created later have it too. Errors: INVALID_ARGUMENT, INVALID_USAGE (COLL_OP_USER_MAX
+ * operations exist).
+ */
+COLL_API coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
+                                    coll_op *op);
+
+/*
+ * Makes an operation that multiplies this rank's elements by *factor before they are summed. It is
+ * for `type` only, integers or floats. *factor is one element of `type`, is copied, and may differ
+ * between ranks. Otherwise as coll_op_create().
+ */
+COLL_API coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
+                                               coll_op *op);
+
+/* Ends an operation; no call may be using it. *op becomes -1. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_op_free(coll_comm *comm, coll_op *op);
 
 #ifdef __cplusplus
 }

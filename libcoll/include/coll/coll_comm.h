@@ -1,0 +1,283 @@
+/*
+ * coll_comm.h: communicators. Their settings, how they are created from a launcher's environment,
+ * from an id or from other communicators, what the survivors of a failure do, attributes, memory,
+ * and which algorithms a communicator would choose. Included by coll.h.
+ */
+#ifndef COLL_COLL_COMM_H
+#define COLL_COLL_COMM_H
+
+#include <stddef.h>
+
+#include "coll/coll_base.h"
+#include "coll/coll_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- settings ------------------------------------------------------------------------------ */
+
+/*
+ * What the result of a reduction of floats may depend on; docs/reproducibility.md. In every case
+ * all ranks get the same bits.
+ */
+typedef enum coll_determinism {
+  COLL_DETERMINISTIC_DEFAULT = 0, /* what the environment says */
+  COLL_DETERMINISTIC_OFF = 1,     /* also on the algorithm, which depends on sizes and machine */
+  COLL_DETERMINISTIC_ON = 2,      /* only on the inputs in rank order: one tree over the ranks */
+  COLL_DETERMINISTIC_ORDERED = 3  /* it is ((x0 op x1) op x2) op ...: left to right in rank order */
+} coll_determinism;
+
+/* In which precision float16, bfloat16 and float8 are reduced. */
+typedef enum coll_accumulate {
+  COLL_ACCUMULATE_DEFAULT = 0, /* what the environment says */
+  COLL_ACCUMULATE_NATIVE = 1,  /* rounded to the type after each single operation */
+  COLL_ACCUMULATE_FLOAT32 = 2  /* computed and sent as float32; rounded to the type once, last */
+} coll_accumulate;
+
+/*
+ * Who makes progress on nonblocking operations while the program is in no libcoll call;
+ * docs/overlap.md. ON: a thread of libcoll, one for a communicator and all that are split from it.
+ * It also notices failures and aborts of other ranks between calls, and timeout_ms then counts
+ * between calls as well. Functions given to coll_op_create() may run on it. Ranks may choose
+ * differently.
+ */
+typedef enum coll_progress {
+  COLL_PROGRESS_DEFAULT = 0, /* what the environment says */
+  COLL_PROGRESS_OFF = 1,     /* nobody */
+  COLL_PROGRESS_ON = 2       /* a thread */
+} coll_progress;
+
+/*
+ * Settings of a communicator. Start from COLL_CONFIG_INIT. A field that is set wins over the
+ * environment variable named beside it; a field left as it is takes that variable, or else the
+ * default.
+ */
+typedef struct coll_config {
+  size_t size;           /* sizeof(coll_config) as the caller compiled it */
+  int timeout_ms;        /* longest time without progress; 0: COLL_TIMEOUT_MS, or 60000 */
+  int create_timeout_ms; /* deadline of creation; 0: COLL_CREATE_TIMEOUT_MS, or 60000 */
+  const char *transport; /* comma-separated list to choose from; NULL: COLL_TRANSPORT, or all */
+  coll_error *error;     /* if creation fails, its record is written here; may be NULL */
+  const char *algo;      /* forces algorithms; NULL: COLL_ALGO, or free choice (docs/choosing.md) */
+  coll_determinism deterministic; /* DEFAULT: COLL_DETERMINISTIC, or off */
+  coll_accumulate accumulate;     /* DEFAULT: COLL_ACCUMULATE, or native */
+  coll_progress progress;         /* DEFAULT: COLL_PROGRESS, or off */
+} coll_config;
+#define COLL_CONFIG_INIT                                                                           \
+  {                                                                                                \
+    sizeof(coll_config), 0, 0, NULL, NULL, NULL, COLL_DETERMINISTIC_DEFAULT,                       \
+        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT                                             \
+  }
+
+/* ---- creation ------------------------------------------------------------------------------ */
+
+/*
+ * Names a communicator that is about to be created: the addresses at which rank 0 listens and a
+ * fresh 256-bit secret. Whoever has these bytes can join: pass them over a channel that you trust.
+ */
+#define COLL_UNIQUE_ID_BYTES 256
+typedef struct coll_id {
+  unsigned char bytes[COLL_UNIQUE_ID_BYTES];
+} coll_id;
+
+/*
+ * Creates a communicator from what the launcher set in the environment, collectively over all
+ * ranks.
+ *
+ * Rank and nranks: COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and SLURM_NTASKS, else
+ * OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE
+ * (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or "name:port"), else
+ * MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET (64 hexadecimal digits). A single
+ * rank needs neither. Without any launcher variable the communicator has one rank.
+ *
+ * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
+ * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed
+ * or contradictory; unknown COLL_ variable), and those of coll_comm_create().
+ */
+COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *config);
+
+/*
+ * Makes a fresh id and starts to listen for the other ranks. Call it in the process that will be
+ * rank 0, pass the bytes to the others, and let every rank call coll_comm_create(). The listening
+ * socket belongs to the id until rank 0's coll_comm_create() takes it over or
+ * coll_unique_id_release() closes it. config: as in coll_comm_create(); may be NULL. Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE (COLL_PORT_RANGE or COLL_TCP_IFNAME malformed), SYSTEM (no port
+ * available).
+ */
+COLL_API coll_status coll_unique_id(coll_id *id, const coll_config *config);
+
+/* Closes the listening socket of an id that will not be used. Calling it again is harmless. */
+COLL_API coll_status coll_unique_id_release(coll_id *id);
+
+/*
+ * Creates a communicator of `nranks` ranks, collectively: each rank passes the same id and nranks
+ * and its own rank. Rank 0 must be the process that called coll_unique_id(). Returns when all ranks
+ * have come and know each other, or with an error on every rank that came. Errors: INVALID_ARGUMENT
+ * (null, rank not in 0 .. nranks-1, malformed id), TIMEOUT (missing ranks are named), MISMATCH (two
+ * processes claim one rank, or nranks differs: both are named), AUTH (the secret differs),
+ * UNREACHABLE (rank 0 cannot be reached, or no transport connects a pair), SYSTEM, NO_MEMORY,
+ * PROTOCOL.
+ */
+COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_id *id, int nranks, int rank,
+                                      const coll_config *config);
+
+/*
+ * Creates `nranks` communicators in this process, one for each of as many threads: comms[r] is rank
+ * r's. comms: array of nranks pointers, filled in order; each is destroyed separately. On an error
+ * no communicator is left. Errors: INVALID_ARGUMENT, SYSTEM (for example too few file descriptors),
+ * NO_MEMORY.
+ */
+COLL_API coll_status coll_comm_create_local(coll_comm **comms, int nranks,
+                                            const coll_config *config);
+
+/*
+ * Releases a communicator and sets *comm to NULL. Requests that are still open on it become
+ * invalid. Not collective: it says goodbye to the other ranks and waits for them at most one
+ * second; a rank that still needs data from this one gets COLL_ERR_PEER_LOST. A pointer to NULL is
+ * fine. Errors: INVALID_ARGUMENT (comm is NULL).
+ */
+COLL_API coll_status coll_comm_destroy(coll_comm **comm);
+
+/* This rank's number. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_rank(const coll_comm *comm, int *rank);
+
+/* The number of ranks. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
+
+/* ---- communicators made from others -------------------------------------------------------- */
+
+#define COLL_NO_COLOR (-1) /* coll_comm_split: this rank gets no child */
+
+/*
+ * Creates new communicators from the ranks of `comm`, collectively over all of them: ranks that
+ * pass the same color end up together, ordered by key, and by rank in `comm` where keys are equal.
+ * The child shares connections, descriptors and operations (coll_op_create) with `comm` and may
+ * outlive it. The loss of a process revokes all communicators that contain it; every other failure
+ * revokes one.
+ *
+ * color: 0 or more, or COLL_NO_COLOR to be in none (*child is NULL then). config: NULL, or settings
+ * for the child; fields left as they are inherit from `comm`. So does the transport, which must be
+ * NULL or that of `comm`. child: receives the communicator; release it with coll_comm_destroy(), in
+ * any order. Errors: INVALID_ARGUMENT (null, bad color or config), NO_MEMORY, and those of a
+ * collective.
+ *
+ * While this rank waits in one communicator, the operations of all those split from each other make
+ * progress, so ranks may wait for them in different orders. A coll_op_fn may therefore run in
+ * another thread than the one that started the operation, and must not call libcoll on any of them.
+ */
+COLL_API coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
+                                     coll_comm **child);
+
+/* A child with the same ranks in the same order. Otherwise as coll_comm_split(). */
+COLL_API coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm **child);
+
+/*
+ * A child with the `count` ranks of `comm` in `ranks`, in that order. Collective over all ranks of
+ * `comm`, which pass the same list; *child is NULL on those that are not in it. Errors: as
+ * coll_comm_split(); INVALID_ARGUMENT also for a rank out of bounds or listed twice, MISMATCH if
+ * lists differ.
+ */
+COLL_API coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
+                                      const coll_config *config, coll_comm **child);
+
+/*
+ * The rank that `rank` of `comm` had in the communicator that coll_init_from_env, coll_comm_create
+ * or coll_comm_create_local made, through splits and shrinks. Errors: INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin);
+
+/* ---- abort, revoke, shrink ----------------------------------------------------------------- */
+
+/*
+ * Makes every pending and later operation on this communicator fail with COLL_ERR_ABORTED, here
+ * and, as soon as this rank is in a libcoll call or has a progress thread, on all ranks. From any
+ * thread; does not block. Errors: INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_comm_abort(coll_comm *comm);
+
+/*
+ * Makes the communicator unusable on all its ranks: their pending and later operations on it fail
+ * with COLL_ERR_ABORTED. Unlike coll_comm_abort() it is called by the thread that uses the
+ * communicator, and it has notified the other ranks when it returns. Call it before
+ * coll_comm_shrink() if this rank gives up an operation in which others still are. Errors:
+ * INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_comm_revoke(coll_comm *comm);
+
+/*
+ * After a failure: creates a new communicator of the ranks of `comm` that are still alive, in the
+ * same order, with connections of its own. Collective over the survivors, on a revoked communicator
+ * or a sound one. Ranks that die meanwhile, or do not come before create_timeout_ms, are left out;
+ * all survivors agree on who is left. `comm` stays as it was and must still be destroyed. config:
+ * as in coll_comm_split(). Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not
+ * find the others), UNSUPPORTED (in the simulator), and those of coll_comm_create().
+ */
+COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
+                                      coll_comm **child);
+
+/* ---- attributes ---------------------------------------------------------------------------- */
+
+/*
+ * Stores a value with a communicator under a key. The key is the address of any object of the
+ * caller's, so that no two callers use the same one. An earlier value is replaced, and its
+ * `destroy` is called, as it is for every value left when the communicator is destroyed. destroy
+ * may be NULL; value NULL removes the key. Children start without attributes. Errors:
+ * INVALID_ARGUMENT, NO_MEMORY.
+ */
+COLL_API coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *value,
+                                        void (*destroy)(void *value));
+
+/* The value under a key, or NULL. Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void **value);
+
+/* ---- memory -------------------------------------------------------------------------------- */
+
+/*
+ * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed, with
+ * all pages present. It belongs to the caller until coll_mem_free(), or the end of `comm`. From 16
+ * KiB on it takes a file descriptor. bytes 0 gives NULL.
+ *
+ * Ranks of the same host read such memory directly, which saves a copy of every longer message. If
+ * they have a core each they also write to it, so that a rank that would only wait does part of the
+ * work. Each buffer counts by itself, and a part of such memory serves as well as all of it. On
+ * other communicators, including those made from `comm`, it is ordinary memory. (If a rank is
+ * stopped at that very moment and the operation fails, it may still write up to a slot of the
+ * receive buffer when it continues.)
+ *
+ * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
+ */
+COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
+
+/*
+ * Releases memory of coll_mem_alloc(); NULL is fine. Errors: INVALID_ARGUMENT (not such memory),
+ * INVALID_USAGE (an operation of `comm` in flight uses it; it stays as it is).
+ */
+COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
+
+/* ---- which algorithm, and why -------------------------------------------------------------- */
+
+/* An algorithm that could do an operation, and how long it takes according to the cost model. */
+typedef struct coll_candidate {
+  char name[24];
+  double predicted_us;
+  int chosen; /* 1: this one runs */
+} coll_candidate;
+
+/*
+ * The algorithms that can do `collective` ("allreduce", "allgatherv", ...) with `count` elements of
+ * `type` (collectives of blocks: for each rank; v-forms: of a typical block) on `comm` under its
+ * settings, the fastest first as predicted. op and root: as in the call, 0 where it has none.
+ * candidates: an array of `capacity` entries; *found receives how many algorithms there are, which
+ * may be more. None is chosen if COLL_ALGO asks for one that cannot do it. Sends nothing. Errors:
+ * INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count,
+                                     coll_type type, coll_op op, int root,
+                                     coll_candidate *candidates, int capacity, int *found);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_COLL_COMM_H */

@@ -1,0 +1,170 @@
+/*
+ * coll_p2p.h: point-to-point messages, and one-sided writes to the memory of other ranks. Included
+ * by coll.h, which explains the four forms, the rules for buffers, and the errors that every
+ * operation can return.
+ *
+ * docs/operations.py --write derives the nonblocking, persistent and stream forms from the blocking
+ * one; a test checks that they match.
+ */
+#ifndef COLL_COLL_P2P_H
+#define COLL_COLL_P2P_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "coll/coll_base.h"
+#include "coll/coll_types.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- point-to-point ------------------------------------------------------------------------ */
+
+#define COLL_ANY_SOURCE (-1)
+#define COLL_ANY_TAG    (-1)
+
+/* The message that a receive got. */
+typedef struct coll_message {
+  int source;   /* rank that sent it */
+  int tag;      /* the tag that it carries */
+  size_t count; /* its length in elements */
+} coll_message;
+
+/*
+ * Sends count elements to rank peer, which may be this rank. tag: 0 or more, chosen freely; a
+ * receive takes the first message that matches its peer and tag, in the order sent.
+ *
+ * The send is complete when sendbuf may be used again: at once for a short message (one that fits a
+ * slot, COLL_SLOT_BYTES), and for a long one when the receiver has called coll_recv(). For each
+ * sender the receiver queues up to 64 messages or 4 MiB that no receive has asked for, and the
+ * sender as many that cannot be sent yet; sends beyond that wait for receives. What a sender has
+ * queued is sent during its later calls, including coll_comm_destroy().
+ */
+COLL_API coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer, int tag,
+                               coll_comm *comm);
+/* Starts coll_send(); complete the request. */
+COLL_API coll_status coll_isend(const void *sendbuf, size_t count, coll_type type, int peer,
+                                int tag, coll_comm *comm, coll_request **request);
+/* Makes a persistent request of coll_send(), for coll_start(). */
+COLL_API coll_status coll_send_init(const void *sendbuf, size_t count, coll_type type, int peer,
+                                    int tag, coll_comm *comm, coll_request **request);
+/* coll_send() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_send_on_stream(const void *sendbuf, size_t count, coll_type type,
+                                         int peer, int tag, coll_comm *comm, void *stream);
+
+/*
+ * Receives a message from rank peer, or from any rank with COLL_ANY_SOURCE, that carries tag, or
+ * any tag with COLL_ANY_TAG. message: NULL, or receives the source, tag and length of the message
+ * at completion (and must be valid until then). With `message` the message may be shorter than
+ * count elements; without it it has exactly count. Another type, or another number of elements, is
+ * a MISMATCH. Messages of one sender are received in the order sent, and receives that match the
+ * same message get it in the order called.
+ */
+COLL_API coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
+                               coll_message *message, coll_comm *comm);
+/* Starts coll_recv(); complete the request. */
+COLL_API coll_status coll_irecv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
+                                coll_message *message, coll_comm *comm, coll_request **request);
+/* Makes a persistent request of coll_recv(), for coll_start(). */
+COLL_API coll_status coll_recv_init(void *recvbuf, size_t count, coll_type type, int peer, int tag,
+                                    coll_message *message, coll_comm *comm, coll_request **request);
+/* coll_recv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_recv_on_stream(void *recvbuf, size_t count, coll_type type, int peer,
+                                         int tag, coll_message *message, coll_comm *comm,
+                                         void *stream);
+
+/*
+ * A send to rank dest and a receive from rank source at the same time; arguments as in coll_send
+ * and coll_recv.
+ */
+COLL_API coll_status coll_sendrecv(const void *sendbuf, size_t sendcount, int dest, int sendtag,
+                                   void *recvbuf, size_t recvcount, int source, int recvtag,
+                                   coll_type type, coll_message *message, coll_comm *comm);
+/* Starts coll_sendrecv(); complete the request. */
+COLL_API coll_status coll_isendrecv(const void *sendbuf, size_t sendcount, int dest, int sendtag,
+                                    void *recvbuf, size_t recvcount, int source, int recvtag,
+                                    coll_type type, coll_message *message, coll_comm *comm,
+                                    coll_request **request);
+/* Makes a persistent request of coll_sendrecv(), for coll_start(). */
+COLL_API coll_status coll_sendrecv_init(const void *sendbuf, size_t sendcount, int dest,
+                                        int sendtag, void *recvbuf, size_t recvcount, int source,
+                                        int recvtag, coll_type type, coll_message *message,
+                                        coll_comm *comm, coll_request **request);
+/* coll_sendrecv() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_sendrecv_on_stream(const void *sendbuf, size_t sendcount, int dest,
+                                             int sendtag, void *recvbuf, size_t recvcount,
+                                             int source, int recvtag, coll_type type,
+                                             coll_message *message, coll_comm *comm, void *stream);
+
+/* ---- one-sided ----------------------------------------------------------------------------- */
+
+/*
+ * Makes `bytes` bytes at `base` writable by the other ranks of `comm`, collectively; each rank
+ * passes memory of its own, of any size. The memory belongs to the caller and must outlive the
+ * window. Puts to it arrive while the owner is inside libcoll calls on `comm`, or at any time if it
+ * has a progress thread. The owner may read them after coll_wait_signal(), or after any other
+ * message that the sender sent after the put and a signal. Errors: INVALID_ARGUMENT, NO_MEMORY, and
+ * those of a collective.
+ */
+COLL_API coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes,
+                                        coll_window **window);
+
+/*
+ * Ends a window, collectively: returns when no rank can write to this rank's memory any more. A
+ * window that is not destroyed ends with its communicator. Errors: INVALID_ARGUMENT; INVALID_USAGE
+ * (this rank's operations on it are in flight, or a group is open), which leaves it as it was; and
+ * those of a collective, which end it on this rank.
+ */
+COLL_API coll_status coll_window_destroy(coll_window **window);
+
+/*
+ * Writes count elements to rank peer's memory of the window, `offset` bytes from its base. Complete
+ * when sendbuf may be used again. Errors: INVALID_ARGUMENT also if they do not fit the peer's
+ * memory.
+ */
+COLL_API coll_status coll_put(const void *sendbuf, size_t count, coll_type type, int peer,
+                              size_t offset, coll_window *window, coll_comm *comm);
+/* Starts coll_put(); complete the request. */
+COLL_API coll_status coll_iput(const void *sendbuf, size_t count, coll_type type, int peer,
+                               size_t offset, coll_window *window, coll_comm *comm,
+                               coll_request **request);
+/* Makes a persistent request of coll_put(), for coll_start(). */
+COLL_API coll_status coll_put_init(const void *sendbuf, size_t count, coll_type type, int peer,
+                                   size_t offset, coll_window *window, coll_comm *comm,
+                                   coll_request **request);
+/* coll_put() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_put_on_stream(const void *sendbuf, size_t count, coll_type type, int peer,
+                                        size_t offset, coll_window *window, coll_comm *comm,
+                                        void *stream);
+
+/* Adds 1 to the peer's count of this rank's signals, after all earlier puts of this rank to it. */
+COLL_API coll_status coll_signal(int peer, coll_window *window, coll_comm *comm);
+/* Starts coll_signal(); complete the request. */
+COLL_API coll_status coll_isignal(int peer, coll_window *window, coll_comm *comm,
+                                  coll_request **request);
+/* Makes a persistent request of coll_signal(), for coll_start(). */
+COLL_API coll_status coll_signal_init(int peer, coll_window *window, coll_comm *comm,
+                                      coll_request **request);
+/* coll_signal() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_signal_on_stream(int peer, coll_window *window, coll_comm *comm,
+                                           void *stream);
+
+/* Waits for `count` signals of peer that no earlier wait has consumed, and consumes them. */
+COLL_API coll_status coll_wait_signal(int peer, uint64_t count, coll_window *window,
+                                      coll_comm *comm);
+/* Starts coll_wait_signal(); complete the request. */
+COLL_API coll_status coll_iwait_signal(int peer, uint64_t count, coll_window *window,
+                                       coll_comm *comm, coll_request **request);
+/* Makes a persistent request of coll_wait_signal(), for coll_start(). */
+COLL_API coll_status coll_wait_signal_init(int peer, uint64_t count, coll_window *window,
+                                           coll_comm *comm, coll_request **request);
+/* coll_wait_signal() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_wait_signal_on_stream(int peer, uint64_t count, coll_window *window,
+                                                coll_comm *comm, void *stream);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* COLL_COLL_P2P_H */
