@@ -77,6 +77,9 @@ typedef struct colli_verifier {
   size_t why_bytes;
 } colli_verifier;
 
+/* ---- verify_state.c ----------------------------------------------------------------------------
+ */
+
 /* Notes the first objection: "rank 3, step 5, pass 0: ..."; step -1: none. Returns false. */
 bool colli_vobject(colli_verifier *v, int rank, int step, int pass, const char *format, ...)
     __attribute__((format(printf, 5, 6)));

@@ -103,11 +103,13 @@ struct sim_world {
   sim_pair *buckets[SIM_PAIR_BUCKETS];
 };
 
-/* ---- sim_world.c ------------------------------------------------------------------------------
- */
+/* ---- sim_event.c ----------------------------------------------------------------------------- */
 
 /* Plans an event; a reference to the pair goes with it. */
 void sim_plan(sim_world *world, uint64_t at_ns, sim_event_kind kind, sim_pair *pair, int side);
+
+/* Takes the earliest event out of the queue, which is not empty. */
+sim_event sim_event_take(sim_world *world);
 
 /* Notes that something happened to a rank. */
 void sim_touch(sim_world *world, int rank);

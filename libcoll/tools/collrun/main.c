@@ -93,7 +93,7 @@ static int run(run_job *job) {
     perror("collrun: cannot make pipes for the ranks' output");
     return RUN_FAILED;
   }
-  int signal_fd = run_watch_open();
+  int signal_fd = run_signals_open();
   if (signal_fd < 0) {
     perror("collrun: signalfd");
     run_output_free(output);

@@ -56,12 +56,7 @@ int run_options_read(int argc, char **argv, run_options *options);
 /* Makes the table of ranks from the options. 0 or an exit status. */
 int run_ranks_make(run_job *job);
 
-/* ---- start.c --------------------------------------------------------------------------------- */
-
-typedef struct run_output run_output;
-
-/* Starts all ranks. 0, or an exit status once it has said what went wrong; then none is left. */
-int run_start(run_job *job, run_output *output);
+/* ---- rank.c ---------------------------------------------------------------------------------- */
 
 /* Sends a signal to a rank and all that it started; SIGKILL a second time also to a stuck ssh. */
 void run_signal(run_rank *rank, int number);
@@ -69,6 +64,13 @@ void run_signal(run_rank *rank, int number);
 /* Calls put(to, name, value) for each setting that tells a rank who it is. */
 void run_settings(const run_job *job, int rank,
                   void (*put)(void *to, const char *name, const char *value), void *to);
+
+/* ---- start.c --------------------------------------------------------------------------------- */
+
+typedef struct run_output run_output;
+
+/* Starts all ranks. 0, or an exit status once it has said what went wrong; then none is left. */
+int run_start(run_job *job, run_output *output);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 
@@ -114,13 +116,15 @@ int run_guard_start(const run_job *job);
 /* Tells it that a rank has ended, so that its number may be used again by others. */
 void run_guard_forget(int guard_fd, int rank);
 
-/* ---- watch.c --------------------------------------------------------------------------------- */
+/* ---- signals.c ------------------------------------------------------------------------------- */
 
 /* Turns the signals that collrun handles into a descriptor; -1 with errno. */
-int run_watch_open(void);
+int run_signals_open(void);
 
 /* In a child: signals as collrun found them. */
-void run_watch_undo(void);
+void run_signals_restore(void);
+
+/* ---- watch.c --------------------------------------------------------------------------------- */
 
 /* Waits for all ranks to end, passing on signals and output. The status to exit with. */
 int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd);

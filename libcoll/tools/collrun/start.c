@@ -28,25 +28,6 @@ typedef struct starter {
   bool terminal;      /* rank 0 shall be able to read from the terminal */
 } starter;
 
-void run_settings(const run_job *job, int rank,
-                  void (*put)(void *to, const char *name, const char *value), void *to) {
-  const run_rank *r = &job->ranks[rank];
-  const struct {
-    const char *name;
-    int value;
-  } numbers[] = {{"COLL_RANK", rank},
-                 {"COLL_NRANKS", job->nranks},
-                 {"COLL_LOCAL_RANK", r->local_rank},
-                 {"COLL_LOCAL_NRANKS", r->local_nranks}};
-  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
-    char text[16];
-    snprintf(text, sizeof(text), "%d", numbers[i].value);
-    put(to, numbers[i].name, text);
-  }
-  put(to, "COLL_ROOT", job->root);
-  put(to, "COLL_SECRET", job->secret);
-}
-
 /* Sets a variable of this process. */
 static void put_here(void *unused, const char *name, const char *value) {
   (void)unused;
@@ -117,7 +98,7 @@ static _Noreturn void become_rank(const starter *start, int rank, int control_fd
     setpgid(0, 0);
   failure failed = {rank, set_streams(start, rank, control_fd)};
   setrlimit(RLIMIT_NOFILE, &job->files);
-  run_watch_undo();
+  run_signals_restore();
   if (failed.reason == 0 && remote != NULL) {
     failed.reason = run_remote_exec(&job->ranks[rank], remote);
   } else if (failed.reason == 0) {
@@ -230,25 +211,4 @@ int run_start(run_job *job, run_output *output) {
     return 0;
   undo(job);
   return explain(job, failed);
-}
-
-/* A name of a signal as shells know it, to the other host. */
-static void send_name(const run_rank *rank, int number) {
-  char line[32];
-  int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));
-  if (write(rank->control_fd, line, (size_t)bytes) < 0 && errno != EPIPE)
-    perror("collrun: cannot pass a signal on"); /* EPIPE: it has ended just now */
-}
-
-void run_signal(run_rank *rank, int number) {
-  if (rank->pid == 0)
-    return;
-  if (rank->control_fd < 0) {
-    kill(rank->leads_group ? -rank->pid : rank->pid, number);
-  } else if (number != SIGKILL) {
-    send_name(rank, number);
-  } else { /* the end of its input kills the rank; the next time ssh itself is killed */
-    close(rank->control_fd);
-    rank->control_fd = -1;
-  }
 }

@@ -30,36 +30,6 @@ typedef struct run_state {
   uint64_t timeout_ns; /* --timeout; 0: never */
 } run_state;
 
-static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
-
-/* Signals that collrun watches: those handled, save what it was started to ignore (nohup). */
-static void watched(sigset_t *set) {
-  sigemptyset(set);
-  for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++) {
-    struct sigaction action;
-    if (sigaction(handled[i], NULL, &action) == 0 &&
-        (action.sa_handler != SIG_IGN || handled[i] == SIGCHLD))
-      sigaddset(set, handled[i]);
-  }
-}
-
-int run_watch_open(void) {
-  sigset_t set;
-  signal(SIGCHLD, SIG_DFL); /* ignored, children's statuses would be lost */
-  signal(SIGPIPE, SIG_IGN); /* writing where nobody reads is told by errno */
-  watched(&set);
-  if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
-    return -1;
-  return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-}
-
-void run_watch_undo(void) {
-  sigset_t set;
-  watched(&set);
-  signal(SIGPIPE, SIG_DFL);
-  sigprocmask(SIG_UNBLOCK, &set, NULL);
-}
-
 /* Prints the ranks that still run: "rank 2" or "ranks 0, 2, 3". */
 static void print_running(const run_state *state, FILE *out) {
   const char *comma = state->running == 1 ? "rank " : "ranks ";

@@ -1,0 +1,48 @@
+/* rank.c: what collrun tells one rank: who it is, and signals. */
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/tools/collrun/run.h"
+
+void run_settings(const run_job *job, int rank,
+                  void (*put)(void *to, const char *name, const char *value), void *to) {
+  const run_rank *r = &job->ranks[rank];
+  const struct {
+    const char *name;
+    int value;
+  } numbers[] = {{"COLL_RANK", rank},
+                 {"COLL_NRANKS", job->nranks},
+                 {"COLL_LOCAL_RANK", r->local_rank},
+                 {"COLL_LOCAL_NRANKS", r->local_nranks}};
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+    char text[16];
+    snprintf(text, sizeof(text), "%d", numbers[i].value);
+    put(to, numbers[i].name, text);
+  }
+  put(to, "COLL_ROOT", job->root);
+  put(to, "COLL_SECRET", job->secret);
+}
+
+/* A name of a signal as shells know it, to the other host. */
+static void send_signal_name(const run_rank *rank, int number) {
+  char line[32];
+  int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));
+  if (write(rank->control_fd, line, (size_t)bytes) < 0 && errno != EPIPE)
+    perror("collrun: cannot pass a signal on"); /* EPIPE: it has ended just now */
+}
+
+void run_signal(run_rank *rank, int number) {
+  if (rank->pid == 0)
+    return;
+  if (rank->control_fd < 0) {
+    kill(rank->leads_group ? -rank->pid : rank->pid, number);
+  } else if (number != SIGKILL) {
+    send_signal_name(rank, number);
+  } else { /* the end of its input kills the rank; the next time ssh itself is killed */
+    close(rank->control_fd);
+    rank->control_fd = -1;
+  }
+}
