@@ -5,27 +5,10 @@
 
 static const char operation[] = "candidates";
 
-/* Finds a collective by its name; v-forms are called like their plain form, with a v behind. */
-bool colli_call_find(const char *name, colli_coll *coll, bool *varying) {
-  char plain[32];
-  size_t length = strlen(name);
-  if (length == 0 || length >= sizeof(plain))
-    return false;
-  strcpy(plain, name);
-  int found = colli_coll_parse(plain);
-  *varying = found < 0 && plain[length - 1] == 'v';
-  if (*varying) {
-    plain[length - 1] = 0;
-    found = colli_coll_parse(plain);
-  }
-  *coll = (colli_coll)found;
-  return found >= 0 && found != COLLI_SENDRECV && (!*varying || colli_exact(*coll));
-}
-
 /* Checks the arguments. */
 static coll_status check(coll_comm *comm, const char *collective, colli_call *call) {
   size_t bytes = coll_type_bytes((coll_type)call->type), total;
-  if (!collective || !colli_call_find(collective, &call->coll, &call->varying))
+  if (!collective || !colli_coll_find(collective, &call->coll, &call->varying))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
                              "'%s' is no collective that has algorithms",
                              collective ? collective : "(null)");

@@ -1,4 +1,5 @@
 /* p2p_call.c: point-to-point and one-sided calls: checks, and how they become requests. */
+#include "libcoll/base/names.h"
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
 

@@ -141,12 +141,6 @@ coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan 
  * further calls run on the fast path. */
 void colli_call_connect(coll_comm *comm, colli_plan *plan, coll_request *op);
 
-/* ---- candidates.c -----------------------------------------------------------------------------
- */
-
-/* Finds a collective that has algorithms by its name, also a v-form; false if there is none. */
-bool colli_call_find(const char *name, colli_coll *coll, bool *varying);
-
 /* ---- prepare.c --------------------------------------------------------------------------------
  */
 

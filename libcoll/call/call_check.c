@@ -1,4 +1,5 @@
 /* call_check.c: what one rank can see of a wrong call, before anything is sent. */
+#include "libcoll/base/names.h"
 #include "libcoll/call/call.h"
 #include "libcoll/call/ops.h"
 #include "libcoll/comm/comm.h"

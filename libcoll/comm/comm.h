@@ -215,9 +215,6 @@ uint32_t colli_tag_sequence(const coll_tag *tag);
 /* Whether two tags are the same call; what the ranks chose by themselves is left out. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 
-const char *colli_type_name(int type);
-const char *colli_op_name(int op);
-
 /* ---- p2p_call.c ----------------------------------------------------------------------------- */
 
 /* Waits until short messages whose sends are complete have gone off; at most a second. */

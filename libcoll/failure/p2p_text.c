@@ -1,6 +1,7 @@
 /* p2p_text.c: mail in words: what an operation is, and what was wrong with a message. */
 #include <stdio.h>
 
+#include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 
 #define POST_TEXT 104

@@ -1,41 +1,5 @@
-/* dump.c: names of collectives, and schedules as text. */
-#include <string.h>
-
+/* dump.c: schedules as text. */
 #include "libcoll/sched/sched.h"
-
-/* The name of a collective; NULL for a number that is none. */
-const char *colli_coll_name(colli_coll coll) {
-  static const char *const names[COLLI_COLL_COUNT] = {
-      "allreduce",      "broadcast", "allgather", "barrier", "sendrecv", "reduce",
-      "reduce_scatter", "alltoall",  "gather",    "scatter", "scan",     "exscan"};
-  return (unsigned)coll < COLLI_COLL_COUNT ? names[coll] : NULL;
-}
-
-/* The collective of a name, or -1. */
-int colli_coll_parse(const char *name) {
-  for (int coll = 0; coll < COLLI_COLL_COUNT; coll++)
-    if (strcmp(name, colli_coll_name((colli_coll)coll)) == 0)
-      return coll;
-  return -1;
-}
-
-/* Whether it combines elements. */
-bool colli_reduces(colli_coll coll) {
-  return coll == COLLI_ALLREDUCE || coll == COLLI_REDUCE || coll == COLLI_REDUCE_SCATTER ||
-         coll == COLLI_SCAN || coll == COLLI_EXSCAN;
-}
-
-/* Whether it moves blocks of exactly count elements. */
-bool colli_exact(colli_coll coll) {
-  return coll == COLLI_ALLGATHER || coll == COLLI_REDUCE_SCATTER || coll == COLLI_ALLTOALL ||
-         coll == COLLI_GATHER || coll == COLLI_SCATTER;
-}
-
-/* Whether it depends on a root. */
-bool colli_rooted(colli_coll coll) {
-  return coll == COLLI_BROADCAST || coll == COLLI_REDUCE || coll == COLLI_GATHER ||
-         coll == COLLI_SCATTER;
-}
 
 /* Writes "output[3]". */
 static void place_text(char text[32], int buf, int chunk) {

@@ -38,35 +38,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-#include "coll/coll.h"
+#include "libcoll/sched/collective.h"
 
 #define COLLI_MAX_LANES 8
 #define COLLI_MAX_RANKS 65536
-
-typedef enum colli_coll {
-  COLLI_ALLREDUCE = 0,
-  COLLI_BROADCAST = 1,
-  COLLI_ALLGATHER = 2,
-  COLLI_BARRIER = 3,
-  COLLI_SENDRECV = 4, /* point to point and one-sided: no schedule, but a name and a tag */
-  COLLI_REDUCE = 5,
-  COLLI_REDUCE_SCATTER = 6,
-  COLLI_ALLTOALL = 7,
-  COLLI_GATHER = 8,
-  COLLI_SCATTER = 9,
-  COLLI_SCAN = 10,
-  COLLI_EXSCAN = 11,
-  COLLI_COLL_COUNT
-} colli_coll;
-
-/* Whether it combines elements; moves blocks of exactly count elements; depends on a root. */
-bool colli_reduces(colli_coll coll);
-bool colli_exact(colli_coll coll);
-bool colli_rooted(colli_coll coll);
-
-/* "allreduce" ...; and back, or -1. */
-const char *colli_coll_name(colli_coll coll);
-int colli_coll_parse(const char *name);
 
 enum {
   COLLI_SEND = 1,

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/names.h"
 #include "support_data.h"
 
 /* A number in 0 .. bound - 1. */

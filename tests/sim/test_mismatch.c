@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libcoll/base/names.h"
 #include "support_program.h"
 #include "support_seeds.h"
 

@@ -7,34 +7,13 @@
 #include <unistd.h>
 
 #include "explain.h"
+#include "libcoll/base/names.h"
 #include "libcoll/base/param.h"
-#include "libcoll/call/call.h"
 
 #define USAGE_STATUS 2
 #define COLLECTIVES                                                                                \
   "allreduce, reduce, reduce_scatter, broadcast, allgather, gather, scatter, alltoall, scan, "     \
   "exscan, barrier, and the v-forms of those with blocks"
-
-static const char *const types[COLL_TYPE_COUNT] = {
-    [COLL_INT8] = "int8",
-    [COLL_UINT8] = "uint8",
-    [COLL_INT16] = "int16",
-    [COLL_UINT16] = "uint16",
-    [COLL_INT32] = "int32",
-    [COLL_UINT32] = "uint32",
-    [COLL_INT64] = "int64",
-    [COLL_UINT64] = "uint64",
-    [COLL_FLOAT16] = "float16",
-    [COLL_BFLOAT16] = "bfloat16",
-    [COLL_FLOAT32] = "float32",
-    [COLL_FLOAT64] = "float64",
-    [COLL_FLOAT8_E4M3] = "float8_e4m3",
-    [COLL_FLOAT8_E5M2] = "float8_e5m2",
-    [COLL_INT32_LOC] = "int32_loc",
-    [COLL_INT64_LOC] = "int64_loc",
-    [COLL_FLOAT32_LOC] = "float32_loc",
-    [COLL_FLOAT64_LOC] = "float64_loc",
-};
 
 static const char help[] =
     "Usage: coll_explain COLLECTIVE -n RANKS [-b BYTES | -b FROM-TO] [options]\n"
@@ -118,9 +97,9 @@ static void parse_sizes(const char *text, question *q) {
 /* Looks a type up. */
 static void parse_type(const char *text, question *q) {
   for (int i = 0; i < COLL_TYPE_COUNT; i++) {
-    if (strcmp(text, types[i]) != 0)
+    if (strcmp(text, colli_type_name(i)) != 0)
       continue;
-    q->type_name = types[i];
+    q->type_name = colli_type_name(i);
     q->type = (coll_type)i;
     q->type_bytes = coll_type_bytes(q->type);
     return;
@@ -261,7 +240,7 @@ question explain_ask(int argc, char **argv) {
   if (optind + 1 < argc)
     explain_refuse("one collective at a time, not also '%s'", argv[optind + 1]);
   q.name = argv[optind];
-  if (!colli_call_find(q.name, &q.coll, &q.varying))
+  if (!colli_coll_find(q.name, &q.coll, &q.varying))
     explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
   if (!q.list)
     check_question(&q, has_bytes);

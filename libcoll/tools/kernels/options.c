@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "kernels.h"
+#include "libcoll/base/names.h"
 
 #define USAGE_STATUS 2
 #define UNIT         4096       /* sizes are multiples of it */
@@ -35,38 +36,11 @@ static const char help[] =
     "  -h, --help           this text\n";
 
 const char *kernels_type_name(int type) {
-  static const char *const names[] = {
-      [COLL_INT8] = "int8",
-      [COLL_UINT8] = "uint8",
-      [COLL_INT16] = "int16",
-      [COLL_UINT16] = "uint16",
-      [COLL_INT32] = "int32",
-      [COLL_UINT32] = "uint32",
-      [COLL_INT64] = "int64",
-      [COLL_UINT64] = "uint64",
-      [COLL_FLOAT16] = "float16",
-      [COLL_BFLOAT16] = "bfloat16",
-      [COLL_FLOAT32] = "float32",
-      [COLL_FLOAT64] = "float64",
-      [COLL_FLOAT8_E4M3] = "float8_e4m3",
-      [COLL_FLOAT8_E5M2] = "float8_e5m2",
-      [COLL_INT32_LOC] = "int32_loc",
-      [COLL_INT64_LOC] = "int64_loc",
-      [COLL_FLOAT32_LOC] = "float32_loc",
-      [COLL_FLOAT64_LOC] = "float64_loc",
-  };
-  return type >= 0 && type < COLL_TYPE_COUNT ? names[type] : NULL;
+  return type >= 0 && type < COLL_TYPE_COUNT ? colli_type_name(type) : NULL;
 }
 
 const char *kernels_op_name(int op) {
-  static const char *const names[] = {
-      [COLL_SUM] = "sum",       [COLL_PROD] = "prod", [COLL_MIN] = "min",
-      [COLL_MAX] = "max",       [COLL_AVG] = "avg",   [COLL_BAND] = "band",
-      [COLL_BOR] = "bor",       [COLL_BXOR] = "bxor", [COLL_LAND] = "land",
-      [COLL_LOR] = "lor",       [COLL_LXOR] = "lxor", [COLL_MINLOC] = "minloc",
-      [COLL_MAXLOC] = "maxloc",
-  };
-  return op >= 0 && op < COLL_OP_COUNT ? names[op] : NULL;
+  return op >= 0 && op < COLL_OP_COUNT ? colli_op_name(op) : NULL;
 }
 
 const char *kernels_form_name(int form) {

@@ -1,0 +1,11 @@
+/* names.h: names of types and operations, for messages and tools. */
+#ifndef COLLI_BASE_NAMES_H
+#define COLLI_BASE_NAMES_H
+
+/* "float32" ...; never NULL: of a number that is none it says so. */
+const char *colli_type_name(int type);
+
+/* "sum" ...; never NULL. */
+const char *colli_op_name(int op);
+
+#endif
