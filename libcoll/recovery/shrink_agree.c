@@ -53,11 +53,11 @@ static bool prepare(shrink *s, coll_comm *comm, colli_settings *settings) {
                 .log = &settings->log,
                 .start_ns = colli_now_ns(),
                 .error = &settings->error,
-                .word = comm->shrink.count};
+                .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
-  s->pendings.listen_fd = listener->listen_fd;
-  s->b.polls.room = 4 * BOOT_GUESTS_MAX + 17 * BOOT_TRIES_MAX + comm->nranks + 16;
-  s->b.polls.fds = calloc((size_t)s->b.polls.room, sizeof(*s->b.polls.fds));
+  s->listener.fd = listener->listen_fd;
+  s->b.polls.capacity = 4 * BOOT_PENDING_MAX + 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
+  s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));
   s->skipped = calloc(n, sizeof(*s->skipped));
   s->listed = calloc(n, sizeof(*s->listed));
@@ -79,7 +79,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
       *child = s->child;
     else
       coll_comm_destroy(&s->child);
-    boot_pendings_close(&s->pendings);
+    boot_listener_drop_pending(&s->listener);
     for (int r = 0; s->conns && r < comm->nranks; r++)
       shrink_drop(s, r);
     free(s->conns);

@@ -47,8 +47,10 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
     return status;
   }
   colli_shrink_share(s->child, comm);
-  s->child->shrink.from = (colli_shrink_origin){
-      .comm_id = comm->comm_id, .number = s->b.word, .rank = s->b.rank, .nranks = s->b.nranks};
+  s->child->shrink.from = (colli_shrink_origin){.comm_id = comm->comm_id,
+                                                .number = s->b.hello_word,
+                                                .rank = s->b.rank,
+                                                .nranks = s->b.nranks};
   for (int r = 0; r < nranks; r++) /* the door stays where it was */
     memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
            sizeof(s->child->table[r].control_addrs));

@@ -108,10 +108,10 @@ static void tell_outcome(shrink *s, boot_pending *pending) {
  * next one of this, and dial again. */
 static void welcome(shrink *s) {
   boot_pending pending;
-  while (boot_pendings_next(&s->b, &s->pendings, &pending)) {
+  while (boot_listener_next(&s->b, &s->listener, &pending)) {
     const colli_hello *hello = &pending.auth.hello;
     bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
-                  hello->word == s->b.word && hello->dst_rank == s->b.rank &&
+                  hello->word == s->b.hello_word && hello->dst_rank == s->b.rank &&
                   hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
                   hello->src_rank != s->b.rank;
     if (wanted && keep_guest(s, &pending))
@@ -196,7 +196,7 @@ void shrink_wait(shrink *s, uint64_t until_ns) {
   boot *b = &s->b;
   boot_polls_wake(&b->polls, until_ns);
   boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-  boot_pendings_watch(b, &s->pendings);
+  boot_listener_watch(b, &s->listener);
   for (int r = 0; r < b->nranks; r++)
     if (s->conns[r] && !s->conns[r]->said)
       boot_polls_add(&b->polls, s->conns[r]->fd, POLLIN);

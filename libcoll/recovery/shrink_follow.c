@@ -77,7 +77,7 @@ static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *fl
     status = shrink_build(s, order, -1, &fd, &leader, 1);
   memset(&word, 0, sizeof(word));
   word.ballot = order->ballot;
-  boot_word_fill(&s->b, &word.word, status);
+  boot_report_fill(&s->b, &word.word, status);
   shrink_send(fd, &word, sizeof(word), NULL, 0); /* if it does not arrive, reading finds out */
 }
 
@@ -105,8 +105,8 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
                           s->b.rank, s->b.mine->host);
     return true;
   case SHRINK_END: {
-    boot_word word = {.status = (int32_t)order->error.status, .error = order->error};
-    *status = boot_fail_word(&s->b, &word);
+    boot_report word = {.status = (int32_t)order->error.status, .error = order->error};
+    *status = boot_fail_reported(&s->b, &word);
     *over = true;
     return true;
   }

@@ -38,7 +38,8 @@
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
-#include "libcoll/wireup/bootstrap_internal.h"
+#include "libcoll/wireup/bootstrap_dial.h"
+#include "libcoll/wireup/bootstrap_listener.h"
 
 /* What ranks tell of each other: flags, a byte a rank, which follow a checkin or an order. */
 #define SHRINK_GONE    1u
@@ -76,7 +77,7 @@ typedef struct shrink_order {
 
 typedef struct shrink_word {
   uint64_t ballot;
-  boot_word word;
+  boot_report word;
 } shrink_word;
 
 /* A higher rank that has come to this rank's door. */
@@ -105,7 +106,7 @@ typedef struct shrink {
   bool proved;      /* a rank is known to have returned with that list */
   bool *listed;     /* its members */
   coll_comm *child; /* made here; of that list or an earlier one */
-  boot_pendings pendings;
+  boot_listener listener;
   shrink_conn **conns; /* by rank; NULL: not here */
 } shrink;
 

@@ -308,7 +308,7 @@ static coll_status hear_words(lead *l) {
       } else if (conn->word.word.status == COLL_OK && conn->word.ballot == s->ballot) {
         conn->head.child = s->list;
       } else {
-        status = boot_fail_word(&s->b, &conn->word.word);
+        status = boot_fail_reported(&s->b, &conn->word.word);
       }
     }
     if (all || late)

@@ -1,28 +1,29 @@
 /* bootstrap_dial.c: reaching a peer that may be at any of several addresses. */
+#include "libcoll/wireup/bootstrap_dial.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
-#include "libcoll/wireup/bootstrap_internal.h"
 
-#define STAGGER_NS  (200 * COLLI_NS_PER_MS) /* from one address to the next */
-#define RETRY_NS    (100 * COLLI_NS_PER_MS) /* at most, to the same address */
-#define STORY_TRIES 4                       /* addresses that an error message names */
-#define SILENT_NS   COLLI_NS_PER_S          /* after this a silent address counts as hopeless */
+#define STAGGER_NS    (200 * COLLI_NS_PER_MS) /* from one address to the next */
+#define RETRY_NS      (100 * COLLI_NS_PER_MS) /* at most, to the same address */
+#define DESCRIBED_MAX 4                       /* addresses that an error message names */
+#define SILENT_NS     COLLI_NS_PER_S          /* after this an address counts as silent */
 
-/* Adds an address to try. */
-static void add_try(boot_dial *dial, const colli_addr *addr) {
-  if (dial->count == BOOT_TRIES_MAX)
+/* Adds an address to dial. */
+static void add_address(boot_dial *dial, const colli_addr *addr) {
+  if (dial->count == BOOT_ATTEMPTS_MAX)
     return;
-  boot_try *t = &dial->tries[dial->count++];
-  t->addr = *addr;
-  t->fd = -1;
+  boot_attempt *attempt = &dial->attempts[dial->count++];
+  attempt->addr = *addr;
+  attempt->fd = -1;
 }
 
-/* Whether an address is one of some. */
-static bool among(const colli_addr *addr, const colli_addr addrs[COLLI_MAX_ADDRS]) {
+/* Whether `addrs` lists an address, whatever its port. */
+static bool lists_address(const colli_addr addrs[COLLI_MAX_ADDRS], const colli_addr *addr) {
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
     if (addrs[i].family == addr->family &&
         memcmp(addrs[i].ip, addr->ip, addr->family == 4 ? 4 : sizeof(addr->ip)) == 0)
@@ -30,16 +31,16 @@ static bool among(const colli_addr *addr, const colli_addr addrs[COLLI_MAX_ADDRS
   return false;
 }
 
-/* Whether the peer has no address that this rank has not: it seems to be on the same host, where
- * loopback goes on when an interface loses its address. */
+/* Whether this rank has all of the peer's addresses. Then they seem to be on one host, and loopback
+ * is best: it keeps working when an interface loses its address. */
 static bool same_network(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]) {
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
-    if (!among(&addrs[i], b->mine->control_addrs))
+    if (!lists_address(b->mine->control_addrs, &addrs[i]))
       return false;
   return true;
 }
 
-/* Adds the peer's addresses that have an affinity of `wanted` to the best of ours; loopback has
+/* Adds the peer's addresses whose affinity to the best of ours is `wanted`. Loopback counts as
  * `loopback` at least. */
 static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *addrs, int wanted,
                               int loopback) {
@@ -53,15 +54,15 @@ static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *
     if (best != wanted)
       continue;
     if (!colli_addr_link_local(&addrs[i]) || addrs[i].family == 4) {
-      add_try(dial, &addrs[i]);
+      add_address(dial, &addrs[i]);
       continue;
     }
-    /* A link-local address means something on a given cable only: try each of ours. */
+    /* A link-local address is valid on one network only: try each of our interfaces. */
     for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++) {
       colli_addr scoped = addrs[i];
       scoped.scope = own[j].scope;
       if (own[j].family == 6 && own[j].scope)
-        add_try(dial, &scoped);
+        add_address(dial, &scoped);
     }
   }
 }
@@ -77,18 +78,18 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
     add_with_affinity(b, dial, addrs, wanted, loopback);
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++)
-    dial->tries[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
+    dial->attempts[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
 }
 
-/* Notes that an address did not work this time. */
-static void try_failed(boot_dial *dial, boot_try *t, int sys_errno) {
-  boot_close(&t->fd);
-  uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (t->failures < 4 ? t->failures : 4);
-  t->failures++;
-  t->sys_errno = sys_errno;
-  t->next_ns = colli_now_ns() + (pause_ns < RETRY_NS ? pause_ns : RETRY_NS);
-  /* No reason to let the next address wait any longer. */
-  for (boot_try *other = t + 1; other < dial->tries + dial->count; other++)
+/* Notes that an attempt failed, and when to try again. */
+static void fail_attempt(boot_dial *dial, boot_attempt *attempt, int sys_errno) {
+  boot_close(&attempt->fd);
+  uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
+  attempt->failures++;
+  attempt->sys_errno = sys_errno;
+  attempt->next_ns = colli_now_ns() + (pause_ns < RETRY_NS ? pause_ns : RETRY_NS);
+  /* The next address need not wait any longer. */
+  for (boot_attempt *other = attempt + 1; other < dial->attempts + dial->count; other++)
     if (other->fd < 0 && other->failures == 0 && !other->dead) {
       other->next_ns = 0;
       return;
@@ -96,44 +97,44 @@ static void try_failed(boot_dial *dial, boot_try *t, int sys_errno) {
 }
 
 /* Begins to connect to an address. */
-static void try_begin(const boot *b, boot_dial *dial, boot_try *t, uint64_t now_ns) {
-  t->connected = false;
-  t->began_ns = now_ns;
-  t->fd = colli_net_connect(&t->addr);
-  if (t->fd < 0)
-    try_failed(dial, t, errno);
+static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  attempt->connected = false;
+  attempt->began_ns = now_ns;
+  attempt->fd = colli_net_connect(&attempt->addr);
+  if (attempt->fd < 0)
+    fail_attempt(dial, attempt, errno);
   else
-    colli_auth_connect(&t->auth, t->fd, b->id->secret, dial->kind, b->rank, dial->peer,
-                       b->id->comm_id, b->word);
+    colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret, dial->kind, b->rank, dial->peer,
+                       b->id->comm_id, b->hello_word);
 }
 
-/* Finds out whether a connection stands; true if it does. */
-static bool try_connected(boot_dial *dial, boot_try *t, uint64_t now_ns) {
-  if (t->connected)
+/* Whether the connection is established by now. */
+static bool attempt_connected(boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  if (attempt->connected)
     return true;
-  struct pollfd pfd = {.fd = t->fd, .events = POLLOUT};
+  struct pollfd pfd = {.fd = attempt->fd, .events = POLLOUT};
   if (poll(&pfd, 1, 0) <= 0) {
-    if (now_ns >= t->auth.deadline_ns)
-      try_failed(dial, t, ETIMEDOUT);
+    if (now_ns >= attempt->auth.deadline_ns)
+      fail_attempt(dial, attempt, ETIMEDOUT);
     return false;
   }
-  int sys_errno = colli_net_connect_result(t->fd);
+  int sys_errno = colli_net_connect_result(attempt->fd);
   if (sys_errno != 0)
-    try_failed(dial, t, sys_errno);
+    fail_attempt(dial, attempt, sys_errno);
   else
-    t->connected = dial->answered = true;
-  return t->connected;
+    attempt->connected = dial->answered = true;
+  return attempt->connected;
 }
 
-/* Moves one address on; true if its connection is the one. */
-static bool try_step(const boot *b, boot_dial *dial, boot_try *t, uint64_t now_ns) {
-  if (t->dead)
+/* Moves an attempt on; true once its connection is authenticated. */
+static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  if (attempt->dead)
     return false;
-  if (t->fd < 0 && now_ns >= t->next_ns)
-    try_begin(b, dial, t, now_ns);
-  if (t->fd < 0 || !try_connected(dial, t, now_ns))
+  if (attempt->fd < 0 && now_ns >= attempt->next_ns)
+    start_attempt(b, dial, attempt, now_ns);
+  if (attempt->fd < 0 || !attempt_connected(dial, attempt, now_ns))
     return false;
-  int result = colli_auth_poll(&t->auth);
+  int result = colli_auth_poll(&attempt->auth);
   if (result == COLL_T_AGAIN)
     return false;
   if (result == COLL_T_DONE)
@@ -144,34 +145,42 @@ static bool try_step(const boot *b, boot_dial *dial, boot_try *t, uint64_t now_n
   dial->refused |= refused;
   /* A peer that refused a control link may do so because it has not noticed yet that an earlier
    * connection ended. */
-  t->dead = result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL ||
-            (refused && dial->kind == COLLI_HELLO_CHECKIN);
-  try_failed(dial, t, sys_errno);
+  attempt->dead = result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL ||
+                  (refused && dial->kind == COLLI_HELLO_CHECKIN);
+  fail_attempt(dial, attempt, sys_errno);
   return false;
 }
 
-/* How much an answer at an address means: behind another host's loopback or link-local address may
- * be anybody. */
-static int weight(const colli_addr *addr) {
+/* How much an answer at an address tells of the peer: any host may answer at a loopback or
+ * link-local address. */
+static int address_weight(const colli_addr *addr) {
   return colli_addr_loopback(addr) ? 0 : colli_addr_link_local(addr) ? 1 : 2;
 }
 
-/* Whether nothing is left to hope for: the peer itself has said no, as far as can be told. */
-static bool hopeless(const boot_dial *dial, uint64_t now_ns) {
-  bool any_dead = false;
-  int best = 0;
-  for (int i = 0; i < dial->count; i++)
-    best = weight(&dial->tries[i].addr) > best ? weight(&dial->tries[i].addr) : best;
+/* The weight of the addresses that tell most of the peer, or `least`. */
+static int best_weight(const boot_dial *dial, int least) {
+  int best = least;
   for (int i = 0; i < dial->count; i++) {
-    const boot_try *t = &dial->tries[i];
-    bool silent = t->fd >= 0 && !t->connected && now_ns - t->began_ns > SILENT_NS;
-    if (weight(&t->addr) < best)
+    int weight = address_weight(&dial->attempts[i].addr);
+    best = weight > best ? weight : best;
+  }
+  return best;
+}
+
+/* Whether dialling on is pointless: as far as can be told, the peer itself has refused. */
+static bool is_hopeless(const boot_dial *dial, uint64_t now_ns) {
+  bool any_dead = false;
+  const int best = best_weight(dial, 0);
+  for (int i = 0; i < dial->count; i++) {
+    const boot_attempt *attempt = &dial->attempts[i];
+    bool silent = attempt->fd >= 0 && !attempt->connected && now_ns - attempt->began_ns > SILENT_NS;
+    if (address_weight(&attempt->addr) < best)
       continue;
-    if (!t->dead && !silent && (t->fd >= 0 || t->failures == 0))
+    if (!attempt->dead && !silent && (attempt->fd >= 0 || attempt->failures == 0))
       return false;
-    if (!t->dead && dial->kind == COLLI_HELLO_CONTROL)
-      return false; /* that peer is known to be there */
-    any_dead = any_dead || t->dead;
+    if (!attempt->dead && dial->kind == COLLI_HELLO_CONTROL)
+      return false; /* that peer is known to be alive */
+    any_dead = any_dead || attempt->dead;
   }
   return any_dead;
 }
@@ -179,29 +188,27 @@ static bool hopeless(const boot_dial *dial, uint64_t now_ns) {
 int boot_dial_step(const boot *b, boot_dial *dial) {
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++) {
-    boot_try *t = &dial->tries[i];
-    if (!try_step(b, dial, t, now_ns))
+    boot_attempt *attempt = &dial->attempts[i];
+    if (!step_attempt(b, dial, attempt, now_ns))
       continue;
-    dial->fd = t->fd;
-    t->fd = -1;
+    dial->fd = attempt->fd;
+    attempt->fd = -1;
     boot_dial_close(dial);
     return COLL_T_DONE;
   }
-  if (!hopeless(dial, now_ns))
+  if (!is_hopeless(dial, now_ns))
     return COLL_T_AGAIN;
   return dial->wrong_secret ? COLL_ERR_AUTH : COLL_ERR_MISMATCH;
 }
 
 bool boot_dial_gone(const boot_dial *dial, bool same_host) {
-  int best = same_host ? 0 : 1;
+  const int best = best_weight(dial, same_host ? 0 : 1);
   bool any = false;
-  for (int i = 0; i < dial->count; i++)
-    best = weight(&dial->tries[i].addr) > best ? weight(&dial->tries[i].addr) : best;
   for (int i = 0; i < dial->count; i++) {
-    const boot_try *t = &dial->tries[i];
-    if (weight(&t->addr) < best)
+    const boot_attempt *attempt = &dial->attempts[i];
+    if (address_weight(&attempt->addr) < best)
       continue;
-    if (t->fd >= 0 || t->failures == 0 || t->sys_errno != ECONNREFUSED)
+    if (attempt->fd >= 0 || attempt->failures == 0 || attempt->sys_errno != ECONNREFUSED)
       return false;
     any = true;
   }
@@ -211,38 +218,39 @@ bool boot_dial_gone(const boot_dial *dial, bool same_host) {
 void boot_dial_watch(boot *b, const boot_dial *dial) {
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++) {
-    const boot_try *t = &dial->tries[i];
-    if (t->dead)
+    const boot_attempt *attempt = &dial->attempts[i];
+    if (attempt->dead)
       continue;
-    if (t->fd < 0) {
-      boot_polls_wake(&b->polls, t->next_ns);
+    if (attempt->fd < 0) {
+      boot_polls_wake(&b->polls, attempt->next_ns);
       continue;
     }
-    boot_polls_add(&b->polls, t->fd, t->connected ? colli_auth_events(&t->auth) : POLLOUT);
-    boot_polls_wake(&b->polls, t->auth.deadline_ns);
-    uint64_t silent_ns = t->began_ns + SILENT_NS + COLLI_NS_PER_MS;
-    if (!t->connected && silent_ns > now_ns)
+    boot_polls_add(&b->polls, attempt->fd,
+                   attempt->connected ? colli_auth_events(&attempt->auth) : POLLOUT);
+    boot_polls_wake(&b->polls, attempt->auth.deadline_ns);
+    uint64_t silent_ns = attempt->began_ns + SILENT_NS + COLLI_NS_PER_MS;
+    if (!attempt->connected && silent_ns > now_ns)
       boot_polls_wake(&b->polls, silent_ns);
   }
 }
 
 void boot_dial_close(boot_dial *dial) {
   for (int i = 0; i < dial->count; i++)
-    boot_close(&dial->tries[i].fd);
+    boot_close(&dial->attempts[i].fd);
 }
 
-void boot_dial_story(const boot_dial *dial, char *text, size_t bytes) {
+void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
   size_t used = 0;
   *text = 0;
-  for (int i = 0; i < dial->count && i < STORY_TRIES && used < bytes; i++) {
-    const boot_try *t = &dial->tries[i];
+  for (int i = 0; i < dial->count && i < DESCRIBED_MAX && used < bytes; i++) {
+    const boot_attempt *attempt = &dial->attempts[i];
     char addr[COLLI_ADDR_TEXT];
-    const char *why = t->failures ? strerrordesc_np(t->sys_errno) : "no answer";
-    if (t->dead)
-      why = t->sys_errno == EPERM ? "refused us" : "does not know the secret";
+    const char *why = attempt->failures ? strerrordesc_np(attempt->sys_errno) : "no answer";
+    if (attempt->dead)
+      why = attempt->sys_errno == EPERM ? "refused us" : "does not know the secret";
     used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", i ? ", " : "",
-                             colli_addr_text(&t->addr, addr), why ? why : "failed");
+                             colli_addr_text(&attempt->addr, addr), why ? why : "failed");
   }
-  if (dial->count > STORY_TRIES && used < bytes)
-    snprintf(text + used, bytes - used, ", and %d more", dial->count - STORY_TRIES);
+  if (dial->count > DESCRIBED_MAX && used < bytes)
+    snprintf(text + used, bytes - used, ", and %d more", dial->count - DESCRIBED_MAX);
 }

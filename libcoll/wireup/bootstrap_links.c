@@ -1,4 +1,6 @@
 /* bootstrap_links.c: making this rank's control links, and passing the table down the tree. */
+#include "libcoll/wireup/bootstrap_links.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,7 +9,6 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap_internal.h"
 
 #define LINK_MAGIC 0x6b6c4c43u /* "CLlk" */
 
@@ -34,14 +35,14 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
   if (count == 0)
     return b->error->status;
-  coll_status status = colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE],
-                                        &links->pendings.listen_fd, &port, b->error);
+  coll_status status =
+      colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE], &links->listener.fd, &port, b->error);
   for (int i = 0; i < count; i++)
     addrs[i].port = port;
   return status;
 }
 
-/* The link that a guest is meant to become; NULL if none. */
+/* The link that a new connection is meant for; NULL if none. */
 static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *hello) {
   if (hello->kind != COLLI_HELLO_CONTROL || hello->comm_id != b->id->comm_id ||
       hello->dst_rank != b->rank)
@@ -52,10 +53,10 @@ static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *
   return NULL;
 }
 
-/* Lets the neighbours in that dial this rank. */
-static int welcome(const boot *b, boot_links *links) {
+/* Accepts the connections of neighbours that dial this rank. */
+static int accept_links(const boot *b, boot_links *links) {
   boot_pending pending;
-  while (boot_pendings_next(b, &links->pendings, &pending)) {
+  while (boot_listener_next(b, &links->listener, &pending)) {
     boot_link *link = link_for(b, links, &pending.auth.hello);
     if (!link) {
       boot_pending_refuse(b, &pending);
@@ -66,10 +67,10 @@ static int welcome(const boot *b, boot_links *links) {
       boot_close(&pending.fd);
     }
   }
-  if (links->pendings.sys_errno == 0)
+  if (links->listener.sys_errno == 0)
     return COLL_T_AGAIN;
   coll_status status =
-      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", links->pendings.sys_errno,
+      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", links->listener.sys_errno,
                       "rank %d cannot take control connections; if descriptors ran out, raise the "
                       "limit (ulimit -n)",
                       b->rank);
@@ -77,8 +78,8 @@ static int welcome(const boot *b, boot_links *links) {
   return (int)status;
 }
 
-/* Takes what the dialling neighbour sends: a head, and the table from the parent. */
-static void step_taking(const boot *b, boot_links *links, boot_link *link) {
+/* Receives what the dialling neighbour sends: a head, and the table from the parent. */
+static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
   const size_t head_bytes = sizeof(link->head);
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
   int result = COLL_T_DONE;
@@ -95,7 +96,7 @@ static void step_taking(const boot *b, boot_links *links, boot_link *link) {
   if (result == COLL_T_AGAIN)
     return;
   if (result != COLL_T_DONE) {
-    /* The neighbour gave this connection up, and may come again by another address. */
+    /* The neighbour gave this connection up, and may dial again by another address. */
     boot_close(&link->fd);
     return;
   }
@@ -105,25 +106,25 @@ static void step_taking(const boot *b, boot_links *links, boot_link *link) {
   for (int rank = 0; rank < b->nranks; rank++)
     links->table[rank].host[sizeof(links->table[rank].host) - 1] = 0;
   links->have_table = true;
-  uint64_t told_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
-  if (told_ns < links->deadline_ns)
-    links->deadline_ns = told_ns;
+  uint64_t deadline_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
+  if (deadline_ns < links->deadline_ns)
+    links->deadline_ns = deadline_ns;
 }
 
 /* No address of a neighbour leads to it. */
-static int dial_failed(const boot *b, const boot_links *links, const boot_link *link, int status) {
-  char story[400];
+static int fail_dial(const boot *b, const boot_links *links, const boot_link *link, int status) {
+  char attempts[400];
   const colli_rank_info *info = &links->table[link->peer];
-  boot_dial_story(&link->dial, story, sizeof(story));
+  boot_dial_describe(&link->dial, attempts, sizeof(attempts));
   return (int)boot_fail(b, (coll_status)status, link->peer, info,
                         "rank %d (host %s) found nobody who knows the secret at the addresses of "
                         "rank %d (host %s, pid %d): %s; choose the right interface with "
                         "COLL_TCP_IFNAME",
-                        b->rank, b->mine->host, link->peer, info->host, info->pid, story);
+                        b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
 }
 
 /* Connects to a neighbour and sends the head, and the table to a child. */
-static int step_dialling(const boot *b, boot_links *links, boot_link *link) {
+static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   const size_t head_bytes = sizeof(link->head);
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
   if (!link->began) {
@@ -134,7 +135,7 @@ static int step_dialling(const boot *b, boot_links *links, boot_link *link) {
   if (link->fd < 0) {
     int result = boot_dial_step(b, &link->dial);
     if (result != COLL_T_DONE)
-      return result == COLL_T_AGAIN ? result : dial_failed(b, links, link, result);
+      return result == COLL_T_AGAIN ? result : fail_dial(b, links, link, result);
     link->fd = link->dial.fd;
     link->dial.fd = -1;
     link->done = 0;
@@ -159,39 +160,39 @@ static int step_dialling(const boot *b, boot_links *links, boot_link *link) {
   return result;
 }
 
-/* The time for the links is over: says which one is missing. */
-static int links_late(const boot *b, const boot_links *links) {
+/* The deadline of the links has passed: says which one is missing. */
+static int fail_links_late(const boot *b, const boot_links *links) {
   for (int i = 0; i < links->count; i++) {
     const boot_link *link = &links->at[i];
     const colli_rank_info *info = &links->table[link->peer];
-    char story[400];
+    char attempts[400];
     if (link->up || !link->dials)
       continue;
-    boot_dial_story(&link->dial, story, sizeof(story));
+    boot_dial_describe(&link->dial, attempts, sizeof(attempts));
     return (int)boot_fail(b, link->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
                           link->peer, info,
                           "rank %d (host %s) could not make its control link to rank %d (host %s, "
                           "pid %d): %s; check the firewall between the hosts, COLL_TCP_IFNAME and "
                           "COLL_PORT_RANGE",
-                          b->rank, b->mine->host, link->peer, info->host, info->pid, story);
+                          b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
   }
   return COLL_T_AGAIN; /* somebody else's link is missing: that rank tells rank 0 */
 }
 
 int boot_links_step(const boot *b, boot_links *links) {
-  int result = welcome(b, links);
+  int result = accept_links(b, links);
   bool all_up = true;
   if (result > 0)
     return result;
   for (int i = 0; i < links->count; i++) {
     boot_link *link = &links->at[i];
     if (!link->up && !link->dials && link->fd >= 0)
-      step_taking(b, links, link);
+      step_accepted(b, links, link);
   }
   for (int i = 0; i < links->count; i++) {
     boot_link *link = &links->at[i];
     if (!link->up && link->dials && links->have_table) {
-      result = step_dialling(b, links, link);
+      result = step_dialled(b, links, link);
       if (result > 0)
         return result;
     }
@@ -200,13 +201,13 @@ int boot_links_step(const boot *b, boot_links *links) {
   if (all_up)
     return COLL_T_DONE;
   if (links->have_table && colli_now_ns() >= links->deadline_ns)
-    return links_late(b, links);
+    return fail_links_late(b, links);
   return COLL_T_AGAIN;
 }
 
 void boot_links_watch(boot *b, const boot_links *links) {
   uint64_t now_ns = colli_now_ns();
-  boot_pendings_watch(b, &links->pendings);
+  boot_listener_watch(b, &links->listener);
   if (links->deadline_ns > now_ns)
     boot_polls_wake(&b->polls, links->deadline_ns);
   for (int i = 0; i < links->count; i++) {
@@ -223,8 +224,8 @@ void boot_links_watch(boot *b, const boot_links *links) {
 }
 
 void boot_links_close(boot_links *links) {
-  boot_pendings_close(&links->pendings);
-  boot_close(&links->pendings.listen_fd);
+  boot_listener_drop_pending(&links->listener);
+  boot_close(&links->listener.fd);
   for (int i = 0; i < links->count; i++) {
     boot_close(&links->at[i].fd);
     boot_dial_close(&links->at[i].dial);

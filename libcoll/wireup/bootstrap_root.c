@@ -1,4 +1,4 @@
-/* bootstrap_root.c: rank 0: collects the records, starts the table, tells everybody the outcome. */
+/* bootstrap_root.c: rank 0: collects the records, sends the table, tells everybody the outcome. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,36 +6,42 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/wireup/bootstrap_internal.h"
+#include "libcoll/wireup/bootstrap_roles.h"
 
-#define TELL_NS   (100 * COLLI_NS_PER_MS) /* for telling a failure to ranks that read slowly */
-#define LINGER_NS COLLI_NS_PER_S          /* and to ranks that are on their way */
+#define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to tell a failure to ranks that read slowly */
+#define LINGER_NS COLLI_NS_PER_S          /* the same, to ranks that have yet to connect */
 
-/* A connection that knows the secret. */
+/* An authenticated connection. */
 typedef struct root_conn {
   int fd;
   int rank;
-  int poll; /* index in the poll set; -1: not in it yet */
-  bool in;  /* its record has come */
+  int poll_index;  /* in boot->polls; -1: not in it yet */
+  bool checked_in; /* its record has arrived */
   bool ready;
   size_t done; /* bytes of the current message */
   union {
     boot_checkin checkin;
-    boot_word word;
+    boot_report report;
   } msg;
 } root_conn;
 
 typedef struct root_state {
   boot *b;
   boot_links *links;
-  boot_pendings pendings;
+  boot_listener listener;
   root_conn **conns;
-  int count, room;
-  bool *in; /* by rank: has checked in */
-  int checked_in, ready;
+  int count, capacity;
+  bool *is_in;           /* by rank: has checked in */
+  int checked_in, ready; /* how many ranks */
   bool links_up;
   uint64_t deadline_ns; /* of the rank that gives up first */
 } root_state;
+
+/* How long before a deadline a message about it must be sent, to arrive in time. */
+static uint64_t margin_ns(uint64_t remaining_ns) {
+  uint64_t fifth_ns = remaining_ns / 5;
+  return fifth_ns < COLLI_NS_PER_S ? fifth_ns : COLLI_NS_PER_S;
+}
 
 /* The first rank for which `flag` is false. */
 static int first_missing(const root_state *r, const bool *flag) {
@@ -45,13 +51,13 @@ static int first_missing(const root_state *r, const bool *flag) {
   return rank;
 }
 
-/* The deadline passed while ranks had not come. */
-static coll_status checkin_late(root_state *r) {
+/* The deadline passed before all ranks had checked in. */
+static coll_status fail_checkin_late(root_state *r) {
   const boot *b = r->b;
   char list[200], addr[COLLI_ADDR_TEXT];
   int missing = b->nranks - r->checked_in;
-  boot_list_ranks(r->in, b->nranks, false, list, sizeof(list));
-  return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->in), NULL,
+  boot_list_ranks(r->is_in, b->nranks, false, list, sizeof(list));
+  return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->is_in), NULL,
                    "rank%s %s of %d did not check in within %.3g s at rank 0 (host %s, %s); look "
                    "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
                    "COLL_CREATE_TIMEOUT_MS gives more time",
@@ -60,13 +66,13 @@ static coll_status checkin_late(root_state *r) {
                    colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was");
 }
 
-/* The deadline passed while ranks had not made their control links. */
-static coll_status links_late(root_state *r) {
+/* The deadline passed before all ranks had made their control links. */
+static coll_status fail_links_late(root_state *r) {
   const boot *b = r->b;
   char list[200];
   bool *ready = calloc((size_t)b->nranks, sizeof(*ready));
   if (!ready)
-    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory");
   ready[0] = r->links_up;
   for (int i = 0; i < r->count; i++)
     if (r->conns[i]->ready)
@@ -90,26 +96,25 @@ static void drop_conn(root_state *r, int i) {
   r->conns[i] = r->conns[--r->count];
 }
 
-/* Keeps a connection that has proved itself; false if there is no room. */
+/* Keeps an authenticated connection; false if there are too many. */
 static bool add_conn(root_state *r, const boot_pending *pending) {
-  if (r->count == r->room)
+  if (r->count == r->capacity)
     return false;
   root_conn *conn = calloc(1, sizeof(*conn));
   if (!conn)
     return false;
   conn->fd = pending->fd;
   conn->rank = pending->auth.hello.src_rank;
-  conn->poll = -1;
+  conn->poll_index = -1;
   r->conns[r->count++] = conn;
   return true;
 }
 
-/* Lets in those who have proved that they know the secret and want to check in here; false if no
- * more connections can be had. */
-static bool welcome(root_state *r) {
+/* Accepts authenticated connections that want to check in here; false if accept() fails. */
+static bool accept_checkins(root_state *r) {
   const boot *b = r->b;
   boot_pending pending;
-  while (boot_pendings_next(b, &r->pendings, &pending)) {
+  while (boot_listener_next(b, &r->listener, &pending)) {
     const colli_hello *hello = &pending.auth.hello;
     bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id &&
                   hello->dst_rank == 0;
@@ -118,13 +123,13 @@ static bool welcome(root_state *r) {
     else
       colli_auth_answer(&pending.auth, true); /* if that fails, reading finds out */
   }
-  return r->pendings.sys_errno == 0;
+  return r->listener.sys_errno == 0;
 }
 
 /* Connections cannot be accepted. */
-static coll_status accept_failed(root_state *r) {
+static coll_status fail_accept(root_state *r) {
   const boot *b = r->b;
-  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", r->pendings.sys_errno,
+  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", r->listener.sys_errno,
                   "rank 0 cannot take more check-ins (%d of %d ranks are in); it needs a "
                   "descriptor for each rank: raise the limit (ulimit -n)",
                   r->checked_in, b->nranks);
@@ -133,8 +138,8 @@ static coll_status accept_failed(root_state *r) {
   return COLL_ERR_SYSTEM;
 }
 
-/* Checks a record that has come and puts it into the table. */
-static coll_status check_in(root_state *r, root_conn *conn) {
+/* Checks a record that has arrived and puts it into the table. */
+static coll_status enter_record(root_state *r, root_conn *conn) {
   const boot *b = r->b;
   boot_checkin *in = &conn->msg.checkin;
   colli_rank_info *info = &in->info;
@@ -149,7 +154,7 @@ static coll_status check_in(root_state *r, root_conn *conn) {
     return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
                      "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
                      info->pid, conn->rank, b->nranks);
-  if (r->in[conn->rank]) {
+  if (r->is_in[conn->rank]) {
     const colli_rank_info *first = conn->rank == 0 ? b->mine : &r->links->table[conn->rank];
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,
                      "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
@@ -157,23 +162,24 @@ static coll_status check_in(root_state *r, root_conn *conn) {
                      conn->rank, first->pid, first->host, info->pid, info->host);
   }
   r->links->table[conn->rank] = *info;
-  r->in[conn->rank] = conn->in = true;
+  r->is_in[conn->rank] = conn->checked_in = true;
   conn->done = 0;
   r->checked_in++;
   uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
-  uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
+  uint64_t deadline_ns = colli_now_ns() + left_ns - margin_ns(left_ns);
   if (deadline_ns < r->deadline_ns)
     r->deadline_ns = deadline_ns;
   return COLL_OK;
 }
 
-/* Reads what a rank says; *gone: its connection ended before it had checked in. */
+/* Reads what a rank sends; *gone: its connection ended before it had checked in. */
 static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   const boot *b = r->b;
   boot_checkin *in = &conn->msg.checkin;
-  int result = conn->in ? boot_pull(conn->fd, &conn->msg.word, sizeof(boot_word), &conn->done)
-                        : boot_pull(conn->fd, in, sizeof(*in), &conn->done);
-  if (!conn->in && conn->done >= BOOT_CHECKIN_HEAD && in->version != COLL_VERSION)
+  int result = conn->checked_in
+                   ? boot_pull(conn->fd, &conn->msg.report, sizeof(boot_report), &conn->done)
+                   : boot_pull(conn->fd, in, sizeof(*in), &conn->done);
+  if (!conn->checked_in && conn->done >= BOOT_CHECKIN_HEAD && in->version != COLL_VERSION)
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
                      "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
                      "same version everywhere",
@@ -181,18 +187,18 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
                      b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
-  if (result == COLL_T_DONE && !conn->in)
-    return check_in(r, conn);
-  const colli_rank_info *info = &r->links->table[conn->in ? conn->rank : 0];
-  if (result == COLL_T_DONE && conn->msg.word.status == COLL_OK && !conn->ready) {
+  if (result == COLL_T_DONE && !conn->checked_in)
+    return enter_record(r, conn);
+  const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : 0];
+  if (result == COLL_T_DONE && conn->msg.report.status == COLL_OK && !conn->ready) {
     conn->ready = true;
     conn->done = 0;
     r->ready++;
     return COLL_OK;
   }
   if (result == COLL_T_DONE)
-    return boot_fail_word(b, &conn->msg.word);
-  if (conn->in)
+    return boot_fail_reported(b, &conn->msg.report);
+  if (conn->checked_in)
     return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
                      "rank %d (host %s, pid %d) is lost: it closed its connection to rank 0 after "
                      "it had checked in and before all ranks were joined; look for what ended that "
@@ -204,13 +210,13 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   return COLL_OK;
 }
 
-/* Reads what all ranks say. */
+/* Reads what all ranks send. */
 static coll_status read_conns(root_state *r) {
   const boot_polls *polls = &r->b->polls;
   for (int i = 0; i < r->count;) {
     root_conn *conn = r->conns[i];
     bool gone = false;
-    if (conn->poll < 0 || polls->fds[conn->poll].revents) {
+    if (conn->poll_index < 0 || polls->fds[conn->poll_index].revents) {
       coll_status status = read_conn(r, conn, &gone);
       if (status != COLL_OK)
         return status;
@@ -223,26 +229,26 @@ static coll_status read_conns(root_state *r) {
   return COLL_OK;
 }
 
-/* Tells one rank the outcome and hears whether it has hung up; true if it needs no more. */
-static bool tell(root_conn *conn, const boot_word *word, bool linger) {
-  int result = boot_push(conn->fd, word, sizeof(*word), &conn->done);
+/* Sends one rank the outcome; true when done with it. With `linger`, only once it has closed. */
+static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
+  int result = boot_push(conn->fd, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE || !linger)
-    return result != COLL_T_AGAIN; /* told; or gone, which its neighbours find out */
-  /* Closing while it still sends its record might cost it what it was told. */
+    return result != COLL_T_AGAIN; /* sent; or gone, which its neighbours find out */
+  /* If it still sends its record, closing now could destroy the outcome before it is read. */
   char waste[512];
   size_t wasted = 0;
   return boot_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
 }
 
 /*
- * Tells every rank the outcome. A failure is told for a moment to those who are still on their way
- * too: they would find a closed port, and not know why.
+ * Tells every rank the outcome. A failure is also told, for a moment, to ranks that have yet to
+ * connect: they would find a closed port, and not know why.
  */
 static void tell_outcome(root_state *r, coll_status status) {
   boot *b = r->b;
-  boot_word word;
-  boot_word_fill(b, &word, status);
-  /* Over lifelines they learn it at once. */
+  boot_report outcome;
+  boot_report_fill(b, &outcome, status);
+  /* Ranks with lifelines learn of it at once. */
   bool linger = status != COLL_OK && !(b->lifelines && b->lifelines->nlifelines > 0);
   uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
   if (!linger || until_ns > b->deadline_ns)
@@ -251,7 +257,7 @@ static void tell_outcome(root_state *r, coll_status status) {
     r->conns[i]->done = 0;
   for (int told = 0;;) {
     for (int i = 0; i < r->count;) {
-      if (tell(r->conns[i], &word, linger)) {
+      if (send_outcome(r->conns[i], &outcome, linger)) {
         drop_conn(r, i);
         told++;
       } else {
@@ -260,49 +266,47 @@ static void tell_outcome(root_state *r, coll_status status) {
     }
     if (colli_now_ns() >= until_ns || (r->count == 0 && (!linger || told >= b->nranks - 1)))
       return;
-    b->polls.count = 0;
-    b->polls.wake_ns = until_ns;
+    boot_polls_clear(&b->polls, until_ns);
     for (int i = 0; i < r->count; i++)
       boot_polls_add(&b->polls, r->conns[i]->fd,
-                     r->conns[i]->done < sizeof(word) ? POLLOUT : POLLIN);
+                     r->conns[i]->done < sizeof(outcome) ? POLLOUT : POLLIN);
     if (linger)
-      boot_pendings_watch(b, &r->pendings);
+      boot_listener_watch(b, &r->listener);
     boot_polls_wait(&b->polls);
     if (linger)
-      welcome(r); /* if it cannot take any now, hanging up makes room */
+      accept_checkins(r); /* if descriptors ran out, closing connections frees some */
   }
 }
 
-/* Says what to wait for, and waits. */
-static void wait_for_news(root_state *r) {
+/* Waits until something happens. */
+static void wait_for_events(root_state *r) {
   boot *b = r->b;
-  b->polls.count = 0;
-  b->polls.wake_ns = r->deadline_ns;
+  boot_polls_clear(&b->polls, r->deadline_ns);
   for (int i = 0; i < r->count; i++)
-    r->conns[i]->poll = boot_polls_add(&b->polls, r->conns[i]->fd, POLLIN);
-  boot_pendings_watch(b, &r->pendings);
+    r->conns[i]->poll_index = boot_polls_add(&b->polls, r->conns[i]->fd, POLLIN);
+  boot_listener_watch(b, &r->listener);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);
   boot_polls_wait(&b->polls);
 }
 
-/* Moves on until all ranks are joined or something fails. */
-static coll_status serve(root_state *r) {
+/* Serves the other ranks until all are joined or something fails. */
+static coll_status serve_ranks(root_state *r) {
   boot *b = r->b;
   for (;;) {
     coll_status status = read_conns(r);
     if (status != COLL_OK)
       return status;
-    if (!welcome(r))
-      return accept_failed(r);
-    int cut = boot_lifelines_cut(b);
-    if (cut >= 0)
-      return boot_fail_cut(b, cut, NULL);
+    if (!accept_checkins(r))
+      return fail_accept(r);
+    int broken = boot_lifelines_broken(b);
+    if (broken >= 0)
+      return boot_fail_lifeline(b, broken);
     bool all_in = r->checked_in == b->nranks;
     if (all_in && !r->links->have_table) {
       r->links->have_table = true;
       uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
-      r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
+      r->links->deadline_ns = r->deadline_ns - margin_ns(left_ns);
     }
     int result = boot_links_step(b, r->links);
     if (result > 0)
@@ -311,8 +315,8 @@ static coll_status serve(root_state *r) {
     if (r->links_up && r->ready == b->nranks - 1)
       return COLL_OK;
     if (colli_now_ns() >= r->deadline_ns)
-      return all_in ? links_late(r) : checkin_late(r);
-    wait_for_news(r);
+      return all_in ? fail_links_late(r) : fail_checkin_late(r);
+    wait_for_events(r);
   }
 }
 
@@ -322,27 +326,27 @@ coll_status boot_root(boot *b, boot_links *links) {
   if (r) {
     r->b = b;
     r->links = links;
-    r->pendings.listen_fd = b->id->listen_fd;
+    r->listener.fd = b->id->listen_fd;
     r->deadline_ns = b->deadline_ns;
-    r->room = 2 * b->nranks;
-    r->conns = calloc((size_t)r->room, sizeof(*r->conns));
-    r->in = calloc((size_t)b->nranks, sizeof(*r->in));
+    r->capacity = 2 * b->nranks;
+    r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));
+    r->is_in = calloc((size_t)b->nranks, sizeof(*r->is_in));
   }
-  if (r && r->conns && r->in) {
-    r->in[0] = true;
+  if (r && r->conns && r->is_in) {
+    r->is_in[0] = true;
     r->checked_in = 1;
     links->table[0] = *b->mine;
-    status = serve(r);
+    status = serve_ranks(r);
     tell_outcome(r, status);
-    boot_pendings_close(&r->pendings);
+    boot_listener_drop_pending(&r->listener);
   } else {
-    boot_fail(b, status, -1, NULL, "no memory for the check-in of %d ranks", b->nranks);
+    boot_fail(b, status, -1, NULL, "out of memory for the check-in of %d ranks", b->nranks);
   }
   while (r && r->count > 0)
     drop_conn(r, r->count - 1);
   if (r) {
     free(r->conns);
-    free(r->in);
+    free(r->is_in);
     explicit_bzero(r, sizeof(*r));
   }
   free(r);

@@ -1,0 +1,50 @@
+/* bootstrap_dial.h: reaching a peer that may be at any of several addresses. */
+#ifndef COLLI_WIREUP_BOOTSTRAP_DIAL_H
+#define COLLI_WIREUP_BOOTSTRAP_DIAL_H
+
+#include "libcoll/base/auth.h"
+#include "libcoll/wireup/bootstrap_report.h"
+
+#define BOOT_ATTEMPTS_MAX 12 /* addresses of one peer that are tried */
+
+/* Attempts to reach the peer at one of its addresses. */
+typedef struct boot_attempt {
+  colli_addr addr;
+  int fd; /* -1: not trying now */
+  bool connected;
+  bool dead; /* something else answers there: never again */
+  colli_auth auth;
+  uint64_t began_ns;
+  uint64_t next_ns; /* when to try (again) */
+  unsigned failures;
+  int sys_errno; /* of the last failure */
+} boot_attempt;
+
+/* Reaches one peer by all its addresses at once, best first, again and again. */
+typedef struct boot_dial {
+  colli_hello_kind kind;
+  int peer;
+  int count;
+  boot_attempt attempts[BOOT_ATTEMPTS_MAX];
+  int fd; /* the connection, once there is one */
+  bool wrong_secret, refused, answered;
+} boot_dial;
+
+void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
+                     const colli_addr addrs[COLLI_MAX_ADDRS]);
+
+/* COLL_T_DONE: dial->fd is an authenticated connection, the caller's. COLL_T_AGAIN. COLL_ERR_AUTH,
+ * COLL_ERR_MISMATCH (the peer knows the secret, but not this communicator): no use in going on. */
+int boot_dial_step(const boot *b, boot_dial *dial);
+
+void boot_dial_watch(boot *b, const boot_dial *dial);
+void boot_dial_close(boot_dial *dial);
+
+/* Whether all addresses that mean the peer's host were tried and refused: nobody listens there any
+ * more. */
+bool boot_dial_gone(const boot_dial *dial, bool same_host);
+
+/* Describes the attempts: "10.0.0.1:80 (Connection refused), [::1]:80 (no answer)" */
+void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes);
+
+#endif

@@ -1,0 +1,93 @@
+/* bootstrap_io.c: waiting and messages, for all parts of a bootstrap. */
+#include "libcoll/wireup/bootstrap_io.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "coll/coll_transport.h"
+#include "libcoll/base/clock.h"
+
+#define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait for what the set cannot hold */
+#define MAX_WAIT_MS  1000
+
+bool boot_polls_create(boot_polls *polls, int capacity) {
+  *polls = (boot_polls){.fds = calloc((size_t)capacity, sizeof(*polls->fds)), .capacity = capacity};
+  return polls->fds != NULL;
+}
+
+void boot_polls_destroy(boot_polls *polls) {
+  free(polls->fds);
+  *polls = (boot_polls){0};
+}
+
+void boot_polls_clear(boot_polls *polls, uint64_t wake_ns) {
+  polls->count = 0;
+  polls->wake_ns = wake_ns;
+}
+
+int boot_polls_add(boot_polls *polls, int fd, short events) {
+  if (polls->count == polls->capacity) {
+    boot_polls_wake(polls, colli_now_ns() + FULL_WAIT_NS);
+    return -1;
+  }
+  polls->fds[polls->count] = (struct pollfd){.fd = fd, .events = events};
+  return polls->count++;
+}
+
+void boot_polls_wake(boot_polls *polls, uint64_t at_ns) {
+  if (at_ns < polls->wake_ns)
+    polls->wake_ns = at_ns;
+}
+
+void boot_polls_wait(boot_polls *polls) {
+  uint64_t now_ns = colli_now_ns();
+  uint64_t left_ns = polls->wake_ns > now_ns ? polls->wake_ns - now_ns : 0;
+  uint64_t left_ms = (left_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS;
+  if (left_ms > MAX_WAIT_MS)
+    left_ms = MAX_WAIT_MS;
+  if (poll(polls->fds, (nfds_t)polls->count, (int)left_ms) < 0)
+    for (int i = 0; i < polls->count; i++)
+      polls->fds[i].revents = polls->fds[i].events; /* a signal: assume that all are ready */
+}
+
+int boot_push(int fd, const void *msg, size_t bytes, size_t *done) {
+  while (*done < bytes) {
+    ssize_t sent = send(fd, (const char *)msg + *done, bytes - *done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      *done += (size_t)sent;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  return COLL_T_DONE;
+}
+
+int boot_pull(int fd, void *msg, size_t bytes, size_t *done) {
+  while (*done < bytes) {
+    ssize_t got = recv(fd, (char *)msg + *done, bytes - *done, MSG_DONTWAIT);
+    if (got > 0)
+      *done += (size_t)got;
+    else if (got == 0)
+      return ECONNRESET;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  return COLL_T_DONE;
+}
+
+void boot_close(int *fd) {
+  if (*fd >= 0)
+    close(*fd);
+  *fd = -1;
+}
+
+uint32_t boot_remaining_ms(uint64_t until_ns) {
+  uint64_t now_ns = colli_now_ns();
+  uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / COLLI_NS_PER_MS : 0;
+  return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
+}

@@ -1,0 +1,49 @@
+/*
+ * bootstrap_io.h: waiting and messages, for all parts of a bootstrap. Nothing blocks but
+ * boot_polls_wait(). Each part has a step function, which does what can be done at once, and a
+ * watch function, which adds the descriptors and times that it waits for.
+ */
+#ifndef COLLI_WIREUP_BOOTSTRAP_IO_H
+#define COLLI_WIREUP_BOOTSTRAP_IO_H
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What to wait for. */
+typedef struct boot_polls {
+  struct pollfd *fds;
+  int count, capacity;
+  uint64_t wake_ns;
+} boot_polls;
+
+/* Allocates an empty set for so many descriptors; false: out of memory. */
+bool boot_polls_create(boot_polls *polls, int capacity);
+
+void boot_polls_destroy(boot_polls *polls);
+
+/* Empties the set. boot_polls_wait() returns at `wake_ns` at the latest. */
+void boot_polls_clear(boot_polls *polls, uint64_t wake_ns);
+
+/* Adds a descriptor; returns its index, or -1 if the set is full (the wait is then short). */
+int boot_polls_add(boot_polls *polls, int fd, short events);
+
+/* Has boot_polls_wait() return at this time at the latest. */
+void boot_polls_wake(boot_polls *polls, uint64_t at_ns);
+
+/* Waits for one of the descriptors or the time. */
+void boot_polls_wait(boot_polls *polls);
+
+/* Send or receive the rest of a message: COLL_T_DONE, COLL_T_AGAIN, or an errno (> 0; ECONNRESET at
+ * the end of the stream). */
+int boot_push(int fd, const void *msg, size_t bytes, size_t *done);
+int boot_pull(int fd, void *msg, size_t bytes, size_t *done);
+
+/* Closes a descriptor that may be -1 and sets it to -1. */
+void boot_close(int *fd);
+
+/* Milliseconds left until a time; 0 once it has passed. */
+uint32_t boot_remaining_ms(uint64_t until_ns);
+
+#endif

@@ -1,0 +1,46 @@
+/* bootstrap_links.h: making a rank's control links, over which the table comes down the tree. */
+#ifndef COLLI_WIREUP_BOOTSTRAP_LINKS_H
+#define COLLI_WIREUP_BOOTSTRAP_LINKS_H
+
+#include "libcoll/wireup/bootstrap_dial.h"
+#include "libcoll/wireup/bootstrap_listener.h"
+#include "libcoll/wireup/ctrl_links.h"
+
+/* The first message on a control link; the table follows on one from parent to child. */
+typedef struct boot_link_head {
+  uint32_t magic;
+  uint32_t records;      /* that follow */
+  uint32_t remaining_ms; /* until the links must be up */
+  uint32_t pad;
+} boot_link_head;
+
+typedef struct boot_link {
+  int peer;
+  bool dials; /* this rank connects */
+  bool table; /* the table goes over it */
+  bool began, up;
+  int fd;      /* -1: not connected */
+  size_t done; /* bytes of head and table that are through */
+  boot_link_head head;
+  boot_dial dial;
+} boot_link;
+
+typedef struct boot_links {
+  boot_listener listener;
+  colli_rank_info *table;
+  bool have_table;
+  uint64_t deadline_ns; /* for the links; rank 0's, as the head of the parent's link tells it */
+  int count;
+  boot_link at[COLLI_CTRL_LINKS_MAX];
+} boot_links;
+
+/* Opens the control listener, completes boot->mine. */
+coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params);
+
+/* COLL_T_DONE: all links are up; COLL_T_AGAIN; or a coll_status, with boot->error filled in. */
+int boot_links_step(const boot *b, boot_links *links);
+
+void boot_links_watch(boot *b, const boot_links *links);
+void boot_links_close(boot_links *links);
+
+#endif

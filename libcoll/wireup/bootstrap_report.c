@@ -1,0 +1,93 @@
+/* bootstrap_report.c: failures of a bootstrap, and what ranks tell each other of them. */
+#include "libcoll/wireup/bootstrap_report.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "libcoll/base/error.h"
+
+coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
+                      const char *format, ...) {
+  coll_error *error = b->error;
+  char text[sizeof(error->message)];
+  va_list args;
+  va_start(args, format);
+  vsnprintf(text, sizeof(text), format, args);
+  va_end(args);
+  colli_error_set(error, status, "create", "%s", text);
+  error->rank = b->rank;
+  snprintf(error->host, sizeof(error->host), "%s", b->mine->host);
+  error->peer = peer;
+  if (info) {
+    error->peer_pid = info->pid;
+    snprintf(error->peer_host, sizeof(error->peer_host), "%s", info->host);
+  }
+  return status;
+}
+
+coll_status boot_fail_reported(const boot *b, boot_report *report) {
+  coll_error *said = &report->error;
+  said->size = sizeof(*said);
+  said->operation[sizeof(said->operation) - 1] = 0;
+  said->syscall[sizeof(said->syscall) - 1] = 0;
+  said->host[sizeof(said->host) - 1] = 0;
+  said->peer_host[sizeof(said->peer_host) - 1] = 0;
+  said->message[sizeof(said->message) - 1] = 0;
+  bool known = report->status > COLL_IN_PROGRESS && report->status <= COLL_ERR_INTERNAL;
+  said->status = known ? (coll_status)report->status : COLL_ERR_PROTOCOL;
+  *b->error = *said;
+  return said->status;
+}
+
+void boot_report_fill(const boot *b, boot_report *report, coll_status status) {
+  memset(report, 0, sizeof(*report));
+  report->status = (int32_t)status;
+  if (status != COLL_OK)
+    memcpy(&report->error, b->error, sizeof(report->error));
+}
+
+void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes) {
+  size_t used = 0;
+  *text = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    int last = rank;
+    if (flags[rank] != wanted)
+      continue;
+    while (last + 1 < nranks && flags[last + 1] == wanted)
+      last++;
+    if (used + 32 > bytes) {
+      snprintf(text + used, bytes - used, " ...");
+      return;
+    }
+    used += (size_t)snprintf(text + used, bytes - used, "%s%d", used ? ", " : "", rank);
+    if (last > rank)
+      used += (size_t)snprintf(text + used, bytes - used, "-%d", last);
+    rank = last;
+  }
+}
+
+void boot_lifelines_watch(boot *b) {
+  for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++)
+    boot_polls_add(&b->polls, b->lifelines->lifelines[i], POLLIN);
+}
+
+int boot_lifelines_broken(const boot *b) {
+  char byte;
+  for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++) {
+    ssize_t got = recv(b->lifelines->lifelines[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+      return i;
+  }
+  return -1;
+}
+
+coll_status boot_fail_lifeline(const boot *b, int lifeline) {
+  int peer = b->lifelines->lifeline_ranks[lifeline];
+  return boot_fail(b, COLL_ERR_PEER_LOST, peer, NULL,
+                   "rank %d of the new communicator is lost, or gave up, before all its ranks were "
+                   "joined",
+                   peer);
+}
