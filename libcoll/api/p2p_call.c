@@ -2,6 +2,7 @@
 #include "libcoll/base/names.h"
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/p2p/window.h"
 
 #define LINGER_NS (1000 * COLLI_NS_PER_MS)
 #define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
@@ -72,7 +73,7 @@ static coll_status check_message(coll_comm *comm, const colli_call *call) {
 /* Checks put, signal and wait_signal. */
 static coll_status check_one_sided(coll_comm *comm, const colli_call *call) {
   int peer = call->p2p == COLLI_P2P_WAIT_SIGNAL ? call->source : call->dest;
-  const coll_window *window = comm->exec.p2p.windows;
+  const coll_window *window = comm->p2p.windows;
   while (window && window != call->window)
     window = window->next;
   if (!window)
@@ -102,7 +103,7 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
 
 /* The half of a call that sends. A put never refers to memory: its end must not depend on when the
  * target makes its next call. */
-static colli_post sending(const coll_comm *comm, const colli_call *call, coll_request *op) {
+static colli_post sending(const coll_comm *comm, const colli_call *call, colli_p2p_op *op) {
   return (colli_post){.op = op,
                       .kind = COLLI_POST_SEND,
                       .peer = call->dest,
@@ -111,11 +112,11 @@ static colli_post sending(const coll_comm *comm, const colli_call *call, coll_re
                       .count = call->count,
                       .buf = (char *)call->sendbuf,
                       .region = comm->memory.first ? colli_memory_region(comm, call->sendbuf) : 0,
-                      .bytes = call->count * op->elem_bytes};
+                      .bytes = call->count * op->request.elem_bytes};
 }
 
 /* The half that receives. */
-static colli_post receiving(const colli_call *call, coll_request *op) {
+static colli_post receiving(const colli_call *call, colli_p2p_op *op) {
   return (colli_post){.op = op,
                       .kind = COLLI_POST_RECV,
                       .peer = call->source,
@@ -128,7 +129,7 @@ static colli_post receiving(const colli_call *call, coll_request *op) {
 }
 
 /* A one-sided call. */
-static colli_post one_sided(const colli_call *call, coll_request *op) {
+static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
   colli_post post = {.op = op,
                      .kind = COLLI_POST_SIGNAL,
                      .peer = call->dest,
@@ -138,7 +139,7 @@ static colli_post one_sided(const colli_call *call, coll_request *op) {
     post.kind = COLLI_POST_PUT;
     post.buf = (char *)call->sendbuf;
     post.count = call->count;
-    post.bytes = call->count * op->elem_bytes;
+    post.bytes = call->count * op->request.elem_bytes;
     post.offset = call->offset;
   } else if (call->p2p == COLLI_P2P_WAIT_SIGNAL) {
     post.kind = COLLI_POST_WAIT;
@@ -156,24 +157,25 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
   op->sched = NULL;
   op->stage_out = COLLI_STAGE_NONE;
   op->elem_bytes = coll_type_bytes((coll_type)call->type);
-  op->nposts = 0;
+  colli_p2p_op *p2p = colli_p2p_op_of(op);
+  p2p->nposts = 0;
   if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV)
-    op->post[op->nposts++] = receiving(call, op);
+    p2p->post[p2p->nposts++] = receiving(call, p2p);
   if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)
-    op->post[op->nposts++] = sending(comm, call, op);
-  if (op->nposts == 0)
-    op->post[op->nposts++] = one_sided(call, op);
+    p2p->post[p2p->nposts++] = sending(comm, call, p2p);
+  if (p2p->nposts == 0)
+    p2p->post[p2p->nposts++] = one_sided(call, p2p);
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
   op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
 }
 
 /* Whether messages are on their way to ranks that are still there. */
 static bool unsent(const coll_comm *comm) {
-  if (comm->exec.p2p.outbox == 0 || comm->failure.status != COLL_OK || comm->failure.suspended)
+  if (comm->p2p.outgoing == 0 || comm->failure.status != COLL_OK || comm->failure.suspended)
     return false;
-  for (const colli_p2p_peer *box = comm->exec.p2p.boxes; box; box = box->next)
-    if ((box->noutbox > 0 || box->unsent) && !comm->failure.left[box->peer] &&
-        !comm->failure.lost[box->peer])
+  for (const colli_p2p_peer *peer = comm->p2p.first_peer; peer; peer = peer->next)
+    if ((peer->nbuffered > 0 || peer->unsent) && !comm->failure.left[peer->rank] &&
+        !comm->failure.lost[peer->rank])
       return true;
   return false;
 }

@@ -11,7 +11,7 @@
 /* Requests are made in blocks, so that a running program does not allocate. */
 typedef struct colli_request_block {
   struct colli_request_block *next;
-  coll_request requests[BLOCK_REQUESTS];
+  colli_p2p_op requests[BLOCK_REQUESTS];
 } colli_request_block;
 
 /* A request from the pool. */
@@ -26,9 +26,10 @@ coll_request *colli_request_get(coll_comm *comm, bool limited) {
     comm->calls.request_blocks = block;
     comm->calls.nrequests += BLOCK_REQUESTS;
     for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
-      block->requests[i].comm = comm;
-      block->requests[i].next = comm->calls.free_requests;
-      comm->calls.free_requests = &block->requests[i];
+      coll_request *request = &block->requests[i].request;
+      request->comm = comm;
+      request->next = comm->calls.free_requests;
+      comm->calls.free_requests = request;
     }
   }
   coll_request *request = comm->calls.free_requests;
@@ -51,10 +52,10 @@ void colli_request_free_all(coll_comm *comm) {
     colli_request_block *block = comm->calls.request_blocks;
     comm->calls.request_blocks = block->next;
     for (int i = 0; i < BLOCK_REQUESTS; i++) { /* also of those that nobody completed */
-      free(block->requests[i].scratch);
-      free(block->requests[i].blocks);
-      free(block->requests[i].stage);
-      free(block->requests[i].kept);
+      free(block->requests[i].request.scratch);
+      free(block->requests[i].request.blocks);
+      free(block->requests[i].request.stage);
+      free(block->requests[i].request.kept);
     }
     free(block);
   }
@@ -111,7 +112,7 @@ coll_status coll_test(coll_request **request) {
 /* Waits for a request up to timeout_ms. */
 static coll_status wait_for(coll_comm *comm, coll_request **request, int timeout_ms) {
   if (!(*request)->done)
-    colli_exec_progress(&comm->exec);
+    colli_engine_progress(&comm->exec, &comm->p2p);
   if ((*request)->done)
     return take(request);
   uint64_t until_ns = patience(comm, timeout_ms);
@@ -160,7 +161,7 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
   colli_comm_wait_begin(comm);
   while (found < 0) {
     /* A connection that broke would break again, for ever: the watchdog ends that. */
-    if (comm->failure.suspended || colli_exec_progress(&comm->exec) == 0) {
+    if (comm->failure.suspended || colli_engine_progress(&comm->exec, &comm->p2p) == 0) {
       if (over(comm, until_ns))
         return COLL_IN_PROGRESS;
       colli_comm_wait_a_bit(comm, until_ns);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/exec/connect.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
 #define FASTPATH_BYTES 8192u /* so short messages are never sent by reference */
@@ -50,7 +51,7 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   op->moved_at = comm->watch.waited_ns;
   op->coll = COLLI_SENDRECV;
   colli_p2p_prepare(comm, call, op);
-  colli_exec_start(&comm->exec, op);
+  colli_p2p_start(&comm->p2p, colli_p2p_op_of(op));
   return COLL_OK;
 }
 
@@ -104,7 +105,7 @@ static coll_status wait_on(coll_comm *comm, coll_request *op) {
 /* Waits until an operation is complete, and finishes it off. */
 coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
   if (!op->done)
-    colli_exec_progress(&comm->exec);
+    colli_engine_progress(&comm->exec, &comm->p2p);
   return wait_on(comm, op);
 }
 
@@ -128,7 +129,7 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
 static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call) {
   const colli_exec *exec = &comm->exec;
   if (comm->calls.group.depth > 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
-      exec->oldest || exec->p2p.busy || !comm->calls.free_requests ||
+      exec->oldest || comm->p2p.busy || !comm->calls.free_requests ||
       atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed))
     return NULL;
   colli_plan_key key = colli_call_key(call, comm->calls.turn);
@@ -207,7 +208,7 @@ __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm)
 /* Lets operations move once, unless that is left to the progress thread. */
 static inline void poll_once(coll_comm *comm) {
   if (__builtin_expect(!comm->entry.locked, 1) || !is_for_thread(comm))
-    colli_exec_progress(&comm->exec);
+    colli_engine_progress(&comm->exec, &comm->p2p);
 }
 
 /* Nonblocking: starts the call and lets it move once. */

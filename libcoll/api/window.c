@@ -3,6 +3,7 @@
 
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/p2p/window.h"
 
 /* A window that nobody else knows yet, or NULL without memory. */
 static coll_window *make(coll_comm *comm, void *base, size_t bytes) {
@@ -20,13 +21,13 @@ static coll_window *make(coll_comm *comm, void *base, size_t bytes) {
   window->ended = calloc(n, sizeof(*window->ended));
   window->ends = calloc(n, sizeof(*window->ends));
   bool ok = window->sizes && window->signals && window->ended && window->ends;
-  colli_p2p_add_window(&comm->exec, window);
+  colli_p2p_add_window(&comm->p2p, window);
   if (ok) {
     window->ends[comm->rank].over = true;
     return window;
   }
-  colli_p2p_remove_window(&comm->exec, window);
-  comm->exec.p2p.nwindows--; /* the other ranks may not have begun this one */
+  colli_p2p_remove_window(&comm->p2p, window);
+  comm->p2p.nwindows--; /* the other ranks may not have begun this one */
   return NULL;
 }
 
@@ -45,7 +46,7 @@ static coll_status exchange(coll_comm *comm, coll_window *window) {
   if (status != COLL_OK)
     return status;
   /* What others put may come as soon as this rank has told its size. */
-  if (colli_p2p_connect_all(&comm->exec, op) != 0 && comm->failure.status != COLL_OK)
+  if (colli_p2p_connect_all(&comm->p2p, op) != 0 && comm->failure.status != COLL_OK)
     status = comm->failure.status;
   coll_status ended = colli_call_wait(comm, op);
   colli_request_put(op);
@@ -69,7 +70,7 @@ static coll_status create(coll_comm *comm, void *base, size_t bytes, coll_window
   if (status == COLL_OK)
     *out = window;
   else
-    colli_p2p_remove_window(&comm->exec, window);
+    colli_p2p_remove_window(&comm->p2p, window);
   return status;
 }
 
@@ -95,9 +96,10 @@ static coll_status end(coll_comm *comm, coll_window *window) {
   op->stage_out = COLLI_STAGE_NONE;
   op->moved_at = comm->watch.waited_ns;
   op->tag = colli_tag_make(COLLI_SENDRECV, false, 0, COLL_INT8, 0, 0, 0, 0, 0);
-  op->nposts = 1;
-  op->post[0] = (colli_post){.op = op, .kind = COLLI_POST_ENDS, .peer = -1, .window = window};
-  colli_exec_start(&comm->exec, op);
+  colli_p2p_op *p2p = colli_p2p_op_of(op);
+  p2p->nposts = 1;
+  p2p->post[0] = (colli_post){.op = p2p, .kind = COLLI_POST_ENDS, .peer = -1, .window = window};
+  colli_p2p_start(&comm->p2p, p2p);
   coll_status status = colli_call_wait(comm, op);
   colli_request_put(op);
   return status;
@@ -117,7 +119,7 @@ static coll_status destroy(coll_comm *comm, coll_window **out) {
   if (status == COLL_ERR_NO_MEMORY && comm->failure.status == COLL_OK)
     return status;
   *out = NULL;
-  colli_p2p_remove_window(&comm->exec, window);
+  colli_p2p_remove_window(&comm->p2p, window);
   return status;
 }
 

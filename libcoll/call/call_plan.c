@@ -2,6 +2,7 @@
  */
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/exec/connect.h"
 
 #define ASSUMED_BLOCK_BYTES 65536
 

@@ -12,7 +12,7 @@
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
-#include "libcoll/exec/exec.h"
+#include "libcoll/p2p/engine.h"
 
 #define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
 #define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
@@ -118,6 +118,7 @@ struct coll_comm {
   colli_world world;
   struct colli_attr *attrs; /* api/attr.c */
   colli_exec exec;
+  colli_p2p p2p;
   colli_entry entry;
   colli_watch watch;
   colli_failure failure;
@@ -147,6 +148,7 @@ void colli_comm_free(coll_comm *comm);
  */
 
 extern const colli_exec_events colli_comm_events;
+extern const colli_p2p_events colli_comm_p2p_events;
 
 /* Revokes the communicator for the reason in `record` (first one wins) and tells all ranks. */
 void colli_comm_fail(coll_comm *comm, const coll_error *record);
@@ -225,7 +227,7 @@ void colli_p2p_linger(coll_comm *comm);
 /* "recv(count 8, float32) from rank 3, tag 5, and send(...) ..." */
 void colli_p2p_op_text(const coll_request *op, char *text, size_t bytes);
 
-/* Executor events of mail (exec.h). */
+/* Events of point-to-point messages (p2p.h). */
 void colli_p2p_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
 void colli_p2p_broken(void *ctx, coll_request *op, int peer, const char *detail);
 

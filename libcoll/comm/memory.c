@@ -136,10 +136,11 @@ uint32_t colli_memory_region(const coll_comm *comm, const void *ptr) {
 /* Whether an operation in flight works on memory. */
 static bool is_used(const coll_comm *comm, const colli_memory *memory) {
   for (const coll_request *op = comm->exec.oldest; op; op = op->newer) {
-    for (int i = 0; op->coll == COLLI_SENDRECV && i < op->nposts; i++)
-      if (!op->post[i].over && is_inside(memory, op->post[i].buf))
+    const colli_p2p_op *p2p = op->coll == COLLI_SENDRECV ? colli_p2p_op_of(op) : NULL;
+    for (int i = 0; p2p && i < p2p->nposts; i++)
+      if (!p2p->post[i].over && is_inside(memory, p2p->post[i].buf))
         return true;
-    if (op->coll != COLLI_SENDRECV && op->coll != COLLI_BARRIER &&
+    if (!p2p && op->coll != COLLI_BARRIER &&
         (is_inside(memory, op->in) || is_inside(memory, op->out)))
       return true;
   }

@@ -9,6 +9,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
+#include "libcoll/exec/connect.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/locality.h"
 
@@ -94,8 +95,9 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   coll_request *first = colli_request_get(comm, true);
   if (first)
     colli_request_put(first);
-  if (!exec->links || !comm->failure.wait_reports || !comm->failure.left || !comm->failure.lost ||
-      !first)
+  bool p2p = colli_p2p_init(&comm->p2p, exec, &colli_comm_p2p_events);
+  if (!p2p || !exec->links || !comm->failure.wait_reports || !comm->failure.left ||
+      !comm->failure.lost || !first)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
                            comm->nranks);
   return COLL_OK;
@@ -165,7 +167,7 @@ void colli_comm_free(coll_comm *comm) {
   colli_plans_free(&comm->calls.plans);
   colli_request_free_all(comm);
   colli_group_free(&comm->calls.group);
-  colli_p2p_free(&comm->exec);
+  colli_p2p_free(&comm->p2p);
   if (comm->uid != 0)
     free(comm->table);
   free(comm->exec.links);
@@ -188,7 +190,7 @@ static void end(coll_comm *comm) {
       comm->failure.lost) /* else it was never made */
     colli_notice_poll(family);
   colli_p2p_linger(comm);
-  colli_exec_cancel(&comm->exec, COLL_ERR_ABORTED);
+  colli_engine_cancel(&comm->exec, &comm->p2p, COLL_ERR_ABORTED);
   bool last = colli_family_leave(family, comm);
   colli_exec_disconnect(&comm->exec);
   colli_memory_free_all(comm);

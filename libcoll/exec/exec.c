@@ -5,33 +5,11 @@
 
 #include "libcoll/exec/worksharing.h"
 
-/* Makes the connection to a peer on a channel. */
-coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
-  colli_link *link = &exec->links[peer];
-  coll_conn *conn = NULL;
-  int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
-  if (status != COLL_T_DONE) {
-    exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);
-    return NULL;
-  }
-  link->conn[channel] = conn;
-  return conn;
-}
-
-/* Begins to connect with every peer of an operation's schedule. */
-void colli_exec_connect(colli_exec *exec, coll_request *op) {
-  const colli_sched *sched = op->sched;
-  for (int i = 0; i < sched->nsteps; i++) {
-    const colli_step *step = &sched->steps[i];
-    if (step->bits & COLLI_RECV && !colli_exec_conn(exec, op, step->peer_recv, step->lane))
-      return;
-    if (step->bits & COLLI_SEND && !colli_exec_conn(exec, op, step->peer_send, step->lane))
-      return;
-  }
-}
-
-/* Puts an operation at the new end of those in flight. */
-static void enlist(colli_exec *exec, coll_request *op) {
+void colli_exec_enlist(colli_exec *exec, coll_request *op) {
+  op->done = false;
+  op->status = COLL_OK;
+  op->moved = true;
+  op->registered = 0;
   op->older = exec->newest;
   op->newer = NULL;
   if (exec->newest)
@@ -90,18 +68,8 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
   }
 }
 
-/* Takes an operation and starts it. */
 void colli_exec_start(colli_exec *exec, coll_request *op) {
-  op->done = false;
-  op->status = COLL_OK;
-  op->moved = true;
-  op->registered = 0;
-  enlist(exec, op);
-  if (op->coll == COLLI_SENDRECV) {
-    op->posts_left = op->nposts;
-    colli_p2p_start(exec, op);
-    return;
-  }
+  colli_exec_enlist(exec, op);
   start_lanes(exec, op);
   if (op->lanes_left == 0)
     colli_exec_finish(exec, op, COLL_OK);
@@ -144,7 +112,6 @@ static int run_lane(colli_exec *exec, colli_lane *lane) {
   return 1;
 }
 
-/* Runs everything as far as it goes: 1 if anything moved, else 0. */
 int colli_exec_progress(colli_exec *exec) {
   int moved = 0;
   for (unsigned active = exec->active; active; active &= active - 1) {
@@ -153,53 +120,31 @@ int colli_exec_progress(colli_exec *exec) {
       colli_lane *lane = exec->head[channel];
       int result = run_lane(exec, lane);
       if (result < 0)
-        return 1; /* the owner has been told and cancels */
+        return result;
       moved |= result;
       if (exec->head[channel] == lane)
         break;
     }
   }
-  if (!moved && exec->shares_work)
-    moved = colli_worksharing_claim(exec) != 0; /* also when it failed */
-  if (__builtin_expect(exec->p2p.busy > 0, 0)) {
-    int result = colli_p2p_progress(exec);
-    moved |= result != 0; /* also when it failed */
-  }
-  return moved;
+  return !moved && exec->shares_work ? colli_worksharing_claim(exec) : moved;
 }
 
-/* Ends every operation in flight with `status`. */
 void colli_exec_cancel(colli_exec *exec, coll_status status) {
   memset(exec->head, 0, sizeof(exec->head));
   exec->active = 0;
-  colli_p2p_cancel(exec);
   while (exec->oldest)
     colli_exec_finish(exec, exec->oldest, status);
 }
 
-/* Ends all connections. */
-void colli_exec_disconnect(colli_exec *exec) {
-  for (int peer = 0; exec->links && peer < exec->nranks; peer++)
-    for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
-      coll_conn *conn = exec->links[peer].conn[channel];
-      exec->links[peer].conn[channel] = NULL;
-      if (conn)
-        conn->ops->disconnect(conn);
-    }
+/* Whether a lane has something left to do, or messages that are not through. */
+static bool is_open(const coll_request *op, const colli_lane *lane) {
+  return lane->pass < op->partition.passes || lane->npending > 0;
 }
 
-/* A peer that `op` waits for, or -1. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
-  *channel = COLLI_CHANNEL_P2P;
-  *step = -1;
-  if (op->coll == COLLI_SENDRECV) {
-    int peer = -1;
-    return colli_p2p_waits(op, &peer, 0, 1) ? peer : -1;
-  }
   for (int l = 0; l < op->sched->nlanes; l++) {
     const colli_lane *lane = &op->lane[l];
-    bool over = lane->pass >= op->partition.passes && lane->npending == 0;
-    if (over || lane->waits_for < 0)
+    if (!is_open(op, lane) || lane->waits_for < 0)
       continue;
     *channel = l;
     *step = lane->step;
@@ -208,7 +153,6 @@ int colli_exec_waits_for(const coll_request *op, int *channel, int *step) {
   return -1;
 }
 
-/* Adds a peer to a list that does not have it yet. */
 int colli_exec_add_peer(int *peers, int count, int max, int peer) {
   for (int i = 0; i < count; i++)
     if (peers[i] == peer)
@@ -218,19 +162,9 @@ int colli_exec_add_peer(int *peers, int count, int max, int peer) {
   return count;
 }
 
-/* All peers that operations in flight wait for. */
-int colli_exec_all_waits(const colli_exec *exec, int *peers, int max) {
-  int count = 0;
-  for (const coll_request *op = exec->oldest; op && count < max; op = op->newer) {
-    if (op->coll == COLLI_SENDRECV) {
-      count = colli_p2p_waits(op, peers, count, max);
-      continue;
-    }
-    for (int l = 0; l < op->sched->nlanes; l++) {
-      const colli_lane *lane = &op->lane[l];
-      if (lane->pass < op->partition.passes || lane->npending > 0)
-        count = colli_exec_add_peer(peers, count, max, lane->waits_for);
-    }
-  }
+int colli_exec_add_waits(const coll_request *op, int *peers, int count, int max) {
+  for (int l = 0; l < op->sched->nlanes; l++)
+    if (is_open(op, &op->lane[l]))
+      count = colli_exec_add_peer(peers, count, max, op->lane[l].waits_for);
   return count;
 }

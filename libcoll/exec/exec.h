@@ -1,12 +1,13 @@
 /*
- * exec.h: the executor. It runs schedules and point-to-point messages over connections, as a state
- * machine that is polled: nothing here blocks, allocates or reads a clock.
+ * exec.h: the executor. It runs the schedules of collectives over connections, as a state machine
+ * that is polled. It never waits and never reads a clock; it allocates nothing itself, but the
+ * transport may when a connection is first used (connect.h).
  *
  * Order. Lane l of every collective uses channel l, and a channel works on one lane at a time, in
  * the order in which the operations were started; all ranks start them in the same order, so the
  * k-th message of a connection belongs to the same operation on both ends, without tags to sort by.
- * Point-to-point and one-sided messages have a channel of their own, where they are matched
- * (p2p.h).
+ * Point-to-point and one-sided messages have a channel of their own, which the executor only
+ * connects; their operations are in its list of those in flight (libcoll/p2p).
  */
 #ifndef COLLI_EXEC_EXEC_H
 #define COLLI_EXEC_EXEC_H
@@ -23,19 +24,14 @@ typedef struct colli_link {
   const uint8_t *blob;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
-  colli_p2p_peer *box;             /* NULL until there is mail */
 } colli_link;
 
 /* What the executor tells its owner. */
 typedef struct colli_exec_events {
   /* A message of another operation came: `got` instead of op->tag. */
   void (*mismatch)(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t got_bytes);
-  /* A transport call failed with `status` while `op` was at `step` (-1: mail). */
+  /* A transport call failed with `status` while `op` was at `step` (-1: at none). */
   void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
-  /* A message of `peer` that a receive took has another type or number of elements. */
-  void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
-  /* A message came that no libcoll sends; `op` is any in flight, or NULL. */
-  void (*broken)(void *ctx, coll_request *op, int peer, const char *detail);
 } colli_exec_events;
 
 typedef struct colli_exec {
@@ -44,8 +40,7 @@ typedef struct colli_exec {
   const colli_kernels *kernels;
   colli_link *links; /* nranks of them */
   colli_lane *head[COLLI_MAX_LANES], *tail[COLLI_MAX_LANES];
-  unsigned active; /* bit l: channel l has a lane to run */
-  colli_p2p p2p;
+  unsigned active;               /* bit l: channel l has a lane to run */
   coll_request *newest, *oldest; /* in flight */
   size_t slot_bytes;
   bool shares_work; /* there are enough cores for ranks that wait to work for others */
@@ -53,33 +48,28 @@ typedef struct colli_exec {
   const colli_exec_events *events;
 } colli_exec;
 
-/* Takes an operation whose fields (but for lanes and list links) are set, and starts it. */
+/* Starts a collective whose fields (but for lanes and list links) are set. */
 void colli_exec_start(colli_exec *exec, coll_request *op);
 
-/*
- * Begins to connect with every peer of an operation's schedule. Both ends of a connection must have
- * begun before it carries anything: if each waited until a step needs it, ranks that all send first
- * would wait for each other in a ring.
- */
-void colli_exec_connect(colli_exec *exec, coll_request *op);
+/* Marks an operation of any kind as started and puts it into the list of those in flight. */
+void colli_exec_enlist(colli_exec *exec, coll_request *op);
 
-/* Runs everything as far as it goes: 1 if anything moved, else 0. */
+/* Takes an operation of any kind out of that list and marks it complete. */
+void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status);
+
+/* Runs all lanes as far as they go: 1 if anything moved, 0 if not, or COLLI_STEP_FAILED after
+ * events->failed or events->mismatch: the owner has been told, and cancels. */
 int colli_exec_progress(colli_exec *exec);
 
 /* Ends every operation in flight with `status`; connections are in an undefined state after that.
  */
 void colli_exec_cancel(colli_exec *exec, coll_status status);
 
-/* Ends all connections; nothing may be started after that. The transports read no buffer of an
- * operation any more when it returns. */
-void colli_exec_disconnect(colli_exec *exec);
-
-/* A peer that `op` waits for, or -1; *channel and *step say where. */
+/* A peer that a collective waits for, or -1; *channel and *step say where. */
 int colli_exec_waits_for(const coll_request *op, int *channel, int *step);
 
-/* All peers that operations in flight wait for, at most `max`; returns how many. A receive from
- * anybody adds none. */
-int colli_exec_all_waits(const colli_exec *exec, int *peers, int max);
+/* Adds the peers that a collective waits for to a list of at most `max`; the new count. */
+int colli_exec_add_waits(const coll_request *op, int *peers, int count, int max);
 
 /* Adds a peer to a list of at most `max` unless it is there or negative; the new count. */
 int colli_exec_add_peer(int *peers, int count, int max, int peer);
@@ -87,16 +77,6 @@ int colli_exec_add_peer(int *peers, int count, int max, int peer);
 /* ---- for the executor's own files ------------------------------------------------------------ */
 
 enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };
-
-/* Makes the connection to `peer` on `channel`; NULL after events->failed. */
-coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel);
-
-/* The connection to `peer` on `channel`, made when first used; NULL after events->failed. */
-static inline coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer,
-                                         int channel) {
-  coll_conn *conn = exec->links[peer].conn[channel];
-  return __builtin_expect(conn != NULL, 1) ? conn : colli_exec_dial(exec, op, peer, channel);
-}
 
 /* Remembers a message that a connection took and that is not through yet. */
 void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
@@ -173,8 +153,5 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 
 /* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane);
-
-/* Takes an operation out of the list of those in flight and marks it complete. */
-void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status);
 
 #endif

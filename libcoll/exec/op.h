@@ -1,10 +1,12 @@
-/* op.h: one operation in flight (the public coll_request) and its lanes. */
+/*
+ * op.h: one operation in flight (the public coll_request) and its lanes. Of a point-to-point
+ * operation it is the beginning of a longer record (colli_p2p_op), and has no lanes.
+ */
 #ifndef COLLI_EXEC_OP_H
 #define COLLI_EXEC_OP_H
 
 #include "coll/coll_transport.h"
 #include "libcoll/exec/reduce.h"
-#include "libcoll/p2p/p2p.h"
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
@@ -74,14 +76,11 @@ struct coll_request {
   bool moved;        /* since the watchdog last looked */
   uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it stands */
   uint64_t moved_at; /* the watchdog's time when it last moved */
-  uint64_t sequence; /* number of the collective on its communicator; 0 for mail */
+  uint64_t sequence; /* number of the collective on its communicator; 0: point-to-point */
   uint64_t plan;     /* number of the plan that it was last filled in from; 0: none */
   coll_tag tag;
   colli_coll coll;
-  const char *name;   /* of mail: "send", ... */
-  colli_post post[2]; /* what it is made of */
-  int nposts;
-  int posts_left;
+  const char *name; /* of a point-to-point operation: "send", ... */
   size_t elem_bytes;
   const char *in;
   size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's

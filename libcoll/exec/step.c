@@ -1,6 +1,7 @@
 /* step.c: runs one step of a schedule, slice by slice, over the connections it names. */
 #include <string.h>
 
+#include "libcoll/exec/connect.h"
 #include "libcoll/exec/worksharing.h"
 
 /* Reports a failed transport call. */

@@ -13,6 +13,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/exec/connect.h"
 
 /* Fills in which operation a record is about. */
 void colli_comm_record_operation(coll_error *record, const coll_request *op) {
@@ -48,7 +49,7 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   colli_mux_mute(comm->child);
   /* Before the caller gets its buffers back: a transport may still be reading them. */
   colli_exec_disconnect(&comm->exec);
-  colli_exec_cancel(&comm->exec, comm->failure.status);
+  colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);
 }
 
 /* Revokes the communicator for the reason in `record` and tells all ranks. */
@@ -122,7 +123,6 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
   colli_watchdog_disagree(ctx, &op->tag, peer, got, op);
 }
 
-const colli_exec_events colli_comm_events = {.mismatch = on_mismatch,
-                                             .failed = on_failed,
-                                             .unfit = colli_p2p_unfit,
-                                             .broken = colli_p2p_broken};
+const colli_exec_events colli_comm_events = {.mismatch = on_mismatch, .failed = on_failed};
+const colli_p2p_events colli_comm_p2p_events = {.unfit = colli_p2p_unfit,
+                                                .broken = colli_p2p_broken};

@@ -51,13 +51,14 @@ static void post_text(const colli_post *post, char text[POST_TEXT]) {
 }
 
 /* What an operation is; of sendrecv both halves, or the one that is left. */
-void colli_p2p_op_text(const coll_request *op, char *text, size_t bytes) {
+void colli_p2p_op_text(const coll_request *request, char *text, size_t bytes) {
+  const colli_p2p_op *op = colli_p2p_op_of(request);
   char halves[2][POST_TEXT];
   int count = 0;
   for (int i = 0; i < op->nposts; i++)
     if (op->nposts == 1 || !op->post[i].over)
       post_text(&op->post[i], halves[count++]);
-  snprintf(text, bytes, "%s%s%s", count ? halves[0] : op->name, count > 1 ? " and " : "",
+  snprintf(text, bytes, "%s%s%s", count ? halves[0] : request->name, count > 1 ? " and " : "",
            count > 1 ? halves[1] : "");
 }
 
@@ -66,7 +67,7 @@ void colli_p2p_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2
   coll_comm *comm = ctx;
   coll_error record;
   char text[POST_TEXT], type[40];
-  colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, recv->op);
+  colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, &recv->op->request);
   post_text(recv, text);
   const char *advice = head->type != recv->type   ? "give both the same type"
                        : head->word < recv->count ? "give the receive a coll_message, or the same "

@@ -27,7 +27,7 @@ uint64_t colli_watchdog_interval_ns(const coll_comm *comm) {
 /* Whether an operation in flight waits for a rank. */
 static bool waits_for(const coll_comm *comm, int rank) {
   int waits[COLLI_CTRL_MORE + 1];
-  int count = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
+  int count = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   for (int i = 0; i < count; i++)
     if (waits[i] == rank)
       return true;
@@ -62,7 +62,7 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
  * need answer. */
 void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
-  int nwaits = colli_exec_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
+  int nwaits = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED,
                         .peer = nwaits > 0 ? colli_comm_base_rank(comm, waits[0]) : -1,
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
@@ -149,7 +149,7 @@ static bool waits_too(const coll_comm *comm, int rank) {
  */
 static int find_culprit(const coll_comm *comm, int first) {
   int own[COLLI_CTRL_MORE + 1];
-  int count = colli_exec_all_waits(&comm->exec, own, COLLI_CTRL_MORE + 1);
+  int count = colli_engine_all_waits(&comm->exec, own, COLLI_CTRL_MORE + 1);
   int *queue = malloc((size_t)comm->nranks * sizeof(*queue));
   bool *seen = calloc((size_t)comm->nranks, sizeof(*seen));
   int culprit = first >= 0 ? first : count > 0 ? own[0] : -1, head = 0, tail = 0;
@@ -178,7 +178,7 @@ static int find_culprit(const coll_comm *comm, int first) {
 /* Fails the communicator because `op` did not move for the whole timeout. */
 void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op) {
   int channel, step;
-  int first = colli_exec_waits_for(op, &channel, &step);
+  int first = colli_engine_waits_for(op, &channel, &step);
   bool anybody = first < 0 && op->coll == COLLI_SENDRECV;
   int peer = anybody ? -1 : find_culprit(comm, first);
   coll_error record;

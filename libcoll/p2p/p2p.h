@@ -3,31 +3,31 @@
  * All of them travel on the channel COLLI_CHANNEL_P2P. A receive takes the first message that fits
  * its source and tag, whatever else came before it.
  *
- * A message of at most a slot is *short*: it goes off at once, is matched with a posted receive
- * when it arrives, or else kept as a *letter* until one is posted. Of a longer one the first slice
- * goes off the same way; the rest waits until the receiver has matched it and says GO.
+ * A message of at most a slot is *eager*: it is sent at once, and matched with a posted receive
+ * when it arrives; an *unexpected* one is kept until its receive is posted. A longer one takes a
+ * *rendezvous*: its first slice is sent and matched the same way; the rest waits until the receiver
+ * has matched it and says *clear to send*.
  *
- * Bounds. A rank keeps at most COLLI_UNEXPECTED_MAX letters, or COLLI_UNEXPECTED_MAX_BYTES of them,
- * of one peer. After that it reads no further message of this peer that no posted receive fits,
- * until receives have taken some; the peer's sends wait then, and so does what comes behind them. A
- * short message that cannot go off for a while (the peer has not connected, or does not read) is
- * copied, within the same bounds, and its send is complete.
+ * Bounds. A rank keeps at most COLLI_UNEXPECTED_MAX unexpected messages, or
+ * COLLI_UNEXPECTED_MAX_BYTES of them, of one peer. After that it reads no further message of this
+ * peer that no posted receive fits, until receives have taken some; the peer's sends wait then, and
+ * so does what comes behind them. An eager message that cannot be sent for a while (the peer has
+ * not connected, or does not read) is *buffered*: copied, within the same bounds, and its send is
+ * complete. This is all the memory that is allocated here; it is kept for later messages.
  *
- * While anything here is open, every look reads from all peers that the rank has exchanged messages
- * with: a rank that waits for one peer must not hold up another.
+ * While anything here is open, every poll reads from all peers that the rank has exchanged messages
+ * with: a rank that waits for one peer must not hold up another. Nothing here waits or reads a
+ * clock.
  */
 #ifndef COLLI_P2P_P2P_H
 #define COLLI_P2P_P2P_H
 
 #include <stdbool.h>
 
-#include "coll/coll_transport.h"
+#include "libcoll/exec/exec.h"
 
 #define COLLI_UNEXPECTED_MAX       64
 #define COLLI_UNEXPECTED_MAX_BYTES ((size_t)4 << 20)
-
-struct coll_request;
-struct colli_exec;
 
 /* The parts that operations are made of. */
 typedef enum colli_post_kind {
@@ -41,10 +41,10 @@ typedef enum colli_post_kind {
 } colli_post_kind;
 
 typedef struct colli_post {
-  struct coll_request *op; /* NULL: it belongs to a letter that waits to be sent */
+  struct colli_p2p_op *op; /* NULL: a buffered send, whose operation is complete */
   struct colli_post *next; /* in the one list that it is in */
   colli_post_kind kind;
-  int peer; /* of a receive from anybody COLL_ANY_SOURCE, until matched */
+  int peer; /* of a receive from any source COLL_ANY_SOURCE, until matched */
   int tag;
   int type;
   size_t count;          /* of a receive: the most elements, and at completion those that came */
@@ -56,7 +56,7 @@ typedef struct colli_post {
   size_t bytes;
   size_t done;
   size_t offset;   /* put: of the next byte in the window */
-  uint32_t number; /* of a long message, chosen by its sender */
+  uint32_t number; /* of a rendezvous, chosen by its sender */
   uint64_t order;  /* of a receive: how many were posted before */
   uint64_t ticket; /* the connection's message after which it reads `buf` no more; 0: already */
   uint64_t signals;
@@ -67,7 +67,21 @@ typedef struct colli_posts {
   colli_post *head, *tail;
 } colli_posts;
 
-/* What a message says of itself. */
+/* A point-to-point operation in flight. Requests are allocated as such ones, as the same request
+ * may be a collective at one time and a message at another. */
+typedef struct colli_p2p_op {
+  coll_request request; /* first, see colli_p2p_op_of() */
+  colli_post post[2];   /* what it is made of */
+  int nposts;
+  int posts_left;
+} colli_p2p_op;
+
+/* The operation that a request is (COLLI_SENDRECV). */
+static inline colli_p2p_op *colli_p2p_op_of(const coll_request *request) {
+  return (colli_p2p_op *)(uintptr_t)request;
+}
+
+/* What the tag of a message says. */
 typedef struct colli_p2p_header {
   int kind; /* p2p_internal.h */
   int tag;
@@ -76,104 +90,98 @@ typedef struct colli_p2p_header {
   uint32_t number;
 } colli_p2p_header;
 
-/* A message that nobody has asked for yet, or that could not go off yet. */
-typedef struct colli_unexpected {
-  struct colli_unexpected *next, *prev;     /* among the peer's, in order of arrival */
-  struct colli_unexpected *later, *earlier; /* among those of all peers */
+/* A message that is kept: an unexpected one, or a buffered send. */
+typedef struct colli_p2p_kept {
+  struct colli_p2p_kept *next, *prev;     /* unexpected: among the peer's, in order of arrival */
+  struct colli_p2p_kept *later, *earlier; /* unexpected: among those of all peers */
   int peer;
-  int room_class;
+  int size_class;
   colli_p2p_header head;
-  colli_post *from; /* a long message to this rank itself: not copied */
-  colli_post post;  /* of one that waits to be sent */
+  colli_post *sender; /* a rendezvous of this rank with itself: not copied */
+  colli_post post;    /* of a buffered send */
   size_t bytes;
   _Alignas(16) char data[];
-} colli_unexpected;
+} colli_p2p_kept;
 
 /* What is open with one peer. */
 typedef struct colli_p2p_peer {
   struct colli_p2p_peer *next;
-  int peer;
-  coll_conn *conn;                /* NULL: this rank itself */
-  colli_posts out;                /* to be sent, in the order called */
-  colli_posts waiting;            /* long messages whose first slice is sent */
-  colli_posts data;               /* long messages that the peer said GO to */
-  colli_posts flush;              /* all handed over, but the transport still reads the buffer */
-  colli_posts recvs;              /* receives from this peer that nothing has fitted yet */
-  colli_posts go;                 /* matched receives of long messages; GO is to be sent */
-  colli_posts incoming;           /* those after it */
-  colli_unexpected *first, *last; /* what came and nobody has asked for */
+  int rank;
+  coll_conn *conn;              /* NULL: this rank itself */
+  colli_posts out;              /* to be sent, in the order called */
+  colli_posts awaiting_cts;     /* rendezvous sends whose first slice is sent */
+  colli_posts cleared;          /* those whose receiver has said clear to send */
+  colli_posts flush;            /* all handed over, but the transport still reads the buffer */
+  colli_posts recvs;            /* receives from this peer that nothing has fitted yet */
+  colli_posts matched;          /* receives of a rendezvous; clear to send is to be sent */
+  colli_posts incoming;         /* those after it */
+  colli_p2p_kept *first, *last; /* unexpected messages */
   int nunexpected;
   size_t unexpected_bytes;
-  int noutbox; /* letters in `out` */
-  size_t outbox_bytes;
-  unsigned stuck; /* looks in vain since something went out */
+  int nbuffered; /* buffered sends in `out` */
+  size_t buffered_bytes;
+  unsigned blocked_polls; /* polls in vain since something was sent */
   uint32_t last_number;
   bool unsent; /* messages up to slot_ticket wait in the transport */
   uint64_t slot_ticket;
   coll_status recv_status; /* why nothing more comes from the peer */
 } colli_p2p_peer;
 
-/* Memory of this rank that others write to; the public coll_window. */
-struct coll_window {
-  coll_window *next;
-  coll_comm *comm;
-  uint32_t number; /* the same on all ranks */
-  int nranks;
-  int inflight; /* posts that refer to it */
-  char *base;
-  size_t bytes;
-  uint64_t *sizes;   /* nranks: bytes that each rank gave */
-  uint64_t *signals; /* nranks: signals come and not waited for */
-  bool *ended;       /* nranks: that rank writes no more */
-  int left;          /* ranks that have not ended it */
-  colli_post *ends;  /* nranks: what tells them that this rank has */
-  colli_post *closing;
-};
+/* What is wrong with what a peer sent. */
+typedef struct colli_p2p_events {
+  /* A message of `peer` that a receive took has another type or number of elements. */
+  void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
+  /* A message came that no libcoll sends; `op` is any in flight, or NULL. */
+  void (*broken)(void *ctx, coll_request *op, int peer, const char *detail);
+} colli_p2p_events;
 
-#define COLLI_UNEXPECTED_CLASSES 48
+#define COLLI_P2P_SIZE_CLASSES 48
 
-/* All of a communicator's mail. */
+/* All messages of a communicator. */
 typedef struct colli_p2p {
-  colli_p2p_peer *boxes;
-  colli_posts any;                /* receives from anybody */
+  colli_exec *exec;               /* its connections, and the operations in flight */
+  const colli_p2p_events *events; /* called with exec->ctx */
+  colli_p2p_peer **peers;         /* by rank; NULL: no message to or from it yet */
+  colli_p2p_peer *first_peer;     /* the list of those that are */
+  colli_posts any;                /* receives from any source */
   colli_posts waits;              /* for signals */
-  colli_unexpected *first, *last; /* letters of all peers, in order of arrival */
-  colli_unexpected *spare[COLLI_UNEXPECTED_CLASSES];
+  colli_p2p_kept *first, *last;   /* unexpected messages of all peers, in order of arrival */
+  colli_p2p_kept *spare[COLLI_P2P_SIZE_CLASSES];
   coll_window *windows;
   uint32_t nwindows; /* made so far */
   uint64_t nposted;  /* receives so far */
   int broken;        /* peers from which nothing more comes */
-  int busy;          /* posts, letters to be sent, windows: above 0, looks are worth while */
-  int outbox;        /* of them letters and messages on their way out */
+  int busy;          /* posts, messages on their way out, windows: above 0, polls are worth while */
+  int outgoing;      /* of them messages on their way out whose sends are complete */
 } colli_p2p;
 
-/* Starts the posts of an operation. */
-void colli_p2p_start(struct colli_exec *exec, struct coll_request *op);
+/* Sets up the messages between the ranks of `exec`, whose nranks is set; false without memory. */
+bool colli_p2p_init(colli_p2p *p2p, colli_exec *exec, const colli_p2p_events *events);
 
-/* Moves everything as far as it goes: 1 if anything moved, 0, negative if the executor failed. */
-int colli_p2p_progress(struct colli_exec *exec);
+/* Starts an operation whose fields (but for list links) are set. */
+void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op);
 
-/* Forgets everything that is open; letters are released. */
-void colli_p2p_cancel(struct colli_exec *exec);
+/* Moves everything as far as it goes: 1 if anything moved, 0, or COLLI_STEP_FAILED after one of the
+ * events. */
+int colli_p2p_progress(colli_p2p *p2p);
+
+/* Forgets everything that is open; kept messages are released. */
+void colli_p2p_cancel(colli_p2p *p2p);
 
 /* Frees all memory, windows included. */
-void colli_p2p_free(struct colli_exec *exec);
+void colli_p2p_free(colli_p2p *p2p);
 
-/* Adds the peers that an operation waits for to a list of at most max; returns how many it has
- * then. A receive from anybody adds none. */
-int colli_p2p_waits(const struct coll_request *op, int *peers, int count, int max);
+/* Adds the peers that an operation waits for to a list of at most max; the new count. A receive
+ * from any source adds none. */
+int colli_p2p_waits(const colli_p2p_op *op, int *peers, int count, int max);
 
-/* Begins to connect with every other rank: 0, or negative if the executor failed. */
-int colli_p2p_connect_all(struct colli_exec *exec, struct coll_request *op);
-
-/* Adds a window whose fields but for `next`, `number` are set; takes it out again. */
-void colli_p2p_add_window(struct colli_exec *exec, coll_window *window);
-void colli_p2p_remove_window(struct colli_exec *exec, coll_window *window);
+/* Begins to connect with every other rank: 0, or COLLI_STEP_FAILED. */
+int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op);
 
 /*
- * Fails a receive from anybody if all other ranks are gone. Called when operations have not moved
- * for a while: until then this rank may still send to itself.
+ * Fails a receive from any source if all other ranks are gone. Called when operations have not
+ * moved for a while: until then this rank may still send to itself.
  */
-void colli_p2p_abandoned(struct colli_exec *exec);
+void colli_p2p_abandoned(colli_p2p *p2p);
 
 #endif

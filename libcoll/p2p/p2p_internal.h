@@ -1,39 +1,20 @@
 /*
- * p2p_internal.h: what the files of the mail share, and how its messages look.
- *
- * Tag: word 0: elements of a message, or an offset (48 bits), and the size of a type of the
- * caller's own (16 bits). Word 1: the user's tag (high half), and a check (16 bits): a message
- * whose tag is damaged would wait for a receive that never comes. Word 2: COLLI_SENDRECV, type and
- * kind (a byte each), and a number (32 bits): the sender's for a long message, or that of a window.
- * The other bits are left to those who wrap messages (libcoll/comm/mux/mux.h), and zero here.
+ * p2p_internal.h: what the files of this folder give each other. Each one calls only those that
+ * come before it here; p2p.c calls them all.
  */
 #ifndef COLLI_P2P_P2P_INTERNAL_H
 #define COLLI_P2P_P2P_INTERNAL_H
 
-#include "libcoll/exec/exec.h"
+#include "libcoll/p2p/p2p_tag.h"
 
-enum {
-  P2P_EAGER,         /* a whole message */
-  P2P_RENDEZVOUS,    /* the first slice of a long one */
-  P2P_CLEAR_TO_SEND, /* to the sender of a long one: its receiver is ready */
-  P2P_SLICE,         /* a further slice; word: its offset */
-  P2P_PUT,           /* word: offset in the window */
-  P2P_SIGNAL,
-  P2P_END,
-  P2P_KINDS
-};
-
-/* The check of a tag. */
-static inline uint64_t p2p_check(const coll_tag *tag) {
-  uint64_t hash = (tag->word[0] ^ (tag->word[1] >> 32)) * 0x9e3779b97f4a7c15ull;
-  return ((hash ^ tag->word[2]) * 0xbf58476d1ce4e5b9ull) >> 48;
-}
-
-/* ---- p2p.c ----------------------------------------------------------------------------------
+/* ---- p2p_peer.c: peers, lists of posts, and how posts end -------------------------------------
  */
 
-/* The mailbox of a peer, made and connected when first used; NULL after events->failed. */
-colli_p2p_peer *p2p_peer_get(colli_exec *exec, coll_request *op, int peer);
+/* What is open with a peer, made and connected when first used; NULL after events->failed. */
+colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank);
+
+/* Reports a failed transport call; `op`: the operation that it was for. Returns FAILED. */
+int p2p_fail(colli_p2p *p2p, coll_request *op, int rank, int status);
 
 void p2p_append(colli_posts *list, colli_post *post);
 
@@ -41,56 +22,69 @@ void p2p_append(colli_posts *list, colli_post *post);
 colli_post *p2p_take(colli_posts *list, colli_post *before);
 
 /* Marks a post as complete, and its operation when it was the last. */
-void p2p_finish(colli_exec *exec, colli_post *post);
+void p2p_finish(colli_p2p *p2p, colli_post *post);
 
-/* ---- p2p_match.c ----------------------------------------------------------------------------
+/* ---- p2p_kept.c: messages that are kept -------------------------------------------------------
  */
 
-/* Takes out the posted receive that a message of `box` goes to, or NULL. */
-colli_post *p2p_match(colli_exec *exec, colli_p2p_peer *box, int tag);
+/* A kept message of `bytes`, or NULL without memory; and back to the pool. */
+colli_p2p_kept *p2p_kept_get(colli_p2p *p2p, size_t bytes);
+void p2p_kept_put(colli_p2p *p2p, colli_p2p_kept *message);
+
+/* Keeps a message that no receive was posted for: DONE, or BLOCKED where the peer has as many as it
+ * may, or FAILED. sender: the send, if it is a rendezvous of this rank with itself, or NULL. */
+int p2p_keep(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head, const char *data,
+             size_t bytes, colli_post *sender);
+
+/* Takes an unexpected message out of the lists; it still has to be put back. */
+void p2p_kept_remove(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *message);
+
+/* Puts a copy of a send into its place in the queue: false without memory or beyond the bounds.
+ * The post that it was is in no list then. */
+bool p2p_buffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post **at);
+
+/* Releases a buffered send, which is in no list any more. */
+void p2p_unbuffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post);
+
+/* Releases all unexpected messages of a peer. */
+void p2p_drop_unexpected(colli_p2p *p2p, colli_p2p_peer *peer);
+
+/* ---- p2p_match.c: which receive takes which message -------------------------------------------
+ */
+
+/* Takes out the posted receive that a message of a peer goes to, or NULL. */
+colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag);
 
 /* Gives a matched receive its message, or the beginning of it: DONE or FAILED. */
-int p2p_deliver(colli_exec *exec, colli_p2p_peer *box, colli_post *post,
+int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes);
 
-/* Keeps a message for later: DONE, or BLOCKED where the peer has as many as it may, or FAILED.
- * from: a long message of this rank itself, or NULL. */
-int p2p_keep(colli_exec *exec, colli_p2p_peer *box, const colli_p2p_header *head, const char *data,
-             size_t bytes, colli_post *from);
+/* Posts a receive: an unexpected message that fits is taken at once. */
+int p2p_post_recv(colli_p2p *p2p, colli_post *post);
 
-/* Posts a receive: a letter that fits is taken at once. */
-int p2p_post_recv(colli_exec *exec, colli_post *post);
-
-/* A letter with room for `bytes`, or NULL without memory; and back to the pool. */
-colli_unexpected *p2p_unexpected_get(colli_p2p *mail, size_t bytes);
-void p2p_unexpected_put(colli_p2p *mail, colli_unexpected *letter);
-
-/* Releases all letters that wait for a receive. */
-void p2p_drop_unexpected(colli_p2p *mail, colli_p2p_peer *box);
-
-/* ---- p2p_send.c -----------------------------------------------------------------------------
- */
-
-/* Sends what can go to a peer: 1 if something went, 0, or FAILED. */
-int p2p_send(colli_exec *exec, colli_p2p_peer *box);
-
-/* The same for the rank itself. */
-int p2p_send_self(colli_exec *exec, colli_p2p_peer *box);
-
-/* ---- p2p_recv.c -----------------------------------------------------------------------------
- */
-
-/* Reads what has come from a peer: 1 if something came, 0, or FAILED. */
-int p2p_read(colli_exec *exec, colli_p2p_peer *box);
-
-/* ---- p2p_window.c ---------------------------------------------------------------------------
+/* ---- p2p_window.c: what others do to this rank's windows --------------------------------------
  */
 
 /* Handles PUT, SIGNAL, END: NULL, or what is wrong with the message. */
-const char *p2p_window_message(colli_exec *exec, int peer, const colli_p2p_header *head,
+const char *p2p_window_message(colli_p2p *p2p, int rank, const colli_p2p_header *head,
                                const char *data, size_t bytes);
 
 /* Begins to wait for signals. */
-void p2p_wait_signals(colli_exec *exec, colli_post *post);
+void p2p_wait_signals(colli_p2p *p2p, colli_post *post);
+
+/* ---- p2p_send.c: what goes out ----------------------------------------------------------------
+ */
+
+/* Sends what can go to a peer: 1 if something went, 0, or FAILED. */
+int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
+
+/* The same for the rank itself. */
+int p2p_send_self(colli_p2p *p2p, colli_p2p_peer *peer);
+
+/* ---- p2p_recv.c: what comes in ----------------------------------------------------------------
+ */
+
+/* Reads what has come from a peer: 1 if something came, 0, or FAILED. */
+int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer);
 
 #endif

@@ -40,7 +40,7 @@ static void check_operations(coll_comm *comm) {
     uint64_t still = waited - op->moved_at;
     if (age++ < MAX_TOLD && waited - op->told_at >= stall) {
       op->told_at = waited;
-      colli_p2p_abandoned(&comm->exec);
+      colli_p2p_abandoned(&comm->p2p);
       if (comm->failure.status != COLL_OK || comm->failure.suspended)
         return;
       colli_watchdog_tell(comm, op);
@@ -84,7 +84,7 @@ static int watch_ports(colli_family *family) {
 static int look(coll_comm *comm) {
   if (comm->failure.status != COLL_OK || comm->failure.suspended)
     return 0;
-  return colli_exec_progress(&comm->exec);
+  return colli_engine_progress(&comm->exec, &comm->p2p);
 }
 
 /*
@@ -94,7 +94,7 @@ static int look(coll_comm *comm) {
 static int look_at_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
-    if (other != comm && (other->exec.oldest || other->exec.p2p.outbox) &&
+    if (other != comm && (other->exec.oldest || other->p2p.outgoing) &&
         !atomic_load(&other->entry.inside))
       moved |= look(other);
   return moved;
@@ -136,7 +136,7 @@ static int watch(coll_comm *comm) {
 
 /* Whether a communicator has operations in flight, messages to send, or windows. */
 static bool is_busy(const coll_comm *comm) {
-  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->exec.p2p.busy > 0);
+  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->p2p.busy > 0);
 }
 
 bool colli_family_busy(const colli_family *family) {
@@ -333,7 +333,7 @@ static unsigned looks_elsewhere(const coll_comm *comm) {
     return 0;
   bool rooted = op->coll == COLLI_BROADCAST || op->coll == COLLI_SCATTER ||
                 op->coll == COLLI_GATHER || op->coll == COLLI_REDUCE;
-  int channel, step, peer = colli_exec_waits_for(op, &channel, &step);
+  int channel, step, peer = colli_engine_waits_for(op, &channel, &step);
   const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
   if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) ||
       comm->table[peer].core == comm->table[comm->rank].core)

@@ -1,5 +1,5 @@
 /*
- * test_p2p_messages.c: the executor's mail over a connection that the test writes to by hand:
+ * test_p2p_messages.c: point-to-point messages over a connection that the test writes to by hand:
  * messages that no libcoll sends, for windows and for receives. Each is reported and none writes
  * anywhere; and bounds of what is kept for a peer.
  */
@@ -7,7 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/p2p/p2p_internal.h"
+#include "libcoll/p2p/engine.h"
+#include "libcoll/p2p/p2p_tag.h"
+#include "libcoll/p2p/window.h"
 
 enum { SLOT = 64, ROOM = 200 };
 
@@ -27,6 +29,7 @@ typedef struct fake_conn {
 /* What the executor told its owner. */
 typedef struct fake_world {
   colli_exec exec;
+  colli_p2p p2p;
   colli_link links[2];
   fake_conn conn;
   const char *broken;
@@ -95,7 +98,7 @@ static const coll_transport_ops fake_ops = {.connect = fake_connect,
 
 static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t bytes) {
   (void)ctx, (void)op, (void)peer, (void)got, (void)bytes;
-  cr_assert_fail("mail has no such mismatches");
+  cr_assert_fail("point-to-point messages have no such mismatches");
 }
 
 static void on_failed(void *ctx, coll_request *op, int peer, int channel, int step,
@@ -115,7 +118,8 @@ static void on_broken(void *ctx, coll_request *op, int peer, const char *detail)
   ((fake_world *)ctx)->broken = detail;
 }
 
-static const colli_exec_events events = {on_mismatch, on_failed, on_unfit, on_broken};
+static const colli_exec_events events = {on_mismatch, on_failed};
+static const colli_p2p_events p2p_events = {on_unfit, on_broken};
 
 /* Rank 0 of two. */
 static fake_world *begin(void) {
@@ -125,12 +129,13 @@ static fake_world *begin(void) {
   w->links[1].ops = &fake_ops;
   w->exec =
       (colli_exec){.nranks = 2, .links = w->links, .slot_bytes = SLOT, .ctx = w, .events = &events};
+  cr_assert(colli_p2p_init(&w->p2p, &w->exec, &p2p_events));
   return current = w;
 }
 
 static void end(fake_world *w) {
-  colli_exec_cancel(&w->exec, COLL_ERR_ABORTED);
-  colli_p2p_free(&w->exec);
+  colli_engine_cancel(&w->exec, &w->p2p, COLL_ERR_ABORTED);
+  colli_p2p_free(&w->p2p);
   free(w);
 }
 
@@ -140,16 +145,16 @@ static void come(fake_world *w, int kind, int tag, uint64_t word, uint32_t numbe
   coll_tag t = {{word, (uint64_t)(uint32_t)tag << 32,
                  (uint64_t)COLLI_SENDRECV | (uint64_t)COLL_UINT8 << 8 | (uint64_t)kind << 16 |
                      (uint64_t)number << 24}};
-  t.word[1] |= p2p_check(&t);
+  t.word[1] |= p2p_tag_check(&t);
   w->conn.tags[at] = t;
   w->conn.bytes[at] = bytes;
   memset(w->conn.data[at], 'x', SLOT);
 }
 
 /* Starts a receive of `room` bytes at most. */
-static void receive(fake_world *w, coll_request *op, coll_message *message, char *buf, size_t room,
+static void receive(fake_world *w, colli_p2p_op *op, coll_message *message, char *buf, size_t room,
                     int source, int tag) {
-  *op = (coll_request){.coll = COLLI_SENDRECV, .name = "recv", .nposts = 1};
+  *op = (colli_p2p_op){.request = {.coll = COLLI_SENDRECV, .name = "recv"}, .nposts = 1};
   op->post[0] = (colli_post){.op = op,
                              .kind = COLLI_POST_RECV,
                              .peer = source,
@@ -158,7 +163,7 @@ static void receive(fake_world *w, coll_request *op, coll_message *message, char
                              .count = room,
                              .message = message,
                              .buf = buf};
-  colli_exec_start(&w->exec, op);
+  colli_p2p_start(&w->p2p, op);
 }
 
 /* A window of 16 bytes in the middle of 48. */
@@ -173,7 +178,7 @@ static coll_window *add_window(fake_world *w, char *memory) {
   window->signals = calloc(2, sizeof(*window->signals));
   window->ended = calloc(2, sizeof(*window->ended));
   window->ends = calloc(2, sizeof(*window->ends));
-  colli_p2p_add_window(&w->exec, window);
+  colli_p2p_add_window(&w->p2p, window);
   return window;
 }
 
@@ -200,11 +205,11 @@ Test(p2p_messages, puts_stay_inside_their_window) {
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     fake_world *w = begin();
     char memory[48], buf[8];
-    coll_request op;
+    colli_p2p_op op;
     add_window(w, memory);
     receive(w, &op, NULL, buf, 0, 1, 5); /* opens the connection */
     come(w, P2P_PUT, 0, cases[i].offset, 0, cases[i].bytes);
-    colli_exec_progress(&w->exec);
+    colli_engine_progress(&w->exec, &w->p2p);
     cr_assert_eq(w->broken == NULL, cases[i].fits, "case %zu: %s", i, w->broken);
     cr_assert_eq(dots(memory), 48 - (cases[i].fits ? (int)cases[i].bytes : 0), "case %zu", i);
     cr_assert(memory[15] == '.' && memory[32] == '.');
@@ -217,17 +222,17 @@ Test(p2p_messages, late_for_a_window) {
     for (int removed = 0; removed < 2; removed++) {
       fake_world *w = begin();
       char memory[48], buf[8];
-      coll_request op;
+      colli_p2p_op op;
       coll_window *window = add_window(w, memory);
       receive(w, &op, NULL, buf, 0, 1, 5);
       come(w, P2P_SIGNAL, 0, 0, 0, 0);
       come(w, P2P_END, 0, 0, 0, 0);
-      colli_exec_progress(&w->exec);
+      colli_engine_progress(&w->exec, &w->p2p);
       cr_assert(!w->broken && window->signals[1] == 1 && window->left == 0);
       if (removed)
-        colli_p2p_remove_window(&w->exec, window);
+        colli_p2p_remove_window(&w->p2p, window);
       come(w, kind, 0, 0, 0, kind == P2P_PUT ? 4 : 0);
-      colli_exec_progress(&w->exec);
+      colli_engine_progress(&w->exec, &w->p2p);
       cr_assert(w->broken && strstr(w->broken, "window"));
       cr_assert_eq(dots(memory), 48);
       end(w);
@@ -235,19 +240,19 @@ Test(p2p_messages, late_for_a_window) {
   }
 }
 
-/* Messages that are wrong by themselves, and slices and go-aheads that belong to nothing. */
+/* Messages that are wrong by themselves, and slices and clear-to-sends that belong to nothing. */
 Test(p2p_messages, nonsense) {
   for (int i = 0; i < 11; i++) {
     fake_world *w = begin();
     char buf[3 * SLOT + 1] = {0};
-    coll_request op;
+    colli_p2p_op op;
     coll_message message;
     receive(w, &op, &message, buf, 3 * SLOT, COLL_ANY_SOURCE, 5);
     bool begun = i >= 7;
     if (begun) {
       come(w, P2P_RENDEZVOUS, 5, 2 * SLOT, 9, SLOT);
-      colli_exec_progress(&w->exec);
-      cr_assert(!w->broken && w->conn.nsent == 1 && !op.done);
+      colli_engine_progress(&w->exec, &w->p2p);
+      cr_assert(!w->broken && w->conn.nsent == 1 && !op.request.done);
       cr_assert((w->conn.sent[0].word[2] >> 16 & 0xff) == P2P_CLEAR_TO_SEND);
       cr_assert((uint32_t)(w->conn.sent[0].word[2] >> 24) == 9);
     }
@@ -268,10 +273,10 @@ Test(p2p_messages, nonsense) {
                  {P2P_SLICE, 0, SLOT, 9, 0},
                  {P2P_SLICE, 0, 0, 9, 1}};
     come(w, wrong[i].kind, wrong[i].tag, wrong[i].word, wrong[i].number, wrong[i].bytes);
-    colli_exec_progress(&w->exec);
+    colli_engine_progress(&w->exec, &w->p2p);
     cr_assert(w->broken, "case %d", i);
     cr_assert_eq(buf[begun ? SLOT : 0], 0, "case %d", i);
-    cr_assert(!op.done);
+    cr_assert(!op.request.done);
     end(w);
   }
 }
@@ -279,14 +284,14 @@ Test(p2p_messages, nonsense) {
 Test(p2p_messages, a_slice_too_long) {
   fake_world *w = begin();
   char buf[3 * SLOT] = {0};
-  coll_request op;
+  colli_p2p_op op;
   coll_message message;
   receive(w, &op, &message, buf, 3 * SLOT, 1, COLL_ANY_TAG);
   come(w, P2P_RENDEZVOUS, 6, SLOT + 10, 2, SLOT);
   come(w, P2P_SLICE, 0, SLOT, 2, 11);
-  colli_exec_progress(&w->exec);
-  colli_exec_progress(&w->exec);
-  cr_assert(w->broken && buf[SLOT] == 0 && !op.done);
+  colli_engine_progress(&w->exec, &w->p2p);
+  colli_engine_progress(&w->exec, &w->p2p);
+  cr_assert(w->broken && buf[SLOT] == 0 && !op.request.done);
   end(w);
 }
 
@@ -295,12 +300,12 @@ Test(p2p_messages, damaged_tags) {
   for (int bit = 0; bit < 192; bit++) {
     fake_world *w = begin();
     char buf[SLOT];
-    coll_request op;
+    colli_p2p_op op;
     receive(w, &op, NULL, buf, 8, 1, 5);
     come(w, P2P_EAGER, 5, 8, 0, 8);
     w->conn.tags[0].word[bit / 64] ^= 1ull << (bit % 64);
-    colli_exec_progress(&w->exec);
-    cr_assert(w->broken && !op.done, "bit %d", bit);
+    colli_engine_progress(&w->exec, &w->p2p);
+    cr_assert(w->broken && !op.request.done, "bit %d", bit);
     end(w);
   }
 }
@@ -308,25 +313,26 @@ Test(p2p_messages, damaged_tags) {
 /* What nobody asks for is kept up to a bound, and the rest is left on the connection. */
 Test(p2p_messages, bound) {
   fake_world *w = begin();
-  static coll_request ops[ROOM];
+  static colli_p2p_op ops[ROOM];
   char buf[SLOT];
   receive(w, &ops[0], NULL, buf, 1, 1, 1000);
   for (int i = 0; i < COLLI_UNEXPECTED_MAX + 10; i++)
     come(w, P2P_EAGER, i, 1, 0, 1);
   for (int i = 0; i < 5; i++)
-    colli_exec_progress(&w->exec);
+    colli_engine_progress(&w->exec, &w->p2p);
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX);
   for (int i = 1; i <= 3; i++) /* the newest, which is still on the connection, last */
     receive(w, &ops[i], NULL, buf, 1, 1, i == 3 ? COLLI_UNEXPECTED_MAX : 2 * i);
-  colli_exec_progress(&w->exec);
-  cr_assert(ops[1].done && ops[2].done && ops[3].done && !ops[0].done);
+  colli_engine_progress(&w->exec, &w->p2p);
+  cr_assert(ops[1].request.done && ops[2].request.done && ops[3].request.done &&
+            !ops[0].request.done);
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX + 3);
   for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
     receive(w, &ops[i], NULL, buf, 1, COLL_ANY_SOURCE, COLL_ANY_TAG);
   for (int i = 0; i < 5; i++)
-    colli_exec_progress(&w->exec);
+    colli_engine_progress(&w->exec, &w->p2p);
   for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
-    cr_assert(ops[i].done, "receive %d", i);
+    cr_assert(ops[i].request.done, "receive %d", i);
   cr_assert(!w->broken && !w->unfit && !w->failed);
   end(w);
 }

@@ -1,0 +1,38 @@
+/* connect.c: makes and ends connections. */
+#include "libcoll/exec/connect.h"
+
+/* Makes the connection to a peer on a channel. */
+coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
+  colli_link *link = &exec->links[peer];
+  coll_conn *conn = NULL;
+  int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
+  if (status != COLL_T_DONE) {
+    exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);
+    return NULL;
+  }
+  link->conn[channel] = conn;
+  return conn;
+}
+
+/* Begins to connect with every peer of an operation's schedule. */
+void colli_exec_connect(colli_exec *exec, coll_request *op) {
+  const colli_sched *sched = op->sched;
+  for (int i = 0; i < sched->nsteps; i++) {
+    const colli_step *step = &sched->steps[i];
+    if (step->bits & COLLI_RECV && !colli_exec_conn(exec, op, step->peer_recv, step->lane))
+      return;
+    if (step->bits & COLLI_SEND && !colli_exec_conn(exec, op, step->peer_send, step->lane))
+      return;
+  }
+}
+
+/* Ends all connections. */
+void colli_exec_disconnect(colli_exec *exec) {
+  for (int peer = 0; exec->links && peer < exec->nranks; peer++)
+    for (int channel = 0; channel < COLLI_CHANNELS; channel++) {
+      coll_conn *conn = exec->links[peer].conn[channel];
+      exec->links[peer].conn[channel] = NULL;
+      if (conn)
+        conn->ops->disconnect(conn);
+    }
+}

@@ -1,0 +1,70 @@
+/* p2p_peer.c: the table of peers, lists of posts, and how posts end. */
+#include <stdlib.h>
+
+#include "libcoll/exec/connect.h"
+#include "libcoll/p2p/p2p_internal.h"
+#include "libcoll/p2p/window.h"
+
+void p2p_append(colli_posts *list, colli_post *post) {
+  post->next = NULL;
+  if (list->head)
+    list->tail->next = post;
+  else
+    list->head = post;
+  list->tail = post;
+}
+
+colli_post *p2p_take(colli_posts *list, colli_post *before) {
+  colli_post **at = before ? &before->next : &list->head;
+  colli_post *post = *at;
+  *at = post->next;
+  if (list->tail == post)
+    list->tail = before;
+  return post;
+}
+
+int p2p_fail(colli_p2p *p2p, coll_request *op, int rank, int status) {
+  p2p->exec->events->failed(p2p->exec->ctx, op, rank, COLLI_CHANNEL_P2P, -1, (coll_status)status);
+  return COLLI_STEP_FAILED;
+}
+
+colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank) {
+  if (__builtin_expect(p2p->peers[rank] != NULL, 1))
+    return p2p->peers[rank];
+  coll_conn *conn = NULL;
+  if (rank != p2p->exec->rank) {
+    conn = colli_exec_conn(p2p->exec, op, rank, COLLI_CHANNEL_P2P);
+    if (!conn)
+      return NULL;
+  }
+  colli_p2p_peer *peer = calloc(1, sizeof(*peer));
+  if (!peer) {
+    p2p_fail(p2p, op, rank, COLL_ERR_NO_MEMORY);
+    return NULL;
+  }
+  peer->rank = rank;
+  peer->conn = conn;
+  peer->next = p2p->first_peer;
+  p2p->first_peer = peer;
+  return p2p->peers[rank] = peer;
+}
+
+int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op) {
+  for (int rank = 0; rank < p2p->exec->nranks; rank++)
+    if (!p2p_peer_get(p2p, op, rank))
+      return COLLI_STEP_FAILED;
+  return 0;
+}
+
+void p2p_finish(colli_p2p *p2p, colli_post *post) {
+  colli_p2p_op *op = post->op;
+  post->over = true;
+  p2p->busy--;
+  if (post->window)
+    post->window->inflight--;
+  if (post->kind == COLLI_POST_RECV && post->message)
+    *post->message = (coll_message){post->peer, post->tag, post->count};
+  op->request.moved = true;
+  if (--op->posts_left == 0)
+    colli_exec_finish(p2p->exec, &op->request, COLL_OK);
+}
