@@ -65,11 +65,6 @@ static coll_status start(const perf_bench *b, coll_request **request) {
   }
 }
 
-bool perf_can_overlap(perf_what what) {
-  return what == PERF_ALLREDUCE || what == PERF_REDUCE_SCATTER || what == PERF_ALLGATHER ||
-         what == PERF_ALLTOALL || what == PERF_BROADCAST;
-}
-
 /* Times `iters` rounds of operation, work, or both; microseconds of one on the slowest rank. */
 static coll_status time_turn(const perf_bench *b, bool with_comm, const work *w, int iters,
                              double *us) {

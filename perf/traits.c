@@ -45,3 +45,8 @@ size_t perf_count_of(const perf_traits *traits, size_t bytes, size_t elem_bytes,
 size_t perf_bytes_of(const perf_traits *traits, size_t count, size_t elem_bytes, int nranks) {
   return count * elem_bytes * blocks_of(traits, nranks);
 }
+
+bool perf_can_overlap(perf_what what) {
+  return what == PERF_ALLREDUCE || what == PERF_REDUCE_SCATTER || what == PERF_ALLGATHER ||
+         what == PERF_ALLTOALL || what == PERF_BROADCAST;
+}

@@ -5,19 +5,9 @@
 #ifndef TRAINER_DATASET_H
 #define TRAINER_DATASET_H
 
-#include "trainer/fail.h"
-
-#include <stddef.h>
-#include <stdint.h>
+#include "trainer/file.h"
 
 #define DATASET_FILES 8
-
-/* Bytes of a file, mapped or copied. */
-typedef struct file_bytes {
-  uint8_t *data;
-  size_t bytes;
-  bool mapped;
-} file_bytes;
 
 /* count samples; sample i is the (i % per_file)-th of file i / per_file. */
 typedef struct sample_set {
@@ -58,9 +48,5 @@ void dataset_prefetch(const dataset *d, const sample_set *set, size_t i);
 
 /* Writes the labels of sample i. */
 void dataset_labels(const dataset *d, const sample_set *set, size_t i, uint8_t *labels);
-
-/* Bytes of a whole file, mapped. */
-bool file_map(file_bytes *file, const char *path, fail *why);
-void file_free(file_bytes *file);
 
 #endif

@@ -5,8 +5,6 @@
 #include "trainer/options_table.h"
 #include "trainer/strategies/strategy.h"
 
-#include <ctype.h>
-#include <errno.h>
 #include <getopt.h>
 #include <math.h>
 #include <stdio.h>
@@ -15,17 +13,6 @@
 
 #define MOST_ROWS 64
 enum { CODE_ROWS = 1000, CODE_HELP = 2000, CODE_VERSION };
-
-bool option_count(const char *text, double low, double high, uint64_t *value, const char **end) {
-  char *stop = NULL;
-  if (!isdigit((unsigned char)text[0]))
-    return false;
-  errno = 0;
-  unsigned long long number = strtoull(text, &stop, 10);
-  *end = stop;
-  *value = number;
-  return errno == 0 && (double)number >= low && (double)number <= high;
-}
 
 /* A number from row->low to row->high; OPTION_ABOVE excludes the first. */
 static bool parse_real(const option_row *row, const char *text, float *value, fail *why) {

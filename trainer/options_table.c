@@ -3,11 +3,25 @@
 
 #include "trainer/strategies/strategy.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <limits.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define AT(member) .at = offsetof(options, member), .bytes = sizeof(((options *)0)->member)
+
+bool option_count(const char *text, double low, double high, uint64_t *value, const char **end) {
+  char *stop = NULL;
+  if (!isdigit((unsigned char)text[0]))
+    return false;
+  errno = 0;
+  unsigned long long number = strtoull(text, &stop, 10);
+  *end = stop;
+  *value = number;
+  return errno == 0 && (double)number >= low && (double)number <= high;
+}
 
 /* --layers 784,256,10. */
 static bool parse_layers(options *o, const char *text, fail *why) {

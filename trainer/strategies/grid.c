@@ -1,7 +1,7 @@
 /* grid.c: ranks that split the model: who has which part of it. */
 #include "trainer/strategies/grid.h"
 
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -9,9 +9,10 @@
 #define MEMORIES 3 /* parameters, velocity, and squares if the optimizer has them */
 
 void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline) {
-  *tensor = o->strategy == &strategy_tensor ? nranks : 1;
-  *pipeline = o->strategy == &strategy_pipeline ? nranks : 1;
-  if (o->strategy == &strategy_grid) {
+  const char *name = o->strategy->name;
+  *tensor = strcmp(name, "tensor") == 0 ? nranks : 1;
+  *pipeline = strcmp(name, "pipeline") == 0 ? nranks : 1;
+  if (strcmp(name, "grid") == 0) {
     *tensor = (int)o->tensor;
     *pipeline = (int)o->pipeline;
   }
