@@ -1,125 +1,12 @@
 /*
- * fault.c: the decorator. Its connection stands in front of the inner one and passes calls on,
- * except where chance or the plan says otherwise. What only some transports have is in
- * fault_memory.c.
+ * fault.c: the table of the decorator, and its endpoint. Its connection (fault_conn.c) stands in
+ * front of the inner one and passes calls on, except where chance or the plan says otherwise. The
+ * calls that only some transports have are in fault_memory.c.
  */
 #include "transports/hook/fault_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-#include "libcoll/base/clock.h"
-
-/* Reports what broke a connection. */
-static int fail(fault_conn *fc) {
-  coll_transport_failure failure = {
-      .status = fc->status, .peer = fc->conn.peer, .channel = fc->conn.channel, .detail = fc->why};
-  fc->ep->env->fail(fc->ep->env->ctx, &failure);
-  return fc->status;
-}
-
-/* Breaks a connection: the peer sees it closed. */
-static int break_conn(fault_conn *fc) {
-  fc->status = COLL_ERR_PEER_LOST;
-  fc->why = "COLL_FAULT broke this connection as it was told to";
-  fault_settle(fc);
-  if (fc->inner)
-    fc->inner->ops->disconnect(fc->inner);
-  fc->inner = NULL;
-  fc->held = false;
-  return fail(fc);
-}
-
-/* Sends by reference if there is a region, unless that is refused. */
-static int send_inner(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
-                      size_t bytes) {
-  const coll_transport_ops *ops = fc->inner->ops;
-  if (region && !fault_chance(fc, fc->ep->plan.refuse))
-    return ops->send_ref(fc->inner, tag, region, buf, bytes);
-  return ops->send(fc->inner, tag, buf, bytes);
-}
-
-/* Passes a held send on to the inner connection: DONE, AGAIN or an error. */
-static int flush(fault_conn *fc) {
-  fault_settle(fc);
-  if (!fc->held)
-    return COLL_T_DONE;
-  int status = send_inner(fc, &fc->held_tag, fc->held_region, fc->held_buf, fc->held_bytes);
-  if (status == COLL_T_AGAIN || status > 0)
-    return status;
-  fc->held = false;
-  return COLL_T_DONE;
-}
-
-/* Makes the inner connection once its time has come. */
-static int connect_inner(fault_conn *fc) {
-  coll_endpoint *ep = fc->ep;
-  if (ep->env->now_ns(ep->env->ctx) < fc->connect_at_ns)
-    return COLL_T_AGAIN;
-  int status =
-      ep->inner_ops->connect(ep->inner, fc->conn.peer, fc->blob, fc->conn.channel, &fc->inner);
-  if (status > 0) {
-    fc->status = (coll_status)status;
-    fc->why = "the delayed connection could not be made";
-    fc->inner = NULL;
-  }
-  return status;
-}
-
-bool fault_chance(const fault_conn *fc, unsigned percent) {
-  coll_endpoint *ep = fc->ep;
-  return percent && !ep->armed && !fc->broken && colli_prng_below(&ep->prng, 100) < percent;
-}
-
-/* What every data call does first: DONE if the inner connection may be called. */
-static int enter(fault_conn *fc, bool moves_data) {
-  if (fc->status != COLL_OK)
-    return fail(fc);
-  if (!fc->inner) {
-    int status = connect_inner(fc);
-    if (status != COLL_T_DONE)
-      return status;
-  }
-  if (moves_data && fc->messages >= fc->limit)
-    return fc->silent ? COLL_T_AGAIN : break_conn(fc);
-  return COLL_T_DONE;
-}
-
-int fault_enter(fault_conn *fc) {
-  int status = enter(fc, true);
-  return status == COLL_T_DONE && fault_chance(fc, fc->ep->plan.again) ? COLL_T_AGAIN : status;
-}
-
-int fault_noted(fault_conn *fc, int status) {
-  fc->broken |= status > 0 && status != COLL_ERR_MISMATCH;
-  return status;
-}
-
-/* Counts a message that went through. */
-static int counted(fault_conn *fc, int status) {
-  if (status == COLL_T_DONE || status == COLL_T_PENDING)
-    fc->messages++;
-  return fault_noted(fc, status);
-}
-
-int fault_send_from(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
-                    size_t bytes) {
-  int status = fault_enter(fc);
-  if (status == COLL_T_DONE)
-    status = flush(fc);
-  if (status != COLL_T_DONE)
-    return fault_noted(fc, status);
-  /* Not before something went through: until then nobody knows whether the peer is there. */
-  if (fc->messages > 0 && fault_chance(fc, fc->ep->plan.pending)) {
-    fc->held = true;
-    fc->held_tag = *tag;
-    fc->held_region = region;
-    fc->held_buf = buf;
-    fc->held_bytes = bytes;
-    return counted(fc, COLL_T_PENDING);
-  }
-  return counted(fc, send_inner(fc, tag, region, buf, bytes));
-}
 
 static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
   return fault_send_from((fault_conn *)conn, tag, 0, buf, bytes);
@@ -128,11 +15,11 @@ static int fault_send(coll_conn *conn, const coll_tag *tag, const void *buf, siz
 static int fault_sent(coll_conn *conn, uint64_t *count) {
   fault_conn *fc = (fault_conn *)conn;
   *count = fc->sent;
-  int status = enter(fc, false);
+  int status = fault_prepare(fc, false);
   if (status == COLL_T_AGAIN)
     return COLL_T_DONE;
   if (status == COLL_T_DONE)
-    status = flush(fc);
+    status = fault_flush(fc);
   if (status > 0)
     return status;
   status = fc->inner->ops->sent(fc->inner, &fc->sent);
@@ -144,7 +31,7 @@ static int fault_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
   fault_conn *fc = (fault_conn *)conn;
   int status = fault_enter(fc);
   if (status == COLL_T_DONE)
-    status = flush(fc);
+    status = fault_flush(fc);
   if (status == COLL_T_DONE)
     status = fc->inner->ops->slot_acquire(fc->inner, bytes, buf);
   return fault_noted(fc, status);
@@ -153,8 +40,8 @@ static int fault_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
 static int fault_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   fault_conn *fc = (fault_conn *)conn;
   if (fc->status != COLL_OK)
-    return fail(fc);
-  return counted(fc, fc->inner->ops->slot_commit(fc->inner, tag, bytes));
+    return fault_report(fc);
+  return fault_counted(fc, fc->inner->ops->slot_commit(fc->inner, tag, bytes));
 }
 
 static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
@@ -163,7 +50,7 @@ static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t
   int status = fault_enter(fc);
   if (status != COLL_T_DONE)
     return status;
-  return counted(fc, fc->inner->ops->recv(fc->inner, expect, buf, bytes, got, got_bytes));
+  return fault_counted(fc, fc->inner->ops->recv(fc->inner, expect, buf, bytes, got, got_bytes));
 }
 
 static int fault_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
@@ -177,21 +64,8 @@ static int fault_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, siz
 static int fault_slot_release(coll_conn *conn) {
   fault_conn *fc = (fault_conn *)conn;
   if (fc->status != COLL_OK)
-    return fail(fc);
-  return counted(fc, fc->inner->ops->slot_release(fc->inner));
-}
-
-/* After how many messages the plan ends the link with `peer`. */
-static void plan_link(fault_conn *fc, const fault_plan *plan, int rank, int peer) {
-  fc->limit = plan->drop_after;
-  for (int i = 0; i < plan->nlinks; i++) {
-    const fault_link *link = &plan->links[i];
-    bool here = (link->a == rank && link->b == peer) || (link->a == peer && link->b == rank);
-    if (!here || link->after >= fc->limit)
-      continue;
-    fc->limit = link->after;
-    fc->silent = link->silent;
-  }
+    return fault_report(fc);
+  return fault_counted(fc, fc->inner->ops->slot_release(fc->inner));
 }
 
 static int fault_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
@@ -199,19 +73,19 @@ static int fault_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BL
   *conn = NULL;
   fault_conn *fc = calloc(1, sizeof(*fc));
   if (!fc) {
-    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, NULL,
-                                      "no memory for a connection"};
+    coll_transport_failure failure = {
+        COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }
   fc->conn = (coll_conn){ep->ops, peer, channel};
   fc->ep = ep;
   memcpy(fc->blob, blob, COLL_BLOB_BYTES);
-  plan_link(fc, &ep->plan, ep->env->rank, peer);
+  fault_plan_limit(fc);
   uint64_t delay_us = colli_prng_below(&ep->prng, ep->plan.delay_us + 1);
   fc->connect_at_ns = delay_us ? ep->env->now_ns(ep->env->ctx) + delay_us * 1000 : 0;
   if (!delay_us) {
-    int status = connect_inner(fc);
+    int status = fault_connect_inner(fc);
     if (status > 0) {
       free(fc);
       return status;
@@ -235,10 +109,10 @@ static void fault_disconnect(coll_conn *conn) {
     fc->next->prev = fc->prev;
   if (!fc->inner && fc->status == COLL_OK) {
     fc->connect_at_ns = 0; /* so that the peer sees it come and go */
-    connect_inner(fc);
+    fault_connect_inner(fc);
   }
   if (fc->inner) {
-    flush(fc); /* what was taken is delivered if the inner connection takes it now */
+    fault_flush(fc); /* what was taken is delivered if the inner connection takes it now */
     fc->inner->ops->disconnect(fc->inner);
   }
   free(fc);
@@ -246,26 +120,26 @@ static void fault_disconnect(coll_conn *conn) {
 
 /* Moves connections that are due and held sends on; errors show in the data calls. 1: some
  * connection waits for its time. */
-static int move_on(coll_endpoint *ep) {
+static int drive_connections(coll_endpoint *ep) {
   int waiting = 0;
   for (fault_conn *fc = ep->conns; fc; fc = fc->next) {
     if (fc->status == COLL_OK && !fc->inner)
-      waiting |= connect_inner(fc) == COLL_T_AGAIN;
+      waiting |= fault_connect_inner(fc) == COLL_T_AGAIN;
     if (fc->inner)
-      flush(fc);
+      fault_flush(fc);
   }
   return waiting;
 }
 
 static int fault_progress(coll_endpoint *ep) {
-  move_on(ep);
+  drive_connections(ep);
   return ep->inner_ops->progress(ep->inner);
 }
 
 static int fault_arm(coll_endpoint *ep) {
   ep->armed = true;
   int busy = ep->inner_ops->arm(ep->inner);
-  return move_on(ep) | busy;
+  return drive_connections(ep) | busy;
 }
 
 static void fault_disarm(coll_endpoint *ep) {
@@ -295,7 +169,7 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
                      const coll_transport_env *env, coll_endpoint **ep) {
   *ep = NULL;
   char why[256];
-  coll_transport_failure failure = {COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "no memory"};
+  coll_transport_failure failure = {COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory"};
   coll_endpoint *made = calloc(1, sizeof(*made));
   if (made &&
       !fault_plan_parse(env->param(env->ctx, "COLL_FAULT"), &made->plan, why, sizeof(why))) {

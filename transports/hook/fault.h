@@ -5,15 +5,16 @@
  * COLL_FAULT is a comma-separated list of
  *   seed=N        where chance begins (1)
  *   again=P       P percent of the data calls return AGAIN for no reason
- *   pending=P     P percent of the sends are accepted first and read later; work for a peer is
- *                 told late
+ *   pending=P     P percent of the sends are accepted first and read later; shared work is
+ *                 reported late
  *   refuse=P      P percent of what a transport may do without copying is not done: memory is not
- *                 registered, nothing goes by reference or straight to its place, nobody helps
+ *                 registered, nothing goes by reference or straight to its target, no work is
+ *                 shared
  *   delay_us=N    connections are made up to N microseconds late
  *   drop_after=K  each connection breaks after K messages sent and received
  *   cut=A-B@K     the connections between ranks A and B break after K messages
  *   stall=A-B@K   the connections between ranks A and B fall silent after K messages
- * cut and stall may stand there up to 8 times.
+ * cut and stall may be given up to 8 times.
  */
 #ifndef COLLI_TRANSPORTS_HOOK_FAULT_H
 #define COLLI_TRANSPORTS_HOOK_FAULT_H
@@ -46,8 +47,7 @@ typedef struct fault_plan {
 /* Reads the text; on failure false, with one sentence in `why`. */
 bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_bytes);
 
-/* The table of a decorated transport. `ops` comes first: open() finds `inner` by way of env->ops.
- */
+/* The table of a decorated transport; `ops` comes first, as open() finds `inner` from env->ops. */
 typedef struct fault_table {
   coll_transport_ops ops;
   const coll_transport_ops *inner;

@@ -18,7 +18,7 @@ typedef struct fault_conn {
   uint64_t messages; /* sent and received */
   uint64_t limit;    /* breaks or falls silent after so many */
   bool silent;
-  bool broken; /* the inner connection has reported an error, and must be heard from now on */
+  bool broken; /* the inner connection has failed: no faults are added from now on */
   bool held;   /* a send was accepted whose buffer has not been read */
   coll_tag held_tag;
   uint32_t held_region; /* 0: it is none by reference */
@@ -40,22 +40,46 @@ struct coll_endpoint {
   bool armed; /* a waiter is about to sleep: no AGAIN without reason now */
 };
 
-/* Whether chance has it that something goes wrong now, which it does in so many of 100 cases. */
+/* ---- fault_conn.c: what a connection does on every call ---------------------------------- */
+
+/* Reports what broke a connection; returns its status. */
+int fault_report(fault_conn *fc);
+
+/* Decides by chance whether something goes wrong now, in `percent` of 100 cases. */
 bool fault_chance(const fault_conn *fc, unsigned percent);
 
-/* What every data call does first: DONE if the inner connection may be called; AGAIN also now and
- * then for no reason. */
+/* Sets after how many messages the plan ends this connection, and how. */
+void fault_plan_limit(fault_conn *fc);
+
+/* Makes the inner connection once its time has come: DONE, AGAIN or an error. */
+int fault_connect_inner(fault_conn *fc);
+
+/*
+ * DONE if the inner connection may be called. Breaks or silences the connection if its time has
+ * come and the call moves data.
+ */
+int fault_prepare(fault_conn *fc, bool moves_data);
+
+/* What every data call does first: fault_prepare(), and AGAIN now and then for no reason. */
 int fault_enter(fault_conn *fc);
 
 /* Notes an error of the inner connection; returns the status. */
 int fault_noted(fault_conn *fc, int status);
 
+/* Counts a message that went through, or notes an error; returns the status. */
+int fault_counted(fault_conn *fc, int status);
+
 /* Sends a message, from a region or (0) from other memory. */
 int fault_send_from(fault_conn *fc, const coll_tag *tag, uint32_t region, const void *buf,
                     size_t bytes);
 
-/* ---- fault_memory.c: entries of the table that not all transports have ------------------------
- */
+/* Passes on to the inner connection what was held back: DONE, AGAIN or an error. */
+int fault_flush(fault_conn *fc);
+
+/* Tells the inner connection of work that is done, if it does not know yet. */
+void fault_settle(fault_conn *fc);
+
+/* ---- fault_memory.c: entries of the table that not all transports have ------------------- */
 
 int fault_region_add(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd);
 void fault_region_remove(coll_endpoint *ep, uint32_t region);
@@ -69,8 +93,5 @@ void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *mem
 void fault_release_buffers(coll_endpoint *ep, const void *owner);
 int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                  size_t slice);
-
-/* Tells the inner connection of work that is done, if it does not know yet. */
-void fault_settle(fault_conn *fc);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * fault_memory.c: the decorator's calls about memory. Regions, references, places and loans may be
- * refused without anybody noticing: messages are copied then. Work that a caller has done may be
- * told late: the peer waits for it as for a slow worker.
+ * fault_memory.c: the decorator's calls about memory. Regions, references, targets and
+ * registrations may be refused without anybody noticing: messages are copied then. Work that a
+ * caller has done may be reported late: the peer waits for it as for a slow worker.
  */
 #include "transports/hook/fault_internal.h"
 
@@ -53,12 +53,6 @@ int fault_finish_work(coll_conn *conn, const coll_work *work) {
   fc->worked = true;
   fc->work = *work;
   return COLL_T_DONE;
-}
-
-void fault_settle(fault_conn *fc) {
-  if (fc->worked)
-    (void)fault_noted(fc, fc->inner->ops->finish_work(fc->inner, &fc->work));
-  fc->worked = false;
 }
 
 void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,

@@ -10,7 +10,8 @@
 #define MAX_TEXT 512
 
 /* Reads a number of digits alone, in 0 .. max, that ends at `*end`. */
-static bool number(const char *text, uint64_t max, char stop, uint64_t *value, const char **end) {
+static bool parse_number(const char *text, uint64_t max, char stop, uint64_t *value,
+                         const char **end) {
   if (*text < '0' || *text > '9')
     return false;
   char *after;
@@ -24,10 +25,11 @@ static bool number(const char *text, uint64_t max, char stop, uint64_t *value, c
 }
 
 /* Reads "A-B@K". */
-static bool link_of(const char *text, fault_link *link) {
+static bool parse_link(const char *text, fault_link *link) {
   uint64_t a, b, after;
-  if (!number(text, INT_MAX, '-', &a, &text) || !number(text, INT_MAX, '@', &b, &text) ||
-      !number(text, UINT64_MAX - 1, 0, &after, &text) || a == b)
+  if (!parse_number(text, INT_MAX, '-', &a, &text) ||
+      !parse_number(text, INT_MAX, '@', &b, &text) ||
+      !parse_number(text, UINT64_MAX - 1, 0, &after, &text) || a == b)
     return false;
   link->a = (int)a;
   link->b = (int)b;
@@ -36,7 +38,7 @@ static bool link_of(const char *text, fault_link *link) {
 }
 
 /* Reads one "key=value". */
-static bool word_of(const char *key, const char *value, fault_plan *plan) {
+static bool parse_setting(const char *key, const char *value, fault_plan *plan) {
   uint64_t n = 0;
   const char *end;
   if (strcmp(key, "cut") == 0 || strcmp(key, "stall") == 0) {
@@ -44,12 +46,12 @@ static bool word_of(const char *key, const char *value, fault_plan *plan) {
       return false;
     fault_link *link = &plan->links[plan->nlinks++];
     link->silent = key[0] == 's';
-    return link_of(value, link);
+    return parse_link(value, link);
   }
   bool percent =
       strcmp(key, "again") == 0 || strcmp(key, "pending") == 0 || strcmp(key, "refuse") == 0;
   /* Of calls that all return AGAIN, none would ever get anywhere. */
-  if (!number(value, percent ? 99 : UINT32_MAX, 0, &n, &end))
+  if (!parse_number(value, percent ? 99 : UINT32_MAX, 0, &n, &end))
     return false;
   if (strcmp(key, "seed") == 0)
     plan->seed = n;
@@ -86,7 +88,7 @@ bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_
     char *equals = strchr(word, '=');
     if (equals)
       *equals = 0;
-    if (!equals || !word_of(word, equals + 1, plan)) {
+    if (!equals || !parse_setting(word, equals + 1, plan)) {
       snprintf(
           why, why_bytes,
           "COLL_FAULT: cannot make sense of '%s'; it takes seed=N, again=0..99, "
