@@ -81,20 +81,4 @@ coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error)
  * hashed; `override_text` replaces it if not empty. */
 uint64_t colli_host_id(const char *override_text);
 
-/* A last-level cache. */
-typedef struct colli_cache {
-  uint64_t bytes;
-  int cpus; /* processing units that share it */
-} colli_cache;
-
-/*
- * Reads the last-level cache of a processing unit from the folder in which the kernel describes its
- * caches (/sys/devices/system/cpu/cpu0/cache). False: nothing there.
- */
-bool colli_cache_read(const char *folder, colli_cache *out);
-
-/* How many bytes of the last-level cache there are for each of the ranks on this host, of which
- * there are `ranks`; 0: not known. */
-uint64_t colli_cache_share(int ranks);
-
 #endif

@@ -6,6 +6,7 @@
 #define COLLI_ALGO_ALGO_H
 
 #include "libcoll/cost/model.h"
+#include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
 typedef struct colli_algo {
@@ -53,38 +54,5 @@ bool colli_algo_can(const colli_algo *algo, const colli_shape *shape);
 
 /* Finds by collective and name; NULL if there is none. */
 const colli_algo *colli_algo_find(colli_coll coll, const char *name);
-
-/* ---- choice ---------------------------------------------------------------------------------- */
-
-typedef struct colli_choice {
-  const colli_algo *algo;
-  colli_partition partition;
-  size_t chunk_bytes; /* what its limits asked for */
-  double predicted_ns;
-} colli_choice;
-
-#define COLLI_MAX_CANDIDATES 48 /* no collective has more algorithms */
-
-/*
- * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).
- * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
- * rank. candidates (may be NULL) receives what was considered, best first, up to max_candidates;
- * returns how many, or 0 if `force` names no algorithm of this collective.
- */
-int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
-                 const colli_limits *limits, const colli_model *model, const char *force,
-                 colli_choice *choice, colli_choice *candidates, int max_candidates);
-
-/*
- * The predicted time of a choice in ns: its formula; where a few ranks share cores, the geometric
- * mean of that and a rehearsal (sched/rehearse.h). The formula sees the longest path and the whole
- * work, the rehearsal sees who runs when; their mean is closer to the truth than either.
- */
-double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
-                         unsigned slot_count, const colli_model *model);
-
-/* The partition that an algorithm gets for a wanted chunk size. */
-void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
-                            size_t elem_bytes, const colli_limits *limits, colli_partition *out);
 
 #endif

@@ -12,6 +12,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "libcoll/cost/predict.h"
+
 #define REPLAY_RANKS  64 /* more take too long */
 #define REPLAY_PASSES 4  /* so many are replayed, and twice as many */
 

@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
-#include "topology/topology.h"
+#include "libcoll/tuning/cache.h"
 
 #define STREAM_LEAST (512 << 10) /* no rank has less of a last-level cache */
 

@@ -12,6 +12,7 @@
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/comm/report.h"
 #include "libcoll/comm/shm_capacity.h"
+#include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
@@ -195,7 +196,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
     return status;
   }
   for (int i = 0; family->nranks > 1 && assembly->transports[i]; i++) {
-    if (colli_link_kind_of(assembly->transports[i]->name) == COLLI_LINK_SHM)
+    if (assembly->transports[i]->caps & COLL_CAP_SHARED_MEMORY)
       family->shm_bit = 1u << i;
     open_port(family, assembly, i, info);
     family->nports = i + 1;

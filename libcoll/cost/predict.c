@@ -10,7 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-#include "libcoll/cost/model.h"
+#include "libcoll/cost/predict.h"
 #include "libcoll/sched/check.h"
 #include "libcoll/sched/conns.h"
 

@@ -9,6 +9,8 @@
 #define COLLI_COST_REHEARSE_H
 
 #include "libcoll/cost/model.h"
+#include "libcoll/sched/partition.h"
+#include "libcoll/sched/sched.h"
 
 /*
  * Replays the schedules of all ranks on the cores that the model gives them (core_share), one

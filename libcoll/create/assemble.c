@@ -50,13 +50,16 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
 static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
+  colli_transport_list transports = {.count = comm->family->nports};
+  for (int i = 0; i < transports.count; i++)
+    transports.ops[i] = comm->family->ports[i].ops;
   plans->nranks = comm->nranks;
   plans->rank = comm->rank;
   coll_status status =
       colli_force_parse(comm->params.text[COLLI_PARAM_ALGO], &plans->chooser.force, error);
   if (status == COLL_OK)
-    status = colli_locality_find(comm->table, comm->nranks, comm->rank, comm->family->ports,
-                                 comm->family->nports, comm->family->corrections, &locality, error);
+    status = colli_locality_find(comm->table, comm->nranks, comm->rank, &transports,
+                                 comm->family->corrections, &locality, error);
   if (status != COLL_OK)
     return status;
   comm->watch.crowded = locality.crowded;
@@ -66,9 +69,7 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   plans->neighbours = locality.neighbours;
   plans->ngroups = locality.ngroups;
   plans->group = locality.group;
-  colli_limits_default(locality.slowest, &plans->limits);
-  if (locality.slot_bytes && locality.slot_bytes < plans->limits.slot_bytes)
-    plans->limits.slot_bytes = locality.slot_bytes;
+  plans->limits = locality.limits;
   plans->chooser.limits = &plans->limits;
   plans->chooser.model = &plans->model;
   plans->chooser.tuner = comm->family->tuner;

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/cost/links.h"
 
 #define MOST 1e9 /* no cost is larger, in ns */
 

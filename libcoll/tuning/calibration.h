@@ -2,8 +2,11 @@
 #ifndef COLLI_TUNING_CALIBRATION_H
 #define COLLI_TUNING_CALIBRATION_H
 
+#include <stdbool.h>
+
+#include "libcoll/base/calibration.h"
 #include "libcoll/base/log.h"
-#include "libcoll/cost/model.h"
+#include "libcoll/cost/corrections.h"
 
 #define COLLI_CALIBRATION_VERSION 3
 

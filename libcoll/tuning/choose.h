@@ -6,8 +6,8 @@
 #ifndef COLLI_TUNING_CHOOSE_H
 #define COLLI_TUNING_CHOOSE_H
 
-#include "libcoll/algo/algo.h"
 #include "libcoll/tuning/force.h"
+#include "libcoll/tuning/select.h"
 #include "libcoll/tuning/tuner.h"
 
 #define COLLI_MEMOS 128 /* a power of two */

@@ -3,10 +3,10 @@
 
 #include <sched.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/cost/links.h"
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
@@ -31,7 +31,7 @@ void colli_locality_describe(colli_rank_info *info) {
 }
 
 /* Sorts by host, and on a host by rank: entries point into the table. */
-static int by_host(const void *a, const void *b) {
+static int compare_hosts(const void *a, const void *b) {
   const colli_rank_info *left = *(const colli_rank_info *const *)a;
   const colli_rank_info *right = *(const colli_rank_info *const *)b;
   if (left->host_id != right->host_id)
@@ -52,49 +52,48 @@ static int count_cpus(const colli_rank_info *const *ranks, int count) {
 }
 
 /*
- * The name of the slowest transport that some pair needs: shared memory only helps if all share.
- * *near: what ranks of one host have.
+ * The slowest transport that some pair needs, or NULL: shared memory only helps if all share.
+ * *near: what ranks of one host have. *index: its number in the list.
  */
-static const char *find_links(const colli_rank_info *table, int nranks, const colli_port *ports,
-                              int nports, colli_link_kind *near) {
+static const coll_transport_ops *find_slowest(const colli_rank_info *table, int nranks,
+                                              const colli_transport_list *transports,
+                                              colli_link_kind *near, int *index) {
   uint32_t common = ~0u;
   bool one_host = true;
-  const char *slowest = NULL;
+  const coll_transport_ops *slowest = NULL;
   for (int rank = 0; rank < nranks; rank++) {
     common &= table[rank].transports;
     one_host &= table[rank].host_id == table[0].host_id;
   }
   *near = COLLI_LINK_TCP;
-  for (int i = 0; i < nports; i++) {
-    if (!ports[i].ops || !(common & 1u << i))
+  for (int i = 0; i < transports->count; i++) {
+    const coll_transport_ops *ops = transports->ops[i];
+    if (!ops || !(common & 1u << i))
       continue;
-    bool memory = colli_link_kind_of(ports[i].ops->name) == COLLI_LINK_SHM;
+    bool memory = ops->caps & COLL_CAP_SHARED_MEMORY;
     if (memory)
       *near = COLLI_LINK_SHM;
-    if (!slowest && (one_host || !memory))
-      slowest = ports[i].ops->name;
+    if (!slowest && (one_host || !memory)) {
+      slowest = ops;
+      *index = i;
+    }
   }
-  return slowest ? slowest : "tcp";
+  return slowest;
 }
 
-/* Sets the costs of links that a device serves, and what slots they have memory for: as the
- * transport describes the slowest, and the least, between neighbours. */
-static void find_device_costs(const colli_rank_info *table, int nranks, const colli_port *ports,
-                              int nports, const colli_calibration *calibration,
-                              colli_locality *out) {
-  int index = 0;
-  while (index < nports && (!ports[index].ops || ports[index].ops->name != out->slowest))
-    index++;
-  if (index == nports || !(ports[index].ops->caps & COLL_CAP_DEVICE))
-    return;
+/* Sets the costs of links that a device serves, and what slots they have memory for: as transport
+ * number `index` describes the slowest, and the least, between neighbours. */
+static void set_device_costs(const colli_rank_info *table, int nranks,
+                             const coll_transport_ops *ops, int index,
+                             const colli_calibration *calibration, colli_locality *out) {
   double alpha_ns = 0, beta_ns_per_byte = 0;
   for (int rank = 0; rank < nranks; rank++) {
     coll_link link = {0};
     const colli_rank_info *next = &table[(rank + 1) % nranks];
-    if (!ports[index].ops->reach(table[rank].blob[index], next->blob[index], &link))
+    if (!ops->reach(table[rank].blob[index], next->blob[index], &link))
       continue;
-    if (link.slot_bytes && (!out->slot_bytes || link.slot_bytes < out->slot_bytes))
-      out->slot_bytes = link.slot_bytes;
+    if (link.slot_bytes && link.slot_bytes < out->limits.slot_bytes)
+      out->limits.slot_bytes = link.slot_bytes;
     alpha_ns = link.alpha_ns > alpha_ns ? link.alpha_ns : alpha_ns;
     beta_ns_per_byte = link.ns_per_byte > beta_ns_per_byte ? link.ns_per_byte : beta_ns_per_byte;
   }
@@ -115,7 +114,7 @@ static void combine_calibrations(const colli_rank_info *table, int nranks, colli
 }
 
 /* Whether all ranks have read the same corrections of the model. */
-static bool corrected_alike(const colli_rank_info *table, int nranks) {
+static bool has_same_corrections(const colli_rank_info *table, int nranks) {
   int rank = 1;
   while (rank < nranks && table[rank].corrections == table[0].corrections)
     rank++;
@@ -185,9 +184,31 @@ static bool is_paired(const colli_rank_info *table, int nranks) {
   return all;
 }
 
+/* Sets model and limits of the slowest links, on a host with so many ranks and processors. */
+static void set_model(const colli_rank_info *table, int nranks,
+                      const colli_transport_list *transports, int ranks_fullest, int cpus_fullest,
+                      const colli_corrections *corrections, colli_locality *out) {
+  int index = 0;
+  bool shared = ranks_fullest > cpus_fullest;
+  colli_link_kind near;
+  colli_calibration calibration;
+  const coll_transport_ops *slowest = find_slowest(table, nranks, transports, &near, &index);
+  bool device = slowest && slowest->caps & COLL_CAP_DEVICE;
+  colli_link_kind link = colli_link_kind_of(slowest ? slowest->caps : 0);
+  colli_limits_default(link, &out->limits);
+  combine_calibrations(table, nranks, &calibration);
+  colli_model_make(&calibration, link, near, ranks_fullest, cpus_fullest, &out->model);
+  out->model.paired = link == COLLI_LINK_SHM && shared && is_paired(table, nranks);
+  if (device)
+    set_device_costs(table, nranks, slowest, index, &calibration, out);
+  else if (out->ngroups == 1 && has_same_corrections(table, nranks)) /* devices are not measured */
+    out->model.corrections =
+        colli_corrections_find(corrections, link, nranks, shared ? cpus_fullest : nranks);
+}
+
 /* Finds where the ranks sit. */
 coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
-                                const colli_port *ports, int nports,
+                                const colli_transport_list *transports,
                                 const colli_corrections *corrections, colli_locality *out,
                                 coll_error *error) {
   *out = (colli_locality){0};
@@ -195,7 +216,7 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
   for (int i = 0; sorted && i < nranks; i++)
     sorted[i] = &table[i];
   if (sorted)
-    qsort(sorted, (size_t)nranks, sizeof(*sorted), by_host);
+    qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_hosts);
   if (!sorted || !number_hosts(table, nranks, sorted, out)) {
     free(sorted);
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
@@ -204,19 +225,6 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
   find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);
   free(sorted);
   out->mate = find_mate(table, nranks, rank);
-  colli_link_kind near;
-  colli_calibration calibration;
-  out->slowest = find_links(table, nranks, ports, nports, &near);
-  combine_calibrations(table, nranks, &calibration);
-  colli_model_make(&calibration, colli_link_kind_of(out->slowest), near, ranks_fullest,
-                   cpus_fullest, &out->model);
-  out->model.paired = colli_link_kind_of(out->slowest) == COLLI_LINK_SHM &&
-                      ranks_fullest > cpus_fullest && is_paired(table, nranks);
-  find_device_costs(table, nranks, ports, nports, &calibration, out);
-  colli_link_kind link = colli_link_kind_of(out->slowest);
-  bool known = strcmp(out->slowest, colli_link_name(link)) == 0;
-  if (known && out->ngroups == 1 && corrected_alike(table, nranks))
-    colli_model_correct(&out->model, corrections, link, nranks,
-                        ranks_fullest > cpus_fullest ? cpus_fullest : nranks);
+  set_model(table, nranks, transports, ranks_fullest, cpus_fullest, corrections, out);
   return COLL_OK;
 }

@@ -2,7 +2,10 @@
 #ifndef COLLI_TUNING_LOCALITY_H
 #define COLLI_TUNING_LOCALITY_H
 
-#include "libcoll/comm/comm.h"
+#include "coll/coll_transport.h"
+#include "libcoll/cost/model.h"
+#include "libcoll/sched/partition.h"
+#include "libcoll/wireup/bootstrap.h"
 
 /* Fills in the processors that this process may use and where it is bound. */
 void colli_locality_describe(colli_rank_info *info);
@@ -11,8 +14,7 @@ void colli_locality_describe(colli_rank_info *info);
  * `neighbours` and `mate`. */
 typedef struct colli_locality {
   colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
-  const char *slowest; /* its name */
-  size_t slot_bytes;   /* all have memory for slots of so many bytes; 0: of any size */
+  colli_limits limits; /* sizes of slots and slices that suit it, and all have memory for */
   bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
   int neighbours;      /* ranks on this rank's host, itself included */
   int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
@@ -21,13 +23,19 @@ typedef struct colli_locality {
                           caller frees it. NULL: one host */
 } colli_locality;
 
+/* The transports that the table's records speak of: bit and blob number i are those of ops[i]. */
+typedef struct colli_transport_list {
+  const coll_transport_ops *ops[COLLI_MAX_TRANSPORTS]; /* NULL: this rank does not use it */
+  int count;
+} colli_transport_list;
+
 /*
  * Finds where the ranks sit. The model's costs are those that the ranks have measured: of each
  * number the largest, so that all get the same whatever file each has read. It is corrected by
  * `corrections` (or NULL, which must stay) if all have read the same. Errors: NO_MEMORY.
  */
 coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
-                                const colli_port *ports, int nports,
+                                const colli_transport_list *transports,
                                 const colli_corrections *corrections, colli_locality *out,
                                 coll_error *error);
 

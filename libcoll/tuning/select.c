@@ -1,8 +1,9 @@
 /* select.c: which algorithm, and how large its chunks are. */
+#include "libcoll/tuning/select.h"
+
 #include <math.h>
 #include <string.h>
 
-#include "libcoll/algo/algo.h"
 #include "libcoll/cost/rehearse.h"
 
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
@@ -164,7 +165,8 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   if (considered > 1 && model->core_share < 1)
     rehearse_best(list, considered, &usual, elem_bytes, limits, model);
   for (int i = 0; i < considered; i++) {
-    list[i].predicted_ns *= colli_correction_for(model, list[i].algo->id, count * elem_bytes);
+    list[i].predicted_ns *=
+        colli_correction_factor(model->corrections, list[i].algo->id, count * elem_bytes);
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
       *choice = list[i];
     if (candidates)

@@ -2,7 +2,7 @@
 #ifndef COLLI_TUNING_TUNER_H
 #define COLLI_TUNING_TUNER_H
 
-#include "libcoll/algo/algo.h"
+#include "libcoll/tuning/select.h"
 
 typedef struct colli_tuner colli_tuner;
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 #include "support_ranks.h"
 

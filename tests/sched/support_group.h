@@ -2,7 +2,7 @@
 #ifndef TESTS_SCHED_SUPPORT_GROUP_H
 #define TESTS_SCHED_SUPPORT_GROUP_H
 
-#include "libcoll/algo/algo.h"
+#include "libcoll/tuning/select.h"
 #include "libcoll/verify/verify.h"
 
 typedef struct group {

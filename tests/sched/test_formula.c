@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/cost/predict.h"
 #include "sanitized.h"
 #include "support_group.h"
 
@@ -133,7 +134,7 @@ static bool equal_groups(const colli_shape *shape) {
  * two verdicts, of what should agree well and of all else. */
 static void compare_coarse(const colli_algo *algo, const colli_shape *shape, near_kind near,
                            void *ctx) {
-  static const char *const links[] = {"shm", "tcp"};
+  static const colli_link_kind links[] = {COLLI_LINK_SHM, COLLI_LINK_TCP};
   const colli_limits limits = {32768, 16, 262144, 0};
   size_t n = (size_t)shape->nranks, nchunks = (size_t)algo->nchunks(shape);
   if (shape->varying || !is_compared(algo, shape))
@@ -148,7 +149,7 @@ static void compare_coarse(const colli_algo *algo, const colli_shape *shape, nea
         size_t count = bytes / 4;
         wanted.chunk_bytes = chunk;
         colli_model_default(links[l], shape->nranks, 0, &model);
-        colli_model_default("shm", shape->nranks, 0, &inside);
+        colli_model_default(COLLI_LINK_SHM, shape->nranks, 0, &inside);
         model.near_alpha_ns = inside.alpha_ns;
         model.near_beta_ns_per_byte = inside.beta_ns_per_byte;
         colli_choice_partition(algo, shape, colli_exact(algo->coll) ? (count + n - 1) / n : count,

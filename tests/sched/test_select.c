@@ -6,6 +6,8 @@
 #include <string.h>
 
 #include "libcoll/base/prng.h"
+#include "libcoll/cost/links.h"
+#include "libcoll/cost/predict.h"
 #include "support_group.h"
 
 static const colli_limits limits = {32768, 16, 262144, 0};
@@ -75,7 +77,7 @@ Test(predict, tells_deadlock) {
     all.sched[rank]->steps[1] = first;
   }
   colli_model model;
-  colli_model_default("shm", 2, 2, &model);
+  colli_model_default(COLLI_LINK_SHM, 2, 2, &model);
   colli_partition part = part_of(algo, 2, 0, 262144);
   cr_assert(predict(&all, &part, &model) < 0);
   group_free(&all);
@@ -105,8 +107,9 @@ Test(formula, agrees_where_cores_are_shared) {
 /* ---- the choice
  * ------------------------------------------------------------------------------------------ */
 
-static int choose(colli_coll coll, int nranks, int rank, size_t count, const char *link, int cores,
-                  const char *force, colli_choice *choice, colli_choice *list, int room) {
+static int choose(colli_coll coll, int nranks, int rank, size_t count, colli_link_kind link,
+                  int cores, const char *force, colli_choice *choice, colli_choice *list,
+                  int room) {
   colli_shape shape = {.coll = coll, .nranks = nranks, .rank = rank, .root = 0};
   colli_model model;
   colli_limits usual = {.slot_count = 8};
@@ -123,7 +126,7 @@ Test(choice, of_pairs) {
     for (size_t count = 1; count <= 1u << 22; count *= 4) {
       colli_model model;
       colli_choice best;
-      colli_model_default("shm", 4, 2, &model);
+      colli_model_default(COLLI_LINK_SHM, 4, 2, &model);
       model.paired = paired;
       cr_assert_gt(colli_select(&shape, count, 4, &usual, &model, "", &best, NULL, 0), 1);
       bool is_pairs = strcmp(best.algo->name, "pairs") == 0;
@@ -142,7 +145,7 @@ Test(choice, is_the_same_everywhere) {
       continue;
     int nranks = 1 + (int)colli_prng_below(&prng, 70), cores = (int)colli_prng_below(&prng, 5);
     size_t count = colli_prng_below(&prng, 1ull << (1 + colli_prng_below(&prng, 26)));
-    const char *link = round % 2 ? "shm" : "tcp";
+    colli_link_kind link = round % 2 ? COLLI_LINK_SHM : COLLI_LINK_TCP;
     colli_choice a, b, list[32];
     memset(&a, 0, sizeof(a));
     memset(&b, 0xff, sizeof(b));
@@ -164,7 +167,8 @@ Test(choice, is_the_same_everywhere) {
 Test(choice, can_be_forced) {
   colli_choice choice, list[8];
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
-    int found = choose((*algo)->coll, 6, 0, 1000, "shm", 0, (*algo)->name, &choice, list, 8);
+    int found =
+        choose((*algo)->coll, 6, 0, 1000, COLLI_LINK_SHM, 0, (*algo)->name, &choice, list, 8);
     if ((*algo)->groups) { /* all ranks are equally near */
       cr_assert_eq(found, 0);
       continue;
@@ -172,23 +176,24 @@ Test(choice, can_be_forced) {
     cr_assert_eq(found, 1);
     cr_assert_eq(choice.algo, *algo);
   }
-  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, "shm", 0, "binomial", &choice, list, 8), 0);
-  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, "shm", 0, "", &choice, list, 2), 2);
+  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, COLLI_LINK_SHM, 0, "binomial", &choice, list, 8),
+               0);
+  cr_assert_eq(choose(COLLI_ALLREDUCE, 6, 0, 1000, COLLI_LINK_SHM, 0, "", &choice, list, 2), 2);
   cr_assert_eq(choice.algo, list[0].algo);
 }
 
 /* What everybody knows of these algorithms must come out. */
 Test(choice, is_sensible) {
   colli_choice choice;
-  choose(COLLI_ALLREDUCE, 16, 0, 1, "shm", 0, "", &choice, NULL, 0);
+  choose(COLLI_ALLREDUCE, 16, 0, 1, COLLI_LINK_SHM, 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "recdbl");
-  choose(COLLI_ALLREDUCE, 32, 0, 16u << 20, "shm", 0, "", &choice, NULL, 0);
+  choose(COLLI_ALLREDUCE, 32, 0, 16u << 20, COLLI_LINK_SHM, 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "ring");
-  choose(COLLI_ALLREDUCE, 64, 0, 1u << 16, "tcp", 0, "", &choice, NULL, 0);
+  choose(COLLI_ALLREDUCE, 64, 0, 1u << 16, COLLI_LINK_TCP, 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "dbtree");
-  choose(COLLI_BROADCAST, 16, 0, 1, "tcp", 0, "", &choice, NULL, 0);
+  choose(COLLI_BROADCAST, 16, 0, 1, COLLI_LINK_TCP, 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "knomial4"); /* several sends of 1.2 us in 2.6 us of alpha */
-  choose(COLLI_BROADCAST, 16, 0, 16u << 20, "tcp", 0, "", &choice, NULL, 0);
+  choose(COLLI_BROADCAST, 16, 0, 16u << 20, COLLI_LINK_TCP, 0, "", &choice, NULL, 0);
   cr_assert_str_eq(choice.algo->name, "chain");
 }
 

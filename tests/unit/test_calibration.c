@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/cost/links.h"
+#include "libcoll/cost/model.h"
 #include "libcoll/tuning/calibration.h"
 
 static char folder[] = "/tmp/calibration-XXXXXX";
@@ -196,7 +198,8 @@ Test(calibration, corrections_are_read_again) {
 
 /* The factor of allreduce's ring for a size. */
 static double ring_factor(const colli_model *model, size_t bytes) {
-  return colli_correction_for(model, colli_algo_find(COLLI_ALLREDUCE, "ring")->id, bytes);
+  return colli_correction_factor(model->corrections, colli_algo_find(COLLI_ALLREDUCE, "ring")->id,
+                                 bytes);
 }
 
 Test(calibration, corrections_between_sizes) {
@@ -204,7 +207,7 @@ Test(calibration, corrections_between_sizes) {
   colli_model model = {.core_share = 1};
   all->cores = 2;
   cr_assert_eq(ring_factor(&model, 4), 1);
-  colli_model_correct(&model, all, COLLI_LINK_TCP, 4, 2);
+  model.corrections = colli_corrections_find(all, COLLI_LINK_TCP, 4, 2);
   cr_assert_not_null(model.corrections);
   cr_assert_float_eq(ring_factor(&model, 0), 2, 1e-6);
   cr_assert_float_eq(ring_factor(&model, 4), 2, 1e-6);
@@ -215,7 +218,7 @@ Test(calibration, corrections_between_sizes) {
   cr_assert_float_eq(ring_factor(&model, 16384), 4, 1e-6);
   cr_assert_float_eq(ring_factor(&model, (size_t)1 << 40), 4, 1e-6);
   int dbtree = colli_algo_find(COLLI_ALLREDUCE, "dbtree")->id;
-  cr_assert_eq(colli_correction_for(&model, dbtree, 4), 1);
+  cr_assert_eq(colli_correction_factor(model.corrections, dbtree, 4), 1);
   free(all);
 }
 
@@ -229,7 +232,8 @@ Test(calibration, where_corrections_count) {
   all->cores = 2;
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     colli_model model = {.core_share = 1};
-    colli_model_correct(&model, all, COLLI_LINK_SHM, cases[i].nranks, cases[i].cores);
+    model.corrections =
+        colli_corrections_find(all, COLLI_LINK_SHM, cases[i].nranks, cases[i].cores);
     const colli_correction *want =
         cases[i].measured < 0 ? NULL : all->of[COLLI_LINK_SHM][cases[i].measured];
     cr_expect_eq(model.corrections, want, "case %zu", i);

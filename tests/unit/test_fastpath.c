@@ -9,6 +9,7 @@
 
 #include "libcoll/algo/algo.h"
 #include "libcoll/exec/fastpath.h"
+#include "libcoll/tuning/select.h"
 
 enum { COUNT = 40, ROOM = 2 * COUNT * (int)sizeof(float), MESSAGES = 3 };
 

@@ -86,7 +86,7 @@ static colli_model model;
 /* A chooser of 16 ranks over shared memory. */
 static colli_chooser chooser_of(const char *text) {
   colli_chooser chooser = {.limits = &limits, .model = &model};
-  colli_model_default("shm", 16, 16, &model);
+  colli_model_default(COLLI_LINK_SHM, 16, 16, &model);
   cr_assert_eq(colli_force_parse(text, &chooser.force, &error), COLL_OK);
   return chooser;
 }

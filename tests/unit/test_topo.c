@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "libcoll/tuning/cache.h"
 #include "topology/topology.h"
 
 /* Loads one of the machine files beside this test. */

@@ -309,7 +309,7 @@ static void shm_wake(coll_endpoint *endpoint) {
 const coll_transport_ops shm_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
-    .caps = COLL_CAP_SPIN,
+    .caps = COLL_CAP_SPIN | COLL_CAP_SHARED_MEMORY,
     .name = "shm",
     .open = shm_open_endpoint,
     .close = shm_close_endpoint,

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 
 #include "coll/coll.h"
-#include "libcoll/algo/algo.h"
+#include "libcoll/tuning/select.h"
 
 #define CALIBRATE_CELLS  48 /* at most, of a world */
 #define CALIBRATE_RANKS  8

@@ -6,6 +6,7 @@
 #include <math.h>
 
 #include "calibrate.h"
+#include "libcoll/cost/links.h"
 
 #define NCOSTS 4
 #define PRIOR  0.02 /* weight of typical costs against one cell */
@@ -13,7 +14,7 @@
 
 colli_limits calibrate_limits(colli_link_kind link) {
   colli_limits limits = {.slot_count = 8};
-  colli_limits_default(colli_link_name(link), &limits);
+  colli_limits_default(link, &limits);
   limits.chunk_bytes = limits.slot_bytes * limits.slot_count / 2;
   return limits;
 }
@@ -41,7 +42,7 @@ static double predict(const calibrate_world *world, const calibrate_cell *cell,
 static void find_partitions(const calibrate_world *world, colli_partition *partitions) {
   colli_model typical;
   colli_limits limits = calibrate_limits(world->link);
-  colli_model_default(colli_link_name(world->link), world->nranks, world->cores, &typical);
+  colli_model_default(world->link, world->nranks, world->cores, &typical);
   for (int i = 0; i < world->ncells; i++) {
     const calibrate_cell *cell = &world->cell[i];
     colli_shape shape = {.coll = cell->algo->coll, .nranks = world->nranks};

@@ -14,6 +14,7 @@
 #include "calibrate.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
+#include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 
 #define USAGE_STATUS 2
@@ -151,7 +152,7 @@ static bool calibrate(colli_link_kind link, bool crowded, int cores, const wishe
   static calibrate_world worlds[2];
   const int nranks[2] = {crowded ? 4 : 2, crowded ? 8 : 4};
   int nworlds = crowded || cores >= 4 ? 2 : 1;
-  const char *name = link == COLLI_LINK_SHM ? "shm" : "tcp";
+  const char *name = colli_link_name(link);
   colli_link_costs *costs = crowded ? &out->crowded[link] : &out->apart[link];
   for (int i = 0; i < nworlds; i++) {
     worlds[i] = (calibrate_world){

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "calibrate.h"
+#include "libcoll/cost/links.h"
 #include "topology/topology.h"
 
 #define TIMEOUT_MS 20000

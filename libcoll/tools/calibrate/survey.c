@@ -10,6 +10,7 @@
 
 #include "calibrate.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/cost/links.h"
 
 #define MOST_BYTES (8u << 20) /* of a vector, or of all blocks of one together */
 #define FINAL      3          /* rounds of those that may be the best, whose medians count */

@@ -4,6 +4,8 @@
 
 #include "explain.h"
 #include "libcoll/base/param.h"
+#include "libcoll/cost/links.h"
+#include "libcoll/cost/predict.h"
 
 #define MAX_EVENTS 50e6 /* beyond this the event model would take more than some seconds */
 
@@ -40,19 +42,20 @@ static void set_chooser(const question *q, answer *a) {
   colli_calibration calibration;
   if (colli_params_load(&params, &error) != COLL_OK)
     explain_refuse("%s", error.message);
-  const char *far = q->hosts > 1 ? "tcp" : q->transport;
+  colli_link_kind near = (colli_link_kind)colli_link_parse(q->transport);
+  colli_link_kind far = q->hosts > 1 ? COLLI_LINK_TCP : near;
   a->limits.slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT];
   colli_limits_default(far, &a->limits);
   if (params.from_env[COLLI_PARAM_SLOT_BYTES])
     a->limits.slot_bytes = (size_t)params.number[COLLI_PARAM_SLOT_BYTES];
   colli_calibration_load(params.text[COLLI_PARAM_CALIBRATION], &(colli_log){COLLI_LOG_WARN, -1},
                          &calibration, &a->corrections, &a->origin);
-  colli_model_make(&calibration, colli_link_kind_of(far), colli_link_kind_of(q->transport),
-                   (q->nranks + q->hosts - 1) / q->hosts, q->cores, &a->model);
-  a->model.paired = q->hosts == 1 && q->nranks == 2 * q->cores && /* as collrun binds them */
-                    colli_link_kind_of(q->transport) == COLLI_LINK_SHM;
+  colli_model_make(&calibration, far, near, (q->nranks + q->hosts - 1) / q->hosts, q->cores,
+                   &a->model);
+  a->model.paired = q->hosts == 1 && near == COLLI_LINK_SHM &&
+                    q->nranks == 2 * q->cores; /* as collrun binds them */
   if (q->hosts == 1)
-    colli_model_correct(&a->model, a->corrections, colli_link_kind_of(far), q->nranks, q->cores);
+    a->model.corrections = colli_corrections_find(a->corrections, far, q->nranks, q->cores);
   a->chooser.limits = &a->limits;
   a->chooser.model = &a->model;
   char text[128];

@@ -9,6 +9,7 @@
 #include "explain.h"
 #include "libcoll/base/names.h"
 #include "libcoll/base/param.h"
+#include "libcoll/cost/links.h"
 
 #define USAGE_STATUS 2
 #define COLLECTIVES                                                                                \
@@ -206,7 +207,7 @@ static void check_question(const question *q, bool has_bytes) {
     explain_refuse("--deterministic is for reductions of floats; all others are so by themselves");
   if (q->in_place && q->coll != COLLI_ALLTOALL)
     explain_refuse("--in-place makes a difference to an alltoall only");
-  if (strcmp(q->transport, "shm") != 0 && strcmp(q->transport, "tcp") != 0)
+  if (colli_link_parse(q->transport) < 0)
     explain_refuse("--transport is shm or tcp, not '%s'", q->transport);
 }
 

@@ -1,10 +1,10 @@
 /* cache.c: how large the last-level cache is, and how much of it is a rank's. */
+#include "libcoll/tuning/cache.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include "topology/topology.h"
 
 #define MOST_CACHES 16 /* that one processor is looked through for */
 

@@ -1,0 +1,19 @@
+/* predict.h: the time of schedules by events, where each rank has a core of its own. */
+#ifndef COLLI_COST_PREDICT_H
+#define COLLI_COST_PREDICT_H
+
+#include "libcoll/cost/model.h"
+#include "libcoll/sched/partition.h"
+#include "libcoll/sched/sched.h"
+
+/*
+ * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
+ * message leaves when its sender has finished the step's slice and the link is free, and arrives
+ * alpha and bytes * beta later; slots bound what is under way. Gives the time in ns at which the
+ * last rank ends, or a negative number if the schedules deadlock or memory runs out. Ranks of one
+ * group of scheds[0]->shape have the model's near links.
+ */
+double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
+                     size_t elem_bytes, unsigned slot_count, const colli_model *model);
+
+#endif

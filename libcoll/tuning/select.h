@@ -1,0 +1,39 @@
+/* select.h: which algorithm is the cheapest by the cost model, and how large its chunks are. */
+#ifndef COLLI_TUNING_SELECT_H
+#define COLLI_TUNING_SELECT_H
+
+#include "libcoll/algo/algo.h"
+
+/* An algorithm and how it cuts the vector. */
+typedef struct colli_choice {
+  const colli_algo *algo;
+  colli_partition partition;
+  size_t chunk_bytes; /* what its limits asked for */
+  double predicted_ns;
+} colli_choice;
+
+#define COLLI_MAX_CANDIDATES 48 /* no collective has more algorithms */
+
+/*
+ * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).
+ * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
+ * rank. candidates (may be NULL) receives what was considered, best first, up to max_candidates;
+ * returns how many, or 0 if `force` names no algorithm of this collective.
+ */
+int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
+                 const colli_limits *limits, const colli_model *model, const char *force,
+                 colli_choice *choice, colli_choice *candidates, int max_candidates);
+
+/*
+ * The predicted time of a choice in ns: its formula; where a few ranks share cores, the geometric
+ * mean of that and a rehearsal (cost/rehearse.h). The formula sees the longest path and the whole
+ * work, the rehearsal sees who runs when; their mean is closer to the truth than either.
+ */
+double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
+                         unsigned slot_count, const colli_model *model);
+
+/* The partition that an algorithm gets for a wanted chunk size. */
+void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
+                            size_t elem_bytes, const colli_limits *limits, colli_partition *out);
+
+#endif
