@@ -95,7 +95,7 @@ void perf_bench_close(perf_bench *b) {
 }
 
 /* Where the operation reads and writes: in place both are in the one buffer. */
-static void place(const perf_bench *b, bool in_place, char **send, char **recv) {
+static void choose_buffers(const perf_bench *b, bool in_place, char **send, char **recv) {
   size_t own = b->displs[b->rank] * b->bytes;
   *send = in_place ? b->recv : b->send;
   *recv = b->recv;
@@ -127,7 +127,7 @@ static coll_status run_reduce_broadcast(const perf_bench *b, const char *send, c
 /* Runs one operation. */
 static coll_status run_once(const perf_bench *b, bool in_place, int i) {
   char *send, *recv;
-  place(b, in_place, &send, &recv);
+  choose_buffers(b, in_place, &send, &recv);
   coll_type type = (coll_type)b->line->type;
   coll_op op = (coll_op)b->line->op;
   size_t count = b->line->count, *counts = b->counts, own = counts[b->rank];
@@ -190,7 +190,7 @@ static long long wrong_blocks(const perf_bench *b, const char *recv) {
 static long long count_wrong(const perf_bench *b, bool in_place) {
   const perf_line *line = b->line;
   char *send, *recv;
-  place(b, in_place, &send, &recv);
+  choose_buffers(b, in_place, &send, &recv);
   int n = b->nranks, root = root_of(b, 0);
   size_t first = b->traits->send == PERF_ALL_BLOCKS ? b->displs[b->rank] : 0;
   switch (b->options->what) {
@@ -228,7 +228,7 @@ coll_status perf_verify(const perf_bench *b, bool in_place, long long *wrong) {
   const perf_line *line = b->line;
   size_t larger = b->nsend > b->nrecv ? b->nsend : b->nrecv;
   char *send, *recv;
-  place(b, in_place, &send, &recv);
+  choose_buffers(b, in_place, &send, &recv);
   memset(b->recv, 0xff, larger * b->bytes);
   perf_fill(send, b->nsend, line->type, b->traits->reduces ? line->op : COLL_SUM, b->rank,
             b->nranks);

@@ -106,7 +106,7 @@ static bool is_wanted(const perf_options *options, int type, int op) {
 }
 
 /* Prints the end of the table, and writes the file; false if that fails. */
-static bool report(const perf_options *options, int nranks, const results *out) {
+static bool report_results(const perf_options *options, int nranks, const results *out) {
   int failed = 0;
   if (options->overlap) {
     perf_print_overlap_foot(options, out->overlaps, out->count);
@@ -176,7 +176,7 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
       if (is_wanted(options, type, op))
         well = run_sizes(options, comm, rank, nranks, type, op, &out);
   if (well && rank == 0)
-    well = report(options, nranks, &out);
+    well = report_results(options, nranks, &out);
   well = well && is_right(options, &out);
   perf_variants_close(&out.variants);
   free(out.lines);

@@ -187,7 +187,7 @@ static perf_overlap_kind read_work(const char *text) {
 }
 
 /* Takes one option. */
-static void take(perf_options *options, int letter, const char *value) {
+static void read_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
   case 'b':
     read_sizes(options, value);
@@ -310,7 +310,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                             .op = COLL_SUM};
   int letter;
   while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
-    take(options, letter, optarg);
+    read_option(options, letter, optarg);
   if (optind + 1 != argc) {
     fputs(usage, stderr);
     exit(2);

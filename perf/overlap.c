@@ -46,7 +46,7 @@ static void do_work(const work *w) {
 }
 
 /* Starts one operation, out of place. */
-static coll_status start(const perf_bench *b, coll_request **request) {
+static coll_status start_operation(const perf_bench *b, coll_request **request) {
   coll_type type = (coll_type)b->line->type;
   coll_op op = (coll_op)b->line->op;
   size_t count = b->line->count;
@@ -73,7 +73,7 @@ static coll_status time_turn(const perf_bench *b, bool with_comm, const work *w,
   for (int i = 0; i < iters && status == COLL_OK; i++) {
     coll_request *request = NULL;
     if (with_comm)
-      status = start(b, &request);
+      status = start_operation(b, &request);
     if (w && status == COLL_OK)
       do_work(w);
     if (request)
@@ -123,7 +123,7 @@ static coll_status choose_iters(const perf_bench *b, int *iters) {
 }
 
 /* Measures the three in turns. */
-static coll_status measure(const perf_bench *b, perf_overlap *out) {
+static coll_status measure_overlap(const perf_bench *b, perf_overlap *out) {
   double comm_us[ROUNDS], work_us[ROUNDS], both_us[ROUNDS];
   int iters = 0;
   coll_status status = choose_iters(b, &iters);
@@ -157,7 +157,7 @@ coll_status perf_measure_overlap(const perf_options *options, coll_comm *comm, p
   if (status == COLL_OK)
     status = perf_warm_up(&b, false);
   if (status == COLL_OK)
-    status = measure(&b, out);
+    status = measure_overlap(&b, out);
   perf_bench_close(&b);
   return status;
 }

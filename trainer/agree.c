@@ -29,7 +29,7 @@ static void *gather(coll_comm *comm, const void *mine, size_t bytes, int *nranks
 }
 
 /* Finds the first rank that cannot begin or begins something else. */
-static bool judge(const report *all, int nranks, fail *why) {
+static bool compare_reports(const report *all, int nranks, fail *why) {
   int failed = -1, others = 0;
   for (int r = nranks - 1; r >= 0; r--)
     if (!all[r].ok)
@@ -60,7 +60,7 @@ bool agree_start(coll_comm *comm, bool ok, uint64_t options, uint64_t data, fail
   report *all = gather(comm, &mine, sizeof(mine), &nranks, why);
   if (!all)
     return false;
-  ok = judge(all, nranks, why);
+  ok = compare_reports(all, nranks, why);
   why->everywhere = !ok;
   free(all);
   return ok;

@@ -79,8 +79,8 @@ size_t loader_batch_size(const loader *ld, size_t step) {
 }
 
 /* Writes sample i of a set as row `row`. */
-static void put(const loader *ld, const sample_set *set, size_t i, size_t row, float *inputs,
-                uint8_t *labels) {
+static void load_sample(const loader *ld, const sample_set *set, size_t i, size_t row,
+                        float *inputs, uint8_t *labels) {
   const dataset *d = ld->data;
   dataset_inputs(d, set, i, ld->scale, ld->offset, inputs + row * d->inputs);
   dataset_labels(d, set, i, labels + row * d->positions);
@@ -91,11 +91,11 @@ void loader_train(const loader *ld, size_t first, size_t count, float *inputs, u
   for (size_t i = 0; i < count; i++) {
     if (i + AHEAD < count)
       dataset_prefetch(ld->data, set, ld->order[first + i + AHEAD]);
-    put(ld, set, ld->order[first + i], i, inputs, labels);
+    load_sample(ld, set, ld->order[first + i], i, inputs, labels);
   }
 }
 
 void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels) {
   for (size_t i = 0; i < part.count; i++)
-    put(ld, &ld->data->test, part.first + i, i, inputs, labels);
+    load_sample(ld, &ld->data->test, part.first + i, i, inputs, labels);
 }

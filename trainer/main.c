@@ -12,7 +12,7 @@
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
 /* Says on one line what went wrong; what all ranks know alike is said by rank 0 only. */
-static void report(const coll_comm *comm, const fail *why) {
+static void report_failure(const coll_comm *comm, const fail *why) {
   int rank = 0, nranks = 1;
   if (comm) {
     coll_comm_rank(comm, &rank);
@@ -27,7 +27,7 @@ static void report(const coll_comm *comm, const fail *why) {
 }
 
 /* Reads the data, joins the other ranks, trains. */
-static int run(const options *o) {
+static int run_training(const options *o) {
   fail why = {.text = ""};
   dataset data;
   coll_comm *comm = NULL;
@@ -39,7 +39,7 @@ static int run(const options *o) {
   coll_status status = coll_init_from_env(&comm, &config);
   if (status != COLL_OK) {
     if (!loaded)
-      report(NULL, &why);
+      report_failure(NULL, &why);
     fprintf(stderr, "coll_train: joining the other ranks: %s: %s\n", coll_status_name(status),
             error.message);
     dataset_free(&data);
@@ -47,7 +47,7 @@ static int run(const options *o) {
   }
   bool ok = train(o, comm, loaded ? &data : NULL, &why);
   if (!ok)
-    report(comm, &why);
+    report_failure(comm, &why);
   if (!ok && why.everywhere)
     coll_barrier(comm); /* a launcher may end rank 0 when others leave: not before it has spoken */
   coll_comm_destroy(&comm);
@@ -72,6 +72,6 @@ int main(int argc, char **argv) {
     return EXIT_USAGE;
   default:
     blas_setup(argv, (int)o.threads_per_rank);
-    return run(&o);
+    return run_training(&o);
   }
 }

@@ -45,7 +45,7 @@ static bool parse_choice(const option_row *row, const char *text, int *value, fa
 }
 
 /* Stores the value that an option's text has. */
-static bool take(options *o, const option_row *row, const char *text, fail *why) {
+static bool store_option(options *o, const option_row *row, const char *text, fail *why) {
   void *member = (char *)o + row->at;
   const char *end = "";
   switch (row->kind) {
@@ -70,7 +70,7 @@ static bool take(options *o, const option_row *row, const char *text, fail *why)
 }
 
 /* Fills in what every run starts from, and the list for getopt_long(). */
-static bool begin(options *o, struct option *list, fail *why) {
+static bool set_defaults(options *o, struct option *list, fail *why) {
   size_t count = 0;
   memset(o, 0, sizeof(*o));
   o->slow_factor = 1;
@@ -78,7 +78,7 @@ static bool begin(options *o, struct option *list, fail *why) {
     int takes = row->kind == OPTION_FLAG ? no_argument : required_argument;
     list[count] = (struct option){row->name, takes, NULL, CODE_ROWS + (int)count};
     count++;
-    if (row->initial && !take(o, row, row->initial, why))
+    if (row->initial && !store_option(o, row, row->initial, why))
       return false;
   }
   list[count++] = (struct option){"help", no_argument, NULL, CODE_HELP};
@@ -100,7 +100,7 @@ static bool refuse(const struct option *list, const char *argument, fail *why) {
 options_result options_parse(options *o, int argc, char **argv, fail *why) {
   struct option list[MOST_ROWS + 3];
   int code;
-  if (!begin(o, list, why))
+  if (!set_defaults(o, list, why))
     return OPTIONS_BAD;
   opterr = 0;
   optind = 0; /* start anew, also when called twice */
@@ -113,7 +113,7 @@ options_result options_parse(options *o, int argc, char **argv, fail *why) {
       return fail_set(why, "%s: needs a value", argv[optind - 1]), OPTIONS_BAD;
     if (code == '?')
       return refuse(list, argv[optind - 1], why), OPTIONS_BAD;
-    if (!take(o, &option_rows[code - CODE_ROWS], optarg, why))
+    if (!store_option(o, &option_rows[code - CODE_ROWS], optarg, why))
       return OPTIONS_BAD;
   }
   if (optind < argc)

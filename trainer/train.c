@@ -156,7 +156,7 @@ static void begin_epoch(worker *w) {
 }
 
 /* This rank's part of the test set. */
-static bool test(worker *w, const float *params, fail *why) {
+static bool test_model(worker *w, const float *params, fail *why) {
   shard part = shard_of(w->data->test.count, w->rank, w->nranks);
   for (size_t done = 0; done < part.count;) {
     size_t left = part.count - done;
@@ -199,13 +199,13 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
 }
 
 /* Writes the checkpoint of a finished epoch. */
-static bool save(trainer *t, const float *params, fail *why) {
+static bool save_checkpoint(trainer *t, const float *params, fail *why) {
   checkpoint_state state = state_of(&t->w, (float *)(uintptr_t)params);
   return checkpoint_write(t->w.o->checkpoint, &t->run, &state, why);
 }
 
 /* One epoch, or what is left of it, with all that belongs to it. */
-static bool epoch(trainer *t, epoch_result *result, fail *why) {
+static bool train_epoch(trainer *t, epoch_result *result, fail *why) {
   worker *w = &t->w;
   uint64_t hash;
   begin_epoch(w);
@@ -213,7 +213,7 @@ static bool epoch(trainer *t, epoch_result *result, fail *why) {
     return false;
   double seconds = clock_s() - w->begin_s;
   const float *params = t->strategy->settle(w, why);
-  if (!params || !worker_gather_pending(w, why) || !test(w, params, why) ||
+  if (!params || !worker_gather_pending(w, why) || !test_model(w, params, why) ||
       !summarise(w, seconds, result, why) || !check_weights(w, params, &hash, why))
     return false;
   result->weights_hash = hash;
@@ -222,7 +222,8 @@ static bool epoch(trainer *t, epoch_result *result, fail *why) {
   if (w->rank != 0)
     return true;
   progress_epoch(&w->progress, result);
-  return metrics_epoch(&t->metrics, result, why) && (!w->o->checkpoint || save(t, params, why));
+  return metrics_epoch(&t->metrics, result, why) &&
+         (!w->o->checkpoint || save_checkpoint(t, params, why));
 }
 
 /* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
@@ -249,7 +250,7 @@ static void announce(const worker *w, progress *p) {
 }
 
 /* All epochs that are left. */
-static bool run(trainer *t, fail *why) {
+static bool run_epochs(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
   double begin = clock_s();
@@ -267,7 +268,7 @@ static bool run(trainer *t, fail *why) {
   if (ok)
     announce(w, &w->progress);
   while (ok && w->epochs_done < o->epochs)
-    ok = epoch(t, &last, why) || survive(t, why);
+    ok = train_epoch(t, &last, why) || survive(t, why);
   t->strategy->close(w);
   if (!ok)
     return false;
@@ -301,7 +302,7 @@ bool train(const options *o, coll_comm *comm, const dataset *data, fail *why) {
     return fail_coll(why, comm, status, "asking for the rank");
   bool ok = data && prepare(&t, why);
   ok = agree_start(comm, ok, options_fingerprint(o), data ? data->fingerprint : 0, why);
-  ok = ok && run(&t, why);
+  ok = ok && run_epochs(&t, why);
   if (!ok && !why->everywhere)
     coll_comm_abort(t.w.comm); /* the others must not wait for what this rank no longer does */
   release(&t);

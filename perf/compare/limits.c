@@ -111,7 +111,7 @@ typedef struct worker {
 } worker;
 
 /* Writes floats past the caches, or through them. */
-static void put(float *to, const float *from, size_t count, bool stream) {
+static void store_sum(float *to, const float *from, size_t count, bool stream) {
 #if defined(__x86_64__)
   if (stream && count % 16 == 0) {
     for (size_t i = 0; i < count; i += 4)
@@ -135,15 +135,15 @@ static void sum(const work *w, int turn, size_t first, size_t last) {
       for (size_t i = 0; i < some; i++)
         to[i] += w->in[k][at + i];
     for (int k = 0; k < w->nout && to == block; k++)
-      put(w->out[turn + k] + at, block, some, w->stream);
+      store_sum(w->out[turn + k] + at, block, some, w->stream);
   }
 }
 
 /* Copies a stretch of each input, or of the one to all outputs. */
-static void copy(const work *w, int turn_in, int turn_out, size_t first, size_t last) {
+static void copy_part(const work *w, int turn_in, int turn_out, size_t first, size_t last) {
   for (int k = 0; k < w->nout; k++)
-    put(w->out[turn_out + k] + first, w->in[turn_in + (w->nin > 1 ? k : 0)] + first, last - first,
-        w->stream);
+    store_sum(w->out[turn_out + k] + first, w->in[turn_in + (w->nin > 1 ? k : 0)] + first,
+              last - first, w->stream);
 }
 
 /* A core's part of all iterations. */
@@ -161,7 +161,7 @@ static void *labour(void *arg) {
     if (w->what->sums)
       sum(w, i % w->turns_out, first, last);
     else
-      copy(w, i % w->turns_in, i % w->turns_out, first, last);
+      copy_part(w, i % w->turns_in, i % w->turns_out, first, last);
   }
   me->seconds = now_s() - start;
   return NULL;
@@ -190,7 +190,7 @@ static double run_once(work *w, int iterations) {
 }
 
 /* The time of the faster kind of stores, in us. */
-static double measure(work *w) {
+static double time_work(work *w) {
   double best = 0;
   for (int stream = 0; stream < 2; stream++) {
     w->stream = stream;
@@ -228,7 +228,7 @@ static void measure_size(const traffic *what, int nranks, size_t bytes) {
     else
       w.out[k - inputs] = memory;
   }
-  printf("%s %zu %.4f\n", what->name, bytes, measure(&w));
+  printf("%s %zu %.4f\n", what->name, bytes, time_work(&w));
   for (int k = 0; k < inputs; k++)
     free(w.in[k]);
   for (int k = 0; k < outputs; k++)

@@ -22,7 +22,7 @@ static void open_cell(const peer_cell *cell, void *context) {
 }
 
 /* Runs one operation; MPI ends the program itself where one fails. */
-static void run(const peer_cell *cell, int root, void *context) {
+static void run_collective(const peer_cell *cell, int root, void *context) {
   MPI_Comm comm = *(MPI_Comm *)context;
   int count = (int)cell->count;
   float *send = cell->send, *recv = cell->recv;
@@ -75,7 +75,7 @@ int main(int argc, char **argv) {
                           .max_count = INT_MAX,
                           .lacks = lacks,
                           .open = open_cell,
-                          .run = run,
+                          .run = run_collective,
                           .barrier = barrier,
                           .maximum = maximum};
   MPI_Comm_rank(comm, &library.rank);

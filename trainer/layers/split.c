@@ -55,7 +55,8 @@ static const layer_kind columns = {"columns", NULL, columns_forward, columns_bac
 static const layer_kind rows = {"rows", NULL, rows_forward, rows_backward};
 
 /* A linear layer of one rank. */
-static layer make(const layer_kind *kind, split *ranks, size_t inputs, size_t outputs, bool relu) {
+static layer make_split_layer(const layer_kind *kind, split *ranks, size_t inputs, size_t outputs,
+                              bool relu) {
   return (layer){.kind = kind,
                  .in = inputs,
                  .out = outputs,
@@ -66,9 +67,11 @@ static layer make(const layer_kind *kind, split *ranks, size_t inputs, size_t ou
 }
 
 layer layer_columns(split *ranks, size_t inputs, size_t outputs, bool relu) {
-  return make(&columns, ranks, inputs, shard_of(outputs, ranks->rank, ranks->nranks).count, relu);
+  return make_split_layer(&columns, ranks, inputs,
+                          shard_of(outputs, ranks->rank, ranks->nranks).count, relu);
 }
 
 layer layer_rows(split *ranks, size_t inputs, size_t outputs, bool relu) {
-  return make(&rows, ranks, shard_of(inputs, ranks->rank, ranks->nranks).count, outputs, relu);
+  return make_split_layer(&rows, ranks, shard_of(inputs, ranks->rank, ranks->nranks).count, outputs,
+                          relu);
 }

@@ -44,14 +44,14 @@ static bool send_sums(worker *w, fail *why) {
 }
 
 /* Waits until bucket i has the sums of all ranks. */
-static bool take(worker *w, size_t i, fail *why) {
+static bool reduce_bucket(worker *w, size_t i, fail *why) {
   everywhere *e = w->state;
   return w->pending ? packets_take(&e->p, i, why)
                     : worker_wait(w, &e->b.item[i].request, doing, why);
 }
 
 /* One step: this rank's part of the batch, the gradients of all, new weights. */
-static bool step(worker *w, fail *why) {
+static bool allreduce_step(worker *w, fail *why) {
   buckets *b = &((everywhere *)w->state)->b;
   shard batch = worker_batch(w), part = shard_of(batch.count, w->rank, w->nranks);
   if (!worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count, b->grads,
@@ -60,12 +60,12 @@ static bool step(worker *w, fail *why) {
     return false;
   bool whole = w->o->clip > 0; /* the length of all gradients must be known before the update */
   for (size_t i = 0; whole && i < b->count; i++)
-    if (!take(w, i, why))
+    if (!reduce_bucket(w, i, why))
       return false;
   worker_clip(w, b->grads);
   for (size_t i = 0; i < b->count; i++) {
     const bucket *item = &b->item[i];
-    if (!take(w, i, why))
+    if (!reduce_bucket(w, i, why))
       return false;
     worker_update(w, item->first, item->count, b->grads + item->first);
     if (!buckets_poll(b, why))
@@ -77,11 +77,11 @@ static bool step(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
-  return worker_each_step(w, step, why);
+static bool allreduce_epoch(worker *w, fail *why) {
+  return worker_each_step(w, allreduce_step, why);
 }
 
-static const float *settle(worker *w, fail *why) {
+static const float *allreduce_settle(worker *w, fail *why) {
   everywhere *e = w->state;
   (void)why;
   packets_settle(&e->p);
@@ -94,6 +94,6 @@ const strategy strategy_allreduce = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
     .open = open_allreduce,
     .close = close_allreduce,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = allreduce_epoch,
+    .settle = allreduce_settle,
 };

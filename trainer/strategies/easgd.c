@@ -81,8 +81,8 @@ static bool finish(worker *w, coll_status status, coll_request **request, fail *
                            : fail_coll(why, w->comm, status, doing);
 }
 
-static bool send(worker *w, const void *data, size_t count, coll_type type, int peer, int tag,
-                 fail *why) {
+static bool send_weights(worker *w, const void *data, size_t count, coll_type type, int peer,
+                         int tag, fail *why) {
   coll_request *request = NULL;
   coll_status status = coll_isend(data, count, type, peer, tag, w->comm, &request);
   w->sums.sent_bytes += (double)(count * coll_type_bytes(type));
@@ -115,7 +115,7 @@ static bool exchange(worker *w, work *next, fail *why) {
     *next = hand_out(w);
     return true;
   }
-  if (!send(w, w->params, count, COLL_FLOAT32, centre, TAG_WEIGHTS, why) ||
+  if (!send_weights(w, w->params, count, COLL_FLOAT32, centre, TAG_WEIGHTS, why) ||
       !receive(w, next, 2, COLL_UINT64, centre, TAG_WORK, NULL, why) ||
       !receive(w, e->message, count, COLL_FLOAT32, centre, TAG_CHANGE, NULL, why))
     return false;
@@ -159,15 +159,15 @@ static bool be_centre(worker *w, fail *why) {
       e->message[i] = change;
     }
     work next = hand_out(w);
-    if (!send(w, &next, 2, COLL_UINT64, from.source, TAG_WORK, why) ||
-        !send(w, e->message, count, COLL_FLOAT32, from.source, TAG_CHANGE, why))
+    if (!send_weights(w, &next, 2, COLL_UINT64, from.source, TAG_WORK, why) ||
+        !send_weights(w, e->message, count, COLL_FLOAT32, from.source, TAG_CHANGE, why))
       return false;
     working -= next.count == 0;
   }
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool easgd_epoch(worker *w, fail *why) {
   elastic *e = w->state;
   size_t done = w->step * w->o->batch;
   e->next = done < e->total ? done : e->total;
@@ -178,7 +178,7 @@ static bool epoch(worker *w, fail *why) {
 }
 
 /* Everybody gets to know the centre; workers go on from their own weights. */
-static const float *settle(worker *w, fail *why) {
+static const float *easgd_settle(worker *w, fail *why) {
   elastic *e = w->state;
   int centre = w->nranks - 1;
   coll_status status =
@@ -195,6 +195,6 @@ const strategy strategy_easgd = {
     .bits = STRATEGY_ELASTIC,
     .open = open_elastic,
     .close = close_elastic,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = easgd_epoch,
+    .settle = easgd_settle,
 };

@@ -235,7 +235,7 @@ static bool end_epoch(worker *w, fail *why) {
 }
 
 /* One step of this rank, on the next samples of its own shuffle. */
-static bool step(worker *w, fail *why) {
+static bool gossip_step(worker *w, fail *why) {
   gossip *g = w->state;
   size_t total = w->data->train.count, first = (g->before + g->done[w->rank]) % total;
   size_t count = total - first < g->rows ? total - first : g->rows;
@@ -248,7 +248,7 @@ static bool step(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool gossip_epoch(worker *w, fail *why) {
   gossip *g = w->state;
   size_t total = w->data->train.count, begun = w->step * w->o->batch;
   uint64_t mine = ((uint64_t)w->rank + 1) << 32 | w->epochs_done; /* nobody else's numbers */
@@ -262,7 +262,7 @@ static bool epoch(worker *w, fail *why) {
   if (g->listens && !start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why))
     return false;
   for (g->steps = 0; known(w) < total;) {
-    if (!step(w, why) || !poll(w, why) || !act(w, why) || !offer(w, why))
+    if (!gossip_step(w, why) || !poll(w, why) || !act(w, why) || !offer(w, why))
       return false;
     uint64_t samples = known(w);
     w->step = samples / w->o->batch;
@@ -272,7 +272,7 @@ static bool epoch(worker *w, fail *why) {
 }
 
 /* The mean of all ranks' weights, in memory of a message, as none is under way. */
-static const float *settle(worker *w, fail *why) {
+static const float *gossip_settle(worker *w, fail *why) {
   const gossip *g = w->state;
   float *mean = weights_in(g, OFFER_OUT);
   size_t count = w->model.params;
@@ -290,6 +290,6 @@ const strategy strategy_gossip = {
     .bits = STRATEGY_ELASTIC,
     .open = open_gossip,
     .close = close_gossip,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = gossip_epoch,
+    .settle = gossip_settle,
 };

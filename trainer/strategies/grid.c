@@ -87,7 +87,7 @@ static size_t stage_begin(const model *m, int stage, int stages) {
 }
 
 /* Copies numbers between the whole array and this rank's part of it; `out`: into the whole. */
-static void copy(float *whole, float *part, size_t count, bool out) {
+static void copy_numbers(float *whole, float *part, size_t count, bool out) {
   memcpy(out ? whole : part, out ? part : whole, count * sizeof(float));
 }
 
@@ -98,16 +98,16 @@ static void copy_layer(const grid *g, const model *m, size_t l, float *whole, fl
   bool first = g->tensor.place == 0 || !out;
   float *bias = whole + from->in * from->out;
   if (cut_of(g, m, l) == WHOLE) {
-    copy(whole, part, first ? from->count : 0, out);
+    copy_numbers(whole, part, first ? from->count : 0, out);
   } else if (cut_of(g, m, l) == COLUMNS) {
     shard mine = shard_of(from->out, g->tensor.place, g->tensor.size);
-    copy(whole + mine.first * from->in, part, mine.count * from->in, out);
-    copy(bias + mine.first, part + mine.count * from->in, mine.count, out);
+    copy_numbers(whole + mine.first * from->in, part, mine.count * from->in, out);
+    copy_numbers(bias + mine.first, part + mine.count * from->in, mine.count, out);
   } else {
     shard mine = shard_of(from->in, g->tensor.place, g->tensor.size);
     for (size_t o = 0; o < from->out; o++)
-      copy(whole + o * from->in + mine.first, part + o * mine.count, mine.count, out);
-    copy(bias, part + mine.count * from->out, first ? from->out : 0, out);
+      copy_numbers(whole + o * from->in + mine.first, part + o * mine.count, mine.count, out);
+    copy_numbers(bias, part + mine.count * from->out, first ? from->out : 0, out);
   }
 }
 

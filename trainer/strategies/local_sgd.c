@@ -112,7 +112,7 @@ static bool synchronise(worker *w, fail *why) {
 }
 
 /* One step of this rank, and the average when it is time. */
-static bool step(worker *w, fail *why) {
+static bool local_step(worker *w, fail *why) {
   local *s = w->state;
   shard batch = worker_batch(w), part = shard_of(batch.count, w->rank, w->nranks);
   float scale = (float)w->nranks / (float)batch.count;
@@ -149,7 +149,7 @@ static void restart_optimizer(worker *w) {
  * steps, or the loss of a rank within an epoch, it is the local steps' velocity, and the outer one
  * starts anew.
  */
-static bool epoch(worker *w, fail *why) {
+static bool local_sgd_epoch(worker *w, fail *why) {
   local *s = w->state;
   size_t bytes = w->model.params * sizeof(float);
   if (w->epochs_done < w->o->post_local)
@@ -161,7 +161,7 @@ static bool epoch(worker *w, fail *why) {
   }
   if (s->anchor)
     memcpy(s->anchor, w->params, bytes);
-  if (!worker_each_step(w, step, why))
+  if (!worker_each_step(w, local_step, why))
     return false;
   if (s->outer)
     memcpy(w->velocity, s->outer, bytes);
@@ -170,7 +170,7 @@ static bool epoch(worker *w, fail *why) {
   return true;
 }
 
-static const float *settle(worker *w, fail *why) {
+static const float *local_sgd_settle(worker *w, fail *why) {
   (void)why;
   return w->params;
 }
@@ -181,6 +181,6 @@ const strategy strategy_local_sgd = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_local,
     .close = close_local,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = local_sgd_epoch,
+    .settle = local_sgd_settle,
 };

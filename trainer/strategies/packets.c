@@ -39,7 +39,7 @@ static void list(packets *p, const bucket *item) {
 }
 
 /* The gradients of a bucket are there: starts to send their parts to the ranks that add them. */
-static coll_status start(buckets *b, bucket *item) {
+static coll_status start_bucket(buckets *b, bucket *item) {
   packets *p = b->owner;
   list(p, item);
   for (int r = 0; r < p->nranks; r++) {
@@ -56,7 +56,7 @@ bool packets_open(packets *p, worker *w, buckets *b, bool back, fail *why) {
   size_t ranks = (size_t)w->nranks, bytes = 0, own = 0;
   void *memory = NULL;
   *p = (packets){.w = w, .b = b, .rank = w->rank, .nranks = w->nranks};
-  b->start = start;
+  b->start_bucket = start;
   b->owner = p;
   p->bytes = calloc(4 * ranks, sizeof(*p->bytes));
   if (!p->bytes)

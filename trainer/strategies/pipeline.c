@@ -116,8 +116,8 @@ static void close_pipeline(worker *w) {
 }
 
 /* Sends numbers to another stage; the request is waited for before the memory is used again. */
-static bool send(worker *w, const float *data, size_t count, int to, int tag,
-                 coll_request **request, fail *why) {
+static bool send_values(worker *w, const float *data, size_t count, int to, int tag,
+                        coll_request **request, fail *why) {
   coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
   coll_status status = coll_isend(data, count, COLL_FLOAT32, to, tag, stages, request);
   w->sums.sent_bytes += (double)count * sizeof(float);
@@ -175,8 +175,8 @@ static bool forward(worker *w, int i, fail *why) {
     return false;
   computed(w, begin, i);
   size_t out = part->layer[part->layers - 1].out;
-  return p->last || send(w, f->pass.value[part->layers], micro.count * out, place - 1, TAG_VALUES,
-                         &f->values, why);
+  return p->last || send_values(w, f->pass.value[part->layers], micro.count * out, place - 1,
+                                TAG_VALUES, &f->values, why);
 }
 
 /* The backward pass of micro-batch i through this stage: adds its gradients to the sum. */
@@ -201,7 +201,7 @@ static bool backward(worker *w, int i, fail *why) {
   rows_add(part->params, p->grads, p->piece);
   computed(w, begin, p->micro + i);
   return p->first ||
-         send(w, f->in_delta, rows * part->inputs, place + 1, TAG_DELTAS, &f->deltas, why);
+         send_values(w, f->in_delta, rows * part->inputs, place + 1, TAG_DELTAS, &f->deltas, why);
 }
 
 /* Sums the gradients over the copies of the model. */
@@ -219,7 +219,7 @@ static bool sum_copies(worker *w, fail *why) {
 }
 
 /* One batch: all micro-batches in the order of the schedule, and the update of this rank's part. */
-static bool step(worker *w, fail *why) {
+static bool pipeline_step(worker *w, fail *why) {
   pipeline *p = w->state;
   int ahead = w->o->pipeline_schedule == SCHEDULE_1F1B ? p->window : p->micro;
   memset(p->grads, 0, p->grid.part.params * sizeof(float));
@@ -239,8 +239,8 @@ static bool step(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
-  if (!worker_each_step(w, step, why))
+static bool pipeline_epoch(worker *w, fail *why) {
+  if (!worker_each_step(w, pipeline_step, why))
     return false;
   pipeline *p = w->state;
   for (int i = 0; i < p->window; i++)
@@ -289,7 +289,7 @@ static bool note_stages(worker *w, fail *why) {
 }
 
 /* The whole model from its parts; and how long stages waited, beside the formula. */
-static const float *settle(worker *w, fail *why) {
+static const float *pipeline_settle(worker *w, fail *why) {
   pipeline *p = w->state;
   int stages = p->grid.pipeline.size;
   double spent = clock_s() - w->begin_s, idle[2] = {w->sums.waited_s / spent, 0};
@@ -312,7 +312,8 @@ static const float *settle(worker *w, fail *why) {
 #define STRATEGY(word, words)                                                                      \
   {                                                                                                \
     .name = (word), .about = (words), .bits = STRATEGY_EXACT, .check = grid_check,                 \
-    .open = open_pipeline, .close = close_pipeline, .epoch = epoch, .settle = settle               \
+    .open = open_pipeline, .close = close_pipeline, .epoch = pipeline_epoch,                       \
+    .settle = pipeline_settle                                                                      \
   }
 const strategy strategy_pipeline =
     STRATEGY("pipeline", "layers split over the ranks, micro-batches one behind the other");

@@ -101,12 +101,12 @@ static bool serve(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool ps_async_epoch(worker *w, fail *why) {
   return w->keeper ? serve(w, why) : central_work(w, why);
 }
 
 /* The model is the server's; the others learn how stale the gradients were. */
-static const float *settle(worker *w, fail *why) {
+static const float *ps_async_settle(worker *w, fail *why) {
   books *b = ((central *)w->state)->books;
   double updates = 0;
   int last = 0;
@@ -131,6 +131,6 @@ const strategy strategy_ps_async = {
     .check = central_check,
     .open = open_server,
     .close = central_close,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = ps_async_epoch,
+    .settle = ps_async_settle,
 };

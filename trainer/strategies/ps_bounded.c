@@ -86,7 +86,7 @@ static bool release(worker *w, fail *why) {
 }
 
 /* Gradients are put into the weights before their clock is complete: plain descent alone can. */
-static bool check(const worker *w, fail *why) {
+static bool ps_bounded_check(const worker *w, fail *why) {
   if (optim_has_squares(w->o) || w->o->clip > 0)
     return fail_set(why, "--strategy ps-bounded: works with --optimizer sgd and without --clip");
   return central_check(w, why);
@@ -140,12 +140,12 @@ static bool serve(worker *w, fail *why) {
   }
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool ps_bounded_epoch(worker *w, fail *why) {
   return w->keeper ? serve(w, why) : central_work(w, why);
 }
 
 /* The model is the server's; the others learn how far ahead the fastest worker was. */
-static const float *settle(worker *w, fail *why) {
+static const float *ps_bounded_settle(worker *w, fail *why) {
   books *b = ((central *)w->state)->books;
   if (!central_tell(w, &b->lead, 1, why))
     return NULL;
@@ -157,9 +157,9 @@ const strategy strategy_ps_bounded = {
     .name = "ps-bounded",
     .about = "the last rank is a server; no worker is more than --staleness batches ahead",
     .bits = STRATEGY_ELASTIC | STRATEGY_WIRE,
-    .check = check,
+    .check = ps_bounded_check,
     .open = open_server,
     .close = central_close,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = ps_bounded_epoch,
+    .settle = ps_bounded_settle,
 };

@@ -91,7 +91,7 @@ static int servers_of(const options *o, int nranks) {
   return o->servers ? (int)o->servers : nranks;
 }
 
-static bool check(const worker *w, fail *why) {
+static bool ps_sharded_check(const worker *w, fail *why) {
   const options *o = w->o;
   if (o->clip > 0)
     return fail_set(why,
@@ -187,7 +187,8 @@ static void close_servers(worker *w) {
 }
 
 /* Starts to send something about shard j. */
-static bool send(worker *w, const void *data, size_t bytes, int to, int tag, size_t j, fail *why) {
+static bool send_shard(worker *w, const void *data, size_t bytes, int to, int tag, size_t j,
+                       fail *why) {
   sharded *s = w->state;
   coll_status status = coll_isend(data, bytes, COLL_UINT8, to, tag * (int)s->shards + (int)j,
                                   w->comm, &s->request[s->started]);
@@ -198,7 +199,7 @@ static bool send(worker *w, const void *data, size_t bytes, int to, int tag, siz
   return true;
 }
 
-/* Receives what send() sent. */
+/* Receives what send_shard() sent. */
 static bool receive(worker *w, void *data, size_t bytes, int from, int tag, size_t j, fail *why) {
   const sharded *s = w->state;
   double begin = clock_s();
@@ -247,14 +248,14 @@ static bool push(worker *w, fail *why) {
     shard r = range(w, j);
     int to = server_of(s, j);
     const void *data = w->pending ? (const void *)packet_of(w, j) : s->grads + r.first;
-    if (to != w->rank && !send(w, data, packet_bytes(w, j), to, TAG_GRADIENT, j, why))
+    if (to != w->rank && !send_shard(w, data, packet_bytes(w, j), to, TAG_GRADIENT, j, why))
       return false;
   }
   return true;
 }
 
 /* The server of shard j: adds the workers' gradients, and tells the replica. */
-static bool add(worker *w, size_t j, fail *why) {
+static bool add_gradients(worker *w, size_t j, fail *why) {
   sharded *s = w->state;
   shard r = range(w, j);
   float *sum = s->sum + r.first, *next = s->sum + w->model.params;
@@ -271,11 +272,11 @@ static bool add(worker *w, size_t j, fail *why) {
       rows_add(r.count, sum, own ? s->grads + r.first : next);
   }
   int replica = replica_of(s, j);
-  return replica < 0 || send(w, sum, r.count * sizeof(float), replica, TAG_SUM, j, why);
+  return replica < 0 || send_shard(w, sum, r.count * sizeof(float), replica, TAG_SUM, j, why);
 }
 
 /* The update of shard j, unless it has had that of this step. */
-static void update(worker *w, size_t j) {
+static void update_shard(worker *w, size_t j) {
   sharded *s = w->state;
   shard r = range(w, j);
   if (s->version[j] > now(w))
@@ -291,8 +292,8 @@ static bool follow(worker *w, size_t j, fail *why) {
   int from = server_of(s, j);
   if (!receive(w, s->sum + r.first, r.count * sizeof(float), from, TAG_SUM, j, why))
     return false;
-  update(w, j);
-  return send(w, NULL, 0, from, TAG_DONE, j, why);
+  update_shard(w, j);
+  return send_shard(w, NULL, 0, from, TAG_DONE, j, why);
 }
 
 /* The server of shard j: when the replica has the update, the workers get the weights. */
@@ -300,13 +301,13 @@ static bool publish(worker *w, size_t j, fail *why) {
   sharded *s = w->state;
   shard r = range(w, j);
   int replica = replica_of(s, j);
-  update(w, j);
+  update_shard(w, j);
   if (replica >= 0 && !receive(w, NULL, 0, replica, TAG_DONE, j, why))
     return false;
   for (int i = 0; i < s->workers; i++) {
     int to = s->worker[i];
     if (to != w->rank && to != replica &&
-        !send(w, w->params + r.first, r.count * sizeof(float), to, TAG_WEIGHTS, j, why))
+        !send_shard(w, w->params + r.first, r.count * sizeof(float), to, TAG_WEIGHTS, j, why))
       return false;
   }
   return true;
@@ -324,12 +325,12 @@ static bool pull(worker *w, size_t j, fail *why) {
 }
 
 /* Each phase waits only for earlier ones of other ranks, so a rank may have several parts. */
-static bool step(worker *w, fail *why) {
+static bool ps_sharded_step(worker *w, fail *why) {
   const sharded *s = w->state;
   if (s->seat >= 0 && !push(w, why))
     return false;
   for (size_t j = 0; j < s->shards; j++)
-    if (server_of(s, j) == w->rank && !add(w, j, why))
+    if (server_of(s, j) == w->rank && !add_gradients(w, j, why))
       return false;
   for (size_t j = 0; j < s->shards; j++)
     if (replica_of(s, j) == w->rank && !follow(w, j, why))
@@ -346,12 +347,12 @@ static bool step(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
-  return worker_each_step(w, step, why);
+static bool ps_sharded_epoch(worker *w, fail *why) {
+  return worker_each_step(w, ps_sharded_step, why);
 }
 
 /* Every shard with its velocity from its server; and what was counted of the updates. */
-static const float *settle(worker *w, fail *why) {
+static const float *ps_sharded_settle(worker *w, fail *why) {
   const sharded *s = w->state;
   uint64_t least = UINT64_MAX, most = 0;
   for (size_t j = 0; j < s->shards; j++) {
@@ -416,10 +417,10 @@ const strategy strategy_ps_sharded = {
     .name = "ps-sharded",
     .about = "parameters split over several servers, each with a live replica (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
-    .check = check,
+    .check = ps_sharded_check,
     .open = open_servers,
     .close = close_servers,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = ps_sharded_epoch,
+    .settle = ps_sharded_settle,
     .recover = recover_servers,
 };

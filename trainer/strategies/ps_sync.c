@@ -56,7 +56,7 @@ static bool work(worker *w, shard batch, fail *why) {
          central_push(w, c->grads, why);
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool ps_sync_epoch(worker *w, fail *why) {
   size_t steps = loader_steps(&w->loader), bytes = w->model.params * sizeof(float);
   while (w->step < steps) {
     shard batch = worker_batch(w);
@@ -79,6 +79,6 @@ const strategy strategy_ps_sync = {
     .check = central_check,
     .open = open_server,
     .close = central_close,
-    .epoch = epoch,
+    .epoch = ps_sync_epoch,
     .settle = central_settle,
 };

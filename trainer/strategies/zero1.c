@@ -152,7 +152,7 @@ static bool open_zero(worker *w, fail *why) {
 }
 
 /* Waits until this rank's part of bucket i has the sums of the gradients. */
-static bool take(worker *w, size_t i, fail *why) {
+static bool reduce_bucket(worker *w, size_t i, fail *why) {
   zero *z = w->state;
   return w->pending ? packets_sum(&z->p, i, why)
                     : worker_wait(w, &z->b.item[i].request, doing, why);
@@ -166,7 +166,7 @@ static bool clip(worker *w, fail *why) {
     return true;
   for (size_t i = 0; i < z->b.count; i++) {
     shard part = part_of(z, &z->b.item[i], w->rank);
-    if (!take(w, i, why))
+    if (!reduce_bucket(w, i, why))
       return false;
     square += pow(optim_norm(part.count, z->b.grads + part.first), 2);
   }
@@ -187,11 +187,11 @@ static bool clip(worker *w, fail *why) {
 
 /* Updates this rank's part of bucket i, whose optimizer's memory begins at `at`, and starts to
  * bring the parts together. */
-static bool update(worker *w, size_t i, size_t at, fail *why) {
+static bool update_bucket(worker *w, size_t i, size_t at, fail *why) {
   zero *z = w->state;
   bucket *item = &z->b.item[i];
   shard part = part_of(z, item, w->rank);
-  if (!take(w, i, why))
+  if (!reduce_bucket(w, i, why))
     return false;
   worker_update_with(w, part.first, part.count, z->memory[0] + at,
                      z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
@@ -202,7 +202,7 @@ static bool update(worker *w, size_t i, size_t at, fail *why) {
 }
 
 /* One step: this rank's part of the batch, the sums of its part of the gradients, new weights. */
-static bool step(worker *w, fail *why) {
+static bool zero1_step(worker *w, fail *why) {
   zero *z = w->state;
   shard batch = worker_batch(w), part = shard_of(batch.count, w->rank, w->nranks);
   if (!worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count,
@@ -211,7 +211,7 @@ static bool step(worker *w, fail *why) {
     return false;
   size_t at = 0;
   for (size_t i = 0; i < z->b.count; i++) {
-    if (!update(w, i, at, why))
+    if (!update_bucket(w, i, at, why))
       return false;
     at += part_of(z, &z->b.item[i], w->rank).count;
   }
@@ -224,9 +224,9 @@ static bool step(worker *w, fail *why) {
   return true;
 }
 
-static bool epoch(worker *w, fail *why) {
+static bool zero1_epoch(worker *w, fail *why) {
   drop_whole(w);
-  return worker_each_step(w, step, why);
+  return worker_each_step(w, zero1_step, why);
 }
 
 /* Brings the parts of one array of the optimizer to rank 0. */
@@ -245,7 +245,7 @@ static bool gather(worker *w, const float *own, float *whole, fail *why) {
   return true;
 }
 
-static const float *settle(worker *w, fail *why) {
+static const float *zero1_settle(worker *w, fail *why) {
   zero *z = w->state;
   float **whole[MEMORIES];
   if (!w->o->checkpoint)
@@ -288,7 +288,7 @@ const strategy strategy_zero1 = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
     .open = open_zero,
     .close = close_zero,
-    .epoch = epoch,
-    .settle = settle,
+    .epoch = zero1_epoch,
+    .settle = zero1_settle,
     .recover = recover_zero,
 };
