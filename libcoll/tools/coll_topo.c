@@ -11,7 +11,7 @@
 #include "libcoll/base/param.h"
 #include "libcoll/comm/inspect.h"
 #include "topology/topology.h"
-#include "transports/verbs/verbs.h"
+#include "transports/registry.h"
 
 #define KINDS     8  /* different links that one rank tells of */
 #define MAX_TABLE 32 /* ranks; a larger table is not readable any more */
@@ -83,17 +83,16 @@ static const char *setting(void *ctx, const char *name) {
   return text ? text : "";
 }
 
-/* Prints the InfiniBand and RoCE ports that a rank would use. */
-static void print_verbs(void) {
+/* Prints the network devices that a rank would use. */
+static void print_devices(void) {
   colli_params params;
   coll_error error = COLL_ERROR_INIT;
-  puts("\nInfiniBand and RoCE");
   if (colli_params_load(&params, &error) != COLL_OK) {
-    printf("  none: %s\n", error.message);
+    printf("\nnetwork devices: %s\n", error.message);
     return;
   }
   coll_transport_env env = {.size = sizeof(env), .ctx = &params, .param = setting};
-  colli_verbs_print(&env, stdout);
+  colli_devices_print(&env, stdout);
   explicit_bzero(params.storage, sizeof(params.storage));
 }
 
@@ -246,7 +245,7 @@ static int show_machine(const char *source, int nranks) {
   int allowed = colli_topo_allowed_cores(topo);
   colli_topo_print(topo, stdout);
   if (!*source)
-    print_verbs();
+    print_devices();
   int status = print_places(topo, nranks > 0 ? nranks : allowed < 8 ? allowed : 8);
   colli_topo_free(topo);
   return status;
@@ -273,7 +272,7 @@ static int show_run(void) {
   } else {
     if (rank == 0) {
       colli_topo_print(topo, stdout);
-      print_verbs();
+      print_devices();
     }
     status = show_ranks(comm, topo, rank, nranks);
   }

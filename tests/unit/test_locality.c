@@ -1,0 +1,114 @@
+/* test_locality.c: what follows from the table of ranks for the cost model. */
+#include <criterion/criterion.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/cost/links.h"
+#include "libcoll/tuning/locality.h"
+
+#define RANKS 4
+
+/* Transports of names that the library does not know: what counts are their capabilities. */
+static int reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES],
+                 coll_link *link) {
+  (void)a;
+  (void)b;
+  *link = (coll_link){.alpha_ns = 900, .ns_per_byte = 0.25, .slot_bytes = 4096};
+  return 1;
+}
+static const coll_transport_ops memory = {
+    .size = sizeof(memory), .caps = COLL_CAP_SHARED_MEMORY, .name = "mapped", .reach = reach};
+static const coll_transport_ops device = {
+    .size = sizeof(device), .caps = COLL_CAP_DEVICE, .name = "card", .reach = reach};
+static const coll_transport_ops wire = {.size = sizeof(wire), .name = "wire", .reach = reach};
+static const colli_transport_list transports = {.ops = {&memory, &device, &wire}, .count = 3};
+
+static colli_rank_info table[RANKS];
+static colli_corrections corrections;
+
+/* Ranks with a core each, `per_host` on a host, that have the transports of these bits. */
+static void fill_table(int per_host, uint32_t bits) {
+  memset(table, 0, sizeof(table));
+  for (int rank = 0; rank < RANKS; rank++) {
+    table[rank].host_id = 1 + (uint64_t)(rank / per_host);
+    table[rank].transports = bits;
+    table[rank].core = rank % per_host;
+    table[rank].cpus[0] = 1ull << rank % per_host;
+    table[rank].corrections = 77;
+    colli_calibration_default(&table[rank].calibration);
+  }
+}
+
+/* What rank 0 finds. */
+static colli_locality find(void) {
+  colli_locality found;
+  coll_error error = COLL_ERROR_INIT;
+  corrections.cores = RANKS;
+  cr_assert_eq(colli_locality_find(table, RANKS, 0, &transports, &corrections, &found, &error),
+               COLL_OK);
+  return found;
+}
+
+/* Whether model and limits are those of a kind of link. */
+static bool is_of(const colli_locality *found, colli_link_kind link) {
+  colli_model model;
+  colli_limits limits;
+  colli_model_default(link, RANKS, 0, &model);
+  colli_limits_default(link, &limits);
+  return found->model.alpha_ns == model.alpha_ns &&
+         found->model.beta_ns_per_byte == model.beta_ns_per_byte &&
+         found->limits.slot_bytes == limits.slot_bytes &&
+         found->limits.slice_bytes == limits.slice_bytes;
+}
+
+Test(locality, shared_memory_is_told_by_its_capability) {
+  fill_table(RANKS, 7);
+  colli_locality found = find();
+  cr_expect(is_of(&found, COLLI_LINK_SHM));
+  cr_expect_not(is_of(&found, COLLI_LINK_TCP));
+  cr_expect_not_null(found.model.corrections, "all have read the same");
+  cr_expect_eq(found.ngroups, 1);
+  cr_expect_eq(found.neighbours, RANKS);
+}
+
+Test(locality, one_rank_without_it_makes_it_useless) {
+  fill_table(RANKS, 5);
+  table[2].transports = 4;
+  colli_locality found = find();
+  cr_expect(is_of(&found, COLLI_LINK_TCP));
+}
+
+Test(locality, between_hosts_it_does_not_count) {
+  fill_table(2, 5);
+  colli_locality found = find();
+  cr_expect(is_of(&found, COLLI_LINK_TCP));
+  cr_expect_null(found.model.corrections, "they were measured on one host");
+  cr_expect_eq(found.ngroups, 2);
+  cr_expect_eq(found.group[3], 1);
+  free(found.group);
+}
+
+Test(locality, device_says_what_its_links_cost) {
+  fill_table(2, 7);
+  colli_locality found = find();
+  cr_expect(found.model.device);
+  cr_expect_eq(found.model.alpha_ns, 900);
+  cr_expect_eq(found.model.beta_ns_per_byte, 0.25);
+  cr_expect_eq(found.limits.slot_bytes, 4096);
+  free(found.group);
+}
+
+Test(locality, device_is_not_corrected) {
+  fill_table(RANKS, 6);
+  colli_locality found = find();
+  cr_expect(found.model.device);
+  cr_expect_null(found.model.corrections, "coll_calibrate measures no devices");
+}
+
+Test(locality, ranks_that_read_different_corrections_use_none) {
+  fill_table(RANKS, 7);
+  table[1].corrections = 78;
+  colli_locality found = find();
+  cr_expect_null(found.model.corrections);
+}
