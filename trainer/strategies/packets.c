@@ -56,7 +56,7 @@ bool packets_open(packets *p, worker *w, buckets *b, bool back, fail *why) {
   size_t ranks = (size_t)w->nranks, bytes = 0, own = 0;
   void *memory = NULL;
   *p = (packets){.w = w, .b = b, .rank = w->rank, .nranks = w->nranks};
-  b->start_bucket = start;
+  b->start = start_bucket;
   b->owner = p;
   p->bytes = calloc(4 * ranks, sizeof(*p->bytes));
   if (!p->bytes)
