@@ -151,7 +151,7 @@ static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const c
                              .out = call->recvbuf,
                              .tag = &tag,
                              .reduce = plan->reduce,
-                             .looks = polls};
+                             .polls = polls};
   *ran = colli_fastpath_run(&comm->exec, fastpath, &its, op);
   if (*ran < fastpath->count || !fastpath->whole || op->lane[fastpath->lane].npending > 0)
     return false;

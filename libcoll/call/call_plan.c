@@ -137,24 +137,9 @@ coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan 
   return plan ? COLL_OK : make_plan(comm, call, &key, found);
 }
 
-/* Whether a connection can run steps of a fast path whose longest message has so many bytes. Others
- * gain little, may read from where a later step stores, or make use of buffers that are registered.
- */
-static bool can_run_fastpath(const coll_conn *conn, size_t longest) {
-  unsigned caps = COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT;
-  return conn && (conn->ops->caps & caps) == COLL_CAP_SPIN &&
-         (longest < COLLI_REGISTER_MIN_BYTES || !coll_transport_registers(conn->ops));
-}
-
 /* Begins a plan's connections, and decides whether its calls run on the fast path. */
 void colli_call_connect(coll_comm *comm, colli_plan *plan, coll_request *op) {
   plan->connected = true;
   colli_exec_connect(&comm->exec, op);
-  plan->runs_fastpath = plan->has_fastpath;
-  const colli_fastpath *fastpath = plan->fastpath;
-  for (int i = 0; plan->runs_fastpath && i < fastpath->count; i++) {
-    int peer = fastpath->line[i].peer;
-    plan->runs_fastpath = peer < 0 || can_run_fastpath(comm->exec.links[peer].conn[fastpath->lane],
-                                                       fastpath->longest);
-  }
+  plan->runs_fastpath = plan->has_fastpath && colli_fastpath_can(&comm->exec, plan->fastpath);
 }

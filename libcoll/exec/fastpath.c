@@ -1,4 +1,4 @@
-/* fastpath.c: makes scripts, runs them, and hands over to the executor. */
+/* fastpath.c: writes out fast steps, runs them, and hands over to the executor. */
 #include "libcoll/exec/fastpath.h"
 
 #include <stdlib.h>
@@ -6,8 +6,8 @@
 
 #include "libcoll/base/clock.h"
 
-#define LINES_MOST      32 /* beyond that the way through the executor is no more than a small part */
-#define EXCHANGE_BYTES  4096 /* see let_write() */
+#define MAX_STEPS       32   /* beyond that the executor's own time is a small part of the whole */
+#define EXCHANGE_BYTES  4096 /* see pause_for_peer() */
 #define EXCHANGE_PAUSES 2
 
 /* ---- making ------------------------------------------------------------------------------------
@@ -22,19 +22,19 @@ static int only_lane(const colli_sched *sched) {
   return only < 0 ? -1 : only;
 }
 
-/* Whether a step is of a kind that has a line. */
-static bool is_plain(const colli_step *step) {
+/* Whether the fast path can do a step of this kind. */
+static bool is_fast(const colli_step *step) {
   unsigned bits = step->bits;
   if (bits & COLLI_RECV)
     return !(bits & COLLI_SEND) && (!(bits & COLLI_FOLD) || bits & COLLI_STORE);
   return !(bits & COLLI_FOLD);
 }
 
-/* Adds the lines of a step; false, and none of them, if there is no room. */
-static bool add_lines(colli_fastpath *fastpath, const colli_sched *sched, int index,
-                      const colli_partition *part, size_t elem_bytes, const size_t first[2]) {
+/* Adds the slices of a step; false, and none of them, if there is no room. */
+static bool add_step(colli_fastpath *fastpath, const colli_sched *sched, int index,
+                     const colli_partition *part, size_t elem_bytes, const size_t first[2]) {
   const colli_step *step = &sched->steps[index];
-  bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+  bool reads = colli_step_reads(step);
   bool stores = step->bits & COLLI_STORE;
   colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
                                          reads ? step->chunk_in : step->chunk_out, 0);
@@ -44,12 +44,12 @@ static bool add_lines(colli_fastpath *fastpath, const colli_sched *sched, int in
   if (in.count == 0 && sched->coll != COLLI_BARRIER)
     return true;
   do {
-    if (fastpath->count == LINES_MOST) {
+    if (fastpath->count == MAX_STEPS) {
       fastpath->count = before; /* the executor begins with a whole step */
       return false;
     }
     size_t count = in.count - done < part->slice ? in.count - done : part->slice;
-    fastpath->line[fastpath->count++] = (colli_fastpath_step){
+    fastpath->steps[fastpath->count++] = (colli_fastpath_step){
         .bits = step->bits,
         .peer = step->bits & COLLI_RECV ? step->peer_recv : step->peer_send,
         .src_in = step->src_buf == COLLI_INPUT,
@@ -58,8 +58,8 @@ static bool add_lines(colli_fastpath *fastpath, const colli_sched *sched, int in
         .dst = stores ? (out.first - first[step->dst_buf] + done) * elem_bytes : 0,
         .count = count,
         .bytes = count * elem_bytes,
-        .step = index,
-        .done = done,
+        .sched_step = index,
+        .sched_done = done,
     };
     if (count * elem_bytes > fastpath->longest)
       fastpath->longest = count * elem_bytes;
@@ -75,7 +75,7 @@ bool colli_fastpath_make(colli_fastpath **made, const colli_sched *sched,
   if (lane < 0 || partition->passes != 1 || partition->blocks.in_count || sched->nscratch)
     return false;
   if (!*made)
-    *made = malloc(sizeof(**made) + LINES_MOST * sizeof(colli_fastpath_step));
+    *made = malloc(sizeof(**made) + MAX_STEPS * sizeof(colli_fastpath_step));
   colli_fastpath *fastpath = *made;
   if (!fastpath)
     return false;
@@ -84,15 +84,28 @@ bool colli_fastpath_make(colli_fastpath **made, const colli_sched *sched,
   int end = sched->lane_first[lane + 1];
   for (int i = sched->lane_first[lane]; i < end && fastpath->whole; i++)
     fastpath->whole =
-        is_plain(&sched->steps[i]) && add_lines(fastpath, sched, i, partition, elem_bytes, first);
+        is_fast(&sched->steps[i]) && add_step(fastpath, sched, i, partition, elem_bytes, first);
   return fastpath->count > 0;
+}
+
+bool colli_fastpath_can(const colli_exec *exec, const colli_fastpath *fastpath) {
+  for (int i = 0; i < fastpath->count; i++) {
+    int peer = fastpath->steps[i].peer;
+    if (peer < 0)
+      continue;
+    const coll_conn *conn = exec->links[peer].conn[fastpath->lane];
+    if (!conn || (conn->ops->caps & (COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT)) != COLL_CAP_SPIN ||
+        (fastpath->longest >= COLLI_REGISTER_MIN_BYTES && coll_transport_registers(conn->ops)))
+      return false;
+  }
+  return true;
 }
 
 /* ---- running -----------------------------------------------------------------------------------
  */
 
-/* A place in a buffer; a rank that has none uses none. */
-static inline char *place(const void *base, size_t offset) {
+/* An address in a buffer; a rank whose buffer is NULL does not use it. */
+static inline char *address(const void *base, size_t offset) {
   return (char *)((uintptr_t)base + offset);
 }
 
@@ -102,57 +115,59 @@ static inline bool is_expected(const coll_tag *got, const coll_tag *tag) {
            (got->word[2] ^ tag->word[2]));
 }
 
-/* Combines the next message with what lies at src. What is wrong the executor finds again. */
-static inline bool fold_line(coll_conn *conn, const colli_fastpath_step *line,
-                             const colli_fastpath_call *call, const char *src, char *dst) {
+/* Combines the next message with what is at src. False also for errors: the executor meets them
+ * again and reports them. */
+static inline bool fold_message(coll_conn *conn, const colli_fastpath_step *step,
+                                const colli_fastpath_call *call, const char *src, char *dst) {
   coll_tag got;
   const void *msg;
   size_t bytes;
   int status;
-  for (unsigned left = call->looks;
+  for (unsigned left = call->polls;
        (status = conn->ops->slot_peek(conn, &got, &msg, &bytes)) == COLL_T_AGAIN && left; left--)
     colli_cpu_relax();
-  if (status != COLL_T_DONE || bytes != line->bytes || !is_expected(&got, call->tag))
+  if (status != COLL_T_DONE || bytes != step->bytes || !is_expected(&got, call->tag))
     return false;
-  bool left = line->bits & COLLI_MSG_LEFT;
-  call->reduce(dst, NULL, left ? msg : src, left ? src : msg, line->count);
+  bool left = step->bits & COLLI_MSG_LEFT;
+  call->reduce(dst, NULL, left ? msg : src, left ? src : msg, step->count);
   return conn->ops->slot_release(conn) == COLL_T_DONE;
 }
 
 /* Receives the next message to dst. */
-static inline bool receive_line(coll_conn *conn, const colli_fastpath_step *line,
-                                const colli_fastpath_call *call, char *dst) {
+static inline bool receive_message(coll_conn *conn, const colli_fastpath_step *step,
+                                   const colli_fastpath_call *call, char *dst) {
   coll_tag got;
   size_t got_bytes;
   int status;
-  for (unsigned left = call->looks; (status = conn->ops->recv(conn, call->tag, dst, line->bytes,
+  for (unsigned left = call->polls; (status = conn->ops->recv(conn, call->tag, dst, step->bytes,
                                                               &got, &got_bytes)) == COLL_T_AGAIN &&
                                     left;
        left--)
-    colli_cpu_relax(); /* who looks without a pause takes the line from who writes to it */
+    colli_cpu_relax(); /* polls without a pause would take the cache line from the writer */
   return status == COLL_T_DONE;
 }
 
 /* Sends from src, then copies to dst: the peer need not wait for that. */
-static inline bool send_line(colli_exec *exec, colli_lane *lane, coll_conn *conn,
-                             const colli_fastpath_step *line, const colli_fastpath_call *call,
-                             const char *src, char *dst) {
-  int status = conn->ops->send(conn, call->tag, src, line->bytes);
+static inline bool send_message(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+                                const colli_fastpath_step *step, const colli_fastpath_call *call,
+                                const char *src, char *dst) {
+  int status = conn->ops->send(conn, call->tag, src, step->bytes);
   if (status != COLL_T_DONE && status != COLL_T_PENDING)
     return false;
-  colli_exec_note_sent(exec, lane, conn, status, src, line->bytes);
-  if (line->bits & COLLI_STORE && dst != src)
-    memcpy(dst, src, line->bytes);
+  colli_exec_note_sent(exec, lane, conn, status, src, step->bytes);
+  if (step->bits & COLLI_STORE && dst != src)
+    memcpy(dst, src, step->bytes);
   return true;
 }
 
 /*
  * Gives a peer a moment that sends as much at the same time. A rank that has just sent, and had
- * nothing to copy meanwhile, would look before the peer is through, and take from it the line that
- * it is about to write (0.02 us of 0.24 for 8 KiB).
+ * nothing to copy meanwhile, would poll before the peer is through, and take the cache line from it
+ * that it is about to write (0.02 us of 0.24 for 8 KiB).
  */
-static inline void let_write(const colli_fastpath_step *line, const colli_fastpath_call *call) {
-  for (int i = 0; call->looks && line->bytes >= EXCHANGE_BYTES && i < EXCHANGE_PAUSES; i++)
+static inline void pause_for_peer(const colli_fastpath_step *step,
+                                  const colli_fastpath_call *call) {
+  for (int i = 0; call->polls && step->bytes >= EXCHANGE_BYTES && i < EXCHANGE_PAUSES; i++)
     colli_cpu_relax();
 }
 
@@ -162,47 +177,44 @@ int colli_fastpath_run(colli_exec *exec, const colli_fastpath *fastpath,
   lane->index = fastpath->lane;
   lane->npending = 0;
   int ran = 0;
-  bool sent = false; /* by the line before, which copied nothing */
-  for (const colli_fastpath_step *line = fastpath->line; ran < fastpath->count; ran++, line++) {
-    const char *src = place(line->src_in ? call->in : call->out, line->src);
-    char *dst = place(line->dst_in ? call->in : call->out, line->dst);
-    if (line->peer < 0) {
+  bool sent = false; /* the step before sent, and copied nothing */
+  for (const colli_fastpath_step *step = fastpath->steps; ran < fastpath->count; ran++, step++) {
+    const char *src = address(step->src_in ? call->in : call->out, step->src);
+    char *dst = address(step->dst_in ? call->in : call->out, step->dst);
+    if (step->peer < 0) {
       if (dst != src) {
-        memcpy(dst, src, line->bytes);
+        memcpy(dst, src, step->bytes);
         sent = false;
       }
       continue;
     }
-    coll_conn *conn = exec->links[line->peer].conn[fastpath->lane];
-    /* Another kind of connection gains little, and may read from where a later line stores. */
-    if (!conn || (conn->ops->caps & (COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT)) != COLL_CAP_SPIN)
-      break;
-    if (sent && line->bits & COLLI_RECV)
-      let_write(line, call);
-    sent = line->bits & COLLI_SEND && (dst == src || !(line->bits & COLLI_STORE));
-    bool went = !(line->bits & COLLI_RECV) ? send_line(exec, lane, conn, line, call, src, dst)
-                : line->bits & COLLI_FOLD  ? fold_line(conn, line, call, src, dst)
-                                           : receive_line(conn, line, call, dst);
+    coll_conn *conn = exec->links[step->peer].conn[fastpath->lane];
+    if (sent && step->bits & COLLI_RECV)
+      pause_for_peer(step, call);
+    sent = step->bits & COLLI_SEND && (dst == src || !(step->bits & COLLI_STORE));
+    bool went = !(step->bits & COLLI_RECV) ? send_message(exec, lane, conn, step, call, src, dst)
+                : step->bits & COLLI_FOLD  ? fold_message(conn, step, call, src, dst)
+                                           : receive_message(conn, step, call, dst);
     if (!went)
       break;
     if (lane->npending)
-      return ran + 1; /* its buffer may be one that a later line stores to */
+      return ran + 1; /* its buffer may be one that a later step stores to */
   }
   return ran;
 }
 
-void colli_fastpath_resume(colli_exec *exec, const colli_fastpath *fastpath, int lines,
+void colli_fastpath_resume(colli_exec *exec, const colli_fastpath *fastpath, int ran,
                            coll_request *op) {
   colli_lane *lane = &op->lane[fastpath->lane];
   int npending = lane->npending;
   colli_exec_start(exec, op);
   lane->npending = npending;
-  if (lines < fastpath->count) {
-    lane->step = fastpath->line[lines].step;
-    lane->done = fastpath->line[lines].done;
+  if (ran < fastpath->count) {
+    lane->step = fastpath->steps[ran].sched_step;
+    lane->done = fastpath->steps[ran].sched_done;
   } else if (fastpath->whole) {
     lane->pass = op->partition.passes;
   } else {
-    lane->step = fastpath->line[lines - 1].step + 1;
+    lane->step = fastpath->steps[ran - 1].sched_step + 1;
   }
 }

@@ -75,7 +75,8 @@ static int take_turn(coll_comm *comm, int rank, const turn *t, char *in, char *o
     }
     RANK_OK(coll_allgather(in, out, n, t->type, comm));
     RANK_CHECK(has(out, t, 0, n, 0) && has(out + n * each, t, 0, n, 1));
-    RANK_OK(coll_allreduce(out, out + n * each, n, t->type, t->op, comm));
+    RANK_OK(coll_allreduce(in, out + n * each, n, t->type, t->op, comm));
+    RANK_CHECK(data_wrong(out + n * each, n, t->type, t->op, 2, t->number) == 0);
     return 0;
   }
 }

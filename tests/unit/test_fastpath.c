@@ -1,7 +1,7 @@
 /*
- * test_fastpath.c: scripts of short operations (libcoll/exec/fastpath.h). Wherever a script stops
+ * test_fastpath.c: the fast path of short operations (libcoll/exec/fastpath.h). Wherever it stops
  * for want of a message or of credit, the executor goes on from there: what is sent and what is
- * stored is the same as if it had run all. The test is the peer.
+ * stored is the same as if the executor had run all. The test is the peer.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ typedef struct fake_conn {
 } fake_conn;
 
 /* The next message from the peer: false if there is none. */
-static bool next(fake_conn *fake, coll_tag *tag, size_t *bytes) {
+static bool next_message(fake_conn *fake, coll_tag *tag, size_t *bytes) {
   if (fake->taken == fake->arrived)
     return false;
   size_t left = fake->part->region - (size_t)fake->taken * fake->part->slice;
@@ -55,7 +55,7 @@ static int fake_send(coll_conn *conn, const coll_tag *tag, const void *buf, size
 
 static int fake_peek(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   fake_conn *fake = (fake_conn *)conn;
-  if (!next(fake, got, bytes))
+  if (!next_message(fake, got, bytes))
     return COLL_T_AGAIN;
   *buf = fake->message;
   return COLL_T_DONE;
@@ -69,7 +69,7 @@ static int fake_release(coll_conn *conn) {
 static int fake_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes,
                      coll_tag *got, size_t *got_bytes) {
   fake_conn *fake = (fake_conn *)conn;
-  if (!next(fake, got, got_bytes))
+  if (!next_message(fake, got, got_bytes))
     return COLL_T_AGAIN;
   if (*got_bytes != bytes || memcmp(got, expect, sizeof(*got)) != 0)
     return COLL_ERR_MISMATCH;
@@ -94,7 +94,7 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
 
 static const colli_exec_events events = {.mismatch = on_mismatch};
 
-static void add(void *dst, void *dst2, const void *a, const void *b, size_t count) {
+static void add_twice(void *dst, void *dst2, const void *a, const void *b, size_t count) {
   float *to = dst;
   const float *x = a, *y = b;
   cr_assert_null(dst2);
@@ -128,7 +128,7 @@ static play *play_open(colli_coll coll, const char *name, int root, int arrived,
                        .in = (const char *)p->in,
                        .out = (char *)p->out,
                        .sched = p->sched,
-                       .reduce = add,
+                       .reduce = add_twice,
                        .nranks = 2};
   colli_choice_partition(algo, &shape, COUNT, sizeof(float), &limits, &op->partition);
   p->fake = (fake_conn){.base = {&fake_ops, 1, 0},
@@ -148,16 +148,16 @@ static void play_close(play *p) {
   free(p);
 }
 
-/* Runs it, by script or not, as far as it goes. */
-static void play_begin(play *p, bool has_fastpath) {
+/* Runs it, on the fast path first or not, as far as it goes. */
+static void play_begin(play *p, bool fast) {
   coll_request *op = p->op;
-  if (!has_fastpath) {
+  if (!fast) {
     colli_exec_start(&p->exec, op);
     return;
   }
   colli_fastpath *fastpath = NULL;
   cr_assert(colli_fastpath_make(&fastpath, p->sched, &op->partition, sizeof(float), 0, 0));
-  cr_assert(fastpath->whole);
+  cr_assert(fastpath->whole && colli_fastpath_can(&p->exec, fastpath));
   colli_fastpath_call call = {op->in, op->out, &op->tag, op->reduce, 2};
   int ran = colli_fastpath_run(&p->exec, fastpath, &call, op);
   cr_assert_null(p->exec.oldest);
@@ -257,10 +257,44 @@ Test(fastpath, one_ends_between_steps) {
     colli_fastpath *fastpath = NULL;
     colli_choice_partition(algo, &shape, count, sizeof(float), &three, &part);
     cr_assert(colli_fastpath_make(&fastpath, sched, &part, sizeof(float), 0, 0));
-    const colli_fastpath_step *last = &fastpath->line[fastpath->count - 1];
-    cr_assert_eq(last->done + last->count, count, "%zu elements", count);
+    const colli_fastpath_step *last = &fastpath->steps[fastpath->count - 1];
+    cr_assert_eq(last->sched_done + last->count, count, "%zu elements", count);
     cr_assert(!fastpath->whole || fastpath->count >= 16);
     free(fastpath);
   }
   colli_sched_free(sched);
+}
+
+static void fake_register(coll_endpoint *ep, const void *owner, const void *buf, size_t bytes,
+                          int written) {
+  (void)ep, (void)owner, (void)buf, (void)bytes, (void)written;
+}
+
+static void fake_unregister(coll_endpoint *ep, const void *owner) {
+  (void)ep, (void)owner;
+}
+
+/* Only connections that poll for free and send from slots run it, and none before it exists. */
+Test(fastpath, what_connections_can_run_one) {
+  play *p = play_open(COLLI_ALLREDUCE, "recdbl", 0, 0, 0);
+  colli_fastpath *fastpath = NULL;
+  coll_transport_ops ops = fake_ops;
+  cr_assert(colli_fastpath_make(&fastpath, p->sched, &p->op->partition, sizeof(float), 0, 0));
+  p->fake.base.ops = &ops;
+  cr_assert(colli_fastpath_can(&p->exec, fastpath));
+  ops.caps = COLL_CAP_SPIN | COLL_CAP_SEND_DIRECT;
+  cr_assert_not(colli_fastpath_can(&p->exec, fastpath));
+  ops.caps = 0;
+  cr_assert_not(colli_fastpath_can(&p->exec, fastpath));
+  ops.caps = COLL_CAP_SPIN;
+  ops.register_buffer = fake_register;
+  ops.release_buffers = fake_unregister;
+  cr_assert(colli_fastpath_can(&p->exec, fastpath), "too short to register");
+  fastpath->longest = COLLI_REGISTER_MIN_BYTES;
+  cr_assert_not(colli_fastpath_can(&p->exec, fastpath));
+  p->links[1].conn[0] = NULL;
+  fastpath->longest = 0;
+  cr_assert_not(colli_fastpath_can(&p->exec, fastpath));
+  free(fastpath);
+  play_close(p);
 }
