@@ -189,12 +189,12 @@ Test(tcp, bad_settings) {
   tcp_transport.close(second.ep);
 }
 
-/* More silent strangers than are let in: real peers come in once those are thrown out. */
-Test(tcp, silent_strangers, .timeout = 60) {
-  enum { STRANGERS = TCP_MAX_STRANGERS + 20 };
+/* More silent connections than may be pending: peers are accepted once those are closed. */
+Test(tcp, silent_connections, .timeout = 60) {
+  enum { SILENT = TCP_MAX_PENDING + 20 };
   node a = {0}, b = {0};
   coll_conn *at_a, *at_b;
-  int fds[STRANGERS];
+  int fds[SILENT];
   tcp_blob blob;
   cr_assert_eq(open_node(&a, 0), COLL_OK);
   cr_assert_eq(open_node(&b, 1), COLL_OK);
@@ -202,13 +202,13 @@ Test(tcp, silent_strangers, .timeout = 60) {
   struct sockaddr_in in = {.sin_family = AF_INET,
                            .sin_port = htons(blob.addrs[0].port),
                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  for (int i = 0; i < STRANGERS; i++) {
+  for (int i = 0; i < SILENT; i++) {
     fds[i] = socket(AF_INET, SOCK_STREAM, 0);
     cr_assert_eq(connect(fds[i], (struct sockaddr *)&in, sizeof(in)), 0);
   }
   for (int i = 0; i < 10; i++)
     tcp_transport.progress(b.ep);
-  cr_assert_eq(((tcp_endpoint *)b.ep)->strangers, TCP_MAX_STRANGERS);
+  cr_assert_eq(((tcp_endpoint *)b.ep)->npending, TCP_MAX_PENDING);
   cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
   cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
   coll_tag tag = {{0}};
@@ -225,6 +225,6 @@ Test(tcp, silent_strangers, .timeout = 60) {
   tcp_transport.disconnect(at_b);
   tcp_transport.close(a.ep);
   tcp_transport.close(b.ep);
-  for (int i = 0; i < STRANGERS; i++)
+  for (int i = 0; i < SILENT; i++)
     close(fds[i]);
 }

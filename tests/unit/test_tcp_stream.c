@@ -1,4 +1,4 @@
-/* test_tcp_stream.c: the framing under TCP, against a peer that writes what it likes. */
+/* test_tcp_stream.c: the framing under TCP, against a peer that writes anything. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,14 +11,14 @@
 #define SLOT_BYTES 4096u
 
 /* A stream and the bare socket at its other end. */
-static int begin(colli_stream *stream) {
+static int open_stream(colli_stream *stream) {
   int fds[2];
   cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, fds), 0);
   cr_assert(colli_stream_init(stream, fds[0], SLOT_BYTES, 4));
   return fds[1];
 }
 
-static void end(colli_stream *stream, int peer) {
+static void close_stream(colli_stream *stream, int peer) {
   close(stream->fd);
   close(peer);
   colli_stream_destroy(stream);
@@ -32,11 +32,11 @@ static int peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *b
   return colli_stream_slot_peek(stream, got, buf, bytes);
 }
 
-/* What a frame leads to, by both forms of receiving. */
+/* Expects what a frame leads to, by both forms of receiving. */
 static void expect_status(const colli_frame *frame, size_t bytes, coll_status status) {
   for (int form = 0; form < 2; form++) {
     colli_stream stream;
-    int peer = begin(&stream);
+    int peer = open_stream(&stream);
     coll_tag got;
     size_t got_bytes;
     const void *slot;
@@ -50,7 +50,7 @@ static void expect_status(const colli_frame *frame, size_t bytes, coll_status st
                        : peek(&stream, &got, &slot, &got_bytes),
                    (int)status);
     cr_assert_not_null(stream.detail);
-    end(&stream, peer);
+    close_stream(&stream, peer);
   }
 }
 
@@ -70,7 +70,7 @@ Test(tcp_stream, hostile_frames) {
 
 Test(tcp_stream, byte_by_byte) {
   colli_stream stream;
-  int peer = begin(&stream);
+  int peer = open_stream(&stream);
   for (int form = 0; form < 2; form++) {
     char whole[sizeof(colli_frame) + 100], buf[100];
     colli_frame frame = {COLLI_FRAME_MAGIC, 100, {{1, 2, 3}}};
@@ -90,19 +90,20 @@ Test(tcp_stream, byte_by_byte) {
     if (!form)
       colli_stream_slot_release(&stream);
   }
-  end(&stream, peer);
+  close_stream(&stream, peer);
 }
 
 Test(tcp_stream, peek_then_receive) {
   colli_stream stream;
-  int peer = begin(&stream);
+  int peer = open_stream(&stream);
   char payload[3000], buf[3000];
   colli_frame frame = {COLLI_FRAME_MAGIC, sizeof(payload), {{1, 2, 3}}};
   memset(payload, 0x5a, sizeof(payload));
   coll_tag got;
   size_t bytes;
   const void *slot;
-  for (int i = 0; i < 3; i++) { /* a part of it is in the slot when the caller changes his mind */
+  for (int i = 0; i < 3;
+       i++) { /* a part of it is in the slot when the caller receives it elsewhere */
     put(peer, &frame, sizeof(frame));
     put(peer, payload, 1000);
     cr_assert_eq(peek(&stream, &got, &slot, &bytes), COLL_T_AGAIN);
@@ -111,15 +112,15 @@ Test(tcp_stream, peek_then_receive) {
                  COLL_T_DONE);
     cr_assert_eq(memcmp(buf, payload, sizeof(buf)), 0);
   }
-  end(&stream, peer);
+  close_stream(&stream, peer);
 }
 
-/* Random bytes, most of them with a right frame in front, in random pieces. */
+/* Random bytes, most of them behind a valid frame, in random pieces. */
 Test(tcp_stream, random_bytes) {
   for (uint64_t seed = 1; seed <= 2000; seed++) {
     colli_prng prng = {seed};
     colli_stream stream;
-    int peer = begin(&stream), status = 0;
+    int peer = open_stream(&stream), status = 0;
     uint8_t junk[6000];
     for (size_t i = 0; i < sizeof(junk); i++)
       junk[i] = (uint8_t)colli_prng_next(&prng);
@@ -138,7 +139,7 @@ Test(tcp_stream, random_bytes) {
         const void *slot;
         char buf[100];
         if (colli_prng_below(&prng, 50) == 0)
-          colli_stream_pump(&stream);
+          colli_stream_buffer_input(&stream);
         if (colli_prng_below(&prng, 20) == 0) {
           status = colli_stream_recv(&stream, &expect, buf, sizeof(buf), &got, &bytes);
           if (status == COLL_T_AGAIN)
@@ -153,14 +154,14 @@ Test(tcp_stream, random_bytes) {
     }
     cr_assert(status <= 0 || status == COLL_ERR_PROTOCOL || status == COLL_ERR_MISMATCH,
               "seed %llu: %d", (unsigned long long)seed, status);
-    end(&stream, peer);
+    close_stream(&stream, peer);
   }
 }
 
-/* Everything in the outgoing ring survives adoption by a stream without a caller. */
+/* Everything in the outgoing ring survives adoption, when the caller reuses its buffer. */
 Test(tcp_stream, adopt) {
   colli_stream stream;
-  int peer = begin(&stream), status;
+  int peer = open_stream(&stream), status;
   char *buf = malloc(SLOT_BYTES);
   uint64_t count, sent = 0;
   coll_tag tag = {{1, 2, 3}}, got;
@@ -187,5 +188,5 @@ Test(tcp_stream, adopt) {
   }
   free(buf);
   colli_stream_destroy(&other);
-  end(&stream, peer);
+  close_stream(&stream, peer);
 }

@@ -1,4 +1,4 @@
-/* stream.c: life and death of a message stream. */
+/* stream.c: setting up and destroying a message stream. */
 #include "transports/stream/stream.h"
 
 #include <stdlib.h>
@@ -6,12 +6,12 @@
 
 #include "transports/stream/stream_internal.h"
 
-/* Prepares for connected nonblocking `fd`: false without memory. */
+/* Sets up a stream on a connected nonblocking descriptor; false: out of memory. */
 bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned slot_count) {
   *stream = (colli_stream){.fd = fd, .slot_bytes = slot_bytes, .slot_count = slot_count};
   stream->out = calloc(slot_count, sizeof(*stream->out));
-  stream->stage_room = COLLI_STAGE_BYTES;
-  stream->stage = malloc(stream->stage_room);
+  stream->stage_capacity = COLLI_STAGE_BYTES;
+  stream->stage = malloc(stream->stage_capacity);
   if (stream->out && stream->stage)
     return true;
   colli_stream_destroy(stream);
@@ -28,7 +28,7 @@ void colli_stream_destroy(colli_stream *stream) {
   *stream = (colli_stream){.fd = -1};
 }
 
-/* Latches why a direction failed. The first reason is the one to tell. */
+/* Records why a direction failed. The first reason is the one to report. */
 int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status status,
                       const char *syscall, int sys_errno, const char *detail) {
   *direction = status;
@@ -40,10 +40,10 @@ int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status 
   return (int)status;
 }
 
-/* Room for `bytes`, aligned as slots are; kept in *room from then on. */
-bool colli_stream_room(char **room, size_t bytes) {
-  if (!*room)
-    *room =
+/* Allocates `bytes` bytes, aligned as slots are, unless *buffer is allocated already. */
+bool colli_stream_alloc(char **buffer, size_t bytes) {
+  if (!*buffer)
+    *buffer =
         aligned_alloc(COLLI_SLOT_ALIGN, (bytes + COLLI_SLOT_ALIGN - 1) & ~(COLLI_SLOT_ALIGN - 1));
-  return *room != NULL;
+  return *buffer != NULL;
 }

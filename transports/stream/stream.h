@@ -1,12 +1,13 @@
 /*
- * stream.h: messages over a connected stream descriptor. Knows nothing of addresses: TCP uses it,
- * and anything else that has read, write and end of file could.
+ * stream.h: messages over a connected stream descriptor. It knows nothing of addresses: TCP uses
+ * it, and so could anything with read, write and end of file.
  *
  * On the wire a message is a frame of 32 bytes and its payload. Both directions are state machines
- * that never block and go on where the kernel stopped them. Payloads are not copied here, with two
- * exceptions: small messages, which one system call fetches several at a time; and what
- * colli_stream_pump() had to fetch early. What the kernel does not take at once stays PENDING, even
- * if it is small: were it copied and called DONE, it would lie here while the program computes.
+ * that never block and resume where the kernel stopped them. Payloads are not copied here, with two
+ * exceptions: small messages, of which one system call reads several; and what
+ * colli_stream_buffer_input() had to read early. What the kernel does not accept at once stays
+ * PENDING, even if it is small: were it copied and called DONE, it would stay here while the
+ * program computes.
  */
 #ifndef COLLI_TRANSPORTS_STREAM_H
 #define COLLI_TRANSPORTS_STREAM_H
@@ -17,7 +18,7 @@
 
 #define COLLI_FRAME_MAGIC 0x314d4c43u /* "CLM1" */
 
-/* What stands before each payload; in the byte order of the machine, as all ranks share it. */
+/* Precedes each payload; in the byte order of the machine, which all ranks share. */
 typedef struct colli_frame {
   uint32_t magic;
   uint32_t bytes;
@@ -30,19 +31,19 @@ typedef enum colli_out_kind {
   COLLI_OUT_SLOT  /* the payload is an outgoing slot */
 } colli_out_kind;
 
-/* A message that the kernel has not taken whole. */
+/* A message that the kernel has not accepted completely. */
 typedef struct colli_out {
   colli_frame frame;
   const char *payload;
-  uint64_t ticket; /* messages taken, up to and with this one */
+  uint64_t ticket; /* messages accepted, this one included */
   colli_out_kind kind;
 } colli_out;
 
 typedef struct colli_stream {
-  int fd; /* owned by whoever made the connection */
+  int fd; /* belongs to whoever made the connection */
   size_t slot_bytes;
   unsigned slot_count;
-  uint64_t moved; /* grows whenever bytes move; to tell a standstill */
+  uint64_t moved; /* grows whenever bytes move */
 
   /* Why a direction failed; COLL_OK while it works. The strings are constants. */
   coll_status send_status, recv_status;
@@ -50,27 +51,27 @@ typedef struct colli_stream {
   const char *syscall;
   const char *detail;
 
-  /* Sending: a ring of messages, of which the first is `out_done` bytes along. */
+  /* Sending: a ring of messages. `out_done` bytes of the first are sent. */
   colli_out *out;
   unsigned out_first, out_count;
   size_t out_done;
-  uint64_t taken;
-  char *slots;   /* slot_count of them */
-  char *adopted; /* copies that colli_stream_adopt() made */
+  uint64_t accepted; /* messages, by send and slot_commit */
+  char *slots;       /* slot_count of them */
+  char *adopted;     /* copies that colli_stream_adopt() made */
   unsigned slot_first, slot_used;
   bool slot_acquired;
 
-  /* Receiving: the current message, and bytes that were read behind it. */
+  /* Receiving: the current message, and bytes behind it that were read ahead. */
   colli_frame frame;
   size_t frame_done, payload_done;
   bool in_slot; /* the payload goes to in_slot_buf, not to the caller's memory */
   size_t last_bytes;
   char *in_slot_buf;
   char *stage;
-  size_t stage_room, stage_begin, stage_end;
+  size_t stage_capacity, stage_begin, stage_end;
 } colli_stream;
 
-/* Prepares for connected nonblocking `fd`: false without memory. */
+/* Sets up a stream on a connected nonblocking descriptor; false: out of memory. */
 bool colli_stream_init(colli_stream *stream, int fd, size_t slot_bytes, unsigned slot_count);
 
 /* Frees all buffers; the descriptor stays open. Fine on a zeroed stream. */
@@ -86,21 +87,22 @@ int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, s
 int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *bytes);
 int colli_stream_slot_release(colli_stream *stream);
 
-/* Whether messages wait for the kernel to take them. */
+/* Whether messages wait for the kernel to accept them. */
 static inline bool colli_stream_blocked(const colli_stream *stream) {
   return stream->out_count > 0;
 }
 
-/* Pushes waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
+/* Sends waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
 int colli_stream_flush(colli_stream *stream);
 
 /*
- * Reads what has come into memory of the stream's own, up to the slot_count messages that a
+ * Reads what has arrived into the stream's own memory, up to the slot_count messages that a
  * connection must hold: for when nothing moves because both sides wait for their sends.
  */
-void colli_stream_pump(colli_stream *stream);
+void colli_stream_buffer_input(colli_stream *stream);
 
-/* Copies payloads that still are the caller's, for a stream that is to be flushed without him. */
+/* Copies payloads that are still in the caller's memory, for a stream that outlives the caller's
+ * use of it. False: out of memory. */
 bool colli_stream_adopt(colli_stream *stream);
 
 #endif

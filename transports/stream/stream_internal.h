@@ -10,11 +10,12 @@
 #define COLLI_STAGE_BYTES 16384u
 #define COLLI_SMALL_BYTES 2048u
 
-/* Latches why a direction failed. The first reason is the one to tell. */
+/* Records why a direction failed. The first reason is the one to report. */
 int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status status,
                       const char *syscall, int sys_errno, const char *detail);
 
-/* Room for `bytes`, aligned as slots are; kept in *room from then on. */
-bool colli_stream_room(char **room, size_t bytes);
+/* Allocates `bytes` bytes, aligned as slots are, unless *buffer is allocated already. False: out of
+ * memory. */
+bool colli_stream_alloc(char **buffer, size_t bytes);
 
 #endif

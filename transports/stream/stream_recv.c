@@ -7,7 +7,7 @@
 
 #include "transports/stream/stream_internal.h"
 
-/* Moves up to `bytes` bytes that were read ahead to where they belong. */
+/* Copies up to `bytes` bytes that were read ahead; returns how many. */
 static size_t unstage(colli_stream *stream, void *to, size_t bytes) {
   size_t staged = stream->stage_end - stream->stage_begin;
   bytes = bytes < staged ? bytes : staged;
@@ -20,20 +20,20 @@ static size_t unstage(colli_stream *stream, void *to, size_t bytes) {
   return bytes;
 }
 
-/* Makes the stage hold `room` bytes at least. */
-static bool grow_stage(colli_stream *stream, size_t room) {
-  if (stream->stage_room >= room)
+/* Grows the stage to `capacity` bytes at least; false: out of memory. */
+static bool grow_stage(colli_stream *stream, size_t capacity) {
+  if (stream->stage_capacity >= capacity)
     return true;
-  char *stage = realloc(stream->stage, room);
+  char *stage = realloc(stream->stage, capacity);
   if (!stage)
     return false;
   stream->stage = stage;
-  stream->stage_room = room;
+  stream->stage_capacity = capacity;
   return true;
 }
 
-/* Latches what a read that gave no bytes means: AGAIN or an error. */
-static int read_nothing(colli_stream *stream, ssize_t n) {
+/* What a read that gave no bytes means: AGAIN or an error. */
+static int read_failed(colli_stream *stream, ssize_t n) {
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
     return COLL_T_AGAIN;
   if (n == 0)
@@ -48,7 +48,7 @@ static int read_nothing(colli_stream *stream, ssize_t n) {
       lost ? "the connection broke; see what happened to the peer" : "receiving failed");
 }
 
-/* Looks whether a complete frame is one that libcoll sends. */
+/* Checks that a complete frame is one that libcoll sends. */
 static int check_frame(colli_stream *stream) {
   if (stream->frame.magic == COLLI_FRAME_MAGIC && stream->frame.bytes <= stream->slot_bytes)
     return COLL_T_DONE;
@@ -59,7 +59,7 @@ static int check_frame(colli_stream *stream) {
                                  "on all ranks?");
 }
 
-/* Reads small messages ahead, several at a time: bytes, or as readv(). */
+/* Reads several small messages ahead into the stage; returns what read() did. */
 static ssize_t read_ahead(colli_stream *stream) {
   ssize_t n = read(stream->fd, stream->stage, COLLI_STAGE_BYTES);
   if (n > 0)
@@ -67,7 +67,7 @@ static ssize_t read_ahead(colli_stream *stream) {
   return n;
 }
 
-/* Reads the rest of the frame and of a payload of `bytes` bytes to their places. */
+/* Reads the rest of the frame and of a payload of `bytes` bytes straight to their places. */
 static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
   size_t missing = sizeof(stream->frame) - stream->frame_done;
   struct iovec iov[2] = {{(char *)&stream->frame + stream->frame_done, missing},
@@ -83,20 +83,20 @@ static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
 }
 
 /*
- * One turn of receiving a message of (probably) `bytes` bytes to `payload`: DONE if the caller
- * should look at what has come and perhaps call again, AGAIN if nothing more is there.
+ * Reads once for a message of (probably) `bytes` bytes to `payload`: DONE if something was read,
+ * which may not be all of it, AGAIN if there is nothing more to read.
  */
-static int read_turn(colli_stream *stream, char *payload, size_t bytes) {
+static int read_once(colli_stream *stream, char *payload, size_t bytes) {
   bool ahead = stream->frame_done < sizeof(stream->frame) && bytes <= COLLI_SMALL_BYTES;
   ssize_t n = ahead ? read_ahead(stream) : read_direct(stream, payload, bytes);
   if (n <= 0)
-    return read_nothing(stream, n);
+    return read_failed(stream, n);
   stream->moved += (uint64_t)n;
   return COLL_T_DONE;
 }
 
-/* Moves what was read ahead into the current message, of which `bytes` bytes are expected. */
-static int take_staged(colli_stream *stream, char *payload, size_t bytes) {
+/* Copies what was read ahead into the current message, of which `bytes` bytes are expected. */
+static int copy_staged(colli_stream *stream, char *payload, size_t bytes) {
   if (stream->frame_done < sizeof(stream->frame))
     stream->frame_done += unstage(stream, (char *)&stream->frame + stream->frame_done,
                                   sizeof(stream->frame) - stream->frame_done);
@@ -112,15 +112,15 @@ static int take_staged(colli_stream *stream, char *payload, size_t bytes) {
   return COLL_T_DONE;
 }
 
-/* Makes room for the next message. */
-static void next_message(colli_stream *stream) {
+/* Begins the next message. */
+static void begin_message(colli_stream *stream) {
   stream->last_bytes = stream->frame.bytes;
   stream->frame_done = stream->payload_done = 0;
   stream->in_slot = false;
 }
 
-/* Tells of a message that is not the expected one; nothing can be received after it. */
-static int mismatch(colli_stream *stream, coll_tag *got, size_t *got_bytes) {
+/* Reports a message that is not the expected one; nothing can be received after it. */
+static int report_mismatch(colli_stream *stream, coll_tag *got, size_t *got_bytes) {
   stream->recv_status = COLL_ERR_MISMATCH;
   *got = stream->frame.tag;
   *got_bytes = stream->frame.bytes;
@@ -130,39 +130,39 @@ static int mismatch(colli_stream *stream, coll_tag *got, size_t *got_bytes) {
 int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, size_t bytes,
                       coll_tag *got, size_t *got_bytes) {
   if (__builtin_expect(stream->recv_status != COLL_OK, 0))
-    return stream->recv_status == COLL_ERR_MISMATCH ? mismatch(stream, got, got_bytes)
+    return stream->recv_status == COLL_ERR_MISMATCH ? report_mismatch(stream, got, got_bytes)
                                                     : (int)stream->recv_status;
-  if (__builtin_expect(stream->in_slot, 0)) { /* slot_peek() began to fetch it */
+  if (__builtin_expect(stream->in_slot, 0)) { /* slot_peek() began to read it */
     stream->in_slot = false;
     if (stream->payload_done > bytes)
-      return mismatch(stream, got, got_bytes);
+      return report_mismatch(stream, got, got_bytes);
     if (stream->payload_done > 0)
       memcpy(buf, stream->in_slot_buf, stream->payload_done);
   }
   for (;;) {
-    int status = take_staged(stream, buf, bytes);
+    int status = copy_staged(stream, buf, bytes);
     if (status > 0)
       return status;
     if (status == COLL_T_DONE) {
       if (stream->frame.bytes != bytes || memcmp(&stream->frame.tag, expect, sizeof(*expect)) != 0)
-        return mismatch(stream, got, got_bytes);
+        return report_mismatch(stream, got, got_bytes);
       if (stream->payload_done == bytes) {
-        next_message(stream);
+        begin_message(stream);
         return COLL_T_DONE;
       }
     }
-    status = read_turn(stream, buf, bytes);
+    status = read_once(stream, buf, bytes);
     if (status != COLL_T_DONE)
       return status;
   }
 }
 
-/* Puts bytes behind the end of a peeked message, which came with it, where they are found next. */
-static int put_back(colli_stream *stream) {
+/* Moves bytes behind the end of a peeked message, which were read with it, to the stage. */
+static int stage_excess(colli_stream *stream) {
   size_t excess = stream->payload_done - stream->frame.bytes;
   if (!grow_stage(stream, excess))
     return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_NO_MEMORY, "realloc", ENOMEM,
-                             "no memory for received messages");
+                             "out of memory for received messages");
   memcpy(stream->stage, stream->in_slot_buf + stream->frame.bytes, excess);
   stream->stage_begin = 0;
   stream->stage_end = excess;
@@ -173,16 +173,16 @@ static int put_back(colli_stream *stream) {
 int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *bytes) {
   if (stream->recv_status != COLL_OK)
     return (int)stream->recv_status;
-  if (!colli_stream_room(&stream->in_slot_buf, stream->slot_bytes))
+  if (!colli_stream_alloc(&stream->in_slot_buf, stream->slot_bytes))
     return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
-                             "no memory for received messages; lower COLL_SLOT_BYTES");
+                             "out of memory for received messages; lower COLL_SLOT_BYTES");
   stream->in_slot = true;
   for (;;) {
-    int status = take_staged(stream, stream->in_slot_buf, stream->slot_bytes);
+    int status = copy_staged(stream, stream->in_slot_buf, stream->slot_bytes);
     if (status > 0)
       return status;
     if (status == COLL_T_DONE && stream->payload_done > stream->frame.bytes) {
-      status = put_back(stream);
+      status = stage_excess(stream);
       if (status > 0)
         return status;
     }
@@ -192,8 +192,8 @@ int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf
       *bytes = stream->frame.bytes;
       return COLL_T_DONE;
     }
-    /* Messages of one operation are mostly of one size: guess that of the last one. */
-    status = read_turn(stream, stream->in_slot_buf,
+    /* Most messages of an operation have one size: guess that of the last one. */
+    status = read_once(stream, stream->in_slot_buf,
                        status == COLL_T_DONE ? stream->frame.bytes : stream->last_bytes);
     if (status != COLL_T_DONE)
       return status;
@@ -201,17 +201,17 @@ int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf
 }
 
 int colli_stream_slot_release(colli_stream *stream) {
-  next_message(stream);
+  begin_message(stream);
   return COLL_T_DONE;
 }
 
 /*
- * Reads what has come into memory of the stream's own, up to the slot_count messages that a
- * connection must hold. An end or error is left for the data calls to find.
+ * Reads what has arrived into the stream's own memory, up to the slot_count messages that a
+ * connection must hold. End of file and errors are left for the data calls to find.
  */
-void colli_stream_pump(colli_stream *stream) {
-  size_t room = stream->slot_count * (stream->slot_bytes + sizeof(colli_frame));
-  if (stream->recv_status != COLL_OK || !grow_stage(stream, room))
+void colli_stream_buffer_input(colli_stream *stream) {
+  size_t capacity = stream->slot_count * (stream->slot_bytes + sizeof(colli_frame));
+  if (stream->recv_status != COLL_OK || !grow_stage(stream, capacity))
     return;
   if (stream->stage_begin > 0) {
     memmove(stream->stage, stream->stage + stream->stage_begin,
@@ -220,8 +220,9 @@ void colli_stream_pump(colli_stream *stream) {
     stream->stage_begin = 0;
   }
   ssize_t n = 1;
-  while (n > 0 && stream->stage_end < stream->stage_room) {
-    n = read(stream->fd, stream->stage + stream->stage_end, stream->stage_room - stream->stage_end);
+  while (n > 0 && stream->stage_end < stream->stage_capacity) {
+    n = read(stream->fd, stream->stage + stream->stage_end,
+             stream->stage_capacity - stream->stage_end);
     if (n > 0) {
       stream->stage_end += (size_t)n;
       stream->moved += (uint64_t)n;

@@ -10,11 +10,11 @@
 #define FLUSH_MESSAGES 8u /* at most so many go into one system call */
 
 /* The i-th waiting message. */
-static colli_out *waiting(const colli_stream *stream, unsigned i) {
+static colli_out *nth_waiting(const colli_stream *stream, unsigned i) {
   return &stream->out[(stream->out_first + i) % stream->slot_count];
 }
 
-/* Writes: bytes taken, 0 if the kernel takes nothing now, -1 after an error. */
+/* Writes: bytes accepted, 0 if the kernel accepts nothing now, -1 after an error. */
 static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count) {
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
   for (;;) {
@@ -37,9 +37,9 @@ static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count)
   }
 }
 
-/* Forgets the first waiting message. */
-static void pop(colli_stream *stream) {
-  const colli_out *first = waiting(stream, 0);
+/* Removes the first waiting message. */
+static void pop_waiting(colli_stream *stream) {
+  const colli_out *first = nth_waiting(stream, 0);
   if (first->kind == COLLI_OUT_SLOT) {
     stream->slot_first = (stream->slot_first + 1) % stream->slot_count;
     stream->slot_used--;
@@ -49,20 +49,20 @@ static void pop(colli_stream *stream) {
   stream->out_done = 0;
 }
 
-/* Takes `bytes` written bytes off the waiting messages. */
-static void advance(colli_stream *stream, size_t bytes) {
+/* Removes `bytes` written bytes from the waiting messages. */
+static void advance_waiting(colli_stream *stream, size_t bytes) {
   while (bytes > 0) {
-    size_t left = sizeof(colli_frame) + waiting(stream, 0)->frame.bytes - stream->out_done;
+    size_t left = sizeof(colli_frame) + nth_waiting(stream, 0)->frame.bytes - stream->out_done;
     if (bytes < left) {
       stream->out_done += bytes;
       return;
     }
     bytes -= left;
-    pop(stream);
+    pop_waiting(stream);
   }
 }
 
-/* Pushes waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
+/* Sends waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
 int colli_stream_flush(colli_stream *stream) {
   while (stream->out_count > 0) {
     if (stream->send_status != COLL_OK)
@@ -70,7 +70,7 @@ int colli_stream_flush(colli_stream *stream) {
     struct iovec iov[2 * FLUSH_MESSAGES];
     size_t count = 0, total = 0, skip = stream->out_done;
     for (unsigned i = 0; i < stream->out_count && i < FLUSH_MESSAGES; i++) {
-      colli_out *out = waiting(stream, i);
+      colli_out *out = nth_waiting(stream, i);
       size_t of_frame = skip < sizeof(out->frame) ? skip : sizeof(out->frame);
       size_t of_payload = skip - of_frame;
       if (of_frame < sizeof(out->frame))
@@ -85,17 +85,17 @@ int colli_stream_flush(colli_stream *stream) {
     ssize_t n = write_some(stream, iov, count);
     if (n < 0)
       return (int)stream->send_status;
-    advance(stream, (size_t)n);
+    advance_waiting(stream, (size_t)n);
     if ((size_t)n < total)
       return COLL_T_AGAIN;
   }
   return COLL_T_DONE;
 }
 
-/* Puts a message of which `done` bytes are written behind the waiting ones. */
-static void push(colli_stream *stream, const colli_frame *frame, const void *payload, size_t done,
-                 colli_out_kind kind) {
-  *waiting(stream, stream->out_count) = (colli_out){*frame, payload, stream->taken, kind};
+/* Appends a message, of which `done` bytes are written, to the waiting ones. */
+static void append_waiting(colli_stream *stream, const colli_frame *frame, const void *payload,
+                           size_t done, colli_out_kind kind) {
+  *nth_waiting(stream, stream->out_count) = (colli_out){*frame, payload, stream->accepted, kind};
   if (stream->out_count++ == 0)
     stream->out_done = done;
 }
@@ -122,17 +122,17 @@ int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf
   ssize_t done = write_now(stream, &frame, buf);
   if (done < 0)
     return (int)stream->send_status;
-  stream->taken++;
+  stream->accepted++;
   if ((size_t)done == sizeof(frame) + bytes)
     return COLL_T_DONE;
-  push(stream, &frame, buf, (size_t)done, COLLI_OUT_USER);
+  append_waiting(stream, &frame, buf, (size_t)done, COLLI_OUT_USER);
   return COLL_T_PENDING;
 }
 
 int colli_stream_sent(colli_stream *stream, uint64_t *count) {
   if (stream->out_count > 0)
     colli_stream_flush(stream);
-  *count = stream->out_count > 0 ? waiting(stream, 0)->ticket - 1 : stream->taken;
+  *count = stream->out_count > 0 ? nth_waiting(stream, 0)->ticket - 1 : stream->accepted;
   return (int)stream->send_status;
 }
 
@@ -148,9 +148,9 @@ int colli_stream_slot_acquire(colli_stream *stream, size_t bytes, void **buf) {
   if (!stream->slot_acquired) {
     if (stream->out_count >= stream->slot_count)
       return COLL_T_AGAIN;
-    if (!colli_stream_room(&stream->slots, pitch * stream->slot_count))
+    if (!colli_stream_alloc(&stream->slots, pitch * stream->slot_count))
       return colli_stream_fail(stream, &stream->send_status, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
-                               "no memory for outgoing slots; lower COLL_SLOT_BYTES");
+                               "out of memory for outgoing slots; lower COLL_SLOT_BYTES");
   }
   stream->slot_acquired = true;
   *buf = stream->slots + pitch * ((stream->slot_first + stream->slot_used) % stream->slot_count);
@@ -168,33 +168,33 @@ int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t b
   ssize_t done = write_now(stream, &frame, slot);
   if (done < 0)
     return (int)stream->send_status;
-  stream->taken++;
+  stream->accepted++;
   if ((size_t)done == sizeof(frame) + bytes)
-    return COLL_T_DONE; /* the next message uses the same slot: it is warm in the cache */
-  push(stream, &frame, slot, (size_t)done, COLLI_OUT_SLOT);
+    return COLL_T_DONE; /* the next message uses the same slot, which is in the cache */
+  append_waiting(stream, &frame, slot, (size_t)done, COLLI_OUT_SLOT);
   stream->slot_used++;
   return COLL_T_PENDING;
 }
 
-/* Copies payloads that still are the caller's, for a stream that is to be flushed without him. */
+/* Copies payloads that are still in the caller's memory. */
 bool colli_stream_adopt(colli_stream *stream) {
   size_t bytes = 0, at = 0;
   for (unsigned i = 0; i < stream->out_count; i++)
-    if (waiting(stream, i)->kind == COLLI_OUT_USER)
-      bytes += waiting(stream, i)->frame.bytes;
+    if (nth_waiting(stream, i)->kind == COLLI_OUT_USER)
+      bytes += nth_waiting(stream, i)->frame.bytes;
   if (bytes == 0)
     return true;
-  char *room = malloc(bytes);
-  if (!room)
+  char *copies = malloc(bytes);
+  if (!copies)
     return false;
   for (unsigned i = 0; i < stream->out_count; i++) {
-    colli_out *out = waiting(stream, i);
+    colli_out *out = nth_waiting(stream, i);
     if (out->kind != COLLI_OUT_USER || out->frame.bytes == 0)
       continue;
-    memcpy(room + at, out->payload, out->frame.bytes);
-    out->payload = room + at;
+    memcpy(copies + at, out->payload, out->frame.bytes);
+    out->payload = copies + at;
     at += out->frame.bytes;
   }
-  stream->adopted = room;
+  stream->adopted = copies;
   return true;
 }

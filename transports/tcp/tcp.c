@@ -1,4 +1,5 @@
-/* tcp.c: the endpoint of the TCP transport: its listener, its descriptor to wait on, progress. */
+/* tcp.c: the TCP transport's endpoint, its connections, its progress, and its table of operations.
+ */
 #include "transports/tcp/tcp.h"
 
 #include <errno.h>
@@ -11,28 +12,7 @@
 #include "transports/tcp/tcp_internal.h"
 
 #define EVENTS_AT_ONCE 128
-#define MAX_ROUNDS     16 /* bounds the work of one look at epoll */
-
-/* Makes epoll look for `events` on a source (0: for nothing any more): false with errno. */
-bool tcp_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events) {
-  if (events == source->watched)
-    return true;
-  int op = !source->watched ? EPOLL_CTL_ADD : !events ? EPOLL_CTL_DEL : EPOLL_CTL_MOD;
-  struct epoll_event event = {.events = events, .data.ptr = source};
-  if (epoll_ctl(ep->epoll_fd, op, source->fd, &event) != 0)
-    return false;
-  source->watched = events;
-  return true;
-}
-
-/* Closes a source's descriptor, if it has one. */
-void tcp_close_source(tcp_endpoint *ep, tcp_source *source) {
-  if (source->fd < 0)
-    return;
-  tcp_watch(ep, source, 0);
-  close(source->fd);
-  *source = (tcp_source){.fd = -1};
-}
+#define MAX_ROUNDS     16 /* bounds the work of one call */
 
 /* Reports why open() fails. */
 static int fail_open(const coll_transport_env *env, coll_status status, const char *syscall,
@@ -70,8 +50,8 @@ static void tcp_close(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
   tcp_linger_close(ep);
   tcp_accept_close(ep);
-  tcp_close_source(ep, &ep->listener);
-  tcp_close_source(ep, &ep->wake);
+  tcp_source_close(ep, &ep->listener);
+  tcp_source_close(ep, &ep->wake);
   if (ep->epoll_fd >= 0)
     close(ep->epoll_fd);
   free(ep);
@@ -82,10 +62,10 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   *handle = NULL;
   tcp_endpoint *ep = calloc(1, sizeof(*ep));
   if (!ep)
-    return fail_open(env, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for an endpoint");
+    return fail_open(env, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for an endpoint");
   ep->env = env;
   ep->listener.fd = -1;
-  LIST_INIT(&ep->unknown);
+  LIST_INIT(&ep->pending);
   LIST_INIT(&ep->parked);
   LIST_INIT(&ep->conns);
   LIST_INIT(&ep->blocked);
@@ -99,7 +79,7 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   else
     status = start_listening(ep);
   if (status == COLL_OK &&
-      (!tcp_watch(ep, &ep->listener, EPOLLIN) || !tcp_watch(ep, &ep->wake, EPOLLIN)))
+      (!tcp_source_watch(ep, &ep->listener, EPOLLIN) || !tcp_source_watch(ep, &ep->wake, EPOLLIN)))
     status = fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", errno, "the listener cannot be watched");
   if (status != COLL_OK) {
     tcp_close((coll_endpoint *)ep);
@@ -116,7 +96,57 @@ static int tcp_describe(coll_endpoint *handle, uint8_t blob[COLL_BLOB_BYTES]) {
   return COLL_OK;
 }
 
-/* Asks epoll what has come, and notes it at each source. */
+/* Reports why connect() fails. */
+static int fail_connect(tcp_endpoint *ep, int peer, int channel, coll_status status,
+                        const char *detail) {
+  coll_transport_failure failure = {status, peer, channel, 0, NULL, detail};
+  ep->env->fail(ep->env->ctx, &failure);
+  return (int)status;
+}
+
+/* Makes a connection: the lower rank dials, the higher one accepts. */
+static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_BLOB_BYTES],
+                       int channel, coll_conn **conn) {
+  tcp_endpoint *ep = (tcp_endpoint *)handle;
+  tcp_blob where;
+  *conn = NULL;
+  if (peer < 0 || peer >= ep->env->nranks || peer == ep->env->rank || channel < 0)
+    return fail_connect(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT, "no such peer or channel");
+  if (!tcp_blob_read(blob, &where))
+    return fail_connect(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT,
+                        "the peer gave no tcp address");
+  tcp_conn *made = calloc(1, sizeof(*made));
+  if (!made)
+    return fail_connect(ep, peer, channel, COLL_ERR_NO_MEMORY, "out of memory for a connection");
+  made->base = (coll_conn){&tcp_transport, peer, channel};
+  made->source.fd = -1;
+  made->ep = ep;
+  made->state = TCP_WAITING;
+  LIST_INSERT_HEAD(&ep->conns, made, link);
+  if (ep->env->rank < peer)
+    tcp_dial_start(made, &where);
+  else
+    tcp_accept_adopt(made);
+  *conn = &made->base;
+  return COLL_OK;
+}
+
+/* Closes a connection; an established one lingers until what was sent has arrived. */
+static void tcp_disconnect(coll_conn *base) {
+  tcp_conn *conn = (tcp_conn *)base;
+  LIST_REMOVE(conn, link);
+  if (conn->blocked)
+    LIST_REMOVE(conn, blocked_link);
+  tcp_dial_free(conn);
+  if (conn->state == TCP_ESTABLISHED) {
+    tcp_linger_start(conn);
+    return;
+  }
+  tcp_source_close(conn->ep, &conn->source);
+  free(conn);
+}
+
+/* Asks epoll for events, and notes them at each source. */
 static void collect_events(tcp_endpoint *ep) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int count = EVENTS_AT_ONCE;
@@ -129,8 +159,8 @@ static void collect_events(tcp_endpoint *ep) {
   }
 }
 
-/* Pushes waiting output where the kernel has room again: 1 if something moved. */
-static int push_blocked(tcp_endpoint *ep) {
+/* Sends waiting output where the kernel has space again: 1 if something moved. */
+static int flush_blocked(tcp_endpoint *ep) {
   int moved = 0;
   tcp_conn *conn, *next;
   for (conn = LIST_FIRST(&ep->blocked); conn; conn = next) {
@@ -145,7 +175,7 @@ static int push_blocked(tcp_endpoint *ep) {
       if (status == COLL_T_AGAIN)
         continue;
     }
-    conn->blocked = false; /* pushed, or broken */
+    conn->blocked = false; /* all is sent, or the connection is broken */
     LIST_REMOVE(conn, blocked_link);
   }
   return moved;
@@ -161,55 +191,55 @@ static uint64_t bytes_moved(const tcp_endpoint *ep) {
 }
 
 /*
- * A connection holds slot_count messages that its receiver has not asked for; the kernel may hold
- * less. If input waits and nothing moves, perhaps because all ranks wait for their sends, what has
- * come is taken in. 1 if there was something.
+ * A connection must hold slot_count messages that its receiver has not asked for; the kernel may
+ * hold less. If input waits and nothing moves, perhaps because all ranks wait for their sends, the
+ * input is buffered here. 1 if there was some.
  */
-static int end_standstill(tcp_endpoint *ep) {
+static int buffer_stuck_input(tcp_endpoint *ep) {
   uint64_t moved = bytes_moved(ep), now = ep->env->now_ns(ep->env->ctx);
-  if (moved != ep->moved || ep->standstill_ns == 0) {
+  if (moved != ep->moved || ep->moved_ns == 0) {
     ep->moved = moved;
-    ep->standstill_ns = now;
+    ep->moved_ns = now;
     return 0;
   }
-  if (now - ep->standstill_ns < TCP_STANDSTILL_NS)
+  if (now - ep->moved_ns < TCP_STUCK_NS)
     return 0;
   tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
   if (conn->state == TCP_ESTABLISHED && conn->source.events & EPOLLIN) {
     conn->source.events &= ~(uint32_t)EPOLLIN;
-    colli_stream_pump(&conn->stream);
+    colli_stream_buffer_input(&conn->stream);
   }
   ep->input = false;
   return bytes_moved(ep) != moved;
 }
 
-/* Accepts, shakes hands, flushes. */
+/* Accepts, dials, moves handshakes on, flushes. */
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
   int moved = 0;
   collect_events(ep);
   if (ep->wake.events) {
-    uint64_t rings;
+    uint64_t wakes;
     ep->wake.events = 0;
-    moved = read(ep->wake.fd, &rings, sizeof(rings)) > 0;
+    moved = read(ep->wake.fd, &wakes, sizeof(wakes)) > 0;
   }
-  if (ep->listener.events || ep->strangers > 0) {
+  if (ep->listener.events || ep->npending > 0) {
     int status = tcp_accept_progress(ep);
     if (status > 1)
       return status;
     moved |= status;
   }
-  if (ep->dialing > 0) {
+  if (ep->ndialing > 0) {
     uint64_t now = ep->env->now_ns(ep->env->ctx);
     tcp_conn *conn;
     LIST_FOREACH(conn, &ep->conns, link)
     if (conn->state == TCP_DIALING)
       moved |= tcp_dial_progress(conn, now);
   }
-  moved |= push_blocked(ep);
+  moved |= flush_blocked(ep);
   if (ep->input)
-    moved |= end_standstill(ep);
+    moved |= buffer_stuck_input(ep);
   tcp_linger_progress(ep);
   return moved;
 }
@@ -219,7 +249,7 @@ static int tcp_wait_fd(coll_endpoint *handle) {
   return ((tcp_endpoint *)handle)->epoll_fd;
 }
 
-/* Takes the edges of what has come so far, so that only what comes from now on wakes. */
+/* Handles all events so far: as sources are edge-triggered, only new ones wake a sleeper. */
 static int tcp_arm(coll_endpoint *handle) {
   return tcp_progress(handle) != 0;
 }
@@ -233,7 +263,7 @@ static void tcp_disarm(coll_endpoint *handle) {
 static void tcp_wake(coll_endpoint *handle) {
   uint64_t one = 1;
   ssize_t n = write(((tcp_endpoint *)handle)->wake.fd, &one, sizeof(one));
-  (void)n; /* fails only if it is rung already */
+  (void)n; /* fails only if it is readable already */
 }
 
 const coll_transport_ops tcp_transport = {

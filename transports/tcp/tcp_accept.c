@@ -1,4 +1,4 @@
-/* tcp_accept.c: the higher rank's side of making a connection. */
+/* tcp_accept.c: the higher rank's side of making a connection: inbound connections. */
 #include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -8,26 +8,26 @@
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp_internal.h"
 
-/* Forgets an inbound socket, and closes it unless it was given away. */
-static void drop(tcp_endpoint *ep, tcp_inbound *in) {
-  if (!in->parked && ep->strangers-- == TCP_MAX_STRANGERS)
-    tcp_watch(ep, &ep->listener, EPOLLIN);
-  tcp_close_source(ep, &in->source);
+/* Frees an inbound connection; closes its socket unless that was handed over. */
+static void drop_inbound(tcp_endpoint *ep, tcp_inbound *in) {
+  if (!in->parked && ep->npending-- == TCP_MAX_PENDING)
+    tcp_source_watch(ep, &ep->listener, EPOLLIN);
+  tcp_source_close(ep, &in->source);
   LIST_REMOVE(in, link);
   explicit_bzero(in, sizeof(*in));
   free(in);
 }
 
-/* Gives a parked socket to the connection that waits for it: 1, or 0 if it is broken. */
-static int give(tcp_inbound *in, tcp_conn *conn) {
+/* Hands a parked socket over to the connection that waits for it: 1, or 0 if it is broken. */
+static int hand_over(tcp_inbound *in, tcp_conn *conn) {
   tcp_endpoint *ep = conn->ep;
   if (colli_auth_answer(&in->auth, true) != 0) {
-    drop(ep, in);
+    drop_inbound(ep, in);
     return 0;
   }
   conn->source.fd = in->source.fd;
   in->source.fd = -1;
-  drop(ep, in);
+  drop_inbound(ep, in);
   tcp_conn_establish(conn);
   return 1;
 }
@@ -50,8 +50,8 @@ static tcp_conn *find_conn(const tcp_endpoint *ep, int peer, int channel) {
   return NULL;
 }
 
-/* Whether what the other side says of itself can be a connection that we wait for, or will. */
-static bool is_welcome(const tcp_endpoint *ep, const colli_hello *hello) {
+/* Whether an inbound connection is one that this rank waits for, or may wait for later. */
+static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
   if (hello->kind != COLLI_HELLO_DATA || hello->comm_id != ep->env->comm_id ||
       hello->dst_rank != ep->env->rank || hello->src_rank < 0 || hello->src_rank >= ep->env->rank ||
       hello->word > INT_MAX)
@@ -60,67 +60,67 @@ static bool is_welcome(const tcp_endpoint *ep, const colli_hello *hello) {
   return !conn || conn->state == TCP_WAITING;
 }
 
-/* The handshake is done: turns away, parks, or hands over. */
-static void believe(tcp_endpoint *ep, tcp_inbound *in) {
+/* The connection is authenticated: refuses it, parks it, or hands it over. */
+static void admit_inbound(tcp_endpoint *ep, tcp_inbound *in) {
   const colli_hello *hello = &in->auth.hello;
-  if (!is_welcome(ep, hello)) {
+  if (!is_expected(ep, hello)) {
     colli_auth_answer(&in->auth, false);
-    drop(ep, in);
+    drop_inbound(ep, in);
     return;
   }
   int peer = hello->src_rank, channel = (int)hello->word;
   tcp_inbound *old = find_parked(ep, peer, channel);
-  if (old) /* the peer has dialed again */
-    drop(ep, old);
-  if (ep->strangers-- == TCP_MAX_STRANGERS)
-    tcp_watch(ep, &ep->listener, EPOLLIN);
-  tcp_watch(ep, &in->source, 0);
+  if (old) /* the peer has dialled again */
+    drop_inbound(ep, old);
+  if (ep->npending-- == TCP_MAX_PENDING)
+    tcp_source_watch(ep, &ep->listener, EPOLLIN);
+  tcp_source_watch(ep, &in->source, 0);
   in->parked = true;
   LIST_REMOVE(in, link);
   LIST_INSERT_HEAD(&ep->parked, in, link);
   tcp_conn *conn = find_conn(ep, peer, channel);
   if (conn)
-    give(in, conn);
+    hand_over(in, conn);
 }
 
-/* Moves one stranger's handshake on: 1 if something happened. */
-static int poll_stranger(tcp_endpoint *ep, tcp_inbound *in) {
+/* Moves the handshake of a pending connection on: 1 if something happened. */
+static int poll_pending(tcp_endpoint *ep, tcp_inbound *in) {
   int status = colli_auth_poll(&in->auth);
   if (status == COLL_T_AGAIN) {
-    tcp_watch(ep, &in->source, (uint32_t)colli_auth_events(&in->auth));
+    tcp_source_watch(ep, &in->source, (uint32_t)colli_auth_events(&in->auth));
     return 0;
   }
   if (status == COLL_T_DONE)
-    believe(ep, in);
+    admit_inbound(ep, in);
   else
-    drop(ep, in);
+    drop_inbound(ep, in);
   return 1;
 }
 
-/* Lets one stranger in; false if he was closed at once. */
-static bool welcome(tcp_endpoint *ep, int fd) {
+/* Adds a pending connection; false if it was closed at once. */
+static bool add_pending(tcp_endpoint *ep, int fd) {
   tcp_inbound *in = calloc(1, sizeof(*in));
   tcp_source source = {.fd = fd};
   if (!in) {
-    tcp_close_source(ep, &source);
+    tcp_source_close(ep, &source);
     return false;
   }
   in->source = source;
-  in->source.events = EPOLLIN; /* look at once */
-  LIST_INSERT_HEAD(&ep->unknown, in, link);
-  ep->strangers++;
+  in->source.events = EPOLLIN; /* poll it at once */
+  LIST_INSERT_HEAD(&ep->pending, in, link);
+  ep->npending++;
   colli_auth_accept(&in->auth, fd, ep->env->secret);
-  if (tcp_watch(ep, &in->source, EPOLLIN))
+  if (tcp_source_watch(ep, &in->source, EPOLLIN))
     return true;
-  drop(ep, in);
+  drop_inbound(ep, in);
   return false;
 }
 
-/* Takes waiting connections: how many, or an error of the endpoint. */
-static int accept_all(tcp_endpoint *ep) {
+/* Accepts waiting connections: how many, or minus a status of the endpoint. */
+static int accept_waiting(tcp_endpoint *ep) {
   int taken = 0;
   ep->listener.events = 0;
-  while (ep->strangers < TCP_MAX_STRANGERS) {
+  while (ep->npending < TCP_MAX_PENDING) {
     int fd = colli_net_accept(ep->listener.fd);
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
       coll_transport_failure failure = {
@@ -131,45 +131,46 @@ static int accept_all(tcp_endpoint *ep) {
     }
     if (fd < 0)
       return taken;
-    taken += welcome(ep, fd);
+    taken += add_pending(ep, fd);
   }
-  tcp_watch(ep, &ep->listener, 0); /* the others wait in the kernel until a stranger is gone */
+  tcp_source_watch(ep, &ep->listener,
+                   0); /* the others wait in the kernel until fewer are pending */
   return taken;
 }
 
-/* Accepts, shakes hands, parks: 1 if something happened, 0, or an error. */
+/* Accepts connections, moves handshakes on, parks: 1 if something happened, 0, or an error. */
 int tcp_accept_progress(tcp_endpoint *ep) {
   int moved = 0;
   if (ep->listener.events) {
-    int taken = accept_all(ep);
+    int taken = accept_waiting(ep);
     if (taken < 0)
       return -taken;
     moved = taken > 0;
   }
-  if (ep->strangers == 0)
+  if (ep->npending == 0)
     return moved;
   uint64_t now = colli_now_ns(); /* the clock of colli_auth's deadlines */
   tcp_inbound *in, *next;
-  for (in = LIST_FIRST(&ep->unknown); in; in = next) {
+  for (in = LIST_FIRST(&ep->pending); in; in = next) {
     next = LIST_NEXT(in, link);
     if (!in->source.events && now < in->auth.deadline_ns)
       continue;
     in->source.events = 0;
-    moved |= poll_stranger(ep, in);
+    moved |= poll_pending(ep, in);
   }
   return moved;
 }
 
-/* Takes the parked socket of a connection that waits for one, if it has come: 1 or 0. */
+/* Takes the parked socket of a connection that waits for one, if there is one: 1 or 0. */
 int tcp_accept_adopt(tcp_conn *conn) {
   tcp_inbound *in = find_parked(conn->ep, conn->base.peer, conn->base.channel);
-  return in ? give(in, conn) : 0;
+  return in ? hand_over(in, conn) : 0;
 }
 
 /* Closes all inbound sockets. */
 void tcp_accept_close(tcp_endpoint *ep) {
-  while (!LIST_EMPTY(&ep->unknown))
-    drop(ep, LIST_FIRST(&ep->unknown));
+  while (!LIST_EMPTY(&ep->pending))
+    drop_inbound(ep, LIST_FIRST(&ep->pending));
   while (!LIST_EMPTY(&ep->parked))
-    drop(ep, LIST_FIRST(&ep->parked));
+    drop_inbound(ep, LIST_FIRST(&ep->parked));
 }

@@ -10,29 +10,23 @@
 #define NETWORK_ALPHA_NS     15000.0
 #define NETWORK_NS_PER_BYTE  0.85
 
-/* Whether an address means "this host" wherever it is read. */
-static bool is_loopback(const colli_addr *addr) {
-  static const uint8_t v6[16] = {[15] = 1};
-  return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, v6, sizeof(v6)) == 0;
-}
-
-/* Whether an address is valid on one link only (fe80::/10). */
-static bool is_link_local(const colli_addr *addr) {
-  return addr->family == 6 && addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+/* Whether an address is valid on one link only and names it by its scope (fe80::/10). */
+static bool is_scoped(const colli_addr *addr) {
+  return addr->family == 6 && colli_addr_link_local(addr);
 }
 
 /* How well two addresses go together: 0 not at all. Symmetric. */
 static int affinity(const colli_addr *a, const colli_addr *b, bool one_host) {
-  if (is_loopback(a) != is_loopback(b) || (is_loopback(a) && !one_host))
+  if (colli_addr_loopback(a) != colli_addr_loopback(b) || (colli_addr_loopback(a) && !one_host))
     return 0;
-  if (is_link_local(a) != is_link_local(b))
+  if (is_scoped(a) != is_scoped(b))
     return 0;
   int one = colli_addr_affinity(a, b), other = colli_addr_affinity(b, a);
   int both = one < other ? one : other;
-  return both > 1 && is_link_local(a) ? 1 : both; /* all links have the same prefix */
+  return both > 1 && is_scoped(a) ? 1 : both; /* all links have the same prefix */
 }
 
-/* Reads a blob that came from elsewhere: whether it can be used. */
+/* Reads a blob of a peer: whether it is valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob) {
   memcpy(blob, bytes, sizeof(*blob));
   return blob->magic == TCP_BLOB_MAGIC && blob->count <= COLLI_MAX_ADDRS;
@@ -49,8 +43,8 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
   int best = 0;
   for (uint32_t i = 0; i < one.count; i++)
     for (uint32_t j = 0; j < other.count; j++) {
-      int how = affinity(&one.addrs[i], &other.addrs[j], one_host);
-      best = how > best ? how : best;
+      int fit = affinity(&one.addrs[i], &other.addrs[j], one_host);
+      best = fit > best ? fit : best;
     }
   if (best == 0) {
     snprintf(link->reason, sizeof(link->reason),
@@ -68,9 +62,9 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
   return 1;
 }
 
-/* Adds an address behind those that are as good or better. */
-static int insert(colli_addr *list, int *scores, int count, int max, const colli_addr *addr,
-                  int score) {
+/* Inserts an address behind those that score as high or higher; returns how many there are. */
+static int insert_by_score(colli_addr *list, int *scores, int count, int max,
+                           const colli_addr *addr, int score) {
   int at = count < max ? count : max - 1;
   if (count == max && scores[at] >= score)
     return count;
@@ -83,7 +77,7 @@ static int insert(colli_addr *list, int *scores, int count, int max, const colli
   return count < max ? count + 1 : max;
 }
 
-/* The peer's addresses to dial, best first; how many. */
+/* The peer's addresses to dial, best first; fit many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max) {
   bool one_host = self->host_id == peer->host_id;
   int scores[TCP_MAX_CANDIDATES], count = 0;
@@ -92,16 +86,17 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
     colli_addr addr = peer->addrs[j];
     int best = 0;
     for (uint32_t i = 0; i < self->count; i++) {
-      int how = affinity(&self->addrs[i], &addr, one_host);
-      if (how > 0 && is_link_local(&addr) && !one_host) {
+      int fit = affinity(&self->addrs[i], &addr, one_host);
+      if (fit > 0 && is_scoped(&addr) && !one_host) {
         addr.scope = self->addrs[i].scope; /* the same link has another number here */
-        count = insert(list, scores, count, max, &addr, how);
-      } else if (how > best) {
-        best = how;
+        count = insert_by_score(list, scores, count, max, &addr, fit);
+      } else if (fit > best) {
+        best = fit;
       }
     }
     if (best > 0) /* loopback always works where it reaches */
-      count = insert(list, scores, count, max, &addr, is_loopback(&addr) ? 3 : best);
+      count =
+          insert_by_score(list, scores, count, max, &addr, colli_addr_loopback(&addr) ? 3 : best);
   }
   return count;
 }

@@ -5,7 +5,6 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
-#include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_internal.h"
 
 /* Makes a connection fail with what its data calls will report. */
@@ -19,77 +18,31 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
   conn->syscall = syscall;
   conn->sys_errno = sys_errno;
   conn->state = TCP_FAILED;
-  tcp_close_source(conn->ep, &conn->source);
+  tcp_source_close(conn->ep, &conn->source);
 }
 
 /* The handshake is done on conn->source.fd: messages may flow. */
 void tcp_conn_establish(tcp_conn *conn) {
   const coll_transport_env *env = conn->ep->env;
   if (!colli_stream_init(&conn->stream, conn->source.fd, env->slot_bytes, env->slot_count)) {
-    tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for a connection");
+    tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for a connection");
     return;
   }
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
-  /* By edges: what nobody asks for must not keep a waiter awake. */
-  if (!tcp_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
+  /* Edge-triggered: input that nobody asks for must not keep a sleeper awake. */
+  if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;
     colli_stream_destroy(&conn->stream);
     tcp_conn_fail(conn, COLL_ERR_SYSTEM, "epoll_ctl", error, "a connection cannot be watched");
   }
 }
 
-/* Tells the environment of a failure that came from no connection's data call. */
-static int refuse(tcp_endpoint *ep, int peer, int channel, coll_status status, const char *detail) {
-  coll_transport_failure failure = {status, peer, channel, 0, NULL, detail};
-  ep->env->fail(ep->env->ctx, &failure);
-  return (int)status;
-}
-
-int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
-                coll_conn **conn) {
-  tcp_endpoint *ep = (tcp_endpoint *)handle;
-  tcp_blob where;
-  *conn = NULL;
-  if (peer < 0 || peer >= ep->env->nranks || peer == ep->env->rank || channel < 0)
-    return refuse(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT, "no such peer or channel");
-  if (!tcp_blob_read(blob, &where))
-    return refuse(ep, peer, channel, COLL_ERR_INVALID_ARGUMENT, "the peer gave no tcp address");
-  tcp_conn *made = calloc(1, sizeof(*made));
-  if (!made)
-    return refuse(ep, peer, channel, COLL_ERR_NO_MEMORY, "no memory for a connection");
-  made->base = (coll_conn){&tcp_transport, peer, channel};
-  made->source.fd = -1;
-  made->ep = ep;
-  made->state = TCP_WAITING;
-  LIST_INSERT_HEAD(&ep->conns, made, link);
-  if (ep->env->rank < peer)
-    tcp_dial_start(made, &where);
-  else
-    tcp_accept_adopt(made);
-  *conn = &made->base;
-  return COLL_OK;
-}
-
-void tcp_disconnect(coll_conn *base) {
-  tcp_conn *conn = (tcp_conn *)base;
-  LIST_REMOVE(conn, link);
-  if (conn->blocked)
-    LIST_REMOVE(conn, blocked_link);
-  tcp_dial_free(conn);
-  if (conn->state == TCP_ESTABLISHED) {
-    tcp_linger_start(conn);
-    return;
-  }
-  tcp_close_source(conn->ep, &conn->source);
-  free(conn);
-}
-
 /* Tells the environment why a connection failed, once; returns the status. */
-static int report(tcp_conn *conn, int status) {
-  if (conn->told)
+static int report_failure(tcp_conn *conn, int status) {
+  if (conn->reported)
     return status;
-  conn->told = true;
+  conn->reported = true;
   coll_transport_failure failure = {(coll_status)status, conn->base.peer, conn->base.channel,
                                     conn->sys_errno,     conn->syscall,   conn->detail};
   if (conn->state == TCP_ESTABLISHED) {
@@ -101,18 +54,18 @@ static int report(tcp_conn *conn, int status) {
   return status;
 }
 
-/* What a data call returns on a connection that is not (or no longer) made. */
+/* What a data call returns while a connection is not established, or has failed. */
 static int not_established(tcp_conn *conn) {
-  return conn->state == TCP_FAILED ? report(conn, (int)conn->status) : COLL_T_AGAIN;
+  return conn->state == TCP_FAILED ? report_failure(conn, (int)conn->status) : COLL_T_AGAIN;
 }
 
-/* After a call that may have left output waiting: progress() is to push it. */
+/* After a call that may have left output waiting: has progress() flush it. */
 static inline int after_send(tcp_conn *conn, int status) {
   if (__builtin_expect(colli_stream_blocked(&conn->stream) && !conn->blocked, 0)) {
     conn->blocked = true;
     LIST_INSERT_HEAD(&conn->ep->blocked, conn, blocked_link);
   }
-  return __builtin_expect(status > 0, 0) ? report(conn, status) : status;
+  return __builtin_expect(status > 0, 0) ? report_failure(conn, status) : status;
 }
 
 /* After a receive: output that waits may be what the peer needs before it sends. */
@@ -120,7 +73,7 @@ static inline int after_recv(tcp_conn *conn, int status) {
   if (__builtin_expect(conn->blocked, 0) && status == COLL_T_AGAIN)
     colli_stream_flush(&conn->stream);
   if (__builtin_expect(status > 0, 0) && status != COLL_ERR_MISMATCH)
-    return report(conn, status);
+    return report_failure(conn, status);
   return status;
 }
 

@@ -1,4 +1,4 @@
-/* tcp_dial.c: the lower rank's side of making a connection: addresses one after the other. */
+/* tcp_dial.c: the lower rank's side of making a connection: dials one address after the other. */
 #include <errno.h>
 #include <poll.h>
 #include <stdio.h>
@@ -10,8 +10,8 @@
 
 _Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "colli_auth_events() speaks poll()");
 
-/* Writes down that the address in use did not work. */
-static void note(tcp_conn *conn, const char *why) {
+/* Notes for the error message why the address in use failed. */
+static void note_attempt(tcp_conn *conn, const char *why) {
   tcp_dial *dial = conn->dial;
   char text[COLLI_ADDR_TEXT];
   size_t used = strlen(dial->tried);
@@ -19,29 +19,29 @@ static void note(tcp_conn *conn, const char *why) {
            colli_addr_text(&dial->candidate[dial->next - 1], text), why);
 }
 
-/* Counts a failed connect by what it says of the peer. */
+/* Notes a failed connect, and counts it by what it says of the peer. */
 static void note_errno(tcp_conn *conn, int error) {
   tcp_dial *dial = conn->dial;
-  note(conn, strerror(error));
+  note_attempt(conn, strerror(error));
   dial->sys_errno = error;
   if (error == ECONNREFUSED || error == ECONNRESET)
     dial->refused++;
   else if (error != ENETUNREACH && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
-    dial->failed++; /* the rest never left this host, and says nothing of the peer */
+    dial->failed++; /* other errors arise on this host, and say nothing of the peer */
 }
 
-/* No address is left: says what that means. */
-static void give_up(tcp_conn *conn) {
+/* No address is left: fails with what that means. */
+static void fail_dial(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   char tried[sizeof(dial->tried)];
   memcpy(tried, dial->tried, sizeof(tried));
   int error = dial->sys_errno;
-  coll_status worst = dial->worst;
+  coll_status handshake_status = dial->handshake_status;
   bool gone = dial->refused > 0 && dial->failed == 0;
   tcp_dial_free(conn);
-  if (worst != COLL_OK)
-    tcp_conn_fail(conn, worst, "connect", 0, "no libcoll rank with our secret answers at %s",
-                  tried);
+  if (handshake_status != COLL_OK)
+    tcp_conn_fail(conn, handshake_status, "connect", 0,
+                  "no libcoll rank with our secret answers at %s", tried);
   else if (gone)
     tcp_conn_fail(conn, COLL_ERR_PEER_LOST, "connect", error,
                   "nobody listens where the peer did, it has ended: %s", tried);
@@ -55,46 +55,46 @@ static void give_up(tcp_conn *conn) {
 /* Dials the next address that takes a connect at all. */
 static void dial_next(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
-  tcp_close_source(conn->ep, &conn->source);
-  dial->shaking = false;
+  tcp_source_close(conn->ep, &conn->source);
+  dial->handshaking = false;
   while (dial->next < dial->count) {
     const colli_addr *addr = &dial->candidate[dial->next++];
     conn->source.fd = colli_net_connect(addr);
-    if (conn->source.fd >= 0 && tcp_watch(conn->ep, &conn->source, EPOLLOUT)) {
+    if (conn->source.fd >= 0 && tcp_source_watch(conn->ep, &conn->source, EPOLLOUT)) {
       dial->since_ns = conn->ep->env->now_ns(conn->ep->env->ctx);
       return;
     }
     note_errno(conn, errno);
-    tcp_close_source(conn->ep, &conn->source);
+    tcp_source_close(conn->ep, &conn->source);
   }
-  give_up(conn);
+  fail_dial(conn);
 }
 
-/* Begins to dial. */
+/* Begins to dial the peer. */
 void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer) {
   conn->dial = calloc(1, sizeof(*conn->dial));
   if (!conn->dial) {
-    tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory to connect");
+    tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory to connect");
     return;
   }
   conn->state = TCP_DIALING;
-  conn->ep->dialing++;
+  conn->ep->ndialing++;
   conn->dial->count =
       tcp_candidates(&conn->ep->blob, peer, conn->dial->candidate, TCP_MAX_CANDIDATES);
   dial_next(conn);
 }
 
-/* Forgets all about dialing; the socket stays. Fine if this connection does not dial. */
+/* Frees what dialling needed; the socket stays. Fine if this connection does not dial. */
 void tcp_dial_free(tcp_conn *conn) {
   if (!conn->dial)
     return;
   explicit_bzero(conn->dial, sizeof(*conn->dial));
   free(conn->dial);
   conn->dial = NULL;
-  conn->ep->dialing--;
+  conn->ep->ndialing--;
 }
 
-/* Looks whether the connect has come to an end: 1 if so. */
+/* Polls the connect: 1 if it has succeeded or failed. */
 static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   const coll_transport_env *env = conn->ep->env;
@@ -108,7 +108,7 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
     dial_next(conn);
     return 1;
   }
-  dial->shaking = true;
+  dial->handshaking = true;
   dial->since_ns = now_ns;
   colli_auth_connect(&dial->auth, conn->source.fd, env->secret, COLLI_HELLO_DATA, env->rank,
                      conn->base.peer, env->comm_id, (uint64_t)conn->base.channel);
@@ -121,7 +121,7 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   int status = colli_auth_poll(&dial->auth);
   if (status == COLL_T_AGAIN) {
-    tcp_watch(conn->ep, &conn->source, (uint32_t)colli_auth_events(&dial->auth));
+    tcp_source_watch(conn->ep, &conn->source, (uint32_t)colli_auth_events(&dial->auth));
     return 0;
   }
   if (status == COLL_T_DONE) {
@@ -129,31 +129,31 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
     tcp_conn_establish(conn);
     return 1;
   }
-  /* The peer turns away strangers that are silent for long, which we were if our program computed
-   * meanwhile: knock again. */
+  /* The peer closes pending connections that are silent for long, as ours was if our program
+   * computed meanwhile: dial the same address again. */
   if (status == COLL_ERR_PEER_LOST &&
       now_ns - dial->since_ns >= COLLI_AUTH_DEADLINE_MS * 1000000ull / 2) {
     dial->next--;
   } else if (status == COLL_ERR_PEER_LOST) {
-    note(conn, "turned away");
+    note_attempt(conn, "turned away");
     dial->refused++;
   } else {
-    note(conn, coll_status_name((coll_status)status));
-    dial->worst = (coll_status)status;
+    note_attempt(conn, coll_status_name((coll_status)status));
+    dial->handshake_status = (coll_status)status;
   }
   dial_next(conn);
   return 1;
 }
 
-/* Moves dialing on: 1 if something happened. */
+/* Moves dialling on: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
   int moved = 0;
-  if (!conn->dial->shaking)
+  if (!conn->dial->handshaking)
     moved = poll_connect(conn, now_ns);
   else if (!conn->source.events)
     return 0;
   conn->source.events = 0;
-  if (conn->dial && conn->dial->shaking)
+  if (conn->dial && conn->dial->handshaking)
     moved |= poll_handshake(conn, now_ns);
   return moved;
 }

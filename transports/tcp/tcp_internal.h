@@ -1,9 +1,12 @@
 /*
  * tcp_internal.h: what the files of the TCP transport share.
  *
- * The lower rank of a pair dials, the higher accepts. An inbound socket is a stranger until the
- * handshake is done; then it is parked until this rank calls connect() for the same peer and
- * channel, and only then answered, so that both sides know of both calls.
+ * The lower rank of a pair dials, the higher accepts. An inbound connection is pending until it is
+ * authenticated; then it is parked until this rank calls connect() for the same peer and channel,
+ * and only then answered, so that both sides know of both calls.
+ *
+ * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
+ * tcp_linger.c; tcp.c with the table of operations.
  */
 #ifndef COLLI_TRANSPORTS_TCP_INTERNAL_H
 #define COLLI_TRANSPORTS_TCP_INTERNAL_H
@@ -15,12 +18,12 @@
 #include "transports/stream/stream.h"
 
 #define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */
-#define TCP_MAX_STRANGERS  64
+#define TCP_MAX_PENDING    64
 #define TCP_MAX_CANDIDATES 16
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
-#define TCP_STANDSTILL_NS  500000ull     /* nothing moved for so long: take in what peers send */
-#define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
+#define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
+#define TCP_LINGER_MS      300       /* how long close() waits for what was sent to arrive */
 
 /* What a peer must know. */
 typedef struct tcp_blob {
@@ -31,14 +34,14 @@ typedef struct tcp_blob {
 } tcp_blob;
 _Static_assert(sizeof(tcp_blob) <= COLL_BLOB_BYTES, "a blob fits in its bytes");
 
-/* A descriptor that epoll looks at. */
+/* A descriptor that epoll watches. */
 typedef struct tcp_source {
   int fd;
-  uint32_t watched; /* events that epoll looks for; 0: not in the set */
-  uint32_t events;  /* events that came and were not looked at yet */
+  uint32_t watched; /* for these events; 0: not at all */
+  uint32_t events;  /* events that came and were not handled yet */
 } tcp_source;
 
-/* An inbound socket: a stranger, or parked. */
+/* An inbound connection: pending, or parked. */
 typedef struct tcp_inbound {
   tcp_source source;
   LIST_ENTRY(tcp_inbound) link;
@@ -46,14 +49,14 @@ typedef struct tcp_inbound {
   bool parked;
 } tcp_inbound;
 
-/* What a dialing connection needs until it is established. */
+/* What a dialling connection needs until it is established. */
 typedef struct tcp_dial {
   colli_addr candidate[TCP_MAX_CANDIDATES];
   int count, next;
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
-  bool shaking;        /* connected: the handshake is on */
+  bool handshaking;    /* connected: the handshake is on */
   uint64_t since_ns;
-  coll_status worst; /* a handshake that failed, or COLL_OK */
+  coll_status handshake_status; /* a handshake that failed, or COLL_OK */
   int sys_errno;
   char tried[TCP_DETAIL_BYTES - 160];
   colli_auth auth;
@@ -75,9 +78,9 @@ typedef struct tcp_conn {
   tcp_endpoint *ep;
   LIST_ENTRY(tcp_conn) link; /* in conns or lingering */
   LIST_ENTRY(tcp_conn) blocked_link;
-  bool blocked; /* in the list of connections with waiting output */
-  bool told;    /* env->fail() was called */
-  bool shut;    /* lingering: our side is closed */
+  bool blocked;  /* in the list of connections with unsent output */
+  bool reported; /* env->fail() was called */
+  bool shut;     /* lingering: our side is shut down */
   tcp_conn_state state;
   colli_stream stream;
   tcp_dial *dial;
@@ -93,53 +96,53 @@ struct tcp_endpoint {
   tcp_source listener;
   tcp_source wake;
   tcp_blob blob;
-  int strangers;
-  int dialing;
-  bool input;                       /* something came that was perhaps not asked for */
-  uint64_t standstill_ns;           /* when bytes were last seen to have moved; 0: not looked yet */
-  uint64_t moved;                   /* how many those were */
-  LIST_HEAD(, tcp_inbound) unknown; /* strangers */
+  int npending; /* inbound connections that are not authenticated yet */
+  int ndialing;
+  bool input;        /* something came that no receive may have asked for */
+  uint64_t moved_ns; /* when bytes were last seen to have moved; 0: never */
+  uint64_t moved;    /* how many those were */
+  LIST_HEAD(, tcp_inbound) pending;
   LIST_HEAD(, tcp_inbound) parked;
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
 };
 
-/* ---- tcp_addr.c: pure ---- */
+/* ---- tcp_addr.c: no state ---- */
 
 int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link);
 
 /* The peer's addresses to dial, best first; how many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max);
 
-/* Reads a blob that came from elsewhere: whether it can be used. */
+/* Reads a blob of a peer: whether it is valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob);
 
-/* ---- tcp.c ---- */
+/* ---- tcp_source.c ---- */
 
-/* Makes epoll look for `events` on a source (0: for nothing any more): false with errno. */
-bool tcp_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events);
+/* Has epoll watch a source for `events` (0: for nothing any more): false with errno. */
+bool tcp_source_watch(tcp_endpoint *ep, tcp_source *source, uint32_t events);
 
 /* Closes a source's descriptor, if it has one. */
-void tcp_close_source(tcp_endpoint *ep, tcp_source *source);
+void tcp_source_close(tcp_endpoint *ep, tcp_source *source);
 
 /* ---- tcp_dial.c ---- */
 
-/* Begins to dial. */
+/* Begins to dial the peer. */
 void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer);
 
-/* Moves dialing on: 1 if something happened. */
+/* Moves dialling on: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns);
 
-/* Forgets all about dialing; the socket stays. Fine if this connection does not dial. */
+/* Frees what dialling needed; the socket stays. Fine if this connection does not dial. */
 void tcp_dial_free(tcp_conn *conn);
 
 /* ---- tcp_accept.c ---- */
 
-/* Accepts, shakes hands, parks: 1 if something happened. */
+/* Accepts connections, moves handshakes on, parks: 1 if something happened. */
 int tcp_accept_progress(tcp_endpoint *ep);
 
-/* Takes the parked socket of a connection that waits for one, if it has come: 1 or 0. */
+/* Takes the parked socket of a connection that waits for one, if there is one: 1 or 0. */
 int tcp_accept_adopt(tcp_conn *conn);
 
 /* Closes all inbound sockets. */
@@ -154,9 +157,7 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
 /* The handshake is done on conn->source.fd: messages may flow. */
 void tcp_conn_establish(tcp_conn *conn);
 
-int tcp_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
-                coll_conn **conn);
-void tcp_disconnect(coll_conn *conn);
+/* The data calls of coll_transport.h. */
 int tcp_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
 int tcp_sent(coll_conn *conn, uint64_t *count);
 int tcp_slot_acquire(coll_conn *conn, size_t bytes, void **buf);
@@ -171,10 +172,10 @@ int tcp_slot_release(coll_conn *conn);
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn);
 
-/* Moves them all on. */
+/* Moves all lingering connections on. */
 void tcp_linger_progress(tcp_endpoint *ep);
 
-/* Waits for them, at most TCP_LINGER_MS, and closes what is left. */
+/* Waits for lingering connections, for TCP_LINGER_MS at most, and closes those that are left. */
 void tcp_linger_close(tcp_endpoint *ep);
 
 #endif

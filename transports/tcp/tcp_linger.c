@@ -12,10 +12,10 @@
 
 #include "transports/tcp/tcp_internal.h"
 
-#define DRAIN_READS 64 /* bounds the work of one step */
+#define DRAIN_READS 64 /* bounds the work of one call */
 
-/* Throws away what the peer still sends: false if it has closed or is gone. */
-static bool drain(int fd) {
+/* Discards what the peer still sends: false if it has closed or is gone. */
+static bool discard_input(int fd) {
   char waste[16384];
   for (int i = 0; i < DRAIN_READS; i++) {
     ssize_t n = recv(fd, waste, sizeof(waste), MSG_DONTWAIT);
@@ -25,8 +25,8 @@ static bool drain(int fd) {
   return true;
 }
 
-/* Moves one on: true if nothing is left to wait for. */
-static bool step(tcp_conn *conn) {
+/* Moves a lingering connection on: true if nothing is left to wait for. */
+static bool step_lingering(tcp_conn *conn) {
   int status = colli_stream_flush(&conn->stream), unacked = 0;
   if (status > 0)
     return true;
@@ -34,16 +34,16 @@ static bool step(tcp_conn *conn) {
     shutdown(conn->source.fd, SHUT_WR);
     conn->shut = true;
   }
-  if (!drain(conn->source.fd))
+  if (!discard_input(conn->source.fd))
     return true;
   return conn->shut && (ioctl(conn->source.fd, SIOCOUTQ, &unacked) != 0 || unacked == 0);
 }
 
 /* Frees a connection that has left all lists but `lingering`. */
-static void finish(tcp_conn *conn) {
+static void free_lingering(tcp_conn *conn) {
   LIST_REMOVE(conn, link);
   colli_stream_destroy(&conn->stream);
-  tcp_close_source(conn->ep, &conn->source);
+  tcp_source_close(conn->ep, &conn->source);
   free(conn);
 }
 
@@ -51,21 +51,22 @@ static void finish(tcp_conn *conn) {
 void tcp_linger_start(tcp_conn *conn) {
   conn->state = TCP_LINGERING;
   LIST_INSERT_HEAD(&conn->ep->lingering, conn, link);
-  if (conn->stream.send_status != COLL_OK || step(conn) || !colli_stream_adopt(&conn->stream))
-    finish(conn);
+  if (conn->stream.send_status != COLL_OK || step_lingering(conn) ||
+      !colli_stream_adopt(&conn->stream))
+    free_lingering(conn);
 }
 
-/* Moves them all on. */
+/* Moves all lingering connections on. */
 void tcp_linger_progress(tcp_endpoint *ep) {
   tcp_conn *conn, *next;
   for (conn = LIST_FIRST(&ep->lingering); conn; conn = next) {
     next = LIST_NEXT(conn, link);
-    if (step(conn))
-      finish(conn);
+    if (step_lingering(conn))
+      free_lingering(conn);
   }
 }
 
-/* Waits for them, at most TCP_LINGER_MS, and closes what is left. */
+/* Waits for lingering connections, for TCP_LINGER_MS at most, and closes those that are left. */
 void tcp_linger_close(tcp_endpoint *ep) {
   for (int i = 0; i < TCP_LINGER_MS && !LIST_EMPTY(&ep->lingering); i++) {
     tcp_linger_progress(ep);
@@ -73,5 +74,5 @@ void tcp_linger_close(tcp_endpoint *ep) {
       poll(NULL, 0, 1);
   }
   while (!LIST_EMPTY(&ep->lingering))
-    finish(LIST_FIRST(&ep->lingering));
+    free_lingering(LIST_FIRST(&ep->lingering));
 }
