@@ -11,7 +11,8 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "transports/tcp/tcp.h"
-#include "transports/verbs/verbs_internal.h"
+#include "transports/verbs/verbs_poll.h"
+#include "transports/verbs/verbs_post.h"
 
 #define LOOK_IDLE_NS     COLLI_NS_PER_MS
 #define LOOK_BUSY_NS     20000u
@@ -23,11 +24,6 @@
 #define LEAST_SLOT_BYTES (16u << 10)  /* with smaller ones TCP is about as good */
 #define PEERS_MOST       32           /* few ranks are connected to more */
 #define LINGER_MS        1000         /* how long close() waits for what was sent to arrive */
-
-bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
-  memcpy(blob, raw, sizeof(*blob));
-  return blob->magic == VERBS_BLOB_MAGIC && blob->rails > 0 && blob->rails <= VERBS_BLOB_RAILS;
-}
 
 /* A failure of a link, or of their endpoint: kept for whoever asks. */
 static void link_failed(void *ctx, const coll_transport_failure *failure) {
@@ -173,6 +169,7 @@ static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
         verbs_fault_set(&fault, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for an endpoint");
   } else {
     ep->env = env;
+    ep->ops = &verbs_transport;
     ep->look_now = true;
     TAILQ_INIT(&ep->conns);
     TAILQ_INIT(&ep->lingering);
@@ -272,7 +269,7 @@ static int look(verbs_endpoint *ep, uint64_t now_ns) {
     else if (all)
       verbs_conn_look(conn);
     if (verbs_rx_owes(&conn->rx))
-      verbs_data_credit(conn);
+      verbs_post_credit(conn);
   }
   if (!all && ep->watched)
     verbs_conn_look(ep->watched);
@@ -308,7 +305,7 @@ static int verbs_arm(coll_endpoint *handle) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   bool ready = false;
   for (int i = 0; i < ep->nports; i++)
-    ready |= verbs_port_arm(ep, &ep->ports[i]);
+    ready |= verbs_poll_arm(ep, &ep->ports[i]);
   return ready | tcp_transport.arm(ep->links);
 }
 

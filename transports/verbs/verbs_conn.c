@@ -6,49 +6,16 @@
 
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp.h"
-#include "transports/verbs/verbs.h"
-#include "transports/verbs/verbs_internal.h"
+#include "transports/verbs/verbs_poll.h"
+#include "transports/verbs/verbs_post.h"
 
 #define LINGER_NS COLLI_NS_PER_S         /* what was sent has so long to arrive */
 #define DRAIN_NS  (50 * COLLI_NS_PER_MS) /* the same for what lies in the caller's memory */
 #define LATE_NS   COLLI_NS_PER_MS /* a farewell may be seen so much later than its link ends */
 
-void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
-  if (conn->gate & VERBS_GATE_GONE)
-    return;
-  if (conn->gate & VERBS_GATE_CONNECTING)
-    conn->ep->connecting--;
-  conn->gate = VERBS_GATE_GONE;
-  conn->fault = *fault;
-  conn->ep->happened = true;
-}
-
-void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits) {
-  typedef unsigned long long number;
-  verbs_fault fault;
-  verbs_fault_set(
-      &fault, COLL_ERR_PROTOCOL, NULL, 0,
-      "a message came that no libcoll sends (%s, bits 0x%x; units %llu to %llu, adverts "
-      "%llu, %llu to %llu, messages %llu to %llu); all ranks must run the same libcoll",
-      what, bits, (number)conn->tx.freed, (number)conn->tx.passed, (number)conn->here.over,
-      (number)conn->here.copied, (number)conn->here.made, (number)conn->rx.taken,
-      (number)conn->rx.arrived);
-  verbs_conn_break(conn, &fault);
-}
-
-int verbs_conn_tell(verbs_conn *conn) {
-  const coll_transport_env *env = conn->ep->env;
-  if (conn->told)
-    return (int)conn->fault.status;
-  conn->told = true;
-  if (conn->fault.status == COLL_OK)
-    verbs_fault_set(&conn->fault, COLL_ERR_PEER_LOST, NULL, 0,
-                    "the peer has closed the connection; see its own error, or let it take part as "
-                    "long as the others");
-  coll_transport_failure failure = {conn->fault.status,    conn->base.peer,     conn->base.channel,
-                                    conn->fault.sys_errno, conn->fault.syscall, conn->fault.detail};
-  env->fail(env->ctx, &failure);
-  return (int)conn->fault.status;
+bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
+  memcpy(blob, raw, sizeof(*blob));
+  return blob->magic == VERBS_BLOB_MAGIC && blob->rails > 0 && blob->rails <= VERBS_BLOB_RAILS;
 }
 
 /* Takes the memory of a connection: the receive ring, and its mirror for what is sent. */
@@ -131,7 +98,7 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
     return COLL_ERR_NO_MEMORY;
   }
   verbs_fault fault;
-  conn->base = (coll_conn){&verbs_transport, peer, channel};
+  conn->base = (coll_conn){ep->ops, peer, channel};
   conn->ep = ep;
   conn->gate = VERBS_GATE_CONNECTING;
   ep->connecting++;
@@ -186,7 +153,7 @@ static bool take_offer(verbs_conn *conn) {
     verbs_conn_break(conn, &fault);
     return false;
   }
-  verbs_data_init(conn);
+  verbs_post_init(conn);
   return true;
 }
 
@@ -271,7 +238,7 @@ void verbs_disconnect(coll_conn *base) {
   /* Memory that the peer may still write to is the caller's again. */
   verbs_targets_pass(&conn->here, conn->rx.taken);
   bool written = conn->here.over < conn->here.made;
-  if (conn->gate || written || !drain_loans(conn) || !verbs_data_leave(conn)) {
+  if (conn->gate || written || !drain_loans(conn) || !verbs_post_farewell(conn)) {
     verbs_conn_free(conn);
     return;
   }

@@ -6,115 +6,15 @@
  * completion. What is short enough goes in its work request (inline). A long message in a region is
  * not copied: the device reads it where it lies, and its completion says that it has.
  */
-#include <arpa/inet.h>
 #include <string.h>
 
-#include "transports/verbs/verbs_internal.h"
+#include "transports/verbs/verbs_poll.h"
+#include "transports/verbs/verbs_post.h"
 
 #define VERBS_LONG_BYTES 4096u /* shorter messages are copied faster than told of */
 #define LOOKS_PER_POLL   4u    /* at memory, for one at the completion queue */
 #define UNLIKELY(what)   __builtin_expect(!!(what), 0)
 #define LIKELY(what)     __builtin_expect(!!(what), 1)
-
-void verbs_data_init(verbs_conn *conn) {
-  conn->write = (struct ibv_send_wr){
-      .sg_list = conn->part, .opcode = IBV_WR_RDMA_WRITE, .wr.rdma.rkey = conn->peer_offer.key};
-  conn->peer_memory = conn->peer_offer.memory;
-  uint32_t packet = (128u << conn->path.mtu) - VERBS_FRAME_BYTES;
-  conn->short_bytes = packet < VERBS_SHORT ? packet : VERBS_SHORT;
-  conn->peer_adverts = conn->peer_memory + 2 * (uint64_t)conn->peer_offer.units * VERBS_UNIT;
-}
-
-/* The device does not take a work request: its events say why, if it has failed. */
-static int post_failed(verbs_conn *conn, int error) {
-  verbs_fault fault;
-  verbs_port_events(conn->ep, conn->port);
-  verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_post_send", error,
-                  "device %s does not take RDMA write number %llu", conn->port->rail->name,
-                  (unsigned long long)conn->posted);
-  verbs_conn_break(conn, &fault);
-  return verbs_conn_tell(conn);
-}
-
-/* What every message tells of this end: memory of the ring, and adverts, that the peer may use
- * again. */
-static inline uint32_t tell(verbs_conn *conn) {
-  return verbs_rx_tell(&conn->rx) | (uint32_t)(conn->there.made % VERBS_SPOTS_COUNTED)
-                                        << VERBS_IMM_COPIED;
-}
-
-/* Posts conn->write with `parts` parts, as a plain write; DONE or an error. */
-static inline int post_plain(verbs_conn *conn, int parts, unsigned flags) {
-  struct ibv_send_wr *bad;
-  conn->write.wr_id = ++conn->posted;
-  if (conn->posted - conn->signalled >= VERBS_SIGNAL_EVERY)
-    flags |= IBV_SEND_SIGNALED;
-  if (flags & IBV_SEND_SIGNALED)
-    conn->signalled = conn->posted;
-  conn->write.num_sge = parts;
-  conn->write.send_flags = flags;
-  int error = ibv_post_send(conn->qp, &conn->write, &bad);
-  return LIKELY(error == 0) ? COLL_T_DONE : post_failed(conn, error);
-}
-
-/* The same with immediate bits, and credit in them. */
-static inline int post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
-  conn->write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  conn->write.imm_data = htonl(bits | tell(conn));
-  int status = post_plain(conn, parts, flags);
-  conn->write.opcode = IBV_WR_RDMA_WRITE;
-  return status;
-}
-
-int verbs_data_post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
-  return post(conn, parts, bits, flags);
-}
-
-/* Work requests that are under way. */
-static inline uint32_t under_way(const verbs_conn *conn) {
-  return (uint32_t)(conn->posted - conn->completed);
-}
-
-void verbs_data_credit(verbs_conn *conn) {
-  if (conn->gate || under_way(conn) + 1 >= VERBS_SENDS) /* the last is for the farewell */
-    return;
-  (void)post(conn, 0, VERBS_IMM_CREDIT, 0);
-}
-
-bool verbs_data_leave(verbs_conn *conn) {
-  if (conn->gate || under_way(conn) >= VERBS_SENDS)
-    return false;
-  return post(conn, 0, VERBS_IMM_CREDIT | VERBS_IMM_TAG, IBV_SEND_SIGNALED) == COLL_T_DONE;
-}
-
-void verbs_data_told(verbs_conn *conn, uint32_t bits) {
-  bool broken;
-  verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
-  if (UNLIKELY(broken))
-    verbs_conn_nonsense(conn, "credit for what was not sent", bits);
-  if (UNLIKELY(!verbs_targets_copied(&conn->here, bits >> VERBS_IMM_COPIED)))
-    verbs_conn_nonsense(conn, "a copy of what was not told", bits);
-}
-
-bool verbs_data_look(verbs_conn *conn) {
-  uint32_t credit;
-  if (!verbs_rx_look(&conn->rx, conn->rx_memory, &credit))
-    return false;
-  verbs_data_told(conn, credit);
-  return true;
-}
-
-void verbs_data_sleep(verbs_conn *conn) {
-  uint64_t word = verbs_tx_sleeps(&conn->tx);
-  if (conn->gate || conn->told_sleeps == word || under_way(conn) + 2 >= VERBS_SENDS)
-    return;
-  /* The first bytes of the mirror belong to no message either. */
-  memcpy(conn->tx_memory, &word, sizeof(word));
-  conn->write.wr.rdma.remote_addr = conn->peer_memory;
-  conn->part[0] = (struct ibv_sge){(uintptr_t)conn->tx_memory, sizeof(word), conn->slab.mr->lkey};
-  if (post_plain(conn, 1, IBV_SEND_SIGNALED) == COLL_T_DONE)
-    conn->told_sleeps = word;
-}
 
 /* What a send returns on a connection that does not take any. */
 static int stopped(verbs_conn *conn) {
@@ -134,7 +34,7 @@ static inline uint8_t *mirror(const verbs_conn *conn, size_t bytes, const verbs_
 /* Whether a message can go now, and where to. A long one may turn out short after its slot was
  * acquired, and wrap around then. */
 static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *place) {
-  if (!verbs_data_may_post(conn))
+  if (!verbs_may_post(conn))
     return false;
   if (LIKELY(is_short(conn, bytes)))
     return verbs_tx_room(&conn->tx, bytes, true, place);
@@ -154,7 +54,7 @@ static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) 
   }
   if (LIKELY(has_room(conn, bytes, place)))
     return COLL_T_DONE;
-  while (verbs_data_look(conn)) {
+  while (verbs_take_short(conn)) {
   }
   verbs_poll(conn->ep, conn->port);
   if (UNLIKELY(conn->gate))
@@ -176,13 +76,14 @@ static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *
   uint8_t *to = conn->tx_memory + verbs_ring_mirror(place, true), *begin;
   if (bytes > 0 && to != buf)
     memcpy(to, buf, bytes);
-  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, tell(conn), to, bytes, &begin);
+  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, verbs_post_news(conn), to,
+                              bytes, &begin);
   unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
   conn->part[0] = (struct ibv_sge){(uintptr_t)begin, (uint32_t)all, conn->slab.mr->lkey};
   conn->write.wr.rdma.remote_addr = conn->peer_memory + (uint64_t)place->first * VERBS_UNIT;
   int status = UNLIKELY(verbs_rx_asleep(&conn->rx, conn->rx_memory))
-                   ? post(conn, 1, VERBS_IMM_CREDIT, flags)
-                   : post_plain(conn, 1, flags);
+                   ? verbs_post(conn, 1, VERBS_IMM_CREDIT, flags)
+                   : verbs_post_plain(conn, 1, flags);
   if (LIKELY(status == COLL_T_DONE))
     verbs_tx_sent(&conn->tx, tag, place);
   return status;
@@ -201,7 +102,7 @@ static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *b
     memcpy(to - sizeof(*tag), tag, sizeof(*tag));
   conn->part[0] = (struct ibv_sge){(uintptr_t)(to - tag_bytes), tag_bytes + (uint32_t)bytes,
                                    conn->slab.mr->lkey};
-  int status = post(conn, 1, tag_bytes ? VERBS_IMM_TAG : 0, 0);
+  int status = verbs_post(conn, 1, tag_bytes ? VERBS_IMM_TAG : 0, 0);
   if (LIKELY(status == COLL_T_DONE))
     verbs_tx_sent(&conn->tx, tag, place);
   return status;
@@ -218,7 +119,8 @@ static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, siz
     part[0] = (struct ibv_sge){(uintptr_t)to, tag_bytes, conn->slab.mr->lkey};
   }
   part[tag_bytes != 0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
-  int status = post(conn, 1 + (tag_bytes != 0), tag_bytes ? VERBS_IMM_TAG : 0, IBV_SEND_SIGNALED);
+  int status =
+      verbs_post(conn, 1 + (tag_bytes != 0), tag_bytes ? VERBS_IMM_TAG : 0, IBV_SEND_SIGNALED);
   if (status != COLL_T_DONE)
     return status;
   verbs_tx_sent(&conn->tx, tag, place);
@@ -288,7 +190,7 @@ int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
 static inline bool seen(verbs_conn *conn, const void **buf, size_t *bytes) {
   if (verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes))
     return true;
-  return verbs_data_look(conn) && verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes);
+  return verbs_take_short(conn) && verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes);
 }
 
 /* Shows the next message: DONE, AGAIN or an error. */
@@ -310,7 +212,7 @@ static inline int next(verbs_conn *conn, const void **buf, size_t *bytes) {
 static inline void release(verbs_conn *conn) {
   verbs_rx_release(&conn->rx);
   if (UNLIKELY(verbs_rx_owes(&conn->rx)))
-    verbs_data_credit(conn);
+    verbs_post_credit(conn);
 }
 
 int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,

@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sched.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -29,21 +28,6 @@ typedef struct search {
   int count;
   verbs_refusal refusal;
 } search;
-
-void verbs_refuse(verbs_refusal *refusal, verbs_refusal_stage stage, coll_status status,
-                  const char *syscall, int sys_errno, const char *format, ...) {
-  refusal->ports = (int)stage == refusal->stage ? refusal->ports + 1 : refusal->ports;
-  if ((int)stage <= refusal->stage)
-    return;
-  char text[VERBS_DETAIL_BYTES];
-  va_list args;
-  va_start(args, format);
-  vsnprintf(text, sizeof(text), format, args);
-  va_end(args);
-  refusal->stage = (int)stage;
-  refusal->ports = 1;
-  verbs_fault_set(&refusal->fault, status, syscall, sys_errno, "%s", text);
-}
 
 /* ---- one port -------------------------------------------------------------------------------- */
 

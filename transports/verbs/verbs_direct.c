@@ -7,7 +7,8 @@
  */
 #include <string.h>
 
-#include "transports/verbs/verbs_internal.h"
+#include "transports/verbs/verbs_poll.h"
+#include "transports/verbs/verbs_post.h"
 
 #define DIRECT_LEAST 16384u /* so few bytes are copied faster than told of */
 
@@ -22,7 +23,7 @@ static void advertise(verbs_conn *conn, const verbs_advert *advert) {
   conn->part[0] = (struct ibv_sge){(uintptr_t)from, sizeof(*from), conn->slab.mr->lkey};
   conn->write.wr.rdma.remote_addr = conn->peer_adverts + at * sizeof(*from);
   unsigned flags = sizeof(*from) <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
-  (void)verbs_data_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
+  (void)verbs_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
 }
 
 /* Messages that may yet arrive in spots and have not been taken. */
@@ -46,7 +47,7 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
   verbs_targets_pass(&conn->here, conn->rx.taken);
   uint64_t count = verbs_advert_count(&advert);
   if (conn->gate || !verbs_targets_free(&conn->here) || expected(conn) + count > VERBS_PLACED ||
-      !verbs_data_may_post(conn))
+      !verbs_may_post(conn))
     return COLL_T_AGAIN;
   if (advert.first + count <= conn->rx.arrived)
     return COLL_T_DONE; /* all has come already */
@@ -68,13 +69,13 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
   const verbs_advert *advert = verbs_targets_find(&conn->there, conn->tx.sent, &offset, &room);
   if (!advert || room != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
     return COLL_T_DONE;
-  if (conn->lent - conn->repaid == VERBS_LOANS || !verbs_data_may_post(conn))
+  if (conn->lent - conn->repaid == VERBS_LOANS || !verbs_may_post(conn))
     return COLL_T_AGAIN;
   uint32_t ring_key = conn->write.wr.rdma.rkey;
   conn->part[0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
   conn->write.wr.rdma.remote_addr = advert->address + offset;
   conn->write.wr.rdma.rkey = advert->key;
-  int status = verbs_data_post(conn, 1, VERBS_IMM_PLACED, IBV_SEND_SIGNALED);
+  int status = verbs_post(conn, 1, VERBS_IMM_PLACED, IBV_SEND_SIGNALED);
   conn->write.wr.rdma.rkey = ring_key;
   if (status != COLL_T_DONE)
     return status;
@@ -82,19 +83,4 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
   conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
   verbs_targets_pass(&conn->there, conn->tx.sent);
   return COLL_T_PENDING;
-}
-
-bool verbs_direct_advert(verbs_conn *conn, size_t bytes) {
-  verbs_targets_pass(&conn->there, conn->tx.sent);
-  return bytes == sizeof(verbs_advert) &&
-         verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
-}
-
-bool verbs_direct_arrived(verbs_conn *conn, size_t bytes) {
-  uint64_t offset;
-  size_t room;
-  const verbs_advert *advert = verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &room);
-  return advert && bytes == room &&
-         verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
-                         &advert->tag);
 }

@@ -140,6 +140,7 @@ TAILQ_HEAD(verbs_conns, verbs_conn);
 
 typedef struct verbs_endpoint {
   const coll_transport_env *env;
+  const coll_transport_ops *ops; /* of its connections */
   verbs_lib lib;
   verbs_settings settings;
   verbs_rail rails[VERBS_BLOB_RAILS]; /* as opened */
@@ -161,12 +162,70 @@ typedef struct verbs_endpoint {
   verbs_conn *numbers[VERBS_NUMBERS];
 } verbs_endpoint;
 
-/* ---- verbs.c --------------------------------------------------------------------------------- */
+/* ---- verbs_failure.c ------------------------------------------------------------------------- */
+
+/* The connection is of no more use; the first reason is kept, and told by the next data call. */
+void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
+
+/* The peer has sent what no libcoll sends: such bits, which were refused as `what`. */
+void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits);
+
+/* Tells the environment why a connection is of no use; returns the status. */
+int verbs_conn_tell(verbs_conn *conn);
+
+/* ---- verbs_port.c ---------------------------------------------------------------------------- */
+
+/* Opens a rail's queues for `nranks` ranks. */
+coll_status verbs_port_open(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault);
+void verbs_port_close(verbs_endpoint *ep, verbs_port *port);
+
+/* Makes a connection's queue pair, and room for its completions; and ends it. */
+coll_status verbs_qp_make(verbs_conn *conn, verbs_fault *fault);
+coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault);
+void verbs_qp_end(verbs_conn *conn);
+
+/* Gives back the receive requests that messages have used up. */
+void verbs_port_repost(verbs_port *port);
+
+/* Ends all connections of a port. */
+void verbs_port_break(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault);
+
+/* Takes what devices tell unasked. */
+void verbs_port_events(verbs_endpoint *ep, verbs_port *port);
+
+/* Checks whether the device is being removed. */
+void verbs_port_look(verbs_endpoint *ep, verbs_port *port);
+
+/* After sleeping: takes the notices of completions. */
+void verbs_port_disarm(verbs_endpoint *ep, verbs_port *port);
+
+/* ---- verbs_direct.c: messages that are written straight to their target ---------------------- */
+
+int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
+                 size_t slice);
+
+/* Sends a message that lies in registered memory to its target: PENDING, AGAIN, an error, or DONE:
+ * it has none, nothing was done. */
+int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                      const struct ibv_mr *mr);
+
+/* ---- verbs_data.c: the data calls of coll_transport_ops -------------------------------------- */
+
+int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
+int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
+                   size_t bytes);
+int verbs_sent(coll_conn *base, uint64_t *count);
+int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf);
+int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
+int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
+               size_t *got_bytes);
+int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
+int verbs_slot_release(coll_conn *base);
+
+/* ---- verbs_conn.c ---------------------------------------------------------------------------- */
 
 /* Reads a blob that came from elsewhere: whether it can be used. */
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob);
-
-/* ---- verbs_conn.c ---------------------------------------------------------------------------- */
 
 int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
                   coll_conn **result);
@@ -183,96 +242,5 @@ void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns);
 
 /* Ends a connection whose memory nobody uses any more. */
 void verbs_conn_free(verbs_conn *conn);
-
-/* The connection is of no more use; the first reason is kept, and told by the next data call. */
-void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
-
-/* The peer has sent what no libcoll sends: such bits, which were refused as `what`. */
-void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits);
-
-/* Tells the environment why a connection is of no use; returns the status. */
-int verbs_conn_tell(verbs_conn *conn);
-
-/* ---- verbs_data.c: the data calls of coll_transport_ops -------------------------------------- */
-
-int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes);
-int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
-                   size_t bytes);
-int verbs_sent(coll_conn *base, uint64_t *count);
-int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf);
-int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes);
-int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
-               size_t *got_bytes);
-int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
-int verbs_slot_release(coll_conn *base);
-
-/* Posts conn->write, aimed, of `parts` parts, with these and what else immediate bits tell; DONE or
- * an error. */
-int verbs_data_post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags);
-
-/* Work requests that may be posted besides what is left for credit. */
-static inline bool verbs_data_may_post(const verbs_conn *conn) {
-  return conn->posted - conn->completed + 2 < VERBS_SENDS;
-}
-
-/* Prepares what all sends of a connection have in common. */
-void verbs_data_init(verbs_conn *conn);
-
-/* Takes what every message tells, by these bits, of the peer's end. */
-void verbs_data_told(verbs_conn *conn, uint32_t bits);
-
-/* Takes notice of the next short message; false if it has not arrived. */
-bool verbs_data_look(verbs_conn *conn);
-
-/* Tells the peer, if it does not know yet, that this rank sleeps until a completion wakes it. That
- * of this notice ends the first sleep: what the peer has sent before it knew is found then. If the
- * send queue is full, its completions end it. */
-void verbs_data_sleep(verbs_conn *conn);
-
-/* Tells the peer of memory that it may use again. */
-void verbs_data_credit(verbs_conn *conn);
-
-/* Tells the peer that this side leaves: false if that cannot be sent. */
-bool verbs_data_leave(verbs_conn *conn);
-
-/* ---- verbs_direct.c: messages that are written to where they belong ---------------------------
- */
-
-int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
-                 size_t slice);
-
-/* Sends a message that lies in registered memory to its spot: PENDING, AGAIN, an error, or DONE: it
- * has none, nothing was done. */
-int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
-                      const struct ibv_mr *mr);
-
-/* An advert has come; a message has arrived in its spot. false: it cannot be. */
-bool verbs_direct_advert(verbs_conn *conn, size_t bytes);
-bool verbs_direct_arrived(verbs_conn *conn, size_t bytes);
-
-/* ---- verbs_queue.c: completion queues, shared receive queues ----------------------------------
- */
-
-/* Opens a rail's queues for `nranks` ranks. */
-coll_status verbs_port_open(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault);
-void verbs_port_close(verbs_endpoint *ep, verbs_port *port);
-
-/* Makes a connection's queue pair, and room for its completions; and ends it. */
-coll_status verbs_qp_make(verbs_conn *conn, verbs_fault *fault);
-coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault);
-void verbs_qp_end(verbs_conn *conn);
-
-/* Takes what has completed on a port: how much. */
-int verbs_poll(verbs_endpoint *ep, verbs_port *port);
-
-/* Takes what devices tell unasked. */
-void verbs_port_events(verbs_endpoint *ep, verbs_port *port);
-
-/* Looks whether the device is being removed. */
-void verbs_port_look(verbs_endpoint *ep, verbs_port *port);
-
-/* Before and after sleeping: whether completions came meanwhile. */
-bool verbs_port_arm(verbs_endpoint *ep, verbs_port *port);
-void verbs_port_disarm(verbs_endpoint *ep, verbs_port *port);
 
 #endif

@@ -1,23 +1,11 @@
-/* verbs_queue.c: completion queues, shared receive queues and queue pairs. */
-#include <arpa/inet.h>
+/* verbs_port.c: the queues of a rail, the queue pairs of connections, and the device's events. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/random.h>
 
 #include "transports/verbs/verbs_internal.h"
 
-/* The connection whose queue pair has a number, or NULL: it has ended. */
-static inline verbs_conn *find_conn(const verbs_endpoint *ep, uint32_t number) {
-  verbs_conn *conn = ep->numbers[number % VERBS_NUMBERS];
-  while (conn && conn->qp->qp_num != number)
-    conn = conn->next_number;
-  return conn;
-}
-
-/* Gives back the receive requests that messages have used up. */
-static void repost(verbs_port *port) {
+void verbs_port_repost(verbs_port *port) {
   struct ibv_recv_wr requests[VERBS_REPOST], *bad;
   while (port->spent > 0) {
     unsigned count = port->spent < VERBS_REPOST ? port->spent : VERBS_REPOST;
@@ -58,7 +46,7 @@ static coll_status make_queues(verbs_endpoint *ep, verbs_port *port, verbs_fault
                            port->rail->name);
   port->repost = port->receives < 2 * VERBS_REPOST ? (port->receives + 1) / 2 : VERBS_REPOST;
   port->spent = port->receives;
-  repost(port);
+  verbs_port_repost(port);
   return COLL_OK;
 }
 
@@ -183,96 +171,15 @@ void verbs_qp_end(verbs_conn *conn) {
   conn->port->conns--;
 }
 
-/* Names a work request of a connection for an error text. */
-static const char *name_work(const struct ibv_wc *wc, char text[64]) {
-  if (wc->wr_id == VERBS_RECEIVE)
-    return "receive request";
-  snprintf(text, 64, "RDMA write number %llu", (unsigned long long)wc->wr_id);
-  return text;
-}
-
-/* A work request failed: so has its queue pair. */
-static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
-  verbs_fault fault;
-  char text[64];
-  /* That the port is down or the device leaves may not have been noticed yet. */
-  verbs_port_look(conn->ep, conn->port);
-  verbs_port_events(conn->ep, conn->port);
-  verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
-                         name_work(wc, text), conn->base.peer, &fault);
-  verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
-}
-
-/* A long message, credit or farewell has come; all short ones before it are in memory. */
-static void received(verbs_conn *conn, const struct ibv_wc *wc) {
-  bool fits = true;
-  uint32_t bits = ntohl(wc->imm_data);
-  while (verbs_data_look(conn)) {
-  }
-  verbs_data_told(conn, bits);
-  if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
-    fits = bits & VERBS_IMM_CREDIT ? verbs_direct_advert(conn, wc->byte_len)
-                                   : verbs_direct_arrived(conn, wc->byte_len);
-  } else if (!(bits & VERBS_IMM_CREDIT)) {
-    fits =
-        verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
-  } else if (bits & VERBS_IMM_TAG) {
-    conn->gate |= VERBS_GATE_GONE;
-  }
-  if (__builtin_expect(!fits, 0))
-    verbs_conn_nonsense(conn, "of a wrong length or kind", bits);
-}
-
-/* Sends up to request `number` are complete. */
-static void sent(verbs_conn *conn, uint64_t number) {
-  conn->completed = number;
-  while (conn->repaid != conn->lent && conn->loans[conn->repaid % VERBS_LOANS].request <= number)
-    conn->repaid++;
-}
-
-/* Ends all connections of a port. */
-static void break_all(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault) {
+void verbs_port_break(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault) {
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry)
   if (conn->port == port)
     verbs_conn_break(conn, fault);
 }
 
-/* The completion queue cannot be read: the events say why if the device is to blame. */
-static void poll_failed(verbs_endpoint *ep, verbs_port *port) {
-  verbs_fault fault;
-  verbs_port_events(ep, port);
-  verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_poll_cq", 0,
-                  "device %s does not say what it has done: it failed or was removed; see dmesg",
-                  port->rail->name);
-  break_all(ep, port, &fault);
-}
-
-int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
-  struct ibv_wc wc[VERBS_COMPLETIONS];
-  int count = ibv_poll_cq(port->cq, VERBS_COMPLETIONS, wc);
-  if (__builtin_expect(count < 0, 0))
-    poll_failed(ep, port);
-  for (int i = 0; i < count; i++) {
-    verbs_conn *conn = find_conn(ep, wc[i].qp_num);
-    bool receive = wc[i].wr_id == VERBS_RECEIVE;
-    port->spent += receive;
-    if (__builtin_expect(!conn, 0))
-      continue;
-    if (__builtin_expect(wc[i].status != IBV_WC_SUCCESS, 0))
-      completion_failed(conn, &wc[i]);
-    else if (receive)
-      received(conn, &wc[i]);
-    else
-      sent(conn, wc[i].wr_id);
-  }
-  if (__builtin_expect(port->spent >= port->repost, 0))
-    repost(port);
-  return count > 0 ? count : 0;
-}
-
 /* One queue pair has failed. */
-static void break_one(verbs_endpoint *ep, const void *qp, const verbs_fault *fault) {
+static void break_qp(verbs_endpoint *ep, const void *qp, const verbs_fault *fault) {
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry)
   if (conn->qp == qp)
@@ -294,12 +201,12 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
       port->down = false;
       break;
     case VERBS_EVENT_QP_LOST:
-      break_one(ep, event.object, &fault);
+      break_qp(ep, event.object, &fault);
       break;
     case VERBS_EVENT_DEVICE_LOST:
     case VERBS_EVENT_CQ_LOST:
     case VERBS_EVENT_SRQ_LOST:
-      break_all(ep, port, &fault);
+      verbs_port_break(ep, port, &fault);
       break;
     case VERBS_EVENT_ADDRESS:
     case VERBS_EVENT_OTHER:
@@ -307,25 +214,13 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
     }
   }
   if (got < 0)
-    break_all(ep, port, &fault);
+    verbs_port_break(ep, port, &fault);
 }
 
 void verbs_port_look(verbs_endpoint *ep, verbs_port *port) {
   verbs_fault fault;
   if (verbs_event_removed(port->rail, &fault))
-    break_all(ep, port, &fault);
-}
-
-bool verbs_port_arm(verbs_endpoint *ep, verbs_port *port) {
-  verbs_port_disarm(ep, port); /* notices of what has been looked at */
-  if (port->conns == 0)
-    return false;
-  verbs_conn *conn;
-  TAILQ_FOREACH(conn, &ep->conns, entry)
-  if (conn->port == port)
-    verbs_data_sleep(conn);
-  ibv_req_notify_cq(port->cq, 0);
-  return verbs_poll(ep, port) > 0;
+    verbs_port_break(ep, port, &fault);
 }
 
 void verbs_port_disarm(verbs_endpoint *ep, verbs_port *port) {

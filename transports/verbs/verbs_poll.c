@@ -1,0 +1,123 @@
+/* verbs_poll.c: takes what completion queues hold, and what arrived before it. */
+#include "transports/verbs/verbs_poll.h"
+
+#include <stdio.h>
+
+#include "transports/verbs/verbs_post.h"
+
+/* The connection whose queue pair has a number, or NULL: it has ended. */
+static inline verbs_conn *find_conn(const verbs_endpoint *ep, uint32_t number) {
+  verbs_conn *conn = ep->numbers[number % VERBS_NUMBERS];
+  while (conn && conn->qp->qp_num != number)
+    conn = conn->next_number;
+  return conn;
+}
+
+/* Names a work request of a connection for an error text. */
+static const char *name_work(const struct ibv_wc *wc, char text[64]) {
+  if (wc->wr_id == VERBS_RECEIVE)
+    return "receive request";
+  snprintf(text, 64, "RDMA write number %llu", (unsigned long long)wc->wr_id);
+  return text;
+}
+
+/* A work request failed: so has its queue pair. */
+static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
+  verbs_fault fault;
+  char text[64];
+  /* That the port is down or the device leaves may not have been noticed yet. */
+  verbs_port_look(conn->ep, conn->port);
+  verbs_port_events(conn->ep, conn->port);
+  verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
+                         name_work(wc, text), conn->base.peer, &fault);
+  verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
+}
+
+/* An advert has come; false: it cannot be. */
+static bool take_advert(verbs_conn *conn, size_t bytes) {
+  verbs_targets_pass(&conn->there, conn->tx.sent);
+  return bytes == sizeof(verbs_advert) &&
+         verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
+}
+
+/* A message has arrived in its target; false: it cannot be. */
+static bool take_placed(verbs_conn *conn, size_t bytes) {
+  uint64_t offset;
+  size_t room;
+  const verbs_advert *advert = verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &room);
+  return advert && bytes == room &&
+         verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
+                         &advert->tag);
+}
+
+/* A long message, credit or farewell has come; all short ones before it are in memory. */
+static void take_received(verbs_conn *conn, const struct ibv_wc *wc) {
+  bool fits = true;
+  uint32_t bits = ntohl(wc->imm_data);
+  while (verbs_take_short(conn)) {
+  }
+  verbs_take_news(conn, bits);
+  if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
+    fits =
+        bits & VERBS_IMM_CREDIT ? take_advert(conn, wc->byte_len) : take_placed(conn, wc->byte_len);
+  } else if (!(bits & VERBS_IMM_CREDIT)) {
+    fits =
+        verbs_rx_arrived(&conn->rx, wc->byte_len, bits & VERBS_IMM_TAG, conn->ep->env->slot_bytes);
+  } else if (bits & VERBS_IMM_TAG) {
+    conn->gate |= VERBS_GATE_GONE;
+  }
+  if (__builtin_expect(!fits, 0))
+    verbs_conn_nonsense(conn, "of a wrong length or kind", bits);
+}
+
+/* Sends up to request `number` are complete. */
+static void take_sent(verbs_conn *conn, uint64_t number) {
+  conn->completed = number;
+  while (conn->repaid != conn->lent && conn->loans[conn->repaid % VERBS_LOANS].request <= number)
+    conn->repaid++;
+}
+
+/* The completion queue cannot be read: the events say why if the device is to blame. */
+static void poll_failed(verbs_endpoint *ep, verbs_port *port) {
+  verbs_fault fault;
+  verbs_port_events(ep, port);
+  verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_poll_cq", 0,
+                  "device %s does not say what it has done: it failed or was removed; see dmesg",
+                  port->rail->name);
+  verbs_port_break(ep, port, &fault);
+}
+
+int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
+  struct ibv_wc wc[VERBS_COMPLETIONS];
+  int count = ibv_poll_cq(port->cq, VERBS_COMPLETIONS, wc);
+  if (__builtin_expect(count < 0, 0))
+    poll_failed(ep, port);
+  for (int i = 0; i < count; i++) {
+    verbs_conn *conn = find_conn(ep, wc[i].qp_num);
+    bool receive = wc[i].wr_id == VERBS_RECEIVE;
+    port->spent += receive;
+    if (__builtin_expect(!conn, 0))
+      continue;
+    if (__builtin_expect(wc[i].status != IBV_WC_SUCCESS, 0))
+      completion_failed(conn, &wc[i]);
+    else if (receive)
+      take_received(conn, &wc[i]);
+    else
+      take_sent(conn, wc[i].wr_id);
+  }
+  if (__builtin_expect(port->spent >= port->repost, 0))
+    verbs_port_repost(port);
+  return count > 0 ? count : 0;
+}
+
+bool verbs_poll_arm(verbs_endpoint *ep, verbs_port *port) {
+  verbs_port_disarm(ep, port); /* notices of what has been looked at */
+  if (port->conns == 0)
+    return false;
+  verbs_conn *conn;
+  TAILQ_FOREACH(conn, &ep->conns, entry)
+  if (conn->port == port)
+    verbs_post_sleep(conn);
+  ibv_req_notify_cq(port->cq, 0);
+  return verbs_poll(ep, port) > 0;
+}
