@@ -1,6 +1,7 @@
 /* p2p_call.c: point-to-point and one-sided calls: checks, and how they become requests. */
 #include "libcoll/base/names.h"
 #include "libcoll/call/call.h"
+#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
 

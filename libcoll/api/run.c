@@ -5,6 +5,7 @@
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/failure/notice.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
 #define FASTPATH_BYTES 8192u /* so short messages are never sent by reference */
@@ -12,7 +13,7 @@
 /* Whether the communicator can take a call; polls for an abort first. */
 static coll_status check_usable(coll_comm *comm) {
   if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
-    colli_comm_poll_notices(comm);
+    colli_notice_poll(comm->family);
   return comm->failure.status;
 }
 

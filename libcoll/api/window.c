@@ -2,6 +2,7 @@
 #include <stdlib.h>
 
 #include "libcoll/call/call.h"
+#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
 

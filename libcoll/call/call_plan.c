@@ -1,6 +1,7 @@
 /* call_plan.c: what a call means: types, operations and orders resolved, once for all equal calls.
  */
 #include "libcoll/call/call.h"
+#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
 

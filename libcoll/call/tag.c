@@ -5,10 +5,11 @@
  *   algorithm (a byte each) and the number of passes (24 bits). Bits 16 .. 31 of word 1 and the top
  *   byte of word 2 are left to connections that several communicators share (mux.h).
  */
+#include "libcoll/call/tag.h"
+
 #include <stdio.h>
 
 #include "libcoll/base/names.h"
-#include "libcoll/comm/comm.h"
 
 #define COUNT_MASK  0xffffffffffffull
 #define CALL_MASK   0xffffffull /* collective, type and operation in word 2 */
@@ -71,16 +72,6 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   else
     snprintf(text, COLLI_TAG_TEXT, "%s%s(%s%s%s%s)", name, varying ? "v" : "", count_text,
              type_text, op_text, root_text);
-  return text;
-}
-
-const char *colli_op_text(const coll_request *op, char text[COLLI_OP_TEXT]) {
-  char tag[COLLI_TAG_TEXT];
-  if (op->coll == COLLI_SENDRECV)
-    colli_p2p_op_text(op, text, COLLI_OP_TEXT);
-  else
-    snprintf(text, COLLI_OP_TEXT, "operation %llu, %s", (unsigned long long)op->sequence,
-             colli_tag_text(&op->tag, tag));
   return text;
 }
 

@@ -136,100 +136,14 @@ static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
   return comm->map.from_base ? comm->map.from_base[base_rank] : base_rank;
 }
 
-/* ---- assemble.c ------------------------------------------------------------------------------ */
-
-/* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
-coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
-
-/* Frees what belongs to a communicator alone, when nothing refers to it any more. */
-void colli_comm_free(coll_comm *comm);
-
-/* ---- failure.c ----------------------------------------------------------------------------------
- */
-
-extern const colli_exec_events colli_comm_events;
-extern const colli_p2p_events colli_comm_p2p_events;
-
-/* Revokes the communicator for the reason in `record` (first one wins) and tells all ranks. */
-void colli_comm_fail(coll_comm *comm, const coll_error *record);
-
-/* The same without telling: the others know. */
-void colli_comm_note_failure(coll_comm *comm, const coll_error *record);
-
-/* A record of this rank, with operation and peer filled in; complete it and give it to ..._fail. */
-void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status status, int peer,
-                       const coll_request *op);
-
-/* Fills in which operation a record is about. */
-void colli_comm_record_operation(coll_error *record, const coll_request *op);
-
-/* Records a bad argument (the communicator stays usable) and returns `status`. */
+/* Records why a call is refused (the communicator stays usable) and returns `status`. */
 coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
-
-/* ---- notice.c ----------------------------------------------------------------------------------
- */
-
-/* Handles everything that the control links bring to this rank. */
-static inline void colli_comm_poll_notices(coll_comm *comm) {
-  colli_notice_poll(comm->family);
-}
-
-/* ---- watchdog.c ---------------------------------------------------------------------------------
- */
-
-/* An operation that has not moved for so long is told to all ranks, again and again. */
-uint64_t colli_watchdog_interval_ns(const coll_comm *comm);
-
-/* Tells all ranks that `op` does not move. */
-void colli_watchdog_tell(coll_comm *comm, const coll_request *op);
-
-/* Another rank's news of that kind: finds out whether ranks disagree. */
-void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg);
-
-/* News that a rank that this one perhaps waits for has left; by_itself: that rank says so. */
-void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself);
-
-/* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
-void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op);
-
-/* Fails the communicator because another rank's call, with tag `theirs`, does not match `op`'s. */
-void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
-                             const coll_tag *theirs, const coll_request *op);
-
-/* ---- tag.c ----------------------------------------------------------------------------------- */
-
-/* The tag of an operation: all that ranks must agree on. */
-coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
-                        uint64_t sequence, int algo, int passes);
-
-/* "allreduce(count 8, float32, sum)" */
-#define COLLI_TAG_TEXT 192
-const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
-
-/* "operation 3, allreduce(count 8, float32, sum)"; "recv(count 8, float32) from any rank, tag 5" */
-#define COLLI_OP_TEXT 224
-const char *colli_op_text(const coll_request *op, char text[COLLI_OP_TEXT]);
-
-/* The low 32 bits of the sequence number in a tag. */
-uint32_t colli_tag_sequence(const coll_tag *tag);
-
-/* Whether two tags are the same call; what the ranks chose by themselves is left out. */
-bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 
 /* ---- p2p_call.c ----------------------------------------------------------------------------- */
 
 /* Waits until short messages whose sends are complete have gone off; at most a second. */
 void colli_p2p_linger(coll_comm *comm);
-
-/* ---- p2p_text.c ---------------------------------------------------------------------------- */
-
-/* "recv(count 8, float32) from rank 3, tag 5, and send(...) ..." */
-void colli_p2p_op_text(const coll_request *op, char *text, size_t bytes);
-
-/* Events of point-to-point messages (p2p.h). */
-void colli_p2p_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
-void colli_p2p_broken(void *ctx, coll_request *op, int peer, const char *detail);
 
 /* ---- wait.c ---------------------------------------------------------------------------------- */
 

@@ -113,12 +113,6 @@ void colli_family_add(colli_family *family, coll_comm *comm);
 bool colli_family_leave(colli_family *family, coll_comm *comm);
 void colli_family_free(colli_family *family);
 
-/* Handles everything that the control links bring, and aborts. */
-void colli_notice_poll(colli_family *family);
-
-/* Revokes a new communicator if it failed before it was made. */
-void colli_family_catch_up(colli_family *family, coll_comm *comm);
-
 /* ---- enter.c --------------------------------------------------------------------------------- */
 
 /* From here on public calls take the lock; called by the one thread that is in the base. */

@@ -10,6 +10,9 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/failure/events.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/locality.h"
 

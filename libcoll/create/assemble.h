@@ -21,4 +21,10 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **comm, co
 coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, colli_ctrl *ctrl,
                             coll_error *error);
 
+/* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
+coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
+
+/* Frees what belongs to a communicator alone, when nothing refers to it any more. */
+void colli_comm_free(coll_comm *comm);
+
 #endif

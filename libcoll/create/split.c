@@ -10,7 +10,10 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/create/assemble.h"
 #include "libcoll/create/create.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
 #include "libcoll/progress/progress_thread.h"
 
 /* What a rank tells the others. */
@@ -208,7 +211,7 @@ static coll_status conclude(colli_split *split, coll_comm **child) {
   if (!*child)
     return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, split->name,
                              "no memory for a communicator of %d ranks", count);
-  colli_family_catch_up(parent->family, *child);
+  colli_notice_catch_up(parent->family, *child);
   return COLL_OK;
 }
 
@@ -303,7 +306,7 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
   if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
-    colli_comm_poll_notices(parent);
+    colli_notice_poll(parent->family);
   if (parent->failure.status != COLL_OK)
     return parent->failure.status;
   coll_status status = colli_split_start(parent, call, &split);

@@ -11,6 +11,9 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
+#include "libcoll/failure/watchdog.h"
 
 /* The communicator with that name, or NULL. */
 static coll_comm *find(const colli_family *family, uint64_t uid) {
@@ -209,7 +212,7 @@ void colli_notice_poll(colli_family *family) {
 }
 
 /* Revokes a new communicator if it failed before it was made. */
-void colli_family_catch_up(colli_family *family, coll_comm *comm) {
+void colli_notice_catch_up(colli_family *family, coll_comm *comm) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     int base_rank = colli_comm_base_rank(comm, rank);
     comm->failure.left[rank] = family->left[base_rank];

@@ -7,8 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/op_text.h"
+#include "libcoll/failure/watchdog.h"
 
 #define STALL_NS    (250 * COLLI_NS_PER_MS)
 #define LEFT_STALLS 4 /* how long to wait for a rank that has left */

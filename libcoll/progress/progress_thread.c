@@ -14,6 +14,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/failure/notice.h"
 
 #define SPIN_LOOKS      256u /* in vain, some 10 us, before it sleeps */
 #define LOOKS_PER_WATCH 16u

@@ -9,6 +9,9 @@
 #include <sched.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
+#include "libcoll/failure/watchdog.h"
 
 #define SHARED_NS       1000ull /* a yield that takes longer let somebody else run */
 #define SPIN_LEAST      16u
@@ -128,7 +131,7 @@ static void judge(coll_comm *comm) {
 static int watch(coll_comm *comm) {
   int moved = watch_ports(comm->family) | look_at_siblings(comm);
   if (tick(comm)) {
-    colli_comm_poll_notices(comm);
+    colli_notice_poll(comm->family);
     judge(comm);
   }
   return moved;

@@ -4,6 +4,8 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
 
 #define FLUSH_NS (100 * COLLI_NS_PER_MS) /* how long a revocation waits until it is sent */
 
@@ -12,7 +14,7 @@ static void flush_notices(coll_comm *comm) {
   uint64_t until_ns = colli_now_ns() + FLUSH_NS;
   while (colli_ctrl_unsent(comm->family->ctrl) && colli_now_ns() < until_ns) {
     poll(&(struct pollfd){.fd = colli_ctrl_fd(comm->family->ctrl), .events = POLLIN}, 1, 5);
-    colli_comm_poll_notices(comm);
+    colli_notice_poll(comm->family);
   }
 }
 

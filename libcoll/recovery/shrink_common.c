@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/failure/notice.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define MAGIC   0x68734c43u /* "CLsh" */
@@ -171,7 +172,7 @@ static bool read_conn(shrink *s, int rank) {
 void shrink_listen(shrink *s) {
   coll_comm *comm = s->comm;
   colli_call_resume(comm);
-  colli_comm_poll_notices(comm);
+  colli_notice_poll(comm->family);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || comm->failure.lost[r];
     s->skipped[r] = s->skipped[r] || comm->failure.left[r]; /* it will not come, but it is alive */

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/failure/notice.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define LISTEN_NS (10 * COLLI_NS_PER_MS) /* how often a waiting rank passes news on */
@@ -85,8 +86,7 @@ static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_m
       return;
     pthread_mutex_unlock(&meeting->mutex);
     colli_call_resume(comm);
-    colli_comm_poll_notices(
-        comm); /* what failed may have to be passed on to ranks that still wait */
+    colli_notice_poll(comm->family); /* ranks that still wait may need notices forwarded */
     colli_call_pause(comm);
     pthread_mutex_lock(&meeting->mutex);
   }

@@ -1,4 +1,5 @@
 /* test_hook.c: what COLL_FAULT breaks shows as an error that names an end of the broken link. */
+#include "libcoll/create/assemble.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
