@@ -1,8 +1,9 @@
-/* exec.c: operations in flight, channels, and the order in which they run. */
+/* exec.c: operations in flight, and the order in which their lanes run. */
 #include "libcoll/exec/exec.h"
 
 #include <string.h>
 
+#include "libcoll/exec/step.h"
 #include "libcoll/exec/worksharing.h"
 
 void colli_exec_enlist(colli_exec *exec, coll_request *op) {
@@ -49,7 +50,7 @@ static void start_lanes(colli_exec *exec, coll_request *op) {
     lane->received = false;
     lane->cut = false;
     lane->shares_work = exec->shares_work && op->by_ref && op->region[COLLI_OUTPUT];
-    lane->announced = 0;
+    lane->offered = 0;
     lane->preposted = 0;
     lane->done = 0;
     lane->npending = 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/exec/step.h"
 
 #define MAX_STEPS       32   /* beyond that the executor's own time is a small part of the whole */
 #define EXCHANGE_BYTES  4096 /* see pause_for_peer() */

@@ -17,12 +17,13 @@ typedef enum colli_stage_out {
   COLLI_STAGE_NARROW
 } colli_stage_out;
 
-/* Runs of sends of a lane whose buffers are still read. A few must be left for sends that end
- * without the peer's doing, or ranks could wait for each other. */
-#define COLLI_MAX_PENDING    20
-#define COLLI_MAX_REFERENCES 16
+/* Runs of sends of a lane whose buffers are still read, and how many of them may be by reference. A
+ * few must be left for sends that end without the peer's doing, or ranks could wait for each other.
+ */
+#define COLLI_MAX_PENDING 20
+#define COLLI_MAX_BY_REF  16
 
-/* Shorter buffers are not lent to transports. */
+/* Shorter buffers are not registered with transports. */
 #define COLLI_REGISTER_MIN_BYTES 16384
 
 /*
@@ -56,13 +57,13 @@ typedef struct colli_lane {
   int step;      /* index in sched->steps */
   bool received; /* the current slice has arrived or was made in place: only its sending is left */
   bool cut;      /* `slice` and `total` are the current ones */
-  bool shares_work; /* what it receives others may work on */
-  int announced;    /* the current step's work was, before it began */
+  bool shares_work; /* work on what it receives is offered to the senders */
+  int offered;      /* the current step's work was, before it began */
   colli_slice slice;
   size_t total; /* elements of the current step's chunk */
   size_t done;  /* those of them that are done */
   int npending;
-  uint64_t preposted; /* step, counted over all passes, up to which places of messages were told */
+  uint64_t preposted; /* step, counted over all passes, up to which receives were preposted */
   int waits_for;      /* the peer that this lane waited for when it last stopped, or -1 */
   colli_pending pending[COLLI_MAX_PENDING];
 } colli_lane;
@@ -88,8 +89,8 @@ struct coll_request {
   char *out;
   size_t out_first;    /* the same of `out` (reduce-scatter: this rank's block) */
   uint32_t region[2];  /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
-  size_t extent[2];    /* bytes of `in` and `out` that are worth lending to a transport, or 0 */
-  unsigned registered; /* bits of those buffers that are lent */
+  size_t extent[2];    /* bytes of `in` and `out` that are worth registering, or 0 */
+  unsigned registered; /* bits of those buffers that are */
   unsigned by_ref;     /* COLLI_BY_REF, or COLLI_BY_REF_IN_PLACE if they are the same memory */
   char *scratch;       /* belongs to the request and is used again by later operations */
   size_t scratch_bytes;
@@ -114,7 +115,7 @@ struct coll_request {
   coll_type user_type;
   int nranks;
   int lanes_left;
-  const coll_transport_ops *registered_with; /* if anything is lent: to whom */
+  const coll_transport_ops *registered_with; /* if any is: with whom */
   coll_endpoint *registered_at;
   colli_lane lane[COLLI_MAX_LANES];
 };

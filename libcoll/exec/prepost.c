@@ -1,22 +1,22 @@
 /*
- * prepost.c: looks ahead for messages that will be received to the caller's memory, and tells the
- * connection where, so that a transport that can has them written there (expect() of the seam).
+ * prepost.c: preposts receives: tells a connection where messages are to arrive in the caller's
+ * memory, so that a transport that can has them written there (expect() of the transport's table).
  *
- * It has to be told before the peer sends. So when a lane begins a step, the next few are looked
- * at. Until a message arrives, its place must not be used otherwise: neither by a step in between,
- * nor by a transport that still sends from there. One use is harmless: in an all-reduce in place,
- * where the message is the result, the one step that reads this rank's contribution from there. The
- * message is made of it, so it comes later.
+ * It has to be told before the peer sends. So when a lane begins a step, the receives of the next
+ * few are preposted. Until a message arrives, its memory must not be used otherwise: neither by a
+ * step in between, nor by a transport that still sends from there. One use is harmless: in an
+ * all-reduce in place, where the message is the result, the one step that reads this rank's
+ * contribution from there. The message is made of it, so it comes later.
  */
-#include "libcoll/exec/exec.h"
+#include "libcoll/exec/step.h"
 
-#define AHEAD_STEPS 4 /* a peer is seldom further ahead */
+#define STEPS_AHEAD 4 /* a peer is seldom further ahead */
 
 /* A step that a lane has before it. */
-typedef struct place {
+typedef struct lane_position {
   const colli_step *step;
   int pass;
-} place;
+} lane_position;
 
 /* A range of memory. */
 typedef struct range {
@@ -31,15 +31,15 @@ static uint64_t steps_of(const colli_lane *lane) {
 }
 
 /* Step number `number` of a lane, counted over all passes. */
-static place find_place(const colli_lane *lane, uint64_t number) {
+static lane_position find_position(const colli_lane *lane, uint64_t number) {
   const colli_sched *sched = lane->op->sched;
   uint64_t steps = steps_of(lane);
-  return (place){&sched->steps[sched->lane_first[lane->index] + (int)(number % steps)],
-                 (int)(number / steps)};
+  return (lane_position){&sched->steps[sched->lane_first[lane->index] + (int)(number % steps)],
+                         (int)(number / steps)};
 }
 
 /* The memory of a chunk of INPUT or OUTPUT; nothing of SCRATCH. */
-static range find_range(const coll_request *op, int buf, int chunk, int pass) {
+static range memory_of_chunk(const coll_request *op, int buf, int chunk, int pass) {
   if (buf == COLLI_SCRATCH)
     return (range){NULL, 0};
   colli_range r = colli_partition_range(&op->partition, (colli_buf)buf, chunk, pass);
@@ -49,24 +49,25 @@ static range find_range(const coll_request *op, int buf, int chunk, int pass) {
                  : (range){NULL, 0};
 }
 
+/* Whether two ranges have a byte in common. */
 static bool overlap(range a, range b) {
   return a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
-/* Whether a step receives to the caller's memory, as it comes. */
-static bool receives(const colli_step *step) {
+/* Whether a step receives its message unchanged to the caller's memory. */
+static bool receives_to_output(const colli_step *step) {
   return (step->bits & (COLLI_RECV | COLLI_FOLD | COLLI_STORE)) == (COLLI_RECV | COLLI_STORE) &&
          step->dst_buf == COLLI_OUTPUT;
 }
 
 /* How a step uses memory: 0: not, 1: it reads from there, 2: it stores there. */
-static int use_of(const coll_request *op, place at, range memory) {
+static int use_of(const coll_request *op, lane_position at, range memory) {
   const colli_step *step = at.step;
   bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
   if (step->bits & COLLI_STORE &&
-      overlap(find_range(op, step->dst_buf, step->chunk_out, at.pass), memory))
+      overlap(memory_of_chunk(op, step->dst_buf, step->chunk_out, at.pass), memory))
     return 2;
-  return reads && overlap(find_range(op, step->src_buf, step->chunk_in, at.pass), memory);
+  return reads && overlap(memory_of_chunk(op, step->src_buf, step->chunk_in, at.pass), memory);
 }
 
 /* Whether a step of an all-reduce receives the result: nothing is stored over it. */
@@ -83,7 +84,7 @@ static bool gets_result(const coll_request *op, const colli_step *step) {
 }
 
 /* Messages that a step receives from a peer. */
-static uint64_t messages_from(const coll_request *op, place at, int peer) {
+static uint64_t messages_from(const coll_request *op, lane_position at, int peer) {
   const colli_step *step = at.step;
   if (!(step->bits & COLLI_RECV) || step->peer_recv != peer)
     return 0;
@@ -105,22 +106,22 @@ static bool is_pending(const colli_lane *lane, range memory) {
   return false;
 }
 
-/* Tells where the messages of step `number` are to arrive, if it receives any; false: not yet. */
-static bool announce(colli_exec *exec, colli_lane *lane, uint64_t here, uint64_t number) {
+/* Preposts the messages of step `number`, if it receives any; false: not yet. */
+static bool prepost_step(colli_exec *exec, colli_lane *lane, uint64_t here, uint64_t number) {
   coll_request *op = lane->op;
-  place at = find_place(lane, number);
+  lane_position at = find_position(lane, number);
   if (number > here && (at.step->dep[0] & at.step->dep[1]) != COLLI_NO_DEP)
     return false; /* other lanes may use the memory until then */
-  if (!receives(at.step))
+  if (!receives_to_output(at.step))
     return true;
-  range memory = find_range(op, COLLI_OUTPUT, at.step->chunk_out, at.pass);
+  range memory = memory_of_chunk(op, COLLI_OUTPUT, at.step->chunk_out, at.pass);
   coll_conn *conn = exec->links[at.step->peer_recv].conn[lane->index];
   if (memory.bytes < COLLI_REGISTER_MIN_BYTES || !conn || !coll_transport_expects(conn->ops))
     return true;
   uint64_t ahead = 0;
   int reads = 0;
   for (uint64_t i = here; i < number; i++) {
-    place between = find_place(lane, i);
+    lane_position between = find_position(lane, i);
     int use = use_of(op, between, memory);
     reads += use == 1;
     if (use == 2 || reads > 1)
@@ -141,7 +142,7 @@ void colli_exec_prepost(colli_exec *exec, colli_lane *lane) {
       (uint64_t)lane->pass * steps + (uint64_t)(lane->step - op->sched->lane_first[lane->index]);
   if (lane->preposted < here)
     lane->preposted = here;
-  while (lane->preposted <= here + AHEAD_STEPS && lane->preposted < all &&
-         announce(exec, lane, here, lane->preposted))
+  while (lane->preposted <= here + STEPS_AHEAD && lane->preposted < all &&
+         prepost_step(exec, lane, here, lane->preposted))
     lane->preposted++;
 }

@@ -1,6 +1,6 @@
-/* register.c: buffers of an operation, lent to the transport that makes use of them until its end.
- */
-#include "libcoll/exec/exec.h"
+/* register.c: buffers of an operation, registered with the transport that makes use of them, and
+ * released at its end. */
+#include "libcoll/exec/step.h"
 
 /* Whether the input lies in the output: in place. */
 static bool is_in_place(const coll_request *op) {
@@ -25,8 +25,8 @@ static colli_range sent_of_input(const coll_request *op) {
   return first < end ? (colli_range){first, end - first} : (colli_range){op->in_first, 0};
 }
 
-/* Lends the input, or as much of it as is sent. */
-static void lend_input(coll_request *op, coll_endpoint *endpoint) {
+/* Registers the input, or as much of it as is sent. */
+static void register_input(coll_request *op, coll_endpoint *endpoint) {
   colli_range sent = sent_of_input(op);
   const char *from = op->in + (sent.first - op->in_first) * op->elem_bytes;
   if (sent.count > 0)
@@ -46,10 +46,10 @@ void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *co
   }
   bool known = op->registered & 1u << buf;
   op->registered |= bits;
-  if (known || op->registered_at != endpoint) /* at most one transport borrows */
+  if (known || op->registered_at != endpoint) /* at most one transport has them */
     return;
   if (buf == COLLI_INPUT)
-    lend_input(op, endpoint);
+    register_input(op, endpoint);
   else
     op->registered_with->register_buffer(endpoint, op, op->out, op->extent[buf], true);
 }

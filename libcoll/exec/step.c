@@ -1,17 +1,19 @@
 /* step.c: runs one step of a schedule, slice by slice, over the connections it names. */
+#include "libcoll/exec/step.h"
+
 #include <string.h>
 
 #include "libcoll/exec/connect.h"
 #include "libcoll/exec/worksharing.h"
 
 /* Reports a failed transport call. */
-static int fail(colli_exec *exec, colli_lane *lane, int peer, int status) {
+static int fail_lane(colli_exec *exec, colli_lane *lane, int peer, int status) {
   exec->events->failed(exec->ctx, lane->op, peer, lane->index, lane->step, (coll_status)status);
   return COLLI_STEP_FAILED;
 }
 
 /* Notes which peer the lane waits for. */
-static inline int blocked(colli_lane *lane, int peer) {
+static inline int block_on(colli_lane *lane, int peer) {
   lane->waits_for = peer;
   return COLLI_STEP_BLOCKED;
 }
@@ -24,7 +26,7 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
     uint64_t count = 0;
     int status = pending->conn->ops->sent(pending->conn, &count);
     if (status > 0)
-      return fail(exec, lane, pending->conn->peer, status);
+      return fail_lane(exec, lane, pending->conn->peer, status);
     if (count >= pending->ticket)
       continue;
     if (count >= pending->first && pending->begin) {
@@ -40,7 +42,8 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
 }
 
 /* Whether the transport may still read what is about to be overwritten. */
-static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, size_t bytes) {
+static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *begin,
+                               size_t bytes) {
   for (int tries = 0; tries < 2; tries++) {
     if (!colli_exec_is_pending(lane, begin, bytes))
       return 0;
@@ -51,7 +54,7 @@ static int still_sending(colli_exec *exec, colli_lane *lane, const char *begin, 
 }
 
 /* Whether fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
-static inline int room_for_pending(colli_exec *exec, colli_lane *lane, int most) {
+static inline int make_room_for_pending(colli_exec *exec, colli_lane *lane, int most) {
   if (__builtin_expect(lane->npending < most, 1))
     return COLLI_STEP_DONE;
   if (colli_exec_reap(exec, lane) < 0)
@@ -59,9 +62,9 @@ static inline int room_for_pending(colli_exec *exec, colli_lane *lane, int most)
   return lane->npending < most ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
 }
 
-/* Whether a message continues a run of pending ones. */
-static bool continues(const colli_pending *last, const coll_conn *conn, uint64_t ticket,
-                      const char *buf) {
+/* Whether a message continues_run a run of pending ones. */
+static bool continues_run(const colli_pending *last, const coll_conn *conn, uint64_t ticket,
+                          const char *buf) {
   if (!last || last->conn != conn)
     return false;
   if (!buf)
@@ -74,7 +77,7 @@ static bool continues(const colli_pending *last, const coll_conn *conn, uint64_t
 void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
                              size_t bytes) {
   colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
-  if (!continues(last, conn, ticket, buf)) {
+  if (!continues_run(last, conn, ticket, buf)) {
     last = &lane->pending[lane->npending++];
     *last = (colli_pending){.conn = conn, .first = ticket, .begin = buf, .slice = bytes};
   }
@@ -82,9 +85,9 @@ void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket,
   last->end = buf ? buf + bytes : NULL;
 }
 
-/* The region in which a step's message may be left where it lies, in `buf`; 0: in none. */
-static inline uint32_t refers(const coll_request *op, const colli_step *step, int buf,
-                              const coll_transport_ops *ops) {
+/* The region of memory in `buf` from which a step's message may be sent by reference; 0: none. */
+static inline uint32_t region_by_ref(const coll_request *op, const colli_step *step, int buf,
+                                     const coll_transport_ops *ops) {
   bool may = step->bits & op->by_ref && buf != COLLI_SCRATCH && coll_transport_sends_by_ref(ops);
   return may ? op->region[buf] : 0;
 }
@@ -97,25 +100,25 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
   if (!conn)
     return COLLI_STEP_FAILED;
   (void)colli_exec_registers(exec, op, conn, from);
-  uint32_t region = refers(op, step, from, conn->ops);
-  int room = room_for_pending(exec, lane, region ? COLLI_MAX_REFERENCES : COLLI_MAX_PENDING);
+  uint32_t region = region_by_ref(op, step, from, conn->ops);
+  int room = make_room_for_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
   if (region && room == COLLI_STEP_BLOCKED)
-    region = 0; /* the peer may wait for what this lane does next: it must not wait for the peer */
+    region = 0; /* this lane must not wait for the peer, which may wait for its next step */
   else if (room != COLLI_STEP_DONE)
     return room;
   int status = region ? conn->ops->send_ref(conn, &op->tag, region, buf, bytes)
                       : conn->ops->send(conn, &op->tag, buf, bytes);
   if (status == COLL_T_AGAIN)
-    return blocked(lane, step->peer_send);
+    return block_on(lane, step->peer_send);
   if (status > 0)
-    return fail(exec, lane, step->peer_send, status);
+    return fail_lane(exec, lane, step->peer_send, status);
   colli_exec_note_sent(exec, lane, conn, status, buf, bytes);
   return COLLI_STEP_DONE;
 }
 
 /* Reports a message that belongs to another operation. */
-static int mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
-                    size_t got_bytes) {
+static int fail_mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
+                         size_t got_bytes) {
   exec->events->mismatch(exec->ctx, lane->op, peer, got, got_bytes);
   return COLLI_STEP_FAILED;
 }
@@ -138,15 +141,15 @@ static int receive_past_caches(colli_exec *exec, colli_lane *lane, const colli_s
   size_t bytes;
   int status = conn->ops->slot_peek(conn, &got, &msg, &bytes);
   if (status == COLL_T_AGAIN)
-    return blocked(lane, step->peer_recv);
+    return block_on(lane, step->peer_recv);
   if (status > 0)
-    return fail(exec, lane, step->peer_recv, status);
+    return fail_lane(exec, lane, step->peer_recv, status);
   if (memcmp(&got, &lane->op->tag, sizeof(got)) != 0 || bytes != s->bytes)
-    return mismatch(exec, lane, step->peer_recv, &got, bytes);
+    return fail_mismatch(exec, lane, step->peer_recv, &got, bytes);
   if (msg)
     copy_slice(lane->op, step, s, msg, false);
   status = conn->ops->slot_release(conn);
-  return status > 0 ? fail(exec, lane, step->peer_recv, status) : COLLI_STEP_DONE;
+  return status > 0 ? fail_lane(exec, lane, step->peer_recv, status) : COLLI_STEP_DONE;
 }
 
 /* Receives a slice straight into dst, and sends it on from there if the step says so. */
@@ -156,7 +159,7 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
       return COLLI_STEP_FAILED;
-    /* What was announced by expect() may have arrived in dst: recv() knows. */
+    /* What was preposted may have arrived in dst already: recv() knows. */
     bool in_slots = !(conn->ops->caps & COLL_CAP_SEND_DIRECT) && !coll_transport_expects(conn->ops);
     if (__builtin_expect(lane->op->stream, 0) && in_slots && !(step->bits & COLLI_SEND))
       return receive_past_caches(exec, lane, step, s, conn);
@@ -164,11 +167,11 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     size_t got_bytes;
     int status = conn->ops->recv(conn, &lane->op->tag, s->dst, s->bytes, &got, &got_bytes);
     if (status == COLL_T_AGAIN)
-      return blocked(lane, step->peer_recv);
+      return block_on(lane, step->peer_recv);
     if (status == COLL_ERR_MISMATCH)
-      return mismatch(exec, lane, step->peer_recv, &got, got_bytes);
+      return fail_mismatch(exec, lane, step->peer_recv, &got, got_bytes);
     if (status > 0)
-      return fail(exec, lane, step->peer_recv, status);
+      return fail_lane(exec, lane, step->peer_recv, status);
     if (!(step->bits & COLLI_SEND))
       return COLLI_STEP_DONE;
     lane->received = true;
@@ -180,13 +183,13 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
 }
 
 /* Whether the result of a step is that of the whole and not sent on: nobody reads it soon. */
-static bool is_last(const colli_step *step) {
+static bool is_final_result(const colli_step *step) {
   return step->bits & COLLI_FINAL && step->dst_buf == COLLI_OUTPUT && !(step->bits & COLLI_SEND);
 }
 
 /* v = own op message (or message op own) into to and to2, finished off where it is FINAL. */
-static inline void combine(const coll_request *op, const colli_step *step, const colli_slice *s,
-                           const void *msg, void *to, void *to2) {
+static inline void combine_slice(const coll_request *op, const colli_step *step,
+                                 const colli_slice *s, const void *msg, void *to, void *to2) {
   const void *left = (step->bits & COLLI_MSG_LEFT) ? msg : s->src;
   const void *right = (step->bits & COLLI_MSG_LEFT) ? s->src : msg;
   if (__builtin_expect(op->user_fn != NULL, 0)) {
@@ -196,7 +199,7 @@ static inline void combine(const coll_request *op, const colli_step *step, const
     return;
   }
   bool average = op->average && (step->bits & COLLI_FINAL);
-  if (__builtin_expect(op->stream, 0) && !average && is_last(step))
+  if (__builtin_expect(op->stream, 0) && !average && is_final_result(step))
     colli_reduce_stream(op->reduce, to, to2, left, right, s->count, op->elem_bytes, false);
   else
     op->reduce(to, to2, left, right, s->count);
@@ -205,6 +208,30 @@ static inline void combine(const coll_request *op, const colli_step *step, const
     if (to2)
       op->average(to2, s->count, op->nranks);
   }
+}
+
+/*
+ * Gets ready to send what a step reduces: *out is the connection, *slot where the result goes on
+ * its way; NULL if it is sent from dst.
+ */
+static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                              const colli_slice *s, coll_conn **out, void **slot) {
+  coll_request *op = lane->op;
+  int room = make_room_for_pending(exec, lane, COLLI_MAX_PENDING);
+  if (room != COLLI_STEP_DONE)
+    return room;
+  coll_conn *conn = *out = colli_exec_conn(exec, op, step->peer_send, lane->index);
+  if (!conn)
+    return COLLI_STEP_FAILED;
+  bool direct = conn->ops->caps & COLL_CAP_SEND_DIRECT ||
+                region_by_ref(op, step, step->dst_buf, conn->ops) ||
+                colli_exec_registers(exec, op, conn, step->dst_buf);
+  if (s->dst && direct)
+    return COLLI_STEP_DONE;
+  int status = conn->ops->slot_acquire(conn, s->bytes, slot);
+  if (status == COLL_T_AGAIN)
+    return block_on(lane, step->peer_send);
+  return status > 0 ? fail_lane(exec, lane, step->peer_send, status) : COLLI_STEP_DONE;
 }
 
 /*
@@ -224,42 +251,29 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
     size_t bytes;
     int status = in->ops->slot_peek(in, &got, &msg, &bytes);
     if (status == COLL_T_AGAIN)
-      return blocked(lane, step->peer_recv);
+      return block_on(lane, step->peer_recv);
     if (status > 0)
-      return fail(exec, lane, step->peer_recv, status);
+      return fail_lane(exec, lane, step->peer_recv, status);
     if (memcmp(&got, &op->tag, sizeof(got)) != 0 || bytes != s->bytes)
-      return mismatch(exec, lane, step->peer_recv, &got, bytes);
+      return fail_mismatch(exec, lane, step->peer_recv, &got, bytes);
     coll_conn *out = NULL;
     void *slot = NULL;
     if (sends) {
-      int room = room_for_pending(exec, lane, COLLI_MAX_PENDING);
-      if (room != COLLI_STEP_DONE)
-        return room;
-      out = colli_exec_conn(exec, op, step->peer_send, lane->index);
-      if (!out)
-        return COLLI_STEP_FAILED;
-      bool direct = out->ops->caps & COLL_CAP_SEND_DIRECT ||
-                    refers(op, step, step->dst_buf, out->ops) ||
-                    colli_exec_registers(exec, op, out, step->dst_buf);
-      if (!s->dst || !direct) {
-        status = out->ops->slot_acquire(out, s->bytes, &slot);
-        if (status == COLL_T_AGAIN)
-          return blocked(lane, step->peer_send);
-        if (status > 0)
-          return fail(exec, lane, step->peer_send, status);
-      }
+      int result = open_output(exec, lane, step, s, &out, &slot);
+      if (result != COLLI_STEP_DONE)
+        return result;
     }
     if (msg)
-      combine(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
+      combine_slice(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
     status = in->ops->slot_release(in);
     if (status > 0)
-      return fail(exec, lane, step->peer_recv, status);
+      return fail_lane(exec, lane, step->peer_recv, status);
     if (!sends)
       return COLLI_STEP_DONE;
     if (slot) {
       status = out->ops->slot_commit(out, &op->tag, s->bytes);
       if (status > 0)
-        return fail(exec, lane, step->peer_send, status);
+        return fail_lane(exec, lane, step->peer_send, status);
       colli_exec_note_sent(exec, lane, out, status, NULL, s->bytes);
       return COLLI_STEP_DONE;
     }
@@ -272,10 +286,11 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
 }
 
 /* What a step without a message does, before it sends or (ahead) after that. */
-static void local_work(const coll_request *op, const colli_step *step, const colli_slice *s,
-                       bool ahead) {
+static void do_local_work(const coll_request *op, const colli_step *step, const colli_slice *s,
+                          bool ahead) {
   if (step->bits & COLLI_FOLD) {
-    combine(op, step, &(colli_slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst, NULL);
+    combine_slice(op, step, &(colli_slice){s->dst, s->dst, s->count, s->bytes}, s->src, s->dst,
+                  NULL);
   } else if (step->bits & COLLI_STORE && s->dst != s->src) {
     copy_slice(op, step, s, s->src, step->bits & COLLI_SEND && !ahead);
     if (op->average && step->bits & COLLI_FINAL)
@@ -295,7 +310,7 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
   bool ahead = sends && stores && step->src_buf == COLLI_INPUT && step->dst_buf == COLLI_OUTPUT &&
                s->dst != s->src && !(step->bits & (COLLI_FOLD | COLLI_FINAL));
   if (!ahead && !lane->received)
-    local_work(op, step, s, false);
+    do_local_work(op, step, s, false);
   if (!sends)
     return COLLI_STEP_DONE;
   bool kept = stores && !ahead;
@@ -303,7 +318,7 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
                           kept ? s->dst : s->src, s->bytes);
   lane->received = !ahead && result != COLLI_STEP_DONE;
   if (ahead && result == COLLI_STEP_DONE)
-    local_work(op, step, s, true);
+    do_local_work(op, step, s, true);
   return result;
 }
 
@@ -321,7 +336,7 @@ static bool deps_done(const colli_lane *lane, const colli_step *step) {
 }
 
 /* Cuts the next slice from a step's chunk: 1, or what the step comes to without one. */
-static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step) {
   const coll_request *op = lane->op;
   const colli_partition *part = &op->partition;
   if ((step->dep[0] & step->dep[1]) != COLLI_NO_DEP && !deps_done(lane, step)) {
@@ -343,7 +358,7 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
   s->dst =
       stores ? colli_exec_locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
   if (stores && lane->npending) {
-    int busy = still_sending(exec, lane, s->dst, s->bytes);
+    int busy = check_still_sending(exec, lane, s->dst, s->bytes);
     if (busy)
       return busy < 0 ? busy : COLLI_STEP_BLOCKED;
   }
@@ -358,7 +373,7 @@ static int cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) {
   const colli_slice *s = &lane->slice;
   do {
-    int result = lane->cut ? 1 : cut(exec, lane, step);
+    int result = lane->cut ? 1 : cut_slice(exec, lane, step);
     if (result <= 0)
       return result;
     if (!(step->bits & COLLI_RECV))

@@ -1,16 +1,18 @@
-/* worksharing.c: announces work that others may do, and does that of others. */
+/* worksharing.c: offers work to the peer, and claims that of peers. */
 #include "libcoll/exec/worksharing.h"
 
 #include <string.h>
 
-/* What is to be done with a payload (coll_work_offer.kind): bits, type and operation. */
-#define KIND_LEFT       1u /* fold: the payload is the left operand */
+#include "libcoll/exec/step.h"
+
+/* What is to be done with a message (coll_work_offer.kind): bits, type and operation. */
+#define KIND_LEFT       1u /* reduction: the message is the left operand */
 #define KIND_STREAM     2u /* the result goes past the caches */
 #define KIND_AVERAGE    4u /* ... and is divided by the number of ranks */
 #define KIND_TYPE(kind) ((kind) >> 8 & 0xff)
 #define KIND_OP(kind)   ((kind) >> 16 & 0xff)
 
-/* ---- announcing -------------------------------------------------------------------------------
+/* ---- offering ---------------------------------------------------------------------------------
  */
 
 /* The memory of a step's chunk. */
@@ -20,7 +22,7 @@ typedef struct span {
   size_t bytes;
 } span;
 
-static span span_of(const coll_request *op, const colli_step *step, int pass) {
+static span memory_of_step(const coll_request *op, const colli_step *step, int pass) {
   size_t out_first;
   colli_range in = colli_exec_range(op, step, pass, &out_first);
   span s = {.bytes = in.count * op->elem_bytes};
@@ -56,14 +58,15 @@ static bool sends_from_dst(const colli_exec *exec, const coll_request *op, const
 }
 
 /* How many messages a chunk takes. */
-static unsigned messages(const coll_request *op, size_t bytes) {
+static unsigned count_messages(const coll_request *op, size_t bytes) {
   size_t slice = op->partition.slice * op->elem_bytes;
   return (unsigned)((bytes + slice - 1) / slice);
 }
 
-/* Announces what a step receives, behind `skip` other messages: 1, or 0 if it cannot be done. */
-static int announce(colli_exec *exec, colli_lane *lane, const colli_step *step, const span *s,
-                    unsigned skip) {
+/* Offers the work on what a step receives, behind `skip` other messages: 1, or 0 if it cannot be
+ * shared. */
+static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step, const span *s,
+                      unsigned skip) {
   const coll_request *op = lane->op;
   uint32_t kind;
   if (!(step->bits & COLLI_RECV) || !(step->bits & COLLI_STORE) || s->bytes == 0 ||
@@ -87,7 +90,7 @@ static int announce(colli_exec *exec, colli_lane *lane, const colli_step *step, 
 }
 
 /* Whether two pieces of memory have nothing in common. */
-static bool apart(const char *a, const char *b, const span *s, const span *t) {
+static bool are_apart(const char *a, const char *b, const span *s, const span *t) {
   return !a || !b || a + s->bytes <= b || b + t->bytes <= a;
 }
 
@@ -101,32 +104,32 @@ static const colli_step *next_step(const colli_lane *lane, int *pass) {
   return &sched->steps[again ? sched->lane_first[lane->index] : lane->step + 1];
 }
 
-/* Announces the step behind one, if it neither needs nor disturbs what that one does. */
-static int announce_next(colli_exec *exec, colli_lane *lane, const colli_step *step,
-                         const span *now) {
+/* Offers the work of the step behind one, if it neither needs nor disturbs what that one does. */
+static int offer_next_step(colli_exec *exec, colli_lane *lane, const colli_step *step,
+                           const span *now) {
   int pass;
   const colli_step *next = next_step(lane, &pass);
   if (!next || (next->dep[0] & next->dep[1]) != COLLI_NO_DEP)
     return 0;
-  span s = span_of(lane->op, next, pass);
-  if (!apart(s.dst, now->src, &s, now) || !apart(s.dst, now->dst, &s, now) ||
-      !apart(s.src, now->dst, &s, now))
+  span s = memory_of_step(lane->op, next, pass);
+  if (!are_apart(s.dst, now->src, &s, now) || !are_apart(s.dst, now->dst, &s, now) ||
+      !are_apart(s.src, now->dst, &s, now))
     return 0;
   bool same = step->bits & COLLI_RECV && step->peer_recv == next->peer_recv;
-  return announce(exec, lane, next, &s, same ? messages(lane->op, now->bytes) : 0);
+  return offer_step(exec, lane, next, &s, same ? count_messages(lane->op, now->bytes) : 0);
 }
 
 void colli_worksharing_offer(colli_exec *exec, colli_lane *lane, const colli_step *step) {
-  span now = span_of(lane->op, step, lane->pass);
-  if (!lane->announced)
-    (void)announce(exec, lane, step, &now, 0);
-  lane->announced = announce_next(exec, lane, step, &now);
+  span now = memory_of_step(lane->op, step, lane->pass);
+  if (!lane->offered)
+    (void)offer_step(exec, lane, step, &now, 0);
+  lane->offered = offer_next_step(exec, lane, step, &now);
 }
 
-/* ---- working ---------------------------------------------------------------------------------
+/* ---- claiming ---------------------------------------------------------------------------------
  */
 
-/* Does what a kind says; false if it says nothing. */
+/* Does what a kind says; false if there is no such kind. */
 static bool do_work(const colli_exec *exec, const coll_work *work) {
   unsigned kind = work->kind, type = KIND_TYPE(kind), number = KIND_OP(kind);
   if (!work->own) {
@@ -156,8 +159,8 @@ static bool do_work(const colli_exec *exec, const coll_work *work) {
   return average != NULL;
 }
 
-/* Does one piece of work of a connection: 1, 0, or COLLI_STEP_FAILED. */
-static int work_on(colli_exec *exec, colli_lane *lane, coll_conn *conn) {
+/* Claims and does one piece of work of a connection: 1, 0, or COLLI_STEP_FAILED. */
+static int claim_from(colli_exec *exec, colli_lane *lane, coll_conn *conn) {
   coll_work work;
   if (!conn || !coll_transport_shares_work(conn->ops))
     return 0;
@@ -184,13 +187,13 @@ int colli_worksharing_claim(colli_exec *exec) {
       const colli_step *step = &lane->op->sched->steps[lane->step];
       coll_conn *conn =
           step->bits & COLLI_RECV ? exec->links[step->peer_recv].conn[lane->index] : NULL;
-      result = work_on(exec, lane, conn);
+      result = claim_from(exec, lane, conn);
       tried = conn;
     }
     for (int i = 0; i < lane->npending && result == 0; i++) {
       coll_conn *conn = lane->pending[i].conn;
       if (lane->pending[i].begin && conn != tried)
-        result = work_on(exec, lane, conn);
+        result = claim_from(exec, lane, conn);
       tried = conn;
     }
     if (result != 0)

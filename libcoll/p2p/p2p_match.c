@@ -7,6 +7,7 @@
 
 #include "libcoll/p2p/p2p_internal.h"
 
+/* Whether a receive takes a tag. */
 static inline bool tag_fits(const colli_post *post, int tag) {
   return post->tag == tag || post->tag == COLL_ANY_TAG;
 }

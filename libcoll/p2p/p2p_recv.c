@@ -1,10 +1,10 @@
-/* p2p_recv.c: what comes in: each message is copied to where it belongs, and its slot freed. */
+/* p2p_recv.c: what comes in: each message is copied to where it belongs, and its slot released. */
 #include <string.h>
 
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
-#define MOST_AT_ONCE 64 /* messages that are read from one peer before the others have a turn */
+#define MAX_AT_ONCE 64 /* messages that are read from one peer before the others have a turn */
 
 /* Reports a message that no sender makes. */
 static int report_broken(colli_p2p *p2p, colli_p2p_peer *peer, const char *detail) {
@@ -13,7 +13,7 @@ static int report_broken(colli_p2p *p2p, colli_p2p_peer *peer, const char *detai
   return COLLI_STEP_FAILED;
 }
 
-/* A message, or the first slice of one. */
+/* Handles an eager message, or the first slice of a rendezvous. */
 static int take_message(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head,
                         const char *data, size_t bytes) {
   size_t total;
@@ -35,7 +35,7 @@ static colli_post *take_numbered(colli_posts *list, uint32_t number) {
   return NULL;
 }
 
-/* A further slice of a rendezvous. */
+/* Handles a further slice of a rendezvous. */
 static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head,
                       const char *data, size_t bytes) {
   colli_post *before = NULL, *post = peer->incoming.head;
@@ -120,7 +120,7 @@ void colli_p2p_abandoned(colli_p2p *p2p) {
 
 int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
-  for (int i = 0; i < MOST_AT_ONCE && peer->recv_status == COLL_OK; i++) {
+  for (int i = 0; i < MAX_AT_ONCE && peer->recv_status == COLL_OK; i++) {
     coll_tag tag;
     const void *data;
     size_t bytes;

@@ -1,20 +1,21 @@
 /*
- * p2p_send.c: what goes out. To each peer, in this order: GO for the long messages that it sends;
- * then messages in the order called; then the rest of the long messages that it said GO to.
+ * p2p_send.c: what goes out. To each peer, in this order: clear to send for the rendezvous that it
+ * began; then messages in the order called; then the rest of the rendezvous that it cleared.
  */
 #include <string.h>
 
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
-#define PATIENT_POLLS 16u /* so often a short message tries in vain before it is copied */
+#define POLLS_BEFORE_BUFFERING 16u /* in vain, before an eager message is buffered */
 
-/* Counts a message that the connection took; its number. */
+/* Counts a message that the connection took, and gives its number. */
 static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer) {
   return ++p2p->exec->links[peer->rank].posted[COLLI_CHANNEL_P2P];
 }
 
-/* Sends a message from memory of the transport's own: DONE, BLOCKED, or a transport's error. */
+/* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
+ */
 static int send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
                      size_t bytes) {
   void *slot;
@@ -60,7 +61,7 @@ static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, co
 }
 
 /* A post is all handed over: it is complete, or will be once the transport has read its buffer. */
-static void handed_over(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
+static void finish_or_flush(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   if (post->ticket)
     p2p_append(&peer->flush, post);
   else
@@ -70,7 +71,7 @@ static void handed_over(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
 /* ---- messages in the order called --------------------------------------------------------------
  */
 
-/* Sends a message, or the first slice of a long one. */
+/* Sends an eager message, or the first slice of a rendezvous. */
 static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   bool is_rendezvous = post->bytes > p2p->exec->slot_bytes;
   uint32_t number = is_rendezvous ? peer->last_number + 1 : 0;
@@ -94,26 +95,26 @@ static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
   return COLLI_STEP_DONE;
 }
 
-/* Sends the slices of a put. A short one is copied, so that it is complete at once. */
+/* Sends the slices of a put. One of a slot at most is copied, so that it is complete at once. */
 static int send_put(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
-  bool is_eager = post->bytes <= p2p->exec->slot_bytes;
+  bool fits_slot = post->bytes <= p2p->exec->slot_bytes;
   while (post->done < post->bytes) {
     coll_tag tag =
         p2p_tag_make(P2P_PUT, 0, 0, (uint64_t)(post->offset + post->done), post->window->number);
-    int status = is_eager ? send_copy(p2p, peer, &tag, post->buf, post->bytes)
-                          : send_slice(p2p, peer, post, &tag);
+    int status = fits_slot ? send_copy(p2p, peer, &tag, post->buf, post->bytes)
+                           : send_slice(p2p, peer, post, &tag);
     if (status != COLLI_STEP_DONE)
       return status;
-    if (is_eager)
+    if (fits_slot)
       post->done = post->bytes;
   }
   p2p_take(&peer->out, NULL);
-  handed_over(p2p, peer, post);
+  finish_or_flush(p2p, peer, post);
   return COLLI_STEP_DONE;
 }
 
 /* Sends SIGNAL or END. */
-static int send_note(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
+static int send_signal(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   int kind = post->kind == COLLI_POST_SIGNAL ? P2P_SIGNAL : P2P_END;
   coll_tag tag = p2p_tag_make(kind, 0, 0, 0, post->window->number);
   int status = send_copy(p2p, peer, &tag, NULL, 0);
@@ -144,7 +145,7 @@ static void forget_buffered(colli_p2p *p2p, colli_p2p_peer *peer) {
 }
 
 /* Sends what is queued. */
-static int send_out(colli_p2p *p2p, colli_p2p_peer *peer) {
+static int send_queued(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->out.head) {
     colli_post *post = peer->out.head;
@@ -152,11 +153,11 @@ static int send_out(colli_p2p *p2p, colli_p2p_peer *peer) {
     colli_p2p_op *op = post->op;
     int status = post->kind == COLLI_POST_SEND  ? send_message(p2p, peer, post)
                  : post->kind == COLLI_POST_PUT ? send_put(p2p, peer, post)
-                                                : send_note(p2p, peer, post);
+                                                : send_signal(p2p, peer, post);
     if (status == COLLI_STEP_BLOCKED) {
       moved |= post->done != before;
       peer->blocked_polls = moved ? 0 : peer->blocked_polls + 1;
-      if (peer->blocked_polls < PATIENT_POLLS)
+      if (peer->blocked_polls < POLLS_BEFORE_BUFFERING)
         return moved;
       peer->blocked_polls = 0;
       int buffered = peer->nbuffered;
@@ -173,10 +174,10 @@ static int send_out(colli_p2p *p2p, colli_p2p_peer *peer) {
   return moved;
 }
 
-/* ---- long messages -----------------------------------------------------------------------------
+/* ---- rendezvous --------------------------------------------------------------------------------
  */
 
-/* Tells senders of long messages that their receiver is ready. */
+/* Tells the senders of rendezvous that their receivers are ready. */
 static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->matched.head) {
@@ -192,8 +193,8 @@ static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   return moved;
 }
 
-/* Sends the rest of long messages, one after the other. */
-static int send_data(colli_p2p *p2p, colli_p2p_peer *peer) {
+/* Sends the rest of the rendezvous that were cleared, one after the other. */
+static int send_cleared(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->cleared.head) {
     colli_post *post = peer->cleared.head;
@@ -207,7 +208,7 @@ static int send_data(colli_p2p *p2p, colli_p2p_peer *peer) {
     if (post->done < post->bytes)
       continue;
     p2p_take(&peer->cleared, NULL);
-    handed_over(p2p, peer, post);
+    finish_or_flush(p2p, peer, post);
   }
   return moved;
 }
@@ -238,11 +239,11 @@ int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer) {
     moved |= result;
   }
   if (result >= 0 && peer->out.head) {
-    result = send_out(p2p, peer);
+    result = send_queued(p2p, peer);
     moved |= result;
   }
   if (result >= 0 && peer->cleared.head) {
-    result = send_data(p2p, peer);
+    result = send_cleared(p2p, peer);
     moved |= result;
   }
   if (result >= 0 && (peer->flush.head || peer->unsent)) {

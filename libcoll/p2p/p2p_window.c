@@ -1,4 +1,4 @@
-/* p2p_window.c: what others do to this rank's windows. */
+/* p2p_window.c: a rank's windows, and what others do to them. */
 #include <stdlib.h>
 #include <string.h>
 

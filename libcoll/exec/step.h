@@ -1,0 +1,83 @@
+/* step.h: the steps of a lane, and what they are made of; for the executor's own files. */
+#ifndef COLLI_EXEC_STEP_H
+#define COLLI_EXEC_STEP_H
+
+#include "libcoll/exec/exec.h"
+
+/* Remembers a message that a connection took and that is not through yet. */
+void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
+                             size_t bytes);
+
+/* Counts a message that a connection took with `status`. */
+static inline void colli_exec_note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+                                        int status, const char *buf, size_t bytes) {
+  uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
+  if (__builtin_expect(status == COLL_T_PENDING, 0))
+    colli_exec_note_pending(lane, conn, ticket, buf, bytes);
+}
+
+/* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
+static inline char *colli_exec_locate(const coll_request *op, int buf, int chunk, size_t first,
+                                      size_t done) {
+  if (buf == COLLI_INPUT)
+    return (char *)op->in + (first - op->in_first + done) * op->elem_bytes;
+  if (buf == COLLI_OUTPUT)
+    return op->out + (first - op->out_first + done) * op->elem_bytes;
+  size_t place = (size_t)colli_sched_place(op->sched, chunk);
+  return op->scratch + (op->partition.piece * place + done) * op->elem_bytes;
+}
+
+/* Whether a step reads from a buffer. */
+static inline bool colli_step_reads(const colli_step *step) {
+  return !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
+}
+
+/* The elements that a step reads (or stores, if it reads none) in a pass; *out_first: the first one
+ * that it stores. */
+static inline colli_range colli_exec_range(const coll_request *op, const colli_step *step, int pass,
+                                           size_t *out_first) {
+  const colli_partition *part = &op->partition;
+  bool reads = colli_step_reads(step);
+  colli_range in = colli_partition_range(part, (colli_buf)(reads ? step->src_buf : step->dst_buf),
+                                         reads ? step->chunk_in : step->chunk_out, pass);
+  *out_first = in.first;
+  if (step->bits & COLLI_STORE && (step->chunk_out != step->chunk_in || part->blocks.in_count))
+    *out_first = colli_partition_range(part, (colli_buf)step->dst_buf, step->chunk_out, pass).first;
+  return in;
+}
+
+/* Whether sends of a lane that are pending overlap with memory. */
+static inline bool colli_exec_is_pending(const colli_lane *lane, const char *begin, size_t bytes) {
+  bool overlap = false;
+  for (int i = 0; i < lane->npending; i++)
+    overlap |= lane->pending[i].begin && begin < lane->pending[i].end &&
+               lane->pending[i].begin < begin + bytes;
+  return overlap;
+}
+
+/* Registers INPUT or OUTPUT with the transport of a connection. */
+void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf);
+
+/* Releases what was registered. */
+void colli_exec_release(coll_request *op);
+
+/* Whether a buffer is registered with a connection's transport; it is now, if that is worth it. */
+static inline bool colli_exec_registers(colli_exec *exec, coll_request *op, const coll_conn *conn,
+                                        int buf) {
+  if (buf == COLLI_SCRATCH || !op->extent[buf] || !coll_transport_registers(conn->ops))
+    return false;
+  if (!(op->registered & 1u << buf))
+    colli_exec_register(exec, op, conn, buf);
+  return true;
+}
+
+/* A lane begins a step: preposts the receives of the next ones. */
+void colli_exec_prepost(colli_exec *exec, colli_lane *lane);
+
+/* Runs one step of a lane as far as it goes. */
+int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
+
+/* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
+int colli_exec_reap(colli_exec *exec, colli_lane *lane);
+
+#endif
