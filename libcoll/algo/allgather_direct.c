@@ -16,16 +16,16 @@
 #include "libcoll/algo/symmetric.h"
 
 static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_symmetric alike =
+  colli_symmetric symmetric =
       colli_symmetric_dissemination(shape->nranks, shape->nranks > 1 ? shape->nranks : 2);
-  return colli_symmetric_emit(shape, &alike, sched);
+  return colli_symmetric_emit(shape, &symmetric, sched);
 }
 
 static double direct_cost(const colli_shape *shape, const colli_partition *partition,
                           size_t elem_bytes, const colli_model *model) {
-  colli_symmetric alike =
+  colli_symmetric symmetric =
       colli_symmetric_dissemination(shape->nranks, shape->nranks > 1 ? shape->nranks : 2);
-  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
+  return colli_symmetric_cost(shape, &symmetric, partition, elem_bytes, model);
 }
 
 const colli_algo colli_allgather_direct = {

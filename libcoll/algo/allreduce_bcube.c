@@ -20,14 +20,14 @@
 #include "libcoll/algo/symmetric.h"
 
 static coll_status bcube_emit(const colli_shape *shape, colli_sched **sched) {
-  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
-  return colli_symmetric_emit(shape, &alike, sched);
+  colli_symmetric symmetric = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_emit(shape, &symmetric, sched);
 }
 
 static double bcube_cost(const colli_shape *shape, const colli_partition *partition,
                          size_t elem_bytes, const colli_model *model) {
-  colli_symmetric alike = colli_symmetric_digits(shape->nranks, 4);
-  return colli_symmetric_cost(shape, &alike, partition, elem_bytes, model);
+  colli_symmetric symmetric = colli_symmetric_digits(shape->nranks, 4);
+  return colli_symmetric_cost(shape, &symmetric, partition, elem_bytes, model);
 }
 
 const colli_algo colli_allreduce_bcube = {

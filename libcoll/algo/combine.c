@@ -17,9 +17,9 @@ typedef struct operand {
   int at;                                 /* MESSAGE: whose; KEPT: at which place of the stack */
 } operand;
 
-/* A rank that combines: it emits its steps, or only looks when it would be done with them. */
+/* A rank that combines: it emits its steps, or only computes when it would be done with them. */
 typedef struct combination {
-  colli_builder *builder; /* NULL: it looks */
+  colli_builder *builder; /* NULL: it only computes times */
   const colli_shape *shape;
   int lane;
   bool store; /* the result goes to OUTPUT */
@@ -32,7 +32,7 @@ typedef struct combination {
 } combination;
 
 /* Seats that have two ranks. */
-static int pairs(int nranks) {
+static int paired_seats(int nranks) {
   return nranks - colli_order_seats(nranks);
 }
 
@@ -45,16 +45,16 @@ int colli_combine_scratch(const colli_shape *shape, bool store) {
     return store ? 0 : 1;
   if (shape->order != COLLI_ORDER_TREE)
     return 1;
-  return colli_log2_up(colli_order_seats(n)) + (pairs(n) > 0);
+  return colli_log2_up(colli_order_seats(n)) + (paired_seats(n) > 0);
 }
 
 /* A rank's contribution, not read yet. */
-static operand leaf(const combination *c, int rank) {
+static operand leaf_of(const combination *c, int rank) {
   return (operand){rank == c->shape->rank ? OWN : MESSAGE, rank};
 }
 
 /* When what another rank has sent as its `turn`-th message arrives. */
-static colli_flight arrival(const combination *c, int turn) {
+static colli_flight arrival_of(const combination *c, int turn) {
   const colli_timeline *p = &c->peer;
   double begin = p->now + p->step > p->out ? p->now + p->step : p->out, slot[2];
   for (int last = 0; last < 2; last++) {
@@ -65,13 +65,13 @@ static colli_flight arrival(const combination *c, int turn) {
   return (colli_flight){slot[0], slot[1]};
 }
 
-/* Looks when a step would be done. */
-static void look(combination *c, unsigned bits, int from) {
+/* Computes when a step would be done. */
+static void time_step(combination *c, unsigned bits, int from) {
   int n = c->shape->nranks;
   colli_flight in = {0, 0};
   if (bits & COLLI_RECV) {
     int turn = (from - c->shape->rank + n) % n;
-    in = arrival(c, turn < c->sent ? turn : c->sent);
+    in = arrival_of(c, turn < c->sent ? turn : c->sent);
   }
   bool touches = (bits & COLLI_FOLD) || !(bits & (COLLI_RECV | COLLI_SEND));
   if (bits & COLLI_SEND)
@@ -80,11 +80,11 @@ static void look(combination *c, unsigned bits, int from) {
     (touches ? colli_timeline_fold : colli_timeline_receive)(c->at, in);
 }
 
-/* Emits a step whose value comes from `src` and goes to `dst`. */
-static void step(combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
+/* Emits, or times, a step whose value comes from `src` and goes to `dst`. */
+static void do_step(combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
   int n = c->shape->nranks, rank = c->shape->rank;
   if (!c->builder) {
-    look(c, bits, from);
+    time_step(c, bits, from);
     return;
   }
   colli_buf buf = src.kind == KEPT ? COLLI_SCRATCH : src.kind == DONE ? COLLI_OUTPUT : COLLI_INPUT;
@@ -105,7 +105,7 @@ static void step(combination *c, unsigned bits, operand src, int dst_buf, int ds
 static operand merge_message(combination *c, operand left, operand right, int at, bool last) {
   operand kept = {KEPT, at};
   if (left.kind == MESSAGE && right.kind == MESSAGE) {
-    step(c, COLLI_RECV | COLLI_STORE, kept, COLLI_SCRATCH, at, left.at);
+    do_step(c, COLLI_RECV | COLLI_STORE, kept, COLLI_SCRATCH, at, left.at);
     left = kept;
   }
   bool first = left.kind == MESSAGE;
@@ -115,14 +115,14 @@ static operand merge_message(combination *c, operand left, operand right, int at
   if (!last || c->store)
     bits |= COLLI_STORE;
   bool out = c->store && (last || c->shape->order == COLLI_ORDER_ANY);
-  step(c, bits, first ? right : left, out ? COLLI_OUTPUT : COLLI_SCRATCH, at,
-       first ? left.at : right.at);
+  do_step(c, bits, first ? right : left, out ? COLLI_OUTPUT : COLLI_SCRATCH, at,
+          first ? left.at : right.at);
   return out ? (operand){DONE, 0} : kept;
 }
 
 /* Emits left op right. `left` is kept if `right` is no message: no tree of order.h has a rank of
  * its own to the left of what took others to combine. */
-static operand merge(combination *c, operand left, operand right, int at) {
+static operand merge_values(combination *c, operand left, operand right, int at) {
   bool last = ++c->made == c->shape->nranks - 1;
   if (left.kind == MESSAGE || right.kind == MESSAGE)
     return merge_message(c, left, right, at, last);
@@ -130,9 +130,9 @@ static operand merge(combination *c, operand left, operand right, int at) {
   unsigned bits = COLLI_FOLD | COLLI_STORE;
   if (last)
     bits |= COLLI_FINAL | (c->store ? 0 : send);
-  step(c, bits, right, COLLI_SCRATCH, left.at, COLLI_NOBODY);
+  do_step(c, bits, right, COLLI_SCRATCH, left.at, COLLI_NOBODY);
   if (last && c->store)
-    step(c, COLLI_STORE | send, left, COLLI_OUTPUT, 0, COLLI_NOBODY);
+    do_step(c, COLLI_STORE | send, left, COLLI_OUTPUT, 0, COLLI_NOBODY);
   return left;
 }
 
@@ -141,11 +141,12 @@ static operand merge_seats(combination *c, int first, int count, int at) {
   int n = c->shape->nranks;
   if (count == 1) {
     int rank = colli_order_seat_rank(n, first);
-    return first < pairs(n) ? merge(c, leaf(c, rank), leaf(c, rank + 1), at) : leaf(c, rank);
+    return first < paired_seats(n) ? merge_values(c, leaf_of(c, rank), leaf_of(c, rank + 1), at)
+                                   : leaf_of(c, rank);
   }
   operand left = merge_seats(c, first, count / 2, at);
   operand right = merge_seats(c, first + count / 2, count / 2, at + (left.kind == KEPT));
-  return merge(c, left, right, at);
+  return merge_values(c, left, right, at);
 }
 
 /* Walks through the combination in the order of the shape. */
@@ -157,9 +158,9 @@ static void merge_all(combination *c) {
   }
   /* ANY: own contribution first, then the others in the order in which they are sent. */
   int first = c->shape->order == COLLI_ORDER_ANY ? rank : 0;
-  operand value = leaf(c, first);
+  operand value = leaf_of(c, first);
   for (int i = 1; i < n; i++)
-    value = merge(c, value, leaf(c, (first + i) % n), 0);
+    value = merge_values(c, value, leaf_of(c, (first + i) % n), 0);
 }
 
 /* Emits the combination of all ranks' contributions to the rank's own chunk. */
@@ -181,7 +182,7 @@ void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int
 
 /* The rank that has most to do in a fixed order. */
 int colli_combine_busiest(const colli_shape *shape) {
-  int n = shape->nranks, two = pairs(n);
+  int n = shape->nranks, two = paired_seats(n);
   /* A rank whose own leaf meets no other one has to store one message more. */
   return shape->order == COLLI_ORDER_TREE && two % 2 ? 2 * two : n - 1;
 }

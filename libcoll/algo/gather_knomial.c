@@ -74,8 +74,8 @@ static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched
 }
 
 /*
- * The first pass. Subtrees send alike, but small ones less: the block that is `i` ranks further on
- * leaves each of them that has it at the same time. Returns when the root has all.
+ * The first pass. Subtrees send in the same order, but small ones less: the block that is `i` ranks
+ * further on leaves each of them that has it at the same time. Returns when the root has all.
  */
 static double first_pass(int n, int radix, colli_timeline fresh, colli_flight *flight) {
   colli_timeline relay = fresh, root = fresh;

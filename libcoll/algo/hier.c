@@ -85,7 +85,7 @@ static bool make_layout(layout *l, const colli_shape *shape) {
 
 /* Finds the ranks of the own position, group by group. */
 static void find_peers(layout *l, const colli_shape *shape) {
-  int *seen = l->leader; /* who leads is of no interest where all do alike */
+  int *seen = l->leader; /* who leads is of no interest where the parts are symmetric */
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
   for (int rank = 0; rank < shape->nranks; rank++) {
@@ -107,7 +107,7 @@ static int common_divisor(int a, int b) {
 }
 
 /* Chunks so that each chunk of an algorithm on `count` ranks is a whole number of them. */
-static int refine(int chunks, const colli_algo *algo, int count) {
+static int refine_chunks(int chunks, const colli_algo *algo, int count) {
   colli_shape shape = part_shape(algo, count, 0, 0);
   int own = algo->nchunks(&shape);
   return chunks / common_divisor(chunks, own) * own;
@@ -125,8 +125,8 @@ typedef struct part {
 } part;
 
 /* A place of a part's schedule in the whole one. */
-static void translate(const part *p, int nchunks, int own, int piece, uint8_t *buf,
-                      int32_t *chunk) {
+static void translate_place(const part *p, int nchunks, int own, int piece, uint8_t *buf,
+                            int32_t *chunk) {
   int width = p->chunks / own, row = *chunk / own;
   int at = p->first + *chunk % own * width + piece;
   if (*buf != COLLI_SCRATCH) {
@@ -139,8 +139,8 @@ static void translate(const part *p, int nchunks, int own, int piece, uint8_t *b
 /* Adds one step of a part. */
 static void add_step(colli_builder *builder, const part *p, colli_step step, int nchunks, int own,
                      int piece) {
-  translate(p, nchunks, own, piece, &step.src_buf, &step.chunk_in);
-  translate(p, nchunks, own, piece, &step.dst_buf, &step.chunk_out);
+  translate_place(p, nchunks, own, piece, &step.src_buf, &step.chunk_in);
+  translate_place(p, nchunks, own, piece, &step.dst_buf, &step.chunk_out);
   step.peer_recv = step.bits & COLLI_RECV ? p->ranks[step.peer_recv] : COLLI_NOBODY;
   step.peer_send = step.bits & COLLI_SEND ? p->ranks[step.peer_send] : COLLI_NOBODY;
   if (!p->complete)
@@ -177,15 +177,15 @@ static coll_status add_part(colli_builder *builder, const part *p, int nchunks) 
 static int count_chunks(const colli_hier *hier, const layout *l) {
   int chunks = 1;
   if (hier->otherwise) {
-    int own = refine(1, hier->across, l->ngroups);
-    return own * refine(refine(1, hier->enter, l->size[0]), hier->leave, l->size[0]);
+    int own = refine_chunks(1, hier->across, l->ngroups);
+    return own * refine_chunks(refine_chunks(1, hier->enter, l->size[0]), hier->leave, l->size[0]);
   }
-  chunks = refine(chunks, hier->across, l->ngroups);
+  chunks = refine_chunks(chunks, hier->across, l->ngroups);
   for (int group = 0; group < l->ngroups; group++) {
     if (hier->enter)
-      chunks = refine(chunks, hier->enter, l->size[group]);
+      chunks = refine_chunks(chunks, hier->enter, l->size[group]);
     if (hier->leave)
-      chunks = refine(chunks, hier->leave, l->size[group]);
+      chunks = refine_chunks(chunks, hier->leave, l->size[group]);
   }
   return chunks;
 }
@@ -434,9 +434,9 @@ static double replay_passes(colli_sched *const *scheds, int nranks, const colli_
 
 /* The cost by a replay of all ranks' events; after some passes each takes as long as the last ones.
  * Negative without memory. */
-static double replay(const colli_hier *hier, const colli_shape *shape,
-                     const colli_partition *partition, size_t elem_bytes,
-                     const colli_model *model) {
+static double replay_all(const colli_hier *hier, const colli_shape *shape,
+                         const colli_partition *partition, size_t elem_bytes,
+                         const colli_model *model) {
   colli_sched *scheds[REPLAY_RANKS];
   int made = 0;
   colli_shape mine = *shape;
@@ -466,7 +466,7 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
   double replayed =
-      shape->nranks <= REPLAY_RANKS ? replay(hier, shape, partition, elem_bytes, model) : -1;
+      shape->nranks <= REPLAY_RANKS ? replay_all(hier, shape, partition, elem_bytes, model) : -1;
   if (replayed >= 0)
     return replayed;
   if (!make_layout(&l, shape))

@@ -254,8 +254,8 @@ static const seated *later_of(const seated *a, const seated *b) {
 
 /*
  * Some seats, the first `pairs` of which have two ranks, after the rounds among them. Of the two
- * halves that meet, the ranks of at least one all do alike, so that the last seat of the other half
- * meets a seat like any other.
+ * halves that meet, the ranks of at least one all do the same, so that the last seat of the other
+ * half meets a seat like any other.
  */
 static latest follow(int n, int seats, int pairs, const colli_timeline *begun) {
   if (seats == 1) {

@@ -1,4 +1,4 @@
-/* symmetric.c: all-gathers, reduce-scatters and all-reduces in which all ranks do alike. */
+/* symmetric.c: all-gathers, reduce-scatters and all-reduces that are symmetric in the ranks. */
 #include "libcoll/algo/symmetric.h"
 
 #include <math.h>
@@ -10,39 +10,39 @@
 
 /* ---- moves ------------------------------------------------------------------------------------*/
 
-/* A list without moves, with room for n - 1, of numbers modulo n. */
-static colli_symmetric begin(int n) {
+/* A list without moves, with a capacity of n - 1, of numbers modulo n. */
+static colli_symmetric empty_list(int n) {
   return (colli_symmetric){
       .n = n, .digits = 1, .radix = {n}, .move = malloc((size_t)n * sizeof(colli_move))};
 }
 
 /* Adds a move. */
-static void add(colli_symmetric *symmetric, int distance, int offset, int round, int turn) {
+static void add_move(colli_symmetric *symmetric, int distance, int offset, int round, int turn) {
   if (symmetric->move)
     symmetric->move[symmetric->count++] = (colli_move){distance, offset, round, turn};
 }
 
 /* Round k: blocks o < radix^k to the distances j radix^k. */
 colli_symmetric colli_symmetric_dissemination(int n, int radix) {
-  colli_symmetric symmetric = begin(n);
+  colli_symmetric symmetric = empty_list(n);
   int round = 0;
   for (int have = 1; have < n; have *= radix, round++)
     for (int offset = 0; offset < have; offset++)
       for (int j = 1; j < radix && j * have + offset < n; j++)
-        add(&symmetric, j * have, offset, round, offset);
+        add_move(&symmetric, j * have, offset, round, offset);
   return symmetric;
 }
 
 /* Distances that double, and end as near to n / 2 as they can. */
 colli_symmetric colli_symmetric_circulant(int n) {
-  colli_symmetric symmetric = begin(n);
+  colli_symmetric symmetric = empty_list(n);
   int rounds = colli_log2_up(n);
   for (int round = 0, have = 1; round < rounds; round++) {
     int all = n; /* n halved, rounded up, as often as there are rounds to come */
     for (int k = round + 1; k < rounds; k++)
       all = (all + 1) / 2;
     for (int offset = 0; offset < all - have; offset++)
-      add(&symmetric, have, offset, round, offset);
+      add_move(&symmetric, have, offset, round, offset);
     have = all;
   }
   return symmetric;
@@ -50,12 +50,12 @@ colli_symmetric colli_symmetric_circulant(int n) {
 
 /* Distances that halve. Blocks travel towards higher ranks. */
 colli_symmetric colli_symmetric_far_first(int n) {
-  colli_symmetric symmetric = begin(n);
+  colli_symmetric symmetric = empty_list(n);
   int rounds = colli_log2_up(n);
   for (int round = 0; round < rounds; round++) {
     int distance = 1 << (rounds - 1 - round);
     for (int back = 0; back + distance < n; back += 2 * distance)
-      add(&symmetric, n - distance, (n - back) % n, round, back / (2 * distance));
+      add_move(&symmetric, n - distance, (n - back) % n, round, back / (2 * distance));
   }
   return symmetric;
 }
@@ -92,17 +92,17 @@ static void take_apart(colli_symmetric *symmetric, int most) {
 
 /* Round k: among ranks that differ in digit k only. */
 colli_symmetric colli_symmetric_digits(int n, int most) {
-  colli_symmetric symmetric = begin(n);
+  colli_symmetric symmetric = empty_list(n);
   take_apart(&symmetric, most);
   for (int round = 0, stride = 1; round < symmetric.digits; stride *= symmetric.radix[round++])
     for (int offset = 0; offset < stride; offset++)
       for (int j = 1; j < symmetric.radix[round]; j++)
-        add(&symmetric, j * stride, offset, round, offset);
+        add_move(&symmetric, j * stride, offset, round, offset);
   return symmetric;
 }
 
 /* a + sign * b, digit by digit. */
-static int plus(const colli_symmetric *symmetric, int a, int sign, int b) {
+static int add_digits(const colli_symmetric *symmetric, int a, int sign, int b) {
   int result = 0, stride = 1;
   for (int i = 0; i < symmetric->digits; i++) {
     int radix = symmetric->radix[i];
@@ -181,26 +181,26 @@ static void emit_next(writer *w, const colli_move *move, unsigned bits, colli_wa
 
 /* A rank's side of a move in an all-gather. */
 static void emit_gathering(writer *w, const colli_move *move, bool sends) {
-  int above = plus(w->symmetric, w->rank, 1, move->distance);
+  int above = add_digits(w->symmetric, w->rank, 1, move->distance);
   if (!sends) {
     emit_next(w, move, COLLI_RECV | COLLI_STORE,
               (colli_way){above, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT},
-              plus(w->symmetric, above, 1, move->offset));
+              add_digits(w->symmetric, above, 1, move->offset));
     return;
   }
-  int block = plus(w->symmetric, w->rank, 1, move->offset);
+  int block = add_digits(w->symmetric, w->rank, 1, move->offset);
   bool own = block == w->rank && w->coll == COLLI_ALLGATHER, store = own && !w->begun[block];
   w->begun[block] = true;
   emit_next(w, move, COLLI_SEND | (store ? COLLI_STORE : 0),
-            (colli_way){COLLI_NOBODY, plus(w->symmetric, w->rank, -1, move->distance),
+            (colli_way){COLLI_NOBODY, add_digits(w->symmetric, w->rank, -1, move->distance),
                         own ? COLLI_INPUT : COLLI_OUTPUT, COLLI_OUTPUT},
             block);
 }
 
 /* A rank's side of a move in a reduce-scatter; an all-reduce has room for all sums in OUTPUT. */
 static void emit_reducing(writer *w, const colli_move *move, bool sends) {
-  int above = plus(w->symmetric, w->rank, 1, move->distance);
-  int block = plus(w->symmetric, sends ? above : w->rank, 1, move->offset);
+  int above = add_digits(w->symmetric, w->rank, 1, move->distance);
+  int block = add_digits(w->symmetric, sends ? above : w->rank, 1, move->offset);
   bool room = w->coll == COLLI_ALLREDUCE || block == w->rank;
   colli_buf sum = room ? COLLI_OUTPUT : COLLI_SCRATCH;
   colli_buf have = w->begun[block] ? sum : COLLI_INPUT;
@@ -210,9 +210,10 @@ static void emit_reducing(writer *w, const colli_move *move, bool sends) {
   }
   bool complete = --w->parts[block] == 0 && block == w->rank;
   w->begun[block] = true;
-  emit_next(w, move, COLLI_RECV | COLLI_FOLD | COLLI_STORE | (complete ? COLLI_FINAL : 0),
-            (colli_way){plus(w->symmetric, w->rank, -1, move->distance), COLLI_NOBODY, have, sum},
-            block);
+  emit_next(
+      w, move, COLLI_RECV | COLLI_FOLD | COLLI_STORE | (complete ? COLLI_FINAL : 0),
+      (colli_way){add_digits(w->symmetric, w->rank, -1, move->distance), COLLI_NOBODY, have, sum},
+      block);
 }
 
 /*
@@ -223,7 +224,7 @@ static void emit_rounds(writer *w, bool reduces) {
   int rounds = count_rounds(w->symmetric);
   together start = find_round(w->symmetric, reduces ? rounds - 1 : 0);
   for (int i = 0; i < w->symmetric->count && reduces; i++)
-    w->parts[plus(w->symmetric, w->rank, 1, w->symmetric->move[i].offset)]++;
+    w->parts[add_digits(w->symmetric, w->rank, 1, w->symmetric->move[i].offset)]++;
   for (int k = 0; k < rounds; k++) {
     together round = find_round(w->symmetric, reduces ? rounds - 1 - k : k);
     w->turns = most_turns(round);

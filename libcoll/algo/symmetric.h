@@ -1,10 +1,10 @@
 /*
- * symmetric.h: all-gathers, reduce-scatters and all-reduces in which all ranks do alike. The ranks
- * are the elements of a group (numbers modulo n, or digits each modulo its radix), and an
- * all-gather is a list of *moves*: (distance d, offset o) says that every rank r sends block r + o
- * to rank r - d, which then knows one more. Read backwards, the same list is a reduce-scatter: what
- * went to a rank as a copy now comes from it as its part of the sum. An all-reduce is a
- * reduce-scatter and an all-gather.
+ * symmetric.h: all-gathers, reduce-scatters and all-reduces that are symmetric in the ranks: all do
+ * the same, relative to their own number. The ranks are the elements of a group (numbers modulo n,
+ * or digits each modulo its radix), and an all-gather is a list of *moves*: (distance d, offset o)
+ * says that every rank r sends block r + o to rank r - d, which then knows one more. Read
+ * backwards, the same list is a reduce-scatter: what went to a rank as a copy now comes from it as
+ * its part of the sum. An all-reduce is a reduce-scatter and an all-gather.
  *
  * A rank follows one list of steps. Messages of a round to the same rank are spread over lanes, so
  * that several are under way at once however little credit a connection has; a dep from each step

@@ -22,14 +22,14 @@ colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *
 }
 
 /* The rank's work on a chunk whose slices come at `in`; when the first slice is done. */
-static double handle(colli_timeline *at, colli_flight in, double work) {
+static double handle_chunk(colli_timeline *at, colli_flight in, double work) {
   double first = later(at->now, in.first) + work;
   at->now = later(later(at->now, in.first) + at->slices * work, in.last + work);
   return first;
 }
 
 /* Sends the chunk that was just handled, the first slice at `first`. */
-static colli_flight leave(colli_timeline *at, double first) {
+static colli_flight forward_chunk(colli_timeline *at, double first) {
   colli_flight out = {later(at->out, first) + at->link, 0};
   at->out = later(out.first + (at->slices - 1) * at->link, at->now + at->link);
   out.first += at->alpha;
@@ -41,32 +41,32 @@ static const colli_flight at_hand = {0, 0};
 
 /* Sends a chunk that is there. */
 colli_flight colli_timeline_send(colli_timeline *at) {
-  return leave(at, handle(at, at_hand, at->step));
+  return forward_chunk(at, handle_chunk(at, at_hand, at->step));
 }
 
 /* Sends what it receives. */
 colli_flight colli_timeline_forward(colli_timeline *at, colli_flight in) {
-  return leave(at, handle(at, in, at->step));
+  return forward_chunk(at, handle_chunk(at, in, at->step));
 }
 
 /* Sends what it receives, reduced with what is there. */
 colli_flight colli_timeline_fold_forward(colli_timeline *at, colli_flight in) {
-  return leave(at, handle(at, in, at->fold));
+  return forward_chunk(at, handle_chunk(at, in, at->fold));
 }
 
 /* Receives a chunk. */
 void colli_timeline_receive(colli_timeline *at, colli_flight in) {
-  handle(at, in, at->step);
+  handle_chunk(at, in, at->step);
 }
 
 /* Receives and reduces a chunk. */
 void colli_timeline_fold(colli_timeline *at, colli_flight in) {
-  handle(at, in, at->fold);
+  handle_chunk(at, in, at->fold);
 }
 
 /* Copies or reduces a chunk in its own memory. */
 void colli_timeline_copy(colli_timeline *at) {
-  handle(at, at_hand, at->fold);
+  handle_chunk(at, at_hand, at->fold);
 }
 
 /* A rank of a scan after some rounds, and when what it sends next arrives. */
@@ -128,7 +128,7 @@ double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool 
 }
 
 /* When the last of the ranks ends. */
-static double ends(const colli_timeline *at) {
+static double latest_end(const colli_timeline *at) {
   double end = 0;
   for (int i = 0; i < COLLI_TIMELINES; i++)
     end = later(end, at[i].now);
@@ -152,7 +152,7 @@ double colli_timeline_cost(const colli_shape *shape, const colli_partition *part
   for (; run < PASSES_RUN && run < t.passes; run++) {
     before = end;
     pass(at, shape, ctx);
-    end = ends(at);
+    end = latest_end(at);
   }
   return colli_cost_bound(end + (t.passes - run) * (end - before), work, &t, model);
 }

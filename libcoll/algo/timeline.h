@@ -1,7 +1,7 @@
 /*
- * timeline.h: when a rank gets through its steps. The costs of algorithms whose ranks all do alike
- * are recurrences over the steps of one rank: what it receives was sent by a rank that was as far
- * as itself. Follows the same rules as the predictor (sched/predict.c), a chunk at a time.
+ * timeline.h: when a rank gets through its steps. The costs of algorithms that are symmetric in the
+ * ranks are recurrences over the steps of one rank: what it receives was sent by a rank that was as
+ * far as itself. Follows the same rules as the predictor (sched/predict.c), a chunk at a time.
  */
 #ifndef COLLI_ALGO_TIMELINE_H
 #define COLLI_ALGO_TIMELINE_H

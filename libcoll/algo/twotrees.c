@@ -39,26 +39,26 @@ typedef struct race {
   double end;
 } race;
 
-static bool before(const call *a, const call *b) {
+static bool is_earlier(const call *a, const call *b) {
   if (a->at != b->at)
     return a->at < b->at;
   return a->since != b->since ? a->since < b->since : a->way < b->way;
 }
 
-static void push(race *r, call c) {
+static void heap_push(race *r, call c) {
   size_t i = r->calls++;
-  for (; i > 0 && before(&c, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
+  for (; i > 0 && is_earlier(&c, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
     r->heap[i] = r->heap[(i - 1) / 2];
   r->heap[i] = c;
 }
 
-static call pop(race *r) {
+static call heap_pop(race *r) {
   call top = r->heap[0], last = r->heap[--r->calls];
   size_t i = 0;
   for (size_t child; (child = 2 * i + 1) < r->calls; i = child) {
-    if (child + 1 < r->calls && before(&r->heap[child + 1], &r->heap[child]))
+    if (child + 1 < r->calls && is_earlier(&r->heap[child + 1], &r->heap[child]))
       child++;
-    if (!before(&r->heap[child], &last))
+    if (!is_earlier(&r->heap[child], &last))
       break;
     r->heap[i] = r->heap[child];
   }
@@ -92,7 +92,7 @@ static void call_on(race *r, int number) {
   double ready = d.receives < 0 ? w->at : fmax(w->at, w->arrives[d.receives]);
   w->idle = ready == INFINITY;
   if (!d.none && !w->idle)
-    push(r, (call){ready, ready, number});
+    heap_push(r, (call){ready, ready, number});
 }
 
 /* A step of a way has ended at `at`: its message leaves. */
@@ -109,15 +109,15 @@ static void transmit(race *r, int number, int to, double at) {
 }
 
 /* Serves all ways to the end. */
-static void serve(race *r) {
+static void serve_all(race *r) {
   while (r->calls > 0) {
-    call c = pop(r);
+    call c = heap_pop(r);
     way *w = &r->ways[c.way];
     node_time *rank = &r->ranks[c.way / 2];
     deed d = deed_of(w);
     if (rank->busy > c.at) {
       c.at = rank->busy;
-      push(r, c);
+      heap_push(r, c);
       continue;
     }
     w->at = rank->busy = c.at + (d.folds ? r->fold : r->step);
@@ -130,7 +130,7 @@ static void serve(race *r) {
 }
 
 /* Places all ranks in one tree. */
-static void place(race *r, const colli_tree *tree, int which) {
+static void place_ranks(race *r, const colli_tree *tree, int which) {
   for (int rank = 0; rank < tree->nranks; rank++) {
     colli_node node;
     tree->place(tree, rank, &node);
@@ -159,11 +159,11 @@ double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli
             .alpha = model->alpha_ns};
   bool made = r.ways && r.ranks && r.heap;
   if (made) {
-    place(&r, a, 0);
-    place(&r, b, 1);
+    place_ranks(&r, a, 0);
+    place_ranks(&r, b, 1);
     for (int number = 0; number < 2 * a->nranks; number++)
       call_on(&r, number);
-    serve(&r);
+    serve_all(&r);
   }
   free(r.ways);
   free(r.ranks);

@@ -3,7 +3,7 @@
 
 #include "libcoll/cost/links.h"
 
-/* To post a work request and to look for what comes: assumed, as no adapter was at hand. */
+/* To post a work request and to poll for completions: assumed, as no adapter was at hand. */
 #define DEVICE_STEP_NS 300
 
 /*

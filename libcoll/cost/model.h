@@ -7,7 +7,7 @@
 #include "libcoll/base/calibration.h"
 #include "libcoll/cost/corrections.h"
 
-/* Equal on all ranks, so that all choose alike. */
+/* Equal on all ranks, so that all make the same choice. */
 typedef struct colli_model {
   double alpha_ns;          /* to hand over a message, whatever its size */
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
@@ -33,7 +33,7 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
 
 /*
  * Sets the costs of links over which a device moves messages: `alpha_ns` and `beta_ns_per_byte` as
- * the transport gives them. `calibration` tells of the cores, which post, look and reduce.
+ * the transport gives them. `calibration` tells of the cores, which post, poll and reduce.
  */
 void colli_model_device(colli_model *model, const colli_calibration *calibration, double alpha_ns,
                         double beta_ns_per_byte);

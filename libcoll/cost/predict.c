@@ -68,7 +68,7 @@ typedef struct replay {
  */
 
 /* Whether a comes before b; ties are broken so that runs repeat. */
-static bool before(const event *a, const event *b) {
+static bool is_earlier(const event *a, const event *b) {
   if (a->at != b->at)
     return a->at < b->at;
   if (a->since != b->since)
@@ -76,21 +76,21 @@ static bool before(const event *a, const event *b) {
   return a->rank != b->rank ? a->rank < b->rank : a->lane < b->lane;
 }
 
-static void push(replay *r, double at, double since, int who, int index) {
+static void heap_push(replay *r, double at, double since, int who, int index) {
   event e = {at, since, who, index};
   size_t i = r->events++;
-  for (; i > 0 && before(&e, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
+  for (; i > 0 && is_earlier(&e, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
     r->heap[i] = r->heap[(i - 1) / 2];
   r->heap[i] = e;
 }
 
-static event pop(replay *r) {
+static event heap_pop(replay *r) {
   event top = r->heap[0], e = r->heap[--r->events];
   size_t i = 0;
   for (size_t child; (child = 2 * i + 1) < r->events; i = child) {
-    if (child + 1 < r->events && before(&r->heap[child + 1], &r->heap[child]))
+    if (child + 1 < r->events && is_earlier(&r->heap[child + 1], &r->heap[child]))
       child++;
-    if (!before(&r->heap[child], &e))
+    if (!is_earlier(&r->heap[child], &e))
       break;
     r->heap[i] = r->heap[child];
   }
@@ -99,12 +99,12 @@ static event pop(replay *r) {
 }
 
 /* Lets a waiting lane go on at a time. */
-static void wake(replay *r, double at, int who, int index) {
+static void wake_lane(replay *r, double at, int who, int index) {
   bool *waits = &r->waiting[who * COLLI_MAX_LANES + index];
   if (!*waits)
     return;
   *waits = false;
-  push(r, at, at, who, index);
+  heap_push(r, at, at, who, index);
 }
 
 /* ---- slices
@@ -156,18 +156,18 @@ static link_cost link_of(const replay *r, int a, int b) {
 }
 
 /* Sends a slice that the sender has finished at `at`. */
-static void transmit(replay *r, int who, const colli_step *step, wire *out, double bytes,
-                     double at) {
+static void transmit_message(replay *r, int who, const colli_step *step, wire *out, double bytes,
+                             double at) {
   rank *me = &r->ranks[who];
   link_cost link = link_of(r, who, step->peer_send);
   me->out = fmax(at, me->out) + bytes * link.beta;
   double arrives = me->out + link.alpha;
   out->arrives[out->sent++ % r->slots] = arrives;
-  wake(r, arrives, step->peer_send, step->lane);
+  wake_lane(r, arrives, step->peer_send, step->lane);
 }
 
 /* The time that a rank works on a slice. */
-static double effort(const replay *r, const colli_step *step, double bytes) {
+static double slice_effort(const replay *r, const colli_step *step, double bytes) {
   bool touches = (step->bits & COLLI_FOLD) || !(step->bits & (COLLI_RECV | COLLI_SEND));
   return r->model->step_ns + (touches ? bytes * r->model->gamma_ns_per_byte : 0);
 }
@@ -182,7 +182,7 @@ static bool is_over(const replay *r, int who, const lane *l) {
 
 /* Moves a lane to its next step that has anything to do; whether it left a step behind. Steps
  * without anything to do wait for others all the same. */
-static bool advance(const replay *r, int who, int index) {
+static bool advance_lane(const replay *r, int who, int index) {
   const colli_sched *sched = r->scheds[who];
   lane *l = &r->ranks[who].lane[index];
   if (sched->lane_first[index] == sched->lane_first[index + 1]) {
@@ -209,15 +209,15 @@ static bool advance(const replay *r, int who, int index) {
 /* A lane has done something at a time: it goes on, and others that waited for it. */
 static void go_on(replay *r, event e) {
   const lane *l = &r->ranks[e.rank].lane[e.lane];
-  bool left = advance(r, e.rank, e.lane);
+  bool left = advance_lane(r, e.rank, e.lane);
   if (l->pass < r->part->passes)
-    push(r, l->at, l->at, e.rank, e.lane);
+    heap_push(r, l->at, l->at, e.rank, e.lane);
   for (int other = 0; left && other < r->scheds[e.rank]->nlanes; other++)
-    wake(r, l->at, e.rank, other);
+    wake_lane(r, l->at, e.rank, other);
 }
 
 /* Does a lane's next slice, or finds out when it can be done. */
-static void slice(replay *r, event e) {
+static void run_slice(replay *r, event e) {
   rank *me = &r->ranks[e.rank];
   lane *l = &me->lane[e.lane];
   if (is_over(r, e.rank, l)) {
@@ -247,14 +247,14 @@ static void slice(replay *r, event e) {
   double since = ready;
   ready = fmax(ready, me->busy);
   if (ready > e.at) {
-    push(r, ready, since, e.rank, e.lane);
+    heap_push(r, ready, since, e.rank, e.lane);
     return;
   }
   bool waited = in && ready > me->busy && l->done == 0 && ready > l->at;
   size_t count =
       colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
-  double bytes = (double)part * r->elem_bytes, takes = effort(r, step, bytes);
+  double bytes = (double)part * r->elem_bytes, takes = slice_effort(r, step, bytes);
   l->at = me->busy = ready + takes;
   r->last = fmax(r->last, l->at);
   r->work += takes;
@@ -262,10 +262,10 @@ static void slice(replay *r, event e) {
     in->frees[in->taken++ % r->slots] = l->at;
     link_cost link = link_of(r, step->peer_recv, e.rank);
     r->work += bytes * link.beta + (waited ? link.alpha : 0);
-    wake(r, l->at, step->peer_recv, step->lane);
+    wake_lane(r, l->at, step->peer_recv, step->lane);
   }
   if (out)
-    transmit(r, e.rank, step, out, bytes, l->at);
+    transmit_message(r, e.rank, step, out, bytes, l->at);
   l->done += part ? part : 1;
   go_on(r, e);
 }
@@ -274,7 +274,7 @@ static void slice(replay *r, event e) {
  * ------------------------------------------------------------------------------------- */
 
 /* Takes all memory. */
-static bool make(replay *r) {
+static bool make_replay(replay *r) {
   size_t steps = 0, n = (size_t)r->nranks;
   for (int who = 0; who < r->nranks; who++)
     steps += (size_t)r->scheds[who]->nsteps;
@@ -301,7 +301,7 @@ static bool make(replay *r) {
   return true;
 }
 
-static void discard(replay *r) {
+static void discard_replay(replay *r) {
   colli_conns_free(&r->conns);
   free(r->ranks);
   free(r->ends);
@@ -312,17 +312,17 @@ static void discard(replay *r) {
 }
 
 /* Runs to the end; whether all lanes came there. */
-static bool run(replay *r) {
+static bool run_events(replay *r) {
   for (int who = 0; who < r->nranks; who++) {
     for (int l = 0; l < r->scheds[who]->nlanes; l++) {
       r->ranks[who].lane[l].step = r->scheds[who]->lane_first[l];
-      advance(r, who, l);
+      advance_lane(r, who, l);
       if (r->ranks[who].lane[l].pass < r->part->passes)
-        push(r, 0, 0, who, l);
+        heap_push(r, 0, 0, who, l);
     }
   }
   while (r->events > 0)
-    slice(r, pop(r));
+    run_slice(r, heap_pop(r));
   for (size_t i = 0; i < (size_t)r->nranks * COLLI_MAX_LANES; i++)
     if (r->waiting[i])
       return false;
@@ -341,12 +341,12 @@ double colli_predict(const colli_sched *const *scheds, int nranks, const colli_p
       .slots = slot_count ? slot_count : 1,
   };
   double result = -1;
-  if (make(&r) && run(&r)) {
+  if (make_replay(&r) && run_events(&r)) {
     /* Ranks that share cores: the cores must get through everybody's work. */
     result = r.last;
     if (model->core_share < 1)
       result = fmax(result, r.work / (nranks * model->core_share));
   }
-  discard(&r);
+  discard_replay(&r);
   return result;
 }

@@ -97,7 +97,7 @@ static double beta_of(const rehearsal *r, int a, int b) {
  * The time that a slice takes its rank. A byte's way over a link is work of both ends, half of it
  * each, and so is a message.
  */
-static double effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
+static double slice_effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
   const colli_model *m = r->model;
   bool receives = step->bits & COLLI_RECV, sends = step->bits & COLLI_SEND;
   double ns = receives || sends ? 0 : m->step_ns;
@@ -135,7 +135,7 @@ static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, siz
       return false;
   }
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
-  c->now += effort(r, who, step, (double)part * r->elem_bytes);
+  c->now += slice_effort(r, who, step, (double)part * r->elem_bytes);
   if (in)
     in->frees[in->taken++ % r->slots] = c->now;
   if (out) {
@@ -180,7 +180,7 @@ static bool try_lane(rehearsal *r, core *c, int index) {
  */
 
 /* Begins a rank's next collective. */
-static void begin(rehearsal *r, int who) {
+static void begin_collective(rehearsal *r, int who) {
   const colli_sched *sched = r->scheds[who];
   rank *me = &r->ranks[who];
   me->lanes_left = 0;
@@ -192,11 +192,11 @@ static void begin(rehearsal *r, int who) {
 }
 
 /* Ends a rank's collective. */
-static void end(rehearsal *r, core *c) {
+static void end_collective(rehearsal *r, core *c) {
   rank *me = &r->ranks[c->running];
   r->ended[me->round] = fmax(r->ended[me->round], c->now);
   if (++me->round < r->rounds)
-    begin(r, c->running);
+    begin_collective(r, c->running);
 }
 
 /* The running rank of a core does a slice: whether there was one to do. */
@@ -208,11 +208,11 @@ static bool move_on(rehearsal *r, core *c) {
   for (int l = 0; l < r->scheds[c->running]->nlanes && !moved; l++)
     moved = try_lane(r, c, l);
   if (me->lanes_left == 0)
-    end(r, c);
+    end_collective(r, c);
   return moved;
 }
 
-/* Gives the core to the rank that has waited longest for it; without any, looks again later. */
+/* Gives the core to the rank that has waited longest for it; without any, polls again later. */
 static void hand_over(rehearsal *r, core *c) {
   bool through = r->ranks[c->running].round == r->rounds;
   if (c->count == 0) {
@@ -241,7 +241,7 @@ static core *next_core(const rehearsal *r) {
 }
 
 /* Runs to the end; whether all ranks came there. */
-static bool run(rehearsal *r) {
+static bool run_cores(rehearsal *r) {
   long idle = 0, most = (long)IDLE_LIMIT * r->nranks +
                         (long)((r->model->alpha_ns + r->model->flight_ns) / POLL_NS) * 4;
   for (core *c; (c = next_core(r)) != NULL;) {
@@ -260,7 +260,7 @@ static bool run(rehearsal *r) {
  */
 
 /* Deals a group's ranks out to its cores as collrun binds them: neighbours share one. */
-static void deal(rehearsal *r, int group, int ncores) {
+static void deal_out_ranks(rehearsal *r, int group, int ncores) {
   const colli_shape *shape = &r->scheds[0]->shape;
   int members = 0;
   for (int who = 0; who < r->nranks; who++)
@@ -277,12 +277,12 @@ static void deal(rehearsal *r, int group, int ncores) {
     else
       c->waiting[c->count++] = who;
     r->ranks[who].core = c;
-    begin(r, who);
+    begin_collective(r, who);
   }
 }
 
 /* Takes all memory. */
-static bool make(rehearsal *r) {
+static bool make_rehearsal(rehearsal *r) {
   const colli_shape *shape = &r->scheds[0]->shape;
   int groups = shape->ngroups > 1 ? shape->ngroups : 1;
   int per_group = (int)(r->model->core_share * r->nranks / groups + 0.5);
@@ -304,7 +304,7 @@ static bool make(rehearsal *r) {
   for (int i = 0; i < r->ncores; i++)
     r->cores[i] = (core){.running = -1, .waiting = r->waiting + i * r->nranks};
   for (int group = 0; group < groups; group++)
-    deal(r, group, r->ncores / groups);
+    deal_out_ranks(r, group, r->ncores / groups);
   return true;
 }
 
@@ -314,7 +314,7 @@ static double time_of(rehearsal r, int passes) {
   r.passes = passes;
   r.rounds = passes * ROUNDS_MIN < ROUNDS ? ROUNDS / passes : ROUNDS_MIN;
   int last = r.rounds - 1, first = r.rounds / 2 - 1;
-  if (make(&r) && run(&r))
+  if (make_rehearsal(&r) && run_cores(&r))
     ns = (r.ended[last] - r.ended[first]) / (last - first);
   colli_conns_free(&r.conns);
   free(r.ranks);

@@ -10,7 +10,7 @@ struct colli_builder {
   bool scratch_own;
   int nlanes;
   int nsteps;
-  int room;
+  int capacity;
   coll_status status; /* the first error, told by finish */
   colli_step *steps;  /* deps are handles: indices in this array */
 };
@@ -41,12 +41,12 @@ void colli_builder_discard(colli_builder *builder) {
 
 /* Adds a step with no deps and returns a handle. */
 int colli_builder_add(colli_builder *builder, colli_step step) {
-  if (builder->nsteps == builder->room && builder->status == COLL_OK) {
-    int room = builder->room ? 2 * builder->room : 16;
-    colli_step *grown = realloc(builder->steps, (size_t)room * sizeof(*grown));
+  if (builder->nsteps == builder->capacity && builder->status == COLL_OK) {
+    int capacity = builder->capacity ? 2 * builder->capacity : 16;
+    colli_step *grown = realloc(builder->steps, (size_t)capacity * sizeof(*grown));
     if (grown) {
       builder->steps = grown;
-      builder->room = room;
+      builder->capacity = capacity;
     } else {
       builder->status = COLL_ERR_NO_MEMORY;
     }

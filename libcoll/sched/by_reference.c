@@ -5,7 +5,8 @@
  * A rank that stores to such memory must wait for the peer first. In nearly all algorithms that is
  * harmless: what is stored was made of what the peer has read. But where two ranks send each other
  * the same chunk and then store to it, both would wait for ever. There (colli_algo.exchanges) a
- * step may refer only to memory to which no later step stores. The verifier proves all of this.
+ * step may send by reference only from memory to which no later step stores. The verifier proves
+ * all of this.
  */
 #include <stdlib.h>
 
@@ -35,8 +36,8 @@ static void find_stores(const colli_sched *sched, stores *to) {
 }
 
 /*
- * Whether a step may refer. Steps of other lanes may store at any time: whoever orders them by deps
- * orders them behind the sending, not behind the peer's reading.
+ * Whether a step may send by reference. Steps of other lanes may store at any time: whoever orders
+ * them by deps orders them behind the sending, not behind the peer's reading.
  */
 static bool may_refer(const colli_sched *sched, int index, const stores *to, bool in_place,
                       bool harmless) {

@@ -71,7 +71,7 @@ static bool chunk_ok(const colli_sched *sched, int buf, int chunk) {
   return chunk < sched->nchunks && colli_has_chunk(sched, (colli_buf)buf, chunk);
 }
 
-/* Whether two places are of one length in every partition. */
+/* Whether what a step reads and what it stores to are equally long in every partition. */
 static bool same_length(const colli_sched *sched, const colli_step *step) {
   int in = step->chunk_in % sched->nchunks, out = step->chunk_out % sched->nchunks;
   if (colli_exact(sched->coll) && !sched->shape.varying)
@@ -87,7 +87,7 @@ static const char *check_bits(colli_coll coll, unsigned bits) {
   const unsigned all =
       COLLI_SEND | COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
   if (bits & (COLLI_BY_REF | COLLI_BY_REF_IN_PLACE) && !(bits & COLLI_SEND))
-    return "refers to what it does not send";
+    return "marks by reference what it does not send";
   bits &= all;
   if (!(bits & (COLLI_SEND | COLLI_STORE)) && !(bits & COLLI_RECV))
     return "does nothing";

@@ -16,7 +16,7 @@ static size_t place_of(const colli_conns *conns, uint64_t key) {
 }
 
 /* Doubles the table, or makes the first one. */
-static bool grow(colli_conns *conns) {
+static bool grow_table(colli_conns *conns) {
   colli_conns old = *conns;
   size_t size = old.key ? 2 * (old.mask + 1) : 1024;
   conns->key = calloc(size, sizeof(*conns->key));
@@ -37,14 +37,14 @@ static bool grow(colli_conns *conns) {
 /* Finds all connections. */
 bool colli_conns_make(colli_conns *conns, const colli_sched *const *scheds, int nranks) {
   *conns = (colli_conns){0};
-  if (!grow(conns))
+  if (!grow_table(conns))
     return false;
   for (int rank = 0; rank < nranks; rank++) {
     for (int i = 0; i < scheds[rank]->nsteps; i++) {
       const colli_step *step = &scheds[rank]->steps[i];
       if (!(step->bits & COLLI_SEND))
         continue;
-      if ((size_t)conns->count * 2 > conns->mask && !grow(conns))
+      if ((size_t)conns->count * 2 > conns->mask && !grow_table(conns))
         return false;
       uint64_t key = key_of(rank, step->peer_send, step->lane);
       size_t at = place_of(conns, key);

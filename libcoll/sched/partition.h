@@ -23,7 +23,7 @@ typedef struct colli_partition {
   size_t slice;  /* elements of a message; 0 < slice unless count is 0 */
   int nchunks;
   int passes;          /* at least 1, even for count 0 */
-  colli_blocks blocks; /* in_count NULL: all regions are alike */
+  colli_blocks blocks; /* in_count NULL: all regions are equally long */
 } colli_partition;
 
 typedef struct colli_range {
@@ -50,7 +50,7 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
 
 /*
  * Cuts blocks of differing lengths. Pieces and slices depend on the limits alone, so that two ranks
- * cut the block between them alike; the number of passes may differ from rank to rank.
+ * cut the block between them in the same way; the number of passes may differ from rank to rank.
  */
 void colli_partition_make_varying(colli_partition *partition, const colli_blocks *blocks,
                                   int nblocks, size_t elem_bytes, const colli_limits *limits);

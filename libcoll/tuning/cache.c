@@ -9,13 +9,13 @@
 #define MOST_CACHES 16 /* that one processor is looked through for */
 
 /* Reads the first line of a file in a cache's folder: false if there is none. */
-static bool read_line(const char *folder, int index, const char *file, char *line, int room) {
+static bool read_line(const char *folder, int index, const char *file, char *line, int line_bytes) {
   char path[512];
   snprintf(path, sizeof(path), "%s/index%d/%s", folder, index, file);
   FILE *from = fopen(path, "re");
   if (from == NULL)
     return false;
-  bool read = fgets(line, room, from) != NULL;
+  bool read = fgets(line, line_bytes, from) != NULL;
   fclose(from);
   if (read)
     line[strcspn(line, "\n")] = '\0';

@@ -109,7 +109,7 @@ static void seal_corrections(draft *d) {
 }
 
 /* Takes one key; false if there is none such, or its value cannot be right. */
-static bool take(draft *d, const char *key, const char *value) {
+static bool take_key(draft *d, const char *key, const char *value) {
   static const char correction[] = "correction.";
   double number;
   if (strncmp(key, correction, sizeof(correction) - 1) == 0)
@@ -158,7 +158,7 @@ static bool take_line(draft *d, char *line) {
   if (!equals)
     return false;
   *equals = 0;
-  return take(d, trim(text), trim(equals + 1));
+  return take_key(d, trim(text), trim(equals + 1));
 }
 
 /* Checks that everything is there. */

@@ -30,7 +30,7 @@ static colli_memo *entry_of(colli_chooser *chooser, const colli_memo *key) {
 }
 
 /* Whether an entry answers a question. */
-static bool answers(const colli_memo *a, const colli_memo *key) {
+static bool is_answer(const colli_memo *a, const colli_memo *key) {
   return a->algo && a->size_class == key->size_class && a->coll == key->coll &&
          a->order == key->order && a->elem_bytes == key->elem_bytes &&
          a->in_place == key->in_place && a->varying == key->varying;
@@ -46,7 +46,7 @@ static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *sh
                     .in_place = shape->in_place,
                     .varying = shape->varying};
   colli_memo *entry = entry_of(chooser, &key);
-  if (answers(entry, &key))
+  if (is_answer(entry, &key))
     return entry;
   colli_choice best;
   size_t least = class_floor(key.size_class) / elem_bytes;
@@ -61,9 +61,9 @@ static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *sh
 }
 
 /* Does as the caller asked. */
-static coll_status obey(const colli_chooser *chooser, const colli_algo *algo,
-                        const colli_shape *shape, size_t count, size_t elem_bytes,
-                        colli_choice *choice, coll_error *error) {
+static coll_status obey_force(const colli_chooser *chooser, const colli_algo *algo,
+                              const colli_shape *shape, size_t count, size_t elem_bytes,
+                              colli_choice *choice, coll_error *error) {
   if (!colli_algo_can(algo, shape))
     return colli_force_refuse(algo, shape, error);
   colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, algo->name, choice, NULL,
@@ -77,7 +77,7 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
                          coll_error *error) {
   const colli_algo *forced = colli_force_find(&chooser->force, shape->coll, call_bytes);
   if (forced)
-    return obey(chooser, forced, shape, count, elem_bytes, choice, error);
+    return obey_force(chooser, forced, shape, count, elem_bytes, choice, error);
   if (chooser->tuner) {
     colli_choice list[COLLI_MAX_CANDIDATES];
     int listed = colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, "", choice,

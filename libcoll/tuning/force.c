@@ -24,7 +24,7 @@ typedef struct reader {
 } reader;
 
 /* Reports what is wrong, and where. */
-static coll_status wrong(const reader *r, word where, const char *why, const char *known) {
+static coll_status refuse_text(const reader *r, word where, const char *why, const char *known) {
   return colli_error_set(r->error, COLL_ERR_INVALID_USAGE, "create",
                          "COLL_ALGO (or config.algo): at '%.*s', letter %d: %s%s",
                          where.length < SHOWN ? where.length : SHOWN, where.at,
@@ -67,12 +67,12 @@ static bool read_size(word text, size_t *bytes) {
 static coll_status read_range(const reader *r, word text, colli_force_rule *rule) {
   word rest = text, first = next_word(&rest, '-');
   if (first.length == text.length)
-    return wrong(r, text, "expected a range of bytes such as 0-8k, 8k- or -1m", "");
+    return refuse_text(r, text, "expected a range of bytes such as 0-8k, 8k- or -1m", "");
   if ((first.length && !read_size(first, &rule->first)) ||
       (rest.length && !read_size(rest, &rule->last)))
-    return wrong(r, text, "a range of bytes takes whole numbers with suffixes k, m, g", "");
+    return refuse_text(r, text, "a range of bytes takes whole numbers with suffixes k, m, g", "");
   if (rule->first >= rule->last)
-    return wrong(r, text, "no size is in this range, whose end is exclusive", "");
+    return refuse_text(r, text, "no size is in this range, whose end is exclusive", "");
   return COLL_OK;
 }
 
@@ -91,11 +91,11 @@ static coll_status read_algo(const reader *r, word text, colli_force_rule *rule)
     return COLL_OK;
   char why[64];
   snprintf(why, sizeof(why), "%s has no such algorithm; it has ", colli_coll_name(r->coll));
-  return wrong(r, text, why, names);
+  return refuse_text(r, text, why, names);
 }
 
 /* Whether two rules want the same call. */
-static bool overlap(const colli_force_rule *a, const colli_force_rule *b) {
+static bool rules_overlap(const colli_force_rule *a, const colli_force_rule *b) {
   return a->algo->coll == b->algo->coll && a->first < b->last && b->first < a->last;
 }
 
@@ -111,9 +111,9 @@ static coll_status read_rule(const reader *r, word text) {
   if (status != COLL_OK)
     return status;
   for (int i = 0; i < r->out->count; i++)
-    if (overlap(&r->out->rules[i], &rule))
-      return wrong(r, text,
-                   "sizes of this range have an algorithm already: ", r->out->rules[i].algo->name);
+    if (rules_overlap(&r->out->rules[i], &rule))
+      return refuse_text(
+          r, text, "sizes of this range have an algorithm already: ", r->out->rules[i].algo->name);
   r->out->rules[r->out->count++] = rule;
   return COLL_OK;
 }
@@ -128,10 +128,10 @@ static coll_status read_collective(reader *r, word text) {
     if (i != COLLI_SENDRECV)
       add_name(known, sizeof(known), colli_coll_name((colli_coll)i));
   if (name.length == text.length || coll < 0 || coll == COLLI_SENDRECV)
-    return wrong(r, text,
-                 "expected collective:algorithm such as allreduce:ring, or "
-                 "collective:first-last=algorithm;...; collectives are ",
-                 known);
+    return refuse_text(r, text,
+                       "expected collective:algorithm such as allreduce:ring, or "
+                       "collective:first-last=algorithm;...; collectives are ",
+                       known);
   r->coll = (colli_coll)coll;
   coll_status status = COLL_OK;
   do
@@ -187,7 +187,7 @@ const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, si
 }
 
 /* Why an algorithm cannot do a shape. */
-static const char *reason(const colli_algo *algo, const colli_shape *shape) {
+static const char *reason_against(const colli_algo *algo, const colli_shape *shape) {
   if (!(algo->orders >> shape->order & 1))
     return shape->order == COLLI_ORDER_RANKS
                ? "does not keep ranks in order, as an operation that does not commute needs it"
@@ -208,5 +208,5 @@ coll_status colli_force_refuse(const colli_algo *algo, const colli_shape *shape,
       add_name(names, sizeof(names), (*other)->name);
   return colli_error_set(error, COLL_ERR_INVALID_USAGE, colli_coll_name(shape->coll),
                          "COLL_ALGO (or config.algo) asks for %s, which %s; these can: %s",
-                         algo->name, reason(algo, shape), names);
+                         algo->name, reason_against(algo, shape), names);
 }

@@ -76,13 +76,14 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
 }
 
 /* Inserts a candidate where it belongs by cost; equal ones keep their order. */
-static int insert(colli_choice *list, int length, int room, const colli_choice *candidate) {
+static int insert_by_cost(colli_choice *list, int length, int capacity,
+                          const colli_choice *candidate) {
   int at = length;
   while (at > 0 && list[at - 1].predicted_ns > candidate->predicted_ns)
     at--;
-  if (at >= room)
+  if (at >= capacity)
     return length;
-  int kept = length < room ? length : room - 1;
+  int kept = length < capacity ? length : capacity - 1;
   memmove(&list[at + 1], &list[at], (size_t)(kept - at) * sizeof(*list));
   list[at] = *candidate;
   return kept + 1;
@@ -110,8 +111,8 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
 }
 
 /* What a rehearsal by all ranks says, or a negative number if memory ran out. */
-static double rehearse(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
-                       unsigned slot_count, const colli_model *model) {
+static double rehearse_choice(const colli_choice *choice, const colli_shape *shape,
+                              size_t elem_bytes, unsigned slot_count, const colli_model *model) {
   colli_sched *scheds[REHEARSE_RANKS];
   int made = 0;
   colli_shape mine = *shape;
@@ -134,7 +135,7 @@ double colli_choice_time(const colli_choice *choice, const colli_shape *shape, s
   if (model->core_share >= 1 || shape->nranks < 2 || shape->nranks > REHEARSE_RANKS ||
       (model->paired && choice->algo->turns))
     return formula;
-  double rehearsed = rehearse(choice, shape, elem_bytes, slot_count, model);
+  double rehearsed = rehearse_choice(choice, shape, elem_bytes, slot_count, model);
   return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;
 }
 
@@ -170,7 +171,7 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
     if (i == 0 || list[i].predicted_ns < choice->predicted_ns)
       *choice = list[i];
     if (candidates)
-      listed = insert(candidates, listed, max_candidates, &list[i]);
+      listed = insert_by_cost(candidates, listed, max_candidates, &list[i]);
   }
   return candidates ? listed : considered;
 }

@@ -14,8 +14,8 @@ struct colli_tuner {
 };
 
 /* Reports a plug-in that cannot be used. */
-static coll_status unusable(const char *path, const char *why, const char *more,
-                            coll_error *error) {
+static coll_status refuse_plugin(const char *path, const char *why, const char *more,
+                                 coll_error *error) {
   return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                          "COLL_TUNER=%s: %s%s; give the path of a shared library that exports a "
                          "coll_tuner (coll/coll_tuner.h), or unset it",
@@ -23,19 +23,19 @@ static coll_status unusable(const char *path, const char *why, const char *more,
 }
 
 /* Loads and checks it; the parts are in `tuner` as far as it came. */
-static coll_status load(const char *path, colli_tuner *tuner, coll_error *error) {
+static coll_status load_plugin(const char *path, colli_tuner *tuner, coll_error *error) {
   tuner->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
   if (!tuner->library)
-    return unusable(path, "cannot be loaded: ", dlerror(), error);
+    return refuse_plugin(path, "cannot be loaded: ", dlerror(), error);
   const coll_tuner_ops *ops = dlsym(tuner->library, "coll_tuner");
   if (!ops)
-    return unusable(path, "exports no coll_tuner", "", error);
+    return refuse_plugin(path, "exports no coll_tuner", "", error);
   if (ops->size < sizeof(*ops) || ops->abi != COLL_TUNER_ABI)
-    return unusable(path, "is a tuner of another version of libcoll", "", error);
+    return refuse_plugin(path, "is a tuner of another version of libcoll", "", error);
   if (!ops->choose || !ops->name)
-    return unusable(path, "has no name, or cannot choose", "", error);
+    return refuse_plugin(path, "has no name, or cannot choose", "", error);
   if (ops->open && ops->open(&tuner->ctx) != 0)
-    return unusable(path, "refuses to start", "", error);
+    return refuse_plugin(path, "refuses to start", "", error);
   tuner->ops = ops;
   return COLL_OK;
 }
@@ -48,7 +48,7 @@ coll_status colli_tuner_open(const char *path, colli_tuner **out, coll_error *er
   colli_tuner *tuner = calloc(1, sizeof(*tuner));
   if (!tuner)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a tuner");
-  coll_status status = load(path, tuner, error);
+  coll_status status = load_plugin(path, tuner, error);
   if (status == COLL_OK)
     *out = tuner;
   else

@@ -23,7 +23,7 @@ typedef struct colli_expr {
 typedef struct colli_exprs {
   colli_expr *node;
   int32_t count;
-  int32_t room;
+  int32_t capacity;
   int32_t *table; /* ids by hash; -1: free */
   size_t mask;
 } colli_exprs;

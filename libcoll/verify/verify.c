@@ -59,19 +59,19 @@ static bool check_sched(colli_verifier *v, const colli_sched *sched, int rank) {
 /* Makes a rank's memory: inputs hold the rank's own values, all else is unwritten. */
 static bool make_rank(colli_verifier *v, const colli_sched *sched, int rank) {
   colli_vrank *at = &v->ranks[rank];
-  int vector = v->passes * v->nchunks, locality = 2 * vector + sched->nscratch;
+  int vector = v->passes * v->nchunks, nplaces = 2 * vector + sched->nscratch;
   at->sched = sched;
   for (int l = 0; l < sched->nlanes; l++)
     at->lane[l].step = sched->lane_first[l];
   if (v->coll == COLLI_BARRIER)
     return true;
-  at->place = malloc((size_t)locality * sizeof(*at->place));
-  at->referred = calloc((size_t)locality, sizeof(*at->referred));
-  at->referrer = calloc((size_t)locality, sizeof(*at->referrer));
-  if (!at->place || !at->referred || !at->referrer ||
-      !colli_vorder_make(&at->order, sched, v->passes, locality))
+  at->place = malloc((size_t)nplaces * sizeof(*at->place));
+  at->by_ref = calloc((size_t)nplaces, sizeof(*at->by_ref));
+  at->by_ref_lane = calloc((size_t)nplaces, sizeof(*at->by_ref_lane));
+  if (!at->place || !at->by_ref || !at->by_ref_lane ||
+      !colli_vorder_make(&at->order, sched, v->passes, nplaces))
     return colli_vno_memory(v);
-  memset(at->place, 0xff, (size_t)locality * sizeof(*at->place));
+  memset(at->place, 0xff, (size_t)nplaces * sizeof(*at->place));
   for (int pass = 0; pass < v->passes; pass++) {
     for (int chunk = 0; chunk < v->nchunks; chunk++) {
       if (!colli_has_chunk(sched, COLLI_INPUT, chunk))
@@ -90,8 +90,8 @@ static bool make_shared(colli_verifier *v, const colli_sched *const *scheds) {
   if (!colli_conns_make(&v->conns, scheds, v->nranks))
     return colli_vno_memory(v);
   v->conn = malloc(((size_t)v->conns.count + 1) * sizeof(*v->conn));
-  v->todo_room = (size_t)v->nranks * COLLI_MAX_LANES;
-  v->todo = malloc(v->todo_room * sizeof(*v->todo));
+  v->todo_capacity = (size_t)v->nranks * COLLI_MAX_LANES;
+  v->todo = malloc(v->todo_capacity * sizeof(*v->todo));
   if (!v->conn || !v->todo)
     return colli_vno_memory(v);
   for (int i = 0; i < v->conns.count; i++)
@@ -100,8 +100,8 @@ static bool make_shared(colli_verifier *v, const colli_sched *const *scheds) {
     return true;
   size_t words = colli_vset_words(v);
   v->nsets = v->nranks;
-  v->sets_room = 2 * v->nranks;
-  v->sets = calloc((size_t)v->sets_room * words, sizeof(*v->sets));
+  v->sets_capacity = 2 * v->nranks;
+  v->sets = calloc((size_t)v->sets_capacity * words, sizeof(*v->sets));
   if (!v->sets)
     return colli_vno_memory(v);
   for (int rank = 0; rank < v->nranks; rank++)
@@ -147,14 +147,14 @@ static bool check_leftovers(colli_verifier *v) {
 }
 
 /* Runs all ranks to the end. */
-static bool run(colli_verifier *v) {
+static bool run_lanes(colli_verifier *v) {
   for (int rank = 0; rank < v->nranks; rank++)
     for (int lane = 0; lane < v->ranks[rank].sched->nlanes; lane++)
       colli_vwake(v, rank, lane);
   while (v->todo_count > 0) {
     int32_t which = v->todo[v->todo_first];
     int rank = which / COLLI_MAX_LANES, lane = which % COLLI_MAX_LANES;
-    v->todo_first = (v->todo_first + 1) % v->todo_room;
+    v->todo_first = (v->todo_first + 1) % v->todo_capacity;
     v->todo_count--;
     v->ranks[rank].lane[lane].queued = false;
     if (!colli_vrun_lane(v, rank, lane))
@@ -164,7 +164,7 @@ static bool run(colli_verifier *v) {
 }
 
 /* Everything but the freeing. */
-static bool verify(colli_verifier *v, const colli_sched *const *scheds) {
+static bool verify_all(colli_verifier *v, const colli_sched *const *scheds) {
   for (int rank = 0; rank < v->nranks; rank++)
     if (!check_sched(v, scheds[rank], rank))
       return false;
@@ -173,7 +173,7 @@ static bool verify(colli_verifier *v, const colli_sched *const *scheds) {
   for (int rank = 0; rank < v->nranks; rank++)
     if (!make_rank(v, scheds[rank], rank))
       return false;
-  if (!run(v) || !check_ended(v) || !check_leftovers(v))
+  if (!run_lanes(v) || !check_ended(v) || !check_leftovers(v))
     return false;
   return colli_vcheck_promise(v);
 }
@@ -197,13 +197,13 @@ coll_status colli_verify(const colli_sched *const *scheds, int nranks,
     why[0] = 0;
   v.ranks = calloc((size_t)nranks, sizeof(*v.ranks));
   if (v.ranks)
-    verify(&v, scheds);
+    verify_all(&v, scheds);
   else
     v.status = COLL_ERR_NO_MEMORY;
   for (int rank = 0; v.ranks && rank < nranks; rank++) {
     free(v.ranks[rank].place);
-    free(v.ranks[rank].referred);
-    free(v.ranks[rank].referrer);
+    free(v.ranks[rank].by_ref);
+    free(v.ranks[rank].by_ref_lane);
     colli_vorder_free(&v.ranks[rank].order);
   }
   free(v.ranks);

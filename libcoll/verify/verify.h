@@ -12,8 +12,8 @@
  * credit per connection. Order within a rank comes from lanes and deps alone, never from what other
  * ranks' messages happen to bring about. A step that receives and sends keeps its message's slot
  * until it gets the next one, as the executor does where it reduces in place; with a single slot
- * that could not work, so there it takes the message out first. A barrier must carry news of every
- * rank to every rank.
+ * that could not work, so there it takes the message out first. A barrier must let every rank
+ * hear of every rank.
  */
 #ifndef COLLI_VERIFY_VERIFY_H
 #define COLLI_VERIFY_VERIFY_H

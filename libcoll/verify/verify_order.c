@@ -8,8 +8,8 @@
 #include "libcoll/verify/verify_state.h"
 
 /* Makes the records of a rank; none for a single lane, which is in order by itself. */
-bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int locality) {
-  size_t lanes = (size_t)sched->nlanes, all = (size_t)locality + 1;
+bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int nplaces) {
+  size_t lanes = (size_t)sched->nlanes, all = (size_t)nplaces + 1;
   if (lanes == 1)
     return true;
   order->clock = calloc(lanes * lanes, sizeof(int32_t));

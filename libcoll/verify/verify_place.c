@@ -2,7 +2,7 @@
 #include "libcoll/verify/verify_state.h"
 
 /* Whether a rank's INPUT chunk is the memory of its OUTPUT chunk of the same number. */
-static bool shared(const colli_verifier *v, int rank, int chunk) {
+static bool is_shared(const colli_verifier *v, int rank, int chunk) {
   if (!v->options->in_place)
     return false;
   switch (v->coll) {
@@ -25,7 +25,7 @@ int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, in
   int vector = v->passes * v->nchunks, at = pass * v->nchunks + chunk;
   if (buf == COLLI_SCRATCH)
     return 2 * vector + colli_sched_place(v->ranks[rank].sched, chunk);
-  return buf == COLLI_OUTPUT || shared(v, rank, chunk) ? at : vector + at;
+  return buf == COLLI_OUTPUT || is_shared(v, rank, chunk) ? at : vector + at;
 }
 
 /* A number that is equal for two chunks only if they are of the same length in every partition. */

@@ -19,15 +19,15 @@ static int leaf_of(void *ctx, int rank) {
 }
 
 /* left op right. */
-static int combine(void *ctx, int left, int right) {
+static int combine_exprs(void *ctx, int left, int right) {
   piece *p = ctx;
   return colli_expr_op(&p->v->exprs, left, right);
 }
 
 /* The expression that the order prescribes for all ranks; -1 without memory. */
-static int32_t prescribed(colli_verifier *v, int chunk, int pass) {
+static int32_t prescribed_expr(colli_verifier *v, int chunk, int pass) {
   piece p = {v, chunk, pass};
-  colli_combiner combiner = {leaf_of, combine, &p};
+  colli_combiner combiner = {leaf_of, combine_exprs, &p};
   int32_t made = colli_order_fold(v->shape->order, v->nranks, &combiner);
   made = made < 0 ? made : colli_expr_final(&v->exprs, made);
   if (made < 0)
@@ -98,7 +98,7 @@ static bool check_reduced(colli_verifier *v, int rank, int chunk, int pass, int3
 /* Checks a chunk of a reduction on all ranks. */
 static bool check_reduction(colli_verifier *v, int chunk, int pass) {
   int32_t wanted = -1;
-  if (exact_order(v) && (wanted = prescribed(v, chunk, pass)) < 0)
+  if (exact_order(v) && (wanted = prescribed_expr(v, chunk, pass)) < 0)
     return false;
   for (int rank = 0; rank < v->nranks; rank++)
     if (colli_has_chunk(v->ranks[rank].sched, COLLI_OUTPUT, chunk) &&
@@ -129,7 +129,7 @@ static bool check_scan(colli_verifier *v, int chunk, int pass) {
   int32_t before = -1;
   for (int rank = 0; rank < v->nranks; rank++) {
     int32_t own = leaf_of(&p, rank);
-    int32_t upto = rank == 0 || own < 0 ? own : combine(&p, before, own);
+    int32_t upto = rank == 0 || own < 0 ? own : combine_exprs(&p, before, own);
     if (upto < 0)
       return colli_vno_memory(v);
     bool inclusive = v->coll == COLLI_SCAN;
@@ -150,8 +150,8 @@ static bool check_movement(colli_verifier *v, int chunk, int pass) {
   return true;
 }
 
-/* Checks that a rank has news of all others. */
-static bool check_news(colli_verifier *v, int rank) {
+/* Checks that a rank has heard of all others. */
+static bool check_heard_of_all(colli_verifier *v, int rank) {
   const uint64_t *set = v->sets + (size_t)rank * colli_vset_words(v);
   for (int other = 0; other < v->nranks; other++)
     if (!(set[other / 64] >> (other % 64) & 1))
@@ -163,7 +163,7 @@ static bool check_news(colli_verifier *v, int rank) {
 bool colli_vcheck_promise(colli_verifier *v) {
   if (v->coll == COLLI_BARRIER) {
     for (int rank = 0; rank < v->nranks; rank++)
-      if (!check_news(v, rank))
+      if (!check_heard_of_all(v, rank))
         return false;
     return true;
   }

@@ -14,7 +14,7 @@ typedef struct colli_vmsg {
   int32_t value;  /* an expression; in a barrier the number of a set of ranks */
   int64_t length; /* what says how long it is: equal numbers, equal lengths */
   int32_t pass;
-  int32_t referred; /* by reference: the place in the sender's memory where it lies; else -1 */
+  int32_t by_ref; /* by reference: the place in the sender's memory where it lies; else -1 */
   int32_t next;
 } colli_vmsg;
 
@@ -49,8 +49,8 @@ typedef struct colli_vrank {
   const colli_sched *sched;
   colli_vlane lane[COLLI_MAX_LANES];
   int32_t *place;
-  int32_t *referred; /* [place]: messages that lie there */
-  int8_t *referrer;  /* [place]: the lane that sent the last one */
+  int32_t *by_ref;     /* [place]: messages that lie there */
+  int8_t *by_ref_lane; /* [place]: the lane that sent the last one */
   colli_vorder order;
 } colli_vrank;
 
@@ -67,11 +67,11 @@ typedef struct colli_verifier {
   colli_conns conns;
   colli_vconn *conn;
   colli_vmsg *msgs;
-  int32_t nmsgs, msgs_room, free_msg;
+  int32_t nmsgs, msgs_capacity, free_msg;
   uint64_t *sets; /* barrier: sets of ranks; set r is what rank r knows */
-  int32_t nsets, sets_room;
+  int32_t nsets, sets_capacity;
   int32_t *todo; /* lanes to run: a ring of rank * COLLI_MAX_LANES + lane */
-  size_t todo_first, todo_count, todo_room;
+  size_t todo_first, todo_count, todo_capacity;
   coll_status status;
   char *why;
   size_t why_bytes;
@@ -105,7 +105,7 @@ bool colli_vcheck_promise(colli_verifier *v);
 /* ---- verify_order.c: accesses of one rank's lanes ----------------------------------------------
  */
 
-bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int locality);
+bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int nplaces);
 void colli_vorder_free(colli_vorder *order);
 
 /* A step begins (its deps are done) and ends. */

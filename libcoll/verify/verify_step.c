@@ -12,25 +12,25 @@ void colli_vwake(colli_verifier *v, int rank, int lane) {
   if (at->queued || lane >= v->ranks[rank].sched->nlanes)
     return;
   at->queued = true;
-  v->todo[(v->todo_first + v->todo_count++) % v->todo_room] = rank * COLLI_MAX_LANES + lane;
+  v->todo[(v->todo_first + v->todo_count++) % v->todo_capacity] = rank * COLLI_MAX_LANES + lane;
 }
 
 /* ---- messages ---------------------------------------------------------------------------------
  */
 
 /* Puts a message at the end of a connection. */
-static bool post(colli_verifier *v, int conn, colli_vmsg msg) {
+static bool post_message(colli_verifier *v, int conn, colli_vmsg msg) {
   int32_t at = v->free_msg;
   if (at >= 0) {
     v->free_msg = v->msgs[at].next;
   } else {
-    if (v->nmsgs == v->msgs_room) {
-      int32_t room = v->msgs_room ? 2 * v->msgs_room : 1024;
-      colli_vmsg *grown = realloc(v->msgs, (size_t)room * sizeof(*grown));
+    if (v->nmsgs == v->msgs_capacity) {
+      int32_t capacity = v->msgs_capacity ? 2 * v->msgs_capacity : 1024;
+      colli_vmsg *grown = realloc(v->msgs, (size_t)capacity * sizeof(*grown));
       if (!grown)
         return colli_vno_memory(v);
       v->msgs = grown;
-      v->msgs_room = room;
+      v->msgs_capacity = capacity;
     }
     at = v->nmsgs++;
   }
@@ -47,7 +47,7 @@ static bool post(colli_verifier *v, int conn, colli_vmsg msg) {
 }
 
 /* Takes the oldest message off a connection; if it was a reference, `sender` is rid of it. */
-static colli_vmsg take(colli_verifier *v, int conn, int sender) {
+static colli_vmsg take_message(colli_verifier *v, int conn, int sender) {
   colli_vconn *c = &v->conn[conn];
   int32_t at = c->head;
   colli_vmsg msg = v->msgs[at];
@@ -55,8 +55,8 @@ static colli_vmsg take(colli_verifier *v, int conn, int sender) {
   c->count--;
   v->msgs[at].next = v->free_msg;
   v->free_msg = at;
-  if (msg.referred >= 0)
-    v->ranks[sender].referred[msg.referred]--;
+  if (msg.by_ref >= 0)
+    v->ranks[sender].by_ref[msg.by_ref]--;
   return msg;
 }
 
@@ -66,13 +66,13 @@ static colli_vmsg take(colli_verifier *v, int conn, int sender) {
 /* A copy of what a rank knows, to be sent; -1 without memory. */
 static int32_t copy_set(colli_verifier *v, int rank) {
   size_t words = colli_vset_words(v);
-  if (v->nsets == v->sets_room) {
-    size_t room = 2 * (size_t)v->sets_room;
-    uint64_t *grown = realloc(v->sets, room * words * sizeof(*grown));
+  if (v->nsets == v->sets_capacity) {
+    size_t capacity = 2 * (size_t)v->sets_capacity;
+    uint64_t *grown = realloc(v->sets, capacity * words * sizeof(*grown));
     if (!grown)
       return -1;
     v->sets = grown;
-    v->sets_room = (int32_t)room;
+    v->sets_capacity = (int32_t)capacity;
   }
   memcpy(v->sets + (size_t)v->nsets * words, v->sets + (size_t)rank * words,
          words * sizeof(uint64_t));
@@ -120,8 +120,8 @@ static bool write_place(colli_verifier *v, int rank, const colli_step *step, int
  * -------------------------------------------------------------------------------------------- */
 
 /* left op right, if they may be reduced with each other; -1 after an objection. */
-static int32_t reduce(colli_verifier *v, int rank, const colli_vlane *lane, int32_t left,
-                      int32_t right) {
+static int32_t reduce_values(colli_verifier *v, int rank, const colli_vlane *lane, int32_t left,
+                             int32_t right) {
   const colli_expr *a = &v->exprs.node[left], *b = &v->exprs.node[right];
   if (a->chunk != b->chunk || a->pass != b->pass) {
     colli_vobject(v, rank, lane->step, lane->pass, "reduces chunk %d with chunk %d", a->chunk,
@@ -149,10 +149,10 @@ static int32_t value_of(colli_verifier *v, int rank, const colli_step *step, int
     value = own;
     if ((step->bits & COLLI_FOLD) && (step->bits & COLLI_RECV)) {
       bool msg_left = step->bits & COLLI_MSG_LEFT;
-      value = reduce(v, rank, lane, msg_left ? msg : own, msg_left ? own : msg);
+      value = reduce_values(v, rank, lane, msg_left ? msg : own, msg_left ? own : msg);
     } else if (step->bits & COLLI_FOLD) {
       int32_t left = read_place(v, rank, step, step->dst_buf, step->chunk_out);
-      value = left < 0 ? -1 : reduce(v, rank, lane, left, own);
+      value = left < 0 ? -1 : reduce_values(v, rank, lane, left, own);
     }
   }
   if (value < 0 || !(step->bits & COLLI_FINAL))
@@ -175,7 +175,7 @@ static int64_t length_of(const colli_verifier *v, int rank, const colli_step *st
 }
 
 /* Checks that a message is what the step waits for. */
-static bool fits(colli_verifier *v, int rank, const colli_step *step, const colli_vmsg *msg) {
+static bool fits_step(colli_verifier *v, int rank, const colli_step *step, const colli_vmsg *msg) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   if (msg->pass != lane->pass)
     return colli_vobject(v, rank, lane->step, lane->pass, "gets a message of pass %d", msg->pass);
@@ -188,28 +188,29 @@ static bool fits(colli_verifier *v, int rank, const colli_step *step, const coll
 }
 
 /* Whether what a step stores to was sent by reference and not received yet. */
-static int is_referred(colli_verifier *v, int rank, const colli_step *step) {
+static int check_unreferenced(colli_verifier *v, int rank, const colli_step *step) {
   const colli_vrank *at = &v->ranks[rank];
   const colli_vlane *lane = &at->lane[step->lane];
   if (v->coll == COLLI_BARRIER || !(step->bits & COLLI_STORE))
     return STEP_DONE;
   int place = colli_vplace(v, rank, (colli_buf)step->dst_buf, step->chunk_out, lane->pass);
-  if (at->referred[place] == 0)
+  if (at->by_ref[place] == 0)
     return STEP_DONE;
-  if (at->referrer[place] == step->lane)
+  if (at->by_ref_lane[place] == step->lane)
     return STEP_BLOCKED;
-  colli_vobject(v, rank, lane->step, lane->pass, "stores to chunk %d, to which lane %d refers",
-                step->chunk_out, at->referrer[place]);
+  colli_vobject(v, rank, lane->step, lane->pass,
+                "stores to chunk %d, which lane %d has sent by reference", step->chunk_out,
+                at->by_ref_lane[place]);
   return STEP_BAD;
 }
 
 /* The first half of a step: its message and value. */
-static int take_in(colli_verifier *v, int rank, const colli_step *step) {
+static int run_first_half(colli_verifier *v, int rank, const colli_step *step) {
   colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   int32_t msg_value = -1;
-  int referred = is_referred(v, rank, step);
-  if (referred != STEP_DONE)
-    return referred;
+  int by_ref = check_unreferenced(v, rank, step);
+  if (by_ref != STEP_DONE)
+    return by_ref;
   if (step->bits & COLLI_RECV) {
     int conn = colli_conns_find(&v->conns, step->peer_recv, rank, step->lane);
     if (conn < 0 || v->conn[conn].count == 0)
@@ -220,9 +221,9 @@ static int take_in(colli_verifier *v, int rank, const colli_step *step) {
       if (v->conn[out].count >= v->options->slots)
         return STEP_BLOCKED;
     }
-    colli_vmsg msg = take(v, conn, step->peer_recv);
+    colli_vmsg msg = take_message(v, conn, step->peer_recv);
     colli_vwake(v, step->peer_recv, step->lane);
-    if (!fits(v, rank, step, &msg))
+    if (!fits_step(v, rank, step, &msg))
       return STEP_BAD;
     msg_value = msg.value;
   }
@@ -241,7 +242,7 @@ static int take_in(colli_verifier *v, int rank, const colli_step *step) {
 }
 
 /* Notes that a step sends by reference; the place, or -1 if it may not. */
-static int32_t refer(colli_verifier *v, int rank, const colli_step *step) {
+static int32_t note_reference(colli_verifier *v, int rank, const colli_step *step) {
   unsigned bit = v->options->in_place ? COLLI_BY_REF_IN_PLACE : COLLI_BY_REF;
   if (!(step->bits & bit))
     return -1;
@@ -249,13 +250,13 @@ static int32_t refer(colli_verifier *v, int rank, const colli_step *step) {
   bool kept = step->bits & COLLI_STORE;
   int place = colli_vplace(v, rank, (colli_buf)(kept ? step->dst_buf : step->src_buf),
                            kept ? step->chunk_out : step->chunk_in, at->lane[step->lane].pass);
-  at->referred[place]++;
-  at->referrer[place] = (int8_t)step->lane;
+  at->by_ref[place]++;
+  at->by_ref_lane[place] = (int8_t)step->lane;
   return place;
 }
 
 /* The second half of a step: its sending. */
-static int give_out(colli_verifier *v, int rank, const colli_step *step) {
+static int run_second_half(colli_verifier *v, int rank, const colli_step *step) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   int conn = colli_conns_find(&v->conns, rank, step->peer_send, step->lane);
   if (v->options->slots != COLLI_SLOTS_UNLIMITED && v->conn[conn].count >= v->options->slots)
@@ -265,8 +266,9 @@ static int give_out(colli_verifier *v, int rank, const colli_step *step) {
     colli_vno_memory(v);
     return STEP_BAD;
   }
-  if (!post(v, conn,
-            (colli_vmsg){value, length_of(v, rank, step), lane->pass, refer(v, rank, step), -1}))
+  if (!post_message(v, conn,
+                    (colli_vmsg){value, length_of(v, rank, step), lane->pass,
+                                 note_reference(v, rank, step), -1}))
     return STEP_BAD;
   colli_vwake(v, step->peer_send, step->lane);
   return STEP_DONE;
@@ -295,13 +297,13 @@ bool colli_vrun_lane(colli_verifier *v, int rank, int index) {
     if (!lane->received) {
       if (!deps_done(at, step))
         return true;
-      int result = take_in(v, rank, step);
+      int result = run_first_half(v, rank, step);
       if (result != STEP_DONE)
         return result == STEP_BLOCKED;
       lane->received = true;
     }
     if (step->bits & COLLI_SEND) {
-      int result = give_out(v, rank, step);
+      int result = run_second_half(v, rank, step);
       if (result != STEP_DONE)
         return result == STEP_BLOCKED;
     }

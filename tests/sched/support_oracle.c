@@ -72,7 +72,7 @@ static number combine(number left, number right) {
 }
 
 /* What FINAL makes of a number. */
-static number complete(number v) {
+static number complete_value(number v) {
   return (number){scramble(v.sum), scramble(v.scale), scramble(v.shift), scramble(v.tree)};
 }
 
@@ -103,7 +103,7 @@ static bool has_output(const world *w, int rank, int chunk) {
 }
 
 /* Where a chunk lies. In place the chunk that input and output both have is one. */
-static number *memory(world *w, int rank, int buf, int pass, int chunk) {
+static number *memory_of(world *w, int rank, int buf, int pass, int chunk) {
   if (buf == COLLI_SCRATCH && w->all->sched[rank]->scratch_own)
     chunk /= w->nchunks;
   if (buf == COLLI_SCRATCH)
@@ -149,16 +149,16 @@ static number evaluate(world *w, int rank, const colli_step *step, int pass, num
   bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_FOLD;
   number v = msg;
   if (!receives || reduces) {
-    number own = *memory(w, rank, step->src_buf, pass, step->chunk_in);
+    number own = *memory_of(w, rank, step->src_buf, pass, step->chunk_in);
     if (receives && reduces)
       v = step->bits & COLLI_MSG_LEFT ? combine(msg, own) : combine(own, msg);
     else if (reduces)
-      v = combine(*memory(w, rank, step->dst_buf, pass, step->chunk_out), own);
+      v = combine(*memory_of(w, rank, step->dst_buf, pass, step->chunk_out), own);
     else
       v = own;
   }
   if (step->bits & COLLI_FINAL)
-    v = complete(v);
+    v = complete_value(v);
   return v;
 }
 
@@ -191,7 +191,7 @@ static bool try_lane(world *w, int rank, int lane) {
     if (w->coll != COLLI_BARRIER)
       at->value = evaluate(w, rank, step, at->pass, msg.value);
     if (step->bits & COLLI_STORE)
-      *memory(w, rank, step->dst_buf, at->pass, step->chunk_out) = at->value;
+      *memory_of(w, rank, step->dst_buf, at->pass, step->chunk_out) = at->value;
     at->holds = true;
   } else if (!room) {
     return false;
@@ -209,7 +209,7 @@ static bool try_lane(world *w, int rank, int lane) {
 }
 
 /* Moves random lanes until none can move. */
-static void run(world *w) {
+static void run_ranks(world *w) {
   int total = w->all->nranks * COLLI_MAX_LANES;
   for (bool moved = true; moved && !w->harm;) {
     moved = false;
@@ -236,15 +236,15 @@ static bool has_left(const world *w, int rank) {
 }
 
 /* What a rank gave for a chunk. */
-static number given(const world *w, int rank, int pass, int chunk) {
+static number input_of(const world *w, int rank, int pass, int chunk) {
   return w->original[(rank * PASSES + pass) * w->nchunks + chunk];
 }
 
 /* Ranks first .. last from left to right. */
 static number from_left(const world *w, int first, int last, int pass, int chunk) {
-  number v = given(w, first, pass, chunk);
+  number v = input_of(w, first, pass, chunk);
   for (int rank = first + 1; rank <= last; rank++)
-    v = combine(v, given(w, rank, pass, chunk));
+    v = combine(v, input_of(w, rank, pass, chunk));
   return v;
 }
 
@@ -255,13 +255,13 @@ static number by_tree(const world *w, int first, int count, int pairs, int pass,
                    by_tree(w, first + count / 2, count / 2, pairs, pass, chunk));
   if (first < pairs)
     return from_left(w, 2 * first, 2 * first + 1, pass, chunk);
-  return given(w, first + pairs, pass, chunk);
+  return input_of(w, first + pairs, pass, chunk);
 }
 
 /* Whether a rank's output chunk is not what it must be. */
 static bool is_wrong(world *w, int rank, int pass, int chunk) {
   int n = w->all->nranks, power = 1;
-  number got = *memory(w, rank, COLLI_OUTPUT, pass, chunk), expected;
+  number got = *memory_of(w, rank, COLLI_OUTPUT, pass, chunk), expected;
   bool scan = w->coll == COLLI_SCAN || w->coll == COLLI_EXSCAN;
   bool exact = w->shape->order == COLLI_ORDER_TREE || w->shape->order == COLLI_ORDER_LEFT;
   while (2 * power <= n)
@@ -269,21 +269,21 @@ static bool is_wrong(world *w, int rank, int pass, int chunk) {
   if (scan)
     expected = from_left(w, 0, w->coll == COLLI_SCAN ? rank : rank - 1, pass, chunk);
   else if (w->coll == COLLI_ALLREDUCE || w->coll == COLLI_REDUCE || w->coll == COLLI_REDUCE_SCATTER)
-    expected =
-        complete(w->shape->order == COLLI_ORDER_TREE ? by_tree(w, 0, power, n - power, pass, chunk)
-                                                     : from_left(w, 0, n - 1, pass, chunk));
+    expected = complete_value(w->shape->order == COLLI_ORDER_TREE
+                                  ? by_tree(w, 0, power, n - power, pass, chunk)
+                                  : from_left(w, 0, n - 1, pass, chunk));
   else if (w->coll == COLLI_BROADCAST || w->coll == COLLI_SCATTER)
-    return got.tree != given(w, w->root, pass, chunk).tree;
+    return got.tree != input_of(w, w->root, pass, chunk).tree;
   else if (w->coll == COLLI_ALLTOALL)
-    return got.tree != given(w, chunk, pass, rank).tree;
+    return got.tree != input_of(w, chunk, pass, rank).tree;
   else
-    return got.tree != given(w, chunk, pass, chunk).tree;
+    return got.tree != input_of(w, chunk, pass, chunk).tree;
   if (got.sum != expected.sum || (exact && got.tree != expected.tree))
     return true;
   if ((scan || w->shape->order != COLLI_ORDER_ANY) &&
       (got.scale != expected.scale || got.shift != expected.shift))
     return true;
-  return w->coll == COLLI_ALLREDUCE && got.tree != memory(w, 0, COLLI_OUTPUT, pass, chunk)->tree;
+  return w->coll == COLLI_ALLREDUCE && got.tree != memory_of(w, 0, COLLI_OUTPUT, pass, chunk)->tree;
 }
 
 /* Judges the results of all ranks. untouched: what outputs held before. */
@@ -301,7 +301,7 @@ static void judge(world *w, const number *untouched) {
 }
 
 /* Fills memory: inputs with random numbers where the rank has any, all else with garbage. */
-static void fill(world *w, number *original) {
+static void fill_input(world *w, number *original) {
   int n = w->all->nranks, vector = n * PASSES * w->nchunks;
   for (int i = 0; i < vector; i++) {
     original[i] = random_number(&w->prng);
@@ -313,7 +313,7 @@ static void fill(world *w, number *original) {
   for (int i = 0; i < vector; i++) {
     int rank = i / (PASSES * w->nchunks), chunk = i % w->nchunks;
     if (has_input(w, rank, chunk))
-      *memory(w, rank, COLLI_INPUT, i / w->nchunks % PASSES, chunk) = original[i];
+      *memory_of(w, rank, COLLI_INPUT, i / w->nchunks % PASSES, chunk) = original[i];
   }
   w->original = original;
   w->lengths = colli_prng_next(&w->prng);
@@ -343,18 +343,18 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
   w.input = numbers;
   w.output = numbers + vector;
   w.scratch = numbers + 4 * vector;
-  fill(&w, numbers + 2 * vector);
+  fill_input(&w, numbers + 2 * vector);
   memcpy(numbers + 3 * vector, w.output, vector * sizeof(number));
   for (int rank = 0; rank < all->nranks; rank++)
     for (int l = 0; l < all->sched[rank]->nlanes; l++)
       w.lanes[rank * COLLI_MAX_LANES + l].step = all->sched[rank]->lane_first[l];
-  run(&w);
+  run_ranks(&w);
   if (late >= 0) {
     /* A barrier: nobody may leave while one has not come. */
     for (int rank = 0; rank < all->nranks; rank++)
       w.harm |= rank != late && has_left(&w, rank);
     w.late = -1;
-    run(&w);
+    run_ranks(&w);
   }
   judge(&w, numbers + 3 * vector);
   free(numbers);

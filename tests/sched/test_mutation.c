@@ -66,7 +66,7 @@ static bool swap_steps(colli_sched *sched, int at, colli_prng *prng) {
   return true;
 }
 
-/* Changes a chunk, or both alike. */
+/* Changes a chunk, or both in the same way. */
 static void change_chunk(colli_sched *sched, colli_step *step, colli_prng *prng) {
   int chunk = (int)colli_prng_below(prng, (uint64_t)sched->nchunks);
   uint64_t which = colli_prng_below(prng, 3);

@@ -28,8 +28,8 @@ static void check_cover(const colli_partition *p, const char *what) {
 }
 
 /* Makes and checks one partition. */
-static void check(size_t count, size_t elem_bytes, int nchunks, bool exact,
-                  const colli_limits *limits) {
+static void check_partition(size_t count, size_t elem_bytes, int nchunks, bool exact,
+                            const colli_limits *limits) {
   char what[160];
   snprintf(what, sizeof(what), "%zu x %zu B in %d chunks%s, %zu B x %u slots, chunks of %zu B",
            count, elem_bytes, nchunks, exact ? " (exact)" : "", limits->slot_bytes,
@@ -79,8 +79,8 @@ Test(partition, small_sizes) {
     for (size_t elem_bytes = 1; elem_bytes <= 8; elem_bytes *= 2)
       for (int nchunks = 1; nchunks <= 9; nchunks++)
         for (size_t count = 0; count <= 300; count++) {
-          check(count, elem_bytes, nchunks, false, &some_limits[l]);
-          check(count * (size_t)nchunks, elem_bytes, nchunks, true, &some_limits[l]);
+          check_partition(count, elem_bytes, nchunks, false, &some_limits[l]);
+          check_partition(count * (size_t)nchunks, elem_bytes, nchunks, true, &some_limits[l]);
         }
 }
 
@@ -96,8 +96,8 @@ Test(partition, large_sizes) {
       size_t count = unit * colli_prng_below(&prng, 4) * (size_t)nchunks;
       count += colli_prng_below(&prng, 5) + (round % 2 ? colli_prng_below(&prng, unit + 1) : 0);
       count -= at_most(count, 2);
-      check(count, elem_bytes, nchunks, false, limits);
-      check(count / (size_t)nchunks * (size_t)nchunks, elem_bytes, nchunks, true, limits);
+      check_partition(count, elem_bytes, nchunks, false, limits);
+      check_partition(count / (size_t)nchunks * (size_t)nchunks, elem_bytes, nchunks, true, limits);
     }
   }
 }

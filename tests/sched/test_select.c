@@ -136,7 +136,7 @@ Test(choice, of_pairs) {
     }
 }
 
-/* All ranks choose alike, and a second time the same; the choice is the best of the list. */
+/* All ranks make the same choice, also a second time; the choice is the best of the list. */
 Test(choice, is_the_same_everywhere) {
   colli_prng prng = {99};
   for (int round = 0; round < 3000; round++) {

@@ -136,7 +136,7 @@ static void read_others_input(const group *all) {
   all->sched[1]->steps[0].chunk_in = all->sched[1]->steps[0].chunk_out = 2;
 }
 
-/* Each refers to what it then stores to, and so does its partner. */
+/* Each sends by reference what it then stores to, and so does its partner. */
 static void refer_always(const group *all) {
   for (int rank = 0; rank < all->nranks; rank++)
     colli_sched_mark_by_reference(all->sched[rank], true);

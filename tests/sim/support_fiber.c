@@ -80,7 +80,7 @@ bool world_pause(void *ctx, bool moved) {
 }
 
 /* Makes a fiber ready for its first resumption. */
-static bool prepare(fiber *f) {
+static bool prepare_fiber(fiber *f) {
   uintptr_t at = (uintptr_t)f;
   f->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (f->stack == MAP_FAILED || getcontext(&f->context) != 0)
@@ -93,7 +93,7 @@ static bool prepare(fiber *f) {
 }
 
 /* A rank's turn: on with it until it waits. */
-static bool act(void *ctx, int rank) {
+static bool resume_fiber(void *ctx, int rank) {
   struct fibers *all = ctx;
   fiber *f = &all->fiber[rank];
   if (f->ended || !f->stack)
@@ -106,7 +106,7 @@ static bool act(void *ctx, int rank) {
   return f->moved;
 }
 
-static bool done(void *ctx, int rank) {
+static bool fiber_done(void *ctx, int rank) {
   return ((struct fibers *)ctx)->fiber[rank].ended;
 }
 
@@ -117,10 +117,10 @@ bool world_run_fibers(world *w, world_fn fn, void *arg, uint64_t limit_ns) {
   for (int rank = 0; ok && rank < w->nranks; rank++) {
     all.fiber[rank].all = &all;
     all.fiber[rank].rank = rank;
-    ok = prepare(&all.fiber[rank]);
+    ok = prepare_fiber(&all.fiber[rank]);
   }
   w->fibers = &all;
-  ok = ok && world_run(w, act, done, &all, limit_ns);
+  ok = ok && world_run(w, resume_fiber, fiber_done, &all, limit_ns);
   w->fibers = NULL;
   for (int rank = 0; all.fiber && rank < w->nranks; rank++) {
     ok &= all.fiber[rank].ended && all.fiber[rank].result == 0;

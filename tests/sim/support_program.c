@@ -9,7 +9,7 @@
 #include "support_data.h"
 
 /* A number in 0 .. bound - 1. */
-static int pick(colli_prng *prng, int bound) {
+static int pick_below(colli_prng *prng, int bound) {
   return (int)colli_prng_below(prng, (uint64_t)bound);
 }
 
@@ -17,19 +17,19 @@ static int pick(colli_prng *prng, int bound) {
 static size_t pick_count(colli_prng *prng, const world_config *config, size_t elem_bytes) {
   size_t slot = config->slot_bytes / elem_bytes;
   size_t chunk = config->slot_bytes * config->slot_count / 2 / elem_bytes;
-  switch (pick(prng, 9)) {
+  switch (pick_below(prng, 9)) {
   case 0:
     return 0;
   case 1:
     return 1;
   case 2:
-    return 1 + 2 * (size_t)pick(prng, 40);
+    return 1 + 2 * (size_t)pick_below(prng, 40);
   case 3:
-    return slot - 1 + (size_t)pick(prng, 3);
+    return slot - 1 + (size_t)pick_below(prng, 3);
   case 4:
-    return chunk - 1 + (size_t)pick(prng, 3);
+    return chunk - 1 + (size_t)pick_below(prng, 3);
   case 5:
-    return 3 * chunk - 1 + (size_t)pick(prng, 3);
+    return 3 * chunk - 1 + (size_t)pick_below(prng, 3);
   default:
     return colli_prng_below(prng, 4 * chunk);
   }
@@ -40,18 +40,18 @@ static program_op pick_op(colli_prng *prng, const world_config *config, int nran
   static const colli_coll colls[] = {COLLI_ALLREDUCE, COLLI_ALLREDUCE, COLLI_ALLREDUCE,
                                      COLLI_BROADCAST, COLLI_BROADCAST, COLLI_ALLGATHER,
                                      COLLI_BARRIER,   COLLI_SENDRECV,  COLLI_SENDRECV};
-  program_op op = {.coll = colls[pick(prng, 9)]};
+  program_op op = {.coll = colls[pick_below(prng, 9)]};
   if (nranks == 1 && op.coll == COLLI_SENDRECV)
     op.coll = COLLI_ALLREDUCE;
-  op.type = (coll_type)pick(prng, COLL_FLOAT64 + 1);
-  op.op = op.coll == COLLI_ALLREDUCE ? (coll_op)pick(prng, COLL_AVG + 1) : COLL_SUM;
+  op.type = (coll_type)pick_below(prng, COLL_FLOAT64 + 1);
+  op.op = op.coll == COLLI_ALLREDUCE ? (coll_op)pick_below(prng, COLL_AVG + 1) : COLL_SUM;
   op.count = op.coll == COLLI_BARRIER ? 0 : pick_count(prng, config, coll_type_bytes(op.type));
   if (op.coll == COLLI_ALLGATHER && nranks > 4)
     op.count /= (size_t)nranks / 2;
-  op.root = pick(prng, nranks);
+  op.root = pick_below(prng, nranks);
   if (nranks > 1)
-    op.peer = (op.root + 1 + pick(prng, nranks - 1)) % nranks;
-  op.in_place = pick(prng, 2);
+    op.peer = (op.root + 1 + pick_below(prng, nranks - 1)) % nranks;
+  op.in_place = pick_below(prng, 2);
   op.seed = colli_prng_next(prng) >> 32;
   return op;
 }
@@ -59,8 +59,8 @@ static program_op pick_op(colli_prng *prng, const world_config *config, int nran
 void program_make(program *p, world *w, const world_config *config, uint64_t seed) {
   colli_prng prng = {seed ^ 0x5eed};
   *p = (program){.world = w, .nranks = w->nranks, .odd_rank = -1, .seed = seed};
-  p->nops = 1 + pick(&prng, 10);
-  p->window = 1 + pick(&prng, 4);
+  p->nops = 1 + pick_below(&prng, 10);
+  p->window = 1 + pick_below(&prng, 4);
   for (int i = 0; i < p->nops; i++)
     p->ops[i] = pick_op(&prng, config, w->nranks);
   p->ranks = calloc((size_t)w->nranks, sizeof(*p->ranks));
@@ -86,7 +86,7 @@ static size_t out_bytes(const program *p, const program_op *op) {
 }
 
 /* Takes buffers and fills in the input; a part in place has no `in`. */
-static void prepare(const program *p, const program_op *op, int rank, program_part *part) {
+static void prepare_buffers(const program *p, const program_op *op, int rank, program_part *part) {
   bool reads = (op->coll != COLLI_BROADCAST && op->coll != COLLI_SENDRECV) || op->root == rank;
   bool writes = op->coll != COLLI_SENDRECV || op->peer == rank;
   part->out = writes ? malloc(out_bytes(p, op) + 1) : NULL;
@@ -105,9 +105,9 @@ static void prepare(const program *p, const program_op *op, int rank, program_pa
 }
 
 /* Starts one operation on one rank. */
-static coll_status start(program *p, const program_op *op, int rank, program_part *part) {
+static coll_status start_operation(program *p, const program_op *op, int rank, program_part *part) {
   coll_comm *comm = p->world->comms[rank];
-  prepare(p, op, rank, part);
+  prepare_buffers(p, op, rank, part);
   const void *in = part->in ? part->in : part->out;
   switch (op->coll) {
   case COLLI_ALLREDUCE:
@@ -149,7 +149,7 @@ static bool holds_input(const program_op *op, const char *buf, int rank) {
 }
 
 /* Checks a result that was reported as COLL_OK. */
-static bool right(program *p, int index, int rank, const program_part *part) {
+static bool is_right(program *p, int index, int rank, const program_part *part) {
   const program_op *op = &p->ops[index];
   if (part->in && !holds_input(op, part->in, rank))
     return false; /* an input was written to */
@@ -167,7 +167,7 @@ static bool right(program *p, int index, int rank, const program_part *part) {
 }
 
 /* Gives buffers back, in a way that later reads of them are noticed. */
-static void release(const program *p, const program_op *op, program_part *part) {
+static void release_buffers(const program *p, const program_op *op, program_part *part) {
   if (part->in)
     memset(part->in, 0xdd, in_bytes(op));
   if (part->out)
@@ -178,11 +178,11 @@ static void release(const program *p, const program_op *op, program_part *part) 
 }
 
 /* Takes note of the end of one operation. */
-static void end(program *p, int rank, int index, coll_status status) {
+static void end_operation(program *p, int rank, int index, coll_status status) {
   program_rank *pr = &p->ranks[rank];
   program_part *part = &pr->part[index];
   part->done = true;
-  if (status == COLL_OK && rank != p->odd_rank && !right(p, index, rank, part)) {
+  if (status == COLL_OK && rank != p->odd_rank && !is_right(p, index, rank, part)) {
     fprintf(stderr, "seed %llu: rank %d: operation %d is COLL_OK, but its result is wrong\n",
             (unsigned long long)p->seed, rank, index);
     p->wrong++;
@@ -192,7 +192,7 @@ static void end(program *p, int rank, int index, coll_status status) {
     pr->error = (coll_error)COLL_ERROR_INIT;
     coll_last_error(p->world->comms[rank], &pr->error);
   }
-  release(p, op_of(p, rank, index), part);
+  release_buffers(p, op_of(p, rank, index), part);
 }
 
 /* Starts the next operation if the window has room; true if it did something. */
@@ -204,25 +204,25 @@ static bool start_next(program *p, int rank) {
     return false;
   int index = pr->next++;
   program_part *part = &pr->part[index];
-  coll_status status = start(p, op_of(p, rank, index), rank, part);
+  coll_status status = start_operation(p, op_of(p, rank, index), rank, part);
   part->started = status == COLL_OK;
   if (part->started)
     pr->open++;
   else
-    end(p, rank, index, status);
+    end_operation(p, rank, index, status);
   return true;
 }
 
 /* One rank's turn. */
-static bool act(void *ctx, int rank) {
+static bool act_on_rank(void *ctx, int rank) {
   program *p = ctx;
   program_rank *pr = &p->ranks[rank];
   if (pr->done)
     return false;
   /* Sometimes late, so that ranks are not in step. */
-  bool late = pr->next < p->nops && pick(&p->world->prng, 3) == 0;
+  bool late = pr->next < p->nops && pick_below(&p->world->prng, 3) == 0;
   bool moved = late || start_next(p, rank);
-  int first = pick(&p->world->prng, p->nops);
+  int first = pick_below(&p->world->prng, p->nops);
   for (int i = 0; i < p->nops; i++) {
     int index = (first + i) % p->nops;
     program_part *part = &pr->part[index];
@@ -232,7 +232,7 @@ static bool act(void *ctx, int rank) {
     if (status == COLL_IN_PROGRESS)
       continue;
     pr->open--;
-    end(p, rank, index, status);
+    end_operation(p, rank, index, status);
     moved = true;
   }
   bool over = pr->open == 0 && (pr->next == p->nops || pr->status != COLL_OK);
@@ -246,12 +246,12 @@ static bool act(void *ctx, int rank) {
 }
 
 /* Whether a rank is through. */
-static bool done(void *ctx, int rank) {
+static bool rank_done(void *ctx, int rank) {
   return ((program *)ctx)->ranks[rank].done;
 }
 
 bool program_run(program *p, uint64_t limit_ns) {
-  return world_run(p->world, act, done, p, limit_ns);
+  return world_run(p->world, act_on_rank, rank_done, p, limit_ns);
 }
 
 void program_free(program *p) {

@@ -109,7 +109,7 @@ uint64_t world_now(const world *w) {
 }
 
 /* A killed rank's control links close as the kernel would close its sockets. */
-static void bury(world *w, int rank) {
+static void bury_rank(world *w, int rank) {
   if (w->buried[rank] || !w->comms[rank])
     return;
   w->buried[rank] = true;
@@ -151,7 +151,7 @@ static bool all_done(world *w, world_done done, void *ctx) {
   for (int rank = 0; rank < w->nranks; rank++) {
     sim_fate fate = sim_world_fate(w->sim, rank);
     if (fate == SIM_KILLED)
-      bury(w, rank);
+      bury_rank(w, rank);
     all &= fate != SIM_ALIVE || done(ctx, rank);
   }
   return all;
@@ -170,8 +170,8 @@ static void let_time_pass(world *w, hot_set *hot, uint64_t *polled_ns) {
 }
 
 /* The loop of world_run(). */
-static bool run(world *w, hot_set *hot, world_act act, world_done done, void *ctx,
-                uint64_t limit_ns) {
+static bool run_until_done(world *w, hot_set *hot, world_act act, world_done done, void *ctx,
+                           uint64_t limit_ns) {
   uint64_t until = world_now(w) + limit_ns, polled_ns = world_now(w);
   int since_check = 0;
   hot_add_all(hot, w->nranks);
@@ -202,7 +202,7 @@ static bool run(world *w, hot_set *hot, world_act act, world_done done, void *ct
 bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t limit_ns) {
   hot_set hot = {calloc((size_t)w->nranks, sizeof(int)), calloc((size_t)w->nranks, sizeof(bool)),
                  0};
-  bool ok = hot.ranks && hot.in && run(w, &hot, act, done, ctx, limit_ns);
+  bool ok = hot.ranks && hot.in && run_until_done(w, &hot, act, done, ctx, limit_ns);
   free(hot.ranks);
   free(hot.in);
   return ok;

@@ -31,7 +31,7 @@ static void remove_folder(void) {
 
 TestSuite(calibration, .init = make_folder, .fini = remove_folder);
 
-/* A calibration of which no two numbers are alike. */
+/* A calibration of which no two numbers are equal. */
 static colli_calibration numbered(void) {
   colli_calibration all;
   for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++)

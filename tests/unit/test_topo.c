@@ -22,7 +22,7 @@ static colli_topo *load_file(const char *name) {
 }
 
 /* Loads this machine ("") or a described one. */
-static colli_topo *load(const char *source) {
+static colli_topo *load_machine(const char *source) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
   cr_assert_eq(colli_topo_load(source, &topo, &error), COLL_OK, "%s", error.message);
@@ -109,7 +109,7 @@ Test(topo, a_numa_node_may_hold_several_packages) {
 }
 
 Test(topo, described_machines) {
-  colli_topo *topo = load("pack:2 numa:2 l3:2 l2:2 core:2 pu:2");
+  colli_topo *topo = load_machine("pack:2 numa:2 l3:2 l2:2 core:2 pu:2");
   cr_expect_eq(topo->npackages, 2);
   cr_expect_eq(topo->nnuma, 4);
   cr_expect_eq(topo->nl3, 8);
@@ -123,7 +123,7 @@ Test(topo, described_machines) {
   cr_expect_eq(topo->cores[31].l2, 15);
   cr_expect_eq(topo->core_of_pu[63], 31);
   colli_topo_free(topo);
-  topo = load("pu:3"); /* no cores, no packages, no caches */
+  topo = load_machine("pu:3"); /* no cores, no packages, no caches */
   cr_expect_eq(topo->ncores, 3);
   cr_expect_eq(topo->npackages, 0);
   cr_expect_eq(topo->cores[2].package, -1);
@@ -159,14 +159,14 @@ static void check_place(const colli_topo *topo, int nranks) {
 }
 
 Test(place, every_count_is_spread_evenly) {
-  colli_topo *topo = load("pack:2 numa:2 l3:2 core:4 pu:2");
+  colli_topo *topo = load_machine("pack:2 numa:2 l3:2 core:4 pu:2");
   for (int nranks = 1; nranks <= topo->ncores; nranks++)
     check_place(topo, nranks);
   colli_topo_free(topo);
 }
 
 Test(place, more_ranks_than_cores_share_them_equally_or_are_not_placed) {
-  colli_topo *topo = load("numa:2 core:2 pu:2");
+  colli_topo *topo = load_machine("numa:2 core:2 pu:2");
   int cores[12] = {7, 7, 7, 7, 7};
   colli_topo_place(topo, 5, cores);
   for (int r = 0; r < 5; r++)
@@ -178,7 +178,7 @@ Test(place, more_ranks_than_cores_share_them_equally_or_are_not_placed) {
 }
 
 Test(place, forbidden_cores_are_left_out_and_full_groups_overflow) {
-  colli_topo *topo = load("numa:2 l3:1 core:4 pu:1");
+  colli_topo *topo = load_machine("numa:2 l3:1 core:4 pu:1");
   topo->cores[0].allowed = topo->cores[1].allowed = topo->cores[2].allowed = false;
   cr_expect_eq(colli_topo_allowed_cores(topo), 5);
   int cores[5];
@@ -197,7 +197,7 @@ Test(place, forbidden_cores_are_left_out_and_full_groups_overflow) {
 }
 
 Test(place, this_machine_and_binding) {
-  colli_topo *topo = load("");
+  colli_topo *topo = load_machine("");
   cr_assert_gt(topo->ncores, 0);
   cr_assert_gt(topo->memory_bytes, 0);
   int allowed = colli_topo_allowed_cores(topo);
@@ -210,7 +210,7 @@ Test(place, this_machine_and_binding) {
   cpu_set_t mask;
   cr_assert_eq(sched_getaffinity(0, sizeof(mask), &mask), 0);
   cr_expect(CPU_ISSET(topo->cores[cores[0]].os_index, &mask));
-  colli_topo *again = load(""); /* seen from a bound process, one core is allowed */
+  colli_topo *again = load_machine(""); /* seen from a bound process, one core is allowed */
   cr_expect_eq(colli_topo_allowed_cores(again), 1);
   cr_expect_eq(again->ncores, topo->ncores);
   for (int c = 0; c < topo->ncores; c++)
@@ -221,7 +221,7 @@ Test(place, this_machine_and_binding) {
 }
 
 Test(place, binding_to_a_core_that_is_not_there) {
-  colli_topo *topo = load("pu:2");
+  colli_topo *topo = load_machine("pu:2");
   coll_error error = COLL_ERROR_INIT;
   cr_expect_eq(colli_topo_bind(topo, -1, &error), COLL_ERR_INVALID_ARGUMENT);
   cr_expect_eq(colli_topo_bind(topo, 2, &error), COLL_ERR_INVALID_ARGUMENT);

@@ -10,13 +10,13 @@ static bool is_earlier(const sim_event *a, const sim_event *b) {
 
 /* Puts an event into the heap; false without memory. */
 static bool heap_push(sim_world *world, sim_event event) {
-  if (world->nevents == world->room) {
-    size_t room = world->room ? 2 * world->room : 64;
-    sim_event *grown = realloc(world->heap, room * sizeof(*grown));
+  if (world->nevents == world->capacity) {
+    size_t capacity = world->capacity ? 2 * world->capacity : 64;
+    sim_event *grown = realloc(world->heap, capacity * sizeof(*grown));
     if (!grown)
       return false;
     world->heap = grown;
-    world->room = room;
+    world->capacity = capacity;
   }
   size_t at = world->nevents++;
   while (at > 0 && is_earlier(&event, &world->heap[(at - 1) / 2])) {

@@ -98,7 +98,7 @@ struct sim_world {
   bool *is_touched;
   int touched_first, touched_count;
   sim_event *heap;
-  size_t nevents, room;
+  size_t nevents, capacity;
   bool out_of_memory; /* an event was lost: every call fails from now on */
   sim_pair *buckets[SIM_PAIR_BUCKETS];
 };

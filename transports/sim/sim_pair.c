@@ -97,7 +97,7 @@ static void read_one(sim_side *side) {
 }
 
 /* A message of `side` reaches the other end. */
-static void arrive(sim_world *world, sim_side *side) {
+static void deliver_message(sim_world *world, sim_side *side) {
   if (!side->coming || side->pair->cut)
     return;
   side->coming = side->coming->next;
@@ -107,7 +107,7 @@ static void arrive(sim_world *world, sim_side *side) {
 }
 
 /* Ends a side with an error. */
-static void end(sim_side *side, coll_status status, const char *why) {
+static void end_side(sim_side *side, coll_status status, const char *why) {
   if (side->status != COLL_OK)
     return;
   side->status = status;
@@ -120,13 +120,13 @@ void sim_side_event(sim_world *world, sim_pair *pair, int index, sim_event_kind 
   if (kind == SIM_EV_READ)
     read_one(side);
   if (kind == SIM_EV_ARRIVE) {
-    arrive(world, side);
+    deliver_message(world, side);
     return;
   }
   if (side->state != SIM_OPEN)
     return;
   if (kind == SIM_EV_READY && pair->refused)
-    end(side, COLL_ERR_AUTH, "the other rank holds another secret");
+    end_side(side, COLL_ERR_AUTH, "the other rank holds another secret");
   else if (kind == SIM_EV_READY)
     side->ready = true;
   else if (kind == SIM_EV_CREDIT)
@@ -134,7 +134,7 @@ void sim_side_event(sim_world *world, sim_pair *pair, int index, sim_event_kind 
   else if (kind == SIM_EV_CLOSED)
     side->peer_closed = true;
   else if (kind == SIM_EV_LOST)
-    end(side, COLL_ERR_PEER_LOST, "the simulated connection broke");
+    end_side(side, COLL_ERR_PEER_LOST, "the simulated connection broke");
   sim_touch(world, pair->rank[index]);
 }
 
@@ -264,7 +264,7 @@ static void tell_all(sim_world *world, int rank, bool died) {
       sim_side *mate = sim_side_mate(side);
       if (died) {
         drop_coming(side);
-        end(side, COLL_ERR_INTERNAL, "a rank that is dead by plan was called");
+        end_side(side, COLL_ERR_INTERNAL, "a rank that is dead by plan was called");
       }
       if (mate->state == SIM_OPEN && died)
         plan_for(world, world->now_ns + world->config.lost_ns, SIM_EV_LOST, mate);

@@ -18,7 +18,7 @@ typedef struct sim_blob {
 _Static_assert(sizeof(sim_blob) <= COLL_BLOB_BYTES, "fits in a blob");
 
 /* Tells the owner of a side what is wrong and gives the status. */
-static int fail(sim_side *side, coll_status status, const char *detail) {
+static int report_failure(sim_side *side, coll_status status, const char *detail) {
   const coll_transport_env *env = side->ep->env;
   coll_transport_failure failure = {
       .status = status, .peer = side->conn.peer, .channel = side->conn.channel, .detail = detail};
@@ -30,7 +30,7 @@ static int fail(sim_side *side, coll_status status, const char *detail) {
 static int broken_rule(sim_side *side, const char *rule) {
   side->status = COLL_ERR_INTERNAL;
   side->why = rule;
-  return fail(side, side->status, side->why);
+  return report_failure(side, side->status, side->why);
 }
 
 /* AGAIN for no reason, with a reason to look again later. */
@@ -42,11 +42,11 @@ static int again_later(sim_side *side) {
 }
 
 /* What every data call checks first: DONE, AGAIN or an error. */
-static int enter(sim_side *side) {
+static int enter_call(sim_side *side) {
   if (side->ep->world->out_of_memory)
-    return fail(side, COLL_ERR_NO_MEMORY, "no memory for the simulator's events");
+    return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for the simulator's events");
   if (side->status != COLL_OK)
-    return fail(side, side->status, side->why);
+    return report_failure(side, side->status, side->why);
   return side->ready || side->peer_closed ? COLL_T_DONE : COLL_T_AGAIN;
 }
 
@@ -54,11 +54,12 @@ static int enter(sim_side *side) {
 static int enter_send(sim_side *side, size_t bytes) {
   if (bytes > side->ep->env->slot_bytes)
     return broken_rule(side, "a message larger than slot_bytes was sent");
-  int status = enter(side);
+  int status = enter_call(side);
   if (status != COLL_T_DONE)
     return status;
   if (side->peer_closed)
-    return fail(side, COLL_ERR_PEER_LOST, "the other rank has closed the simulated connection");
+    return report_failure(side, COLL_ERR_PEER_LOST,
+                          "the other rank has closed the simulated connection");
   if (side->credits == 0)
     return COLL_T_AGAIN;
   return sim_chance(side->ep->world, side->ep->world->config.again) ? again_later(side)
@@ -67,7 +68,7 @@ static int enter_send(sim_side *side, size_t bytes) {
 
 /* Whether a message is there to be received: DONE with *msg set, AGAIN or an error. */
 static int enter_recv(sim_side *side, sim_msg **msg) {
-  int status = enter(side);
+  int status = enter_call(side);
   if (status != COLL_T_DONE)
     return status;
   sim_side *mate = sim_side_mate(side);
@@ -77,7 +78,8 @@ static int enter_recv(sim_side *side, sim_msg **msg) {
                                                                       : COLL_T_DONE;
   }
   if (side->peer_closed)
-    return fail(side, COLL_ERR_PEER_LOST, "the other rank has closed the simulated connection");
+    return report_failure(side, COLL_ERR_PEER_LOST,
+                          "the other rank has closed the simulated connection");
   return COLL_T_AGAIN;
 }
 
@@ -102,7 +104,7 @@ static int sim_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_
     return status;
   sim_msg *msg = msg_create(bytes);
   if (!msg)
-    return fail(side, COLL_ERR_NO_MEMORY, "no memory for a simulated message");
+    return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for a simulated message");
   msg->tag = *tag;
   if (bytes > 0 && sim_chance(side->ep->world, side->ep->world->config.pending))
     msg->borrowed = buf;
@@ -116,7 +118,7 @@ static int sim_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_
 static int sim_sent(coll_conn *conn, uint64_t *count) {
   sim_side *side = (sim_side *)conn;
   *count = side->unread ? side->unread->number - 1 : side->taken;
-  int status = enter(side);
+  int status = enter_call(side);
   return status > 0 ? status : COLL_T_DONE;
 }
 
@@ -128,7 +130,7 @@ static int sim_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
       return status;
     side->slot = msg_create(bytes);
     if (!side->slot)
-      return fail(side, COLL_ERR_NO_MEMORY, "no memory for a simulated slot");
+      return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for a simulated slot");
   }
   if (side->slot->bytes != bytes)
     return broken_rule(side, "slot_acquire() again, with another size");
@@ -141,7 +143,7 @@ static int sim_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   sim_msg *msg = side->slot;
   if (!msg || bytes > msg->bytes)
     return broken_rule(side, "slot_commit() without slot_acquire() of that size");
-  int status = enter(side);
+  int status = enter_call(side);
   if (status > 0)
     return status;
   side->slot = NULL;
@@ -152,7 +154,7 @@ static int sim_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
 }
 
 /* Fills a receive buffer with garbage, as a transport does that has half of a message. */
-static int scribble(sim_side *side, void *buf, size_t bytes) {
+static int scribble_buffer(sim_side *side, void *buf, size_t bytes) {
   sim_world *world = side->ep->world;
   memset(buf, (int)colli_prng_below(&world->network, 256), bytes);
   side->receiving = true;
@@ -177,7 +179,7 @@ static int sim_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t b
   }
   if (!side->receiving && bytes > 0 &&
       sim_chance(side->ep->world, side->ep->world->config.scribble))
-    return scribble(side, buf, bytes);
+    return scribble_buffer(side, buf, bytes);
   side->receiving = false;
   if (bytes > 0)
     memcpy(buf, msg->payload, bytes);
@@ -204,7 +206,7 @@ static int sim_slot_release(coll_conn *conn) {
   sim_side *side = (sim_side *)conn;
   sim_side *mate = sim_side_mate(side);
   if (side->status != COLL_OK)
-    return fail(side, side->status, side->why);
+    return report_failure(side, side->status, side->why);
   if (!mate->head || side->recv_buf != mate->head)
     return broken_rule(side, "slot_release() of a slot that was not peeked at");
   side->recv_buf = NULL;

@@ -16,7 +16,7 @@ int sim_world_touched(sim_world *world) {
 }
 
 /* Lets a fault of the plan happen. */
-static void strike(sim_world *world, const sim_fault *fault) {
+static void apply_fault(sim_world *world, const sim_fault *fault) {
   sim_fate *fate = &world->fate[fault->rank];
   if (fault->kind == SIM_CUT || fault->kind == SIM_STALL) {
     sim_link_break(world, fault);
@@ -36,7 +36,7 @@ bool sim_world_advance(sim_world *world) {
   while (world->nevents > 0 && world->heap[0].at_ns == world->now_ns) {
     sim_event event = sim_event_take(world);
     if (event.kind == SIM_EV_FAULT) {
-      strike(world, &world->faults[event.side]);
+      apply_fault(world, &world->faults[event.side]);
       continue;
     }
     sim_side_event(world, event.pair, event.side, (sim_event_kind)event.kind);
@@ -66,7 +66,7 @@ uint64_t sim_world_messages(const sim_world *world) {
 }
 
 /* Takes the memory of a world; false if there is too little. */
-static bool allocate(sim_world *world, const sim_config *config) {
+static bool allocate_world(sim_world *world, const sim_config *config) {
   size_t n = (size_t)config->nranks, nfaults = (size_t)config->nfaults;
   world->faults = calloc(nfaults + 1, sizeof(*world->faults));
   world->spent = calloc(nfaults + 1, sizeof(*world->spent));
@@ -83,7 +83,7 @@ sim_world *sim_world_create(const sim_config *config) {
   sim_world *world = calloc(1, sizeof(*world));
   if (!world)
     return NULL;
-  if (!allocate(world, config)) {
+  if (!allocate_world(world, config)) {
     sim_world_destroy(world);
     return NULL;
   }

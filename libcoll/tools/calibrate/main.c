@@ -68,7 +68,7 @@ static int parse_ranks(const char *text) {
 }
 
 /* Reads the command line. */
-static wishes ask(int argc, char **argv) {
+static wishes parse_options(int argc, char **argv) {
   static const struct option longs[] = {{"output", required_argument, NULL, 'o'},
                                         {"seconds", required_argument, NULL, 's'},
                                         {"quick", no_argument, NULL, 'q'},
@@ -147,8 +147,8 @@ static void print_world(const calibrate_world *world) {
 }
 
 /* Measures one kind of link, with ranks apart or crowded, and prints and keeps its costs. */
-static bool calibrate(colli_link_kind link, bool crowded, int cores, const wishes *w,
-                      colli_calibration *out) {
+static bool calibrate_link(colli_link_kind link, bool crowded, int cores, const wishes *w,
+                           colli_calibration *out) {
   static calibrate_world worlds[2];
   const int nranks[2] = {crowded ? 4 : 2, crowded ? 8 : 4};
   int nworlds = crowded || cores >= 4 ? 2 : 1;
@@ -258,7 +258,7 @@ static colli_corrections *survey(const colli_calibration *costs,
 }
 
 int main(int argc, char **argv) {
-  wishes w = ask(argc, argv);
+  wishes w = parse_options(argc, argv);
   char path[512];
   colli_calibration all;
   colli_calibration_origin origin = {.cores = count_cores()};
@@ -275,7 +275,7 @@ int main(int argc, char **argv) {
          "by a factor");
   for (int link = 0; link < COLLI_LINK_KINDS; link++)
     for (int crowded = origin.cores < 2; crowded < 2; crowded++) /* one core: never apart */
-      if (!calibrate((colli_link_kind)link, crowded, origin.cores, &w, &all))
+      if (!calibrate_link((colli_link_kind)link, crowded, origin.cores, &w, &all))
         return 1;
   colli_corrections *corrections = w.quick ? NULL : survey(&all, &origin, &w);
   if (!w.quick && !corrections)

@@ -11,7 +11,7 @@
 #include "libcoll/tools/collrun/run.h"
 
 /* Reads the numbers of ended ranks until collrun is gone, then kills the groups that are left. */
-static _Noreturn void guard(const run_job *job, int fd) {
+static _Noreturn void guard_ranks(const run_job *job, int fd) {
   sigset_t all;
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL);
@@ -41,7 +41,7 @@ int run_guard_start(const run_job *job) {
   pid_t pid = fork();
   if (pid == 0) {
     close(ends[1]);
-    guard(job, ends[0]);
+    guard_ranks(job, ends[0]);
   }
   close(ends[0]);
   if (pid < 0) {

@@ -87,7 +87,7 @@ static void raise_limit(run_job *job) {
 }
 
 /* Runs all ranks from start to end; the exit status. */
-static int run(run_job *job) {
+static int run_ranks(run_job *job) {
   run_output *output = NULL;
   if (job->options.tag && (output = run_output_create(job->nranks)) == NULL) {
     perror("collrun: cannot make pipes for the ranks' output");
@@ -132,7 +132,7 @@ int main(int argc, char **argv) {
     status = job.options.hosts != NULL ? choose_root(&job) : listen_here(&job);
   if (status == 0) {
     raise_limit(&job);
-    status = run(&job);
+    status = run_ranks(&job);
   }
   free(job.ranks);
   explicit_bzero(job.secret, sizeof(job.secret));

@@ -154,7 +154,7 @@ static int start_there(starter *start, int rank) {
 }
 
 /* Kills and collects what was started. */
-static void undo(run_job *job) {
+static void undo_start(run_job *job) {
   for (int r = 0; r < job->nranks; r++) {
     run_rank *rank = &job->ranks[r];
     if (rank->pid == 0)
@@ -167,7 +167,7 @@ static void undo(run_job *job) {
 }
 
 /* Says why a rank could not be started, and with which status to exit. */
-static int explain(const run_job *job, failure failed) {
+static int explain_failure(const run_job *job, failure failed) {
   const char *ssh = getenv("COLL_SSH");
   const char *program = job->options.program[0];
   if (job->options.hosts != NULL)
@@ -209,6 +209,6 @@ int run_start(run_job *job, run_output *output) {
   colli_topo_free(start.topo);
   if (failed.reason == 0)
     return 0;
-  undo(job);
-  return explain(job, failed);
+  undo_start(job);
+  return explain_failure(job, failed);
 }

@@ -48,7 +48,7 @@ static void signal_all(run_state *state, int number, bool from_terminal) {
 }
 
 /* Takes the next step that ends ranks. */
-static void step(run_state *state, stage next, uint64_t now_ns) {
+static void enter_stage(run_state *state, stage next, uint64_t now_ns) {
   state->stage = next;
   state->step_ns = now_ns + GRACE_NS;
   if (next == ASKED)
@@ -66,19 +66,19 @@ static void check_time(run_state *state, uint64_t now_ns) {
     print_running(state, stderr);
     fputc('\n', stderr);
     state->status = RUN_TIMEOUT;
-    step(state, ASKED, now_ns);
+    enter_stage(state, ASKED, now_ns);
   } else if (state->step_ns != 0 && now_ns >= state->step_ns) {
     if (state->stage == WAITING) {
       fputs("collrun: sending SIGTERM to ", stderr);
       print_running(state, stderr);
       fputs(", still running\n", stderr);
     }
-    step(state, state->stage == WAITING ? ASKED : KILLED, now_ns);
+    enter_stage(state, state->stage == WAITING ? ASKED : KILLED, now_ns);
   }
 }
 
 /* Names a rank that failed. */
-static void report(run_state *state, int r, int code, int number) {
+static void report_failure(run_state *state, int r, int code, int number) {
   const run_rank *rank = &state->job->ranks[r];
   fprintf(stderr, "collrun: rank %d ", r);
   if (rank->host != NULL)
@@ -100,7 +100,7 @@ static void report(run_state *state, int r, int code, int number) {
 }
 
 /* One rank, or its ssh, has ended. */
-static void ended(run_state *state, int r, const siginfo_t *info) {
+static void rank_ended(run_state *state, int r, const siginfo_t *info) {
   run_rank *rank = &state->job->ranks[r];
   int number = info->si_code == CLD_EXITED ? 0 : info->si_status;
   int code = number > 0 ? 128 + number : info->si_status;
@@ -108,11 +108,11 @@ static void ended(run_state *state, int r, const siginfo_t *info) {
     number = code - 128; /* how a shell on the other host tells of a signal */
   const bool keep_going = state->job->options.keep_going;
   if (code != 0 && state->stage == RUNNING) {
-    report(state, r, code, number);
+    report_failure(state, r, code, number);
     if (state->status == 0)
       state->status = code;
     if (!keep_going)
-      step(state, WAITING, colli_now_ns());
+      enter_stage(state, WAITING, colli_now_ns());
   }
   state->done = state->done || code == 0;
   /* What it leaves behind goes too, while its number cannot be anybody else's yet. */
@@ -128,7 +128,7 @@ static void ended(run_state *state, int r, const siginfo_t *info) {
 }
 
 /* Finds out who has ended. */
-static void reap(run_state *state) {
+static void reap_ranks(run_state *state) {
   siginfo_t info;
   for (;;) {
     info.si_pid = 0;
@@ -138,7 +138,7 @@ static void reap(run_state *state) {
     while (r < state->job->nranks && state->job->ranks[r].pid != info.si_pid)
       r++;
     if (r < state->job->nranks)
-      ended(state, r, &info);
+      rank_ended(state, r, &info);
     else
       (void)waitpid(info.si_pid, NULL, 0); /* inherited from whoever became collrun */
   }
@@ -150,12 +150,12 @@ static void take_signals(run_state *state, int signal_fd) {
   while (read(signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info)) {
     int number = (int)info.ssi_signo;
     if (number == SIGCHLD)
-      continue; /* reap() looks each time */
+      continue; /* reap_ranks() looks each time */
     state->interrupts += number == SIGINT;
     if (number == SIGINT && state->interrupts > 1) {
       fputs("collrun: interrupted twice; killing all ranks\n", stderr);
       state->status = 128 + SIGINT;
-      step(state, KILLED, colli_now_ns());
+      enter_stage(state, KILLED, colli_now_ns());
     } else {
       signal_all(state, number, info.ssi_code == SI_KERNEL);
     }
@@ -176,7 +176,7 @@ static int wait_ms(const run_state *state) {
 }
 
 /* Reads what ranks have printed last. */
-static void drain(run_state *state, struct pollfd *fds) {
+static void drain_output(run_state *state, struct pollfd *fds) {
   uint64_t until_ns = colli_now_ns() + DRAIN_NS;
   while (state->output != NULL && run_output_pass(state->output) && colli_now_ns() < until_ns) {
     int count = run_output_poll(state->output, fds);
@@ -200,11 +200,11 @@ int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
     if (state.output != NULL && !run_output_pass(state.output))
       state.output = NULL;
     take_signals(&state, signal_fd);
-    reap(&state);
+    reap_ranks(&state);
     if (state.running > 0)
       check_time(&state, colli_now_ns());
   }
-  drain(&state, fds);
+  drain_output(&state, fds);
   free(fds);
   return job->options.keep_going && state.stage == RUNNING && state.done ? 0 : state.status;
 }

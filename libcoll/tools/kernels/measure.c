@@ -52,7 +52,7 @@ static void run_limit(const kernels_work *work, kernels_limit limit) {
 }
 
 /* Nanoseconds of one of `turns` calls; of the kernel if limit is NULL. */
-static double sample(const kernels_work *work, kernels_limit limit, int turns) {
+static double take_sample(const kernels_work *work, kernels_limit limit, int turns) {
   uint64_t start = colli_now_ns();
   for (int i = 0; i < turns; i++)
     if (limit)
@@ -66,7 +66,7 @@ static double sample(const kernels_work *work, kernels_limit limit, int turns) {
  * Ones, and zeros to add to them or ones to multiply with: what is computed in place again and
  * again stays an ordinary number, which matters to some processors.
  */
-static void fill(const kernels_work *work) {
+static void fill_buffer(const kernels_work *work) {
   static const uint64_t ones[COLL_TYPE_COUNT] = {[COLL_INT8] = 1,
                                                  [COLL_UINT8] = 1,
                                                  [COLL_INT16] = 1,
@@ -96,9 +96,9 @@ static void fill(const kernels_work *work) {
 kernels_rate kernels_measure(const kernels_work *work, double ms) {
   const kernels_limit *limits = kernels_limits(work->kernels->isa, work->form);
   double best[1 + KERNELS_LIMITS] = {0}, bytes = (double)work->bytes;
-  fill(work);
+  fill_buffer(work);
   int turns = 1;
-  while (turns < 1 << 20 && sample(work, limits[0], turns) * turns < SAMPLE_NS)
+  while (turns < 1 << 20 && take_sample(work, limits[0], turns) * turns < SAMPLE_NS)
     turns *= 2;
   uint64_t end = colli_now_ns() + (uint64_t)(ms * 1e6 * (1 + KERNELS_LIMITS));
   for (int i = 0; i < FEWEST_SAMPLES || colli_now_ns() < end; i++)
@@ -106,7 +106,7 @@ kernels_rate kernels_measure(const kernels_work *work, double ms) {
       kernels_limit limit = which > 0 ? limits[which - 1] : NULL;
       if (which > 0 && !limit)
         continue;
-      double rate = bytes / sample(work, limit, turns);
+      double rate = bytes / take_sample(work, limit, turns);
       if (rate > best[which])
         best[which] = rate;
     }

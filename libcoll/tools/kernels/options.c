@@ -54,18 +54,18 @@ static const char *isa_name(int isa) {
 }
 
 /* Ends the program because of bad usage. */
-static void die(const char *option, const char *value) {
+static void refuse_value(const char *option, const char *value) {
   fprintf(stderr, "coll_kernels: --%s does not take '%s' (see coll_kernels --help)\n", option,
           value);
   exit(USAGE_STATUS);
 }
 
 /* The number of a name. */
-static int find(const char *option, const char *value, const char *(*name_of)(int)) {
+static int find_name(const char *option, const char *value, const char *(*name_of)(int)) {
   for (int i = 0; name_of(i); i++)
     if (strcmp(name_of(i), value) == 0)
       return i;
-  die(option, value);
+  refuse_value(option, value);
   return KERNELS_ALL;
 }
 
@@ -80,7 +80,7 @@ static void read_sizes(kernels_options *o, const char *text) {
       size *= *end++ == 'K' ? 1 << 10 : 1 << 20;
     if (!number || (*end && *end != ',') || !(size >= UNIT) || size > MOST_BYTES ||
         o->nsizes == KERNELS_SIZES)
-      die("sizes", text);
+      refuse_value("sizes", text);
     o->sizes[o->nsizes++] = (size_t)size / UNIT * UNIT;
     if (!*end)
       return;
@@ -105,16 +105,16 @@ kernels_options kernels_read_options(int argc, char **argv) {
   while ((option = getopt_long(argc, argv, "h", longs, NULL)) != -1)
     switch (option) {
     case 'i':
-      o.isa = find("isa", optarg, isa_name);
+      o.isa = find_name("isa", optarg, isa_name);
       break;
     case 't':
-      o.type = find("type", optarg, kernels_type_name);
+      o.type = find_name("type", optarg, kernels_type_name);
       break;
     case 'o':
-      o.op = find("op", optarg, kernels_op_name);
+      o.op = find_name("op", optarg, kernels_op_name);
       break;
     case 'f':
-      o.form = find("form", optarg, kernels_form_name);
+      o.form = find_name("form", optarg, kernels_form_name);
       break;
     case 's':
       read_sizes(&o, optarg);
@@ -122,7 +122,7 @@ kernels_options kernels_read_options(int argc, char **argv) {
     case 'm':
       o.ms = strtod(optarg, &end);
       if (end == optarg || *end || !(o.ms > 0) || o.ms > 10000)
-        die("ms", optarg);
+        refuse_value("ms", optarg);
       break;
     case 'c':
       o.csv = optarg;
