@@ -186,7 +186,7 @@ static uint64_t bytes_moved(const tcp_endpoint *ep) {
   uint64_t moved = 0;
   const tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-  moved += conn->stream.moved;
+    moved += conn->stream.moved;
   return moved;
 }
 
@@ -206,10 +206,10 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
     return 0;
   tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-  if (conn->state == TCP_ESTABLISHED && conn->source.events & EPOLLIN) {
-    conn->source.events &= ~(uint32_t)EPOLLIN;
-    colli_stream_buffer_input(&conn->stream);
-  }
+    if (conn->state == TCP_ESTABLISHED && conn->source.events & EPOLLIN) {
+      conn->source.events &= ~(uint32_t)EPOLLIN;
+      colli_stream_buffer_input(&conn->stream);
+    }
   ep->input = false;
   return bytes_moved(ep) != moved;
 }
@@ -234,8 +234,8 @@ static int tcp_progress(coll_endpoint *handle) {
     uint64_t now = ep->env->now_ns(ep->env->ctx);
     tcp_conn *conn;
     LIST_FOREACH(conn, &ep->conns, link)
-    if (conn->state == TCP_DIALING)
-      moved |= tcp_dial_progress(conn, now);
+      if (conn->state == TCP_DIALING)
+        moved |= tcp_dial_progress(conn, now);
   }
   moved |= flush_blocked(ep);
   if (ep->input)

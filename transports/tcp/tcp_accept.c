@@ -36,8 +36,8 @@ static int hand_over(tcp_inbound *in, tcp_conn *conn) {
 static tcp_inbound *find_parked(const tcp_endpoint *ep, int peer, int channel) {
   tcp_inbound *in;
   LIST_FOREACH(in, &ep->parked, link)
-  if (in->auth.hello.src_rank == peer && in->auth.hello.word == (uint64_t)channel)
-    return in;
+    if (in->auth.hello.src_rank == peer && in->auth.hello.word == (uint64_t)channel)
+      return in;
   return NULL;
 }
 
@@ -45,8 +45,8 @@ static tcp_inbound *find_parked(const tcp_endpoint *ep, int peer, int channel) {
 static tcp_conn *find_conn(const tcp_endpoint *ep, int peer, int channel) {
   tcp_conn *conn;
   LIST_FOREACH(conn, &ep->conns, link)
-  if (conn->base.peer == peer && conn->base.channel == channel)
-    return conn;
+    if (conn->base.peer == peer && conn->base.channel == channel)
+      return conn;
   return NULL;
 }
 

@@ -116,8 +116,8 @@ bool verbs_poll_arm(verbs_endpoint *ep, verbs_port *port) {
     return false;
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry)
-  if (conn->port == port)
-    verbs_post_sleep(conn);
+    if (conn->port == port)
+      verbs_post_sleep(conn);
   ibv_req_notify_cq(port->cq, 0);
   return verbs_poll(ep, port) > 0;
 }

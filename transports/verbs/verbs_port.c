@@ -174,16 +174,16 @@ void verbs_qp_end(verbs_conn *conn) {
 void verbs_port_break(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault) {
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry)
-  if (conn->port == port)
-    verbs_conn_break(conn, fault);
+    if (conn->port == port)
+      verbs_conn_break(conn, fault);
 }
 
 /* One queue pair has failed. */
 static void break_qp(verbs_endpoint *ep, const void *qp, const verbs_fault *fault) {
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry)
-  if (conn->qp == qp)
-    verbs_conn_break(conn, fault);
+    if (conn->qp == qp)
+      verbs_conn_break(conn, fault);
 }
 
 void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
