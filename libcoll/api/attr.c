@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 /* One attribute. */
 typedef struct colli_attr {

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 static const char operation[] = "candidates";
 

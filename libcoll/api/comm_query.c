@@ -3,6 +3,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {

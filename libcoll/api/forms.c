@@ -1,6 +1,7 @@
 /* forms.c: the operations of coll_collectives.h and coll_p2p.h, each in its four forms. */
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 /* Blocking form. */
 static inline coll_status run_blocking(coll_comm *comm, const colli_call *call) {

@@ -3,6 +3,7 @@
 
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 /* Keeps a checked call for the end of the group. */
 coll_status colli_group_add(coll_comm *comm, const colli_call *call) {

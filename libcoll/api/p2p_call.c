@@ -4,6 +4,7 @@
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
+#include "libcoll/progress/wait.h"
 
 #define LINGER_NS (1000 * COLLI_NS_PER_MS)
 #define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */

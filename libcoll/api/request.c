@@ -4,6 +4,8 @@
 
 #include "libcoll/call/call.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/progress/wait.h"
 
 #define BLOCK_REQUESTS     16
 #define TESTS_BEFORE_YIELD 16 /* in vain, one after the other, where ranks outnumber cores */

@@ -6,6 +6,8 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
+#include "libcoll/progress/wait.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
 #define FASTPATH_BYTES 8192u /* so short messages are never sent by reference */

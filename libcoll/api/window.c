@@ -5,6 +5,7 @@
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
+#include "libcoll/progress/enter.h"
 
 /* A window that nobody else knows yet, or NULL without memory. */
 static coll_window *make(coll_comm *comm, void *base, size_t bytes) {

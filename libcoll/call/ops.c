@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 #define NO_OP ((coll_op)-1)
 

@@ -14,7 +14,7 @@
 #include "libcoll/comm/shrink_state.h"
 #include "libcoll/p2p/engine.h"
 
-#define COLLI_SPIN_MOST 1024u /* looks, 20 to 100 us, before a waiting rank hands its core over */
+#define COLLI_SPIN_MOST 1024u /* polls, 20 to 100 us, before a waiting rank hands its core over */
 #define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
 
 /* What another rank last said of where it waits. */
@@ -35,29 +35,29 @@ typedef struct colli_rank_map {
   uint16_t *numbers;  /* nranks: by what number each addresses this communicator */
 } colli_rank_map;
 
-/* Who is inside: enter.c. */
+/* Which thread is inside: progress/enter.c. */
 typedef struct colli_entry {
   atomic_int inside;  /* a thread is in a public call */
   atomic_int misused; /* another one wanted in since */
   bool locked;        /* the thread inside has the family's lock */
 } colli_entry;
 
-/* How a rank waits, and how long it has polled in vain: wait.c. */
+/* How a rank waits, and how long it has polled in vain: progress/. */
 typedef struct colli_watch {
-  bool crowded;           /* more ranks than cores on this host: hand the core over, do not spin */
-  int mate;               /* the one other rank bound to this core, if crowded; or -1 */
-  uint64_t timeout_ns;    /* longest time that an operation may not move */
-  unsigned idle;          /* polls since something moved */
-  unsigned spin;          /* polls before the core is handed over; adapts */
-  unsigned looks;         /* as many as this wait may take for that */
-  unsigned elsewhere;     /* polls for a rank on another core since the core was handed over */
-  uint64_t told_mate;     /* messages sent to the mate until the core was handed over last */
-  unsigned turns;         /* ... above 0: some of them not long before */
-  uint64_t idle_since_ns; /* when the clock was first read after that; 0: not yet */
-  uint64_t given_ns;      /* how long others have had the core since, instead of it */
-  uint64_t now_ns;        /* last reading */
-  uint64_t control_ns;    /* when control links were last polled */
-  uint64_t waited_ns;     /* time spent inside the library, waiting: the watchdog's clock */
+  bool crowded;            /* more ranks than cores on this host: hand the core over, do not spin */
+  int mate;                /* the one other rank bound to this core, if crowded; or -1 */
+  uint64_t timeout_ns;     /* longest time that an operation may not move */
+  unsigned idle;           /* polls since something moved */
+  unsigned spin;           /* polls before the core is handed over; adapts */
+  unsigned elsewhere;      /* polls for a rank on another core since the core was handed over */
+  unsigned elsewhere_most; /* after so many in this wait it is handed over */
+  uint64_t sent_to_mate;   /* messages sent to the mate when the core was last handed over */
+  unsigned turns;          /* not 0: some of them were sent between the last few handovers */
+  uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */
+  uint64_t yielded_ns;     /* for how long others have had the core since */
+  uint64_t now_ns;         /* last reading */
+  uint64_t control_ns;     /* when control links were last polled */
+  uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */
 } colli_watch;
 
 /* What has failed, and what is known of the other ranks: failure/. */
@@ -144,18 +144,6 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
 
 /* Waits until short messages whose sends are complete have gone off; at most a second. */
 void colli_p2p_linger(coll_comm *comm);
-
-/* ---- wait.c ---------------------------------------------------------------------------------- */
-
-/* Looks once, and if nothing moved passes the time as long as it takes; at most until `until_ns`
- * (0: no bound; the watchdog's deadline always holds). */
-void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns);
-
-/* Moves everything on as far as it goes without waiting; 1 if something moved, else 0. */
-int colli_comm_progress(coll_comm *comm);
-
-/* Forgets how long this rank has waited: called when a call begins to wait. */
-void colli_comm_wait_begin(coll_comm *comm);
 
 /* ---- request.c ------------------------------------------------------------------------------- */
 

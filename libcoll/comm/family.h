@@ -113,39 +113,4 @@ void colli_family_add(colli_family *family, coll_comm *comm);
 bool colli_family_leave(colli_family *family, coll_comm *comm);
 void colli_family_free(colli_family *family);
 
-/* ---- enter.c --------------------------------------------------------------------------------- */
-
-/* From here on public calls take the lock; called by the one thread that is in the base. */
-void colli_family_share(colli_family *family, coll_comm *comm);
-
-/* The lock; in turn. */
-void colli_family_lock(colli_family *family);
-void colli_family_unlock(colli_family *family);
-
-/* Inside a public call: leaves the family to other threads of it, until resume. */
-void colli_call_pause(coll_comm *comm);
-void colli_call_resume(coll_comm *comm);
-
-/* Lets other threads in if any waits. */
-void colli_call_yield(coll_comm *comm);
-
-/* ---- wait.c: what the progress thread does; it holds the lock -------------------------------- */
-
-/* Whether any communicator has something open. */
-bool colli_family_busy(const colli_family *family);
-
-/* Looks at all that have: 1 if anything moved, else 0. */
-int colli_family_look(colli_family *family);
-
-/* The watchdog for all of them. `now`: looks at control links and deadlines in any case. */
-int colli_family_watch(colli_family *family, bool now);
-
-/* Makes doorbells ring, and puts their descriptors behind the *count in `fds`, which has room for
- * COLLI_MAX_BELLS more. False: something moved or is to be done, do not sleep. */
-#define COLLI_MAX_BELLS (COLLI_MAX_TRANSPORTS + 1)
-bool colli_family_arm(colli_family *family, struct pollfd *fds, int *count);
-
-/* After sleeping, unless somebody else of this rank sleeps. */
-void colli_family_disarm(colli_family *family);
-
 #endif

@@ -11,6 +11,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/enter.h"
 
 #define SHARE_LEAST 16384 /* so little is not worth a descriptor */
 

@@ -13,6 +13,7 @@
 #include "libcoll/failure/events.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/locality.h"
 

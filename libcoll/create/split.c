@@ -14,6 +14,7 @@
 #include "libcoll/create/create.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 
 /* What a rank tells the others. */

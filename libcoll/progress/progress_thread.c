@@ -1,8 +1,8 @@
 /*
- * progress_thread.c: the progress thread. While operations are in flight and nobody is inside it
- * does what a waiting call does: it looks, spins for a moment, and sleeps until a doorbell rings.
- * While nothing is in flight it sleeps on the control links alone, and while somebody is inside on
- * its own descriptor alone: whoever goes out last wakes it.
+ * progress_thread.c: the progress thread. While operations are in flight and no call is under way
+ * it does what a waiting call does: it polls, spins for a moment, and sleeps until a doorbell
+ * rings. While nothing is in flight it sleeps on the control links alone, and while somebody is
+ * inside on its own descriptor alone: whoever goes out last wakes it.
  */
 #include "libcoll/progress/progress_thread.h"
 
@@ -15,9 +15,12 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/doorbell.h"
+#include "libcoll/progress/family_lock.h"
+#include "libcoll/progress/poll.h"
 
-#define SPIN_LOOKS      256u /* in vain, some 10 us, before it sleeps */
-#define LOOKS_PER_WATCH 16u
+#define SPIN_POLLS      256u /* in vain, some 10 us, before it sleeps */
+#define POLLS_PER_WATCH 16u
 #define NAP_MS          50 /* the longest sleep while operations are in flight: deadlines pass */
 #define SUSPECT_NAP_MS  10 /* while one waits for news of a broken connection */
 
@@ -36,7 +39,7 @@ struct colli_progress {
 };
 
 /* Makes the thread's own descriptor readable. */
-static void ring(const colli_progress *p) {
+static void wake_thread(const colli_progress *p) {
   (void)eventfd_write(p->wake_fd, 1); /* fails only if the counter is full: it is readable */
 }
 
@@ -78,13 +81,14 @@ static int longest_nap(const colli_family *family) {
 /* Sleeps until a doorbell rings. If somebody has come in meanwhile, what rang is theirs. */
 static void nap(colli_progress *p) {
   colli_family *family = p->family;
-  struct pollfd fds[1 + COLLI_MAX_BELLS];
+  struct pollfd fds[1 + COLLI_MAX_DOORBELLS];
   int count = 1;
-  if (colli_family_arm(family, fds, &count))
+  if (colli_doorbells_arm(family, fds, &count) && !colli_family_poll(family) &&
+      colli_doorbells_quiet(family))
     sleep_as(p, WATCHING, fds, count, longest_nap(family));
   if (family->inside > 0)
     return;
-  colli_family_disarm(family);
+  colli_doorbells_disarm(family);
   colli_family_watch(family, true);
 }
 
@@ -94,7 +98,7 @@ static bool is_crowded(const colli_family *family) {
 }
 
 /* Works until the family ends. */
-static void *run(void *arg) {
+static void *run_thread(void *arg) {
   colli_progress *p = arg;
   colli_family *family = p->family;
   unsigned idle = 0;
@@ -106,12 +110,12 @@ static void *run(void *arg) {
     } else if (!colli_family_busy(family)) {
       listen_only(p);
       idle = 0;
-    } else if (colli_family_look(family)) {
+    } else if (colli_family_poll(family)) {
       idle = 0;
-    } else if (++idle >= SPIN_LOOKS || is_crowded(family)) {
+    } else if (++idle >= SPIN_POLLS || is_crowded(family)) {
       nap(p);
       idle = 0;
-    } else if (idle % LOOKS_PER_WATCH == 0) {
+    } else if (idle % POLLS_PER_WATCH == 0) {
       colli_family_watch(family, false);
     }
     colli_family_unlock(family); /* for those who want to come in */
@@ -127,7 +131,7 @@ static int start_thread(colli_progress *p) {
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  int failed = pthread_create(&p->thread, NULL, run, p);
+  int failed = pthread_create(&p->thread, NULL, run_thread, p);
   pthread_sigmask(SIG_SETMASK, &before, NULL);
   return failed;
 }
@@ -163,7 +167,7 @@ void colli_progress_stop(colli_family *family) {
   colli_family_lock(family);
   p->stop = true;
   colli_family_unlock(family);
-  ring(p);
+  wake_thread(p);
   pthread_join(p->thread, NULL);
   close(p->wake_fd);
   free(p);
@@ -175,11 +179,11 @@ void colli_progress_take_over(colli_family *family) {
   if (!p || p->stance == AWAKE || (p->stance == WATCHING && !colli_family_busy(family)))
     return;
   p->stance = AWAKE; /* it will be */
-  ring(p);
+  wake_thread(p);
 }
 
 void colli_progress_wake(colli_family *family) {
   const colli_progress *p = atomic_load(&family->progress);
   if (p)
-    ring(p);
+    wake_thread(p);
 }

@@ -6,6 +6,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
 
 #define FLUSH_NS (100 * COLLI_NS_PER_MS) /* how long a revocation waits until it is sent */
 

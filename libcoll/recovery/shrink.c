@@ -2,6 +2,7 @@
 #include <stdio.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 /* A communicator of one rank from one of one rank. */

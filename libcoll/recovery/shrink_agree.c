@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define LIMIT 5u /* the longest that a call takes, in times of the patience */

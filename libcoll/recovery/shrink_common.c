@@ -6,6 +6,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define MAGIC   0x68734c43u /* "CLsh" */

@@ -9,6 +9,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/failure/notice.h"
+#include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define LISTEN_NS (10 * COLLI_NS_PER_MS) /* how often a waiting rank passes news on */

@@ -7,6 +7,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/create/assemble.h"
+#include "libcoll/progress/wait.h"
 
 #define POLL_ALL_NS 1000000ull /* every rank looks around so often: watchdog, control links */
 #define TICK_NS     5000000ull /* how far time goes when no event is left */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "libcoll/create/split.h"
+#include "libcoll/progress/wait.h"
 #include "support_seeds.h"
 
 #define LIMIT_NS  (60 * COLLI_NS_PER_S)

@@ -1,0 +1,22 @@
+/* enter.h: what every public call on a communicator begins and ends with. */
+#ifndef COLLI_PROGRESS_ENTER_H
+#define COLLI_PROGRESS_ENTER_H
+
+#include "libcoll/comm/comm.h"
+
+/*
+ * Every public call on a communicator begins with enter and ends with leave, unless enter fails
+ * (null, or another thread is inside). Code inside the library calls colli_call_run() and the like,
+ * never public functions.
+ */
+coll_status colli_call_enter(coll_comm *comm);
+void colli_call_leave(coll_comm *comm);
+
+/* Inside a public call: leaves the family to its other threads, until resume. */
+void colli_call_pause(coll_comm *comm);
+void colli_call_resume(coll_comm *comm);
+
+/* From here on public calls take the lock; called by the one thread that is in the base. */
+void colli_family_share(colli_family *family, coll_comm *comm);
+
+#endif

@@ -1,0 +1,111 @@
+/*
+ * handover.c: when a rank that shares its core hands it over. All times here were measured
+ * (docs/decisions).
+ */
+#include "libcoll/progress/handover.h"
+
+#include <sched.h>
+
+#include "libcoll/p2p/engine.h"
+#include "libcoll/progress/family_lock.h"
+
+#define SHARED_NS       1000ull /* a yield that takes longer let another process run */
+#define SPIN_LEAST      16u
+#define POLLS_ELSEWHERE 32u  /* about 1 us */
+#define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
+#define TURNS           4u   /* after so many handovers without a message a rank is no root */
+#define ELSEWHERE_BYTES 32768u
+
+/* Messages that this rank has sent to its mate, the one other rank on this core. */
+static uint64_t count_sent_to_mate(const coll_comm *comm) {
+  uint64_t sent = 0;
+  for (int channel = 0; comm->watch.mate >= 0 && channel < COLLI_CHANNELS; channel++)
+    sent += comm->exec.links[comm->watch.mate].posted[channel];
+  return sent;
+}
+
+/*
+ * Lets another process run on this core. If one did, spinning only keeps the core from the rank
+ * that this one waits for, so the next waits spin less. If none wants the core, they spin as long
+ * as they may.
+ */
+void colli_handover_yield(coll_comm *comm) {
+  colli_watch *w = &comm->watch;
+  uint64_t before = colli_now_ns();
+  uint64_t sent = count_sent_to_mate(comm);
+  if (sent != w->sent_to_mate)
+    w->turns = TURNS;
+  else if (w->turns > 0)
+    w->turns--;
+  w->sent_to_mate = sent;
+  if (comm->entry.locked)
+    colli_family_unlock(comm->family);
+  sched_yield();
+  if (comm->entry.locked)
+    colli_family_lock(comm->family);
+  uint64_t away_ns = colli_now_ns() - before;
+  if (away_ns > SHARED_NS) {
+    w->spin = w->spin / 2 > SPIN_LEAST ? w->spin / 2 : SPIN_LEAST;
+    w->yielded_ns += away_ns;
+  } else {
+    w->spin = w->spin * 2 < COLLI_SPIN_MOST ? w->spin * 2 : COLLI_SPIN_MOST;
+  }
+}
+
+/*
+ * Whether the mate has done its part of an operation of which `lane` is at `step`. If it still has
+ * messages for this rank, the next one must be there; if this rank has received all of them, there
+ * must have been one at least.
+ */
+static bool mate_is_done(const coll_comm *comm, const coll_request *op, int lane, int step) {
+  const colli_sched *sched = op->sched;
+  coll_conn *conn = comm->exec.links[comm->watch.mate].conn[lane];
+  int received = 0, missing = 0;
+  for (int i = sched->lane_first[lane]; i < sched->lane_first[lane + 1]; i++)
+    if (sched->steps[i].bits & COLLI_RECV && sched->steps[i].peer_recv == comm->watch.mate)
+      *(i < step ? &received : &missing) += 1;
+  coll_tag tag;
+  const void *msg;
+  size_t bytes;
+  if (!missing)
+    return received > 0;
+  /* A failure is not lost: the connection reports it again to whoever receives the message. */
+  return conn && conn->ops->caps & COLL_CAP_SPIN && !coll_transport_expects(conn->ops) &&
+         conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
+}
+
+/*
+ * How often to poll for a rank on another core before this core is handed over. Handing it over and
+ * getting it back takes longer than a short message from another core. So this is for short
+ * messages, and for cores that only one other rank, the mate, wants.
+ *
+ * In an exchange (all-reduce, all-gather, ...) the core goes to the mate at once as long as the
+ * mate has not done its part. When it has, it can do no more than this rank, which therefore keeps
+ * the core until the ranks of the other core have changed too.
+ *
+ * In an operation with a root no rank needs its mate, unless ranks are roots in turn. Who has sent
+ * its mate something hands the core over at once: the mate must run before this rank's next turn,
+ * and both cores then change ranks at the same time. The rank that runs next owes its mate nothing
+ * until it is root itself, and waits as in an exchange.
+ */
+unsigned colli_handover_polls(const coll_comm *comm) {
+  const coll_request *op = comm->exec.oldest;
+  if (!op || op->partition.piece * op->elem_bytes > ELSEWHERE_BYTES)
+    return 0;
+  if (op->coll == COLLI_SENDRECV || op->coll == COLLI_SCAN || op->coll == COLLI_EXSCAN)
+    return 0;
+  bool rooted = op->coll == COLLI_BROADCAST || op->coll == COLLI_SCATTER ||
+                op->coll == COLLI_GATHER || op->coll == COLLI_REDUCE;
+  int channel, step, peer = colli_engine_waits_for(op, &channel, &step);
+  const coll_conn *conn = peer >= 0 ? comm->exec.links[peer].conn[channel] : NULL;
+  if (!conn || !(conn->ops->caps & COLL_CAP_SPIN) ||
+      comm->table[peer].core == comm->table[comm->rank].core)
+    return 0;
+  if (!rooted)
+    return mate_is_done(comm, op, channel, step) ? POLLS_IN_TURN : 0;
+  if (!(op->sched->steps[step].bits & COLLI_RECV))
+    return POLLS_ELSEWHERE;
+  if (count_sent_to_mate(comm) != comm->watch.sent_to_mate)
+    return 0;
+  return comm->watch.turns ? POLLS_IN_TURN : POLLS_ELSEWHERE;
+}

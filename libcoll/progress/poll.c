@@ -1,0 +1,150 @@
+/*
+ * poll.c: what a rank does while it waits. Operations and transports are polled each time, control
+ * links and deadlines now and then.
+ *
+ * The watchdog's clock counts only time that the rank spends waiting inside the library, so that a
+ * program that computes for long between two calls is not late.
+ */
+#include "libcoll/progress/poll.h"
+
+#include "libcoll/failure/failure.h"
+#include "libcoll/failure/notice.h"
+#include "libcoll/failure/watchdog.h"
+
+#define CONTROL_NS 500000ull               /* control links are polled so often */
+#define MAX_TOLD   4                       /* so many operations, the oldest, are told to others */
+#define MAX_GAP_NS (100 * COLLI_NS_PER_MS) /* the most that one poll adds to the clock */
+
+/* Fails or reports operations that have not moved for long. */
+static void check_operations(coll_comm *comm) {
+  uint64_t waited = comm->watch.waited_ns;
+  uint64_t interval = colli_watchdog_interval_ns(comm);
+  int age = 0;
+  for (coll_request *op = comm->exec.oldest; op; op = op->newer) {
+    if (op->moved) {
+      op->moved = false;
+      op->moved_at = waited;
+      op->told_at = waited;
+    }
+    uint64_t still = waited - op->moved_at;
+    if (age++ < MAX_TOLD && waited - op->told_at >= interval) {
+      op->told_at = waited;
+      colli_p2p_abandoned(&comm->p2p);
+      if (comm->failure.status != COLL_OK || comm->failure.suspended)
+        return;
+      colli_watchdog_tell(comm, op);
+      if (comm->failure.status != COLL_OK)
+        return;
+    }
+    if (still >= comm->watch.timeout_ns) {
+      colli_watchdog_timed_out(comm, op);
+      return;
+    }
+  }
+}
+
+/* Fails all communicators of the family: a transport is of no use any more. */
+static void fail_family(colli_family *family, coll_status status) {
+  family->reported.status = status;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    colli_comm_fail(comm, &family->reported);
+}
+
+/* Polls the transports: connections are made, dead peers are noticed. */
+static int poll_transports(colli_family *family) {
+  int moved = 0;
+  for (int i = 0; i < family->nports; i++) {
+    colli_port *port = &family->ports[i];
+    if (!port->endpoint)
+      continue;
+    int status = port->ops->progress(port->endpoint);
+    if (status > 0 && status != 1) {
+      fail_family(family, (coll_status)status);
+      return 1;
+    }
+    moved |= status == 1;
+  }
+  if (family->mux)
+    moved |= colli_mux_progress(family->mux);
+  return moved;
+}
+
+/*
+ * Polls the other communicators of the family, but those in which a thread is. Ranks may wait for
+ * operations of several communicators in different orders; none must block another.
+ */
+int colli_comm_poll_siblings(coll_comm *comm) {
+  int moved = 0;
+  for (coll_comm *other = comm->family->members; other; other = other->sibling)
+    if (other != comm && (other->exec.oldest || other->p2p.outgoing) &&
+        !atomic_load(&other->entry.inside))
+      moved |= colli_comm_poll(other);
+  return moved;
+}
+
+/* Advances the clock of a communicator; true when control links and deadlines are due. */
+static bool advance_clock(coll_comm *comm) {
+  colli_watch *w = &comm->watch;
+  uint64_t now = comm->world.now_ns(comm->world.ctx);
+  uint64_t gap = w->now_ns ? now - w->now_ns : 0;
+  w->waited_ns += gap < MAX_GAP_NS ? gap : MAX_GAP_NS;
+  w->now_ns = now;
+  if (!w->idle_since_ns)
+    w->idle_since_ns = now;
+  if (now - w->control_ns < CONTROL_NS)
+    return false;
+  w->control_ns = now;
+  return true;
+}
+
+/* Fails a communicator whose deadline has passed, or whose broken connection nobody explained. */
+static void check_deadlines(coll_comm *comm) {
+  if (comm->failure.status == COLL_OK && comm->failure.suspended &&
+      comm->watch.now_ns - comm->failure.suspect_ns >= COLLI_SUSPECT_NS)
+    colli_comm_fail(comm, &comm->failure.suspect);
+  if (comm->failure.status == COLL_OK && !comm->failure.suspended)
+    check_operations(comm);
+}
+
+/* Polls transports and sibling communicators; from time to time control links and deadlines. */
+int colli_comm_watch(coll_comm *comm) {
+  int moved = poll_transports(comm->family) | colli_comm_poll_siblings(comm);
+  if (advance_clock(comm)) {
+    colli_notice_poll(comm->family);
+    check_deadlines(comm);
+  }
+  return moved;
+}
+
+/* Whether a communicator has operations in flight, messages to send, or windows. */
+static bool is_busy(const coll_comm *comm) {
+  return comm->failure.status == COLL_OK && (comm->exec.oldest || comm->p2p.busy > 0);
+}
+
+bool colli_family_busy(const colli_family *family) {
+  for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      return true;
+  return false;
+}
+
+int colli_family_poll(colli_family *family) {
+  int moved = 0;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      moved |= colli_comm_poll(comm);
+  return moved;
+}
+
+int colli_family_watch(colli_family *family, bool now) {
+  int moved = poll_transports(family);
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    now |= is_busy(comm) && advance_clock(comm);
+  if (!now)
+    return moved;
+  colli_notice_poll(family);
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling)
+    if (is_busy(comm))
+      check_deadlines(comm);
+  return moved;
+}
