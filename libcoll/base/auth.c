@@ -15,7 +15,7 @@
 
 #define HELLO_MAGIC   0x68694c43u /* "CLih" */
 #define HELLO_VERSION 1u
-#define HELLO_HEAD    8 /* magic, version, kind: enough to know a stranger */
+#define HELLO_HEAD    8 /* magic, version, kind: enough to tell whether libcoll connects */
 
 typedef enum auth_state {
   STATE_SEND_HELLO, /* connector */
@@ -35,7 +35,7 @@ bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t
   if (HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
       length == COLLI_MAC_BYTES)
     return true;
-  /* No code that both sides could agree on may come out of a failure. */
+  /* After a failure, no code may result that both sides could agree on. */
   if (colli_random_secret(mac, COLLI_MAC_BYTES) != 0)
     abort();
   return false;
@@ -50,8 +50,8 @@ static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COL
   return colli_hmac(auth->secret, msg, sizeof(msg), mac);
 }
 
-/* Ends the handshake with an error; nothing secret stays behind. */
-static int fail(colli_auth *auth, int status, int sys_errno) {
+/* Ends the handshake with an error, and erases the secret. */
+static int fail_handshake(colli_auth *auth, int status, int sys_errno) {
   auth->state = STATE_FAILED;
   auth->done = (size_t)status;
   explicit_bzero(auth->secret, sizeof(auth->secret));
@@ -59,15 +59,15 @@ static int fail(colli_auth *auth, int status, int sys_errno) {
   return status;
 }
 
-/* What both sides begin with. */
-static void begin(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
-                  uint8_t nonce[COLLI_NONCE_BYTES]) {
+/* Sets up what both sides need. */
+static void init_side(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
+                      uint8_t nonce[COLLI_NONCE_BYTES]) {
   auth->fd = fd;
   memcpy(auth->secret, secret, COLL_SECRET_BYTES);
   auth->deadline_ns = colli_now_ns() + COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS;
   int sys_errno = colli_random_secret(nonce, COLLI_NONCE_BYTES);
   if (sys_errno != 0)
-    fail(auth, COLL_ERR_SYSTEM, sys_errno);
+    fail_handshake(auth, COLL_ERR_SYSTEM, sys_errno);
 }
 
 void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
@@ -83,23 +83,23 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                               .dst_rank = dst_rank,
                               .comm_id = comm_id,
                               .word = word};
-  begin(auth, fd, secret, auth->hello.nonce);
+  init_side(auth, fd, secret, auth->hello.nonce);
 }
 
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]) {
   memset(auth, 0, sizeof(*auth));
   auth->state = STATE_READ_HELLO;
-  begin(auth, fd, secret, auth->nonce);
+  init_side(auth, fd, secret, auth->nonce);
 }
 
 /* The status of a failed send or receive. */
 static int io_failed(colli_auth *auth, int sys_errno) {
   bool lost = sys_errno == ECONNRESET || sys_errno == EPIPE;
-  return fail(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, sys_errno);
+  return fail_handshake(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, sys_errno);
 }
 
 /* Sends the rest of a message: DONE, AGAIN or an error. */
-static int push(colli_auth *auth, const void *msg, size_t bytes) {
+static int push_message(colli_auth *auth, const void *msg, size_t bytes) {
   while (auth->done < bytes) {
     ssize_t sent = send(auth->fd, (const uint8_t *)msg + auth->done, bytes - auth->done,
                         MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -115,7 +115,7 @@ static int push(colli_auth *auth, const void *msg, size_t bytes) {
 }
 
 /* Reads the rest of a message and not one byte more: DONE, AGAIN or an error. */
-static int pull(colli_auth *auth, void *msg, size_t bytes) {
+static int pull_message(colli_auth *auth, void *msg, size_t bytes) {
   while (auth->done < bytes) {
     ssize_t got = recv(auth->fd, (uint8_t *)msg + auth->done, bytes - auth->done, MSG_DONTWAIT);
     if (got < 0 && errno == EINTR)
@@ -125,60 +125,60 @@ static int pull(colli_auth *auth, void *msg, size_t bytes) {
     if (got < 0)
       return io_failed(auth, errno);
     if (got == 0)
-      return fail(auth, COLL_ERR_PEER_LOST, ECONNRESET);
+      return fail_handshake(auth, COLL_ERR_PEER_LOST, ECONNRESET);
     auth->done += (size_t)got;
   }
   return COLL_T_DONE;
 }
 
-/* Goes to the next message. */
-static void next(colli_auth *auth, auth_state state) {
+/* Goes on to the next message. */
+static void next_state(colli_auth *auth, auth_state state) {
   auth->state = state;
   auth->done = 0;
 }
 
-/* Connector, with the acceptor's nonce and proof in buf: checks the proof, makes its own. */
+/* Connector, with the acceptor's nonce and proof in buf: checks that proof, makes its own. */
 static int check_acceptor(colli_auth *auth) {
   uint8_t mac[COLLI_MAC_BYTES];
   memcpy(auth->nonce, auth->buf, sizeof(auth->nonce));
   if (!make_proof(auth, "acceptor", mac))
-    return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
   if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0) {
-    /* A proof that is never right tells the acceptor why this connection ends. */
+    /* An invalid proof tells the acceptor why this connection ends. */
     memset(mac, 0, sizeof(mac));
     ssize_t ignored = send(auth->fd, mac, sizeof(mac), MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)ignored;
-    return fail(auth, COLL_ERR_AUTH, EACCES);
+    return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
   }
   if (!make_proof(auth, "connector", auth->buf))
-    return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
-  next(auth, STATE_SEND_PROOF);
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  next_state(auth, STATE_SEND_PROOF);
   return COLL_T_DONE;
 }
 
-/* One message of the connector's side. */
+/* Moves the connector's side on by one message. */
 static int step_connector(colli_auth *auth) {
   int result;
   switch (auth->state) {
   case STATE_SEND_HELLO:
-    if ((result = push(auth, &auth->hello, sizeof(auth->hello))) == COLL_T_DONE)
-      next(auth, STATE_READ_PROOF);
+    if ((result = push_message(auth, &auth->hello, sizeof(auth->hello))) == COLL_T_DONE)
+      next_state(auth, STATE_READ_PROOF);
     return result;
   case STATE_READ_PROOF:
-    result = pull(auth, auth->buf, sizeof(auth->buf));
+    result = pull_message(auth, auth->buf, sizeof(auth->buf));
     return result == COLL_T_DONE ? check_acceptor(auth) : result;
   case STATE_SEND_PROOF:
-    if ((result = push(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
-      next(auth, STATE_READ_ANSWER);
+    if ((result = push_message(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
+      next_state(auth, STATE_READ_ANSWER);
     return result;
   default:
-    if ((result = pull(auth, auth->buf, 1)) != COLL_T_DONE)
+    if ((result = pull_message(auth, auth->buf, 1)) != COLL_T_DONE)
       return result;
     if (auth->buf[0] == 0)
-      return fail(auth, COLL_ERR_PEER_LOST, EPERM);
+      return fail_handshake(auth, COLL_ERR_PEER_LOST, EPERM);
     if (auth->buf[0] != 1)
-      return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
-    next(auth, STATE_DONE);
+      return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
+    next_state(auth, STATE_DONE);
     return COLL_T_DONE;
   }
 }
@@ -189,16 +189,16 @@ static bool head_valid(const colli_hello *hello) {
          hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_SHRINK;
 }
 
-/* Acceptor: reads the hello; its head first, so that a stranger who sends little is known at once.
- */
+/* Acceptor: reads the hello; its head first, so that anything else that connects is noticed even if
+ * it sends little. */
 static int read_hello(colli_auth *auth) {
-  int result = pull(auth, &auth->hello, HELLO_HEAD);
+  int result = pull_message(auth, &auth->hello, HELLO_HEAD);
   if (result == COLL_T_DONE && !head_valid(&auth->hello))
-    return fail(auth, COLL_ERR_PROTOCOL, EPROTO);
-  return result == COLL_T_DONE ? pull(auth, &auth->hello, sizeof(auth->hello)) : result;
+    return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
+  return result == COLL_T_DONE ? pull_message(auth, &auth->hello, sizeof(auth->hello)) : result;
 }
 
-/* One message of the acceptor's side. */
+/* Moves the acceptor's side on by one message. */
 static int step_acceptor(colli_auth *auth) {
   int result;
   uint8_t mac[COLLI_MAC_BYTES];
@@ -208,21 +208,21 @@ static int step_acceptor(colli_auth *auth) {
       return result;
     memcpy(auth->buf, auth->nonce, sizeof(auth->nonce));
     if (!make_proof(auth, "acceptor", auth->buf + COLLI_NONCE_BYTES))
-      return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
-    next(auth, STATE_SEND_CHALLENGE);
+      return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+    next_state(auth, STATE_SEND_CHALLENGE);
     return COLL_T_DONE;
   case STATE_SEND_CHALLENGE:
-    if ((result = push(auth, auth->buf, sizeof(auth->buf))) == COLL_T_DONE)
-      next(auth, STATE_READ_RESPONSE);
+    if ((result = push_message(auth, auth->buf, sizeof(auth->buf))) == COLL_T_DONE)
+      next_state(auth, STATE_READ_RESPONSE);
     return result;
   default:
-    if ((result = pull(auth, auth->buf, COLLI_MAC_BYTES)) != COLL_T_DONE)
+    if ((result = pull_message(auth, auth->buf, COLLI_MAC_BYTES)) != COLL_T_DONE)
       return result;
     if (!make_proof(auth, "connector", mac))
-      return fail(auth, COLL_ERR_SYSTEM, ENOMEM);
+      return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
     if (CRYPTO_memcmp(mac, auth->buf, sizeof(mac)) != 0)
-      return fail(auth, COLL_ERR_AUTH, EACCES);
-    next(auth, STATE_DONE);
+      return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
+    next_state(auth, STATE_DONE);
     return COLL_T_DONE;
   }
 }
@@ -233,7 +233,7 @@ int colli_auth_poll(colli_auth *auth) {
   while (auth->state != STATE_DONE) {
     int result = auth->connector ? step_connector(auth) : step_acceptor(auth);
     if (result == COLL_T_AGAIN && colli_now_ns() >= auth->deadline_ns)
-      return fail(auth, COLL_ERR_TIMEOUT, ETIMEDOUT);
+      return fail_handshake(auth, COLL_ERR_TIMEOUT, ETIMEDOUT);
     if (result != COLL_T_DONE)
       return result;
   }
@@ -241,8 +241,8 @@ int colli_auth_poll(colli_auth *auth) {
   return COLL_T_DONE;
 }
 
-int colli_auth_answer(colli_auth *auth, bool taken) {
-  const uint8_t answer = taken;
+int colli_auth_answer(colli_auth *auth, bool accepted) {
+  const uint8_t answer = accepted;
   for (;;) {
     ssize_t sent = send(auth->fd, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (sent == 1)

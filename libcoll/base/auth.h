@@ -1,11 +1,11 @@
 /*
  * auth.h: the handshake that opens every connection: mutual HMAC-SHA-256 challenge and response
- * with the communicator's secret, before one byte of the other side is believed.
+ * with the communicator's secret, before one byte of the other side is trusted.
  *
  *   connector -> acceptor   hello: magic, version, kind, src and dst rank, comm_id, word, nonce A
  *   acceptor  -> connector  nonce B, HMAC(secret, "acceptor" | hello | nonce B)
  *   connector -> acceptor   HMAC(secret, "connector" | hello | nonce B)
- *   acceptor  -> connector  one byte: taken (1) or refused (0)
+ *   acceptor  -> connector  one byte: accepted (1) or refused (0)
  *
  * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
  */
@@ -19,7 +19,7 @@
 
 #define COLLI_NONCE_BYTES      32
 #define COLLI_MAC_BYTES        32
-#define COLLI_AUTH_DEADLINE_MS 5000 /* a stranger that stays silent is closed after this */
+#define COLLI_AUTH_DEADLINE_MS 5000 /* how long a handshake may take */
 
 typedef enum colli_hello_kind {
   COLLI_HELLO_CHECKIN = 1, /* to rank 0, at start */
@@ -28,7 +28,7 @@ typedef enum colli_hello_kind {
   COLLI_HELLO_SHRINK = 4   /* survivors that meet; word = number of the shrink */
 } colli_hello_kind;
 
-/* What the connector says of itself; the acceptor believes it once the handshake is done. */
+/* What the connector says of itself; the acceptor trusts it once the handshake is done. */
 typedef struct colli_hello {
   uint32_t magic;
   uint16_t version;
@@ -53,7 +53,7 @@ typedef struct colli_auth {
   uint64_t deadline_ns;
 } colli_auth;
 
-/* HMAC-SHA-256 of a message. false: no memory for it; mac is then random. */
+/* HMAC-SHA-256 of a message. False: out of memory; mac is then random. */
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 
@@ -66,16 +66,16 @@ void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRE
 /*
  * Moves on: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL (not a libcoll of
  * this version), _PEER_LOST (closed, or refused: wrong rank or communicator), _TIMEOUT, _SYSTEM.
- * errno is set with every error: EPERM means refused. On the acceptor DONE comes twice over:
- * colli_auth_poll() returns DONE once auth->hello can be believed, and then the caller must call
+ * errno is set with every error: EPERM means refused. The acceptor's handshake has two ends: once
+ * colli_auth_poll() has returned DONE, auth->hello can be trusted, and the caller must call
  * colli_auth_answer().
  */
 int colli_auth_poll(colli_auth *auth);
 
-/* Acceptor only, after DONE: tells the connector whether it is taken. 0, or -1 with errno. */
-int colli_auth_answer(colli_auth *auth, bool taken);
+/* Acceptor only, after DONE: tells the connector whether it is accepted. 0, or -1 with errno. */
+int colli_auth_answer(colli_auth *auth, bool accepted);
 
-/* What to poll the socket for while AGAIN: POLLIN or POLLOUT. */
+/* What to poll the socket for after AGAIN: POLLIN or POLLOUT. */
 short colli_auth_events(const colli_auth *auth);
 
 #endif

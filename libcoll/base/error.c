@@ -10,8 +10,8 @@ void colli_error_clear(coll_error *error) {
 }
 
 /* Clears a record and fills in what both kinds of failure have. */
-static void fill(coll_error *error, coll_status status, const char *operation,
-                 const char *message) {
+static void fill_record(coll_error *error, coll_status status, const char *operation,
+                        const char *message) {
   colli_error_clear(error);
   error->status = status;
   snprintf(error->operation, sizeof(error->operation), "%s", operation ? operation : "");
@@ -22,13 +22,13 @@ coll_status colli_error_set(coll_error *error, coll_status status, const char *o
                             const char *format, ...) {
   if (!error)
     return status;
-  /* The arguments may point into the record: so the text is made beside it. */
+  /* The arguments may point into the record: so the text is made elsewhere first. */
   char text[sizeof(error->message)];
   va_list args;
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  fill(error, status, operation, text);
+  fill_record(error, status, operation, text);
   return status;
 }
 
@@ -41,12 +41,12 @@ coll_status colli_error_sys(coll_error *error, coll_status status, const char *o
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  /* A long message must not push out the reason. */
+  /* A long message is cut, so that the reason fits. */
   snprintf(reason, sizeof(reason), " (%.32s: %.48s)", syscall,
            strerrordesc_np(sys_errno) ?: "unknown error");
   size_t used = strlen(text), most = sizeof(text) - 1 - strlen(reason);
   strcpy(text + (used < most ? used : most), reason);
-  fill(error, status, operation, text);
+  fill_record(error, status, operation, text);
   error->sys_errno = sys_errno;
   snprintf(error->syscall, sizeof(error->syscall), "%s", syscall);
   return status;

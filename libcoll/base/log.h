@@ -1,7 +1,7 @@
 /*
  * log.h: what libcoll prints on standard error by itself. COLL_LOG=none|error|warn|info|debug; the
- * default is "warn": a line for each failure that makes or revokes a communicator, and for what the
- * machine lacks.
+ * default is "warn": a line for each failure to make a communicator, each failure that revokes one,
+ * and for what the machine lacks.
  */
 #ifndef COLLI_BASE_LOG_H
 #define COLLI_BASE_LOG_H

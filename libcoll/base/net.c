@@ -20,31 +20,32 @@
 
 /* ---- interfaces ------------------------------------------------------------------------------ */
 
-typedef struct found {
+typedef struct interface {
   colli_addr addr;
   bool loopback;
   bool link_local;
   long mbit; /* 0: unknown */
-} found;
+} interface;
 
-/* Whether one item of the filter, such as "eth" or "=eth0", fits a name. */
-static bool item_fits(const char *item, size_t length, const char *name) {
+/* Whether one item of the filter, such as "eth" or "=eth0", matches a name. */
+static bool item_matches(const char *item, size_t length, const char *name) {
   if (length > 0 && *item == '=')
     return strlen(name) == length - 1 && strncmp(name, item + 1, length - 1) == 0;
   return length > 0 && strncmp(name, item, length) == 0;
 }
 
-/* Whether the filter lets an interface through: no exclusion fits, and some inclusion if any. */
+/* Whether the filter allows an interface: no exclusion matches, and some inclusion, if there are
+ * any. */
 static bool filter_allows(const char *filter, const char *name) {
   bool wanted = false, any_wanted = false;
   while (*filter) {
     size_t length = strcspn(filter, ",");
     if (*filter == '^') {
-      if (item_fits(filter + 1, length - 1, name))
+      if (item_matches(filter + 1, length - 1, name))
         return false;
     } else if (length > 0) {
       any_wanted = true;
-      wanted = wanted || item_fits(filter, length, name);
+      wanted = wanted || item_matches(filter, length, name);
     }
     filter += length + (filter[length] == ',');
   }
@@ -108,7 +109,7 @@ bool colli_addr_loopback(const colli_addr *addr) {
 
 /* Order of preference for qsort. */
 static int by_preference(const void *left, const void *right) {
-  const found *a = left, *b = right;
+  const interface *a = left, *b = right;
   if (a->loopback != b->loopback)
     return a->loopback ? 1 : -1;
   if (a->link_local != b->link_local)
@@ -120,8 +121,8 @@ static int by_preference(const void *left, const void *right) {
   return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
 }
 
-/* Looks at one entry of getifaddrs(); true if it is one to offer. */
-static bool look_at(const struct ifaddrs *ifa, const char *filter, found *out) {
+/* Reads one entry of getifaddrs(); true if the address may be offered. */
+static bool read_interface(const struct ifaddrs *ifa, const char *filter, interface *out) {
   const unsigned up = IFF_UP | IFF_RUNNING;
   if (!ifa->ifa_addr || (ifa->ifa_flags & up) != up || !filter_allows(filter, ifa->ifa_name) ||
       !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
@@ -140,7 +141,7 @@ static bool look_at(const struct ifaddrs *ifa, const char *filter, found *out) {
 
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
   struct ifaddrs *list;
-  found all[MAX_FOUND];
+  interface all[MAX_FOUND];
   int count = 0;
   if (getifaddrs(&list) != 0) {
     colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getifaddrs", errno,
@@ -148,7 +149,7 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     return 0;
   }
   for (const struct ifaddrs *ifa = list; ifa && count < MAX_FOUND; ifa = ifa->ifa_next)
-    count += look_at(ifa, ifname, &all[count]);
+    count += read_interface(ifa, ifname, &all[count]);
   freeifaddrs(list);
   if (count == 0) {
     colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
@@ -172,7 +173,7 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
 
 /* ---- listening ------------------------------------------------------------------------------- */
 
-/* Reads a port number at *text and moves behind it; false if there is none. */
+/* Reads a port number at *text and moves *text behind it; false if there is none. */
 static bool read_port(const char **text, long *port) {
   char *end;
   if (**text < '0' || **text > '9')
@@ -221,7 +222,7 @@ static int listen_on(int family, uint16_t port) {
 }
 
 /* Listens on one port, with IPv4 alone where the host has no IPv6. */
-static int listen_any(uint16_t port) {
+static int listen_on_port(uint16_t port) {
   int fd = listen_on(AF_INET6, port);
   if (fd < 0 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL || errno == EPROTONOSUPPORT))
     fd = listen_on(AF_INET, port);
@@ -238,7 +239,7 @@ coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, co
                            "first-last (6000-6099), or nothing for any free port",
                            port_range);
   for (long number = first; number <= last && *fd < 0; number++) {
-    *fd = listen_any((uint16_t)number);
+    *fd = listen_on_port((uint16_t)number);
     if (*fd < 0 && errno != EADDRINUSE && errno != EACCES)
       break;
   }
@@ -314,7 +315,7 @@ int colli_net_connect_result(int fd) {
   if (getsockname(fd, (struct sockaddr *)&here, &here_length) != 0 ||
       getpeername(fd, (struct sockaddr *)&there, &there_length) != 0)
     return errno;
-  /* A dial to a free local port may by chance get that port itself and meet itself. */
+  /* A connect to a free local port may by chance be given that same port, and reach itself. */
   if (here_length == there_length && memcmp(&here, &there, here_length) == 0)
     return ECONNREFUSED;
   return 0;
@@ -334,7 +335,8 @@ int colli_net_accept(int listen_fd) {
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 /* Splits "host:port" or "[host]:port"; false if it is neither. */
-static bool split(const char *text, char *host, size_t host_bytes, char *port, size_t port_bytes) {
+static bool split_address(const char *text, char *host, size_t host_bytes, char *port,
+                          size_t port_bytes) {
   const char *colon = strrchr(text, ':');
   if (!colon || colon == text)
     return false;
@@ -361,7 +363,7 @@ coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *c
                             coll_error *error) {
   char host[256], port[8];
   *count = 0;
-  if (!split(text, host, sizeof(host), port, sizeof(port)))
+  if (!split_address(text, host, sizeof(host), port, sizeof(port)))
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                            "\"%s\" is no address with a port; write 10.0.0.1:6000, [fd00::1]:6000 "
                            "or name:6000",
@@ -406,7 +408,7 @@ int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
   if (a->family == 6 && colli_addr_link_local(a) != colli_addr_link_local(b))
     return 0;
   if (colli_addr_link_local(a) && colli_addr_link_local(b))
-    return 1; /* the same prefix on every cable */
+    return 1; /* every network has the same prefix */
   int bits = a->prefix > b->prefix ? a->prefix : b->prefix;
   if (bits == 0)
     return 1;

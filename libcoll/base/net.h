@@ -1,5 +1,4 @@
-/* net.h: sockets as bootstrap and the transports need them: nonblocking, close-on-exec, by address.
- */
+/* net.h: nonblocking TCP sockets, addresses, and the interfaces of this host. */
 #ifndef COLLI_BASE_NET_H
 #define COLLI_BASE_NET_H
 

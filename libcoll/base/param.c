@@ -17,8 +17,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "Deadline of each operation, in milliseconds."},
     [COLLI_PARAM_CREATE_TIMEOUT_MS] = {"COLL_CREATE_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1,
                                        INT_MAX,
-                                       "Deadline for making a communicator: all ranks must have "
-                                       "come by then. In milliseconds."},
+                                       "Deadline for making a communicator, by which all ranks "
+                                       "must have joined. In milliseconds."},
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
                                "Comma-separated list of the transports to choose from: shm, "
                                "verbs, tcp. Empty: all."},
@@ -46,12 +46,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                 "native or float32. The same on all ranks."},
     [COLLI_PARAM_PROGRESS] = {"COLL_PROGRESS", COLLI_PARAM_WORD, "off", COLL_PROGRESS_OFF,
                               COLL_PROGRESS_ON,
-                              "Whether a thread of libcoll moves nonblocking operations on while "
+                              "Whether a progress thread moves nonblocking operations on while "
                               "the program computes: off or on. Each rank may choose by itself; "
                               "see docs/overlap.md."},
     [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "warn", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
-                         "What libcoll prints on standard error by itself: none, error, warn, info "
-                         "or debug."},
+                         "What libcoll logs on standard error: none, error, warn, info or debug."},
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
                              "Any text; ranks with the same text count as being on one host. "
                              "Empty: boot id and network namespace. For tests."},
@@ -95,7 +94,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                "hwloc synthetic description. Empty: this machine."},
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
-         "Faults to put into every transport, for tests: a comma-separated list of "
+         "Faults to inject into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
          "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
@@ -113,14 +112,14 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                           "Where rank 0 listens: address:port, [v6]:port or name:port. Set by "
                           "launchers."},
     [COLLI_PARAM_ROOT_FD] = {"COLL_ROOT_FD", COLLI_PARAM_INT, "", 0, INT_MAX,
-                             "Rank 0 only: descriptor of a socket that listens there already. Set "
+                             "Rank 0 only: descriptor of a socket that already listens there. Set "
                              "by launchers."},
     [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
                             "The secret that all ranks share: 64 hexadecimal digits. Never "
                             "printed. Set by launchers."},
 };
 
-/* What WORD settings take; numbered from colli_param_info.min. */
+/* The words of WORD settings; numbered from colli_param_info.min. */
 static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_LOG] = {"none", "error", "warn", "info", "debug"},
     [COLLI_PARAM_DETERMINISTIC] = {"off", "on", "ordered"},
@@ -133,7 +132,7 @@ const char *colli_param_word(colli_param_id id, long long number) {
   return number >= info->min && number <= info->max ? words[id][number - info->min] : "?";
 }
 
-/* Parses a whole number, for BYTES with a suffix K, M or G; false if it is none or too large. */
+/* Parses a whole number, for BYTES with a suffix K, M or G; false if malformed or too large. */
 static bool parse_number(const char *text, colli_param_type type, long long *number) {
   char *end;
   errno = 0;
@@ -156,7 +155,7 @@ static bool parse_number(const char *text, colli_param_type type, long long *num
 }
 
 /* Number of single-letter changes that turn a into b (Levenshtein); names are short. */
-static int distance(const char *a, const char *b) {
+static int edit_distance(const char *a, const char *b) {
   int row[64];
   int columns = (int)strlen(b);
   if (columns > 63 || strlen(a) > 63)
@@ -176,11 +175,12 @@ static int distance(const char *a, const char *b) {
   return row[columns];
 }
 
-/* Reports a variable that is in no table; its value is not shown, as it may be a secret. */
-static coll_status unknown(const char *name, coll_error *error) {
+/* Reports an unknown variable; its value is not shown, as it may be a secret. */
+static coll_status fail_unknown(const char *name, coll_error *error) {
   int best = 0;
   for (int i = 1; i < COLLI_PARAM_COUNT; i++)
-    if (distance(name, colli_param_table[i].name) < distance(name, colli_param_table[best].name))
+    if (edit_distance(name, colli_param_table[i].name) <
+        edit_distance(name, colli_param_table[best].name))
       best = i;
   return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                          "%s is set in the environment but libcoll knows no such setting; did you "
@@ -188,8 +188,8 @@ static coll_status unknown(const char *name, coll_error *error) {
                          name, colli_param_table[best].name);
 }
 
-/* Reports a value that its setting does not take. */
-static coll_status malformed(colli_param_id id, const char *text, coll_error *error) {
+/* Reports a value that its setting does not accept. */
+static coll_status fail_malformed(colli_param_id id, const char *text, coll_error *error) {
   const colli_param_info *info = &colli_param_table[id];
   char list[64] = "";
   for (long long i = info->min; info->type == COLLI_PARAM_WORD && i <= info->max; i++) {
@@ -224,17 +224,17 @@ static coll_status parse_value(colli_params *params, colli_param_id id, coll_err
       return COLL_OK;
     }
   if (info->type == COLLI_PARAM_WORD)
-    return malformed(id, text, error);
+    return fail_malformed(id, text, error);
   long long number;
   if (!parse_number(text, info->type, &number) || number < info->min || number > info->max ||
       (info->type == COLLI_PARAM_BYTES && number % 64 != 0))
-    return malformed(id, text, error);
+    return fail_malformed(id, text, error);
   params->number[id] = number;
   return COLL_OK;
 }
 
-/* Finds a setting by its name, of which the first `length` letters count; -1 if there is none. */
-static int find(const char *name, size_t length) {
+/* Finds a setting by its name, the first `length` bytes of `name`; -1 if there is none. */
+static int find_setting(const char *name, size_t length) {
   for (int i = 0; i < COLLI_PARAM_COUNT; i++)
     if (strlen(colli_param_table[i].name) == length &&
         memcmp(colli_param_table[i].name, name, length) == 0)
@@ -242,7 +242,7 @@ static int find(const char *name, size_t length) {
   return -1;
 }
 
-/* Whether a text is in the storage, and not a default of the table. */
+/* Whether a text is in the storage; otherwise it is a default of the table. */
 static bool is_stored(const colli_params *params, const char *text) {
   uintptr_t at = (uintptr_t)text, begin = (uintptr_t)params->storage;
   return at >= begin && at < begin + sizeof(params->storage);
@@ -267,19 +267,19 @@ bool colli_params_set_text(colli_params *params, colli_param_id id, const char *
   return true;
 }
 
-/* Takes one "NAME=value" of the environment. */
-static coll_status take(colli_params *params, const char *entry, coll_error *error) {
+/* Reads one "NAME=value" of the environment. */
+static coll_status load_variable(colli_params *params, const char *entry, coll_error *error) {
   const char *equals = strchr(entry, '=');
   if (strncmp(entry, PREFIX, strlen(PREFIX)) != 0 || !equals)
     return COLL_OK;
-  int id = find(entry, (size_t)(equals - entry));
+  int id = find_setting(entry, (size_t)(equals - entry));
   if (id < 0) {
     char name[64];
     snprintf(name, sizeof(name), "%.*s", (int)(equals - entry), entry);
-    return unknown(name, error);
+    return fail_unknown(name, error);
   }
   if (!equals[1])
-    return COLL_OK; /* an empty value is no value */
+    return COLL_OK; /* an empty value counts as unset */
   if (!colli_params_set_text(params, (colli_param_id)id, equals + 1))
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                            "%s is too long: all COLL_ settings together must fit %zu bytes",
@@ -295,14 +295,14 @@ coll_status colli_params_load(colli_params *params, coll_error *error) {
   }
   coll_status status = COLL_OK;
   for (char **entry = environ; entry && *entry && status == COLL_OK; entry++)
-    status = take(params, *entry, error);
+    status = load_variable(params, *entry, error);
   for (int i = 0; i < COLLI_PARAM_COUNT && status == COLL_OK; i++)
     status = parse_value(params, (colli_param_id)i, error);
   return status;
 }
 
 const char *colli_params_text(const colli_params *params, const char *name) {
-  int id = find(name, strlen(name));
+  int id = find_setting(name, strlen(name));
   return id < 0 ? NULL : params->text[id];
 }
 
@@ -318,8 +318,8 @@ void colli_params_write_doc(FILE *out) {
   fputs("# Settings\n\n"
         "Generated from the table in libcoll/base/param.c. All are environment variables. A name\n"
         "that begins with COLL_ and is not in this list is an error, and so is a value that its\n"
-        "setting does not take. An empty value counts as none. Sizes take the suffixes K, M and G\n"
-        "(1024, 1024², 1024³).\n\n"
+        "setting does not accept. An empty value counts as unset. Sizes accept the suffixes K, M\n"
+        "and G (1024, 1024², 1024³).\n\n"
         "| name | type | default | from | to | meaning |\n"
         "|---|---|---|---|---|---|\n",
         out);

@@ -80,10 +80,10 @@ typedef struct colli_params {
  */
 coll_status colli_params_load(colli_params *params, coll_error *error);
 
-/* The word with that number that a WORD setting takes. */
+/* The word with that number of a WORD setting. */
 const char *colli_param_word(colli_param_id id, long long number);
 
-/* The text of a setting by its name; NULL if there is none such. */
+/* The text of a setting by its name; NULL if there is no such setting. */
 const char *colli_params_text(const colli_params *params, const char *name);
 
 /* Copies settings, with their own storage. */

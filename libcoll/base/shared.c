@@ -19,31 +19,31 @@
 #endif
 
 /* Notes which call failed, closes the descriptor if there is one, and returns -1. */
-static int failed(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
+static int fail_create(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
   *fault = (colli_shared_fault){syscall, sys_errno};
   if (fd >= 0)
     close(fd);
   return -1;
 }
 
-/* The first way. */
+/* The first way: a sealed memfd. */
 static int make_memfd(size_t bytes, colli_shared_fault *fault) {
   int fd = memfd_create("libcoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (fd < 0)
-    return failed(-1, "memfd_create", errno, fault);
+    return fail_create(-1, "memfd_create", errno, fault);
   if (ftruncate(fd, (off_t)bytes) != 0)
-    return failed(fd, "ftruncate", errno, fault);
+    return fail_create(fd, "ftruncate", errno, fault);
   if (fcntl(fd, F_ADD_SEALS, SEALS) != 0)
-    return failed(fd, "fcntl(F_ADD_SEALS)", errno, fault);
+    return fail_create(fd, "fcntl(F_ADD_SEALS)", errno, fault);
   return fd;
 }
 
-/* Opens a file without a name; -1 with errno. */
+/* Opens a file without a name in a folder; -1 with errno. */
 static int open_unnamed(const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
     return fd;
-  char path[4096]; /* a file system that cannot: the name is there for a moment only */
+  char path[4096]; /* the file system cannot: the name exists for a moment only */
   if (snprintf(path, sizeof(path), "%s/libcoll-XXXXXX", folder) >= (int)sizeof(path)) {
     errno = ENAMETOOLONG;
     return -1;
@@ -54,20 +54,20 @@ static int open_unnamed(const char *folder) {
   return fd;
 }
 
-/* The other ways. */
+/* The other ways: an unlinked file in a folder, with its space reserved. */
 static int make_file(const char *folder, size_t bytes, colli_shared_fault *fault) {
   int fd = open_unnamed(folder);
   if (fd < 0)
-    return failed(-1, "open", errno, fault);
+    return fail_create(-1, "open", errno, fault);
   int error;
   do
     error = posix_fallocate(fd, 0, (off_t)bytes);
   while (error == EINTR);
-  return error == 0 ? fd : failed(fd, "posix_fallocate", error, fault);
+  return error == 0 ? fd : fail_create(fd, "posix_fallocate", error, fault);
 }
 
-/* Whether another way cannot help. */
-static bool hopeless(int sys_errno) {
+/* Whether no other way can help either. */
+static bool is_final(int sys_errno) {
   return sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM;
 }
 
@@ -78,11 +78,11 @@ bool colli_shared_allowed(size_t bytes) {
 
 int colli_shared_create(size_t bytes, colli_shared_fault *fault) {
   if (!colli_shared_allowed(bytes))
-    return failed(-1, "getrlimit(RLIMIT_FSIZE)", EFBIG, fault);
+    return fail_create(-1, "getrlimit(RLIMIT_FSIZE)", EFBIG, fault);
   int fd = make_memfd(bytes, fault);
-  if (fd < 0 && !hopeless(fault->sys_errno))
+  if (fd < 0 && !is_final(fault->sys_errno))
     fd = make_file(DEV_SHM, bytes, fault);
-  if (fd < 0 && !hopeless(fault->sys_errno))
+  if (fd < 0 && !is_final(fault->sys_errno))
     fd = make_file(colli_shared_tmp(), bytes, fault);
   return fd;
 }
@@ -94,11 +94,11 @@ int colli_shared_check(int fd, size_t bytes) {
   if (!S_ISREG(info.st_mode) || info.st_size != (off_t)bytes)
     return 0;
   int seals = fcntl(fd, F_GET_SEALS);
-  /* A file in memory says that it cannot be sealed, one on a disk does not know the question. */
+  /* Files in memory report F_SEAL_SEAL; files on a disk know no seals, which is an error. */
   return seals < 0 || seals == F_SEAL_SEAL || (seals & SEALS) == SEALS;
 }
 
-/* Finds an address for so many bytes at which a huge page can begin. NULL: any. */
+/* Finds a free range of addresses that starts at a huge page. NULL: anywhere will do. */
 static void *huge_address(size_t bytes) {
   if (bytes < HUGE_BYTES)
     return NULL;
@@ -111,10 +111,10 @@ static void *huge_address(size_t bytes) {
 }
 
 /*
- * Has the kernel put a file into huge pages, whatever it does by default: without them, pages lie
- * anywhere, and displace each other from the caches. A page of each is made before, as nothing is
- * collected from where nothing is; all of them would take 20 times as long, to be copied. A wish:
- * where it fails, pages stay small.
+ * Has the kernel put a file into huge pages, whatever it does by default: small pages lie anywhere
+ * in physical memory, and displace each other from the caches. MADV_COLLAPSE needs one page to
+ * exist in each range; if all existed, they would have to be copied, which takes 20 times as long.
+ * A hint: where it fails, pages stay small.
  */
 static void collect_pages(char *memory, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
@@ -134,7 +134,7 @@ void *colli_shared_map(int fd, size_t bytes, bool writable) {
   void *memory = mmap(huge_address(bytes), bytes, protection, flags, fd, 0);
   if (memory == MAP_FAILED)
     return NULL;
-  /* Both are wishes: without them pages are small, or come when they are touched. */
+  /* Both are hints: without them pages are small, or are allocated when they are touched. */
   if (bytes >= HUGE_BYTES)
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
   if (bytes >= HUGE_BYTES && fd >= 0 && writable)
@@ -145,8 +145,8 @@ void *colli_shared_map(int fd, size_t bytes, bool writable) {
   return memory;
 }
 
-/* Tries a page in a folder; how much is free there. */
-static uint64_t look_into(const char *folder, int *sys_errno) {
+/* Tries to make a file of one page in a folder; how much space is free there. */
+static uint64_t probe_folder(const char *folder, int *sys_errno) {
   colli_shared_fault fault = {NULL, 0};
   struct statvfs free_space;
   uint64_t bytes = 0;
@@ -161,11 +161,11 @@ static uint64_t look_into(const char *folder, int *sys_errno) {
   return bytes;
 }
 
-void colli_shared_look(colli_shared_capacity *room) {
+void colli_shared_probe(colli_shared_capacity *capacity) {
   colli_shared_fault fault = {NULL, 0};
-  *room = (colli_shared_capacity){0};
+  *capacity = (colli_shared_capacity){0};
   if (!colli_shared_allowed((size_t)sysconf(_SC_PAGESIZE))) {
-    room->memfd_errno = room->dev_shm_errno = room->tmp_errno = EFBIG;
+    capacity->memfd_errno = capacity->dev_shm_errno = capacity->tmp_errno = EFBIG;
     return;
   }
   int fd = make_memfd(1, &fault);
@@ -173,9 +173,9 @@ void colli_shared_look(colli_shared_capacity *room) {
     close(fd);
     return;
   }
-  room->memfd_errno = fault.sys_errno;
-  room->dev_shm_bytes = look_into(DEV_SHM, &room->dev_shm_errno);
-  room->tmp_bytes = look_into(colli_shared_tmp(), &room->tmp_errno);
+  capacity->memfd_errno = fault.sys_errno;
+  capacity->dev_shm_bytes = probe_folder(DEV_SHM, &capacity->dev_shm_errno);
+  capacity->tmp_bytes = probe_folder(colli_shared_tmp(), &capacity->tmp_errno);
 }
 
 const char *colli_shared_tmp(void) {

@@ -5,7 +5,7 @@
  * Three ways, the first that works: a sealed memfd, which nobody can shrink under a reader; an
  * unlinked file in /dev/shm; an unlinked file in TMPDIR (or /tmp). Files cannot be sealed, so
  * whoever gets the descriptor must be trusted not to truncate it. Their space is reserved when they
- * are made: a page for which none is left when it is touched would end the process (SIGBUS).
+ * are made: touching a page for which no space is left would end the process (SIGBUS).
  */
 #ifndef COLLI_BASE_SHARED_H
 #define COLLI_BASE_SHARED_H
@@ -17,39 +17,38 @@
 /* The call that failed. */
 typedef struct colli_shared_fault {
   const char *syscall;
-  int sys_errno; /* EMFILE, ENFILE: no descriptors; ENOMEM, ENOSPC, EFBIG: no room; else not allowed
-                  */
+  int sys_errno; /* EMFILE, ENFILE: no descriptors; ENOMEM, ENOSPC, EFBIG: no memory; otherwise: not
+                    allowed */
 } colli_shared_fault;
 
-/* Whether files may be so large (ulimit -f): a larger one would bring a signal that ends the
- * process.
- */
+/* Whether files may be so large (ulimit -f): writing a larger one would end the process by a
+ * signal. */
 bool colli_shared_allowed(size_t bytes);
 
 /* Makes `bytes` bytes of zeros; the descriptor, which is the caller's, or -1. Closed on exec. */
 int colli_shared_create(size_t bytes, colli_shared_fault *fault);
 
 /*
- * Maps all of such memory (fd -1: memory of this process alone) with its pages there at once, as
- * far as there is room; of huge pages where the system gives them to those who ask. NULL with
- * errno.
+ * Maps all of such memory (fd -1: memory of this process alone), with its pages allocated at once
+ * as far as possible, and in huge pages where the system gives them on request. NULL with errno.
  */
 void *colli_shared_map(int fd, size_t bytes, bool writable);
 
-/* Whether a descriptor that another process gave is such memory of that size, as far as can be
- * told. -1: it cannot be looked at (errno). */
+/* Whether a descriptor of another process is such memory of that size, as far as can be told. -1:
+ * it cannot be examined (errno). */
 int colli_shared_check(int fd, size_t bytes);
 
-/* What this process can have. */
+/* What this process can use. */
 typedef struct colli_shared_capacity {
-  int memfd_errno; /* 0: memfds, bounded by memory alone; the rest is not looked at */
+  int memfd_errno; /* 0: memfds work, bounded by memory alone, and the other fields are not set */
   int dev_shm_errno, tmp_errno;
   uint64_t dev_shm_bytes, tmp_bytes; /* free; 0 if it cannot be used */
 } colli_shared_capacity;
 
-void colli_shared_look(colli_shared_capacity *room);
+/* Finds out which way works and how much is free. */
+void colli_shared_probe(colli_shared_capacity *capacity);
 
-/* The folder of the third way. */
+/* The folder for the third way. */
 const char *colli_shared_tmp(void);
 
 #endif

@@ -188,7 +188,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   colli_error_clear(&family->reported);
   gethostname(family->host, sizeof(family->host) - 1);
   if (family->nranks > 1 && colli_world_is_real(&family->world))
-    colli_shared_look(&family->shm_capacity);
+    colli_shared_probe(&family->shm_capacity);
   describe_self(family, info);
   status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status != COLL_OK) {

@@ -172,7 +172,7 @@ static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
   colli_notice_forward(family, msg, from);
   if (msg->kind == COLLI_CTRL_FAILED) {
     heard_failed(family, msg);
-  } else if (msg->kind == COLLI_CTRL_STALLED) {
+  } else if (msg->kind == COLLI_CTRL_WAITING) {
     heard_stalled(family, msg);
   } else if (msg->kind == COLLI_CTRL_ABSENT) {
     heard_absent(family, msg);

@@ -67,7 +67,7 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
 void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
   int nwaits = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
-  colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED,
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING,
                         .peer = nwaits > 0 ? colli_comm_base_rank(comm, waits[0]) : -1,
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
                         .sequence = op->sequence};

@@ -14,7 +14,8 @@
 #define COLLI_MAX_TRANSPORTS 4
 #define COLLI_CPU_WORDS      16
 
-/* What every rank knows of every other; travels as it is. All bytes are set (no padding left). */
+/* What every rank knows of every other; travels as it is. All bytes are set: there is no padding.
+ */
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
@@ -56,16 +57,15 @@ _Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its byte
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
 /*
- * What a bootstrap has to do with the world around it. Lifelines: connections to other ranks, over
- * which nothing is said while all goes well; when one brings anything, or ends, that rank has given
- * up or died, and the bootstrap fails with PEER_LOST at once. NULL in the place of a
- * colli_lifelines: no lifelines, and no listener is kept.
+ * Lifelines: connections to other ranks, over which nothing is sent while all goes well. When one
+ * brings anything, or ends, that rank has given up or died, and the bootstrap fails with PEER_LOST
+ * at once. A NULL colli_lifelines: there are none, and the listener is not kept.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
-  long long timeout_ms; /* colli_create: in place of create_timeout_ms; 0: no other */
+  long long timeout_ms; /* for colli_create: replaces create_timeout_ms; 0: does not */
   int listen_fd; /* out: the listener behind control_addrs, the caller's from now on; or -1 */
 } colli_lifelines;
 
@@ -75,7 +75,7 @@ typedef struct colli_lifelines {
  * closes in every case. `mine` is completed with control_addrs. On failure on any rank every rank
  * that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank claimed twice
  * or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret (AUTH). *table is
- * malloc'ed: nranks records. `log` gets a line for each stranger that is turned away.
+ * malloc'ed: nranks records. `log` gets a line for each connection that is turned away.
  */
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,

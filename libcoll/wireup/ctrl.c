@@ -6,7 +6,7 @@
 
 #include "libcoll/wireup/ctrl_links.h"
 
-#define QUEUE_LONG     64 /* messages; from here on old news is dropped */
+#define QUEUE_LONG     64 /* messages; a longer queue drops superseded ones */
 #define QUEUE_FAILURES 4096
 
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours) {
@@ -48,7 +48,7 @@ bool colli_ctrl_tree_joined(int a, int b) {
   return (a > 0 && (a - 1) / 2 == b) || (b > 0 && (b - 1) / 2 == a);
 }
 
-/* Adds a rank to a list unless it is there already, or is `rank` itself, or does not exist. */
+/* Adds a peer to a list unless it is in it already, is `rank` itself, or does not exist. */
 static void add_peer(int peer, int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX], int *count) {
   if (peer < 0 || peer >= nranks || peer == rank)
     return;
@@ -75,7 +75,7 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]) {
 
 /* The i-th oldest entry. */
 static colli_ctrl_entry *entry_at(const colli_ctrl_queue *queue, size_t i) {
-  return &queue->at[(queue->first + i) % queue->room];
+  return &queue->at[(queue->first + i) % queue->capacity];
 }
 
 /* Removes the i-th oldest entry; the others keep their order. */
@@ -85,11 +85,11 @@ static void remove_entry(colli_ctrl_queue *queue, size_t i) {
   queue->count--;
 }
 
-/* Drops one entry that `msg` makes old: what the same rank said before, by the same link. */
+/* Drops one entry that `msg` supersedes: an earlier report of the same rank, by the same link. */
 static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg) {
   for (size_t i = 0; i < queue->count; i++) {
     const colli_ctrl_entry *entry = entry_at(queue, i);
-    if (entry->link == link && entry->msg.kind == COLLI_CTRL_STALLED &&
+    if (entry->link == link && entry->msg.kind == COLLI_CTRL_WAITING &&
         entry->msg.origin == msg->origin) {
       remove_entry(queue, i);
       return;
@@ -97,12 +97,12 @@ static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_
   }
 }
 
-/* Makes room for one more entry; false if there is no memory. */
-static bool grow(colli_ctrl_queue *queue) {
-  if (queue->count < queue->room)
+/* Makes sure that one more entry fits; false: out of memory. */
+static bool grow_queue(colli_ctrl_queue *queue) {
+  if (queue->count < queue->capacity)
     return true;
-  size_t room = queue->room ? 2 * queue->room : 4;
-  colli_ctrl_entry *at = malloc(room * sizeof(*at));
+  size_t capacity = queue->capacity ? 2 * queue->capacity : 4;
+  colli_ctrl_entry *at = malloc(capacity * sizeof(*at));
   if (!at)
     return false;
   for (size_t i = 0; i < queue->count; i++)
@@ -110,20 +110,20 @@ static bool grow(colli_ctrl_queue *queue) {
   free(queue->at);
   queue->at = at;
   queue->first = 0;
-  queue->room = room;
+  queue->capacity = capacity;
   return true;
 }
 
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks) {
-  /* Every rank has one failure and one goodbye to tell, besides its latest stall, and the failures
-   * of communicators that were split. */
+  /* Every rank sends one failure and one goodbye, its latest report of waiting, and failures of
+   * communicators that were split. */
   const size_t most = QUEUE_FAILURES + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
-  if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_STALLED)
+  if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_WAITING)
     drop_superseded(queue, link, msg);
   if (queue->count >= most)
-    return true; /* nobody who keeps the rules gets here */
-  if (!grow(queue))
+    return true; /* no correct peer sends so many */
+  if (!grow_queue(queue))
     return false;
   queue->count++;
   *entry_at(queue, queue->count - 1) = (colli_ctrl_entry){link, *msg};
@@ -134,7 +134,7 @@ bool colli_ctrl_queue_pop(colli_ctrl_queue *queue, colli_ctrl_entry *entry) {
   if (queue->count == 0)
     return false;
   *entry = *entry_at(queue, 0);
-  queue->first = (queue->first + 1) % queue->room;
+  queue->first = (queue->first + 1) % queue->capacity;
   queue->count--;
   return true;
 }

@@ -1,7 +1,7 @@
 /*
  * ctrl.h: control links. Between processes they are the authenticated sockets that bootstrap made
- * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry few,
- * small messages: who is lost, who waits for whom. Messages of one link arrive in order; a link
+ * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry few and
+ * small messages: who is lost, who waits for whom. Messages of one link arrive in order, and a link
  * never blocks.
  */
 #ifndef COLLI_WIREUP_CTRL_H
@@ -16,23 +16,24 @@
 typedef enum colli_ctrl_kind {
   COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why. peer not -1: the process
                              of that rank is gone, and all communicators that it is in are */
-  COLLI_CTRL_STALLED = 2, /* origin waits: `sequence`, `signature`, and for `peer`, `more` */
-  COLLI_CTRL_GOODBYE = 3, /* the sender leaves in good order */
-  COLLI_CTRL_ABSENT = 4 /* answers STALLED of `peer`: rank more[0], which it waits for, has no such
+  COLLI_CTRL_WAITING = 2, /* origin is in the operation of `sequence` and `signature`, and waits for
+                             `peer` and `more` */
+  COLLI_CTRL_GOODBYE = 3, /* the sender leaves as planned */
+  COLLI_CTRL_ABSENT = 4 /* answers WAITING of `peer`: rank more[0], which it waits for, has no such
                            communicator (any more), or has left altogether */
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 7
 
-/* Ranks are those of the base, but for the ranks that `error` names. */
+/* Ranks are those of the base communicator, except for those that `error` names. */
 typedef struct colli_ctrl_msg {
   uint32_t kind;
-  int32_t origin;  /* the rank that made the message; links pass messages of others on */
-  uint64_t serial; /* counts the origin's messages, so that each is taken once */
+  int32_t origin;  /* the rank that made the message; ranks pass messages of others on */
+  uint64_t serial; /* counts the origin's messages, so that each is handled once */
   uint64_t uid;    /* the communicator that it is about; 0: the base */
-  int32_t peer;    /* STALLED: the rank that origin waits for, or -1 */
+  int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
-  int32_t more[COLLI_CTRL_MORE]; /* STALLED: further ranks that origin waits for; ABSENT: one */
+  int32_t more[COLLI_CTRL_MORE]; /* WAITING: further ranks that origin waits for; ABSENT: one */
   int32_t pad;
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in */
@@ -48,7 +49,7 @@ typedef enum colli_ctrl_event {
   COLLI_CTRL_CLOSED   /* the link to *peer ended without a goodbye; *sys_errno is 0 or says why */
 } colli_ctrl_event;
 
-/* The ranks that this one has links with. Fills neighbours (room for 8) and returns how many. */
+/* The ranks that this one has links with. Fills neighbours (8 at most) and returns how many. */
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours);
 
 /* Queues a message to a neighbour (copied; dropped if the link is closed). Sends what it can. */
@@ -57,15 +58,16 @@ void colli_ctrl_send(colli_ctrl *ctrl, int neighbour, const colli_ctrl_msg *msg)
 /* The next event; sends what is queued too. Call until NOTHING. */
 colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg, int *sys_errno);
 
-/* Whether something queued still waits for room; polling sends it. */
+/* Whether a queued message still waits to be sent; polling sends it. */
 bool colli_ctrl_unsent(const colli_ctrl *ctrl);
 
 /* A descriptor that is readable when poll has something (an epoll or event descriptor), or -1. */
 int colli_ctrl_fd(const colli_ctrl *ctrl);
 
 /*
- * Tries to send what is queued, for at most timeout_ms, and closes all links, in a way that what
- * was sent arrives (shutdown, then wait for the other side's end of file within the time).
+ * Tries to send what is queued, for timeout_ms at most, and closes all links in such a way that
+ * what was sent arrives: shuts them down and, within that time, waits until peers have acknowledged
+ * it.
  */
 void colli_ctrl_close(colli_ctrl *ctrl, int timeout_ms);
 

@@ -6,7 +6,7 @@
 
 #include "libcoll/wireup/ctrl.h"
 
-#define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours, and room */
+#define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours, and some spare */
 
 /* What a kind of control links does; the functions of ctrl.h call these. */
 typedef struct colli_ctrl_ops {
@@ -26,21 +26,21 @@ struct colli_ctrl {
   int peers[COLLI_CTRL_LINKS_MAX];
 };
 
-/* A queued message; `link` is the receiver's number of the link that it came by. */
+/* A queued message; `link` is the index that the receiver has for its link. */
 typedef struct colli_ctrl_entry {
   int link;
   colli_ctrl_msg msg;
 } colli_ctrl_entry;
 
-/* A ring of messages that grows. */
+/* A ring buffer of messages that grows. */
 typedef struct colli_ctrl_queue {
   colli_ctrl_entry *at;
-  size_t first, count, room;
+  size_t first, count, capacity;
 } colli_ctrl_queue;
 
 /*
- * Appends a message. A long queue forgets older news of the same kind that a receiver no longer
- * needs (STALLED), so that a rank which does not listen costs bounded memory. false: no memory.
+ * Appends a message. A long queue drops superseded messages (WAITING), so that a rank that does not
+ * read costs bounded memory. False: out of memory.
  */
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks);

@@ -17,7 +17,7 @@ typedef struct mailbox {
   bool signalled;                    /* the event descriptor is readable */
   bool closed[COLLI_CTRL_LINKS_MAX]; /* by link: gone without a goodbye, not yet reported */
   int event_fd;                      /* -1: none */
-  atomic_bool pending;               /* something may be here; lets poll() look without the mutex */
+  atomic_bool pending; /* something may be here; lets local_poll() return without the mutex */
 } mailbox;
 
 typedef struct local_group {
@@ -31,7 +31,7 @@ typedef struct local_ctrl {
   bool said_goodbye[COLLI_CTRL_LINKS_MAX];
 } local_ctrl;
 
-/* The number that `rank` has among the links of its neighbour `peer`. */
+/* The index of `rank` among the links of its neighbour `peer`. */
 static int link_back(int rank, int peer, int nranks) {
   int peers[COLLI_CTRL_LINKS_MAX];
   int count = colli_ctrl_peers(peer, nranks, peers), link = 0;
@@ -40,8 +40,8 @@ static int link_back(int rank, int peer, int nranks) {
   return link;
 }
 
-/* Tells the owner of a mailbox, whose mutex is held, that something is in it. */
-static void ring(mailbox *box) {
+/* Tells the owner of a mailbox, whose mutex is held, that there is something in it. */
+static void notify_owner(mailbox *box) {
   atomic_store_explicit(&box->pending, true, memory_order_release);
   if (box->event_fd >= 0 && !box->signalled)
     box->signalled = eventfd_write(box->event_fd, 1) == 0;
@@ -56,11 +56,11 @@ static void local_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   pthread_mutex_lock(&box->mutex);
   if (box->open && colli_ctrl_queue_push(&box->queue, link_back(base->rank, peer, base->nranks),
                                          msg, base->nranks))
-    ring(box);
+    notify_owner(box);
   pthread_mutex_unlock(&box->mutex);
 }
 
-/* Finds a neighbour that is gone and not yet reported, in a mailbox whose mutex is held. */
+/* Finds a neighbour that is gone and not reported yet. The mutex is held. */
 static bool take_closed(mailbox *box, int *link) {
   for (int i = 0; i < COLLI_CTRL_LINKS_MAX; i++)
     if (box->closed[i]) {
@@ -105,8 +105,8 @@ static int local_fd(const colli_ctrl *base) {
   return ((const local_ctrl *)base)->group->boxes[base->rank].event_fd;
 }
 
-/* Closes one mailbox's descriptor and frees what waits in it. */
-static void shut_mailbox(mailbox *box) {
+/* Closes a mailbox's descriptor and frees the messages in it. */
+static void close_mailbox(mailbox *box) {
   pthread_mutex_lock(&box->mutex);
   box->open = false;
   colli_ctrl_queue_free(&box->queue);
@@ -129,10 +129,10 @@ static void local_close(colli_ctrl *base, int timeout_ms) {
     pthread_mutex_lock(&box->mutex);
     box->closed[link_back(base->rank, peer, nranks)] = true;
     if (box->open)
-      ring(box);
+      notify_owner(box);
     pthread_mutex_unlock(&box->mutex);
   }
-  shut_mailbox(&group->boxes[base->rank]);
+  close_mailbox(&group->boxes[base->rank]);
   free(ctrl);
   if (atomic_fetch_sub(&group->refs, 1) > 1)
     return;
@@ -167,7 +167,7 @@ coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events,
   local_group *group = calloc(1, sizeof(*group) + (size_t)nranks * sizeof(mailbox));
   if (!group)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                           "no memory for the control links of %d ranks", nranks);
+                           "out of memory for the control links of %d ranks", nranks);
   for (int rank = 0; rank < nranks; rank++) {
     pthread_mutex_init(&group->boxes[rank].mutex, NULL);
     group->boxes[rank].event_fd = -1;
@@ -178,7 +178,7 @@ coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events,
     if (ctrls[rank])
       continue;
     int sys_errno = errno;
-    /* The closing ranks hold all references but those of the ranks that were never made. */
+    /* References are left for the ranks made so far, and one for this function. */
     atomic_store(&group->refs, rank + 1);
     for (int made = 0; made < rank; made++)
       colli_ctrl_close(ctrls[made], 0);

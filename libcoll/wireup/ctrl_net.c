@@ -18,13 +18,13 @@
 
 typedef struct net_link {
   int fd;        /* -1: closed */
-  bool left;     /* the neighbour said goodbye: the end of the link is no news */
+  bool left;     /* the neighbour said goodbye: the end of the link is no failure */
   bool broken;   /* nothing more can be sent */
-  bool watching; /* epoll tells when there is room to send */
-  bool shut;     /* told the neighbour that no more will come */
+  bool watching; /* epoll watches for space to send */
+  bool shut;     /* our side is shut down */
   colli_ctrl_msg in;
   size_t in_done;
-  colli_ctrl_entry out; /* on its way */
+  colli_ctrl_entry out; /* being sent */
   size_t out_done;      /* sizeof(colli_ctrl_msg): none is */
   colli_ctrl_queue queue;
 } net_link;
@@ -35,8 +35,8 @@ typedef struct net_ctrl {
   net_link links[COLLI_CTRL_LINKS_MAX];
 } net_ctrl;
 
-/* Asks epoll for news of a link: what it brings, and room to send if `sending`. */
-static void watch(net_ctrl *ctrl, int link, bool sending) {
+/* Has epoll watch a link for input and, if `sending`, for space to send. */
+static void watch_link(net_ctrl *ctrl, int link, bool sending) {
   net_link *l = &ctrl->links[link];
   if (l->watching == sending)
     return;
@@ -51,7 +51,7 @@ static bool has_unsent(const net_link *l) {
   return !l->broken && (l->out_done < sizeof(l->out.msg) || l->queue.count > 0);
 }
 
-/* Sends what the socket takes. */
+/* Sends what the socket accepts. */
 static void flush_link(net_ctrl *ctrl, int link) {
   net_link *l = &ctrl->links[link];
   while (l->fd >= 0 && has_unsent(l)) {
@@ -64,12 +64,12 @@ static void flush_link(net_ctrl *ctrl, int link) {
     } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
       break;
     } else if (errno != EINTR) {
-      /* What the neighbour sent before may still be read: reading finds the end. */
+      /* What the neighbour sent before can still be read; reading finds the end. */
       l->broken = true;
     }
   }
   if (l->fd >= 0)
-    watch(ctrl, link, has_unsent(l));
+    watch_link(ctrl, link, has_unsent(l));
 }
 
 static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
@@ -89,8 +89,8 @@ static void close_link(net_link *l) {
   colli_ctrl_queue_free(&l->queue);
 }
 
-/* Whether a message is one that this library sends; its texts end after this. */
-static bool valid(colli_ctrl_msg *msg, int nranks) {
+/* Whether a message is one that this library sends. Terminates its strings. */
+static bool check_message(colli_ctrl_msg *msg, int nranks) {
   if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_ABSENT || msg->origin < 0 ||
       msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks || msg->nmore < 0 ||
       msg->nmore > COLLI_CTRL_MORE)
@@ -108,7 +108,7 @@ static bool valid(colli_ctrl_msg *msg, int nranks) {
   return true;
 }
 
-/* Reads what a link brings: a whole message, its end, or nothing yet. */
+/* Reads from a link: a whole message, its end, or nothing yet. */
 static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
   while (l->in_done < sizeof(l->in)) {
@@ -126,7 +126,7 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
     l->in_done += (size_t)got;
   }
   l->in_done = 0;
-  if (!valid(&l->in, ctrl->base.nranks)) {
+  if (!check_message(&l->in, ctrl->base.nranks)) {
     *sys_errno = EPROTO;
     close_link(l);
     return COLLI_CTRL_CLOSED;
@@ -166,10 +166,10 @@ static int net_fd(const colli_ctrl *base) {
   return ((const net_ctrl *)base)->epoll_fd;
 }
 
-/* Throws away some of what a link brings; closes it at its end. */
-static void drain_link(net_link *l) {
+/* Discards some of a link's input; closes it at its end. */
+static void discard_input(net_link *l) {
   char waste[4096];
-  for (int reads = 0; reads < 64; reads++) { /* a neighbour that never stops must not hold us */
+  for (int reads = 0; reads < 64; reads++) { /* bounded, as a neighbour may never stop sending */
     ssize_t got = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
     if (got > 0 || (got < 0 && errno == EINTR))
       continue;
@@ -180,14 +180,14 @@ static void drain_link(net_link *l) {
   }
 }
 
-/* Moves the closing of a link on; true while it must be waited for. */
-static bool closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
+/* Moves the closing of a link on; true while there is something to wait for. */
+static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
   net_link *l = &ctrl->links[link];
   flush_link(ctrl, link);
   if (l->fd >= 0 && !l->shut && !has_unsent(l))
     l->shut = shutdown(l->fd, SHUT_WR) == 0 || errno == ENOTCONN;
   if (l->fd >= 0)
-    drain_link(l);
+    discard_input(l);
   *pfd = (struct pollfd){.fd = l->fd, .events = POLLIN};
   if (l->fd < 0)
     return false;
@@ -195,7 +195,7 @@ static bool closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
     pfd->events |= POLLOUT;
     return true;
   }
-  /* Once the neighbour's kernel has all of it, nothing can take it away again. */
+  /* Once the neighbour's kernel has all of it, it cannot get lost. */
   int unacknowledged = 0;
   return ioctl(l->fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
 }
@@ -207,14 +207,14 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
     struct pollfd fds[COLLI_CTRL_LINKS_MAX];
     bool wait = false;
     for (int link = 0; link < base->count; link++) {
-      bool busy = closing(ctrl, link, &fds[link]);
+      bool busy = step_closing(ctrl, link, &fds[link]);
       wait = wait || busy;
       if (!busy)
         fds[link].fd = -1;
     }
     if (!wait || colli_now_ns() >= deadline_ns)
       break;
-    poll(fds, (nfds_t)base->count, 1); /* no event tells that the neighbour's kernel has it */
+    poll(fds, (nfds_t)base->count, 1); /* there is no event for an acknowledgement */
   }
   for (int link = 0; link < base->count; link++)
     close_link(&ctrl->links[link]);
@@ -224,10 +224,10 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/* Lets the kernel find out that a neighbour's host is dead although nothing is said. */
-static void keep_alive(int fd) {
+/* Has the kernel detect that a neighbour's host is dead while nothing is sent. */
+static void enable_keepalive(int fd) {
   const int on = 1, idle_s = 10, interval_s = 5, probes = 4, give_up_ms = 30000;
-  /* On a socket that is not TCP these fail, and are not needed. */
+  /* On sockets other than TCP these fail, and are not needed. */
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
@@ -245,7 +245,7 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
     ctrl->base.peers[link] = peers[link];
     ctrl->links[link].fd = fds[link];
     ctrl->links[link].out_done = sizeof(colli_ctrl_msg);
-    keep_alive(fds[link]);
+    enable_keepalive(fds[link]);
     ok = epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_ADD, fds[link], &event) == 0;
   }
   if (ok) {

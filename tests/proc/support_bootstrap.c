@@ -1,4 +1,4 @@
-/* support_bootstrap.c: threads or processes that find each other by the bootstrap alone. */
+/* support_bootstrap.c: threads or processes that run only the bootstrap. */
 #include "support_bootstrap.h"
 
 #include <poll.h>
@@ -14,14 +14,14 @@
 
 static const colli_log quiet = {COLLI_LOG_NONE, -1};
 
-/* Whether a message goes over every link both ways. */
+/* Whether messages go over every link both ways. */
 static bool links_work(const member *m, colli_ctrl *ctrl) {
   int peers[8], expected[8];
   int count = colli_ctrl_neighbours(ctrl, peers), heard = 0, gone = 0;
   if (count != colli_ctrl_peers(m->rank, m->nranks, expected))
     return false;
   for (int i = 0; i < count; i++) {
-    colli_ctrl_msg msg = {.kind = COLLI_CTRL_STALLED, .origin = m->rank, .peer = peers[i]};
+    colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING, .origin = m->rank, .peer = peers[i]};
     colli_ctrl_send(ctrl, peers[i], &msg);
     msg.kind = COLLI_CTRL_GOODBYE;
     colli_ctrl_send(ctrl, peers[i], &msg);
@@ -32,9 +32,9 @@ static bool links_work(const member *m, colli_ctrl *ctrl) {
     int peer, sys_errno;
     switch (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno)) {
     case COLLI_CTRL_MESSAGE:
-      if (msg.origin != peer || (msg.kind == COLLI_CTRL_STALLED && msg.peer != m->rank))
+      if (msg.origin != peer || (msg.kind == COLLI_CTRL_WAITING && msg.peer != m->rank))
         return false;
-      heard += msg.kind == COLLI_CTRL_STALLED;
+      heard += msg.kind == COLLI_CTRL_WAITING;
       gone += msg.kind == COLLI_CTRL_GOODBYE;
       break;
     case COLLI_CTRL_CLOSED:

@@ -1,4 +1,4 @@
-/* support_bootstrap.h: threads or processes that find each other by the bootstrap alone. */
+/* support_bootstrap.h: threads or processes that run only the bootstrap. */
 #ifndef TESTS_SUPPORT_BOOTSTRAP_H
 #define TESTS_SUPPORT_BOOTSTRAP_H
 

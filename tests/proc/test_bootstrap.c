@@ -1,4 +1,4 @@
-/* test_bootstrap.c: ranks that find each other, and the mistakes that keep them from it. */
+/* test_bootstrap.c: ranks that find each other, and the mistakes that prevent it. */
 #include <criterion/criterion.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -8,7 +8,7 @@
 
 static const int sizes[] = {1, 2, 3, 4, 5, 8, 17, 64};
 
-Test(bootstrap, threads_meet_and_leave_nothing) {
+Test(bootstrap, threads_meet_and_leak_nothing) {
   for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
     int n = sizes[s], before = count_fds();
     member *members = make_members(n, 15000);
@@ -55,7 +55,7 @@ Test(bootstrap, missing_ranks_are_named_everywhere) {
   const int n = 8;
   int before = count_fds();
   member *members = make_members(n, 1500);
-  members[5].id.addrs[0].family = 0; /* nowhere to go: they never come */
+  members[5].id.addrs[0].family = 0; /* they know no address of rank 0, and never connect */
   members[6].id.addrs[0].family = members[7].id.addrs[0].family = 0;
   run_members(members, n, 3);
   for (int i = 0; i < 5; i++) {
@@ -73,7 +73,7 @@ Test(bootstrap, missing_ranks_are_named_everywhere) {
   cr_assert_eq(count_fds(), before);
 }
 
-Test(bootstrap, one_impatient_rank_still_hears_who_is_missing) {
+Test(bootstrap, a_rank_with_a_short_timeout_still_learns_who_is_missing) {
   member *members = make_members(4, 20000);
   members[2].timeout_ms = 1000;
   run_members(members, 4, 3);
@@ -130,7 +130,7 @@ Test(bootstrap, a_wrong_secret_disturbs_nobody) {
   for (int i = 0; i < 3; i++)
     members[i].nranks = 3;
   members[3].nranks = 3;
-  members[1].delay_ms = 1200; /* the stranger has come and gone before all are there */
+  members[1].delay_ms = 1200; /* the wrong one has connected and gone before all have joined */
   run_members(members, 4, -1);
   for (int i = 0; i < 3; i++)
     cr_assert(members[i].sound, "%s", members[i].error.message);
@@ -180,7 +180,7 @@ Test(bootstrap, rank_0_must_own_the_listener) {
   cr_assert_eq(members[0].status, COLL_ERR_INVALID_USAGE);
   cr_assert(strstr(members[0].error.message, "pid"), "%s", members[0].error.message);
   close(fd);
-  /* The number now belongs to something else, which must not be closed. */
+  /* The descriptor's number is now that of something else, which must not be closed. */
   members[0].id.pid--;
   int pipes[2];
   cr_assert_eq(pipe(pipes), 0);

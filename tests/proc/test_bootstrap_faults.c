@@ -1,4 +1,4 @@
-/* test_bootstrap_faults.c: strangers, deaths and frozen ranks while ranks find each other. */
+/* test_bootstrap_faults.c: foreign connections, deaths and frozen ranks during a bootstrap. */
 #include <criterion/criterion.h>
 #include <poll.h>
 #include <pthread.h>
@@ -12,15 +12,15 @@
 #include "libcoll/base/clock.h"
 #include "support_bootstrap.h"
 
-/* ---- strangers ------------------------------------------------------------------------------- */
+/* ---- foreign connections --------------------------------------------------------------------- */
 
 typedef struct vandal {
   colli_addr addr;
   volatile bool stop;
-  int visits;
+  int connections;
 } vandal;
 
-/* Connects again and again: random bytes, silence, a hello cut short, a scanner's greeting. */
+/* Connects again and again, and sends random bytes, an HTTP request, half a hello, or nothing. */
 static void *vandalise(void *arg) {
   vandal *v = arg;
   int held[100], nheld = 0;
@@ -33,17 +33,17 @@ static void *vandalise(void *arg) {
     poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 100);
     for (size_t i = 0; i < sizeof(junk); i++)
       junk[i] = (char)rand_r(&seed);
-    if (v->visits % 4 == 0)
+    if (v->connections % 4 == 0)
       send(fd, junk, sizeof(junk), MSG_NOSIGNAL);
-    else if (v->visits % 4 == 1)
+    else if (v->connections % 4 == 1)
       send(fd, "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
-    else if (v->visits % 4 == 2)
+    else if (v->connections % 4 == 2)
       send(fd, "CLih\1\0\1\0", 8, MSG_NOSIGNAL);
-    if (v->visits % 4 >= 2 && nheld < 100)
-      held[nheld++] = fd; /* and says nothing more */
+    if (v->connections % 4 >= 2 && nheld < 100)
+      held[nheld++] = fd; /* and sends nothing more */
     else
       close(fd);
-    v->visits++;
+    v->connections++;
     usleep(2000);
   }
   while (nheld > 0)
@@ -51,7 +51,7 @@ static void *vandalise(void *arg) {
   return NULL;
 }
 
-Test(bootstrap_faults, strangers_at_the_port_disturb_nobody) {
+Test(bootstrap_faults, foreign_connections_disturb_nobody) {
   const int n = 6;
   member *members = make_members(n, 15000);
   vandal v = {.addr = members[0].id.addrs[0]};
@@ -64,14 +64,14 @@ Test(bootstrap_faults, strangers_at_the_port_disturb_nobody) {
   pthread_join(thread, NULL);
   for (int i = 0; i < n; i++)
     cr_assert(members[i].sound, "rank %d: %s", i, members[i].error.message);
-  cr_assert_gt(v.visits, 70, "more than are kept at a time");
+  cr_assert_gt(v.connections, 70, "more than may be pending at a time");
   free(members);
 }
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Runs ranks 1 .. n-1 as processes and rank 0 here; kills `victim` after a while, while the last
- * rank has not come yet. The results are in shared memory. */
+/* Runs n ranks as processes; kills `victim` after a while, before the last rank connects. The
+ * results are in shared memory. */
 static member *run_with_death(int n, int victim, int kill_after_ms) {
   member *shared = mmap(NULL, (size_t)n * sizeof(*shared), PROT_READ | PROT_WRITE,
                         MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -107,7 +107,7 @@ Test(bootstrap_faults, a_rank_killed_after_check_in_is_named) {
               members[i].error.message);
     cr_assert_leq(members[i].took_ms, 2000);
   }
-  cr_assert_neq(members[3].status, COLL_OK, "who comes later finds nobody");
+  cr_assert_neq(members[3].status, COLL_OK, "one that connects later fails, too");
 }
 
 Test(bootstrap_faults, rank_0_killed_while_others_wait) {
@@ -121,7 +121,7 @@ Test(bootstrap_faults, rank_0_killed_while_others_wait) {
   cr_assert_eq(members[3].status, COLL_ERR_UNREACHABLE);
 }
 
-/* A rank that plays its part up to the table and then does nothing, or dies. */
+/* A rank that checks in, and then does nothing until it closes all connections. */
 static void *check_in_only(void *arg) {
   member *m = arg;
   uint64_t until_ns = colli_now_ns() + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS;
@@ -130,13 +130,13 @@ static void *check_in_only(void *arg) {
     int32_t nranks;
     uint32_t remaining_ms, pad;
     colli_rank_info info;
-  } words = {.version = COLL_VERSION, .nranks = m->nranks, .remaining_ms = 60000};
-  snprintf(words.info.host, sizeof(words.info.host), "host%d", m->rank);
-  words.info.pid = m->pid;
+  } checkin = {.version = COLL_VERSION, .nranks = m->nranks, .remaining_ms = 60000};
+  snprintf(checkin.info.host, sizeof(checkin.info.host), "host%d", m->rank);
+  checkin.info.pid = m->pid;
   uint16_t port;
   int listener;
   cr_assert_eq(colli_net_listen("", &listener, &port, &m->error), COLL_OK);
-  words.info.control_addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
+  checkin.info.control_addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
   int fd = colli_net_connect(&m->id.addrs[0]), result;
   poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 1000);
   colli_auth auth;
@@ -144,7 +144,7 @@ static void *check_in_only(void *arg) {
   while ((result = colli_auth_poll(&auth)) == COLL_T_AGAIN)
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10);
   cr_assert_eq(result, COLL_T_DONE);
-  cr_assert_eq(send(fd, &words, sizeof(words), MSG_NOSIGNAL), (ssize_t)sizeof(words));
+  cr_assert_eq(send(fd, &checkin, sizeof(checkin), MSG_NOSIGNAL), (ssize_t)sizeof(checkin));
   while (colli_now_ns() < until_ns)
     usleep(10000);
   close(listener);

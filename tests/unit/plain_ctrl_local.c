@@ -26,13 +26,13 @@ static void expect(worker *w, bool good, const char *what) {
   w->failures++;
 }
 
-/* Sends to all neighbours while it hears them, until all have left. */
-static void *work(void *arg) {
+/* Sends to all neighbours and receives from them, until all have left. */
+static void *run_worker(void *arg) {
   worker *w = arg;
   int peers[8], count = colli_ctrl_neighbours(w->ctrl, peers), left = 0, closed = 0;
   uint64_t last[RANKS] = {0}, sent = 0, until_ns = colli_now_ns() + 60 * COLLI_NS_PER_S;
   while ((sent <= MESSAGES || left + closed < count) && w->failures == 0) {
-    colli_ctrl_msg msg = {.kind = sent < MESSAGES ? COLLI_CTRL_STALLED : COLLI_CTRL_GOODBYE,
+    colli_ctrl_msg msg = {.kind = sent < MESSAGES ? COLLI_CTRL_WAITING : COLLI_CTRL_GOODBYE,
                           .origin = w->rank,
                           .serial = sent + 1,
                           .peer = -1};
@@ -86,7 +86,7 @@ static int run_round(int crasher) {
       workers[rank].crashed_neighbours += peers[i] == crasher;
   }
   for (int rank = 0; rank < RANKS; rank++)
-    if (pthread_create(&threads[rank], NULL, work, &workers[rank]) != 0)
+    if (pthread_create(&threads[rank], NULL, run_worker, &workers[rank]) != 0)
       abort();
   for (int rank = 0; rank < RANKS; rank++) {
     pthread_join(threads[rank], NULL);

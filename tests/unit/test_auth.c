@@ -1,4 +1,4 @@
-/* test_auth.c: the handshake, with honest sides, with strangers, and with attackers. */
+/* test_auth.c: the handshake, with honest peers, with other programs, and with attackers. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
@@ -37,8 +37,8 @@ static void make_pair(bool tcp, int fds[2]) {
   close(listener);
 }
 
-/* Moves two handshakes on until neither moves any more; the acceptor answers `taken`. */
-static void run_both(colli_auth *connector, colli_auth *acceptor, bool taken, int results[2]) {
+/* Moves two handshakes on until neither moves any more; the acceptor answers `accepted`. */
+static void run_both(colli_auth *connector, colli_auth *acceptor, bool accepted, int results[2]) {
   bool answered = false;
   results[0] = results[1] = COLL_T_AGAIN;
   for (int turn = 0; turn < 2000 && (results[0] == COLL_T_AGAIN || results[1] == COLL_T_AGAIN);
@@ -48,7 +48,7 @@ static void run_both(colli_auth *connector, colli_auth *acceptor, bool taken, in
     if (results[1] == COLL_T_AGAIN)
       results[1] = colli_auth_poll(acceptor);
     if (results[1] == COLL_T_DONE && !answered) {
-      cr_assert_eq(colli_auth_answer(acceptor, taken), 0);
+      cr_assert_eq(colli_auth_answer(acceptor, accepted), 0);
       answered = true;
     }
     if (results[1] > 0)
@@ -88,7 +88,7 @@ Test(auth, right_secret_and_nothing_read_beyond) {
     cr_assert_eq(acceptor.hello.dst_rank, 5);
     cr_assert_eq(acceptor.hello.comm_id, 77);
     cr_assert_eq(acceptor.hello.word, 9);
-    for (int i = 0; i < 2; i++) { /* the socket is clean both ways */
+    for (int i = 0; i < 2; i++) { /* nothing is left in the socket either way */
       cr_assert_eq(send(fds[i], "hello", 5, 0), 5);
       struct pollfd pfd = {.fd = fds[1 - i], .events = POLLIN};
       poll(&pfd, 1, 1000);
@@ -133,7 +133,7 @@ Test(auth, wrong_secret_is_found_by_both) {
     run_both(&connector, &acceptor, true, results);
     cr_assert_eq(results[0], COLL_ERR_AUTH);
     cr_assert_eq(results[1], COLL_ERR_AUTH);
-    cr_assert_eq(colli_auth_poll(&connector), COLL_ERR_AUTH, "it stays so");
+    cr_assert_eq(colli_auth_poll(&connector), COLL_ERR_AUTH, "the error lasts");
     static const uint8_t zero[COLL_SECRET_BYTES];
     cr_assert_arr_eq(connector.secret, zero, sizeof(zero));
     close(fds[0]);
@@ -141,7 +141,7 @@ Test(auth, wrong_secret_is_found_by_both) {
   }
 }
 
-Test(auth, refused_by_a_caller_who_wants_another_rank) {
+Test(auth, refused_by_a_caller_that_wants_another_rank) {
   int fds[2], results[2];
   colli_auth connector, acceptor;
   make_pair(true, fds);
@@ -156,19 +156,19 @@ Test(auth, refused_by_a_caller_who_wants_another_rank) {
   cr_assert_eq(status, COLL_ERR_PEER_LOST);
 }
 
-/* What an acceptor makes of bytes; closes the other side after them if `hang_up`. */
-static int accept_bytes(const void *bytes, size_t count, bool hang_up) {
+/* What an acceptor returns after these bytes; the other side closes then if `then_close`. */
+static int accept_bytes(const void *bytes, size_t count, bool then_close) {
   int fds[2];
   colli_auth acceptor;
   make_pair(false, fds);
   colli_auth_accept(&acceptor, fds[1], secret);
   cr_assert_eq(send(fds[0], bytes, count, 0), (ssize_t)count);
-  if (hang_up)
+  if (then_close)
     close(fds[0]);
   int result = colli_auth_poll(&acceptor);
   for (int i = 0; i < 3 && result == COLL_T_AGAIN; i++)
     result = colli_auth_poll(&acceptor);
-  if (!hang_up)
+  if (!then_close)
     close(fds[0]);
   close(fds[1]);
   return result;
@@ -196,7 +196,7 @@ Test(auth, wrong_version_magic_and_kind) {
     colli_hello hello = model.hello;
     ((uint8_t *)&hello)[byte] ^= 0x40;
     cr_assert_eq(accept_bytes(&hello, sizeof(hello), false), COLL_ERR_PROTOCOL, "byte %zu", byte);
-    cr_assert_eq(accept_bytes(&hello, 8, false), COLL_ERR_PROTOCOL, "known from the head alone");
+    cr_assert_eq(accept_bytes(&hello, 8, false), COLL_ERR_PROTOCOL, "noticed from the head alone");
   }
 }
 
@@ -231,7 +231,7 @@ Test(auth, random_bytes_to_the_connector) {
   }
 }
 
-Test(auth, a_strange_answer) {
+Test(auth, an_invalid_answer) {
   int fds[2];
   colli_auth connector, acceptor;
   make_pair(false, fds);
@@ -254,7 +254,8 @@ Test(auth, a_recorded_handshake_is_worth_nothing) {
   cr_assert_eq(results[0], COLL_T_DONE);
   uint8_t recorded[sizeof(colli_hello) + COLLI_MAC_BYTES];
   memcpy(recorded, &connector.hello, sizeof(colli_hello));
-  memcpy(recorded + sizeof(colli_hello), acceptor.buf, COLLI_MAC_BYTES); /* its proof, as it came */
+  memcpy(recorded + sizeof(colli_hello), acceptor.buf,
+         COLLI_MAC_BYTES); /* its proof, as it was sent */
   cr_assert_eq(accept_bytes(recorded, sizeof(recorded), false), COLL_ERR_AUTH);
 }
 

@@ -34,7 +34,7 @@ static void tcp_pair(int fds[2]) {
 }
 
 /* Control for n ranks of either kind. */
-static void make(int kind, int n, colli_ctrl **ctrls) {
+static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
   coll_error error = COLL_ERROR_INIT;
   if (kind != NET) {
     cr_assert_eq(colli_ctrl_create_local(ctrls, n, kind == LOCAL, &error), COLL_OK);
@@ -115,12 +115,12 @@ Test(ctrl, messages_arrive_in_order_with_all_their_bytes) {
   for (int kind = 0; kind < KINDS; kind++) {
     colli_ctrl *ctrls[5];
     int before = open_fds();
-    make(kind, 5, ctrls);
+    make_ctrls(kind, 5, ctrls);
     for (int a = 0; a < 5; a++) {
       int peers[8], count = colli_ctrl_neighbours(ctrls[a], peers);
       for (int i = 0; i < count; i++)
         for (uint64_t serial = 1; serial <= 10; serial++) {
-          colli_ctrl_msg msg = message(COLLI_CTRL_STALLED, a, serial);
+          colli_ctrl_msg msg = message(COLLI_CTRL_WAITING, a, serial);
           msg.peer = peers[i];
           msg.sequence = serial * 1000003;
           msg.signature[2] = ~serial;
@@ -155,9 +155,9 @@ Test(ctrl, messages_arrive_in_order_with_all_their_bytes) {
 Test(ctrl, the_descriptor_tells_when_to_poll) {
   for (int kind = 0; kind < KINDS; kind++) {
     colli_ctrl *ctrls[2];
-    colli_ctrl_msg msg = message(COLLI_CTRL_STALLED, 0, 1);
+    colli_ctrl_msg msg = message(COLLI_CTRL_WAITING, 0, 1);
     int peer, sys_errno;
-    make(kind, 2, ctrls);
+    make_ctrls(kind, 2, ctrls);
     int fd = colli_ctrl_fd(ctrls[1]);
     struct pollfd pfd = {.fd = fd, .events = POLLIN};
     if (kind == LOCAL_SILENT) {
@@ -175,7 +175,7 @@ Test(ctrl, the_descriptor_tells_when_to_poll) {
     }
     colli_ctrl_close(ctrls[0], 0);
     if (fd >= 0)
-      cr_assert_eq(poll(&pfd, 1, 1000), 1, "an end is news too");
+      cr_assert_eq(poll(&pfd, 1, 1000), 1, "an end makes it readable too");
     cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_CLOSED);
     if (fd >= 0) {
       colli_ctrl_poll(ctrls[1], &peer, &msg, &sys_errno);
@@ -185,12 +185,12 @@ Test(ctrl, the_descriptor_tells_when_to_poll) {
   }
 }
 
-Test(ctrl, a_crash_is_reported_once_and_after_what_was_said) {
+Test(ctrl, a_crash_is_reported_once_and_after_what_was_sent) {
   for (int kind = 0; kind < KINDS; kind++) {
     colli_ctrl *ctrls[4];
     colli_ctrl_msg msg = message(COLLI_CTRL_FAILED, 1, 1);
     int peer = -1, sys_errno;
-    make(kind, 4, ctrls);
+    make_ctrls(kind, 4, ctrls);
     colli_ctrl_send(ctrls[1], 0, &msg);
     colli_ctrl_close(ctrls[1], 0);
     cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_MESSAGE);
@@ -198,7 +198,7 @@ Test(ctrl, a_crash_is_reported_once_and_after_what_was_said) {
     cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_CLOSED);
     cr_assert_eq(peer, 1);
     cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
-    colli_ctrl_send(ctrls[0], 1, &msg); /* to nobody: does no harm */
+    colli_ctrl_send(ctrls[0], 1, &msg); /* to a closed link: dropped */
     cr_assert_eq(next_event(ctrls[3], &peer, &msg), COLLI_CTRL_CLOSED);
     cr_assert_eq(peer, 1, "kind %d: rank 3 is rank 1's child", kind);
     for (int a = 0; a < 4; a++)
@@ -207,11 +207,11 @@ Test(ctrl, a_crash_is_reported_once_and_after_what_was_said) {
   }
 }
 
-Test(ctrl, after_a_goodbye_the_end_is_no_news) {
+Test(ctrl, after_a_goodbye_the_end_is_no_failure) {
   for (int kind = 0; kind < KINDS; kind++) {
     colli_ctrl *ctrls[3];
     int peer, sys_errno;
-    make(kind, 3, ctrls);
+    make_ctrls(kind, 3, ctrls);
     colli_ctrl_msg goodbye = message(COLLI_CTRL_GOODBYE, 1, 1), msg;
     colli_ctrl_send(ctrls[1], 0, &goodbye);
     goodbye.origin = 0; /* somebody else's goodbye, passed on, is not rank 1's */
@@ -234,9 +234,9 @@ Test(ctrl, a_flood_never_blocks_and_the_latest_and_the_failure_arrive) {
     colli_ctrl *ctrls[2];
     colli_ctrl_msg msg;
     int peer;
-    make(kind, 2, ctrls);
+    make_ctrls(kind, 2, ctrls);
     for (uint64_t serial = 1; serial <= flood; serial++) {
-      msg = message(COLLI_CTRL_STALLED, (int)(serial % 2), serial);
+      msg = message(COLLI_CTRL_WAITING, (int)(serial % 2), serial);
       colli_ctrl_send(ctrls[0], 1, &msg);
     }
     msg = message(COLLI_CTRL_FAILED, 0, flood + 1);
@@ -248,11 +248,11 @@ Test(ctrl, a_flood_never_blocks_and_the_latest_and_the_failure_arrive) {
       cr_assert_eq(next_event(ctrls[1], &peer, &msg), COLLI_CTRL_MESSAGE, "kind %d", kind);
       cr_assert_gt(msg.serial, last, "in order");
       if (msg.kind == COLLI_CTRL_FAILED)
-        cr_assert_eq(last, flood, "nothing that is news was dropped");
+        cr_assert_eq(last, flood, "no latest message was dropped");
       last = msg.serial;
       heard++;
     }
-    cr_assert_lt(heard, flood / 2, "old news is not kept");
+    cr_assert_lt(heard, flood / 2, "superseded messages are dropped");
     colli_ctrl_close(ctrls[0], 0);
     colli_ctrl_close(ctrls[1], 0);
   }
@@ -262,7 +262,7 @@ Test(ctrl, closing_delivers_what_waits) {
   colli_ctrl *ctrls[2];
   colli_ctrl_msg msg;
   int peer;
-  make(NET, 2, ctrls);
+  make_ctrls(NET, 2, ctrls);
   pid_t pid = fork();
   if (pid == 0) { /* the slow neighbour */
     uint64_t last = 0;
@@ -272,7 +272,7 @@ Test(ctrl, closing_delivers_what_waits) {
     _exit(last == 5001 && msg.kind == COLLI_CTRL_GOODBYE ? 0 : 1);
   }
   for (uint64_t serial = 1; serial <= 5000; serial++) {
-    msg = message(COLLI_CTRL_STALLED, 0, serial);
+    msg = message(COLLI_CTRL_WAITING, 0, serial);
     colli_ctrl_send(ctrls[0], 1, &msg);
   }
   msg = message(COLLI_CTRL_GOODBYE, 0, 5001);
@@ -284,12 +284,12 @@ Test(ctrl, closing_delivers_what_waits) {
   colli_ctrl_close(ctrls[1], 0);
 }
 
-Test(ctrl, closing_ends_in_time_although_the_neighbour_sleeps) {
+Test(ctrl, closing_ends_in_time_while_the_neighbour_sleeps) {
   colli_ctrl *ctrls[2];
   colli_ctrl_msg msg;
-  make(NET, 2, ctrls);
+  make_ctrls(NET, 2, ctrls);
   for (uint64_t serial = 1; serial <= 20000; serial++) {
-    msg = message(COLLI_CTRL_STALLED, 0, serial);
+    msg = message(COLLI_CTRL_WAITING, 0, serial);
     colli_ctrl_send(ctrls[0], 1, &msg);
   }
   uint64_t start_ns = colli_now_ns();
@@ -298,8 +298,10 @@ Test(ctrl, closing_ends_in_time_although_the_neighbour_sleeps) {
   colli_ctrl_close(ctrls[1], 0);
 }
 
-/* What rank 0 of 2 sees after these bytes from its neighbour, who then closes. */
-static colli_ctrl_event event_after(const void *bytes, size_t count, bool hang_up, int *sys_errno) {
+/* What rank 0 of 2 polls after these bytes from its neighbour, which then closes if `then_close`.
+ */
+static colli_ctrl_event event_after(const void *bytes, size_t count, bool then_close,
+                                    int *sys_errno) {
   int pair[2], peer = 1;
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
@@ -307,7 +309,7 @@ static colli_ctrl_event event_after(const void *bytes, size_t count, bool hang_u
   tcp_pair(pair);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
   cr_assert_eq(send(pair[1], bytes, count, 0), (ssize_t)count);
-  if (hang_up)
+  if (then_close)
     close(pair[1]);
   uint64_t until_ns = colli_now_ns() + COLLI_NS_PER_S / 5;
   colli_ctrl_event event;
@@ -315,14 +317,14 @@ static colli_ctrl_event event_after(const void *bytes, size_t count, bool hang_u
          colli_now_ns() < until_ns)
     usleep(200);
   colli_ctrl_close(ctrl, 0);
-  if (!hang_up)
+  if (!then_close)
     close(pair[1]);
   return event;
 }
 
 Test(ctrl, bad_bytes_close_the_link) {
   int sys_errno;
-  colli_ctrl_msg good = message(COLLI_CTRL_STALLED, 1, 1);
+  colli_ctrl_msg good = message(COLLI_CTRL_WAITING, 1, 1);
   cr_assert_eq(event_after(&good, sizeof(good), false, &sys_errno), COLLI_CTRL_MESSAGE);
   for (int i = 0; i < 8; i++) {
     colli_ctrl_msg bad = good;

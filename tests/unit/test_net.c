@@ -65,7 +65,7 @@ Test(net, every_running_interface_is_listed_and_loopback_is_last) {
   freeifaddrs(list);
 }
 
-Test(net, room_for_few_still_keeps_loopback) {
+Test(net, a_short_list_still_has_loopback) {
   colli_addr addrs[2];
   coll_error error = COLL_ERROR_INIT;
   int count = colli_net_interfaces("", addrs, 2, &error);
