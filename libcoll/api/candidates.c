@@ -7,7 +7,7 @@
 static const char operation[] = "candidates";
 
 /* Checks the arguments. */
-static coll_status check(coll_comm *comm, const char *collective, colli_call *call) {
+static coll_status check_arguments(coll_comm *comm, const char *collective, colli_call *call) {
   size_t bytes = coll_type_bytes((coll_type)call->type), total;
   if (!collective || !colli_coll_find(collective, &call->coll, &call->varying))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
@@ -27,11 +27,14 @@ static coll_status check(coll_comm *comm, const char *collective, colli_call *ca
       total > PTRDIFF_MAX)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
                              "%zu elements are more than memory can hold", call->count);
-  return colli_reduces(call->coll) ? colli_call_check_op(comm, call) : COLL_OK;
+  coll_error error;
+  if (colli_reduces(call->coll) && colli_call_check_op(&comm->calls, call, &error) != COLL_OK)
+    return colli_comm_refuse_as(comm, &error);
+  return COLL_OK;
 }
 
 /* Puts an algorithm where it belongs that is chosen although it was not considered. */
-static int insert(colli_choice *list, int count, const colli_choice *choice) {
+static int insert_candidate(colli_choice *list, int count, const colli_choice *choice) {
   int at = count < COLLI_MAX_CANDIDATES ? count : COLLI_MAX_CANDIDATES - 1;
   for (; at > 0 && list[at - 1].predicted_ns > choice->predicted_ns; at--)
     list[at] = list[at - 1];
@@ -40,8 +43,8 @@ static int insert(colli_choice *list, int count, const colli_choice *choice) {
 }
 
 /* Lists what can do a call, best first, and finds what does it: NULL if nothing may. */
-static int list_all(coll_comm *comm, const colli_call *call, colli_choice *list,
-                    const colli_algo **chosen) {
+static int list_candidates(coll_comm *comm, const colli_call *call, colli_choice *list,
+                           const colli_algo **chosen) {
   colli_plan_key key = {.count = call->count,
                         .type = call->type,
                         .op = call->op,
@@ -54,7 +57,7 @@ static int list_all(coll_comm *comm, const colli_call *call, colli_choice *list,
   colli_plans *plans = &comm->calls.plans;
   if (call->varying && call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
     key.count = colli_call_assumed_count(call->type);
-  colli_call_resolve(comm, call, &key, &plan);
+  colli_call_resolve(&comm->calls, call, &key, &plan);
   colli_shape shape = colli_plans_shape(plans, &plan);
   int count = colli_select(&shape, key.count, plan.elem_bytes, &plans->limits, &plans->model, "",
                            &choice, list, COLLI_MAX_CANDIDATES);
@@ -67,7 +70,7 @@ static int list_all(coll_comm *comm, const colli_call *call, colli_choice *list,
   for (int i = 0; i < count; i++)
     if (list[i].algo == choice.algo)
       return count;
-  return insert(list, count, &choice);
+  return insert_candidate(list, count, &choice);
 }
 
 coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count, coll_type type,
@@ -82,11 +85,11 @@ coll_status coll_candidates(coll_comm *comm, const char *collective, size_t coun
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
                                "found is NULL, or there is no room for %d candidates", room);
   else
-    status = check(comm, collective, &call);
+    status = check_arguments(comm, collective, &call);
   if (status == COLL_OK) {
     colli_choice list[COLLI_MAX_CANDIDATES];
     const colli_algo *chosen;
-    *found = list_all(comm, &call, list, &chosen);
+    *found = list_candidates(comm, &call, list, &chosen);
     for (int i = 0; i < *found && i < room; i++) {
       candidates[i] = (coll_candidate){.predicted_us = list[i].predicted_ns / 1e3,
                                        .chosen = list[i].algo == chosen};

@@ -1,5 +1,5 @@
 /* forms.c: the operations of coll_collectives.h and coll_p2p.h, each in its four forms. */
-#include "libcoll/call/call.h"
+#include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 

@@ -1,37 +1,12 @@
-/* group.c: calls that are kept until the end of a group, and started together. */
-#include <stdlib.h>
-
-#include "libcoll/call/call.h"
+/* group.c: coll_group_start() and coll_group_end(): calls that are kept until the end of a group,
+ * and started together. */
+#include "libcoll/api/request.h"
+#include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 
-/* Keeps a checked call for the end of the group. */
-coll_status colli_group_add(coll_comm *comm, const colli_call *call) {
-  colli_group *group = &comm->calls.group;
-  if (group->count == group->room) {
-    int room = group->room ? 2 * group->room : 16;
-    colli_call *calls = realloc(group->calls, (size_t)room * sizeof(*calls));
-    if (calls)
-      group->calls = calls;
-    coll_request **requests = realloc(group->requests, (size_t)room * sizeof(*requests));
-    if (requests)
-      group->requests = requests;
-    if (!calls || !requests)
-      return group->refused = colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
-                                                "no memory for a group of %d calls", room);
-    group->room = room;
-  }
-  group->calls[group->count++] = *call;
-  return COLL_OK;
-}
-
-void colli_group_free(colli_group *group) {
-  free(group->calls);
-  free(group->requests);
-}
-
 /* Starts all calls and waits for them; the first error. */
-static coll_status run_all(coll_comm *comm, colli_group *group) {
+static coll_status run_group(coll_comm *comm, colli_group *group) {
   coll_status status = COLL_OK;
   int started = 0;
   for (; started < group->count && status == COLL_OK; started++)
@@ -64,7 +39,7 @@ coll_status coll_group_end(coll_comm *comm) {
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "group",
                                "coll_group_end without coll_group_start");
   } else if (--group->depth == 0) {
-    status = group->refused != COLL_OK ? group->refused : run_all(comm, group);
+    status = group->refused != COLL_OK ? group->refused : run_group(comm, group);
     group->count = 0;
     group->refused = COLL_OK;
   }

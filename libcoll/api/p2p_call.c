@@ -1,6 +1,7 @@
 /* p2p_call.c: point-to-point and one-sided calls: checks, and how they become requests. */
+#include "libcoll/api/p2p_call.h"
+
 #include "libcoll/base/names.h"
-#include "libcoll/call/call.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
@@ -106,15 +107,16 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
 /* The half of a call that sends. A put never refers to memory: its end must not depend on when the
  * target makes its next call. */
 static colli_post sending(const coll_comm *comm, const colli_call *call, colli_p2p_op *op) {
-  return (colli_post){.op = op,
-                      .kind = COLLI_POST_SEND,
-                      .peer = call->dest,
-                      .tag = call->send_tag,
-                      .type = call->type,
-                      .count = call->count,
-                      .buf = (char *)call->sendbuf,
-                      .region = comm->memory.first ? colli_memory_region(comm, call->sendbuf) : 0,
-                      .bytes = call->count * op->request.elem_bytes};
+  return (colli_post){
+      .op = op,
+      .kind = COLLI_POST_SEND,
+      .peer = call->dest,
+      .tag = call->send_tag,
+      .type = call->type,
+      .count = call->count,
+      .buf = (char *)call->sendbuf,
+      .region = comm->memory.first ? colli_memory_region(&comm->memory, call->sendbuf) : 0,
+      .bytes = call->count * op->request.elem_bytes};
 }
 
 /* The half that receives. */

@@ -2,7 +2,7 @@
 #include <sched.h>
 #include <stdlib.h>
 
-#include "libcoll/call/call.h"
+#include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
@@ -64,10 +64,10 @@ void colli_request_free_all(coll_comm *comm) {
 }
 
 /* Finishes a complete request off, releases it unless it is persistent, and gives its status. */
-static coll_status take(coll_request **request) {
+static coll_status complete_request(coll_request **request) {
   coll_request *op = *request;
   if (op->stage_out != COLLI_STAGE_NONE)
-    colli_call_finish(op);
+    colli_call_finish(&op->comm->calls, op);
   coll_status status = op->status;
   if (op->kept) {
     op->active = false;
@@ -79,24 +79,24 @@ static coll_status take(coll_request **request) {
   return status;
 }
 
-/* The time at which a caller's patience ends; 0 for never. */
-static uint64_t patience(const coll_comm *comm, int timeout_ms) {
+/* When a wait of timeout_ms times out; 0 for never. */
+static uint64_t deadline_ns(const coll_comm *comm, int timeout_ms) {
   if (timeout_ms < 0)
     return 0;
   return comm->world.now_ns(comm->world.ctx) + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
 }
 
 /* Whether that time has come. */
-static bool over(const coll_comm *comm, uint64_t until_ns) {
+static bool has_passed(const coll_comm *comm, uint64_t until_ns) {
   return until_ns && comm->world.now_ns(comm->world.ctx) >= until_ns;
 }
 
-/* Looks at a request once. */
-static coll_status test(coll_comm *comm, coll_request **request) {
+/* Polls a request once. */
+static coll_status test_request(coll_comm *comm, coll_request **request) {
   if (!(*request)->done && !colli_comm_progress(comm) && comm->watch.crowded &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
     sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
-  return (*request)->done ? take(request) : COLL_IN_PROGRESS;
+  return (*request)->done ? complete_request(request) : COLL_IN_PROGRESS;
 }
 
 coll_status coll_test(coll_request **request) {
@@ -106,25 +106,25 @@ coll_status coll_test(coll_request **request) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = test(comm, request);
+  status = test_request(comm, request);
   colli_call_leave(comm);
   return status;
 }
 
 /* Waits for a request up to timeout_ms. */
-static coll_status wait_for(coll_comm *comm, coll_request **request, int timeout_ms) {
+static coll_status wait_request(coll_comm *comm, coll_request **request, int timeout_ms) {
   if (!(*request)->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
   if ((*request)->done)
-    return take(request);
-  uint64_t until_ns = patience(comm, timeout_ms);
+    return complete_request(request);
+  uint64_t until_ns = deadline_ns(comm, timeout_ms);
   colli_comm_wait_begin(comm);
   while (!(*request)->done) {
-    if (over(comm, until_ns))
+    if (has_passed(comm, until_ns))
       return COLL_IN_PROGRESS;
     colli_comm_wait_a_bit(comm, until_ns);
   }
-  return take(request);
+  return complete_request(request);
 }
 
 coll_status coll_wait(coll_request **request, int timeout_ms) {
@@ -134,12 +134,12 @@ coll_status coll_wait(coll_request **request, int timeout_ms) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = wait_for(comm, request, timeout_ms);
+  status = wait_request(comm, request, timeout_ms);
   colli_call_leave(comm);
   return status;
 }
 
-/* Looks for a complete request: its index, -1 if none is, -2 if all entries are NULL. */
+/* Finds a complete request: its index, -1 if none is, -2 if all entries are NULL. */
 static int find_done(coll_request *const *requests, int count) {
   int found = -2;
   for (int i = 0; i < count; i++) {
@@ -159,19 +159,19 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
       return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "wait_any",
                                "the requests are of several communicators");
   int found = find_done(requests, count);
-  uint64_t until_ns = patience(comm, timeout_ms);
+  uint64_t until_ns = deadline_ns(comm, timeout_ms);
   colli_comm_wait_begin(comm);
   while (found < 0) {
     /* A connection that broke would break again, for ever: the watchdog ends that. */
     if (comm->failure.suspended || colli_engine_progress(&comm->exec, &comm->p2p) == 0) {
-      if (over(comm, until_ns))
+      if (has_passed(comm, until_ns))
         return COLL_IN_PROGRESS;
       colli_comm_wait_a_bit(comm, until_ns);
     }
     found = find_done(requests, count);
   }
   *index = found;
-  return take(&requests[found]);
+  return complete_request(&requests[found]);
 }
 
 coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms) {

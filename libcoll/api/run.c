@@ -1,8 +1,10 @@
 /* run.c: how a call becomes a request and runs: blocking, nonblocking, persistent. */
-#include "libcoll/call/call.h"
+#include "libcoll/api/run.h"
 
 #include <stdlib.h>
 
+#include "libcoll/api/p2p_call.h"
+#include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/failure/notice.h"
@@ -24,7 +26,9 @@ static coll_status check_call(coll_comm *comm, const colli_call *call, colli_pla
   *plan = NULL;
   if (call->coll == COLLI_SENDRECV)
     return colli_p2p_check(comm, call);
-  return colli_call_plan(comm, call, plan);
+  coll_error error;
+  coll_status status = colli_call_plan(&comm->calls, call, plan, &error);
+  return __builtin_expect(status == COLL_OK, 1) ? COLL_OK : colli_comm_refuse_as(comm, &error);
 }
 
 /*
@@ -34,15 +38,16 @@ static coll_status check_call(coll_comm *comm, const colli_call *call, colli_pla
 static coll_status start_collective(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                     int ran, coll_request *op) {
   op->moved_at = comm->watch.waited_ns;
-  coll_status status = colli_call_prepare(comm, call, plan, op);
+  coll_error error;
+  coll_status status = colli_call_prepare(&comm->calls, call, plan, op, &error);
   if (__builtin_expect(status != COLL_OK, 0))
-    return status;
+    return colli_comm_refuse_as(comm, &error);
   if (ran > 0)
     colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
   else
     colli_exec_start(&comm->exec, op);
   if (__builtin_expect(!plan->connected, 0))
-    colli_call_connect(comm, plan, op);
+    colli_call_connect(&comm->calls, plan, op);
   return COLL_OK;
 }
 
@@ -101,7 +106,7 @@ static coll_status wait_on(coll_comm *comm, coll_request *op) {
       colli_comm_wait_a_bit(comm, 0);
   }
   if (__builtin_expect(op->stage_out != COLLI_STAGE_NONE, 0))
-    colli_call_finish(op);
+    colli_call_finish(&comm->calls, op);
   return op->status;
 }
 
@@ -112,15 +117,23 @@ coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
   return wait_on(comm, op);
 }
 
-/* Keeps a call for the end of its group, if it can be right. */
-static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
+/* Checks a call and keeps it for the end of its group. */
+static coll_status keep_checked(coll_comm *comm, const colli_call *call) {
   colli_plan *plan;
+  coll_error error;
   coll_status status = check_usable(comm);
   if (status == COLL_OK)
     status = check_call(comm, call, &plan);
-  if (status == COLL_OK)
-    return colli_group_add(comm, call);
-  comm->calls.group.refused = comm->calls.group.refused ? comm->calls.group.refused : status;
+  if (status == COLL_OK && colli_group_add(&comm->calls.group, call, &error) != COLL_OK)
+    status = colli_comm_refuse_as(comm, &error);
+  return status;
+}
+
+/* The same; a group of which a call was refused runs none. */
+static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
+  coll_status status = keep_checked(comm, call);
+  if (comm->calls.group.refused == COLL_OK)
+    comm->calls.group.refused = status;
   return status;
 }
 
@@ -258,7 +271,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
   op->kept = malloc(sizeof(*op->kept));
   if (op->kept) {
     *op->kept = *call;
-    if (!call->varying || colli_call_keep_blocks(comm, op->kept, op)) {
+    if (!call->varying || colli_call_keep_blocks(&comm->calls, op->kept, op)) {
       *request = op;
       return COLL_OK;
     }

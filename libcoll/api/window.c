@@ -1,14 +1,15 @@
 /* window.c: windows are made and ended collectively. */
 #include <stdlib.h>
 
-#include "libcoll/call/call.h"
+#include "libcoll/api/request.h"
+#include "libcoll/api/run.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"
 
 /* A window that nobody else knows yet, or NULL without memory. */
-static coll_window *make(coll_comm *comm, void *base, size_t bytes) {
+static coll_window *make_window(coll_comm *comm, void *base, size_t bytes) {
   size_t n = (size_t)comm->nranks;
   coll_window *window = calloc(1, sizeof(*window));
   if (!window)
@@ -34,7 +35,7 @@ static coll_window *make(coll_comm *comm, void *base, size_t bytes) {
 }
 
 /* Tells all ranks how long this rank's memory is, and learns theirs. */
-static coll_status exchange(coll_comm *comm, coll_window *window) {
+static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
   uint64_t mine = window->bytes;
   colli_call call = {.name = "window_create",
                      .coll = COLLI_ALLGATHER,
@@ -55,7 +56,7 @@ static coll_status exchange(coll_comm *comm, coll_window *window) {
   return status == COLL_OK ? ended : status;
 }
 
-static coll_status create(coll_comm *comm, void *base, size_t bytes, coll_window **out) {
+static coll_status create_window(coll_comm *comm, void *base, size_t bytes, coll_window **out) {
   if (comm->failure.status != COLL_OK)
     return comm->failure.status;
   if (!out)
@@ -64,11 +65,11 @@ static coll_status create(coll_comm *comm, void *base, size_t bytes, coll_window
   if (bytes && !base)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "window_create",
                              "base is NULL, but bytes is %zu", bytes);
-  coll_window *window = make(comm, base, bytes);
+  coll_window *window = make_window(comm, base, bytes);
   if (!window)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_create",
                              "no memory for a window of %d ranks", comm->nranks);
-  coll_status status = exchange(comm, window);
+  coll_status status = exchange_sizes(comm, window);
   if (status == COLL_OK)
     *out = window;
   else
@@ -80,13 +81,13 @@ coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_w
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = create(comm, base, bytes, window);
+  status = create_window(comm, base, bytes, window);
   colli_call_leave(comm);
   return status;
 }
 
 /* Tells all ranks that this one writes no more, and waits until all have told so. */
-static coll_status end(coll_comm *comm, coll_window *window) {
+static coll_status end_window(coll_comm *comm, coll_window *window) {
   coll_request *op = colli_request_get(comm, false);
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy", "no memory for a request");
@@ -107,7 +108,7 @@ static coll_status end(coll_comm *comm, coll_window *window) {
   return status;
 }
 
-static coll_status destroy(coll_comm *comm, coll_window **out) {
+static coll_status destroy_window(coll_comm *comm, coll_window **out) {
   coll_window *window = *out;
   if (comm->calls.group.depth > 0)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
@@ -117,7 +118,8 @@ static coll_status destroy(coll_comm *comm, coll_window **out) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "window_destroy",
                              "%d operations on the window are in flight; complete them first",
                              window->inflight);
-  coll_status status = comm->failure.status == COLL_OK ? end(comm, window) : comm->failure.status;
+  coll_status status =
+      comm->failure.status == COLL_OK ? end_window(comm, window) : comm->failure.status;
   if (status == COLL_ERR_NO_MEMORY && comm->failure.status == COLL_OK)
     return status;
   *out = NULL;
@@ -132,7 +134,7 @@ coll_status coll_window_destroy(coll_window **window) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = destroy(comm, window);
+  status = destroy_window(comm, window);
   colli_call_leave(comm);
   return status;
 }

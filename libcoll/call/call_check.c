@@ -1,44 +1,43 @@
 /* call_check.c: what one rank can see of a wrong call, before anything is sent. */
+#include "libcoll/base/error.h"
 #include "libcoll/base/names.h"
-#include "libcoll/call/call.h"
-#include "libcoll/call/ops.h"
-#include "libcoll/comm/comm.h"
+#include "libcoll/call/calls.h"
 
 #define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
 
 /* Checks that `copies` times `count` elements can exist. */
-static coll_status check_count(coll_comm *comm, const colli_call *call, size_t count,
-                               size_t copies) {
+static coll_status check_count(const colli_call *call, size_t count, size_t copies,
+                               coll_error *error) {
   size_t total;
   if (!__builtin_mul_overflow(count, coll_type_bytes((coll_type)call->type), &total) &&
       !__builtin_mul_overflow(total, copies, &total) && total <= BYTES_MAX)
     return COLL_OK;
-  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                           "count %zu of %s is more than memory can hold; is it a negative number?",
-                           count, colli_type_name(call->type));
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                         "count %zu of %s is more than memory can hold; is it a negative number?",
+                         count, colli_type_name(call->type));
 }
 
 /* Checks one rank's table of counts and displacements. */
-static coll_status check_blocks(coll_comm *comm, const colli_call *call, const char *what,
-                                const size_t *counts, const size_t *displs) {
+static coll_status check_blocks(const colli_calls *calls, const colli_call *call, const char *what,
+                                const size_t *counts, const size_t *displs, coll_error *error) {
   if (!counts)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "%s is NULL", what);
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name, "%s is NULL", what);
   size_t end = 0;
-  for (int rank = 0; rank < comm->nranks; rank++) {
+  for (int rank = 0; rank < calls->exec->nranks; rank++) {
     size_t first = displs ? displs[rank] : end;
     if (__builtin_add_overflow(first, counts[rank], &end) ||
-        check_count(comm, call, end, 1) != COLL_OK)
-      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                               "%s[%d] = %zu, at element %zu, is more than memory can hold", what,
-                               rank, counts[rank], first);
+        check_count(call, end, 1, error) != COLL_OK)
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                             "%s[%d] = %zu, at element %zu, is more than memory can hold", what,
+                             rank, counts[rank], first);
   }
   return COLL_OK;
 }
 
 /* The elements up to the end of the last block. */
-static size_t blocks_end(const coll_comm *comm, const size_t *counts, const size_t *displs) {
+static size_t blocks_end(const colli_calls *calls, const size_t *counts, const size_t *displs) {
   size_t most = 0, end = 0;
-  for (int rank = 0; rank < comm->nranks; rank++) {
+  for (int rank = 0; rank < calls->exec->nranks; rank++) {
     end = (displs ? displs[rank] : end) + counts[rank];
     if (counts[rank] && end > most)
       most = end;
@@ -57,10 +56,10 @@ static size_t block_first(const size_t *counts, const size_t *displs, int block)
 }
 
 /* Elements that a call reads from sendbuf and writes to recvbuf on this rank. */
-void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *reads,
+void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t *reads,
                        size_t *writes) {
-  bool root = call->root == comm->rank, varying = call->varying;
-  size_t n = (size_t)comm->nranks, own = call->count, all = call->count * n;
+  bool root = call->root == calls->exec->rank, varying = call->varying;
+  size_t n = (size_t)calls->exec->nranks, own = call->count, all = call->count * n;
   *reads = *writes = own;
   switch (call->coll) {
   case COLLI_REDUCE:
@@ -70,22 +69,22 @@ void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *re
     *reads = root ? own : 0;
     break;
   case COLLI_ALLGATHER:
-    *reads = varying ? call->in_counts[comm->rank] : own;
-    *writes = varying ? blocks_end(comm, call->out_counts, call->out_displs) : all;
+    *reads = varying ? call->in_counts[calls->exec->rank] : own;
+    *writes = varying ? blocks_end(calls, call->out_counts, call->out_displs) : all;
     break;
   case COLLI_REDUCE_SCATTER:
-    *reads = varying ? blocks_end(comm, call->in_counts, NULL) : all;
-    *writes = varying ? call->out_counts[comm->rank] : own;
+    *reads = varying ? blocks_end(calls, call->in_counts, NULL) : all;
+    *writes = varying ? call->out_counts[calls->exec->rank] : own;
     break;
   case COLLI_GATHER:
-    *writes = !root ? 0 : varying ? blocks_end(comm, call->out_counts, call->out_displs) : all;
+    *writes = !root ? 0 : varying ? blocks_end(calls, call->out_counts, call->out_displs) : all;
     break;
   case COLLI_SCATTER:
-    *reads = !root ? 0 : varying ? blocks_end(comm, call->in_counts, call->in_displs) : all;
+    *reads = !root ? 0 : varying ? blocks_end(calls, call->in_counts, call->in_displs) : all;
     break;
   case COLLI_ALLTOALL:
-    *reads = varying ? blocks_end(comm, call->in_counts, call->in_displs) : all;
-    *writes = varying ? blocks_end(comm, call->out_counts, call->out_displs) : all;
+    *reads = varying ? blocks_end(calls, call->in_counts, call->in_displs) : all;
+    *writes = varying ? blocks_end(calls, call->out_counts, call->out_displs) : all;
     break;
   default:
     break;
@@ -93,20 +92,20 @@ void colli_call_extent(const coll_comm *comm, const colli_call *call, size_t *re
 }
 
 /* Whether the buffers are one memory in a way that the collective allows. */
-static bool in_place(const coll_comm *comm, const colli_call *call) {
+static bool in_place(const colli_calls *calls, const colli_call *call) {
   const char *in = call->sendbuf, *out = call->recvbuf;
-  size_t bytes = coll_type_bytes((coll_type)call->type), rank = (size_t)comm->rank;
+  size_t bytes = coll_type_bytes((coll_type)call->type), rank = (size_t)calls->exec->rank;
   size_t own = call->count * rank * bytes;
   switch (call->coll) {
   case COLLI_ALLGATHER:
   case COLLI_GATHER:
     if (call->varying)
-      own = block_first(call->out_counts, call->out_displs, comm->rank) * bytes;
+      own = block_first(call->out_counts, call->out_displs, calls->exec->rank) * bytes;
     return in == out + own;
   case COLLI_REDUCE_SCATTER:
   case COLLI_SCATTER:
     if (call->varying)
-      own = block_first(call->in_counts, call->in_displs, comm->rank) * bytes;
+      own = block_first(call->in_counts, call->in_displs, calls->exec->rank) * bytes;
     return out == in + own || (call->coll == COLLI_REDUCE_SCATTER && in == out);
   default:
     return in == out;
@@ -114,102 +113,108 @@ static bool in_place(const coll_comm *comm, const colli_call *call) {
 }
 
 /* Checks where the buffers are. */
-coll_status colli_call_check_buffers(coll_comm *comm, const colli_call *call) {
+coll_status colli_call_check_buffers(const colli_calls *calls, const colli_call *call,
+                                     coll_error *error) {
   size_t reads, writes, bytes = coll_type_bytes((coll_type)call->type);
-  colli_call_extent(comm, call, &reads, &writes);
+  colli_call_extent(calls, call, &reads, &writes);
   if (reads && !call->sendbuf)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "sendbuf is NULL");
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name, "sendbuf is NULL");
   if (writes && !call->recvbuf)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name, "recvbuf is NULL");
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name, "recvbuf is NULL");
   const char *in = call->sendbuf, *out = call->recvbuf;
   if (!reads || !writes || in + reads * bytes <= out || out + writes * bytes <= in ||
-      in_place(comm, call))
+      in_place(calls, call))
     return COLL_OK;
-  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                           "sendbuf and recvbuf overlap; use disjoint buffers, or work in place as "
-                           "coll_collectives.h says for %s",
-                           call->name);
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                         "sendbuf and recvbuf overlap; use disjoint buffers, or work in place as "
+                         "coll_collectives.h says for %s",
+                         call->name);
 }
 
 /* Checks an in-place all-to-all of blocks, which needs the same blocks on both sides. */
-static coll_status check_exchange(coll_comm *comm, const colli_call *call) {
+static coll_status check_exchange(const colli_calls *calls, const colli_call *call,
+                                  coll_error *error) {
   if (call->sendbuf != call->recvbuf || !call->sendbuf)
     return COLL_OK;
-  for (int rank = 0; rank < comm->nranks; rank++)
+  for (int rank = 0; rank < calls->exec->nranks; rank++)
     if (call->in_counts[rank] != call->out_counts[rank] ||
         block_first(call->in_counts, call->in_displs, rank) !=
             block_first(call->out_counts, call->out_displs, rank))
-      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                               "in place, but what goes to rank %d is not where and as long as "
-                               "what comes from it",
-                               rank);
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                             "in place, but what goes to rank %d is not where and as long as "
+                             "what comes from it",
+                             rank);
   return COLL_OK;
 }
 
 /* Checks counts, and tables of counts where the rank has some. */
-static coll_status check_counts(coll_comm *comm, const colli_call *call) {
-  size_t copies = colli_exact(call->coll) ? (size_t)comm->nranks : 1;
-  bool root = call->root == comm->rank;
-  coll_status status = check_count(comm, call, call->count, call->varying ? 1 : copies);
+static coll_status check_counts(const colli_calls *calls, const colli_call *call,
+                                coll_error *error) {
+  size_t copies = colli_exact(call->coll) ? (size_t)calls->exec->nranks : 1;
+  bool root = call->root == calls->exec->rank;
+  coll_status status = check_count(call, call->count, call->varying ? 1 : copies, error);
   if (status != COLL_OK || !call->varying)
     return status;
   if (call->coll != COLLI_GATHER && (call->coll != COLLI_SCATTER || root))
-    status = check_blocks(comm, call, call->coll == COLLI_ALLTOALL ? "sendcounts" : "counts",
-                          call->in_counts, call->in_displs);
+    status = check_blocks(calls, call, call->coll == COLLI_ALLTOALL ? "sendcounts" : "counts",
+                          call->in_counts, call->in_displs, error);
   if (status == COLL_OK && (call->coll == COLLI_ALLTOALL || (call->coll == COLLI_GATHER && root)))
-    status = check_blocks(comm, call, call->coll == COLLI_ALLTOALL ? "recvcounts" : "counts",
-                          call->out_counts, call->out_displs);
+    status = check_blocks(calls, call, call->coll == COLLI_ALLTOALL ? "recvcounts" : "counts",
+                          call->out_counts, call->out_displs, error);
   if (status != COLL_OK || !root || (call->coll != COLLI_GATHER && call->coll != COLLI_SCATTER))
-    return status == COLL_OK && call->coll == COLLI_ALLTOALL ? check_exchange(comm, call) : status;
-  size_t own = (call->coll == COLLI_GATHER ? call->out_counts : call->in_counts)[comm->rank];
+    return status == COLL_OK && call->coll == COLLI_ALLTOALL ? check_exchange(calls, call, error)
+                                                             : status;
+  size_t own = (call->coll == COLLI_GATHER ? call->out_counts : call->in_counts)[calls->exec->rank];
   if (own == call->count)
     return COLL_OK;
-  return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                           "counts[%d] is %zu, but this rank's own block has %zu elements",
-                           comm->rank, own, call->count);
+  return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                         "counts[%d] is %zu, but this rank's own block has %zu elements",
+                         calls->exec->rank, own, call->count);
 }
 
 /* Checks an operation and whether it takes the type. */
-coll_status colli_call_check_op(coll_comm *comm, const colli_call *call) {
+coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call,
+                                coll_error *error) {
   if (call->op >= COLL_OP_USER_BASE) {
-    const colli_user_op *user = colli_ops_find(comm, call->op);
+    const colli_user_op *user = colli_ops_find(&calls->ops, call->op);
     if (!user)
-      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                               "%d is no operation of this communicator; make one with "
-                               "coll_op_create",
-                               call->op);
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                             "%d is no operation of this communicator; make one with "
+                             "coll_op_create",
+                             call->op);
     if (user->premul && (int)user->type != call->type)
-      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                               "the operation was made for %s, not %s",
-                               colli_type_name((int)user->type), colli_type_name(call->type));
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                             "the operation was made for %s, not %s",
+                             colli_type_name((int)user->type), colli_type_name(call->type));
     return COLL_OK;
   }
   if (call->op < 0 || call->op >= COLL_OP_COUNT)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "%d is no coll_op; see coll.h for the list", call->op);
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "%d is no coll_op; see coll.h for the list", call->op);
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
   if (scan && call->op == COLL_AVG)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "avg is not for prefixes; use sum, and divide");
-  if (call->type >= COLL_TYPE_COUNT || !comm->exec.kernels->reduce[call->type][call->op])
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "%s does not take %s; docs/types.md has the table",
-                             colli_op_name(call->op), colli_type_name(call->type));
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "avg is not for prefixes; use sum, and divide");
+  if (call->type >= COLL_TYPE_COUNT || !calls->exec->kernels->reduce[call->type][call->op])
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "%s does not take %s; docs/types.md has the table",
+                           colli_op_name(call->op), colli_type_name(call->type));
   return COLL_OK;
 }
 
 /* Checks everything that one rank can see of a collective call. */
-coll_status colli_call_check(coll_comm *comm, const colli_call *call) {
+coll_status colli_call_check(const colli_calls *calls, const colli_call *call, coll_error *error) {
   if (call->coll == COLLI_BARRIER)
     return COLL_OK;
   if (coll_type_bytes((coll_type)call->type) == 0)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "%d is no coll_type; see coll.h for the list", call->type);
-  if (colli_rooted(call->coll) && (call->root < 0 || call->root >= comm->nranks))
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "root %d is not in 0 .. %d", call->root, comm->nranks - 1);
-  coll_status status = colli_reduces(call->coll) ? colli_call_check_op(comm, call) : COLL_OK;
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "%d is no coll_type; see coll.h for the list", call->type);
+  if (colli_rooted(call->coll) && (call->root < 0 || call->root >= calls->exec->nranks))
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
+                           "root %d is not in 0 .. %d", call->root, calls->exec->nranks - 1);
+  coll_status status =
+      colli_reduces(call->coll) ? colli_call_check_op(calls, call, error) : COLL_OK;
   if (status == COLL_OK)
-    status = check_counts(comm, call);
-  return status == COLL_OK ? colli_call_check_buffers(comm, call) : status;
+    status = check_counts(calls, call, error);
+  return status == COLL_OK ? colli_call_check_buffers(calls, call, error) : status;
 }

@@ -1,8 +1,8 @@
 /* call_plan.c: what a call means: types, operations and orders resolved, once for all equal calls.
  */
-#include "libcoll/call/call.h"
+#include "libcoll/base/error.h"
+#include "libcoll/call/calls.h"
 #include "libcoll/call/tag.h"
-#include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
 
 #define ASSUMED_BLOCK_BYTES 65536
@@ -21,14 +21,14 @@ static bool is_sum(int op, const colli_user_op *user) {
 }
 
 /* The order in which a reduction must be combined. */
-static colli_order order_of(const coll_comm *comm, const colli_call *call,
+static colli_order order_of(const colli_calls *calls, const colli_call *call,
                             const colli_user_op *user) {
   bool custom = user && !user->premul;
   bool rounds = custom || (is_float(call->type) && is_sum(call->op, user));
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
-  if (rounds && comm->calls.deterministic > COLL_DETERMINISTIC_OFF)
-    return comm->calls.deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
-                                                                       : COLLI_ORDER_LEFT;
+  if (rounds && calls->deterministic > COLL_DETERMINISTIC_OFF)
+    return calls->deterministic == COLL_DETERMINISTIC_ON && !scan ? COLLI_ORDER_TREE
+                                                                  : COLLI_ORDER_LEFT;
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 
@@ -38,22 +38,22 @@ size_t colli_call_assumed_count(int type) {
 }
 
 /* The count by which an algorithm is chosen for blocks of differing lengths. */
-static size_t typical_count(const coll_comm *comm, const colli_call *call) {
+static size_t typical_count(const colli_calls *calls, const colli_call *call) {
   size_t total = 0;
   if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
     return colli_call_assumed_count(call->type);
-  for (int rank = 0; rank < comm->nranks; rank++)
+  for (int rank = 0; rank < calls->exec->nranks; rank++)
     total += call->out_counts[rank];
-  return (total + (size_t)comm->nranks - 1) / (size_t)comm->nranks;
+  return (total + (size_t)calls->exec->nranks - 1) / (size_t)calls->exec->nranks;
 }
 
 /* Resolves what a reduction is made of. */
-static void resolve_reduction(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
-  const colli_kernels *kernels = comm->exec.kernels;
-  plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(comm, call->op) : NULL;
-  plan->order = order_of(comm, call, plan->user);
+static void resolve_reduction(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
+  const colli_kernels *kernels = calls->exec->kernels;
+  plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(&calls->ops, call->op) : NULL;
+  plan->order = order_of(calls, call, plan->user);
   plan->widened = is_sum(call->op, plan->user) && is_short_float(call->type) &&
-                  comm->calls.accumulate == COLL_ACCUMULATE_FLOAT32;
+                  calls->accumulate == COLL_ACCUMULATE_FLOAT32;
   plan->staged = plan->widened || (plan->user && plan->user->premul);
   if (plan->widened)
     plan->wire_type = COLL_FLOAT32;
@@ -65,23 +65,24 @@ static void resolve_reduction(const coll_comm *comm, const colli_call *call, col
 }
 
 /* Fills in a plan but for what is chosen. */
-void colli_call_resolve(const coll_comm *comm, const colli_call *call, const colli_plan_key *key,
+void colli_call_resolve(const colli_calls *calls, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan) {
   *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1};
   if (colli_reduces(call->coll))
-    resolve_reduction(comm, call, plan);
+    resolve_reduction(calls, call, plan);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
 }
 
 /* Notes which parts of the buffers a plan's calls use. */
-static void note_buffers(const coll_comm *comm, const colli_call *call, colli_plan *plan) {
-  size_t own = call->count * (size_t)comm->rank, bytes = coll_type_bytes((coll_type)call->type);
+static void note_buffers(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
+  size_t own = call->count * (size_t)calls->exec->rank,
+         bytes = coll_type_bytes((coll_type)call->type);
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
   plan->in_first = own_in ? own : 0;
   plan->out_first = own_out ? own : 0;
-  colli_call_extent(comm, call, &plan->reads, &plan->writes);
+  colli_call_extent(calls, call, &plan->reads, &plan->writes);
   plan->reads *= bytes;
   plan->writes *= bytes;
   plan->shift = (plan->in_first - plan->out_first) * bytes;
@@ -95,52 +96,53 @@ static bool make_fastpath(colli_plan *plan) {
 }
 
 /* Makes the plan of a call whose arguments are right. */
-static coll_status make_plan(coll_comm *comm, const colli_call *call, const colli_plan_key *key,
-                             colli_plan **made) {
-  colli_plan *plan = colli_plans_evict(&comm->calls.plans);
+static coll_status make_plan(colli_calls *calls, const colli_call *call, const colli_plan_key *key,
+                             colli_plan **made, coll_error *error) {
+  colli_plan *plan = colli_plans_evict(&calls->plans);
   colli_fastpath *fastpath = plan->fastpath;
-  colli_call_resolve(comm, call, key, plan);
+  colli_call_resolve(calls, call, key, plan);
   plan->fastpath = fastpath;
-  coll_error error = COLL_ERROR_INIT;
-  coll_status status = colli_plans_choose(&comm->calls.plans, plan, &error);
+  coll_error reason = COLL_ERROR_INIT;
+  coll_status status = colli_plans_choose(&calls->plans, plan, &reason);
   if (status != COLL_OK)
-    return colli_comm_refuse(comm, status, call->name, "%s", error.message);
+    return colli_error_set(error, status, call->name, "%s", reason.message);
   /* Passes over blocks of differing lengths differ from rank to rank. */
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
                              call->op, key->root, 0, plan->sched->algo->id,
                              call->varying ? 0 : plan->partition.passes);
   if (!call->varying) {
-    note_buffers(comm, call, plan);
+    note_buffers(calls, call, plan);
     plan->has_fastpath = make_fastpath(plan);
   }
-  colli_plans_insert(&comm->calls.plans, plan);
+  colli_plans_insert(&calls->plans, plan);
   *made = plan;
   return COLL_OK;
 }
 
 /* Checks a collective call, and finds or makes its plan. */
-coll_status colli_call_plan(coll_comm *comm, const colli_call *call, colli_plan **found) {
-  colli_plans *plans = &comm->calls.plans;
-  colli_plan_key key = colli_call_key(call, comm->calls.turn);
+coll_status colli_call_plan(colli_calls *calls, const colli_call *call, colli_plan **found,
+                            coll_error *error) {
+  colli_plans *plans = &calls->plans;
+  colli_plan_key key = colli_call_key(call, calls->turn);
   colli_plan *plan = call->varying ? NULL : colli_plans_find(plans, &key);
   if (__builtin_expect(plan != NULL, 1)) {
     *found = plan;
-    return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(comm, call);
+    return colli_call_plain(call, plan) ? COLL_OK : colli_call_check_buffers(calls, call, error);
   }
-  coll_status status = colli_call_check(comm, call);
+  coll_status status = colli_call_check(calls, call, error);
   if (status != COLL_OK)
     return status;
   if (call->varying) {
-    key.count = typical_count(comm, call);
+    key.count = typical_count(calls, call);
     plan = colli_plans_find(plans, &key);
   }
   *found = plan;
-  return plan ? COLL_OK : make_plan(comm, call, &key, found);
+  return plan ? COLL_OK : make_plan(calls, call, &key, found, error);
 }
 
 /* Begins a plan's connections, and decides whether its calls run on the fast path. */
-void colli_call_connect(coll_comm *comm, colli_plan *plan, coll_request *op) {
+void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request *op) {
   plan->connected = true;
-  colli_exec_connect(&comm->exec, op);
-  plan->runs_fastpath = plan->has_fastpath && colli_fastpath_can(&comm->exec, plan->fastpath);
+  colli_exec_connect(calls->exec, op);
+  plan->runs_fastpath = plan->has_fastpath && colli_fastpath_can(calls->exec, plan->fastpath);
 }

@@ -16,10 +16,22 @@ typedef struct colli_user_op {
   unsigned char factor[8]; /* one element of `type` */
 } colli_user_op;
 
-/* The operation of a handle, or NULL if there is none such. Valid until it is freed. */
-const colli_user_op *colli_ops_find(const coll_comm *comm, int op);
+/* Copied as a whole from a communicator to those made from it: handles stay the same. */
+typedef struct colli_ops {
+  colli_user_op op[COLL_OP_USER_MAX];
+} colli_ops;
 
-/* Copies the parent's operations into a new child; their handles stay the same. */
-void colli_ops_inherit(coll_comm *child, const coll_comm *parent);
+/* The operation of a handle, or NULL if there is none such. Valid until it is freed. */
+const colli_user_op *colli_ops_find(const colli_ops *ops, int op);
+
+/*
+ * A new operation, to be filled in, and its handle: COLL_OP_USER_BASE plus the lowest free index,
+ * so that ranks which create and free in the same order have the same handles without talking. NULL
+ * if there are as many as there can be.
+ */
+colli_user_op *colli_ops_add(colli_ops *ops, coll_op *handle);
+
+/* Removes the operation of a handle; false if there is none such. */
+bool colli_ops_remove(colli_ops *ops, int op);
 
 #endif

@@ -2,13 +2,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/call/call.h"
-#include "libcoll/call/ops.h"
-#include "libcoll/comm/comm.h"
+#include "libcoll/base/error.h"
+#include "libcoll/call/calls.h"
 #include "libcoll/exec/stage.h"
 
 /* Gives a buffer that a request keeps at least `bytes` bytes; the old contents are lost. */
-static bool grow(char **buf, size_t *room, size_t bytes) {
+static bool grow_buffer(char **buf, size_t *room, size_t bytes) {
   if (__builtin_expect(bytes <= *room, 1))
     return true;
   free(*buf);
@@ -23,11 +22,11 @@ static bool grow(char **buf, size_t *room, size_t bytes) {
  */
 
 /* Writes one side's counts and displacements: those given, or else the rank's own block alone. */
-static void fill_side(const coll_comm *comm, const size_t *counts, const size_t *displs, size_t own,
-                      size_t *to_counts, size_t *to_first) {
-  size_t n = (size_t)comm->nranks, end = 0;
+static void fill_side(const colli_calls *calls, const size_t *counts, const size_t *displs,
+                      size_t own, size_t *to_counts, size_t *to_first) {
+  size_t n = (size_t)calls->exec->nranks, end = 0;
   for (size_t rank = 0; rank < n; rank++) {
-    size_t count = counts ? counts[rank] : rank == (size_t)comm->rank ? own : 0;
+    size_t count = counts ? counts[rank] : rank == (size_t)calls->exec->rank ? own : 0;
     size_t first = !counts ? 0 : displs ? displs[rank] : end;
     to_counts[rank] = count;
     to_first[rank] = first;
@@ -36,10 +35,10 @@ static void fill_side(const coll_comm *comm, const size_t *counts, const size_t 
 }
 
 /* Copies the tables of a v-form into memory of the request, four numbers a rank. */
-static bool copy_blocks(const coll_comm *comm, const colli_call *call, coll_request *op) {
-  size_t n = (size_t)comm->nranks;
-  bool root = call->root == comm->rank;
-  if (!grow((char **)&op->blocks, &op->blocks_bytes, 4 * n * sizeof(size_t)))
+static bool copy_blocks(const colli_calls *calls, const colli_call *call, coll_request *op) {
+  size_t n = (size_t)calls->exec->nranks;
+  bool root = call->root == calls->exec->rank;
+  if (!grow_buffer((char **)&op->blocks, &op->blocks_bytes, 4 * n * sizeof(size_t)))
     return false;
   const size_t *in = call->in_counts, *out = call->out_counts;
   const size_t *in_displs = call->in_displs, *out_displs = call->out_displs;
@@ -47,15 +46,15 @@ static bool copy_blocks(const coll_comm *comm, const colli_call *call, coll_requ
     in = out = root ? out : NULL, in_displs = out_displs;
   if (call->coll == COLLI_SCATTER)
     in = out = root ? in : NULL, out_displs = in_displs;
-  fill_side(comm, in, in_displs, call->count, op->blocks, op->blocks + n);
-  fill_side(comm, out, out_displs, call->count, op->blocks + 2 * n, op->blocks + 3 * n);
+  fill_side(calls, in, in_displs, call->count, op->blocks, op->blocks + n);
+  fill_side(calls, out, out_displs, call->count, op->blocks + 2 * n, op->blocks + 3 * n);
   return true;
 }
 
 /* Copies the tables of a persistent call, and makes the call point to the copies. */
-bool colli_call_keep_blocks(const coll_comm *comm, colli_call *call, coll_request *op) {
-  size_t n = (size_t)comm->nranks;
-  if (!copy_blocks(comm, call, op))
+bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_request *op) {
+  size_t n = (size_t)calls->exec->nranks;
+  if (!copy_blocks(calls, call, op))
     return false;
   call->in_counts = op->blocks;
   call->in_displs = op->blocks + n;
@@ -65,9 +64,9 @@ bool colli_call_keep_blocks(const coll_comm *comm, colli_call *call, coll_reques
 }
 
 /* A number for tables of counts that all ranks have: ranks that disagree will differ in it. */
-static size_t blocks_number(const coll_comm *comm, const size_t *counts) {
+static size_t blocks_number(const colli_calls *calls, const size_t *counts) {
   uint64_t hash = 0xcbf29ce484222325ull;
-  for (int rank = 0; rank < comm->nranks; rank++)
+  for (int rank = 0; rank < calls->exec->nranks; rank++)
     hash = (hash ^ counts[rank]) * 0x100000001b3ull;
   return (size_t)(hash >> 17);
 }
@@ -76,22 +75,22 @@ static size_t blocks_number(const coll_comm *comm, const size_t *counts) {
  */
 
 /* Whether a reduce-scatter puts its result at the beginning of its own input, as in MPI. */
-static bool over_input(const coll_comm *comm, const colli_call *call) {
-  return call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf && comm->rank > 0 &&
-         call->sendbuf;
+static bool over_input(const colli_calls *calls, const colli_call *call) {
+  return call->coll == COLLI_REDUCE_SCATTER && call->sendbuf == call->recvbuf &&
+         calls->exec->rank > 0 && call->sendbuf;
 }
 
 /*
  * Works on a copy where the caller's buffers do not serve: inputs that are widened or multiplied
  * first, and results that would overwrite what is still to be read.
  */
-static bool stage(const coll_comm *comm, const colli_call *call, const colli_plan *m,
-                  coll_request *op) {
+static bool stage_input(const colli_calls *calls, const colli_call *call, const colli_plan *m,
+                        coll_request *op) {
   size_t reads, writes;
-  colli_call_extent(comm, call, &reads, &writes);
+  colli_call_extent(calls, call, &reads, &writes);
   bool premul = m->user && m->user->premul, covers = !premul && !m->widened;
   size_t room = covers ? writes : reads;
-  if (!grow(&op->stage, &op->stage_bytes, room * m->elem_bytes))
+  if (!grow_buffer(&op->stage, &op->stage_bytes, room * m->elem_bytes))
     return false;
   op->stage_count = writes;
   op->stage_to = call->recvbuf;
@@ -102,31 +101,31 @@ static bool stage(const coll_comm *comm, const colli_call *call, const colli_pla
   }
   op->in = op->stage;
   if (m->widened) {
-    colli_stage_widen(comm->exec.kernels, (float *)(void *)op->stage, call->sendbuf, reads,
+    colli_stage_widen(calls->exec->kernels, (float *)(void *)op->stage, call->sendbuf, reads,
                       (coll_type)call->type);
     op->out = op->stage + op->out_first * m->elem_bytes;
     op->stage_out = COLLI_STAGE_NARROW;
     op->stage_type = call->type;
-    if (call->coll == COLLI_EXSCAN && comm->rank == 0)
+    if (call->coll == COLLI_EXSCAN && calls->exec->rank == 0)
       op->stage_count = 0;
   }
   if (premul && m->widened) {
     float factor;
-    colli_stage_widen(comm->exec.kernels, &factor, m->user->factor, 1, (coll_type)call->type);
-    colli_stage_scale(comm->exec.kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
+    colli_stage_widen(calls->exec->kernels, &factor, m->user->factor, 1, (coll_type)call->type);
+    colli_stage_scale(calls->exec->kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
   } else if (premul) {
-    colli_stage_scale(comm->exec.kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
+    colli_stage_scale(calls->exec->kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
                       m->user->factor);
   }
   return true;
 }
 
 /* What is left to do when a collective has ended well. */
-void colli_call_finish(coll_request *op) {
+void colli_call_finish(const colli_calls *calls, coll_request *op) {
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
     if (op->stage_out == COLLI_STAGE_NARROW)
-      colli_stage_narrow(op->comm->exec.kernels, op->stage_to, (const float *)(const void *)from,
+      colli_stage_narrow(calls->exec->kernels, op->stage_to, (const float *)(const void *)from,
                          op->stage_count, (coll_type)op->stage_type);
     else
       memcpy(op->stage_to, from, op->stage_count * op->elem_bytes);
@@ -139,16 +138,16 @@ void colli_call_finish(coll_request *op) {
 
 /* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
  * without memory. */
-static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+static bool prepare_blocks(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
-  size_t n = (size_t)comm->nranks, rank = (size_t)comm->rank;
-  if (!op->kept && !copy_blocks(comm, call, op))
+  size_t n = (size_t)calls->exec->nranks, rank = (size_t)calls->exec->rank;
+  if (!op->kept && !copy_blocks(calls, call, op))
     return false;
   colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
-  colli_partition_make_varying(&op->partition, &blocks, comm->nranks, plan->elem_bytes,
-                               &comm->calls.plans.limits);
+  colli_partition_make_varying(&op->partition, &blocks, calls->exec->nranks, plan->elem_bytes,
+                               &calls->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
-    op->tag.word[0] |= blocks_number(comm, call->out_counts);
+    op->tag.word[0] |= blocks_number(calls, call->out_counts);
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
   op->in_first = own_in ? blocks.in_first[rank] : 0;
@@ -158,27 +157,27 @@ static bool prepare_blocks(const coll_comm *comm, const colli_call *call, const 
 }
 
 /* Memory besides the caller's buffers; false without it. */
-static bool prepare_memory(const coll_comm *comm, const colli_call *call, const colli_plan *plan,
+static bool prepare_memory(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t scratch = op->partition.piece * op->elem_bytes * (size_t)plan->sched->nscratch;
-  if (!grow(&op->scratch, &op->scratch_bytes, scratch))
+  if (!grow_buffer(&op->scratch, &op->scratch_bytes, scratch))
     return false;
-  return !(plan->staged || over_input(comm, call)) || stage(comm, call, plan, op);
+  return !(plan->staged || over_input(calls, call)) || stage_input(calls, call, plan, op);
 }
 
 /* Whether what a call writes is no part of what it reads: not known where it has no input. */
-static bool is_apart(const coll_comm *comm, const colli_call *call, const coll_request *op) {
+static bool is_apart(const colli_calls *calls, const colli_call *call, const coll_request *op) {
   size_t reads, writes;
-  colli_call_extent(comm, call, &reads, &writes);
+  colli_call_extent(calls, call, &reads, &writes);
   const char *in = call->sendbuf, *out = call->recvbuf;
   return !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
 }
 
 /* Notes which of a call's buffers lie in regions, and so may be read where they are. */
-static void find_regions(const coll_comm *comm, bool apart, coll_request *op) {
+static void find_regions(const colli_calls *calls, bool apart, coll_request *op) {
   op->by_ref = apart ? COLLI_BY_REF : COLLI_BY_REF_IN_PLACE;
-  op->region[COLLI_INPUT] = colli_memory_region(comm, op->in);
-  op->region[COLLI_OUTPUT] = colli_memory_region(comm, op->out);
+  op->region[COLLI_INPUT] = colli_memory_region(calls->memories, op->in);
+  op->region[COLLI_OUTPUT] = colli_memory_region(calls->memories, op->out);
 }
 
 /* Notes which buffers are long enough to be lent to a transport for the time of the call. */
@@ -189,14 +188,14 @@ static void note_extents(const colli_plan *plan, coll_request *op) {
 }
 
 /* Fills in what is the same for all calls of a plan. */
-static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op) {
+static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, coll_request *op) {
   op->coll = (colli_coll)plan->key.coll;
   op->tag = plan->tag;
   op->elem_bytes = plan->elem_bytes;
   op->in_first = plan->in_first;
   op->out_first = plan->out_first;
   op->sched = plan->sched;
-  op->nranks = comm->nranks;
+  op->nranks = calls->exec->nranks;
   op->reduce = plan->reduce;
   op->reduce_type = plan->wire_type;
   op->reduce_op = plan->user ? COLL_SUM : plan->key.op;
@@ -213,34 +212,34 @@ static void fill(const coll_comm *comm, const colli_plan *plan, coll_request *op
 }
 
 /* Fills in a collective's request from its plan. */
-coll_status colli_call_prepare(coll_comm *comm, const colli_call *call, const colli_plan *plan,
-                               coll_request *op) {
+coll_status colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
+                               coll_request *op, coll_error *error) {
   bool ok = true;
   if (op->plan != plan->number)
-    fill(comm, plan, op);
+    fill_from_plan(calls, plan, op);
   if (__builtin_expect(call->varying, 0))
-    ok = prepare_blocks(comm, call, plan, op);
+    ok = prepare_blocks(calls, call, plan, op);
   if (__builtin_expect(!ok, 0))
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
   op->in = call->sendbuf ? call->sendbuf : call->recvbuf;
   op->out = call->recvbuf;
   if (plan->sched->nscratch || plan->staged || call->sendbuf == call->recvbuf)
-    ok = prepare_memory(comm, call, plan, op);
+    ok = prepare_memory(calls, call, plan, op);
   if (__builtin_expect(!ok, 0))
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
-                             "no memory for scratch, or for a copy of the buffer");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name,
+                           "no memory for scratch, or for a copy of the buffer");
   note_extents(plan, op);
   op->by_ref = 0;
   op->stream = false;
-  if (__builtin_expect(comm->memory.first || plan->stream, 0)) {
-    bool apart = is_apart(comm, call, op);
-    if (comm->memory.first)
-      find_regions(comm, apart, op);
+  if (__builtin_expect(calls->memories->first || plan->stream, 0)) {
+    bool apart = is_apart(calls, call, op);
+    if (calls->memories->first)
+      find_regions(calls, apart, op);
     bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
     op->stream = other ? plan->stream : plan->stream_in_place;
   }
-  op->sequence = comm->calls.sequence + 1;
+  op->sequence = calls->sequence + 1;
   op->tag.word[1] = colli_plan_tag(plan, op->sequence).word[1];
-  colli_calls_count(&comm->calls, plan, &op->tag);
+  colli_calls_count(calls, plan, &op->tag);
   return COLL_OK;
 }

@@ -23,3 +23,7 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
   snprintf(comm->failure.error.host, sizeof(comm->failure.error.host), "%s", comm->host);
   return status;
 }
+
+coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason) {
+  return colli_comm_refuse(comm, reason->status, reason->operation, "%s", reason->message);
+}

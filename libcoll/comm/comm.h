@@ -6,16 +6,13 @@
 
 #include "libcoll/algo/algo.h"
 #include "libcoll/base/clock.h"
-#include "libcoll/call/call.h"
-#include "libcoll/call/ops.h"
-#include "libcoll/call/plan.h"
+#include "libcoll/call/calls.h"
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/shrink_state.h"
 #include "libcoll/p2p/engine.h"
 
 #define COLLI_SPIN_MOST 1024u /* polls, 20 to 100 us, before a waiting rank hands its core over */
-#define COLLI_HISTORY   64    /* operations whose tags are kept, to compare with other ranks' */
 
 /* What another rank last said of where it waits. */
 typedef struct colli_wait_report {
@@ -73,34 +70,6 @@ typedef struct colli_failure {
   atomic_int abort_flag;
 } colli_failure;
 
-/* Calls and requests: call/, api/. */
-typedef struct colli_calls {
-  colli_plans plans;
-  uint64_t sequence; /* of the last collective */
-  int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
-  coll_tag history[COLLI_HISTORY];
-  coll_request *free_requests;
-  struct colli_request_block *request_blocks;
-  int nrequests;
-  colli_group group;
-  coll_determinism deterministic; /* from the settings, as is accumulate */
-  coll_accumulate accumulate;
-  colli_user_op ops[COLL_OP_USER_MAX];
-} colli_calls;
-
-/* Counts an operation whose tag, with the next sequence number, is `tag`: it starts, or was run. */
-static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
-                                     const coll_tag *tag) {
-  calls->history[++calls->sequence % COLLI_HISTORY] = *tag;
-  calls->turn ^= plan->turns;
-}
-
-/* Memory of coll_mem_alloc(): memory.c. */
-typedef struct colli_memories {
-  struct colli_memory *first;
-  uint32_t last_region; /* the number of the last one that transports know */
-} colli_memories;
-
 /* One rank's membership in a communicator. Each part is written by its owner alone. */
 struct coll_comm {
   int rank;
@@ -123,7 +92,7 @@ struct coll_comm {
   colli_watch watch;
   colli_failure failure;
   colli_calls calls;
-  colli_memories memory;
+  colli_memories memory; /* memory.c */
   colli_shrink shrink;
 };
 
@@ -140,24 +109,12 @@ static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
 coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* ---- p2p_call.c ----------------------------------------------------------------------------- */
-
-/* Waits until short messages whose sends are complete have gone off; at most a second. */
-void colli_p2p_linger(coll_comm *comm);
-
-/* ---- request.c ------------------------------------------------------------------------------- */
-
-/* A request from the pool, or NULL when memory is out or, if `limited`, COLL_MAX_REQUESTS exist. */
-coll_request *colli_request_get(coll_comm *comm, bool limited);
-void colli_request_put(coll_request *request);
-void colli_request_free_all(coll_comm *comm);
+/* The same with what libcoll/call says of it. */
+coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
 /* Releases all memory; while the endpoints are there and no connection is. */
 void colli_memory_free_all(coll_comm *comm);
-
-/* The number by which transports know the memory in which a pointer lies; 0: none. */
-uint32_t colli_memory_region(const coll_comm *comm, const void *ptr);
 
 #endif

@@ -15,15 +15,6 @@
 
 #define SHARE_LEAST 16384 /* so little is not worth a descriptor */
 
-/* One allocation. */
-typedef struct colli_memory {
-  struct colli_memory *next;
-  char *ptr;
-  size_t bytes;
-  int fd;          /* -1: ordinary memory */
-  uint32_t region; /* its number for the transports; 0: they do not know it */
-} colli_memory;
-
 /* Records a failed allocation. */
 static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_errno, size_t bytes) {
   coll_status status = sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM;
@@ -122,27 +113,15 @@ coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
   return status;
 }
 
-/* Whether a pointer leads into memory. */
-static bool is_inside(const colli_memory *memory, const void *ptr) {
-  return (size_t)((uintptr_t)ptr - (uintptr_t)memory->ptr) < memory->bytes;
-}
-
-uint32_t colli_memory_region(const coll_comm *comm, const void *ptr) {
-  for (const colli_memory *memory = comm->memory.first; memory; memory = memory->next)
-    if (is_inside(memory, ptr))
-      return memory->region;
-  return 0;
-}
-
 /* Whether an operation in flight works on memory. */
 static bool is_used(const coll_comm *comm, const colli_memory *memory) {
   for (const coll_request *op = comm->exec.oldest; op; op = op->newer) {
     const colli_p2p_op *p2p = op->coll == COLLI_SENDRECV ? colli_p2p_op_of(op) : NULL;
     for (int i = 0; p2p && i < p2p->nposts; i++)
-      if (!p2p->post[i].over && is_inside(memory, p2p->post[i].buf))
+      if (!p2p->post[i].over && colli_memory_holds(memory, p2p->post[i].buf))
         return true;
     if (!p2p && op->coll != COLLI_BARRIER &&
-        (is_inside(memory, op->in) || is_inside(memory, op->out)))
+        (colli_memory_holds(memory, op->in) || colli_memory_holds(memory, op->out)))
       return true;
   }
   return false;

@@ -6,6 +6,8 @@
 #include <unistd.h>
 
 #include "libcoll/api/attr.h"
+#include "libcoll/api/p2p_call.h"
+#include "libcoll/api/request.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
@@ -89,6 +91,8 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
+  comm->calls.exec = exec;
+  comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
   coll_status status = set_up_plans(comm, error);
   if (status != COLL_OK)

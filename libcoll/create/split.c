@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/api/request.h"
+#include "libcoll/api/run.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
@@ -80,7 +82,7 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   memcpy(comm->host, parent->host, sizeof(comm->host));
   colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
-  colli_ops_inherit(comm, parent);
+  comm->calls.ops = parent->calls.ops;
 }
 
 /* ---- the members ----------------------------------------------------------------------------- */

@@ -19,7 +19,7 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
 /* What the caller left open is as it was. */
 static void inherit_settings(coll_comm *child, const coll_comm *comm,
                              const colli_settings *settings) {
-  colli_ops_inherit(child, comm);
+  child->calls.ops = comm->calls.ops;
   child->calls.deterministic =
       settings->deterministic ? settings->deterministic : comm->calls.deterministic;
   child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;

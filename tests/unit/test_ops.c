@@ -39,12 +39,13 @@ Test(ops, a_created_operation_is_found_and_keeps_what_it_was_given) {
   coll_comm *comm = alone();
   coll_op a, b;
   int context;
-  cr_assert_null(colli_ops_find(comm, COLL_OP_USER_BASE));
+  cr_assert_null(colli_ops_find(&comm->calls.ops, COLL_OP_USER_BASE));
   cr_assert_eq(coll_op_create(comm, unused_op, &context, 2, &a), COLL_OK);
   cr_assert_eq(coll_op_create(comm, other_op, NULL, 0, &b), COLL_OK);
   cr_assert_eq((int)a, COLL_OP_USER_BASE);
   cr_assert_eq((int)b, COLL_OP_USER_BASE + 1);
-  const colli_user_op *first = colli_ops_find(comm, (int)a), *second = colli_ops_find(comm, (int)b);
+  const colli_user_op *first = colli_ops_find(&comm->calls.ops, (int)a),
+                      *second = colli_ops_find(&comm->calls.ops, (int)b);
   cr_assert(first->fn == unused_op && first->context == &context);
   cr_assert(first->commutative && !first->premul);
   cr_assert(second->fn == other_op && second->context == NULL);
@@ -66,7 +67,7 @@ Test(ops, no_other_number_is_an_operation) {
                                 INT32_MAX,
                                 INT32_MIN};
   for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++)
-    cr_assert_null(colli_ops_find(comm, numbers[i]), "%d", numbers[i]);
+    cr_assert_null(colli_ops_find(&comm->calls.ops, numbers[i]), "%d", numbers[i]);
   coll_comm_destroy(&comm);
 }
 
@@ -79,7 +80,7 @@ Test(ops, the_lowest_free_handle_is_given) {
   cr_assert_eq(coll_op_free(comm, &ops[3]), COLL_OK);
   cr_assert_eq(coll_op_free(comm, &ops[1]), COLL_OK);
   cr_assert_eq(ops[3], NO_OP);
-  cr_assert_null(colli_ops_find(comm, (int)third));
+  cr_assert_null(colli_ops_find(&comm->calls.ops, (int)third));
   cr_assert_eq(coll_op_create(comm, other_op, NULL, 1, &again), COLL_OK);
   cr_assert_eq(again, first);
   cr_assert_eq(coll_op_create(comm, other_op, NULL, 1, &again), COLL_OK);
@@ -115,7 +116,7 @@ Test(ops, a_premultiplied_sum_copies_its_factor) {
     memset(want, 0, 8);
     memcpy(want, factor, coll_type_bytes((coll_type)type));
     cr_assert_eq(coll_op_create_premul_sum(comm, factor, (coll_type)type, &op), COLL_OK);
-    const colli_user_op *user = colli_ops_find(comm, (int)op);
+    const colli_user_op *user = colli_ops_find(&comm->calls.ops, (int)op);
     cr_assert(user->premul && user->commutative && !user->fn);
     cr_assert_eq((int)user->type, type);
     cr_assert_eq(memcmp(user->factor, want, 8), 0, "type %d", type);
@@ -135,7 +136,7 @@ Test(ops, what_cannot_be_multiplied_is_refused) {
     cr_assert(says(comm, COLL_ERR_INVALID_ARGUMENT, "op_create_premul_sum", "multiplied"));
     cr_assert_eq(op, NO_OP);
   }
-  cr_assert_null(colli_ops_find(comm, COLL_OP_USER_BASE));
+  cr_assert_null(colli_ops_find(&comm->calls.ops, COLL_OP_USER_BASE));
   coll_comm_destroy(&comm);
 }
 
@@ -181,15 +182,15 @@ Test(ops, a_child_has_what_its_parent_had) {
   float factor = 0.5f;
   coll_op_create(parent, unused_op, parent, 0, &a);
   coll_op_create_premul_sum(parent, &factor, COLL_FLOAT32, &b);
-  colli_ops_inherit(child, parent);
+  child->calls.ops = parent->calls.ops;
   coll_op_free(parent, &(coll_op){a});
   coll_op_create(parent, other_op, NULL, 1, &later);
-  const colli_user_op *first = colli_ops_find(child, (int)a),
-                      *second = colli_ops_find(child, (int)b);
+  const colli_user_op *first = colli_ops_find(&child->calls.ops, (int)a),
+                      *second = colli_ops_find(&child->calls.ops, (int)b);
   cr_assert(first->fn == unused_op && first->context == parent && !first->commutative);
   cr_assert(second->premul && memcmp(second->factor, &factor, sizeof(factor)) == 0);
   coll_comm_destroy(&parent);
-  cr_assert_eq(colli_ops_find(child, (int)a), first);
+  cr_assert_eq(colli_ops_find(&child->calls.ops, (int)a), first);
   coll_comm_destroy(&child);
 }
 

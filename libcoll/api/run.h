@@ -1,0 +1,26 @@
+/* run.h: runs a call: blocking, nonblocking, persistent; and in two steps, for callers inside. */
+#ifndef COLLI_API_RUN_H
+#define COLLI_API_RUN_H
+
+#include "libcoll/call/call.h"
+
+/* Blocking: starts the call and waits for its end; in a group it is kept for the group's end. */
+coll_status colli_call_run(coll_comm *comm, const colli_call *call);
+
+/* Nonblocking: starts the call and lets it move once. */
+coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request);
+
+/* Persistent: checks the call and keeps it in a request that coll_start() runs. */
+coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_request **request);
+
+/* Stream-ordered: not yet. */
+coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
+
+/* Checks and starts a call. `limited`: counts against COLL_MAX_REQUESTS. */
+coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
+                             coll_request **started);
+
+/* Waits until an operation is complete, and finishes it off; its status. */
+coll_status colli_call_wait(coll_comm *comm, coll_request *op);
+
+#endif

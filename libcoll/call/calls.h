@@ -1,0 +1,103 @@
+/*
+ * calls.h: from a call to a request: what the calls of one communicator share, and the checks, plan
+ * and buffers of a collective. Functions that can refuse a call fill in `error`, which the caller
+ * hands to its communicator.
+ */
+#ifndef COLLI_CALL_CALLS_H
+#define COLLI_CALL_CALLS_H
+
+#include "libcoll/call/call.h"
+#include "libcoll/call/memory.h"
+#include "libcoll/exec/exec.h"
+
+#define COLLI_HISTORY 64 /* operations whose tags are kept, to compare with other ranks' */
+
+/* The calls that wait for the end of a group. */
+typedef struct colli_group {
+  int depth;
+  coll_status refused; /* the first call that was refused */
+  colli_call *calls;
+  coll_request **requests;
+  int count, room;
+} colli_group;
+
+typedef struct colli_calls {
+  colli_exec *exec;               /* the communicator's */
+  const colli_memories *memories; /* the communicator's */
+  colli_plans plans;
+  uint64_t sequence; /* of the last collective */
+  int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
+  coll_tag history[COLLI_HISTORY];
+  coll_request *free_requests;
+  struct colli_request_block *request_blocks;
+  int nrequests;
+  colli_group group;
+  coll_determinism deterministic; /* from the settings, as is accumulate */
+  coll_accumulate accumulate;
+  colli_ops ops;
+} colli_calls;
+
+/* Counts an operation whose tag, with the next sequence number, is `tag`: it starts, or was run. */
+static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
+                                     const coll_tag *tag) {
+  calls->history[++calls->sequence % COLLI_HISTORY] = *tag;
+  calls->turn ^= plan->turns;
+}
+
+/* ---- call_check.c ---------------------------------------------------------------------------- */
+
+/* Checks everything that one rank can see of a collective call. */
+coll_status colli_call_check(const colli_calls *calls, const colli_call *call, coll_error *error);
+
+/* The part of it that is about type and operation of a reduction. */
+coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call,
+                                coll_error *error);
+
+/* The part of it that depends on the buffers. */
+coll_status colli_call_check_buffers(const colli_calls *calls, const colli_call *call,
+                                     coll_error *error);
+
+/* Elements that `call` reads from sendbuf and writes to recvbuf on this rank. */
+void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t *reads,
+                       size_t *writes);
+
+/* ---- call_plan.c ----------------------------------------------------------------------------- */
+
+/* The count by which algorithms of v-forms are chosen whose counts no rank knows in full. */
+size_t colli_call_assumed_count(int type);
+
+/* Fills in a plan but for what is chosen, for a call whose type and operation are right. */
+void colli_call_resolve(const colli_calls *calls, const colli_call *call, const colli_plan_key *key,
+                        colli_plan *plan);
+
+/* Checks a collective call, and finds or makes its plan. */
+coll_status colli_call_plan(colli_calls *calls, const colli_call *call, colli_plan **plan,
+                            coll_error *error);
+
+/* Begins the connections of a plan with its first operation, which was started, and decides whether
+ * further calls run on the fast path. */
+void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request *op);
+
+/* ---- prepare.c ------------------------------------------------------------------------------- */
+
+/* Fills in a collective's request from its plan, and counts it. */
+coll_status colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
+                               coll_request *op, coll_error *error);
+
+/*
+ * Copies the tables of a persistent call into memory of its request, and makes the call point to
+ * the copies; false without memory.
+ */
+bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_request *op);
+
+/* What is left to do when a collective has ended well: results go where the caller wants them. */
+void colli_call_finish(const colli_calls *calls, coll_request *op);
+
+/* ---- group.c --------------------------------------------------------------------------------- */
+
+/* Keeps a checked call for the end of the group. */
+coll_status colli_group_add(colli_group *group, const colli_call *call, coll_error *error);
+
+void colli_group_free(colli_group *group);
+
+#endif
