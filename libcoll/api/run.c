@@ -38,10 +38,9 @@ static coll_status check_call(coll_comm *comm, const colli_call *call, colli_pla
 static coll_status start_collective(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                     int ran, coll_request *op) {
   op->moved_at = comm->watch.waited_ns;
-  coll_error error;
-  coll_status status = colli_call_prepare(&comm->calls, call, plan, op, &error);
-  if (__builtin_expect(status != COLL_OK, 0))
-    return colli_comm_refuse_as(comm, &error);
+  const char *missing = colli_call_prepare(&comm->calls, call, plan, op);
+  if (__builtin_expect(missing != NULL, 0))
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for %s", missing);
   if (ran > 0)
     colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
   else

@@ -80,9 +80,11 @@ void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request
 
 /* ---- prepare.c ------------------------------------------------------------------------------- */
 
-/* Fills in a collective's request from its plan, and counts it. */
-coll_status colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
-                               coll_request *op, coll_error *error);
+/* Fills in a collective's request from its plan, and counts it. NULL, or what there is no memory
+ * for.
+ */
+const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
+                               coll_request *op);
 
 /*
  * Copies the tables of a persistent call into memory of its request, and makes the call point to

@@ -2,7 +2,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/base/error.h"
 #include "libcoll/call/calls.h"
 #include "libcoll/exec/stage.h"
 
@@ -212,22 +211,21 @@ static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, col
 }
 
 /* Fills in a collective's request from its plan. */
-coll_status colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
-                               coll_request *op, coll_error *error) {
+const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
+                               coll_request *op) {
   bool ok = true;
   if (op->plan != plan->number)
     fill_from_plan(calls, plan, op);
   if (__builtin_expect(call->varying, 0))
     ok = prepare_blocks(calls, call, plan, op);
   if (__builtin_expect(!ok, 0))
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name, "no memory for counts");
+    return "counts";
   op->in = call->sendbuf ? call->sendbuf : call->recvbuf;
   op->out = call->recvbuf;
   if (plan->sched->nscratch || plan->staged || call->sendbuf == call->recvbuf)
     ok = prepare_memory(calls, call, plan, op);
   if (__builtin_expect(!ok, 0))
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name,
-                           "no memory for scratch, or for a copy of the buffer");
+    return "scratch, or for a copy of the buffer";
   note_extents(plan, op);
   op->by_ref = 0;
   op->stream = false;
@@ -241,5 +239,5 @@ coll_status colli_call_prepare(colli_calls *calls, const colli_call *call, const
   op->sequence = calls->sequence + 1;
   op->tag.word[1] = colli_plan_tag(plan, op->sequence).word[1];
   colli_calls_count(calls, plan, &op->tag);
-  return COLL_OK;
+  return NULL;
 }

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "case.h"
+#include "libcoll/comm/comm.h"
 #include "support_ranks.h"
 
 #define SERIES 60
@@ -18,6 +19,7 @@ typedef struct pairs_task {
   const char *algo;
   coll_determinism deterministic;
   bool is_chosen; /* whether short all-reduces must take turns without being told */
+  bool takes_turns;
 } pairs_task;
 
 /* Binds ranks 2i and 2i + 1 to the i-th processor that this process may use; false if there is
@@ -79,14 +81,31 @@ static int run_series(coll_comm *comm, int rank, int nranks) {
   return 0;
 }
 
-/* Results whose sums depend on their order are the same whoever leads. */
-static int run_twice(coll_comm *comm, int rank) {
-  float in[999], first[999], second[999];
+/* The roots of the schedules that all-reduces of `count` floats have used, a bit each. */
+static unsigned roots_used(const coll_comm *comm, size_t count) {
+  unsigned roots = 0;
+  for (int i = 0; i < COLLI_PLANS; i++) {
+    const colli_plan *plan = &comm->calls.plans.plan[i];
+    if (plan->sched && plan->key.coll == COLLI_ALLREDUCE && plan->key.count == count)
+      roots |= 1u << plan->sched->shape.root;
+  }
+  return roots;
+}
+
+/* Each all-reduce has another root than the one before, or all have one. Results whose sums depend
+ * on their order are the same whoever leads. */
+static int check_turns(coll_comm *comm, int rank, bool takes_turns) {
+  float in[999], first[999], next[999];
   for (int i = 0; i < 999; i++)
     in[i] = 1.0f / (float)(1 + i * 7 + rank * 13);
   RANK_OK(coll_allreduce(in, first, 999, COLL_FLOAT32, COLL_SUM, comm));
-  RANK_OK(coll_allreduce(in, second, 999, COLL_FLOAT32, COLL_SUM, comm));
-  RANK_CHECK(memcmp(first, second, sizeof(first)) == 0);
+  for (int i = 0; i < 3; i++) {
+    int turn = comm->calls.turn;
+    RANK_OK(coll_allreduce(in, next, 999, COLL_FLOAT32, COLL_SUM, comm));
+    RANK_CHECK(comm->calls.turn == (takes_turns ? 1 - turn : turn));
+    RANK_CHECK(memcmp(first, next, sizeof(first)) == 0);
+  }
+  RANK_CHECK(roots_used(comm, 999) == (takes_turns ? 3u : 1u));
   return 0;
 }
 
@@ -105,8 +124,9 @@ static int tour(coll_comm *base, int rank, int nranks, void *arg) {
   coll_comm *comm = NULL;
   RANK_CHECK(bind_pair(rank));
   RANK_CHECK(make_bound(base, rank, nranks, task, &comm) == COLL_OK);
-  int failed = (task->is_chosen && check_chosen(comm, rank)) || run_twice(comm, rank) ||
-               run_series(comm, rank, nranks) || run_twice(comm, rank);
+  int failed = (task->is_chosen && check_chosen(comm, rank)) ||
+               check_turns(comm, rank, task->takes_turns) || run_series(comm, rank, nranks) ||
+               check_turns(comm, rank, task->takes_turns);
   RANK_OK(coll_comm_destroy(&comm));
   return failed;
 }
@@ -120,14 +140,15 @@ static int pairs_here(void) {
 
 Test(turns, free_choice, .timeout = 200) {
   for (int pairs = 1; pairs <= pairs_here(); pairs++) {
-    pairs_task task = {.is_chosen = pairs > 1};
+    pairs_task task = {.is_chosen = pairs > 1, .takes_turns = pairs > 1};
     cr_assert_eq(run_processes(2 * pairs, NULL, tour, &task, 60, NULL), 0, "%d pairs", pairs);
   }
 }
 
 Test(turns, forced, .timeout = 200) {
   for (int pairs = 1; pairs <= pairs_here(); pairs++) {
-    pairs_task task = {.algo = "allreduce:pairs", .deterministic = COLL_DETERMINISTIC_ON};
+    pairs_task task = {
+        .algo = "allreduce:pairs", .deterministic = COLL_DETERMINISTIC_ON, .takes_turns = true};
     cr_assert_eq(run_processes(2 * pairs, NULL, tour, &task, 60, NULL), 0, "%d pairs", pairs);
   }
 }
