@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -143,6 +144,36 @@ void *colli_shared_map(int fd, size_t bytes, bool writable) {
   (void)madvise(memory, bytes, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
 #endif
   return memory;
+}
+
+/*
+ * Makes some pages private: then each is the file's until it is first written to, and a copy from
+ * then on. So all are written to here, without changing them. The kernel does both steps such that
+ * no thread finds a hole, or loses what it writes.
+ */
+static bool make_private(int fd, char *memory, size_t first, size_t end) {
+  size_t page = (size_t)sysconf(_SC_PAGESIZE), from = first - first % page;
+  size_t length = (end - from + page - 1) / page * page;
+  if (mmap(memory + from, length, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, fd,
+           (off_t)from) == MAP_FAILED)
+    return false;
+  for (size_t at = first; at < end; at += page - at % page) {
+    _Atomic unsigned char *byte = (_Atomic unsigned char *)(memory + at);
+    unsigned char value = atomic_load_explicit(byte, memory_order_relaxed);
+    while (!atomic_compare_exchange_weak(byte, &value, value))
+      ;
+  }
+  return true;
+}
+
+bool colli_shared_detach(int fd, void *memory, size_t bytes, size_t offset, size_t length) {
+  if (length == 0 || make_private(fd, memory, offset, offset + length))
+    return true;
+  /* A part of a mapping makes three of it, and the process may have its limit of them already. */
+  if (make_private(fd, memory, 0, bytes))
+    return true;
+  (void)mprotect(memory, bytes, PROT_NONE);
+  return false;
 }
 
 /* Tries to make a file of one page in a folder; how much space is free there. */

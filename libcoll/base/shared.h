@@ -34,6 +34,15 @@ int colli_shared_create(size_t bytes, colli_shared_fault *fault);
  */
 void *colli_shared_map(int fd, size_t bytes, bool writable);
 
+/*
+ * Takes `length` bytes at `offset` of such memory (all `bytes` bytes of fd, mapped writable at
+ * `memory`) away from all others who map it: they keep what they have, but nothing that they write
+ * from now on appears here. Whole pages; contents stay, also if threads of this process write
+ * meanwhile. Where the system allows no further mapping the whole memory is taken away. False: not
+ * even that could be done, and nobody can access the memory any more.
+ */
+bool colli_shared_detach(int fd, void *memory, size_t bytes, size_t offset, size_t length);
+
 /* Whether a descriptor of another process is such memory of that size, as far as can be told. -1:
  * it cannot be examined (errno). */
 int colli_shared_check(int fd, size_t bytes);

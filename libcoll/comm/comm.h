@@ -117,4 +117,8 @@ coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
 /* Releases all memory; while the endpoints are there and no connection is. */
 void colli_memory_free_all(coll_comm *comm);
 
+/* Takes memory away from peers that have not finished their work on it: what they still write does
+ * not appear in it. After all connections were closed, and before a caller has its memory back. */
+void colli_memory_detach(const coll_comm *comm);
+
 #endif

@@ -3,6 +3,7 @@
  * they are (messages by reference, coll_transport.h).
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -51,6 +52,30 @@ static void share(coll_comm *comm, colli_memory *memory) {
   }
 }
 
+/* Takes those parts of a region away from peers that they may still write to. */
+static void detach(const coll_comm *comm, const colli_memory *memory) {
+  for (int i = 0; memory->region && i < comm->family->nports; i++) {
+    const colli_port *port = &comm->family->ports[i];
+    size_t offset, length;
+    if (!port->endpoint || !coll_transport_shares_work(port->ops) ||
+        !port->ops->unfinished_work(port->endpoint, memory->region, &offset, &length))
+      continue;
+    bool detached = colli_shared_detach(memory->fd, memory->ptr, memory->bytes, offset, length);
+    colli_log_write(&comm->log, detached ? COLLI_LOG_INFO : COLLI_LOG_ERROR,
+                    detached
+                        ? "mem_alloc: a peer has not finished its work on %zu bytes of memory, "
+                          "which is private now"
+                        : "mem_alloc: a peer may still write to %zu bytes of memory, and the "
+                          "system allows no mapping in its place: the memory cannot be accessed",
+                    length);
+  }
+}
+
+void colli_memory_detach(const coll_comm *comm) {
+  for (const colli_memory *memory = comm->memory.first; memory; memory = memory->next)
+    detach(comm, memory);
+}
+
 /* Gives memory back. Peers may have it mapped for some time yet: the pages go now. */
 static void release(coll_comm *comm, colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
@@ -59,7 +84,8 @@ static void release(coll_comm *comm, colli_memory *memory) {
       port->ops->region_remove(port->endpoint, memory->region);
   }
   if (memory->ptr && memory->region)
-    (void)madvise(memory->ptr, memory->bytes, MADV_REMOVE);
+    (void)fallocate(memory->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+                    (off_t)memory->bytes);
   if (memory->ptr)
     munmap(memory->ptr, memory->bytes);
   if (memory->fd >= 0)

@@ -42,8 +42,10 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);
   colli_mux_mute(comm->child);
-  /* Before the caller gets its buffers back: a transport may still be reading them. */
+  /* Before the caller gets its buffers back: a transport may still be reading them, and a peer may
+   * be in the middle of work on them. */
   colli_exec_disconnect(&comm->exec);
+  colli_memory_detach(comm);
   colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);
 }
 

@@ -316,8 +316,13 @@ Test(shm_work, twins) {
   }
 }
 
-/* A helper that leaves in good order leaves the receiver what it has not begun, but the receiver
- * is told; one in the middle of a payload is waited for, a little. */
+/* What rank 1 is told that others may still write to. */
+static int unfinished(const scene *s, size_t *offset, size_t *bytes) {
+  return shm_transport.unfinished_work(s->world->rank[1].ep, REGION, offset, bytes);
+}
+
+/* A receiver that leaves waits for nobody: it is told what the other end has claimed and not
+ * finished. If the other end leaves, the receiver is told, and does the rest by itself. */
 Test(shm_work, leaving) {
   for (int claimed = 0; claimed < 2; claimed++) {
     scene s = begin();
@@ -325,12 +330,16 @@ Test(shm_work, leaving) {
     send_some(&s, 0, 2);
     cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
     coll_work work;
+    size_t offset, bytes;
     if (claimed)
       cr_assert_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_DONE);
+    cr_expect_eq(unfinished(&s, &offset, &bytes), 0, "nobody has left");
     uint64_t before = conf_real_ns();
     conf_disconnect(&s.end[1]);
     s.end[1].conn = NULL;
-    cr_expect_eq(conf_real_ns() - before >= 50000000u, claimed);
+    cr_expect_lt(conf_real_ns() - before, 40000000u);
+    cr_expect_eq(unfinished(&s, &offset, &bytes), claimed);
+    cr_expect(!claimed || (offset == 0 && bytes == BYTES), "%zu bytes at %zu", bytes, offset);
     cr_expect_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_AGAIN);
     end(&s);
   }
@@ -345,6 +354,25 @@ Test(shm_work, leaving) {
   cr_expect_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_AGAIN);
   cr_expect_eq(peek(&s, 1, &shown), COLL_ERR_PEER_LOST);
   cr_expect_eq(s.world->rank[1].last.peer, 0);
+  end(&s);
+}
+
+/* Several claims: the part of the region that has them all. What was finished is not in it. */
+Test(shm_work, unfinished) {
+  scene s = begin();
+  introduce(&s);
+  send_some(&s, 0, 4);
+  cr_assert_eq(land(&s, 1, KIND, 0, 50000, 4 * BYTES, false), 1);
+  coll_work work[3];
+  for (int i = 0; i < 3; i++)
+    cr_assert_eq(shm_claim_work(s.end[0].conn, &work[i]), COLL_T_DONE);
+  cr_assert_eq(shm_finish_work(s.end[0].conn, &work[0]), COLL_T_DONE);
+  conf_disconnect(&s.end[1]);
+  s.end[1].conn = NULL;
+  size_t offset, bytes;
+  cr_assert_eq(unfinished(&s, &offset, &bytes), 1);
+  cr_expect_eq(offset, 50000 + BYTES);
+  cr_expect_eq(bytes, 2 * BYTES);
   end(&s);
 }
 

@@ -161,9 +161,11 @@ static void look_after(child *c) {
     c->result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Waits for all children, at most until some time; kills what is left then, and at once what is
- * stopped when all others have ended. */
+/* Waits for all children, at most until some time; kills what is left then, and soon what is
+ * stopped when all others have ended. Soon: a child that was woken up and is about to end is
+ * neither shown as going on nor as ended for a moment. */
 static void wait_children(child *children, int count, double until) {
+  int again = 0; /* looks that found stopped children alone */
   for (int left = count; left > 0;) {
     int stopped = 0;
     left = 0;
@@ -173,7 +175,8 @@ static void wait_children(child *children, int count, double until) {
       left += !children[i].ended;
       stopped += !children[i].ended && children[i].stopped;
     }
-    if (left > 0 && (left == stopped || now_s() > until))
+    again = left == stopped ? again + 1 : 0;
+    if (left > 0 && (again > 50 || now_s() > until))
       break;
     usleep(2000);
   }

@@ -211,6 +211,7 @@ static void add_optional(const coll_transport_ops *inner, coll_transport_ops *ov
     over->offer_work = fault_offer_work;
     over->claim_work = fault_claim_work;
     over->finish_work = fault_finish_work;
+    over->unfinished_work = fault_unfinished_work;
   }
   if (coll_transport_registers(inner)) {
     over->register_buffer = fault_register_buffer;

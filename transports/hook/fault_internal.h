@@ -88,6 +88,7 @@ int fault_send_ref(coll_conn *conn, const coll_tag *tag, uint32_t region, const 
 int fault_offer_work(coll_conn *conn, const coll_work_offer *offer_work);
 int fault_claim_work(coll_conn *conn, coll_work *work);
 int fault_finish_work(coll_conn *conn, const coll_work *work);
+int fault_unfinished_work(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes);
 void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
                            int written);
 void fault_release_buffers(coll_endpoint *ep, const void *owner);

@@ -55,6 +55,10 @@ int fault_finish_work(coll_conn *conn, const coll_work *work) {
   return COLL_T_DONE;
 }
 
+int fault_unfinished_work(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes) {
+  return ep->inner_ops->unfinished_work(ep->inner, region, offset, bytes);
+}
+
 void fault_register_buffer(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
                            int written) {
   if (!refuses(ep))

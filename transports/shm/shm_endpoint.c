@@ -335,4 +335,5 @@ const coll_transport_ops shm_transport = {
     .offer_work = shm_offer_work,
     .claim_work = shm_claim_work,
     .finish_work = shm_finish_work,
+    .unfinished_work = shm_unfinished_work,
 };

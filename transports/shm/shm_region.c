@@ -17,9 +17,39 @@ int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory,
   if (!made) {
     return COLL_ERR_NO_MEMORY;
   }
-  *made = (shm_region){ep->regions, region, memory, bytes, fd};
+  *made = (shm_region){
+      .next = ep->regions, .region = region, .memory = memory, .bytes = bytes, .fd = fd};
   ep->regions = made;
   return COLL_OK;
+}
+
+/* A region of this rank, or NULL. */
+static shm_region *find_region(const shm_endpoint *ep, uint32_t number) {
+  shm_region *region = ep->regions;
+  while (region && region->region != number) {
+    region = region->next;
+  }
+  return region;
+}
+
+void shm_region_leave_unfinished(shm_endpoint *ep, uint32_t number, uint64_t where, size_t bytes) {
+  shm_region *region = find_region(ep, number);
+  if (!region) {
+    return;
+  }
+  bool inside = where <= region->bytes && bytes <= region->bytes - where;
+  size_t first = inside ? where : 0, end = inside ? where + bytes : region->bytes;
+  bool more = region->unfinished_end > 0;
+  region->unfinished_first =
+      more && region->unfinished_first < first ? region->unfinished_first : first;
+  region->unfinished_end = region->unfinished_end > end ? region->unfinished_end : end;
+}
+
+int shm_unfinished_work(coll_endpoint *endpoint, uint32_t number, size_t *offset, size_t *bytes) {
+  const shm_region *region = find_region((shm_endpoint *)endpoint, number);
+  *offset = region ? region->unfinished_first : 0;
+  *bytes = region ? region->unfinished_end - region->unfinished_first : 0;
+  return *bytes > 0;
 }
 
 /* What a peer knows of a region, or NULL; moves it to the front. */
@@ -113,10 +143,7 @@ static bool pass_descriptor(shm_conn *conn, const shm_region *region) {
 
 /* Begins to offer a region to the peer, if that can be done now. */
 static void begin_offer(shm_conn *conn, uint32_t number) {
-  const shm_region *region = conn->ep->regions;
-  while (region && region->region != number) {
-    region = region->next;
-  }
+  const shm_region *region = find_region(conn->ep, number);
   if (conn->offer) {
     look_for_answer(conn->offer);
   }

@@ -32,6 +32,7 @@ typedef struct shm_region {
   const char *memory;
   size_t bytes;
   int fd;
+  size_t unfinished_first, unfinished_end; /* peers have not finished work in this part */
 } shm_region;
 
 typedef enum shm_loan_state {
@@ -77,6 +78,11 @@ int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory,
 void shm_region_remove(coll_endpoint *endpoint, uint32_t region);
 int shm_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
                  size_t bytes);
+int shm_unfinished_work(coll_endpoint *endpoint, uint32_t region, size_t *offset, size_t *bytes);
+
+/* Notes that a peer has not finished its work on a part of a region of this rank. */
+void shm_region_leave_unfinished(struct shm_endpoint *ep, uint32_t region, uint64_t where,
+                                 size_t bytes);
 
 /* A connection begins and ends; false without memory. */
 bool shm_region_join(struct shm_conn *conn);

@@ -3,10 +3,7 @@
 
 #include <string.h>
 
-#include "libcoll/base/clock.h"
 #include "transports/shm/shm_internal.h"
-
-#define SHM_LEAVE_NS (50 * COLLI_NS_PER_MS) /* how long a claim of the peer is waited for */
 
 /* The state of the work on a message. */
 static uint64_t state_of(uint32_t number, shm_work_state state) {
@@ -248,21 +245,14 @@ int shm_finish_work(coll_conn *base, const coll_work *work) {
 
 void shm_work_withdraw(shm_conn *conn) {
   const shm_link *link = &conn->link;
-  uint64_t start = 0;
   for (uint32_t i = 0; i < link->slot_count; i++) {
     shm_work *entry = &link->rx_work[i];
-    uint64_t state = atomic_load_explicit(&entry->state, memory_order_relaxed);
+    uint64_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
     if (state % 4 == SHM_WORK_OPEN) {
       (void)atomic_compare_exchange_strong(&entry->state, &state, 0);
     }
-    while (state % 4 == SHM_WORK_CLAIMED && !conn->gate && !shm_link_peer_left(link)) {
-      uint64_t now = colli_now_ns();
-      start = start ? start : now;
-      if (now - start > SHM_LEAVE_NS) {
-        return;
-      }
-      colli_cpu_relax();
-      state = atomic_load_explicit(&entry->state, memory_order_acquire);
+    if (state % 4 == SHM_WORK_CLAIMED) {
+      shm_region_leave_unfinished(conn->ep, entry->to_region, entry->to, entry->bytes);
     }
   }
   shm_order_after(link);

@@ -11,8 +11,9 @@
  * Where both have sent each other the operand of the other's fold, one of them reads both and
  * writes both results.
  *
- * Who leaves takes back what nobody has claimed, and waits a little for what the peer is doing. A
- * peer that is frozen in the middle of it may still write that much when it goes on.
+ * Who leaves takes back what nobody has claimed, and waits for nothing: what the peer is doing may
+ * take for ever, as it may be frozen. So the region remembers where that is (unfinished_work() of
+ * the seam), and its owner takes those pages away from the peer.
  */
 #ifndef COLLI_TRANSPORTS_SHM_WORK_H
 #define COLLI_TRANSPORTS_SHM_WORK_H
@@ -35,7 +36,7 @@ int shm_finish_work(coll_conn *base, const coll_work *work);
 /* What has become of the work on the next message: 0 if there is none. */
 unsigned shm_work_next(const struct shm_conn *conn);
 
-/* This side leaves: takes its work back. */
+/* This side leaves: takes back what nobody has claimed, and notes in the region what is claimed. */
 void shm_work_withdraw(struct shm_conn *conn);
 
 #endif

@@ -241,9 +241,8 @@ COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void *
  * Ranks of the same host read such memory directly, which saves a copy of every longer message. If
  * they have a core each they also write to it, so that a rank that would only wait does part of the
  * work. Each buffer counts by itself, and a part of such memory serves as well as all of it. On
- * other communicators, including those made from `comm`, it is ordinary memory. (If a rank is
- * stopped at that very moment and the operation fails, it may still write up to a slot of the
- * receive buffer when it continues.)
+ * other communicators, including those made from `comm`, it is ordinary memory. No rank writes to
+ * it after the call on it has returned, with an error or without (docs/failures.md).
  *
  * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
  */

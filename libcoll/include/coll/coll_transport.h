@@ -12,7 +12,8 @@
  * receiver has not asked for yet. The only back-pressure is COLL_T_AGAIN.
  *
  * Threads. All calls on an endpoint and its connections come from one thread at a time, except
- * wake(). No call may block, and none may take longer than a bounded amount of work.
+ * wake(). No call may block, and none may take longer than a bounded amount of work; close() and
+ * disconnect() may wait for a bounded time.
  *
  * Failures. A call that fails has told env->fail() first, with the peer and the system call, and
  * returns the same coll_status from then on. A peer that closed its side in good order is an error
@@ -114,7 +115,7 @@ typedef struct coll_work_offer {
   size_t slice; /* of each but the last */
 } coll_work_offer;
 
-/* One payload of a landing, as it lies for whoever is to work on it. */
+/* One payload of offered work, as it lies for whoever claims it. */
 typedef struct coll_work {
   uint32_t kind;
   void *to;
@@ -165,8 +166,9 @@ typedef struct coll_transport_ops {
                  coll_conn **conn);
 
   /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. The
-   * caller's memory is not read after it returns; what is PENDING then may be lost, and the peer
-   * finds the connection closed. */
+   * caller's memory is neither read nor written after it returns (but see unfinished_work()); what
+   * is PENDING then may be lost, and the peer finds the connection closed. Bounded: at most 50 ms,
+   * and only if a device still reads the caller's memory. */
   void (*disconnect)(coll_conn *conn);
 
   /*
@@ -231,11 +233,11 @@ typedef struct coll_transport_ops {
   /*
    * Messages by reference. All three or none; NULL, or behind `size`, where the transport has none.
    *
-   * region_add() tells of memory that peers may read where it lies, and write where landing() says:
-   * `fd` is a memfd of `bytes` bytes, sealed against shrinking and mapped at `memory`, which stays
-   * the caller's and open until region_remove(). `region` is the caller's number for it: not 0, and
-   * never used again on this endpoint. region_remove() is called when no message refers to the
-   * region, or after every connection on which one did was disconnected. Returns COLL_OK or
+   * region_add() tells of memory that peers may read where it lies, and write where offer_work()
+   * says: `fd` is a memfd of `bytes` bytes, sealed against shrinking and mapped at `memory`, which
+   * stays the caller's and open until region_remove(). `region` is the caller's number for it: not
+   * 0, and never used again on this endpoint. region_remove() is called when no message refers to
+   * the region, or after every connection on which one did was disconnected. Returns COLL_OK or
    * NO_MEMORY.
    */
   int (*region_add)(coll_endpoint *ep, uint32_t region, const void *memory, size_t bytes, int fd);
@@ -251,19 +253,21 @@ typedef struct coll_transport_ops {
 
   /*
    * Work on messages by reference, which both ends can do: of two ranks one would otherwise only
-   * wait for the other. All three or none; NULL, or behind `size`, where the transport has none.
+   * wait for the other. All four (unfinished_work() is at the end of the table) or none; NULL, or
+   * behind `size`, where the transport has none.
    *
-   * landing() says what is to be done with the next messages of this connection. 1: from now on
+   * offer_work() says what is to be done with the next messages of this connection. 1: from now on
    * recv() and slot_peek() answer AGAIN to each of them that came by reference until somebody has
    * done its work; then recv() leaves its buffer alone, and slot_peek() shows NULL. 0: not these
-   * messages, or not yet. Who has called it calls claim_work() whenever it has nothing else to do.
+   * messages, or not yet. Who has offered work calls claim_work() whenever it has nothing else to
+   * do.
    */
   int (*offer_work)(coll_conn *conn, const coll_work_offer *offer_work);
 
   /*
-   * Takes the work on one payload that came or went on this connection: DONE, or AGAIN if there is
-   * none. Who takes it does it at once and then calls finish_work(). The peer waits for that, and
-   * gives its memory back to its caller only if this rank is gone, or frozen.
+   * Claims the work on one payload that came or went on this connection: DONE, or AGAIN if there is
+   * none. Who claims it does it at once and then calls finish_work(). The peer waits for that; if
+   * it leaves first, it takes its memory away from this rank (unfinished_work()).
    */
   int (*claim_work)(coll_conn *conn, coll_work *work);
   int (*finish_work)(coll_conn *conn, const coll_work *work);
@@ -272,11 +276,11 @@ typedef struct coll_transport_ops {
    * Memory of the caller for as long as an operation takes. Both or none; NULL, or behind `size`,
    * where the transport makes no use of it.
    *
-   * lend() tells that `bytes` bytes at `memory` stay where they are until reclaim() is called with
-   * the same `owner`: a device may be told of them meanwhile, and what is sent from there need not
-   * be copied. `written`: messages are received into them as well. Owners may lend the same memory
-   * at the same time. reclaim() takes back all that an owner has lent; no message of it is under
-   * way then, or its connections were disconnected.
+   * register_buffer() tells that `bytes` bytes at `memory` stay where they are until
+   * release_buffers() is called with the same `owner`: a device may be told of them meanwhile, and
+   * what is sent from there need not be copied. `written`: messages are received into them as well.
+   * Owners may register the same memory at the same time. release_buffers() ends all registrations
+   * of an owner; no message of it is under way then, or its connections were disconnected.
    */
   void (*register_buffer)(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
                           int written);
@@ -286,11 +290,19 @@ typedef struct coll_transport_ops {
    * Optional. Tells where messages are to arrive: those behind the next `ahead` ones of this
    * connection, `bytes` bytes together in messages of `slice` bytes (the last may be shorter), with
    * tag *tag, one behind the other from `buf` on. The caller will receive them there by recv(), and
-   * until then neither reads nor writes that memory, which is lent (written) or lies in a region.
+   * until then neither reads nor writes that memory, which is registered (written) or in a region.
    * DONE, or AGAIN: too much was told; the messages come as others do, and so they may after DONE.
    */
   int (*expect)(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                 size_t slice);
+
+  /*
+   * The fourth of offer_work(), claim_work() and finish_work(): what a peer may still write to
+   * after disconnect(). 1: a peer has claimed work and not said that it is finished (it is slow,
+   * frozen, or has ended); its results belong in the *bytes bytes at *offset of the region, of
+   * which the caller must take the pages away from the peer before anybody uses them. 0: nothing.
+   */
+  int (*unfinished_work)(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes);
 } coll_transport_ops;
 
 /* Whether a transport sends by reference. */
@@ -299,10 +311,11 @@ static inline int coll_transport_sends_by_ref(const coll_transport_ops *ops) {
          ops->send_ref != NULL;
 }
 
-/* Whether the receivers of its references get help. */
+/* Whether both ends of its connections can work on messages by reference. */
 static inline int coll_transport_shares_work(const coll_transport_ops *ops) {
-  return ops->size >= offsetof(coll_transport_ops, finish_work) + sizeof(ops->finish_work) &&
-         ops->finish_work != NULL;
+  return ops->size >=
+             offsetof(coll_transport_ops, unfinished_work) + sizeof(ops->unfinished_work) &&
+         ops->unfinished_work != NULL;
 }
 
 /* Whether a transport wants to know where messages are to arrive. */
@@ -311,7 +324,7 @@ static inline int coll_transport_expects(const coll_transport_ops *ops) {
          ops->expect != NULL;
 }
 
-/* Whether a transport makes use of memory that is lent to it. */
+/* Whether a transport makes use of buffers that are registered with it. */
 static inline int coll_transport_registers(const coll_transport_ops *ops) {
   return ops->size >=
              offsetof(coll_transport_ops, release_buffers) + sizeof(ops->release_buffers) &&
