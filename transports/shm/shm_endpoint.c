@@ -2,7 +2,7 @@
  * shm_endpoint.c: the table of the shared-memory transport: endpoints, connections, waiting.
  *
  * progress() is called in a spin loop and must cost next to nothing when nothing is new, so it
- * looks at the descriptors only every SHM_LOOK_IDLE_NS (SHM_LOOK_BUSY_NS while connections are
+ * looks at the descriptors only every SHM_POLL_IDLE_NS (SHM_POLL_BUSY_NS while connections are
  * being made). Messages never come through descriptors.
  */
 #include <errno.h>
@@ -19,32 +19,11 @@
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_internal.h"
 
-#define SHM_LOOK_IDLE_NS    COLLI_NS_PER_MS
-#define SHM_LOOK_BUSY_NS    20000u
+#define SHM_POLL_IDLE_NS    COLLI_NS_PER_MS
+#define SHM_POLL_BUSY_NS    20000u
 #define SHM_CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
 #define SHM_EVENTS          16
 #define SHM_BACKLOG         4096
-
-int shm_watch_add(shm_endpoint *ep, shm_watch *watch) {
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event);
-}
-
-int shm_watch_move(shm_endpoint *ep, shm_watch *watch) {
-  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
-  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event);
-}
-
-void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
-  if (watch->fd >= 0) {
-    /* A forked child may hold the same socket: closing alone would neither take it out of the epoll
-     * nor tell the peer. */
-    (void)epoll_ctl(ep->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
-    (void)shutdown(watch->fd, SHUT_RDWR);
-    close(watch->fd);
-    watch->fd = -1;
-  }
-}
 
 /* Tells the environment why the endpoint could not be opened, and frees what there is of it. */
 static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
@@ -203,13 +182,13 @@ static void conn_event(shm_conn *conn) {
   conn->ep->happened = true;
 }
 
-/* Looks at all descriptors. */
-static int look(shm_endpoint *ep, uint64_t now_ns) {
+/* Handles what has happened to the descriptors. */
+static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
   struct epoll_event events[SHM_EVENTS];
   int status = COLL_OK;
   ep->happened = false;
-  ep->looked_ns = now_ns;
-  ep->look_now = false;
+  ep->polled_ns = now_ns;
+  ep->poll_now = false;
   ep->calls = 0;
   int count = epoll_wait(ep->epoll_fd, events, SHM_EVENTS, 0);
   for (int i = 0; i < count; i++) {
@@ -239,14 +218,14 @@ static int shm_progress(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   bool busy = ep->connecting > 0 || ep->handshakes;
   ep->calls++;
-  if (!ep->look_now && !busy && ep->calls % SHM_CALLS_PER_CLOCK != 0) {
+  if (!ep->poll_now && !busy && ep->calls % SHM_CALLS_PER_CLOCK != 0) {
     return 0;
   }
   uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
-  if (!ep->look_now && now_ns - ep->looked_ns < (busy ? SHM_LOOK_BUSY_NS : SHM_LOOK_IDLE_NS)) {
+  if (!ep->poll_now && now_ns - ep->polled_ns < (busy ? SHM_POLL_BUSY_NS : SHM_POLL_IDLE_NS)) {
     return 0;
   }
-  return look(ep, now_ns);
+  return poll_descriptors(ep, now_ns);
 }
 
 /* coll_transport_ops.wait_fd */
@@ -255,13 +234,13 @@ static int shm_wait_fd(coll_endpoint *endpoint) {
 }
 
 /* Tells the peers that this side is awake. */
-static void stand_up(shm_endpoint *ep) {
+static void wake_up(shm_endpoint *ep) {
   for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
     if (!conn->gate) {
       shm_link_disarm(&conn->link);
     }
   }
-  ep->look_now = true;
+  ep->poll_now = true;
 }
 
 /* coll_transport_ops.disarm */
@@ -271,7 +250,7 @@ static void shm_disarm(coll_endpoint *endpoint) {
     return;
   }
   ep->armed = false;
-  stand_up(ep);
+  wake_up(ep);
   uint64_t rings;
   ssize_t got = read(ep->bell.fd, &rings, sizeof rings);
   (void)got; /* EAGAIN: the sleep ended otherwise */
@@ -294,7 +273,7 @@ static int shm_arm(coll_endpoint *endpoint) {
   }
   ep->armed = !ready;
   if (ready) {
-    stand_up(ep);
+    wake_up(ep);
   }
   return ready;
 }
@@ -306,6 +285,16 @@ static void shm_wake(coll_endpoint *endpoint) {
   (void)wrote; /* fails only if the counter is full, and then it is readable */
 }
 
+/* coll_transport_ops.connect */
+static int connect_peer(coll_endpoint *endpoint, int peer, const uint8_t blob[COLL_BLOB_BYTES],
+                        int channel, coll_conn **result) {
+  int status = shm_connect(endpoint, peer, blob, channel, result);
+  if (*result) {
+    (*result)->ops = &shm_transport;
+  }
+  return status;
+}
+
 const coll_transport_ops shm_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
@@ -315,7 +304,7 @@ const coll_transport_ops shm_transport = {
     .close = shm_close_endpoint,
     .describe = shm_describe,
     .reach = shm_reach,
-    .connect = shm_connect,
+    .connect = connect_peer,
     .disconnect = shm_disconnect,
     .send = shm_send,
     .sent = shm_sent,

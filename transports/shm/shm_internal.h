@@ -90,14 +90,16 @@ typedef struct shm_endpoint {
   int connecting; /* connections that are not up and have not failed */
   int redials;    /* handshakes in SHM_STAGE_DIAL */
   unsigned calls; /* of progress() since the last look at the clock */
-  bool look_now;  /* after a sleep: look at the descriptors at the next progress() */
+  bool poll_now;  /* after a sleep: look at the descriptors at the next progress() */
   bool armed;
   bool happened; /* during this progress() */
-  uint64_t looked_ns;
+  uint64_t polled_ns;
   uint64_t starved_ns; /* since when accept() lacks descriptors; 0: it does not */
 } shm_endpoint;
 
-/* The calls of coll_transport_ops that concern one connection. */
+/* ---- shm_conn.c: the calls of coll_transport_ops that concern one connection --------------------
+ */
+
 int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
                 coll_conn **result);
 void shm_disconnect(coll_conn *base);
@@ -110,10 +112,8 @@ int shm_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, c
 int shm_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
 int shm_slot_release(coll_conn *base);
 
-/* For calls on a connection that is not simply up; and what a send returns after the rings' part.
+/* ---- shm_state.c ------------------------------------------------------------------------------
  */
-int shm_conn_stopped(shm_conn *conn);
-int shm_conn_finish_send(shm_conn *conn, int result);
 
 /* Records the first failure of a connection, tells the environment, and returns its status. */
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault);
@@ -121,12 +121,49 @@ int shm_conn_fail(shm_conn *conn, const shm_fault *fault);
 /* Makes a connection ready; takes over segment and doorbell, and the socket or closes it. */
 void shm_conn_up(shm_conn *conn, shm_handshake *handshake);
 
+/* Wakes a sleeping peer. */
+void shm_conn_ring(shm_conn *conn);
+
+/* Reports that the peer is gone; what it has sent can still be received after a send failed. */
+int shm_conn_lost(shm_conn *conn, bool receiving);
+
+/* What a data call on a connection returns that is not simply up. */
+int shm_conn_stopped(shm_conn *conn);
+
+/* After a data call of the rings: does what it left to do; returns what the caller gets. */
+int shm_conn_attend(shm_conn *conn, int result, bool receiving);
+
+/* Most sends end here without a jump. */
+static inline int shm_conn_finish_send(shm_conn *conn, int result) {
+  if (SHM_UNLIKELY(conn->link.attention || result > 0)) {
+    return shm_conn_attend(conn, result, false);
+  }
+  return result;
+}
+
+/* The same for a receive: no message of a peer that is gone will ever come. */
+static inline int shm_conn_finish_receive(shm_conn *conn, int result) {
+  if (SHM_UNLIKELY(conn->link.attention || result > 0)) {
+    result = shm_conn_attend(conn, result, true);
+  }
+  if (SHM_UNLIKELY(result == COLL_T_AGAIN && conn->gate)) {
+    return shm_conn_lost(conn, true);
+  }
+  return result;
+}
+
+/* ---- shm_watch.c ------------------------------------------------------------------------------
+ */
+
 /* Adds a descriptor to the epoll, or changes what it belongs to: 0, or -1 with errno. */
 int shm_watch_add(shm_endpoint *ep, shm_watch *watch);
 int shm_watch_move(shm_endpoint *ep, shm_watch *watch);
 
 /* Ends and closes a watched socket. */
 void shm_watch_close(shm_endpoint *ep, shm_watch *watch);
+
+/* ---- shm_handshake.c --------------------------------------------------------------------------
+ */
 
 /* Starts to dial for a connection. */
 void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob);

@@ -1,0 +1,27 @@
+/* shm_watch.c: descriptors that an endpoint watches. */
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "transports/shm/shm_internal.h"
+
+int shm_watch_add(shm_endpoint *ep, shm_watch *watch) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, watch->fd, &event);
+}
+
+int shm_watch_move(shm_endpoint *ep, shm_watch *watch) {
+  struct epoll_event event = {.events = EPOLLIN, .data.ptr = watch};
+  return epoll_ctl(ep->epoll_fd, EPOLL_CTL_MOD, watch->fd, &event);
+}
+
+void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
+  if (watch->fd >= 0) {
+    /* A forked child may hold the same socket: closing alone would neither take it out of the epoll
+     * nor tell the peer. */
+    (void)epoll_ctl(ep->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
+    (void)shutdown(watch->fd, SHUT_RDWR);
+    close(watch->fd);
+    watch->fd = -1;
+  }
+}
