@@ -43,7 +43,7 @@ static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
                      .recvbuf = window->sizes,
                      .count = 1,
                      .type = COLL_UINT64,
-                     .op = 4}; /* so that tags tell what it is (tag.c) */
+                     .op = COLLI_MAKES_WINDOW};
   coll_request *op;
   coll_status status = colli_call_start(comm, &call, false, &op);
   if (status != COLL_OK)

@@ -9,6 +9,7 @@
 #include "coll/coll_transport.h"
 #include "libcoll/call/ops.h"
 #include "libcoll/exec/fastpath.h"
+#include "libcoll/sched/tag.h"
 #include "libcoll/tuning/choose.h"
 
 #define COLLI_PLANS        64 /* so many shapes can be in use without evicting each other */
@@ -110,7 +111,7 @@ void colli_plans_insert(colli_plans *plans, colli_plan *plan);
 /* The tag of the operation with a number. */
 static inline coll_tag colli_plan_tag(const colli_plan *plan, uint64_t sequence) {
   coll_tag tag = plan->tag;
-  tag.word[1] |= (sequence & 0xffffffffu) << 32;
+  colli_tag_put(&tag, COLLI_TAG_SEQUENCE, sequence);
   return tag;
 }
 

@@ -146,7 +146,7 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
   colli_partition_make_varying(&op->partition, &blocks, calls->exec->nranks, plan->elem_bytes,
                                &calls->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
-    op->tag.word[0] |= blocks_number(calls, call->out_counts);
+    colli_tag_put(&op->tag, COLLI_TAG_COUNT, blocks_number(calls, call->out_counts));
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
   op->in_first = own_in ? blocks.in_first[rank] : 0;

@@ -1,9 +1,8 @@
-/* tag.h: the tag of an operation: what all its ranks must agree on, and what it says in words. */
+/* tag.h: the tag of a collective: what all its ranks must agree on, and what it says in words. */
 #ifndef COLLI_CALL_TAG_H
 #define COLLI_CALL_TAG_H
 
-#include "coll/coll_transport.h"
-#include "libcoll/sched/sched.h"
+#include "libcoll/sched/tag.h"
 
 /* The tag of an operation. */
 coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
@@ -14,7 +13,9 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 
 /* The low 32 bits of the sequence number in a tag. */
-uint32_t colli_tag_sequence(const coll_tag *tag);
+static inline uint32_t colli_tag_sequence(const coll_tag *tag) {
+  return (uint32_t)colli_tag_get(tag, COLLI_TAG_SEQUENCE);
+}
 
 /* Whether two tags are the same call; what the ranks chose by themselves is left out. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);

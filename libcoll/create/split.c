@@ -269,7 +269,7 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                            .recvbuf = split->records,
                            .count = sizeof(split->mine),
                            .type = COLL_UINT8,
-                           .op = 1 + (int)call->kind}; /* so that tags tell what it is */
+                           .op = COLLI_MAKES_SPLIT + (int)call->kind};
   status = colli_call_start(parent, &all_gather, false, &split->op);
   if (status == COLL_OK) {
     *out = split;

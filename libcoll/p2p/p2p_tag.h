@@ -1,16 +1,12 @@
 /*
- * p2p_tag.h: how the messages of point-to-point operations look.
- *
- * Tag: word 0: elements of a message, or an offset (48 bits), and the size of a type of the
- * caller's own (16 bits). Word 1: the user's tag (high half), and a check (16 bits): a message
- * whose tag is damaged would wait for a receive that never comes. Word 2: COLLI_SENDRECV, type and
- * kind (a byte each), and a number (32 bits): the sender's for a rendezvous, or that of a window.
- * The other bits are left to those who wrap messages (libcoll/comm/mux/mux.h), and zero here.
+ * p2p_tag.h: the tags of point-to-point and one-sided messages (bits: libcoll/sched/tag.h). The
+ * check is there because a message whose tag is damaged would wait for a receive that never comes.
  */
 #ifndef COLLI_P2P_P2P_TAG_H
 #define COLLI_P2P_P2P_TAG_H
 
 #include "libcoll/p2p/p2p.h"
+#include "libcoll/sched/tag.h"
 
 enum {
   P2P_EAGER,         /* a whole message */
@@ -23,36 +19,37 @@ enum {
   P2P_KINDS
 };
 
-#define P2P_USER_TYPE 0xffu /* its size is in word 0, as in the tags of all operations */
-
 /* The check of a tag. */
 static inline uint64_t p2p_tag_check(const coll_tag *tag) {
-  uint64_t hash = (tag->word[0] ^ (tag->word[1] >> 32)) * 0x9e3779b97f4a7c15ull;
+  uint64_t user_tag = colli_tag_get(tag, COLLI_TAG_P2P_TAG);
+  uint64_t hash = (tag->word[0] ^ user_tag) * 0x9e3779b97f4a7c15ull;
   return ((hash ^ tag->word[2]) * 0xbf58476d1ce4e5b9ull) >> 48;
 }
 
 /* The tag of a message. */
 static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, uint32_t number) {
-  uint64_t code = (uint64_t)type, size = 0;
-  if (type >= COLL_TYPE_USER_BASE)
-    code = P2P_USER_TYPE, size = (uint64_t)(type - COLL_TYPE_USER_BASE);
-  coll_tag out = {
-      {word | size << 48, (uint64_t)(uint32_t)tag << 32,
-       (uint64_t)COLLI_SENDRECV | code << 8 | (uint64_t)kind << 16 | (uint64_t)number << 24}};
-  out.word[1] |= p2p_tag_check(&out);
+  coll_tag out = {{0}};
+  colli_tag_put(&out, COLLI_TAG_P2P_WORD, word);
+  colli_tag_put_type(&out, type);
+  colli_tag_put(&out, COLLI_TAG_P2P_TAG, (uint64_t)tag);
+  colli_tag_put(&out, COLLI_TAG_COLL, COLLI_SENDRECV);
+  colli_tag_put(&out, COLLI_TAG_P2P_KIND, (uint64_t)kind);
+  colli_tag_put(&out, COLLI_TAG_P2P_NUMBER, number);
+  colli_tag_put(&out, COLLI_TAG_P2P_CHECK, p2p_tag_check(&out));
   return out;
 }
 
 /* Reads a tag; false if no sender makes such a one. */
 static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
-  unsigned code = tag->word[2] >> 8 & 0xff;
-  head->kind = (int)(tag->word[2] >> 16 & 0xff);
-  head->tag = (int)(tag->word[1] >> 32);
-  head->type = code == P2P_USER_TYPE ? COLL_TYPE_USER_BASE + (int)(tag->word[0] >> 48) : (int)code;
-  head->word = tag->word[0] & 0xffffffffffffull;
-  head->number = (uint32_t)(tag->word[2] >> 24);
-  return (tag->word[2] & 0xff) == COLLI_SENDRECV && tag->word[2] >> 56 == 0 &&
-         (tag->word[1] & 0xffffffffu) == p2p_tag_check(tag) && head->kind < P2P_KINDS &&
+  head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);
+  head->tag = (int)colli_tag_get(tag, COLLI_TAG_P2P_TAG);
+  head->type = colli_tag_type(tag);
+  head->word = colli_tag_get(tag, COLLI_TAG_P2P_WORD);
+  head->number = (uint32_t)colli_tag_get(tag, COLLI_TAG_P2P_NUMBER);
+  return colli_tag_get(tag, COLLI_TAG_COLL) == COLLI_SENDRECV &&
+         !colli_tag_get(tag, COLLI_TAG_VARYING) && !colli_tag_get(tag, COLLI_TAG_COMM_NUMBER) &&
+         !colli_tag_get(tag, COLLI_TAG_SHARED) &&
+         colli_tag_get(tag, COLLI_TAG_P2P_CHECK) == p2p_tag_check(tag) && head->kind < P2P_KINDS &&
          head->tag >= 0;
 }
 

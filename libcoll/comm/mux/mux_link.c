@@ -4,31 +4,27 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/mux/mux_internal.h"
-
-#define NUMBER_SHIFT  16
-#define NUMBER_MASK   (0xffffull << NUMBER_SHIFT) /* in word 1 */
-#define CHANNEL_SHIFT 56
-#define KIND_SHIFT    60
-#define TOP_MASK      (0xffull << CHANNEL_SHIFT) /* in word 2 */
+#include "libcoll/sched/tag.h"
 
 bool mux_fits(const coll_tag *tag) {
-  return !(tag->word[1] & NUMBER_MASK) && !(tag->word[2] & TOP_MASK);
+  return !colli_tag_get(tag, COLLI_TAG_COMM_NUMBER) && !colli_tag_get(tag, COLLI_TAG_SHARED);
 }
 
 coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel) {
   coll_tag out = *tag;
-  out.word[1] |= (uint64_t)number << NUMBER_SHIFT;
-  out.word[2] |= (uint64_t)channel << CHANNEL_SHIFT | (uint64_t)kind << KIND_SHIFT;
+  colli_tag_put(&out, COLLI_TAG_COMM_NUMBER, (uint64_t)number);
+  colli_tag_put(&out, COLLI_TAG_SHARED_CHANNEL, (uint64_t)channel);
+  colli_tag_put(&out, COLLI_TAG_SHARED_KIND, (uint64_t)kind);
   return out;
 }
 
 coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel) {
   coll_tag out = *tag;
-  *kind = (mux_kind)(tag->word[2] >> KIND_SHIFT);
-  *channel = (int)(tag->word[2] >> CHANNEL_SHIFT & 0xf);
-  *number = (int)((tag->word[1] & NUMBER_MASK) >> NUMBER_SHIFT);
-  out.word[1] &= ~NUMBER_MASK;
-  out.word[2] &= ~TOP_MASK;
+  *kind = (mux_kind)colli_tag_get(tag, COLLI_TAG_SHARED_KIND);
+  *channel = (int)colli_tag_get(tag, COLLI_TAG_SHARED_CHANNEL);
+  *number = (int)colli_tag_get(tag, COLLI_TAG_COMM_NUMBER);
+  colli_tag_clear(&out, COLLI_TAG_COMM_NUMBER);
+  colli_tag_clear(&out, COLLI_TAG_SHARED);
   return out;
 }
 

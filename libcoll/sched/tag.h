@@ -1,0 +1,101 @@
+/*
+ * tag.h: the bits of the tag in front of every message (coll_tag, three words of 64 bits):
+ *
+ *   word  bits      of a collective                      of point-to-point and one-sided messages
+ *   0     0 .. 47   count, or a checksum of counts       elements, or an offset in bytes
+ *         48 .. 63  size of a type of the caller's own   the same
+ *   1     0 .. 15   root                                 a check of the tag
+ *         16 .. 31  0; on a connection that communicators share: the receiver's number of one
+ *         32 .. 63  sequence number, its low half        the user's tag
+ *   2     0 .. 6    collective                           COLLI_SENDRECV
+ *         7         a v-form                             0
+ *         8 .. 15   type                                 the same
+ *         16 .. 23  operation; of an all-gather: what    kind of message
+ *                   it makes (colli_makes)
+ *         24 .. 31  algorithm                            24 .. 55: number of a rendezvous or window
+ *         32 .. 55  passes
+ *         56 .. 63  0; on a shared connection: channel and kind of message, four bits each
+ *
+ * Ranks compare the tags of their collectives, so all that they must agree on is in them.
+ */
+#ifndef COLLI_SCHED_TAG_H
+#define COLLI_SCHED_TAG_H
+
+#include "coll/coll_transport.h"
+#include "libcoll/sched/collective.h"
+
+/* Where a field lies. */
+typedef struct colli_tag_field {
+  unsigned char word, shift, bits;
+} colli_tag_field;
+
+#define COLLI_TAG_COUNT          ((colli_tag_field){0, 0, 48})
+#define COLLI_TAG_USER_TYPE      ((colli_tag_field){0, 48, 16})
+#define COLLI_TAG_ROOT           ((colli_tag_field){1, 0, 16})
+#define COLLI_TAG_COMM_NUMBER    ((colli_tag_field){1, 16, 16})
+#define COLLI_TAG_SEQUENCE       ((colli_tag_field){1, 32, 32})
+#define COLLI_TAG_COLL           ((colli_tag_field){2, 0, 7})
+#define COLLI_TAG_VARYING        ((colli_tag_field){2, 7, 1})
+#define COLLI_TAG_TYPE           ((colli_tag_field){2, 8, 8})
+#define COLLI_TAG_OP             ((colli_tag_field){2, 16, 8})
+#define COLLI_TAG_ALGO           ((colli_tag_field){2, 24, 8})
+#define COLLI_TAG_PASSES         ((colli_tag_field){2, 32, 24})
+#define COLLI_TAG_SHARED         ((colli_tag_field){2, 56, 8}) /* the next two together */
+#define COLLI_TAG_SHARED_CHANNEL ((colli_tag_field){2, 56, 4})
+#define COLLI_TAG_SHARED_KIND    ((colli_tag_field){2, 60, 4})
+#define COLLI_TAG_P2P_WORD       COLLI_TAG_COUNT
+#define COLLI_TAG_P2P_CHECK      COLLI_TAG_ROOT
+#define COLLI_TAG_P2P_TAG        COLLI_TAG_SEQUENCE
+#define COLLI_TAG_P2P_KIND       COLLI_TAG_OP
+#define COLLI_TAG_P2P_NUMBER     ((colli_tag_field){2, 24, 32})
+
+#define COLLI_TAG_USER_TYPE_CODE 0xffu /* the type: its size is in COLLI_TAG_USER_TYPE */
+#define COLLI_TAG_USER_OP_CODE   0x80u /* the operation: plus its number */
+
+/* What an all-gather inside the library makes, so that a message about it can name the call. */
+typedef enum colli_makes {
+  COLLI_MAKES_NOTHING,
+  COLLI_MAKES_SPLIT,
+  COLLI_MAKES_DUP,
+  COLLI_MAKES_SUBSET,
+  COLLI_MAKES_WINDOW,
+  COLLI_MAKES_COUNT
+} colli_makes;
+
+/* The bits of a field, where they lie. */
+static inline uint64_t colli_tag_mask(colli_tag_field field) {
+  return (~0ull >> (64 - field.bits)) << field.shift;
+}
+
+/* What a field holds. */
+static inline uint64_t colli_tag_get(const coll_tag *tag, colli_tag_field field) {
+  return (tag->word[field.word] & colli_tag_mask(field)) >> field.shift;
+}
+
+/* Fills in a field that is 0; of a value that is too large, its low bits. */
+static inline void colli_tag_put(coll_tag *tag, colli_tag_field field, uint64_t value) {
+  tag->word[field.word] |= value << field.shift & colli_tag_mask(field);
+}
+
+/* Makes a field 0. */
+static inline void colli_tag_clear(coll_tag *tag, colli_tag_field field) {
+  tag->word[field.word] &= ~colli_tag_mask(field);
+}
+
+/* Fills in a type, which may be one of the caller's own. */
+static inline void colli_tag_put_type(coll_tag *tag, int type) {
+  bool user = type >= COLL_TYPE_USER_BASE;
+  colli_tag_put(tag, COLLI_TAG_TYPE, user ? COLLI_TAG_USER_TYPE_CODE : (uint64_t)type);
+  if (user)
+    colli_tag_put(tag, COLLI_TAG_USER_TYPE, (uint64_t)(type - COLL_TYPE_USER_BASE));
+}
+
+/* The type of a tag. */
+static inline int colli_tag_type(const coll_tag *tag) {
+  unsigned code = (unsigned)colli_tag_get(tag, COLLI_TAG_TYPE);
+  return code == COLLI_TAG_USER_TYPE_CODE
+             ? COLL_TYPE_USER_BASE + (int)colli_tag_get(tag, COLLI_TAG_USER_TYPE)
+             : (int)code;
+}
+
+#endif

@@ -1,0 +1,73 @@
+/* test_tag.c: the bits of a tag (libcoll/sched/tag.h). */
+#include <criterion/criterion.h>
+#include <string.h>
+
+#include "libcoll/call/tag.h"
+#include "libcoll/p2p/p2p_tag.h"
+
+/* Fails if two fields of a layout have a bit in common. */
+static void check_disjoint(const colli_tag_field *fields, int count) {
+  for (int i = 0; i < count; i++)
+    for (int j = 0; j < i; j++)
+      cr_assert(fields[i].word != fields[j].word ||
+                    !(colli_tag_mask(fields[i]) & colli_tag_mask(fields[j])),
+                "fields %d and %d", i, j);
+}
+
+Test(tag, fields_have_no_bit_in_common) {
+  const colli_tag_field collective[] = {
+      COLLI_TAG_COUNT,       COLLI_TAG_USER_TYPE, COLLI_TAG_ROOT,    COLLI_TAG_COMM_NUMBER,
+      COLLI_TAG_SEQUENCE,    COLLI_TAG_COLL,      COLLI_TAG_VARYING, COLLI_TAG_TYPE,
+      COLLI_TAG_OP,          COLLI_TAG_ALGO,      COLLI_TAG_PASSES,  COLLI_TAG_SHARED_CHANNEL,
+      COLLI_TAG_SHARED_KIND,
+  };
+  const colli_tag_field p2p[] = {
+      COLLI_TAG_P2P_WORD, COLLI_TAG_USER_TYPE,  COLLI_TAG_P2P_CHECK, COLLI_TAG_COMM_NUMBER,
+      COLLI_TAG_P2P_TAG,  COLLI_TAG_COLL,       COLLI_TAG_VARYING,   COLLI_TAG_TYPE,
+      COLLI_TAG_P2P_KIND, COLLI_TAG_P2P_NUMBER, COLLI_TAG_SHARED,
+  };
+  check_disjoint(collective, sizeof(collective) / sizeof(*collective));
+  check_disjoint(p2p, sizeof(p2p) / sizeof(*p2p));
+}
+
+/* Ranks of several builds meet: the layout is a format, and stays. */
+Test(tag, bits_are_where_they_have_always_been) {
+  coll_tag tag = colli_tag_make(COLLI_REDUCE, true, 0x123456789abcull, COLL_TYPE_USER_BASE + 12,
+                                COLL_OP_USER_BASE + 3, 0x4321, 0x7fedcba98ull, 0x55, 0x654321);
+  cr_assert_eq(tag.word[0], 0x000c123456789abcull);
+  cr_assert_eq(tag.word[1], 0xfedcba9800004321ull);
+  cr_assert_eq(tag.word[2], 0x006543215583ff85ull);
+  tag = p2p_tag_make(P2P_PUT, 0x7fffffff, COLL_FLOAT32, 77, 0xfedcba98u);
+  cr_assert_eq(tag.word[0], 77);
+  cr_assert_eq(tag.word[1] >> 32, 0x7fffffff);
+  cr_assert_eq(tag.word[2],
+               0x00fedcba98000004ull | (uint64_t)P2P_PUT << 16 | (uint64_t)COLL_FLOAT32 << 8);
+}
+
+Test(tag, a_field_is_read_as_it_was_written) {
+  coll_tag tag = {{~0ull, ~0ull, ~0ull}};
+  colli_tag_clear(&tag, COLLI_TAG_COMM_NUMBER);
+  cr_assert_eq(colli_tag_get(&tag, COLLI_TAG_COMM_NUMBER), 0);
+  cr_assert_eq(colli_tag_get(&tag, COLLI_TAG_ROOT), 0xffff);
+  colli_tag_put(&tag, COLLI_TAG_COMM_NUMBER, 0x1abcd); /* its low bits */
+  cr_assert_eq(colli_tag_get(&tag, COLLI_TAG_COMM_NUMBER), 0xabcd);
+  cr_assert_eq(colli_tag_get(&tag, COLLI_TAG_SEQUENCE), 0xffffffff);
+  for (int type = 0; type < COLL_TYPE_COUNT; type++) {
+    tag = colli_tag_make(COLLI_BROADCAST, false, 1, type, 0, 0, 0, 0, 0);
+    cr_assert_eq(colli_tag_type(&tag), type);
+  }
+  tag = colli_tag_make(COLLI_BROADCAST, false, 1, COLL_TYPE_USER_BASE + 65535, 0, 0, 0, 0, 0);
+  cr_assert_eq(colli_tag_type(&tag), COLL_TYPE_USER_BASE + 65535);
+}
+
+Test(tag, what_ranks_choose_is_no_part_of_a_call) {
+  coll_tag a = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_SUM, 0, 5, 1, 2);
+  coll_tag b = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_SUM, 0, 5, 3, 4);
+  coll_tag other = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_MAX, 0, 5, 1, 2);
+  char text[COLLI_TAG_TEXT];
+  cr_assert(colli_tag_same_call(&a, &b));
+  cr_assert_not(colli_tag_same_call(&a, &other));
+  cr_assert_str_eq(colli_tag_text(&a, text), "scan(count 9, int8, sum)");
+  a = colli_tag_make(COLLI_ALLGATHER, false, 1, COLL_UINT64, COLLI_MAKES_WINDOW, 0, 5, 1, 2);
+  cr_assert_str_eq(colli_tag_text(&a, text), "coll_window_create()");
+}
