@@ -1,6 +1,7 @@
 /*
  * algo.h: the seam for algorithms. An algorithm is a pure function from a shape to a schedule, and
- * a cost formula. One file an algorithm; algo.c lists them all.
+ * a cost formula. One file an algorithm, in reductions/ if it combines elements and in movement/ if
+ * it only moves them; algo.c lists them all.
  */
 #ifndef COLLI_ALGO_ALGO_H
 #define COLLI_ALGO_ALGO_H
