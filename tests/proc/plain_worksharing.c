@@ -1,5 +1,5 @@
 /*
- * plain_worksharing.c: two ranks as threads that work for each other on memory of coll_mem_alloc(),
+ * plain_worksharing.c: two ranks as threads that share work on memory of coll_mem_alloc(),
  * for ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
  */
 #include <stdio.h>
@@ -9,10 +9,10 @@
 #include "support_data.h"
 #include "support_ranks.h"
 
-enum { ROUNDS = 60, MOST = 150000 };
+enum { ROUNDS = 60, MAX_COUNT = 150000 };
 
-static int use(coll_comm *comm, int rank, int round, float *in, float *out) {
-  size_t count = MOST - (size_t)(round * 5077) % MOST;
+static int run_round(coll_comm *comm, int rank, int round, float *in, float *out) {
+  size_t count = MAX_COUNT - (size_t)(round * 5077) % MAX_COUNT;
   int root = round % 2;
   uint64_t seed = (uint64_t)round;
   data_fill(in, count, COLL_FLOAT32, COLL_SUM, rank, seed);
@@ -33,17 +33,17 @@ static int use(coll_comm *comm, int rank, int round, float *in, float *out) {
 }
 
 /* The memory is other memory now and then, whose regions are offered and forgotten. */
-static int work(coll_comm *comm, int rank, int nranks, void *arg) {
+static int run_rounds(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks, (void)arg;
   float *in = NULL, *out = NULL;
   for (int round = 0; round < ROUNDS; round++) {
     if (round % 10 == 0) {
       RANK_OK(coll_mem_free(comm, in));
       RANK_OK(coll_mem_free(comm, out));
-      RANK_OK(coll_mem_alloc(comm, MOST * sizeof(*in), (void **)&in));
-      RANK_OK(coll_mem_alloc(comm, MOST * sizeof(*out), (void **)&out));
+      RANK_OK(coll_mem_alloc(comm, MAX_COUNT * sizeof(*in), (void **)&in));
+      RANK_OK(coll_mem_alloc(comm, MAX_COUNT * sizeof(*out), (void **)&out));
     }
-    int result = use(comm, rank, round, in, out);
+    int result = run_round(comm, rank, round, in, out);
     if (result != 0)
       return result;
   }
@@ -51,8 +51,8 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 int main(void) {
-  if (run_threads(2, NULL, work, NULL) != 0) {
-    fprintf(stderr, "threads that help each other: failed\n");
+  if (run_threads(2, NULL, run_rounds, NULL) != 0) {
+    fprintf(stderr, "threads that share work: failed\n");
     return 1;
   }
   return 0;

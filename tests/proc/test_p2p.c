@@ -12,7 +12,7 @@
 
 #include "support_ranks.h"
 
-enum { LONG = 60000, MANY = 200 };
+enum { LONG_COUNT = 60000, FLOOD_COUNT = 200 };
 
 /* Runs on threads over both transports. */
 static void over_both(int nranks, rank_fn fn) {
@@ -24,12 +24,12 @@ static void over_both(int nranks, rank_fn fn) {
   }
 }
 
-static void fill(int *buf, int count, int seed) {
+static void fill_ints(int *buf, int count, int seed) {
   for (int i = 0; i < count; i++)
     buf[i] = seed * 1000003 + i;
 }
 
-static int wrong(const int *buf, int count, int seed) {
+static int count_wrong(const int *buf, int count, int seed) {
   int bad = 0;
   for (int i = 0; i < count; i++)
     bad += buf[i] != seed * 1000003 + i;
@@ -37,22 +37,22 @@ static int wrong(const int *buf, int count, int seed) {
 }
 
 /* Both ranks start sends in one order and receive in the other. */
-static int opposite(coll_comm *comm, int rank, int nranks, void *arg) {
+static int send_and_receive_in_opposite_orders(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   enum { TAGS = 8 };
-  int *out = malloc(sizeof(int) * TAGS * LONG), *in = malloc(sizeof(int) * LONG);
+  int *out = malloc(sizeof(int) * TAGS * LONG_COUNT), *in = malloc(sizeof(int) * LONG_COUNT);
   coll_request *requests[TAGS];
   for (int tag = 0; tag < TAGS; tag++) {
-    int count = tag % 2 ? LONG : 100;
-    fill(out + tag * LONG, count, rank * 100 + tag);
-    RANK_OK(coll_isend(out + tag * LONG, (size_t)count, COLL_INT32, 1 - rank, tag, comm,
+    int count = tag % 2 ? LONG_COUNT : 100;
+    fill_ints(out + tag * LONG_COUNT, count, rank * 100 + tag);
+    RANK_OK(coll_isend(out + tag * LONG_COUNT, (size_t)count, COLL_INT32, 1 - rank, tag, comm,
                        &requests[tag]));
   }
   for (int tag = TAGS - 1; tag >= 0; tag--) {
-    int count = tag % 2 ? LONG : 100;
+    int count = tag % 2 ? LONG_COUNT : 100;
     RANK_OK(coll_recv(in, (size_t)count, COLL_INT32, 1 - rank, tag, NULL, comm));
-    RANK_CHECK(wrong(in, count, (1 - rank) * 100 + tag) == 0);
+    RANK_CHECK(count_wrong(in, count, (1 - rank) * 100 + tag) == 0);
   }
   for (int tag = 0; tag < TAGS; tag++)
     RANK_OK(coll_wait(&requests[tag], -1));
@@ -62,29 +62,30 @@ static int opposite(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, tags_in_opposite_orders, .timeout = 60) {
-  over_both(2, opposite);
+  over_both(2, send_and_receive_in_opposite_orders);
 }
 
-/* Rank 0 serves whoever comes; the others leave as soon as they have their answers. */
-static int server(coll_comm *comm, int rank, int nranks, void *arg) {
+/* Rank 0 answers every message; the others leave as soon as they have their answers. */
+static int serve_any_source(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   enum { QUESTIONS = 20 };
-  int *buf = malloc(sizeof(int) * LONG);
+  int *buf = malloc(sizeof(int) * LONG_COUNT);
   if (rank == 0) {
     int heard[8] = {0};
     for (int i = 0; i < QUESTIONS * (nranks - 1); i++) {
       coll_message message = {-7, -7, 7};
-      RANK_OK(coll_recv(buf, LONG, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, &message, comm));
+      RANK_OK(
+          coll_recv(buf, LONG_COUNT, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, &message, comm));
       RANK_CHECK(message.source > 0 && message.source < nranks);
       RANK_CHECK(message.tag == heard[message.source]++);
-      RANK_CHECK(message.count == (message.tag % 2 ? (size_t)LONG : (size_t)message.source));
-      RANK_CHECK(wrong(buf, (int)message.count, message.source + message.tag) == 0);
+      RANK_CHECK(message.count == (message.tag % 2 ? (size_t)LONG_COUNT : (size_t)message.source));
+      RANK_CHECK(count_wrong(buf, (int)message.count, message.source + message.tag) == 0);
       RANK_OK(coll_send(buf, 1, COLL_INT32, message.source, 77, comm));
     }
   } else {
     for (int tag = 0; tag < QUESTIONS; tag++) {
-      int count = tag % 2 ? LONG : rank, answer = 0;
-      fill(buf, count, rank + tag);
+      int count = tag % 2 ? LONG_COUNT : rank, answer = 0;
+      fill_ints(buf, count, rank + tag);
       RANK_OK(coll_send(buf, (size_t)count, COLL_INT32, 0, tag, comm));
       RANK_OK(coll_recv(&answer, 1, COLL_INT32, 0, 77, NULL, comm));
       RANK_CHECK(answer == buf[0]);
@@ -97,7 +98,7 @@ static int server(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, any_source_server, .timeout = 60) {
-  over_both(5, server);
+  over_both(5, serve_any_source);
 }
 
 Test(p2p, any_source_server_of_processes, .timeout = 60) {
@@ -105,12 +106,12 @@ Test(p2p, any_source_server_of_processes, .timeout = 60) {
   for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
-    cr_assert_eq(run_processes(4, &config, server, NULL, 30, NULL), 0);
+    cr_assert_eq(run_processes(4, &config, serve_any_source, NULL, 30, NULL), 0);
   }
 }
 
 /* One message comes; the ranks from which none does have connections on one side only. */
-static int half_open(coll_comm *comm, int rank, int nranks, void *arg) {
+static int open_one_side(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int value = rank;
   if (rank == 1) {
@@ -127,18 +128,18 @@ static int half_open(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, connections_that_peers_never_open, .timeout = 60) {
-  over_both(6, half_open);
-  cr_assert_eq(run_processes(6, NULL, half_open, NULL, 30, NULL), 0);
+  over_both(6, open_one_side);
+  cr_assert_eq(run_processes(6, NULL, open_one_side, NULL, 30, NULL), 0);
 }
 
-static int self(coll_comm *comm, int rank, int nranks, void *arg) {
+static int send_to_oneself(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
-  int *a = malloc(sizeof(int) * LONG), *b = malloc(sizeof(int) * LONG);
+  int *a = malloc(sizeof(int) * LONG_COUNT), *b = malloc(sizeof(int) * LONG_COUNT);
   coll_message message;
   coll_request *request[2];
-  fill(a, LONG, rank);
-  /* short ones wait for their receive, in order */
+  fill_ints(a, LONG_COUNT, rank);
+  /* eager messages wait for their receive, in order */
   for (int i = 0; i < 5; i++)
     RANK_OK(coll_send(a + i, 1, COLL_INT32, rank, i % 2, comm));
   for (int i = 1; i < 5; i += 2) {
@@ -149,21 +150,22 @@ static int self(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_OK(coll_recv(b, 1, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, NULL, comm));
     RANK_CHECK(b[0] == a[i]);
   }
-  /* long ones, receive last and receive first */
-  RANK_OK(coll_isend(a, LONG, COLL_INT32, rank, 9, comm, &request[0]));
+  /* rendezvous, receive last and receive first */
+  RANK_OK(coll_isend(a, LONG_COUNT, COLL_INT32, rank, 9, comm, &request[0]));
   RANK_CHECK(coll_test(&request[0]) == COLL_IN_PROGRESS);
-  RANK_OK(coll_recv(b, LONG, COLL_INT32, rank, 9, NULL, comm));
+  RANK_OK(coll_recv(b, LONG_COUNT, COLL_INT32, rank, 9, NULL, comm));
   RANK_OK(coll_wait(&request[0], -1));
-  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0);
-  memset(b, 0, sizeof(int) * LONG);
-  RANK_OK(coll_irecv(b, LONG, COLL_INT32, rank, 9, NULL, comm, &request[0]));
-  RANK_OK(coll_isend(a, LONG, COLL_INT32, rank, 9, comm, &request[1]));
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG_COUNT) == 0);
+  memset(b, 0, sizeof(int) * LONG_COUNT);
+  RANK_OK(coll_irecv(b, LONG_COUNT, COLL_INT32, rank, 9, NULL, comm, &request[0]));
+  RANK_OK(coll_isend(a, LONG_COUNT, COLL_INT32, rank, 9, comm, &request[1]));
   RANK_OK(coll_wait(&request[0], -1));
   RANK_OK(coll_wait(&request[1], -1));
-  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0);
-  memset(b, 0, sizeof(int) * LONG);
-  RANK_OK(coll_sendrecv(a, LONG, rank, 4, b, LONG, rank, 4, COLL_INT32, &message, comm));
-  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG) == 0 && message.count == LONG);
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG_COUNT) == 0);
+  memset(b, 0, sizeof(int) * LONG_COUNT);
+  RANK_OK(
+      coll_sendrecv(a, LONG_COUNT, rank, 4, b, LONG_COUNT, rank, 4, COLL_INT32, &message, comm));
+  RANK_CHECK(memcmp(a, b, sizeof(int) * LONG_COUNT) == 0 && message.count == LONG_COUNT);
   /* nothing */
   RANK_OK(coll_sendrecv(NULL, 0, rank, 0, NULL, 0, rank, 0, COLL_INT32, &message, comm));
   RANK_CHECK(message.count == 0);
@@ -173,12 +175,12 @@ static int self(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, to_oneself, .timeout = 60) {
-  over_both(1, self);
-  over_both(2, self);
+  over_both(1, send_to_oneself);
+  over_both(2, send_to_oneself);
 }
 
 /* Shorter messages, none, types of the caller's own. */
-static int lengths(coll_comm *comm, int rank, int nranks, void *arg) {
+static int send_lengths(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   static const size_t counts[] = {0, 1, 7, 5000, 20000};
@@ -204,19 +206,20 @@ static int lengths(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, lengths, .timeout = 60) {
-  over_both(2, lengths);
+  over_both(2, send_lengths);
 }
 
-/* More messages than a rank keeps; another rank's mail goes on meanwhile. */
-static int flood(coll_comm *comm, int rank, int nranks, void *arg) {
+/* More messages than a rank keeps; those of another rank go on meanwhile. */
+static int flood_rank_2(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
-  static int in[3][64], out[3][64], many[MANY][64];
-  coll_request *requests[MANY];
+  static int in[3][64], out[3][64], many[FLOOD_COUNT][64];
+  coll_request *requests[FLOOD_COUNT];
   if (rank == 0) {
-    for (int i = 0; i < MANY; i++) {
-      fill(many[i], 64, i);
-      RANK_OK(coll_isend(many[i], 64, COLL_INT32, 2, i < MANY - 1 ? 0 : 1, comm, &requests[i]));
+    for (int i = 0; i < FLOOD_COUNT; i++) {
+      fill_ints(many[i], 64, i);
+      RANK_OK(
+          coll_isend(many[i], 64, COLL_INT32, 2, i < FLOOD_COUNT - 1 ? 0 : 1, comm, &requests[i]));
       if (i < 30) {
         RANK_OK(coll_wait(&requests[i], -1));
         memset(many[i], 0, sizeof(many[i]));
@@ -224,39 +227,39 @@ static int flood(coll_comm *comm, int rank, int nranks, void *arg) {
     }
     int go = 0;
     RANK_OK(coll_recv(&go, 1, COLL_INT32, 1, 0, NULL, comm));
-    for (int i = 30; i < MANY; i++)
+    for (int i = 30; i < FLOOD_COUNT; i++)
       RANK_OK(coll_wait(&requests[i], -1));
     return 0;
   }
   if (rank == 1) {
     for (int i = 0; i < 50; i++) {
-      fill(out[1], 64, 1000 + i);
+      fill_ints(out[1], 64, 1000 + i);
       RANK_OK(coll_sendrecv(out[1], 64, 2, 5, in[1], 64, 2, 6, COLL_INT32, NULL, comm));
-      RANK_CHECK(wrong(in[1], 64, 2000 + i) == 0);
+      RANK_CHECK(count_wrong(in[1], 64, 2000 + i) == 0);
     }
     RANK_OK(coll_send(in[1], 1, COLL_INT32, 0, 0, comm));
     return 0;
   }
   for (int i = 0; i < 50; i++) {
-    fill(out[2], 64, 2000 + i);
+    fill_ints(out[2], 64, 2000 + i);
     RANK_OK(coll_sendrecv(out[2], 64, 1, 6, in[2], 64, 1, 5, COLL_INT32, NULL, comm));
-    RANK_CHECK(wrong(in[2], 64, 1000 + i) == 0);
+    RANK_CHECK(count_wrong(in[2], 64, 1000 + i) == 0);
   }
-  for (int i = 0; i < MANY - 1; i++) {
+  for (int i = 0; i < FLOOD_COUNT - 1; i++) {
     RANK_OK(coll_recv(in[2], 64, COLL_INT32, 0, 0, NULL, comm));
-    RANK_CHECK(wrong(in[2], 64, i) == 0);
+    RANK_CHECK(count_wrong(in[2], 64, i) == 0);
   }
   RANK_OK(coll_recv(in[2], 64, COLL_INT32, 0, 1, NULL, comm));
   return 0;
 }
 
 Test(p2p, flood, .timeout = 60) {
-  over_both(3, flood);
+  over_both(3, flood_rank_2);
 }
 
-/* A short send is complete although its receiver is in a collective; it arrives although its
+/* An eager send is complete although its receiver is in a collective; it arrives although its
  * sender leaves at once. */
-static int early(coll_comm *comm, int rank, int nranks, void *arg) {
+static int send_early(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   int value = 40 + rank, got = 0, sum = 0;
@@ -279,13 +282,13 @@ static int early(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(p2p, short_sends_are_complete_at_once, .timeout = 60) {
-  over_both(3, early);
-  cr_assert_eq(run_processes(3, NULL, early, NULL, 30, NULL), 0);
+Test(p2p, eager_sends_are_complete_at_once, .timeout = 60) {
+  over_both(3, send_early);
+  cr_assert_eq(run_processes(3, NULL, send_early, NULL, 30, NULL), 0);
 }
 
 /* Persistent sends and receives, and a group of them in any order. */
-static int forms(coll_comm *comm, int rank, int nranks, void *arg) {
+static int use_all_forms(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int value = 0, got = 0, next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
   coll_request *send, *recv;
@@ -318,7 +321,7 @@ static int forms(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, forms, .timeout = 60) {
-  over_both(4, forms);
+  over_both(4, use_all_forms);
 }
 
 /* Address space of `bytes` bytes in which the same `period` bytes repeat. */
@@ -336,7 +339,7 @@ static char *repeated(size_t bytes, size_t period) {
 }
 
 /* More elements than 32 bits count. */
-static int huge(coll_comm *comm, int rank, int nranks, void *arg) {
+static int send_huge(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   const size_t period = (size_t)16 << 20, bytes = 129 * period; /* 2064 MiB */
@@ -360,7 +363,7 @@ static int huge(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(p2p, more_than_2_to_the_31, .timeout = 120) {
-  cr_assert_eq(run_threads(2, NULL, huge, NULL), 0);
+  cr_assert_eq(run_threads(2, NULL, send_huge, NULL), 0);
 }
 
 /* ---- what goes wrong --------------------------------------------------------------------------
@@ -368,13 +371,13 @@ Test(p2p, more_than_2_to_the_31, .timeout = 120) {
 
 /* What a receive of rank 1 says to a send of rank 0. */
 typedef struct misfit {
-  size_t sent, room;
+  size_t sent, capacity;
   coll_type sent_type, type;
   bool takes_fewer, before; /* the receive is called first */
   const char *says;
 } misfit;
 
-static int misfits(coll_comm *comm, int rank, int nranks, void *arg) {
+static int mismatch_receive(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   const misfit *m = arg;
   static char buf[2][400000];
@@ -382,10 +385,10 @@ static int misfits(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
   if ((rank == 0) == m->before)
     usleep(50000);
-  coll_status status =
-      rank == 0 ? coll_send(buf[0], m->sent, m->sent_type, 1, 7, comm)
-                : coll_recv(buf[1], m->room, m->type, 0, 7, m->takes_fewer ? &message : NULL, comm);
-  if (rank == 0 && status == COLL_OK) /* a short one is complete at once */
+  coll_status status = rank == 0 ? coll_send(buf[0], m->sent, m->sent_type, 1, 7, comm)
+                                 : coll_recv(buf[1], m->capacity, m->type, 0, 7,
+                                             m->takes_fewer ? &message : NULL, comm);
+  if (rank == 0 && status == COLL_OK) /* an eager send is complete at once */
     status = coll_barrier(comm);
   RANK_CHECK(status == COLL_ERR_MISMATCH);
   coll_last_error(comm, &error);
@@ -413,12 +416,12 @@ Test(p2p, misfits, .timeout = 60) {
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[i % 2];
-    cr_assert_eq(run_threads(2, &config, misfits, (void *)&cases[i]), 0, "case %zu", i);
+    cr_assert_eq(run_threads(2, &config, mismatch_receive, (void *)&cases[i]), 0, "case %zu", i);
   }
 }
 
-/* A receive that nobody answers says who is waited for, or that it is anybody. */
-static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
+/* A receive that times out names the rank that it waits for, or says that any would do. */
+static int receive_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   int source = *(int *)arg, value = 0;
   coll_error error = COLL_ERROR_INIT;
@@ -442,11 +445,11 @@ Test(p2p, unanswered, .timeout = 60) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = 300;
   for (int i = 0; i < 2; i++)
-    cr_assert_eq(run_threads(3, &config, unanswered, (void *)&sources[i]), 0);
+    cr_assert_eq(run_threads(3, &config, receive_in_vain, (void *)&sources[i]), 0);
 }
 
-/* The receiver of a long message dies in the middle of it. */
-static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
+/* The receiver of a rendezvous dies in the middle of it. */
+static int die_in_a_message(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   const size_t count = (size_t)64 << 20;
@@ -469,13 +472,13 @@ static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(p2p, killed_in_a_long_message, .timeout = 60) {
+Test(p2p, killed_in_a_rendezvous, .timeout = 60) {
   const char *transports[] = {"shm", "tcp"};
   for (int t = 0; t < transports_tried(); t++) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     int results[3];
-    run_processes(3, &config, killed, NULL, 40, results);
+    run_processes(3, &config, die_in_a_message, NULL, 40, results);
     cr_assert(results[0] == 0 && results[1] == 128 + SIGKILL && results[2] == 0,
               "over %s: %d %d %d", transports[t], results[0], results[1], results[2]);
   }

@@ -13,13 +13,13 @@
 #include "libcoll/base/prng.h"
 #include "support_ranks.h"
 
-enum { MAX_RANKS = 5, MOST = 90, MAX_MESSAGES = MAX_RANKS * MOST, TAGS = 4 };
+enum { MAX_RANKS = 5, MAX_SENT = 90, MAX_MESSAGES = MAX_RANKS * MAX_SENT, TAGS = 4 };
 
 /* A message, in the order in which its sender sends to this destination. */
-typedef struct letter {
+typedef struct sent_message {
   int source, tag;
   size_t count;
-} letter;
+} sent_message;
 
 typedef struct receive {
   int source, tag;
@@ -28,20 +28,20 @@ typedef struct receive {
 
 /* What one rank is sent in a round, and what it receives. */
 typedef struct plan {
-  letter sent[MAX_RANKS][MOST];
+  sent_message sent[MAX_RANKS][MAX_SENT];
   int nsent[MAX_RANKS];
   receive receives[MAX_MESSAGES];
   int nreceives;
 } plan;
 
 /* A program that all ranks know. */
-typedef struct script {
+typedef struct program {
   int nranks;
   uint64_t seed;
   coll_type type;
   size_t elem_bytes;
   plan plans[MAX_RANKS]; /* by destination */
-} script;
+} program;
 
 static int below(colli_prng *prng, int bound) {
   return (int)colli_prng_below(prng, (uint64_t)bound);
@@ -53,15 +53,15 @@ static bool fits(const receive *r, int source, int tag) {
 }
 
 /* Adds a receive. */
-static void add(plan *p, int source, int tag) {
+static void add_receive(plan *p, int source, int tag) {
   p->receives[p->nreceives++] = (receive){.source = source, .tag = tag, .got_nth = -1};
 }
 
-/* Receives for what one source sends, so that each message is taken: wild ones are tried by the
+/* Receives for what one source sends, so that each message is taken: wildcards are tried by the
  * rules first. mixed: some of them are from any source. */
 static void receive_exactly(colli_prng *prng, plan *p, int source, bool mixed) {
-  int count = p->nsent[source], left = count, taken_by[MOST];
-  receive tries[MOST];
+  int count = p->nsent[source], left = count, taken_by[MAX_SENT];
+  receive tries[MAX_SENT];
   for (int i = 0; i < count; i++)
     tries[i] = (receive){.source = mixed && below(prng, 2) ? COLL_ANY_SOURCE : source,
                          .tag = below(prng, 3) ? below(prng, TAGS) : COLL_ANY_TAG,
@@ -74,10 +74,10 @@ static void receive_exactly(colli_prng *prng, plan *p, int source, bool mixed) {
   }
   for (int i = 0; i < count; i++)
     if (tries[i].got_nth >= 0)
-      add(p, tries[i].source, tries[i].tag), left--;
+      add_receive(p, tries[i].source, tries[i].tag), left--;
   for (int m = 0; m < count && left > 0; m++)
     if (taken_by[m] < 0)
-      add(p, source, p->sent[source][m].tag), left--;
+      add_receive(p, source, p->sent[source][m].tag), left--;
 }
 
 /* Puts receives in another order that keeps each source's. */
@@ -91,15 +91,15 @@ static void interleave(colli_prng *prng, plan *p) {
 }
 
 /* The plan of one destination. */
-static void make_plan(colli_prng *prng, script *s, plan *p) {
-  int mode = below(prng, 4), most = below(prng, 4) ? 12 : MOST;
+static void make_plan(colli_prng *prng, program *s, plan *p) {
+  int mode = below(prng, 4), most = below(prng, 4) ? 12 : MAX_SENT;
   int only = mode == 3 ? below(prng, s->nranks) : -1; /* the one source that is mixed */
   for (int source = 0; source < s->nranks; source++) {
     p->nsent[source] = only < 0 || only == source ? below(prng, most + 1) : 0;
     for (int m = 0; m < p->nsent[source]; m++) {
       int kind = below(prng, 12);
       size_t count = 4 + (size_t)below(prng, kind == 0 ? 20000 : kind < 3 ? 5000 : 100);
-      p->sent[source][m] = (letter){source, below(prng, TAGS), count};
+      p->sent[source][m] = (sent_message){source, below(prng, TAGS), count};
     }
   }
   p->nreceives = 0;
@@ -109,16 +109,16 @@ static void make_plan(colli_prng *prng, script *s, plan *p) {
     for (int m = 0; mode % 3 && m < p->nsent[source]; m++) {
       int tag = p->sent[source][m].tag;
       if (mode == 1)
-        add(p, COLL_ANY_SOURCE, COLL_ANY_TAG);
+        add_receive(p, COLL_ANY_SOURCE, COLL_ANY_TAG);
       else
-        add(p, tag % 2 ? COLL_ANY_SOURCE : source, tag);
+        add_receive(p, tag % 2 ? COLL_ANY_SOURCE : source, tag);
     }
   }
   if (mode != 3)
     interleave(prng, p);
 }
 
-static void make_script(script *s, int nranks, uint64_t seed) {
+static void make_program(program *s, int nranks, uint64_t seed) {
   static const coll_type types[] = {COLL_INT32, COLL_FLOAT64, COLL_UINT8, COLL_TYPE_USER(12)};
   colli_prng prng = {seed};
   s->nranks = nranks;
@@ -133,7 +133,8 @@ static void make_script(script *s, int nranks, uint64_t seed) {
  */
 
 /* Writes what a message holds: who and which it is, and noise that depends on it. */
-static void write_message(const script *s, char *buf, int source, int nth, int dest, size_t bytes) {
+static void write_message(const program *s, char *buf, int source, int nth, int dest,
+                          size_t bytes) {
   colli_prng prng = {s->seed * 31 + (uint64_t)(source * 100000 + nth * 100 + dest)};
   for (size_t i = 0; i < bytes; i++)
     buf[i] = (char)(i % 64 ? (uint64_t)buf[i - 1] * 5 + 1 : colli_prng_next(&prng));
@@ -152,7 +153,7 @@ typedef struct action {
 } action;
 
 /* All that a rank does in a round; sends and receives take turns at random. */
-static int list_actions(const script *s, int rank, colli_prng *prng, action *actions) {
+static int list_actions(const program *s, int rank, colli_prng *prng, action *actions) {
   int next[MAX_RANKS] = {0}, left[MAX_RANKS + 1], count = 0, total = 0;
   for (int peer = 0; peer < s->nranks; peer++)
     total += left[peer] = s->plans[peer].nsent[rank];
@@ -172,9 +173,9 @@ static int list_actions(const script *s, int rank, colli_prng *prng, action *act
   return count;
 }
 
-static coll_status start(coll_comm *comm, script *s, int rank, action *a) {
+static coll_status start_action(coll_comm *comm, program *s, int rank, action *a) {
   if (a->sends) {
-    const letter *m = &s->plans[a->peer].sent[rank][a->index];
+    const sent_message *m = &s->plans[a->peer].sent[rank][a->index];
     size_t bytes = m->count * s->elem_bytes;
     a->buf = malloc(bytes);
     write_message(s, a->buf, rank, a->index, a->peer, bytes);
@@ -186,13 +187,13 @@ static coll_status start(coll_comm *comm, script *s, int rank, action *a) {
 }
 
 /* Notes what a receive took; false if it is damaged. */
-static bool note(script *s, int rank, const action *a, char *check) {
+static bool note_receive(program *s, int rank, const action *a, char *check) {
   plan *p = &s->plans[rank];
   receive *r = &p->receives[a->index];
   int source = (unsigned char)a->buf[0], nth = (unsigned char)a->buf[1];
   if (source >= s->nranks || nth >= p->nsent[source])
     return false;
-  const letter *m = &p->sent[source][nth];
+  const sent_message *m = &p->sent[source][nth];
   r->got_source = source;
   r->got_nth = nth;
   if (a->message.source != source || a->message.tag != m->tag || a->message.count != m->count)
@@ -202,8 +203,8 @@ static bool note(script *s, int rank, const action *a, char *check) {
 }
 
 /* Judges the receives of one rank. */
-static bool judge(const plan *p) {
-  static _Thread_local int taken_by[MAX_RANKS][MOST];
+static bool judge_receives(const plan *p) {
+  static _Thread_local int taken_by[MAX_RANKS][MAX_SENT];
   memset(taken_by, -1, sizeof(taken_by));
   for (int i = 0; i < p->nreceives; i++) {
     const receive *r = &p->receives[i];
@@ -222,50 +223,50 @@ static bool judge(const plan *p) {
   return true;
 }
 
-/* One round of one rank. */
-static int play(coll_comm *comm, int rank, script *s, colli_prng *prng) {
+/* Runs one round of one rank. */
+static int run_round(coll_comm *comm, int rank, program *s, colli_prng *prng) {
   static _Thread_local action actions[2 * MAX_MESSAGES];
   int count = list_actions(s, rank, prng, actions);
   char *check = malloc(20004 * s->elem_bytes);
   for (int i = 0; i < count; i++)
-    RANK_OK(start(comm, s, rank, &actions[i]));
+    RANK_OK(start_action(comm, s, rank, &actions[i]));
   int first = below(prng, count + 1);
   for (int i = 0; i < count; i++)
     RANK_OK(coll_wait(&actions[(first + i) % count].request, -1));
   for (int i = 0; i < count; i++) {
     if (!actions[i].sends)
-      RANK_CHECK(note(s, rank, &actions[i], check));
+      RANK_CHECK(note_receive(s, rank, &actions[i], check));
     free(actions[i].buf);
   }
   free(check);
-  return judge(&s->plans[rank]) ? 0 : 1;
+  return judge_receives(&s->plans[rank]) ? 0 : 1;
 }
 
-typedef struct game {
+typedef struct test_run {
   uint64_t first;
   int rounds;
-  script scripts[MAX_RANKS]; /* each rank has its own copy */
-} game;
+  program programs[MAX_RANKS]; /* each rank has its own copy */
+} test_run;
 
 static int all_rounds(coll_comm *comm, int rank, int nranks, void *arg) {
-  game *g = arg;
-  script *s = &g->scripts[rank];
+  test_run *g = arg;
+  program *s = &g->programs[rank];
   for (int round = 0; round < g->rounds; round++) {
     uint64_t seed = g->first + (uint64_t)round;
     colli_prng prng = {seed * 977 + (uint64_t)rank};
-    make_script(s, nranks, seed);
-    if (play(comm, rank, s, &prng) != 0) {
+    make_program(s, nranks, seed);
+    if (run_round(comm, rank, s, &prng) != 0) {
       fprintf(stderr, "seed %llu: rank %d of %d\n", (unsigned long long)seed, rank, nranks);
       return 1;
     }
-    RANK_OK(coll_barrier(comm)); /* wild receives of one round must not take the next one's */
+    RANK_OK(coll_barrier(comm)); /* wildcards of one round must not take the next one's */
   }
   return 0;
 }
 
-/* Plays rounds for all numbers of ranks over a transport. */
+/* Runs rounds for all numbers of ranks over a transport. */
 static void rounds_over(const char *transport, uint64_t first, int rounds) {
-  game *g = calloc(1, sizeof(*g));
+  test_run *g = calloc(1, sizeof(*g));
   setenv("COLL_SLOT_BYTES", "4096", 1);
   setenv("COLL_SLOT_COUNT", "4", 1);
   for (int nranks = 1; nranks <= MAX_RANKS; nranks++) {

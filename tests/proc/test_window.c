@@ -1,6 +1,6 @@
 /*
  * test_window.c: one-sided puts and signals: random ones against a shadow copy, order, bounds,
- * sharing a communicator with collectives, and the end of windows.
+ * side by side with collectives on one communicator, and the end of windows.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 enum { ROUNDS = 12, PUTS = 30, PART = 70000 };
 
 /* Bytes of memory that rank `rank` gives in round `round`: also none. */
-static size_t size_of(int rank, int nranks, int round) {
+static size_t window_bytes(int rank, int nranks, int round) {
   return rank == (round % 5) ? 0 : (size_t)nranks * PART;
 }
 
@@ -27,7 +27,7 @@ static int put_all(coll_comm *comm, coll_window *window, colli_prng *prng, int r
     memset(part, 0, PART);
     int started = 0;
     size_t used = 0;
-    for (int i = 0; i < PUTS && size_of(peer, nranks, round) > 0; i++) {
+    for (int i = 0; i < PUTS && window_bytes(peer, nranks, round) > 0; i++) {
       size_t at = colli_prng_below(prng, PART);
       size_t most = colli_prng_below(prng, 4) ? 300 : PART;
       size_t bytes = colli_prng_below(prng, most < PART - at ? most + 1 : PART - at + 1);
@@ -51,8 +51,9 @@ static int put_all(coll_comm *comm, coll_window *window, colli_prng *prng, int r
   return 0;
 }
 
-/* Every rank puts into its part of every rank's memory; the shadows travel by all-to-all. */
-static int shadows(coll_comm *comm, int rank, int nranks, void *arg) {
+/* Every rank puts into its part of every rank's memory; the put_and_compare travel by all-to-all.
+ */
+static int put_and_compare(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   size_t all = (size_t)nranks * PART;
   char *memory = malloc(all), *shadow = malloc(all), *wanted = malloc(all);
@@ -60,7 +61,7 @@ static int shadows(coll_comm *comm, int rank, int nranks, void *arg) {
   colli_prng prng = {(uint64_t)rank + 99};
   for (int round = 0; round < ROUNDS; round++) {
     coll_window *window;
-    size_t bytes = size_of(rank, nranks, round);
+    size_t bytes = window_bytes(rank, nranks, round);
     memset(memory, 0, all);
     RANK_OK(coll_window_create(comm, bytes ? memory : NULL, bytes, &window));
     RANK_CHECK(put_all(comm, window, &prng, rank, nranks, round, shadow, source) == 0);
@@ -91,11 +92,11 @@ static void over_both(int nranks, rank_fn fn) {
 
 Test(window, random_puts, .timeout = 120) {
   for (int nranks = 1; nranks <= 5; nranks += 2)
-    over_both(nranks, shadows);
+    over_both(nranks, put_and_compare);
 }
 
 Test(window, random_puts_of_processes, .timeout = 60) {
-  cr_assert_eq(run_processes(3, NULL, shadows, NULL, 50, NULL), 0);
+  cr_assert_eq(run_processes(3, NULL, put_and_compare, NULL, 50, NULL), 0);
 }
 
 /* Signals are counted, come behind earlier puts, and are taken by waits in their order. */
@@ -145,8 +146,8 @@ Test(window, signals, .timeout = 60) {
   over_both(4, signals);
 }
 
-/* What is put arrives while its owner is in a collective, and destroy waits for all of it. */
-static int passive(coll_comm *comm, int rank, int nranks, void *arg) {
+/* What is put arrives while the target is in a collective, and destroy waits for all of it. */
+static int put_passively(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   const size_t bytes = (size_t)3 << 20;
   char *memory = calloc(bytes, 1), *source = malloc(bytes);
@@ -170,8 +171,8 @@ static int passive(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(window, puts_arrive_in_any_call, .timeout = 60) {
-  over_both(2, passive);
-  over_both(3, passive);
+  over_both(2, put_passively);
+  over_both(3, put_passively);
 }
 
 #define EXPECT(call, word)                                                                         \
@@ -182,16 +183,17 @@ Test(window, puts_arrive_in_any_call, .timeout = 60) {
     RANK_CHECK(strstr(error_.message, word) != NULL);                                              \
   } while (0)
 
-static int bounds(coll_comm *comm, int rank, int nranks, void *arg) {
+/* Arguments that are refused. */
+static int check_bounds(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   char memory[64] = {0}, data[80] = {1};
   coll_window *window, *gone;
-  coll_comm *twin;
+  coll_comm *copy;
   EXPECT(coll_window_create(comm, NULL, 4, &window), "base");
   EXPECT(coll_window_create(comm, memory, 4, NULL), "window");
   RANK_CHECK(coll_window_destroy(NULL) == COLL_ERR_INVALID_ARGUMENT);
   RANK_OK(coll_window_create(comm, memory, rank == 0 ? 64 : 16, &window));
-  RANK_OK(coll_comm_dup(comm, NULL, &twin));
+  RANK_OK(coll_comm_dup(comm, NULL, &copy));
   gone = window;
   EXPECT(coll_put(data, 65, COLL_UINT8, 0, 0, window, comm), "fit");
   EXPECT(coll_put(data, 1, COLL_UINT8, 0, 64, window, comm), "fit");
@@ -204,7 +206,7 @@ static int bounds(coll_comm *comm, int rank, int nranks, void *arg) {
   EXPECT(coll_signal(-1, window, comm), "peer");
   EXPECT(coll_wait_signal(nranks, 1, window, comm), "peer");
   EXPECT(coll_signal(0, NULL, comm), "window");
-  RANK_CHECK(coll_signal(0, window, twin) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_signal(0, window, copy) == COLL_ERR_INVALID_ARGUMENT);
   RANK_OK(coll_put(data, 0, COLL_UINT8, 0, 64, window, comm));
   coll_request *persistent;
   RANK_OK(coll_signal_init(rank, window, comm, &persistent));
@@ -221,16 +223,16 @@ static int bounds(coll_comm *comm, int rank, int nranks, void *arg) {
   EXPECT(coll_start(persistent), "window");
   RANK_OK(coll_request_free(&persistent));
   EXPECT(coll_signal(0, gone, comm), "window");
-  RANK_CHECK(coll_comm_destroy(&twin) == COLL_OK);
+  RANK_CHECK(coll_comm_destroy(&copy) == COLL_OK);
   return 0;
 }
 
 Test(window, bounds, .timeout = 60) {
-  over_both(2, bounds);
+  over_both(2, check_bounds);
 }
 
 /* A rank dies while others wait for its signals; windows go with the communicator. */
-static int deserted(coll_comm *comm, int rank, int nranks, void *arg) {
+static int lose_target(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   char memory[16];
@@ -258,14 +260,14 @@ Test(window, deserted, .timeout = 60) {
     coll_config config = COLL_CONFIG_INIT;
     config.transport = transports[t];
     int results[3];
-    run_processes(3, &config, deserted, NULL, 30, results);
+    run_processes(3, &config, lose_target, NULL, 30, results);
     cr_assert(results[0] == 0 && results[1] == 3 && results[2] == 0, "over %s: %d %d %d",
               transports[t], results[0], results[1], results[2]);
   }
 }
 
 /* Nobody signals: the wait's deadline names the peer. */
-static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
+static int wait_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
   coll_window *window;
@@ -287,7 +289,7 @@ static int unanswered(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(window, unanswered, .timeout = 60) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = slow_ms(300);
-  cr_assert_eq(run_threads(3, &config, unanswered, NULL), 0);
+  cr_assert_eq(run_threads(3, &config, wait_in_vain, NULL), 0);
 }
 
 /* One rank makes a window, the others do something else: both are named. */

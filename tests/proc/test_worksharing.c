@@ -1,7 +1,7 @@
 /*
- * test_worksharing.c: two ranks at one payload: whoever waits works for the other one. Operations
- * of which one rank would do all the work, with either rank late; helpers that are killed or frozen
- * in the middle of it.
+ * test_worksharing.c: two ranks share the work on a message: who waits claims work of the other.
+ * Operations of which one rank would do all the work, with either rank late; ranks that are killed
+ * or frozen in the middle of work that they have claimed.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "support_data.h"
 #include "support_ranks.h"
 
-#define ROOM ((size_t)2 << 20)
+#define MAX_BYTES ((size_t)2 << 20)
 
 /* One operation of many. */
 typedef struct turn {
@@ -27,7 +27,7 @@ typedef struct turn {
   bool in_place;
 } turn;
 
-static turn turn_of(unsigned k) {
+static turn make_turn(unsigned k) {
   static const coll_type types[] = {COLL_FLOAT32, COLL_INT8, COLL_FLOAT64, COLL_BFLOAT16,
                                     COLL_INT64};
   static const coll_op ops[] = {COLL_SUM, COLL_MAX, COLL_AVG, COLL_MIN};
@@ -39,7 +39,7 @@ static turn turn_of(unsigned k) {
 }
 
 /* Whether a rank has the right copy of another one's data, from its element `first` on. */
-static bool has(const char *buf, const turn *t, size_t first, size_t count, int whose) {
+static bool has_copy(const char *buf, const turn *t, size_t first, size_t count, int whose) {
   size_t each = coll_type_bytes(t->type);
   char *all = malloc((first + count) * each);
   data_fill(all, first + count, t->type, t->op, whose, t->number);
@@ -48,7 +48,7 @@ static bool has(const char *buf, const turn *t, size_t first, size_t count, int 
   return same;
 }
 
-static int take_turn(coll_comm *comm, int rank, const turn *t, char *in, char *out) {
+static int run_turn(coll_comm *comm, int rank, const turn *t, char *in, char *out) {
   bool root = rank == t->root;
   size_t n = t->count, each = coll_type_bytes(t->type), block = (size_t)rank * n * each;
   switch (t->number % 5) {
@@ -58,15 +58,15 @@ static int take_turn(coll_comm *comm, int rank, const turn *t, char *in, char *o
     return 0;
   case 1:
     RANK_OK(coll_broadcast(in, root && t->in_place ? in : out, n, t->type, t->root, comm));
-    RANK_CHECK(has(root && t->in_place ? in : out, t, 0, n, t->root));
+    RANK_CHECK(has_copy(root && t->in_place ? in : out, t, 0, n, t->root));
     return 0;
   case 2:
     RANK_OK(coll_gather(in, root ? out : NULL, n, t->type, t->root, comm));
-    RANK_CHECK(!root || (has(out, t, 0, n, 0) && has(out + n * each, t, 0, n, 1)));
+    RANK_CHECK(!root || (has_copy(out, t, 0, n, 0) && has_copy(out + n * each, t, 0, n, 1)));
     return 0;
   case 3:
     RANK_OK(coll_scatter(root ? in : NULL, out, n / 2, t->type, t->root, comm));
-    RANK_CHECK(has(out, t, (size_t)rank * (n / 2), n / 2, t->root));
+    RANK_CHECK(has_copy(out, t, (size_t)rank * (n / 2), n / 2, t->root));
     return 0;
   default:
     if (t->in_place) {
@@ -74,45 +74,45 @@ static int take_turn(coll_comm *comm, int rank, const turn *t, char *in, char *o
       in = out + block;
     }
     RANK_OK(coll_allgather(in, out, n, t->type, comm));
-    RANK_CHECK(has(out, t, 0, n, 0) && has(out + n * each, t, 0, n, 1));
+    RANK_CHECK(has_copy(out, t, 0, n, 0) && has_copy(out + n * each, t, 0, n, 1));
     RANK_OK(coll_allreduce(in, out + n * each, n, t->type, t->op, comm));
     RANK_CHECK(data_wrong(out + n * each, n, t->type, t->op, 2, t->number) == 0);
     return 0;
   }
 }
 
-static int take_turns(coll_comm *comm, int rank, int nranks, void *arg) {
+static int run_turns(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   const unsigned *turns = arg;
   char *in, *out;
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&in));
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&out));
+  RANK_OK(coll_mem_alloc(comm, MAX_BYTES, (void **)&in));
+  RANK_OK(coll_mem_alloc(comm, MAX_BYTES, (void **)&out));
   for (unsigned k = 0; k < *turns; k++) {
-    turn t = turn_of(k);
+    turn t = make_turn(k);
     data_fill(in, t.count, t.type, t.op, rank, k);
-    memset(out, 0x77, ROOM);
+    memset(out, 0x77, MAX_BYTES);
     RANK_OK(coll_barrier(comm));
     if (k % 3 != 0) /* late, and the other one waits, and then sleeps */
       usleep((unsigned)(k % 3 == (unsigned)rank + 1) * (k % 8 ? k % 8 * 30 : 5000));
-    int result = take_turn(comm, rank, &t, in, out);
+    int result = run_turn(comm, rank, &t, in, out);
     if (result != 0)
       return result;
   }
   return 0;
 }
 
-Test(help, processes, .timeout = 60) {
+Test(worksharing, processes, .timeout = 60) {
   unsigned turns = 240;
-  cr_assert_eq(run_processes(2, NULL, take_turns, &turns, 50, NULL), 0);
+  cr_assert_eq(run_processes(2, NULL, run_turns, &turns, 50, NULL), 0);
 }
 
-Test(help, threads, .timeout = 60) {
+Test(worksharing, threads, .timeout = 60) {
   unsigned turns = 240;
-  cr_assert_eq(run_threads(2, NULL, take_turns, &turns), 0);
+  cr_assert_eq(run_threads(2, NULL, run_turns, &turns), 0);
 }
 
 /* Sums are the same bits whoever makes them. */
-static int repeat(coll_comm *comm, int rank, int nranks, void *arg) {
+static int repeat_allreduce(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks, (void)arg;
   enum { COUNT = 200000 };
   float *in, *out, *first = malloc(COUNT * sizeof(float));
@@ -133,11 +133,11 @@ static int repeat(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-Test(help, same_bits, .timeout = 60) {
-  cr_assert_eq(run_processes(2, NULL, repeat, NULL, 50, NULL), 0);
+Test(worksharing, same_bits, .timeout = 60) {
+  cr_assert_eq(run_processes(2, NULL, repeat_allreduce, NULL, 50, NULL), 0);
 }
 
-/* What happens to rank 1 while it helps rank 0. */
+/* What happens to rank 1 while it does work of rank 0. */
 typedef struct scene {
   int signal;
   unsigned after_us;
@@ -147,48 +147,48 @@ typedef struct scene {
   size_t changed; /* bytes of rank 0's memory, after its call had failed */
 } scene;
 
-static void *strike(void *arg) {
+static void *send_signal(void *arg) {
   const scene *s = arg;
   usleep(s->after_us);
   kill(getpid(), s->signal);
   return NULL;
 }
 
-/* Wakes a frozen helper up; how much of what is rank 0's again does it change? */
-static size_t wake(const scene *s, char *memory) {
+/* Wakes a frozen rank up; how many bytes does it change of what rank 0 has back? */
+static size_t wake_victim(const scene *s, char *memory) {
   size_t changed = 0;
-  memset(memory, 0x55, ROOM);
+  memset(memory, 0x55, MAX_BYTES);
   kill(s->victim, SIGCONT);
   usleep(100000);
-  for (size_t i = 0; i < ROOM; i++)
+  for (size_t i = 0; i < MAX_BYTES; i++)
     changed += memory[i] != 0x55;
   return changed;
 }
 
-static int struck(coll_comm *comm, int rank, int nranks, void *arg) {
+static int run_until_struck(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
   char *in, *out;
   pthread_t thread;
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&in));
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&out));
+  RANK_OK(coll_mem_alloc(comm, MAX_BYTES, (void **)&in));
+  RANK_OK(coll_mem_alloc(comm, MAX_BYTES, (void **)&out));
   if (rank == 1)
     s->victim = getpid();
   for (int round = 0; round < 5; round++) /* until both know all memory */
-    RANK_OK(coll_reduce(in, out, ROOM, COLL_UINT8, COLL_SUM, 0, comm));
-  if (rank == 1 && pthread_create(&thread, NULL, strike, s) != 0)
+    RANK_OK(coll_reduce(in, out, MAX_BYTES, COLL_UINT8, COLL_SUM, 0, comm));
+  if (rank == 1 && pthread_create(&thread, NULL, send_signal, s) != 0)
     return 2;
   coll_status status = COLL_OK;
   for (int round = 0; status == COLL_OK; round++)
-    status = round % 2 ? coll_broadcast(in, out, ROOM, COLL_UINT8, 1, comm)
-                       : coll_reduce(in, out, ROOM, COLL_UINT8, COLL_SUM, 0, comm);
+    status = round % 2 ? coll_broadcast(in, out, MAX_BYTES, COLL_UINT8, 1, comm)
+                       : coll_reduce(in, out, MAX_BYTES, COLL_UINT8, COLL_SUM, 0, comm);
   if (rank == 1)
     return 0;
   s->status = status;
   s->error = (coll_error)COLL_ERROR_INIT;
   coll_last_error(comm, &s->error);
   if (s->signal == SIGSTOP)
-    s->changed = wake(s, out);
+    s->changed = wake_victim(s, out);
   return 0;
 }
 
@@ -200,7 +200,7 @@ static void strike_often(int signal, coll_status expected, int timeout_ms, unsig
     scene *s = mmap(NULL, sizeof(*s), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     *s = (scene){.signal = signal, .after_us = 2000 + i * 2700 / times};
     int results[2];
-    run_processes(2, &config, struck, s, 20, results);
+    run_processes(2, &config, run_until_struck, s, 20, results);
     cr_expect_eq(results[0], 0);
     cr_expect_eq(results[1], signal == SIGKILL ? 128 + SIGKILL : 0);
     cr_expect_eq(s->status, expected, "%s: %s", coll_status_name(s->status), s->error.message);
@@ -210,10 +210,10 @@ static void strike_often(int signal, coll_status expected, int timeout_ms, unsig
   }
 }
 
-Test(help, killed, .timeout = 60) {
+Test(worksharing, killed, .timeout = 60) {
   strike_often(SIGKILL, COLL_ERR_PEER_LOST, 20000, 8);
 }
 
-Test(help, frozen, .timeout = 60) {
+Test(worksharing, frozen, .timeout = 60) {
   strike_often(SIGSTOP, COLL_ERR_TIMEOUT, 2000, 3);
 }

@@ -1,6 +1,6 @@
 /*
- * test_p2p.c: messages from anybody, to oneself and to others, and puts and signals, on simulated
- * worlds with late, refused and pending messages, small slots and few of them.
+ * test_p2p.c: messages from any source, to oneself and to others, and puts and signals, on
+ * simulated worlds with late, refused and pending messages, small slots and few of them.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -11,7 +11,7 @@
 
 #define LIMIT_NS (60 * COLLI_NS_PER_S)
 
-enum { MOST = 3000, ROUNDS = 4, PUTS = 6, PART = 700 };
+enum { MAX_BYTES = 3000, ROUNDS = 4, PUTS = 6, PART = 700 };
 
 static int below(colli_prng *prng, int bound) {
   return (int)colli_prng_below(prng, (uint64_t)bound);
@@ -20,10 +20,11 @@ static int below(colli_prng *prng, int bound) {
 /* How long the message from one rank to another is in a round, the same for whoever asks. */
 static int length(uint64_t seed, int round, int from, int to) {
   colli_prng prng = {seed * 131 + (uint64_t)(round * 10000 + from * 100 + to)};
-  return below(&prng, 3) ? below(&prng, 40) : below(&prng, MOST);
+  return below(&prng, 3) ? below(&prng, 40) : below(&prng, MAX_BYTES);
 }
 
-static char letter(int round, int from, int to, int at) {
+/* A byte of a message. */
+static char byte_of(int round, int from, int to, int at) {
   return (char)(round * 3 + from * 5 + to * 7 + at * 11);
 }
 
@@ -32,33 +33,34 @@ static bool right(const char *buf, uint64_t seed, int round, const coll_message 
   if ((int)message->count != length(seed, round, message->source, to))
     return false;
   for (int i = 0; i < (int)message->count; i++)
-    if (buf[i] != letter(round, message->source, to, i))
+    if (buf[i] != byte_of(round, message->source, to, i))
       return false;
   return true;
 }
 
-/* Everybody sends to everybody, in an order of its own; some receive from anybody. */
-static int messages(coll_comm *comm, int rank, int nranks, uint64_t seed, int round, char *memory) {
+/* Everybody sends to everybody, in an order of its own; some receive from any source. */
+static int exchange_messages(coll_comm *comm, int rank, int nranks, uint64_t seed, int round,
+                             char *memory) {
   colli_prng prng = {seed + (uint64_t)(rank + round * 50)};
   int first = below(&prng, nranks), wild = below(&prng, 2), tag = wild ? 2 * round : 2 * round + 1;
   coll_request *requests[64];
   bool heard[64] = {false};
   coll_message message;
-  char *in = memory + (size_t)nranks * MOST;
+  char *in = memory + (size_t)nranks * MAX_BYTES;
   for (int i = 0; i < nranks; i++) {
     int peer = (first + i) % nranks, count = length(seed, round, rank, peer);
     colli_prng other = {seed + (uint64_t)(peer + round * 50)};
     below(&other, nranks);
-    char *out = memory + (size_t)peer * MOST;
+    char *out = memory + (size_t)peer * MAX_BYTES;
     for (int at = 0; at < count; at++)
-      out[at] = letter(round, rank, peer, at);
+      out[at] = byte_of(round, rank, peer, at);
     if (coll_isend(out, (size_t)count, COLL_INT8, peer,
                    below(&other, 2) ? 2 * round : 2 * round + 1, comm, &requests[i]) != COLL_OK)
       return 1;
   }
   for (int i = 0; i < nranks; i++) {
     int source = wild ? COLL_ANY_SOURCE : (rank + i) % nranks;
-    if (coll_recv(in, MOST, COLL_INT8, source, tag, &message, comm) != COLL_OK ||
+    if (coll_recv(in, MAX_BYTES, COLL_INT8, source, tag, &message, comm) != COLL_OK ||
         heard[message.source] || message.tag != tag || !right(in, seed, round, &message, rank))
       return 1;
     heard[message.source] = true;
@@ -70,7 +72,7 @@ static int messages(coll_comm *comm, int rank, int nranks, uint64_t seed, int ro
 }
 
 /* Everybody puts into its part of the next rank's memory. */
-static int puts_around(coll_comm *comm, int rank, int nranks, uint64_t seed, char *memory) {
+static int put_around(coll_comm *comm, int rank, int nranks, uint64_t seed, char *memory) {
   char shadow[PART] = {0}, wanted[PART];
   int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;
   colli_prng prng = {seed + (uint64_t)rank * 7};
@@ -97,14 +99,14 @@ static int puts_around(coll_comm *comm, int rank, int nranks, uint64_t seed, cha
 }
 
 /* One rank's program. */
-static int program(coll_comm *comm, int rank, int nranks, void *arg) {
+static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   uint64_t seed = *(uint64_t *)arg;
-  char *memory = malloc((size_t)(nranks + 1) * MOST);
+  char *memory = malloc((size_t)(nranks + 1) * MAX_BYTES);
   int failed = 0;
   for (int round = 0; round < ROUNDS && !failed; round++) {
-    failed = messages(comm, rank, nranks, seed, round, memory);
+    failed = exchange_messages(comm, rank, nranks, seed, round, memory);
     if (!failed && round % 2)
-      failed = puts_around(comm, rank, nranks, seed + (uint64_t)round, memory);
+      failed = put_around(comm, rank, nranks, seed + (uint64_t)round, memory);
   }
   if (failed) {
     coll_error error = COLL_ERROR_INIT;
@@ -123,7 +125,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
   world w;
   if (!world_open(&w, &sw.config))
     return false;
-  bool ok = world_run_fibers(&w, program, &seed, LIMIT_NS);
+  bool ok = world_run_fibers(&w, run_rank, &seed, LIMIT_NS);
   if (!ok || verbose)
     fprintf(stderr, "seed %llu: %s, %d ranks, after %.3f ms, faults '%s'\n",
             (unsigned long long)seed, ok ? "right" : "wrong", w.nranks, (double)world_now(&w) / 1e6,
@@ -133,5 +135,5 @@ static bool run_seed(uint64_t seed, bool verbose) {
 }
 
 Test(p2p, worlds, .timeout = 280) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_mail", run_seed, 1, 300), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_p2p", run_seed, 1, 300), 0);
 }

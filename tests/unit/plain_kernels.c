@@ -1,7 +1,7 @@
 /*
  * plain_kernels.c: every kernel of every instruction set against the portable one, and that one
- * against the reference, bit for bit: lengths of all remainders, unaligned starts, one place and
- * two, over either input. Needs nothing but the kernels, so that it runs under an emulator too.
+ * against the reference, bit for bit: lengths of all remainders, unaligned starts, one result
+ * and two, over either input. Needs nothing but the kernels, so that it runs under an emulator too.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,16 +10,17 @@
 #include "libcoll/exec/reduce.h"
 #include "support_reduce.h"
 
-#define MOST   150 /* elements */
-#define BYTES  (MOST * 16 + 16)
-#define NFORMS 4
+#define MAX_COUNT 150 /* elements */
+#define BYTES     (MAX_COUNT * 16 + 16)
+#define NFORMS    4
 
 static unsigned char a[BYTES], b[BYTES], want[BYTES], got[BYTES], got2[BYTES];
 static int checked;
 
 /* Ends the program if the results differ. */
-static void expect(const colli_kernels *k, const char *what, coll_type type, int op, size_t count,
-                   const unsigned char *result, const unsigned char *wanted, size_t bytes) {
+static void expect_same(const colli_kernels *k, const char *what, coll_type type, int op,
+                        size_t count, const unsigned char *result, const unsigned char *wanted,
+                        size_t bytes) {
   checked++;
   if (memcmp(result, wanted, bytes) == 0)
     return;
@@ -29,8 +30,8 @@ static void expect(const colli_kernels *k, const char *what, coll_type type, int
 }
 
 /* One reduction in each form. */
-static void reductions(const colli_kernels *k, coll_type type, coll_op op, size_t count,
-                       size_t shift) {
+static void check_reductions(const colli_kernels *k, coll_type type, coll_op op, size_t count,
+                             size_t shift) {
   size_t bytes = count * ref_bytes(type);
   colli_reduce_fn reduce = k->reduce[type][op];
   for (int form = 0; form < NFORMS; form++) {
@@ -39,15 +40,17 @@ static void reductions(const colli_kernels *k, coll_type type, coll_op op, size_
     if (form >= 2)
       memcpy(d, form == 2 ? a + 1 : b, bytes);
     reduce(d, second, form == 2 ? d : a + 1, form == 3 ? d : b, count);
-    expect(k, "reduction", type, (int)op, count, d, want, bytes);
+    expect_same(k, "reduction", type, (int)op, count, d, want, bytes);
     if (second)
-      expect(k, "second place", type, (int)op, count, second, want, bytes);
-    expect(k, "byte behind", type, (int)op, count, d + bytes, (const unsigned char *)"\xa5", 1);
+      expect_same(k, "second result", type, (int)op, count, second, want, bytes);
+    expect_same(k, "byte behind", type, (int)op, count, d + bytes, (const unsigned char *)"\xa5",
+                1);
   }
 }
 
 /* Average and conversions; the random bytes of `b` serve as float32. */
-static void others(const colli_kernels *k, coll_type type, size_t count, size_t shift, int nranks) {
+static void check_average_and_conversions(const colli_kernels *k, coll_type type, size_t count,
+                                          size_t shift, int nranks) {
   const colli_kernels *portable = colli_kernels_for(COLLI_ISA_PORTABLE);
   size_t bytes = count * ref_bytes(type);
   if (k->average[type]) {
@@ -55,23 +58,23 @@ static void others(const colli_kernels *k, coll_type type, size_t count, size_t 
       ref_average(type, want + i * ref_bytes(type), a + 1 + i * ref_bytes(type), nranks);
     memcpy(got + shift, a + 1, bytes);
     k->average[type](got + shift, count, nranks);
-    expect(k, "average", type, nranks, count, got + shift, want, bytes);
+    expect_same(k, "average", type, nranks, count, got + shift, want, bytes);
   }
   if (k->widen[type]) {
     portable->widen[type](want, a + 1, count);
     k->widen[type](got + shift, a + 1, count);
-    expect(k, "widening", type, 0, count, got + shift, want, count * sizeof(float));
+    expect_same(k, "widening", type, 0, count, got + shift, want, count * sizeof(float));
     portable->narrow[type](want, b, count);
     k->narrow[type](got + shift, b, count);
-    expect(k, "narrowing", type, 0, count, got + shift, want, bytes);
+    expect_same(k, "narrowing", type, 0, count, got + shift, want, bytes);
   }
 }
 
 /* All that an instruction set has, for one type. */
-static void check(const colli_kernels *k, coll_type type, colli_prng *prng) {
+static void check_type(const colli_kernels *k, coll_type type, colli_prng *prng) {
   static const int nranks[] = {1, 2, 3, 7, 10, 255, 256, 257, 1000, 65537, 2147483647};
   size_t each = ref_bytes(type);
-  for (size_t count = 0; count < MOST; count += count < 70 ? 1 : 13) {
+  for (size_t count = 0; count < MAX_COUNT; count += count < 70 ? 1 : 13) {
     ref_fill(prng, type, a + 1, count);
     ref_fill(prng, type, b, count);
     for (coll_op op = 0; op < COLL_OP_COUNT; op++) {
@@ -79,11 +82,11 @@ static void check(const colli_kernels *k, coll_type type, colli_prng *prng) {
         continue;
       for (size_t i = 0; i < count; i++)
         ref_element(type, op, want + i * each, a + 1 + i * each, b + i * each);
-      reductions(k, type, op, count, count % 4);
+      check_reductions(k, type, op, count, count % 4);
     }
     for (size_t i = 0; i < sizeof(nranks) / sizeof(*nranks); i++) {
       ref_fill(prng, COLL_UINT32, b, count);
-      others(k, type, count, count % 4, nranks[i]);
+      check_average_and_conversions(k, type, count, count % 4, nranks[i]);
     }
   }
 }
@@ -95,7 +98,7 @@ int main(void) {
     if (!k)
       continue;
     for (coll_type type = 0; type < COLL_TYPE_COUNT; type++)
-      check(k, type, &prng);
+      check_type(k, type, &prng);
     printf("%s: same bits\n", colli_isa_name(k->isa));
   }
   printf("%d comparisons\n", checked);

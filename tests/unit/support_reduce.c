@@ -36,7 +36,7 @@ bool ref_takes(coll_type type, coll_op op) {
 /* ---- short floats ------------------------------------------------------------------------------
  */
 
-/* How a short float is made up. */
+/* The layout of a short float. */
 typedef struct format {
   int exp, frac;
   unsigned nan;
@@ -67,7 +67,7 @@ double ref_widen(coll_type type, unsigned bits) {
                 : sign * ldexp(part + (1 << f.frac), e - bias - f.frac);
 }
 
-/* The float8 nearest to a value: looks at all of them. */
+/* The float8 nearest to a value: tries all of them. */
 static unsigned nearest_float8(coll_type type, double value, unsigned sign) {
   unsigned best = 0;
   double distance = (double)INFINITY, size = fabs(value);

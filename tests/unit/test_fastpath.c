@@ -11,7 +11,7 @@
 #include "libcoll/exec/fastpath.h"
 #include "libcoll/tuning/select.h"
 
-enum { COUNT = 40, ROOM = 2 * COUNT * (int)sizeof(float), MESSAGES = 3 };
+enum { COUNT = 40, MAX_BYTES = 2 * COUNT * (int)sizeof(float), MESSAGES = 3 };
 
 static const colli_limits limits = {.slot_bytes = 64, .slot_count = 8, .slice_bytes = 64};
 static const coll_tag right = {{1, 2, 3}}, wrong = {{1, 2, 4}};
@@ -24,7 +24,7 @@ typedef struct fake_conn {
   int arrived, taken; /* such messages */
   int credit;
   float message[COUNT];
-  char sent[ROOM]; /* one message behind the other */
+  char sent[MAX_BYTES]; /* one message behind the other */
   size_t nsent;
   int mismatches;
 } fake_conn;
@@ -103,17 +103,17 @@ static void add_twice(void *dst, void *dst2, const void *a, const void *b, size_
 }
 
 /* One operation of rank 0 of two. */
-typedef struct play {
+typedef struct one_run {
   colli_exec exec;
   colli_link links[2];
   fake_conn fake;
   coll_request *op;
   colli_sched *sched;
   float in[2 * COUNT], out[2 * COUNT];
-} play;
+} one_run;
 
-static play *play_open(colli_coll coll, const char *name, int root, int arrived, int credit) {
-  play *p = calloc(1, sizeof(*p));
+static one_run *run_open(colli_coll coll, const char *name, int root, int arrived, int credit) {
+  one_run *p = calloc(1, sizeof(*p));
   const colli_algo *algo = colli_algo_find(coll, name);
   colli_shape shape = {.coll = coll, .nranks = 2, .root = root};
   cr_assert(p && algo && colli_algo_emit(algo, &shape, &p->sched) == COLL_OK);
@@ -142,14 +142,14 @@ static play *play_open(colli_coll coll, const char *name, int root, int arrived,
   return p;
 }
 
-static void play_close(play *p) {
+static void run_close(one_run *p) {
   colli_sched_free(p->sched);
   free(p->op);
   free(p);
 }
 
 /* Runs it, on the fast path first or not, as far as it goes. */
-static void play_begin(play *p, bool fast) {
+static void run_start(one_run *p, bool fast) {
   coll_request *op = p->op;
   if (!fast) {
     colli_exec_start(&p->exec, op);
@@ -169,7 +169,7 @@ static void play_begin(play *p, bool fast) {
 }
 
 /* Gives it what it lacks, bit by bit, until it is complete. */
-static void play_on(play *p) {
+static void run_to_end(one_run *p) {
   for (int i = 0; i <= 2 * MESSAGES && !p->op->done; i++) {
     colli_exec_progress(&p->exec);
     p->fake.arrived += p->fake.arrived < MESSAGES;
@@ -195,37 +195,37 @@ Test(fastpath, the_executor_goes_on_wherever_one_stops) {
   for (size_t c = 0; c < sizeof(cases) / sizeof(cases[0]); c++)
     for (int arrived = 0; arrived <= MESSAGES; arrived++)
       for (int credit = 0; credit <= MESSAGES; credit++) {
-        play *with = play_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
-        play *without = play_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
-        play_begin(with, true);
-        play_begin(without, false);
-        play_on(with);
-        play_on(without);
+        one_run *with = run_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
+        one_run *without = run_open(cases[c].coll, cases[c].name, cases[c].root, arrived, credit);
+        run_start(with, true);
+        run_start(without, false);
+        run_to_end(with);
+        run_to_end(without);
         cr_assert(with->fake.nsent == without->fake.nsent &&
-                      memcmp(with->fake.sent, without->fake.sent, ROOM) == 0,
+                      memcmp(with->fake.sent, without->fake.sent, MAX_BYTES) == 0,
                   "%s %s sends something else", colli_coll_name(cases[c].coll), cases[c].name);
         cr_assert(memcmp(with->out, without->out, sizeof(with->out)) == 0 &&
                       with->fake.taken == without->fake.taken &&
                       with->links[1].posted[0] == without->links[1].posted[0],
                   "%s %s has another result", colli_coll_name(cases[c].coll), cases[c].name);
-        play_close(with);
-        play_close(without);
+        run_close(with);
+        run_close(without);
       }
 }
 
 Test(fastpath, a_message_of_another_operation_is_reported_by_the_executor) {
   for (size_t c = 0; c < 2; c++) {
-    play *p = c ? play_open(COLLI_ALLREDUCE, "recdbl", 0, 1, MESSAGES)
-                : play_open(COLLI_BROADCAST, "binomial", 1, 1, MESSAGES);
+    one_run *p = c ? run_open(COLLI_ALLREDUCE, "recdbl", 0, 1, MESSAGES)
+                   : run_open(COLLI_BROADCAST, "binomial", 1, 1, MESSAGES);
     p->fake.tag = wrong;
-    play_begin(p, true);
+    run_start(p, true);
     cr_assert_eq(p->fake.mismatches, 0);
     cr_assert_eq(p->fake.taken, 0);
     colli_exec_progress(&p->exec);
     cr_assert_eq(p->fake.mismatches, 1);
     cr_assert_not(p->op->done);
     colli_exec_cancel(&p->exec, COLL_ERR_MISMATCH);
-    play_close(p);
+    run_close(p);
   }
 }
 
@@ -276,7 +276,7 @@ static void fake_unregister(coll_endpoint *ep, const void *owner) {
 
 /* Only connections that poll for free and send from slots run it, and none before it exists. */
 Test(fastpath, what_connections_can_run_one) {
-  play *p = play_open(COLLI_ALLREDUCE, "recdbl", 0, 0, 0);
+  one_run *p = run_open(COLLI_ALLREDUCE, "recdbl", 0, 0, 0);
   colli_fastpath *fastpath = NULL;
   coll_transport_ops ops = fake_ops;
   cr_assert(colli_fastpath_make(&fastpath, p->sched, &p->op->partition, sizeof(float), 0, 0));
@@ -296,5 +296,5 @@ Test(fastpath, what_connections_can_run_one) {
   fastpath->longest = 0;
   cr_assert_not(colli_fastpath_can(&p->exec, fastpath));
   free(fastpath);
-  play_close(p);
+  run_close(p);
 }

@@ -11,16 +11,16 @@
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 
-enum { SLOT = 64, ROOM = 200 };
+enum { SLOT = 64, MAX_MESSAGES = 200 };
 
 /* A connection whose other end is the test. */
 typedef struct fake_conn {
   coll_conn conn;
-  coll_tag tags[ROOM];
-  char data[ROOM][SLOT];
-  size_t bytes[ROOM];
+  coll_tag tags[MAX_MESSAGES];
+  char data[MAX_MESSAGES][SLOT];
+  size_t bytes[MAX_MESSAGES];
   int first, count; /* messages that wait to be received */
-  coll_tag sent[ROOM];
+  coll_tag sent[MAX_MESSAGES];
   int nsent;
   int credit; /* messages that may still be sent */
   char slot[SLOT];
@@ -122,7 +122,7 @@ static const colli_exec_events events = {on_mismatch, on_failed};
 static const colli_p2p_events p2p_events = {on_unfit, on_broken};
 
 /* Rank 0 of two. */
-static fake_world *begin(void) {
+static fake_world *open_world(void) {
   fake_world *w = calloc(1, sizeof(*w));
   w->conn.conn.ops = &fake_ops;
   w->conn.credit = 100;
@@ -133,14 +133,15 @@ static fake_world *begin(void) {
   return current = w;
 }
 
-static void end(fake_world *w) {
+static void close_world(fake_world *w) {
   colli_engine_cancel(&w->exec, &w->p2p, COLL_ERR_ABORTED);
   colli_p2p_free(&w->p2p);
   free(w);
 }
 
 /* A message as the other rank would send it. */
-static void come(fake_world *w, int kind, int tag, uint64_t word, uint32_t number, size_t bytes) {
+static void deliver_message(fake_world *w, int kind, int tag, uint64_t word, uint32_t number,
+                            size_t bytes) {
   int at = w->conn.count++;
   coll_tag t = {{word, (uint64_t)(uint32_t)tag << 32,
                  (uint64_t)COLLI_SENDRECV | (uint64_t)COLL_UINT8 << 8 | (uint64_t)kind << 16 |
@@ -151,16 +152,16 @@ static void come(fake_world *w, int kind, int tag, uint64_t word, uint32_t numbe
   memset(w->conn.data[at], 'x', SLOT);
 }
 
-/* Starts a receive of `room` bytes at most. */
-static void receive(fake_world *w, colli_p2p_op *op, coll_message *message, char *buf, size_t room,
-                    int source, int tag) {
+/* Starts a receive of `capacity` bytes at most. */
+static void post_receive(fake_world *w, colli_p2p_op *op, coll_message *message, char *buf,
+                         size_t capacity, int source, int tag) {
   *op = (colli_p2p_op){.request = {.coll = COLLI_SENDRECV, .name = "recv"}, .nposts = 1};
   op->post[0] = (colli_post){.op = op,
                              .kind = COLLI_POST_RECV,
                              .peer = source,
                              .tag = tag,
                              .type = COLL_UINT8,
-                             .count = room,
+                             .count = capacity,
                              .message = message,
                              .buf = buf};
   colli_p2p_start(&w->p2p, op);
@@ -182,7 +183,8 @@ static coll_window *add_window(fake_world *w, char *memory) {
   return window;
 }
 
-static int dots(const char *memory) {
+/* Bytes of a window's memory, and around it, that nobody has written. */
+static int count_dots(const char *memory) {
   int count = 0;
   for (int i = 0; i < 48; i++)
     count += memory[i] == '.';
@@ -203,54 +205,54 @@ Test(p2p_messages, puts_stay_inside_their_window) {
                {0xffffffffffff, 1, false},
                {0xfffffffffff0, 64, false}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-    fake_world *w = begin();
+    fake_world *w = open_world();
     char memory[48], buf[8];
     colli_p2p_op op;
     add_window(w, memory);
-    receive(w, &op, NULL, buf, 0, 1, 5); /* opens the connection */
-    come(w, P2P_PUT, 0, cases[i].offset, 0, cases[i].bytes);
+    post_receive(w, &op, NULL, buf, 0, 1, 5); /* opens the connection */
+    deliver_message(w, P2P_PUT, 0, cases[i].offset, 0, cases[i].bytes);
     colli_engine_progress(&w->exec, &w->p2p);
     cr_assert_eq(w->broken == NULL, cases[i].fits, "case %zu: %s", i, w->broken);
-    cr_assert_eq(dots(memory), 48 - (cases[i].fits ? (int)cases[i].bytes : 0), "case %zu", i);
+    cr_assert_eq(count_dots(memory), 48 - (cases[i].fits ? (int)cases[i].bytes : 0), "case %zu", i);
     cr_assert(memory[15] == '.' && memory[32] == '.');
-    end(w);
+    close_world(w);
   }
 }
 
-Test(p2p_messages, late_for_a_window) {
+Test(p2p_messages, puts_to_a_window_that_has_ended) {
   for (int kind = P2P_PUT; kind <= P2P_END; kind++) {
     for (int removed = 0; removed < 2; removed++) {
-      fake_world *w = begin();
+      fake_world *w = open_world();
       char memory[48], buf[8];
       colli_p2p_op op;
       coll_window *window = add_window(w, memory);
-      receive(w, &op, NULL, buf, 0, 1, 5);
-      come(w, P2P_SIGNAL, 0, 0, 0, 0);
-      come(w, P2P_END, 0, 0, 0, 0);
+      post_receive(w, &op, NULL, buf, 0, 1, 5);
+      deliver_message(w, P2P_SIGNAL, 0, 0, 0, 0);
+      deliver_message(w, P2P_END, 0, 0, 0, 0);
       colli_engine_progress(&w->exec, &w->p2p);
       cr_assert(!w->broken && window->signals[1] == 1 && window->left == 0);
       if (removed)
         colli_p2p_remove_window(&w->p2p, window);
-      come(w, kind, 0, 0, 0, kind == P2P_PUT ? 4 : 0);
+      deliver_message(w, kind, 0, 0, 0, kind == P2P_PUT ? 4 : 0);
       colli_engine_progress(&w->exec, &w->p2p);
       cr_assert(w->broken && strstr(w->broken, "window"));
-      cr_assert_eq(dots(memory), 48);
-      end(w);
+      cr_assert_eq(count_dots(memory), 48);
+      close_world(w);
     }
   }
 }
 
 /* Messages that are wrong by themselves, and slices and clear-to-sends that belong to nothing. */
-Test(p2p_messages, nonsense) {
+Test(p2p_messages, malformed_ones_are_reported) {
   for (int i = 0; i < 11; i++) {
-    fake_world *w = begin();
+    fake_world *w = open_world();
     char buf[3 * SLOT + 1] = {0};
     colli_p2p_op op;
     coll_message message;
-    receive(w, &op, &message, buf, 3 * SLOT, COLL_ANY_SOURCE, 5);
+    post_receive(w, &op, &message, buf, 3 * SLOT, COLL_ANY_SOURCE, 5);
     bool begun = i >= 7;
     if (begun) {
-      come(w, P2P_RENDEZVOUS, 5, 2 * SLOT, 9, SLOT);
+      deliver_message(w, P2P_RENDEZVOUS, 5, 2 * SLOT, 9, SLOT);
       colli_engine_progress(&w->exec, &w->p2p);
       cr_assert(!w->broken && w->conn.nsent == 1 && !op.request.done);
       cr_assert((w->conn.sent[0].word[2] >> 16 & 0xff) == P2P_CLEAR_TO_SEND);
@@ -272,67 +274,67 @@ Test(p2p_messages, nonsense) {
                  {P2P_SLICE, 0, SLOT - 1, 9, 1},
                  {P2P_SLICE, 0, SLOT, 9, 0},
                  {P2P_SLICE, 0, 0, 9, 1}};
-    come(w, wrong[i].kind, wrong[i].tag, wrong[i].word, wrong[i].number, wrong[i].bytes);
+    deliver_message(w, wrong[i].kind, wrong[i].tag, wrong[i].word, wrong[i].number, wrong[i].bytes);
     colli_engine_progress(&w->exec, &w->p2p);
     cr_assert(w->broken, "case %d", i);
     cr_assert_eq(buf[begun ? SLOT : 0], 0, "case %d", i);
     cr_assert(!op.request.done);
-    end(w);
+    close_world(w);
   }
 }
 
-Test(p2p_messages, a_slice_too_long) {
-  fake_world *w = begin();
+Test(p2p_messages, a_slice_beyond_the_message) {
+  fake_world *w = open_world();
   char buf[3 * SLOT] = {0};
   colli_p2p_op op;
   coll_message message;
-  receive(w, &op, &message, buf, 3 * SLOT, 1, COLL_ANY_TAG);
-  come(w, P2P_RENDEZVOUS, 6, SLOT + 10, 2, SLOT);
-  come(w, P2P_SLICE, 0, SLOT, 2, 11);
+  post_receive(w, &op, &message, buf, 3 * SLOT, 1, COLL_ANY_TAG);
+  deliver_message(w, P2P_RENDEZVOUS, 6, SLOT + 10, 2, SLOT);
+  deliver_message(w, P2P_SLICE, 0, SLOT, 2, 11);
   colli_engine_progress(&w->exec, &w->p2p);
   colli_engine_progress(&w->exec, &w->p2p);
   cr_assert(w->broken && buf[SLOT] == 0 && !op.request.done);
-  end(w);
+  close_world(w);
 }
 
 /* Any single bit of a tag that changes on the way is found. */
-Test(p2p_messages, damaged_tags) {
+Test(p2p_messages, damaged_tags_are_reported) {
   for (int bit = 0; bit < 192; bit++) {
-    fake_world *w = begin();
+    fake_world *w = open_world();
     char buf[SLOT];
     colli_p2p_op op;
-    receive(w, &op, NULL, buf, 8, 1, 5);
-    come(w, P2P_EAGER, 5, 8, 0, 8);
+    post_receive(w, &op, NULL, buf, 8, 1, 5);
+    deliver_message(w, P2P_EAGER, 5, 8, 0, 8);
     w->conn.tags[0].word[bit / 64] ^= 1ull << (bit % 64);
     colli_engine_progress(&w->exec, &w->p2p);
     cr_assert(w->broken && !op.request.done, "bit %d", bit);
-    end(w);
+    close_world(w);
   }
 }
 
-/* What nobody asks for is kept up to a bound, and the rest is left on the connection. */
-Test(p2p_messages, bound) {
-  fake_world *w = begin();
-  static colli_p2p_op ops[ROOM];
+/* Unexpected messages are kept up to a bound, and the rest is left on the connection. */
+Test(p2p_messages, unexpected_ones_are_bounded) {
+  fake_world *w = open_world();
+  static colli_p2p_op ops[MAX_MESSAGES];
   char buf[SLOT];
-  receive(w, &ops[0], NULL, buf, 1, 1, 1000);
+  post_receive(w, &ops[0], NULL, buf, 1, 1, 1000);
   for (int i = 0; i < COLLI_UNEXPECTED_MAX + 10; i++)
-    come(w, P2P_EAGER, i, 1, 0, 1);
+    deliver_message(w, P2P_EAGER, i, 1, 0, 1);
   for (int i = 0; i < 5; i++)
     colli_engine_progress(&w->exec, &w->p2p);
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX);
   for (int i = 1; i <= 3; i++) /* the newest, which is still on the connection, last */
-    receive(w, &ops[i], NULL, buf, 1, 1, i == 3 ? COLLI_UNEXPECTED_MAX : 2 * i);
+    post_receive(w, &ops[i], NULL, buf, 1, 1, i == 3 ? COLLI_UNEXPECTED_MAX : 2 * i);
   colli_engine_progress(&w->exec, &w->p2p);
   cr_assert(ops[1].request.done && ops[2].request.done && ops[3].request.done &&
             !ops[0].request.done);
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX + 3);
   for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
-    receive(w, &ops[i], NULL, buf, 1, COLL_ANY_SOURCE, COLL_ANY_TAG);
+    post_receive(w, &ops[i], NULL, buf, 1, COLL_ANY_SOURCE, COLL_ANY_TAG);
   for (int i = 0; i < 5; i++)
     colli_engine_progress(&w->exec, &w->p2p);
   for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
     cr_assert(ops[i].request.done, "receive %d", i);
   cr_assert(!w->broken && !w->unfit && !w->failed);
-  end(w);
+  close_world(w);
 }

@@ -10,9 +10,9 @@
 #include "libcoll/exec/reduce.h"
 #include "support_reduce.h"
 
-#define MOST  4103 /* elements: more than two blocks of any kernel */
-#define GUARD 256  /* bytes around each buffer that must stay as they are */
-#define FRAME (MOST * 16 + 2 * GUARD)
+#define MAX_COUNT 4103 /* elements: more than two blocks of any kernel */
+#define GUARD     256  /* bytes around each buffer that must stay as they are */
+#define FRAME     (MAX_COUNT * 16 + 2 * GUARD)
 
 /* Buffers of one test, with guards around what the kernels may touch. */
 typedef struct buffers {
@@ -50,8 +50,8 @@ static bool holds(const unsigned char *buffer, size_t frame, size_t offset, size
 }
 
 /* Runs one kernel in one form and compares. */
-static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op, size_t count,
-                  size_t offset, form how) {
+static void check_kernel(buffers *t, const colli_kernels *k, coll_type type, coll_op op,
+                         size_t count, size_t offset, form how) {
   size_t bytes = count * ref_bytes(type), frame = frame_of(bytes);
   memset(t->d, 0xa5, frame);
   memset(t->d2, 0xa5, frame);
@@ -72,7 +72,7 @@ static void check(buffers *t, const colli_kernels *k, coll_type type, coll_op op
   cr_assert(holds(t->d, frame, offset, bytes, t->want), "%s type %d op %d count %zu form %d",
             colli_isa_name(k->isa), type, op, count, how);
   cr_assert(holds(t->d2, frame, offset, two ? bytes : 0, t->want),
-            "%s type %d op %d count %zu form %d: second place", colli_isa_name(k->isa), type, op,
+            "%s type %d op %d count %zu form %d: second result", colli_isa_name(k->isa), type, op,
             count, how);
 }
 
@@ -83,7 +83,7 @@ static void check_all(coll_type type, coll_op op) {
   size_t each = ref_bytes(type);
   for (size_t step = 0; step < 70; step++) {
     /* 0 .. 66 covers each remainder of each vector length; then larger ones. */
-    size_t count = step < 67 ? step : (size_t[]){129, 200, MOST}[step - 67];
+    size_t count = step < 67 ? step : (size_t[]){129, 200, MAX_COUNT}[step - 67];
     size_t offset = GUARD - (size_t[]){0, 1, 8, 3}[step % 4];
     ref_fill(&prng, type, t->a + offset, count);
     ref_fill(&prng, type, t->b + GUARD, count);
@@ -92,7 +92,7 @@ static void check_all(coll_type type, coll_op op) {
     for (int isa = 0; isa < COLLI_ISA_COUNT; isa++) {
       const colli_kernels *k = colli_kernels_for((colli_isa)isa);
       for (int how = 0; k && how < FORMS; how++)
-        check(t, k, type, op, count, offset, (form)how);
+        check_kernel(t, k, type, op, count, offset, (form)how);
     }
   }
   free(t);
@@ -146,11 +146,11 @@ Test(reduce, either_order_gives_the_same_bits) {
       colli_reduce_fn reduce = k->reduce[type][i % COLL_OP_COUNT];
       if (!reduce)
         continue;
-      ref_fill(&prng, type, t->a, MOST);
-      ref_fill(&prng, type, t->b, MOST);
-      reduce(t->d, NULL, t->a, t->b, MOST);
-      reduce(t->d2, NULL, t->b, t->a, MOST);
-      cr_assert_eq(memcmp(t->d, t->d2, MOST * ref_bytes(type)), 0, "%s type %d op %d",
+      ref_fill(&prng, type, t->a, MAX_COUNT);
+      ref_fill(&prng, type, t->b, MAX_COUNT);
+      reduce(t->d, NULL, t->a, t->b, MAX_COUNT);
+      reduce(t->d2, NULL, t->b, t->a, MAX_COUNT);
+      cr_assert_eq(memcmp(t->d, t->d2, MAX_COUNT * ref_bytes(type)), 0, "%s type %d op %d",
                    colli_isa_name(k->isa), type, i % COLL_OP_COUNT);
     }
   }
@@ -170,14 +170,14 @@ Test(reduce, what_does_not_round_is_associative) {
     bool rounds = op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
     if (!reduce || (rounds && type > COLL_UINT64))
       continue;
-    ref_fill(&prng, type, t->a, MOST);
-    ref_fill(&prng, type, t->b, MOST);
-    ref_fill(&prng, type, t->before, MOST);
-    reduce(t->d, NULL, t->a, t->b, MOST);
-    reduce(t->d, NULL, t->d, t->before, MOST);
-    reduce(t->d2, NULL, t->b, t->before, MOST);
-    reduce(t->d2, NULL, t->a, t->d2, MOST);
-    cr_assert_eq(memcmp(t->d, t->d2, MOST * ref_bytes(type)), 0, "type %d op %d", type, op);
+    ref_fill(&prng, type, t->a, MAX_COUNT);
+    ref_fill(&prng, type, t->b, MAX_COUNT);
+    ref_fill(&prng, type, t->before, MAX_COUNT);
+    reduce(t->d, NULL, t->a, t->b, MAX_COUNT);
+    reduce(t->d, NULL, t->d, t->before, MAX_COUNT);
+    reduce(t->d2, NULL, t->b, t->before, MAX_COUNT);
+    reduce(t->d2, NULL, t->a, t->d2, MAX_COUNT);
+    cr_assert_eq(memcmp(t->d, t->d2, MAX_COUNT * ref_bytes(type)), 0, "type %d op %d", type, op);
   }
   free(t);
 }
@@ -188,7 +188,7 @@ Test(reduce, averages) {
   colli_prng prng = {42};
   for (coll_type type = 0; type <= COLL_FLOAT8_E5M2; type++)
     for (size_t step = 0; step < 140; step++) {
-      size_t count = step < 139 ? step : MOST, offset = GUARD - step % 3;
+      size_t count = step < 139 ? step : MAX_COUNT, offset = GUARD - step % 3;
       int n = ns[step % 6];
       size_t bytes = count * ref_bytes(type);
       ref_fill(&prng, type, t->before, count);
@@ -261,8 +261,8 @@ Test(kernels, best_is_one_that_this_processor_has) {
 Test(reduce, copies_past_the_caches) {
   buffers *t = malloc(sizeof(*t));
   colli_prng prng = {7};
-  ref_fill(&prng, COLL_INT8, t->b, MOST + GUARD);
-  for (size_t bytes = 0; bytes <= MOST; bytes += bytes < 300 ? 1 : 97)
+  ref_fill(&prng, COLL_INT8, t->b, MAX_COUNT + GUARD);
+  for (size_t bytes = 0; bytes <= MAX_COUNT; bytes += bytes < 300 ? 1 : 97)
     for (size_t k = 0; k < 4; k++) {
       size_t offset = GUARD - (size_t[]){0, 1, 8, 3}[k];
       memset(t->d, 0xa5, frame_of(bytes));

@@ -15,10 +15,10 @@ static const coll_type shorts[] = {COLL_FLOAT16, COLL_BFLOAT16, COLL_FLOAT8_E4M3
 #define FOR_SHORTS(type) for (const coll_type *type = shorts; type < shorts + 4; type++)
 
 /* Writes an element from its bits, and reads them. */
-static void put(coll_type type, void *at, unsigned bits) {
+static void put_bits(coll_type type, void *at, unsigned bits) {
   memcpy(at, &(uint16_t){(uint16_t)bits}, ref_bytes(type));
 }
-static unsigned get(coll_type type, const void *at) {
+static unsigned get_bits(coll_type type, const void *at) {
   uint16_t bits = 0;
   memcpy(&bits, at, ref_bytes(type));
   return bits;
@@ -45,7 +45,7 @@ static unsigned narrow(coll_type type, float value) {
   const colli_kernels *kernels = colli_kernels_for(COLLI_ISA_PORTABLE);
   unsigned char to[2] = {0};
   colli_stage_narrow(kernels, to, &value, 1, type);
-  return get(type, to);
+  return get_bits(type, to);
 }
 
 Test(stage, every_short_float_is_widened_exactly_by_every_instruction_set) {
@@ -53,7 +53,7 @@ Test(stage, every_short_float_is_widened_exactly_by_every_instruction_set) {
   float *to = malloc(65536 * sizeof(float));
   FOR_SHORTS(type) {
     for (unsigned bits = 0; bits < patterns(*type); bits++)
-      put(*type, from + bits * ref_bytes(*type), bits);
+      put_bits(*type, from + bits * ref_bytes(*type), bits);
     for (int isa = 0; isa < COLLI_ISA_COUNT; isa++) {
       const colli_kernels *k = colli_kernels_for((colli_isa)isa);
       if (!k)
@@ -79,7 +79,7 @@ Test(stage, every_short_float_comes_back) {
   for (unsigned bits = 0; bits < patterns(*type); bits++) {
     unsigned char from[2];
     float wide;
-    put(*type, from, bits);
+    put_bits(*type, from, bits);
     colli_stage_widen(kernels, &wide, from, 1, *type);
     unsigned want = ref_narrow(*type, ref_widen(*type, bits)); /* NaN canonical, saturated */
     cr_assert_eq(narrow(*type, wide), want, "type %d %04x", *type, bits);
@@ -136,7 +136,7 @@ Test(stage, random_floats_are_narrowed_by_every_instruction_set) {
       continue;
     k->narrow[*type](to + 1, from, COUNT);
     for (size_t i = 0; i < COUNT; i++) {
-      unsigned got = get(*type, to + 1 + i * ref_bytes(*type));
+      unsigned got = get_bits(*type, to + 1 + i * ref_bytes(*type));
       cr_assert_eq(got, ref_narrow(*type, (double)from[i]), "%s type %d: %a gives %04x",
                    colli_isa_name(k->isa), *type, (double)from[i], got);
     }
@@ -163,8 +163,8 @@ Test(stage, vectors_of_all_lengths_are_converted_and_nothing_else) {
     cr_assert_eq(wide[count], 77);
     cr_assert(to[0] == 0xa5 && to[bytes + 1] == 0xa5);
     for (size_t i = 0; i < count; i++) {
-      double value = ref_widen(*type, get(*type, from + 1 + i * ref_bytes(*type)));
-      cr_assert_eq(get(*type, to + 1 + i * ref_bytes(*type)), ref_narrow(*type, value),
+      double value = ref_widen(*type, get_bits(*type, from + 1 + i * ref_bytes(*type)));
+      cr_assert_eq(get_bits(*type, to + 1 + i * ref_bytes(*type)), ref_narrow(*type, value),
                    "type %d, %zu of %zu", *type, i, count);
     }
   }
