@@ -189,8 +189,8 @@ Test(verbs_conn, farewell_before_ready, .timeout = 30) {
   conn->gate |= VERBS_GATE_CONNECTING;
   conn->ep->connecting++;
   stopped_at = conf_real_ns();
-  conn->ep->looked_ns = stopped_at;
-  conn->ep->look_now = false;
+  conn->ep->polled_ns = stopped_at;
+  conn->ep->poll_now = false;
   conf_fill(text, sizeof(text), 5);
   cr_assert_eq(conf_try_send(&a, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
   cr_expect_eq(conf_try_recv(&b, CONF_RECV, 5, text, sizeof(text)), COLL_T_AGAIN);
@@ -214,7 +214,7 @@ enum { LONG = 32768, MEMORY = 8 * LONG };
 
 static void kill_peer(const conf_end *end) {
   verbs_conn *conn = (verbs_conn *)end->conn;
-  verbs_qp_end(conn);
+  verbs_qp_destroy(conn);
   conn->gate = VERBS_GATE_GONE;
   tcp_transport.disconnect(conn->link);
   conn->link = NULL;

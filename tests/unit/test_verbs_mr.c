@@ -59,7 +59,7 @@ Test(verbs_mr, rights_follow_from_the_use, .init = load, .fini = unload) {
       {VERBS_USE_READ, true, 0},
       {VERBS_USE_WRITE, false, written},
       {VERBS_USE_WRITE, true, written | IBV_ACCESS_RELAXED_ORDERING},
-      {VERBS_USE_WATCH, true, written},
+      {VERBS_USE_POLL, true, written},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     rail.relaxed_ordering = cases[i].relaxed;

@@ -78,7 +78,7 @@ static void sent_frame(pair *p, const frame *f) {
 /* The receiver looks for a short message. */
 static bool look(pair *p) {
   uint32_t credit;
-  return verbs_rx_look(&p->rx, p->memory, &credit);
+  return verbs_rx_poll(&p->rx, p->memory, &credit);
 }
 
 /* Sends a short message. */
@@ -142,7 +142,7 @@ static bool take_one(pair *p) {
 /* Carries the credit over. */
 static void tell(pair *p) {
   bool broken;
-  verbs_tx_credit(&p->tx, verbs_rx_tell(&p->rx), &broken);
+  verbs_tx_credit(&p->tx, verbs_rx_credit(&p->rx), &broken);
   cr_assert(!broken);
 }
 
@@ -208,7 +208,7 @@ Test(verbs_ring, many_small_ones) {
 /* The credit counts on when its bits are used up. */
 Test(verbs_ring, credit_wraps) {
   pair *p = make(1 << 16, 4);
-  p->tx.passed = p->tx.freed = p->rx.passed = p->rx.told = VERBS_IMM_UNITS - 500;
+  p->tx.passed = p->tx.freed = p->rx.passed = p->rx.credited = VERBS_IMM_UNITS - 500;
   for (int i = 0; i < 20; i++) {
     cr_assert(send_one(p, 1 << 16));
     cr_assert(take_one(p));

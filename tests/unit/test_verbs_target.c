@@ -47,7 +47,7 @@ Test(verbs_target, what_cannot_be_is_refused) {
   add(&targets, advert(3, 100, 10));
   verbs_advert early = advert(12, 10, 10);
   cr_assert_not(verbs_targets_add(&targets, &early)); /* in the one before */
-  for (unsigned i = 1; i < VERBS_SPOTS; i++)
+  for (unsigned i = 1; i < VERBS_TARGETS; i++)
     add(&targets, advert(20 + i, 10, 10));
   verbs_advert more = advert(100, 10, 10);
   cr_assert_not(verbs_targets_add(&targets, &more));
@@ -62,16 +62,16 @@ Test(verbs_target, places_are_used_again) {
   for (uint64_t i = 0; i < 1000; i++) {
     cr_assert(verbs_targets_free(&targets));
     add(&targets, advert(i, 10, 10));
-    if ((i + 1) % VERBS_SPOTS != 0)
+    if ((i + 1) % VERBS_TARGETS != 0)
       continue;
     cr_assert_not(verbs_targets_free(&targets));
-    cr_assert(verbs_targets_copied(&targets, (uint32_t)(i % VERBS_SPOTS_COUNTED)));
-    for (uint64_t age = 1; age < VERBS_SPOTS_COUNTED - VERBS_SPOTS && age <= i; age++)
-      cr_assert(verbs_targets_copied(&targets, (uint32_t)((i - age) % VERBS_SPOTS_COUNTED)));
+    cr_assert(verbs_targets_copied(&targets, (uint32_t)(i % VERBS_TARGETS_COUNTED)));
+    for (uint64_t age = 1; age < VERBS_TARGETS_COUNTED - VERBS_TARGETS && age <= i; age++)
+      cr_assert(verbs_targets_copied(&targets, (uint32_t)((i - age) % VERBS_TARGETS_COUNTED)));
     cr_assert_eq(targets.copied, i);
     cr_assert_not(verbs_targets_free(&targets));
     verbs_targets_pass(&targets, i + 1);
     cr_assert(verbs_targets_free(&targets));
-    cr_assert(verbs_targets_copied(&targets, (uint32_t)((i + 1) % VERBS_SPOTS_COUNTED)));
+    cr_assert(verbs_targets_copied(&targets, (uint32_t)((i + 1) % VERBS_TARGETS_COUNTED)));
   }
 }

@@ -14,10 +14,10 @@
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
-#define LOOK_IDLE_NS     COLLI_NS_PER_MS
-#define LOOK_BUSY_NS     20000u
-#define LOOK_DEVICES_NS  (200 * COLLI_NS_PER_MS) /* whether they are still there */
-#define CALLS_PER_CLOCK  16u /* progress() calls between two looks at the clock */
+#define POLL_IDLE_NS     COLLI_NS_PER_MS
+#define POLL_BUSY_NS     20000u
+#define POLL_DEVICES_NS  (200 * COLLI_NS_PER_MS) /* whether they are still there */
+#define CALLS_PER_CLOCK  16u /* progress() calls between two readings of the clock */
 #define LINK_SLOT_BYTES  64  /* a link carries little */
 #define LINK_SLOTS       4
 #define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
@@ -67,16 +67,16 @@ static coll_status open_links(verbs_endpoint *ep, verbs_fault *fault) {
   return COLL_OK;
 }
 
-/* Makes epoll look at a descriptor. */
-static coll_status watch(verbs_endpoint *ep, int fd, verbs_fault *fault) {
+/* Makes epoll watch a descriptor. */
+static coll_status watch_fd(verbs_endpoint *ep, int fd, verbs_fault *fault) {
   struct epoll_event event = {.events = EPOLLIN};
   if (epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
     return COLL_OK;
   return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "a device cannot be watched");
 }
 
-/* The largest slots for whose connections this process may lock memory, which it had better know
- * now: later it would be an error that it may not. 0: none. */
+/* The largest slots for whose connections this process may lock memory; 0: none. It is checked now,
+ * as later a refusal would be an error. */
 static size_t lockable_slots(const coll_transport_env *env, verbs_fault *fault) {
   /* Slots are larger than the default once they are settled, unless they were set. */
   const char *fallback = colli_param_table[COLLI_PARAM_SLOT_BYTES].fallback;
@@ -113,17 +113,17 @@ static coll_status open_ports(verbs_endpoint *ep, verbs_fault *fault) {
     verbs_wire_pack(port->rail, &ep->self.rail[i]);
     status = verbs_port_open(ep, port, fault);
     if (status == COLL_OK)
-      status = watch(ep, port->channel->fd, fault);
+      status = watch_fd(ep, port->channel->fd, fault);
     if (status == COLL_OK)
-      status = watch(ep, port->rail->async_fd, fault);
+      status = watch_fd(ep, port->rail->async_fd, fault);
     if (status != COLL_OK)
       return status;
   }
   return COLL_OK;
 }
 
-/* Moves the connections on that were disconnected. */
-static void linger(verbs_endpoint *ep) {
+/* Advances the connections that were disconnected, and frees those that are done. */
+static void advance_lingering(verbs_endpoint *ep) {
   uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
   verbs_conn *conn, *next;
   for (conn = TAILQ_FIRST(&ep->lingering); conn; conn = next) {
@@ -138,7 +138,7 @@ static void verbs_close(coll_endpoint *handle) {
   for (int i = 0; i < LINGER_MS && !TAILQ_EMPTY(&ep->lingering); i++) {
     for (int p = 0; p < ep->nports; p++)
       verbs_poll(ep, &ep->ports[p]);
-    linger(ep);
+    advance_lingering(ep);
     if (!TAILQ_EMPTY(&ep->lingering))
       usleep(1000);
   }
@@ -165,12 +165,12 @@ static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
   verbs_endpoint *ep = calloc(1, sizeof(*ep));
   coll_status status = COLL_OK;
   if (!ep) {
-    status =
-        verbs_fault_set(&fault, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "no memory for an endpoint");
+    status = verbs_fault_set(&fault, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
+                             "out of memory for an endpoint");
   } else {
     ep->env = env;
     ep->ops = &verbs_transport;
-    ep->look_now = true;
+    ep->poll_now = true;
     TAILQ_INIT(&ep->conns);
     TAILQ_INIT(&ep->lingering);
     ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
@@ -182,7 +182,7 @@ static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
     if (status == COLL_OK)
       status = open_links(ep, &fault);
     if (status == COLL_OK)
-      status = watch(ep, tcp_transport.wait_fd(ep->links), &fault);
+      status = watch_fd(ep, tcp_transport.wait_fd(ep->links), &fault);
   }
   if (status == COLL_OK) {
     *handle = (coll_endpoint *)ep;
@@ -231,19 +231,19 @@ static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BL
   return 1;
 }
 
-/* Tells, once, that memory could not be registered: what is sent from there is copied. */
+/* Logs, once, that memory could not be registered: what is sent from there is copied. */
 static void note_refused(const verbs_endpoint *ep, verbs_cache *cache) {
   cache->noted = true;
   if (ep->env->size > offsetof(coll_transport_env, note) && ep->env->note)
     ep->env->note(ep->env->ctx, cache->fault.detail);
 }
 
-/* Looks at everything but completions. */
-static int look(verbs_endpoint *ep, uint64_t now_ns) {
-  bool all = ep->look_now;
+/* Polls everything but completions: links, devices' events, connections that are made or end. */
+static int poll_rarely(verbs_endpoint *ep, uint64_t now_ns) {
+  bool all = ep->poll_now;
   ep->happened = false;
-  ep->looked_ns = now_ns;
-  ep->look_now = false;
+  ep->polled_ns = now_ns;
+  ep->poll_now = false;
   int status = tcp_transport.progress(ep->links);
   if (status > 1) {
     const verbs_fault *fault = &ep->link_fault;
@@ -252,33 +252,33 @@ static int look(verbs_endpoint *ep, uint64_t now_ns) {
     ep->env->fail(ep->env->ctx, &failure);
     return status;
   }
-  bool devices = now_ns - ep->watched_ns >= LOOK_DEVICES_NS;
+  bool devices = now_ns - ep->watched_ns >= POLL_DEVICES_NS;
   if (devices)
     ep->watched_ns = now_ns;
   for (int i = 0; i < ep->nports; i++) {
     verbs_port_events(ep, &ep->ports[i]);
     if (devices)
-      verbs_port_look(ep, &ep->ports[i]);
+      verbs_port_check_device(ep, &ep->ports[i]);
     if (ep->ports[i].cache.refused && !ep->ports[i].cache.noted)
       note_refused(ep, &ep->ports[i].cache);
   }
   verbs_conn *conn;
   TAILQ_FOREACH(conn, &ep->conns, entry) {
     if (conn->gate & VERBS_GATE_CONNECTING)
-      verbs_conn_shake(conn);
+      verbs_conn_handshake(conn);
     else if (all)
-      verbs_conn_look(conn);
+      verbs_conn_check_link(conn);
     if (verbs_rx_owes(&conn->rx))
       verbs_post_credit(conn);
   }
   if (!all && ep->watched)
-    verbs_conn_look(ep->watched);
+    verbs_conn_check_link(ep->watched);
   ep->watched = ep->watched ? TAILQ_NEXT(ep->watched, entry) : TAILQ_FIRST(&ep->conns);
-  linger(ep);
+  advance_lingering(ep);
   return status | ep->happened;
 }
 
-/* Moves everything on. Data calls look at completions by themselves: this must cost next to nothing
+/* Polls everything. Data calls poll completions by themselves, so this must cost next to nothing
  * when nothing is new. */
 static int verbs_progress(coll_endpoint *handle) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
@@ -286,12 +286,12 @@ static int verbs_progress(coll_endpoint *handle) {
   int moved = 0;
   for (int i = 0; i < ep->nports; i++)
     moved |= ep->ports[i].conns > 0 && verbs_poll(ep, &ep->ports[i]) > 0;
-  if (!ep->look_now && !busy && ++ep->calls % CALLS_PER_CLOCK != 0)
+  if (!ep->poll_now && !busy && ++ep->calls % CALLS_PER_CLOCK != 0)
     return moved;
   uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
-  if (!ep->look_now && now_ns - ep->looked_ns < (busy ? LOOK_BUSY_NS : LOOK_IDLE_NS))
+  if (!ep->poll_now && now_ns - ep->polled_ns < (busy ? POLL_BUSY_NS : POLL_IDLE_NS))
     return moved;
-  int status = look(ep, now_ns);
+  int status = poll_rarely(ep, now_ns);
   return status > 1 ? status : status | moved;
 }
 
@@ -300,7 +300,7 @@ static int verbs_wait_fd(coll_endpoint *handle) {
   return ((verbs_endpoint *)handle)->epoll_fd;
 }
 
-/* Makes completions ring; 1 if some were there. */
+/* Makes completions wake the waiter; 1 if some were there. */
 static int verbs_arm(coll_endpoint *handle) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   bool ready = false;
@@ -309,13 +309,13 @@ static int verbs_arm(coll_endpoint *handle) {
   return ready | tcp_transport.arm(ep->links);
 }
 
-/* After sleeping: whatever has rung is looked at. */
+/* After sleeping: everything is polled in the next progress(). */
 static void verbs_disarm(coll_endpoint *handle) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   tcp_transport.disarm(ep->links);
   for (int i = 0; i < ep->nports; i++)
     verbs_port_disarm(ep, &ep->ports[i]);
-  ep->look_now = true;
+  ep->poll_now = true;
 }
 
 /* Makes wait_fd() readable; from any thread. */
@@ -343,7 +343,7 @@ static void verbs_region_remove(coll_endpoint *handle, uint32_t region) {
     verbs_cache_remove(&ep->ports[i].cache, region);
 }
 
-/* coll_transport_ops.lend */
+/* coll_transport_ops.register_buffer */
 static void verbs_register_buffer(coll_endpoint *handle, const void *owner, const void *memory,
                                   size_t bytes, int written) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
@@ -352,7 +352,7 @@ static void verbs_register_buffer(coll_endpoint *handle, const void *owner, cons
                          written ? VERBS_USE_WRITE : VERBS_USE_READ);
 }
 
-/* coll_transport_ops.reclaim */
+/* coll_transport_ops.release_buffers */
 static void verbs_release_buffers(coll_endpoint *handle, const void *owner) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   for (int i = 0; i < ep->nports; i++)

@@ -18,8 +18,8 @@ bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
   return blob->magic == VERBS_BLOB_MAGIC && blob->rails > 0 && blob->rails <= VERBS_BLOB_RAILS;
 }
 
-/* Takes the memory of a connection: the receive ring, and its mirror for what is sent. */
-static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
+/* Allocates the memory of a connection: the receive ring, and its mirror for what is sent. */
+static coll_status create_ring(verbs_conn *conn, verbs_fault *fault) {
   const coll_transport_env *env = conn->ep->env;
   uint32_t units = verbs_ring_units(env->slot_bytes, env->slot_count);
   if (units == 0)
@@ -27,8 +27,8 @@ static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
                            "COLL_SLOT_BYTES times COLL_SLOT_COUNT is zero or too large");
   size_t bytes = (size_t)units * VERBS_UNIT;
   coll_status status =
-      verbs_slab_create(&conn->port->domain, 2 * bytes + 2 * VERBS_SPOTS * sizeof(verbs_advert),
-                        VERBS_USE_WATCH, &conn->slab, fault);
+      verbs_slab_create(&conn->port->domain, 2 * bytes + 2 * VERBS_TARGETS * sizeof(verbs_advert),
+                        VERBS_USE_POLL, &conn->slab, fault);
   if (status != COLL_OK)
     return status;
   conn->rx_memory = conn->slab.memory;
@@ -46,9 +46,9 @@ static coll_status make_memory(verbs_conn *conn, verbs_fault *fault) {
   return COLL_OK;
 }
 
-/* Chooses a pair of rails, and makes all that does not need the peer. */
-static coll_status prepare(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
-                           verbs_fault *fault) {
+/* Chooses a pair of rails, and creates all that does not need the peer. */
+static coll_status prepare_conn(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
+                                verbs_fault *fault) {
   verbs_endpoint *ep = conn->ep;
   verbs_blob blob;
   verbs_path paths[VERBS_MAX_RAILS];
@@ -67,8 +67,8 @@ static coll_status prepare(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
   conn->path = paths[conn->base.channel % count];
   conn->port = &ep->ports[conn->path.mine];
   conn->peer_rail = blob.rail[conn->path.theirs];
-  coll_status status = make_memory(conn, fault);
-  return status != COLL_OK ? status : verbs_qp_make(conn, fault);
+  coll_status status = create_ring(conn, fault);
+  return status != COLL_OK ? status : verbs_qp_create(conn, fault);
 }
 
 /* Starts the link, over which the rest is settled. */
@@ -92,8 +92,8 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
   verbs_conn *conn = calloc(1, sizeof(*conn));
   *result = NULL;
   if (!conn) {
-    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, "malloc",
-                                      "no memory for a connection"};
+    coll_transport_failure failure = {
+        COLL_ERR_NO_MEMORY, peer, channel, 0, "malloc", "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }
@@ -103,7 +103,7 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
   conn->gate = VERBS_GATE_CONNECTING;
   ep->connecting++;
   TAILQ_INSERT_TAIL(&ep->conns, conn, entry);
-  if (prepare(conn, raw, &fault) != COLL_OK || start_link(conn, raw, &fault) != COLL_OK)
+  if (prepare_conn(conn, raw, &fault) != COLL_OK || start_link(conn, raw, &fault) != COLL_OK)
     verbs_conn_break(conn, &fault);
   *result = &conn->base;
   return COLL_OK;
@@ -124,21 +124,21 @@ static bool link_done(verbs_conn *conn, int status) {
   return false;
 }
 
-/* Says something over the link. */
-static bool say(verbs_conn *conn, uint64_t what, const void *text, size_t bytes) {
+/* Sends a word over the link, with a text. */
+static bool send_word(verbs_conn *conn, uint64_t what, const void *text, size_t bytes) {
   coll_tag tag = {{what, 0, 0}};
   return link_done(conn, tcp_transport.send(conn->link, &tag, text, bytes));
 }
 
-/* Hears something over the link. */
-static bool hear(verbs_conn *conn, uint64_t what, void *text, size_t bytes) {
+/* Receives a word over the link, with a text. */
+static bool receive_word(verbs_conn *conn, uint64_t what, void *text, size_t bytes) {
   coll_tag expect = {{what, 0, 0}}, got;
   size_t got_bytes;
   return link_done(conn, tcp_transport.recv(conn->link, &expect, text, bytes, &got, &got_bytes));
 }
 
 /* The peer's offer has come: connects the queue pair. */
-static bool take_offer(verbs_conn *conn) {
+static bool accept_offer(verbs_conn *conn) {
   verbs_fault fault;
   const verbs_offer *offer = &conn->peer_offer;
   if (offer->magic != VERBS_BLOB_MAGIC || offer->units != conn->offer.units ||
@@ -157,26 +157,26 @@ static bool take_offer(verbs_conn *conn) {
   return true;
 }
 
-void verbs_conn_shake(verbs_conn *conn) {
+void verbs_conn_handshake(verbs_conn *conn) {
   if (!conn->offered &&
-      !(conn->offered = say(conn, VERBS_SAYS_OFFER, &conn->offer, sizeof(conn->offer))))
+      !(conn->offered = send_word(conn, VERBS_SAYS_OFFER, &conn->offer, sizeof(conn->offer))))
     return;
   if (!conn->answered) {
-    if (!hear(conn, VERBS_SAYS_OFFER, &conn->peer_offer, sizeof(conn->peer_offer)))
+    if (!receive_word(conn, VERBS_SAYS_OFFER, &conn->peer_offer, sizeof(conn->peer_offer)))
       return;
     conn->answered = true;
-    if (!take_offer(conn))
+    if (!accept_offer(conn))
       return;
   }
-  if (!conn->readied && !(conn->readied = say(conn, VERBS_SAYS_READY, NULL, 0)))
+  if (!conn->readied && !(conn->readied = send_word(conn, VERBS_SAYS_READY, NULL, 0)))
     return;
-  if (hear(conn, VERBS_SAYS_READY, NULL, 0)) {
+  if (receive_word(conn, VERBS_SAYS_READY, NULL, 0)) {
     conn->gate &= ~VERBS_GATE_CONNECTING;
     conn->ep->connecting--;
   }
 }
 
-void verbs_conn_look(verbs_conn *conn) {
+void verbs_conn_check_link(verbs_conn *conn) {
   coll_tag got;
   const void *buf;
   size_t bytes;
@@ -188,7 +188,7 @@ void verbs_conn_look(verbs_conn *conn) {
   while (!conn->gate && (verbs_poll(conn->ep, conn->port) > 0 || colli_now_ns() < until)) {
   }
   /* It may have left because of what this process has not noticed yet. */
-  verbs_port_look(conn->ep, conn->port);
+  verbs_port_check_device(conn->ep, conn->port);
   verbs_port_events(conn->ep, conn->port);
   verbs_fault fault;
   verbs_fault_set(&fault, COLL_ERR_PEER_LOST, NULL, 0,
@@ -197,7 +197,7 @@ void verbs_conn_look(verbs_conn *conn) {
 }
 
 void verbs_conn_free(verbs_conn *conn) {
-  verbs_qp_end(conn);
+  verbs_qp_destroy(conn);
   if (conn->slab.memory)
     verbs_slab_destroy(&conn->port->domain, &conn->slab);
   if (conn->link)
@@ -206,13 +206,13 @@ void verbs_conn_free(verbs_conn *conn) {
 }
 
 /* Whether all that was sent has arrived, or never will. */
-static bool is_over(const verbs_conn *conn) {
+static bool is_drained(const verbs_conn *conn) {
   return conn->gate || conn->completed == conn->posted;
 }
 
 void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns) {
-  verbs_conn_look(conn);
-  if (!is_over(conn) && now_ns < conn->linger_ns)
+  verbs_conn_check_link(conn);
+  if (!is_drained(conn) && now_ns < conn->linger_ns)
     return;
   TAILQ_REMOVE(&conn->ep->lingering, conn, entry);
   verbs_conn_free(conn);
@@ -220,11 +220,11 @@ void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns) {
 
 /* Waits, for a bounded time, until the device has read what it reads from the caller's memory;
  * false if it has not. */
-static bool drain_loans(verbs_conn *conn) {
+static bool drain_references(verbs_conn *conn) {
   uint64_t until = colli_now_ns() + DRAIN_NS;
-  while (conn->lent != conn->repaid && !conn->gate && colli_now_ns() < until)
+  while (conn->refs_posted != conn->refs_done && !conn->gate && colli_now_ns() < until)
     verbs_poll(conn->ep, conn->port);
-  return conn->lent == conn->repaid;
+  return conn->refs_posted == conn->refs_done;
 }
 
 void verbs_disconnect(coll_conn *base) {
@@ -238,7 +238,7 @@ void verbs_disconnect(coll_conn *base) {
   /* Memory that the peer may still write to is the caller's again. */
   verbs_targets_pass(&conn->here, conn->rx.taken);
   bool written = conn->here.over < conn->here.made;
-  if (conn->gate || written || !drain_loans(conn) || !verbs_post_farewell(conn)) {
+  if (conn->gate || written || !drain_references(conn) || !verbs_post_farewell(conn)) {
     verbs_conn_free(conn);
     return;
   }

@@ -1,24 +1,24 @@
 /*
  * verbs_data.c: the data calls.
  *
- * A message is put together in memory of this end that mirrors the peer's ring, place by place:
- * what the peer has given back can be reused here as well, so that sends need no notice of their
- * completion. What is short enough goes in its work request (inline). A long message in a region is
- * not copied: the device reads it where it lies, and its completion says that it has.
+ * A message is put together in memory of this end that mirrors the peer's ring, unit by unit:
+ * what the peer has given back can be reused here as well, so that sends need no completion. What
+ * is short enough goes in its work request (inline). A long message in a region is not copied: the
+ * device reads it where it lies, and its completion says that it has.
  */
 #include <string.h>
 
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
-#define VERBS_LONG_BYTES 4096u /* shorter messages are copied faster than told of */
-#define LOOKS_PER_POLL   4u    /* at memory, for one at the completion queue */
+#define VERBS_LONG_BYTES 4096u /* shorter messages are copied: a completion would take longer */
+#define LOOKS_PER_POLL   4u    /* polls of memory for each poll of the completion queue */
 #define UNLIKELY(what)   __builtin_expect(!!(what), 0)
 #define LIKELY(what)     __builtin_expect(!!(what), 1)
 
-/* What a send returns on a connection that does not take any. */
-static int stopped(verbs_conn *conn) {
-  return conn->gate & VERBS_GATE_GONE ? verbs_conn_tell(conn) : COLL_T_AGAIN;
+/* What a data call returns on a connection whose gate is shut. */
+static int gate_status(verbs_conn *conn) {
+  return conn->gate & VERBS_GATE_GONE ? verbs_conn_report(conn) : COLL_T_AGAIN;
 }
 
 /* Whether a message of `bytes` bytes is short. */
@@ -26,8 +26,8 @@ static inline bool is_short(const verbs_conn *conn, size_t bytes) {
   return bytes <= conn->short_bytes;
 }
 
-/* Where a message is put together that goes to a place. */
-static inline uint8_t *mirror(const verbs_conn *conn, size_t bytes, const verbs_place *place) {
+/* Where in this end's memory a message is put together that goes to a place of the ring. */
+static inline uint8_t *mirror_of(const verbs_conn *conn, size_t bytes, const verbs_place *place) {
   return conn->tx_memory + verbs_ring_mirror(place, is_short(conn, bytes));
 }
 
@@ -45,12 +45,12 @@ static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *p
 /* Finds room for a message: DONE, AGAIN or an error. */
 static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) {
   if (UNLIKELY(conn->gate))
-    return stopped(conn);
+    return gate_status(conn);
   if (UNLIKELY(bytes > conn->ep->env->slot_bytes)) {
     verbs_fault fault;
     verbs_fault_set(&fault, COLL_ERR_INTERNAL, NULL, 0, "a message larger than a slot");
     verbs_conn_break(conn, &fault);
-    return verbs_conn_tell(conn);
+    return verbs_conn_report(conn);
   }
   if (LIKELY(has_room(conn, bytes, place)))
     return COLL_T_DONE;
@@ -58,12 +58,12 @@ static inline int find_room(verbs_conn *conn, size_t bytes, verbs_place *place) 
   }
   verbs_poll(conn->ep, conn->port);
   if (UNLIKELY(conn->gate))
-    return stopped(conn);
+    return gate_status(conn);
   return has_room(conn, bytes, place) ? COLL_T_DONE : COLL_T_AGAIN;
 }
 
 /* Aims conn->write at the place of a long message; the bytes of the tag that goes with it, or 0. */
-static inline uint32_t aim(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
+static inline uint32_t aim_write(verbs_conn *conn, const coll_tag *tag, const verbs_place *place) {
   uint32_t tag_bytes = verbs_tx_needs_tag(&conn->tx, tag) ? sizeof(*tag) : 0;
   conn->write.wr.rdma.remote_addr =
       conn->peer_memory + (uint64_t)place->first * VERBS_UNIT - tag_bytes;
@@ -76,7 +76,7 @@ static inline int send_short(verbs_conn *conn, const coll_tag *tag, const void *
   uint8_t *to = conn->tx_memory + verbs_ring_mirror(place, true), *begin;
   if (bytes > 0 && to != buf)
     memcpy(to, buf, bytes);
-  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, verbs_post_news(conn), to,
+  size_t all = verbs_tx_frame(&conn->tx, conn->peer_offer.mark, tag, verbs_credit_bits(conn), to,
                               bytes, &begin);
   unsigned flags = all <= conn->port->inline_bytes ? IBV_SEND_INLINE : 0;
   conn->part[0] = (struct ibv_sge){(uintptr_t)begin, (uint32_t)all, conn->slab.mr->lkey};
@@ -94,8 +94,8 @@ static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *b
                             const verbs_place *place) {
   if (LIKELY(is_short(conn, bytes)))
     return send_short(conn, tag, buf, bytes, place);
-  uint8_t *to = mirror(conn, bytes, place);
-  uint32_t tag_bytes = aim(conn, tag, place);
+  uint8_t *to = mirror_of(conn, bytes, place);
+  uint32_t tag_bytes = aim_write(conn, tag, place);
   if (to != buf)
     memcpy(to, buf, bytes);
   if (tag_bytes)
@@ -108,13 +108,13 @@ static inline int send_copy(verbs_conn *conn, const coll_tag *tag, const void *b
   return status;
 }
 
-/* Sends what lies in a region from there. */
-static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
-                     const verbs_place *place, const struct ibv_mr *mr) {
-  uint32_t tag_bytes = aim(conn, tag, place);
+/* Sends a message that lies in registered memory from there. */
+static int send_reference(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
+                          const verbs_place *place, const struct ibv_mr *mr) {
+  uint32_t tag_bytes = aim_write(conn, tag, place);
   struct ibv_sge *part = conn->part;
   if (tag_bytes) {
-    uint8_t *to = mirror(conn, bytes, place) - sizeof(*tag);
+    uint8_t *to = mirror_of(conn, bytes, place) - sizeof(*tag);
     memcpy(to, tag, sizeof(*tag));
     part[0] = (struct ibv_sge){(uintptr_t)to, tag_bytes, conn->slab.mr->lkey};
   }
@@ -124,7 +124,8 @@ static int send_loan(verbs_conn *conn, const coll_tag *tag, const void *buf, siz
   if (status != COLL_T_DONE)
     return status;
   verbs_tx_sent(&conn->tx, tag, place);
-  conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
+  conn->references[conn->refs_posted++ % VERBS_REFERENCES] =
+      (verbs_reference){conn->tx.sent, conn->posted};
   return COLL_T_PENDING;
 }
 
@@ -140,8 +141,8 @@ int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t byt
   status = find_room(conn, bytes, &place);
   if (UNLIKELY(status != COLL_T_DONE))
     return status;
-  if (mr && conn->lent - conn->repaid < VERBS_LOANS)
-    return send_loan(conn, tag, buf, bytes, &place, mr);
+  if (mr && conn->refs_posted - conn->refs_done < VERBS_REFERENCES)
+    return send_reference(conn, tag, buf, bytes, &place, mr);
   return send_copy(conn, tag, buf, bytes, &place);
 }
 
@@ -155,12 +156,13 @@ int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const 
 
 int verbs_sent(coll_conn *base, uint64_t *count) {
   verbs_conn *conn = (verbs_conn *)base;
-  if (conn->lent != conn->repaid)
+  if (conn->refs_posted != conn->refs_done)
     verbs_poll(conn->ep, conn->port);
-  bool pending = conn->lent != conn->repaid;
-  *count = pending ? conn->loans[conn->repaid % VERBS_LOANS].message - 1 : conn->tx.sent;
-  if (UNLIKELY(conn->gate & VERBS_GATE_GONE) && (pending || conn->told))
-    return verbs_conn_tell(conn);
+  bool pending = conn->refs_posted != conn->refs_done;
+  *count =
+      pending ? conn->references[conn->refs_done % VERBS_REFERENCES].message - 1 : conn->tx.sent;
+  if (UNLIKELY(conn->gate & VERBS_GATE_GONE) && (pending || conn->reported))
+    return verbs_conn_report(conn);
   return COLL_T_DONE;
 }
 
@@ -169,47 +171,47 @@ int verbs_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
   verbs_place place;
   int status = find_room(conn, bytes, &place);
   if (LIKELY(status == COLL_T_DONE))
-    *buf = conn->acquired = mirror(conn, bytes, &place);
+    *buf = conn->acquired = mirror_of(conn, bytes, &place);
   return status;
 }
 
 int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   verbs_conn *conn = (verbs_conn *)base;
   if (UNLIKELY(conn->gate))
-    return stopped(conn);
+    return gate_status(conn);
   /* Less than was asked for may belong elsewhere: it may be short, or not on a page. */
   verbs_place place;
   verbs_tx_room(&conn->tx, bytes, is_short(conn, bytes), &place);
-  uint8_t *buf = mirror(conn, bytes, &place);
+  uint8_t *buf = mirror_of(conn, bytes, &place);
   if (UNLIKELY(buf != conn->acquired))
     memmove(buf, conn->acquired, bytes);
   return send_copy(conn, tag, buf, bytes, &place);
 }
 
 /* Shows the next message, if it can be seen: true if so. */
-static inline bool seen(verbs_conn *conn, const void **buf, size_t *bytes) {
+static inline bool peek_next(verbs_conn *conn, const void **buf, size_t *bytes) {
   if (verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes))
     return true;
   return verbs_take_short(conn) && verbs_rx_peek(&conn->rx, conn->rx_memory, buf, bytes);
 }
 
 /* Shows the next message: DONE, AGAIN or an error. */
-static inline int next(verbs_conn *conn, const void **buf, size_t *bytes) {
+static inline int next_message(verbs_conn *conn, const void **buf, size_t *bytes) {
   /* Who has said farewell was ready, though its word of that may still be on the link. */
   if (UNLIKELY(conn->gate) && (conn->gate == VERBS_GATE_CONNECTING || !conn->rx_memory))
-    return stopped(conn);
-  if (LIKELY(seen(conn, buf, bytes)))
+    return gate_status(conn);
+  if (LIKELY(peek_next(conn, buf, bytes)))
     return COLL_T_DONE;
   if (LIKELY(!conn->gate) && ++conn->misses % LOOKS_PER_POLL != 0)
     return COLL_T_AGAIN;
   verbs_poll(conn->ep, conn->port);
-  if (seen(conn, buf, bytes))
+  if (peek_next(conn, buf, bytes))
     return COLL_T_DONE;
-  return UNLIKELY(conn->gate) ? stopped(conn) : COLL_T_AGAIN;
+  return UNLIKELY(conn->gate) ? gate_status(conn) : COLL_T_AGAIN;
 }
 
 /* Gives back the message that was shown. */
-static inline void release(verbs_conn *conn) {
+static inline void release_message(verbs_conn *conn) {
   verbs_rx_release(&conn->rx);
   if (UNLIKELY(verbs_rx_owes(&conn->rx)))
     verbs_post_credit(conn);
@@ -220,7 +222,7 @@ int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes,
   verbs_conn *conn = (verbs_conn *)base;
   const void *from = NULL;
   size_t came = 0;
-  int status = next(conn, &from, &came);
+  int status = next_message(conn, &from, &came);
   if (status != COLL_T_DONE)
     return status;
   const coll_tag *tag = &conn->rx.tag;
@@ -232,19 +234,19 @@ int verbs_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes,
   }
   if (bytes > 0 && from != buf) /* else it was written there */
     memcpy(buf, from, bytes);
-  release(conn);
+  release_message(conn);
   return COLL_T_DONE;
 }
 
 int verbs_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes) {
   verbs_conn *conn = (verbs_conn *)base;
-  int status = next(conn, buf, bytes);
+  int status = next_message(conn, buf, bytes);
   if (LIKELY(status == COLL_T_DONE))
     *got = conn->rx.tag;
   return status;
 }
 
 int verbs_slot_release(coll_conn *base) {
-  release((verbs_conn *)base);
+  release_message((verbs_conn *)base);
   return COLL_T_DONE;
 }

@@ -12,7 +12,7 @@
 #include "transports/verbs/verbs_device_internal.h"
 #include "transports/verbs/verbs_event.h"
 
-#define MAX_FOUND      64 /* ports that are looked at */
+#define MAX_FOUND      64 /* ports that are examined */
 #define KERNEL_DEVICES "/sys/class/infiniband"
 
 /* A port that can be a rail. */
@@ -51,8 +51,8 @@ static const char *advice_for(const struct ibv_port_attr *attr) {
              : "check the cable and the switch";
 }
 
-/* Looks at one port of an open device; true if it can be a rail. */
-static bool look_at_port(search *s, struct ibv_context *context, verbs_rail *rail) {
+/* Examines one port of an open device; true if it can be a rail. */
+static bool examine_port(search *s, struct ibv_context *context, verbs_rail *rail) {
   struct ibv_port_attr attr;
   int error = verbs_query_port(s->lib, context, rail->port, &attr);
   if (error != 0) {
@@ -135,8 +135,8 @@ static bool query_limits(search *s, struct ibv_context *context, verbs_rail *rai
   return true;
 }
 
-/* Looks at all ports of a device. */
-static void look_at_device(search *s, struct ibv_device *device) {
+/* Examines all ports of a device. */
+static void examine_device(search *s, struct ibv_device *device) {
   const char *name = s->lib->get_device_name(device);
   if (!name)
     return;
@@ -154,7 +154,7 @@ static void look_at_device(search *s, struct ibv_device *device) {
     return;
   verbs_rail rail = {.async_fd = -1, .numa_node = -1};
   snprintf(rail.name, sizeof(rail.name), "%s", name);
-  verbs_place_find(device, &rail);
+  verbs_locality_find(device, &rail);
   rail.relaxed_ordering = *rail.pci != 0;
   bool usable = query_limits(s, context, &rail);
   for (int port = 1; usable && port <= rail.limits.phys_port_cnt && s->count < MAX_FOUND; port++) {
@@ -164,7 +164,7 @@ static void look_at_device(search *s, struct ibv_device *device) {
                    "COLL_VERBS_DEVICE and COLL_VERBS_PORT leave out every port, such as %s:%d; "
                    "`ibv_devinfo` lists them",
                    name, port);
-    else if (look_at_port(s, context, &rail))
+    else if (examine_port(s, context, &rail))
       s->found[s->count++] = (candidate){device, rail};
   }
   s->lib->close_device(context);
@@ -179,7 +179,7 @@ static int own_node(void) {
 }
 
 /* Takes what is as fast as the fastest and of its kind; those near this thread first. */
-static int order(candidate *found, int count) {
+static int order_candidates(candidate *found, int count) {
   const candidate *best = &found[0];
   for (int i = 1; i < count; i++)
     if (found[i].rail.mbit > best->rail.mbit)
@@ -202,7 +202,7 @@ static int order(candidate *found, int count) {
 
 /* Opens the chosen ports for good. */
 static int open_rails(search *s, verbs_rail *rails, int max) {
-  int opened = 0, wanted = order(s->found, s->count);
+  int opened = 0, wanted = order_candidates(s->found, s->count);
   for (int i = 0; i < wanted && opened < max; i++) {
     verbs_rail *rail = &rails[opened];
     *rail = s->found[i].rail;
@@ -260,9 +260,9 @@ int verbs_rails_open(const verbs_lib *lib, const verbs_settings *settings, verbs
   s.found = calloc(MAX_FOUND, sizeof(*s.found));
   if (!s.found)
     verbs_refuse(&s.refusal, VERBS_REFUSED_OPEN, COLL_ERR_NO_MEMORY, "malloc", ENOMEM,
-                 "no memory to look at verbs devices");
+                 "out of memory for the list of verbs devices");
   for (int i = 0; s.found && i < ndevices && list[i]; i++)
-    look_at_device(&s, list[i]);
+    examine_device(&s, list[i]);
   if (s.count > 0)
     opened = open_rails(&s, rails, max);
   free(s.found);

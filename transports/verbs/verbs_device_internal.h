@@ -37,6 +37,6 @@ bool verbs_gids_choose(const verbs_lib *lib, const verbs_settings *settings, ver
                        struct ibv_context *context, int entries, verbs_refusal *refusal);
 
 /* Finds where the device sits: rail->pci and rail->numa_node. */
-void verbs_place_find(const struct ibv_device *device, verbs_rail *rail);
+void verbs_locality_find(const struct ibv_device *device, verbs_rail *rail);
 
 #endif

@@ -1,8 +1,8 @@
 /*
- * verbs_direct.c: long messages that are written to where they belong (verbs_target.h).
+ * verbs_direct.c: long messages that are written straight to their target (verbs_target.h).
  *
- * Both ends decide by themselves: the receiver tells of memory that is registered, and the sender
- * writes there what lies in registered memory of its own. Whatever does not fit goes through the
+ * Both ends decide by themselves: the receiver advertises registered memory, and the sender writes
+ * there what lies in registered memory of its own. Whatever does not fit goes through the
  * ring.
  */
 #include <string.h>
@@ -10,15 +10,15 @@
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
-#define DIRECT_LEAST 16384u /* so few bytes are copied faster than told of */
+#define DIRECT_LEAST 16384u /* fewer bytes are copied faster than advertised */
 
-/* Tells the peer of a spot, unless that lies before one it knows of. The data calls tell of an
- * error. */
+/* Advertises a target to the peer, unless it lies before one that the peer knows. The data calls
+ * report an error. */
 static void advertise(verbs_conn *conn, const verbs_advert *advert) {
-  uint64_t at = conn->here.made % VERBS_SPOTS;
+  uint64_t at = conn->here.made % VERBS_TARGETS;
   if (!verbs_targets_add(&conn->here, advert))
     return;
-  verbs_advert *from = &conn->adverts[VERBS_SPOTS + at];
+  verbs_advert *from = &conn->adverts[VERBS_TARGETS + at];
   *from = *advert;
   conn->part[0] = (struct ibv_sge){(uintptr_t)from, sizeof(*from), conn->slab.mr->lkey};
   conn->write.wr.rdma.remote_addr = conn->peer_adverts + at * sizeof(*from);
@@ -26,11 +26,11 @@ static void advertise(verbs_conn *conn, const verbs_advert *advert) {
   (void)verbs_post(conn, 1, VERBS_IMM_CREDIT | VERBS_IMM_PLACED, flags);
 }
 
-/* Messages that may yet arrive in spots and have not been taken. */
-static uint64_t expected(const verbs_conn *conn) {
+/* Messages that may yet arrive in targets and have not been taken. */
+static uint64_t count_expected(const verbs_conn *conn) {
   uint64_t count = 0;
   for (uint64_t i = conn->here.over; i < conn->here.made; i++)
-    count += verbs_advert_count(&conn->here.advert[i % VERBS_SPOTS]);
+    count += verbs_advert_count(&conn->here.advert[i % VERBS_TARGETS]);
   return count;
 }
 
@@ -43,11 +43,11 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
                          .slice = (uint32_t)slice,
                          .tag = *tag};
   if (slice < DIRECT_LEAST || conn->gate & VERBS_GATE_GONE)
-    return COLL_T_DONE; /* what is wrong the data calls tell */
+    return COLL_T_DONE; /* the data calls report what is wrong */
   verbs_targets_pass(&conn->here, conn->rx.taken);
   uint64_t count = verbs_advert_count(&advert);
-  if (conn->gate || !verbs_targets_free(&conn->here) || expected(conn) + count > VERBS_PLACED ||
-      !verbs_may_post(conn))
+  if (conn->gate || !verbs_targets_free(&conn->here) ||
+      count_expected(conn) + count > VERBS_PLACED || !verbs_may_post(conn))
     return COLL_T_AGAIN;
   if (advert.first + count <= conn->rx.arrived)
     return COLL_T_DONE; /* all has come already */
@@ -69,7 +69,7 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
   const verbs_advert *advert = verbs_targets_find(&conn->there, conn->tx.sent, &offset, &room);
   if (!advert || room != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
     return COLL_T_DONE;
-  if (conn->lent - conn->repaid == VERBS_LOANS || !verbs_may_post(conn))
+  if (conn->refs_posted - conn->refs_done == VERBS_REFERENCES || !verbs_may_post(conn))
     return COLL_T_AGAIN;
   uint32_t ring_key = conn->write.wr.rdma.rkey;
   conn->part[0] = (struct ibv_sge){(uintptr_t)buf, (uint32_t)bytes, mr->lkey};
@@ -80,7 +80,8 @@ int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, si
   if (status != COLL_T_DONE)
     return status;
   verbs_tx_placed(&conn->tx, tag);
-  conn->loans[conn->lent++ % VERBS_LOANS] = (verbs_loan){conn->tx.sent, conn->posted};
+  conn->references[conn->refs_posted++ % VERBS_REFERENCES] =
+      (verbs_reference){conn->tx.sent, conn->posted};
   verbs_targets_pass(&conn->there, conn->tx.sent);
   return COLL_T_PENDING;
 }

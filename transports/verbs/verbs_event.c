@@ -1,4 +1,4 @@
-/* verbs_event.c: what devices tell unasked, and what failed completions mean. */
+/* verbs_event.c: asynchronous events of devices, and what failed completions mean. */
 #include "transports/verbs/verbs_event.h"
 
 #include <errno.h>
@@ -131,7 +131,7 @@ coll_status verbs_event_fault(const verbs_rail *rail, const verbs_event *event,
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, NULL, 0,
                            "a receive queue of device %s failed; see dmesg", name);
   default:
-    return verbs_fault_set(fault, COLL_OK, NULL, 0, "device %s told of event %d", name,
+    return verbs_fault_set(fault, COLL_OK, NULL, 0, "device %s reported event %d", name,
                            (int)event->type);
   }
 }

@@ -1,4 +1,4 @@
-/* verbs_event.h: what devices tell unasked, and what failed completions mean. */
+/* verbs_event.h: asynchronous events of devices, and what failed completions mean. */
 #ifndef COLLI_TRANSPORTS_VERBS_EVENT_H
 #define COLLI_TRANSPORTS_VERBS_EVENT_H
 

@@ -1,4 +1,5 @@
-/* verbs_failure.c: a connection that failed: the reason is kept, and told by the next data call. */
+/* verbs_failure.c: a connection that failed: the reason is kept, and the next data call reports it.
+ */
 #include "transports/verbs/verbs_internal.h"
 
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
@@ -11,7 +12,7 @@ void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault) {
   conn->ep->happened = true;
 }
 
-void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits) {
+void verbs_conn_reject(verbs_conn *conn, const char *what, uint32_t bits) {
   typedef unsigned long long number;
   verbs_fault fault;
   verbs_fault_set(
@@ -24,11 +25,11 @@ void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits) {
   verbs_conn_break(conn, &fault);
 }
 
-int verbs_conn_tell(verbs_conn *conn) {
+int verbs_conn_report(verbs_conn *conn) {
   const coll_transport_env *env = conn->ep->env;
-  if (conn->told)
+  if (conn->reported)
     return (int)conn->fault.status;
-  conn->told = true;
+  conn->reported = true;
   if (conn->fault.status == COLL_OK)
     verbs_fault_set(&conn->fault, COLL_ERR_PEER_LOST, NULL, 0,
                     "the peer has closed the connection; see its own error, or let it take part as "

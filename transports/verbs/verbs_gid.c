@@ -53,7 +53,7 @@ static bool read_gid(const verbs_lib *lib, struct ibv_context *context, int port
 }
 
 /* How good a RoCE address is; 0: of no use. The version counts most. */
-static int score(const verbs_gid *gid, const interfaces *known) {
+static int score_gid(const verbs_gid *gid, const interfaces *known) {
   if (colli_addr_loopback(&gid->addr) ||
       (gid->type != IBV_GID_TYPE_ROCE_V2 && gid->type != IBV_GID_TYPE_ROCE_V1))
     return 0;
@@ -70,7 +70,7 @@ static int read_roce(const verbs_lib *lib, struct ibv_context *context, int port
   read_addr(&gid->raw, &gid->addr);
   const colli_addr *same = find_addr(known->all, known->nall, &gid->addr);
   gid->addr.prefix = same ? same->prefix : 0;
-  return score(gid, known);
+  return score_gid(gid, known);
 }
 
 /* Offers the best addresses of a RoCE port: at most one of each family, all of one version. */

@@ -4,8 +4,8 @@
  * A connection is a reliable-connected queue pair with a ring of receive memory at each end
  * (verbs_ring.h), and a *link*: a connection of the TCP transport for the same peer and channel.
  * Over the link, which both ends have authenticated, go the numbers and keys of queue pairs and
- * memory; after that its end is what tells of the peer's death, as a queue pair only notices that
- * when it sends.
+ * memory; after that the end of the link shows that the peer has died, which a queue pair only
+ * notices when it sends.
  *
  * Short messages are RDMA writes that the receiver finds in its memory (verbs_ring.h). Long ones
  * carry immediate bits: those consume a request of the endpoint's shared receive queue, and arrive
@@ -28,8 +28,8 @@
 #define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
-#define VERBS_SIGNAL_EVERY   8u     /* one of so many sends is to complete with a notice */
-#define VERBS_LOANS          32u    /* of which as many may read the caller's memory */
+#define VERBS_SIGNAL_EVERY   8u     /* one of so many sends has a completion */
+#define VERBS_REFERENCES     32u    /* so many sends may read the caller's memory at a time */
 #define VERBS_REGISTER_BYTES 32768u /* shorter memory is not registered for one operation */
 
 #define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
@@ -51,7 +51,7 @@ typedef struct verbs_blob {
 } verbs_blob;
 _Static_assert(sizeof(verbs_blob) <= COLL_BLOB_BYTES, "travels in a blob");
 
-/* What the ends of a connection tell each other over the link. */
+/* What the ends of a connection send each other over the link. */
 typedef struct verbs_offer {
   uint32_t magic;
   uint32_t qp;
@@ -85,16 +85,16 @@ typedef struct verbs_port {
   unsigned repost;       /* ... once they are so many */
   unsigned conns_most;   /* connections whose completions the completion queue has room for */
   unsigned conns;
-  bool down; /* has told that it is; `fault` has the words */
+  bool down; /* an event said so; `fault` describes it */
   verbs_fault fault;
 } verbs_port;
 
 struct verbs_endpoint;
 
-/* A message that left from the caller's memory. */
-typedef struct verbs_loan {
+/* A message that the device reads from the caller's memory. */
+typedef struct verbs_reference {
   uint64_t message, request;
-} verbs_loan;
+} verbs_reference;
 
 typedef struct verbs_conn {
   coll_conn base;
@@ -106,27 +106,26 @@ typedef struct verbs_conn {
   struct ibv_qp *qp;
   verbs_port *port;
   uint64_t posted;          /* work requests */
-  uint64_t signalled;       /* the last that will tell of its completion */
+  uint64_t signalled;       /* the last that will have a completion */
   uint64_t completed;       /* all up to this one are */
   struct ibv_send_wr write; /* a message; filled in but for what differs */
   struct ibv_sge part[2];
   uint64_t peer_memory;
-  uint32_t short_bytes;          /* messages up to this size are short */
-  uint32_t misses;               /* looks at memory in vain */
-  uint64_t told_sleeps;          /* the last verbs_tx_sleeps() that the peer was told */
-  uint8_t *acquired;             /* where slot_acquire() has given room */
-  verbs_loan loans[VERBS_LOANS]; /* from `repaid` to `lent`, modulo their number */
-  unsigned lent, repaid;
-  verbs_targets here;  /* told to the peer: where its messages may be written */
-  verbs_targets there; /* told by the peer */
-  verbs_advert
-      *adverts; /* VERBS_SPOTS that the peer writes, and behind them as many to send from */
+  uint32_t short_bytes;     /* messages up to this size are short */
+  uint32_t misses;          /* polls of memory in vain */
+  uint64_t announced_sleep; /* the last verbs_tx_sleeps() that was sent to the peer */
+  uint8_t *acquired;        /* where slot_acquire() has given room */
+  verbs_reference references[VERBS_REFERENCES]; /* a ring: refs_done .. refs_posted */
+  unsigned refs_posted, refs_done;
+  verbs_targets here;    /* where the peer may write its messages */
+  verbs_targets there;   /* where this end may write its messages */
+  verbs_advert *adverts; /* VERBS_TARGETS from the peer, then as many to send from */
   uint64_t peer_adverts;
   struct verbs_endpoint *ep;
   verbs_slab slab; /* the receive ring, the memory that sends are copied to, adverts */
   coll_conn *link;
   bool offered, answered, readied; /* sent the offer; got the peer's; sent that we are ready */
-  bool told;                       /* the environment knows of `fault` */
+  bool reported;                   /* the environment knows of `fault` */
   verbs_path path;
   verbs_wire_rail peer_rail;
   verbs_offer offer, peer_offer;
@@ -152,26 +151,27 @@ typedef struct verbs_endpoint {
   verbs_fault link_fault;
   int epoll_fd;
   struct verbs_conns conns, lingering;
-  verbs_conn *watched; /* the next connection whose link is to be looked at; NULL: the first */
+  verbs_conn *watched; /* the next connection whose link is to be checked; NULL: the first */
   int connecting;
-  unsigned calls; /* of progress() since the last look at the clock */
-  bool look_now;
-  bool happened;                  /* during this look */
-  uint64_t looked_ns, watched_ns; /* when progress() last looked; also at the devices themselves */
-  coll_status status;             /* of the endpoint as a whole */
+  unsigned calls; /* of progress() since the clock was last read */
+  bool poll_now;
+  bool happened;       /* something did, in this progress() */
+  uint64_t polled_ns;  /* when progress() last polled more than completions */
+  uint64_t watched_ns; /* ... and whether the devices are still there */
+  coll_status status;  /* of the endpoint as a whole */
   verbs_conn *numbers[VERBS_NUMBERS];
 } verbs_endpoint;
 
 /* ---- verbs_failure.c ------------------------------------------------------------------------- */
 
-/* The connection is of no more use; the first reason is kept, and told by the next data call. */
+/* The connection is of no more use; the first reason is kept, and the next data call reports it. */
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
 
-/* The peer has sent what no libcoll sends: such bits, which were refused as `what`. */
-void verbs_conn_nonsense(verbs_conn *conn, const char *what, uint32_t bits);
+/* Ends a connection whose peer has sent what no libcoll sends: these bits, rejected as `what`. */
+void verbs_conn_reject(verbs_conn *conn, const char *what, uint32_t bits);
 
-/* Tells the environment why a connection is of no use; returns the status. */
-int verbs_conn_tell(verbs_conn *conn);
+/* Reports to the environment why a connection has failed; returns the status. */
+int verbs_conn_report(verbs_conn *conn);
 
 /* ---- verbs_port.c ---------------------------------------------------------------------------- */
 
@@ -179,10 +179,10 @@ int verbs_conn_tell(verbs_conn *conn);
 coll_status verbs_port_open(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault);
 void verbs_port_close(verbs_endpoint *ep, verbs_port *port);
 
-/* Makes a connection's queue pair, and room for its completions; and ends it. */
-coll_status verbs_qp_make(verbs_conn *conn, verbs_fault *fault);
+/* Creates a connection's queue pair, and space for its completions; connects it; destroys it. */
+coll_status verbs_qp_create(verbs_conn *conn, verbs_fault *fault);
 coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault);
-void verbs_qp_end(verbs_conn *conn);
+void verbs_qp_destroy(verbs_conn *conn);
 
 /* Gives back the receive requests that messages have used up. */
 void verbs_port_repost(verbs_port *port);
@@ -190,11 +190,11 @@ void verbs_port_repost(verbs_port *port);
 /* Ends all connections of a port. */
 void verbs_port_break(verbs_endpoint *ep, const verbs_port *port, const verbs_fault *fault);
 
-/* Takes what devices tell unasked. */
+/* Takes the asynchronous events of the device. */
 void verbs_port_events(verbs_endpoint *ep, verbs_port *port);
 
 /* Checks whether the device is being removed. */
-void verbs_port_look(verbs_endpoint *ep, verbs_port *port);
+void verbs_port_check_device(verbs_endpoint *ep, verbs_port *port);
 
 /* After sleeping: takes the notices of completions. */
 void verbs_port_disarm(verbs_endpoint *ep, verbs_port *port);
@@ -231,16 +231,16 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
                   coll_conn **result);
 void verbs_disconnect(coll_conn *base);
 
-/* Moves the making of a connection on. */
-void verbs_conn_shake(verbs_conn *conn);
+/* Advances the handshake of a connection. */
+void verbs_conn_handshake(verbs_conn *conn);
 
-/* Looks whether the peer still holds its end of the link. */
-void verbs_conn_look(verbs_conn *conn);
+/* Checks whether the peer still holds its end of the link; if not, the connection fails. */
+void verbs_conn_check_link(verbs_conn *conn);
 
-/* Moves a disconnected connection on, and frees it once what was sent has arrived. */
+/* Advances a disconnected connection, and frees it once what was sent has arrived. */
 void verbs_conn_linger(verbs_conn *conn, uint64_t now_ns);
 
-/* Ends a connection whose memory nobody uses any more. */
+/* Frees a connection whose memory nobody uses any more. */
 void verbs_conn_free(verbs_conn *conn);
 
 #endif

@@ -50,7 +50,7 @@ static const entry entries[] = {
 };
 
 /* What dlerror() says, without the end of the line. */
-static const char *reason(void) {
+static const char *load_error(void) {
   const char *text = dlerror();
   return text ? text : "unknown reason";
 }
@@ -62,7 +62,7 @@ coll_status verbs_lib_load(verbs_lib *lib, const char *name, verbs_fault *fault)
     return verbs_fault_set(fault, COLL_ERR_UNSUPPORTED, NULL, 0,
                            "libibverbs cannot be loaded (%s); install rdma-core (Debian: "
                            "libibverbs1 and ibverbs-providers)",
-                           reason());
+                           load_error());
   for (size_t i = 0; i < sizeof(entries) / sizeof(*entries); i++) {
     void *symbol = dlvsym(lib->handle, entries[i].name, entries[i].version);
     if (!symbol && !entries[i].optional) {

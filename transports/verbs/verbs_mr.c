@@ -95,7 +95,8 @@ static bool has_paging(const verbs_rail *rail) {
 }
 
 /* Says why memory could not be registered. */
-static void explain(const verbs_domain *domain, size_t bytes, int sys_errno, verbs_fault *fault) {
+static void explain_refusal(const verbs_domain *domain, size_t bytes, int sys_errno,
+                            verbs_fault *fault) {
   const verbs_rail *rail = domain->rail;
   unsigned long long limit;
   if ((sys_errno == ENOMEM || sys_errno == EPERM) && !verbs_lock_allowed(bytes, fault)) {
@@ -123,7 +124,7 @@ struct ibv_mr *verbs_mr_register(const verbs_domain *domain, const void *memory,
   if (!mr && (sys_errno == ENOMEM || sys_errno == EPERM) && has_paging(domain->rail))
     mr = register_as(domain, start, bytes, access | IBV_ACCESS_ON_DEMAND);
   if (!mr)
-    explain(domain, bytes, sys_errno, fault);
+    explain_refusal(domain, bytes, sys_errno, fault);
   return mr;
 }
 
@@ -192,7 +193,7 @@ coll_status verbs_slab_create(const verbs_domain *domain, size_t bytes, verbs_us
   }
   if (!slab->memory)
     return verbs_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno,
-                           "no memory for %zu KiB of slots", bytes >> 10);
+                           "out of memory for %zu KiB of slots", bytes >> 10);
   /* Before Linux 5.12 a fork could leave the child with the pages that the device writes to. */
   (void)madvise(slab->memory, slab->bytes, MADV_DONTFORK);
   slab->mr = verbs_mr_register(domain, slab->memory, slab->bytes, use, fault);
@@ -225,13 +226,13 @@ static int count_before(const verbs_cache *cache, uintptr_t address) {
 }
 
 coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *memory, size_t bytes) {
-  if (cache->count == cache->room) {
-    int room = cache->room ? 2 * cache->room : 16;
-    verbs_area *areas = realloc(cache->areas, (size_t)room * sizeof(*areas));
+  if (cache->count == cache->capacity) {
+    int capacity = cache->capacity ? 2 * cache->capacity : 16;
+    verbs_area *areas = realloc(cache->areas, (size_t)capacity * sizeof(*areas));
     if (!areas)
       return COLL_ERR_NO_MEMORY;
     cache->areas = areas;
-    cache->room = room;
+    cache->capacity = capacity;
   }
   int at = count_before(cache, (uintptr_t)memory);
   memmove(&cache->areas[at + 1], &cache->areas[at],
@@ -260,61 +261,65 @@ static bool is_within(const verbs_area *area, uintptr_t begin, size_t bytes) {
   return offset <= area->bytes && bytes <= area->bytes - offset;
 }
 
-/* ---- memory that is lent --------------------------------------------------------------------- */
+/* ---- buffers of operations ------------------------------------------------------------------- */
 
-/* Whether a lease and an area have memory in common. */
-static bool overlaps(const verbs_lease *lease, const verbs_area *area) {
-  return lease->begin < area->begin + area->bytes && area->begin < lease->begin + lease->bytes;
+/* Whether a buffer and an area overlap. */
+static bool overlaps(const verbs_buffer *buffer, const verbs_area *area) {
+  return buffer->begin < area->begin + area->bytes && area->begin < buffer->begin + buffer->bytes;
 }
 
-/* A list with room for one more; the old one, and *room as it was, without memory. */
-static void *grow(void *list, int count, int *room, size_t bytes) {
-  int more = *room ? 2 * *room : 8;
-  void *bigger = count < *room ? NULL : realloc(list, (size_t)more * bytes);
-  *room = bigger ? more : *room;
+/* A list with capacity for one more; the old one, and *capacity as it was, without memory. */
+static void *grow_list(void *list, int count, int *capacity, size_t bytes) {
+  int more = *capacity ? 2 * *capacity : 8;
+  void *bigger = count < *capacity ? NULL : realloc(list, (size_t)more * bytes);
+  *capacity = bigger ? more : *capacity;
   return bigger ? bigger : list;
 }
 
 void verbs_cache_register(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
                           verbs_use use) {
-  verbs_lease lease = {owner, (uintptr_t)memory, bytes};
-  int at = count_before(cache, lease.begin) - 1;
-  if (at >= 0 && is_within(&cache->areas[at], lease.begin, bytes))
+  verbs_buffer buffer = {owner, (uintptr_t)memory, bytes};
+  int at = count_before(cache, buffer.begin) - 1;
+  if (at >= 0 && is_within(&cache->areas[at], buffer.begin, bytes))
     return;
-  cache->leases = grow(cache->leases, cache->nleases, &cache->lease_room, sizeof(lease));
-  cache->lent = grow(cache->lent, cache->nlent, &cache->lent_room, sizeof(*cache->lent));
-  cache->short_of_memory |= cache->nleases == cache->lease_room || cache->nlent == cache->lent_room;
+  cache->buffers =
+      grow_list(cache->buffers, cache->nbuffers, &cache->buffer_capacity, sizeof(buffer));
+  cache->registered = grow_list(cache->registered, cache->nregistered, &cache->registered_capacity,
+                                sizeof(*cache->registered));
+  cache->short_of_memory |=
+      cache->nbuffers == cache->buffer_capacity || cache->nregistered == cache->registered_capacity;
   if (cache->short_of_memory)
     return;
-  cache->leases[cache->nleases++] = lease;
-  for (int i = 0; i < cache->nlent; i++)
-    if (overlaps(&lease, &cache->lent[i]))
+  cache->buffers[cache->nbuffers++] = buffer;
+  for (int i = 0; i < cache->nregistered; i++)
+    if (overlaps(&buffer, &cache->registered[i]))
       return; /* what lies in that one goes by it, the rest is copied */
-  cache->lent[cache->nlent++] = (verbs_area){.begin = lease.begin, .bytes = bytes, .use = use};
+  cache->registered[cache->nregistered++] =
+      (verbs_area){.begin = buffer.begin, .bytes = bytes, .use = use};
 }
 
-/* Whether anybody still lends memory of an area. */
-static bool is_lent(const verbs_cache *cache, const verbs_area *area) {
-  for (int i = 0; i < cache->nleases; i++)
-    if (overlaps(&cache->leases[i], area))
+/* Whether a registered buffer still has memory of an area. */
+static bool is_registered(const verbs_cache *cache, const verbs_area *area) {
+  for (int i = 0; i < cache->nbuffers; i++)
+    if (overlaps(&cache->buffers[i], area))
       return true;
   return false;
 }
 
 void verbs_cache_release(verbs_cache *cache, const void *owner) {
   int kept = 0;
-  for (int i = 0; i < cache->nleases; i++)
-    if (cache->leases[i].owner != owner)
-      cache->leases[kept++] = cache->leases[i];
-  cache->nleases = kept;
+  for (int i = 0; i < cache->nbuffers; i++)
+    if (cache->buffers[i].owner != owner)
+      cache->buffers[kept++] = cache->buffers[i];
+  cache->nbuffers = kept;
   kept = 0;
-  for (int i = 0; i < cache->nlent; i++) {
-    if (is_lent(cache, &cache->lent[i]))
-      cache->lent[kept++] = cache->lent[i];
+  for (int i = 0; i < cache->nregistered; i++) {
+    if (is_registered(cache, &cache->registered[i]))
+      cache->registered[kept++] = cache->registered[i];
     else
-      verbs_mr_release(&cache->domain, cache->lent[i].mr);
+      verbs_mr_release(&cache->domain, cache->registered[i].mr);
   }
-  cache->nlent = kept;
+  cache->nregistered = kept;
 }
 
 /* ---- both ------------------------------------------------------------------------------------ */
@@ -324,9 +329,9 @@ static verbs_area *find_area(verbs_cache *cache, uintptr_t begin, size_t bytes) 
   int at = count_before(cache, begin) - 1;
   if (at >= 0 && is_within(&cache->areas[at], begin, bytes))
     return &cache->areas[at];
-  for (int i = 0; i < cache->nlent && !cache->short_of_memory; i++)
-    if (is_within(&cache->lent[i], begin, bytes))
-      return &cache->lent[i];
+  for (int i = 0; i < cache->nregistered && !cache->short_of_memory; i++)
+    if (is_within(&cache->registered[i], begin, bytes))
+      return &cache->registered[i];
   return NULL;
 }
 
@@ -350,10 +355,10 @@ struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t b
 void verbs_cache_free(verbs_cache *cache) {
   for (int i = 0; i < cache->count; i++)
     verbs_mr_release(&cache->domain, cache->areas[i].mr);
-  for (int i = 0; i < cache->nlent; i++)
-    verbs_mr_release(&cache->domain, cache->lent[i].mr);
+  for (int i = 0; i < cache->nregistered; i++)
+    verbs_mr_release(&cache->domain, cache->registered[i].mr);
   free(cache->areas);
-  free(cache->leases);
-  free(cache->lent);
+  free(cache->buffers);
+  free(cache->registered);
   *cache = (verbs_cache){.domain = cache->domain};
 }

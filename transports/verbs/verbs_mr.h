@@ -21,9 +21,9 @@ typedef struct verbs_domain {
 /* What memory is for. */
 typedef enum verbs_use {
   VERBS_USE_READ,  /* the device reads it: source of sends and writes */
-  VERBS_USE_WRITE, /* peers write to it as well, and it is read once a completion has told of that:
+  VERBS_USE_WRITE, /* peers write to it as well, and it is read after a completion:
                       the device may let writes overtake each other */
-  VERBS_USE_WATCH  /* peers write to it as well, and are found out by looking at it */
+  VERBS_USE_POLL   /* peers write to it as well, and the receiver polls it */
 } verbs_use;
 
 /*
@@ -59,7 +59,7 @@ coll_status verbs_slab_create(const verbs_domain *domain, size_t bytes, verbs_us
 
 void verbs_slab_destroy(const verbs_domain *domain, verbs_slab *slab);
 
-/* Whether the locked-memory limit lets this process register `bytes` bytes, as far as can be told
+/* Whether the locked-memory limit lets this process register `bytes` bytes, as far as is known
  * without trying; if not, says what to do. */
 bool verbs_lock_allowed(size_t bytes, verbs_fault *fault);
 
@@ -74,24 +74,24 @@ typedef struct verbs_area {
   struct ibv_mr *mr;
 } verbs_area;
 
-/* Memory that an operation has lent. */
-typedef struct verbs_lease {
+/* A buffer that an operation has registered. */
+typedef struct verbs_buffer {
   const void *owner;
   uintptr_t begin;
   size_t bytes;
-} verbs_lease;
+} verbs_buffer;
 
-/* The regions of coll_mem_alloc(), in the order of their addresses, and what operations have lent;
+/* The regions of coll_mem_alloc(), in the order of their addresses, and the buffers of operations;
  * registered when first used. */
 typedef struct verbs_cache {
   verbs_domain domain;
   verbs_area *areas;
-  int count, room;
-  verbs_lease *leases;
-  int nleases, lease_room;
-  verbs_area *lent; /* disjoint; each lives as long as a lease overlaps it */
-  int nlent, lent_room;
-  bool short_of_memory; /* a lease could not be noted: nothing is lent any more */
+  int count, capacity;
+  verbs_buffer *buffers;
+  int nbuffers, buffer_capacity;
+  verbs_area *registered; /* disjoint; each lives as long as a buffer overlaps it */
+  int nregistered, registered_capacity;
+  bool short_of_memory; /* a buffer could not be noted: none is registered any more */
   bool refused, noted;  /* a registration was refused; that has been noted */
   verbs_fault fault;    /* the reason of the first */
 } verbs_cache;
@@ -100,13 +100,13 @@ typedef struct verbs_cache {
 coll_status verbs_cache_add(verbs_cache *cache, uint32_t region, const void *memory, size_t bytes);
 void verbs_cache_remove(verbs_cache *cache, uint32_t region);
 
-/* coll_transport_ops.lend and reclaim for one rail. */
+/* coll_transport_ops.register_buffer and release_buffers for one rail. */
 void verbs_cache_register(verbs_cache *cache, const void *owner, const void *memory, size_t bytes,
                           verbs_use use);
 void verbs_cache_release(verbs_cache *cache, const void *owner);
 
 /* The registration in which a range lies as a whole; NULL if it lies in no region and in nothing
- * that was lent for such use, or could not be registered: then it is copied. */
+ * that was registered for such use, or could not be registered: then it is copied. */
 struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes,
                                 verbs_use use);
 

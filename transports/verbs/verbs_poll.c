@@ -26,7 +26,7 @@ static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
   verbs_fault fault;
   char text[64];
   /* That the port is down or the device leaves may not have been noticed yet. */
-  verbs_port_look(conn->ep, conn->port);
+  verbs_port_check_device(conn->ep, conn->port);
   verbs_port_events(conn->ep, conn->port);
   verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
                          name_work(wc, text), conn->base.peer, &fault);
@@ -37,7 +37,7 @@ static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
 static bool take_advert(verbs_conn *conn, size_t bytes) {
   verbs_targets_pass(&conn->there, conn->tx.sent);
   return bytes == sizeof(verbs_advert) &&
-         verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_SPOTS]);
+         verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_TARGETS]);
 }
 
 /* A message has arrived in its target; false: it cannot be. */
@@ -56,7 +56,7 @@ static void take_received(verbs_conn *conn, const struct ibv_wc *wc) {
   uint32_t bits = ntohl(wc->imm_data);
   while (verbs_take_short(conn)) {
   }
-  verbs_take_news(conn, bits);
+  verbs_take_credit(conn, bits);
   if (__builtin_expect(bits & VERBS_IMM_PLACED, 0)) {
     fits =
         bits & VERBS_IMM_CREDIT ? take_advert(conn, wc->byte_len) : take_placed(conn, wc->byte_len);
@@ -67,14 +67,15 @@ static void take_received(verbs_conn *conn, const struct ibv_wc *wc) {
     conn->gate |= VERBS_GATE_GONE;
   }
   if (__builtin_expect(!fits, 0))
-    verbs_conn_nonsense(conn, "of a wrong length or kind", bits);
+    verbs_conn_reject(conn, "of a wrong length or kind", bits);
 }
 
 /* Sends up to request `number` are complete. */
 static void take_sent(verbs_conn *conn, uint64_t number) {
   conn->completed = number;
-  while (conn->repaid != conn->lent && conn->loans[conn->repaid % VERBS_LOANS].request <= number)
-    conn->repaid++;
+  while (conn->refs_done != conn->refs_posted &&
+         conn->references[conn->refs_done % VERBS_REFERENCES].request <= number)
+    conn->refs_done++;
 }
 
 /* The completion queue cannot be read: the events say why if the device is to blame. */
@@ -111,7 +112,7 @@ int verbs_poll(verbs_endpoint *ep, verbs_port *port) {
 }
 
 bool verbs_poll_arm(verbs_endpoint *ep, verbs_port *port) {
-  verbs_port_disarm(ep, port); /* notices of what has been looked at */
+  verbs_port_disarm(ep, port); /* takes the notices of what has been polled */
   if (port->conns == 0)
     return false;
   verbs_conn *conn;

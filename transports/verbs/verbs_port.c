@@ -12,13 +12,13 @@ void verbs_port_repost(verbs_port *port) {
     for (unsigned i = 0; i < count; i++)
       requests[i] = (struct ibv_recv_wr){.next = i + 1 < count ? &requests[i + 1] : NULL};
     if (ibv_post_srq_recv(port->srq, requests, &bad) != 0)
-      return; /* the device makes the peers wait; the next look tries again */
+      return; /* the device makes the peers wait; the next poll tries again */
     port->spent -= count;
   }
 }
 
 /* Makes the completion queue, and the shared receive queue with its requests. */
-static coll_status make_queues(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault) {
+static coll_status create_queues(verbs_endpoint *ep, verbs_port *port, verbs_fault *fault) {
   const verbs_lib *lib = &ep->lib;
   const struct ibv_device_attr *limits = &port->rail->limits;
   struct ibv_context *context = port->rail->context;
@@ -58,7 +58,7 @@ coll_status verbs_port_open(verbs_endpoint *ep, verbs_port *port, verbs_fault *f
                            "no protection domain of %s", port->rail->name);
   port->cache.domain = port->domain;
   port->inline_bytes = VERBS_INLINE_BYTES;
-  return make_queues(ep, port, fault);
+  return create_queues(ep, port, fault);
 }
 
 void verbs_port_close(verbs_endpoint *ep, verbs_port *port) {
@@ -93,7 +93,7 @@ static struct ibv_qp *create_qp(verbs_conn *conn) {
   }
 }
 
-coll_status verbs_qp_make(verbs_conn *conn, verbs_fault *fault) {
+coll_status verbs_qp_create(verbs_conn *conn, verbs_fault *fault) {
   verbs_endpoint *ep = conn->ep;
   verbs_port *port = conn->port;
   if (port->conns >= port->conns_most)
@@ -148,7 +148,7 @@ coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault) {
                               .sq_psn = conn->offer.psn,
                               .timeout = ep->settings.timeout,
                               .retry_cnt = ep->settings.retry,
-                              .rnr_retry = 7}; /* for ever: the peer only has to look */
+                              .rnr_retry = 7}; /* forever: the peer only has to poll */
   error = ep->lib.modify_qp(conn->qp, &attr,
                             IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
@@ -158,7 +158,7 @@ coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault) {
   return COLL_OK;
 }
 
-void verbs_qp_end(verbs_conn *conn) {
+void verbs_qp_destroy(verbs_conn *conn) {
   verbs_endpoint *ep = conn->ep;
   if (!conn->qp)
     return;
@@ -217,7 +217,7 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
     verbs_port_break(ep, port, &fault);
 }
 
-void verbs_port_look(verbs_endpoint *ep, verbs_port *port) {
+void verbs_port_check_device(verbs_endpoint *ep, verbs_port *port) {
   verbs_fault fault;
   if (verbs_event_removed(port->rail, &fault))
     verbs_port_break(ep, port, &fault);

@@ -20,7 +20,7 @@ int verbs_post_failed(verbs_conn *conn, int error) {
                   "device %s does not take RDMA write number %llu", conn->port->rail->name,
                   (unsigned long long)conn->posted);
   verbs_conn_break(conn, &fault);
-  return verbs_conn_tell(conn);
+  return verbs_conn_report(conn);
 }
 
 void verbs_post_credit(verbs_conn *conn) {
@@ -37,12 +37,12 @@ bool verbs_post_farewell(verbs_conn *conn) {
 
 void verbs_post_sleep(verbs_conn *conn) {
   uint64_t word = verbs_tx_sleeps(&conn->tx);
-  if (conn->gate || conn->told_sleeps == word || verbs_in_flight(conn) + 2 >= VERBS_SENDS)
+  if (conn->gate || conn->announced_sleep == word || verbs_in_flight(conn) + 2 >= VERBS_SENDS)
     return;
   /* The first bytes of the mirror belong to no message either. */
   memcpy(conn->tx_memory, &word, sizeof(word));
   conn->write.wr.rdma.remote_addr = conn->peer_memory;
   conn->part[0] = (struct ibv_sge){(uintptr_t)conn->tx_memory, sizeof(word), conn->slab.mr->lkey};
   if (verbs_post_plain(conn, 1, IBV_SEND_SIGNALED) == COLL_T_DONE)
-    conn->told_sleeps = word;
+    conn->announced_sleep = word;
 }

@@ -38,11 +38,11 @@ static inline bool verbs_may_post(const verbs_conn *conn) {
   return conn->posted - conn->completed + 2 < VERBS_SENDS;
 }
 
-/* What every message tells of this end: memory of the ring, and adverts, that the peer may use
+/* The bits of every message that say which memory of the ring, and which adverts, the peer may use
  * again. */
-static inline uint32_t verbs_post_news(verbs_conn *conn) {
-  return verbs_rx_tell(&conn->rx) | (uint32_t)(conn->there.made % VERBS_SPOTS_COUNTED)
-                                        << VERBS_IMM_COPIED;
+static inline uint32_t verbs_credit_bits(verbs_conn *conn) {
+  return verbs_rx_credit(&conn->rx) | (uint32_t)(conn->there.made % VERBS_TARGETS_COUNTED)
+                                          << VERBS_IMM_COPIED;
 }
 
 /* Posts conn->write with `parts` parts, as a plain write; DONE or an error. */
@@ -59,31 +59,31 @@ static inline int verbs_post_plain(verbs_conn *conn, int parts, unsigned flags) 
   return __builtin_expect(error == 0, 1) ? COLL_T_DONE : verbs_post_failed(conn, error);
 }
 
-/* The same with immediate bits, and credit in them. */
+/* The same with immediate bits, credit among them. */
 static inline int verbs_post(verbs_conn *conn, int parts, uint32_t bits, unsigned flags) {
   conn->write.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
-  conn->write.imm_data = htonl(bits | verbs_post_news(conn));
+  conn->write.imm_data = htonl(bits | verbs_credit_bits(conn));
   int status = verbs_post_plain(conn, parts, flags);
   conn->write.opcode = IBV_WR_RDMA_WRITE;
   return status;
 }
 
-/* Takes what every message tells, by these bits, of the peer's end. */
-static inline void verbs_take_news(verbs_conn *conn, uint32_t bits) {
+/* Takes these bits of a message of the peer's: see verbs_credit_bits(). */
+static inline void verbs_take_credit(verbs_conn *conn, uint32_t bits) {
   bool broken;
   verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
   if (__builtin_expect(broken, 0))
-    verbs_conn_nonsense(conn, "credit for what was not sent", bits);
+    verbs_conn_reject(conn, "credit for what was not sent", bits);
   if (__builtin_expect(!verbs_targets_copied(&conn->here, bits >> VERBS_IMM_COPIED), 0))
-    verbs_conn_nonsense(conn, "a copy of what was not told", bits);
+    verbs_conn_reject(conn, "a copy of what was not advertised", bits);
 }
 
 /* Takes notice of the next short message; false if it has not arrived. */
 static inline bool verbs_take_short(verbs_conn *conn) {
   uint32_t credit;
-  if (!verbs_rx_look(&conn->rx, conn->rx_memory, &credit))
+  if (!verbs_rx_poll(&conn->rx, conn->rx_memory, &credit))
     return false;
-  verbs_take_news(conn, credit);
+  verbs_take_credit(conn, credit);
   return true;
 }
 

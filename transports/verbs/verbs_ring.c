@@ -14,7 +14,8 @@ uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count) {
   uint64_t units = slots * slot_units(slot_bytes);
   units = (units + VERBS_PAGE_UNITS - 1) / VERBS_PAGE_UNITS * VERBS_PAGE_UNITS;
   bool counts = slot_count > 0 && slot_count + VERBS_OWE_COUNT <= VERBS_MESSAGES;
-  uint64_t oldest = units + VERBS_SENDS * slot_units(slot_bytes); /* news, see verbs_tx_credit() */
+  uint64_t oldest =
+      units + VERBS_SENDS * slot_units(slot_bytes); /* credit, see verbs_tx_credit() */
   return counts && oldest <= VERBS_IMM_UNITS / 2 ? (uint32_t)units : 0;
 }
 

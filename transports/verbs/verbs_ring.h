@@ -9,7 +9,7 @@
  * *credit* with every message of the other direction; if there is none for long, an empty message
  * carries it.
  *
- * A *short* message is one plain write, which the receiver finds by looking at its memory: a head
+ * A *short* message is one plain write, which the receiver finds by polling its memory: a head
  * (credit and length), the tag or what differs from the tag before (a message of up to 24 bytes is
  * one cache line then), the payload, and behind it a *mark*. The mark is a number that the
  * receiver drew at random when the ring was made, plus the number of the message: neither what is
@@ -17,7 +17,7 @@
  * whole, if its bytes are placed in ascending order. So it must be a single packet, in memory that
  * was registered without relaxed ordering: of packets, and of writes, devices may promise less.
  *
- * A *long* message is told of by a completion, with credit in its 32 immediate bits. All messages
+ * A *long* message is announced by a completion, with credit in its 32 immediate bits. All messages
  * before it are in place then. It takes a unit that ends with the tag, and from the next one on the
  * payload, from 16 KiB on a page of its own, as devices cut their packets by pages. If its tag is
  * that of the one before (the slices of one operation), it leaves it out, so that a slice of 128
@@ -43,13 +43,14 @@
 #define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
 #define VERBS_SENDS      32u   /* work requests of a connection that may be under way */
 #define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
-#define VERBS_OWE_COUNT  32u   /* so many messages given back are told even if nothing is sent */
-#define VERBS_OWE_SLOTS  2u    /* the same for as much memory as so many slots take */
+#define VERBS_OWE_COUNT                                                                            \
+  32u /* after so many messages given back credit goes even if nothing is sent */
+#define VERBS_OWE_SLOTS 2u /* the same for as much memory as so many slots take */
 
 /* The immediate bits of a message. */
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
 #define VERBS_IMM_CREDIT (1u << 30) /* no message: only credit */
-#define VERBS_IMM_PLACED (1u << 29) /* the message lies in its spot; with CREDIT: an advert */
+#define VERBS_IMM_PLACED (1u << 29) /* the message lies in its target; with CREDIT: an advert */
 #define VERBS_IMM_COPIED 23u        /* from this bit on: adverts that were copied, modulo 64 */
 #define VERBS_IMM_UNITS  ((1u << VERBS_IMM_COPIED) - 1u)
 
@@ -104,20 +105,20 @@ typedef struct verbs_arrival {
 typedef struct verbs_rx {
   uint32_t units;
   uint32_t at;        /* where the next message to arrive may begin */
-  uint32_t owe_units; /* tell of credit when this much was given back */
+  uint32_t owe_units; /* credit is due when this much was given back */
   verbs_mark mark;    /* of the first message */
   uint64_t passed;
-  uint64_t told;    /* of `passed`, the sender knows */
-  uint64_t arrived; /* messages */
-  uint64_t taken;   /* of which were given back */
-  uint64_t told_taken;
+  uint64_t credited; /* of `passed`, the sender knows */
+  uint64_t arrived;  /* messages */
+  uint64_t taken;    /* of which were given back */
+  uint64_t credited_messages;
   coll_tag tag;    /* of the last message shown */
-  uint64_t placed; /* messages that lie in spots and were not given back */
+  uint64_t placed; /* messages that lie in targets and were not given back */
   verbs_arrival arrival[VERBS_ARRIVALS];
 } verbs_rx;
 
-/* Units of a ring that holds slot_count messages of slot_bytes besides what need not be told yet;
- * 0: more than the credit can count. */
+/* Units of a ring that holds slot_count messages of slot_bytes besides what the sender need not
+ * know yet; 0: more than the credit can count. */
 uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count);
 
 /* Begins with empty rings. */
@@ -182,15 +183,15 @@ static inline void verbs_tx_sent(verbs_tx *tx, const coll_tag *tag, const verbs_
   tx->sent++;
 }
 
-/* A message was sent to a spot. */
+/* A message was sent to its target. */
 static inline void verbs_tx_placed(verbs_tx *tx, const coll_tag *tag) {
   tx->tag = *tag;
   tx->tagged = true;
   tx->sent++;
 }
 
-/* Credit has come, as the low bits of what the receiver has passed: true if it was any news. What a
- * completion tells may be older than what a short message behind it has told, but not by more than
+/* Credit has come, as the low bits of what the receiver has passed: true if it is new. The
+ * credit of a completion may be older than that of a short message behind it, but not by more than
  * a ring and VERBS_SENDS messages: sends end by completions too, which are taken in order. false
  * with *broken: it gives back what was never sent. */
 static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
@@ -226,7 +227,7 @@ static inline size_t verbs_tx_frame(const verbs_tx *tx, verbs_mark mark, const c
   return (size_t)(end - to) + sizeof(its);
 }
 
-/* Takes notice of a short message at unit `first` as the next one, if it is there as a whole. */
+/* Takes a short message at unit `first` as the next one, if it is there as a whole. */
 static inline bool verbs_rx_take(verbs_rx *rx, const uint8_t *memory, uint32_t first,
                                  uint32_t *credit) {
   size_t begin = (size_t)first * VERBS_UNIT;
@@ -255,7 +256,7 @@ static inline bool verbs_rx_take(verbs_rx *rx, const uint8_t *memory, uint32_t f
 
 /* Looks in memory for the short message that comes next: true if it has arrived; *credit came with
  * it. */
-static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *credit) {
+static inline bool verbs_rx_poll(verbs_rx *rx, const uint8_t *memory, uint32_t *credit) {
   uint32_t first = rx->at + !rx->at;
   if (__builtin_expect(first < rx->units, 1) && verbs_rx_take(rx, memory, first, credit))
     return true;
@@ -266,8 +267,8 @@ static inline bool verbs_rx_look(verbs_rx *rx, const uint8_t *memory, uint32_t *
 /* A long message of `bytes` bytes has arrived, its tag included: false if it cannot be. */
 bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes);
 
-/* A message of `bytes` bytes has arrived in its spot, with that tag, which stays there: false if it
- * cannot be. */
+/* A message of `bytes` bytes has arrived in its target, with that tag, which stays there: false if
+ * it cannot be. */
 bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag);
 
 /* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
@@ -298,7 +299,7 @@ static inline void verbs_rx_release(verbs_rx *rx) {
   rx->passed += arrival->moved;
   if (__builtin_expect(arrival->target != NULL, 0)) {
     rx->placed--;
-    rx->told_taken++; /* there is nothing to tell */
+    rx->credited_messages++; /* no credit is due */
   }
 }
 
@@ -313,16 +314,16 @@ static inline bool verbs_rx_asleep(const verbs_rx *rx, const uint8_t *memory) {
   return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED) > rx->arrived;
 }
 
-/* Whether so much was given back that the sender must be told. */
+/* Whether so much was given back that the sender must get credit. */
 static inline bool verbs_rx_owes(const verbs_rx *rx) {
-  return rx->passed - rx->told >= rx->owe_units || rx->taken - rx->told_taken >= VERBS_OWE_COUNT;
+  return rx->passed - rx->credited >= rx->owe_units ||
+         rx->taken - rx->credited_messages >= VERBS_OWE_COUNT;
 }
 
-/* The immediate bits of a message, or credit, that leaves now; what was given back is told by it.
- */
-static inline uint32_t verbs_rx_tell(verbs_rx *rx) {
-  rx->told = rx->passed;
-  rx->told_taken = rx->taken;
+/* The credit for a message that leaves now: all that was given back. */
+static inline uint32_t verbs_rx_credit(verbs_rx *rx) {
+  rx->credited = rx->passed;
+  rx->credited_messages = rx->taken;
   return (uint32_t)rx->passed & VERBS_IMM_UNITS;
 }
 

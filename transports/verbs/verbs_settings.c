@@ -5,7 +5,7 @@
 #include "transports/verbs/verbs_device_internal.h"
 
 /* The number of a setting that was checked when it was read; `fallback` if it is empty. */
-static int number(const coll_transport_env *env, const char *name, int fallback) {
+static int number_of(const coll_transport_env *env, const char *name, int fallback) {
   const char *text = env->param(env->ctx, name);
   return *text ? atoi(text) : fallback;
 }
@@ -39,12 +39,12 @@ coll_status verbs_settings_read(const coll_transport_env *env, verbs_settings *s
   *settings = (verbs_settings){
       .devices = env->param(env->ctx, "COLL_VERBS_DEVICE"),
       .ifname = env->param(env->ctx, "COLL_TCP_IFNAME"),
-      .port = number(env, "COLL_VERBS_PORT", 0),
-      .gid_index = number(env, "COLL_VERBS_GID_INDEX", -1),
-      .traffic_class = (uint8_t)number(env, "COLL_VERBS_TRAFFIC_CLASS", 0),
-      .service_level = (uint8_t)number(env, "COLL_VERBS_SERVICE_LEVEL", 0),
-      .timeout = (uint8_t)number(env, "COLL_VERBS_TIMEOUT", 18),
-      .retry = (uint8_t)number(env, "COLL_VERBS_RETRY", 7),
+      .port = number_of(env, "COLL_VERBS_PORT", 0),
+      .gid_index = number_of(env, "COLL_VERBS_GID_INDEX", -1),
+      .traffic_class = (uint8_t)number_of(env, "COLL_VERBS_TRAFFIC_CLASS", 0),
+      .service_level = (uint8_t)number_of(env, "COLL_VERBS_SERVICE_LEVEL", 0),
+      .timeout = (uint8_t)number_of(env, "COLL_VERBS_TIMEOUT", 18),
+      .retry = (uint8_t)number_of(env, "COLL_VERBS_RETRY", 7),
   };
   return check_devices(settings->devices, fault) ? COLL_OK : fault->status;
 }

@@ -1,4 +1,4 @@
-/* verbs_place.c: where a device sits, from what sysfs says of it. */
+/* verbs_locality.c: where a device sits, from what sysfs says of it. */
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +14,7 @@ static bool is_pci(const char *name) {
          used > 0 && !name[used];
 }
 
-void verbs_place_find(const struct ibv_device *device, verbs_rail *rail) {
+void verbs_locality_find(const struct ibv_device *device, verbs_rail *rail) {
   char path[PATH_MAX], real[PATH_MAX];
   *rail->pci = 0;
   rail->numa_node = -1;
