@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
 
 #define HELLO_MAGIC   0x68694c43u /* "CLih" */
@@ -92,43 +93,22 @@ void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRE
   init_side(auth, fd, secret, auth->nonce);
 }
 
-/* The status of a failed send or receive. */
-static int io_failed(colli_auth *auth, int sys_errno) {
-  bool lost = sys_errno == ECONNRESET || sys_errno == EPIPE;
-  return fail_handshake(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, sys_errno);
+/* The result of sending or receiving a message: DONE, AGAIN or the status of the failure. */
+static int check_io(colli_auth *auth, int result) {
+  if (result <= 0)
+    return result;
+  bool lost = result == ECONNRESET || result == EPIPE;
+  return fail_handshake(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, result);
 }
 
 /* Sends the rest of a message: DONE, AGAIN or an error. */
 static int push_message(colli_auth *auth, const void *msg, size_t bytes) {
-  while (auth->done < bytes) {
-    ssize_t sent = send(auth->fd, (const uint8_t *)msg + auth->done, bytes - auth->done,
-                        MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent < 0 && errno == EINTR)
-      continue;
-    if (sent < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return COLL_T_AGAIN;
-    if (sent < 0)
-      return io_failed(auth, errno);
-    auth->done += (size_t)sent;
-  }
-  return COLL_T_DONE;
+  return check_io(auth, colli_net_push(auth->fd, msg, bytes, &auth->done));
 }
 
 /* Reads the rest of a message and not one byte more: DONE, AGAIN or an error. */
 static int pull_message(colli_auth *auth, void *msg, size_t bytes) {
-  while (auth->done < bytes) {
-    ssize_t got = recv(auth->fd, (uint8_t *)msg + auth->done, bytes - auth->done, MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return COLL_T_AGAIN;
-    if (got < 0)
-      return io_failed(auth, errno);
-    if (got == 0)
-      return fail_handshake(auth, COLL_ERR_PEER_LOST, ECONNRESET);
-    auth->done += (size_t)got;
-  }
-  return COLL_T_DONE;
+  return check_io(auth, colli_net_pull(auth->fd, msg, bytes, &auth->done));
 }
 
 /* Goes on to the next message. */

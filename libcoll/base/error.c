@@ -52,6 +52,15 @@ coll_status colli_error_sys(coll_error *error, coll_status status, const char *o
   return status;
 }
 
+void colli_error_terminate(coll_error *error) {
+  error->size = sizeof(*error);
+  error->operation[sizeof(error->operation) - 1] = 0;
+  error->syscall[sizeof(error->syscall) - 1] = 0;
+  error->host[sizeof(error->host) - 1] = 0;
+  error->peer_host[sizeof(error->peer_host) - 1] = 0;
+  error->message[sizeof(error->message) - 1] = 0;
+}
+
 void colli_error_copy(coll_error *to, const coll_error *from) {
   size_t size = to->size;
   size_t known = size < sizeof(*from) ? size : sizeof(*from);

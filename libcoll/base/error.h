@@ -19,6 +19,9 @@ coll_status colli_error_sys(coll_error *error, coll_status status, const char *o
                             const char *syscall, int sys_errno, const char *format, ...)
     __attribute__((format(printf, 6, 7)));
 
+/* Terminates the strings of a record that another process sent, and sets its size. */
+void colli_error_terminate(coll_error *error);
+
 /* Copies a record to a caller that knows `to->size` bytes of it. */
 void colli_error_copy(coll_error *to, const coll_error *from);
 

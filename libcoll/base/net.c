@@ -332,6 +332,36 @@ int colli_net_accept(int listen_fd) {
   return fd;
 }
 
+/* ---- messages -------------------------------------------------------------------------------- */
+
+int colli_net_push(int fd, const void *msg, size_t bytes, size_t *done) {
+  while (*done < bytes) {
+    ssize_t sent = send(fd, (const char *)msg + *done, bytes - *done, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      *done += (size_t)sent;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  return COLL_T_DONE;
+}
+
+int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done) {
+  while (*done < bytes) {
+    ssize_t got = recv(fd, (char *)msg + *done, bytes - *done, MSG_DONTWAIT);
+    if (got > 0)
+      *done += (size_t)got;
+    else if (got == 0)
+      return ECONNRESET;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  return COLL_T_DONE;
+}
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 /* Splits "host:port" or "[host]:port"; false if it is neither. */

@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
-#include "coll/coll.h"
+#include "coll/coll_transport.h"
 
 /* An IPv4 or IPv6 address and port, in a form that can travel. Ports in host order. */
 typedef struct colli_addr {
@@ -47,6 +47,11 @@ int colli_net_connect_result(int fd);
 
 /* Takes one waiting connection, nonblocking, close-on-exec, TCP_NODELAY: the descriptor, or -1. */
 int colli_net_accept(int listen_fd);
+
+/* Send or receive the rest of a message, *done bytes of which are through already: COLL_T_DONE,
+ * COLL_T_AGAIN, or an errno (> 0; ECONNRESET at the end of the stream). Never block. */
+int colli_net_push(int fd, const void *msg, size_t bytes, size_t *done);
+int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done);
 
 /* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
 #define COLLI_ADDR_TEXT 80

@@ -19,9 +19,9 @@ bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, s
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + SEND_NS;
   for (;;) {
-    int result = boot_push(fd, head, bytes, &done);
+    int result = colli_net_push(fd, head, bytes, &done);
     if (result == COLL_T_DONE)
-      result = boot_push(fd, flags, flag_bytes, &flags_done);
+      result = colli_net_push(fd, flags, flag_bytes, &flags_done);
     if (result == COLL_T_DONE)
       return true;
     if (result > 0 || colli_now_ns() >= until_ns)
@@ -147,7 +147,7 @@ static bool read_conn(shrink *s, int rank) {
   if (conn->in) {
     int result = COLL_T_AGAIN;
     if (!conn->said)
-      result = boot_pull(conn->fd, &conn->word, sizeof(conn->word), &conn->done);
+      result = colli_net_pull(conn->fd, &conn->word, sizeof(conn->word), &conn->done);
     if (result == COLL_T_DONE) {
       conn->said = true;
       conn->done = 0;
@@ -157,12 +157,12 @@ static bool read_conn(shrink *s, int rank) {
   const size_t head_bytes = sizeof(conn->head);
   int result = COLL_T_DONE;
   if (conn->done < head_bytes)
-    result = boot_pull(conn->fd, &conn->head, head_bytes, &conn->done);
+    result = colli_net_pull(conn->fd, &conn->head, head_bytes, &conn->done);
   if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks))
     return false;
   if (result == COLL_T_DONE) {
     size_t done = conn->done - head_bytes;
-    result = boot_pull(conn->fd, conn->flags, (size_t)s->b.nranks, &done);
+    result = colli_net_pull(conn->fd, conn->flags, (size_t)s->b.nranks, &done);
     conn->done = head_bytes + done;
   }
   if (result == COLL_T_DONE)

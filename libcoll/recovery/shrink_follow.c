@@ -51,11 +51,11 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
   for (;;) {
-    int result = boot_pull(fd, order, sizeof(*order), &done);
+    int result = colli_net_pull(fd, order, sizeof(*order), &done);
     if (result == COLL_T_DONE && order->nranks != s->b.nranks)
       return EPROTO;
     if (result == COLL_T_DONE)
-      result = boot_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
+      result = colli_net_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
     if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
       return result;
     shrink_listen(s);

@@ -71,10 +71,10 @@ static coll_status step_root(join_state *j, bool *over) {
     if (status != COLL_OK || j->fd < 0)
       return status;
   }
-  int sent = boot_push(j->fd, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+  int sent = colli_net_push(j->fd, &j->checkin, sizeof(j->checkin), &j->checkin_done);
   if (sent == COLL_T_DONE && j->ready)
-    sent = boot_push(j->fd, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
-  int result = boot_pull(j->fd, &j->outcome, sizeof(j->outcome), &j->outcome_done);
+    sent = colli_net_push(j->fd, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
+  int result = colli_net_pull(j->fd, &j->outcome, sizeof(j->outcome), &j->outcome_done);
   if (result == COLL_T_DONE && j->outcome.status != COLL_OK)
     return boot_fail_reported(b, &j->outcome);
   if (result == COLL_T_DONE && j->ready) {
@@ -112,7 +112,7 @@ static void report_failure(join_state *j, coll_status status) {
   if (j->ready && j->ready_done < sizeof(j->ready_report))
     return; /* in the middle of another message: closing the connection must do */
   while (j->checkin_done == sizeof(j->checkin) &&
-         boot_push(j->fd, &report, sizeof(report), &done) == COLL_T_AGAIN &&
+         colli_net_push(j->fd, &report, sizeof(report), &done) == COLL_T_AGAIN &&
          colli_now_ns() < until_ns) {
     boot_polls_clear(&b->polls, until_ns);
     boot_polls_add(&b->polls, j->fd, POLLOUT);

@@ -84,13 +84,13 @@ static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
   int result = COLL_T_DONE;
   if (link->done < head_bytes)
-    result = boot_pull(link->fd, &link->head, head_bytes, &link->done);
+    result = colli_net_pull(link->fd, &link->head, head_bytes, &link->done);
   if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
                                 link->head.records != (link->table ? (uint32_t)b->nranks : 0)))
     result = EPROTO;
   if (result == COLL_T_DONE && link->table) {
     size_t done = link->done - head_bytes;
-    result = boot_pull(link->fd, links->table, table_bytes, &done);
+    result = colli_net_pull(link->fd, links->table, table_bytes, &done);
     link->done = head_bytes + done;
   }
   if (result == COLL_T_AGAIN)
@@ -145,10 +145,10 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   }
   int result = COLL_T_DONE;
   if (link->done < head_bytes)
-    result = boot_push(link->fd, &link->head, head_bytes, &link->done);
+    result = colli_net_push(link->fd, &link->head, head_bytes, &link->done);
   if (result == COLL_T_DONE) {
     size_t done = link->done - head_bytes;
-    result = boot_push(link->fd, links->table, table_bytes, &done);
+    result = colli_net_push(link->fd, links->table, table_bytes, &done);
     link->done = head_bytes + done;
   }
   if (result > 0) {

@@ -29,17 +29,11 @@ coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_r
 }
 
 coll_status boot_fail_reported(const boot *b, boot_report *report) {
-  coll_error *said = &report->error;
-  said->size = sizeof(*said);
-  said->operation[sizeof(said->operation) - 1] = 0;
-  said->syscall[sizeof(said->syscall) - 1] = 0;
-  said->host[sizeof(said->host) - 1] = 0;
-  said->peer_host[sizeof(said->peer_host) - 1] = 0;
-  said->message[sizeof(said->message) - 1] = 0;
+  colli_error_terminate(&report->error);
   bool known = report->status > COLL_IN_PROGRESS && report->status <= COLL_ERR_INTERNAL;
-  said->status = known ? (coll_status)report->status : COLL_ERR_PROTOCOL;
-  *b->error = *said;
-  return said->status;
+  report->error.status = known ? (coll_status)report->status : COLL_ERR_PROTOCOL;
+  *b->error = report->error;
+  return b->error->status;
 }
 
 void boot_report_fill(const boot *b, boot_report *report, coll_status status) {

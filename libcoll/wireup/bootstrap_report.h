@@ -6,7 +6,7 @@
 #define COLLI_WIREUP_BOOTSTRAP_REPORT_H
 
 #include "libcoll/wireup/bootstrap.h"
-#include "libcoll/wireup/bootstrap_io.h"
+#include "libcoll/wireup/bootstrap_wait.h"
 
 /* What all parts of one bootstrap share. */
 typedef struct boot {

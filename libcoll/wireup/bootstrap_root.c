@@ -177,8 +177,8 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   const boot *b = r->b;
   boot_checkin *in = &conn->msg.checkin;
   int result = conn->checked_in
-                   ? boot_pull(conn->fd, &conn->msg.report, sizeof(boot_report), &conn->done)
-                   : boot_pull(conn->fd, in, sizeof(*in), &conn->done);
+                   ? colli_net_pull(conn->fd, &conn->msg.report, sizeof(boot_report), &conn->done)
+                   : colli_net_pull(conn->fd, in, sizeof(*in), &conn->done);
   if (!conn->checked_in && conn->done >= BOOT_CHECKIN_HEAD && in->version != COLL_VERSION)
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
                      "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
@@ -231,13 +231,13 @@ static coll_status read_conns(root_state *r) {
 
 /* Sends one rank the outcome; true when done with it. With `linger`, only once it has closed. */
 static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
-  int result = boot_push(conn->fd, outcome, sizeof(*outcome), &conn->done);
+  int result = colli_net_push(conn->fd, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE || !linger)
     return result != COLL_T_AGAIN; /* sent; or gone, which its neighbours find out */
   /* If it still sends its record, closing now could destroy the outcome before it is read. */
   char waste[512];
   size_t wasted = 0;
-  return boot_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
+  return colli_net_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
 }
 
 /*

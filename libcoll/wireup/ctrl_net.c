@@ -14,6 +14,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 typedef struct net_link {
@@ -57,16 +58,11 @@ static void flush_link(net_ctrl *ctrl, int link) {
   while (l->fd >= 0 && has_unsent(l)) {
     if (l->out_done == sizeof(l->out.msg) && colli_ctrl_queue_pop(&l->queue, &l->out))
       l->out_done = 0;
-    ssize_t sent = send(l->fd, (const char *)&l->out.msg + l->out_done,
-                        sizeof(l->out.msg) - l->out_done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0) {
-      l->out_done += (size_t)sent;
-    } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+    int result = colli_net_push(l->fd, &l->out.msg, sizeof(l->out.msg), &l->out_done);
+    if (result == COLL_T_AGAIN)
       break;
-    } else if (errno != EINTR) {
-      /* What the neighbour sent before can still be read; reading finds the end. */
-      l->broken = true;
-    }
+    /* What the neighbour sent before can still be read; reading finds the end. */
+    l->broken = result > 0;
   }
   if (l->fd >= 0)
     watch_link(ctrl, link, has_unsent(l));
@@ -98,13 +94,7 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
   for (int i = 0; i < msg->nmore; i++)
     if (msg->more[i] < 0 || msg->more[i] >= nranks)
       return false;
-  coll_error *error = &msg->error;
-  error->size = sizeof(*error);
-  error->operation[sizeof(error->operation) - 1] = 0;
-  error->syscall[sizeof(error->syscall) - 1] = 0;
-  error->host[sizeof(error->host) - 1] = 0;
-  error->peer_host[sizeof(error->peer_host) - 1] = 0;
-  error->message[sizeof(error->message) - 1] = 0;
+  colli_error_terminate(&msg->error);
   return true;
 }
 

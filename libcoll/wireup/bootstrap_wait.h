@@ -1,10 +1,10 @@
 /*
- * bootstrap_io.h: waiting and messages, for all parts of a bootstrap. Nothing blocks but
+ * bootstrap_wait.h: waiting, for all parts of a bootstrap. Nothing blocks but
  * boot_polls_wait(). Each part has a step function, which does what can be done at once, and a
  * watch function, which adds the descriptors and times that it waits for.
  */
-#ifndef COLLI_WIREUP_BOOTSTRAP_IO_H
-#define COLLI_WIREUP_BOOTSTRAP_IO_H
+#ifndef COLLI_WIREUP_BOOTSTRAP_WAIT_H
+#define COLLI_WIREUP_BOOTSTRAP_WAIT_H
 
 #include <poll.h>
 #include <stdbool.h>
@@ -34,11 +34,6 @@ void boot_polls_wake(boot_polls *polls, uint64_t at_ns);
 
 /* Waits for one of the descriptors or the time. */
 void boot_polls_wait(boot_polls *polls);
-
-/* Send or receive the rest of a message: COLL_T_DONE, COLL_T_AGAIN, or an errno (> 0; ECONNRESET at
- * the end of the stream). */
-int boot_push(int fd, const void *msg, size_t bytes, size_t *done);
-int boot_pull(int fd, void *msg, size_t bytes, size_t *done);
 
 /* Closes a descriptor that may be -1 and sets it to -1. */
 void boot_close(int *fd);

@@ -1,12 +1,9 @@
-/* bootstrap_io.c: waiting and messages, for all parts of a bootstrap. */
-#include "libcoll/wireup/bootstrap_io.h"
+/* bootstrap_wait.c: waiting, for all parts of a bootstrap. */
+#include "libcoll/wireup/bootstrap_wait.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include "coll/coll_transport.h"
 #include "libcoll/base/clock.h"
 
 #define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait for what the set cannot hold */
@@ -50,34 +47,6 @@ void boot_polls_wait(boot_polls *polls) {
   if (poll(polls->fds, (nfds_t)polls->count, (int)left_ms) < 0)
     for (int i = 0; i < polls->count; i++)
       polls->fds[i].revents = polls->fds[i].events; /* a signal: assume that all are ready */
-}
-
-int boot_push(int fd, const void *msg, size_t bytes, size_t *done) {
-  while (*done < bytes) {
-    ssize_t sent = send(fd, (const char *)msg + *done, bytes - *done, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent >= 0)
-      *done += (size_t)sent;
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
-      return COLL_T_AGAIN;
-    else if (errno != EINTR)
-      return errno;
-  }
-  return COLL_T_DONE;
-}
-
-int boot_pull(int fd, void *msg, size_t bytes, size_t *done) {
-  while (*done < bytes) {
-    ssize_t got = recv(fd, (char *)msg + *done, bytes - *done, MSG_DONTWAIT);
-    if (got > 0)
-      *done += (size_t)got;
-    else if (got == 0)
-      return ECONNRESET;
-    else if (errno == EAGAIN || errno == EWOULDBLOCK)
-      return COLL_T_AGAIN;
-    else if (errno != EINTR)
-      return errno;
-  }
-  return COLL_T_DONE;
 }
 
 void boot_close(int *fd) {
