@@ -11,9 +11,8 @@ static bool listener(const uint8_t raw[COLL_BLOB_BYTES], struct sockaddr_storage
                      socklen_t *length) {
   shm_blob blob;
   struct sockaddr_un address;
-  if (shm_blob_read(raw, &blob) != 0) {
+  if (shm_blob_read(raw, &blob) != 0)
     return false;
-  }
   *length = shm_blob_address(&blob, &address);
   memset(addr, 0, sizeof *addr);
   memcpy(addr, &address, sizeof address);

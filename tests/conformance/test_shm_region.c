@@ -49,14 +49,14 @@ static void drop_region(scene *s, uint32_t number) {
   close(s->fd);
 }
 
-static scene begin(void) {
+static scene make_scene(void) {
   scene s = {.world = conf_begin(&transport, 2, -1)};
   conf_pair(s.world, 0, 1, 0, &s.a, &s.b);
   make_region(&s, REGION);
   return s;
 }
 
-static void end(scene *s) {
+static void end_scene(scene *s) {
   if (s->a.conn)
     conf_disconnect(&s->a);
   if (s->b.conn)
@@ -66,7 +66,7 @@ static void end(scene *s) {
 }
 
 /* Sends `bytes` bytes at an offset of the region, as the executor does. */
-static int refer(scene *s, uint32_t region, uint64_t number, size_t offset, size_t bytes) {
+static int send_by_ref(scene *s, uint32_t region, uint64_t number, size_t offset, size_t bytes) {
   coll_tag tag = conf_tag(number);
   int status = shm_send_ref(s->a.conn, &tag, region, s->memory + offset, bytes);
   s->a.posted += status <= 0 && status != COLL_T_AGAIN;
@@ -77,7 +77,7 @@ static int refer(scene *s, uint32_t region, uint64_t number, size_t offset, size
 static void introduce(scene *s, uint32_t region) {
   for (int i = 0; i < 5; i++) {
     conf_fill(s->memory, BYTES, 50);
-    int status = refer(s, region, 50, 0, BYTES);
+    int status = send_by_ref(s, region, 50, 0, BYTES);
     conf_receive(s->world, &s->b, CONF_RECV, 50, BYTES);
     if (status == COLL_T_PENDING)
       return;
@@ -95,10 +95,10 @@ static uint64_t sent(const scene *s) {
 
 /* The receiver sees the sender's memory itself, and the sender gets it back once it is read. */
 Test(shm_region, read_where_it_lies) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
   for (unsigned i = 0; i < 3; i++)
-    cr_assert_eq(refer(&s, REGION, 100 + i, 8 + i * 30000, BYTES), COLL_T_PENDING);
+    cr_assert_eq(send_by_ref(&s, REGION, 100 + i, 8 + i * 30000, BYTES), COLL_T_PENDING);
   for (uint64_t i = 0; i < 3; i++)
     conf_fill(s.memory + 8 + i * 30000, BYTES, 100 + i); /* after it was sent */
   uint64_t before = s.a.posted - 3;
@@ -108,7 +108,7 @@ Test(shm_region, read_where_it_lies) {
     cr_expect_eq(sent(&s), before + i + 1);
   }
   /* A copy behind a reference is not through before it. */
-  cr_assert_eq(refer(&s, REGION, 200, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&s, REGION, 200, 0, BYTES), COLL_T_PENDING);
   conf_fill(s.memory, BYTES, 200);
   char copy[100];
   conf_fill(copy, sizeof(copy), 201);
@@ -118,12 +118,12 @@ Test(shm_region, read_where_it_lies) {
   cr_expect_eq(sent(&s), s.a.posted);
   conf_receive(s.world, &s.b, CONF_RECV, 201, sizeof(copy));
   cr_expect_eq(s.world->rank[0].failures + s.world->rank[1].failures, 0);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Short messages, and what does not lie in the region, are copied at once. */
 Test(shm_region, copies) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
   const struct {
     uint32_t region;
@@ -131,7 +131,8 @@ Test(shm_region, copies) {
   } cases[] = {{REGION, 0, 1000}, {REGION, 64, 0}, {REGION, 0, 33}, {REGION + 1, 0, BYTES}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
     conf_fill(s.memory + cases[i].offset, cases[i].bytes, 60 + i);
-    cr_assert_eq(refer(&s, cases[i].region, 60 + i, cases[i].offset, cases[i].bytes), COLL_T_DONE);
+    cr_assert_eq(send_by_ref(&s, cases[i].region, 60 + i, cases[i].offset, cases[i].bytes),
+                 COLL_T_DONE);
     memset(s.memory, 0xee, BYTES);
     conf_receive(s.world, &s.b, CONF_RECV, 60 + i, cases[i].bytes);
   }
@@ -141,22 +142,22 @@ Test(shm_region, copies) {
   cr_assert_eq(shm_send_ref(s.a.conn, &tag, REGION, outside, BYTES), COLL_T_DONE);
   conf_receive(s.world, &s.b, CONF_RECV, 70, BYTES);
   cr_expect_eq(sent(&s), ((shm_conn *)s.a.conn)->link.tx_total);
-  end(&s);
+  end_scene(&s);
 }
 
 /* References take the slots of a connection as copies do. */
 Test(shm_region, flow_control) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
   for (unsigned i = 0; i < s.world->slot_count; i++) {
     conf_fill(s.memory + i * BYTES, BYTES, 100 + i);
-    cr_assert_eq(refer(&s, REGION, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
+    cr_assert_eq(send_by_ref(&s, REGION, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
   }
-  cr_assert_eq(refer(&s, REGION, 1, 0, BYTES), COLL_T_AGAIN);
+  cr_assert_eq(send_by_ref(&s, REGION, 1, 0, BYTES), COLL_T_AGAIN);
   for (unsigned i = 0; i < s.world->slot_count; i++)
     conf_receive(s.world, &s.b, CONF_RECV, 100 + i, BYTES);
   cr_expect_eq(sent(&s), s.a.posted);
-  end(&s);
+  end_scene(&s);
 }
 
 /* A message that no libcoll would send. */
@@ -187,7 +188,7 @@ Test(shm_region, hostile_notes) {
       {"forgotten", SHM_REFERENCE, {.region = 98, .forget = REGION}, BYTES},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-    scene s = begin();
+    scene s = make_scene();
     introduce(&s, REGION);
     const hostile *h = &cases[i];
     coll_tag tag = conf_tag(100), got;
@@ -203,7 +204,7 @@ Test(shm_region, hostile_notes) {
     cr_expect_eq(s.world->rank[1].failures, 1, "%s", h->name);
     cr_expect_eq(s.world->rank[1].last.peer, 0, "%s", h->name);
     cr_expect_eq(shm_recv(s.b.conn, &tag, buf, 1, &got, &got_bytes), COLL_ERR_PROTOCOL);
-    end(&s);
+    end_scene(&s);
   }
 }
 
@@ -217,21 +218,21 @@ Test(shm_region, refused) {
   cr_assert_geq(dup2(pipe_fds[0], s.fd), 0); /* no such memory any more */
   for (uint64_t i = 0; i < 6; i++) {
     conf_fill(s.memory, BYTES, i);
-    cr_assert_eq(refer(&s, REGION, i, 0, BYTES), COLL_T_DONE);
+    cr_assert_eq(send_by_ref(&s, REGION, i, 0, BYTES), COLL_T_DONE);
     conf_receive(s.world, &s.b, CONF_RECV, i, BYTES);
   }
   cr_expect_eq(s.world->rank[0].failures + s.world->rank[1].failures, 0);
   close(pipe_fds[0]);
   close(pipe_fds[1]);
-  end(&s);
+  end_scene(&s);
 }
 
 /* What was read while the owner left is not believed: its memory may be something else by now. */
 Test(shm_region, owner_leaves) {
   for (int early = 0; early < 3; early++) {
-    scene s = begin();
+    scene s = make_scene();
     introduce(&s, REGION);
-    cr_assert_eq(refer(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
+    cr_assert_eq(send_by_ref(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
     coll_tag tag = conf_tag(5), got;
     const void *seen;
     char buf[BYTES];
@@ -243,16 +244,16 @@ Test(shm_region, owner_leaves) {
     int status = early == 1 ? shm_slot_release(s.b.conn)
                             : shm_recv(s.b.conn, &tag, buf, BYTES, &got, &bytes);
     cr_expect_eq(status, COLL_ERR_PEER_LOST, "%d: %d", early, status);
-    end(&s);
+    end_scene(&s);
   }
 }
 
 /* Who waits for a peer to read is told that it has left. */
 Test(shm_region, reader_leaves) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
-  cr_assert_eq(refer(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
-  cr_assert_eq(refer(&s, REGION, 6, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&s, REGION, 6, 0, BYTES), COLL_T_PENDING);
   coll_tag tag = conf_tag(5), got;
   char buf[BYTES];
   size_t bytes;
@@ -263,12 +264,12 @@ Test(shm_region, reader_leaves) {
   cr_expect_eq(shm_sent(s.a.conn, &count), COLL_ERR_PEER_LOST);
   cr_expect_eq(count, s.a.posted - 1);
   cr_expect_eq(s.world->rank[0].last.peer, 1);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Freed regions are unmapped by the peer when the next reference tells of them. */
 Test(shm_region, forgotten) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
   shm_peer *peer = ((shm_conn *)s.b.conn)->shared;
   scene next = s;
@@ -277,7 +278,7 @@ Test(shm_region, forgotten) {
   cr_assert_eq(peer->mappings->region, REGION + 1);
   cr_assert_eq(peer->mappings->next->region, REGION);
   shm_transport.region_remove(s.world->rank[0].ep, REGION);
-  cr_assert_eq(refer(&next, REGION + 1, 3, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&next, REGION + 1, 3, 0, BYTES), COLL_T_PENDING);
   conf_fill(next.memory, BYTES, 3);
   conf_receive(s.world, &s.b, CONF_RECV, 3, BYTES);
   cr_assert_eq(peer->mappings->region, REGION + 1);
@@ -285,7 +286,7 @@ Test(shm_region, forgotten) {
   /* Removed before the peer has answered: it is told later, and what it maps is known to nobody. */
   scene hasty = s;
   make_region(&hasty, REGION + 2);
-  cr_assert_eq(refer(&hasty, REGION + 2, 4, 0, BYTES), COLL_T_DONE);
+  cr_assert_eq(send_by_ref(&hasty, REGION + 2, 4, 0, BYTES), COLL_T_DONE);
   conf_fill(hasty.memory, BYTES, 4);
   drop_region(&hasty, REGION + 2);
   char buf[BYTES];
@@ -297,35 +298,35 @@ Test(shm_region, forgotten) {
   cr_expect_null(peer->mappings->next);
   cr_expect_eq(s.world->rank[0].failures + s.world->rank[1].failures, 0);
   drop_region(&next, REGION + 1);
-  end(&s);
+  end_scene(&s);
 }
 
 /* A second connection of the pair has the regions of the first. */
 Test(shm_region, connections_share) {
-  scene s = begin(), other = s;
+  scene s = make_scene(), other = s;
   introduce(&s, REGION);
   conf_pair(s.world, 0, 1, 1, &other.a, &other.b);
-  cr_assert_eq(refer(&other, REGION, 9, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&other, REGION, 9, 0, BYTES), COLL_T_PENDING);
   conf_fill(s.memory, BYTES, 9);
   conf_receive(s.world, &other.b, CONF_RECV, 9, BYTES);
   conf_disconnect(&s.a); /* the first may go before the second */
   conf_disconnect(&s.b);
   s.a.conn = s.b.conn = NULL;
-  cr_assert_eq(refer(&other, REGION, 10, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&other, REGION, 10, 0, BYTES), COLL_T_PENDING);
   conf_fill(s.memory, BYTES, 10);
   conf_receive(s.world, &other.b, CONF_RECV, 10, BYTES);
   conf_disconnect(&other.a);
   conf_disconnect(&other.b);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Who sleeps until a reference is read is woken by that, and does not spin before. */
 Test(shm_region, sleeping_sender) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s, REGION);
   coll_endpoint *ep = s.world->rank[0].ep;
   struct pollfd p = {.fd = shm_transport.wait_fd(ep), .events = POLLIN};
-  cr_assert_eq(refer(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
+  cr_assert_eq(send_by_ref(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
   conf_fill(s.memory, BYTES, 5);
   for (int i = 0; i < 3; i++) {
     (void)shm_transport.progress(ep);
@@ -340,5 +341,5 @@ Test(shm_region, sleeping_sender) {
   cr_expect_eq(poll(&p, 1, 1000), 1);
   shm_transport.disarm(ep);
   cr_expect_eq(sent(&s), s.a.posted);
-  end(&s);
+  end_scene(&s);
 }

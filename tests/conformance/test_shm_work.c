@@ -34,7 +34,7 @@ typedef struct scene {
   place at[2];
 } scene;
 
-static void share(scene *s, int rank) {
+static void share_region(scene *s, int rank) {
   colli_shared_fault fault;
   place *p = &s->at[rank];
   p->fd = colli_shared_create(REGION_BYTES, &fault);
@@ -48,7 +48,7 @@ static void share(scene *s, int rank) {
 
 /* Sends from the region of one rank by reference, or as a copy while the other has not mapped it.
  */
-static int refer(scene *s, int rank, uint64_t number, size_t offset, size_t bytes) {
+static int send_by_ref(scene *s, int rank, uint64_t number, size_t offset, size_t bytes) {
   coll_tag tag = conf_tag(number);
   int status = shm_send_ref(s->end[rank].conn, &tag, REGION, s->at[rank].memory + offset, bytes);
   s->end[rank].posted += status <= 0 && status != COLL_T_AGAIN;
@@ -56,29 +56,29 @@ static int refer(scene *s, int rank, uint64_t number, size_t offset, size_t byte
 }
 
 /* Announces messages of BYTES bytes that rank `to` is going to store, or to fold into place. */
-static int land(scene *s, int to, unsigned kind, unsigned skip, size_t at, size_t bytes,
-                bool folds) {
+static int offer(scene *s, int to, unsigned kind, unsigned skip, size_t at, size_t bytes,
+                 bool folds) {
   char *memory = s->at[to].memory;
-  coll_work_offer offer_work = {.kind = kind,
-                                .to_region = REGION,
-                                .own_region = folds ? REGION : 0,
-                                .skip = skip,
-                                .to = memory + at,
-                                .own = folds ? memory : NULL,
-                                .bytes = bytes,
-                                .slice = BYTES};
-  return shm_offer_work(s->end[to].conn, &offer_work);
+  coll_work_offer what = {.kind = kind,
+                          .to_region = REGION,
+                          .own_region = folds ? REGION : 0,
+                          .skip = skip,
+                          .to = memory + at,
+                          .own = folds ? memory : NULL,
+                          .bytes = bytes,
+                          .slice = BYTES};
+  return shm_offer_work(s->end[to].conn, &what);
 }
 
 /* Makes a scene in which rank 0 refers. */
-static scene begin(void) {
+static scene make_scene(void) {
   scene s = {.world = conf_begin(&transport, 2, -1)};
   conf_pair(s.world, 0, 1, 0, &s.end[0], &s.end[1]);
-  share(&s, 0);
-  share(&s, 1);
+  share_region(&s, 0);
+  share_region(&s, 1);
   for (int i = 0; i < 2; i++) {
     conf_fill(s.at[0].memory, BYTES, 50);
-    (void)refer(&s, 0, 50, 0, BYTES);
+    (void)send_by_ref(&s, 0, 50, 0, BYTES);
     conf_receive(s.world, &s.end[1], CONF_RECV, 50, BYTES);
   }
   return s;
@@ -88,14 +88,14 @@ static scene begin(void) {
 static void introduce(scene *s) {
   coll_work work;
   for (int i = 0; i < 3; i++) {
-    if (land(s, 1, KIND, SLOTS - 1, 0, BYTES, false) == 1)
+    if (offer(s, 1, KIND, SLOTS - 1, 0, BYTES, false) == 1)
       return;
     cr_assert_eq(shm_claim_work(s->end[0].conn, &work), COLL_T_AGAIN);
   }
   cr_assert_fail("the peer did not get the region");
 }
 
-static void end(scene *s) {
+static void end_scene(scene *s) {
   for (int i = 0; i < 2; i++) {
     if (s->end[i].conn)
       conf_disconnect(&s->end[i]);
@@ -110,7 +110,7 @@ static void end(scene *s) {
 static void send_some(scene *s, int rank, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
     conf_fill(s->at[rank].memory + i * BYTES, BYTES, 100 + i);
-    cr_assert_eq(refer(s, rank, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
+    cr_assert_eq(send_by_ref(s, rank, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
   }
 }
 
@@ -143,9 +143,9 @@ static int peek(scene *s, int rank, const void **shown) {
 /* The lower rank begins at the front and the higher one at the back; the receiver waits for both.
  */
 Test(shm_work, from_both_ends) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
-  cr_assert_eq(land(&s, 1, KIND, 0, 0, 4 * BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 0, 4 * BYTES, false), 1);
   send_some(&s, 0, 4);
   const void *shown = &s;
   cr_expect_eq(peek(&s, 1, &shown), COLL_T_AGAIN);
@@ -170,14 +170,14 @@ Test(shm_work, from_both_ends) {
   cr_assert_eq(shm_sent(s.end[0].conn, &count), COLL_T_DONE);
   cr_expect_eq(count, s.end[0].posted);
   cr_expect_eq(s.world->rank[0].failures + s.world->rank[1].failures, 0);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Announced ahead, behind a message that is not; work on it may be done before that is received. */
 Test(shm_work, ahead) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
-  cr_assert_eq(land(&s, 1, KIND, 1, BYTES, 2 * BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 1, BYTES, 2 * BYTES, false), 1);
   send_some(&s, 0, 3);
   cr_expect_eq(work_once(&s, 0, 1), 101);
   conf_receive(s.world, &s.end[1], CONF_PEEK, 100, BYTES);
@@ -188,14 +188,14 @@ Test(shm_work, ahead) {
     cr_expect_null(shown);
     cr_assert_eq(shm_slot_release(s.end[1].conn), COLL_T_DONE);
   }
-  end(&s);
+  end_scene(&s);
 }
 
 /* What came as a copy is received as ever. */
 Test(shm_work, copies) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
-  cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
   char copy[BYTES];
   conf_fill(copy, BYTES, 5);
   cr_assert_eq(conf_try_send(&s.end[0], CONF_SEND, 5, copy, BYTES), COLL_T_DONE);
@@ -208,41 +208,41 @@ Test(shm_work, copies) {
   cr_expect_eq(work.to,
                (void *)((shm_conn *)s.end[0].conn)->shared->mappings->segment.memory + BYTES);
   cr_assert_eq(shm_finish_work(s.end[0].conn, &work), COLL_T_DONE);
-  end(&s);
+  end_scene(&s);
 }
 
 /* What cannot be announced: short or too many messages, other memory, a peer that never refers. */
 Test(shm_work, refused) {
-  scene s = begin();
-  cr_expect_eq(land(&s, 0, KIND, 0, 0, BYTES, false), 0, "rank 1 never refers");
+  scene s = make_scene();
+  cr_expect_eq(offer(&s, 0, KIND, 0, 0, BYTES, false), 0, "rank 1 never refers");
   introduce(&s);
-  coll_work_offer offer_work = {.kind = KIND, .to_region = REGION, .to = s.at[1].memory};
-  offer_work.bytes = (SLOTS + 1) * BYTES;
-  offer_work.slice = BYTES;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "too many");
-  offer_work.bytes = SLOTS * BYTES;
-  offer_work.skip = 1;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "too many behind another");
-  offer_work.skip = 0;
-  offer_work.slice = offer_work.bytes = 1000;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "short");
-  offer_work.slice = offer_work.bytes = 32769;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "larger than a slot");
-  offer_work.slice = offer_work.bytes = BYTES;
-  offer_work.to = s.at[1].memory + REGION_BYTES - BYTES + 1;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "over the end");
-  offer_work.to = s.at[1].memory;
-  offer_work.own_region = REGION + 1;
-  cr_expect_eq(shm_offer_work(s.end[1].conn, &offer_work), 0, "unknown region");
-  end(&s);
+  coll_work_offer what = {.kind = KIND, .to_region = REGION, .to = s.at[1].memory};
+  what.bytes = (SLOTS + 1) * BYTES;
+  what.slice = BYTES;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "too many");
+  what.bytes = SLOTS * BYTES;
+  what.skip = 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "too many behind another");
+  what.skip = 0;
+  what.slice = what.bytes = 1000;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "short");
+  what.slice = what.bytes = 32769;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "larger than a slot");
+  what.slice = what.bytes = BYTES;
+  what.to = s.at[1].memory + REGION_BYTES - BYTES + 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "over the end");
+  what.to = s.at[1].memory;
+  what.own_region = REGION + 1;
+  cr_expect_eq(shm_offer_work(s.end[1].conn, &what), 0, "unknown region");
+  end_scene(&s);
 }
 
 /* A message of another length belongs to another operation: nobody works on it. */
 Test(shm_work, other_lengths) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
-  cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
-  cr_assert_eq(refer(&s, 0, 100, 0, BYTES + 8), COLL_T_PENDING);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 0, BYTES, false), 1);
+  cr_assert_eq(send_by_ref(&s, 0, 100, 0, BYTES + 8), COLL_T_PENDING);
   cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN);
   cr_expect_eq(work_once(&s, 1, 1), COLL_T_AGAIN);
   coll_tag tag = conf_tag(100), got;
@@ -250,7 +250,7 @@ Test(shm_work, other_lengths) {
   static char buf[2 * BYTES];
   cr_expect_eq(shm_recv(s.end[1].conn, &tag, buf, BYTES, &got, &bytes), COLL_ERR_MISMATCH);
   cr_expect_eq(bytes, (size_t)BYTES + 8);
-  end(&s);
+  end_scene(&s);
 }
 
 /* What a damaged peer announces is not written to. */
@@ -265,9 +265,9 @@ Test(shm_work, hostile) {
       {.to_region = REGION, .bytes = BYTES - 1},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-    scene s = begin();
+    scene s = make_scene();
     introduce(&s);
-    cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
+    cr_assert_eq(offer(&s, 1, KIND, 0, 0, BYTES, false), 1);
     shm_link *link = &((shm_conn *)s.end[1].conn)->link;
     shm_work *entry = &link->rx_work[link->rx_slot];
     uint64_t state = atomic_load(&entry->state);
@@ -275,25 +275,25 @@ Test(shm_work, hostile) {
     atomic_store(&entry->state, state);
     send_some(&s, 0, 1);
     cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN, "case %zu", i);
-    end(&s);
+    end_scene(&s);
   }
 }
 
 /* Both fold what the other one sends: one of them reads both payloads and writes both results. */
-Test(shm_work, twins) {
+Test(shm_work, paired_reduction) {
   for (unsigned flip = 0; flip < 2; flip++) {
-    scene s = begin();
+    scene s = make_scene();
     introduce(&s);
     for (int i = 0; i < 3; i++) {
       conf_fill(s.at[1].memory, BYTES, 60);
-      (void)refer(&s, 1, 60, 0, BYTES);
+      (void)send_by_ref(&s, 1, 60, 0, BYTES);
       conf_receive(s.world, &s.end[0], CONF_RECV, 60, BYTES);
     }
     send_some(&s, 0, 1);
     send_some(&s, 1, 1);
     size_t to = 500000;
-    cr_assert_eq(land(&s, 0, KIND, 0, to, BYTES, true), 1);
-    cr_assert_eq(land(&s, 1, KIND ^ flip, 0, to, BYTES, true), 1);
+    cr_assert_eq(offer(&s, 0, KIND, 0, to, BYTES, true), 1);
+    cr_assert_eq(offer(&s, 1, KIND ^ flip, 0, to, BYTES, true), 1);
     coll_work work, other;
     cr_assert_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_DONE);
     cr_expect_eq(work.to, s.at[1].memory + to);
@@ -302,17 +302,17 @@ Test(shm_work, twins) {
     cr_expect_eq(work.to2 != NULL, flip);
     cr_expect_eq(shm_claim_work(s.end[0].conn, &other), flip ? COLL_T_AGAIN : COLL_T_DONE);
     if (flip)
-      memcpy(work.to2, "twin", 4);
+      memcpy(work.to2, "pair", 4);
     else
       cr_assert_eq(shm_finish_work(s.end[0].conn, &other), COLL_T_DONE);
     cr_assert_eq(shm_finish_work(s.end[1].conn, &work), COLL_T_DONE);
-    cr_expect_eq(memcmp(s.at[0].memory + to, "twin", 4) == 0, flip);
+    cr_expect_eq(memcmp(s.at[0].memory + to, "pair", 4) == 0, flip);
     const void *shown = &s;
     for (int rank = 0; rank < 2; rank++) {
       cr_assert_eq(peek(&s, rank, &shown), COLL_T_DONE);
       cr_expect_null(shown);
     }
-    end(&s);
+    end_scene(&s);
   }
 }
 
@@ -325,10 +325,10 @@ static int unfinished(const scene *s, size_t *offset, size_t *bytes) {
  * finished. If the other end leaves, the receiver is told, and does the rest by itself. */
 Test(shm_work, leaving) {
   for (int claimed = 0; claimed < 2; claimed++) {
-    scene s = begin();
+    scene s = make_scene();
     introduce(&s);
     send_some(&s, 0, 2);
-    cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+    cr_assert_eq(offer(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
     coll_work work;
     size_t offset, bytes;
     if (claimed)
@@ -341,12 +341,12 @@ Test(shm_work, leaving) {
     cr_expect_eq(unfinished(&s, &offset, &bytes), claimed);
     cr_expect(!claimed || (offset == 0 && bytes == BYTES), "%zu bytes at %zu", bytes, offset);
     cr_expect_eq(shm_claim_work(s.end[0].conn, &work), COLL_T_AGAIN);
-    end(&s);
+    end_scene(&s);
   }
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
   send_some(&s, 0, 2);
-  cr_assert_eq(land(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
   conf_disconnect(&s.end[0]);
   s.end[0].conn = NULL;
   coll_work work;
@@ -354,15 +354,15 @@ Test(shm_work, leaving) {
   cr_expect_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_AGAIN);
   cr_expect_eq(peek(&s, 1, &shown), COLL_ERR_PEER_LOST);
   cr_expect_eq(s.world->rank[1].last.peer, 0);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Several claims: the part of the region that has them all. What was finished is not in it. */
 Test(shm_work, unfinished) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
   send_some(&s, 0, 4);
-  cr_assert_eq(land(&s, 1, KIND, 0, 50000, 4 * BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 50000, 4 * BYTES, false), 1);
   coll_work work[3];
   for (int i = 0; i < 3; i++)
     cr_assert_eq(shm_claim_work(s.end[0].conn, &work[i]), COLL_T_DONE);
@@ -373,15 +373,15 @@ Test(shm_work, unfinished) {
   cr_assert_eq(unfinished(&s, &offset, &bytes), 1);
   cr_expect_eq(offset, 50000 + BYTES);
   cr_expect_eq(bytes, 2 * BYTES);
-  end(&s);
+  end_scene(&s);
 }
 
 /* Who sleeps until its work is done by the peer is woken. */
 Test(shm_work, sleeping_receiver) {
-  scene s = begin();
+  scene s = make_scene();
   introduce(&s);
   send_some(&s, 0, 1);
-  cr_assert_eq(land(&s, 1, KIND, 0, 0, BYTES, false), 1);
+  cr_assert_eq(offer(&s, 1, KIND, 0, 0, BYTES, false), 1);
   const void *shown;
   coll_endpoint *ep = s.world->rank[1].ep;
   struct pollfd p = {.fd = shm_transport.wait_fd(ep), .events = POLLIN};
@@ -393,5 +393,5 @@ Test(shm_work, sleeping_receiver) {
   cr_expect_eq(poll(&p, 1, 1000), 1);
   shm_transport.disarm(ep);
   cr_expect_eq(peek(&s, 1, &shown), COLL_T_DONE);
-  end(&s);
+  end_scene(&s);
 }

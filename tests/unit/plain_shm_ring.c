@@ -44,9 +44,8 @@ static bool sleep_on(bell *b) {
   until.tv_sec += 10;
   int error = 0;
   pthread_mutex_lock(&b->lock);
-  while (b->count == 0 && error == 0) {
+  while (b->count == 0 && error == 0)
     error = pthread_cond_timedwait(&b->rung, &b->lock, &until);
-  }
   b->count = 0;
   pthread_mutex_unlock(&b->lock);
   return error == 0;
@@ -57,18 +56,16 @@ static size_t make(uint64_t seed, uint64_t k, uint8_t *buf, coll_tag *tag) {
   colli_prng prng = {seed + k * 77};
   size_t bytes = colli_prng_below(&prng, 4) == 0 ? colli_prng_below(&prng, SLOT_BYTES + 1)
                                                  : colli_prng_below(&prng, 40);
-  for (size_t i = 0; i < bytes; i++) {
+  for (size_t i = 0; i < bytes; i++)
     buf[i] = (uint8_t)colli_prng_next(&prng);
-  }
   *tag = (coll_tag){{k, colli_prng_next(&prng), bytes}};
   return bytes;
 }
 
 /* Rings the other side if the last call asked for it. */
 static void attend(side *s) {
-  if (s->link.attention & SHM_ATTENTION_BELL) {
+  if (s->link.attention & SHM_ATTENTION_BELL)
     ring(&s->other->mine);
-  }
   s->link.attention = 0;
 }
 
@@ -102,21 +99,18 @@ static bool try_receive(side *s, uint64_t k) {
   if (k % 5 == 0) {
     result = shm_link_peek(&s->link, &got, &slot, &got_bytes);
     if (result == COLL_T_DONE) {
-      if (got_bytes != bytes || memcmp(slot, expect, bytes) || memcmp(&got, &tag, sizeof tag)) {
+      if (got_bytes != bytes || memcmp(slot, expect, bytes) || memcmp(&got, &tag, sizeof tag))
         s->failures++;
-      }
       shm_link_release(&s->link);
     }
   } else {
     result = shm_link_recv(&s->link, &tag, buf, bytes, &got, &got_bytes);
-    if (result == COLL_T_DONE && memcmp(buf, expect, bytes)) {
+    if (result == COLL_T_DONE && memcmp(buf, expect, bytes))
       s->failures++;
-    }
   }
   attend(s);
-  if (result > 0) {
+  if (result > 0)
     s->failures++;
-  }
   return result == COLL_T_DONE;
 }
 
@@ -134,9 +128,8 @@ static void *run(void *arg) {
       in++;
       moved = true;
     }
-    if (moved) {
+    if (moved)
       continue;
-    }
     shm_link_arm(&s->link);
     shm_ring_settle();
     if (!shm_link_ready(&s->link)) {
@@ -156,9 +149,8 @@ int main(void) {
   size_t bytes = shm_ring_bytes(SLOT_BYTES, SLOT_COUNT);
   void *memory = aligned_alloc(SHM_PAGE, bytes);
   side *sides = aligned_alloc(SHM_LINE, 2 * sizeof *sides);
-  if (!memory || !sides) {
+  if (!memory || !sides)
     return 1;
-  }
   memset(memory, 0, bytes);
   memset(sides, 0, 2 * sizeof *sides);
   pthread_t threads[2];
@@ -171,14 +163,11 @@ int main(void) {
     s->seed_out = 1000u + (unsigned)i;
     s->seed_in = 1000u + (unsigned)!i;
   }
-  for (int i = 0; i < 2; i++) {
-    if (pthread_create(&threads[i], NULL, run, sides + i) != 0) {
+  for (int i = 0; i < 2; i++)
+    if (pthread_create(&threads[i], NULL, run, sides + i) != 0)
       return 1;
-    }
-  }
-  for (int i = 0; i < 2; i++) {
+  for (int i = 0; i < 2; i++)
     pthread_join(threads[i], NULL);
-  }
   int failures = sides[0].failures + sides[1].failures;
   printf("%d messages each way, %d and %d sleeps, %d failures\n", MESSAGES, sides[0].sleeps,
          sides[1].sleeps, failures);

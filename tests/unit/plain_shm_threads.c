@@ -45,9 +45,8 @@ static const char *no_param(void *ctx, const char *name) {
 
 /* Moves on, or sleeps if there is nothing to move. */
 static void pause_rank(rank *r) {
-  if (shm_transport.progress(r->ep) != 0) {
+  if (shm_transport.progress(r->ep) != 0)
     return;
-  }
   if (!shm_transport.arm(r->ep)) {
     struct pollfd p = {.fd = shm_transport.wait_fd(r->ep), .events = POLLIN};
     if (poll(&p, 1, DEADLINE_S * 1000) != 1) {
@@ -67,17 +66,15 @@ static void pass_tokens(rank *r) {
     int result;
     r->notes[lap] = (int)lap + 1;
     while ((result = shm_transport.send(r->next, &tag, &token, sizeof token)) == COLL_T_AGAIN &&
-           !r->failures) {
+           !r->failures)
       pause_rank(r);
-    }
     while (result == COLL_T_DONE &&
            (result = shm_transport.recv(r->previous, &tag, &in, sizeof in, &got, &got_bytes)) ==
                COLL_T_AGAIN) {
       result = COLL_T_DONE;
       pause_rank(r);
-      if (r->failures) {
+      if (r->failures)
         return;
-      }
     }
     if (result != COLL_T_DONE || in != lap * 10 + (uint64_t)(r->env.rank + RANKS - 1) % RANKS) {
       fprintf(stderr, "rank %d, lap %d: wrong token or error %d\n", r->env.rank, (int)lap, result);
@@ -96,9 +93,8 @@ static void *run(void *arg) {
   rank *r = arg;
   for (int life = 0; life < LIVES; life++) {
     int me = r->env.rank, next = (me + 1) % RANKS, previous = (me + RANKS - 1) % RANKS;
-    if (shm_transport.open(&r->env, &r->ep) != COLL_OK) {
+    if (shm_transport.open(&r->env, &r->ep) != COLL_OK)
       exit(1); /* the others wait at the barrier */
-    }
     shm_transport.describe(r->ep, r->blobs[me]);
     pthread_barrier_wait(r->barrier);
     shm_transport.connect(r->ep, next, r->blobs[next], 0, &r->next);
@@ -134,11 +130,9 @@ int main(void) {
                                         .slot_bytes = 4096,
                                         .slot_count = 2};
   }
-  for (int i = 0; i < RANKS; i++) {
-    if (pthread_create(&threads[i], NULL, run, &ranks[i]) != 0) {
+  for (int i = 0; i < RANKS; i++)
+    if (pthread_create(&threads[i], NULL, run, &ranks[i]) != 0)
       return 1;
-    }
-  }
   for (int i = 0; i < RANKS; i++) {
     pthread_join(threads[i], NULL);
     failures += ranks[i].failures;

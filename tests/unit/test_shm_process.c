@@ -85,13 +85,11 @@ static coll_conn *meet(node *n, int rank, uint8_t secret, int sock) {
   open_node(n, rank, 2, secret);
   shm_transport.describe(n->ep, mine);
   if (write(sock, mine, sizeof mine) != sizeof mine ||
-      read(sock, theirs, sizeof theirs) != sizeof theirs) {
+      read(sock, theirs, sizeof theirs) != sizeof theirs)
     exit(4);
-  }
   close(sock);
-  if (shm_transport.connect(n->ep, !rank, theirs, 0, &conn) != COLL_OK) {
+  if (shm_transport.connect(n->ep, !rank, theirs, 0, &conn) != COLL_OK)
     exit(5);
-  }
   return conn;
 }
 
@@ -128,9 +126,8 @@ static int finish(child *c) {
  * How soon a rank runs again that was woken is the machine's affair. */
 static void doze(node *n) {
   struct pollfd p = {.fd = shm_transport.wait_fd(n->ep), .events = POLLIN};
-  if (!shm_transport.arm(n->ep)) {
+  if (!shm_transport.arm(n->ep))
     n->naps += poll(&p, 1, NAP_MS) == 0;
-  }
   shm_transport.disarm(n->ep);
 }
 
@@ -141,12 +138,10 @@ static int receive(node *n, coll_conn *conn, uint64_t k, void *buf, size_t bytes
   uint64_t deadline = colli_now_ns() + DEADLINE_S * COLLI_NS_PER_S;
   for (;;) {
     int result = shm_transport.recv(conn, &tag, buf, bytes, &got, &got_bytes);
-    if (result != COLL_T_AGAIN || colli_now_ns() > deadline) {
+    if (result != COLL_T_AGAIN || colli_now_ns() > deadline)
       return result;
-    }
-    if (shm_transport.progress(n->ep) == 0 && sleeping) {
+    if (shm_transport.progress(n->ep) == 0 && sleeping)
       doze(n);
-    }
   }
 }
 
@@ -157,12 +152,10 @@ static int transmit(node *n, coll_conn *conn, uint64_t k, const void *buf, size_
   uint64_t deadline = colli_now_ns() + DEADLINE_S * COLLI_NS_PER_S;
   for (;;) {
     int result = shm_transport.send(conn, &tag, buf, bytes);
-    if (result != COLL_T_AGAIN || colli_now_ns() > deadline) {
+    if (result != COLL_T_AGAIN || colli_now_ns() > deadline)
       return result;
-    }
-    if (shm_transport.progress(n->ep) == 0 && sleeping) {
+    if (shm_transport.progress(n->ep) == 0 && sleeping)
       doze(n);
-    }
   }
 }
 
@@ -176,12 +169,10 @@ static size_t echo_bytes(uint64_t k) {
 /* Sends back what comes. */
 static int echo(node *n, coll_conn *conn) {
   uint8_t buf[SLOT_BYTES];
-  for (uint64_t k = 0; k < ECHOES; k++) {
+  for (uint64_t k = 0; k < ECHOES; k++)
     if (receive(n, conn, k, buf, echo_bytes(k), true) != COLL_T_DONE ||
-        transmit(n, conn, k, buf, echo_bytes(k), true) != COLL_T_DONE) {
+        transmit(n, conn, k, buf, echo_bytes(k), true) != COLL_T_DONE)
       return 1;
-    }
-  }
   return 0;
 }
 
@@ -214,9 +205,8 @@ Test(shm_process, echo_as_acceptor) {
 /* Sends three messages and dies. */
 static int send_and_die(node *n, coll_conn *conn) {
   uint8_t buf[100] = {5};
-  for (uint64_t k = 0; k < 3; k++) {
+  for (uint64_t k = 0; k < 3; k++)
     (void)transmit(n, conn, k, buf, sizeof buf, false);
-  }
   kill(getpid(), SIGKILL);
   return 1;
 }
@@ -227,13 +217,11 @@ static void check_killed(bool sleeping) {
   uint8_t buf[100];
   start(&c, 0, 9, send_and_die);
   int status;
-  while (shm_transport.send(c.conn, &(coll_tag){{0, 0, 0}}, buf, 0) == COLL_T_AGAIN) {
+  while (shm_transport.send(c.conn, &(coll_tag){{0, 0, 0}}, buf, 0) == COLL_T_AGAIN)
     (void)shm_transport.progress(c.self.ep);
-  }
   cr_assert_eq(waitpid(c.pid, &status, 0), c.pid);
-  for (int i = 0; i < 100; i++) {
+  for (int i = 0; i < 100; i++)
     (void)shm_transport.progress(c.self.ep);
-  }
   for (uint64_t k = 0; k < 3; k++) {
     cr_assert_eq(receive(&c.self, c.conn, k, buf, sizeof buf, sleeping), COLL_T_DONE);
     cr_expect_eq(buf[0], 5);
@@ -280,9 +268,8 @@ Test(shm_process, good_close_reaches_a_sleeper) {
   child c;
   void *slot;
   start(&c, 1, 9, wait_for_nothing);
-  while (shm_transport.slot_acquire(c.conn, 1, &slot) == COLL_T_AGAIN) {
+  while (shm_transport.slot_acquire(c.conn, 1, &slot) == COLL_T_AGAIN)
     (void)shm_transport.progress(c.self.ep);
-  }
   poll(NULL, 0, 100); /* lets it fall asleep */
   int status = finish(&c);
   cr_expect(WIFEXITED(status));
@@ -294,9 +281,8 @@ static int count_fds(void) {
   int count = 0;
   DIR *dir = opendir("/proc/self/fd");
   cr_assert_not_null(dir);
-  while (readdir(dir)) {
+  while (readdir(dir))
     count++;
-  }
   closedir(dir);
   return count;
 }
@@ -307,9 +293,8 @@ static int count_segments(void) {
   int count = 0;
   FILE *maps = fopen("/proc/self/maps", "r");
   cr_assert_not_null(maps);
-  while (fgets(line, sizeof line, maps)) {
+  while (fgets(line, sizeof line, maps))
     count += strstr(line, "memfd:libcoll") != NULL;
-  }
   fclose(maps);
   return count;
 }
@@ -337,11 +322,9 @@ Test(shm_process, ranks_as_threads_need_few_descriptors) {
     shm_transport.describe(nodes[r].ep, blobs[r]);
   }
   for (int r = 0; r < RANKS; r++) {
-    for (int p = 0; p < RANKS; p++) {
-      if (p != r) {
+    for (int p = 0; p < RANKS; p++)
+      if (p != r)
         cr_assert_eq(shm_transport.connect(nodes[r].ep, p, blobs[p], 0, &conns[r][p]), COLL_OK);
-      }
-    }
   }
   for (int r = 0; r < RANKS; r++) {
     for (int p = 0; p < RANKS; p++) {
@@ -367,11 +350,9 @@ Test(shm_process, ranks_as_threads_need_few_descriptors) {
     }
   }
   for (int r = 0; r < RANKS; r++) {
-    for (int p = 0; p < RANKS; p++) {
-      if (p != r) {
+    for (int p = 0; p < RANKS; p++)
+      if (p != r)
         shm_transport.disconnect(conns[r][p]);
-      }
-    }
     cr_expect_eq(nodes[r].failures, 0);
     shm_transport.close(nodes[r].ep);
   }

@@ -63,9 +63,8 @@ Test(shm_ring, every_slot_can_be_filled_before_the_first_receive) {
     cr_expect_eq(shm_link_acquire(p.link[0], BYTES, &slot), COLL_T_AGAIN);
     uint32_t heads = p.link[0]->head_count; /* short messages need no slot */
     cr_assert_gt(heads, (uint32_t)COUNT);
-    for (uint32_t i = COUNT; i < heads; i++) {
+    for (uint32_t i = COUNT; i < heads; i++)
       cr_assert_eq(shm_link_send(p.link[0], &tag, buf, 1), COLL_T_DONE);
-    }
     cr_expect_eq(shm_link_send(p.link[0], &tag, buf, 1), COLL_T_AGAIN);
     cr_expect_eq(shm_link_acquire(p.link[0], 1, &slot), COLL_T_AGAIN);
     for (unsigned i = 0; i < COUNT; i++) {
@@ -75,9 +74,8 @@ Test(shm_ring, every_slot_can_be_filled_before_the_first_receive) {
       cr_assert_arr_eq(back, buf, BYTES);
     }
     tag = (coll_tag){{99, 99, 99}};
-    for (uint32_t i = COUNT; i < heads; i++) {
+    for (uint32_t i = COUNT; i < heads; i++)
       cr_assert_eq(shm_link_recv(p.link[1], &tag, back, 1, &got, &got_bytes), COLL_T_DONE);
-    }
     cr_expect_eq(shm_link_recv(p.link[1], &tag, back, BYTES, &got, &got_bytes), COLL_T_AGAIN);
   }
   free_pair(&p);
@@ -90,9 +88,8 @@ Test(shm_ring, sizes_around_the_inline_limit_arrive_whole) {
   size_t got_bytes;
   const void *shown;
   for (size_t bytes = 0; bytes <= sizeof out; bytes++) {
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
       out[i] = (uint8_t)(bytes * 31 + i);
-    }
     memset(in, 0xee, sizeof in);
     void *slot;
     cr_assert_eq(shm_link_acquire(p.link[1], bytes, &slot), COLL_T_DONE);
@@ -171,9 +168,8 @@ Test(shm_ring, random_traffic_keeps_order_and_bytes) {
         int result = shm_link_recv(p.link[from], &tag, buf, bytes, &got, &got_bytes);
         cr_assert_eq(result, k == sent[!from] ? COLL_T_AGAIN : COLL_T_DONE, "seed %llu",
                      (unsigned long long)seed);
-        for (size_t i = 0; result == COLL_T_DONE && i < bytes; i++) {
+        for (size_t i = 0; result == COLL_T_DONE && i < bytes; i++)
           cr_assert_eq(buf[i], (uint8_t)(k * 7 + 1), "seed %llu", (unsigned long long)seed);
-        }
         received[from] += result == COLL_T_DONE;
       }
     }
@@ -197,9 +193,8 @@ Test(shm_ring, damaged_memory_is_an_error_not_a_crash) {
     size_t got_bytes;
     for (int round = 0; round < 20; round++) {
       uint32_t *words = p.memory;
-      for (size_t i = 0; i < bytes / sizeof *words; i++) {
+      for (size_t i = 0; i < bytes / sizeof *words; i++)
         words[i] = (uint32_t)colli_prng_next(&prng);
-      }
       p.link[0]->rx_head->seq = p.link[0]->rx_seq;
       int result = shm_link_peek(p.link[0], &got, &shown, &got_bytes);
       if (result == COLL_T_DONE) {
@@ -261,9 +256,8 @@ Test(shm_ring, what_was_sent_before_leaving_arrives) {
   coll_tag tag = {{0, 0, 0}}, got;
   uint8_t buf[64] = {0};
   size_t got_bytes;
-  for (int i = 0; i < 3; i++) {
+  for (int i = 0; i < 3; i++)
     cr_assert_eq(shm_link_send(p.link[0], &tag, buf, 40), COLL_T_DONE);
-  }
   shm_link_arm(p.link[1]);
   shm_link_leave(p.link[0]);
   cr_expect_eq(p.link[0]->attention, SHM_ATTENTION_BELL, "a sleeper must hear of it");
@@ -290,9 +284,8 @@ Test(shm_ring, numbers_wrap_around) {
   p.link[0]->tx_credit = before;
   p.link[1]->rx_seq = before + 1;
   atomic_store(&p.link[1]->mine->credit, before);
-  for (uint32_t i = 0; i < p.link[0]->head_count; i++) {
+  for (uint32_t i = 0; i < p.link[0]->head_count; i++)
     atomic_store(&p.link[0]->tx_heads[i].seq, before); /* used; else number 0 would look fresh */
-  }
   for (uint64_t k = 0; k < 20; k++) {
     tag.word[0] = k;
     cr_assert_eq(shm_link_send(p.link[0], &tag, buf, 40), COLL_T_DONE, "message %d", (int)k);

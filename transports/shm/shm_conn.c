@@ -24,9 +24,8 @@ int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_B
   *result = NULL;
   /* shm_link is aligned to cache lines. */
   shm_conn *conn = aligned_alloc(SHM_LINE, (sizeof *conn + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
-  if (!conn) {
+  if (!conn)
     return report_no_memory(ep, peer, channel);
-  }
   memset(conn, 0, sizeof *conn);
   conn->base = (coll_conn){NULL, peer, channel}; /* the table is above this file */
   conn->gate = SHM_GATE_CONNECTING;
@@ -63,12 +62,10 @@ static void say_goodbye(shm_conn *conn) {
   shm_link *link = &conn->link;
   link->attention = 0;
   shm_link_leave(link);
-  if (link->attention & SHM_ATTENTION_BELL) {
+  if (link->attention & SHM_ATTENTION_BELL)
     shm_conn_ring(conn);
-  }
-  while (conn->local && atomic_load_explicit(&link->theirs->ringing, memory_order_seq_cst)) {
+  while (conn->local && atomic_load_explicit(&link->theirs->ringing, memory_order_seq_cst))
     sched_yield();
-  }
   shm_order_after(link);
 }
 
@@ -80,20 +77,17 @@ void shm_disconnect(coll_conn *base) {
     shm_work_withdraw(conn);
     say_goodbye(conn);
   }
-  if (conn->gate & SHM_GATE_CONNECTING) {
+  if (conn->gate & SHM_GATE_CONNECTING)
     ep->connecting--;
-  }
   shm_handshake_forget(ep, conn);
   shm_watch_close(ep, &conn->watch);
-  if (conn->bell_fd >= 0 && !conn->local) {
+  if (conn->bell_fd >= 0 && !conn->local)
     close(conn->bell_fd);
-  }
   shm_region_leave(conn);
   shm_segment_unmap(&conn->segment);
   shm_conn **link = &ep->conns;
-  while (*link != conn) {
+  while (*link != conn)
     link = &(*link)->next;
-  }
   *link = conn->next;
   free(conn);
 }
@@ -101,9 +95,8 @@ void shm_disconnect(coll_conn *base) {
 /* coll_transport_ops.send */
 int shm_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate)) {
+  if (SHM_UNLIKELY(conn->gate))
     return shm_conn_stopped(conn);
-  }
   return shm_conn_finish_send(conn, shm_link_send(&conn->link, tag, buf, bytes));
 }
 
@@ -111,9 +104,8 @@ int shm_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t bytes
 int shm_sent(coll_conn *base, uint64_t *count) {
   shm_conn *conn = (shm_conn *)base;
   *count = shm_link_sent(&conn->link);
-  if (SHM_UNLIKELY(conn->gate & SHM_GATE_BROKEN)) {
+  if (SHM_UNLIKELY(conn->gate & SHM_GATE_BROKEN))
     return conn->status;
-  }
   if (SHM_UNLIKELY(conn->link.ref_waiting)) {
     /* A peer that is gone reads no reference any more. */
     bool gone = (conn->link.attention & SHM_ATTENTION_LEFT) || (conn->gate & SHM_GATE_GONE);
@@ -126,18 +118,16 @@ int shm_sent(coll_conn *base, uint64_t *count) {
 /* coll_transport_ops.slot_acquire */
 int shm_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate)) {
+  if (SHM_UNLIKELY(conn->gate))
     return shm_conn_stopped(conn);
-  }
   return shm_conn_finish_send(conn, shm_link_acquire(&conn->link, bytes, buf));
 }
 
 /* coll_transport_ops.slot_commit */
 int shm_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate)) {
+  if (SHM_UNLIKELY(conn->gate))
     return shm_conn_stopped(conn);
-  }
   shm_link_commit(&conn->link, tag, bytes);
   return shm_conn_finish_send(conn, COLL_T_DONE);
 }
@@ -145,14 +135,12 @@ int shm_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
 /* A message with a note has come: its payload, as slot_peek() shows it. */
 static int show_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   shm_fault fault;
-  if (shm_region_take(conn, got, buf, bytes, &fault) != COLL_OK) {
+  if (shm_region_resolve(conn, got, buf, bytes, &fault) != COLL_OK)
     return shm_conn_fail(conn, &fault);
-  }
   unsigned work = conn->link.rx_ref ? shm_work_next(conn) : 0;
   if (work == SHM_WORK_OPEN || work == SHM_WORK_CLAIMED) {
-    if (shm_link_peer_left(&conn->link)) {
+    if (shm_link_peer_left(&conn->link))
       conn->link.attention |= SHM_ATTENTION_LEFT;
-    }
     return shm_conn_finish_receive(conn, COLL_T_AGAIN);
   }
   *buf = work == SHM_WORK_DONE ? NULL : *buf;
@@ -163,9 +151,8 @@ static int show_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *b
  */
 static int release_ref(shm_conn *conn) {
   shm_order_loads();
-  if (shm_link_peer_left(&conn->link)) {
+  if (shm_link_peer_left(&conn->link))
     return shm_conn_lost(conn, true);
-  }
   conn->link.rx_ref = false;
   shm_link_release(&conn->link);
   return shm_conn_finish_receive(conn, COLL_T_DONE);
@@ -176,15 +163,12 @@ static int recv_noted(shm_conn *conn, const coll_tag *expect, void *buf, size_t 
                       coll_tag *got, size_t *got_bytes) {
   const void *from;
   int status = show_noted(conn, got, &from, got_bytes);
-  if (status != COLL_T_DONE) {
+  if (status != COLL_T_DONE)
     return status;
-  }
-  if (*got_bytes != bytes || memcmp(got, expect, sizeof *got) != 0) {
+  if (*got_bytes != bytes || memcmp(got, expect, sizeof *got) != 0)
     return COLL_ERR_MISMATCH;
-  }
-  if (from) {
+  if (from)
     memcpy(buf, from, bytes);
-  }
   return shm_slot_release(&conn->base);
 }
 
@@ -192,38 +176,32 @@ static int recv_noted(shm_conn *conn, const coll_tag *expect, void *buf, size_t 
 int shm_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
              size_t *got_bytes) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
+  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE))
     return shm_conn_stopped(conn);
-  }
   int result = shm_link_recv(&conn->link, expect, buf, bytes, got, got_bytes);
-  if (SHM_UNLIKELY(result == SHM_T_NOTED)) {
+  if (SHM_UNLIKELY(result == SHM_T_NOTED))
     return recv_noted(conn, expect, buf, bytes, got, got_bytes);
-  }
   return shm_conn_finish_receive(conn, result);
 }
 
 /* coll_transport_ops.slot_peek */
 int shm_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
+  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE))
     return shm_conn_stopped(conn);
-  }
   int result = shm_link_peek(&conn->link, got, buf, bytes);
-  if (SHM_UNLIKELY(result == SHM_T_NOTED)) {
+  if (SHM_UNLIKELY(result == SHM_T_NOTED))
     return show_noted(conn, got, buf, bytes);
-  }
   return shm_conn_finish_receive(conn, result);
 }
 
 /* coll_transport_ops.slot_release */
 int shm_slot_release(coll_conn *base) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE)) {
+  if (SHM_UNLIKELY(conn->gate & ~SHM_GATE_GONE))
     return shm_conn_stopped(conn);
-  }
-  if (SHM_UNLIKELY(conn->link.rx_ref)) {
+  if (SHM_UNLIKELY(conn->link.rx_ref))
     return release_ref(conn);
-  }
   shm_link_release(&conn->link);
   return shm_conn_finish_receive(conn, COLL_T_DONE);
 }

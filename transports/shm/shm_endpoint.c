@@ -30,15 +30,12 @@ static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
   coll_transport_failure failure = {fault->status,  -1,           -1, fault->sys_errno,
                                     fault->syscall, fault->detail};
   ep->env->fail(ep->env->ctx, &failure);
-  if (ep->listener.fd >= 0) {
+  if (ep->listener.fd >= 0)
     close(ep->listener.fd);
-  }
-  if (ep->bell.fd >= 0) {
+  if (ep->bell.fd >= 0)
     close(ep->bell.fd);
-  }
-  if (ep->epoll_fd >= 0) {
+  if (ep->epoll_fd >= 0)
     close(ep->epoll_fd);
-  }
   free(ep);
   return fault->status;
 }
@@ -49,9 +46,8 @@ static int open_fault(shm_fault *fault, const char *syscall, int error) {
     return shm_fault_set(fault, COLL_ERR_SYSTEM, syscall, error,
                          "too many open files; raise the limit (ulimit -n)");
   }
-  if (error == ENOMEM || error == ENOBUFS) {
+  if (error == ENOMEM || error == ENOBUFS)
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, syscall, error, "no memory for an endpoint");
-  }
   return shm_fault_set(fault, COLL_ERR_UNSUPPORTED, syscall, error,
                        "this system does not let the process use Unix sockets or event "
                        "descriptors; COLL_TRANSPORT=tcp works without them");
@@ -62,22 +58,17 @@ static int open_listener(shm_endpoint *ep, shm_fault *fault) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   socklen_t bytes = sizeof address;
   ep->listener.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (ep->listener.fd < 0) {
+  if (ep->listener.fd < 0)
     return open_fault(fault, "socket", errno);
-  }
-  if (bind(ep->listener.fd, (struct sockaddr *)&address, sizeof(sa_family_t)) != 0) {
+  if (bind(ep->listener.fd, (struct sockaddr *)&address, sizeof(sa_family_t)) != 0)
     return open_fault(fault, "bind", errno);
-  }
-  if (listen(ep->listener.fd, SHM_BACKLOG) != 0) {
+  if (listen(ep->listener.fd, SHM_BACKLOG) != 0)
     return open_fault(fault, "listen", errno);
-  }
-  if (getsockname(ep->listener.fd, (struct sockaddr *)&address, &bytes) != 0) {
+  if (getsockname(ep->listener.fd, (struct sockaddr *)&address, &bytes) != 0)
     return open_fault(fault, "getsockname", errno);
-  }
   size_t name_bytes = bytes - offsetof(struct sockaddr_un, sun_path);
-  if (name_bytes < 2 || name_bytes > SHM_ABSTRACT_MAX) {
+  if (name_bytes < 2 || name_bytes > SHM_ABSTRACT_MAX)
     return open_fault(fault, "getsockname", ENAMETOOLONG);
-  }
   ep->self = (shm_blob){.magic = SHM_MAGIC,
                         .pid = getpid(),
                         .host_id = ep->env->host_id,
@@ -112,9 +103,8 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
   ep->listener = (shm_watch){SHM_WATCH_LISTENER, -1};
   ep->bell = (shm_watch){SHM_WATCH_BELL, -1};
   ep->epoll_fd = -1;
-  if (probe_segment(ep, &fault) != COLL_OK || open_listener(ep, &fault) != COLL_OK) {
+  if (probe_segment(ep, &fault) != COLL_OK || open_listener(ep, &fault) != COLL_OK)
     return open_failed(ep, &fault);
-  }
   ep->bell.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
   if (ep->bell.fd < 0) {
     open_fault(&fault, "eventfd", errno);
@@ -157,13 +147,12 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
                      coll_link *link) {
   shm_blob left, right;
   const char *reason = NULL;
-  if (shm_blob_read(a, &left) != 0 || shm_blob_read(b, &right) != 0) {
+  if (shm_blob_read(a, &left) != 0 || shm_blob_read(b, &right) != 0)
     reason = "no shared-memory endpoint on one side";
-  } else if (left.host_id != right.host_id) {
+  else if (left.host_id != right.host_id)
     reason = "different hosts";
-  } else if (!shm_users_match(left.uid, right.uid)) {
+  else if (!shm_users_match(left.uid, right.uid))
     reason = "different users";
-  }
   /* Latency and bandwidth of a cached copy through another core's cache on current servers. */
   *link = (coll_link){.alpha_ns = 130, .ns_per_byte = 0.05};
   snprintf(link->reason, sizeof link->reason, "%s", reason ? reason : "same host, shared memory");
@@ -174,9 +163,8 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
  * end, and so is anything else that comes. */
 static void conn_event(shm_conn *conn) {
   int result = shm_region_receive(conn);
-  if (result == 1 || (result < 0 && errno == EAGAIN)) {
+  if (result == 1 || (result < 0 && errno == EAGAIN))
     return;
-  }
   conn->gate |= SHM_GATE_GONE;
   shm_watch_close(conn->ep, &conn->watch);
   conn->ep->happened = true;
@@ -207,9 +195,8 @@ static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
       break; /* shm_disarm() empties it: not to lose a wake() between arm and sleep */
     }
   }
-  if (ep->handshakes) {
+  if (ep->handshakes)
     shm_handshake_tend(ep, now_ns);
-  }
   return status != COLL_OK ? status : ep->happened;
 }
 
@@ -218,13 +205,11 @@ static int shm_progress(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   bool busy = ep->connecting > 0 || ep->handshakes;
   ep->calls++;
-  if (!ep->poll_now && !busy && ep->calls % SHM_CALLS_PER_CLOCK != 0) {
+  if (!ep->poll_now && !busy && ep->calls % SHM_CALLS_PER_CLOCK != 0)
     return 0;
-  }
   uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
-  if (!ep->poll_now && now_ns - ep->polled_ns < (busy ? SHM_POLL_BUSY_NS : SHM_POLL_IDLE_NS)) {
+  if (!ep->poll_now && now_ns - ep->polled_ns < (busy ? SHM_POLL_BUSY_NS : SHM_POLL_IDLE_NS))
     return 0;
-  }
   return poll_descriptors(ep, now_ns);
 }
 
@@ -235,20 +220,17 @@ static int shm_wait_fd(coll_endpoint *endpoint) {
 
 /* Tells the peers that this side is awake. */
 static void wake_up(shm_endpoint *ep) {
-  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
-    if (!conn->gate) {
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next)
+    if (!conn->gate)
       shm_link_disarm(&conn->link);
-    }
-  }
   ep->poll_now = true;
 }
 
 /* coll_transport_ops.disarm */
 static void shm_disarm(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
-  if (!ep->armed) {
+  if (!ep->armed)
     return;
-  }
   ep->armed = false;
   wake_up(ep);
   uint64_t rings;
@@ -260,21 +242,16 @@ static void shm_disarm(coll_endpoint *endpoint) {
 static int shm_arm(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   bool ready = ep->redials > 0; /* no descriptor shows when a dial can be tried again */
-  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
-    if (!conn->gate) {
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next)
+    if (!conn->gate)
       shm_link_arm(&conn->link);
-    }
-  }
   shm_ring_settle();
-  for (shm_conn *conn = ep->conns; conn; conn = conn->next) {
-    if (!conn->gate) {
+  for (shm_conn *conn = ep->conns; conn; conn = conn->next)
+    if (!conn->gate)
       ready |= shm_link_ready(&conn->link);
-    }
-  }
   ep->armed = !ready;
-  if (ready) {
+  if (ready)
     wake_up(ep);
-  }
   return ready;
 }
 
@@ -289,9 +266,8 @@ static void shm_wake(coll_endpoint *endpoint) {
 static int connect_peer(coll_endpoint *endpoint, int peer, const uint8_t blob[COLL_BLOB_BYTES],
                         int channel, coll_conn **result) {
   int status = shm_connect(endpoint, peer, blob, channel, result);
-  if (*result) {
+  if (*result)
     (*result)->ops = &shm_transport;
-  }
   return status;
 }
 

@@ -30,16 +30,14 @@ static size_t segment_bytes(const shm_endpoint *ep) {
 }
 
 /* Ends a handshake; shm_handshake_tend() frees it, for its address may be in a batch of events. */
-static void finish(shm_handshake *hs) {
-  if (hs->stage == SHM_STAGE_DIAL) {
+static void end_handshake(shm_handshake *hs) {
+  if (hs->stage == SHM_STAGE_DIAL)
     hs->ep->redials--;
-  }
   hs->stage = SHM_STAGE_OVER;
   hs->conn = NULL;
   shm_watch_close(hs->ep, &hs->watch);
-  if (hs->bell_fd >= 0 && !hs->local) {
+  if (hs->bell_fd >= 0 && !hs->local)
     close(hs->bell_fd);
-  }
   hs->bell_fd = -1;
   shm_segment_unmap(&hs->segment);
   explicit_bzero(&hs->auth, sizeof hs->auth);
@@ -49,10 +47,9 @@ static void finish(shm_handshake *hs) {
 static void fail_handshake(shm_handshake *hs, const shm_fault *fault) {
   shm_conn *conn = hs->conn;
   hs->ep->happened = true;
-  finish(hs);
-  if (conn) {
+  end_handshake(hs);
+  if (conn)
     shm_conn_fail(conn, fault);
-  }
 }
 
 /* Makes a handshake and puts it on the endpoint's list. */
@@ -73,9 +70,8 @@ static shm_handshake *new_handshake(shm_endpoint *ep) {
 static bool check_peer(shm_handshake *hs) {
   struct ucred cred;
   socklen_t bytes = sizeof cred;
-  if (getsockopt(hs->watch.fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0) {
+  if (getsockopt(hs->watch.fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
     return false;
-  }
   hs->local = cred.pid == hs->ep->self.pid;
   return shm_users_match(cred.uid, hs->ep->self.uid);
 }
@@ -87,15 +83,14 @@ static void trust_own_clock(shm_handshake *hs) {
 }
 
 /* Dials; what is full at the moment is tried again by shm_handshake_tend(). */
-static void dial(shm_handshake *hs) {
+static void dial_peer(shm_handshake *hs) {
   shm_fault fault;
   struct sockaddr_un address;
   socklen_t bytes = shm_blob_address(&hs->blob, &address);
   shm_endpoint *ep = hs->ep;
   int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
+  if (fd < 0 && (errno == EMFILE || errno == ENFILE))
     return;
-  }
   if (fd < 0) {
     shm_fault_set(&fault, COLL_ERR_SYSTEM, "socket", errno, "cannot make a Unix socket");
     fail_handshake(hs, &fault);
@@ -104,9 +99,8 @@ static void dial(shm_handshake *hs) {
   if (connect(fd, (struct sockaddr *)&address, bytes) != 0) {
     int error = errno;
     close(fd);
-    if (error == EAGAIN || error == EINTR) {
+    if (error == EAGAIN || error == EINTR)
       return;
-    }
     shm_fault_set(&fault, error == ECONNREFUSED ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "connect",
                   error,
                   "nobody listens at the peer's Unix socket: its process has ended, or it is in "
@@ -149,15 +143,14 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
   hs->blob = *blob;
   hs->stage = SHM_STAGE_DIAL;
   ep->redials++;
-  dial(hs);
+  dial_peer(hs);
 }
 
 /* How many handshakes this endpoint has accepted and not completed. */
 static int count_accepted(const shm_endpoint *ep) {
   int count = 0;
-  for (const shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+  for (const shm_handshake *hs = ep->handshakes; hs; hs = hs->next)
     count += !hs->dialer && hs->stage != SHM_STAGE_OVER;
-  }
   return count;
 }
 
@@ -168,12 +161,10 @@ static int accept_failed(shm_endpoint *ep, int error) {
     return COLL_OK;
   }
   uint64_t now = ep->env->now_ns(ep->env->ctx);
-  if (ep->starved_ns == 0) {
+  if (ep->starved_ns == 0)
     ep->starved_ns = now;
-  }
-  if (now - ep->starved_ns < SHM_PATIENCE_NS) {
+  if (now - ep->starved_ns < SHM_PATIENCE_NS)
     return COLL_OK;
-  }
   coll_transport_failure failure = {
       COLL_ERR_SYSTEM, -1,        -1,
       error,           "accept4", "too many open files; raise the limit (ulimit -n)"};
@@ -182,11 +173,10 @@ static int accept_failed(shm_endpoint *ep, int error) {
 }
 
 int shm_handshake_accept(shm_endpoint *ep) {
-  for (int room = SHM_MAX_HANDSHAKES - count_accepted(ep); room > 0; room--) {
+  for (int capacity = SHM_MAX_HANDSHAKES - count_accepted(ep); capacity > 0; capacity--) {
     int fd = accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
+    if (fd < 0)
       return accept_failed(ep, errno);
-    }
     ep->starved_ns = 0;
     shm_handshake *hs = new_handshake(ep);
     if (!hs) {
@@ -198,7 +188,7 @@ int shm_handshake_accept(shm_endpoint *ep) {
     colli_auth_accept(&hs->auth, fd, ep->env->secret);
     trust_own_clock(hs);
     if (!check_peer(hs) || shm_watch_add(ep, &hs->watch) != 0) {
-      finish(hs);
+      end_handshake(hs);
       continue;
     }
     shm_handshake_event(hs);
@@ -215,12 +205,10 @@ static shm_conn *find_conn(const shm_handshake *hs, bool *known) {
       return conn->gate & SHM_GATE_CONNECTING ? conn : NULL;
     }
   }
-  for (shm_handshake *other = hs->ep->handshakes; other; other = other->next) {
+  for (shm_handshake *other = hs->ep->handshakes; other; other = other->next)
     if (other != hs && !other->dialer && other->stage != SHM_STAGE_OVER &&
-        other->peer == hs->peer && other->channel == hs->channel) {
+        other->peer == hs->peer && other->channel == hs->channel)
       *known = true;
-    }
-  }
   return NULL;
 }
 
@@ -230,9 +218,8 @@ static bool hello_fits(shm_handshake *hs) {
   const coll_transport_env *env = hs->ep->env;
   if (hello->kind != COLLI_HELLO_DATA || hello->comm_id != env->comm_id ||
       hello->dst_rank != env->rank || hello->src_rank < 0 || hello->src_rank >= env->rank ||
-      hello->word > INT_MAX) {
+      hello->word > INT_MAX)
     return false;
-  }
   bool known;
   hs->peer = hello->src_rank;
   hs->channel = (int)hello->word;
@@ -285,9 +272,8 @@ static void receive_answer(shm_handshake *hs) {
   int bell = -1;
   int want = hs->local ? 0 : 1;
   int result = shm_recv_fds(hs->watch.fd, &answer, sizeof answer, &bell, want);
-  if (result < 0 && errno == EAGAIN) {
+  if (result < 0 && errno == EAGAIN)
     return;
-  }
   if (result <= 0) {
     receive_failed(hs, result, errno);
     return;
@@ -303,7 +289,7 @@ static void receive_answer(shm_handshake *hs) {
     return;
   }
   shm_conn_up(hs->conn, hs);
-  finish(hs);
+  end_handshake(hs);
 }
 
 /* Acceptor: sends the answer; the connection is made if it says OK. */
@@ -320,7 +306,7 @@ static void send_answer(shm_handshake *hs, const shm_fault *fault) {
     return;
   }
   shm_conn_up(hs->conn, hs);
-  finish(hs);
+  end_handshake(hs);
 }
 
 /* Acceptor: takes the segment, and waits for connect() if that has not come yet. */
@@ -329,9 +315,8 @@ static void receive_offer(shm_handshake *hs) {
   const coll_transport_env *env = hs->ep->env;
   int fds[SHM_MAX_FDS] = {-1, -1};
   int result = shm_recv_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
-  if (result < 0 && errno == EAGAIN) {
+  if (result < 0 && errno == EAGAIN)
     return;
-  }
   int error = errno;
   bool known;
   hs->conn = find_conn(hs, &known);
@@ -352,11 +337,10 @@ static void receive_offer(shm_handshake *hs) {
     (void)shm_segment_adopt(&hs->segment, segment_bytes(hs->ep), fds[0], &fault);
   }
   close(fds[0]);
-  if (fault.status != COLL_OK || hs->conn) {
+  if (fault.status != COLL_OK || hs->conn)
     send_answer(hs, &fault);
-  } else {
+  else
     hs->stage = SHM_STAGE_PARKED;
-  }
 }
 
 /* Moves the authentication on. */
@@ -374,7 +358,7 @@ static void step_auth(shm_handshake *hs) {
     }
     bool taken = hello_fits(hs);
     if (colli_auth_answer(&hs->auth, taken) != 0 || !taken) {
-      finish(hs);
+      end_handshake(hs);
       return;
     }
     hs->stage = SHM_STAGE_OFFER;
@@ -404,9 +388,8 @@ static void step_auth(shm_handshake *hs) {
 static void step_parked(shm_handshake *hs) {
   char byte;
   ssize_t got = recv(hs->watch.fd, &byte, 1, MSG_DONTWAIT);
-  if (got >= 0 || (errno != EAGAIN && errno != EINTR)) {
-    finish(hs);
-  }
+  if (got >= 0 || (errno != EAGAIN && errno != EINTR))
+    end_handshake(hs);
 }
 
 void shm_handshake_event(shm_handshake *hs) {
@@ -451,11 +434,10 @@ static bool can_expire(const shm_handshake *hs) {
 
 void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
   for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
-    if (hs->stage == SHM_STAGE_DIAL) {
-      dial(hs);
-    } else if (hs->stage == SHM_STAGE_AUTH && colli_auth_events(&hs->auth) == POLLOUT) {
+    if (hs->stage == SHM_STAGE_DIAL)
+      dial_peer(hs);
+    else if (hs->stage == SHM_STAGE_AUTH && colli_auth_events(&hs->auth) == POLLOUT)
       step_auth(hs);
-    }
     if (can_expire(hs) && now_ns > hs->deadline_ns) {
       shm_fault fault;
       shm_fault_set(&fault, COLL_ERR_SYSTEM, "connect", EMFILE,
@@ -476,9 +458,7 @@ void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
 }
 
 void shm_handshake_forget(shm_endpoint *ep, shm_conn *conn) {
-  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
-    if ((!conn || hs->conn == conn) && hs->stage != SHM_STAGE_OVER) {
-      finish(hs);
-    }
-  }
+  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next)
+    if ((!conn || hs->conn == conn) && hs->stage != SHM_STAGE_OVER)
+      end_handshake(hs);
 }

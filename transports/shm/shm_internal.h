@@ -43,7 +43,7 @@ typedef struct shm_conn {
   int bell_fd; /* the peer's doorbell; in the same process it is the peer's own descriptor */
   bool local;  /* both ends are in this process */
   shm_peer *shared;
-  shm_loan *offer; /* the region that is being offered here, or NULL */
+  shm_share *offer; /* the region that is being offered here, or NULL */
   shm_note offer_note;
   bool offer_untold; /* no message has had the note yet */
   uint32_t offers;   /* made on this connection */
@@ -135,20 +135,17 @@ int shm_conn_attend(shm_conn *conn, int result, bool receiving);
 
 /* Most sends end here without a jump. */
 static inline int shm_conn_finish_send(shm_conn *conn, int result) {
-  if (SHM_UNLIKELY(conn->link.attention || result > 0)) {
+  if (SHM_UNLIKELY(conn->link.attention || result > 0))
     return shm_conn_attend(conn, result, false);
-  }
   return result;
 }
 
 /* The same for a receive: no message of a peer that is gone will ever come. */
 static inline int shm_conn_finish_receive(shm_conn *conn, int result) {
-  if (SHM_UNLIKELY(conn->link.attention || result > 0)) {
+  if (SHM_UNLIKELY(conn->link.attention || result > 0))
     result = shm_conn_attend(conn, result, true);
-  }
-  if (SHM_UNLIKELY(result == COLL_T_AGAIN && conn->gate)) {
+  if (SHM_UNLIKELY(result == COLL_T_AGAIN && conn->gate))
     return shm_conn_lost(conn, true);
-  }
   return result;
 }
 

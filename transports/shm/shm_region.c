@@ -14,9 +14,8 @@ int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory,
                    int fd) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   shm_region *made = malloc(sizeof *made);
-  if (!made) {
+  if (!made)
     return COLL_ERR_NO_MEMORY;
-  }
   *made = (shm_region){
       .next = ep->regions, .region = region, .memory = memory, .bytes = bytes, .fd = fd};
   ep->regions = made;
@@ -26,17 +25,15 @@ int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory,
 /* A region of this rank, or NULL. */
 static shm_region *find_region(const shm_endpoint *ep, uint32_t number) {
   shm_region *region = ep->regions;
-  while (region && region->region != number) {
+  while (region && region->region != number)
     region = region->next;
-  }
   return region;
 }
 
 void shm_region_leave_unfinished(shm_endpoint *ep, uint32_t number, uint64_t where, size_t bytes) {
   shm_region *region = find_region(ep, number);
-  if (!region) {
+  if (!region)
     return;
-  }
   bool inside = where <= region->bytes && bytes <= region->bytes - where;
   size_t first = inside ? where : 0, end = inside ? where + bytes : region->bytes;
   bool more = region->unfinished_end > 0;
@@ -53,61 +50,57 @@ int shm_unfinished_work(coll_endpoint *endpoint, uint32_t number, size_t *offset
 }
 
 /* What a peer knows of a region, or NULL; moves it to the front. */
-static shm_loan *find_loan(shm_peer *peer, uint32_t region) {
-  for (shm_loan **at = &peer->loans; *at; at = &(*at)->next) {
-    shm_loan *loan = *at;
-    if (loan->region == region) {
-      *at = loan->next;
-      loan->next = peer->loans;
-      peer->loans = loan;
-      return loan;
+static shm_share *find_share(shm_peer *peer, uint32_t region) {
+  for (shm_share **at = &peer->shares; *at; at = &(*at)->next) {
+    shm_share *share = *at;
+    if (share->region == region) {
+      *at = share->next;
+      share->next = peer->shares;
+      peer->shares = share;
+      return share;
     }
   }
   return NULL;
 }
 
-/* Frees the first loan of a peer. */
-static void free_first_loan(shm_peer *peer) {
-  shm_loan *loan = peer->loans;
-  peer->loans = loan->next;
-  if (loan->state == SHM_LOAN_OFFERED) {
-    loan->conn->offer = NULL;
-  }
-  free(loan);
+/* Frees the first share of a peer. */
+static void free_first_share(shm_peer *peer) {
+  shm_share *share = peer->shares;
+  peer->shares = share->next;
+  if (share->state == SHM_SHARE_OFFERED)
+    share->conn->offer = NULL;
+  free(share);
 }
 
 /* Looks whether the peer has answered an offer. */
-static void look_for_answer(shm_loan *loan) {
-  shm_conn *conn = loan->conn;
+static void poll_answer(shm_share *share) {
+  shm_conn *conn = share->conn;
   uint32_t answer = atomic_load_explicit(&conn->link.theirs->answer, memory_order_acquire);
-  if (answer / 2 != conn->offers) {
+  if (answer / 2 != conn->offers)
     return;
-  }
   shm_order_after(&conn->link);
   conn->offer = NULL;
-  loan->state = answer % 2 == 0 ? SHM_LOAN_REFUSED
-                : loan->removed ? SHM_LOAN_ENDED
-                                : SHM_LOAN_MAPPED;
-  conn->shared->ended += loan->state == SHM_LOAN_ENDED;
+  share->state = answer % 2 == 0  ? SHM_SHARE_REFUSED
+                 : share->removed ? SHM_SHARE_ENDED
+                                  : SHM_SHARE_MAPPED;
+  conn->shared->ended += share->state == SHM_SHARE_ENDED;
 }
 
 void shm_region_remove(coll_endpoint *endpoint, uint32_t region) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   for (shm_peer *peer = ep->peers; peer; peer = peer->next) {
-    shm_loan *loan = find_loan(peer, region);
-    if (!loan) {
+    shm_share *share = find_share(peer, region);
+    if (!share)
       continue;
-    }
-    if (loan->state == SHM_LOAN_OFFERED) {
-      loan->removed = true;
-      look_for_answer(loan);
-    } else if (loan->state == SHM_LOAN_MAPPED) {
-      loan->state = SHM_LOAN_ENDED;
+    if (share->state == SHM_SHARE_OFFERED) {
+      share->removed = true;
+      poll_answer(share);
+    } else if (share->state == SHM_SHARE_MAPPED) {
+      share->state = SHM_SHARE_ENDED;
       peer->ended++;
     }
-    if (loan->state == SHM_LOAN_REFUSED) {
-      free_first_loan(peer);
-    }
+    if (share->state == SHM_SHARE_REFUSED)
+      free_first_share(peer);
   }
   for (shm_region **at = &ep->regions; *at; at = &(*at)->next) {
     if ((*at)->region == region) {
@@ -120,13 +113,13 @@ void shm_region_remove(coll_endpoint *endpoint, uint32_t region) {
 }
 
 /* The number of a region that the peer is to forget, or 0; forgets it here. */
-static uint32_t next_ended(shm_peer *peer) {
-  for (shm_loan **at = &peer->loans; peer->ended > 0 && *at; at = &(*at)->next) {
-    shm_loan *loan = *at;
-    if (loan->state == SHM_LOAN_ENDED) {
-      uint32_t region = loan->region;
-      *at = loan->next;
-      free(loan);
+static uint32_t take_ended_share(shm_peer *peer) {
+  for (shm_share **at = &peer->shares; peer->ended > 0 && *at; at = &(*at)->next) {
+    shm_share *share = *at;
+    if (share->state == SHM_SHARE_ENDED) {
+      uint32_t region = share->region;
+      *at = share->next;
+      free(share);
       peer->ended--;
       return region;
     }
@@ -144,30 +137,27 @@ static bool pass_descriptor(shm_conn *conn, const shm_region *region) {
 /* Begins to offer a region to the peer, if that can be done now. */
 static void begin_offer(shm_conn *conn, uint32_t number) {
   const shm_region *region = find_region(conn->ep, number);
-  if (conn->offer) {
-    look_for_answer(conn->offer);
-  }
-  if (!region || conn->offer) {
+  if (conn->offer)
+    poll_answer(conn->offer);
+  if (!region || conn->offer)
     return;
-  }
-  shm_loan *loan = malloc(sizeof *loan);
-  if (!loan) {
+  shm_share *share = malloc(sizeof *share);
+  if (!share)
     return;
-  }
   if (!pass_descriptor(conn, region)) {
-    free(loan); /* the socket is full, or closed: perhaps next time */
+    free(share); /* the socket is full, or closed: perhaps next time */
     return;
   }
-  *loan = (shm_loan){.next = conn->shared->loans,
-                     .region = number,
-                     .state = SHM_LOAN_OFFERED,
-                     .conn = conn,
-                     .memory = region->memory,
-                     .bytes = region->bytes};
-  conn->shared->loans = loan;
-  conn->offer = loan;
+  *share = (shm_share){.next = conn->shared->shares,
+                       .region = number,
+                       .state = SHM_SHARE_OFFERED,
+                       .conn = conn,
+                       .memory = region->memory,
+                       .bytes = region->bytes};
+  conn->shared->shares = share;
+  conn->offer = share;
   conn->offer_note = (shm_note){.region = number,
-                                .forget = next_ended(conn->shared),
+                                .forget = take_ended_share(conn->shared),
                                 .where = region->bytes,
                                 .fd = conn->local ? region->fd : -1,
                                 .number = ++conn->offers};
@@ -177,56 +167,50 @@ static void begin_offer(shm_conn *conn, uint32_t number) {
   atomic_store_explicit(&conn->link.mine->offered, conn->offers, memory_order_release);
 }
 
-const shm_loan *shm_region_lend(shm_conn *conn, uint32_t region) {
-  shm_loan *loan = find_loan(conn->shared, region);
-  if (!loan) {
+const shm_share *shm_region_share(shm_conn *conn, uint32_t region) {
+  shm_share *share = find_share(conn->shared, region);
+  if (!share)
     begin_offer(conn, region);
-  } else if (loan->state == SHM_LOAN_OFFERED) {
-    look_for_answer(loan);
-  }
-  return loan && loan->state == SHM_LOAN_MAPPED ? loan : NULL;
+  else if (share->state == SHM_SHARE_OFFERED)
+    poll_answer(share);
+  return share && share->state == SHM_SHARE_MAPPED ? share : NULL;
 }
 
 char *shm_region_ours(shm_conn *conn, uint32_t region, uint64_t where, size_t bytes) {
-  const shm_loan *loan = find_loan(conn->shared, region);
-  bool inside = loan && where <= loan->bytes && bytes <= loan->bytes - where;
-  return inside ? (char *)loan->memory + where : NULL;
+  const shm_share *share = find_share(conn->shared, region);
+  bool inside = share && where <= share->bytes && bytes <= share->bytes - where;
+  return inside ? (char *)share->memory + where : NULL;
 }
 
 /* Sends a copy, with the connection's offer if that is not told yet. */
 static int send_copy(shm_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
   shm_link *link = &conn->link;
-  if (!conn->offer_untold) {
+  if (!conn->offer_untold)
     return shm_link_send(link, tag, buf, bytes);
-  }
   int result = shm_link_send_note(link, tag, buf, bytes, SHM_OFFER, &conn->offer_note);
   conn->offer_untold = result != COLL_T_DONE;
   return result;
 }
 
 /* Whether a message lies in a region. */
-static bool is_inside(const shm_loan *loan, const char *buf, size_t bytes) {
-  size_t offset = (size_t)((uintptr_t)buf - (uintptr_t)loan->memory);
-  return offset <= loan->bytes && bytes <= loan->bytes - offset;
+static bool is_inside(const shm_share *share, const char *buf, size_t bytes) {
+  size_t offset = (size_t)((uintptr_t)buf - (uintptr_t)share->memory);
+  return offset <= share->bytes && bytes <= share->bytes - offset;
 }
 
 int shm_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
                  size_t bytes) {
   shm_conn *conn = (shm_conn *)base;
-  if (SHM_UNLIKELY(conn->gate)) {
+  if (SHM_UNLIKELY(conn->gate))
     return shm_conn_stopped(conn);
-  }
-  if (bytes < SHM_REF_LEAST) {
+  if (bytes < SHM_REF_LEAST)
     return shm_conn_finish_send(conn, shm_link_send(&conn->link, tag, buf, bytes));
-  }
-  const shm_loan *loan = shm_region_lend(conn, region);
-  if (!loan || !is_inside(loan, buf, bytes)) {
+  const shm_share *share = shm_region_share(conn, region);
+  if (!share || !is_inside(share, buf, bytes))
     return shm_conn_finish_send(conn, send_copy(conn, tag, buf, bytes));
-  }
-  shm_note note = {.region = region, .where = (uintptr_t)buf - (uintptr_t)loan->memory};
-  if (SHM_UNLIKELY(conn->shared->ended > 0) && shm_link_has_room(&conn->link)) {
-    note.forget = next_ended(conn->shared);
-  }
+  shm_note note = {.region = region, .where = (uintptr_t)buf - (uintptr_t)share->memory};
+  if (SHM_UNLIKELY(conn->shared->ended > 0) && shm_link_has_capacity(&conn->link))
+    note.forget = take_ended_share(conn->shared);
   int result = shm_link_send_note(&conn->link, tag, buf, bytes, SHM_REFERENCE, &note);
   return shm_conn_finish_send(conn, result);
 }
@@ -264,9 +248,8 @@ int shm_region_receive(shm_conn *conn) {
     errno = EPROTO;
     return -1;
   }
-  if (result == 1) {
+  if (result == 1)
     conn->offered_fd = fd;
-  }
   return result;
 }
 
@@ -278,19 +261,16 @@ char *shm_region_theirs(shm_conn *conn, uint32_t region, uint64_t where, size_t 
 }
 
 /* Forgets what the sender of a note has no more. */
-static void forget(shm_conn *conn, const shm_note *note) {
-  if (note->forget != 0 && note->forget != note->region &&
-      find_mapping(conn->shared, note->forget)) {
+static void forget_region(shm_conn *conn, const shm_note *note) {
+  if (note->forget != 0 && note->forget != note->region && find_mapping(conn->shared, note->forget))
     unmap_first(conn->shared);
-  }
 }
 
 /* Maps an offered region; false if this rank cannot have it. */
 static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
   shm_peer *peer = conn->shared;
-  if (!conn->local && conn->offered_fd < 0 && conn->watch.fd >= 0) {
+  if (!conn->local && conn->offered_fd < 0 && conn->watch.fd >= 0)
     (void)shm_region_receive(conn);
-  }
   int fd = conn->local ? note->fd : conn->offered_fd;
   shm_mapping *mapping = find_mapping(peer, note->region);
   bool known = mapping != NULL;
@@ -303,9 +283,8 @@ static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
       known = true;
     } else {
       free(mapping);
-      if (conn->local) {
+      if (conn->local)
         fault->status = COLL_OK; /* the owner may have closed it since */
-      }
     }
   }
   if (conn->offered_fd >= 0) {
@@ -316,60 +295,56 @@ static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
 }
 
 /* Answers an offer, once. */
-static coll_status take_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
+static coll_status answer_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
   uint32_t behind = conn->answered - note->number;
-  if (behind < UINT32_MAX / 2) {
+  if (behind < UINT32_MAX / 2)
     return COLL_OK; /* the message was looked at before, or came after the peer's shm_side told */
-  }
-  if (behind != UINT32_MAX || note->region == 0) {
+  if (behind != UINT32_MAX || note->region == 0)
     return COLL_ERR_PROTOCOL;
-  }
   conn->answered = note->number;
-  forget(conn, note);
+  forget_region(conn, note);
   bool mapped = map_offer(conn, note, fault);
-  if (fault->status == COLL_ERR_PROTOCOL) {
+  if (fault->status == COLL_ERR_PROTOCOL)
     return COLL_ERR_PROTOCOL;
-  }
   shm_order_before(&conn->link);
   atomic_store_explicit(&conn->link.mine->answer, 2 * note->number + mapped, memory_order_release);
   return COLL_OK;
 }
 
 /* What a peer does that has damaged its memory. */
-static coll_status nonsense(shm_fault *fault) {
+static coll_status report_nonsense(shm_fault *fault) {
   return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
                        "the peer refers to memory that it has not shared; its process has damaged "
                        "its memory, or runs another libcoll");
 }
 
-coll_status shm_region_look(shm_conn *conn, shm_fault *fault) {
+coll_status shm_region_poll_offer(shm_conn *conn, shm_fault *fault) {
   const shm_side *theirs = conn->link.theirs;
-  if (atomic_load_explicit(&theirs->offered, memory_order_acquire) == conn->answered) {
+  if (atomic_load_explicit(&theirs->offered, memory_order_acquire) == conn->answered)
     return COLL_OK;
-  }
   shm_order_after(&conn->link);
   shm_note note = theirs->offer;
   shm_fault_set(fault, COLL_OK, NULL, 0, NULL);
-  return take_offer(conn, &note, fault) == COLL_OK ? COLL_OK : nonsense(fault);
+  return answer_offer(conn, &note, fault) == COLL_OK ? COLL_OK : report_nonsense(fault);
 }
 
-coll_status shm_region_take(shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
-                            shm_fault *fault) {
+coll_status shm_region_resolve(shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
+                               shm_fault *fault) {
   shm_note note;
   uint32_t kind = shm_link_note(&conn->link, &note, tag, buf, bytes);
   shm_fault_set(fault, COLL_OK, NULL, 0, NULL);
   bool sound = *bytes <= conn->link.slot_bytes && *bytes > SHM_INLINE_BYTES;
   if (sound && kind == SHM_OFFER) {
     conn->link.rx_ref = false;
-    sound = take_offer(conn, &note, fault) == COLL_OK;
+    sound = answer_offer(conn, &note, fault) == COLL_OK;
   } else if (sound) {
-    forget(conn, &note);
+    forget_region(conn, &note);
     const char *there = shm_region_theirs(conn, note.region, note.where, *bytes);
     sound = kind == SHM_REFERENCE && there;
     conn->link.rx_ref = sound;
     *buf = there;
   }
-  return sound ? COLL_OK : nonsense(fault);
+  return sound ? COLL_OK : report_nonsense(fault);
 }
 
 /* ---- connections ------------------------------------------------------------------------------
@@ -378,14 +353,12 @@ coll_status shm_region_take(shm_conn *conn, coll_tag *tag, const void **buf, siz
 bool shm_region_join(shm_conn *conn) {
   shm_endpoint *ep = conn->ep;
   shm_peer *peer = ep->peers;
-  while (peer && peer->rank != conn->base.peer) {
+  while (peer && peer->rank != conn->base.peer)
     peer = peer->next;
-  }
   if (!peer) {
     peer = calloc(1, sizeof *peer);
-    if (!peer) {
+    if (!peer)
       return false;
-    }
     peer->rank = conn->base.peer;
     peer->next = ep->peers;
     ep->peers = peer;
@@ -397,25 +370,19 @@ bool shm_region_join(shm_conn *conn) {
 
 void shm_region_leave(shm_conn *conn) {
   shm_peer *peer = conn->shared;
-  if (conn->offered_fd >= 0) {
+  if (conn->offered_fd >= 0)
     close(conn->offered_fd);
-  }
-  if (conn->offer && find_loan(peer, conn->offer->region)) {
-    free_first_loan(peer);
-  }
-  if (--peer->conns > 0) {
+  if (conn->offer && find_share(peer, conn->offer->region))
+    free_first_share(peer);
+  if (--peer->conns > 0)
     return;
-  }
-  while (peer->loans) {
-    free_first_loan(peer);
-  }
-  while (peer->mappings) {
+  while (peer->shares)
+    free_first_share(peer);
+  while (peer->mappings)
     unmap_first(peer);
-  }
   shm_peer **at = &conn->ep->peers;
-  while (*at != peer) {
+  while (*at != peer)
     at = &(*at)->next;
-  }
   *at = peer->next;
   free(peer);
 }

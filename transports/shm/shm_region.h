@@ -35,23 +35,23 @@ typedef struct shm_region {
   size_t unfinished_first, unfinished_end; /* peers have not finished work in this part */
 } shm_region;
 
-typedef enum shm_loan_state {
-  SHM_LOAN_OFFERED, /* on `conn`; the answer is not known yet */
-  SHM_LOAN_MAPPED,
-  SHM_LOAN_REFUSED,
-  SHM_LOAN_ENDED /* removed here, and the peer is to be told */
-} shm_loan_state;
+typedef enum shm_share_state {
+  SHM_SHARE_OFFERED, /* on `conn`; the answer is not known yet */
+  SHM_SHARE_MAPPED,
+  SHM_SHARE_REFUSED,
+  SHM_SHARE_ENDED /* removed here, and the peer is to be told */
+} shm_share_state;
 
 /* What a peer knows of a region of this rank. */
-typedef struct shm_loan {
-  struct shm_loan *next;
+typedef struct shm_share {
+  struct shm_share *next;
   uint32_t region;
-  shm_loan_state state;
+  shm_share_state state;
   bool removed; /* here, before the peer has answered */
   struct shm_conn *conn;
   const char *memory;
   size_t bytes;
-} shm_loan;
+} shm_share;
 
 /* A region of a peer. */
 typedef struct shm_mapping {
@@ -65,8 +65,8 @@ typedef struct shm_peer {
   struct shm_peer *next;
   int rank;
   int conns;
-  int ended; /* loans that have */
-  shm_loan *loans;
+  int ended; /* shares that have */
+  shm_share *shares;
   shm_mapping *mappings;
 } shm_peer;
 
@@ -90,15 +90,15 @@ void shm_region_leave(struct shm_conn *conn);
 
 /* A message with a note has come: obeys the note, and stores where the payload lies. COLL_OK, or
  * PROTOCOL in *fault. */
-coll_status shm_region_take(struct shm_conn *conn, coll_tag *tag, const void **buf, size_t *bytes,
-                            shm_fault *fault);
+coll_status shm_region_resolve(struct shm_conn *conn, coll_tag *tag, const void **buf,
+                               size_t *bytes, shm_fault *fault);
 
 /* What the peer has mapped of a region of this rank; offers it if that was not done yet. NULL: it
  * has not mapped it. */
-const shm_loan *shm_region_lend(struct shm_conn *conn, uint32_t region);
+const shm_share *shm_region_share(struct shm_conn *conn, uint32_t region);
 
 /* Looks whether the peer has offered a region without a message. COLL_OK, or PROTOCOL in *fault. */
-coll_status shm_region_look(struct shm_conn *conn, shm_fault *fault);
+coll_status shm_region_poll_offer(struct shm_conn *conn, shm_fault *fault);
 
 /* Where `bytes` bytes of a region lie that the peer has shared, or this rank with the peer; or
  * NULL.

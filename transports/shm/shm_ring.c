@@ -14,9 +14,8 @@
 
 /* Rounds up to a power of two; false if that overflows. */
 static bool round_up(size_t value, size_t to, size_t *result) {
-  if (__builtin_add_overflow(value, to - 1, result)) {
+  if (__builtin_add_overflow(value, to - 1, result))
     return false;
-  }
   *result &= ~(to - 1);
   return true;
 }
@@ -27,7 +26,7 @@ static size_t front_bytes(unsigned slot_count) {
 }
 
 /* The sizes of the parts: sides, work and heads (at least one a slot), then one slot. */
-static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
+static bool lay_out(size_t slot_bytes, unsigned slot_count, size_t *control, size_t *stride) {
   size_t bytes = front_bytes(slot_count) + (size_t)slot_count * 2 * SHM_LINE;
   return slot_count > 0 && slot_bytes < SHM_OFFER && round_up(bytes, SHM_PAGE, control) &&
          round_up(slot_bytes, SHM_PAGE, stride);
@@ -35,11 +34,10 @@ static bool layout(size_t slot_bytes, unsigned slot_count, size_t *control, size
 
 size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count) {
   size_t control, stride, total;
-  if (!layout(slot_bytes, slot_count, &control, &stride) ||
+  if (!lay_out(slot_bytes, slot_count, &control, &stride) ||
       __builtin_mul_overflow(stride, (size_t)slot_count * 2, &total) ||
-      __builtin_add_overflow(total, control, &total) || total > (size_t)INT64_MAX) {
+      __builtin_add_overflow(total, control, &total) || total > (size_t)INT64_MAX)
     return 0;
-  }
   return total;
 }
 
@@ -55,7 +53,7 @@ static bool moves_fast(void) {
 
 void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side) {
   size_t control = 0, stride = 0;
-  (void)layout(slot_bytes, slot_count, &control, &stride);
+  (void)lay_out(slot_bytes, slot_count, &control, &stride);
   shm_side *sides = memory;
   shm_work *works = (shm_work *)(sides + 2);
   shm_slot_head *heads = (shm_slot_head *)(works + 2 * (size_t)slot_count);
@@ -93,9 +91,8 @@ static inline void copy_small(void *to, const void *from, size_t bytes) {
     memcpy(t, f, 4);
     memcpy(t + bytes - 4, f + bytes - 4, 4);
   } else {
-    for (size_t i = 0; i < bytes; i++) {
+    for (size_t i = 0; i < bytes; i++)
       t[i] = f[i];
-    }
   }
 }
 
@@ -106,7 +103,7 @@ static inline uint32_t state_of_peer(const shm_link *link) {
 }
 
 /* Looks whether the peer must be told of a change that was just made visible. */
-static inline void look_at_peer(shm_link *link, uint32_t wakes) {
+static inline void check_peer_state(shm_link *link, uint32_t wakes) {
   uint32_t state = state_of_peer(link);
   if (SHM_UNLIKELY(state & (SHM_STATE_ASLEEP | SHM_STATE_LEFT))) {
     if (state & SHM_STATE_LEFT) {
@@ -119,28 +116,28 @@ static inline void look_at_peer(shm_link *link, uint32_t wakes) {
 }
 
 /* How many messages may be on their way when one of `bytes` bytes follows. */
-static inline uint32_t room_for(const shm_link *link, size_t bytes) {
+static inline uint32_t capacity_for(const shm_link *link, size_t bytes) {
   return bytes <= SHM_INLINE_BYTES ? link->head_count : link->slot_count;
 }
 
-/* Whether fewer than `room` messages are on their way; asks the peer's line only if more may be. */
-static inline bool has_room(shm_link *link, uint32_t room) {
+/* Whether fewer than `capacity` messages are on their way; asks the peer's line only if more may
+ * be. */
+static inline bool has_capacity(shm_link *link, uint32_t capacity) {
   uint32_t sent = (uint32_t)link->tx_total;
-  if (SHM_UNLIKELY(sent - link->tx_credit >= room)) {
+  if (SHM_UNLIKELY(sent - link->tx_credit >= capacity)) {
     link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
     shm_order_after(link);
-    return sent - link->tx_credit < room;
+    return sent - link->tx_credit < capacity;
   }
   return true;
 }
 
-/* No room: remembers that this side waits. */
-static int no_room(shm_link *link, uint32_t room) {
+/* Full: remembers that this side waits. */
+static int note_full(shm_link *link, uint32_t capacity) {
   link->tx_waiting = true;
-  link->tx_wanted = room;
-  if (shm_link_peer_left(link)) {
+  link->tx_wanted = capacity;
+  if (shm_link_peer_left(link))
     link->attention |= SHM_ATTENTION_LEFT;
-  }
   return COLL_T_AGAIN;
 }
 
@@ -155,11 +152,11 @@ static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *
   link->tx_slot = link->tx_slot + 1 == link->slot_count ? 0 : link->tx_slot + 1;
   shm_order_before(link);
   atomic_store_explicit(&head->seq, (uint32_t)link->tx_total, memory_order_release);
-  look_at_peer(link, SHM_STATE_ASLEEP);
+  check_peer_state(link, SHM_STATE_ASLEEP);
 }
 
 void shm_link_tell(shm_link *link) {
-  look_at_peer(link, SHM_STATE_ASLEEP);
+  check_peer_state(link, SHM_STATE_ASLEEP);
 }
 
 /*
@@ -180,30 +177,26 @@ static inline void fill_slot(const shm_link *link, const void *buf, size_t bytes
 }
 
 SHM_HOT int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes) {
-  uint32_t room = room_for(link, bytes);
-  if (SHM_UNLIKELY(!has_room(link, room))) {
-    return no_room(link, room);
-  }
+  uint32_t capacity = capacity_for(link, bytes);
+  if (SHM_UNLIKELY(!has_capacity(link, capacity)))
+    return note_full(link, capacity);
   shm_slot_head *head = link->tx_head;
-  if (bytes <= SHM_INLINE_BYTES) {
+  if (bytes <= SHM_INLINE_BYTES)
     copy_small(head->payload, buf, bytes);
-  } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+  else if (SHM_UNLIKELY(bytes > link->slot_bytes))
     return COLL_ERR_INTERNAL;
-  } else {
+  else
     fill_slot(link, buf, bytes);
-  }
   publish(link, head, tag, (uint32_t)bytes);
   return COLL_T_DONE;
 }
 
 SHM_HOT int shm_link_acquire(shm_link *link, size_t bytes, void **buf) {
-  uint32_t room = room_for(link, bytes);
-  if (SHM_UNLIKELY(!has_room(link, room))) {
-    return no_room(link, room);
-  }
-  if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+  uint32_t capacity = capacity_for(link, bytes);
+  if (SHM_UNLIKELY(!has_capacity(link, capacity)))
+    return note_full(link, capacity);
+  if (SHM_UNLIKELY(bytes > link->slot_bytes))
     return COLL_ERR_INTERNAL;
-  }
   link->tx_acquired =
       bytes <= SHM_INLINE_BYTES ? link->small : link->tx_slots + link->tx_slot * link->slot_stride;
   *buf = link->tx_acquired;
@@ -212,42 +205,36 @@ SHM_HOT int shm_link_acquire(shm_link *link, size_t bytes, void **buf) {
 
 SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) {
   shm_slot_head *head = link->tx_head;
-  if (bytes <= SHM_INLINE_BYTES) {
+  if (bytes <= SHM_INLINE_BYTES)
     copy_small(head->payload, link->tx_acquired, bytes);
-  }
   publish(link, head, tag, (uint32_t)bytes);
 }
 
-bool shm_link_has_room(shm_link *link) {
-  return has_room(link, link->slot_count);
+bool shm_link_has_capacity(shm_link *link) {
+  return has_capacity(link, link->slot_count);
 }
 
 int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes,
                        uint32_t kind, const shm_note *note) {
-  if (SHM_UNLIKELY(!has_room(link, link->slot_count))) {
-    return no_room(link, link->slot_count);
-  }
+  if (SHM_UNLIKELY(!has_capacity(link, link->slot_count)))
+    return note_full(link, link->slot_count);
   shm_slot_head *head = link->tx_head;
-  if (SHM_UNLIKELY(bytes <= SHM_INLINE_BYTES || bytes > link->slot_bytes)) {
+  if (SHM_UNLIKELY(bytes <= SHM_INLINE_BYTES || bytes > link->slot_bytes))
     return COLL_ERR_INTERNAL;
-  }
-  if (kind == SHM_OFFER) {
+  if (kind == SHM_OFFER)
     fill_slot(link, buf, bytes);
-  }
   memcpy(head->payload, note, sizeof *note);
   publish(link, head, tag, (uint32_t)bytes | kind);
-  if (kind == SHM_OFFER) {
+  if (kind == SHM_OFFER)
     return COLL_T_DONE;
-  }
   link->ref_last = link->tx_total;
   return COLL_T_PENDING;
 }
 
 uint64_t shm_link_sent(shm_link *link) {
   link->ref_waiting = false;
-  if (SHM_LIKELY(link->ref_last == 0)) {
+  if (SHM_LIKELY(link->ref_last == 0))
     return link->tx_total;
-  }
   bool left = shm_link_peer_left(link);
   link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
   shm_order_after(link);
@@ -258,14 +245,13 @@ uint64_t shm_link_sent(shm_link *link) {
   }
   link->ref_waiting = true;
   link->ref_seen = link->tx_credit;
-  if (left) {
+  if (left)
     link->attention |= SHM_ATTENTION_LEFT;
-  }
   return through;
 }
 
 /* The head of the next message, or NULL. */
-static inline shm_slot_head *arrived(shm_link *link) {
+static inline shm_slot_head *next_arrived(shm_link *link) {
   shm_slot_head *head = link->rx_head;
   if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
     shm_order_after(link);
@@ -294,41 +280,36 @@ static inline const void *payload_of(const shm_link *link, const shm_slot_head *
 
 SHM_HOT int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t bytes,
                           coll_tag *got, size_t *got_bytes) {
-  shm_slot_head *head = arrived(link);
-  if (!head) {
+  shm_slot_head *head = next_arrived(link);
+  if (!head)
     return COLL_T_AGAIN;
-  }
   size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
   coll_tag tag = head->tag;
-  if (SHM_UNLIKELY(size & SHM_NOTES)) {
+  if (SHM_UNLIKELY(size & SHM_NOTES))
     return SHM_T_NOTED;
-  }
   if (SHM_UNLIKELY(size != bytes || tag.word[0] != expect->word[0] ||
                    tag.word[1] != expect->word[1] || tag.word[2] != expect->word[2])) {
     *got = tag;
     *got_bytes = size;
     return size > link->slot_bytes ? COLL_ERR_PROTOCOL : COLL_ERR_MISMATCH;
   }
-  if (bytes <= SHM_INLINE_BYTES) {
+  if (bytes <= SHM_INLINE_BYTES)
     copy_small(buf, head->payload, bytes);
-  } else if (SHM_UNLIKELY(bytes > link->slot_bytes)) {
+  else if (SHM_UNLIKELY(bytes > link->slot_bytes))
     return COLL_ERR_INTERNAL;
-  } else {
+  else
     memcpy(buf, payload_of(link, head, bytes), bytes);
-  }
   shm_link_release(link);
   return COLL_T_DONE;
 }
 
 SHM_HOT int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_t *bytes) {
-  shm_slot_head *head = arrived(link);
-  if (!head) {
+  shm_slot_head *head = next_arrived(link);
+  if (!head)
     return COLL_T_AGAIN;
-  }
   size_t size = atomic_load_explicit(&head->bytes, memory_order_relaxed);
-  if (SHM_UNLIKELY(size > link->slot_bytes)) {
+  if (SHM_UNLIKELY(size > link->slot_bytes))
     return size & SHM_NOTES ? SHM_T_NOTED : COLL_ERR_PROTOCOL;
-  }
   *got = head->tag;
   *bytes = size;
   *buf = payload_of(link, head, size);
@@ -370,9 +351,8 @@ void shm_link_arm(shm_link *link) {
 }
 
 void shm_ring_settle(void) {
-  for (uint64_t start = colli_now_ns(); colli_now_ns() - start < SHM_SETTLE_NS;) {
+  for (uint64_t start = colli_now_ns(); colli_now_ns() - start < SHM_SETTLE_NS;)
     colli_cpu_relax();
-  }
 }
 
 void shm_link_disarm(shm_link *link) {
@@ -381,10 +361,9 @@ void shm_link_disarm(shm_link *link) {
 }
 
 bool shm_link_ready(shm_link *link) {
-  bool ready = link->tx_waiting && has_room(link, link->tx_wanted);
-  if (ready) {
+  bool ready = link->tx_waiting && has_capacity(link, link->tx_wanted);
+  if (ready)
     link->tx_waiting = false; /* once: a send that was given up must not prevent sleep for ever */
-  }
   if (link->ref_waiting &&
       atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst) != link->ref_seen) {
     link->ref_waiting = false; /* once, as above */
@@ -407,13 +386,12 @@ void shm_link_leave(shm_link *link) {
   state = (state & ~(SHM_STATE_STEP - 1)) | SHM_STATE_LEFT;
   shm_order_before(link);
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
-  look_at_peer(link, SHM_STATE_ASLEEP);
+  check_peer_state(link, SHM_STATE_ASLEEP);
 }
 
 bool shm_link_peer_left(const shm_link *link) {
-  if (!(atomic_load_explicit(&link->theirs->state, memory_order_seq_cst) & SHM_STATE_LEFT)) {
+  if (!(atomic_load_explicit(&link->theirs->state, memory_order_seq_cst) & SHM_STATE_LEFT))
     return false;
-  }
   shm_order_after(link);
   return true;
 }

@@ -14,7 +14,7 @@ coll_status shm_fault_set(shm_fault *fault, coll_status status, const char *sysc
 }
 
 /* Maps the whole of fd for both to write. Pages come when they are touched first. */
-static coll_status map(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
+static coll_status map_segment(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     int error = errno;
@@ -54,10 +54,9 @@ coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_
   colli_shared_fault shared;
   *segment = (shm_segment){NULL, 0};
   *fd = colli_shared_create(bytes, &shared);
-  if (*fd < 0) {
+  if (*fd < 0)
     return create_fault(fault, &shared);
-  }
-  coll_status status = map(segment, bytes, *fd, fault);
+  coll_status status = map_segment(segment, bytes, *fd, fault);
   if (status != COLL_OK) {
     close(*fd);
     *fd = -1;
@@ -70,19 +69,17 @@ coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
   colli_shared_fault shared = {"getrlimit(RLIMIT_FSIZE)", EFBIG};
   /* A page is enough to find out, and takes no room from ranks that look how much there is. */
   int fd = colli_shared_allowed(bytes) ? colli_shared_create(1, &shared) : -1;
-  if (fd < 0) {
+  if (fd < 0)
     return create_fault(fault, &shared);
-  }
-  coll_status status = map(&segment, bytes, fd, fault);
+  coll_status status = map_segment(&segment, bytes, fd, fault);
   close(fd);
-  if (status == COLL_OK) {
+  if (status == COLL_OK)
     shm_segment_unmap(&segment);
-  }
   return status;
 }
 
 /* Checks what a peer has passed. */
-static coll_status check(size_t bytes, int fd, shm_fault *fault) {
+static coll_status check_segment(size_t bytes, int fd, shm_fault *fault) {
   switch (bytes <= (size_t)INT64_MAX ? colli_shared_check(fd, bytes) : 0) {
   case -1:
     return shm_fault_set(fault, COLL_ERR_SYSTEM, "fstat", errno,
@@ -98,20 +95,18 @@ static coll_status check(size_t bytes, int fd, shm_fault *fault) {
 
 coll_status shm_segment_adopt(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
   *segment = (shm_segment){NULL, 0};
-  coll_status status = check(bytes, fd, fault);
-  return status == COLL_OK ? map(segment, bytes, fd, fault) : status;
+  coll_status status = check_segment(bytes, fd, fault);
+  return status == COLL_OK ? map_segment(segment, bytes, fd, fault) : status;
 }
 
 coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fault *fault) {
   *segment = (shm_segment){NULL, 0};
-  coll_status status = check(bytes, fd, fault);
-  if (status != COLL_OK) {
+  coll_status status = check_segment(bytes, fd, fault);
+  if (status != COLL_OK)
     return status;
-  }
   void *memory = colli_shared_map(fd, bytes, true);
-  if (!memory) {
+  if (!memory)
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno, "cannot map a peer's memory");
-  }
   *segment = (shm_segment){memory, bytes};
   return COLL_OK;
 }

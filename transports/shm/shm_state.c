@@ -15,9 +15,8 @@ int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
                                       fault->sys_errno, fault->syscall,  fault->detail};
     ep->env->fail(ep->env->ctx, &failure);
   }
-  if (conn->gate & SHM_GATE_CONNECTING) {
+  if (conn->gate & SHM_GATE_CONNECTING)
     ep->connecting--;
-  }
   conn->gate = (conn->gate & ~SHM_GATE_CONNECTING) | SHM_GATE_BROKEN;
   return conn->status;
 }
@@ -68,9 +67,8 @@ void shm_conn_ring(shm_conn *conn) {
   } else {
     shm_link *link = &conn->link;
     atomic_store_explicit(&link->mine->ringing, 1, memory_order_seq_cst);
-    if (!shm_link_peer_left(link)) {
+    if (!shm_link_peer_left(link))
       wrote = write(conn->bell_fd, &one, sizeof one);
-    }
     shm_order_before(link);
     atomic_store_explicit(&link->mine->ringing, 0, memory_order_release);
   }
@@ -87,16 +85,14 @@ int shm_conn_lost(shm_conn *conn, bool receiving) {
                       "as long as the others"
                     : "the peer's process has ended; see its output or exit status");
   int status = shm_conn_fail(conn, &fault);
-  if (!receiving) {
+  if (!receiving)
     conn->gate = gate | SHM_GATE_GONE;
-  }
   return status;
 }
 
 int shm_conn_stopped(shm_conn *conn) {
-  if (conn->gate & SHM_GATE_BROKEN) {
+  if (conn->gate & SHM_GATE_BROKEN)
     return conn->status;
-  }
   return conn->gate & SHM_GATE_CONNECTING ? COLL_T_AGAIN : shm_conn_lost(conn, false);
 }
 
@@ -105,9 +101,8 @@ int shm_conn_attend(shm_conn *conn, int result, bool receiving) {
   shm_fault fault;
   uint32_t attention = conn->link.attention;
   conn->link.attention = 0;
-  if (attention & SHM_ATTENTION_BELL) {
+  if (attention & SHM_ATTENTION_BELL)
     shm_conn_ring(conn);
-  }
   if (attention & SHM_ATTENTION_LEFT) {
     /* A message that is published may be the very one after which the peer left in good order: only
      * the next send is one too many. */

@@ -8,9 +8,8 @@
 int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob) {
   memcpy(blob, raw, sizeof *blob);
   if (blob->magic != SHM_MAGIC || blob->name_bytes < 2 || blob->name_bytes > SHM_ABSTRACT_MAX ||
-      blob->name[0] != 0) {
+      blob->name[0] != 0)
     return -1;
-  }
   return 0;
 }
 
@@ -46,9 +45,8 @@ int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, in
   do {
     sent = sendmsg(sock, &header, MSG_NOSIGNAL | MSG_DONTWAIT);
   } while (sent < 0 && errno == EINTR);
-  if (sent < 0) {
+  if (sent < 0)
     return -1;
-  }
   if ((size_t)sent != bytes) {
     errno = EMSGSIZE;
     return -1;
@@ -61,18 +59,16 @@ int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, in
 static int take_fds(struct msghdr *header, int *fds, int count) {
   int taken = 0;
   for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg; cmsg = CMSG_NXTHDR(header, cmsg)) {
-    if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS) {
+    if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
       continue;
-    }
     size_t came = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
     for (size_t i = 0; i < came; i++) {
       int fd;
       memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof fd);
-      if (taken < count) {
+      if (taken < count)
         fds[taken++] = fd;
-      } else {
+      else
         close(fd);
-      }
     }
   }
   return taken;
@@ -92,19 +88,15 @@ int shm_recv_fds(int sock, void *message, size_t bytes, int *fds, int count) {
   do {
     got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) {
+  if (got < 0)
     return -1;
-  }
   int taken = take_fds(&header, fds, count);
-  if (taken == count && (size_t)got == bytes && !(header.msg_flags & MSG_CTRUNC)) {
+  if (taken == count && (size_t)got == bytes && !(header.msg_flags & MSG_CTRUNC))
     return 1;
-  }
-  for (int i = 0; i < taken; i++) {
+  for (int i = 0; i < taken; i++)
     close(fds[i]);
-  }
-  if (got == 0) {
+  if (got == 0)
     return 0;
-  }
   errno = (size_t)got == bytes && (header.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO;
   return -1;
 }

@@ -18,40 +18,35 @@ static shm_work *rx_entry(const shm_link *link, uint32_t ahead) {
 /* Where a pointer into a region of this rank lies, if the peer may work there. */
 static bool offset_in(shm_conn *conn, uint32_t region, const void *at, size_t bytes,
                       uint64_t *where) {
-  const shm_loan *loan = shm_region_lend(conn, region);
-  if (!loan) {
+  const shm_share *share = shm_region_share(conn, region);
+  if (!share)
     return false;
-  }
-  *where = (uintptr_t)at - (uintptr_t)loan->memory;
-  return *where <= loan->bytes && bytes <= loan->bytes - *where;
+  *where = (uintptr_t)at - (uintptr_t)share->memory;
+  return *where <= share->bytes && bytes <= share->bytes - *where;
 }
 
-int shm_offer_work(coll_conn *base, const coll_work_offer *offer_work) {
+int shm_offer_work(coll_conn *base, const coll_work_offer *offer) {
   shm_conn *conn = (shm_conn *)base;
   shm_link *link = &conn->link;
   uint64_t to, own = 0;
-  size_t count =
-      offer_work->bytes / offer_work->slice + (offer_work->bytes % offer_work->slice != 0);
+  size_t count = offer->bytes / offer->slice + (offer->bytes % offer->slice != 0);
   /* A peer of which no region is known sends no references. */
-  if (conn->gate || !conn->shared->mappings || offer_work->slice < SHM_REF_LEAST ||
-      offer_work->slice > link->slot_bytes || count + offer_work->skip > link->slot_count ||
-      !offset_in(conn, offer_work->to_region, offer_work->to, offer_work->bytes, &to) ||
-      (offer_work->own_region &&
-       !offset_in(conn, offer_work->own_region, offer_work->own, offer_work->bytes, &own))) {
+  if (conn->gate || !conn->shared->mappings || offer->slice < SHM_REF_LEAST ||
+      offer->slice > link->slot_bytes || count + offer->skip > link->slot_count ||
+      !offset_in(conn, offer->to_region, offer->to, offer->bytes, &to) ||
+      (offer->own_region && !offset_in(conn, offer->own_region, offer->own, offer->bytes, &own)))
     return 0;
-  }
   for (uint32_t i = 0; i < count; i++) {
-    size_t done = i * offer_work->slice, left = offer_work->bytes - done;
-    shm_work *entry = rx_entry(link, offer_work->skip + i);
-    entry->kind = offer_work->kind;
-    entry->bytes = (uint32_t)(left < offer_work->slice ? left : offer_work->slice);
-    entry->to_region = offer_work->to_region;
-    entry->own_region = offer_work->own_region;
+    size_t done = i * offer->slice, left = offer->bytes - done;
+    shm_work *entry = rx_entry(link, offer->skip + i);
+    entry->kind = offer->kind;
+    entry->bytes = (uint32_t)(left < offer->slice ? left : offer->slice);
+    entry->to_region = offer->to_region;
+    entry->own_region = offer->own_region;
     entry->to = to + done;
     entry->own = own + done;
     shm_order_before(link);
-    atomic_store_explicit(&entry->state,
-                          state_of(link->rx_seq + offer_work->skip + i, SHM_WORK_OPEN),
+    atomic_store_explicit(&entry->state, state_of(link->rx_seq + offer->skip + i, SHM_WORK_OPEN),
                           memory_order_release);
   }
   return 1;
@@ -60,20 +55,18 @@ int shm_offer_work(coll_conn *base, const coll_work_offer *offer_work) {
 unsigned shm_work_next(const shm_conn *conn) {
   const shm_link *link = &conn->link;
   uint64_t state = atomic_load_explicit(&rx_entry(link, 0)->state, memory_order_acquire);
-  if (state / 4 != link->rx_seq) {
+  if (state / 4 != link->rx_seq)
     return 0;
-  }
   shm_order_after(link);
   return state % 4;
 }
 
 /* Claims the work on a message if it is still to be done. */
-static bool claim(const shm_link *link, shm_work *entry, uint32_t number) {
+static bool claim_entry(const shm_link *link, shm_work *entry, uint32_t number) {
   uint64_t open = state_of(number, SHM_WORK_OPEN);
   if (atomic_load_explicit(&entry->state, memory_order_relaxed) != open ||
-      !atomic_compare_exchange_strong(&entry->state, &open, state_of(number, SHM_WORK_CLAIMED))) {
+      !atomic_compare_exchange_strong(&entry->state, &open, state_of(number, SHM_WORK_CLAIMED)))
     return false;
-  }
   shm_order_after(link);
   return true;
 }
@@ -102,19 +95,18 @@ static bool read_head(const shm_slot_head *head, uint32_t number, message *m) {
 }
 
 /* The message that comes `ahead` messages behind the next one, if it is there and a reference. */
-static bool arrived(const shm_link *link, uint32_t ahead, message *m) {
+static bool find_arrived(const shm_link *link, uint32_t ahead, message *m) {
   const shm_slot_head *head = link->rx_head + ahead;
   head -= head < link->rx_heads + link->head_count ? 0 : link->head_count;
   uint32_t number = link->rx_seq + ahead;
-  if (atomic_load_explicit(&head->seq, memory_order_acquire) != number) {
+  if (atomic_load_explicit(&head->seq, memory_order_acquire) != number)
     return false;
-  }
   shm_order_after(link);
   return read_head(head, number, m);
 }
 
 /* The message of this side after which `behind` others were sent, and the peer's entry for it. */
-static bool outgoing(const shm_link *link, uint32_t behind, message *m, shm_work **entry) {
+static bool find_sent(const shm_link *link, uint32_t behind, message *m, shm_work **entry) {
   uint32_t head = (uint32_t)(link->tx_head - link->tx_heads) + link->head_count - 1 - behind;
   uint32_t slot = link->tx_slot + link->slot_count - 1 - behind % link->slot_count;
   *entry = &link->tx_work[slot % link->slot_count];
@@ -122,14 +114,14 @@ static bool outgoing(const shm_link *link, uint32_t behind, message *m, shm_work
 }
 
 /* How many messages of this side the peer has not given back. */
-static uint32_t on_their_way(const shm_link *link) {
+static uint32_t count_in_flight(const shm_link *link) {
   return (uint32_t)link->tx_total -
          atomic_load_explicit(&link->theirs->credit, memory_order_acquire);
 }
 
 /* Fills in what a claimed entry and its message say; false if they make no sense. */
-static bool describe(shm_conn *conn, const shm_work *entry, const message *m, bool mine,
-                     coll_work *work) {
+static bool resolve_work(shm_conn *conn, const shm_work *entry, const message *m, bool mine,
+                         coll_work *work) {
   char *(*theirs)(shm_conn *, uint32_t, uint64_t, size_t) = shm_region_theirs;
   char *(*receivers)(shm_conn *, uint32_t, uint64_t, size_t) = mine ? shm_region_ours : theirs;
   *work = (coll_work){.kind = entry->kind, .bytes = m->bytes};
@@ -143,19 +135,17 @@ static bool describe(shm_conn *conn, const shm_work *entry, const message *m, bo
  * The peer's fold of the same two payloads, if it has announced it and this side has sent it what
  * it folds itself: one reading of both is enough.
  */
-static void claim_twin(shm_conn *conn, const shm_work *mine, const message *in, coll_work *work) {
+static void claim_paired(shm_conn *conn, const shm_work *mine, const message *in, coll_work *work) {
   const shm_link *link = &conn->link;
   message out;
   shm_work *entry;
-  uint32_t count = on_their_way(link);
+  uint32_t count = count_in_flight(link);
   for (uint32_t behind = 0; behind < count && behind < link->slot_count; behind++) {
-    if (!outgoing(link, behind, &out, &entry) || out.note.region != mine->own_region ||
-        out.note.where != mine->own || out.bytes != in->bytes) {
+    if (!find_sent(link, behind, &out, &entry) || out.note.region != mine->own_region ||
+        out.note.where != mine->own || out.bytes != in->bytes)
       continue;
-    }
-    if (!claim(link, entry, out.number)) {
+    if (!claim_entry(link, entry, out.number))
       return;
-    }
     char *to2 = shm_region_theirs(conn, entry->to_region, entry->to, out.bytes);
     bool same = entry->kind == (mine->kind ^ 1) && entry->bytes == out.bytes && to2 &&
                 entry->own_region == in->note.region && entry->own == in->note.where;
@@ -170,7 +160,7 @@ static void claim_twin(shm_conn *conn, const shm_work *mine, const message *in, 
 }
 
 /* Takes work on a message that came. */
-static int take_own(shm_conn *conn, bool from_back, coll_work *work) {
+static int claim_own(shm_conn *conn, bool from_back, coll_work *work) {
   const shm_link *link = &conn->link;
   message m;
   for (uint32_t i = 0; i < link->slot_count; i++) {
@@ -178,36 +168,33 @@ static int take_own(shm_conn *conn, bool from_back, coll_work *work) {
     shm_work *entry = rx_entry(link, ahead);
     uint64_t open = state_of(link->rx_seq + ahead, SHM_WORK_OPEN);
     if (atomic_load_explicit(&entry->state, memory_order_relaxed) != open ||
-        !arrived(link, ahead, &m) || !claim(link, entry, m.number)) {
+        !find_arrived(link, ahead, &m) || !claim_entry(link, entry, m.number))
       continue;
-    }
-    if (!describe(conn, entry, &m, true, work)) {
+    if (!resolve_work(conn, entry, &m, true, work)) {
       /* Of another length: of another operation. The receiver finds out. */
       atomic_store_explicit(&entry->state, 0, memory_order_relaxed);
       continue;
     }
     work->claim[0] = entry;
-    if (entry->own_region) {
-      claim_twin(conn, entry, &m, work);
-    }
+    if (entry->own_region)
+      claim_paired(conn, entry, &m, work);
     return COLL_T_DONE;
   }
   return COLL_T_AGAIN;
 }
 
 /* Takes work on a message that went. */
-static int take_theirs(shm_conn *conn, bool from_back, coll_work *work) {
+static int claim_theirs(shm_conn *conn, bool from_back, coll_work *work) {
   const shm_link *link = &conn->link;
   message m;
   shm_work *entry;
-  uint32_t count = on_their_way(link);
+  uint32_t count = count_in_flight(link);
   uint32_t few = count < link->slot_count ? count : link->slot_count;
   for (uint32_t i = 0; i < few; i++) {
     uint32_t behind = from_back ? i + count - few : count - 1 - i;
-    if (!outgoing(link, behind, &m, &entry) || !claim(link, entry, m.number)) {
+    if (!find_sent(link, behind, &m, &entry) || !claim_entry(link, entry, m.number))
       continue;
-    }
-    if (!describe(conn, entry, &m, false, work)) {
+    if (!resolve_work(conn, entry, &m, false, work)) {
       set_state(link, entry, SHM_WORK_OPEN);
       continue;
     }
@@ -220,25 +207,21 @@ static int take_theirs(shm_conn *conn, bool from_back, coll_work *work) {
 int shm_claim_work(coll_conn *base, coll_work *work) {
   shm_conn *conn = (shm_conn *)base;
   shm_fault fault;
-  if (conn->gate || shm_link_peer_left(&conn->link)) {
+  if (conn->gate || shm_link_peer_left(&conn->link))
     return COLL_T_AGAIN;
-  }
-  if (shm_region_look(conn, &fault) != COLL_OK) {
+  if (shm_region_poll_offer(conn, &fault) != COLL_OK)
     return shm_conn_fail(conn, &fault);
-  }
   bool from_back = conn->ep->env->rank > base->peer;
-  int result = take_own(conn, from_back, work);
-  if (result == COLL_T_AGAIN && conn->link.ref_last != 0) {
-    result = take_theirs(conn, from_back, work);
-  }
+  int result = claim_own(conn, from_back, work);
+  if (result == COLL_T_AGAIN && conn->link.ref_last != 0)
+    result = claim_theirs(conn, from_back, work);
   return result;
 }
 
 int shm_finish_work(coll_conn *base, const coll_work *work) {
   shm_conn *conn = (shm_conn *)base;
-  for (int i = 0; i < 2 && work->claim[i]; i++) {
+  for (int i = 0; i < 2 && work->claim[i]; i++)
     set_state(&conn->link, work->claim[i], SHM_WORK_DONE);
-  }
   shm_link_tell(&conn->link);
   return shm_conn_finish_send(conn, COLL_T_DONE);
 }
@@ -248,12 +231,10 @@ void shm_work_withdraw(shm_conn *conn) {
   for (uint32_t i = 0; i < link->slot_count; i++) {
     shm_work *entry = &link->rx_work[i];
     uint64_t state = atomic_load_explicit(&entry->state, memory_order_acquire);
-    if (state % 4 == SHM_WORK_OPEN) {
+    if (state % 4 == SHM_WORK_OPEN)
       (void)atomic_compare_exchange_strong(&entry->state, &state, 0);
-    }
-    if (state % 4 == SHM_WORK_CLAIMED) {
+    if (state % 4 == SHM_WORK_CLAIMED)
       shm_region_leave_unfinished(conn->ep, entry->to_region, entry->to, entry->bytes);
-    }
   }
   shm_order_after(link);
 }

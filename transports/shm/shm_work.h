@@ -9,7 +9,7 @@
  * in its cache what it worked on before.
  *
  * Where both have sent each other the operand of the other's fold, one of them reads both and
- * writes both results.
+ * writes both results (a paired reduction).
  *
  * Who leaves takes back what nobody has claimed, and waits for nothing: what the peer is doing may
  * take for ever, as it may be frozen. So the region remembers where that is (unfinished_work() of
@@ -29,7 +29,7 @@ typedef enum shm_work_state {
 } shm_work_state;
 
 /* The calls of coll_transport_ops. */
-int shm_offer_work(coll_conn *base, const coll_work_offer *offer_work);
+int shm_offer_work(coll_conn *base, const coll_work_offer *offer);
 int shm_claim_work(coll_conn *base, coll_work *work);
 int shm_finish_work(coll_conn *base, const coll_work *work);
 

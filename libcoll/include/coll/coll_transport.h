@@ -220,8 +220,10 @@ typedef struct coll_transport_ops {
   int (*wait_fd)(coll_endpoint *ep);
 
   /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and
-   * sleeps if nothing moved, but looks again after 50 ms at most: a transport may, very rarely,
-   * miss to wake it. 1: do not sleep, progress() has something to do. */
+   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. A wake-up can be
+   * missed in one case: two ranks that tell each other through shared memory do so without a fence,
+   * and a peer's store becomes visible more than 3 us after the peer read that this rank is awake.
+   * Therefore the caller polls again after 50 ms at most. */
   int (*arm)(coll_endpoint *ep);
 
   /* After sleeping. */
