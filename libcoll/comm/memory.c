@@ -39,8 +39,8 @@ static int make_shared(const coll_comm *comm, size_t bytes) {
   return fd;
 }
 
-/* Tells the transports. Communicators that share connections send from slots only. */
-static void share(coll_comm *comm, colli_memory *memory) {
+/* Tells the transports of memory. Communicators that share connections send from slots only. */
+static void announce_region(coll_comm *comm, colli_memory *memory) {
   if (memory->fd < 0 || comm->child)
     return;
   memory->region = ++comm->memory.last_region;
@@ -53,7 +53,7 @@ static void share(coll_comm *comm, colli_memory *memory) {
 }
 
 /* Takes those parts of a region away from peers that they may still write to. */
-static void detach(const coll_comm *comm, const colli_memory *memory) {
+static void detach_region(const coll_comm *comm, const colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     const colli_port *port = &comm->family->ports[i];
     size_t offset, length;
@@ -73,11 +73,11 @@ static void detach(const coll_comm *comm, const colli_memory *memory) {
 
 void colli_memory_detach(const coll_comm *comm) {
   for (const colli_memory *memory = comm->memory.first; memory; memory = memory->next)
-    detach(comm, memory);
+    detach_region(comm, memory);
 }
 
-/* Gives memory back. Peers may have it mapped for some time yet: the pages go now. */
-static void release(coll_comm *comm, colli_memory *memory) {
+/* Frees memory. Peers may have it mapped for some time yet, so its pages are freed first. */
+static void free_memory(coll_comm *comm, colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
     if (port->endpoint && coll_transport_sends_by_ref(port->ops))
@@ -100,7 +100,7 @@ static bool is_possible(size_t bytes, size_t page) {
 }
 
 /* Allocates `bytes` bytes and keeps them with the communicator. */
-static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
+static coll_status make_allocation(coll_comm *comm, size_t bytes, void **ptr) {
   if (!ptr)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_alloc", "ptr is NULL");
   *ptr = NULL;
@@ -120,10 +120,10 @@ static coll_status allocate(coll_comm *comm, size_t bytes, void **ptr) {
   memory->ptr = colli_shared_map(memory->fd, memory->bytes, true);
   if (!memory->ptr) {
     coll_status status = alloc_failed(comm, "mmap", errno, memory->bytes);
-    release(comm, memory);
+    free_memory(comm, memory);
     return status;
   }
-  share(comm, memory);
+  announce_region(comm, memory);
   memory->next = comm->memory.first;
   comm->memory.first = memory;
   *ptr = memory->ptr;
@@ -134,7 +134,7 @@ coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = allocate(comm, bytes, ptr);
+  status = make_allocation(comm, bytes, ptr);
   colli_call_leave(comm);
   return status;
 }
@@ -153,8 +153,8 @@ static bool is_used(const coll_comm *comm, const colli_memory *memory) {
   return false;
 }
 
-/* Gives back what allocate() gave. */
-static coll_status give_back(coll_comm *comm, void *ptr) {
+/* Frees what make_allocation() made. */
+static coll_status free_allocation(coll_comm *comm, void *ptr) {
   if (!ptr)
     return COLL_OK;
   colli_memory **at = &comm->memory.first;
@@ -168,7 +168,7 @@ static coll_status give_back(coll_comm *comm, void *ptr) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "mem_free",
                              "an operation in flight uses the memory; complete it first");
   *at = memory->next;
-  release(comm, memory);
+  free_memory(comm, memory);
   return COLL_OK;
 }
 
@@ -176,7 +176,7 @@ coll_status coll_mem_free(coll_comm *comm, void *ptr) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  status = give_back(comm, ptr);
+  status = free_allocation(comm, ptr);
   colli_call_leave(comm);
   return status;
 }
@@ -185,6 +185,6 @@ void colli_memory_free_all(coll_comm *comm) {
   while (comm->memory.first) {
     colli_memory *memory = comm->memory.first;
     comm->memory.first = memory->next;
-    release(comm, memory);
+    free_memory(comm, memory);
   }
 }

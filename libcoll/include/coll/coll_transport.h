@@ -167,8 +167,9 @@ typedef struct coll_transport_ops {
 
   /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. The
    * caller's memory is neither read nor written after it returns (but see unfinished_work()); what
-   * is PENDING then may be lost, and the peer finds the connection closed. Bounded: at most 50 ms,
-   * and only if a device still reads the caller's memory. */
+   * is PENDING then may be lost, and the peer finds the connection closed. Waits for at most
+   * 50 ms, and only for a device that still reads the caller's memory, or for a system call that a
+   * thread of this process makes for the connection's other end. */
   void (*disconnect)(coll_conn *conn);
 
   /*
