@@ -10,16 +10,16 @@
 #define FNV_START 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
 
-/* Mixes bytes into an FNV-1a hash. */
-static uint64_t mix(uint64_t hash, const void *bytes, size_t count) {
+/* Adds bytes to an FNV-1a hash. */
+static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
   const unsigned char *byte = bytes;
   for (size_t i = 0; i < count; i++)
     hash = (hash ^ byte[i]) * FNV_PRIME;
   return hash;
 }
 
-/* Mixes the first line of a file into *hash; false if it cannot be read. */
-static bool mix_file(uint64_t *hash, const char *path) {
+/* Adds the first line of a file to *hash; false if it cannot be read. */
+static bool hash_file(uint64_t *hash, const char *path) {
   char line[128];
   FILE *file = fopen(path, "re");
   if (file == NULL)
@@ -27,7 +27,7 @@ static bool mix_file(uint64_t *hash, const char *path) {
   bool read = fgets(line, sizeof(line), file) != NULL;
   fclose(file);
   if (read)
-    *hash = mix(*hash, line, strcspn(line, "\n"));
+    *hash = hash_bytes(*hash, line, strcspn(line, "\n"));
   return read;
 }
 
@@ -38,16 +38,16 @@ static bool mix_file(uint64_t *hash, const char *path) {
 uint64_t colli_host_id(const char *override_text) {
   uint64_t hash = FNV_START;
   if (override_text != NULL && override_text[0] != '\0') {
-    hash = mix(hash, override_text, strlen(override_text));
+    hash = hash_bytes(hash, override_text, strlen(override_text));
   } else {
     struct utsname name;
     struct stat netns;
-    if (!mix_file(&hash, "/proc/sys/kernel/random/boot_id") &&
-        !mix_file(&hash, "/etc/machine-id") && uname(&name) == 0)
-      hash = mix(hash, name.nodename, strlen(name.nodename));
+    if (!hash_file(&hash, "/proc/sys/kernel/random/boot_id") &&
+        !hash_file(&hash, "/etc/machine-id") && uname(&name) == 0)
+      hash = hash_bytes(hash, name.nodename, strlen(name.nodename));
     if (stat("/proc/self/ns/net", &netns) == 0) {
       uint64_t inode = netns.st_ino;
-      hash = mix(hash, &inode, sizeof(inode));
+      hash = hash_bytes(hash, &inode, sizeof(inode));
     }
   }
   colli_prng prng = {hash}; /* FNV leaves the high bits of short texts alike */

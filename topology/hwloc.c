@@ -22,7 +22,7 @@ static bool is_file(const char *source) {
  * OpenCL and X servers are not asked: that takes seconds and tells nothing that is used here. PCI
  * devices come from sysfs, for libpciaccess does not give back its memory.
  */
-static int configure(hwloc_topology_t machine) {
+static int configure_machine(hwloc_topology_t machine) {
   static const char *const unwanted[] = {"opencl", "gl", "pci"};
   if (hwloc_topology_set_flags(machine, HWLOC_TOPOLOGY_FLAG_INCLUDE_DISALLOWED) < 0 ||
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_PCI_DEVICE,
@@ -70,7 +70,7 @@ static coll_status open_machine(const char *source, hwloc_topology_t *machine, c
   if (hwloc_topology_init(machine) < 0)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "hwloc cannot be started");
   coll_status status = COLL_OK;
-  if (configure(*machine) < 0)
+  if (configure_machine(*machine) < 0)
     status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
                              errno, "hwloc refuses its settings");
   if (status == COLL_OK)

@@ -101,7 +101,7 @@ static int water_level(const seat *seats, int nseats, int level, int nranks, int
 }
 
 /* Gives ranks 0 .. nranks-1 seats, evenly over the groups of `level` and then inside each. */
-static void deal(const seat *seats, int nseats, int level, int nranks, int *cores) {
+static void deal_cores(const seat *seats, int nseats, int level, int nranks, int *cores) {
   if (level == LEVELS) {
     for (int r = 0; r < nranks; r++)
       cores[r] = seats[r].core;
@@ -112,7 +112,7 @@ static void deal(const seat *seats, int nseats, int level, int nranks, int *core
   for (int first = 0, done = 0; first < nseats;) {
     int end = group_end(seats, first, nseats, level);
     int share = fair_share(end - first, water, &extra);
-    deal(seats + first, end - first, level + 1, share, cores + done);
+    deal_cores(seats + first, end - first, level + 1, share, cores + done);
     done += share;
     first = end;
   }
@@ -130,7 +130,7 @@ void colli_topo_place(const colli_topo *topo, int nranks, int *cores) {
   if (seats == NULL)
     return; /* unbound ranks are slower, not wrong */
   int nseats = fill_seats(topo, seats);
-  deal(seats, nseats, 0, nplaces, cores);
+  deal_cores(seats, nseats, 0, nplaces, cores);
   free(seats);
   for (int r = nranks - 1; r >= 0; r--) /* from the end: it reads what it writes later */
     cores[r] = cores[r / (nranks / nplaces)];

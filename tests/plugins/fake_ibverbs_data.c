@@ -62,7 +62,7 @@ static void move_on(fake_qp *qp);
 /* ---- queues ---------------------------------------------------------------------------------- */
 
 /* Makes an object, unless the device is dead. */
-static void *make(size_t bytes) {
+static void *create_object(size_t bytes) {
   void *made = fake.dead ? NULL : calloc(1, bytes);
   if (!made)
     errno = fake.dead ? EIO : ENOMEM;
@@ -79,7 +79,7 @@ static int destroyed(void *object) {
 }
 
 EXPORT struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *context) {
-  fake_channel *made = make(sizeof(*made));
+  fake_channel *made = create_object(sizeof(*made));
   if (made)
     made->channel = (struct ibv_comp_channel){.context = context, .fd = eventfd(0, EFD_CLOEXEC)};
   return made ? &made->channel : NULL;
@@ -93,7 +93,7 @@ EXPORT int ibv_destroy_comp_channel(struct ibv_comp_channel *channel) {
 EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, void *cq_context,
                                     struct ibv_comp_channel *channel, int vector) {
   (void)vector;
-  fake_cq *made = make(sizeof(*made));
+  fake_cq *made = create_object(sizeof(*made));
   if (!made)
     return NULL;
   made->cq = (struct ibv_cq){.context = context, .channel = channel, .cq_context = cq_context};
@@ -124,7 +124,7 @@ EXPORT void ibv_ack_cq_events(struct ibv_cq *cq, unsigned count) {
 
 EXPORT struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr) {
   (void)attr;
-  fake_srq *made = make(sizeof(*made));
+  fake_srq *made = create_object(sizeof(*made));
   if (made)
     made->srq = (struct ibv_srq){.context = pd->context, .pd = pd};
   return made ? &made->srq : NULL;
@@ -193,7 +193,7 @@ EXPORT struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *
     errno = EINVAL;
     return NULL;
   }
-  fake_qp *made = make(sizeof(*made));
+  fake_qp *made = create_object(sizeof(*made));
   if (!made)
     return NULL;
   made->max_inline = attr->cap.max_inline_data;
@@ -290,7 +290,7 @@ static bool move_parts(const struct ibv_send_wr *request, uint8_t *data, bool to
 }
 
 /* Writes as devices do, in ascending order: who sees the last bytes sees all. */
-static void place(uint8_t *memory, const uint8_t *data, size_t bytes) {
+static void write_ascending(uint8_t *memory, const uint8_t *data, size_t bytes) {
   catch_up();
   if (bytes == 0)
     return;
@@ -326,7 +326,7 @@ bool fake_far_arrived(void *qp, const fake_far_head *head, const uint8_t *data, 
   if (!tells || ((fake_srq *)(void *)self->qp.srq)->requests > 0) {
     taken = true;
     if (bytes > 0 && fake_may(head->key, head->at, bytes, IBV_ACCESS_REMOTE_WRITE))
-      place((void *)(uintptr_t)head->at, data, bytes);
+      write_ascending((void *)(uintptr_t)head->at, data, bytes);
     fake.writes += head->last;
     if (tells)
       tell_receiver(self, self->peer, head->bytes, head->imm_data);
@@ -370,7 +370,7 @@ static enum ibv_wc_status carry_out(fake_qp *qp, fake_qp *other, const fake_work
   if (work->bytes > 0 && !fake_may(key, at, work->bytes, IBV_ACCESS_REMOTE_WRITE))
     return IBV_WC_REM_ACCESS_ERR;
   if (work->bytes > 0)
-    place(memory, work->data, work->bytes);
+    write_ascending(memory, work->data, work->bytes);
   fake.writes++;
   fake.watched_writes += at - (uintptr_t)fake.watched < fake.watched_bytes;
   if (!takes_request(request->opcode))
@@ -404,8 +404,8 @@ static void move_on(fake_qp *qp) {
   }
 }
 
-/* Takes a request, with what it sends. */
-static int take(fake_qp *qp, const struct ibv_send_wr *request) {
+/* Queues a request, with a copy of what it sends. */
+static int queue_request(fake_qp *qp, const struct ibv_send_wr *request) {
   size_t bytes = 0;
   for (int i = 0; i < request->num_sge; i++)
     bytes += request->sg_list[i].length;
@@ -432,7 +432,7 @@ static int post_send(struct ibv_qp *qp, struct ibv_send_wr *request, struct ibv_
   pthread_mutex_lock(&fake_lock);
   for (; request && error == 0; request = request->next) {
     *bad = request;
-    error = take((fake_qp *)(void *)qp, request);
+    error = queue_request((fake_qp *)(void *)qp, request);
   }
   move_on((fake_qp *)(void *)qp);
   pthread_mutex_unlock(&fake_lock);

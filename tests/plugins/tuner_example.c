@@ -8,7 +8,7 @@
 #define LONG_BYTES 4096
 
 /* The index of a candidate, or -1. */
-static int find(const coll_candidate *candidates, int count, const char *name) {
+static int find_candidate(const coll_candidate *candidates, int count, const char *name) {
   for (int i = 0; i < count; i++)
     if (strcmp(candidates[i].name, name) == 0)
       return i;
@@ -21,7 +21,7 @@ static int choose(void *ctx, const char *collective, int nranks, size_t bytes,
   (void)nranks;
   if (strcmp(collective, "allreduce") != 0)
     return -1;
-  return find(candidates, count, bytes < LONG_BYTES ? "recdbl" : "ring");
+  return find_candidate(candidates, count, bytes < LONG_BYTES ? "recdbl" : "ring");
 }
 
 const coll_tuner_ops coll_tuner = {

@@ -228,7 +228,7 @@ Test(verbs_mr, refused_regions_are_not_tried_again, .init = load, .fini = unload
   verbs_cache_free(&cache);
 }
 
-/* ---- memory that is lent --------------------------------------------------------------------- */
+/* ---- buffers of operations ------------------------------------------------------------------- */
 
 /* Registered when first used, as it is used; gone when its last owner takes it back. */
 Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .fini = unload) {
@@ -258,7 +258,7 @@ Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .f
   verbs_cache_free(&cache);
 }
 
-/* Memory that others lend in part stays registered as long as any of them may use it. */
+/* Memory that others have registered in part stays registered as long as any of them may use it. */
 Test(verbs_mr, lent_memory_may_overlap, .init = load, .fini = unload) {
   static char memory[4096], region[4096];
   verbs_cache cache = {.domain = domain};
