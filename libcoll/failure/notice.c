@@ -170,13 +170,12 @@ static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
     return;
   family->heard[msg->origin] = msg->serial;
   colli_notice_forward(family, msg, from);
-  if (msg->kind == COLLI_CTRL_FAILED) {
+  if (msg->kind == COLLI_CTRL_FAILED)
     heard_failed(family, msg);
-  } else if (msg->kind == COLLI_CTRL_WAITING) {
+  else if (msg->kind == COLLI_CTRL_WAITING)
     heard_stalled(family, msg);
-  } else if (msg->kind == COLLI_CTRL_ABSENT) {
+  else if (msg->kind == COLLI_CTRL_ABSENT)
     heard_absent(family, msg);
-  }
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */
