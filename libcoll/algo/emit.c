@@ -51,6 +51,7 @@ int colli_log2_up(int n) {
   return q;
 }
 
+/* The larger of two times. */
 static double larger(double a, double b) {
   return a > b ? a : b;
 }

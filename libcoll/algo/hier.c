@@ -35,6 +35,7 @@ typedef struct layout {
   int *peers;   /* [group] rank of the same position, where groups are equal */
 } layout;
 
+/* Frees the table of a layout. */
 static void free_layout(layout *l) {
   free(l->of);
 }
@@ -102,6 +103,7 @@ static colli_shape part_shape(const colli_algo *algo, int count, int self, int r
   return (colli_shape){.coll = algo->coll, .nranks = count, .rank = self, .root = root};
 }
 
+/* The greatest common divisor. */
 static int common_divisor(int a, int b) {
   return b ? common_divisor(b, a % b) : a;
 }
@@ -339,6 +341,7 @@ static span part_span(const colli_algo *algo, int count, int root, const colli_p
   return (span){once, part_cost(algo, count, root, cut.nchunks, &cut, elem_bytes, model) - once};
 }
 
+/* The larger of two times. */
 static double larger(double a, double b) {
   return a > b ? a : b;
 }

@@ -3,6 +3,7 @@
 
 #include "libcoll/sched/order.h"
 
+/* The later of two times. */
 static double later(double a, double b) {
   return a > b ? a : b;
 }

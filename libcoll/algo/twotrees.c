@@ -39,12 +39,14 @@ typedef struct race {
   double end;
 } race;
 
+/* Whether call a comes before call b. */
 static bool is_earlier(const call *a, const call *b) {
   if (a->at != b->at)
     return a->at < b->at;
   return a->since != b->since ? a->since < b->since : a->way < b->way;
 }
 
+/* Adds a call to the heap. */
 static void heap_push(race *r, call c) {
   size_t i = r->calls++;
   for (; i > 0 && is_earlier(&c, &r->heap[(i - 1) / 2]); i = (i - 1) / 2)
@@ -52,6 +54,7 @@ static void heap_push(race *r, call c) {
   r->heap[i] = c;
 }
 
+/* Takes the earliest call off the heap. */
 static call heap_pop(race *r) {
   call top = r->heap[0], last = r->heap[--r->calls];
   size_t i = 0;

@@ -76,6 +76,7 @@ static bool is_earlier(const event *a, const event *b) {
   return a->rank != b->rank ? a->rank < b->rank : a->lane < b->lane;
 }
 
+/* Adds an event to the heap. */
 static void heap_push(replay *r, double at, double since, int who, int index) {
   event e = {at, since, who, index};
   size_t i = r->events++;
@@ -84,6 +85,7 @@ static void heap_push(replay *r, double at, double since, int who, int index) {
   r->heap[i] = e;
 }
 
+/* Takes the earliest event off the heap. */
 static event heap_pop(replay *r) {
   event top = r->heap[0], e = r->heap[--r->events];
   size_t i = 0;
@@ -301,6 +303,7 @@ static bool make_replay(replay *r) {
   return true;
 }
 
+/* Frees the memory of a replay. */
 static void discard_replay(replay *r) {
   colli_conns_free(&r->conns);
   free(r->ranks);

@@ -115,6 +115,7 @@ static bool can_take(const rehearsal *r, const wire *in, double now) {
   return in && in->sent > in->taken && in->arrives[in->taken % r->slots] <= now;
 }
 
+/* Whether a wire has a free slot at a time. */
 static bool can_send(const rehearsal *r, const wire *out, double now) {
   return out->sent < r->slots ||
          (out->sent - out->taken < r->slots && out->frees[out->sent % r->slots] <= now);

@@ -33,6 +33,7 @@ void colli_builder_scratch_own(colli_builder *builder) {
   builder->scratch_own = true;
 }
 
+/* Frees a builder without making a schedule. */
 void colli_builder_discard(colli_builder *builder) {
   if (builder)
     free(builder->steps);
@@ -156,6 +157,7 @@ coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
   return status;
 }
 
+/* Frees a schedule; NULL is fine. */
 void colli_sched_free(colli_sched *sched) {
   free(sched);
 }

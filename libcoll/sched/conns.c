@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+/* The key of a connection on a lane's channel; never 0. */
 static uint64_t key_of(int from, int to, int lane) {
   return 1 + (((uint64_t)(unsigned)from << 32) | ((uint64_t)(unsigned)to << 8) | (unsigned)lane);
 }
@@ -63,6 +64,7 @@ int colli_conns_find(const colli_conns *conns, int from, int to, int lane) {
   return conns->key[at] ? conns->number[at] : -1;
 }
 
+/* Frees the numbering. */
 void colli_conns_free(colli_conns *conns) {
   free(conns->key);
   free(conns->number);

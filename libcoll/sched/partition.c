@@ -9,6 +9,7 @@ static size_t divide_up(size_t a, size_t b) {
   return a / b + (a % b != 0);
 }
 
+/* The smaller of two sizes. */
 static size_t smaller(size_t a, size_t b) {
   return a < b ? a : b;
 }

@@ -170,6 +170,7 @@ coll_status colli_force_check(const char *text, coll_error *error) {
   return status;
 }
 
+/* Frees the rules. */
 void colli_force_free(colli_force *force) {
   free(force->rules);
   *force = (colli_force){0};

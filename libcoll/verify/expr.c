@@ -9,6 +9,7 @@
 #define LEAF  (-2) /* in `right` */
 #define FINAL (-3)
 
+/* A hash of two words. */
 static uint64_t mix_words(uint64_t a, uint64_t b) {
   colli_prng prng = {a ^ (b * 0xd6e8feb86659fd93ull)};
   return colli_prng_next(&prng);
@@ -26,11 +27,13 @@ static void add_128(uint64_t a[2], const uint64_t b[2]) {
   a[1] += b[1] + (a[0] < b[0]);
 }
 
+/* The hash of an expression. */
 static size_t hash_expr(const colli_expr *e) {
   uint64_t ends = (uint64_t)(uint32_t)e->left << 32 | (uint32_t)e->right;
   return (size_t)mix_words(ends, (uint64_t)(uint32_t)e->chunk << 16 | (uint16_t)e->pass);
 }
 
+/* Whether two expressions are the same. */
 static bool equal_exprs(const colli_expr *a, const colli_expr *b) {
   return a->left == b->left && a->right == b->right && a->chunk == b->chunk && a->pass == b->pass;
 }
@@ -122,6 +125,7 @@ bool colli_expr_whole(const colli_exprs *exprs, int32_t id, int nranks) {
   return sum[0] == e->sum[0] && sum[1] == e->sum[1];
 }
 
+/* Frees all expressions. */
 void colli_exprs_free(colli_exprs *exprs) {
   free(exprs->node);
   free(exprs->table);

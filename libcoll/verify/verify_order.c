@@ -20,6 +20,7 @@ bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes
   return order->clock && order->snapshot && order->wrote && order->writer && order->read;
 }
 
+/* Frees the records of a rank. */
 void colli_vorder_free(colli_vorder *order) {
   free(order->clock);
   free(order->snapshot);

@@ -237,10 +237,12 @@ static int open_with(const coll_transport_ops *ops, const coll_transport_env *en
   return COLL_T_DONE;
 }
 
+/* Opens an endpoint whose callers send from their buffers. */
 static int sim_open(const coll_transport_env *env, coll_endpoint **ep) {
   return open_with(&sim_transport, env, ep);
 }
 
+/* Opens an endpoint whose callers fill slots. */
 static int sim_slot_open(const coll_transport_env *env, coll_endpoint **ep) {
   return open_with(&sim_slot_transport, env, ep);
 }

@@ -53,14 +53,17 @@ void sim_world_pass(sim_world *world, uint64_t ns) {
   world->now_ns = until;
 }
 
+/* Virtual time. */
 uint64_t sim_world_now(void *world) {
   return ((sim_world *)world)->now_ns;
 }
 
+/* What has become of a rank. */
 sim_fate sim_world_fate(const sim_world *world, int rank) {
   return world->fate[rank];
 }
 
+/* Messages delivered so far. */
 uint64_t sim_world_messages(const sim_world *world) {
   return world->delivered;
 }
@@ -79,6 +82,7 @@ static bool allocate_world(sim_world *world, const sim_config *config) {
          world->touched && world->is_touched;
 }
 
+/* Makes a world and plans its faults. */
 sim_world *sim_world_create(const sim_config *config) {
   sim_world *world = calloc(1, sizeof(*world));
   if (!world)
@@ -102,6 +106,7 @@ sim_world *sim_world_create(const sim_config *config) {
   return world;
 }
 
+/* Frees a world. */
 void sim_world_destroy(sim_world *world) {
   if (!world)
     return;

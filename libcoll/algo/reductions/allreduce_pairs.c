@@ -96,6 +96,7 @@ static coll_status pairs_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
+/* The larger of two times. */
 static double larger(double a, double b) {
   return a > b ? a : b;
 }

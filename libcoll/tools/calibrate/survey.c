@@ -156,7 +156,8 @@ static coll_status run_heat(seat *s, size_t count) {
   return status;
 }
 
-static int compare(const void *a, const void *b) {
+/* Orders numbers for qsort(). */
+static int compare_times(const void *a, const void *b) {
   double left = *(const double *)a, right = *(const double *)b;
   return (left > right) - (left < right);
 }
@@ -175,7 +176,7 @@ static coll_status run_final(seat *s, size_t count, double bound) {
     entrant *e = &s->entrants[i];
     if (!e->iters || e->us > bound)
       continue;
-    qsort(us[i], FINAL, sizeof(us[i][0]), compare);
+    qsort(us[i], FINAL, sizeof(us[i][0]), compare_times);
     e->us = us[i][FINAL / 2];
   }
   return status;

@@ -34,6 +34,7 @@ static _Noreturn void guard_ranks(const run_job *job, int fd) {
   _exit(0);
 }
 
+/* Starts the process that outlives collrun by a moment. */
 int run_guard_start(const run_job *job) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)
@@ -51,6 +52,7 @@ int run_guard_start(const run_job *job) {
   return ends[1];
 }
 
+/* Tells it that a rank has ended. */
 void run_guard_forget(int guard_fd, int rank) {
   ssize_t wrote;
   do

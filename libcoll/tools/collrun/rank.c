@@ -7,6 +7,7 @@
 
 #include "libcoll/tools/collrun/run.h"
 
+/* Tells a rank who it is, setting by setting. */
 void run_settings(const run_job *job, int rank,
                   void (*put)(void *to, const char *name, const char *value), void *to) {
   const run_rank *r = &job->ranks[rank];
@@ -34,6 +35,7 @@ static void send_signal_name(const run_rank *rank, int number) {
     perror("collrun: cannot pass a signal on"); /* EPIPE: it has ended just now */
 }
 
+/* Sends a signal to a rank and all that it started. */
 void run_signal(run_rank *rank, int number) {
   if (rank->pid == 0)
     return;

@@ -73,6 +73,7 @@ static void put_environment(FILE *script, const run_job *job, int rank) {
   run_settings(job, rank, put_variable, script);
 }
 
+/* Makes the script of one rank. */
 int run_remote_make(const run_job *job, int rank, run_remote *remote) {
   char *folder = getcwd(NULL, 0);
   if (folder == NULL)
@@ -105,6 +106,7 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
   return 0;
 }
 
+/* Replaces this process by ssh. */
 int run_remote_exec(const run_rank *rank, const run_remote *remote) {
   const char *ssh = getenv("COLL_SSH");
   char *text = strdup(ssh != NULL && ssh[0] != '\0' ? ssh : "ssh");

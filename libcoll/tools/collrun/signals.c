@@ -17,6 +17,7 @@ static void add_watched(sigset_t *set) {
   }
 }
 
+/* Turns the signals that collrun handles into a descriptor. */
 int run_signals_open(void) {
   sigset_t set;
   signal(SIGCHLD, SIG_DFL); /* ignored, children's statuses would be lost */
@@ -27,6 +28,7 @@ int run_signals_open(void) {
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
+/* In a child: signals as collrun found them. */
 void run_signals_restore(void) {
   sigset_t set;
   add_watched(&set);

@@ -188,6 +188,7 @@ static int explain_failure(const run_job *job, failure failed) {
   return RUN_NO_EXEC;
 }
 
+/* Starts all ranks. */
 int run_start(run_job *job, run_output *output) {
   starter start = {.job = job, .output = output};
   failure failed = {0, 0};

@@ -184,6 +184,7 @@ static void drain_output(run_state *state, struct pollfd *fds) {
   }
 }
 
+/* Waits for all ranks to end, passing on signals and output. */
 int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
   run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
   struct pollfd *fds = calloc(2 * (size_t)job->nranks + 1, sizeof(*fds));

@@ -81,11 +81,13 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   return choice;
 }
 
+/* Sets up what the choice goes by. */
 void explain_set_up(const question *q, answer *a) {
   set_shape(q, a);
   set_chooser(q, a);
 }
 
+/* Frees what explain_set_up() made. */
 void explain_free(answer *a) {
   colli_force_free(&a->chooser.force);
   colli_tuner_close(a->chooser.tuner);
@@ -110,6 +112,7 @@ static colli_sched **make_all(const colli_algo *algo, const answer *a) {
   return scheds;
 }
 
+/* The event model's time for a candidate. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a) {
   const colli_partition *part = &choice->partition;
   double slices = part->slice ? (double)part->piece / (double)part->slice + 1 : 1;

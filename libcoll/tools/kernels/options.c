@@ -35,14 +35,17 @@ static const char help[] =
     "      --csv FILE       write the numbers there too, in GB/s of result\n"
     "  -h, --help           this text\n";
 
+/* The name of a type; NULL past the last one. */
 const char *kernels_type_name(int type) {
   return type >= 0 && type < COLL_TYPE_COUNT ? colli_type_name(type) : NULL;
 }
 
+/* The name of an operation; NULL past the last one. */
 const char *kernels_op_name(int op) {
   return op >= 0 && op < COLL_OP_COUNT ? colli_op_name(op) : NULL;
 }
 
+/* The name of a form of kernel; NULL past the last one. */
 const char *kernels_form_name(int form) {
   static const char *const names[FORM_COUNT] = {"one", "two", "in", "stream", "average", "scale"};
   return form >= 0 && form < FORM_COUNT ? names[form] : NULL;
