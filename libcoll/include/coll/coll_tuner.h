@@ -5,10 +5,10 @@
  *   const coll_tuner_ops coll_tuner = {sizeof(coll_tuner_ops), COLL_TUNER_ABI, "mine",
  *                                      open, choose, close};
  *
- * COLL_TUNER=/path/to/lib.so loads it when a communicator is made. What COLL_ALGO forces is not
- * asked about. A tuner must give the same answers on all ranks: it may depend on what it is told
- * here, on files that are alike everywhere, not on ranks or clocks. Ranks that get different
- * answers fail with COLL_ERR_MISMATCH at the first message.
+ * COLL_TUNER=/path/to/lib.so loads it when a communicator is created. It is not asked about what
+ * COLL_ALGO forces. A tuner must give the same answers on all ranks: they may depend on its
+ * arguments and on files that are the same everywhere, but not on ranks or clocks. Ranks that get
+ * different answers fail with COLL_ERR_MISMATCH at the first message.
  */
 #ifndef COLL_COLL_TUNER_H
 #define COLL_COLL_TUNER_H
@@ -26,16 +26,17 @@ typedef struct coll_tuner_ops {
   int abi;          /* COLL_TUNER_ABI */
   const char *name; /* for messages */
   /*
-   * Called once for a communicator that creation makes, and those split from it; *ctx is handed to
-   * the other two. 0, or anything else to refuse, which fails the creation. NULL: *ctx is NULL.
+   * Called once for a created communicator and all that are split from it; *ctx is passed to the
+   * other two. Returns 0; anything else refuses, which fails the creation. NULL: *ctx is NULL.
    */
   int (*open)(void **ctx);
   /*
    * Chooses for a collective ("allreduce", ...; a v-form has its plain form's name) of nranks
    * ranks and `bytes` bytes, those of count elements as in the call (blocks: of a typical one).
-   * candidates: `count` algorithms that can do it, fastest first as predicted. Returns an index, or
-   * -1 to leave the choice to libcoll. Called when a call comes for the first time, and again when
-   * libcoll has forgotten the answer; never by two threads at once with the same ctx.
+   * candidates: `count` algorithms that can do it, the fastest first as predicted. Returns an
+   * index, or -1 to leave the choice to libcoll. libcoll asks when a call comes for the first time,
+   * and again when it has dropped the answer from its cache; never from two threads at once with
+   * the same ctx.
    */
   int (*choose)(void *ctx, const char *collective, int nranks, size_t bytes,
                 const coll_candidate *candidates, int count);
