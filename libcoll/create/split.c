@@ -141,7 +141,8 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     if (rank == comm->rank)
       continue;
-    comm->exec.links[rank].ops = &colli_mux_ops;
+    comm->exec.links[rank].ops =
+        colli_mux_ops_over(parent->family->routes[comm->map.in_base[rank]].ops);
     comm->exec.links[rank].endpoint = (coll_endpoint *)comm->child;
   }
 }

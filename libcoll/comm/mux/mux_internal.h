@@ -1,4 +1,4 @@
-/* mux_internal.h: the insides of shared connections: links (to a peer) and lines (over a link). */
+/* mux_internal.h: links (the one connection to a peer) and the virtual channels over them. */
 #ifndef COLLI_COMM_MUX_MUX_INTERNAL_H
 #define COLLI_COMM_MUX_MUX_INTERNAL_H
 
@@ -11,16 +11,16 @@ _Static_assert(COLLI_CHANNELS <= 16, "a channel travels in four bits");
 
 typedef enum mux_kind {
   MUX_DATA,
-  MUX_CREDIT, /* word 0: so many messages of this line were taken */
+  MUX_CREDIT, /* word 0: so many messages of this channel were released */
   MUX_GONE    /* the sender has no communicator of this number (of its own) any more */
 } mux_kind;
 
-/* A message that waits in a line's queue, or for its turn to be sent. */
+/* A message in the queue of a virtual channel. */
 typedef struct mux_msg {
   struct mux_msg *next;
   coll_tag tag;
   size_t bytes;
-  size_t room;
+  bool is_small; /* has memory for a part of a slot only */
   _Alignas(64) char data[];
 } mux_msg;
 
@@ -32,27 +32,26 @@ typedef struct mux_link {
   int peer;                /* rank in the family */
   uint64_t taken;          /* messages that the connection took */
   bool filling;            /* a slot was acquired and not yet committed */
-  struct mux_vc *shown;    /* whose message slot_peek() showed in the connection, or NULL */
   coll_status send_status; /* why a direction failed; COLL_OK while it works */
   coll_status recv_status;
   coll_error send_error, recv_error;
   coll_tag *notes; /* messages without payload that the connection did not take yet */
-  int nnotes, notes_room;
+  int nnotes, notes_capacity;
 } mux_link;
 
-/* One direction each way between a communicator and a peer, on a channel. */
+/* A virtual channel: a connection between a communicator and a peer on one channel. */
 typedef struct mux_vc {
   coll_conn conn;
   struct mux_vc *next_in_bucket, *next_of_child;
   colli_mux_child *child;
   mux_link *link;
   int channel;
-  mux_msg *first, *last; /* what came while others asked */
+  mux_msg *first, *last; /* messages received and not released */
   unsigned queued;
   unsigned credits;  /* messages that may be sent */
-  unsigned consumed; /* messages taken and not told the peer */
-  uint64_t taken;    /* messages sent */
-  unsigned npending; /* of them not through: a ring of their numbers on the link */
+  unsigned consumed; /* messages released for which the peer has no credit yet */
+  uint64_t taken;    /* messages accepted for sending */
+  unsigned npending; /* of them not sent yet: a ring of their numbers on the link */
   unsigned pending_first;
   uint64_t pending[];
 } mux_vc;
@@ -72,8 +71,8 @@ struct colli_mux_child {
 struct colli_mux {
   colli_family *family;
   size_t slot_bytes;
-  unsigned batch;     /* messages taken before the sender is told, at most */
-  unsigned window;    /* messages that a line may have under way */
+  unsigned batch;     /* messages released before their credits are returned */
+  unsigned window;    /* messages that a virtual channel may have under way */
   mux_link **link_to; /* by rank in the family */
   mux_link *links;
   colli_mux_child *children[MUX_NUMBERS]; /* by number */
@@ -81,9 +80,25 @@ struct colli_mux {
   int last_number;
   mux_vc **buckets;
   unsigned nbuckets, nvcs;
-  mux_msg *spare; /* messages of slot_bytes */
+  mux_msg *spare[2]; /* free messages: of slot_bytes, and small ones */
   bool moved;
 };
+
+/* ---- mux_vc.c: below links ------------------------------------------------------------------- */
+
+/* The virtual channel of a communicator to a peer on a channel, made if need be; NULL: out of
+ * memory. */
+mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel);
+
+/* Frees a virtual channel, which its communicator no longer lists. */
+void mux_vc_free(mux_vc *vc);
+
+/* Puts a copy of a message at the end of the queue; false: out of memory. */
+bool mux_vc_put(mux_vc *vc, const coll_tag *tag, const void *data, size_t bytes);
+
+/* Drops the first message of the queue, and all. */
+void mux_vc_pop(mux_vc *vc);
+void mux_vc_empty(mux_vc *vc);
 
 /* ---- mux_link.c ------------------------------------------------------------------------------ */
 
@@ -91,43 +106,37 @@ struct colli_mux {
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status);
 void mux_link_free(mux_link *link);
 
-/* Tells family->reported why a direction failed, and gives its status. */
+/* Puts the failure of a direction into family->reported, and returns its status. */
 int mux_send_failed(mux_link *link);
 int mux_recv_failed(mux_link *link);
 
-/* The next message of the connection: DONE, AGAIN or a failure. */
-int mux_link_peek(mux_link *link, coll_tag *tag, const void **data, size_t *bytes);
+/* Moves the next message of the connection to the queue of its virtual channel: DONE, AGAIN or a
+ * failure. */
+int mux_link_take(mux_link *link);
+
+/* Shows the next message of the connection if it is for `vc`; moves others to their queues. DONE,
+ * AGAIN or a failure. mux_link_release() drops what was shown. */
+int mux_link_peek_for(mux_link *link, const mux_vc *vc, coll_tag *tag, const void **data,
+                      size_t *bytes);
 void mux_link_release(mux_link *link);
 
-/* Takes the message that was peeked at to where it belongs, and releases it. */
-void mux_link_sort(mux_link *link, const coll_tag *tag, const void *data, size_t bytes);
-
-/* Takes everything in that has come. */
+/* Takes everything that has arrived. */
 void mux_link_drain(mux_link *link);
 
 /* Sends a message without payload, now or later. */
 void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint64_t word);
 
-/* Sends notes that wait. */
+/* Sends messages without payload that were left for later. */
 void mux_link_flush(mux_link *link);
 
 /* A slot of the connection, and sending it. */
 int mux_link_acquire(mux_link *link, void **slot);
 int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes);
 
-/* Whether an executor's tag leaves the bits free that a line needs. */
+/* Whether an executor's tag leaves the bits free that a virtual channel needs. */
 bool mux_fits(const coll_tag *tag);
 
-/* The tag of a message as it travels, and what is in such a tag. */
+/* The tag of a message as it travels. */
 coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel);
-coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel);
-
-/* ---- mux.c ----------------------------------------------------------------------------------- */
-
-/* The line of a communicator to a peer on a channel, made if need be; NULL without memory. */
-mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel);
-
-/* Puts a copy of a message at the end of a line's queue; false without memory. */
-bool mux_vc_put(mux_vc *vc, const coll_tag *tag, const void *data, size_t bytes);
 
 #endif

@@ -1,4 +1,4 @@
-/* mux_link.c: the one connection to a peer that all lines to it share. */
+/* mux_link.c: the one connection to a peer that all virtual channels to it share. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -18,7 +18,8 @@ coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel) {
   return out;
 }
 
-coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel) {
+/* An executor's tag, and what travelled in its free bits. */
+static coll_tag unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel) {
   coll_tag out = *tag;
   *kind = (mux_kind)colli_tag_get(tag, COLLI_TAG_SHARED_KIND);
   *channel = (int)colli_tag_get(tag, COLLI_TAG_SHARED_CHANNEL);
@@ -31,13 +32,13 @@ coll_tag mux_unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *chann
 /* ---- failures -------------------------------------------------------------------------------- */
 
 /* Reports a failure that the connection did not report itself. */
-static void report(mux_link *link, coll_status status, const char *detail) {
+static void report_failure(mux_link *link, coll_status status, const char *detail) {
   coll_transport_failure failure = {
       .status = status, .peer = link->peer, .channel = COLLI_MUX_CHANNEL, .detail = detail};
   colli_family_report(link->mux->family, &failure);
 }
 
-/* Keeps a failure of one direction, whose story is in family->reported. */
+/* Keeps the failure of one direction, with its record in family->reported. */
 static int latch(mux_link *link, coll_status status, coll_status *kept, coll_error *error) {
   if (*kept == COLL_OK) {
     *kept = status;
@@ -78,7 +79,7 @@ mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
     coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
                                       .peer = peer,
                                       .channel = COLLI_MUX_CHANNEL,
-                                      .detail = "no memory for a connection"};
+                                      .detail = "out of memory for a connection"};
     colli_family_report(mux->family, &failure);
     *status = COLL_ERR_NO_MEMORY;
     return NULL;
@@ -127,7 +128,7 @@ int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes) {
   return status;
 }
 
-/* Sends notes that wait, unless somebody is filling the slot. */
+/* Sends notes that wait, unless a virtual channel is filling the slot. */
 void mux_link_flush(mux_link *link) {
   int sent = 0;
   while (sent < link->nnotes && !link->filling) {
@@ -146,16 +147,16 @@ void mux_link_flush(mux_link *link) {
 
 /* Sends a message without payload, now or later. */
 void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint64_t word) {
-  if (link->nnotes == link->notes_room) {
-    int room = link->notes_room ? 2 * link->notes_room : 8;
-    coll_tag *notes = realloc(link->notes, (size_t)room * sizeof(*notes));
+  if (link->nnotes == link->notes_capacity) {
+    int capacity = link->notes_capacity ? 2 * link->notes_capacity : 8;
+    coll_tag *notes = realloc(link->notes, (size_t)capacity * sizeof(*notes));
     if (!notes) {
-      report(link, COLL_ERR_NO_MEMORY, "no memory for messages on a shared connection");
+      report_failure(link, COLL_ERR_NO_MEMORY, "out of memory for messages on a shared connection");
       latch_send(link, COLL_ERR_NO_MEMORY);
       return;
     }
     link->notes = notes;
-    link->notes_room = room;
+    link->notes_capacity = capacity;
   }
   link->notes[link->nnotes++] = mux_wrap(&(coll_tag){{word, 0, 0}}, kind, number, channel);
   mux_link_flush(link);
@@ -164,8 +165,7 @@ void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint6
 /* ---- receiving ------------------------------------------------------------------------------- */
 
 /* The next message of the connection. */
-int mux_link_peek(mux_link *link, coll_tag *tag, const void **data, size_t *bytes) {
-  link->shown = NULL;
+static int peek_link(mux_link *link, coll_tag *tag, const void **data, size_t *bytes) {
   if (link->recv_status != COLL_OK)
     return mux_recv_failed(link);
   int status = link->conn->ops->slot_peek(link->conn, tag, data, bytes);
@@ -173,15 +173,14 @@ int mux_link_peek(mux_link *link, coll_tag *tag, const void **data, size_t *byte
 }
 
 void mux_link_release(mux_link *link) {
-  link->shown = NULL;
   int status = link->conn->ops->slot_release(link->conn);
   if (status > 0)
     latch_recv(link, status);
 }
 
-/* Nothing that keeps the rules sends this. */
-static void broken_rule(mux_link *link, const char *detail) {
-  report(link, COLL_ERR_PROTOCOL, detail);
+/* The peer broke the protocol. */
+static void fail_protocol(mux_link *link, const char *detail) {
+  report_failure(link, COLL_ERR_PROTOCOL, detail);
   latch_recv(link, COLL_ERR_PROTOCOL);
 }
 
@@ -194,54 +193,77 @@ static void heard_gone(mux_link *link, int number) {
   }
 }
 
-/* A message for a line of a communicator that is here. */
-static void heard_line(mux_link *link, mux_vc *vc, mux_kind kind, const coll_tag *tag,
-                       const void *data, size_t bytes) {
+/* Data or credits for a virtual channel of a communicator that exists here. */
+static void heard_message(mux_link *link, mux_vc *vc, mux_kind kind, const coll_tag *tag,
+                          const void *data, size_t bytes) {
   if (kind == MUX_DATA) {
     if (vc->queued == link->mux->window)
-      broken_rule(link, "more messages came on a shared connection than were asked for");
+      fail_protocol(link, "more messages came on a shared connection than there were credits for");
     else if (!mux_vc_put(vc, tag, data, bytes)) {
-      report(link, COLL_ERR_NO_MEMORY, "no memory for a message on a shared connection");
+      report_failure(link, COLL_ERR_NO_MEMORY,
+                     "out of memory for a message on a shared connection");
       latch_recv(link, COLL_ERR_NO_MEMORY);
     }
   } else if (tag->word[0] > link->mux->window - vc->credits) {
-    broken_rule(link, "more messages were taken on a shared connection than were sent");
+    fail_protocol(link, "more credits came on a shared connection than messages were sent");
   } else {
     vc->credits += (unsigned)tag->word[0];
   }
 }
 
-/* Takes the message that was peeked at to where it belongs, and releases it. */
-void mux_link_sort(mux_link *link, const coll_tag *wrapped, const void *data, size_t bytes) {
+/* Moves the message that was peeked at to where it belongs, and releases it. */
+static void sort_message(mux_link *link, const coll_tag *wrapped, const void *data, size_t bytes) {
   mux_kind kind;
   int number, channel;
-  coll_tag tag = mux_unwrap(wrapped, &kind, &number, &channel);
+  coll_tag tag = unwrap(wrapped, &kind, &number, &channel);
   colli_mux_child *child = link->mux->children[number];
   link->mux->moved = true;
   if (kind == MUX_GONE) {
     heard_gone(link, number);
   } else if (kind > MUX_GONE || channel >= COLLI_CHANNELS) {
-    broken_rule(link, "a message of an unknown kind came on a shared connection");
+    fail_protocol(link, "a message of an unknown kind came on a shared connection");
   } else if (!child) {
     /* It was destroyed here, or could not be made. */
     mux_link_note(link, MUX_GONE, number, 0, 0);
   } else if (!child->mute) {
     mux_vc *vc = mux_vc_get(child, link, channel);
     if (vc) {
-      heard_line(link, vc, kind, &tag, data, bytes);
+      heard_message(link, vc, kind, &tag, data, bytes);
     } else {
-      report(link, COLL_ERR_NO_MEMORY, "no memory for a shared connection");
+      report_failure(link, COLL_ERR_NO_MEMORY, "out of memory for a shared connection");
       latch_recv(link, COLL_ERR_NO_MEMORY);
     }
   }
   mux_link_release(link);
 }
 
-/* Takes everything in that has come. */
-void mux_link_drain(mux_link *link) {
+int mux_link_take(mux_link *link) {
   coll_tag tag;
   const void *data;
   size_t bytes;
-  while (link->recv_status == COLL_OK && mux_link_peek(link, &tag, &data, &bytes) == COLL_T_DONE)
-    mux_link_sort(link, &tag, data, bytes);
+  int status = peek_link(link, &tag, &data, &bytes);
+  if (status == COLL_T_DONE)
+    sort_message(link, &tag, data, bytes);
+  return status;
+}
+
+int mux_link_peek_for(mux_link *link, const mux_vc *vc, coll_tag *tag, const void **data,
+                      size_t *bytes) {
+  for (;;) {
+    coll_tag wrapped;
+    mux_kind kind;
+    int number, channel;
+    int status = peek_link(link, &wrapped, data, bytes);
+    if (status != COLL_T_DONE)
+      return status;
+    *tag = unwrap(&wrapped, &kind, &number, &channel);
+    if (kind == MUX_DATA && number == vc->child->number && channel == vc->channel)
+      return COLL_T_DONE;
+    sort_message(link, &wrapped, *data, *bytes);
+  }
+}
+
+void mux_link_drain(mux_link *link) {
+  while (link->recv_status == COLL_OK && mux_link_take(link) == COLL_T_DONE)
+    ;
 }
