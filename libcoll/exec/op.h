@@ -70,18 +70,21 @@ typedef struct colli_lane {
 
 struct coll_request {
   coll_comm *comm;
-  struct coll_request *next;          /* in the free list */
-  struct coll_request *newer, *older; /* among the operations in flight */
+  struct coll_request *next; /* in the free list */
+
+  /* of every operation in flight */
+  struct coll_request *newer, *older; /* among them */
   coll_status status;
   bool done;
-  bool moved;        /* since the watchdog last looked */
-  uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it stands */
+  bool moved;        /* since the watchdog last checked */
+  uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it is stuck */
   uint64_t moved_at; /* the watchdog's time when it last moved */
   uint64_t sequence; /* number of the collective on its communicator; 0: point-to-point */
-  uint64_t plan;     /* number of the plan that it was last filled in from; 0: none */
   coll_tag tag;
   colli_coll coll;
   const char *name; /* of a point-to-point operation: "send", ... */
+
+  /* of a collective: what it runs, on which memory */
   size_t elem_bytes;
   const char *in;
   size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's
@@ -93,6 +96,22 @@ struct coll_request {
   unsigned registered; /* bits of those buffers that are */
   unsigned by_ref;     /* COLLI_BY_REF, or COLLI_BY_REF_IN_PLACE if they are the same memory */
   char *scratch;       /* belongs to the request and is used again by later operations */
+  const colli_sched *sched;
+  colli_partition partition;
+  colli_reduce_fn reduce;
+  int reduce_type, reduce_op; /* where it is among the kernels */
+  bool stream;                /* results that nobody reads soon go past the caches */
+  colli_average_fn average;   /* NULL unless the operation is COLL_AVG */
+  coll_op_fn user_fn;         /* instead of `reduce`, or NULL */
+  void *user_context;
+  coll_type user_type;
+  int nranks;
+  int lanes_left;
+  const coll_transport_ops *registered_with; /* if any buffer is: with whom */
+  coll_endpoint *registered_at;
+
+  /* what its maker keeps with it; the executor does not read it */
+  uint64_t plan; /* number of the plan that it was last filled in from; 0: none */
   size_t scratch_bytes;
   size_t *blocks; /* v-forms: four numbers a rank (colli_blocks); kept like scratch */
   size_t blocks_bytes;
@@ -104,19 +123,7 @@ struct coll_request {
   void *stage_to;
   struct colli_call *kept; /* the arguments of a persistent operation, or NULL */
   bool active;             /* a persistent operation was started and its end not yet told */
-  const colli_sched *sched;
-  colli_partition partition;
-  colli_reduce_fn reduce;
-  int reduce_type, reduce_op; /* its place among the kernels */
-  bool stream;                /* results that nobody reads soon go past the caches */
-  colli_average_fn average;   /* NULL unless the operation is COLL_AVG */
-  coll_op_fn user_fn;         /* instead of `reduce`, or NULL */
-  void *user_context;
-  coll_type user_type;
-  int nranks;
-  int lanes_left;
-  const coll_transport_ops *registered_with; /* if any is: with whom */
-  coll_endpoint *registered_at;
+
   colli_lane lane[COLLI_MAX_LANES];
 };
 

@@ -22,6 +22,7 @@ typedef struct span {
   size_t bytes;
 } span;
 
+/* The memory of a step in a pass. */
 static span memory_of_step(const coll_request *op, const colli_step *step, int pass) {
   size_t out_first;
   colli_range in = colli_exec_range(op, step, pass, &out_first);
@@ -78,15 +79,15 @@ static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step
     return 0;
   size_t slice = op->partition.slice * op->elem_bytes;
   bool folds = step->bits & COLLI_FOLD;
-  coll_work_offer offer_work = {.kind = kind,
-                                .to_region = op->region[COLLI_OUTPUT],
-                                .own_region = folds ? op->region[step->src_buf] : 0,
-                                .skip = skip,
-                                .to = s->dst,
-                                .own = folds ? s->src : NULL,
-                                .bytes = s->bytes,
-                                .slice = slice < s->bytes ? slice : s->bytes};
-  return conn->ops->offer_work(conn, &offer_work);
+  coll_work_offer offer = {.kind = kind,
+                           .to_region = op->region[COLLI_OUTPUT],
+                           .own_region = folds ? op->region[step->src_buf] : 0,
+                           .skip = skip,
+                           .to = s->dst,
+                           .own = folds ? s->src : NULL,
+                           .bytes = s->bytes,
+                           .slice = slice < s->bytes ? slice : s->bytes};
+  return conn->ops->offer_work(conn, &offer);
 }
 
 /* Whether two pieces of memory have nothing in common. */
