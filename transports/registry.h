@@ -1,13 +1,28 @@
-/* registry.h: the transports of this build, best first; the order is the preference. */
+/* registry.h: the transports that communicators may use: those of this build, and plug-ins. */
 #ifndef COLLI_TRANSPORTS_REGISTRY_H
 #define COLLI_TRANSPORTS_REGISTRY_H
 
 #include <stdio.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/base/log.h"
 
-/* Ends with NULL; at most COLLI_MAX_TRANSPORTS (bootstrap.h) entries. */
-extern const coll_transport_ops *const colli_transports[];
+#define COLLI_TRANSPORTS_BUILT_IN 3
+#define COLLI_TRANSPORTS_MAX      6  /* with plug-ins */
+#define COLLI_TRANSPORT_NAME_MAX  15 /* letters of a name */
+
+/* Best first, NULL-terminated: the order is the preference. */
+typedef struct colli_transport_list {
+  const coll_transport_ops *ops[COLLI_TRANSPORTS_MAX + 1];
+} colli_transport_list;
+
+/*
+ * Lists the transports of this build and then the plug-ins in `path`, separated by colons. If
+ * `choice`, a comma-separated list of names, names a plug-in, all that it names come first, in its
+ * order. Errors: INVALID_USAGE (a plug-in cannot be used).
+ */
+coll_status colli_transports_list(const char *path, const char *choice, const colli_log *log,
+                                  colli_transport_list *list, coll_error *error);
 
 /* Prints which network devices the transports would use on this machine, a line each, or why there
  * is none. Of the environment it needs param() alone. */

@@ -21,7 +21,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                        "must have joined. In milliseconds."},
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
                                "Comma-separated list of the transports to choose from: shm, "
-                               "verbs, tcp. Empty: all."},
+                               "verbs, tcp, and those of plug-ins. The order counts only if it "
+                               "names a plug-in. Empty: all, plug-ins last."},
+    [COLLI_PARAM_TRANSPORT_PATH] =
+        {"COLL_TRANSPORT_PATH", COLLI_PARAM_STRING, "", 0, 0,
+         "Transport plug-ins: a colon-separated list of shared libraries (coll/coll_transport.h); "
+         "the same on all ranks. Ignored in set-uid programs. See docs/transports.md. Empty: "
+         "none."},
     [COLLI_PARAM_ALGO] =
         {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
          "Forces algorithms: a comma-separated list of collective:algorithm, or of "

@@ -48,15 +48,20 @@ static bool listed(const char *list, const char *word) {
   return false;
 }
 
+/* Writes the names of transports, "shm,verbs,tcp". */
+static void name_transports(const coll_transport_ops *const *transports, char *text, size_t bytes) {
+  *text = '\0';
+  for (int i = 0; transports[i]; i++) {
+    size_t used = strlen(text);
+    snprintf(text + used, bytes - used, "%s%s", used ? "," : "", transports[i]->name);
+  }
+}
+
 /* Refuses names in COLL_TRANSPORT that are no transport. */
 static coll_status check_transport_names(const colli_assembly *assembly, const char *list,
                                          coll_error *error) {
-  char copy[256], known[128] = "";
-  for (int i = 0; assembly->transports[i]; i++) {
-    size_t used = strlen(known);
-    snprintf(known + used, sizeof(known) - used, "%s%s", used ? ", " : "",
-             assembly->transports[i]->name);
-  }
+  char copy[256], known[sizeof(((colli_rank_info *)0)->transport_names)];
+  name_transports(assembly->transports, known, sizeof(known));
   snprintf(copy, sizeof(copy), "%s", list);
   char *rest = NULL;
   for (char *word = strtok_r(copy, ",", &rest); word; word = strtok_r(NULL, ",", &rest)) {
@@ -117,7 +122,8 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
 }
 
 /* Fills in what the others must know of this rank. */
-static void describe_self(colli_family *family, colli_rank_info *info) {
+static void describe_self(colli_family *family, const colli_assembly *assembly,
+                          colli_rank_info *info) {
   const colli_params *params = &family->params;
   memset(info, 0, sizeof(*info));
   memcpy(info->host, family->host, sizeof(info->host));
@@ -129,6 +135,7 @@ static void describe_self(colli_family *family, colli_rank_info *info) {
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
+  name_transports(assembly->transports, info->transport_names, sizeof(info->transport_names));
   colli_locality_describe(info);
   colli_shm_capacity_describe(&family->shm_capacity, info);
   if (colli_world_is_real(&family->world))
@@ -189,15 +196,15 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   gethostname(family->host, sizeof(family->host) - 1);
   if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_probe(&family->shm_capacity);
-  describe_self(family, info);
-  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+  describe_self(family, assembly, info);
+  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->log, &family->tuner, error);
   if (status != COLL_OK) {
     colli_family_free(family);
     return status;
   }
   for (int i = 0; family->nranks > 1 && assembly->transports[i]; i++) {
     if (assembly->transports[i]->caps & COLL_CAP_SHARED_MEMORY)
-      family->shm_bit = 1u << i;
+      family->shm_bits |= 1u << i;
     open_port(family, assembly, i, info);
     family->nports = i + 1;
   }
@@ -240,6 +247,13 @@ static coll_status choose_transport(colli_family *family, int peer, coll_error *
 /* Checks the settings that must be equal on all ranks. */
 static coll_status compare_settings(const colli_family *family, int peer, coll_error *error) {
   const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
+  if (strncmp(other->transport_names, self->transport_names, sizeof(self->transport_names)) != 0)
+    return colli_error_set(
+        error, COLL_ERR_MISMATCH, "create",
+        "rank %d (host %s) has the transports %s, rank %d (host %s) has %.*s; set "
+        "COLL_TRANSPORT_PATH, and COLL_TRANSPORT if it names a plug-in, alike on all ranks",
+        family->rank, family->host, self->transport_names, peer, other->host,
+        (int)sizeof(other->transport_names), other->transport_names);
   if (other->slot_bytes != self->slot_bytes || other->slot_count != self->slot_count)
     return colli_error_set(
         error, COLL_ERR_MISMATCH, "create",
@@ -307,7 +321,7 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));
   explain_left_out(family);
-  colli_shm_capacity_check(family->table, family->nranks, family->shm_bit);
+  colli_shm_capacity_check(family->table, family->nranks, family->shm_bits);
   return meet_peers(family, error);
 }
 

@@ -72,7 +72,7 @@ typedef struct colli_family {
   colli_route *routes;    /* nranks */
   colli_port ports[COLLI_MAX_TRANSPORTS];
   int nports;
-  uint32_t shm_bit; /* of the transport that shares memory, in records; 0: there is none */
+  uint32_t shm_bits;                  /* of the transports that share memory, in records */
   colli_shared_capacity shm_capacity; /* what this process found for it */
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */

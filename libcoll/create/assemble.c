@@ -119,12 +119,13 @@ static void settle_slots(coll_comm *comm) {
   if (comm->table[0].slot_bytes)
     limits->slot_bytes = comm->table[0].slot_bytes;
   size_t wanted = limits->slot_bytes;
-  limits->slot_bytes = colli_shm_capacity_slots(comm->table, comm->nranks, family->shm_bit, wanted);
+  limits->slot_bytes =
+      colli_shm_capacity_slots(comm->table, comm->nranks, family->shm_bits, wanted);
   bool opened = false; /* else it was said already why not, or it is not wanted */
   for (int i = 0; i < family->nports; i++)
-    opened |= family->shm_bit == 1u << i && family->ports[i].endpoint;
+    opened |= family->shm_bits & 1u << i && family->ports[i].endpoint;
   if (opened)
-    colli_shm_capacity_explain(comm->table, comm->nranks, comm->rank, family->shm_bit,
+    colli_shm_capacity_explain(comm->table, comm->nranks, comm->rank, family->shm_bits,
                                &family->shm_capacity, wanted, limits->slot_bytes, &comm->log);
   limits->slot_count = comm->table[0].slot_count;
   limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;

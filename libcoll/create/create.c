@@ -104,17 +104,27 @@ coll_status colli_settings_finish(colli_settings *settings, coll_status status) 
   return status;
 }
 
-/* The parts that all real communicators share. */
-static colli_assembly assembly_of(const colli_settings *settings, const colli_id *id, int nranks,
-                                  int rank) {
+/* Opens one rank's endpoints, and fills in *info. */
+static coll_status open_rank(const colli_settings *settings, const colli_id *id, int nranks,
+                             int rank, coll_comm **comm, colli_rank_info *info, coll_error *error) {
+  _Static_assert(COLLI_TRANSPORTS_MAX <= COLLI_MAX_TRANSPORTS, "a record has room for all");
+  const colli_params *params = &settings->params;
+  colli_transport_list transports;
+  coll_status status = colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],
+                                             params->text[COLLI_PARAM_TRANSPORT], &settings->log,
+                                             &transports, error);
+  if (status != COLL_OK)
+    return status;
   colli_assembly assembly = {.rank = rank,
                              .nranks = nranks,
                              .comm_id = id->comm_id,
-                             .params = &settings->params,
+                             .params = params,
                              .world = colli_world_real,
-                             .transports = colli_transports};
+                             .transports = transports.ops};
   memcpy(assembly.secret, id->secret, sizeof(assembly.secret));
-  return assembly;
+  status = colli_comm_open(&assembly, comm, info, error);
+  explicit_bzero(assembly.secret, sizeof(assembly.secret));
+  return status;
 }
 
 /* Whether there is memory for the proofs of handshakes: later the lack of it would look to each
@@ -135,15 +145,13 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   settings->log.rank = rank;
   colli_rank_info mine, *table = NULL;
   colli_ctrl *ctrl = NULL;
-  colli_assembly assembly = assembly_of(settings, id, nranks, rank);
   long long timeout_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
   if (lifelines && lifelines->timeout_ms > 0)
     timeout_ms = lifelines->timeout_ms;
   uint64_t deadline_ns = colli_now_ns() + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
   coll_status status = try_proofs(id, error);
   if (status == COLL_OK)
-    status = colli_comm_open(&assembly, comm, &mine, error);
-  explicit_bzero(assembly.secret, sizeof(assembly.secret));
+    status = open_rank(settings, id, nranks, rank, comm, &mine, error);
   if (status != COLL_OK) {
     colli_id_close(id, rank);
     return status;
@@ -248,10 +256,8 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   coll_status status = table && ctrls ? COLL_OK
                                       : colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                                                         "no memory for %d ranks", nranks);
-  for (int rank = 0; status == COLL_OK && rank < nranks; rank++) {
-    colli_assembly assembly = assembly_of(settings[rank], &id, nranks, rank);
-    status = colli_comm_open(&assembly, &comms[rank], &table[rank], error);
-  }
+  for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
+    status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &table[rank], error);
   if (status == COLL_OK)
     status = colli_ctrl_create_local(ctrls, nranks, true, error);
   bool linked = status == COLL_OK;

@@ -6,6 +6,7 @@
 
 #include "coll/coll_tuner.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/plugin.h"
 
 struct colli_tuner {
   void *library;
@@ -13,42 +14,38 @@ struct colli_tuner {
   void *ctx;
 };
 
-/* Reports a plug-in that cannot be used. */
-static coll_status refuse_plugin(const char *path, const char *why, const char *more,
-                                 coll_error *error) {
-  return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                         "COLL_TUNER=%s: %s%s; give the path of a shared library that exports a "
-                         "coll_tuner (coll/coll_tuner.h), or unset it",
-                         path, why, more);
-}
+static const colli_plugin_kind tuner_kind = {
+    "COLL_TUNER", "coll_tuner",
+    "give the path of a shared library that exports a coll_tuner (coll/coll_tuner.h), or unset it"};
 
 /* Loads and checks it; the parts are in `tuner` as far as it came. */
-static coll_status load_plugin(const char *path, colli_tuner *tuner, coll_error *error) {
-  tuner->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!tuner->library)
-    return refuse_plugin(path, "cannot be loaded: ", dlerror(), error);
-  const coll_tuner_ops *ops = dlsym(tuner->library, "coll_tuner");
-  if (!ops)
-    return refuse_plugin(path, "exports no coll_tuner", "", error);
+static coll_status load_tuner(const char *path, colli_tuner *tuner, coll_error *error) {
+  void *symbol;
+  coll_status status = colli_plugin_load(&tuner_kind, path, false, &tuner->library, &symbol, error);
+  if (status != COLL_OK)
+    return status;
+  const coll_tuner_ops *ops = symbol;
   if (ops->size < sizeof(*ops) || ops->abi != COLL_TUNER_ABI)
-    return refuse_plugin(path, "is a tuner of another version of libcoll", "", error);
+    return colli_plugin_refuse(&tuner_kind, path, error,
+                               "is a tuner of another version of libcoll");
   if (!ops->choose || !ops->name)
-    return refuse_plugin(path, "has no name, or cannot choose", "", error);
+    return colli_plugin_refuse(&tuner_kind, path, error, "has no name, or cannot choose");
   if (ops->open && ops->open(&tuner->ctx) != 0)
-    return refuse_plugin(path, "refuses to start", "", error);
+    return colli_plugin_refuse(&tuner_kind, path, error, "refuses to start");
   tuner->ops = ops;
   return COLL_OK;
 }
 
 /* Loads the plug-in at `path`. */
-coll_status colli_tuner_open(const char *path, colli_tuner **out, coll_error *error) {
+coll_status colli_tuner_open(const char *path, const colli_log *log, colli_tuner **out,
+                             coll_error *error) {
   *out = NULL;
-  if (!*path)
+  if (!*path || !colli_plugin_allowed(tuner_kind.setting, log))
     return COLL_OK;
   colli_tuner *tuner = calloc(1, sizeof(*tuner));
   if (!tuner)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a tuner");
-  coll_status status = load_plugin(path, tuner, error);
+  coll_status status = load_tuner(path, tuner, error);
   if (status == COLL_OK)
     *out = tuner;
   else

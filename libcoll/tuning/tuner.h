@@ -2,15 +2,17 @@
 #ifndef COLLI_TUNING_TUNER_H
 #define COLLI_TUNING_TUNER_H
 
+#include "libcoll/base/log.h"
 #include "libcoll/tuning/select.h"
 
 typedef struct colli_tuner colli_tuner;
 
 /*
- * Loads the plug-in at `path`; "": *tuner is NULL. Errors: INVALID_USAGE (cannot be loaded, is no
- * tuner, or of another version, or refuses), NO_MEMORY.
+ * Loads the plug-in at `path`; "", or if this process must not load any: *tuner is NULL. Errors:
+ * INVALID_USAGE (cannot be loaded, is no tuner, or of another version, or refuses), NO_MEMORY.
  */
-coll_status colli_tuner_open(const char *path, colli_tuner **tuner, coll_error *error);
+coll_status colli_tuner_open(const char *path, const colli_log *log, colli_tuner **tuner,
+                             coll_error *error);
 
 /* Asks for one of `count` candidates, best first; *index is -1 if the tuner has no opinion.
  * Errors: INVALID_USAGE if it gives an index that is none. */

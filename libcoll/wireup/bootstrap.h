@@ -11,7 +11,7 @@
 #include "libcoll/base/param.h"
 #include "libcoll/wireup/ctrl.h"
 
-#define COLLI_MAX_TRANSPORTS 4
+#define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
 
 /* What every rank knows of every other; travels as it is. All bytes are set: there is no padding.
@@ -25,7 +25,7 @@ typedef struct colli_rank_info {
   uint32_t slot_bytes; /* as the user set it; 0: not set */
   uint32_t slot_count;
   uint32_t timeout_ms;
-  uint32_t transports;   /* bit t: blob[t] is valid (index in the registry) */
+  uint32_t transports;   /* bit t: blob[t] is valid; t is an index of transport_names */
   uint8_t deterministic; /* coll_determinism */
   uint8_t accumulate;    /* coll_accumulate */
   uint16_t pad;
@@ -35,6 +35,7 @@ typedef struct colli_rank_info {
   colli_calibration calibration;  /* what it has measured, or typical costs */
   uint64_t corrections;           /* the digest of those it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
+  char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;
 

@@ -20,6 +20,8 @@
  * only once a receive finds no message left or a send is tried: what was sent before is delivered.
  *
  * Tables begin with their size, so that they can grow; a NULL entry behind `size` is absent.
+ *
+ * Plug-ins. coll_transport_plugin(), at the end, lets others add transports.
  */
 #ifndef COLL_COLL_TRANSPORT_H
 #define COLL_COLL_TRANSPORT_H
@@ -333,6 +335,15 @@ static inline int coll_transport_registers(const coll_transport_ops *ops) {
              offsetof(coll_transport_ops, release_buffers) + sizeof(ops->release_buffers) &&
          ops->register_buffer != NULL;
 }
+
+/*
+ * What a transport outside libcoll exports: a shared library with this one function, which gives a
+ * table that never changes. COLL_TRANSPORT_PATH=/path/to/lib.so[:...] loads it, once for a process
+ * and for good. The table must have all functions from open() to wake(), and a name of its own: 1
+ * to 15 lower-case letters, digits, '-' or '_'. See docs/transports.md. libcoll itself does not
+ * define this function.
+ */
+extern COLL_API const coll_transport_ops *coll_transport_plugin(void);
 
 #ifdef __cplusplus
 }

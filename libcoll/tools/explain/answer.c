@@ -42,8 +42,7 @@ static void set_chooser(const question *q, answer *a) {
   colli_calibration calibration;
   if (colli_params_load(&params, &error) != COLL_OK)
     explain_refuse("%s", error.message);
-  colli_link_kind near = (colli_link_kind)colli_link_parse(q->transport);
-  colli_link_kind far = q->hosts > 1 ? COLLI_LINK_TCP : near;
+  const colli_link_kind near = q->link, far = q->hosts > 1 ? COLLI_LINK_TCP : near;
   a->limits.slot_count = (unsigned)params.number[COLLI_PARAM_SLOT_COUNT];
   colli_limits_default(far, &a->limits);
   if (params.from_env[COLLI_PARAM_SLOT_BYTES])
@@ -66,7 +65,8 @@ static void set_chooser(const question *q, answer *a) {
                         : q->algo  ? q->algo
                                    : params.text[COLLI_PARAM_ALGO],
                         &a->chooser.force, &error) != COLL_OK ||
-      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &a->chooser.tuner, &error) != COLL_OK)
+      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &(colli_log){COLLI_LOG_WARN, -1},
+                       &a->chooser.tuner, &error) != COLL_OK)
     explain_refuse("%s", error.message);
 }
 

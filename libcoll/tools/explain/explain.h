@@ -22,6 +22,7 @@ typedef struct question {
   bool in_place;
   const char *algo; /* NULL: what COLL_ALGO says */
   const char *transport;
+  colli_link_kind link; /* what it costs */
   int hosts;
   int cores; /* of a host */
 } question;
@@ -36,6 +37,9 @@ typedef struct answer {
   colli_calibration_origin origin;
   colli_chooser chooser;
 } answer;
+
+/* The transport between ranks that are furthest apart (question.c). */
+const char *explain_far_transport(const question *q);
 
 /* question.c: reads the command line; ends the program over a bad one. */
 question explain_ask(int argc, char **argv);

@@ -34,7 +34,7 @@ static void print_question(const question *q, const answer *a) {
   printf(", %d ranks", q->nranks);
   if (q->hosts > 1)
     printf(" on %d hosts", q->hosts);
-  printf(" over %s", q->hosts > 1 ? "tcp" : q->transport);
+  printf(" over %s", explain_far_transport(q));
   if (m->core_share < 1)
     printf(" on %d cores", q->cores);
   printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "

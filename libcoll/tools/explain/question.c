@@ -10,6 +10,7 @@
 #include "libcoll/base/names.h"
 #include "libcoll/base/param.h"
 #include "libcoll/cost/links.h"
+#include "transports/registry.h"
 
 #define USAGE_STATUS 2
 #define COLLECTIVES                                                                                \
@@ -35,7 +36,8 @@ static const char help[] =
     "      --in-place       an all-to-all in place\n"
     "      --rank R         also print what rank R does, step by step\n"
     "      --algo TEXT      take this algorithm instead of the best, or what COLL_ALGO would take\n"
-    "      --transport T    shm (default) or tcp; between hosts it is tcp\n"
+    "      --transport T    shm (default), tcp, or a plug-in of COLL_TRANSPORT_PATH; between\n"
+    "                       hosts shm means tcp\n"
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
     "      --cores C        cores that the ranks of a host share (default: those of this machine;\n"
     "                       0: as many as ranks)\n"
@@ -182,6 +184,41 @@ static bool rounds(coll_type type) {
   return type >= COLL_FLOAT16 && type <= COLL_FLOAT8_E5M2;
 }
 
+/* The transport that COLL_TRANSPORT_PATH adds with that name, or NULL. */
+static const coll_transport_ops *find_plugin(const char *name) {
+  colli_params params;
+  colli_transport_list list;
+  coll_error error = COLL_ERROR_INIT;
+  const colli_log log = {COLLI_LOG_WARN, -1};
+  coll_status status = colli_params_load(&params, &error);
+  if (status == COLL_OK)
+    status =
+        colli_transports_list(params.text[COLLI_PARAM_TRANSPORT_PATH], "", &log, &list, &error);
+  explicit_bzero(params.storage, sizeof(params.storage));
+  if (status != COLL_OK)
+    explain_refuse("%s", error.message);
+  int i = COLLI_TRANSPORTS_BUILT_IN;
+  while (list.ops[i] && strcmp(list.ops[i]->name, name) != 0)
+    i++;
+  return list.ops[i];
+}
+
+/* The kind of link of a transport; refuses one of which nothing is known. */
+static colli_link_kind link_of(const char *transport) {
+  int link = colli_link_parse(transport);
+  if (link >= 0)
+    return (colli_link_kind)link;
+  const coll_transport_ops *plugin = find_plugin(transport);
+  if (!plugin)
+    explain_refuse("--transport is shm or tcp, or one that COLL_TRANSPORT_PATH adds, not '%s'",
+                   transport);
+  return colli_link_kind_of(plugin->caps);
+}
+
+const char *explain_far_transport(const question *q) {
+  return q->hosts > 1 && q->link == COLLI_LINK_SHM ? "tcp" : q->transport;
+}
+
 /* Checks what only makes sense together. */
 static void check_question(const question *q, bool has_bytes) {
   if (q->nranks == 0)
@@ -207,8 +244,6 @@ static void check_question(const question *q, bool has_bytes) {
     explain_refuse("--deterministic is for reductions of floats; all others are so by themselves");
   if (q->in_place && q->coll != COLLI_ALLTOALL)
     explain_refuse("--in-place makes a difference to an alltoall only");
-  if (colli_link_parse(q->transport) < 0)
-    explain_refuse("--transport is shm or tcp, not '%s'", q->transport);
 }
 
 /* Reads the command line. */
@@ -245,5 +280,6 @@ question explain_ask(int argc, char **argv) {
     explain_refuse("unknown collective '%s'; there are %s", q.name, COLLECTIVES);
   if (!q.list)
     check_question(&q, has_bytes);
+  q.link = link_of(q.transport);
   return q;
 }

@@ -1,0 +1,36 @@
+/* plugin.h: shared libraries that settings name: tuners, and transports. */
+#ifndef COLLI_BASE_PLUGIN_H
+#define COLLI_BASE_PLUGIN_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+#include "libcoll/base/log.h"
+
+/* A kind of plug-in: what its error messages say. */
+typedef struct colli_plugin_kind {
+  const char *setting; /* "COLL_TUNER" */
+  const char *symbol;  /* what the library must export */
+  const char *advice;  /* what to do about a library that cannot be used */
+} colli_plugin_kind;
+
+/*
+ * Whether this process may load what a setting names. Not if it runs with more rights than its
+ * caller (set-uid, set-gid, file capabilities): whoever sets its environment must not choose its
+ * code. Then the log says that the setting is ignored.
+ */
+bool colli_plugin_allowed(const char *setting, const colli_log *log);
+
+/*
+ * Loads a library and finds its symbol. forever: it is never unloaded again, so *library need not
+ * be closed. Errors: INVALID_USAGE.
+ */
+coll_status colli_plugin_load(const colli_plugin_kind *kind, const char *path, bool forever,
+                              void **library, void **symbol, coll_error *error);
+
+/* Reports a plug-in that cannot be used, with the setting, the file and the reason. Returns
+ * INVALID_USAGE. */
+coll_status colli_plugin_refuse(const colli_plugin_kind *kind, const char *path, coll_error *error,
+                                const char *reason, ...) __attribute__((format(printf, 4, 5)));
+
+#endif
