@@ -16,7 +16,7 @@
 #include "libcoll/failure/watchdog.h"
 
 /* The communicator with that name, or NULL. */
-static coll_comm *find(const colli_family *family, uint64_t uid) {
+static coll_comm *find_member(const colli_family *family, uint64_t uid) {
   coll_comm *comm = family->members;
   while (comm && comm->uid != uid)
     comm = comm->sibling;
@@ -27,7 +27,7 @@ static coll_comm *find(const colli_family *family, uint64_t uid) {
 
 /* The record of a lost process as the base sees it: `finder` saw its control link close. */
 static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno) {
-  const coll_comm *base = find(family, 0);
+  const coll_comm *base = find_member(family, 0);
   colli_error_clear(record);
   record->status = COLL_ERR_PEER_LOST;
   record->rank = family->rank;
@@ -62,7 +62,7 @@ static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, 
 }
 
 /* Revokes a communicator that has a lost process among its ranks. */
-static void lose(coll_comm *comm, const colli_ctrl_msg *msg) {
+static void note_lost(coll_comm *comm, const colli_ctrl_msg *msg) {
   int rank = colli_comm_rank_of(comm, msg->peer);
   if (rank < 0 || comm->failure.lost[rank])
     return;
@@ -74,10 +74,10 @@ static void lose(coll_comm *comm, const colli_ctrl_msg *msg) {
 }
 
 /* Revokes all communicators that a lost process is in. */
-static void lose_everywhere(colli_family *family, const colli_ctrl_msg *msg) {
+static void note_lost_everywhere(colli_family *family, const colli_ctrl_msg *msg) {
   family->lost[msg->peer] = true;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
-    lose(comm, msg);
+    note_lost(comm, msg);
 }
 
 /* The control link to a rank broke without a goodbye: that rank is dead. */
@@ -87,7 +87,7 @@ static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = peer};
   lost_record(family, &msg.error, peer, sys_errno);
   colli_notice_send(family, 0, &msg);
-  lose_everywhere(family, &msg);
+  note_lost_everywhere(family, &msg);
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */
@@ -109,10 +109,10 @@ static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
     return;
   record->size = sizeof(*record);
   if (msg->peer >= 0) {
-    lose_everywhere(family, msg);
+    note_lost_everywhere(family, msg);
     return;
   }
-  coll_comm *comm = find(family, msg->uid);
+  coll_comm *comm = find_member(family, msg->uid);
   if (comm)
     colli_comm_note_failure(comm, record);
   else
@@ -132,7 +132,7 @@ static void tell_absent(colli_family *family, const colli_ctrl_msg *stalled, int
  * For a rank that has left altogether those answer to whom it said goodbye.
  */
 static void heard_stalled(colli_family *family, const colli_ctrl_msg *msg) {
-  coll_comm *comm = find(family, msg->uid);
+  coll_comm *comm = find_member(family, msg->uid);
   bool mine = !comm && family->making == 0;
   if (comm)
     colli_watchdog_heard(comm, msg);
@@ -146,7 +146,7 @@ static void heard_stalled(colli_family *family, const colli_ctrl_msg *msg) {
 
 /* Another rank says that one is not in a communicator in which this rank waits for it. */
 static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
-  coll_comm *comm = find(family, msg->uid);
+  coll_comm *comm = find_member(family, msg->uid);
   int absent = msg->nmore == 1 ? msg->more[0] : -1;
   if (msg->peer == family->rank && comm && absent >= 0 && absent < family->nranks)
     colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
@@ -160,8 +160,8 @@ static void heard_goodbye(colli_family *family, int from) {
       comm->failure.left[colli_comm_rank_of(comm, from)] = true;
 }
 
-/* Takes a message, unless it came before by another way. */
-static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
+/* Handles a notice, unless it came before over another link. */
+static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->kind == COLLI_CTRL_GOODBYE) {
     heard_goodbye(family, from);
     return;
@@ -179,7 +179,7 @@ static void take(colli_family *family, int from, colli_ctrl_msg *msg) {
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */
-static void look_for_abort(coll_comm *comm) {
+static void check_abort(coll_comm *comm) {
   if (!atomic_load(&comm->failure.abort_flag) || comm->failure.status != COLL_OK)
     return;
   coll_error record;
@@ -190,10 +190,10 @@ static void look_for_abort(coll_comm *comm) {
   colli_comm_fail(comm, &record);
 }
 
-/* Handles everything that the control links bring, and aborts. */
+/* Handles all notices that have arrived, closed control links, and coll_comm_abort(). */
 void colli_notice_poll(colli_family *family) {
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
-    look_for_abort(comm);
+    check_abort(comm);
   int peer = -1, sys_errno = 0;
   colli_ctrl_msg msg;
   while (family->ctrl) {
@@ -204,7 +204,7 @@ void colli_notice_poll(colli_family *family) {
       neighbour_lost(family, peer, sys_errno);
       break;
     case COLLI_CTRL_MESSAGE:
-      take(family, peer, &msg);
+      take_notice(family, peer, &msg);
       break;
     }
   }
@@ -216,7 +216,7 @@ void colli_notice_catch_up(colli_family *family, coll_comm *comm) {
     int base_rank = colli_comm_base_rank(comm, rank);
     comm->failure.left[rank] = family->left[base_rank];
     if (family->lost[base_rank])
-      lose(comm, &(colli_ctrl_msg){.origin = family->rank, .peer = base_rank});
+      note_lost(comm, &(colli_ctrl_msg){.origin = family->rank, .peer = base_rank});
   }
   for (int i = 0; i < COLLI_EARLY && i < family->nearly; i++)
     if (family->early[i].uid == comm->uid)

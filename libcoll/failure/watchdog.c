@@ -81,8 +81,8 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
 }
 
 /* Says how two calls differ, in words. */
-static void describe(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
-                     int peer, const coll_tag *theirs) {
+static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
+                              int peer, const coll_tag *theirs) {
   char a[COLLI_TAG_TEXT], b[COLLI_TAG_TEXT];
   if (colli_tag_same_call(mine, theirs)) {
     snprintf(text, bytes,
@@ -106,12 +106,12 @@ void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
                              const coll_tag *theirs, const coll_request *op) {
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, op);
-  describe(comm, record.message, sizeof(record.message), mine, peer, theirs);
+  describe_mismatch(comm, record.message, sizeof(record.message), mine, peer, theirs);
   colli_comm_fail(comm, &record);
 }
 
 /* Keeps what another rank says of itself. */
-static void keep(coll_comm *comm, colli_wait_report *stalled, const colli_ctrl_msg *msg) {
+static void keep_report(coll_comm *comm, colli_wait_report *stalled, const colli_ctrl_msg *msg) {
   stalled->serial = msg->serial;
   stalled->sequence = msg->sequence;
   stalled->heard_ns = comm->world.now_ns(comm->world.ctx);
@@ -125,13 +125,13 @@ static void keep(coll_comm *comm, colli_wait_report *stalled, const colli_ctrl_m
   }
 }
 
-/* Another rank's news that it waits. */
+/* Another rank told where it waits. */
 void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
   int origin = colli_comm_rank_of(comm, msg->origin);
   if (origin < 0)
     return;
   colli_wait_report *stalled = &comm->failure.wait_reports[origin];
-  keep(comm, stalled, msg);
+  keep_report(comm, stalled, msg);
   if (msg->sequence == 0 || msg->sequence > comm->calls.sequence ||
       msg->sequence + COLLI_HISTORY <= comm->calls.sequence || comm->failure.status != COLL_OK)
     return;
@@ -141,7 +141,7 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
 }
 
 /* Whether a rank has said of late that it waits: it tells again every stall interval. */
-static bool waits_too(const coll_comm *comm, int rank) {
+static bool is_known_to_wait(const coll_comm *comm, int rank) {
   const colli_wait_report *stalled = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);
   return stalled->serial && now - stalled->heard_ns < 5 * colli_watchdog_interval_ns(comm) / 2;
@@ -167,7 +167,7 @@ static int find_culprit(const coll_comm *comm, int first) {
     if (head == tail)
       break;
     int rank = queue[head++];
-    if (!waits_too(comm, rank)) {
+    if (!is_known_to_wait(comm, rank)) {
       culprit = rank;
       break;
     }
@@ -200,7 +200,7 @@ void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op) {
     colli_comm_fail(comm, &record);
     return;
   }
-  const char *verdict = waits_too(comm, peer)
+  const char *verdict = is_known_to_wait(comm, peer)
                             ? ", which waits as well"
                             : ", which has not come to this operation, or is frozen, or cannot be "
                               "reached";
