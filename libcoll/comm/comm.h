@@ -114,6 +114,13 @@ coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
 
+/* Allocates `bytes` bytes and keeps them with the communicator; the contract of coll_mem_alloc().
+ */
+coll_status colli_memory_allocate(coll_comm *comm, size_t bytes, void **ptr);
+
+/* Gives them back; the contract of coll_mem_free(). */
+coll_status colli_memory_release(coll_comm *comm, void *ptr);
+
 /* Releases all memory; while the endpoints are there and no connection is. */
 void colli_memory_free_all(coll_comm *comm);
 

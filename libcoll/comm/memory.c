@@ -12,7 +12,6 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/comm.h"
-#include "libcoll/progress/enter.h"
 
 #define SHARE_LEAST 16384 /* so little is not worth a descriptor */
 
@@ -39,8 +38,8 @@ static int make_shared(const coll_comm *comm, size_t bytes) {
   return fd;
 }
 
-/* Tells the transports of memory. Communicators that share connections send from slots only. */
-static void announce_region(coll_comm *comm, colli_memory *memory) {
+/* Tells the transports. Communicators that share connections send from slots only. */
+static void add_region(coll_comm *comm, colli_memory *memory) {
   if (memory->fd < 0 || comm->child)
     return;
   memory->region = ++comm->memory.last_region;
@@ -53,7 +52,7 @@ static void announce_region(coll_comm *comm, colli_memory *memory) {
 }
 
 /* Takes those parts of a region away from peers that they may still write to. */
-static void detach_region(const coll_comm *comm, const colli_memory *memory) {
+static void detach_memory(const coll_comm *comm, const colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     const colli_port *port = &comm->family->ports[i];
     size_t offset, length;
@@ -73,11 +72,11 @@ static void detach_region(const coll_comm *comm, const colli_memory *memory) {
 
 void colli_memory_detach(const coll_comm *comm) {
   for (const colli_memory *memory = comm->memory.first; memory; memory = memory->next)
-    detach_region(comm, memory);
+    detach_memory(comm, memory);
 }
 
-/* Frees memory. Peers may have it mapped for some time yet, so its pages are freed first. */
-static void free_memory(coll_comm *comm, colli_memory *memory) {
+/* Gives memory back. Peers may have it mapped for some time yet: the pages go now. */
+static void release_memory(coll_comm *comm, colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
     if (port->endpoint && coll_transport_sends_by_ref(port->ops))
@@ -99,8 +98,7 @@ static bool is_possible(size_t bytes, size_t page) {
   return pages <= 0 || bytes / page <= (size_t)pages;
 }
 
-/* Allocates `bytes` bytes and keeps them with the communicator. */
-static coll_status make_allocation(coll_comm *comm, size_t bytes, void **ptr) {
+coll_status colli_memory_allocate(coll_comm *comm, size_t bytes, void **ptr) {
   if (!ptr)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "mem_alloc", "ptr is NULL");
   *ptr = NULL;
@@ -120,23 +118,14 @@ static coll_status make_allocation(coll_comm *comm, size_t bytes, void **ptr) {
   memory->ptr = colli_shared_map(memory->fd, memory->bytes, true);
   if (!memory->ptr) {
     coll_status status = alloc_failed(comm, "mmap", errno, memory->bytes);
-    free_memory(comm, memory);
+    release_memory(comm, memory);
     return status;
   }
-  announce_region(comm, memory);
+  add_region(comm, memory);
   memory->next = comm->memory.first;
   comm->memory.first = memory;
   *ptr = memory->ptr;
   return COLL_OK;
-}
-
-coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr) {
-  coll_status status = colli_call_enter(comm);
-  if (status != COLL_OK)
-    return status;
-  status = make_allocation(comm, bytes, ptr);
-  colli_call_leave(comm);
-  return status;
 }
 
 /* Whether an operation in flight works on memory. */
@@ -153,8 +142,7 @@ static bool is_used(const coll_comm *comm, const colli_memory *memory) {
   return false;
 }
 
-/* Frees what make_allocation() made. */
-static coll_status free_allocation(coll_comm *comm, void *ptr) {
+coll_status colli_memory_release(coll_comm *comm, void *ptr) {
   if (!ptr)
     return COLL_OK;
   colli_memory **at = &comm->memory.first;
@@ -168,23 +156,14 @@ static coll_status free_allocation(coll_comm *comm, void *ptr) {
     return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, "mem_free",
                              "an operation in flight uses the memory; complete it first");
   *at = memory->next;
-  free_memory(comm, memory);
+  release_memory(comm, memory);
   return COLL_OK;
-}
-
-coll_status coll_mem_free(coll_comm *comm, void *ptr) {
-  coll_status status = colli_call_enter(comm);
-  if (status != COLL_OK)
-    return status;
-  status = free_allocation(comm, ptr);
-  colli_call_leave(comm);
-  return status;
 }
 
 void colli_memory_free_all(coll_comm *comm) {
   while (comm->memory.first) {
     colli_memory *memory = comm->memory.first;
     comm->memory.first = memory->next;
-    free_memory(comm, memory);
+    release_memory(comm, memory);
   }
 }
