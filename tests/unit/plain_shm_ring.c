@@ -131,7 +131,7 @@ static void *run(void *arg) {
     if (moved)
       continue;
     shm_link_arm(&s->link);
-    shm_ring_settle();
+    shm_ring_fence();
     if (!shm_link_ready(&s->link)) {
       s->sleeps++;
       if (!sleep_on(&s->mine)) {
@@ -151,6 +151,7 @@ int main(void) {
   side *sides = aligned_alloc(SHM_LINE, 2 * sizeof *sides);
   if (!memory || !sides)
     return 1;
+  shm_ring_register();
   memset(memory, 0, bytes);
   memset(sides, 0, 2 * sizeof *sides);
   pthread_t threads[2];

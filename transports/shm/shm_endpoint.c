@@ -119,6 +119,7 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
     open_fault(&fault, "epoll_ctl", errno);
     return open_failed(ep, &fault);
   }
+  shm_ring_register();
   *result = (coll_endpoint *)ep;
   return COLL_OK;
 }
@@ -245,7 +246,7 @@ static int shm_arm(coll_endpoint *endpoint) {
   for (shm_conn *conn = ep->conns; conn; conn = conn->next)
     if (!conn->gate)
       shm_link_arm(&conn->link);
-  shm_ring_settle();
+  shm_ring_fence();
   for (shm_conn *conn = ep->conns; conn; conn = conn->next)
     if (!conn->gate)
       ready |= shm_link_ready(&conn->link);

@@ -1,7 +1,10 @@
 /* shm_ring.c: the data path of the shared-memory transport. */
 #include "transports/shm/shm_ring.h"
 
+#include <linux/membarrier.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -350,7 +353,13 @@ void shm_link_arm(shm_link *link) {
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
 }
 
-void shm_ring_settle(void) {
+void shm_ring_register(void) {
+  (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+}
+
+void shm_ring_fence(void) {
+  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0)
+    return;
   for (uint64_t start = colli_now_ns(); colli_now_ns() - start < SHM_SETTLE_NS;)
     colli_cpu_relax();
 }

@@ -13,17 +13,13 @@
  * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c, and
  * who reads what lies elsewhere that of shm_work.c.
  *
- * Sleeping. A side that goes to sleep says so in its `state`, waits 3 us and then reads the ring
- * again; the other side changes the ring and then reads `state`, so that at least one of the two
- * sees what the other wrote. Waiting (shm_ring_settle()) stands for a fence between the change and
- * the read, which every message would pay for. It suffices as long as no store takes longer than
- * that to be visible; stores take less than a microsecond, and every interrupt and task switch
- * completes them. Should one ever take longer, the sleeper finds the message when its sleep of at
- * most 50 ms ends (arm() in coll_transport.h).
- *
- * membarrier(2) would rule that out, but costs more: 13 to 17 us with one peer on another core of a
- * virtual machine (0.6 us with none), for the sleeper, and an interrupt for each core that runs a
- * peer. Ranks that share cores sleep often, so it is not used.
+ * Sleeping. A side that goes to sleep says so in its `state`, and then reads the ring again; the
+ * other side changes the ring and then reads `state`. At least one of the two must see what the
+ * other wrote, so both need a fence between store and read. The producer has none, as every message
+ * would pay for it: the sleeper makes the kernel put one into every process that has registered for
+ * it (shm_ring_fence(), membarrier(2)). Where that is refused (seccomp, kernels before 4.16) the
+ * sleeper waits 3 us instead: a store is visible in less than a microsecond, but nothing promises
+ * it. Should one take longer, the sleeper finds the message when its sleep of at most 50 ms ends.
  *
  * Each sleep has its own number: a sleeper is woken once, however much arrives before it runs.
  */
@@ -225,8 +221,11 @@ uint64_t shm_link_sent(shm_link *link);
 /* After a change that no message tells of: whether the peer must be woken. */
 void shm_link_tell(shm_link *link);
 
-/* Between arm and ready: waits until every store is visible that a read of `state` overtook. */
-void shm_ring_settle(void);
+/* Makes the fences of other processes take effect in this one: once an endpoint. */
+void shm_ring_register(void);
+
+/* Between arm and ready: after it every store is visible that a read of `state` overtook. */
+void shm_ring_fence(void);
 
 /* Says that this side goes to sleep / woke up. */
 void shm_link_arm(shm_link *link);

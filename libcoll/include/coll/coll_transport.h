@@ -223,10 +223,10 @@ typedef struct coll_transport_ops {
   int (*wait_fd)(coll_endpoint *ep);
 
   /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and
-   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. A wake-up can be
-   * missed in one case: two ranks that tell each other through shared memory do so without a fence,
-   * and a peer's store becomes visible more than 3 us after the peer read that this rank is awake.
-   * Therefore the caller polls again after 50 ms at most. */
+   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. No wake-up
+   * may be missed: what a peer does after this rank's last look makes wait_fd() readable. (The
+   * caller polls again after 50 ms all the same: for its deadlines, and for shared memory where the
+   * kernel refuses membarrier(2), transports/shm/shm_ring.h.) */
   int (*arm)(coll_endpoint *ep);
 
   /* After sleeping. */
