@@ -118,7 +118,7 @@ def check_includes(root, table, problems):
     return includes
 
 
-def object_sources(build):
+def object_sources(root, build):
     """Object files of libraries and programs, tests left out: (object, source from the root)."""
     for folder, _, names in os.walk(build):
         if "/tests/" in folder + "/" or ".dir" not in folder:
@@ -129,13 +129,15 @@ def object_sources(build):
             path = os.path.join(folder, name)
             inside = path.split(".dir/", 1)[1][:-2]
             prefix = os.path.relpath(path.split("/CMakeFiles/", 1)[0], build)
-            yield path, os.path.normpath(os.path.join("" if prefix == "." else prefix, inside))
+            source = os.path.normpath(os.path.join("" if prefix == "." else prefix, inside))
+            if os.path.isfile(os.path.join(root, source)):  # not a leftover of an older tree
+                yield path, source
 
 
-def calls(build):
+def calls(root, build):
     """Which source file calls (or names) what another one defines: caller -> callee -> symbols."""
     defines, needs = {}, collections.defaultdict(set)
-    for path, source in object_sources(build):
+    for path, source in object_sources(root, build):
         listing = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
         for line in listing.splitlines():
             words = line.split()
@@ -186,7 +188,7 @@ def main():
     for part in circles(includes):
         problems.append("files that include each other in a circle: " + ", ".join(part))
     if len(sys.argv) > 2:
-        edges = calls(sys.argv[2])
+        edges = calls(root, sys.argv[2])
         if len(edges) < 100:
             problems.append(f"only {len(edges)} object files were found in {sys.argv[2]}")
         check_calls(edges, table, rooms, problems)
