@@ -104,8 +104,8 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
-/* The half of a call that sends. A put never refers to memory: its end must not depend on when the
- * target makes its next call. */
+/* The half of a call that sends. A put is never sent by reference: its end must not depend on when
+ * the target makes its next call. */
 static colli_post sending(const coll_comm *comm, const colli_call *call, colli_p2p_op *op) {
   return (colli_post){
       .op = op,

@@ -18,7 +18,7 @@ typedef struct colli_group {
   coll_status refused; /* the first call that was refused */
   colli_call *calls;
   coll_request **requests;
-  int count, room;
+  int count, capacity;
 } colli_group;
 
 typedef struct colli_calls {

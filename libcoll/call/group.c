@@ -4,26 +4,26 @@
 #include "libcoll/base/error.h"
 #include "libcoll/call/calls.h"
 
-/* Makes room for more calls; false without memory. */
-static bool grow_group(colli_group *group, int room) {
-  colli_call *calls = realloc(group->calls, (size_t)room * sizeof(*calls));
+/* Raises the capacity; false if out of memory. */
+static bool grow_group(colli_group *group, int capacity) {
+  colli_call *calls = realloc(group->calls, (size_t)capacity * sizeof(*calls));
   if (calls)
     group->calls = calls;
-  coll_request **requests = realloc(group->requests, (size_t)room * sizeof(*requests));
+  coll_request **requests = realloc(group->requests, (size_t)capacity * sizeof(*requests));
   if (requests)
     group->requests = requests;
   if (!calls || !requests)
     return false;
-  group->room = room;
+  group->capacity = capacity;
   return true;
 }
 
 coll_status colli_group_add(colli_group *group, const colli_call *call, coll_error *error) {
-  if (group->count == group->room) {
-    int room = group->room ? 2 * group->room : 16;
-    if (!grow_group(group, room))
+  if (group->count == group->capacity) {
+    int capacity = group->capacity ? 2 * group->capacity : 16;
+    if (!grow_group(group, capacity))
       return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name,
-                             "no memory for a group of %d calls", room);
+                             "no memory for a group of %d calls", capacity);
   }
   group->calls[group->count++] = *call;
   return COLL_OK;

@@ -9,7 +9,7 @@
 
 #define STREAM_LEAST (512 << 10) /* no rank has less of a last-level cache */
 
-/* Whether a schedule of this communicator serves a shape. */
+/* Whether two shapes of one communicator have the same schedules. */
 static bool same_shape(const colli_shape *a, const colli_shape *b) {
   return a->root == b->root && a->order == b->order && a->in_place == b->in_place &&
          a->varying == b->varying;
@@ -21,15 +21,15 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
   for (int i = 0; i < plans->nscheds; i++)
     if (plans->scheds[i]->algo == algo && same_shape(&plans->scheds[i]->shape, shape))
       return plans->scheds[i];
-  if (plans->nscheds == plans->room) {
-    int room = plans->room ? 2 * plans->room : 8;
-    colli_sched **grown = realloc(plans->scheds, (size_t)room * sizeof(*grown));
+  if (plans->nscheds == plans->capacity) {
+    int capacity = plans->capacity ? 2 * plans->capacity : 8;
+    colli_sched **grown = realloc(plans->scheds, (size_t)capacity * sizeof(*grown));
     if (!grown) {
       colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "no memory for a schedule");
       return NULL;
     }
     plans->scheds = grown;
-    plans->room = room;
+    plans->capacity = capacity;
   }
   colli_sched *sched = NULL;
   coll_status status = colli_algo_emit(algo, shape, &sched);

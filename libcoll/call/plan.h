@@ -71,7 +71,7 @@ typedef struct colli_plans {
   uint64_t made; /* the number of the last plan */
   colli_sched **scheds;
   int nscheds;
-  int room;
+  int capacity;
 } colli_plans;
 
 /* The bucket of a key. */

@@ -6,14 +6,14 @@
 #include "libcoll/exec/stage.h"
 
 /* Gives a buffer that a request keeps at least `bytes` bytes; the old contents are lost. */
-static bool grow_buffer(char **buf, size_t *room, size_t bytes) {
-  if (__builtin_expect(bytes <= *room, 1))
+static bool grow_buffer(char **buf, size_t *capacity, size_t bytes) {
+  if (__builtin_expect(bytes <= *capacity, 1))
     return true;
   free(*buf);
-  *room = 0;
+  *capacity = 0;
   *buf = aligned_alloc(64, (bytes + 63) / 64 * 64);
   if (*buf)
-    *room = bytes;
+    *capacity = bytes;
   return *buf != NULL;
 }
 
@@ -83,13 +83,13 @@ static bool over_input(const colli_calls *calls, const colli_call *call) {
  * Works on a copy where the caller's buffers do not serve: inputs that are widened or multiplied
  * first, and results that would overwrite what is still to be read.
  */
-static bool stage_input(const colli_calls *calls, const colli_call *call, const colli_plan *m,
+static bool stage_input(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                         coll_request *op) {
   size_t reads, writes;
   colli_call_extent(calls, call, &reads, &writes);
-  bool premul = m->user && m->user->premul, covers = !premul && !m->widened;
-  size_t room = covers ? writes : reads;
-  if (!grow_buffer(&op->stage, &op->stage_bytes, room * m->elem_bytes))
+  bool premul = plan->user && plan->user->premul, covers = !premul && !plan->widened;
+  size_t elements = covers ? writes : reads;
+  if (!grow_buffer(&op->stage, &op->stage_bytes, elements * plan->elem_bytes))
     return false;
   op->stage_count = writes;
   op->stage_to = call->recvbuf;
@@ -99,22 +99,22 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
     return true;
   }
   op->in = op->stage;
-  if (m->widened) {
+  if (plan->widened) {
     colli_stage_widen(calls->exec->kernels, (float *)(void *)op->stage, call->sendbuf, reads,
                       (coll_type)call->type);
-    op->out = op->stage + op->out_first * m->elem_bytes;
+    op->out = op->stage + op->out_first * plan->elem_bytes;
     op->stage_out = COLLI_STAGE_NARROW;
     op->stage_type = call->type;
     if (call->coll == COLLI_EXSCAN && calls->exec->rank == 0)
       op->stage_count = 0;
   }
-  if (premul && m->widened) {
+  if (premul && plan->widened) {
     float factor;
-    colli_stage_widen(calls->exec->kernels, &factor, m->user->factor, 1, (coll_type)call->type);
+    colli_stage_widen(calls->exec->kernels, &factor, plan->user->factor, 1, (coll_type)call->type);
     colli_stage_scale(calls->exec->kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
   } else if (premul) {
     colli_stage_scale(calls->exec->kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
-                      m->user->factor);
+                      plan->user->factor);
   }
   return true;
 }
@@ -136,7 +136,7 @@ void colli_call_finish(const colli_calls *calls, coll_request *op) {
  */
 
 /* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
- * without memory. */
+ * if out of memory. */
 static bool prepare_blocks(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t n = (size_t)calls->exec->nranks, rank = (size_t)calls->exec->rank;
@@ -179,7 +179,7 @@ static void find_regions(const colli_calls *calls, bool apart, coll_request *op)
   op->region[COLLI_OUTPUT] = colli_memory_region(calls->memories, op->out);
 }
 
-/* Notes which buffers are long enough to be lent to a transport for the time of the call. */
+/* Notes which buffers are long enough to be registered with a transport for the call. */
 static void note_extents(const colli_plan *plan, coll_request *op) {
   bool own = plan->staged || plan->key.varying || op->stage_out != COLLI_STAGE_NONE;
   op->extent[COLLI_INPUT] = own || plan->reads < COLLI_REGISTER_MIN_BYTES ? 0 : plan->reads;
