@@ -8,8 +8,9 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/engine.h"
 
-#define COLLI_SUSPECT_NS (100 * COLLI_NS_PER_MS) /* a broken connection waits so long for notices  \
-                                                  */
+#define COLLI_SUSPECT_NS                                                                           \
+  (100 * COLLI_NS_PER_MS) /* a broken connection waits so long for notices                         \
+                           */
 
 /* Polls the operations of one communicator, unless it has failed, or waits for notices about a
  * broken connection: not 0 if something moved. */
