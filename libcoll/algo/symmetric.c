@@ -113,8 +113,7 @@ static int add_digits(const colli_symmetric *symmetric, int a, int sign, int b) 
   return result;
 }
 
-/* ---- rounds -------------------------------------------------------------------------------------
- */
+/* ---- rounds ---------------------------------------------------------------------------------- */
 
 /* Moves that are sent together and then received: no two of them in one lane to one rank. */
 typedef struct together {
@@ -152,8 +151,7 @@ static int most_turns(together round) {
   return round.end[-1].turn + 1;
 }
 
-/* ---- schedules ----------------------------------------------------------------------------------
- */
+/* ---- schedules ------------------------------------------------------------------------------- */
 
 /* A rank that writes down its steps. */
 typedef struct writer {
@@ -280,8 +278,7 @@ coll_status colli_symmetric_emit(const colli_shape *shape, colli_symmetric *symm
   return COLL_ERR_NO_MEMORY;
 }
 
-/* ---- cost ---------------------------------------------------------------------------------------
- */
+/* ---- cost ------------------------------------------------------------------------------------ */
 
 /* The rounds of an all-gather or reduce-scatter; of chunks that are empty nothing is seen. */
 static void follow_rounds(colli_timeline *at, const colli_symmetric *symmetric, bool reduces) {

@@ -149,8 +149,7 @@ FORMS(signal, (int peer, coll_window *window), .coll = COLLI_SENDRECV, .p2p = CO
 FORMS(wait_signal, (int peer, uint64_t count, coll_window *window), .coll = COLLI_SENDRECV,
       .p2p = COLLI_P2P_WAIT_SIGNAL, .source = peer, .signals = count, .window = window)
 
-/* ---- barrier, which has no arguments ------------------------------------------------------------
- */
+/* ---- barrier, which has no arguments --------------------------------------------------------- */
 
 static const colli_call barrier_call = {.name = "barrier", .coll = COLLI_BARRIER};
 

@@ -17,8 +17,7 @@ static bool grow_buffer(char **buf, size_t *capacity, size_t bytes) {
   return *buf != NULL;
 }
 
-/* ---- blocks ------------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 /* Writes one side's counts and displacements: those given, or else the rank's own block alone. */
 static void fill_side(const colli_calls *calls, const size_t *counts, const size_t *displs,
@@ -70,8 +69,7 @@ static size_t blocks_number(const colli_calls *calls, const size_t *counts) {
   return (size_t)(hash >> 17);
 }
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Whether a reduce-scatter puts its result at the beginning of its own input, as in MPI. */
 static bool over_input(const colli_calls *calls, const colli_call *call) {
@@ -132,8 +130,7 @@ void colli_call_finish(const colli_calls *calls, coll_request *op) {
   op->stage_out = COLLI_STAGE_NONE;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
  * if out of memory. */

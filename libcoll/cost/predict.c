@@ -64,8 +64,7 @@ typedef struct replay {
   double last;
 } replay;
 
-/* ---- the heap of events ------------------------------------------------------------------------
- */
+/* ---- the heap of events ---------------------------------------------------------------------- */
 
 /* Whether a comes before b; ties are broken so that runs repeat. */
 static bool is_earlier(const event *a, const event *b) {

@@ -64,8 +64,7 @@ typedef struct rehearsal {
   double ended[ROUNDS]; /* when the last rank ended each */
 } rehearsal;
 
-/* ---- one slice --------------------------------------------------------------------------------
- */
+/* ---- one slice ------------------------------------------------------------------------------- */
 
 /* Whether the steps that a step waits for are done. */
 static bool deps_done(const rehearsal *r, int who, const lane *l, const colli_step *step) {
@@ -177,8 +176,7 @@ static bool try_lane(rehearsal *r, core *c, int index) {
   return moved;
 }
 
-/* ---- ranks and cores --------------------------------------------------------------------------
- */
+/* ---- ranks and cores ------------------------------------------------------------------------- */
 
 /* Begins a rank's next collective. */
 static void begin_collective(rehearsal *r, int who) {
@@ -257,8 +255,7 @@ static bool run_cores(rehearsal *r) {
   return true;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 /* Deals a group's ranks out to its cores as collrun binds them: neighbours share one. */
 static void deal_out_ranks(rehearsal *r, int group, int ncores) {

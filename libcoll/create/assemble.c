@@ -193,7 +193,7 @@ void colli_comm_free(coll_comm *comm) {
 }
 
 /* Takes a communicator apart; a thread is inside it. */
-static void end(coll_comm *comm) {
+static void take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
   if (comm->failure.wait_reports && comm->failure.left &&
@@ -225,6 +225,6 @@ coll_status coll_comm_destroy(coll_comm **out) {
     return status;
   coll_comm *comm = *out;
   *out = NULL;
-  end(comm);
+  take_apart(comm);
   return COLL_OK;
 }

@@ -37,7 +37,8 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
 }
 
 /* Begins a creating call. */
-static coll_status begin(colli_settings *settings, const coll_config *config, coll_config *known) {
+static coll_status begin_settings(colli_settings *settings, const coll_config *config,
+                                  coll_config *known) {
   colli_error_clear(&settings->error);
   settings->log = (colli_log){COLLI_LOG_ERROR, -1};
   settings->to_caller = NULL;
@@ -51,7 +52,7 @@ static coll_status begin(colli_settings *settings, const coll_config *config, co
 }
 
 /* Puts the configuration on top of settings that are there. */
-static coll_status apply(colli_settings *settings, const coll_config *config) {
+static coll_status apply_config(colli_settings *settings, const coll_config *config) {
   colli_params *params = &settings->params;
   if (config->timeout_ms)
     params->number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
@@ -76,19 +77,19 @@ static coll_status apply(colli_settings *settings, const coll_config *config) {
 /* Loads the environment and puts the configuration on top. */
 coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
   coll_config known;
-  coll_status status = begin(settings, config, &known);
+  coll_status status = begin_settings(settings, config, &known);
   if (status == COLL_OK)
     status = colli_params_load(&settings->params, &settings->error);
-  return status == COLL_OK ? apply(settings, &known) : status;
+  return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
 /* Takes the settings of another communicator and puts the configuration on top. */
 coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
                                    const coll_config *config) {
   coll_config known;
-  coll_status status = begin(settings, config, &known);
+  coll_status status = begin_settings(settings, config, &known);
   colli_params_copy(&settings->params, &comm->params);
-  return status == COLL_OK ? apply(settings, &known) : status;
+  return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
 /* Ends a creating call: hands the record over and logs it. */

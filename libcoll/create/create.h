@@ -24,8 +24,9 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
 /* Ends a creating call: hands the record of a failure over, logs it, forgets the secret. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
-/* Makes a communicator by meeting the other ranks at rank 0's listener. ties: lifelines of a
- * communicator that is made from another one, whose door it will share; NULL: a new one. */
+/* Makes a communicator by meeting the other ranks at rank 0's listener. lifelines: of a
+ * communicator that is made from another one, whose shrink listener it will share; NULL: a new
+ * one. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines);
 

@@ -148,7 +148,7 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
 }
 
 /* Makes this rank's communicator of the sorted members; NULL without memory. */
-static coll_comm *make(colli_split *split, const candidate *members, int count) {
+static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
   coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
   if (!comm)
     return NULL;
@@ -209,7 +209,7 @@ static coll_status conclude(colli_split *split, coll_comm **child) {
       members[count++] = (candidate){split->records[rank].key, rank};
   if (members) {
     qsort(members, (size_t)count, sizeof(*members), by_key);
-    *child = make(split, members, count);
+    *child = make_child(split, members, count);
   }
   free(members);
   if (!*child)
@@ -233,7 +233,7 @@ static bool ready_family(coll_comm *parent) {
 }
 
 /* Makes what a split needs; NULL without memory, or if no number is left. */
-static colli_split *prepare(coll_comm *parent) {
+static colli_split *prepare_split(coll_comm *parent) {
   colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
   if (split && ready_family(parent))
     split->child = colli_mux_begin(parent->family->mux);
@@ -247,7 +247,7 @@ static colli_split *prepare(coll_comm *parent) {
 coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
   const char *name = operation_names[call->kind];
   *out = NULL;
-  colli_split *split = prepare(parent);
+  colli_split *split = prepare_split(parent);
   if (!split)
     return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
                              "no memory, or no number left, for a communicator");
@@ -307,7 +307,7 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 /* ---- the public calls ------------------------------------------------------------------------ */
 
 /* The whole, for a thread that is inside the parent. */
-static coll_status run(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
+static coll_status run_split(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
   if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
     colli_notice_poll(parent->family);
@@ -335,7 +335,7 @@ static coll_status enter_and_run(coll_comm *parent, const colli_split_call *call
     status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
                                "color is %d; it must be 0 or more, or COLL_NO_COLOR", call->color);
   if (status == COLL_OK)
-    status = run(parent, call, child);
+    status = run_split(parent, call, child);
   if (status != COLL_OK)
     tell_caller(parent, call->config);
   return status;

@@ -11,8 +11,7 @@
 #define EXCHANGE_BYTES  4096 /* see pause_for_peer() */
 #define EXCHANGE_PAUSES 2
 
-/* ---- making ------------------------------------------------------------------------------------
- */
+/* ---- making ---------------------------------------------------------------------------------- */
 
 /* The lane in which all steps are, or -1. */
 static int only_lane(const colli_sched *sched) {
@@ -102,8 +101,7 @@ bool colli_fastpath_can(const colli_exec *exec, const colli_fastpath *fastpath) 
   return true;
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running --------------------------------------------------------------------------------- */
 
 /* An address in a buffer; a rank whose buffer is NULL does not use it. */
 static inline char *address(const void *base, size_t offset) {

@@ -55,8 +55,7 @@ static inline double colli_f64_of_bits(uint64_t bits) {
   return value;
 }
 
-/* ---- conversions ------------------------------------------------------------------------------
- */
+/* ---- conversions ----------------------------------------------------------------------------- */
 
 /* All bits or none. Compilers make better vector code of masks than of several choices in a row. */
 static inline uint32_t colli_mask(int condition) {
@@ -139,8 +138,7 @@ static inline uint32_t colli_narrow_e5m2(float value) {
   return colli_narrow(value, 2, 0x1p-14f, 57344, 7, COLLI_NAN_E5M2);
 }
 
-/* ---- float8 as float16 ------------------------------------------------------------------------
- */
+/* ---- float8 as float16 ----------------------------------------------------------------------- */
 
 /*
  * Where float16 has instructions, sums and products of float8 go by it. Rounding to float16 first
@@ -170,8 +168,7 @@ static inline uint8_t colli_f16_to_e4m3(uint16_t half) {
   return colli_f16_to_f8(half, 7, 0x7e, COLLI_NAN_E4M3);
 }
 
-/* ---- sums and products ------------------------------------------------------------------------
- */
+/* ---- sums and products ----------------------------------------------------------------------- */
 
 static inline float colli_canon_f32(float value) {
   return value != value ? colli_f32_of_bits(COLLI_NAN_F32) : value;
@@ -198,8 +195,7 @@ static inline double colli_canon_f64(double value) {
 #define COLLI_SUM_E5M2(a, b)  colli_narrow_e5m2(colli_widen_e5m2(a) + colli_widen_e5m2(b))
 #define COLLI_PROD_E5M2(a, b) colli_narrow_e5m2(colli_widen_e5m2(a) * colli_widen_e5m2(b))
 
-/* ---- bits and truth ---------------------------------------------------------------------------
- */
+/* ---- bits and truth -------------------------------------------------------------------------- */
 
 #define COLLI_BAND(a, b) ((a) & (b))
 #define COLLI_BOR(a, b)  ((a) | (b))
@@ -208,8 +204,7 @@ static inline double colli_canon_f64(double value) {
 #define COLLI_LOR(a, b)  (((a) | (b)) != 0)
 #define COLLI_LXOR(a, b) (((a) != 0) ^ ((b) != 0))
 
-/* ---- minimum and maximum ----------------------------------------------------------------------
- */
+/* ---- minimum and maximum --------------------------------------------------------------------- */
 
 #define COLLI_MIN_INT(a, b) ((a) < (b) ? (a) : (b))
 #define COLLI_MAX_INT(a, b) ((a) > (b) ? (a) : (b))
@@ -269,8 +264,7 @@ COLLI_PICK_FLOAT(colli_max_f32, float, f32, >, &, COLLI_NAN_F32)
 COLLI_PICK_FLOAT(colli_min_f64, double, f64, <, |, COLLI_NAN_F64)
 COLLI_PICK_FLOAT(colli_max_f64, double, f64, >, &, COLLI_NAN_F64)
 
-/* ---- averages ---------------------------------------------------------------------------------
- */
+/* ---- averages -------------------------------------------------------------------------------- */
 
 /*
  * Integers up to 32 bits: converted to a float with digits to spare, multiplied by a reciprocal
@@ -318,8 +312,7 @@ static inline int64_t colli_avg_i64(int64_t x, colli_divisor by) {
 #define COLLI_AVG_E4M3(x, inv) colli_narrow_e4m3(colli_widen_e4m3(x) * (inv))
 #define COLLI_AVG_E5M2(x, inv) colli_narrow_e5m2(colli_widen_e5m2(x) * (inv))
 
-/* ---- words ------------------------------------------------------------------------------------
- */
+/* ---- words ----------------------------------------------------------------------------------- */
 
 /*
  * Short floats, two or four in a word of 32 bits: OP on each. In loops over words a vector has as

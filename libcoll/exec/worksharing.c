@@ -12,8 +12,7 @@
 #define KIND_TYPE(kind) ((kind) >> 8 & 0xff)
 #define KIND_OP(kind)   ((kind) >> 16 & 0xff)
 
-/* ---- offering ---------------------------------------------------------------------------------
- */
+/* ---- offering -------------------------------------------------------------------------------- */
 
 /* The memory of a step's chunk. */
 typedef struct span {
@@ -127,8 +126,7 @@ void colli_worksharing_offer(colli_exec *exec, colli_lane *lane, const colli_ste
   lane->offered = offer_next_step(exec, lane, step, &now);
 }
 
-/* ---- claiming ---------------------------------------------------------------------------------
- */
+/* ---- claiming -------------------------------------------------------------------------------- */
 
 /* Does what a kind says; false if there is no such kind. */
 static bool do_work(const colli_exec *exec, const coll_work *work) {

@@ -7,8 +7,7 @@
 
 #include "libcoll/p2p/p2p_tag.h"
 
-/* ---- p2p_peer.c: peers, lists of posts, and how posts end -------------------------------------
- */
+/* ---- p2p_peer.c: peers, lists of posts, and how posts end ------------------------------------ */
 
 /* What is open with a peer, made and connected when first used; NULL after events->failed. */
 colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank);
@@ -24,8 +23,7 @@ colli_post *p2p_take(colli_posts *list, colli_post *before);
 /* Marks a post as complete, and its operation when it was the last. */
 void p2p_finish(colli_p2p *p2p, colli_post *post);
 
-/* ---- p2p_kept.c: messages that are kept -------------------------------------------------------
- */
+/* ---- p2p_kept.c: messages that are kept ------------------------------------------------------ */
 
 /* A kept message of `bytes`, or NULL without memory; and back to the pool. */
 colli_p2p_kept *p2p_kept_get(colli_p2p *p2p, size_t bytes);
@@ -49,8 +47,7 @@ void p2p_unbuffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post);
 /* Releases all unexpected messages of a peer. */
 void p2p_drop_unexpected(colli_p2p *p2p, colli_p2p_peer *peer);
 
-/* ---- p2p_match.c: which receive takes which message -------------------------------------------
- */
+/* ---- p2p_match.c: which receive takes which message ------------------------------------------ */
 
 /* Takes out the posted receive that a message of a peer goes to, or NULL. */
 colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag);
@@ -62,8 +59,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
 /* Posts a receive: an unexpected message that fits is taken at once. */
 int p2p_post_recv(colli_p2p *p2p, colli_post *post);
 
-/* ---- p2p_window.c: what others do to this rank's windows --------------------------------------
- */
+/* ---- p2p_window.c: what others do to this rank's windows ------------------------------------- */
 
 /* Handles PUT, SIGNAL, END: NULL, or what is wrong with the message. */
 const char *p2p_window_message(colli_p2p *p2p, int rank, const colli_p2p_header *head,
@@ -72,8 +68,7 @@ const char *p2p_window_message(colli_p2p *p2p, int rank, const colli_p2p_header 
 /* Begins to wait for signals. */
 void p2p_wait_signals(colli_p2p *p2p, colli_post *post);
 
-/* ---- p2p_send.c: what goes out ----------------------------------------------------------------
- */
+/* ---- p2p_send.c: what goes out --------------------------------------------------------------- */
 
 /* Sends what can go to a peer: 1 if something went, 0, or FAILED. */
 int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
@@ -81,8 +76,7 @@ int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
 /* The same for the rank itself. */
 int p2p_send_self(colli_p2p *p2p, colli_p2p_peer *peer);
 
-/* ---- p2p_recv.c: what comes in ----------------------------------------------------------------
- */
+/* ---- p2p_recv.c: what comes in --------------------------------------------------------------- */
 
 /* Reads what has come from a peer: 1 if something came, 0, or FAILED. */
 int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer);

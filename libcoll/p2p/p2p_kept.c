@@ -32,8 +32,7 @@ void p2p_kept_put(colli_p2p *p2p, colli_p2p_kept *message) {
   p2p->spare[message->size_class] = message;
 }
 
-/* ---- unexpected messages ----------------------------------------------------------------------
- */
+/* ---- unexpected messages --------------------------------------------------------------------- */
 
 /* Puts a message at the end of both lists. */
 static void append_unexpected(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *message) {
@@ -82,8 +81,7 @@ void p2p_drop_unexpected(colli_p2p *p2p, colli_p2p_peer *peer) {
   }
 }
 
-/* ---- buffered sends ---------------------------------------------------------------------------
- */
+/* ---- buffered sends -------------------------------------------------------------------------- */
 
 bool p2p_buffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post **at) {
   colli_post *post = *at;

@@ -68,8 +68,7 @@ static void finish_or_flush(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *po
     p2p_finish(p2p, post);
 }
 
-/* ---- messages in the order called --------------------------------------------------------------
- */
+/* ---- messages in the order called ------------------------------------------------------------ */
 
 /* Sends an eager message, or the first slice of a rendezvous. */
 static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
@@ -174,8 +173,7 @@ static int send_queued(colli_p2p *p2p, colli_p2p_peer *peer) {
   return moved;
 }
 
-/* ---- rendezvous --------------------------------------------------------------------------------
- */
+/* ---- rendezvous ------------------------------------------------------------------------------ */
 
 /* Tells the senders of rendezvous that their receivers are ready. */
 static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
@@ -253,8 +251,7 @@ int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   return result < 0 ? result : moved;
 }
 
-/* ---- to the rank itself ------------------------------------------------------------------------
- */
+/* ---- to the rank itself ---------------------------------------------------------------------- */
 
 /* Gives a message to a receive of this rank, or keeps it; DONE, BLOCKED or FAILED. */
 static int send_to_self(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {

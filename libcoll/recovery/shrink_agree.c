@@ -10,7 +10,7 @@
 #define LIMIT 5u /* the longest that a call takes, in times of the patience */
 
 /* The time for all of it is over. */
-static coll_status late(shrink *s) {
+static coll_status shrink_timed_out(shrink *s) {
   char list[200];
   boot_list_ranks(s->skipped, s->b.nranks, true, list, sizeof(list));
   return boot_fail(
@@ -34,11 +34,11 @@ static coll_status take_part(shrink *s) {
     if (over)
       return status;
   }
-  return late(s);
+  return shrink_timed_out(s);
 }
 
 /* Sets up what a call works with; false without memory. */
-static bool prepare(shrink *s, coll_comm *comm, colli_settings *settings) {
+static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings) {
   const size_t n = (size_t)comm->nranks;
   const colli_shrink_listener *listener = comm->shrink.listener;
   s->comm = comm;
@@ -71,7 +71,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
   shrink *s = calloc(1, sizeof(*s));
   settings->log.rank = comm->rank;
   colli_call_pause(comm);
-  if (s && prepare(s, comm, settings))
+  if (s && prepare_shrink(s, comm, settings))
     status = take_part(s);
   else
     colli_error_set(&settings->error, status, "shrink", "no memory to meet %d ranks", comm->nranks);

@@ -51,7 +51,7 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
                                                 .number = s->b.hello_word,
                                                 .rank = s->b.rank,
                                                 .nranks = s->b.nranks};
-  for (int r = 0; r < nranks; r++) /* the door stays where it was */
+  for (int r = 0; r < nranks; r++) /* the listener stays where it was */
     memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
            sizeof(s->child->table[r].control_addrs));
   free(members);

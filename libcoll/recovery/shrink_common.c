@@ -62,7 +62,8 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
     s->listed[r] = flags[r] & SHRINK_LISTED;
 }
 
-/* ---- those who come to the door -------------------------------------------------------------- */
+/* ---- those who dial the shrink listener
+ * -------------------------------------------------------------- */
 
 void shrink_drop(shrink *s, int rank) {
   if (s->conns[rank]) {
@@ -73,7 +74,7 @@ void shrink_drop(shrink *s, int rank) {
 }
 
 /* Keeps a rank's new connection; the one that it had before it has given up. */
-static bool keep_guest(shrink *s, const boot_pending *pending) {
+static bool keep_pending(shrink *s, const boot_pending *pending) {
   int rank = pending->auth.hello.src_rank;
   shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
   if (!conn)
@@ -84,14 +85,15 @@ static bool keep_guest(shrink *s, const boot_pending *pending) {
   return true;
 }
 
-/* Whether a guest still is in the shrink that this communicator came from. */
+/* Whether a pending connection belongs to a rank that still is in the shrink that this communicator
+ * came from. */
 static bool is_behind(const shrink *s, const colli_hello *hello) {
   const colli_shrink_origin *from = &s->comm->shrink.from;
   return hello->kind == COLLI_HELLO_SHRINK && from->comm_id && hello->comm_id == from->comm_id &&
          hello->word == from->number && hello->dst_rank == from->rank;
 }
 
-/* Tells such a guest the outcome: this communicator. */
+/* Tells such a rank the outcome: this communicator. */
 static void tell_outcome(shrink *s, boot_pending *pending) {
   shrink_order order;
   const int nranks = s->comm->shrink.from.nranks;
@@ -116,7 +118,7 @@ static void welcome(shrink *s) {
                   hello->word == s->b.hello_word && hello->dst_rank == s->b.rank &&
                   hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
                   hello->src_rank != s->b.rank;
-    if (wanted && keep_guest(s, &pending))
+    if (wanted && keep_pending(s, &pending))
       colli_auth_answer(&pending.auth, true); /* if that fails, reading finds out */
     else if (is_behind(s, hello))
       tell_outcome(s, &pending);

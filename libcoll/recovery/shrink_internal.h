@@ -2,10 +2,10 @@
  * shrink_internal.h: the parts of coll_comm_shrink().
  *
  * Between processes the survivors agree in rounds, each led by a coordinator: the lowest rank that
- * a rank does not know to be gone and that has not kept it waiting for too long (*aside*).
- * Everybody dials its coordinator's door and keeps that connection until the end:
+ * a rank does not know to be gone and that has not kept it waiting for too long (*skipped*).
+ * Everybody dials its coordinator's shrink listener and keeps that connection until the end:
  *
- *   r -> c   checkin         who is gone or aside as far as r knows, and what it adopted before
+ *   r -> c   checkin         who is gone or skipped as far as r knows, and what it adopted before
  *   c -> r   order BUILD     the list: make a communicator of these ranks
  *   r -> c   word            it is made (r has *adopted* the list), or why not
  *   c -> r   order COMMIT    all have adopted it: return it
@@ -28,10 +28,10 @@
  *      one, and two coordinators at a time cannot both succeed.
  *
  * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
- * latter its outcome; and if it knocks at the door of one that leads them, that proves the outcome.
+ * latter its outcome; and if it dials the listener of one that leads them, that proves the outcome.
  *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
- * control link broke without a goodbye, or its host refuses connections to its door.
+ * control link broke without a goodbye, or its host refuses connections to its listener.
  */
 #ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
 #define COLLI_RECOVERY_SHRINK_INTERNAL_H
@@ -80,7 +80,7 @@ typedef struct shrink_word {
   boot_report word;
 } shrink_word;
 
-/* A higher rank that has come to this rank's door. */
+/* A higher rank that has dialled this rank's listener. */
 typedef struct shrink_conn {
   int fd;
   bool in; /* its checkin is here: head and flags */
@@ -110,8 +110,7 @@ typedef struct shrink {
   shrink_conn **conns; /* by rank; NULL: not here */
 } shrink;
 
-/* ---- common (shrink_common.c) ------------------------------------------------------------------
- */
+/* ---- common (shrink_common.c) ---------------------------------------------------------------- */
 
 /* The lowest rank that may coordinate; this one at the latest. */
 int shrink_candidate(const shrink *s);
@@ -120,7 +119,7 @@ int shrink_candidate(const shrink *s);
  * communicator's family, so that others may go on there. */
 void shrink_listen(shrink *s);
 
-/* The same, and hears who comes to the door. */
+/* The same, and hears who dials the listener. */
 void shrink_tend(shrink *s);
 
 /* Adds all that shrink_tend() looks at, and waits for something to happen, until `until_ns`. */
@@ -129,7 +128,7 @@ void shrink_wait(shrink *s, uint64_t until_ns);
 /* Begins to gather descriptors to wait for. */
 void shrink_wait_begin(shrink *s);
 
-/* Begins to dial a rank's door. */
+/* Begins to dial a rank's listener. */
 void shrink_dial(shrink *s, boot_dial *dial, int rank);
 
 /* Moves dialling on: COLL_T_DONE, COLL_T_AGAIN, or COLL_ERR_PEER_LOST: that rank is gone. */
@@ -148,8 +147,7 @@ void shrink_drop(shrink *s, int rank);
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags);
 
-/* ---- shrink_build.c ---------------------------------------------------------------------------
- */
+/* ---- shrink_build.c -------------------------------------------------------------------------- */
 
 /* Makes the communicator of the list, as `order` tells it, over lifelines to other ranks. */
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,

@@ -9,25 +9,25 @@
 
 #define BEATS            8 /* so often within the patience members hear of a coordinator that waits */
 #define BALLOT_RANK_BITS 20
-#define VISITS           16                       /* missing ranks that are looked for at a time */
-#define VISIT_AFTER      (50 * COLLI_NS_PER_MS)   /* most come by themselves */
-#define VISIT_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
-#define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until the next visits */
+#define PROBES           16                       /* missing ranks that are looked for at a time */
+#define PROBE_AFTER_NS   (50 * COLLI_NS_PER_MS)   /* most come by themselves */
+#define PROBE_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
+#define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
 
-/* A missing rank, whose door this rank knocks at: to learn whether it is gone, and to tell it who
- * leads. */
-typedef struct visit {
+/* A missing rank, whose shrink listener this rank dials: to learn whether it is gone, and to tell
+ * it who leads. */
+typedef struct probe {
   int rank; /* -1: none */
   uint64_t until_ns;
   boot_dial dial;
-} visit;
+} probe;
 
 /* The state of the leading rank. */
 typedef struct lead {
   shrink *s;
-  visit visits[VISITS];
+  probe probes[PROBES];
   uint64_t ballot;   /* of the list that this rank chose last; 0: none */
-  int next;          /* the rank from which on visits go on */
+  int next;          /* the rank from which on probes go on */
   uint64_t next_ns;  /* when they do */
   uint64_t until_ns; /* when those who have not come are left out */
   uint64_t beat_ns;  /* when the members are told again that this rank is there */
@@ -35,7 +35,7 @@ typedef struct lead {
 } lead;
 
 /* Whether a rank need not be waited for. */
-static bool settled(const shrink *s, int r) {
+static bool is_settled(const shrink *s, int r) {
   return r == s->b.rank || s->gone[r] || s->skipped[r] || (s->conns[r] && s->conns[r]->in);
 }
 
@@ -44,40 +44,40 @@ static bool here(const shrink *s, int r) {
   return r == s->b.rank || (s->conns[r] && s->conns[r]->in);
 }
 
-/* ---- visits ---------------------------------------------------------------------------------- */
+/* ---- probes of missing ranks ----------------------------------------------------------------- */
 
-/* Ends a visit. */
-static void end_visit(visit *v) {
+/* Ends a probe. */
+static void end_probe(probe *v) {
   boot_dial_close(&v->dial);
   v->rank = -1;
 }
 
-/* Begins visits to missing ranks, in turn. */
-static void begin_visits(lead *l) {
+/* Begins to probe missing ranks, in turn. */
+static void begin_probes(lead *l) {
   const int nranks = l->s->b.nranks;
-  for (int i = 0; i < VISITS && l->next < nranks; i++) {
-    visit *v = &l->visits[i];
+  for (int i = 0; i < PROBES && l->next < nranks; i++) {
+    probe *v = &l->probes[i];
     if (v->rank >= 0)
       continue;
-    while (l->next < nranks && settled(l->s, l->next))
+    while (l->next < nranks && is_settled(l->s, l->next))
       l->next++;
     if (l->next == nranks)
       break;
     v->rank = l->next++;
-    v->until_ns = colli_now_ns() + VISIT_NS;
+    v->until_ns = colli_now_ns() + PROBE_NS;
     shrink_dial(l->s, &v->dial, v->rank);
   }
 }
 
-/* Moves the visits on. */
-static void step_visits(lead *l) {
+/* Moves the probes on. */
+static void step_probes(lead *l) {
   shrink *s = l->s;
   const uint64_t now_ns = colli_now_ns();
   bool any = false;
   if (now_ns >= l->next_ns)
-    begin_visits(l);
-  for (int i = 0; i < VISITS; i++) {
-    visit *v = &l->visits[i];
+    begin_probes(l);
+  for (int i = 0; i < PROBES; i++) {
+    probe *v = &l->probes[i];
     if (v->rank < 0)
       continue;
     int result = shrink_dial_step(s, &v->dial);
@@ -85,8 +85,8 @@ static void step_visits(lead *l) {
       shrink_send_checkin(s, v->dial.fd); /* if it does not arrive, the next one will */
       boot_close(&v->dial.fd);
     }
-    if (result != COLL_T_AGAIN || settled(s, v->rank) || now_ns >= v->until_ns)
-      end_visit(v);
+    if (result != COLL_T_AGAIN || is_settled(s, v->rank) || now_ns >= v->until_ns)
+      end_probe(v);
     else
       any = true;
   }
@@ -96,8 +96,7 @@ static void step_visits(lead *l) {
   l->next_ns = now_ns + AGAIN_NS;
 }
 
-/* ---- lists ------------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 /* Takes over the latest list that anybody here knows. */
 static void take_latest(shrink *s) {
@@ -148,11 +147,10 @@ static bool enough(const shrink *s, const bool *takes) {
   return 2 * count > alive || (2 * count == alive && takes[lowest]);
 }
 
-/* ---- orders -----------------------------------------------------------------------------------
- */
+/* ---- orders ---------------------------------------------------------------------------------- */
 
 /* Sends an order, with the latest list, to those who take it, or to all others who are here. */
-static void tell(lead *l, shrink_order *order, bool takers) {
+static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
   shrink *s = l->s;
   uint8_t *flags = calloc(1, (size_t)s->b.nranks);
   if (!flags)
@@ -185,13 +183,13 @@ static void beat(lead *l) {
     return;
   l->beat_ns = now_ns + s->patience_ns / BEATS;
   shrink_order order = make_order(SHRINK_WAIT);
-  tell(l, &order, true);
-  tell(l, &order, false);
+  send_order_to_members(l, &order, true);
+  send_order_to_members(l, &order, false);
 }
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Waits until every rank that is not gone or aside is here, or the time is over. True: the latest
+/* Waits until every rank that is not gone or skipped is here, or the time is over. True: the latest
  * list may be committed already. */
 static bool gather(lead *l) {
   shrink *s = l->s;
@@ -201,10 +199,10 @@ static bool gather(lead *l) {
   for (;;) {
     bool all = true;
     shrink_tend(s);
-    step_visits(l);
+    step_probes(l);
     beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
-      all = all && settled(s, r);
+      all = all && is_settled(s, r);
       if (s->conns[r])
         s->conns[r]->said = false; /* of a round that is over */
     }
@@ -217,9 +215,9 @@ static bool gather(lead *l) {
       return committed;
     }
     shrink_wait_begin(s);
-    for (int i = 0; i < VISITS; i++)
-      if (l->visits[i].rank >= 0)
-        boot_dial_watch(&s->b, &l->visits[i].dial);
+    for (int i = 0; i < PROBES; i++)
+      if (l->probes[i].rank >= 0)
+        boot_dial_watch(&s->b, &l->probes[i].dial);
     shrink_wait(s, l->until_ns);
   }
 }
@@ -231,7 +229,7 @@ static void end_others(lead *l, coll_status status) {
   shrink_order order = make_order(SHRINK_END);
   order.error = *l->s->b.error;
   order.error.status = status;
-  tell(l, &order, false);
+  send_order_to_members(l, &order, false);
 }
 
 /* Ends it for everybody. */
@@ -242,10 +240,10 @@ static coll_status end_all(lead *l, coll_status status) {
 }
 
 /* All who take the latest list have adopted it: it is the outcome. */
-static coll_status commit(lead *l) {
+static coll_status commit_list(lead *l) {
   shrink *s = l->s;
   shrink_order order = make_order(SHRINK_COMMIT);
-  tell(l, &order, true);
+  send_order_to_members(l, &order, true);
   boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
             "the other ranks, led by rank %d (host %s), agreed on a communicator without this one, "
             "which came too late; COLL_CREATE_TIMEOUT_MS gives more time",
@@ -348,7 +346,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
 
 /* Leaves out the rank for which a round waited in vain; its number is that of the new
  * communicator. */
-static void set_aside(shrink *s, int peer) {
+static void skip_rank(shrink *s, int peer) {
   for (int r = 0, rank = 0; r < s->b.nranks; r++)
     if (s->listed[r] && rank++ == peer && r != s->b.rank) {
       s->skipped[r] = true;
@@ -377,14 +375,14 @@ static coll_status new_list(lead *l) {
   shrink_order order = make_order(SHRINK_BUILD);
   memcpy(order.salt, fresh.secret, sizeof(order.salt));
   memcpy(order.addrs, fresh.addrs, sizeof(order.addrs));
-  tell(l, &order, true);
+  send_order_to_members(l, &order, true);
   status = build(s, &order, fresh.listen_fd);
   if (status == COLL_ERR_TIMEOUT)
-    set_aside(s, s->b.error->peer);
+    skip_rank(s, s->b.error->peer);
   if (status != COLL_OK) {
     coll_error why = *s->b.error;
     order = make_order(SHRINK_STOP);
-    tell(l, &order, true);
+    send_order_to_members(l, &order, true);
     hear_words(l); /* so that nothing of this round comes into the next one */
     *s->b.error = why;
     return status;
@@ -397,7 +395,7 @@ static coll_status renew_list(lead *l) {
   shrink_order order = make_order(SHRINK_RENEW);
   l->s->ballot = next_ballot(l->s);
   l->s->renewed = true;
-  tell(l, &order, true);
+  send_order_to_members(l, &order, true);
   return hear_words(l);
 }
 
@@ -407,12 +405,12 @@ static coll_status lead_on(lead *l) {
   for (;;) {
     bool committed = gather(l);
     if (s->proved)
-      return commit(l);
+      return commit_list(l);
     if (!enough(s, l->takes))
       return end_all(l, too_few(l));
     coll_status status = committed ? renew_list(l) : new_list(l);
     if (status == COLL_OK)
-      return commit(l);
+      return commit_list(l);
     if ((status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT) ||
         colli_now_ns() >= s->limit_ns)
       return end_all(l, status);
@@ -427,14 +425,14 @@ coll_status shrink_lead(shrink *s) {
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory to lead a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
-  l->next_ns = now_ns + VISIT_AFTER;
+  l->next_ns = now_ns + PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may come as late as their own patience ends. */
   l->until_ns = now_ns + s->patience_ns;
-  for (int i = 0; i < VISITS; i++)
-    l->visits[i].rank = -1;
+  for (int i = 0; i < PROBES; i++)
+    l->probes[i].rank = -1;
   coll_status status = lead_on(l);
-  for (int i = 0; i < VISITS; i++)
-    end_visit(&l->visits[i]);
+  for (int i = 0; i < PROBES; i++)
+    end_probe(&l->probes[i]);
   explicit_bzero(l, sizeof(*l));
   free(l);
   return status;

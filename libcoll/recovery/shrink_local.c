@@ -12,7 +12,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define LISTEN_NS (10 * COLLI_NS_PER_MS) /* how often a waiting rank passes news on */
+#define LISTEN_NS (10 * COLLI_NS_PER_MS) /* how often a waiting rank passes notices on */
 
 /* A rank that waits; on its own stack. */
 struct colli_meeting_waiter {

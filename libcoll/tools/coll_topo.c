@@ -47,8 +47,7 @@ static const char usage_text[] =
     "pu:1\")\n"
     "  -n RANKS         number of ranks to place (without it: one for each core, or 8)\n";
 
-/* ---- the machine ------------------------------------------------------------------------------
- */
+/* ---- the machine ----------------------------------------------------------------------------- */
 
 /* Prints the places of n ranks. */
 static int print_places(const colli_topo *topo, int nranks) {
@@ -96,8 +95,7 @@ static void print_devices(void) {
   explicit_bzero(params.storage, sizeof(params.storage));
 }
 
-/* ---- the ranks --------------------------------------------------------------------------------
- */
+/* ---- the ranks ------------------------------------------------------------------------------- */
 
 /* The number of a kind in a rank's list, which it joins if it is new and there is room. */
 static unsigned char kind_number(report *mine, const char *transport, const char *reason) {
@@ -231,8 +229,7 @@ static int show_ranks(coll_comm *comm, const colli_topo *topo, int rank, int nra
   return status;
 }
 
-/* ---- start ------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 /* Shows a machine that no rank runs on, or this one before a run. */
 static int show_machine(const char *source, int nranks) {

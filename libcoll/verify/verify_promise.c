@@ -2,8 +2,7 @@
 #include "libcoll/sched/order.h"
 #include "libcoll/verify/verify_state.h"
 
-/* ---- expressions that an order prescribes ------------------------------------------------------
- */
+/* ---- expressions that an order prescribes ---------------------------------------------------- */
 
 /* A piece of the vector, for colli_order_fold. */
 typedef struct piece {
@@ -40,8 +39,7 @@ static bool exact_order(const colli_verifier *v) {
   return v->shape->order == COLLI_ORDER_TREE || v->shape->order == COLLI_ORDER_LEFT;
 }
 
-/* ---- outputs -----------------------------------------------------------------------------------
- */
+/* ---- outputs --------------------------------------------------------------------------------- */
 
 /* The value of an output chunk; COLLI_UNWRITTEN after an objection. */
 static int32_t output_of(colli_verifier *v, int rank, int chunk, int pass) {

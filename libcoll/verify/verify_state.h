@@ -77,8 +77,7 @@ typedef struct colli_verifier {
   size_t why_bytes;
 } colli_verifier;
 
-/* ---- verify_state.c ----------------------------------------------------------------------------
- */
+/* ---- verify_state.c -------------------------------------------------------------------------- */
 
 /* Notes the first objection: "rank 3, step 5, pass 0: ..."; step -1: none. Returns false. */
 bool colli_vobject(colli_verifier *v, int rank, int step, int pass, const char *format, ...)
@@ -87,8 +86,7 @@ bool colli_vobject(colli_verifier *v, int rank, int step, int pass, const char *
 /* Notes that memory ran out. Returns false. */
 bool colli_vno_memory(colli_verifier *v);
 
-/* ---- verify_place.c: where chunks lie, and how long they are ----------------------------------
- */
+/* ---- verify_place.c: where chunks lie, and how long they are --------------------------------- */
 
 /* The place of a chunk that the rank has. */
 int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, int pass);
@@ -96,14 +94,12 @@ int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, in
 /* A number that is equal for two chunks only if they are of the same length in every partition. */
 int64_t colli_vlength(const colli_verifier *v, int rank, colli_buf buf, int chunk);
 
-/* ---- verify_promise.c: what outputs must hold -------------------------------------------------
- */
+/* ---- verify_promise.c: what outputs must hold ------------------------------------------------ */
 
 /* Checks what the collective promises of all ranks. */
 bool colli_vcheck_promise(colli_verifier *v);
 
-/* ---- verify_order.c: accesses of one rank's lanes ----------------------------------------------
- */
+/* ---- verify_order.c: accesses of one rank's lanes -------------------------------------------- */
 
 bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int nplaces);
 void colli_vorder_free(colli_vorder *order);

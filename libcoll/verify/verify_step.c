@@ -15,8 +15,7 @@ void colli_vwake(colli_verifier *v, int rank, int lane) {
   v->todo[(v->todo_first + v->todo_count++) % v->todo_capacity] = rank * COLLI_MAX_LANES + lane;
 }
 
-/* ---- messages ---------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 /* Puts a message at the end of a connection. */
 static bool post_message(colli_verifier *v, int conn, colli_vmsg msg) {

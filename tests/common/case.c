@@ -74,8 +74,7 @@ const char *case_text(const test_case *c, int nranks, char text[160]) {
   return text;
 }
 
-/* ---- layouts -----------------------------------------------------------------------------------
- */
+/* ---- layouts --------------------------------------------------------------------------------- */
 
 /* The block that goes from one rank to another; in other v-forms `to` is 0. */
 static size_t block_count(const test_case *c, int from, int to) {
@@ -135,8 +134,7 @@ static void lay_out(case_state *r) {
   place(&r->out, many_out(c->coll) ? r->nranks : 1, spread(c, 0));
 }
 
-/* ---- buffers -----------------------------------------------------------------------------------
- */
+/* ---- buffers --------------------------------------------------------------------------------- */
 
 /* Memory of so many bytes: the caller's, or else of its own. */
 static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
@@ -199,8 +197,7 @@ static void fill(const case_state *r) {
     fill_block(r, b);
 }
 
-/* ---- expectations ------------------------------------------------------------------------------
- */
+/* ---- expectations ---------------------------------------------------------------------------- */
 
 /* Where the data of block b of this rank's result come from: rank, its block, and its layout. */
 static void origin(const case_state *r, int b, int *rank, int *block, layout *theirs) {
@@ -289,8 +286,7 @@ static int intact(const case_state *r) {
   return 1;
 }
 
-/* ---- calls -------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Makes the call in the form of the case: *open is the request of what was only started or made. */
 #define CALL(name, ...)                                                                            \
@@ -431,8 +427,7 @@ int case_end(case_state *r, bool done) {
   return wrong || !whole;
 }
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ------------------------------------------------------------------------------------ */
 
 /* Starts all persistent requests and waits for them; again where that changes nothing. */
 static coll_status run_persistent(const test_case *c, coll_request **open, int count) {

@@ -24,8 +24,7 @@ static verbs_conn *conn_of(const conf_end *end) {
   return (verbs_conn *)end->conn;
 }
 
-/* ---- settings and devices ----------------------------------------------------------------------
- */
+/* ---- settings and devices -------------------------------------------------------------------- */
 
 static const char *settings(const char *name) {
   static const char *const values[][2] = {
@@ -160,8 +159,7 @@ Test(verbs_conn, remote_access, .timeout = 30) {
   conf_finish(world);
 }
 
-/* ---- ends that come at odd moments -------------------------------------------------------------
- */
+/* ---- ends that come at odd moments ----------------------------------------------------------- */
 
 /*
  * A farewell may overtake the word that the peer is ready, which goes over the link: what was sent

@@ -29,8 +29,7 @@ extern pthread_mutex_t fake_lock; /* over all that is shared */
 /* Whether memory is registered under a key with these rights. */
 bool fake_may(uint32_t key, uint64_t addr, size_t bytes, unsigned access);
 
-/* ---- fake_ibverbs_far.c -----------------------------------------------------------------------
- */
+/* ---- fake_ibverbs_far.c ---------------------------------------------------------------------- */
 
 /* A connection with a queue pair of another process. */
 typedef struct fake_far fake_far;

@@ -41,8 +41,7 @@ static const char *chosen(coll_comm *comm, size_t count, char name[24]) {
   return name;
 }
 
-/* ---- calibrations ------------------------------------------------------------------------------
- */
+/* ---- calibrations ---------------------------------------------------------------------------- */
 
 /* Writes a calibration in which messages, or else bytes, are dear. */
 static void write_calibration(const char *path, bool messages) {
@@ -167,8 +166,7 @@ Test(choice, corrections, .timeout = 60) {
   rmdir(folder);
 }
 
-/* ---- settings that must be alike ---------------------------------------------------------------
- */
+/* ---- settings that must be alike ------------------------------------------------------------- */
 
 static int unequal(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
@@ -195,8 +193,7 @@ Test(choice, unequal_settings, .timeout = 60) {
   cr_expect_eq(coll_comm_create_local(&comm, 1, &config), COLL_ERR_INVALID_ARGUMENT);
 }
 
-/* ---- hosts -------------------------------------------------------------------------------------
- */
+/* ---- hosts ----------------------------------------------------------------------------------- */
 
 /* Ranks on two hosts, in turns: what is for several hosts comes into question, and works. */
 static int use_hosts(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -239,8 +236,7 @@ Test(choice, hosts, .timeout = 60) {
   cr_expect_eq(run_processes(5, NULL, use_hosts, NULL, 50, NULL), 0);
 }
 
-/* ---- tuners ------------------------------------------------------------------------------------
- */
+/* ---- tuners ---------------------------------------------------------------------------------- */
 
 static int use_example(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
@@ -355,8 +351,7 @@ Test(choice, bad_tuners, .timeout = 60) {
   coll_comm_destroy(&comm);
 }
 
-/* ---- candidates --------------------------------------------------------------------------------
- */
+/* ---- candidates ------------------------------------------------------------------------------ */
 
 /* Checks a list: fastest first, each name once, and one chosen. */
 static void check_list(coll_comm *comm, const char *collective, size_t count) {

@@ -366,8 +366,7 @@ Test(p2p, more_than_2_to_the_31, .timeout = 120) {
   cr_assert_eq(run_threads(2, NULL, send_huge, NULL), 0);
 }
 
-/* ---- what goes wrong --------------------------------------------------------------------------
- */
+/* ---- what goes wrong ------------------------------------------------------------------------- */
 
 /* What a receive of rank 1 says to a send of rank 0. */
 typedef struct misfit {

@@ -129,8 +129,7 @@ static void make_program(program *s, int nranks, uint64_t seed) {
     make_plan(&prng, s, &s->plans[rank]);
 }
 
-/* ---- running it -------------------------------------------------------------------------------
- */
+/* ---- running it ------------------------------------------------------------------------------ */
 
 /* Writes what a message holds: who and which it is, and noise that depends on it. */
 static void write_message(const program *s, char *buf, int source, int nth, int dest,

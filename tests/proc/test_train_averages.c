@@ -65,8 +65,7 @@ static void check_hash(const job *j, const hand *h, const float *weights) {
   cr_assert_str_eq(job_curve(j).hash[j->o.epochs - 1], hash);
 }
 
-/* ---- local SGD --------------------------------------------------------------------------------
- */
+/* ---- local SGD ------------------------------------------------------------------------------- */
 
 /* Two workers that average after every third step and an epoch's end, with an outer optimizer. */
 Test(train_averages, local_sgd_does_what_its_definition_says) {
@@ -186,8 +185,7 @@ Test(train_averages, local_sgd_resumes_exactly) {
   job_drop(&j);
 }
 
-/* ---- elastic averaging ------------------------------------------------------------------------
- */
+/* ---- elastic averaging ----------------------------------------------------------------------- */
 
 /* A worker and the centre: what they do is no matter of chance then. */
 Test(train_averages, easgd_does_what_its_definition_says) {
@@ -220,8 +218,7 @@ Test(train_averages, easgd_does_what_its_definition_says) {
   job_drop(&j);
 }
 
-/* ---- the optimizer's memory split over the ranks -----------------------------------------------
- */
+/* ---- the optimizer's memory split over the ranks --------------------------------------------- */
 
 /* It is allreduce to the bit, if sums are formed in the same order; the checkpoints are equal. */
 static void check_zero(const char *how, int nranks) {
@@ -303,8 +300,7 @@ Test(train_averages, zero1_needs_less_memory) {
   job_drop(&j);
 }
 
-/* ---- all of them ------------------------------------------------------------------------------
- */
+/* ---- all of them ----------------------------------------------------------------------------- */
 
 /* Samples that the ranks together trained on in an epoch. */
 static double samples(const job *j, size_t epoch) {

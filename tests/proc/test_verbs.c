@@ -140,8 +140,7 @@ Test(verbs, only_what_is_sent_is_registered, .init = load, .timeout = 60) {
   cr_expect(vectors_each > 1.2 && vectors_each < 1.3, "%.3f", vectors_each);
 }
 
-/* ---- what goes wrong ---------------------------------------------------------------------------
- */
+/* ---- what goes wrong ------------------------------------------------------------------------- */
 
 /* Once the ranks are connected nothing more can be registered: messages are copied. */
 static int run_refused(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -190,8 +189,7 @@ Test(verbs, ranks_disagree, .init = load, .timeout = 30) {
   cr_assert_eq(fake->registered, 0);
 }
 
-/* ---- under the fault decorator -----------------------------------------------------------------
- */
+/* ---- under the fault decorator --------------------------------------------------------------- */
 
 Test(verbs, random_programs_with_faults, .init = load, .timeout = 100) {
   cr_assert_eq(fault_play("verbs"), 0);

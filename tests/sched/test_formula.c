@@ -61,8 +61,7 @@ static void judge(const colli_algo *algo, const verdict *v) {
   cr_expect(v->worst <= 1 + v->allowed, "%s", v->where);
 }
 
-/* ---- one message a chunk -----------------------------------------------------------------------
- */
+/* ---- one message a chunk --------------------------------------------------------------------- */
 
 /* Models in which each term in turn outweighs the others, and one in which none does. */
 static const colli_model models[] = {
@@ -116,8 +115,7 @@ Test(formula, agrees_to_1_percent) {
   }
 }
 
-/* ---- slices and passes -------------------------------------------------------------------------
- */
+/* ---- slices and passes ----------------------------------------------------------------------- */
 
 /* Whether all groups are of one size. */
 static bool equal_groups(const colli_shape *shape) {

@@ -129,8 +129,7 @@ static int leave_open(interpreter *in, int step, const member *m) {
   return fail(m, status, "start");
 }
 
-/* ---- messages ----------------------------------------------------------------------------------
- */
+/* ---- messages -------------------------------------------------------------------------------- */
 
 typedef struct letter {
   int from, to, tag;
@@ -226,8 +225,7 @@ static int group(interpreter *in, int step, const member *m) {
   return case_run(m->comm, m->rank, m->nranks, cases, 3, 0);
 }
 
-/* ---- communicators -----------------------------------------------------------------------------
- */
+/* ---- communicators --------------------------------------------------------------------------- */
 
 /* Splits a communicator; each part gets the same place in `members`. */
 static int split(interpreter *in, int step, const member *m, member *child) {

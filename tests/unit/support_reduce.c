@@ -33,8 +33,7 @@ bool ref_takes(coll_type type, coll_op op) {
   return op <= COLL_AVG ? !is_loc(type) : is_int(type);
 }
 
-/* ---- short floats ------------------------------------------------------------------------------
- */
+/* ---- short floats ---------------------------------------------------------------------------- */
 
 /* The layout of a short float. */
 typedef struct format {
@@ -104,8 +103,7 @@ unsigned ref_narrow(coll_type type, double value) {
   return sign | (bits >= inf ? inf : (unsigned)bits);
 }
 
-/* ---- elements ----------------------------------------------------------------------------------
- */
+/* ---- elements -------------------------------------------------------------------------------- */
 
 /* Reads a float element. */
 static double load_float(coll_type type, const unsigned char *p) {
@@ -249,8 +247,7 @@ void ref_average(coll_type type, unsigned char *out, const unsigned char *x, int
   }
 }
 
-/* ---- data --------------------------------------------------------------------------------------
- */
+/* ---- data ------------------------------------------------------------------------------------ */
 
 /* Writes one integer or float. */
 static void fill_number(colli_prng *prng, coll_type type, unsigned char *at) {

@@ -77,8 +77,7 @@ Test(force, refuses) {
   refused("allreduce:ring,,broadcast:chain", "expected collective:algorithm");
 }
 
-/* ---- what a call gets --------------------------------------------------------------------------
- */
+/* ---- what a call gets ------------------------------------------------------------------------ */
 
 static colli_limits limits = {32768, 8, 131072, 0};
 static colli_model model;

@@ -208,8 +208,7 @@ Test(reduce, averages) {
   free(t);
 }
 
-/* ---- float8: every pair ------------------------------------------------------------------------
- */
+/* ---- float8: every pair ---------------------------------------------------------------------- */
 
 /* What stands in the specification's tables. */
 Test(float8, the_reference_agrees_with_the_specification) {

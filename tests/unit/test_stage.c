@@ -195,8 +195,7 @@ Test(stage, scaling_is_the_product) {
   free(want);
 }
 
-/* ---- single float16 and bfloat16 ---------------------------------------------------------------
- */
+/* ---- single float16 and bfloat16 ------------------------------------------------------------- */
 
 /* A NaN comes back as the canonical one. */
 Test(convert, every_float16_and_bfloat16_and_back) {

@@ -97,8 +97,7 @@ typedef struct shm_endpoint {
   uint64_t starved_ns; /* since when accept() lacks descriptors; 0: it does not */
 } shm_endpoint;
 
-/* ---- shm_conn.c: the calls of coll_transport_ops that concern one connection --------------------
- */
+/* ---- shm_conn.c: the calls of coll_transport_ops that concern one connection ----------------- */
 
 int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,
                 coll_conn **result);
@@ -112,8 +111,7 @@ int shm_recv(coll_conn *base, const coll_tag *expect, void *buf, size_t bytes, c
 int shm_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *bytes);
 int shm_slot_release(coll_conn *base);
 
-/* ---- shm_state.c ------------------------------------------------------------------------------
- */
+/* ---- shm_state.c ----------------------------------------------------------------------------- */
 
 /* Records the first failure of a connection, tells the environment, and returns its status. */
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault);
@@ -149,8 +147,7 @@ static inline int shm_conn_finish_receive(shm_conn *conn, int result) {
   return result;
 }
 
-/* ---- shm_watch.c ------------------------------------------------------------------------------
- */
+/* ---- shm_watch.c ----------------------------------------------------------------------------- */
 
 /* Adds a descriptor to the epoll, or changes what it belongs to: 0, or -1 with errno. */
 int shm_watch_add(shm_endpoint *ep, shm_watch *watch);
@@ -159,8 +156,7 @@ int shm_watch_move(shm_endpoint *ep, shm_watch *watch);
 /* Ends and closes a watched socket. */
 void shm_watch_close(shm_endpoint *ep, shm_watch *watch);
 
-/* ---- shm_handshake.c --------------------------------------------------------------------------
- */
+/* ---- shm_handshake.c ------------------------------------------------------------------------- */
 
 /* Starts to dial for a connection. */
 void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob);

@@ -7,8 +7,7 @@
 
 #include "transports/shm/shm_internal.h"
 
-/* ---- the owner's side -------------------------------------------------------------------------
- */
+/* ---- the owner's side ------------------------------------------------------------------------ */
 
 int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory, size_t bytes,
                    int fd) {
@@ -215,8 +214,7 @@ int shm_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const vo
   return shm_conn_finish_send(conn, result);
 }
 
-/* ---- the peer's side --------------------------------------------------------------------------
- */
+/* ---- the peer's side ------------------------------------------------------------------------- */
 
 /* A peer's region, or NULL; moves it to the front. */
 static shm_mapping *find_mapping(shm_peer *peer, uint32_t region) {
@@ -347,8 +345,7 @@ coll_status shm_region_resolve(shm_conn *conn, coll_tag *tag, const void **buf, 
   return sound ? COLL_OK : report_nonsense(fault);
 }
 
-/* ---- connections ------------------------------------------------------------------------------
- */
+/* ---- connections ----------------------------------------------------------------------------- */
 
 bool shm_region_join(shm_conn *conn) {
   shm_endpoint *ep = conn->ep;

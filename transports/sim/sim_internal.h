@@ -123,8 +123,7 @@ uint64_t sim_latency(sim_world *world, int from, int to);
 /* Damages a message if the plan says so. */
 void sim_corrupt(sim_world *world, int from, sim_msg *msg);
 
-/* ---- sim_pair.c -------------------------------------------------------------------------------
- */
+/* ---- sim_pair.c ------------------------------------------------------------------------------ */
 
 /* The pair of two ranks on a channel, made if it is new; NULL without memory. */
 sim_pair *sim_pair_get(sim_world *world, int a, int b, int channel);
