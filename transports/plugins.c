@@ -38,9 +38,9 @@ static const table_entry mandatory[] = {
 };
 
 /* What a transport must have all of, or nothing; NULL ends each group. */
-static const table_entry groups[][4] = {
+static const table_entry groups[][5] = {
     {ENTRY(region_add), ENTRY(region_remove), ENTRY(send_ref), {0, NULL}},
-    {ENTRY(offer_work), ENTRY(claim_work), ENTRY(finish_work), {0, NULL}},
+    {ENTRY(offer_work), ENTRY(claim_work), ENTRY(finish_work), ENTRY(unfinished_work), {0, NULL}},
     {ENTRY(register_buffer), ENTRY(release_buffers), {0, NULL}},
 };
 

@@ -200,9 +200,9 @@ static void take_apart(coll_comm *comm) {
       comm->failure.lost) /* else it was never made */
     colli_notice_poll(family);
   colli_p2p_linger(comm);
-  colli_engine_cancel(&comm->exec, &comm->p2p, COLL_ERR_ABORTED);
   bool last = colli_family_leave(family, comm);
-  colli_exec_disconnect(&comm->exec);
+  colli_exec_disconnect(&comm->exec); /* before buffers of operations in flight are released */
+  colli_engine_cancel(&comm->exec, &comm->p2p, COLL_ERR_ABORTED);
   colli_memory_free_all(comm);
   colli_mux_close(comm->child);
   if (family->mux)

@@ -109,6 +109,9 @@ coll_status colli_settings_finish(colli_settings *settings, coll_status status) 
 static coll_status open_rank(const colli_settings *settings, const colli_id *id, int nranks,
                              int rank, coll_comm **comm, colli_rank_info *info, coll_error *error) {
   _Static_assert(COLLI_TRANSPORTS_MAX <= COLLI_MAX_TRANSPORTS, "a record has room for all");
+  _Static_assert(sizeof("shm,verbs,tcp") + 3 * (COLLI_TRANSPORT_NAME_MAX + 1) <=
+                     sizeof(((colli_rank_info *)0)->transport_names),
+                 "a record has room for all names");
   const colli_params *params = &settings->params;
   colli_transport_list transports;
   coll_status status = colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],

@@ -27,6 +27,7 @@ typedef struct side {
   uint64_t seed_out, seed_in;
   int failures;
   int sleeps;
+  bool fenced;
 } side;
 
 /* Wakes the thread behind a bell. */
@@ -131,7 +132,7 @@ static void *run(void *arg) {
     if (moved)
       continue;
     shm_link_arm(&s->link);
-    shm_ring_fence();
+    shm_ring_fence(s->fenced);
     if (!shm_link_ready(&s->link)) {
       s->sleeps++;
       if (!sleep_on(&s->mine)) {
@@ -151,7 +152,7 @@ int main(void) {
   side *sides = aligned_alloc(SHM_LINE, 2 * sizeof *sides);
   if (!memory || !sides)
     return 1;
-  shm_ring_register();
+  bool fenced = shm_ring_register();
   memset(memory, 0, bytes);
   memset(sides, 0, 2 * sizeof *sides);
   pthread_t threads[2];
@@ -161,6 +162,7 @@ int main(void) {
     pthread_mutex_init(&s->mine.lock, NULL);
     pthread_cond_init(&s->mine.rung, NULL);
     s->other = sides + !i;
+    s->fenced = fenced;
     s->seed_out = 1000u + (unsigned)i;
     s->seed_in = 1000u + (unsigned)!i;
   }

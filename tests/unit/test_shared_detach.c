@@ -18,9 +18,9 @@
 #define PAGE  ((size_t)4096)
 #define BYTES (64 * PAGE)
 
+#if !SANITIZED
 static int refusals; /* so many of the next private mappings of files are refused */
 
-#if !SANITIZED
 /* Stands in for the C library's. */
 void *mmap(void *addr, size_t bytes, int protection, int flags, int fd, off_t offset) {
   bool private_file = fd >= 0 && flags & MAP_PRIVATE && flags & MAP_FIXED;

@@ -119,7 +119,7 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
     open_fault(&fault, "epoll_ctl", errno);
     return open_failed(ep, &fault);
   }
-  shm_ring_register();
+  ep->fenced = shm_ring_register();
   *result = (coll_endpoint *)ep;
   return COLL_OK;
 }
@@ -243,10 +243,13 @@ static void shm_disarm(coll_endpoint *endpoint) {
 static int shm_arm(coll_endpoint *endpoint) {
   shm_endpoint *ep = (shm_endpoint *)endpoint;
   bool ready = ep->redials > 0; /* no descriptor shows when a dial can be tried again */
+  bool all_fenced = true;
   for (shm_conn *conn = ep->conns; conn; conn = conn->next)
-    if (!conn->gate)
+    if (!conn->gate) {
       shm_link_arm(&conn->link);
-  shm_ring_fence();
+      all_fenced &= atomic_load_explicit(&conn->link.theirs->fenced, memory_order_relaxed) != 0;
+    }
+  shm_ring_fence(all_fenced);
   for (shm_conn *conn = ep->conns; conn; conn = conn->next)
     if (!conn->gate)
       ready |= shm_link_ready(&conn->link);

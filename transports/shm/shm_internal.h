@@ -92,6 +92,7 @@ typedef struct shm_endpoint {
   unsigned calls; /* of progress() since the last look at the clock */
   bool poll_now;  /* after a sleep: look at the descriptors at the next progress() */
   bool armed;
+  bool fenced;   /* this process takes part in fences: shm_ring_fence() */
   bool happened; /* during this progress() */
   uint64_t polled_ns;
   uint64_t starved_ns; /* since when accept() lacks descriptors; 0: it does not */

@@ -353,12 +353,12 @@ void shm_link_arm(shm_link *link) {
   atomic_store_explicit(&link->mine->state, state, memory_order_seq_cst);
 }
 
-void shm_ring_register(void) {
-  (void)syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0);
+bool shm_ring_register(void) {
+  return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) == 0;
 }
 
-void shm_ring_fence(void) {
-  if (syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0)
+void shm_ring_fence(bool all) {
+  if (all && syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) == 0)
     return;
   for (uint64_t start = colli_now_ns(); colli_now_ns() - start < SHM_SETTLE_NS;)
     colli_cpu_relax();

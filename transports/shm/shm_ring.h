@@ -17,9 +17,10 @@
  * other side changes the ring and then reads `state`. At least one of the two must see what the
  * other wrote, so both need a fence between store and read. The producer has none, as every message
  * would pay for it: the sleeper makes the kernel put one into every process that has registered for
- * it (shm_ring_fence(), membarrier(2)). Where that is refused (seccomp, kernels before 4.16) the
- * sleeper waits 3 us instead: a store is visible in less than a microsecond, but nothing promises
- * it. Should one take longer, the sleeper finds the message when its sleep of at most 50 ms ends.
+ * it (shm_ring_fence(), membarrier(2)). Where that is refused to one of them (seccomp, kernels
+ * before 4.16) the sleeper waits 3 us instead: a store is visible in less than a microsecond, but
+ * nothing promises it. Should one take longer, the sleeper finds the message when its sleep of at
+ * most 50 ms ends.
  *
  * Each sleep has its own number: a sleeper is woken once, however much arrives before it runs.
  */
@@ -80,6 +81,7 @@ _Static_assert(sizeof(shm_note) <= SHM_INLINE_BYTES, "lies in a head");
 typedef struct shm_side {
   alignas(SHM_LINE) _Atomic uint32_t state;
   _Atomic uint32_t ringing; /* this rank is just about to use the other's doorbell */
+  _Atomic uint32_t fenced;  /* its process has registered for fences */
   alignas(SHM_LINE) _Atomic uint32_t credit;  /* messages given back, modulo 2^32 */
   _Atomic uint32_t answer;                    /* 2 * number of the last offer, + 1: it is mapped */
   alignas(SHM_LINE) _Atomic uint32_t offered; /* the number of the last offer */
@@ -221,11 +223,12 @@ uint64_t shm_link_sent(shm_link *link);
 /* After a change that no message tells of: whether the peer must be woken. */
 void shm_link_tell(shm_link *link);
 
-/* Makes the fences of other processes take effect in this one: once an endpoint. */
-void shm_ring_register(void);
+/* Makes the fences of other processes take effect in this one: whether the kernel does it. */
+bool shm_ring_register(void);
 
-/* Between arm and ready: after it every store is visible that a read of `state` overtook. */
-void shm_ring_fence(void);
+/* Between arm and ready: after it every store is visible that a read of `state` overtook. `all`:
+ * all peers are `fenced`. */
+void shm_ring_fence(bool all);
 
 /* Says that this side goes to sleep / woke up. */
 void shm_link_arm(shm_link *link);

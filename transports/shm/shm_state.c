@@ -51,6 +51,7 @@ void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   }
   shm_link_init(&conn->link, conn->segment.memory, ep->env->slot_bytes, ep->env->slot_count,
                 !hs->dialer);
+  atomic_store_explicit(&conn->link.mine->fenced, ep->fenced, memory_order_relaxed);
   conn->link.order_key = conn->local ? order_key(conn) : NULL;
   conn->gate &= ~SHM_GATE_CONNECTING;
   ep->connecting--;

@@ -77,7 +77,7 @@ static int insert_by_score(colli_addr *list, int *scores, int count, int max,
   return count < max ? count + 1 : max;
 }
 
-/* The peer's addresses to dial, best first; fit many. */
+/* The peer's addresses to dial, best first; returns how many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max) {
   bool one_host = self->host_id == peer->host_id;
   int scores[TCP_MAX_CANDIDATES], count = 0;

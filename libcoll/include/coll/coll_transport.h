@@ -132,7 +132,7 @@ typedef struct coll_work {
 #define COLL_CAP_SEND_DIRECT   1u /* send() reads straight from the caller's buffer */
 #define COLL_CAP_SPIN          2u /* polling costs no system call */
 #define COLL_CAP_DEVICE        4u /* a device moves the data; machines without it need no warning */
-#define COLL_CAP_SHARED_MEMORY 8u /* cores copy messages through memory that both ranks map */
+#define COLL_CAP_SHARED_MEMORY 8u /* cores copy messages through segments (memfd, /dev/shm) */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
