@@ -36,7 +36,7 @@ typedef struct rank {
   lane lane[COLLI_MAX_LANES];
 } rank;
 
-/* Ranks stay on their core. Those that wait for it get it in turns. */
+/* Ranks stay on their core. Those that wait for it get it in turn. */
 typedef struct core {
   double now;
   int running; /* the rank; -1: all are through */

@@ -7,7 +7,7 @@
 
 #include "libcoll/base/error.h"
 
-#define SHOWN 60 /* letters of a wrong word that a message shows */
+#define SHOWN 60 /* characters of a wrong word that a message shows */
 
 /* A piece of the text. */
 typedef struct word {
@@ -26,7 +26,7 @@ typedef struct reader {
 /* Reports what is wrong, and where. */
 static coll_status refuse_text(const reader *r, word where, const char *why, const char *known) {
   return colli_error_set(r->error, COLL_ERR_INVALID_USAGE, "create",
-                         "COLL_ALGO (or config.algo): at '%.*s', letter %d: %s%s",
+                         "COLL_ALGO (or config.algo): at '%.*s', character %d: %s%s",
                          where.length < SHOWN ? where.length : SHOWN, where.at,
                          (int)(where.at - r->text) + 1, why, known);
 }
