@@ -7,8 +7,7 @@
 #include "libcoll/sched/sched.h"
 
 #define SLOT_LEAST 4096 /* smaller ones would not pay: messages of less than a page */
-#define PEERS_MOST                                                                                 \
-  32 /* with so many does a rank of a large host talk, unless it calls all-to-all */
+#define PEERS_MOST 32   /* a rank of a large host talks to that many, unless it calls all-to-all */
 
 /* The ranks of one host. */
 typedef struct capacity_host {

@@ -139,7 +139,7 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
     colli_watchdog_disagree(comm, mine, origin, &report->tag, comm->exec.oldest);
 }
 
-/* Whether a rank has said of late that it waits: it says so again every interval. */
+/* Whether a rank has said recently that it waits: it says so again every interval. */
 static bool is_known_to_wait(const coll_comm *comm, int rank) {
   const colli_wait_report *report = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);

@@ -13,7 +13,7 @@
 #define SPIN_LEAST      16u
 #define POLLS_ELSEWHERE 32u  /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
-#define TURNS           4u   /* after so many handovers without a message a rank is no root */
+#define TURNS           4u   /* after that many handovers without a message a rank is no root */
 #define ELSEWHERE_BYTES 32768u
 
 /* Messages that this rank has sent to its mate, the one other rank on this core. */

@@ -118,7 +118,7 @@ static void *run_thread(void *arg) {
     } else if (idle % POLLS_PER_WATCH == 0) {
       colli_family_watch(family, false);
     }
-    colli_family_unlock(family); /* for those who want to come in */
+    colli_family_unlock(family); /* for calls that want to come in */
     colli_cpu_relax();
     colli_family_lock(family);
   }

@@ -176,7 +176,7 @@ void colli_force_free(colli_force *force) {
   *force = (colli_force){0};
 }
 
-/* The algorithm that must do so many bytes of a collective. */
+/* The algorithm that is forced for a collective of `bytes` bytes. */
 const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, size_t bytes) {
   for (int i = 0; i < force->count; i++) {
     const colli_force_rule *rule = &force->rules[i];

@@ -7,8 +7,10 @@
 
 #include "number.h"
 
-#define GUARD   64            /* bytes around a buffer that must stay as they are */
-#define PERIOD  ((size_t)509) /* inputs of reductions repeat after so many elements, to be quick */
+#define GUARD 64 /* bytes around a buffer that must stay as they are */
+#define PERIOD                                                                                     \
+  ((size_t)509) /* inputs of reductions repeat after that many elements, to be quick               \
+                 */
 #define PATTERN 0xa5
 
 /* Blocks of a buffer, in elements. */
@@ -136,7 +138,7 @@ static void lay_out(case_state *r) {
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* Memory of so many bytes: the caller's, or else of its own. */
+/* Memory of `bytes` bytes: the caller's, or else of its own. */
 static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
   if (!c->memory[which])
     return malloc(bytes);

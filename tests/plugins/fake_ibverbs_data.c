@@ -289,7 +289,7 @@ static bool move_parts(const struct ibv_send_wr *request, uint8_t *data, bool to
   return true;
 }
 
-/* Writes as devices do, in ascending order: who sees the last bytes sees all. */
+/* Writes as devices do, in ascending order: a reader that sees the last bytes sees all. */
 static void write_ascending(uint8_t *memory, const uint8_t *data, size_t bytes) {
   catch_up();
   if (bytes == 0)

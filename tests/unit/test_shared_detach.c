@@ -18,7 +18,7 @@
 #define PAGE  ((size_t)4096)
 #define BYTES (64 * PAGE)
 
-static int refusals; /* so many of the next private mappings of files are refused */
+static int refusals; /* that many of the next private mappings of files are refused */
 
 #if !SANITIZED
 /* Stands in for the C library's. */

@@ -88,7 +88,7 @@ typedef struct coll_transport_env {
 typedef struct coll_link {
   double alpha_ns;    /* time of an empty message */
   double ns_per_byte; /* of a long one, one way */
-  size_t slot_bytes;  /* both have memory for slots of so many bytes; 0: of any size */
+  size_t slot_bytes;  /* slots of this size, for which both have memory; 0: any size */
   char reason[96];    /* why it can or cannot be used, for coll_topo */
 } coll_link;
 
