@@ -50,6 +50,6 @@ uint64_t colli_host_id(const char *override_text) {
       hash = hash_bytes(hash, &inode, sizeof(inode));
     }
   }
-  colli_prng prng = {hash}; /* FNV leaves the high bits of short texts alike */
+  colli_prng prng = {hash}; /* FNV leaves the high bits of short texts nearly equal */
   return colli_prng_next(&prng);
 }

@@ -53,11 +53,11 @@ static bool has(const coll_transport_ops *ops, const table_entry *entry) {
   return function != NULL;
 }
 
-/* Whether all letters of a name may stand in a comma-separated list. */
+/* Whether all characters of a name may stand in a comma-separated list. */
 static bool is_name(const char *name) {
-  static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
+  static const char allowed[] = "abcdefghijklmnopqrstuvwxyz0123456789-_";
   size_t length = name ? strlen(name) : 0;
-  return length >= 1 && length <= COLLI_TRANSPORT_NAME_MAX && strspn(name, letters) == length;
+  return length >= 1 && length <= COLLI_TRANSPORT_NAME_MAX && strspn(name, allowed) == length;
 }
 
 /* Checks what table and name say of themselves. */

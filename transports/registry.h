@@ -9,7 +9,7 @@
 
 #define COLLI_TRANSPORTS_BUILT_IN 3
 #define COLLI_TRANSPORTS_MAX      6  /* with plug-ins */
-#define COLLI_TRANSPORT_NAME_MAX  15 /* letters of a name */
+#define COLLI_TRANSPORT_NAME_MAX  15 /* characters of a name */
 
 /* Best first, NULL-terminated: the order is the preference. */
 typedef struct colli_transport_list {

@@ -32,8 +32,8 @@ int colli_emit_own(colli_builder *builder, const colli_shape *shape);
  * contributions to the other chunks to their owners, rank - 1 first (contribute), and combines all
  * contributions to its own one in the order of the shape (combine). The result is complete; it goes
  * to OUTPUT if `store`, and to rank `to` unless that is COLLI_NOBODY; one of both at least. For
- * more than one rank. Combining takes so many chunks of scratch, all as long as the rank's own one:
- * colli_builder_scratch_own() must say so.
+ * more than one rank. Combining takes that many chunks of scratch, all as long as the rank's own
+ * one: colli_builder_scratch_own() must say so.
  */
 void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int lane);
 void colli_emit_combine(colli_builder *builder, const colli_shape *shape, int lane, bool store,

@@ -15,7 +15,7 @@
 #include "libcoll/cost/predict.h"
 
 #define REPLAY_RANKS  64 /* more take too long */
-#define REPLAY_PASSES 4  /* so many are replayed, and twice as many */
+#define REPLAY_PASSES 4  /* that many are replayed, and twice as many */
 
 #define ROW_KEPT   0 /* scratch of a part: as long as the vector */
 #define ROW_RESULT 1 /* a group's result in a reduce, where its leader has no OUTPUT */
@@ -422,7 +422,8 @@ static double work_cost(const colli_hier *hier, const layout *l, const colli_par
   return work / n;
 }
 
-/* The events' time of so many of a partition's passes, or a negative number without memory. */
+/* The events' time of the first few of a partition's passes, or a negative number without memory.
+ */
 static double replay_passes(colli_sched *const *scheds, int nranks, const colli_partition *whole,
                             int passes, size_t elem_bytes, const colli_model *model) {
   colli_partition cut = *whole;

@@ -72,7 +72,7 @@ static void take_apart(colli_symmetric *symmetric, int most) {
   int twos = 0;
   while (twos < count && symmetric->radix[twos] == 2)
     twos++;
-  int each = 1, digits = 0, packed[COLLI_ALIKE_DIGITS];
+  int each = 1, digits = 0, packed[COLLI_SYMMETRIC_DIGITS];
   while (2 << each <= most)
     each++;
   if (twos % each)
@@ -199,8 +199,8 @@ static void emit_gathering(writer *w, const colli_move *move, bool sends) {
 static void emit_reducing(writer *w, const colli_move *move, bool sends) {
   int above = add_digits(w->symmetric, w->rank, 1, move->distance);
   int block = add_digits(w->symmetric, sends ? above : w->rank, 1, move->offset);
-  bool room = w->coll == COLLI_ALLREDUCE || block == w->rank;
-  colli_buf sum = room ? COLLI_OUTPUT : COLLI_SCRATCH;
+  bool in_output = w->coll == COLLI_ALLREDUCE || block == w->rank;
+  colli_buf sum = in_output ? COLLI_OUTPUT : COLLI_SCRATCH;
   colli_buf have = w->begun[block] ? sum : COLLI_INPUT;
   if (sends) {
     emit_next(w, move, COLLI_SEND, (colli_way){COLLI_NOBODY, above, have, have}, block);
@@ -301,7 +301,7 @@ static void follow_rounds(colli_timeline *at, const colli_symmetric *symmetric, 
 }
 
 /* One pass of any rank. */
-static void alike_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
+static void symmetric_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   if (shape->coll != COLLI_ALLGATHER)
     follow_rounds(at, ctx, true);
   if (shape->coll != COLLI_REDUCE_SCATTER)
@@ -328,7 +328,7 @@ double colli_symmetric_cost(const colli_shape *shape, colli_symmetric *symmetric
     work.waits = work.waits < each ? work.waits : each;
   }
   double cost =
-      colli_timeline_cost(shape, partition, elem_bytes, model, work, alike_pass, symmetric);
+      colli_timeline_cost(shape, partition, elem_bytes, model, work, symmetric_pass, symmetric);
   free(symmetric->move);
   return cost;
 }

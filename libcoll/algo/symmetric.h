@@ -15,22 +15,22 @@
 
 #include "libcoll/algo/emit.h"
 
-#define COLLI_ALIKE_DIGITS 16 /* COLLI_MAX_RANKS has no more prime factors */
+#define COLLI_SYMMETRIC_DIGITS 16 /* COLLI_MAX_RANKS has no more prime factors */
 
 typedef struct colli_move {
   int32_t distance;
   int32_t offset;
   int32_t round; /* moves of one round need nothing of each other */
-  int32_t turn;  /* the how manieth of its round and distance, from 0; they are sorted by it */
+  int32_t turn;  /* its index among the moves of its round and distance; they are sorted by it */
 } colli_move;
 
 /* The moves of an all-gather among n ranks. */
 typedef struct colli_symmetric {
   int n;
   int digits;
-  int radix[COLLI_ALIKE_DIGITS]; /* lowest first */
-  int count;                     /* n - 1: nothing is moved twice */
-  colli_move *move;              /* NULL: no memory */
+  int radix[COLLI_SYMMETRIC_DIGITS]; /* lowest first */
+  int count;                         /* n - 1: nothing is moved twice */
+  colli_move *move;                  /* NULL: no memory */
 } colli_symmetric;
 
 /* Round k, from 0: blocks o < radix^k go to the distances j radix^k, 0 < j < radix. */

@@ -41,8 +41,8 @@ int colli_knomial_parent(int n, int at, int radix);
 int colli_knomial_towards(int at, int below, int radix);
 
 /*
- * Binomial on the seats of order.h: a rank that has heard of all its children has combined its part
- * of the order TREE, whatever the root. As many rounds as a binomial tree on ranks.
+ * Binomial on the seats of order.h: a rank that has heard from all its children has combined its
+ * part of the order TREE, whatever the root. As many rounds as a binomial tree on ranks.
  */
 void colli_tree_seats(const colli_tree *tree, int rank, colli_node *node);
 

@@ -70,28 +70,28 @@ static call heap_pop(race *r) {
 }
 
 /* What a step of a way does. */
-typedef struct deed {
+typedef struct action {
   int receives; /* which of `arrives`, or -1 */
   int sends;    /* number of the child, the number of children for the parent, or -1 */
   bool folds;
   bool none; /* the way has ended */
-} deed;
+} action;
 
-static deed deed_of(const way *w) {
+static action action_of(const way *w) {
   int c = w->children, down = w->step - (c ? c : 1);
   bool root = w->parent == COLLI_NOBODY;
   if (down < 0 && c == 0)
-    return (deed){.receives = -1, .sends = 0};
+    return (action){.receives = -1, .sends = 0};
   if (down < 0)
-    return (deed){w->step, w->step == c - 1 && !root ? c : -1, true, false};
+    return (action){w->step, w->step == c - 1 && !root ? c : -1, true, false};
   int receives = down == 0 && !root ? c : -1;
-  return (deed){receives, c - 1 - down, false, down > 0 ? down >= c : root && c == 0};
+  return (action){receives, c - 1 - down, false, down > 0 ? down >= c : root && c == 0};
 }
 
 /* Lets a way go on as soon as it can, if that is known. */
 static void call_on(race *r, int number) {
   way *w = &r->ways[number];
-  deed d = deed_of(w);
+  action d = action_of(w);
   double ready = d.receives < 0 ? w->at : fmax(w->at, w->arrives[d.receives]);
   w->idle = ready == INFINITY;
   if (!d.none && !w->idle)
@@ -117,7 +117,7 @@ static void serve_all(race *r) {
     call c = heap_pop(r);
     way *w = &r->ways[c.way];
     node_time *rank = &r->ranks[c.way / 2];
-    deed d = deed_of(w);
+    action d = action_of(w);
     if (rank->busy > c.at) {
       c.at = rank->busy;
       heap_push(r, c);

@@ -74,23 +74,23 @@ static int list_candidates(coll_comm *comm, const colli_call *call, colli_choice
 }
 
 coll_status coll_candidates(coll_comm *comm, const char *collective, size_t count, coll_type type,
-                            coll_op op, int root, coll_candidate *candidates, int room,
+                            coll_op op, int root, coll_candidate *candidates, int capacity,
                             int *found) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
   colli_call call = {
       .name = operation, .count = count, .type = (int)type, .op = (int)op, .root = root};
-  if (!found || room < 0 || (room > 0 && !candidates))
+  if (!found || capacity < 0 || (capacity > 0 && !candidates))
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
-                               "found is NULL, or there is no room for %d candidates", room);
+                               "found is NULL, or `candidates` cannot hold %d of them", capacity);
   else
     status = check_arguments(comm, collective, &call);
   if (status == COLL_OK) {
     colli_choice list[COLLI_MAX_CANDIDATES];
     const colli_algo *chosen;
     *found = list_candidates(comm, &call, list, &chosen);
-    for (int i = 0; i < *found && i < room; i++) {
+    for (int i = 0; i < *found && i < capacity; i++) {
       candidates[i] = (coll_candidate){.predicted_us = list[i].predicted_ns / 1e3,
                                        .chosen = list[i].algo == chosen};
       strncpy(candidates[i].name, list[i].algo->name, sizeof(candidates[i].name) - 1);

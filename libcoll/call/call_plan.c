@@ -32,7 +32,7 @@ static colli_order order_of(const colli_calls *calls, const colli_call *call,
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 
-/* Where nobody knows all counts, the choice assumes blocks of so many elements. */
+/* Where nobody knows all counts, the choice assumes blocks of this many elements. */
 size_t colli_call_assumed_count(int type) {
   return ASSUMED_BLOCK_BYTES / coll_type_bytes((coll_type)type) + 1;
 }

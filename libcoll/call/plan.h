@@ -12,7 +12,7 @@
 #include "libcoll/sched/tag.h"
 #include "libcoll/tuning/choose.h"
 
-#define COLLI_PLANS        64 /* so many shapes can be in use without evicting each other */
+#define COLLI_PLANS        64 /* that many shapes can be in use without evicting each other */
 #define COLLI_PLAN_BUCKETS 64 /* a power of two */
 
 /* What a plan is made for: all that a call says, but its buffers. */

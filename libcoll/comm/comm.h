@@ -47,7 +47,7 @@ typedef struct colli_watch {
   unsigned idle;           /* polls since something moved */
   unsigned spin;           /* polls before the core is handed over; adapts */
   unsigned elsewhere;      /* polls for a rank on another core since the core was handed over */
-  unsigned elsewhere_most; /* after so many in this wait it is handed over */
+  unsigned elsewhere_most; /* after that many in this wait it is handed over */
   uint64_t sent_to_mate;   /* messages sent to the mate when the core was last handed over */
   unsigned turns;          /* not 0: some of them were sent between the last few handovers */
   uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */

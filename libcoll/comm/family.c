@@ -142,7 +142,7 @@ static void describe_self(colli_family *family, const colli_assembly *assembly,
     colli_calibration_load(params->text[COLLI_PARAM_CALIBRATION], &family->log, &info->calibration,
                            &family->corrections, NULL);
   else
-    colli_calibration_default(&info->calibration); /* simulated machines are all alike */
+    colli_calibration_default(&info->calibration); /* simulated machines are all the same */
   info->corrections = family->corrections ? family->corrections->digest : 0;
 }
 
@@ -251,14 +251,14 @@ static coll_status compare_settings(const colli_family *family, int peer, coll_e
     return colli_error_set(
         error, COLL_ERR_MISMATCH, "create",
         "rank %d (host %s) has the transports %s, rank %d (host %s) has %.*s; set "
-        "COLL_TRANSPORT_PATH, and COLL_TRANSPORT if it names a plug-in, alike on all ranks",
+        "COLL_TRANSPORT_PATH, and COLL_TRANSPORT if it names a plug-in, to the same on all ranks",
         family->rank, family->host, self->transport_names, peer, other->host,
         (int)sizeof(other->transport_names), other->transport_names);
   if (other->slot_bytes != self->slot_bytes || other->slot_count != self->slot_count)
     return colli_error_set(
         error, COLL_ERR_MISMATCH, "create",
         "rank %d (host %s) has COLL_SLOT_BYTES=%u COLL_SLOT_COUNT=%u, rank %d (host %s) has %u "
-        "and %u (0: not set); set them alike on all ranks",
+        "and %u (0: not set); set them to the same on all ranks",
         family->rank, family->host, self->slot_bytes, self->slot_count, peer, other->host,
         other->slot_bytes, other->slot_count);
   if (other->deterministic == self->deterministic && other->accumulate == self->accumulate)
@@ -266,7 +266,7 @@ static coll_status compare_settings(const colli_family *family, int peer, coll_e
   return colli_error_set(
       error, COLL_ERR_MISMATCH, "create",
       "rank %d (host %s) has COLL_DETERMINISTIC=%s COLL_ACCUMULATE=%s, rank %d (host %s) has %s "
-      "and %s; set them, or the fields of coll_config, alike on all ranks",
+      "and %s; set them, or the fields of coll_config, to the same on all ranks",
       family->rank, family->host, colli_param_word(COLLI_PARAM_DETERMINISTIC, self->deterministic),
       colli_param_word(COLLI_PARAM_ACCUMULATE, self->accumulate), peer, other->host,
       colli_param_word(COLLI_PARAM_DETERMINISTIC, other->deterministic),

@@ -7,7 +7,7 @@
 #include "coll/coll.h"
 #include "libcoll/wireup/bootstrap.h"
 
-#define COLLI_LINK_REASON 192 /* room that a reason needs at most */
+#define COLLI_LINK_REASON 192 /* bytes of a reason, at most */
 
 /*
  * How this rank reaches `peer`: *transport receives the transport's name (constant text, "self" if

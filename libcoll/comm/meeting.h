@@ -11,7 +11,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A rank that waits; defined by those who wait. */
+/* A rank that waits; defined where they wait. */
 typedef struct colli_meeting_waiter colli_meeting_waiter;
 
 /* What is known of the ranks of one communicator. */

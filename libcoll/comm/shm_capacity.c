@@ -7,8 +7,7 @@
 #include "libcoll/sched/sched.h"
 
 #define SLOT_LEAST 4096 /* smaller ones would not pay: messages of less than a page */
-#define PEERS_MOST                                                                                 \
-  32 /* with so many does a rank of a large host talk, unless it calls all-to-all */
+#define PEERS_MOST 32   /* a rank of a large host talks to that many, unless it calls all-to-all */
 
 /* The ranks of one host. */
 typedef struct capacity_host {
@@ -45,21 +44,22 @@ static bool leads_host(const colli_rank_info *table, int nranks, int rank, capac
 /* Whether the segments of a host's ranks fit: one for each pair, and one more for each lane of both
  * neighbours in a ring. Others use the same folder, and communicators may be split: an eighth is
  * left. */
-static bool fits(const capacity_host *host, uint64_t room, size_t slot_bytes, unsigned slot_count) {
+static bool fits(const capacity_host *host, uint64_t capacity, size_t slot_bytes,
+                 unsigned slot_count) {
   uint64_t peers = host->ranks - 1 < PEERS_MOST ? (uint64_t)host->ranks - 1 : PEERS_MOST;
   uint64_t segments = (uint64_t)host->ranks * (peers + COLLI_MAX_LANES);
   uint64_t bytes = 2ull * slot_count * (slot_bytes + 64) + 8192;
-  return segments * bytes <= room / 8 * 7;
+  return segments * bytes <= capacity / 8 * 7;
 }
 
 /* The largest slots that fit on a host, in /dev/shm if that can be; 0: none do. */
 static size_t host_slots(const capacity_host *host, const colli_rank_info *info, size_t wanted,
                          bool *in_tmp) {
   size_t least = info->slot_bytes ? wanted : SLOT_LEAST; /* what a user has set is not changed */
-  const uint64_t rooms[] = {host->dev_shm, host->tmp};
+  const uint64_t capacities[] = {host->dev_shm, host->tmp};
   for (int i = 0; i < 2; i++)
     for (size_t bytes = wanted; bytes >= least; bytes /= 2)
-      if (fits(host, rooms[i], bytes, info->slot_count)) {
+      if (fits(host, capacities[i], bytes, info->slot_count)) {
         *in_tmp = i == 1;
         return bytes;
       }

@@ -12,13 +12,13 @@
 
 #define COLLI_SHM_UNBOUNDED UINT64_MAX /* memfds, which memory alone bounds */
 
-/* Fills in the room of this rank's record. */
+/* Fills in the capacity in this rank's record. */
 void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_info *info);
 
-/* Takes the transport with bit `shm` from the ranks of hosts that have no room for it. */
+/* Takes the transport with bit `shm` from the ranks of hosts without the capacity for it. */
 void colli_shm_capacity_check(colli_rank_info *table, int nranks, uint32_t shm);
 
-/* The size of slots for which all hosts have room: at most `wanted`. */
+/* The size of slots for which all hosts have the capacity: at most `wanted`. */
 size_t colli_shm_capacity_slots(const colli_rank_info *table, int nranks, uint32_t shm,
                                 size_t wanted);
 

@@ -20,7 +20,7 @@ extern const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS]; /* numbers of ra
 /* The measured time of an algorithm over that of its formula, for each size; 0: not measured. */
 typedef float colli_correction[COLLI_CORRECTED_SIZES];
 
-/* What was measured of algorithms on one host with so many cores. */
+/* What was measured of algorithms on one host with `cores` cores. */
 typedef struct colli_corrections {
   uint64_t digest; /* of all the rest and the costs that it goes with; never 0 */
   int cores;

@@ -39,7 +39,7 @@ void colli_model_device(colli_model *model, const colli_calibration *calibration
   const colli_link_costs *cores =
       crowded ? &calibration->crowded[COLLI_LINK_SHM] : &calibration->apart[COLLI_LINK_SHM];
   model->device = true;
-  model->alpha_ns = alpha_ns + (crowded ? cores->alpha_ns : 0); /* who is told must be run */
+  model->alpha_ns = alpha_ns + (crowded ? cores->alpha_ns : 0); /* the receiver must be run */
   model->beta_ns_per_byte = beta_ns_per_byte;
   model->gamma_ns_per_byte = cores->gamma_ns_per_byte;
   model->step_ns = DEVICE_STEP_NS;

@@ -12,7 +12,7 @@
 
 #define ROUNDS     32 /* collectives of one pass, and fewer of more; the first half starts from */
 #define ROUNDS_MIN 6  /* rest, with free slots, and does not count */
-#define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
+#define PASSES     4  /* that many are replayed, and twice as many; the others take as long */
 #define POLL_NS    50.0
 #define IDLE_LIMIT 64 /* tries in vain of each rank before it is a deadlock */
 
@@ -36,7 +36,7 @@ typedef struct rank {
   lane lane[COLLI_MAX_LANES];
 } rank;
 
-/* Ranks stay on their core. Those that wait for it get it in turns. */
+/* Ranks stay on their core. Those that wait for it get it in turn. */
 typedef struct core {
   double now;
   int running; /* the rank; -1: all are through */
@@ -306,7 +306,7 @@ static bool make_rehearsal(rehearsal *r) {
   return true;
 }
 
-/* The time of one collective of so many passes. */
+/* The time of one collective of `passes` passes. */
 static double time_of(rehearsal r, int passes) {
   double ns = -1;
   r.passes = passes;

@@ -47,7 +47,8 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
     at = next;
   }
   reduce(d + at, d2 ? d2 + at : NULL, x + at, y + at, (bytes - at) / elem_bytes);
-  /* Such stores are not ordered with others: who is told that the result is there must see it. */
+  /* Such stores are not ordered with others: whoever is told that the result is there must see it.
+   */
   _mm_sfence();
 }
 

@@ -101,11 +101,11 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
     return COLLI_STEP_FAILED;
   (void)colli_exec_registers(exec, op, conn, from);
   uint32_t region = region_by_ref(op, step, from, conn->ops);
-  int room = make_room_for_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
-  if (region && room == COLLI_STEP_BLOCKED)
+  int ready = make_room_for_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
+  if (region && ready == COLLI_STEP_BLOCKED)
     region = 0; /* this lane must not wait for the peer, which may wait for its next step */
-  else if (room != COLLI_STEP_DONE)
-    return room;
+  else if (ready != COLLI_STEP_DONE)
+    return ready;
   int status = region ? conn->ops->send_ref(conn, &op->tag, region, buf, bytes)
                       : conn->ops->send(conn, &op->tag, buf, bytes);
   if (status == COLL_T_AGAIN)
@@ -217,9 +217,9 @@ static inline void combine_slice(const coll_request *op, const colli_step *step,
 static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_step *step,
                               const colli_slice *s, coll_conn **out, void **slot) {
   coll_request *op = lane->op;
-  int room = make_room_for_pending(exec, lane, COLLI_MAX_PENDING);
-  if (room != COLLI_STEP_DONE)
-    return room;
+  int ready = make_room_for_pending(exec, lane, COLLI_MAX_PENDING);
+  if (ready != COLLI_STEP_DONE)
+    return ready;
   coll_conn *conn = *out = colli_exec_conn(exec, op, step->peer_send, lane->index);
   if (!conn)
     return COLLI_STEP_FAILED;

@@ -120,10 +120,10 @@ static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
 }
 
 /* Tells a rank that it waits for one that is not in the communicator. */
-static void tell_absent(colli_family *family, const colli_ctrl_msg *stalled, int absent) {
+static void tell_absent(colli_family *family, const colli_ctrl_msg *waiting, int absent) {
   colli_ctrl_msg msg = {
-      .kind = COLLI_CTRL_ABSENT, .peer = stalled->origin, .nmore = 1, .more = {absent}};
-  colli_notice_send(family, stalled->uid, &msg);
+      .kind = COLLI_CTRL_ABSENT, .peer = waiting->origin, .nmore = 1, .more = {absent}};
+  colli_notice_send(family, waiting->uid, &msg);
 }
 
 /*
@@ -131,7 +131,7 @@ static void tell_absent(colli_family *family, const colli_ctrl_msg *stalled, int
  * communicator, or could not make it, it is told: it may never have had a connection to see end.
  * For a rank that has left altogether those answer to whom it said goodbye.
  */
-static void heard_stalled(colli_family *family, const colli_ctrl_msg *msg) {
+static void heard_waiting(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
   bool mine = !comm && family->making == 0;
   if (comm)
@@ -173,7 +173,7 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->kind == COLLI_CTRL_FAILED)
     heard_failed(family, msg);
   else if (msg->kind == COLLI_CTRL_WAITING)
-    heard_stalled(family, msg);
+    heard_waiting(family, msg);
   else if (msg->kind == COLLI_CTRL_ABSENT)
     heard_absent(family, msg);
 }

@@ -1,7 +1,7 @@
 /*
- * watchdog.c: who is to blame when nothing moves. A rank whose operation has not moved for a while
- * tells all ranks which operation it is in and for whom it waits. From that every rank can see
- * whether another rank made a different call, and at the deadline who has not come.
+ * watchdog.c: which rank is to blame when nothing moves. A rank whose operation has not moved for a
+ * while tells all ranks which operation it is in and for whom it waits. From that every rank can
+ * see whether another rank made a different call, and at the deadline which rank has not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,18 +14,17 @@
 #include "libcoll/failure/op_text.h"
 #include "libcoll/failure/watchdog.h"
 
-#define STALL_NS    (250 * COLLI_NS_PER_MS)
-#define LEFT_STALLS 4 /* how long to wait for a rank that has left */
-#define STALL_RANKS                                                                                \
-  64 /* above that the news comes less often: each takes O(n^2) messages in all                    \
-      */
+#define INTERVAL_NS    (250 * COLLI_NS_PER_MS)
+#define LEFT_INTERVALS 4  /* how long to wait for a rank that has left */
+#define INTERVAL_RANKS 64 /* with more it is longer: each report takes O(n^2) messages in all */
 
-/* How long an operation stands before the other ranks are told, and told again. */
+/* The watchdog interval: how long an operation stands still before the other ranks are told, and
+ * told again. */
 uint64_t colli_watchdog_interval_ns(const coll_comm *comm) {
-  uint64_t stall = STALL_NS;
-  if (comm->nranks > STALL_RANKS)
-    stall = stall * (uint64_t)comm->nranks / STALL_RANKS;
-  return comm->watch.timeout_ns / 3 < stall ? comm->watch.timeout_ns / 3 : stall;
+  uint64_t interval = INTERVAL_NS;
+  if (comm->nranks > INTERVAL_RANKS)
+    interval = interval * (uint64_t)comm->nranks / INTERVAL_RANKS;
+  return comm->watch.timeout_ns / 3 < interval ? comm->watch.timeout_ns / 3 : interval;
 }
 
 /* Whether an operation in flight waits for a rank. */
@@ -49,7 +48,7 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
       !waits_for(comm, absent))
     return;
   if (!by_itself && (op->moved || comm->watch.waited_ns - op->moved_at <
-                                      LEFT_STALLS * colli_watchdog_interval_ns(comm)))
+                                      LEFT_INTERVALS * colli_watchdog_interval_ns(comm)))
     return;
   coll_error record;
   char text[COLLI_OP_TEXT];
@@ -87,8 +86,8 @@ static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, c
   if (colli_tag_same_call(mine, theirs)) {
     snprintf(text, bytes,
              "ranks %d (host %s) and %d (host %s) made the same call, %s, but chose different "
-             "algorithms for it; set COLL_ALGO and COLL_SLOT_* alike on all ranks, and use a tuner "
-             "(COLL_TUNER) that answers alike",
+             "algorithms for it; set COLL_ALGO and COLL_SLOT_* to the same on all ranks, and use a "
+             "tuner (COLL_TUNER) that gives all ranks the same answer",
              comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a));
     return;
   }
@@ -111,17 +110,17 @@ void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
 }
 
 /* Keeps what another rank says of itself. */
-static void keep_report(coll_comm *comm, colli_wait_report *stalled, const colli_ctrl_msg *msg) {
-  stalled->serial = msg->serial;
-  stalled->sequence = msg->sequence;
-  stalled->heard_ns = comm->world.now_ns(comm->world.ctx);
-  memcpy(stalled->tag.word, msg->signature, sizeof(msg->signature));
-  stalled->nwaits = 0;
+static void keep_report(coll_comm *comm, colli_wait_report *report, const colli_ctrl_msg *msg) {
+  report->serial = msg->serial;
+  report->sequence = msg->sequence;
+  report->heard_ns = comm->world.now_ns(comm->world.ctx);
+  memcpy(report->tag.word, msg->signature, sizeof(msg->signature));
+  report->nwaits = 0;
   for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
     int peer = i < 0 ? msg->peer : msg->more[i];
     peer = peer >= 0 ? colli_comm_rank_of(comm, peer) : -1;
     if (peer >= 0)
-      stalled->waits[stalled->nwaits++] = peer;
+      report->waits[report->nwaits++] = peer;
   }
 }
 
@@ -130,21 +129,21 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
   int origin = colli_comm_rank_of(comm, msg->origin);
   if (origin < 0)
     return;
-  colli_wait_report *stalled = &comm->failure.wait_reports[origin];
-  keep_report(comm, stalled, msg);
+  colli_wait_report *report = &comm->failure.wait_reports[origin];
+  keep_report(comm, report, msg);
   if (msg->sequence == 0 || msg->sequence > comm->calls.sequence ||
       msg->sequence + COLLI_HISTORY <= comm->calls.sequence || comm->failure.status != COLL_OK)
     return;
   const coll_tag *mine = &comm->calls.history[msg->sequence % COLLI_HISTORY];
-  if (memcmp(mine, &stalled->tag, sizeof(*mine)) != 0)
-    colli_watchdog_disagree(comm, mine, origin, &stalled->tag, comm->exec.oldest);
+  if (memcmp(mine, &report->tag, sizeof(*mine)) != 0)
+    colli_watchdog_disagree(comm, mine, origin, &report->tag, comm->exec.oldest);
 }
 
-/* Whether a rank has said of late that it waits: it tells again every stall interval. */
+/* Whether a rank has said recently that it waits: it says so again every interval. */
 static bool is_known_to_wait(const coll_comm *comm, int rank) {
-  const colli_wait_report *stalled = &comm->failure.wait_reports[rank];
+  const colli_wait_report *report = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);
-  return stalled->serial && now - stalled->heard_ns < 5 * colli_watchdog_interval_ns(comm) / 2;
+  return report->serial && now - report->heard_ns < 5 * colli_watchdog_interval_ns(comm) / 2;
 }
 
 /*

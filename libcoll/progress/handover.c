@@ -13,7 +13,7 @@
 #define SPIN_LEAST      16u
 #define POLLS_ELSEWHERE 32u  /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
-#define TURNS           4u   /* after so many handovers without a message a rank is no root */
+#define TURNS           4u   /* after that many handovers without a message a rank is no root */
 #define ELSEWHERE_BYTES 32768u
 
 /* Messages that this rank has sent to its mate, the one other rank on this core. */
@@ -83,10 +83,10 @@ static bool mate_is_done(const coll_comm *comm, const coll_request *op, int lane
  * mate has not done its part. When it has, it can do no more than this rank, which therefore keeps
  * the core until the ranks of the other core have changed too.
  *
- * In an operation with a root no rank needs its mate, unless ranks are roots in turn. Who has sent
- * its mate something hands the core over at once: the mate must run before this rank's next turn,
- * and both cores then change ranks at the same time. The rank that runs next owes its mate nothing
- * until it is root itself, and waits as in an exchange.
+ * In an operation with a root no rank needs its mate, unless ranks are roots in turn. A rank that
+ * has sent its mate something hands the core over at once: the mate must run before this rank's
+ * next turn, and both cores then change ranks at the same time. The rank that runs next owes its
+ * mate nothing until it is root itself, and waits as in an exchange.
  */
 unsigned colli_handover_polls(const coll_comm *comm) {
   const coll_request *op = comm->exec.oldest;

@@ -11,8 +11,8 @@
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
 
-#define CONTROL_NS 500000ull               /* control links are polled so often */
-#define MAX_TOLD   4                       /* so many operations, the oldest, are told to others */
+#define CONTROL_NS 500000ull /* time between polls of the control links */
+#define MAX_TOLD   4         /* that many operations, the oldest, are told to others */
 #define MAX_GAP_NS (100 * COLLI_NS_PER_MS) /* the most that one poll adds to the clock */
 
 /* Fails or reports operations that have not moved for long. */

@@ -22,7 +22,7 @@
 #define SPIN_POLLS      256u /* in vain, some 10 us, before it sleeps */
 #define POLLS_PER_WATCH 16u
 #define NAP_MS          50 /* the longest sleep while operations are in flight: deadlines pass */
-#define SUSPECT_NAP_MS  10 /* while one waits for news of a broken connection */
+#define SUSPECT_NAP_MS  10 /* while one waits for a notice about a broken connection */
 
 typedef enum stance {
   AWAKE,
@@ -118,7 +118,7 @@ static void *run_thread(void *arg) {
     } else if (idle % POLLS_PER_WATCH == 0) {
       colli_family_watch(family, false);
     }
-    colli_family_unlock(family); /* for those who want to come in */
+    colli_family_unlock(family); /* for calls that want to come in */
     colli_cpu_relax();
     colli_family_lock(family);
   }

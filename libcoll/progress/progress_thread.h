@@ -17,7 +17,7 @@ void colli_progress_stop(colli_family *family);
 /* The last call goes out, and still holds the lock: wakes the thread if there is anything to do. */
 void colli_progress_take_over(colli_family *family);
 
-/* From any thread, without the lock: there is news. */
+/* From any thread, without the lock: there is something to do. */
 void colli_progress_wake(colli_family *family);
 
 #endif

@@ -16,7 +16,7 @@
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
-#define BURNT_NS        250000ull  /* so much time of a core spent in vain: sleep */
+#define BURNT_NS        250000ull  /* after wasting that much time of a core: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core meanwhile */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 #define SLEEP_SHARED_NS COLLI_NS_PER_MS /* the same where several threads share the doorbells */

@@ -7,7 +7,7 @@
 /* What is wrong with nranks, rank, root, nchunks, nscratch and nlanes; NULL if nothing. */
 const char *colli_check_frame(const colli_sched *sched);
 
-/* What is wrong with a step of this schedule, its deps aside; NULL if nothing. */
+/* What is wrong with a step of this schedule, except for its deps; NULL if nothing. */
 const char *colli_check_step(const colli_sched *sched, const colli_step *step);
 
 /* Whether a rank's INPUT or OUTPUT has a chunk in this collective (sched.h tells which). */

@@ -53,7 +53,7 @@ enum {
   /*
    * What a SEND sends may be left where it lies until the peer has read it, out of place and in
    * place: either no step of the rank stores there later, or waiting for the peer is harmless
-   * (by_reference.c). Not the emitter's affair.
+   * (by_reference.c). Emitters do not set them.
    */
   COLLI_BY_REF = 64,
   COLLI_BY_REF_IN_PLACE = 128

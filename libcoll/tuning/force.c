@@ -7,7 +7,7 @@
 
 #include "libcoll/base/error.h"
 
-#define SHOWN 60 /* letters of a wrong word that a message shows */
+#define SHOWN 60 /* characters of a wrong word that a message shows */
 
 /* A piece of the text. */
 typedef struct word {
@@ -26,7 +26,7 @@ typedef struct reader {
 /* Reports what is wrong, and where. */
 static coll_status refuse_text(const reader *r, word where, const char *why, const char *known) {
   return colli_error_set(r->error, COLL_ERR_INVALID_USAGE, "create",
-                         "COLL_ALGO (or config.algo): at '%.*s', letter %d: %s%s",
+                         "COLL_ALGO (or config.algo): at '%.*s', character %d: %s%s",
                          where.length < SHOWN ? where.length : SHOWN, where.at,
                          (int)(where.at - r->text) + 1, why, known);
 }
@@ -176,7 +176,7 @@ void colli_force_free(colli_force *force) {
   *force = (colli_force){0};
 }
 
-/* The algorithm that must do so many bytes of a collective. */
+/* The algorithm that is forced for a collective of `bytes` bytes. */
 const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, size_t bytes) {
   for (int i = 0; i < force->count; i++) {
     const colli_force_rule *rule = &force->rules[i];

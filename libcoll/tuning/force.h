@@ -31,7 +31,7 @@ coll_status colli_force_check(const char *text, coll_error *error);
 
 void colli_force_free(colli_force *force);
 
-/* The algorithm that must do so many bytes of a collective, or NULL. */
+/* The algorithm that is forced for a collective of `bytes` bytes, or NULL. */
 const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, size_t bytes);
 
 /* Sets INVALID_USAGE: says why a forced algorithm cannot do a shape, and which ones can. */

@@ -184,7 +184,7 @@ static bool is_paired(const colli_rank_info *table, int nranks) {
   return all;
 }
 
-/* Sets model and limits of the slowest links, on a host with so many ranks and processors. */
+/* Sets model and limits of the slowest links, on a host with that many ranks and processors. */
 static void set_model(const colli_rank_info *table, int nranks,
                       const colli_transport_list *transports, int ranks_fullest, int cpus_fullest,
                       const colli_corrections *corrections, colli_locality *out) {

@@ -89,7 +89,7 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
   return kept + 1;
 }
 
-/* Whether an algorithm is for so many ranks, and such ranks. */
+/* Whether an algorithm is for this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, int nranks, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return nranks >= least && (!algo->ranks_max || nranks <= algo->ranks_max) &&

@@ -13,7 +13,7 @@
  * ranks' messages happen to bring about. A step that receives and sends keeps its message's slot
  * until it gets the next one, as the executor does where it reduces in place; with a single slot
  * that could not work, so there it takes the message out first. A barrier must let every rank
- * hear of every rank.
+ * hear from every rank.
  */
 #ifndef COLLI_VERIFY_VERIFY_H
 #define COLLI_VERIFY_VERIFY_H

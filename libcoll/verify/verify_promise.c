@@ -148,12 +148,13 @@ static bool check_movement(colli_verifier *v, int chunk, int pass) {
   return true;
 }
 
-/* Checks that a rank has heard of all others. */
+/* Checks that a rank has heard from all others. */
 static bool check_heard_of_all(colli_verifier *v, int rank) {
   const uint64_t *set = v->sets + (size_t)rank * colli_vset_words(v);
   for (int other = 0; other < v->nranks; other++)
     if (!(set[other / 64] >> (other % 64) & 1))
-      return colli_vobject(v, rank, -1, 0, "leaves the barrier without news of rank %d", other);
+      return colli_vobject(v, rank, -1, 0, "leaves the barrier without having heard from rank %d",
+                           other);
   return true;
 }
 

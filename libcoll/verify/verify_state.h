@@ -61,7 +61,7 @@ typedef struct colli_verifier {
   int passes;
   colli_coll coll;
   int root;
-  const colli_shape *shape; /* rank 0's, and so that of all, its rank aside */
+  const colli_shape *shape; /* rank 0's; the others differ in `rank` only */
   colli_vrank *ranks;
   colli_exprs exprs;
   colli_conns conns;

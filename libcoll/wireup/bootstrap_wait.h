@@ -18,7 +18,7 @@ typedef struct boot_polls {
   uint64_t wake_ns;
 } boot_polls;
 
-/* Allocates an empty set for so many descriptors; false: out of memory. */
+/* Allocates an empty set for `capacity` descriptors; false: out of memory. */
 bool boot_polls_create(boot_polls *polls, int capacity);
 
 void boot_polls_destroy(boot_polls *polls);

@@ -7,8 +7,10 @@
 
 #include "number.h"
 
-#define GUARD   64            /* bytes around a buffer that must stay as they are */
-#define PERIOD  ((size_t)509) /* inputs of reductions repeat after so many elements, to be quick */
+#define GUARD 64 /* bytes around a buffer that must stay as they are */
+#define PERIOD                                                                                     \
+  ((size_t)509) /* inputs of reductions repeat after that many elements, to be quick               \
+                 */
 #define PATTERN 0xa5
 
 /* Blocks of a buffer, in elements. */
@@ -136,11 +138,11 @@ static void lay_out(case_state *r) {
 
 /* ---- buffers --------------------------------------------------------------------------------- */
 
-/* Memory of so many bytes: the caller's, or else of its own. */
+/* Memory of `bytes` bytes: the caller's, or else of its own. */
 static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
   if (!c->memory[which])
     return malloc(bytes);
-  if (bytes > c->room) {
+  if (bytes > c->capacity) {
     fprintf(stderr, "the caller's memory is too short: %zu bytes are needed\n", bytes);
     abort();
   }
@@ -151,11 +153,11 @@ static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
 static void make_buffers(case_state *r) {
   const test_case *c = r->c;
   size_t in = r->in.end * r->bytes, out = r->out.end * r->bytes;
-  size_t room = in > out ? in : out;
-  r->in_base = get_memory(c, 0, room + 2 * GUARD);
-  r->out_base = get_memory(c, 1, room + 2 * GUARD);
-  memset(r->in_base, PATTERN, room + 2 * GUARD);
-  memset(r->out_base, PATTERN, room + 2 * GUARD);
+  size_t longest = in > out ? in : out;
+  r->in_base = get_memory(c, 0, longest + 2 * GUARD);
+  r->out_base = get_memory(c, 1, longest + 2 * GUARD);
+  memset(r->in_base, PATTERN, longest + 2 * GUARD);
+  memset(r->out_base, PATTERN, longest + 2 * GUARD);
   r->sendbuf = r->in_base + GUARD;
   r->recvbuf = r->out_base + GUARD;
   int root = r->rank == c->root, own_in = c->coll >= CASE_ALLGATHER && c->coll <= CASE_GATHERV;
@@ -269,8 +271,8 @@ static int gets(const case_state *r) {
 
 /* Whether nothing was written where nothing belongs. */
 static int intact(const case_state *r) {
-  size_t room = r->in.end > r->out.end ? r->in.end : r->out.end;
-  size_t bytes = room * r->bytes;
+  size_t longest = r->in.end > r->out.end ? r->in.end : r->out.end;
+  size_t bytes = longest * r->bytes;
   int shared = r->c->in_place != 0;
   for (size_t i = 0; i < GUARD; i++)
     if (r->in_base[i] != PATTERN || r->out_base[i] != PATTERN ||

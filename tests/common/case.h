@@ -49,7 +49,7 @@ typedef struct test_case {
   size_t count; /* as in the call; in v-forms about that many */
   uint64_t seed;
   void *memory[2]; /* this rank's, for input and output; NULL: the case allocates */
-  size_t room;     /* bytes of each */
+  size_t capacity; /* bytes of each */
 } test_case;
 
 /* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE. */
@@ -63,8 +63,8 @@ int case_takes(coll_type type, coll_op op);
 
 /*
  * Runs `count` cases of one form, all under way at once but for blocking ones, on this rank; 0, or
- * 1 after saying what went wrong. All ranks call it alike. `affine` is the communicator's handle of
- * the operation that case_affine_create() made.
+ * 1 after saying what went wrong. All ranks make the same call. `affine` is the communicator's
+ * handle of the operation that case_affine_create() made.
  */
 int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
              coll_op affine);

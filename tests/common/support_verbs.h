@@ -9,7 +9,7 @@
  * there. It has no device yet. */
 fake_verbs *fake_load(void);
 
-/* Adds a device with so many ports, all active InfiniBand at 100 Gbit/s. */
+/* Adds a device with that many ports, all active InfiniBand at 100 Gbit/s. */
 fake_device *fake_add(fake_verbs *fake, const char *name, int nports);
 
 /* Makes a port one of RoCE, without addresses. */

@@ -1,7 +1,7 @@
 /*
  * support_check_memory.c: a long random mix of what only some transports have: messages that are
- * sent from regions or from lent memory, that are told of where they belong before they come, and
- * that either end works on. A transport that has none of it carries the same messages.
+ * sent from regions or from registered memory, that are told of where they belong before they come,
+ * and that either end works on. A transport that has none of it carries the same messages.
  *
  * Two ranks send each other groups of messages with a tag each, as the slices of an operation.
  */
@@ -41,11 +41,11 @@ typedef struct side {
   int filled;        /* groups whose memory is */
   unsigned part;     /* messages of the group under way that were taken */
   uint64_t ticket[PLACES];
-  bool lent[PLACES];
+  bool registered[PLACES];
   int received;
   unsigned got;
   plan_kind plan[GROUPS + 1]; /* as told to the transport; PLAIN: not */
-  bool in_lent[PLACES];
+  bool in_registered[PLACES];
   struct side *peer;
   uint64_t referred, worked;
 } side;
@@ -121,9 +121,9 @@ static void reap(side *s) {
   for (; s->through < s->sent && s->ticket[s->through % PLACES] <= count; s->through++) {
     int at = s->through % PLACES;
     group g = group_of(s, s->through);
-    if (s->lent[at])
-      ops->release_buffers(s->world->rank[s->rank].ep, &s->lent[at]);
-    s->lent[at] = false;
+    if (s->registered[at])
+      ops->release_buffers(s->world->rank[s->rank].ep, &s->registered[at]);
+    s->registered[at] = false;
     memset((g.shared ? &s->shared : &s->ordinary)->out[at], 0xee, all_of(&g));
   }
 }
@@ -141,9 +141,9 @@ static void send_next(side *s, colli_prng *prng) {
     s->filled++;
     for (unsigned i = 0; i < g.count; i++)
       conf_fill(all + i * g.slice, bytes_of(&g, i), g.number + i);
-    s->lent[at] = !g.shared && coll_transport_registers(ops) && colli_prng_below(prng, 2);
-    if (s->lent[at])
-      ops->register_buffer(s->world->rank[s->rank].ep, &s->lent[at], all, all_of(&g), 0);
+    s->registered[at] = !g.shared && coll_transport_registers(ops) && colli_prng_below(prng, 2);
+    if (s->registered[at])
+      ops->register_buffer(s->world->rank[s->rank].ep, &s->registered[at], all, all_of(&g), 0);
   }
   coll_tag tag = conf_tag(g.number);
   const char *buf = all + s->part * g.slice;
@@ -171,9 +171,10 @@ static void announce(side *s, int index, unsigned ahead, colli_prng *prng) {
     return;
   if (coll_transport_expects(ops)) {
     coll_tag tag = conf_tag(g.number);
-    if (st == &s->ordinary && !s->in_lent[at]) {
-      ops->register_buffer(s->world->rank[s->rank].ep, &s->in_lent[at], st->in[at], all_of(&g), 1);
-      s->in_lent[at] = true;
+    if (st == &s->ordinary && !s->in_registered[at]) {
+      ops->register_buffer(s->world->rank[s->rank].ep, &s->in_registered[at], st->in[at],
+                           all_of(&g), 1);
+      s->in_registered[at] = true;
     }
     int status = ops->expect(s->end.conn, ahead, &tag, st->in[at], all_of(&g), g.slice);
     cr_assert(status == COLL_T_DONE || status == COLL_T_AGAIN, "expect: %d", status);
@@ -260,9 +261,9 @@ static void receive_next(side *s, colli_prng *prng) {
     return;
   s->got = 0;
   s->received++;
-  if (s->in_lent[at])
-    s->world->ops->release_buffers(s->world->rank[s->rank].ep, &s->in_lent[at]);
-  s->in_lent[at] = false;
+  if (s->in_registered[at])
+    s->world->ops->release_buffers(s->world->rank[s->rank].ep, &s->in_registered[at]);
+  s->in_registered[at] = false;
 }
 
 /* Makes a rank's memory, and tells of its region. */

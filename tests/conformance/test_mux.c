@@ -1,7 +1,7 @@
 /*
  * test_mux.c: virtual channels keep the contract of transports, over shared memory, TCP and the
- * simulator. Not stamped are the checks of how an endpoint is found and trusted, which is the
- * affair of the transport below, and those of a single connection that ends: a virtual channel ends
+ * simulator. Left out are the checks of how an endpoint is found and trusted, which concern
+ * the transport below, and those of a single connection that ends: a virtual channel ends
  * with its communicator.
  */
 #include "support_conformance.h"

@@ -248,7 +248,7 @@ Test(shm_region, owner_leaves) {
   }
 }
 
-/* Who waits for a peer to read is told that it has left. */
+/* A side that waits for a peer to read is told that it has left. */
 Test(shm_region, reader_leaves) {
   scene s = make_scene();
   introduce(&s, REGION);

@@ -191,7 +191,7 @@ Test(shm_work, ahead) {
   end_scene(&s);
 }
 
-/* What came as a copy is received as ever. */
+/* What came as a copy is received as usual. */
 Test(shm_work, copies) {
   scene s = make_scene();
   introduce(&s);

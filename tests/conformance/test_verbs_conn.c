@@ -256,7 +256,8 @@ Test(verbs_conn, killed_peer, .timeout = 30) {
 }
 
 /*
- * Who leaves after all that it expected has come lets what it sent arrive, and says farewell.
+ * A side that leaves after all that it expected has come lets what it sent arrive, and says
+ * farewell.
  */
 Test(verbs_conn, farewell_after_expected, .timeout = 30) {
   static const conf_transport transport = {

@@ -35,7 +35,7 @@ typedef struct fake_verbs {
   /* the test's */
   bool no_list; /* ibv_get_device_list() fails */
   int count;    /* devices that it tells of */
-  int listed;   /* of which so many are really in the list */
+  int listed;   /* how many of them are really in the list */
   fake_device devices[FAKE_DEVICES];
   bool compat; /* contexts as libraries before the extended ones made them */
   int reg_errno;

@@ -18,8 +18,8 @@
 typedef struct fake_cq {
   struct ibv_cq cq;
   bool armed;
-  unsigned head, tail; /* of `wc`, modulo `room` */
-  unsigned room;
+  unsigned head, tail; /* of `wc`, modulo `capacity` */
+  unsigned capacity;
   struct ibv_wc *wc;
 } fake_cq;
 
@@ -30,7 +30,7 @@ typedef struct fake_channel {
 
 typedef struct fake_srq {
   struct ibv_srq srq;
-  unsigned requests; /* all alike: without memory, number 0 */
+  unsigned requests; /* all the same: without memory, number 0 */
 } fake_srq;
 
 /* A work request that waits for a receive request of the other end. */
@@ -97,7 +97,7 @@ EXPORT struct ibv_cq *ibv_create_cq(struct ibv_context *context, int entries, vo
   if (!made)
     return NULL;
   made->cq = (struct ibv_cq){.context = context, .channel = channel, .cq_context = cq_context};
-  made->room = (unsigned)entries;
+  made->capacity = (unsigned)entries;
   made->wc = calloc((size_t)entries, sizeof(*made->wc));
   ((fake_channel *)(void *)channel)->cq = &made->cq;
   return &made->cq;
@@ -153,9 +153,9 @@ static void complete(struct ibv_cq *queue, const struct ibv_wc *wc) {
   fake_cq *cq = (fake_cq *)(void *)queue;
   uint64_t one = 1;
   catch_up(); /* all that was written before is in place */
-  if (cq->tail - cq->head == cq->room)
+  if (cq->tail - cq->head == cq->capacity)
     abort(); /* it was made too short */
-  cq->wc[cq->tail++ % cq->room] = *wc;
+  cq->wc[cq->tail++ % cq->capacity] = *wc;
   if (cq->armed && write(queue->channel->fd, &one, sizeof(one)) < 0)
     abort();
   cq->armed = false;
@@ -170,7 +170,7 @@ static int poll_cq(struct ibv_cq *queue, int most, struct ibv_wc *wc) {
     if (qp->far && qp->qp.send_cq == queue)
       move_on(qp);
   while (count < most && cq->head != cq->tail)
-    wc[count++] = cq->wc[cq->head++ % cq->room];
+    wc[count++] = cq->wc[cq->head++ % cq->capacity];
   if (fake.dead)
     count = -1;
   pthread_mutex_unlock(&fake_lock);
@@ -289,7 +289,7 @@ static bool move_parts(const struct ibv_send_wr *request, uint8_t *data, bool to
   return true;
 }
 
-/* Writes as devices do, in ascending order: who sees the last bytes sees all. */
+/* Writes as devices do, in ascending order: a reader that sees the last bytes sees all. */
 static void write_ascending(uint8_t *memory, const uint8_t *data, size_t bytes) {
   catch_up();
   if (bytes == 0)

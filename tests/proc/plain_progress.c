@@ -85,7 +85,7 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
       coll_irecv(&value, 1, COLL_INT32, (rank + 1) % nranks, 9, NULL, comm, &request);
   if (rank == 0)
     RANK_OK(coll_comm_abort(comm));
-  while (request) { /* else the news was here before */
+  while (request) { /* else the notice was here before */
     usleep(1000);
     status = coll_test(&request);
   }

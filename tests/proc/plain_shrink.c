@@ -65,20 +65,20 @@ static void *shrink_other(void *arg) {
 
 /* Two threads a rank shrink two communicators of a family at the same time. */
 static int shrink_twice_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
-  coll_comm *twin, *mine;
+  coll_comm *copy, *mine;
   pthread_t thread;
   void *other;
   (void)arg;
   (void)nranks;
-  RANK_OK(coll_comm_dup(comm, NULL, &twin));
-  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, twin) == 0);
+  RANK_OK(coll_comm_dup(comm, NULL, &copy));
+  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, copy) == 0);
   RANK_OK(coll_comm_shrink(comm, NULL, &mine));
   pthread_join(thread, &other);
   coll_comm *theirs = other;
   RANK_CHECK(theirs && sum(mine) == COLL_OK && sum(theirs) == COLL_OK);
   coll_comm_destroy(&mine);
   coll_comm_destroy(&theirs);
-  coll_comm_destroy(&twin);
+  coll_comm_destroy(&copy);
   return 0;
 }
 

@@ -69,6 +69,10 @@ change half 's/^static const coll_transport_ops table/static void half(coll_endp
   (void)(ep \&\& region);\
 }\
 &/; s/\.wake = file_nothing,/& .region_remove = half,/'
+change unfinished 's/^static const coll_transport_ops table/static int unfinished(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes) {\
+  return ep \&\& region \&\& offset \&\& bytes;\
+}\
+&/; s/\.wake = file_nothing,/& .unfinished_work = unfinished,/'
 change named 's/\.name = "file"/.name = "no,name"/'
 change taken 's/\.name = "file"/.name = "tcp"/'
 change null 's/return &table;/return table.size ? NULL : \&table;/'
@@ -78,6 +82,7 @@ refuse "wrong ABI" "$scratch/abi.so" "its abi is 2, not 1"
 refuse "short table" "$scratch/short.so" "its table's size is"
 refuse "missing function" "$scratch/lacks.so" "transport 'file' has no slot_peek()"
 refuse "half a group" "$scratch/half.so" "only one of region_add() and region_remove()"
+refuse "shared work without offers" "$scratch/unfinished.so" "only one of offer_work() and unfinished_work()"
 refuse "bad name" "$scratch/named.so" "its name 'no,name' is not"
 refuse "name taken" "$scratch/taken.so" "there is a transport with its name, 'tcp', already"
 refuse "no table" "$scratch/null.so" "returned NULL"

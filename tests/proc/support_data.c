@@ -9,8 +9,8 @@
 
 #include "libcoll/exec/reduce.h"
 
-/* Inputs repeat after so many elements: a prime, so that nothing that the library cuts by powers of
- * two can be put in a wrong place unseen. */
+/* Inputs repeat after that many elements: a prime, so that nothing that the library cuts by powers
+ * of two can be put in a wrong place unseen. */
 #define PERIOD ((size_t)1021)
 
 /* The number behind element `index` of a rank's input. */

@@ -9,9 +9,9 @@
 #include "libcoll/base/prng.h"
 #include "support_ranks.h"
 
-#define ROOM ((size_t)1 << 20)
+#define REGION_BYTES ((size_t)1 << 20)
 
-/* One case or two, of any kind, that fit into the room. */
+/* One case or two, of any kind, that fit into the region. */
 static int run_some(coll_comm *comm, int rank, int nranks, colli_prng *prng,
                     char *const memory[2]) {
   test_case cases[2];
@@ -28,7 +28,7 @@ static int run_some(coll_comm *comm, int rank, int nranks, colli_prng *prng,
                            .in_place = (int)colli_prng_below(prng, 2),
                            .count = 1 + colli_prng_below(prng, 1u << size),
                            .seed = 1 + colli_prng_below(prng, 1000),
-                           .room = ROOM};
+                           .capacity = REGION_BYTES};
     for (int i = 0; i < 2 && shared; i++)
       cases[c].memory[i] = memory[i];
   }
@@ -39,7 +39,7 @@ static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
   colli_prng prng = {*(const uint64_t *)arg};
   char *memory[2];
   for (int i = 0; i < 2; i++)
-    RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&memory[i]));
+    RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&memory[i]));
   for (int i = 0; i < 60; i++)
     if (run_some(comm, rank, nranks, &prng, memory) != 0)
       return 1;
@@ -66,7 +66,7 @@ int fault_play(const char *transport) {
 
 /* Long vectors until the connections of ranks 0 and 1 break: both are told which. */
 static int run_until_cut(coll_comm *comm, int rank, int nranks, void *arg) {
-  size_t count = ROOM / sizeof(int);
+  size_t count = REGION_BYTES / sizeof(int);
   int *memory[2];
   coll_status status = COLL_OK;
   coll_error error = COLL_ERROR_INIT;
@@ -74,7 +74,7 @@ static int run_until_cut(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int i = 0; i < 2; i++) {
     memory[i] = *(const bool *)arg ? NULL : calloc(count, sizeof(int));
     if (!memory[i])
-      RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&memory[i]));
+      RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&memory[i]));
   }
   for (int i = 0; i < 300 && status == COLL_OK; i++)
     status = coll_allreduce(memory[0], memory[1], count, COLL_INT32, COLL_SUM, comm);

@@ -217,7 +217,7 @@ static void *enter(void *arg) {
 }
 
 /* Connects to the id's port and sends some bytes. */
-static int knock(const coll_id *id, const void *bytes, size_t count) {
+static int connect_and_send(const coll_id *id, const void *bytes, size_t count) {
   colli_id unpacked;
   memcpy(&unpacked, id->bytes, sizeof(unpacked));
   struct sockaddr_in address = {.sin_family = AF_INET,
@@ -241,10 +241,10 @@ Test(bad_input, strangers, .timeout = 30) {
   for (size_t i = 0; i < sizeof(noise); i++)
     noise[i] = (unsigned char)rand();
   int fds[6];
-  fds[0] = knock(&a.id, noise, sizeof(noise));
-  fds[1] = knock(&a.id, noise, 1);
-  fds[2] = knock(&a.id, "", 0);
-  fds[3] = knock(&a.id, "GET / HTTP/1.0\r\n\r\n", 18);
+  fds[0] = connect_and_send(&a.id, noise, sizeof(noise));
+  fds[1] = connect_and_send(&a.id, noise, 1);
+  fds[2] = connect_and_send(&a.id, "", 0);
+  fds[3] = connect_and_send(&a.id, "GET / HTTP/1.0\r\n\r\n", 18);
   listener thief = {.rank = 1, .nranks = 2, .timeout_ms = 4000, .id = a.id};
   colli_id *unpacked = (colli_id *)(void *)thief.id.bytes;
   unpacked->secret[5] ^= 1;
@@ -261,35 +261,35 @@ Test(bad_input, strangers, .timeout = 30) {
 
 /* Two processes claim rank 1. */
 Test(bad_input, rank_taken_twice, .timeout = 30) {
-  listener doors[3];
+  listener listeners[3];
   pthread_t threads[3];
   coll_id id;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   for (int i = 0; i < 3; i++) {
-    doors[i] = (listener){.id = id, .rank = i == 0 ? 0 : 1, .nranks = 3, .timeout_ms = 4000};
-    cr_assert_eq(pthread_create(&threads[i], NULL, enter, &doors[i]), 0);
+    listeners[i] = (listener){.id = id, .rank = i == 0 ? 0 : 1, .nranks = 3, .timeout_ms = 4000};
+    cr_assert_eq(pthread_create(&threads[i], NULL, enter, &listeners[i]), 0);
   }
   for (int i = 0; i < 3; i++) {
     pthread_join(threads[i], NULL);
-    cr_expect_eq(doors[i].status, COLL_ERR_MISMATCH, "%d: %s", i, doors[i].error.message);
-    cr_expect(strstr(doors[i].error.message, "rank 1"), "%s", doors[i].error.message);
+    cr_expect_eq(listeners[i].status, COLL_ERR_MISMATCH, "%d: %s", i, listeners[i].error.message);
+    cr_expect(strstr(listeners[i].error.message, "rank 1"), "%s", listeners[i].error.message);
   }
 }
 
 /* Ranks that never come are named. */
 Test(bad_input, missing_ranks, .timeout = 30) {
-  listener doors[2];
+  listener listeners[2];
   pthread_t threads[2];
   coll_id id;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   for (int i = 0; i < 2; i++) {
-    doors[i] = (listener){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 800};
-    cr_assert_eq(pthread_create(&threads[i], NULL, enter, &doors[i]), 0);
+    listeners[i] = (listener){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 800};
+    cr_assert_eq(pthread_create(&threads[i], NULL, enter, &listeners[i]), 0);
   }
   for (int i = 0; i < 2; i++) {
     pthread_join(threads[i], NULL);
-    cr_expect_eq(doors[i].status, COLL_ERR_TIMEOUT, "%s", doors[i].error.message);
-    cr_expect(strstr(doors[i].error.message, "1") && strstr(doors[i].error.message, "3"), "%s",
-              doors[i].error.message);
+    cr_expect_eq(listeners[i].status, COLL_ERR_TIMEOUT, "%s", listeners[i].error.message);
+    cr_expect(strstr(listeners[i].error.message, "1") && strstr(listeners[i].error.message, "3"),
+              "%s", listeners[i].error.message);
   }
 }

@@ -56,18 +56,18 @@ static void write_calibration(const char *path, bool messages) {
 /* One rank of differing_calibrations; arg: the folder of the files. */
 static int differ(coll_comm *comm, int rank, int nranks, void *arg) {
   static const size_t counts[] = {1, 100, 1000, 10000, 100000};
-  coll_comm *alike[2] = {NULL, NULL}, *own = NULL;
+  coll_comm *same[2] = {NULL, NULL}, *own = NULL;
   char path[2][128], mine[24], theirs[24], all[RANKS][24];
   int differences = 0;
   for (int k = 0; k < 2; k++) {
     snprintf(path[k], sizeof(path[k]), "%s/%d", (char *)arg, k);
     setenv("COLL_CALIBRATION", path[k], 1);
-    RANK_OK(make_comm(comm, rank, nranks, NULL, &alike[k]));
+    RANK_OK(make_comm(comm, rank, nranks, NULL, &same[k]));
   }
   setenv("COLL_CALIBRATION", path[rank % 2], 1);
   RANK_OK(make_comm(comm, rank, nranks, NULL, &own));
   for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
-    differences += strcmp(chosen(alike[0], counts[i], mine), chosen(alike[1], counts[i], theirs));
+    differences += strcmp(chosen(same[0], counts[i], mine), chosen(same[1], counts[i], theirs));
     chosen(own, counts[i], mine);
     RANK_CHECK(mine[0]);
     RANK_OK(coll_allgather(mine, all, sizeof(mine), COLL_INT8, comm));
@@ -82,7 +82,7 @@ static int differ(coll_comm *comm, int rank, int nranks, void *arg) {
   }
   RANK_CHECK(differences); /* the two files alone lead to different choices */
   for (int k = 0; k < 2; k++)
-    coll_comm_destroy(&alike[k]);
+    coll_comm_destroy(&same[k]);
   coll_comm_destroy(&own);
   return 0;
 }
@@ -123,7 +123,7 @@ static void write_corrections(const char *path, const char *winner) {
 /* One rank of corrections; arg: the folder of the files. */
 static int correct(coll_comm *comm, int rank, int nranks, void *arg) {
   static const char *const winners[] = {"ring", "dbtree"};
-  coll_comm *alike[2], *mixed, *typical, *child;
+  coll_comm *same[2], *mixed, *typical, *child;
   char path[2][128], mine[24], theirs[24];
   setenv("COLL_TRANSPORT", "shm", 1);
   setenv("COLL_CALIBRATION", "none", 1);
@@ -131,11 +131,11 @@ static int correct(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int k = 0; k < 2; k++) {
     snprintf(path[k], sizeof(path[k]), "%s/%d", (char *)arg, k);
     setenv("COLL_CALIBRATION", path[k], 1);
-    RANK_OK(make_comm(comm, rank, nranks, NULL, &alike[k]));
+    RANK_OK(make_comm(comm, rank, nranks, NULL, &same[k]));
     for (size_t count = 1; count <= 1000000; count *= 100)
-      RANK_CHECK(strcmp(chosen(alike[k], count, mine), winners[k]) == 0);
+      RANK_CHECK(strcmp(chosen(same[k], count, mine), winners[k]) == 0);
   }
-  RANK_OK(coll_comm_dup(alike[0], NULL, &child));
+  RANK_OK(coll_comm_dup(same[0], NULL, &child));
   RANK_CHECK(strcmp(chosen(child, 100, mine), "ring") == 0);
   /* Ranks that have read differing ones agree as well: on none of them. */
   setenv("COLL_CALIBRATION", path[rank % 2], 1);
@@ -146,7 +146,7 @@ static int correct(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_allreduce(&value, &value, 1, COLL_FLOAT32, COLL_SUM, mixed));
   RANK_CHECK(value == (float)nranks);
   for (int k = 0; k < 2; k++)
-    coll_comm_destroy(&alike[k]);
+    coll_comm_destroy(&same[k]);
   coll_comm_destroy(&child);
   coll_comm_destroy(&mixed);
   coll_comm_destroy(&typical);
@@ -166,7 +166,7 @@ Test(choice, corrections, .timeout = 60) {
   rmdir(folder);
 }
 
-/* ---- settings that must be alike ------------------------------------------------------------- */
+/* ---- settings that must be equal ------------------------------------------------------------- */
 
 static int unequal(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
@@ -195,7 +195,7 @@ Test(choice, unequal_settings, .timeout = 60) {
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
 
-/* Ranks on two hosts, in turns: what is for several hosts comes into question, and works. */
+/* Ranks on two hosts, alternating: what is for several hosts comes into question, and works. */
 static int use_hosts(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_comm *other = NULL;

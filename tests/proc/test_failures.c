@@ -20,13 +20,13 @@
 typedef struct sight {
   coll_status status;
   coll_error error;
-  double seconds; /* from the deed to the error */
+  double seconds; /* from the fault to the error */
 } sight;
 
 typedef struct scene {
   int victim;
   int size_index;
-  volatile double deed_s;
+  volatile double fault_s;
   volatile pid_t pids[16];
   sight sights[16];
 } scene;
@@ -50,7 +50,7 @@ static int reduce_until_failure(coll_comm *comm, int rank, scene *s, size_t coun
   while ((status = coll_allreduce(in, out, count, COLL_FLOAT32, COLL_SUM, comm)) == COLL_OK)
     ;
   sight *mine = &s->sights[rank];
-  mine->seconds = now_s() - s->deed_s;
+  mine->seconds = now_s() - s->fault_s;
   mine->status = status;
   mine->error = (coll_error)COLL_ERROR_INIT;
   coll_last_error(comm, &mine->error);
@@ -62,24 +62,24 @@ static int reduce_until_failure(coll_comm *comm, int rank, scene *s, size_t coun
 }
 
 /* The victim does something to itself in the middle of its all-reduces, from a second thread. */
-typedef struct deed {
+typedef struct signal_later {
   scene *s;
   int signal;
-} deed;
+} signal_later;
 
-static void *do_deed(void *arg) {
-  deed *d = arg;
+static void *send_signal_later(void *arg) {
+  signal_later *d = arg;
   usleep(200000);
-  d->s->deed_s = now_s();
+  d->s->fault_s = now_s();
   kill(getpid(), d->signal);
   return NULL;
 }
 
 static int with_victim(coll_comm *comm, int rank, scene *s, int signal, size_t count) {
   s->pids[rank] = getpid();
-  deed d = {s, signal};
+  signal_later d = {s, signal};
   pthread_t thread;
-  if (rank == s->victim && pthread_create(&thread, NULL, do_deed, &d) != 0)
+  if (rank == s->victim && pthread_create(&thread, NULL, send_signal_later, &d) != 0)
     return 2;
   return reduce_until_failure(comm, rank, s, count);
 }
@@ -162,7 +162,7 @@ Test(failures, frozen, .timeout = 100) {
 static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
-  s->deed_s = now_s();
+  s->fault_s = now_s();
   if (rank == s->victim) {
     usleep((useconds_t)slow_ms(3000) * 1000);
     return 0;
@@ -292,7 +292,7 @@ Test(failures, abort, .timeout = 60) {
 static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
-  s->deed_s = now_s();
+  s->fault_s = now_s();
   return rank == 1 ? 0 : reduce_until_failure(comm, rank, s, 1000);
 }
 
@@ -354,7 +354,7 @@ static int destroy_in_time(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
   if (rank == 1) {
-    s->deed_s = now_s();
+    s->fault_s = now_s();
     kill(getpid(), SIGSTOP);
   }
   static float buf[1 << 20];

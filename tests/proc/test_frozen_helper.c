@@ -37,7 +37,7 @@ typedef struct scene {
 
 /* What a sum knows of the rank that makes it. */
 static _Thread_local struct {
-  scene *s; /* NULL: sums are as ever */
+  scene *s; /* NULL: sums are as usual */
   int rank;
   const char *in, *out;
 } self;

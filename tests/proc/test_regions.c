@@ -15,7 +15,7 @@
 #include "support_data.h"
 #include "support_ranks.h"
 
-#define ROOM ((size_t)4 << 20)
+#define REGION_BYTES ((size_t)4 << 20)
 
 /* Sanitizers see every second number of ranks. */
 #define STEP (SANITIZED ? 2 : 1)
@@ -56,7 +56,7 @@ static int run_one(coll_comm *comm, int rank, int nranks, case_coll coll, char *
                    .in_place = (int)(k % (coll == CASE_REDUCE_SCATTER ? 3 : 2)),
                    .count = count_of(k / 2, coll, type, nranks),
                    .seed = k + 1,
-                   .room = ROOM - 4096};
+                   .capacity = REGION_BYTES - 4096};
     for (int i = 0; i < 2 && memory[i]; i++)
       c.memory[i] = memory[i] + 8 * (k * 5 % 100); /* anywhere in a region */
     if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
@@ -69,7 +69,7 @@ static int go_round(coll_comm *comm, int rank, int nranks, void *arg) {
   const tour *t = arg;
   char *memory[2] = {NULL, NULL};
   for (int i = 0; i < 2 && !(t->mixed >> rank & 1); i++)
-    RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&memory[i]));
+    RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&memory[i]));
   if (t->algo)
     return run_one(comm, rank, nranks, t->coll, memory, 6);
   for (int coll = 0; coll < CASE_BARRIER; coll++)
@@ -149,16 +149,16 @@ static int count_mappings(size_t bytes) {
   return count;
 }
 
-#define ODD_ROOM ((size_t)1234 * 4096) /* as long as nothing else here */
+#define ODD_BYTES ((size_t)1234 * 4096) /* as long as nothing else here */
 
 /* All-reduces on fresh memory until the peers have it; it is returned while they have it mapped. */
 static int taken_again(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
-  size_t count = ODD_ROOM / sizeof(float);
+  size_t count = ODD_BYTES / sizeof(float);
   for (int round = 0; round < 6; round++) {
     float *buf = NULL, *other = NULL;
-    RANK_OK(coll_mem_alloc(comm, ODD_ROOM, (void **)&buf));
-    RANK_OK(coll_mem_alloc(comm, ODD_ROOM, (void **)&other));
+    RANK_OK(coll_mem_alloc(comm, ODD_BYTES, (void **)&buf));
+    RANK_OK(coll_mem_alloc(comm, ODD_BYTES, (void **)&other));
     RANK_CHECK(buf[count - 1] == 0);
     for (int i = 0; i < 4; i++) {
       data_fill(buf, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)i);
@@ -167,7 +167,7 @@ static int taken_again(coll_comm *comm, int rank, int nranks, void *arg) {
     }
     /* Two of its own, and of each peer at least one, and no more than are in use and one old one.
      */
-    int mapped = count_mappings(ODD_ROOM);
+    int mapped = count_mappings(ODD_BYTES);
     RANK_CHECK(mapped > 2 && mapped <= 2 + 4 * (nranks - 1));
     RANK_OK(coll_barrier(comm));
     RANK_OK(coll_mem_free(comm, buf));
@@ -188,8 +188,8 @@ static int in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   float *buf, *spare;
   coll_request *request = NULL;
   coll_error error = COLL_ERROR_INIT;
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&buf));
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&spare));
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&buf));
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&spare));
   if (rank == 1) /* comes late */
     usleep(100000);
   RANK_OK(coll_iallreduce(buf + 100, buf + 100, 1 << 18, COLL_FLOAT32, COLL_SUM, comm, &request));
@@ -215,8 +215,8 @@ static int on_a_child(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *child = NULL;
   float *buf, *other;
   RANK_OK(coll_comm_dup(comm, NULL, &child));
-  RANK_OK(coll_mem_alloc(comm, ROOM, (void **)&buf));
-  RANK_OK(coll_mem_alloc(child, ROOM, (void **)&other));
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&buf));
+  RANK_OK(coll_mem_alloc(child, REGION_BYTES, (void **)&other));
   for (int i = 0; i < 4; i++) {
     coll_comm *on = i % 2 ? comm : child;
     data_fill(buf, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)i);

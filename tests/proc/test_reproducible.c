@@ -86,7 +86,7 @@ static size_t count_wrong(const job *j, const char *buf, size_t first, size_t co
 }
 
 /* All-reduce, reduce and reduce-scatter of one vector give those bits. */
-static int reduces_alike(coll_comm *comm, int rank, int nranks, void *arg) {
+static int check_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const job *j = arg;
   size_t bytes = coll_type_bytes(j->type), block = j->count / (size_t)nranks;
   char *in = malloc(j->count * bytes + 1), *out = malloc(j->count * bytes + 1);
@@ -117,7 +117,7 @@ static void run(const job *j, int nranks, const char *transport, const char *alg
   else
     unsetenv("COLL_SLOT_BYTES");
   job copy = *j;
-  cr_assert_eq(run_threads(nranks, &config, reduces_alike, &copy), 0,
+  cr_assert_eq(run_threads(nranks, &config, check_reductions, &copy), 0,
                "%d ranks over %s, algorithm %s, slots %s, level %d, count %zu", nranks, transport,
                algo ? algo : "free", slots ? slots : "default", (int)j->level, j->count);
 }
@@ -163,7 +163,7 @@ Test(reproducible, free_choice, .timeout = 250) {
 }
 
 /* Prefixes are left to right at both levels. */
-static int scans_alike(coll_comm *comm, int rank, int nranks, void *arg) {
+static int check_scans(coll_comm *comm, int rank, int nranks, void *arg) {
   job j = *(const job *)arg;
   (void)nranks;
   float *in = malloc(j.count * 4 + 1), *out = malloc(j.count * 4 + 1);
@@ -185,7 +185,7 @@ Test(reproducible, prefixes, .timeout = 120) {
       coll_config config = COLL_CONFIG_INIT;
       config.deterministic = (coll_determinism)level;
       job j = {20011, COLL_FLOAT32, COLL_SUM, (coll_determinism)level, (uint64_t)nranks};
-      cr_assert_eq(run_threads(nranks, &config, scans_alike, &j), 0, "%d ranks", nranks);
+      cr_assert_eq(run_threads(nranks, &config, check_scans, &j), 0, "%d ranks", nranks);
     }
 }
 

@@ -315,8 +315,8 @@ Test(shrink, member_freezes_meanwhile, .timeout = 100) {
 
 /* ---- strangers ------------------------------------------------------------------ */
 
-/* Connects to a rank's door and says nothing, or nonsense. */
-static void knock(const colli_rank_info *info, bool talk, int *fds, int count) {
+/* Connects to a rank's listener `count` times, and sends nothing or nonsense. */
+static void connect_to(const colli_rank_info *info, bool talk, int *fds, int count) {
   char noise[200];
   memset(noise, 'x', sizeof(noise));
   for (int i = 0; i < count; i++) {
@@ -329,20 +329,20 @@ static void knock(const colli_rank_info *info, bool talk, int *fds, int count) {
 
 static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
-  enum { KNOCKS = 40 };
-  int fds[2][KNOCKS], mask;
+  enum { STRANGERS = 40 };
+  int fds[2][STRANGERS], mask;
   coll_comm *child;
   bool right;
   RANK_OK(coll_barrier(comm));
-  knock(colli_comm_info(comm, 0), false, fds[0], KNOCKS);
-  knock(colli_comm_info(comm, 0), true, fds[1], KNOCKS);
+  connect_to(colli_comm_info(comm, 0), false, fds[0], STRANGERS);
+  connect_to(colli_comm_info(comm, 0), true, fds[1], STRANGERS);
   int before = count_fds();
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);
   RANK_CHECK(mask == (1 << nranks) - 1);
   coll_comm_destroy(&child);
   RANK_CHECK(count_fds() <= before);
-  for (int i = 0; i < KNOCKS; i++)
+  for (int i = 0; i < STRANGERS; i++)
     for (int j = 0; j < 2; j++)
       if (fds[j][i] >= 0)
         close(fds[j][i]);

@@ -165,14 +165,14 @@ static void *shrink_other(void *arg) {
 }
 
 static int shrink_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
-  coll_comm *twin, *mine;
+  coll_comm *copy, *mine;
   void *other;
   pthread_t thread;
   int mask;
   bool right;
   (void)arg;
-  RANK_OK(coll_comm_dup(comm, NULL, &twin));
-  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, twin) == 0);
+  RANK_OK(coll_comm_dup(comm, NULL, &copy));
+  RANK_CHECK(pthread_create(&thread, NULL, shrink_other, copy) == 0);
   RANK_OK(coll_comm_shrink(comm, NULL, &mine));
   pthread_join(thread, &other);
   RANK_CHECK(other != NULL);
@@ -181,7 +181,7 @@ static int shrink_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(go_on(theirs, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
   coll_comm_destroy(&mine);
   coll_comm_destroy(&theirs);
-  coll_comm_destroy(&twin);
+  coll_comm_destroy(&copy);
   return 0;
 }
 

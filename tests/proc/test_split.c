@@ -195,7 +195,7 @@ Test(split, in_any_order, .timeout = 100) {
 
 enum { SPLITS = 100, PER_CONNECTION = 2 }; /* shm: a socket and the peer's bell */
 
-/* Every rank sends a number to every other: all connections of a communicator come about. */
+/* Every rank sends a number to every other: all connections of a communicator are made. */
 static int meet_all(coll_comm *comm, int rank, int nranks) {
   coll_request *requests[2 * MAX_RANKS] = {0};
   int got[MAX_RANKS];

@@ -85,7 +85,8 @@ static int mismatched(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_dup(comm, NULL, &sibling));
   coll_status status = rank == 1 ? coll_broadcast(&in, &out, 1, COLL_INT32, 0, child)
                                  : coll_allreduce(&in, &out, 1, COLL_INT32, COLL_SUM, child);
-  if (status == COLL_OK) /* the root of a broadcast may be through before it hears of the others */
+  if (status ==
+      COLL_OK) /* the root of a broadcast may be through before it hears from the others */
     status = coll_barrier(child);
   RANK_CHECK(status == COLL_ERR_MISMATCH);
   RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
@@ -132,7 +133,8 @@ Test(split_failures, left, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, left, NULL, 30, NULL), 0);
 }
 
-/* A rank ends its communicator before it has said a word there: who waits for it learns of it. */
+/* A rank ends its communicator before it has sent anything there: a rank that waits for it is told.
+ */
 static int left_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;

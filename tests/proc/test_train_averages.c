@@ -342,7 +342,7 @@ Test(train_averages, zero1_learns) {
   check_learns("--strategy zero1", 0);
 }
 
-/* A rank may do a whole epoch by itself before it hears of the others. */
+/* A rank may do a whole epoch by itself before it hears from the others. */
 Test(train_averages, gossip_learns) {
   check_learns("--strategy gossip --local-steps 2", 4 * FILES_TRAIN);
 }

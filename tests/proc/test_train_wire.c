@@ -186,7 +186,7 @@ Test(train_wire, killed_server) {
   check_survives("ps-sync", "topk:0.1", 3);
 }
 
-/* Who sends no gradients says so before anything starts. */
+/* A strategy that sends no gradients says so before anything starts. */
 Test(train_wire, refused_where_no_gradients_travel) {
   static const char *const all[] = {"local-sgd", "easgd", "gossip", "pipeline", "tensor", "grid"};
   for (int i = 0; i < 6; i++) {

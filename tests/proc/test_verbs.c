@@ -85,7 +85,7 @@ static int run_watched(coll_comm *comm, int rank, int nranks, void *arg) {
                    .count = (BYTES_MOST - 65536) / 4 - 1000 * (size_t)i - 1,
                    .seed = (uint64_t)i,
                    .memory = {mine, mine + BYTES_MOST},
-                   .room = BYTES_MOST};
+                   .capacity = BYTES_MOST};
     if (v->coll == CASE_ALLGATHER)
       c.count /= (size_t)nranks;
     if (case_run(comm, rank, nranks, &c, 1, 0) != 0)

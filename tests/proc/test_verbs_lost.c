@@ -21,11 +21,11 @@
 /* Waits until the port is up. */
 #define ACTIVE "timeout 20 sh -c 'until rdma link show rxe0/1 | grep -q ACTIVE; do sleep 0.1; done'"
 
-/* What the ranks and who takes the device away tell each other. */
+/* What the ranks and the thread that takes the device away tell each other. */
 typedef struct scene {
   const char *after; /* the transport that the survivors' communicator is to use */
   atomic_int begun, failed, mended;
-  int deed; /* what doing it came to: 0 */
+  int commands; /* status of the commands: 0 */
   coll_status status[RANKS];
   coll_error error[RANKS];
 } scene;
@@ -66,8 +66,9 @@ static int go_on_without(coll_comm *comm, int rank, int nranks, void *arg) {
   return coll_comm_destroy(&child) == COLL_OK ? 0 : 3;
 }
 
-/* Runs the ranks while another thread does the deed; all must get an error that says `words`. */
-static void play(const char *transport, const char *after, void *(*deed)(void *),
+/* Runs the ranks while another thread takes the device away; all must get an error that says
+ * `words`. */
+static void play(const char *transport, const char *after, void *(*take_away)(void *),
                  const char *words) {
   if (!getenv("TEST_LINK"))
     cr_skip_test("runs in the virtual machine only (tests/vm)");
@@ -79,12 +80,12 @@ static void play(const char *transport, const char *after, void *(*deed)(void *)
   config.timeout_ms = slow_ms(20000);
   s->after = after;
   setenv("COLL_VERBS_TIMEOUT", "16", 1); /* two seconds, with its retries */
-  cr_assert_eq(pthread_create(&thread, NULL, deed, s), 0);
+  cr_assert_eq(pthread_create(&thread, NULL, take_away, s), 0);
   run_processes(RANKS, &config, go_on_without, s, 60, results);
   atomic_store(&s->begun, RANKS); /* should they never have begun */
   atomic_store(&s->failed, RANKS);
   pthread_join(thread, NULL);
-  cr_expect_eq(s->deed, 0);
+  cr_expect_eq(s->commands, 0);
   for (int r = 0; r < RANKS; r++) {
     cr_expect_eq(results[r], 0, "rank %d ended with %d", r, results[r]);
     cr_expect_eq(s->status[r], COLL_ERR_SYSTEM, "rank %d got %s", r,
@@ -99,8 +100,8 @@ static void *remove_device(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
   atomic_store(&s->mended, 1);
-  s->deed = shell("timeout 50 rdma link del rxe0") |
-            shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && " ACTIVE);
+  s->commands = shell("timeout 50 rdma link del rxe0") |
+                shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && " ACTIVE);
   return NULL;
 }
 
@@ -113,10 +114,11 @@ static void *remove_interface(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
   atomic_store(&s->mended, 1);
-  s->deed = shell("timeout 50 ip link del $link") |
-            shell("ip link add $link mtu 4200 type veth peer name v1 mtu 4200 && "
-                  "ip link set v1 up && ip addr add 10.78.0.1/24 dev $link && "
-                  "ip link set $link up && rdma link add rxe0 type rxe netdev $link && " ACTIVE);
+  s->commands =
+      shell("timeout 50 ip link del $link") |
+      shell("ip link add $link mtu 4200 type veth peer name v1 mtu 4200 && "
+            "ip link set v1 up && ip addr add 10.78.0.1/24 dev $link && "
+            "ip link set $link up && rdma link add rxe0 type rxe netdev $link && " ACTIVE);
   return NULL;
 }
 
@@ -128,9 +130,9 @@ Test(verbs_lost, interface_removed, .timeout = 100) {
 static void *port_down_and_up(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
-  s->deed = shell("ip link set $link down");
+  s->commands = shell("ip link set $link down");
   await(&s->failed, RANKS);
-  s->deed |= shell("ip link set $link up && " ACTIVE);
+  s->commands |= shell("ip link set $link up && " ACTIVE);
   atomic_store(&s->mended, 1);
   return NULL;
 }

@@ -1,7 +1,7 @@
 /*
- * test_worksharing.c: two ranks share the work on a message: who waits claims work of the other.
- * Operations of which one rank would do all the work, with either rank late; ranks that are killed
- * or frozen in the middle of work that they have claimed.
+ * test_worksharing.c: two ranks share the work on a message: the one that waits claims work of the
+ * other. Operations of which one rank would do all the work, with either rank late; ranks that are
+ * killed or frozen in the middle of work that they have claimed.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>

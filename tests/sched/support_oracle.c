@@ -144,7 +144,7 @@ static bool may_begin(const world *w, int rank, const place_in_lane *at, const c
   return true;
 }
 
-/* What sched.h says of a step's value, its message aside. */
+/* A step's value by sched.h; `msg` is the message that it receives. */
 static number evaluate(world *w, int rank, const colli_step *step, int pass, number msg) {
   bool receives = step->bits & COLLI_RECV, reduces = step->bits & COLLI_FOLD;
   number v = msg;
@@ -175,14 +175,14 @@ static bool try_lane(world *w, int rank, int lane) {
                          reads ? step->chunk_in : step->chunk_out);
   bool sends = step->bits & COLLI_SEND;
   link_pipe *out = sends ? pipe_of(w, rank, step->peer_send, lane) : NULL;
-  bool room = !sends || (out->count < MESSAGES_MAX && (!w->slots || out->count < w->slots));
+  bool can_send = !sends || (out->count < MESSAGES_MAX && (!w->slots || out->count < w->slots));
   if (!at->holds) {
     message msg = {.length = length, .pass = at->pass};
     if (!may_begin(w, rank, at, step))
       return false;
     if (step->bits & COLLI_RECV) {
       link_pipe *in = pipe_of(w, step->peer_recv, rank, lane);
-      if (in->count == 0 || (w->slots > 1 && !room))
+      if (in->count == 0 || (w->slots > 1 && !can_send))
         return false;
       msg = in->queue[0];
       memmove(&in->queue[0], &in->queue[1], (size_t)--in->count * sizeof(message));
@@ -193,10 +193,10 @@ static bool try_lane(world *w, int rank, int lane) {
     if (step->bits & COLLI_STORE)
       *memory_of(w, rank, step->dst_buf, at->pass, step->chunk_out) = at->value;
     at->holds = true;
-  } else if (!room) {
+  } else if (!can_send) {
     return false;
   }
-  if (room) {
+  if (can_send) {
     if (sends)
       out->queue[out->count++] = (message){at->value, length, at->pass};
     at->holds = false;

@@ -109,13 +109,13 @@ Test(formula, agrees_where_cores_are_shared) {
 
 static int choose(colli_coll coll, int nranks, int rank, size_t count, colli_link_kind link,
                   int cores, const char *force, colli_choice *choice, colli_choice *list,
-                  int room) {
+                  int capacity) {
   colli_shape shape = {.coll = coll, .nranks = nranks, .rank = rank, .root = 0};
   colli_model model;
   colli_limits usual = {.slot_count = 8};
   colli_limits_default(link, &usual);
   colli_model_default(link, nranks, cores, &model);
-  return colli_select(&shape, count, 4, &usual, &model, force, choice, list, room);
+  return colli_select(&shape, count, 4, &usual, &model, force, choice, list, capacity);
 }
 
 /* Pairs are for ranks that share cores two by two, and for vectors that are not long. */

@@ -131,28 +131,28 @@ static int leave_open(interpreter *in, int step, const member *m) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-typedef struct letter {
+typedef struct p2p_message {
   int from, to, tag;
   size_t count;
   char *buf;
   coll_message info;
   coll_request *request;
-} letter;
+} p2p_message;
 
-/* The letters of a step; tags are unique, also among steps, so that receives may ask for any
+/* The messages of a step; tags are unique, also among steps, so that receives may ask for any
  * source. */
-static int pick_letters(const interpreter *in, int step, const member *m, letter *letters) {
+static int pick_messages(const interpreter *in, int step, const member *m, p2p_message *messages) {
   int count = 1 + (int)pick(in, step, 20, MAX_MESSAGES);
   for (int i = 0; i < count; i++)
-    letters[i] = (letter){.from = (int)pick(in, step, 30 + i, (uint64_t)m->nranks),
-                          .to = (int)pick(in, step, 50 + i, (uint64_t)m->nranks),
-                          .tag = step * MAX_MESSAGES + i,
-                          .count = pick_count(in, step, 4, m->nranks) * (size_t)(i % 3)};
+    messages[i] = (p2p_message){.from = (int)pick(in, step, 30 + i, (uint64_t)m->nranks),
+                                .to = (int)pick(in, step, 50 + i, (uint64_t)m->nranks),
+                                .tag = step * MAX_MESSAGES + i,
+                                .count = pick_count(in, step, 4, m->nranks) * (size_t)(i % 3)};
   return count;
 }
 
-/* Sends or receives one letter; in a group by blocking calls. */
-static coll_status post(const member *m, letter *l, bool sends, bool grouped, bool any) {
+/* Sends or receives one message; in a group by blocking calls. */
+static coll_status post(const member *m, p2p_message *l, bool sends, bool grouped, bool any) {
   int source = any ? COLL_ANY_SOURCE : l->from;
   if (sends && grouped)
     return coll_send(l->buf, l->count, COLL_INT32, l->to, l->tag, m->comm);
@@ -163,8 +163,8 @@ static coll_status post(const member *m, letter *l, bool sends, bool grouped, bo
   return coll_irecv(l->buf, l->count, COLL_INT32, source, l->tag, &l->info, m->comm, &l->request);
 }
 
-/* Whether a letter that came is the one that was sent. */
-static int check_letter(const interpreter *in, int step, const member *m, const letter *l) {
+/* Whether a message that came is the one that was sent. */
+static int check_message(const interpreter *in, int step, const member *m, const p2p_message *l) {
   int wrong = l->info.source != l->from || l->info.tag != l->tag || l->info.count != l->count;
   for (size_t i = 0; i < l->count && !wrong; i++) {
     int32_t want;
@@ -172,20 +172,20 @@ static int check_letter(const interpreter *in, int step, const member *m, const 
     wrong = memcmp(l->buf + 4 * i, &want, 4) != 0;
   }
   if (wrong)
-    fprintf(stderr, "rank %d: letter %d from %d with %zu elements is wrong (%d, %d, %zu)\n",
+    fprintf(stderr, "rank %d: message %d from %d with %zu elements is wrong (%d, %d, %zu)\n",
             m->rank, l->tag, l->from, l->count, l->info.source, l->info.tag, l->info.count);
   return wrong;
 }
 
-/* All letters of a step, in an order of this rank's own. */
+/* All messages of a step, in an order of this rank's own. */
 static int exchange(interpreter *in, int step, const member *m, bool grouped) {
-  letter out[MAX_MESSAGES], incoming[MAX_MESSAGES];
-  int count = pick_letters(in, step, m, out), wrong = 0;
+  p2p_message out[MAX_MESSAGES], incoming[MAX_MESSAGES];
+  int count = pick_messages(in, step, m, out), wrong = 0;
   int begin = (int)colli_prng_below(&in->own, (uint64_t)count);
   coll_status status = grouped ? coll_group_start(m->comm) : COLL_OK;
   for (int k = 0; k < 2 * count && status == COLL_OK; k++) {
     int i = (begin + k / 2) % count;
-    letter *l = k % 2 ? &out[i] : &incoming[i];
+    p2p_message *l = k % 2 ? &out[i] : &incoming[i];
     if (k % 2 == 0)
       *l = out[i];
     if ((k % 2 ? l->from : l->to) != m->rank)
@@ -198,11 +198,11 @@ static int exchange(interpreter *in, int step, const member *m, bool grouped) {
   if (grouped && status == COLL_OK)
     status = coll_group_end(m->comm);
   for (int k = 0; k < 2 * count && status == COLL_OK; k++) {
-    letter *l = k % 2 ? &out[k / 2] : &incoming[k / 2];
+    p2p_message *l = k % 2 ? &out[k / 2] : &incoming[k / 2];
     if (l->request)
       status = coll_wait(&l->request, -1);
     if (status == COLL_OK && k % 2 == 0 && l->to == m->rank)
-      wrong |= check_letter(in, step, m, l);
+      wrong |= check_message(in, step, m, l);
   }
   if (status != COLL_OK)
     return fail(m, status, "messages");

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Who may know whom. docs/architecture.md has a table of folders ("rooms") and, for each, the rooms whose
+"""Which folder may include which. docs/architecture.md has a table of folders and, for each, the folders whose
 headers its files may include. This test fails if a file includes anything else, if the table allows what no
-file uses, if rooms of the table form a circle, and if files do: by what they include, and by which file
+file uses, if folders of the table form a circle, and if files do: by what they include, and by which file
 defines what another one calls (read from the object files of a build).
 
 usage: arrows.py SOURCE [BUILD]"""
@@ -19,7 +19,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 
 
 def read_table(path):
-    """The table's rows: room -> (rooms or headers that its files may include)."""
+    """The table's rows: folder -> (folders or headers that its files may include)."""
     table = {}
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -41,7 +41,7 @@ def sources(root):
                     yield os.path.relpath(os.path.join(folder, name), root)
 
 
-def room_of(path, table):
+def folder_of(path, table):
     """The row that a file belongs to: itself, or the nearest folder above it."""
     while path and path not in table:
         path = os.path.dirname(path)
@@ -89,9 +89,9 @@ def check_includes(root, table, problems):
     """Every #include against the table; returns which file includes which."""
     includes, used = collections.defaultdict(set), collections.defaultdict(set)
     for path in sources(root):
-        room = room_of(path, table)
-        if not room:
-            problems.append(f"{path} is in no room of the table")
+        folder = folder_of(path, table)
+        if not folder:
+            problems.append(f"{path} has no folder in the table")
             continue
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
@@ -105,16 +105,16 @@ def check_includes(root, table, problems):
                     problems.append(f'{path} includes "{name}", which is not there')
                 continue
             includes[path].add(target)
-            other = room_of(target, table)
-            allowed = [a for a in table[room] if target == a or (target + "/").startswith(a + "/")
+            other = folder_of(target, table)
+            allowed = [a for a in table[folder] if target == a or (target + "/").startswith(a + "/")
                        or other == a]
-            used[room].update(allowed)
-            if other != room and not allowed:
-                problems.append(f"{path} (room {room}) must not include {target}")
-    for room, allowed in table.items():
+            used[folder].update(allowed)
+            if other != folder and not allowed:
+                problems.append(f"{path} (folder {folder}) must not include {target}")
+    for folder, allowed in table.items():
         for name in allowed:
-            if name not in used[room]:
-                problems.append(f"the table lets {room} include {name}, but no file of it does")
+            if name not in used[folder]:
+                problems.append(f"the table lets {folder} include {name}, but no file of it does")
     return includes
 
 
@@ -153,26 +153,26 @@ def calls(root, build):
     return edges
 
 
-def rooms_below(room, rooms):
-    """All rooms that a room knows, also by way of others."""
-    below, todo = set(), [room]
+def folders_below(folder, folders):
+    """All folders that a folder may include, also by way of others."""
+    below, todo = set(), [folder]
     while todo:
-        for other in rooms.get(todo.pop(), ()):
+        for other in folders.get(todo.pop(), ()):
             if other not in below:
                 below.add(other)
                 todo.append(other)
     return below
 
 
-def check_calls(edges, table, rooms, problems):
-    """Calls go down as includes do: nobody declares a function of a room above by hand."""
+def check_calls(edges, table, folders, problems):
+    """Calls go down as includes do: nobody declares a function of a folder above by hand."""
     for caller, callees in edges.items():
-        room = room_of(caller, table)
-        below = rooms_below(room, rooms)
+        folder = folder_of(caller, table)
+        below = folders_below(folder, folders)
         for callee, symbols in callees.items():
             hidden = [s for s in symbols if not s.startswith("coll_")]  # the others are public
-            if hidden and room_of(callee, table) not in below | {room}:
-                problems.append(f"{caller} (room {room}) must not call {callee}: {', '.join(hidden)}")
+            if hidden and folder_of(callee, table) not in below | {folder}:
+                problems.append(f"{caller} (folder {folder}) must not call {callee}: {', '.join(hidden)}")
 
 
 def main():
@@ -180,18 +180,18 @@ def main():
     table = read_table(os.path.join(root, "docs/architecture.md"))
     problems = []
     if not table:
-        problems.append("docs/architecture.md has no table of rooms")
+        problems.append("docs/architecture.md has no table of folders")
     includes = check_includes(root, table, problems)
-    rooms = {room: {room_of(a, table) for a in allowed} - {room} for room, allowed in table.items()}
-    for part in circles(rooms):
-        problems.append("rooms in a circle: " + ", ".join(part))
+    folders = {folder: {folder_of(a, table) for a in allowed} - {folder} for folder, allowed in table.items()}
+    for part in circles(folders):
+        problems.append("folders in a circle: " + ", ".join(part))
     for part in circles(includes):
         problems.append("files that include each other in a circle: " + ", ".join(part))
     if len(sys.argv) > 2:
         edges = calls(root, sys.argv[2])
         if len(edges) < 100:
             problems.append(f"only {len(edges)} object files were found in {sys.argv[2]}")
-        check_calls(edges, table, rooms, problems)
+        check_calls(edges, table, folders, problems)
         for part in circles(edges):
             problems.append("files that call each other in a circle: " + ", ".join(part))
             for caller in part:

@@ -57,15 +57,15 @@ Test(force, ranges) {
 Test(force, refuses) {
   refused("ring", "expected collective:algorithm");
   refused("ring", "allreduce, broadcast");
-  refused("gatherall:ring", "at 'gatherall:ring', letter 1");
+  refused("gatherall:ring", "at 'gatherall:ring', character 1");
   refused("sendrecv:ring", "collectives are");
   refused("allgatherv:ring", "collectives are");
   refused("allreduce:", "it has");
   refused("allreduce:zigzag", "allreduce has no such algorithm; it has recdbl");
-  refused("broadcast:chain,allreduce:0-8k=recdbl;8k-=zigzag", "at 'zigzag', letter 43");
+  refused("broadcast:chain,allreduce:0-8k=recdbl;8k-=zigzag", "at 'zigzag', character 43");
   refused("allreduce:8k=ring", "a range of bytes such as");
   refused("allreduce:=ring", "a range of bytes such as");
-  refused("allreduce:0-8q=ring", "at '0-8q', letter 11");
+  refused("allreduce:0-8q=ring", "at '0-8q', character 11");
   refused("allreduce:0--8=ring", "whole numbers");
   refused("allreduce:0-8kk=ring", "whole numbers");
   refused("allreduce:0-99999999999999999999=ring", "whole numbers");

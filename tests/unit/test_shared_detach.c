@@ -19,7 +19,7 @@
 #define BYTES (64 * PAGE)
 
 #if !SANITIZED
-static int refusals; /* so many of the next private mappings of files are refused */
+static int refusals; /* private mappings of files that are refused from now on */
 
 /* Stands in for the C library's. */
 void *mmap(void *addr, size_t bytes, int protection, int flags, int fd, off_t offset) {

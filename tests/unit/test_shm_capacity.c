@@ -70,7 +70,7 @@ Test(shared, heeds_the_limit_on_files) {
 enum { MOST = 64 };
 static colli_rank_info table[MOST];
 
-/* Ranks of one host, one after the other, with so much room; 0 MiB of /dev/shm: memfds. */
+/* Ranks of one host, one after the other, with so much memory; 0 MiB of /dev/shm: memfds. */
 static void add_host(int first, int ranks, uint64_t dev_shm_mib, uint64_t tmp_mib) {
   for (int r = first; r < first + ranks; r++)
     table[r] = (colli_rank_info){
@@ -88,13 +88,13 @@ static size_t settle(int nranks) {
   return colli_shm_capacity_slots(table, nranks, SHM, 32 * KIB);
 }
 
-Test(room, memfds_are_not_bounded) {
+Test(shm_capacity, memfds_are_not_bounded) {
   add_host(0, MOST, 0, 0);
   cr_expect_eq(settle(MOST), 32 * KIB);
   cr_expect_eq(table[0].transports, SHM | TCP);
 }
 
-Test(room, slots_shrink_to_fit) {
+Test(shm_capacity, slots_shrink_to_fit) {
   add_host(0, 16, 1024, 0);
   cr_expect_eq(settle(16), 32 * KIB);
   add_host(0, 16, 64, 1024);
@@ -106,7 +106,7 @@ Test(room, slots_shrink_to_fit) {
   cr_expect_eq(table[15].transports, SHM | TCP);
 }
 
-Test(room, a_host_without_room_uses_tcp) {
+Test(shm_capacity, a_host_without_capacity_uses_tcp) {
   add_host(0, 16, 1, 1);
   add_host(16, 4, 0, 0);
   cr_expect_eq(settle(20), 32 * KIB);
@@ -116,7 +116,7 @@ Test(room, a_host_without_room_uses_tcp) {
 }
 
 /* The tightest host counts for all, and on a host the rank that finds least. */
-Test(room, the_least_counts) {
+Test(shm_capacity, the_least_counts) {
   add_host(0, 16, 1024, 0);
   add_host(16, 16, 1024, 0);
   table[20].dev_shm_free = 64 * (uint64_t)MIB;
@@ -127,7 +127,7 @@ Test(room, the_least_counts) {
   cr_expect_eq(table[3].transports, TCP);
 }
 
-Test(room, what_a_user_has_set_stays) {
+Test(shm_capacity, what_a_user_has_set_stays) {
   add_host(0, 16, 64, 1024);
   for (int r = 0; r < 16; r++)
     table[r].slot_bytes = 16 * KIB;

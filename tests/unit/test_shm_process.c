@@ -123,7 +123,7 @@ static int finish(child *c) {
 }
 
 /* Sleeps as the executor does: a nap that nothing ends is over after a while, and it looks again.
- * How soon a rank runs again that was woken is the machine's affair. */
+ * How soon a rank that was woken runs again depends on the machine. */
 static void doze(node *n) {
   struct pollfd p = {.fd = shm_transport.wait_fd(n->ep), .events = POLLIN};
   if (!shm_transport.arm(n->ep))

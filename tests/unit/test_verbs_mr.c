@@ -231,7 +231,7 @@ Test(verbs_mr, refused_regions_are_not_tried_again, .init = load, .fini = unload
 /* ---- buffers of operations ------------------------------------------------------------------- */
 
 /* Registered when first used, as it is used; gone when its last owner takes it back. */
-Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .fini = unload) {
+Test(verbs_mr, memory_is_registered_until_it_is_released, .init = load, .fini = unload) {
   static char in[8192], out[8192];
   verbs_cache cache = {.domain = domain};
   int a, b;
@@ -259,7 +259,7 @@ Test(verbs_mr, lent_memory_is_registered_until_it_is_reclaimed, .init = load, .f
 }
 
 /* Memory that others have registered in part stays registered as long as any of them may use it. */
-Test(verbs_mr, lent_memory_may_overlap, .init = load, .fini = unload) {
+Test(verbs_mr, registered_memory_may_overlap, .init = load, .fini = unload) {
   static char memory[4096], region[4096];
   verbs_cache cache = {.domain = domain};
   int a, b, c;
@@ -287,7 +287,7 @@ Test(verbs_mr, lent_memory_may_overlap, .init = load, .fini = unload) {
 }
 
 /* It is copied then, and the first reason is kept. */
-Test(verbs_mr, lent_memory_that_is_refused, .init = load, .fini = unload) {
+Test(verbs_mr, registration_that_is_refused, .init = load, .fini = unload) {
   static char memory[4096];
   verbs_cache cache = {.domain = domain};
   int owner;

@@ -312,8 +312,8 @@ Test(verbs_ring, sleeping) {
   destroy(p);
 }
 
-/* Credit that is older than what is known is no news; no more messages are noticed than there may
- * be.
+/* Credit that is older than what is known changes nothing; no more messages are noticed than there
+ * may be.
  */
 Test(verbs_ring, bounds) {
   pair *p = make(1 << 20, 8);

@@ -16,7 +16,7 @@ typedef struct fault_conn {
   coll_status status;
   const char *why;
   uint64_t messages; /* sent and received */
-  uint64_t limit;    /* breaks or falls silent after so many */
+  uint64_t limit;    /* breaks or falls silent after that many */
   bool silent;
   bool broken; /* the inner connection has failed: no faults are added from now on */
   bool held;   /* a send was accepted whose buffer has not been read */

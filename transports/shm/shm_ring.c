@@ -262,7 +262,7 @@ static inline shm_slot_head *next_arrived(shm_link *link) {
     return head;
   }
   link->rx_waiting = true;
-  /* The peer publishes before it leaves: who sees it gone must look once more. */
+  /* The peer publishes before it leaves: a side that sees it gone must look once more. */
   if (SHM_UNLIKELY(shm_link_peer_left(link))) {
     if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
       shm_order_after(link);

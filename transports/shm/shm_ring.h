@@ -10,8 +10,8 @@
  *
  * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
- * (SHM_OFFER), beside a payload in the slot. What a note means is the affair of shm_region.c, and
- * who reads what lies elsewhere that of shm_work.c.
+ * (SHM_OFFER), beside a payload in the slot. What a note means is decided in shm_region.c, and
+ * who reads what lies elsewhere in shm_work.c.
  *
  * Sleeping. A side that goes to sleep says so in its `state`, and then reads the ring again; the
  * other side changes the ring and then reads `state`. At least one of the two must see what the
@@ -120,7 +120,7 @@ typedef struct shm_link {
   uint32_t tx_slot;   /* its slot; a short message passes over it */
   uint32_t tx_credit; /* the peer's credit as last seen */
   uint32_t tx_wanted; /* there is room when fewer messages than this are on their way */
-  bool tx_waiting;    /* the last try found no room */
+  bool tx_waiting;    /* the last try found none */
   bool moves_fast;    /* the processor's string instructions are fast */
   bool ref_waiting;   /* the last look found references that the peer has not read */
   uint32_t ref_seen;  /* ... at this credit */

@@ -27,7 +27,7 @@ static coll_status map_segment(shm_segment *segment, size_t bytes, int fd, shm_f
   return COLL_OK;
 }
 
-/* What it means that no memory could be had: out of descriptors or room, or not allowed here. */
+/* Why memory cannot be allocated: out of descriptors or memory, or not allowed here. */
 static coll_status create_fault(shm_fault *fault, const colli_shared_fault *shared) {
   int error = shared->sys_errno;
   if (error == EMFILE || error == ENFILE) {
@@ -41,7 +41,7 @@ static coll_status create_fault(shm_fault *fault, const colli_shared_fault *shar
   }
   if (error == ENOMEM || error == ENOSPC || error == EDQUOT) {
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, shared->syscall, error,
-                         "no room for a shared segment; use a smaller COLL_SLOT_BYTES or "
+                         "out of memory for a shared segment; use a smaller COLL_SLOT_BYTES or "
                          "COLL_SLOT_COUNT, or COLL_TRANSPORT=tcp. Where memfd_create is not "
                          "allowed, a larger /dev/shm helps (docker run --shm-size)");
   }
@@ -67,7 +67,7 @@ coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_
 coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
   shm_segment segment;
   colli_shared_fault shared = {"getrlimit(RLIMIT_FSIZE)", EFBIG};
-  /* A page is enough to find out, and takes no room from ranks that look how much there is. */
+  /* A page is enough to find out, and takes no memory from ranks that look how much there is. */
   int fd = colli_shared_allowed(bytes) ? colli_shared_create(1, &shared) : -1;
   if (fd < 0)
     return create_fault(fault, &shared);

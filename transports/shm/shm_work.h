@@ -11,9 +11,9 @@
  * Where both have sent each other the operand of the other's fold, one of them reads both and
  * writes both results (a paired reduction).
  *
- * Who leaves takes back what nobody has claimed, and waits for nothing: what the peer is doing may
- * take for ever, as it may be frozen. So the region remembers where that is (unfinished_work() of
- * the seam), and its owner takes those pages away from the peer.
+ * A side that leaves takes back what nobody has claimed, and waits for nothing: what the peer is
+ * doing may take for ever, as it may be frozen. So the region remembers where that is
+ * (unfinished_work() of the seam), and its owner takes those pages away from the peer.
  */
 #ifndef COLLI_TRANSPORTS_SHM_WORK_H
 #define COLLI_TRANSPORTS_SHM_WORK_H

@@ -60,7 +60,7 @@ void sim_plan(sim_world *world, uint64_t at_ns, sim_event_kind kind, sim_pair *p
 /* Notes that something happened to a rank. */
 void sim_touch(sim_world *world, int rank) {
   if (world->endpoints[rank])
-    world->endpoints[rank]->news = true;
+    world->endpoints[rank]->touched = true;
   if (world->is_touched[rank])
     return;
   world->is_touched[rank] = true;

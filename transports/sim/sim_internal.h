@@ -80,7 +80,7 @@ struct coll_endpoint {
   const coll_transport_env *env;
   const coll_transport_ops *ops;
   sim_side *sides;
-  bool news; /* since progress() last said so */
+  bool touched; /* since the last progress() */
 };
 
 struct sim_world {

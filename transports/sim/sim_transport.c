@@ -306,9 +306,9 @@ static void sim_disconnect(coll_conn *conn) {
 }
 
 static int sim_progress(coll_endpoint *ep) {
-  int news = ep->news;
-  ep->news = false;
-  return news;
+  int touched = ep->touched;
+  ep->touched = false;
+  return touched;
 }
 
 /* Nothing to sleep on: whoever drives the world knows when something happens. */
@@ -318,7 +318,7 @@ static int sim_wait_fd(coll_endpoint *ep) {
 }
 
 static int sim_arm(coll_endpoint *ep) {
-  return ep->news;
+  return ep->touched;
 }
 
 static void sim_disarm(coll_endpoint *ep) {

@@ -7,7 +7,7 @@
 
 #include "transports/stream/stream_internal.h"
 
-#define FLUSH_MESSAGES 8u /* at most so many go into one system call */
+#define FLUSH_MESSAGES 8u /* at most that many go into one system call */
 
 /* The i-th waiting message. */
 static colli_out *nth_waiting(const colli_stream *stream, unsigned i) {

@@ -87,7 +87,7 @@ static int best_gids(const verbs_wire_rail *a, const verbs_wire_rail *b, uint8_t
 }
 
 /* Pairs rails from a's point of view: the best pairs first, of equal ones those with equal numbers,
- * as hosts tend to be wired alike. */
+ * as hosts tend to be wired the same way. */
 static int pair_up(const verbs_wire_rail *a, int na, const verbs_wire_rail *b, int nb,
                    verbs_path paths[VERBS_MAX_RAILS]) {
   unsigned used_a = 0, used_b = 0;

@@ -197,7 +197,7 @@ static inline bool peek_next(verbs_conn *conn, const void **buf, size_t *bytes) 
 
 /* Shows the next message: DONE, AGAIN or an error. */
 static inline int next_message(verbs_conn *conn, const void **buf, size_t *bytes) {
-  /* Who has said farewell was ready, though its word of that may still be on the link. */
+  /* A peer that has said farewell was ready, though its message may still be on the link. */
   if (UNLIKELY(conn->gate) && (conn->gate == VERBS_GATE_CONNECTING || !conn->rx_memory))
     return gate_status(conn);
   if (LIKELY(peek_next(conn, buf, bytes)))

@@ -62,12 +62,12 @@ int verbs_expect(coll_conn *base, uint64_t ahead, const coll_tag *tag, void *buf
 int verbs_direct_send(verbs_conn *conn, const coll_tag *tag, const void *buf, size_t bytes,
                       const struct ibv_mr *mr) {
   uint64_t offset;
-  size_t room;
+  size_t capacity;
   verbs_poll(conn->ep, conn->port); /* an advert may have come */
   if (conn->gate)
     return COLL_T_DONE;
-  const verbs_advert *advert = verbs_targets_find(&conn->there, conn->tx.sent, &offset, &room);
-  if (!advert || room != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
+  const verbs_advert *advert = verbs_targets_find(&conn->there, conn->tx.sent, &offset, &capacity);
+  if (!advert || capacity != bytes || memcmp(&advert->tag, tag, sizeof(*tag)) != 0)
     return COLL_T_DONE;
   if (conn->refs_posted - conn->refs_done == VERBS_REFERENCES || !verbs_may_post(conn))
     return COLL_T_AGAIN;

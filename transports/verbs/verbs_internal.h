@@ -28,8 +28,8 @@
 #define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
-#define VERBS_SIGNAL_EVERY   8u     /* one of so many sends has a completion */
-#define VERBS_REFERENCES     32u    /* so many sends may read the caller's memory at a time */
+#define VERBS_SIGNAL_EVERY   8u     /* one of that many sends has a completion */
+#define VERBS_REFERENCES     32u    /* that many sends may read the caller's memory at a time */
 #define VERBS_REGISTER_BYTES 32768u /* shorter memory is not registered for one operation */
 
 #define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
@@ -82,7 +82,7 @@ typedef struct verbs_port {
   uint32_t inline_bytes; /* that a send carries in its work request */
   unsigned receives;     /* requests of the shared receive queue */
   unsigned spent;        /* of which are to be given back */
-  unsigned repost;       /* ... once they are so many */
+  unsigned repost;       /* ... once they are that many */
   unsigned conns_most;   /* connections whose completions the completion queue has room for */
   unsigned conns;
   bool down; /* an event said so; `fault` describes it */

@@ -42,7 +42,7 @@ static void read_status(unsigned long long *pinned, bool *unbound) {
     fclose(file);
 }
 
-/* Whether so many more bytes are within the limit; *limit receives it. */
+/* Whether that many more bytes are within the limit; *limit receives it. */
 static bool within_limit(size_t bytes, unsigned long long *limit) {
   struct rlimit lock;
   unsigned long long pinned;

@@ -43,9 +43,10 @@ static bool take_advert(verbs_conn *conn, size_t bytes) {
 /* A message has arrived in its target; false: it cannot be. */
 static bool take_placed(verbs_conn *conn, size_t bytes) {
   uint64_t offset;
-  size_t room;
-  const verbs_advert *advert = verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &room);
-  return advert && bytes == room &&
+  size_t capacity;
+  const verbs_advert *advert =
+      verbs_targets_find(&conn->here, conn->rx.arrived, &offset, &capacity);
+  return advert && bytes == capacity &&
          verbs_rx_placed(&conn->rx, bytes, (void *)(uintptr_t)(advert->address + offset),
                          &advert->tag);
 }

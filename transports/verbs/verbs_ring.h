@@ -38,14 +38,14 @@
 #define VERBS_UNIT       64u
 #define VERBS_PAGE_UNITS 64u
 #define VERBS_PAGED      16384u /* payloads from this size on begin on a page */
-#define VERBS_MESSAGES   128u   /* at most so many may be unread in a ring; a power of two */
+#define VERBS_MESSAGES   128u   /* at most that many may be unread in a ring; a power of two */
 #define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_target.h) */
 #define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
 #define VERBS_SENDS      32u   /* work requests of a connection that may be under way */
 #define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
 #define VERBS_OWE_COUNT                                                                            \
-  32u /* after so many messages given back credit goes even if nothing is sent */
-#define VERBS_OWE_SLOTS 2u /* the same for as much memory as so many slots take */
+  32u /* after giving back that many messages, credit goes even if nothing is sent */
+#define VERBS_OWE_SLOTS 2u /* the same for the memory of that many slots */
 
 /* The immediate bits of a message. */
 #define VERBS_IMM_TAG    (1u << 31) /* a tag stands in front of the payload */
@@ -206,7 +206,8 @@ static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   return true;
 }
 
-/* Completes a short message around its payload: from *begin on so many bytes are to be written. */
+/* Completes a short message around its payload: that many bytes from *begin on are to be written.
+ */
 static inline size_t verbs_tx_frame(const verbs_tx *tx, verbs_mark mark, const coll_tag *tag,
                                     uint32_t credit, uint8_t *payload, size_t bytes,
                                     uint8_t **begin) {

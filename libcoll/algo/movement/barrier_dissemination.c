@@ -4,7 +4,7 @@
  * Cost: ceil(log2(n)) alpha. The fewest rounds for any number of ranks.
  * Source: Hensgen, Finkel and Manber, "Two algorithms for barrier synchronization", IJPP 17 (1988).
  *
- * 5 ranks: whom rank 0 has heard of after each round:
+ * 5 ranks: whom rank 0 has heard from after each round:
  *
  *     round 0:  4 --> 0         4
  *     round 1:  3 --> 0         4 3 2

@@ -7,7 +7,7 @@
  * barrier synchronization", IJPP 17 (1988); with more partners a round as in Hoefler, Mehlan,
  * Mietke and Rehm, "Fast barrier synchronization for InfiniBand", IPDPS 2006.
  *
- * 5 ranks: whom rank 0 has heard of after each round:
+ * 5 ranks: whom rank 0 has heard from after each round:
  *
  *     round 0:  4, 3, 2 --> 0         4 3 2
  *     round 1:  1 --> 0               4 3 2 1

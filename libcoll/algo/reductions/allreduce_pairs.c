@@ -26,7 +26,7 @@
 typedef struct member {
   int rank;
   int seat;
-  int extra; /* the first so many seats have two ranks */
+  int extra; /* as many of the first seats have two ranks */
 } member;
 
 /* The rank that speaks for a seat. */

@@ -11,7 +11,7 @@ _Static_assert(COLLI_CHANNELS <= 16, "a channel travels in four bits");
 
 typedef enum mux_kind {
   MUX_DATA,
-  MUX_CREDIT, /* word 0: so many messages of this channel were released */
+  MUX_CREDIT, /* word 0: how many messages of this channel were released */
   MUX_GONE    /* the sender has no communicator of this number (of its own) any more */
 } mux_kind;
 

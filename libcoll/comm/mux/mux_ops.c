@@ -79,9 +79,9 @@ static int reap_sent(mux_vc *vc) {
   if (vc->npending == 0)
     return link->send_status != COLL_OK ? mux_send_failed(link) : COLL_T_DONE;
   int status = link->conn->ops->sent(link->conn, &count);
-  unsigned room = vc->child->mux->window;
+  unsigned capacity = vc->child->mux->window;
   while (vc->npending > 0 && vc->pending[vc->pending_first] <= count) {
-    vc->pending_first = (vc->pending_first + 1) % room;
+    vc->pending_first = (vc->pending_first + 1) % capacity;
     vc->npending--;
   }
   return status;
@@ -90,7 +90,7 @@ static int reap_sent(mux_vc *vc) {
 static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   mux_vc *vc = (mux_vc *)conn;
   mux_link *link = vc->link;
-  unsigned room = vc->child->mux->window;
+  unsigned capacity = vc->child->mux->window;
   if (!mux_fits(tag))
     return bad_tag(vc);
   coll_tag wrapped = mux_wrap(tag, MUX_DATA, vc->child->numbers[conn->peer], vc->channel);
@@ -103,9 +103,9 @@ static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
     vc->npending = 0; /* messages are sent in order */
   } else {
     /* Messages that the peer returned credits for were sent: so that makes room. */
-    if (vc->npending == room)
+    if (vc->npending == capacity)
       reap_sent(vc);
-    vc->pending[(vc->pending_first + vc->npending++) % room] = link->taken;
+    vc->pending[(vc->pending_first + vc->npending++) % capacity] = link->taken;
   }
   if (link->nnotes)
     mux_link_flush(link);

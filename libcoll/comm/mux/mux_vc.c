@@ -57,7 +57,7 @@ mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel) {
   return vc;
 }
 
-/* Memory for a message of so many bytes. */
+/* Memory for a message of `bytes` bytes. */
 static mux_msg *take_msg(colli_mux *mux, size_t bytes) {
   bool is_small = bytes <= mux->slot_bytes / SMALL_PART;
   mux_msg *msg = mux->spare[is_small];

@@ -4,7 +4,7 @@
  *
  * Model. Each rank opens one *endpoint* per transport. A *connection* joins this rank with one peer
  * on one *channel* and carries messages both ways, in order, each way by itself. Both ranks call
- * connect() for the pair; who dials is the transport's affair. A message is a *tag* (24 bytes that
+ * connect() for the pair; the transport decides who dials. A message is a *tag* (24 bytes that
  * the transport carries untouched) and 0 .. slot_bytes of payload. The k-th message sent is the
  * k-th received.
  *
@@ -88,7 +88,7 @@ typedef struct coll_transport_env {
 typedef struct coll_link {
   double alpha_ns;    /* time of an empty message */
   double ns_per_byte; /* of a long one, one way */
-  size_t slot_bytes;  /* both have memory for slots of so many bytes; 0: of any size */
+  size_t slot_bytes;  /* slots of this size, for which both have memory; 0: any size */
   char reason[96];    /* why it can or cannot be used, for coll_topo */
 } coll_link;
 
@@ -264,15 +264,15 @@ typedef struct coll_transport_ops {
    * offer_work() says what is to be done with the next messages of this connection. 1: from now on
    * recv() and slot_peek() answer AGAIN to each of them that came by reference until somebody has
    * done its work; then recv() leaves its buffer alone, and slot_peek() shows NULL. 0: not these
-   * messages, or not yet. Who has offered work calls claim_work() whenever it has nothing else to
-   * do.
+   * messages, or not yet. A rank that has offered work calls claim_work() whenever it has nothing
+   * else to do.
    */
   int (*offer_work)(coll_conn *conn, const coll_work_offer *offer_work);
 
   /*
    * Claims the work on one payload that came or went on this connection: DONE, or AGAIN if there is
-   * none. Who claims it does it at once and then calls finish_work(). The peer waits for that; if
-   * it leaves first, it takes its memory away from this rank (unfinished_work()).
+   * none. Whoever claims it does it at once and then calls finish_work(). The peer waits for that;
+   * if it leaves first, it takes its memory away from this rank (unfinished_work()).
    */
   int (*claim_work)(coll_conn *conn, coll_work *work);
   int (*finish_work)(coll_conn *conn, const coll_work *work);

@@ -54,8 +54,8 @@ bool calibrate_run(const calibrate_world *world, const char *calibration,
 /* world.c: fills in which cells a world measures for its costs. */
 void calibrate_list(calibrate_world *world);
 
-/* world.c: runs the ranks and measures every cell, in about so many seconds. False after a failure,
- * which was printed. */
+/* world.c: runs the ranks and measures every cell, in about `seconds` seconds. False after a
+ * failure, which was printed. */
 bool calibrate_measure(calibrate_world *world, double seconds);
 
 /* survey.c: one operation on float32, by sum where it reduces, of root 0 where it has one. */

@@ -46,7 +46,7 @@ static const char help[] =
     "      --seconds S      how long to measure the costs, about (default 12); the algorithms "
     "take\n"
     "                       up to 40 times as long\n"
-    "  -n, --ranks N        measure the algorithms with so many ranks only: 2, 3, 4 or 8\n"
+    "  -n, --ranks N        measure the algorithms with N ranks only: 2, 3, 4 or 8\n"
     "  -q, --quick          only the costs of messages; without it, all algorithms with 2, 3, 4 "
     "and "
     "8\n"

@@ -59,7 +59,7 @@ const kernels_limit *kernels_limits(colli_isa isa, kernels_form form);
 /* Whether there is such a kernel. */
 int kernels_exists(const kernels_work *work);
 
-/* Measures a kernel and its limits, by turns, for about `ms` milliseconds each. */
+/* Measures a kernel and its limits, alternating, for about `ms` milliseconds each. */
 kernels_rate kernels_measure(const kernels_work *work, double ms);
 
 /* Names; NULL beyond the last. */
