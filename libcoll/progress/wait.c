@@ -19,14 +19,29 @@
 #define BURNT_NS        250000ull  /* after wasting that much time of a core: sleep */
 #define SLEEP_AFTER_NS  1000000ull /* the same if others had the core meanwhile */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
-#define SLEEP_SHARED_NS COLLI_NS_PER_MS /* the same where several threads share the doorbells */
+/* The same where several threads share the doorbells: this part of the wait so far, within bounds.
+ */
+#define SHARED_PART     32
+#define SHARED_LEAST_NS COLLI_NS_PER_MS
+#define SHARED_MAX_NS   (10 * COLLI_NS_PER_MS)
+
+/*
+ * How long to sleep at most where several threads share the doorbells. A doorbell may wake another
+ * thread, which takes what this one waits for; this one then comes late by the rest of its sleep.
+ * Sleeps that grow with the wait keep that small, and the cost of all wakes as well.
+ */
+static uint64_t longest_shared_sleep(const colli_watch *w) {
+  uint64_t part_ns = w->idle_since_ns ? (w->now_ns - w->idle_since_ns) / SHARED_PART : 0;
+  if (part_ns < SHARED_LEAST_NS)
+    return SHARED_LEAST_NS;
+  return part_ns < SHARED_MAX_NS ? part_ns : SHARED_MAX_NS;
+}
 
 /* How long to sleep at most. */
 static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
   uint64_t wait_ns = comm->failure.suspended ? COLLI_SUSPECT_NS / 10 : SLEEP_MAX_NS;
-  /* A doorbell may wake another thread, which takes what this one waits for. */
   if (comm->family->several)
-    wait_ns = SLEEP_SHARED_NS;
+    wait_ns = longest_shared_sleep(&comm->watch);
   if (until_ns) {
     uint64_t left = until_ns > comm->watch.now_ns ? until_ns - comm->watch.now_ns : 0;
     wait_ns = left < wait_ns ? left : wait_ns;
