@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
+#include <dirent.h>
 #include <signal.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -234,23 +235,78 @@ ParameterizedTest(setting *s, progress, put_arrives, .timeout = 60) {
   run(s, put_arrives);
 }
 
-/* A communicator ends with operations in flight, before and after its base. */
+/* A base and three children, on the last of which every rank does everything. */
+typedef struct relatives {
+  coll_comm *base, *child[2], *lively;
+  coll_request *request[3]; /* on the children, and on the base */
+  int *out[3];
+} relatives;
+
+/* The number of threads of this process. */
+static int count_threads(void) {
+  DIR *dir = opendir("/proc/self/task");
+  int count = -2; /* "." and ".." */
+  while (dir && readdir(dir))
+    count++;
+  if (dir)
+    closedir(dir);
+  return count;
+}
+
+/* Makes the communicators, with a progress thread of their own. */
+static int make_relatives(coll_comm *comm, int rank, int nranks, const setting *set, relatives *r) {
+  coll_config config = config_of(set);
+  coll_id id;
+  if (rank == 0)
+    RANK_OK(coll_unique_id(&id, NULL));
+  RANK_OK(coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, comm));
+  RANK_OK(coll_comm_create(&r->base, &id, nranks, rank, &config));
+  for (int i = 0; i < 2; i++)
+    RANK_OK(coll_comm_dup(r->base, NULL, &r->child[i]));
+  RANK_OK(coll_comm_dup(r->base, NULL, &r->lively));
+  return 0;
+}
+
+/* Destroys one of the relatives, after which the lively one must still work. */
+static int end_one(coll_comm **which, coll_comm *lively, int rank, unsigned seed) {
+  RANK_CHECK(coll_comm_destroy(which) == COLL_OK && !*which);
+  RANK_CHECK(family_exercise(lively, 5000, seed) == 0);
+  return 0;
+}
+
+/* Starts an operation on each, which cannot end without the last rank, and ends them one by one. */
+static int end_relatives(relatives *r, int rank, int nranks, scene *s, const int *in) {
+  bool comes = rank < nranks - 1;
+  for (int i = 0; i < 3 && comes; i++) {
+    coll_comm *comm = i < 2 ? r->child[i] : r->base;
+    RANK_OK(coll_iallreduce(in, r->out[i], COUNT, COLL_INT32, COLL_SUM, comm, &r->request[i]));
+  }
+  for (int i = 0; i < 3 && comes; i++)
+    RANK_CHECK(coll_test(&r->request[i]) == COLL_IN_PROGRESS);
+  RANK_CHECK(meet(s, rank, nranks, 1));
+  RANK_CHECK(end_one(&r->child[0], r->lively, rank, 1) == 0);
+  RANK_CHECK(end_one(&r->base, r->lively, rank, 2) == 0);
+  RANK_CHECK(end_one(&r->child[1], r->lively, rank, 3) == 0);
+  RANK_CHECK(coll_comm_destroy(&r->lively) == COLL_OK);
+  return 0;
+}
+
+/*
+ * Communicators end with operations in flight, before and after their base: the others go on,
+ * and no thread or descriptor is left behind.
+ */
 static int ends_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   static int in[COUNT], out[3][COUNT];
-  coll_comm *child[2] = {NULL, NULL};
-  coll_request *request[3];
-  (void)arg;
-  for (int i = 0; i < 2; i++)
-    RANK_OK(coll_comm_dup(comm, NULL, &child[i]));
+  scene *s = arg;
+  relatives r = {.out = {out[0], out[1], out[2]}};
+  RANK_OK(coll_broadcast(in, in, sizeof(coll_id), COLL_UINT8, 0, comm)); /* connects as later */
   RANK_OK(coll_barrier(comm));
-  for (int i = 0; i < 3 && rank < nranks - 1; i++) /* the last rank does not come */
-    RANK_OK(coll_iallreduce(in, out[i], COUNT, COLL_INT32, COLL_SUM, i < 2 ? child[i] : comm,
-                            &request[i]));
-  usleep(2000);
-  coll_comm_destroy(&child[0]);
-  coll_comm_destroy(&comm);
-  coll_comm_destroy(&child[1]);
-  exit(0); /* as the caller would destroy it again */
+  int fds = count_fds(), threads = count_threads();
+  RANK_CHECK(make_relatives(comm, rank, nranks, &s->set, &r) == 0);
+  RANK_CHECK(count_threads() == threads + 1);
+  RANK_CHECK(end_relatives(&r, rank, nranks, s, in) == 0);
+  RANK_CHECK(count_threads() == threads && count_fds() <= fds);
+  return 0;
 }
 
 ParameterizedTestParameters(progress, ends_in_flight) {
