@@ -55,6 +55,11 @@ bool model_lenet(model *m, size_t side, size_t channels, size_t classes, fail *w
 bool model_transformer(model *m, size_t symbols, size_t places, size_t width, size_t heads,
                        size_t blocks, fail *why);
 
+/* The model that --model and its options ask for, if it fits the data. */
+struct options;
+struct dataset;
+bool model_asked_for(model *m, const struct options *o, const struct dataset *d, fail *why);
+
 /* The layers [begin, end) alone, with parameters that begin at 0. */
 model model_part(const model *m, size_t begin, size_t end);
 

@@ -1,5 +1,7 @@
 /* shapes.c: the models that can be asked for. */
+#include "trainer/dataset.h"
 #include "trainer/model.h"
+#include "trainer/options.h"
 
 bool model_perceptron(model *m, const size_t *sizes, size_t count, fail *why) {
   model_begin(m);
@@ -48,4 +50,32 @@ bool model_transformer(model *m, size_t symbols, size_t places, size_t width, si
   if (ok)
     model_end(m, places);
   return ok;
+}
+
+/* A perceptron, if its first and last sizes fit the data. */
+static bool perceptron_asked_for(model *m, const options *o, const dataset *d, fail *why) {
+  size_t outputs = o->sizes[o->size_count - 1];
+  if (o->sizes[0] != d->inputs)
+    return fail_set(why, "--layers begins with %zu, but the samples of %s have %zu inputs",
+                    o->sizes[0], o->data, d->inputs);
+  if (outputs < d->classes)
+    return fail_set(why, "--layers ends with %zu, but the labels of %s go up to %zu", outputs,
+                    o->data, d->classes - 1);
+  return model_perceptron(m, o->sizes, o->size_count, why);
+}
+
+bool model_asked_for(model *m, const options *o, const dataset *d, fail *why) {
+  if (d->text != (o->model == MODEL_TRANSFORMER))
+    return fail_set(why,
+                    d->text ? "%s is a text: needs --model transformer"
+                            : "--model transformer: needs a text, and %s holds images",
+                    o->data);
+  switch (o->model) {
+  case MODEL_LENET:
+    return model_lenet(m, d->side, d->channels, d->classes, why);
+  case MODEL_TRANSFORMER:
+    return model_transformer(m, d->classes, d->inputs, o->width, o->heads, o->blocks, why);
+  default:
+    return perceptron_asked_for(m, o, d, why);
+  }
 }

@@ -21,35 +21,6 @@ typedef struct trainer {
   metrics metrics;
 } trainer;
 
-/* A perceptron, if its ends fit the data. */
-static bool make_perceptron(const options *o, const dataset *d, model *m, fail *why) {
-  size_t outputs = o->sizes[o->size_count - 1];
-  if (o->sizes[0] != d->inputs)
-    return fail_set(why, "--layers begins with %zu, but the samples of %s have %zu inputs",
-                    o->sizes[0], o->data, d->inputs);
-  if (outputs < d->classes)
-    return fail_set(why, "--layers ends with %zu, but the labels of %s go up to %zu", outputs,
-                    o->data, d->classes - 1);
-  return model_perceptron(m, o->sizes, o->size_count, why);
-}
-
-/* The model that was asked for, if it fits the data. */
-static bool make_model(const options *o, const dataset *d, model *m, fail *why) {
-  if (d->text != (o->model == MODEL_TRANSFORMER))
-    return fail_set(why,
-                    d->text ? "%s is a text: needs --model transformer"
-                            : "--model transformer: needs a text, and %s holds images",
-                    o->data);
-  switch (o->model) {
-  case MODEL_LENET:
-    return model_lenet(m, d->side, d->channels, d->classes, why);
-  case MODEL_TRANSFORMER:
-    return model_transformer(m, d->classes, d->inputs, o->width, o->heads, o->blocks, why);
-  default:
-    return make_perceptron(o, d, m, why);
-  }
-}
-
 /* `count` floats of 0, or NULL. */
 static float *zeroes(size_t count) {
   float *memory = matrix_alloc(1, count);
@@ -108,10 +79,10 @@ static bool check_strategy(const trainer *t, fail *why) {
 }
 
 /* What a rank can do by itself before training; rank 0 also opens and reads the run's files. */
-static bool prepare(trainer *t, fail *why) {
+static bool prepare(trainer *t, model_maker make, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if (!make_model(o, w->data, &w->model, why) || !check_strategy(t, why) || !take_memory(w, why))
+  if (!make(&w->model, o, w->data, why) || !check_strategy(t, why) || !take_memory(w, why))
     return false;
   if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,
@@ -293,14 +264,14 @@ static void release(trainer *t) {
     coll_comm_destroy(&t->w.comm);
 }
 
-bool train(const options *o, coll_comm *comm, const dataset *data, fail *why) {
+bool train(const options *o, model_maker make, coll_comm *comm, const dataset *data, fail *why) {
   trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data}, .strategy = o->strategy};
   coll_status status = coll_comm_rank(comm, &t.w.rank);
   if (status == COLL_OK)
     status = coll_comm_nranks(comm, &t.w.nranks);
   if (status != COLL_OK)
     return fail_coll(why, comm, status, "asking for the rank");
-  bool ok = data && prepare(&t, why);
+  bool ok = data && prepare(&t, make, why);
   ok = agree_start(comm, ok, options_fingerprint(o), data ? data->fingerprint : 0, why);
   ok = ok && run_epochs(&t, why);
   if (!ok && !why->everywhere)

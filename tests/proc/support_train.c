@@ -70,7 +70,7 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
     die_after_checkpoint(j->checkpoint);
   bool loaded = odd && j->bad_data ? fail_set(why, "some-file: is bad")
                                    : dataset_load(&data, j->folder, 64, why);
-  bool ok = train(&o, comm, loaded ? &data : NULL, why);
+  bool ok = train(&o, model_asked_for, comm, loaded ? &data : NULL, why);
   if (loaded)
     dataset_free(&data);
   return ok ? 0 : 1;

@@ -56,6 +56,9 @@ void layer_seed_linear(size_t inputs, size_t outputs, double gain, rng *g, float
 /* ... and of a normalisation: factors 1, addends 0. */
 void layer_seed_norm(size_t width, float *params);
 
+/* Whether ranks can share a layer (split.h): a linear one for whole samples. */
+bool layer_splits(const layer *l);
+
 /* The kinds; each is explained in the file of its name. */
 layer layer_linear(size_t inputs, size_t outputs, size_t positions, bool relu);
 layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, size_t outputs);

@@ -36,6 +36,10 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
 
 static const layer_kind linear = {"linear", seed, forward, backward};
 
+bool layer_splits(const layer *l) {
+  return l->kind == &linear && l->dim[2] == 1;
+}
+
 layer layer_linear(size_t inputs, size_t outputs, size_t positions, bool relu) {
   return (layer){.kind = &linear,
                  .in = inputs * positions,

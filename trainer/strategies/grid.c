@@ -18,6 +18,22 @@ void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline) {
   }
 }
 
+/* Whether each layer of the model can be split into so many parts. */
+static bool layers_split(const model *m, int parts, const char *name, fail *why) {
+  for (size_t l = 0; l < m->layers; l++) {
+    const layer *here = &m->layer[l];
+    if (!layer_splits(here))
+      return fail_set(why,
+                      "--strategy %s: layer %zu of the model is of kind %s, and only linear layers "
+                      "can be split: take --model perceptron",
+                      name, l + 1, here->kind->name);
+    if (l + 1 < m->layers && here->out < (size_t)parts)
+      return fail_set(why, "--strategy %s: a layer of %zu outputs cannot be split into %d parts",
+                      name, here->out, parts);
+  }
+  return true;
+}
+
 bool grid_check(const worker *w, fail *why) {
   int tensor, pipeline;
   const options *o = w->o;
@@ -35,13 +51,7 @@ bool grid_check(const worker *w, fail *why) {
   if ((size_t)pipeline > w->model.layers)
     return fail_set(why, "--strategy %s: %d stages, but the model has only %zu layers", name,
                     pipeline, w->model.layers);
-  if (tensor > 1 && o->model != MODEL_PERCEPTRON)
-    return fail_set(why, "--strategy %s: only layers of --model perceptron can be split", name);
-  for (size_t l = 1; l + 1 < o->size_count && tensor > 1; l++)
-    if (o->sizes[l] < (size_t)tensor)
-      return fail_set(why, "--strategy %s: a layer of %zu outputs cannot be split into %d parts",
-                      name, o->sizes[l], tensor);
-  return true;
+  return tensor == 1 || layers_split(&w->model, tensor, name, why);
 }
 
 /* How layer l of the whole model is cut: pairs of columns and rows, a last single one not at all.
