@@ -1,0 +1,16 @@
+#!/bin/bash
+# The schedules that algorithms make are those in tests/sched/golden, so that a review sees what a change
+# does to them. To take over what is meant: tests/sched/golden.sh --update [BUILD FOLDER]
+set -euo pipefail
+here=$(dirname "$(readlink -f "$0")")
+if [ "${1:-}" = --update ]; then
+  rm -rf "$here"/golden/*
+  exec "${2:-build}/tests/sched_golden" "$here/golden"
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+"$BUILD/tests/sched_golden" "$dir"
+diff -ru "$here/golden" "$dir" || {
+  echo "schedules have changed; if they should have, run: tests/sched/golden.sh --update $BUILD"
+  exit 1
+}
