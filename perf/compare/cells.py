@@ -68,6 +68,8 @@ class Result:
         self.options, self.samples = options, samples
         self.machine = machine()
         self.versions = found.versions
+        self.limit_settings = {key: setting for library in found.all
+                               for key, (_, setting) in library.fastest.items()}
         self.peers = [library.name for library in found.all if library.is_peer]
         seen = {key[3] for key in samples.us}
         known = ["libcoll", "libcoll-inplace", "libcoll-shared"] + self.peers + ["limit"]

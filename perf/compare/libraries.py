@@ -73,10 +73,17 @@ def read_times(name, operation, text):
             if len(line) == 3 and line[0] == operation]
 
 
+def read_exchanges(text):
+    """The lines "exchange BYTES MICROSECONDS SETTING" of limits_tcp: (us, setting) of each."""
+    lines = [line.split(maxsplit=3) for line in text.splitlines() if line.startswith("exchange ")]
+    return [(float(us), setting) for _, _, us, setting in lines]
+
+
 class Library:
     """What has a column: `run` gives [(series, bytes, us)] and None or why it failed."""
     is_peer = True
     is_ours = False
+    fastest = {}  # of a limit that tries several settings: (least us, setting) by (ranks, operation, bytes)
 
     def __init__(self, name, options, program):
         self.name, self.options, self.program = name, options, program
@@ -192,31 +199,41 @@ class Gloo(Library):
 
 
 class Limits(Library):
-    """limits.c: what the machine itself needs; over TCP what two bare sockets need."""
+    """limits.c: what the machine's memory allows."""
     is_peer = False
 
     def takes(self, operation, ranks):
-        if self.options.transport == "shm":
-            return operation != "barrier"  # which moves no bytes
-        return ranks == 2 and operation in BLOCKED + ("allreduce", "barrier")
+        return operation != "barrier"  # which moves no bytes
 
     def run(self, operation, ranks, sizes):
-        if self.options.transport == "tcp":
-            return self.loopback(operation, sizes)
         command = [self.program, "--ranks", str(ranks), operation, *map(str, sizes)]
         text, why = run_all([command], self.seconds(sizes))
         return [] if why else read_times("limit", operation, text), why
 
-    def loopback(self, operation, sizes):
-        """The round trip, or the time in which both sockets send what a rank must send."""
-        text, why = run_all([[self.program, "loopback"]], START_S)
+
+class SocketLimits(Library):
+    """limits_tcp.c: the least time in which two ranks exchange what the operation must move."""
+    is_peer = False
+
+    def __init__(self, name, options, program):
+        super().__init__(name, options, program)
+        self.fastest = {}
+
+    def takes(self, operation, ranks):
+        return ranks == 2 and operation in BLOCKED + ("allreduce", "barrier")
+
+    def run(self, operation, ranks, sizes):
+        share = 2 if operation in BLOCKED else 1  # a rank keeps its own half
+        text, why = run_all([[self.program, *(str(max(size // share, 1)) for size in sizes)]],
+                            self.seconds(sizes))
         if why:
             return [], why
-        said = dict(line.split() for line in text.splitlines() if len(line.split()) == 2)
-        round_trip, bandwidth = float(said["loopback_rtt_4B"]), float(said["loopback_two_way"])
-        share = 0.5 if operation in BLOCKED else 1
-        return [("limit", size, max(round_trip, size * share / (bandwidth * 1e3)))
-                for size in sizes], None
+        times = []
+        for size, (us, setting) in zip(sizes, read_exchanges(text)):
+            times.append(("limit", size, us))
+            key = (ranks, operation, size)
+            self.fastest[key] = min(self.fastest.get(key, (us, setting)), (us, setting))
+        return times, None
 
 
 class Found:
@@ -297,8 +314,13 @@ def find(options):
     find_mpi(options, found, "openmpi", "openmpi-bin libopenmpi-dev")
     find_mpi(options, found, "mpich", "mpich libmpich-dev")
     find_gloo(options, found)
-    program = build(options, "limits", ["cc", "-O3", "-march=native", "limits.c", "-pthread"])
+    flags = ["-O3", "-march=native", "-pthread"]
+    program = build(options, "limits", ["cc", *flags, "limits.c"])
     if program:
         found.limits = Limits("limit", options, program)
-        found.all.append(found.limits)
+        if options.transport == "shm":
+            found.all.append(found.limits)
+    program = options.transport == "tcp" and build(options, "limits_tcp", ["cc", *flags, "limits_tcp.c"])
+    if program:
+        found.all.append(SocketLimits("limit", options, program))
     return found

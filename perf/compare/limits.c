@@ -1,10 +1,9 @@
 /*
- * limits.c: what this machine allows: the least time of a collective's memory traffic, a cache line
- * from core to core, and TCP over the loopback.
+ * limits.c: what this machine allows: the least time of a collective's memory traffic, and of a
+ * cache line's way from core to core. limits_tcp.c has what sockets allow.
  *
  *   limits --ranks N OPERATION BYTES ...   prints "OPERATION BYTES US" for each size
  *   limits handover                        prints "handover US": one way of a cache line
- *   limits loopback                        prints "loopback_rtt_4B US", "loopback_two_way GBPS"
  *
  * The memory traffic of an operation on S bytes (the larger buffer, as coll_perf counts) is what
  * its ranks must at least read and write, done by min(N, cores) threads at once, each on its part:
@@ -22,56 +21,20 @@
  * streaming stores counts.
  */
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <netinet/tcp.h>
 #include <pthread.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-#define MAX_RANKS   64
-#define BLOCK       1024 /* floats that stay in the first-level cache while they are summed */
-#define TARGET_S    0.02
-#define DEADLINE_S  5.0
-#define PIECE_BYTES (4u << 20)
+#include "machine.h"
 
-static double now_s(void) {
-  struct timespec now;
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
-static void die(const char *what) {
-  fprintf(stderr, "limits: %s: %s\n", what, strerror(errno));
-  exit(1);
-}
-
-/*
- * Binds the calling thread to the index-th processor that the process may use. The main thread is
- * never bound: others would begin with what it is bound to.
- */
-static void pin(int index) {
-  cpu_set_t all, one;
-  CPU_ZERO(&one);
-  if (sched_getaffinity(0, sizeof(all), &all) != 0)
-    return;
-  for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
-    if (CPU_ISSET(cpu, &all) && index-- == 0)
-      CPU_SET(cpu, &one);
-  if (CPU_COUNT(&one) == 1)
-    sched_setaffinity(0, sizeof(one), &one);
-}
+#define MAX_RANKS  64
+#define BLOCK      1024 /* floats that stay in the first-level cache while they are summed */
+#define TARGET_S   0.02
+#define DEADLINE_S 5.0
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
@@ -284,94 +247,10 @@ static void run_both(void *(*a)(void *), void *arg_a, void *(*b)(void *), void *
   pthread_join(threads[1], NULL);
 }
 
-/* ---- the loopback ---------------------------------------------------------------------------- */
-
-/* Two connected sockets over 127.0.0.1 that neither block nor wait for more. */
-static void connect_pair(int pair[2]) {
-  struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-  socklen_t length = sizeof(address);
-  int listener = socket(AF_INET, SOCK_STREAM, 0), one = 1;
-  pair[0] = socket(AF_INET, SOCK_STREAM, 0);
-  if (listener < 0 || pair[0] < 0 ||
-      bind(listener, (struct sockaddr *)&address, sizeof(address)) != 0 ||
-      listen(listener, 1) != 0 ||
-      getsockname(listener, (struct sockaddr *)&address, &length) != 0 ||
-      connect(pair[0], (struct sockaddr *)&address, sizeof(address)) != 0 ||
-      (pair[1] = accept(listener, NULL, NULL)) < 0)
-    die("connecting over 127.0.0.1");
-  close(listener);
-  for (int i = 0; i < 2; i++) {
-    setsockopt(pair[i], IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-    fcntl(pair[i], F_SETFL, O_NONBLOCK);
-  }
-}
-
-typedef struct talk {
-  int socket;
-  int index;
-  size_t bytes; /* that each side sends, and receives, in each round */
-  int rounds;
-  bool in_turns; /* index 0 first, then index 1 */
-} talk;
-
-/* One side of a conversation; spins. */
-static void *converse(void *arg) {
-  const talk *t = arg;
-  char *buffer = calloc(2, t->bytes);
-  double end = now_s() + DEADLINE_S;
-  if (!buffer)
-    die("calloc");
-  pin(t->index);
-  for (int round = 0; round < t->rounds; round++) {
-    size_t sent = 0, received = 0;
-    while (sent < t->bytes || received < t->bytes) {
-      bool may_send = !t->in_turns || t->index == 0 || received == t->bytes;
-      ssize_t some = may_send && sent < t->bytes
-                         ? send(t->socket, buffer + sent, t->bytes - sent, MSG_NOSIGNAL)
-                         : 0;
-      sent += some > 0 ? (size_t)some : 0;
-      some = received < t->bytes
-                 ? recv(t->socket, buffer + t->bytes + received, t->bytes - received, 0)
-                 : 0;
-      received += some > 0 ? (size_t)some : 0;
-      if (some < 0 && errno != EAGAIN)
-        die("recv");
-      if (now_s() > end)
-        die("the other side of the loopback does not answer");
-    }
-  }
-  free(buffer);
-  return NULL;
-}
-
-/* Seconds of a conversation. */
-static double time_talk(const int pair[2], size_t bytes, int rounds, bool in_turns) {
-  talk sides[2] = {{pair[0], 0, bytes, rounds, in_turns}, {pair[1], 1, bytes, rounds, in_turns}};
-  double start = now_s();
-  run_both(converse, &sides[0], converse, &sides[1]);
-  return now_s() - start;
-}
-
-static void loopback(void) {
-  int pair[2];
-  connect_pair(pair);
-  time_talk(pair, 4, 1000, true);
-  printf("loopback_rtt_4B %.4f\n", time_talk(pair, 4, 20000, true) / 20000 * 1e6);
-  time_talk(pair, PIECE_BYTES, 8, false);
-  double seconds = time_talk(pair, PIECE_BYTES, 100, false);
-  printf("loopback_two_way %.4f\n", 100.0 * PIECE_BYTES / seconds / 1e9);
-  close(pair[0]);
-  close(pair[1]);
-}
-
 int main(int argc, char **argv) {
   if (argc == 2 && strcmp(argv[1], "handover") == 0) {
     line lines[2] = {0};
     run_both(call, lines, echo, lines);
-    return 0;
-  }
-  if (argc == 2 && strcmp(argv[1], "loopback") == 0) {
-    loopback();
     return 0;
   }
   int nranks = argc > 3 && strcmp(argv[1], "--ranks") == 0 ? atoi(argv[2]) : 0;
@@ -380,7 +259,7 @@ int main(int argc, char **argv) {
     if (strcmp(operations[i].name, argv[3]) == 0)
       what = &operations[i];
   if (!what || nranks > MAX_RANKS) {
-    fprintf(stderr, "usage: limits --ranks N OPERATION BYTES ... | handover | loopback\n");
+    fprintf(stderr, "usage: limits --ranks N OPERATION BYTES ...  (or: limits handover)\n");
     return 2;
   }
   for (int i = 4; i < argc; i++)

@@ -56,6 +56,13 @@ def tables(result, ranks=None):
     return lines
 
 
+def limits(result, ranks=None):
+    """How the sockets were used that set the limit of each size."""
+    keys = [key for key in result.keys if key in result.limit_settings and ranks in (None, key[0])]
+    lines = ["", "limit: the fastest use of sockets"] if keys else []
+    return lines + [f"{key[2]:>10} {key[1]}: {result.limit_settings[key]}" for key in keys]
+
+
 def foot(result):
     """How much of it noise leaves undecided."""
     compared = [key for key in result.keys if result.ratio(key, "peer")]
@@ -114,6 +121,7 @@ def write_json(result, path):
     found = [{"ranks": key[0], "operation": key[1], "bytes": key[2],
               "median_us": {series: result.median(key, series) for series in result.recorded},
               "ratios": {what: json_ratio(result.ratio(key, what)) for what in cells.WHAT},
+              "limit_setting": result.limit_settings.get(key),
               "unclear": result.unclear(key),
               "floors": [{"what": v.what, "floor": v.floor, "passed": v.passed, "clear": v.clear}
                          for v in result.verdicts if v.key == key]} for key in result.keys]

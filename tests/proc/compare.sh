@@ -46,6 +46,22 @@ cells = json.load(open(sys.argv[1]))["cells"]
 assert len(cells) == 4 and all(cell["median_us"]["libcoll"] > 0 for cell in cells)' "$out/compare.json" ||
   fail "JSON content"
 
+# Over TCP the limit is the fastest use of sockets that was tried, and the tables say which.
+"$compare" -b "$BUILD" --out "$out/tcp" -t tcp --ops allreduce,alltoall --sizes 8,64K --rounds 1 -n 2 \
+  >"$out/log" 2>"$out/err" || fail "exit status $? over TCP"
+for cell in allreduce,8 allreduce,65536 alltoall,8 alltoall,65536; do
+  grep -Eq "^tcp,2,$cell,limit,1,[0-9.]*[1-9]" "$out/tcp/compare.csv" || fail "no limit over TCP for $cell"
+  grep -Eq "^ *${cell#*,} ${cell%,*}: [124] sockets?, [0-9]+ KiB a call" "$out/log" ||
+    fail "no word which sockets were the limit of $cell"
+done
+"$BUILD/compare/limits_tcp" 4 40000 >"$out/log" 2>"$out/err" || fail "exit status $? of limits_tcp"
+for bytes in 4 40000; do
+  awk -v bytes=$bytes '$1 == "tried" && $2 == bytes { count++; if (!least || $3 < least) least = $3 }
+    $1 == "exchange" && $2 == bytes { limit = $3 }
+    END { exit !(count >= 24 && limit == least) }' "$out/log" || fail "the limit of $bytes bytes is not the least tried"
+done
+"$BUILD/compare/limits_tcp" 0 >"$out/log" 2>&1 && fail "limits_tcp takes 0 bytes"
+
 refuse "no collrun" -b "$out"
 refuse "is none of" --ops allgathering
 refuse "invalid" -n 1
@@ -57,8 +73,8 @@ import os, sys, types
 sys.path.insert(0, sys.argv[1])
 import cells, docs, libraries, measure, report
 
-peer = types.SimpleNamespace(name="peer", is_peer=True)
-options = types.SimpleNamespace(command="run", transport="shm", ranks=[2], ops=["allreduce"])
+peer = types.SimpleNamespace(name="peer", is_peer=True, fastest={})
+options = types.SimpleNamespace(command="run", transport="shm", ranks=[2], ops=["allreduce"], sizes=[4, 8192])
 found = types.SimpleNamespace(all=[peer], versions={"peer": "1"})
 
 def result(peers, handover=(1, 1, 1), ours=(1, 1, 1), size=4):
@@ -95,11 +111,16 @@ with open(path, "w") as file:
     file.write("above\n" + marks[0] + "outdated\n" + marks[1] + "between\n" + marks[2] + "kept\n" + marks[3] + "below\n")
 docs.write(good, {}, sys.argv[2])
 text = open(path).read()
-assert "outdated" not in text and "allreduce, 2 ranks" in text
+assert "outdated" not in text and "best peer / libcoll, 2 ranks" in text and "allreduce          3.00       -" in text
+assert "allreduce, 2 ranks" in open(os.path.join(sys.argv[2], "performance-shm.txt")).read()
 assert text.startswith("above\n" + marks[0]) and text.endswith(marks[1] + "between\n" + marks[2] + "kept\n" + marks[3] + "below\n")
 
 assert libraries.run_all([["sleep", "9"]], 0.1)[1].startswith("not done after")
 assert libraries.run_all([["sh", "-c", "echo why >&2; exit 3"]], 5)[1] == "exit status 3: why"
+sockets = types.SimpleNamespace(name="limit", is_peer=False, fastest={key: (1.5, "1 socket, 64 KiB a call")})
+limited = cells.Result(options, types.SimpleNamespace(all=[peer, sockets], versions={}), good.samples, [])
+assert report.limits(limited)[2] == "         4 allreduce: 1 socket, 64 KiB a call" and report.limits(good) == []
+assert libraries.read_exchanges("tried 4 9 x\nexchange 4 8.5 2 sockets, in turns\n") == [(8.5, "2 sockets, in turns")]
 assert libraries.read_times("x", "reduce", "noise\nreduce 8 1.5\n") == [("x", 8, 1.5)]
 PYTHON
 exit $failed
