@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 #define MAGIC   "COLLCKPT"
-#define VERSION 4u
+#define VERSION 5u
 
 /*
  * The file: this header, an array of floats for each bit of `arrays`, lowest first, and an FNV-1a
@@ -24,10 +24,10 @@ typedef struct header {
   char magic[8];
   uint32_t version, byte_order;
   uint64_t bytes; /* of the whole file */
-  uint64_t epochs, updates, seed, batch, data;
+  uint64_t epochs, step, updates, seed, batch, data;
   uint64_t shape, params, arrays;
 } header;
-_Static_assert(sizeof(header) == 88, "the header has no holes");
+_Static_assert(sizeof(header) == 96, "the header has no holes");
 #define BYTE_ORDER_MARK 0x01020304u
 
 /* The arrays of a state; bit i of header.arrays is the i-th. */
@@ -88,6 +88,7 @@ static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *st
               .byte_order = BYTE_ORDER_MARK,
               .bytes = bytes,
               .epochs = state->epochs,
+              .step = state->step,
               .updates = state->updates,
               .seed = run->seed,
               .batch = run->batch,
@@ -159,7 +160,8 @@ static bool write_durably(const char *path, const unsigned char *data, size_t by
 bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
                       fail *why) {
   char temporary[PATH_MAX];
-  int length = snprintf(temporary, sizeof(temporary), "%s.tmp", path);
+  /* A rank that was frozen and given up may still be writing one, so each has its own. */
+  int length = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
   if (length < 0 || (size_t)length >= sizeof(temporary))
     return fail_set(why, "%.200s...: the path is too long", path);
   unsigned char *memory = pack(run, state);
@@ -271,6 +273,7 @@ bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_sta
   }
   if (ok) {
     state->epochs = h.epochs;
+    state->step = h.step;
     state->updates = h.updates;
   }
   free(memory);

@@ -16,6 +16,7 @@ typedef struct checkpoint_run {
 /* What a run has come to. */
 typedef struct checkpoint_state {
   uint64_t epochs;  /* finished */
+  uint64_t step;    /* steps of the next one that are done */
   uint64_t updates; /* made by the optimizer */
   float *params, *velocity;
   float *squares; /* NULL: the optimizer has none */

@@ -1,4 +1,4 @@
-/* failure.c: the one-line story of why something cannot go on. */
+/* fail.c: the one-line story of why something cannot go on. */
 #include "trainer/fail.h"
 
 #include <stdarg.h>
@@ -22,6 +22,5 @@ bool fail_coll(fail *why, const coll_comm *comm, coll_status status, const char 
   if (coll_last_error(comm, &error) != COLL_OK || error.status == COLL_OK)
     return fail_set(why, "%s: %s", doing, coll_status_name(status));
   why->lost = error.status == COLL_ERR_PEER_LOST || error.status == COLL_ERR_TIMEOUT;
-  why->lost_rank = error.peer;
   return fail_set(why, "%s: %s: %s", doing, coll_status_name(error.status), error.message);
 }

@@ -10,7 +10,6 @@ typedef struct fail {
   char text[800];
   bool everywhere; /* every rank found the same: one of them says it */
   bool lost;       /* a rank is gone: the others can go on without it (coll_comm_shrink) */
-  int lost_rank;   /* which */
 } fail;
 
 /* Writes the text; always returns false, so that a caller can `return fail_set(...)`. */

@@ -6,6 +6,7 @@
 #include "trainer/strategies/strategy.h"
 
 #include <getopt.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,12 @@
 
 #define MOST_ROWS 64
 enum { CODE_ROWS = 1000, CODE_HELP = 2000, CODE_VERSION };
+
+/* What is known of each row of the table: its text, as it is by default or was given. */
+typedef struct row_text {
+  const char *text; /* NULL: none */
+  bool given;
+} row_text;
 
 /* A number from row->low to row->high; OPTION_ABOVE excludes the first. */
 static bool parse_real(const option_row *row, const char *text, float *value, fail *why) {
@@ -30,18 +37,8 @@ static bool parse_real(const option_row *row, const char *text, float *value, fa
 
 /* One of the words of row->choices. */
 static bool parse_choice(const option_row *row, const char *text, int *value, fail *why) {
-  size_t length = strlen(text);
-  const char *word = row->choices;
-  for (int i = 0; word; i++) {
-    const char *bar = strchr(word, '|');
-    size_t has = bar ? (size_t)(bar - word) : strlen(word);
-    if (has == length && memcmp(word, text, length) == 0) {
-      *value = i;
-      return true;
-    }
-    word = bar ? bar + 1 : NULL;
-  }
-  return fail_set(why, "--%s %s: must be one of %s", row->name, text, row->choices);
+  *value = option_word(row->choices, text);
+  return *value >= 0 || fail_set(why, "--%s %s: must be one of %s", row->name, text, row->choices);
 }
 
 /* Stores the value that an option's text has. */
@@ -56,10 +53,10 @@ static bool store_option(options *o, const option_row *row, const char *text, fa
     *(const char **)member = text;
     return *text ? true : fail_set(why, "--%s: needs a name", row->name);
   case OPTION_COUNT:
-    if (option_count(text, row->low, row->high, member, &end) && *end == '\0')
+    if (option_count(text, row->least, row->most, member, &end) && *end == '\0')
       return true;
-    return fail_set(why, "--%s %s: must be a whole number from %.0f to %.0f", row->name, text,
-                    row->low, row->high);
+    return fail_set(why, "--%s %s: must be a whole number from %" PRIu64 " to %" PRIu64, row->name,
+                    text, row->least, row->most);
   case OPTION_CHOICE:
     return parse_choice(row, text, member, why);
   case OPTION_PARSED:
@@ -70,14 +67,14 @@ static bool store_option(options *o, const option_row *row, const char *text, fa
 }
 
 /* Fills in what every run starts from, and the list for getopt_long(). */
-static bool set_defaults(options *o, struct option *list, fail *why) {
+static bool set_defaults(options *o, row_text *texts, struct option *list, fail *why) {
   size_t count = 0;
   memset(o, 0, sizeof(*o));
   o->slow_factor = 1;
   for (const option_row *row = option_rows; row->name; row++) {
     int takes = row->kind == OPTION_FLAG ? no_argument : required_argument;
     list[count] = (struct option){row->name, takes, NULL, CODE_ROWS + (int)count};
-    count++;
+    texts[count++] = (row_text){.text = row->initial};
     if (row->initial && !store_option(o, row, row->initial, why))
       return false;
   }
@@ -97,10 +94,36 @@ static bool refuse(const struct option *list, const char *argument, fail *why) {
   return fail_set(why, "%s: unknown or ambiguous option: see --help", argument);
 }
 
+/* The row of that name, which is in the table. */
+static size_t row_of(const char *name) {
+  size_t i = 0;
+  while (strcmp(option_rows[i].name, name) != 0)
+    i++;
+  return i;
+}
+
+/* Refuses an option that was given though nobody reads it. */
+static bool check_needs(const row_text *texts, fail *why) {
+  for (size_t i = 0; option_rows[i].name; i++)
+    for (int k = 0; k < OPTION_NEEDS && texts[i].given; k++) {
+      const option_need *need = &option_rows[i].needs[k];
+      if (!need->option)
+        continue;
+      const row_text *other = &texts[row_of(need->option)];
+      if (!need->words && !other->given)
+        return fail_set(why, "--%s: needs --%s", option_rows[i].name, need->option);
+      if (need->words && option_word(need->words, other->text) < 0)
+        return fail_set(why, "--%s: has no meaning with --%s %s, only with %s", option_rows[i].name,
+                        need->option, other->text, need->words);
+    }
+  return true;
+}
+
 options_result options_parse(options *o, int argc, char **argv, fail *why) {
   struct option list[MOST_ROWS + 3];
+  row_text texts[MOST_ROWS];
   int code;
-  if (!set_defaults(o, list, why))
+  if (!set_defaults(o, texts, list, why))
     return OPTIONS_BAD;
   opterr = 0;
   optind = 0; /* start anew, also when called twice */
@@ -113,14 +136,13 @@ options_result options_parse(options *o, int argc, char **argv, fail *why) {
       return fail_set(why, "%s: needs a value", argv[optind - 1]), OPTIONS_BAD;
     if (code == '?')
       return refuse(list, argv[optind - 1], why), OPTIONS_BAD;
+    texts[code - CODE_ROWS] = (row_text){.text = optarg, .given = true};
     if (!store_option(o, &option_rows[code - CODE_ROWS], optarg, why))
       return OPTIONS_BAD;
   }
   if (optind < argc)
     return fail_set(why, "%s: unexpected argument: see --help", argv[optind]), OPTIONS_BAD;
-  if (o->resume && !o->checkpoint)
-    return fail_set(why, "--resume: needs --checkpoint FILE"), OPTIONS_BAD;
-  return OPTIONS_RUN;
+  return check_needs(texts, why) ? OPTIONS_RUN : OPTIONS_BAD;
 }
 
 void options_help(void) {
@@ -129,7 +151,10 @@ void options_help(void) {
   for (const option_row *row = option_rows; row->name; row++) {
     char head[64];
     snprintf(head, sizeof(head), "--%s %s", row->name, row->value ? row->value : "");
-    printf("  %-22s %s", head, row->help);
+    printf("  %-22s ", head);
+    if (row->needs[0].words)
+      printf("%s %s: ", row->needs[0].option, row->needs[0].words);
+    printf("%s", row->help);
     if (row->choices)
       printf(": %s", row->choices);
     if (row->initial)

@@ -18,8 +18,9 @@ enum { MODEL_PERCEPTRON, MODEL_LENET, MODEL_TRANSFORMER };
 /* The values; each is explained where it is defined, in options_table.c. */
 typedef struct options {
   const char *data;
-  const char *checkpoint; /* NULL: none */
-  const char *metrics;    /* NULL: none */
+  const char *checkpoint;    /* NULL: none */
+  uint64_t checkpoint_steps; /* 0: after epochs only */
+  const char *metrics;       /* NULL: none */
   const struct strategy *strategy;
   int model;
   uint64_t context, width, heads, blocks; /* of the transformer */

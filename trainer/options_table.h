@@ -8,12 +8,20 @@
 typedef enum option_kind {
   OPTION_FLAG,   /* bool: it takes no value */
   OPTION_TEXT,   /* const char *: must not be empty */
-  OPTION_COUNT,  /* uint64_t in [low, high] */
+  OPTION_COUNT,  /* uint64_t in [least, most] */
   OPTION_REAL,   /* float in [low, high] */
   OPTION_ABOVE,  /* float in (low, high] */
   OPTION_CHOICE, /* int: index of one of the words in `choices`, which '|' separates */
   OPTION_PARSED, /* parse() reads it */
 } option_kind;
+
+/* What another option must say, so that somebody reads this one. */
+typedef struct option_need {
+  const char *option; /* NULL: nothing */
+  const char *words;  /* one of these, which '|' separates; NULL: any, but it must be given */
+} option_need;
+
+#define OPTION_NEEDS 2
 
 typedef struct option_row {
   const char *name;    /* as the user writes it, without "--" */
@@ -21,8 +29,10 @@ typedef struct option_row {
   const char *initial; /* the text that it has by default; NULL: none, and its member is 0 */
   const char *help;    /* one line */
   option_kind kind;
-  bool same;        /* all ranks must be given the same */
-  size_t at, bytes; /* its member of struct options */
+  bool same;                       /* all ranks must be given the same */
+  size_t at, bytes;                /* its member of struct options */
+  option_need needs[OPTION_NEEDS]; /* without them it is refused */
+  uint64_t least, most;
   double low, high;
   const char *choices;
   bool (*parse)(options *o, const char *text, fail *why);
@@ -31,7 +41,11 @@ typedef struct option_row {
 /* All options in the order of the help; the last has no name. */
 extern const option_row option_rows[];
 
-/* Reads a whole number from `low` to `high`; what follows it in the text goes to *end. */
-bool option_count(const char *text, double low, double high, uint64_t *value, const char **end);
+/* Reads a whole number from `least` to `most`; what follows it in the text goes to *end. */
+bool option_count(const char *text, uint64_t least, uint64_t most, uint64_t *value,
+                  const char **end);
+
+/* The place of a word among `words`, which '|' separates, or -1. */
+int option_word(const char *words, const char *word);
 
 #endif

@@ -1,4 +1,4 @@
-/* progress_thread.c: what a person sees of a run. */
+/* progress.c: what a person sees of a run. */
 #include "trainer/progress.h"
 
 #include "trainer/clock.h"

@@ -1,5 +1,4 @@
-/* progress_thread.h: what a person sees of a run: a moving bar on a terminal, one line an epoch
- * elsewhere.
+/* progress.h: what a person sees of a run: a moving bar on a terminal, one line an epoch elsewhere.
  */
 #ifndef TRAINER_PROGRESS_H
 #define TRAINER_PROGRESS_H

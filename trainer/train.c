@@ -1,4 +1,8 @@
-/* train.c: one run of training, from agreement between the ranks to the last epoch. */
+/*
+ * train.c: one run of training. From the end of the file upwards: train() prepares this rank and
+ * compares notes with the others, run_epochs() trains epoch after epoch, train_epoch() is one of
+ * them, and go_on() decides what happens when it fails.
+ */
 #include "trainer/train.h"
 
 #include "trainer/agree.h"
@@ -15,11 +19,15 @@
 
 /* A worker and the files of its run. */
 typedef struct trainer {
-  worker w;
+  worker w; /* first, so that step_done() finds the trainer */
   const strategy *strategy;
   checkpoint_run run;
   metrics metrics;
+  double begin_s;
+  uint64_t written; /* epochs whose line and checkpoint this rank has written */
 } trainer;
+
+/* ---- preparing ----------------------------------------------------------------------------- */
 
 /* `count` floats of 0, or NULL. */
 static float *zeroes(size_t count) {
@@ -29,26 +37,29 @@ static float *zeroes(size_t count) {
   return memory;
 }
 
-/* Takes all memory of the run but the strategy's. */
-static bool take_memory(worker *w, fail *why) {
+/* Allocates all memory of the run but the strategy's. */
+static bool allocate(worker *w, fail *why) {
   const options *o = w->o;
   if (!worker_fit(w, why) || !loader_create(&w->loader, w->data, o->seed, o->batch, why))
     return false;
   size_t count = w->model.params;
+  bool squares = optim_has_squares(o), parts = o->accumulate > 1;
+  bool packets = o->wire.kind != WIRE_FLOAT32;
   w->params = zeroes(count);
   w->velocity = zeroes(count);
-  w->squares = optim_has_squares(o) ? zeroes(count) : NULL;
-  w->optimizer_bytes = (optim_has_squares(o) ? 2 : 1) * count * sizeof(float);
-  w->partial = o->accumulate > 1 ? zeroes(count) : NULL;
-  w->pending = o->wire.kind != WIRE_FLOAT32 ? zeroes(count) : NULL;
-  bool ok = w->params && w->velocity && (w->squares || !optim_has_squares(o)) &&
-            (w->partial || o->accumulate == 1) && (w->pending || o->wire.kind == WIRE_FLOAT32);
+  w->squares = squares ? zeroes(count) : NULL;
+  w->optimizer_bytes = (squares ? 2 : 1) * count * sizeof(float);
+  w->partial = parts ? zeroes(count) : NULL;
+  w->pending = packets ? zeroes(count) : NULL;
+  bool ok = w->params && w->velocity && (w->squares || !squares) && (w->partial || !parts) &&
+            (w->pending || !packets);
   return ok || fail_memory(why, "the model");
 }
 
 /* What a checkpoint holds of a worker whose model has these parameters. */
 static checkpoint_state state_of(const worker *w, float *params) {
   return (checkpoint_state){.epochs = w->epochs_done,
+                            .step = w->step,
                             .updates = w->updates,
                             .params = params,
                             .velocity = w->velocity,
@@ -63,26 +74,17 @@ static bool resume(trainer *t, fail *why) {
   if (!checkpoint_read(w->o->checkpoint, &t->run, &state, why))
     return false;
   w->epochs_done = state.epochs;
+  w->step = (size_t)state.step;
   w->updates = state.updates;
   return true;
-}
-
-/* Whether the strategy can do what the options ask for. */
-static bool check_strategy(const trainer *t, fail *why) {
-  const options *o = t->w.o;
-  if (o->wire.kind != WIRE_FLOAT32 && !(t->strategy->bits & STRATEGY_WIRE))
-    return fail_set(why,
-                    "--wire %s: --strategy %s sends no gradients over the ranks; leave out --wire, "
-                    "or take allreduce, zero1 or one of ps-...",
-                    wire_name(&o->wire), t->strategy->name);
-  return !t->strategy->check || t->strategy->check(&t->w, why);
 }
 
 /* What a rank can do by itself before training; rank 0 also opens and reads the run's files. */
 static bool prepare(trainer *t, model_maker make, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if (!make(&w->model, o, w->data, why) || !check_strategy(t, why) || !take_memory(w, why))
+  if (!make(&w->model, o, w->data, why) || (t->strategy->check && !t->strategy->check(w, why)) ||
+      !allocate(w, why))
     return false;
   if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,
@@ -108,27 +110,33 @@ static bool check_weights(worker *w, const float *params, uint64_t *hash, fail *
 
 /* Gives all ranks the state of rank 0. */
 static bool share_state(worker *w, fail *why) {
-  uint64_t hash;
-  coll_status status = coll_broadcast(&w->epochs_done, &w->epochs_done, 1, COLL_UINT64, 0, w->comm);
+  uint64_t hash, place[] = {w->epochs_done, w->step};
+  coll_status status = coll_broadcast(place, place, 2, COLL_UINT64, 0, w->comm);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "sharing the initial weights");
+  w->epochs_done = place[0];
+  w->step = (size_t)place[1];
   return worker_share_model(w, 0, why) && check_weights(w, w->params, &hash, why);
 }
+
+/* ---- one epoch ----------------------------------------------------------------------------- */
 
 /* Makes ready for the current epoch, or for what is left of it. */
 static void begin_epoch(worker *w) {
   loader_epoch(&w->loader, w->epochs_done);
   worker_rule(w, 0);
   w->notes[0] = '\0';
-  if (w->step > 0)
-    return;
-  memset(&w->sums, 0, sizeof(w->sums));
+  if (w->begun == w->epochs_done + 1)
+    return; /* it goes on after a loss */
+  w->begun = w->epochs_done + 1;
+  w->sums = (sums){.loss = 0};
   w->begin_s = clock_s();
 }
 
-/* This rank's part of the test set. */
+/* This rank's part of the test set; from the beginning, also if an earlier try ended half-way. */
 static bool test_model(worker *w, const float *params, fail *why) {
   shard part = shard_of(w->data->test.count, w->rank, w->nranks);
+  w->sums.test_loss = w->sums.test_correct = w->sums.tested = 0;
   for (size_t done = 0; done < part.count;) {
     size_t left = part.count - done;
     shard piece = {part.first + done, left < w->pass.rows ? left : w->pass.rows};
@@ -136,6 +144,7 @@ static bool test_model(worker *w, const float *params, fail *why) {
     if (!model_forward(&w->model, params, &w->pass, piece.count, why))
       return false;
     w->sums.test_loss += model_loss(&w->model, &w->pass, piece.count, &w->sums.test_correct);
+    w->sums.tested += (double)piece.count;
     done += piece.count;
   }
   return true;
@@ -148,13 +157,14 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
       coll_allreduce(&w->sums, &all, sizeof(all) / sizeof(double), COLL_FLOAT64, COLL_SUM, w->comm);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "summing losses");
-  double tests = (double)w->data->test.count, whole = seconds * w->nranks;
+  /* After a loss, those that are left may not have trained on any sample of the epoch. */
+  double trained = all.samples > 0 ? all.samples : 1, whole = seconds * w->nranks;
   *result = (epoch_result){.epoch = w->epochs_done + 1,
                            .ranks = w->nranks,
-                           .train_loss = all.loss / all.samples,
-                           .train_accuracy = all.correct / all.samples,
-                           .test_loss = all.test_loss / tests,
-                           .test_accuracy = all.test_correct / tests,
+                           .train_loss = all.loss / trained,
+                           .train_accuracy = all.correct / trained,
+                           .test_loss = all.test_loss / all.tested,
+                           .test_accuracy = all.test_correct / all.tested,
                            .seconds = seconds,
                            .samples_per_s = seconds > 0 ? all.samples / seconds : 0.0,
                            .wait_share = seconds > 0 ? all.waited_s / whole : 0.0,
@@ -162,110 +172,155 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .sent_bytes = all.sent_bytes,
                            .optimizer_bytes = w->optimizer_bytes,
                            .notes = w->notes};
-  if (isfinite(result->train_loss) && isfinite(result->test_loss))
-    return true;
-  why->everywhere = true;
-  return fail_set(why, "the loss is not a number after epoch %" PRIu64 ": use a smaller --lr",
-                  result->epoch);
+  why->everywhere = true; /* all ranks have the same sums */
+  if (all.tested != (double)w->data->test.count)
+    return fail_set(why, "%.0f of %zu test samples were tested: a defect of the trainer",
+                    all.tested, w->data->test.count);
+  if (!isfinite(result->train_loss) || !isfinite(result->test_loss))
+    return fail_set(why, "the loss is not a number after epoch %" PRIu64 ": use a smaller --lr",
+                    result->epoch);
+  why->everywhere = false;
+  return true;
 }
 
-/* Writes the checkpoint of a finished epoch. */
+/* Writes the checkpoint of this moment. */
 static bool save_checkpoint(trainer *t, const float *params, fail *why) {
   checkpoint_state state = state_of(&t->w, (float *)(uintptr_t)params);
   return checkpoint_write(t->w.o->checkpoint, &t->run, &state, why);
 }
 
-/* One epoch, or what is left of it, with all that belongs to it. */
-static bool train_epoch(trainer *t, epoch_result *result, fail *why) {
-  worker *w = &t->w;
-  uint64_t hash;
-  begin_epoch(w);
-  if (!t->strategy->epoch(w, why))
-    return false;
-  double seconds = clock_s() - w->begin_s;
-  const float *params = t->strategy->settle(w, why);
-  if (!params || !worker_gather_pending(w, why) || !test_model(w, params, why) ||
-      !summarise(w, seconds, result, why) || !check_weights(w, params, &hash, why))
-    return false;
-  result->weights_hash = hash;
-  w->epochs_done++;
-  w->step = 0;
-  if (w->rank != 0)
+/* With --checkpoint-steps, after a step within an epoch: a checkpoint, if it is time. */
+static bool step_done(worker *w, fail *why) {
+  if (w->o->checkpoint_steps == 0 || w->step % w->o->checkpoint_steps != 0)
     return true;
-  progress_epoch(&w->progress, result);
-  return metrics_epoch(&t->metrics, result, why) &&
-         (!w->o->checkpoint || save_checkpoint(t, params, why));
+  const strategy *s = w->o->strategy;
+  const float *params = s->settle(w, why);
+  w->notes[0] = '\0';
+  return params && worker_gather_pending(w, why) &&
+         (w->rank != 0 || save_checkpoint((trainer *)w, params, why));
 }
 
-/* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
-static bool survive(trainer *t, fail *why) {
+/* Says that the run is over. */
+static bool report_end(trainer *t, const epoch_result *last, fail *why) {
+  double seconds = clock_s() - t->begin_s;
+  progress_say(&t->w.progress,
+               "test accuracy %.2f %% after %" PRIu64 " epochs, %.1f s, weights %016" PRIx64,
+               100 * last->test_accuracy, last->epoch, seconds, last->weights_hash);
+  return metrics_final(&t->metrics, t->w.o, last, seconds, why);
+}
+
+/* Rank 0: shows and writes what a finished epoch has come to, unless it has done so before. */
+static bool write_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
   worker *w = &t->w;
-  do {
-    if (!why->lost || !(t->strategy->bits & STRATEGY_ELASTIC))
-      return false;
-  } while (!recover(w, why));
-  return w->rank != 0 || metrics_open(&t->metrics, w->o, why);
+  if (t->written == w->epochs_done)
+    return true;
+  progress_epoch(&w->progress, result);
+  if (!metrics_epoch(&t->metrics, result, why) ||
+      (w->o->checkpoint && !save_checkpoint(t, params, why)) ||
+      (w->epochs_done == w->o->epochs && !report_end(t, result, why)))
+    return false;
+  t->written = w->epochs_done;
+  return true;
+}
+
+/*
+ * The end of an epoch, collective: rank 0 writes the run's files, and all wait for it. So if rank 0
+ * is lost before they are written, the others still are in this epoch, and the next rank writes
+ * them; and no rank leaves the run while another may still need it.
+ */
+static bool finish_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
+  worker *w = &t->w;
+  size_t step = w->step;
+  w->epochs_done++;
+  w->step = 0;
+  bool ok = w->rank != 0 || write_epoch(t, params, result, why);
+  coll_status status = ok ? coll_barrier(w->comm) : COLL_OK;
+  if (ok && status == COLL_OK)
+    return true;
+  w->epochs_done--;
+  w->step = step;
+  return ok && fail_coll(why, w->comm, status, "ending an epoch");
+}
+
+/* One epoch, or what is left of it, with all that belongs to it. */
+static bool train_epoch(trainer *t, fail *why) {
+  worker *w = &t->w;
+  epoch_result result;
+  size_t steps = loader_steps(&w->loader);
+  begin_epoch(w);
+  if (w->step < steps && !t->strategy->epoch(w, why))
+    return false;
+  w->step = steps; /* if a rank is lost from here on, no step is made again */
+  double seconds = clock_s() - w->begin_s;
+  const float *params = t->strategy->settle(w, why);
+  return params && worker_gather_pending(w, why) && test_model(w, params, why) &&
+         summarise(w, seconds, &result, why) &&
+         check_weights(w, params, &result.weights_hash, why) &&
+         finish_epoch(t, params, &result, why);
+}
+
+/* ---- the run ------------------------------------------------------------------------------- */
+
+/* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
+static bool go_on(trainer *t, fail *why) {
+  return recover(&t->w, why) && (t->w.rank != 0 || metrics_open(&t->metrics, t->w.o, why));
 }
 
 /* Says what is about to happen. */
-static void announce(const worker *w, progress *p) {
-  progress_say(p,
+static void announce(worker *w) {
+  progress_say(&w->progress,
                "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, "
                "gradients as %s, global batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
                w->data->train.count, w->data->test.count, w->model.params, w->nranks,
                w->nranks == 1 ? "" : "s", w->o->strategy->name, wire_name(&w->o->wire), w->o->batch,
                (double)w->optimizer_bytes / 0x1p20);
-  if (w->epochs_done > 0)
-    progress_say(p, "going on after epoch %" PRIu64 " of %s", w->epochs_done,
-                 w->rank == 0 ? w->o->checkpoint : "");
+  if (w->epochs_done > 0 || w->step > 0)
+    progress_say(&w->progress, "going on after %zu steps of epoch %" PRIu64 " of %s", w->step,
+                 w->epochs_done + 1, w->o->checkpoint);
 }
 
 /* All epochs that are left. */
 static bool run_epochs(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  double begin = clock_s();
-  epoch_result last = {.epoch = 0};
+  t->begin_s = clock_s();
   if (!share_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)))
     return false;
   progress_open(&w->progress, w->rank, o->quiet || o->json, o->epochs, w->epochs_done,
                 w->data->train.count);
   if (w->epochs_done >= o->epochs) {
-    announce(w, &w->progress);
+    announce(w);
     progress_say(&w->progress, "nothing left to do: ask for more with --epochs");
     return true;
   }
   bool ok = t->strategy->open(w, why);
   if (ok)
-    announce(w, &w->progress);
+    announce(w);
   while (ok && w->epochs_done < o->epochs)
-    ok = train_epoch(t, &last, why) || survive(t, why);
+    ok = train_epoch(t, why) || go_on(t, why);
   t->strategy->close(w);
-  if (!ok)
-    return false;
-  double seconds = clock_s() - begin;
-  progress_say(&w->progress,
-               "test accuracy %.2f %% after %" PRIu64 " epochs, %.1f s, weights %016" PRIx64,
-               100 * last.test_accuracy, last.epoch, seconds, last.weights_hash);
-  return w->rank != 0 || metrics_final(&t->metrics, o, &last, seconds, why);
+  return ok;
 }
 
-/* Frees all that a rank took. */
+/* Frees all that a rank allocated. */
 static void release(trainer *t) {
+  worker *w = &t->w;
   metrics_close(&t->metrics);
-  free(t->w.params);
-  free(t->w.velocity);
-  free(t->w.squares);
-  free(t->w.partial);
-  free(t->w.pending);
-  loader_destroy(&t->w.loader);
-  pass_destroy(&t->w.pass);
-  if (t->w.comm != t->w.given)
-    coll_comm_destroy(&t->w.comm);
+  free(w->params);
+  free(w->velocity);
+  free(w->squares);
+  free(w->partial);
+  free(w->pending);
+  loader_destroy(&w->loader);
+  pass_destroy(&w->pass);
+  recover_forget(w);
+  if (w->comm != w->given)
+    coll_comm_destroy(&w->comm);
 }
 
 bool train(const options *o, model_maker make, coll_comm *comm, const dataset *data, fail *why) {
-  trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data}, .strategy = o->strategy};
+  trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data, .step_done = step_done},
+               .strategy = o->strategy};
   coll_status status = coll_comm_rank(comm, &t.w.rank);
   if (status == COLL_OK)
     status = coll_comm_nranks(comm, &t.w.nranks);

@@ -167,12 +167,16 @@ void worker_show(worker *w, size_t samples) {
 }
 
 bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why) {
-  for (size_t steps = loader_steps(&w->loader); w->step < steps; w->step++) {
+  size_t steps = loader_steps(&w->loader);
+  while (w->step < steps) {
+    shard batch = worker_batch(w);
     worker_rule(w, worker_done(w));
     if (!step(w, why))
       return false;
-    shard batch = worker_batch(w);
+    w->step++;
     worker_show(w, batch.first + batch.count);
+    if (w->step < steps && !w->step_done(w, why))
+      return false;
   }
   return true;
 }

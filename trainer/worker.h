@@ -16,13 +16,15 @@ typedef struct sums {
   double compute_s;              /* time in the model and the optimizer */
   double waited_s;               /* time waiting for other ranks */
   double sent_bytes;             /* handed to libcoll, as the strategy's definition counts them */
-  double test_loss, test_correct;
+  double test_loss, test_correct, tested; /* of the test after the epoch, and its samples */
 } sums;
 
 typedef struct worker {
   const options *o;
   coll_comm *given; /* the caller's, of all ranks */
   coll_comm *comm;  /* of those that are left */
+  coll_comm **old;  /* those before it, while the strategy may have memory of them */
+  size_t olds;
   int rank, nranks;
   const dataset *data;
   model model;
@@ -37,13 +39,15 @@ typedef struct worker {
   uint64_t updates;         /* made so far by the optimizer, in the whole run */
   optim rule;               /* of the next update */
   uint64_t epochs_done;
-  size_t step;       /* the next one of the current epoch */
-  sums sums;         /* of the current epoch */
-  double begin_s;    /* of the current epoch */
+  size_t step;    /* the next one of the current epoch */
+  uint64_t begun; /* epochs that this rank has begun: sums and begin_s are of the last one */
+  sums sums;
+  double begin_s;
   void *state;       /* the strategy's own */
   bool keeper;       /* of those that came equally far, recover() takes the model of this rank */
   char notes[12288]; /* of the current epoch: what the strategy adds to its line of the metrics */
   progress progress;
+  bool (*step_done)(struct worker *w, fail *why); /* collective, after a step within the epoch */
 } worker;
 
 /* The most samples that a batch has for each of so many workers. */
@@ -92,7 +96,8 @@ bool worker_gather_pending(worker *w, fail *why);
 /* With --clip, cuts all gradients to length; then updates all parameters, and counts the update. */
 void worker_update_all(worker *w, float *grads);
 
-/* Runs step() for each step of the epoch that is left, and shows how far it is. */
+/* Runs step() and what follows it for each step of the epoch that is left, and shows how far it is.
+ */
 bool worker_each_step(worker *w, bool (*step)(worker *w, fail *why), fail *why);
 
 /* The samples of step w->step: where they begin in the epoch's order, and how many. */

@@ -9,18 +9,28 @@
 #include <signal.h>
 #include <sys/mman.h>
 
+/* What `more` has left as it is by default, and would be too large for the small data. */
+static void suit_small_data(options *o) {
+  static const size_t sizes[] = {36, 16, 12, 4};
+  if (o->sizes[0] == 784)
+    memcpy(o->sizes, sizes, sizeof(sizes));
+  if (o->bucket_bytes == 262144)
+    o->bucket_bytes = 1000;
+  if (o->lr_decay == 0.6f)
+    o->lr_decay = 0.9f;
+}
+
 job job_make(const char *more) {
   static char words[256];
   job j = {.odd_rank = -1};
-  char *argv[64] = {"coll_train", "--layers", "36,16,12,4", "--epochs",   "4",   "--batch",
-                    "32",         "--lr",     "0.05",       "--lr-decay", "0.9", "--bucket-bytes",
-                    "1000",       "--quiet"};
-  int argc = 14;
+  char *argv[64] = {"coll_train", "--epochs", "4", "--batch", "32", "--quiet"};
+  int argc = 6;
   fail why;
   snprintf(words, sizeof(words), "%s", more ? more : "");
   for (char *word = strtok(words, " "); word; word = strtok(NULL, " "))
     argv[argc++] = word;
   cr_assert_eq(options_parse(&j.o, argc, argv, &why), OPTIONS_RUN, "%s", why.text);
+  suit_small_data(&j.o);
   files_folder(j.folder);
   files_make(j.folder, ".gz");
   snprintf(j.metrics, sizeof(j.metrics), "%s/metrics", j.folder);
@@ -66,6 +76,8 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   o.metrics = j->metrics;
   if (odd && j->seed)
     o.seed = j->seed;
+  if (j->before)
+    j->before(rank);
   if (odd && j->killed)
     die_after_checkpoint(j->checkpoint);
   bool loaded = odd && j->bad_data ? fail_set(why, "some-file: is bad")
@@ -76,15 +88,22 @@ static int rank_main(coll_comm *comm, int rank, int nranks, void *arg) {
   return ok ? 0 : 1;
 }
 
+void job_run(const job *j, int nranks, int results[JOB_MOST_RANKS]) {
+  run_processes(nranks, j->config, rank_main, (void *)(uintptr_t)j, 60, results);
+}
+
 void job_runs_well(const job *j, int nranks) {
-  int result = run_processes(nranks, NULL, rank_main, (void *)(uintptr_t)j, 60, NULL);
-  cr_assert_eq(result, 0, "%d ranks: %d: %s", nranks, result, j->out->why[0].text);
+  int results[JOB_MOST_RANKS];
+  job_run(j, nranks, results);
+  for (int r = 0; r < nranks; r++)
+    cr_assert_eq(results[r], 0, "rank %d of %d: %d: %s", r, nranks, results[r],
+                 j->out->why[r].text);
 }
 
 void job_runs_badly(const job *j, int nranks) {
   int results[JOB_MOST_RANKS];
   double begin = now_s();
-  run_processes(nranks, NULL, rank_main, (void *)(uintptr_t)j, 60, results);
+  job_run(j, nranks, results);
   cr_assert_lt(now_s() - begin, 30);
   for (int r = 0; r < nranks; r++) {
     if (r == j->odd_rank && j->killed) {
@@ -106,7 +125,7 @@ static double number(const char *line, const char *name) {
 
 void job_survives(const job *j, int nranks) {
   int results[JOB_MOST_RANKS];
-  run_processes(nranks, NULL, rank_main, (void *)(uintptr_t)j, 60, results);
+  job_run(j, nranks, results);
   for (int r = 0; r < nranks; r++)
     cr_assert_eq(results[r], r == j->odd_rank ? 128 + SIGKILL : 0, "rank %d: %d: %s", r, results[r],
                  j->out->why[r].text);
@@ -157,7 +176,7 @@ void job_survives_as_well_trained(const char *how, int nranks, int killed) {
   j.killed = true;
   job_survives(&j, nranks);
   curve c = job_curve(&j);
-  cr_assert(c.epochs == 60 || (c.epochs == 59 && killed == 0));
+  cr_assert(c.epochs == 60 || (c.epochs == 61 && killed == 0)); /* a line may come twice */
   cr_assert_float_eq(c.test_accuracy, undisturbed, 0.005 + 1.01 / FILES_TEST, "%s: %g, %g", how,
                      c.test_accuracy, undisturbed);
   job_drop(&j);

@@ -20,10 +20,12 @@ typedef struct job {
   options o;
   char folder[64], metrics[96], checkpoint[96];
   outcome *out;
-  int odd_rank;  /* the rank that is treated otherwise, or -1 */
-  uint64_t seed; /* its seed, if not 0 */
-  bool bad_data; /* it has none */
-  bool killed;   /* it is killed once there is a checkpoint */
+  int odd_rank;              /* the rank that is treated otherwise, or -1 */
+  uint64_t seed;             /* its seed, if not 0 */
+  bool bad_data;             /* it has none */
+  bool killed;               /* it is killed once there is a checkpoint */
+  const coll_config *config; /* of the ranks' communicator; NULL: as by default */
+  void (*before)(int rank);  /* called on each rank before it trains; NULL: nothing */
 } job;
 
 /* The numbers of a run's metrics file. */
@@ -38,6 +40,9 @@ typedef struct curve {
 /* A small job in a fresh folder, with more options in `more`, between spaces; NULL: none. */
 job job_make(const char *more);
 void job_drop(job *j);
+
+/* Runs a job; results: as run_processes() gives them. */
+void job_run(const job *j, int nranks, int results[JOB_MOST_RANKS]);
 
 /* Runs a job that must succeed. */
 void job_runs_well(const job *j, int nranks);

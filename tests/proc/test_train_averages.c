@@ -132,16 +132,17 @@ static void check_synchronous(const char *how) {
 }
 
 Test(train_averages, one_local_step_is_synchronous_training) {
-  check_synchronous("--average allreduce");
+  check_synchronous("--strategy local-sgd --average allreduce");
 }
 
 Test(train_averages, one_local_step_with_a_master_is_synchronous_training) {
-  check_synchronous("--average master");
+  check_synchronous("--strategy local-sgd --average master");
 }
 
 /* 13 batches of 16 samples: with H = 5 three averages instead of 13 sums of gradients. */
 Test(train_averages, local_sgd_sends_less) {
-  job j = job_make("--batch 16 --local-steps 5 --average master");
+  job j = job_make("--batch 16 --strategy local-sgd --local-steps 5");
+  j.o.strategy = strategy_find("allreduce");
   job_runs_well(&j, 3);
   double synchronous = job_curve(&j).sent_bytes[1];
   for (int average = 0; average < 2; average++) {
@@ -154,7 +155,8 @@ Test(train_averages, local_sgd_sends_less) {
 }
 
 Test(train_averages, post_local_begins_synchronously) {
-  job j = job_make("--post-local 2");
+  job j = job_make("--strategy local-sgd --post-local 2");
+  j.o.strategy = strategy_find("allreduce");
   job_runs_well(&j, 3);
   curve synchronous = job_curve(&j);
   j.o.strategy = strategy_find("local-sgd");

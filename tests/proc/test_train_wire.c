@@ -185,15 +185,3 @@ Test(train_wire, killed_server) {
   check_survives("ps-sharded", "int8", 3);
   check_survives("ps-sync", "topk:0.1", 3);
 }
-
-/* A strategy that sends no gradients says so before anything starts. */
-Test(train_wire, refused_where_no_gradients_travel) {
-  static const char *const all[] = {"local-sgd", "easgd", "gossip", "pipeline", "tensor", "grid"};
-  for (int i = 0; i < 6; i++) {
-    job j = make(all[i], "int8", "");
-    job_runs_badly(&j, 2);
-    cr_assert(strstr(j.out->why[0].text, "--wire int8") && strstr(j.out->why[0].text, all[i]), "%s",
-              j.out->why[0].text);
-    job_drop(&j);
-  }
-}

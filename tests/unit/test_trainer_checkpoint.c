@@ -79,7 +79,7 @@ Test(trainer_checkpoint, comes_back_exactly) {
   for (int squares = 0; squares < 2; squares++) {
     make(&s, squares);
     expect_good(&s);
-    snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
+    snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", s.path, (long)getpid());
     cr_assert_neq(stat(temporary, &st), 0, "the temporary file was left");
     s.params[3] = 4;
     checkpoint_state state = state_of(&s);
@@ -183,7 +183,7 @@ Test(trainer_checkpoint, failed_write_keeps_the_old_one) {
   char temporary[128];
   fail why = {.text = ""};
   make(&s, false);
-  snprintf(temporary, sizeof(temporary), "%s.tmp", s.path);
+  snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", s.path, (long)getpid());
   cr_assert_eq(mkdir(temporary, 0700), 0);
   float other[PARAMS] = {0};
   checkpoint_state state = {.epochs = 6, .params = other, .velocity = other};

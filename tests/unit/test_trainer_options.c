@@ -1,8 +1,9 @@
 /* test_trainer_options.c: the command line, what is shown, and which rank is to blame. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/agree.h"
-#include "trainer/options.h"
+#include "trainer/options_table.h"
 #include "trainer/progress.h"
+#include "trainer/strategies/strategy.h"
 
 #include <criterion/criterion.h>
 
@@ -118,6 +119,68 @@ Test(trainer_options, bad_ones) {
     cr_assert(strstr(why.text, bad[i].word), "'%s' does not say '%s'", why.text, bad[i].word);
     cr_assert_null(strchr(why.text, '\n'));
   }
+}
+
+/* Whether an option is accepted exactly where the table says that somebody reads it, if another one
+ * has that value. What else it needs is there. */
+static void check_pair(const option_row *row, const char *other, const char *value) {
+  options o;
+  fail why;
+  char line[256], want[96];
+  const char *mine = row->kind == OPTION_FLAG ? "" : row->initial ? row->initial : "0:2";
+  int used = snprintf(line, sizeof(line), "--%s %s --%s %s", other, value, row->name, mine);
+  bool fits = true;
+  for (int k = 0; k < OPTION_NEEDS && row->needs[k].option; k++) {
+    const option_need *need = &row->needs[k];
+    const char *words = need->words ? need->words : "file";
+    if (strcmp(need->option, other) == 0)
+      fits = option_word(words, value) >= 0;
+    else
+      used += snprintf(line + used, sizeof(line) - (size_t)used, " --%s %.*s", need->option,
+                       (int)strcspn(words, "|"), words);
+  }
+  cr_assert_eq(parse(&o, line, &why), fits ? OPTIONS_RUN : OPTIONS_BAD, "'%s': %s", line, why.text);
+  snprintf(want, sizeof(want), "--%s: has no meaning with --%s %s", row->name, other, value);
+  cr_assert(fits || strstr(why.text, want), "'%s': %s", line, why.text);
+}
+
+/* Every option beside every strategy and every model: it is accepted where the table says that
+ * somebody reads it, and nowhere else. */
+Test(trainer_options, foreign_ones_are_refused) {
+  static const char *const models[] = {"perceptron", "lenet", "transformer"};
+  for (const option_row *row = option_rows; row->name; row++) {
+    for (size_t i = 0; strategy_at(i) && strcmp(row->name, "strategy") != 0; i++)
+      check_pair(row, "strategy", strategy_at(i)->name);
+    for (int i = 0; i < 3 && strcmp(row->name, "model") != 0; i++)
+      check_pair(row, "model", models[i]);
+  }
+}
+
+/* What the table names is there: a wrong name would refuse an option everywhere. */
+Test(trainer_options, table_names_what_there_is) {
+  for (const option_row *row = option_rows; row->name; row++)
+    for (int k = 0; k < OPTION_NEEDS; k++) {
+      char words[128], line[160];
+      options o;
+      fail why;
+      snprintf(words, sizeof(words), "%s", row->needs[k].words ? row->needs[k].words : "");
+      for (char *word = words, *next; *word; word = next) {
+        next = word + strcspn(word, "|");
+        next += *next ? (*next = '\0', 1) : 0;
+        snprintf(line, sizeof(line), "--%s %s", row->needs[k].option, word);
+        cr_assert_eq(parse(&o, line, &why), OPTIONS_RUN, "%s: %s", row->name, why.text);
+      }
+    }
+}
+
+/* A message names the range as it is. */
+Test(trainer_options, range_of_the_seed) {
+  options o;
+  fail why;
+  cr_assert_eq(parse(&o, "--seed 18446744073709551615", &why), OPTIONS_RUN);
+  cr_assert_eq(parse(&o, "--seed 18446744073709551616", &why), OPTIONS_BAD);
+  cr_assert_str_eq(why.text, "--seed 18446744073709551616: must be a whole number from 0 to "
+                             "18446744073709551615");
 }
 
 Test(trainer_progress, fits_every_width) {

@@ -91,7 +91,7 @@ static const float *allreduce_settle(worker *w, fail *why) {
 const strategy strategy_allreduce = {
     .name = "allreduce",
     .about = "gradients summed over the ranks during the backward pass (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_allreduce,
     .close = close_allreduce,
     .epoch = allreduce_epoch,

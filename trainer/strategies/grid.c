@@ -49,8 +49,8 @@ bool grid_check(const worker *w, fail *why) {
                     "--strategy %s: %d ranks are no multiple of --tensor %d times --pipeline %d",
                     name, w->nranks, tensor, pipeline);
   if ((size_t)pipeline > w->model.layers)
-    return fail_set(why, "--strategy %s: %d stages, but the model has only %zu layers", name,
-                    pipeline, w->model.layers);
+    return fail_set(why, "--strategy %s: %d stages, but the model has only %zu layer%s", name,
+                    pipeline, w->model.layers, w->model.layers == 1 ? "" : "s");
   return tensor == 1 || layers_split(&w->model, tensor, name, why);
 }
 

@@ -127,7 +127,7 @@ static const float *ps_async_settle(worker *w, fail *why) {
 const strategy strategy_ps_async = {
     .name = "ps-async",
     .about = "the last rank is a server that applies each gradient as it comes (asynchronous)",
-    .bits = STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_ELASTIC,
     .check = central_check,
     .open = open_server,
     .close = central_close,

@@ -156,7 +156,7 @@ static const float *ps_bounded_settle(worker *w, fail *why) {
 const strategy strategy_ps_bounded = {
     .name = "ps-bounded",
     .about = "the last rank is a server; no worker is more than --staleness batches ahead",
-    .bits = STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_ELASTIC,
     .check = ps_bounded_check,
     .open = open_server,
     .close = central_close,

@@ -416,7 +416,7 @@ static bool recover_servers(worker *w, fail *why) {
 const strategy strategy_ps_sharded = {
     .name = "ps-sharded",
     .about = "parameters split over several servers, each with a live replica (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = ps_sharded_check,
     .open = open_servers,
     .close = close_servers,

@@ -75,7 +75,7 @@ static bool ps_sync_epoch(worker *w, fail *why) {
 const strategy strategy_ps_sync = {
     .name = "ps-sync",
     .about = "the last rank is a server that waits for all gradients of a step (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = central_check,
     .open = open_server,
     .close = central_close,

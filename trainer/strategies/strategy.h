@@ -10,7 +10,6 @@
 /* What is true of a strategy. */
 #define STRATEGY_EXACT   1u /* equal runs give equal bits, and a resumed run those of a whole one */
 #define STRATEGY_ELASTIC 2u /* goes on without a lost rank */
-#define STRATEGY_WIRE    4u /* sends gradients, which can travel as --wire says */
 
 typedef struct strategy {
   const char *name;

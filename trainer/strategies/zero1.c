@@ -285,7 +285,7 @@ static bool recover_zero(worker *w, fail *why) {
 const strategy strategy_zero1 = {
     .name = "zero1",
     .about = "as allreduce, with the optimizer's memory split over the ranks (synchronous)",
-    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC | STRATEGY_WIRE,
+    .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_zero,
     .close = close_zero,
     .epoch = zero1_epoch,

@@ -1,0 +1,376 @@
+/*
+ * test_train_lost.c: a rank is killed, or frozen and woken up again, at every point of training.
+ * The linker leads the functions of WRAPPED through event() (--wrap in tests/CMakeLists.txt), which
+ * numbers their calls, so a fault comes at exactly the same point each time. Every run must end,
+ * with the weights and the accuracy that its checkpoint has, and with all test samples tested.
+ */
+#include "support_train.h"
+#include "trainer/checkpoint.h"
+#include "trainer/dataset.h"
+#include "trainer/hash.h"
+#include "trainer/loader.h"
+#include "trainer/progress.h"
+
+#include <criterion/criterion.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <sys/mman.h>
+
+/* What is done to a rank. */
+typedef enum fault_kind {
+  NOTHING,       /* its events are counted */
+  KILL,          /* it is gone */
+  FREEZE_SHORT,  /* it is woken up when another rank has begun to shrink the communicator */
+  FREEZE_LONG,   /* ... when the others have gone on without it */
+  KILL_EVERYONE, /* all ranks are gone, each when it comes to that event */
+} fault_kind;
+
+#define MOST_EVENTS 400
+
+/* In memory that the ranks share with the test. */
+typedef struct fault {
+  fault_kind kind;
+  int rank, at; /* the rank to which it happens, and the number of the event, from 1 */
+  pid_t frozen; /* a rank that is frozen, or 0 */
+  int events;   /* so many were seen */
+  char name[MOST_EVENTS][32];
+} fault;
+
+static fault *shared;
+static bool mine;      /* this process is the rank to which it happens */
+static int shuffles;   /* calls of loader_epoch() in this process */
+static bool numbering; /* training has begun */
+
+/* The next event of this rank. */
+static void event(const char *name) {
+  if (!mine || !numbering)
+    return;
+  if (shared->kind == NOTHING && shared->events < MOST_EVENTS)
+    snprintf(shared->name[shared->events], sizeof(shared->name[0]), "%s", name);
+  if (++shared->events != shared->at || shared->kind == NOTHING)
+    return;
+  if (shared->kind == KILL || shared->kind == KILL_EVERYONE)
+    raise(SIGKILL);
+  shared->frozen = getpid();
+  raise(SIGSTOP);
+  shared->frozen = 0;
+}
+
+/* Wakes the frozen rank up. */
+static void wake(void) {
+  if (shared->frozen && shared->frozen != getpid())
+    kill(shared->frozen, SIGCONT);
+}
+
+/* Decorates a function of the trainer or of libcoll. */
+#define WRAPPED(type, name, params, args)                                                          \
+  type __real_##name params;                                                                       \
+  type __wrap_##name params;                                                                       \
+  type __wrap_##name params {                                                                      \
+    event(#name);                                                                                  \
+    return __real_##name args;                                                                     \
+  }
+
+WRAPPED(bool, model_backward,
+        (const model *m, const float *params, pass *p, size_t rows, float *grads, float *in_delta,
+         model_listener listener, fail *why),
+        (m, params, p, rows, grads, in_delta, listener, why))
+WRAPPED(void, progress_step, (progress * p, const progress_state *state), (p, state))
+WRAPPED(void, loader_test, (const loader *ld, shard part, float *inputs, uint8_t *labels),
+        (ld, part, inputs, labels))
+WRAPPED(bool, checkpoint_write,
+        (const char *path, const checkpoint_run *run, const checkpoint_state *state, fail *why),
+        (path, run, state, why))
+WRAPPED(bool, metrics_epoch, (metrics * m, const epoch_result *result, fail *why), (m, result, why))
+WRAPPED(bool, metrics_final,
+        (metrics * m, const options *o, const epoch_result *last, double seconds, fail *why),
+        (m, o, last, seconds, why))
+WRAPPED(coll_status, coll_barrier, (coll_comm * comm), (comm))
+WRAPPED(coll_status, coll_allreduce,
+        (const void *in, void *out, size_t count, coll_type type, coll_op op, coll_comm *comm),
+        (in, out, count, type, op, comm))
+WRAPPED(coll_status, coll_iallreduce,
+        (const void *in, void *out, size_t count, coll_type type, coll_op op, coll_comm *comm,
+         coll_request **request),
+        (in, out, count, type, op, comm, request))
+WRAPPED(coll_status, coll_allgather,
+        (const void *in, void *out, size_t count, coll_type type, coll_comm *comm),
+        (in, out, count, type, comm))
+WRAPPED(coll_status, coll_broadcast,
+        (const void *in, void *out, size_t count, coll_type type, int root, coll_comm *comm),
+        (in, out, count, type, root, comm))
+WRAPPED(coll_status, coll_ireduce_scatterv,
+        (const void *in, void *out, const size_t *counts, coll_type type, coll_op op,
+         coll_comm *comm, coll_request **request),
+        (in, out, counts, type, op, comm, request))
+WRAPPED(coll_status, coll_iallgatherv,
+        (const void *in, void *out, const size_t *counts, const size_t *places, coll_type type,
+         coll_comm *comm, coll_request **request),
+        (in, out, counts, places, type, comm, request))
+WRAPPED(coll_status, coll_isend,
+        (const void *data, size_t count, coll_type type, int peer, int tag, coll_comm *comm,
+         coll_request **request),
+        (data, count, type, peer, tag, comm, request))
+WRAPPED(coll_status, coll_send,
+        (const void *data, size_t count, coll_type type, int peer, int tag, coll_comm *comm),
+        (data, count, type, peer, tag, comm))
+WRAPPED(coll_status, coll_recv,
+        (void *data, size_t count, coll_type type, int peer, int tag, coll_message *got,
+         coll_comm *comm),
+        (data, count, type, peer, tag, got, comm))
+
+void __real_loader_epoch(loader *ld, uint64_t epoch);
+void __wrap_loader_epoch(loader *ld, uint64_t epoch);
+/* The first shuffle is that of the preparations, the second begins the first epoch. */
+void __wrap_loader_epoch(loader *ld, uint64_t epoch) {
+  numbering = ++shuffles > 1;
+  event("loader_epoch");
+  __real_loader_epoch(ld, epoch);
+}
+
+coll_status __real_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child);
+coll_status __wrap_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child);
+/* Where the others find out that a rank does not answer, and where they go on. */
+coll_status __wrap_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  if (shared->kind == FREEZE_SHORT)
+    wake();
+  coll_status status = __real_coll_comm_shrink(comm, config, child);
+  if (shared->kind == FREEZE_LONG && status == COLL_OK)
+    wake();
+  return status;
+}
+
+static void note_rank(int rank) {
+  mine = rank == shared->rank || shared->kind == KILL_EVERYONE;
+}
+
+/* ---- the job and its properties ------------------------------------------------------------- */
+
+#define RANKS 3
+
+/* A job of two epochs with two steps each. */
+static void make(job *j, const char *strategy) {
+  char words[128];
+  snprintf(words, sizeof(words), "--strategy %s --batch 102 --epochs 2%s", strategy,
+           strcmp(strategy, "gossip") == 0 || strcmp(strategy, "easgd") == 0 ? " --local-steps 1"
+                                                                             : "");
+  *j = job_make(words);
+  j->o.checkpoint = j->checkpoint;
+  j->before = note_rank;
+  shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  cr_assert_neq(shared, MAP_FAILED);
+}
+
+static void drop(job *j) {
+  munmap(shared, sizeof(*shared));
+  job_drop(j);
+}
+
+/* Prepares a fault at an event of a rank. */
+static void set_fault(fault_kind kind, int rank, int at) {
+  shared->kind = kind;
+  shared->rank = rank;
+  shared->at = at;
+  shared->frozen = 0;
+  shared->events = 0;
+}
+
+/* The right answers among the test set, of the weights in the job's checkpoint; their hash, too. */
+static double test_again(const job *j, uint64_t *hash) {
+  dataset data;
+  model m;
+  pass p;
+  loader ld;
+  fail why = {.text = ""};
+  double correct = 0;
+  cr_assert(dataset_load(&data, j->folder, 64, &why) && model_asked_for(&m, &j->o, &data, &why) &&
+            pass_create(&p, &m, FILES_TEST, &why) &&
+            loader_create(&ld, &data, j->o.seed, j->o.batch, &why));
+  float *params = calloc(m.params, sizeof(float)), *velocity = calloc(m.params, sizeof(float));
+  checkpoint_run run = {
+      .model = &m, .seed = j->o.seed, .batch = j->o.batch, .data = data.fingerprint};
+  checkpoint_state state = {.params = params, .velocity = velocity};
+  cr_assert(checkpoint_read(j->checkpoint, &run, &state, &why), "%s", why.text);
+  cr_assert(state.epochs == j->o.epochs && state.step == 0);
+  loader_test(&ld, (shard){0, FILES_TEST}, p.value[0], p.labels);
+  cr_assert(model_forward(&m, params, &p, FILES_TEST, &why));
+  model_loss(&m, &p, FILES_TEST, &correct);
+  *hash = hash_bytes(HASH_START, params, m.params * sizeof(float));
+  free(params);
+  free(velocity);
+  loader_destroy(&ld);
+  pass_destroy(&p);
+  dataset_free(&data);
+  return correct;
+}
+
+/* Whether a rank that comes to that point of the last epoch needs no other one any more, but in a
+ * barrier whose messages may all be there. */
+static bool at_end(const char *name) {
+  return strncmp(name, "metrics_", 8) == 0 || strcmp(name, "checkpoint_write") == 0 ||
+         strcmp(name, "coll_barrier") == 0;
+}
+
+/* Runs the job with the fault that was set. The ranks must end as the fault says, and the files of
+ * the run must agree. */
+static void check_run(const job *j, const char *what) {
+  int results[JOB_MOST_RANKS], at = shared->at;
+  char want[17];
+  uint64_t hash;
+  unlink(j->metrics);
+  unlink(j->checkpoint);
+  job_run(j, RANKS, results);
+  const char *name = at > 0 ? shared->name[at - 1] : "";
+  const char *why = j->out->why[shared->rank].text;
+  for (int r = 0; r < RANKS; r++) {
+    int want_result = r == shared->rank && shared->kind == KILL ? 128 + SIGKILL : 0;
+    if (r == shared->rank && shared->kind == FREEZE_LONG && (results[r] != 0 || !at_end(name)))
+      want_result = 1; /* it learns that the others went on without it */
+    cr_assert_eq(results[r], want_result, "%s, event %d (%s): rank %d: %d: %s", what, at, name, r,
+                 results[r], j->out->why[r].text);
+    cr_assert(want_result != 1 || strstr(why, "went on without it"), "%s", why);
+  }
+  curve c = job_curve(j);
+  double correct = test_again(j, &hash);
+  cr_assert(c.test_accuracy >= 0 && c.test_accuracy <= 1);
+  cr_assert_float_eq(c.test_accuracy * FILES_TEST, correct, 1e-6,
+                     "%s, event %d (%s): %g right answers are reported, the weights give %g", what,
+                     at, name, c.test_accuracy * FILES_TEST, correct);
+  snprintf(want, sizeof(want), "%016" PRIx64, hash);
+  cr_assert_str_eq(c.hash[c.epochs - 1], want, "the checkpoint has other weights than the ranks");
+}
+
+/* Counts the events of a rank in an undisturbed run. */
+static int count_events(const job *j, int rank) {
+  set_fault(NOTHING, rank, 0);
+  check_run(j, "undisturbed");
+  cr_assert_lt(shared->events, MOST_EVENTS);
+  return shared->events;
+}
+
+/* The number of the n-th event of that name in the run of count_events(), or 0. */
+static int find_event(int events, const char *name, int nth) {
+  for (int i = 0; i < events; i++)
+    if (strcmp(shared->name[i], name) == 0 && nth-- == 1)
+      return i + 1;
+  return 0;
+}
+
+/* ---- killed --------------------------------------------------------------------------------- */
+
+/* At every event of the first rank, which writes the files, and of the last, a server if any is. */
+static void kill_everywhere(const char *strategy) {
+  job j;
+  make(&j, strategy);
+  for (int rank = 0; rank < RANKS; rank += RANKS - 1) {
+    int events = count_events(&j, rank);
+    for (int at = 1; at <= events; at++) {
+      set_fault(KILL, rank, at);
+      check_run(&j, strategy);
+    }
+  }
+  drop(&j);
+}
+
+Test(train_lost, killed_anywhere_allreduce) {
+  kill_everywhere("allreduce");
+}
+
+Test(train_lost, killed_anywhere_zero1) {
+  kill_everywhere("zero1");
+}
+
+Test(train_lost, killed_anywhere_ps_sync) {
+  kill_everywhere("ps-sync");
+}
+
+Test(train_lost, killed_anywhere_ps_sharded) {
+  kill_everywhere("ps-sharded");
+}
+
+Test(train_lost, killed_anywhere_local_sgd) {
+  kill_everywhere("local-sgd");
+}
+
+/* ---- killed at one point of each kind ------------------------------------------------------- */
+
+/* What a rank does in an epoch, by the first call of it in the second epoch. */
+static const char *const all_points[] = {
+    "loader_epoch",    /* the beginning */
+    "model_backward",  /* within a step */
+    "progress_step",   /* between steps */
+    "coll_iallreduce", /* gradients, averages, or messages */
+    "coll_ireduce_scatterv",
+    "coll_iallgatherv",
+    "coll_send",
+    "coll_isend",
+    "coll_recv",
+    "coll_broadcast", /* the end of an epoch, where a server gives its model away */
+    "loader_test",    /* the test */
+    "coll_allreduce", /* its sums */
+    "coll_allgather", /* the comparison of weights */
+    "metrics_epoch",  /* rank 0: the files of the run */
+    "checkpoint_write",
+    "metrics_final",
+    "coll_barrier", /* the end */
+    NULL,
+};
+
+/* Does it to a rank at each of these points that its strategy has, up to NULL. */
+static void fault_at_points(const char *strategy, fault_kind kind, int rank,
+                            const coll_config *config, const char *const *points) {
+  job j;
+  make(&j, strategy);
+  j.config = config;
+  int events = count_events(&j, rank), tried = 0;
+  for (size_t i = 0; points[i]; i++) {
+    int first = find_event(events, points[i], 1), second = find_event(events, points[i], 2);
+    if (first == 0)
+      continue;
+    set_fault(kind, rank, second ? second : first);
+    check_run(&j, strategy);
+    tried++;
+  }
+  cr_assert_geq(tried, 5);
+  drop(&j);
+}
+
+Test(train_lost, killed_at_points_without_turns) {
+  static const char *const all[] = {"ps-async", "ps-bounded", "easgd", "gossip"};
+  for (int i = 0; i < 4; i++)
+    fault_at_points(all[i], KILL, i % 2 ? 0 : 2, NULL, all_points);
+}
+
+/* ---- frozen --------------------------------------------------------------------------------- */
+
+/* A communicator whose operations, and whose shrink, wait for a rank so many milliseconds. */
+static coll_config impatient(int timeout_ms, int create_timeout_ms) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(timeout_ms);
+  config.create_timeout_ms = slow_ms(create_timeout_ms);
+  return config;
+}
+
+/* It comes back in time for the shrink: nobody is lost. */
+Test(train_lost, frozen_and_back) {
+  coll_config config = impatient(500, 30000);
+  fault_at_points("allreduce", FREEZE_SHORT, 1, &config, all_points);
+}
+
+Test(train_lost, first_rank_frozen_and_back) {
+  coll_config config = impatient(500, 30000);
+  fault_at_points("zero1", FREEZE_SHORT, 0, &config, all_points);
+}
+
+Test(train_lost, server_frozen_and_back) {
+  coll_config config = impatient(500, 30000);
+  fault_at_points("ps-sync", FREEZE_SHORT, 2, &config, all_points);
+}
+
+/* It comes back when the others have gone on: it ends with an error, and does them no harm. */
+Test(train_lost, frozen_for_long) {
+  static const char *const points[] = {"loader_epoch",   "coll_iallreduce",  "loader_test",
+                                       "coll_allreduce", "checkpoint_write", NULL};
+  coll_config config = impatient(1000, 2000);
+  fault_at_points("allreduce", FREEZE_LONG, 0, &config, points);
+}
