@@ -17,10 +17,10 @@ static bool is_file(const char *source) {
 }
 
 /*
- * What hwloc shall look at. OS devices only where they are network, RDMA or GPU devices, and no
- * bridges between them and the cores; cores that this process may not use are kept and marked.
- * OpenCL and X servers are not asked: that takes seconds and tells nothing that is used here. PCI
- * devices come from sysfs, for libpciaccess does not give back its memory.
+ * Tells hwloc what to look for: network, RDMA and GPU devices, without the bridges between them and
+ * the cores. Cores that this process may not use are kept and marked. OpenCL and X servers are left
+ * out: asking them takes seconds and yields nothing that is used here. PCI devices come from sysfs,
+ * because libpciaccess leaks memory.
  */
 static int configure_machine(hwloc_topology_t machine) {
   static const char *const unwanted[] = {"opencl", "gl", "pci"};
@@ -30,14 +30,16 @@ static int configure_machine(hwloc_topology_t machine) {
       hwloc_topology_set_type_filter(machine, HWLOC_OBJ_OS_DEVICE,
                                      HWLOC_TYPE_FILTER_KEEP_IMPORTANT) < 0)
     return -1;
-  for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* may not be there at all */
+  for (size_t i = 0; i < sizeof(unwanted) / sizeof(unwanted[0]); i++) /* not every hwloc has them */
     (void)hwloc_topology_set_components(machine, HWLOC_TOPOLOGY_COMPONENTS_FLAG_BLACKLIST,
                                         unwanted[i]);
   return 0;
 }
 
-/* Reports a file that hwloc does not understand. Which call of hwloc finds that out depends on the
- * XML reader that it has at hand. */
+/*
+ * Reports a file that hwloc does not understand. Which call of hwloc notices depends on the XML
+ * reader that it uses.
+ */
 static coll_status not_a_machine(const char *source, coll_error *error) {
   return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
                          "%s is not a machine file: hwloc XML is expected, as "
@@ -68,11 +70,11 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
 /* Loads the machine into hwloc's own structures. */
 static coll_status open_machine(const char *source, hwloc_topology_t *machine, coll_error *error) {
   if (hwloc_topology_init(machine) < 0)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "hwloc cannot be started");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "topology", "cannot initialize hwloc");
   coll_status status = COLL_OK;
   if (configure_machine(*machine) < 0)
     status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_set_type_filter",
-                             errno, "hwloc refuses its settings");
+                             errno, "hwloc rejects its settings");
   if (status == COLL_OK)
     status = choose_source(*machine, source, error);
   if (status == COLL_OK && hwloc_topology_load(*machine) < 0)
@@ -95,8 +97,10 @@ static int index_above(hwloc_topology_t machine, hwloc_obj_type_t type, hwloc_ob
   return above != NULL ? (int)above->logical_index : -1;
 }
 
-/* Logical index of the first NUMA node that is near an object; -1 if it is near more than
- * `at_most` of them. Memory of several kinds gives a core more than one: the first is DRAM. */
+/*
+ * Logical index of the first NUMA node that is near an object; -1 if it is near more than `at_most`
+ * of them. A core has several where there are several kinds of memory; the first is DRAM.
+ */
 static int node_of(hwloc_topology_t machine, hwloc_obj_t object, int at_most) {
   if (object->nodeset == NULL)
     return -1;
@@ -108,11 +112,11 @@ static int node_of(hwloc_topology_t machine, hwloc_obj_t object, int at_most) {
   return node != NULL ? (int)node->logical_index : -1;
 }
 
-/* Where this process may run, as hwloc numbers processing units. NULL without memory. */
+/* Where this process may run, as hwloc numbers processing units. NULL: out of memory. */
 static hwloc_bitmap_t allowed_units(hwloc_topology_t machine) {
   hwloc_bitmap_t allowed = hwloc_bitmap_dup(hwloc_topology_get_allowed_cpuset(machine));
   hwloc_bitmap_t bound = hwloc_bitmap_alloc();
-  /* A mask set with taskset or by a launcher is not part of the machine: ask for it by itself. */
+  /* A mask set by taskset or a launcher is not part of the machine: ask for it separately. */
   if (allowed != NULL && bound != NULL && hwloc_topology_is_thissystem(machine) &&
       hwloc_get_cpubind(machine, bound, HWLOC_CPUBIND_THREAD) == 0)
     hwloc_bitmap_and(allowed, allowed, bound);
@@ -141,7 +145,7 @@ static void fill_core(hwloc_topology_t machine, hwloc_obj_t object, hwloc_const_
   }
 }
 
-/* Objects of a type, at least 0 (hwloc has -1 for "on several levels"). */
+/* The number of objects of a type, at least 0 (hwloc returns -1 for "on several levels"). */
 static int count_of(hwloc_topology_t machine, hwloc_obj_type_t type) {
   int count = hwloc_get_nbobjs_by_type(machine, type);
   return count > 0 ? count : 0;
@@ -185,8 +189,8 @@ static coll_status read_cores(hwloc_topology_t machine, colli_topo *topo) {
 /* ---- devices --------------------------------------------------------------------------------- */
 
 /*
- * The kind of an OS device, or -1. GPUs go by the name of the library that found them, for a
- * display ("card0") computes nothing; the better the name, the lower *rank.
+ * The kind of an OS device, or -1. A GPU is known by several names: that from a compute library is
+ * better than that of a display ("card0"). The better the name, the lower *rank.
  */
 static int kind_of(hwloc_obj_t object, int *rank) {
   static const char *const gpu_names[] = {"nvml", "cuda", "rsmi", "ze", "opencl"};
@@ -203,7 +207,7 @@ static int kind_of(hwloc_obj_t object, int *rank) {
   return -1;
 }
 
-/* Whether another OS device of the same PCI device is the better name of the same GPU. */
+/* Whether another OS device of the same PCI device has a better name for the same GPU. */
 static bool has_better_name(hwloc_obj_t object, int rank) {
   if (object->parent == NULL || object->parent->type != HWLOC_OBJ_PCI_DEVICE)
     return false;
@@ -217,7 +221,7 @@ static bool has_better_name(hwloc_obj_t object, int rank) {
   return false;
 }
 
-/* Speed that the kernel tells of a network or RDMA device of this machine in Mbit/s, or 0. */
+/* Speed in Mbit/s that the kernel reports for a network or RDMA device of this machine, or 0. */
 static double read_link_mbit(colli_device_kind kind, const char *name) {
   char path[160];
   double speed = 0;
@@ -229,7 +233,7 @@ static double read_link_mbit(colli_device_kind kind, const char *name) {
   if (file == NULL)
     return 0;
   if (fscanf(file, "%lf", &speed) != 1 || speed < 0)
-    speed = 0; /* a link that is down says -1 */
+    speed = 0; /* a link that is down has -1 */
   fclose(file);
   return kind == COLLI_DEVICE_NET ? speed : speed * 1000;
 }
@@ -289,7 +293,7 @@ coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *e
   hwloc_topology_destroy(machine);
   if (status != COLL_OK) {
     colli_topo_free(made);
-    return colli_error_set(error, status, "topology", "no memory for the picture of the machine");
+    return colli_error_set(error, status, "topology", "out of memory for the topology");
   }
   snprintf(made->source, sizeof(made->source), "%s", source[0] == '\0' ? "this machine" : source);
   *topo = made;

@@ -8,10 +8,10 @@
 #include "topology/topology.h"
 
 #define LEVELS   4    /* package, NUMA node, L3, L2 */
-#define MAX_CPUS 8192 /* the most that Linux counts */
+#define MAX_CPUS 8192 /* the most that Linux supports */
 
 typedef union cpu_mask {
-  cpu_set_t set; /* for the type that the calls take */
+  cpu_set_t set; /* the type that system calls take */
   unsigned long word[MAX_CPUS / (8 * sizeof(unsigned long))];
 } cpu_mask;
 
@@ -84,7 +84,10 @@ static int group_end(const seat *seats, int first, int nseats, int level) {
   return end;
 }
 
-/* The highest level such that every group can take that many ranks, or is full, within nranks. */
+/*
+ * The highest level to which all groups can be filled, as far as they have seats, with at most
+ * nranks ranks.
+ */
 static int water_level(const seat *seats, int nseats, int level, int nranks, int *extra) {
   for (int water = 0;; water++) {
     int taken = 0, taken_next = 0;

@@ -12,7 +12,7 @@
 
 #define COLLI_TOPO_NAME 64
 
-/* One core, with the logical (hwloc) indices of what it belongs to; -1 where there is none such. */
+/* One core, with the logical (hwloc) indices of what it belongs to; -1: none. */
 typedef struct colli_topo_core {
   int os_index; /* number of its first processing unit that this process may use */
   int package;
@@ -48,7 +48,7 @@ typedef struct colli_topo {
 } colli_topo;
 
 /*
- * Reads a machine: source "" this one; "file.xml" an hwloc XML file; anything else an hwloc
+ * Reads a machine: source "" this one; "file.xml" an hwloc XML file; anything else: an hwloc
  * synthetic description ("numa:4 l3:2 core:4 pu:2"). Errors: INVALID_ARGUMENT (cannot be read: says
  * why), SYSTEM.
  */
@@ -66,8 +66,9 @@ int colli_topo_allowed_cores(const colli_topo *topo);
 
 /*
  * Chooses a core for each of `nranks` local ranks (cores[r] = logical index), spread over packages
- * and caches, neighbours in rank close together. More ranks than allowed cores share them, if every
- * core gets equally many; if not, all are -1: some ranks would have less than others.
+ * and caches, neighbours in rank close together. If there are more ranks than allowed cores, ranks
+ * share cores, provided that every core gets equally many. Otherwise all are -1, as some ranks
+ * would have less of a core than others.
  */
 void colli_topo_place(const colli_topo *topo, int nranks, int *cores);
 

@@ -37,7 +37,7 @@ static const table_entry mandatory[] = {
     ENTRY(disarm),       ENTRY(wake),
 };
 
-/* What a transport must have all of, or nothing; NULL ends each group. */
+/* Groups of functions: a transport has all of a group or none. NULL ends each group. */
 static const table_entry groups[][5] = {
     {ENTRY(region_add), ENTRY(region_remove), ENTRY(send_ref), {0, NULL}},
     {ENTRY(offer_work), ENTRY(claim_work), ENTRY(finish_work), ENTRY(unfinished_work), {0, NULL}},
@@ -60,7 +60,7 @@ static bool is_name(const char *name) {
   return length >= 1 && length <= COLLI_TRANSPORT_NAME_MAX && strspn(name, allowed) == length;
 }
 
-/* Checks what table and name say of themselves. */
+/* Checks version and size of the table, and the name. */
 static coll_status check_table(const char *path, const coll_transport_ops *ops, coll_error *error) {
   if (!ops)
     return colli_plugin_refuse(&transport_kind, path, error,
@@ -82,7 +82,7 @@ static coll_status check_table(const char *path, const coll_transport_ops *ops, 
   return COLL_OK;
 }
 
-/* Checks that all functions are there that must be. */
+/* Checks that no required function is missing. */
 static coll_status check_functions(const char *path, const coll_transport_ops *ops,
                                    coll_error *error) {
   for (size_t i = 0; i < sizeof(mandatory) / sizeof(*mandatory); i++)
@@ -98,7 +98,7 @@ static coll_status check_functions(const char *path, const coll_transport_ops *o
   return COLL_OK;
 }
 
-/* Refuses a name that another transport has. */
+/* Refuses a name that is taken. */
 static coll_status check_unique(const char *path, const coll_transport_ops *ops,
                                 const colli_transport_list *list, coll_error *error) {
   bool known = strcmp(ops->name, "self") == 0;
@@ -107,7 +107,7 @@ static coll_status check_unique(const char *path, const coll_transport_ops *ops,
   if (!known)
     return COLL_OK;
   return colli_plugin_refuse(&transport_kind, path, error,
-                             "there is a transport with its name, '%s', already", ops->name);
+                             "its name, '%s', belongs to another transport already", ops->name);
 }
 
 /* Loads one library. */

@@ -4,8 +4,10 @@
 
 #include "transports/registry.h"
 
-/* Loads the libraries in `path`, separated by colons, and puts their transports behind the `count`
- * that the list has. Errors: INVALID_USAGE. */
+/*
+ * Loads the libraries in `path`, separated by colons, and appends their transports to the `count`
+ * that the list has. Errors: INVALID_USAGE.
+ */
 coll_status transports_load_plugins(const char *path, int count, const colli_log *log,
                                     colli_transport_list *list, coll_error *error);
 

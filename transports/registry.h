@@ -24,8 +24,10 @@ typedef struct colli_transport_list {
 coll_status colli_transports_list(const char *path, const char *choice, const colli_log *log,
                                   colli_transport_list *list, coll_error *error);
 
-/* Prints which network devices the transports would use on this machine, a line each, or why there
- * is none. Of the environment it needs param() alone. */
+/*
+ * Prints which network devices the transports would use on this machine, a line each, or why there
+ * is none. Of the environment it needs only param().
+ */
 void colli_devices_print(const coll_transport_env *env, FILE *out);
 
 #endif

@@ -84,13 +84,13 @@ refuse "missing function" "$scratch/lacks.so" "transport 'file' has no slot_peek
 refuse "half a group" "$scratch/half.so" "only one of region_add() and region_remove()"
 refuse "shared work without offers" "$scratch/unfinished.so" "only one of offer_work() and unfinished_work()"
 refuse "bad name" "$scratch/named.so" "its name 'no,name' is not"
-refuse "name taken" "$scratch/taken.so" "there is a transport with its name, 'tcp', already"
+refuse "name taken" "$scratch/taken.so" "its name, 'tcp', belongs to another transport already"
 refuse "no table" "$scratch/null.so" "returned NULL"
 refuse "missing symbol" "$scratch/symbol.so" "exports no coll_transport_plugin"
 refuse "missing file" "$scratch/nowhere.so" "cannot be loaded"
 refuse "no library" "$scratch/text.so" "cannot be loaded"
 COLL_TRANSPORT_PATH="$scratch/file.so:$scratch/file.so" run && fail "took one plug-in twice"
-expect_in "twice" "there is a transport with its name, 'file', already" err
+expect_in "twice" "its name, 'file', belongs to another transport already" err
 
 # Ranks with different plug-ins: the message names both.
 OTHER=$scratch/file.so "$collrun" --timeout 60 -n 3 sh -c \

@@ -160,7 +160,7 @@ Test(verbs_addr, numbers_out_of_range) {
   cr_assert_eq(pair(&a, 1, &a, 0, paths), 0);
   cr_assert_eq(pair(&a, 1, &a, -5, paths), 0);
   cr_assert_eq(pair(&a, 1, &a, VERBS_MAX_RAILS + 1, paths), 0);
-  cr_assert_str_eq(why, "one of the two has no usable port");
+  cr_assert_str_eq(why, "one of the ranks has no usable port");
 }
 
 /* ---- what becomes of a path ------------------------------------------------------------------ */

@@ -233,7 +233,7 @@ Test(verbs_device, settings_are_read) {
     setting_devices = wrong[i];
     cr_expect_eq(verbs_settings_read(&env, &settings, &fault), COLL_ERR_INVALID_USAGE, "%s",
                  wrong[i]);
-    cr_expect(strstr(fault.detail, "is no device; write"), "%s", fault.detail);
+    cr_expect(strstr(fault.detail, "is not a device; write"), "%s", fault.detail);
   }
 }
 

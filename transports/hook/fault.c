@@ -1,7 +1,7 @@
 /*
- * fault.c: the table of the decorator, and its endpoint. Its connection (fault_conn.c) stands in
- * front of the inner one and passes calls on, except where chance or the plan says otherwise. The
- * calls that only some transports have are in fault_memory.c.
+ * fault.c: the table of the decorator, and its endpoint. Its connections (fault_conn.c) pass calls
+ * on to the inner ones, except where chance or the plan says otherwise. The calls that only some
+ * transports have are in fault_memory.c.
  */
 #include "transports/hook/fault_internal.h"
 
@@ -118,8 +118,10 @@ static void fault_disconnect(coll_conn *conn) {
   free(fc);
 }
 
-/* Moves connections that are due and held sends on; errors show in the data calls. 1: some
- * connection waits for its time. */
+/*
+ * Makes connections that are due, and passes held sends on; the data calls report errors. 1: some
+ * connection is not due yet.
+ */
 static int drive_connections(coll_endpoint *ep) {
   int waiting = 0;
   for (fault_conn *fc = ep->conns; fc; fc = fc->next) {

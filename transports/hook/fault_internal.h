@@ -5,7 +5,9 @@
 #include "libcoll/base/prng.h"
 #include "transports/hook/fault.h"
 
-/* A connection; `inner` comes late if the plan delays it, and goes early if the plan breaks it. */
+/*
+ * A connection; `inner` is made late if the plan delays it, and ended early if the plan breaks it.
+ */
 typedef struct fault_conn {
   coll_conn conn;
   coll_conn *inner; /* NULL: not yet, or no more */
@@ -25,7 +27,7 @@ typedef struct fault_conn {
   const void *held_buf;
   size_t held_bytes;
   uint64_t sent;  /* last count of the inner connection */
-  bool worked;    /* work is done that the inner connection has not been told of */
+  bool worked;    /* work is done, but the inner connection was not told */
   coll_work work; /* that */
 } fault_conn;
 

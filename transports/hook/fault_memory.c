@@ -1,7 +1,7 @@
 /*
  * fault_memory.c: the decorator's calls about memory. Regions, references, targets and
- * registrations may be refused without anybody noticing: messages are copied then. Work that a
- * caller has done may be reported late: the peer waits for it as for a slow worker.
+ * registrations may be refused, and messages are copied then. Work that a caller has done may be
+ * reported late, as a slow worker would.
  */
 #include "transports/hook/fault_internal.h"
 
@@ -25,7 +25,7 @@ int fault_send_ref(coll_conn *conn, const coll_tag *tag, uint32_t region, const 
   return fault_send_from((fault_conn *)conn, tag, region, buf, bytes);
 }
 
-/* Whether a call that may also come to nothing is passed on: it must neither fail nor break. */
+/* Whether an optional call is passed on: it must neither fail nor break the connection. */
 static bool passes_on(const fault_conn *fc) {
   return fc->status == COLL_OK && fc->inner && fc->messages < fc->limit &&
          !fault_chance(fc, fc->ep->plan.again);

@@ -9,7 +9,7 @@
 
 #define MAX_TEXT 512
 
-/* Reads a number of digits alone, in 0 .. max, that ends at `*end`. */
+/* Reads a number made of digits only, in 0 .. max; *end is what follows it. */
 static bool parse_number(const char *text, uint64_t max, char stop, uint64_t *value,
                          const char **end) {
   if (*text < '0' || *text > '9')
@@ -50,7 +50,7 @@ static bool parse_setting(const char *key, const char *value, fault_plan *plan) 
   }
   bool percent =
       strcmp(key, "again") == 0 || strcmp(key, "pending") == 0 || strcmp(key, "refuse") == 0;
-  /* Of calls that all return AGAIN, none would ever get anywhere. */
+  /* If all calls returned AGAIN, nothing would ever move. */
   if (!parse_number(value, percent ? 99 : UINT32_MAX, 0, &n, &end))
     return false;
   if (strcmp(key, "seed") == 0)

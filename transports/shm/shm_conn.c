@@ -7,10 +7,10 @@
 
 #include "transports/shm/shm_internal.h"
 
-/* connect() fails. */
+/* Reports why connect() fails. */
 static int report_no_memory(shm_endpoint *ep, int peer, int channel) {
-  coll_transport_failure failure = {COLL_ERR_NO_MEMORY,          peer, channel, 0, NULL,
-                                    "no memory for a connection"};
+  coll_transport_failure failure = {
+      COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
   ep->env->fail(ep->env->ctx, &failure);
   return COLL_ERR_NO_MEMORY;
 }
@@ -57,7 +57,7 @@ int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_B
   return COLL_OK;
 }
 
-/* Says goodbye through the rings. */
+/* Tells the peer through the rings that this side leaves. */
 static void say_goodbye(shm_conn *conn) {
   shm_link *link = &conn->link;
   link->attention = 0;
@@ -107,7 +107,7 @@ int shm_sent(coll_conn *base, uint64_t *count) {
   if (SHM_UNLIKELY(conn->gate & SHM_GATE_BROKEN))
     return conn->status;
   if (SHM_UNLIKELY(conn->link.ref_waiting)) {
-    /* A peer that is gone reads no reference any more. */
+    /* A peer that is gone reads no more references. */
     bool gone = (conn->link.attention & SHM_ATTENTION_LEFT) || (conn->gate & SHM_GATE_GONE);
     conn->link.attention &= ~SHM_ATTENTION_LEFT;
     return gone ? shm_conn_lost(conn, false) : COLL_T_DONE;
@@ -132,7 +132,7 @@ int shm_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   return shm_conn_finish_send(conn, COLL_T_DONE);
 }
 
-/* A message with a note has come: its payload, as slot_peek() shows it. */
+/* Shows the payload of a message with a note, as slot_peek() does. */
 static int show_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *bytes) {
   shm_fault fault;
   if (shm_region_resolve(conn, got, buf, bytes, &fault) != COLL_OK)
@@ -147,7 +147,9 @@ static int show_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *b
   return COLL_T_DONE;
 }
 
-/* Frees the slot of a message by reference: its sender must still have been there when it was read.
+/*
+ * Frees the slot of a message by reference. What was read counts only if the sender was still
+ * there.
  */
 static int release_ref(shm_conn *conn) {
   shm_order_loads();

@@ -25,7 +25,7 @@
 #define SHM_EVENTS          16
 #define SHM_BACKLOG         4096
 
-/* Tells the environment why the endpoint could not be opened, and frees what there is of it. */
+/* Tells the environment why the endpoint could not be opened, and frees what was made of it. */
 static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
   coll_transport_failure failure = {fault->status,  -1,           -1, fault->sys_errno,
                                     fault->syscall, fault->detail};
@@ -40,14 +40,18 @@ static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
   return fault->status;
 }
 
-/* A system call of open() failed: full tables are errors; anything else means "not here". */
+/*
+ * A system call of open() failed: too many files or too little memory are errors; anything else
+ * means that the transport does not work here.
+ */
 static int open_fault(shm_fault *fault, const char *syscall, int error) {
   if (error == EMFILE || error == ENFILE) {
     return shm_fault_set(fault, COLL_ERR_SYSTEM, syscall, error,
                          "too many open files; raise the limit (ulimit -n)");
   }
   if (error == ENOMEM || error == ENOBUFS)
-    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, syscall, error, "no memory for an endpoint");
+    return shm_fault_set(fault, COLL_ERR_NO_MEMORY, syscall, error,
+                         "out of memory for an endpoint");
   return shm_fault_set(fault, COLL_ERR_UNSUPPORTED, syscall, error,
                        "this system does not let the process use Unix sockets or event "
                        "descriptors; COLL_TRANSPORT=tcp works without them");
@@ -78,7 +82,7 @@ static int open_listener(shm_endpoint *ep, shm_fault *fault) {
   return COLL_OK;
 }
 
-/* Can this process have segments as connections will need them? */
+/* Checks that this process can make segments as connections need them. */
 static int probe_segment(shm_endpoint *ep, shm_fault *fault) {
   size_t bytes = shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
   if (bytes == 0) {
@@ -94,8 +98,8 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
   shm_fault fault;
   shm_endpoint *ep = calloc(1, sizeof *ep);
   if (!ep) {
-    coll_transport_failure failure = {COLL_ERR_NO_MEMORY,         -1, -1, 0, NULL,
-                                      "no memory for an endpoint"};
+    coll_transport_failure failure = {
+        COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory for an endpoint"};
     env->fail(env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }
@@ -160,8 +164,10 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
   return reason == NULL;
 }
 
-/* The socket of a made connection carries nothing but descriptors of regions. Its end is the peer's
- * end, and so is anything else that comes. */
+/*
+ * The socket of an established connection carries only descriptors of regions. If it closes, or if
+ * anything else comes, the peer is gone.
+ */
 static void conn_event(shm_conn *conn) {
   int result = shm_region_receive(conn);
   if (result == 1 || (result < 0 && errno == EAGAIN))
@@ -193,7 +199,7 @@ static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
       conn_event((shm_conn *)((char *)watch - offsetof(shm_conn, watch)));
       break;
     case SHM_WATCH_BELL:
-      break; /* shm_disarm() empties it: not to lose a wake() between arm and sleep */
+      break; /* shm_disarm() empties it, so that no wake() between arm and sleep is lost */
     }
   }
   if (ep->handshakes)

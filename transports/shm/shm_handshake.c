@@ -22,14 +22,16 @@
 #include "transports/shm/shm_internal.h"
 
 #define SHM_PATIENCE_NS    (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
-#define SHM_MAX_HANDSHAKES 4096 /* accepted and not complete; strangers are closed after 5 s */
+#define SHM_MAX_HANDSHAKES 4096 /* accepted, not complete; strangers are cut off after 5 s */
 
-/* The size of a connection's segment; its slots are settled when the first connection is made. */
+/* The size of a connection's segment. The size of slots is settled before the first connection. */
 static size_t segment_bytes(const shm_endpoint *ep) {
   return shm_ring_bytes(ep->env->slot_bytes, ep->env->slot_count);
 }
 
-/* Ends a handshake; shm_handshake_tend() frees it, for its address may be in a batch of events. */
+/*
+ * Ends a handshake. shm_handshake_tend() frees it, as a batch of events may still hold its address.
+ */
 static void end_handshake(shm_handshake *hs) {
   if (hs->stage == SHM_STAGE_DIAL)
     hs->ep->redials--;
@@ -76,13 +78,15 @@ static bool check_peer(shm_handshake *hs) {
   return shm_users_match(cred.uid, hs->ep->self.uid);
 }
 
-/* The deadline of colli_auth counts from its start, although neither side may look for long (a rank
- * that computes): here only silence while this side looks counts. */
+/*
+ * colli_auth's deadline counts from the start, but a rank that computes does not look for long. So
+ * only silence while this side looks counts here.
+ */
 static void trust_own_clock(shm_handshake *hs) {
   hs->auth.deadline_ns = UINT64_MAX;
 }
 
-/* Dials; what is full at the moment is tried again by shm_handshake_tend(). */
+/* Dials. If a queue or table is full, shm_handshake_tend() tries again. */
 static void dial_peer(shm_handshake *hs) {
   shm_fault fault;
   struct sockaddr_un address;
@@ -132,7 +136,7 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
   shm_handshake *hs = new_handshake(ep);
   if (!hs) {
     shm_fault fault;
-    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0, "no memory for a handshake");
+    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0, "out of memory for a handshake");
     shm_conn_fail(conn, &fault);
     return;
   }
@@ -146,7 +150,7 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
   dial_peer(hs);
 }
 
-/* How many handshakes this endpoint has accepted and not completed. */
+/* How many handshakes this endpoint has accepted but not completed. */
 static int count_accepted(const shm_endpoint *ep) {
   int count = 0;
   for (const shm_handshake *hs = ep->handshakes; hs; hs = hs->next)
@@ -154,7 +158,7 @@ static int count_accepted(const shm_endpoint *ep) {
   return count;
 }
 
-/* accept() failed: an error of the endpoint only if it lasts. */
+/* accept() failed, which is an error of the endpoint only if it lasts. */
 static int accept_failed(shm_endpoint *ep, int error) {
   if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) {
     ep->starved_ns = 0;
@@ -212,7 +216,7 @@ static shm_conn *find_conn(const shm_handshake *hs, bool *known) {
   return NULL;
 }
 
-/* Acceptor, hello believed: whether it is for this rank, and new. */
+/* Acceptor, after authentication: checks that the connection is for this rank, and new. */
 static bool hello_fits(shm_handshake *hs) {
   const colli_hello *hello = &hs->auth.hello;
   const coll_transport_env *env = hs->ep->env;
@@ -226,7 +230,7 @@ static bool hello_fits(shm_handshake *hs) {
   return find_conn(hs, &known) || !known;
 }
 
-/* Dialer, taken: makes the segment and passes it on. */
+/* Dialer, after authentication: makes the segment and passes it on. */
 static void send_offer(shm_handshake *hs) {
   const coll_transport_env *env = hs->ep->env;
   shm_fault fault;
@@ -248,7 +252,7 @@ static void send_offer(shm_handshake *hs) {
   hs->stage = SHM_STAGE_ANSWER;
 }
 
-/* A message of the peer did not come as it should. */
+/* Fails a handshake because a message of the peer did not come, or was wrong. */
 static void receive_failed(shm_handshake *hs, int result, int error) {
   shm_fault fault;
   if (result == 0 || error == ECONNRESET) {
@@ -256,7 +260,7 @@ static void receive_failed(shm_handshake *hs, int result, int error) {
                   "the peer closed its socket before the connection was made");
   } else if (error == EPROTO) {
     shm_fault_set(&fault, COLL_ERR_PROTOCOL, NULL, 0,
-                  "the peer sent something else than a handshake; all ranks must run the same "
+                  "the peer sent something other than a handshake; all ranks must run the same "
                   "libcoll");
   } else {
     shm_fault_set(&fault, COLL_ERR_SYSTEM, "recvmsg", error,
@@ -309,7 +313,7 @@ static void send_answer(shm_handshake *hs, const shm_fault *fault) {
   end_handshake(hs);
 }
 
-/* Acceptor: takes the segment, and waits for connect() if that has not come yet. */
+/* Acceptor: takes the segment, and waits until this rank calls connect(), if it has not yet. */
 static void receive_offer(shm_handshake *hs) {
   shm_offer offer;
   const coll_transport_env *env = hs->ep->env;
@@ -343,7 +347,7 @@ static void receive_offer(shm_handshake *hs) {
     hs->stage = SHM_STAGE_PARKED;
 }
 
-/* Moves the authentication on. */
+/* Advances the authentication. */
 static void step_auth(shm_handshake *hs) {
   shm_fault fault;
   int result = colli_auth_poll(&hs->auth);
@@ -384,7 +388,7 @@ static void step_auth(shm_handshake *hs) {
   fail_handshake(hs, &fault);
 }
 
-/* A parked peer has nothing to say: it gave up, or is no libcoll. */
+/* A parked peer has nothing to send: if something comes, it gave up or is not libcoll. */
 static void step_parked(shm_handshake *hs) {
   char byte;
   ssize_t got = recv(hs->watch.fd, &byte, 1, MSG_DONTWAIT);
@@ -426,7 +430,7 @@ void shm_handshake_match(shm_endpoint *ep, shm_conn *conn) {
   }
 }
 
-/* Whether a handshake waits for something that should come by itself. */
+/* Whether a handshake waits for something that does not depend on when ranks call connect(). */
 static bool can_expire(const shm_handshake *hs) {
   return hs->stage == SHM_STAGE_DIAL || hs->stage == SHM_STAGE_OFFER ||
          (hs->stage == SHM_STAGE_AUTH && !hs->dialer);
@@ -441,7 +445,7 @@ void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
     if (can_expire(hs) && now_ns > hs->deadline_ns) {
       shm_fault fault;
       shm_fault_set(&fault, COLL_ERR_SYSTEM, "connect", EMFILE,
-                    "no descriptor, or no place in the peer's queue, for five seconds; raise the "
+                    "out of descriptors, or the peer's queue was full, for five seconds; raise the "
                     "limit of open files (ulimit -n)");
       fail_handshake(hs, &fault);
     }

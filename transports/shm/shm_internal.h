@@ -29,7 +29,7 @@ typedef struct shm_watch {
 /* Bits of shm_conn.gate: why a data call must not simply use the rings. */
 #define SHM_GATE_CONNECTING 1u
 #define SHM_GATE_BROKEN     2u /* failed; `status` says how */
-#define SHM_GATE_GONE       4u /* the peer's socket is closed; what lies in the ring may be read */
+#define SHM_GATE_GONE       4u /* the peer's socket is closed; its messages may still be read */
 
 typedef struct shm_conn {
   coll_conn base;
@@ -70,7 +70,7 @@ typedef struct shm_handshake {
   shm_conn *conn; /* dialer's */
   int peer;       /* -1 while not known */
   int channel;
-  uint64_t deadline_ns; /* moves on whenever something comes */
+  uint64_t deadline_ns; /* extended whenever something comes */
   colli_auth auth;
   shm_segment segment;
   int bell_fd;
@@ -95,7 +95,7 @@ typedef struct shm_endpoint {
   bool fenced;   /* this process takes part in fences: shm_ring_fence() */
   bool happened; /* during this progress() */
   uint64_t polled_ns;
-  uint64_t starved_ns; /* since when accept() lacks descriptors; 0: it does not */
+  uint64_t starved_ns; /* when accept() ran out of descriptors; 0: it has not */
 } shm_endpoint;
 
 /* ---- shm_conn.c: the calls of coll_transport_ops that concern one connection ----------------- */
@@ -117,7 +117,10 @@ int shm_slot_release(coll_conn *base);
 /* Records the first failure of a connection, tells the environment, and returns its status. */
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault);
 
-/* Makes a connection ready; takes over segment and doorbell, and the socket or closes it. */
+/*
+ * Makes a connection ready. Takes over segment, doorbell and socket; closes the socket if it is not
+ * needed.
+ */
 void shm_conn_up(shm_conn *conn, shm_handshake *handshake);
 
 /* Wakes a sleeping peer. */
@@ -132,7 +135,7 @@ int shm_conn_stopped(shm_conn *conn);
 /* After a data call of the rings: does what it left to do; returns what the caller gets. */
 int shm_conn_attend(shm_conn *conn, int result, bool receiving);
 
-/* Most sends end here without a jump. */
+/* Most sends end here without a call. */
 static inline int shm_conn_finish_send(shm_conn *conn, int result) {
   if (SHM_UNLIKELY(conn->link.attention || result > 0))
     return shm_conn_attend(conn, result, false);

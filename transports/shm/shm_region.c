@@ -111,7 +111,7 @@ void shm_region_remove(coll_endpoint *endpoint, uint32_t region) {
   }
 }
 
-/* The number of a region that the peer is to forget, or 0; forgets it here. */
+/* The number of a region that the peer must forget, or 0; this rank forgets it too. */
 static uint32_t take_ended_share(shm_peer *peer) {
   for (shm_share **at = &peer->shares; peer->ended > 0 && *at; at = &(*at)->next) {
     shm_share *share = *at;
@@ -133,7 +133,7 @@ static bool pass_descriptor(shm_conn *conn, const shm_region *region) {
                          shm_send_fds(conn->watch.fd, &byte, sizeof byte, &region->fd, 1) == 0);
 }
 
-/* Begins to offer a region to the peer, if that can be done now. */
+/* Begins to offer a region to the peer, if that is possible now. */
 static void begin_offer(shm_conn *conn, uint32_t number) {
   const shm_region *region = find_region(conn->ep, number);
   if (conn->offer)
@@ -181,7 +181,7 @@ char *shm_region_ours(shm_conn *conn, uint32_t region, uint64_t where, size_t by
   return inside ? (char *)share->memory + where : NULL;
 }
 
-/* Sends a copy, with the connection's offer if that is not told yet. */
+/* Sends a copy, with the connection's offer if the peer does not know that yet. */
 static int send_copy(shm_conn *conn, const coll_tag *tag, const void *buf, size_t bytes) {
   shm_link *link = &conn->link;
   if (!conn->offer_untold)
@@ -258,13 +258,13 @@ char *shm_region_theirs(shm_conn *conn, uint32_t region, uint64_t where, size_t 
   return inside ? (char *)mapping->segment.memory + where : NULL;
 }
 
-/* Forgets what the sender of a note has no more. */
+/* Forgets the region that a note says is gone. */
 static void forget_region(shm_conn *conn, const shm_note *note) {
   if (note->forget != 0 && note->forget != note->region && find_mapping(conn->shared, note->forget))
     unmap_first(conn->shared);
 }
 
-/* Maps an offered region; false if this rank cannot have it. */
+/* Maps an offered region; false if that is impossible. */
 static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
   shm_peer *peer = conn->shared;
   if (!conn->local && conn->offered_fd < 0 && conn->watch.fd >= 0)
@@ -309,7 +309,7 @@ static coll_status answer_offer(shm_conn *conn, const shm_note *note, shm_fault 
   return COLL_OK;
 }
 
-/* What a peer does that has damaged its memory. */
+/* Describes a peer that refers to memory it has not shared. */
 static coll_status report_nonsense(shm_fault *fault) {
   return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
                        "the peer refers to memory that it has not shared; its process has damaged "

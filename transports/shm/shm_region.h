@@ -1,16 +1,17 @@
 /*
  * shm_region.h: memory of one rank that others map, so that messages need not be copied into slots.
  *
- * The owner *offers* a region to a peer when it first wants to send from it, or to let it work
- * there: a note in its shm_side and in the head of the next message that is a copy, and between
- * processes the descriptor over the connection's socket. The peer maps the region and answers in
- * its own shm_side. From then on messages on any connection of the pair may be references; until
- * then, and if the peer refuses, they are copies. One offer at a time is open on a connection.
+ * The owner *offers* a region to a peer when it first sends from it, or first lets the peer work in
+ * it. An offer is a note in the owner's shm_side and in the head of the next message that is a
+ * copy; between processes the descriptor goes over the connection's socket. The peer maps the
+ * region and answers in its own shm_side. From then on messages on any connection of the pair may
+ * be references; until then, and if the peer refuses, they are copies. One offer at a time is open
+ * on a connection.
  *
- * A rank that leaves a connection gives its memory back to its caller, whatever references are out:
- * so whoever has read by reference looks whether the owner was still there before it believes what
- * it has read. The owner gives the pages of a region back at once when it is freed; the peers unmap
- * it when a later note says so, or with their last connection to the owner.
+ * A rank that leaves a connection gives its memory back to its caller, even if references to it are
+ * on the way. So after reading by reference, a rank checks that the owner was still there before it
+ * uses what it has read. The owner gives the pages of a region back at once when it is freed; the
+ * peers unmap it when a later note says so, or with their last connection to the owner.
  */
 #ifndef COLLI_TRANSPORTS_SHM_REGION_H
 #define COLLI_TRANSPORTS_SHM_REGION_H
@@ -39,7 +40,7 @@ typedef enum shm_share_state {
   SHM_SHARE_OFFERED, /* on `conn`; the answer is not known yet */
   SHM_SHARE_MAPPED,
   SHM_SHARE_REFUSED,
-  SHM_SHARE_ENDED /* removed here, and the peer is to be told */
+  SHM_SHARE_ENDED /* removed here, but the peer was not told yet */
 } shm_share_state;
 
 /* What a peer knows of a region of this rank. */
@@ -70,7 +71,7 @@ typedef struct shm_peer {
   shm_mapping *mappings;
 } shm_peer;
 
-#define SHM_REF_LEAST 16384 /* shorter messages are cheaper to copy than to wait for */
+#define SHM_REF_LEAST 16384 /* copying less is cheaper than waiting for readers */
 
 /* The calls of coll_transport_ops. */
 int shm_region_add(coll_endpoint *endpoint, uint32_t region, const void *memory, size_t bytes,
@@ -84,12 +85,14 @@ int shm_unfinished_work(coll_endpoint *endpoint, uint32_t region, size_t *offset
 void shm_region_leave_unfinished(struct shm_endpoint *ep, uint32_t region, uint64_t where,
                                  size_t bytes);
 
-/* A connection begins and ends; false without memory. */
+/* A connection begins and ends; false: out of memory. */
 bool shm_region_join(struct shm_conn *conn);
 void shm_region_leave(struct shm_conn *conn);
 
-/* A message with a note has come: obeys the note, and stores where the payload lies. COLL_OK, or
- * PROTOCOL in *fault. */
+/*
+ * Does what the note of a message says, and stores where the payload lies. COLL_OK, or PROTOCOL in
+ * *fault.
+ */
 coll_status shm_region_resolve(struct shm_conn *conn, coll_tag *tag, const void **buf,
                                size_t *bytes, shm_fault *fault);
 

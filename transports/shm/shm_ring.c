@@ -12,7 +12,7 @@
 #include "libcoll/base/clock.h"
 
 #define SHM_SETTLE_NS  3000u
-#define SHM_MOVE_LEAST 2048u /* bytes from where the processor's string instruction is faster */
+#define SHM_MOVE_LEAST 2048u /* from this size on the processor's string instruction is faster */
 #define SHM_HOT        __attribute__((hot))
 
 /* Rounds up to a power of two; false if that overflows. */
@@ -44,7 +44,7 @@ size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count) {
   return total;
 }
 
-/* Whether the processor says that its string instructions are fast for short strings too. */
+/* Whether the processor reports fast string instructions for short strings too. */
 static bool moves_fast(void) {
 #if defined(__x86_64__)
   unsigned a, b, c, d;
@@ -105,7 +105,7 @@ static inline uint32_t state_of_peer(const shm_link *link) {
   return atomic_load_explicit(&link->theirs->state, memory_order_acquire);
 }
 
-/* Looks whether the peer must be told of a change that was just made visible. */
+/* Checks whether the peer must be told of a change that was just made visible. */
 static inline void check_peer_state(shm_link *link, uint32_t wakes) {
   uint32_t state = state_of_peer(link);
   if (SHM_UNLIKELY(state & (SHM_STATE_ASLEEP | SHM_STATE_LEFT))) {
@@ -123,8 +123,10 @@ static inline uint32_t capacity_for(const shm_link *link, size_t bytes) {
   return bytes <= SHM_INLINE_BYTES ? link->head_count : link->slot_count;
 }
 
-/* Whether fewer than `capacity` messages are on their way; asks the peer's line only if more may
- * be. */
+/*
+ * Whether fewer than `capacity` messages are on their way. Reads the peer's cache line only if
+ * there may be more.
+ */
 static inline bool has_capacity(shm_link *link, uint32_t capacity) {
   uint32_t sent = (uint32_t)link->tx_total;
   if (SHM_UNLIKELY(sent - link->tx_credit >= capacity)) {
@@ -164,9 +166,9 @@ void shm_link_tell(shm_link *link) {
 
 /*
  * Copies a payload into the next slot. The string instruction writes whole lines without reading
- * them first. memcpy() uses it as well, but stores the first line by itself behind it: that one has
- * to come from the peer's cache, and the head that is stored next waits for it (0.05 us of 0.26 for
- * 4 KiB).
+ * them first. memcpy() uses it as well, but then stores the first line once more, in the ordinary
+ * way. That line must come from the peer's cache first, and the head, which is stored next, waits
+ * for it (0.05 us of 0.26 for 4 KiB).
  */
 static inline void fill_slot(const shm_link *link, const void *buf, size_t bytes) {
   void *slot = link->tx_slots + link->tx_slot * link->slot_stride;
@@ -262,7 +264,7 @@ static inline shm_slot_head *next_arrived(shm_link *link) {
     return head;
   }
   link->rx_waiting = true;
-  /* The peer publishes before it leaves: a side that sees it gone must look once more. */
+  /* The peer publishes before it leaves, so a side that sees that it left must look once more. */
   if (SHM_UNLIKELY(shm_link_peer_left(link))) {
     if (atomic_load_explicit(&head->seq, memory_order_acquire) == link->rx_seq) {
       shm_order_after(link);
@@ -337,7 +339,7 @@ SHM_HOT void shm_link_release(shm_link *link) {
   shm_order_before(link);
   atomic_store_explicit(&link->mine->credit, link->rx_seq, memory_order_release);
   link->rx_seq++;
-  /* A peer that has left needs no credit, and is no error here: what it sent may still be read. */
+  /* A peer that has left needs no credit. That is no error here: what it sent may still be read. */
   uint32_t state = state_of_peer(link);
   if (SHM_UNLIKELY((state & SHM_STATE_WANTS_CREDIT) && state != link->rung)) {
     link->rung = state;
@@ -372,14 +374,14 @@ void shm_link_disarm(shm_link *link) {
 bool shm_link_ready(shm_link *link) {
   bool ready = link->tx_waiting && has_capacity(link, link->tx_wanted);
   if (ready)
-    link->tx_waiting = false; /* once: a send that was given up must not prevent sleep for ever */
+    link->tx_waiting = false; /* once: a send that was abandoned must not prevent sleep for ever */
   if (link->ref_waiting &&
       atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst) != link->ref_seen) {
     link->ref_waiting = false; /* once, as above */
     ready = true;
   }
   if (atomic_load_explicit(&link->rx_head->seq, memory_order_seq_cst) == link->rx_seq) {
-    /* A message that nobody has asked for yet may lie there for long: it counts once. */
+    /* A message may lie there for long before somebody asks for it: it counts once. */
     ready |= link->rx_waiting || link->rx_reported != link->rx_seq;
     link->rx_reported = link->rx_seq;
   }

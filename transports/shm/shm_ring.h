@@ -5,22 +5,23 @@
  * own shm_side. No cache line has two writers. A message is published by its head's sequence
  * number; head and slot are given back by the consumer's credit. Short messages travel inside the
  * head, so that one cache line moves for each. Message k has head k modulo the number of heads and
- * slot k modulo that of slots. There are more heads, as many as fit in their pages: so many short
- * messages may be on their way, while a long one needs that the one before it in its slot is read.
+ * slot k modulo that of slots. There are more heads than slots, as many as fit in their pages. So
+ * many short messages may be on their way; a long one must wait until the message before it in its
+ * slot has been read.
  *
  * A message may also lie elsewhere, in memory of the producer that the consumer has mapped too:
  * then its head has a *note* that says where (SHM_REFERENCE). A note may also offer such memory
- * (SHM_OFFER), beside a payload in the slot. What a note means is decided in shm_region.c, and
- * who reads what lies elsewhere in shm_work.c.
+ * (SHM_OFFER), beside a payload in the slot. What a note means is decided in shm_region.c, and who
+ * reads what lies elsewhere in shm_work.c.
  *
  * Sleeping. A side that goes to sleep says so in its `state`, and then reads the ring again; the
  * other side changes the ring and then reads `state`. At least one of the two must see what the
- * other wrote, so both need a fence between store and read. The producer has none, as every message
- * would pay for it: the sleeper makes the kernel put one into every process that has registered for
- * it (shm_ring_fence(), membarrier(2)). Where that is refused to one of them (seccomp, kernels
- * before 4.16) the sleeper waits 3 us instead: a store is visible in less than a microsecond, but
- * nothing promises it. Should one take longer, the sleeper finds the message when its sleep of at
- * most 50 ms ends.
+ * other wrote, so both need a fence between store and read. The producer has none, because every
+ * message would pay for it. Instead the sleeper has the kernel run one in every process that has
+ * registered for it (shm_ring_fence(), membarrier(2)). Where that is refused to one of them
+ * (seccomp, kernels before 4.16) the sleeper waits 3 us instead: a store is usually visible in less
+ * than a microsecond, but there is no guarantee. If one takes longer, the sleeper finds the message
+ * when its sleep of at most 50 ms ends.
  *
  * Each sleep has its own number: a sleeper is woken once, however much arrives before it runs.
  */
@@ -67,10 +68,13 @@ typedef struct shm_slot_head {
 } shm_slot_head;
 _Static_assert(sizeof(shm_slot_head) == SHM_LINE, "one cache line");
 
-/* Says something of the sender's regions, in the head of a message too long to be in it. */
+/*
+ * Says something about the sender's regions, in the head of a message whose payload is too long to
+ * be there.
+ */
 typedef struct shm_note {
   uint32_t region;
-  uint32_t forget; /* another region, which the sender has no more; 0: none */
+  uint32_t forget; /* another region, which the sender has removed; 0: none */
   uint64_t where;  /* reference: offset of the payload; offer: bytes of the region */
   int32_t fd;      /* offer in the same process: the region's descriptor */
   uint32_t number; /* offer: how many came on this connection, from 1 */
@@ -80,8 +84,8 @@ _Static_assert(sizeof(shm_note) <= SHM_INLINE_BYTES, "lies in a head");
 /* What one rank tells the other outside of messages. */
 typedef struct shm_side {
   alignas(SHM_LINE) _Atomic uint32_t state;
-  _Atomic uint32_t ringing; /* this rank is just about to use the other's doorbell */
-  _Atomic uint32_t fenced;  /* its process has registered for fences */
+  _Atomic uint32_t ringing;                   /* this rank is about to ring the other's doorbell */
+  _Atomic uint32_t fenced;                    /* its process has registered for fences */
   alignas(SHM_LINE) _Atomic uint32_t credit;  /* messages given back, modulo 2^32 */
   _Atomic uint32_t answer;                    /* 2 * number of the last offer, + 1: it is mapped */
   alignas(SHM_LINE) _Atomic uint32_t offered; /* the number of the last offer */
@@ -160,7 +164,7 @@ void __tsan_acquire(void *key);
 void __tsan_release(void *key);
 #endif
 
-/* What this thread did so far comes before what the other does after its shm_order_after(). */
+/* Orders what this thread did so far before what the other does after its shm_order_after(). */
 static inline void shm_order_before(const shm_link *link) {
 #ifdef SHM_TSAN
   if (link->order_key)
@@ -180,7 +184,7 @@ static inline void shm_order_after(const shm_link *link) {
 #endif
 }
 
-/* What this thread has read so far it reads before what follows. ThreadSanitizer has no fences. */
+/* Orders what this thread has read before what follows. ThreadSanitizer does not know fences. */
 static inline void shm_order_loads(void) {
 #ifdef SHM_TSAN
   __asm__ volatile("" ::: "memory");
@@ -189,7 +193,7 @@ static inline void shm_order_loads(void) {
 #endif
 }
 
-/* Bytes that a pair of rings takes, or 0 if that is more than a size_t or a file can hold. */
+/* The size of a pair of rings, or 0 if that is more than a size_t or a file can hold. */
 size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count);
 
 /* Makes the view of side 0 or 1 of fresh (zeroed), page-aligned memory. */
@@ -217,17 +221,19 @@ int shm_link_send_note(shm_link *link, const coll_tag *tag, const void *buf, siz
 uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, const void **buf,
                        size_t *bytes);
 
-/* How many messages need the sender's memory no more. */
+/* How many messages no longer need the sender's memory. */
 uint64_t shm_link_sent(shm_link *link);
 
-/* After a change that no message tells of: whether the peer must be woken. */
+/* After a change that no message tells of: notes whether the peer must be woken. */
 void shm_link_tell(shm_link *link);
 
-/* Makes the fences of other processes take effect in this one: whether the kernel does it. */
+/* Registers this process for the fences of others; false if the kernel refuses. */
 bool shm_ring_register(void);
 
-/* Between arm and ready: after it every store is visible that a read of `state` overtook. `all`:
- * all peers are `fenced`. */
+/*
+ * Called between arm and ready. After it, every store that a read of `state` overtook is visible.
+ * `all`: all peers are `fenced`.
+ */
 void shm_ring_fence(bool all);
 
 /* Says that this side goes to sleep / woke up. */
@@ -237,7 +243,7 @@ void shm_link_disarm(shm_link *link);
 /* After arm: whether a data call has something to do that it was not told of before. */
 bool shm_link_ready(shm_link *link);
 
-/* Says that this side leaves; the mapping may go afterwards. */
+/* Says that this side leaves; it may be unmapped afterwards. */
 void shm_link_leave(shm_link *link);
 
 /* Whether the peer said so. */

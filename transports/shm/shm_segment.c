@@ -67,7 +67,7 @@ coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_
 coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
   shm_segment segment;
   colli_shared_fault shared = {"getrlimit(RLIMIT_FSIZE)", EFBIG};
-  /* A page is enough to find out, and takes no memory from ranks that look how much there is. */
+  /* A page is enough to find out, and hardly changes how much memory other ranks find. */
   int fd = colli_shared_allowed(bytes) ? colli_shared_create(1, &shared) : -1;
   if (fd < 0)
     return create_fault(fault, &shared);
@@ -83,7 +83,7 @@ static coll_status check_segment(size_t bytes, int fd, shm_fault *fault) {
   switch (bytes <= (size_t)INT64_MAX ? colli_shared_check(fd, bytes) : 0) {
   case -1:
     return shm_fault_set(fault, COLL_ERR_SYSTEM, "fstat", errno,
-                         "cannot look at the shared segment that the peer passed");
+                         "cannot examine the shared segment that the peer passed");
   case 0:
     return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
                          "the peer passed a shared segment of the wrong size or without seals; all "

@@ -22,8 +22,9 @@ typedef struct shm_fault {
 /* Makes and maps a zeroed segment; *fd is its descriptor, to be passed on and closed. */
 coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_fault *fault);
 
-/* Whether this process can make and map such segments, as far as can be told without memory for
- * one.
+/*
+ * Whether this process can make and map such segments, as far as that can be told without
+ * allocating one.
  */
 coll_status shm_segment_probe(size_t bytes, shm_fault *fault);
 

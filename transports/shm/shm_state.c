@@ -1,6 +1,6 @@
 /*
- * shm_state.c: the state of a connection, and what its calls return therefore: it comes up, its
- * peer is woken or lost, it fails.
+ * shm_state.c: the state of a connection, and what its calls return in each: it comes up, its peer
+ * is woken or lost, it fails.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -58,8 +58,10 @@ void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   ep->happened = true;
 }
 
-/* Wakes a sleeping peer. In one process its descriptor may be closed as soon as it has left, so
- * `ringing` holds its shm_disconnect() until this is done. */
+/*
+ * Wakes a sleeping peer. In one process the descriptor may be closed as soon as the peer has left,
+ * so `ringing` holds up its shm_disconnect() until this is done.
+ */
 void shm_conn_ring(shm_conn *conn) {
   uint64_t one = 1;
   ssize_t wrote;
@@ -105,8 +107,10 @@ int shm_conn_attend(shm_conn *conn, int result, bool receiving) {
   if (attention & SHM_ATTENTION_BELL)
     shm_conn_ring(conn);
   if (attention & SHM_ATTENTION_LEFT) {
-    /* A message that is published may be the very one after which the peer left in good order: only
-     * the next send is one too many. */
+    /*
+     * The peer may have left in good order after the very message that was just published: only the
+     * next send fails.
+     */
     if (!receiving && result == COLL_T_DONE) {
       conn->gate |= SHM_GATE_GONE;
       return result;
@@ -116,7 +120,7 @@ int shm_conn_attend(shm_conn *conn, int result, bool receiving) {
   if (result == COLL_ERR_PROTOCOL || result == COLL_ERR_INTERNAL) {
     shm_fault_set(&fault, (coll_status)result, NULL, 0,
                   result == COLL_ERR_PROTOCOL
-                      ? "the shared memory holds what no libcoll writes; the peer's process has "
+                      ? "the shared memory holds what libcoll never writes; the peer's process has "
                         "damaged its memory"
                       : "a message larger than a slot");
     return shm_conn_fail(conn, &fault);

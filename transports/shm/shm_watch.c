@@ -17,8 +17,10 @@ int shm_watch_move(shm_endpoint *ep, shm_watch *watch) {
 
 void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
   if (watch->fd >= 0) {
-    /* A forked child may hold the same socket: closing alone would neither take it out of the epoll
-     * nor tell the peer. */
+    /*
+     * A forked child may hold the same socket. Then close() alone would neither remove it from the
+     * epoll nor tell the peer.
+     */
     (void)epoll_ctl(ep->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     (void)shutdown(watch->fd, SHUT_RDWR);
     close(watch->fd);

@@ -43,7 +43,7 @@ typedef struct shm_answer {
 } shm_answer;
 _Static_assert(sizeof(shm_answer) == 16, "travels as it is");
 
-/* Reads a blob; -1 if it is not one of this transport. */
+/* Reads a blob; -1 if it is not this transport's. */
 int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob);
 
 /* The address that a blob names; returns its length. */

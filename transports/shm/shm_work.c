@@ -30,7 +30,7 @@ int shm_offer_work(coll_conn *base, const coll_work_offer *offer) {
   shm_link *link = &conn->link;
   uint64_t to, own = 0;
   size_t count = offer->bytes / offer->slice + (offer->bytes % offer->slice != 0);
-  /* A peer of which no region is known sends no references. */
+  /* A peer whose regions are all unknown here sends no references. */
   if (conn->gate || !conn->shared->mappings || offer->slice < SHM_REF_LEAST ||
       offer->slice > link->slot_bytes || count + offer->skip > link->slot_count ||
       !offset_in(conn, offer->to_region, offer->to, offer->bytes, &to) ||
@@ -61,7 +61,7 @@ unsigned shm_work_next(const shm_conn *conn) {
   return state % 4;
 }
 
-/* Claims the work on a message if it is still to be done. */
+/* Claims the work on a message if nobody has yet. */
 static bool claim_entry(const shm_link *link, shm_work *entry, uint32_t number) {
   uint64_t open = state_of(number, SHM_WORK_OPEN);
   if (atomic_load_explicit(&entry->state, memory_order_relaxed) != open ||
@@ -71,7 +71,7 @@ static bool claim_entry(const shm_link *link, shm_work *entry, uint32_t number) 
   return true;
 }
 
-/* Gives it another state. */
+/* Sets the state of the work. */
 static void set_state(const shm_link *link, shm_work *entry, shm_work_state state) {
   uint64_t now = atomic_load_explicit(&entry->state, memory_order_relaxed);
   shm_order_before(link);
@@ -85,7 +85,7 @@ typedef struct message {
   shm_note note;
 } message;
 
-/* Reads a head; false if it is of no reference. */
+/* Reads a head; false if it is not of a message by reference. */
 static bool read_head(const shm_slot_head *head, uint32_t number, message *m) {
   uint32_t word = atomic_load_explicit(&head->bytes, memory_order_relaxed);
   m->number = number;
@@ -94,7 +94,7 @@ static bool read_head(const shm_slot_head *head, uint32_t number, message *m) {
   return (word & SHM_NOTES) == SHM_REFERENCE;
 }
 
-/* The message that comes `ahead` messages behind the next one, if it is there and a reference. */
+/* The message that comes `ahead` messages behind the next one, if it is there and by reference. */
 static bool find_arrived(const shm_link *link, uint32_t ahead, message *m) {
   const shm_slot_head *head = link->rx_head + ahead;
   head -= head < link->rx_heads + link->head_count ? 0 : link->head_count;
@@ -132,8 +132,8 @@ static bool resolve_work(shm_conn *conn, const shm_work *entry, const message *m
 }
 
 /*
- * The peer's fold of the same two payloads, if it has announced it and this side has sent it what
- * it folds itself: one reading of both is enough.
+ * Claims the peer's fold of the same two payloads, if it has announced that and this side has sent
+ * it the other operand. Then reading both payloads once is enough.
  */
 static void claim_paired(shm_conn *conn, const shm_work *mine, const message *in, coll_work *work) {
   const shm_link *link = &conn->link;
@@ -159,7 +159,7 @@ static void claim_paired(shm_conn *conn, const shm_work *mine, const message *in
   }
 }
 
-/* Takes work on a message that came. */
+/* Takes work on a message that arrived. */
 static int claim_own(shm_conn *conn, bool from_back, coll_work *work) {
   const shm_link *link = &conn->link;
   message m;
@@ -171,7 +171,7 @@ static int claim_own(shm_conn *conn, bool from_back, coll_work *work) {
         !find_arrived(link, ahead, &m) || !claim_entry(link, entry, m.number))
       continue;
     if (!resolve_work(conn, entry, &m, true, work)) {
-      /* Of another length: of another operation. The receiver finds out. */
+      /* Another length means another operation. The receiver will find out. */
       atomic_store_explicit(&entry->state, 0, memory_order_relaxed);
       continue;
     }
@@ -183,7 +183,7 @@ static int claim_own(shm_conn *conn, bool from_back, coll_work *work) {
   return COLL_T_AGAIN;
 }
 
-/* Takes work on a message that went. */
+/* Takes work on a message that this side sent. */
 static int claim_theirs(shm_conn *conn, bool from_back, coll_work *work) {
   const shm_link *link = &conn->link;
   message m;

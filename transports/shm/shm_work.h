@@ -11,9 +11,9 @@
  * Where both have sent each other the operand of the other's fold, one of them reads both and
  * writes both results (a paired reduction).
  *
- * A side that leaves takes back what nobody has claimed, and waits for nothing: what the peer is
- * doing may take for ever, as it may be frozen. So the region remembers where that is
- * (unfinished_work() of the seam), and its owner takes those pages away from the peer.
+ * A side that leaves takes back what nobody has claimed, and waits for nothing: the peer may be
+ * frozen and never end what it is doing. So the region remembers where the peer is at work
+ * (unfinished_work() in coll_transport.h), and its owner takes those pages away from the peer.
  */
 #ifndef COLLI_TRANSPORTS_SHM_WORK_H
 #define COLLI_TRANSPORTS_SHM_WORK_H
@@ -33,7 +33,7 @@ int shm_offer_work(coll_conn *base, const coll_work_offer *offer);
 int shm_claim_work(coll_conn *base, coll_work *work);
 int shm_finish_work(coll_conn *base, const coll_work *work);
 
-/* What has become of the work on the next message: 0 if there is none. */
+/* The state of the work on the next message; 0: there is none. */
 unsigned shm_work_next(const struct shm_conn *conn);
 
 /* This side leaves: takes back what nobody has claimed, and notes in the region what is claimed. */

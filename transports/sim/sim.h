@@ -3,7 +3,8 @@
  * is virtual and stands still until the driver moves it; everything random comes from one seed, so
  * a run can be repeated exactly. Faults are planned by virtual time.
  *
- * A driver lets ranks move as far as they go, then moves the time to the next event, and so on.
+ * A driver lets all ranks run until none can go on, moves the time to the next event, and repeats
+ * this.
  */
 #ifndef COLLI_TRANSPORTS_SIM_SIM_H
 #define COLLI_TRANSPORTS_SIM_SIM_H
@@ -53,7 +54,7 @@ typedef enum sim_fate { SIM_ALIVE, SIM_KILLED, SIM_FROZEN } sim_fate;
 
 typedef struct sim_world sim_world;
 
-/* A new world, or NULL without memory. */
+/* A new world, or NULL: out of memory. */
 sim_world *sim_world_create(const sim_config *config);
 
 /* Frees the world; all endpoints were closed before. */

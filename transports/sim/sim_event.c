@@ -8,7 +8,7 @@ static bool is_earlier(const sim_event *a, const sim_event *b) {
   return a->at_ns != b->at_ns ? a->at_ns < b->at_ns : a->order < b->order;
 }
 
-/* Puts an event into the heap; false without memory. */
+/* Puts an event into the heap; false: out of memory. */
 static bool heap_push(sim_world *world, sim_event event) {
   if (world->nevents == world->capacity) {
     size_t capacity = world->capacity ? 2 * world->capacity : 64;

@@ -117,7 +117,7 @@ void sim_touch(sim_world *world, int rank);
 /* True with the given probability. */
 bool sim_chance(sim_world *world, unsigned percent);
 
-/* How long a message between two ranks is under way, beside its bytes. */
+/* How long a message between two ranks takes, not counting its bytes. */
 uint64_t sim_latency(sim_world *world, int from, int to);
 
 /* Damages a message if the plan says so. */
@@ -125,7 +125,7 @@ void sim_corrupt(sim_world *world, int from, sim_msg *msg);
 
 /* ---- sim_pair.c ------------------------------------------------------------------------------ */
 
-/* The pair of two ranks on a channel, made if it is new; NULL without memory. */
+/* The pair of two ranks on a channel, made if it is new; NULL: out of memory. */
 sim_pair *sim_pair_get(sim_world *world, int a, int b, int channel);
 
 /* Gives back one reference. */
@@ -147,10 +147,10 @@ void sim_side_take(sim_side *side);
 void sim_side_open(sim_side *side, coll_endpoint *ep);
 void sim_side_close(sim_side *side);
 
-/* A rank is dead: what it sent and has not arrived is gone, and its peers will know. */
+/* A rank died: what it sent and has not arrived is lost, and its peers will learn of it. */
 void sim_rank_die(sim_world *world, int rank);
 
-/* A rank has closed its endpoint: who still hopes for a connection will know. */
+/* A rank has closed its endpoint: ranks that wait for a connection to it will learn of that. */
 void sim_rank_leave(sim_world *world, int rank);
 
 /* The link between two ranks breaks, or falls silent. */

@@ -238,7 +238,7 @@ void sim_side_close(sim_side *side) {
   sim_pair_put(world, side->pair);
 }
 
-/* What of a side has not arrived is gone. */
+/* Drops the messages of a side that have not arrived. */
 static void drop_coming(sim_side *side) {
   sim_msg **at = &side->head;
   while (*at != side->coming)
@@ -254,7 +254,7 @@ static void drop_coming(sim_side *side) {
     side->tail = msg;
 }
 
-/* Tells all who are connected to `rank`, or hope to be. */
+/* Tells all ranks that are connected to `rank` or wait to be. */
 static void tell_all(sim_world *world, int rank, bool died) {
   for (size_t b = 0; b < SIM_PAIR_BUCKETS; b++) {
     for (sim_pair *pair = world->buckets[b]; pair; pair = pair->next) {
@@ -274,7 +274,7 @@ static void tell_all(sim_world *world, int rank, bool died) {
   }
 }
 
-/* A rank is dead. */
+/* A rank died. */
 void sim_rank_die(sim_world *world, int rank) {
   tell_all(world, rank, true);
 }

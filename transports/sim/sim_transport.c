@@ -33,7 +33,7 @@ static int broken_rule(sim_side *side, const char *rule) {
   return report_failure(side, side->status, side->why);
 }
 
-/* AGAIN for no reason, with a reason to look again later. */
+/* AGAIN for no reason, with an event that makes the rank look again later. */
 static int again_later(sim_side *side) {
   sim_world *world = side->ep->world;
   sim_plan(world, world->now_ns + world->config.alpha_ns + 1, SIM_EV_RETRY, side->pair,
@@ -44,7 +44,7 @@ static int again_later(sim_side *side) {
 /* What every data call checks first: DONE, AGAIN or an error. */
 static int enter_call(sim_side *side) {
   if (side->ep->world->out_of_memory)
-    return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for the simulator's events");
+    return report_failure(side, COLL_ERR_NO_MEMORY, "out of memory for the simulator's events");
   if (side->status != COLL_OK)
     return report_failure(side, side->status, side->why);
   return side->ready || side->peer_closed ? COLL_T_DONE : COLL_T_AGAIN;
@@ -104,7 +104,7 @@ static int sim_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_
     return status;
   sim_msg *msg = msg_create(bytes);
   if (!msg)
-    return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for a simulated message");
+    return report_failure(side, COLL_ERR_NO_MEMORY, "out of memory for a simulated message");
   msg->tag = *tag;
   if (bytes > 0 && sim_chance(side->ep->world, side->ep->world->config.pending))
     msg->borrowed = buf;
@@ -130,7 +130,7 @@ static int sim_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
       return status;
     side->slot = msg_create(bytes);
     if (!side->slot)
-      return report_failure(side, COLL_ERR_NO_MEMORY, "no memory for a simulated slot");
+      return report_failure(side, COLL_ERR_NO_MEMORY, "out of memory for a simulated slot");
   }
   if (side->slot->bytes != bytes)
     return broken_rule(side, "slot_acquire() again, with another size");
@@ -153,7 +153,7 @@ static int sim_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   return COLL_T_DONE;
 }
 
-/* Fills a receive buffer with garbage, as a transport does that has half of a message. */
+/* Fills a receive buffer with garbage, as if half of a message had arrived. */
 static int scribble_buffer(sim_side *side, void *buf, size_t bytes) {
   sim_world *world = side->ep->world;
   memset(buf, (int)colli_prng_below(&world->network, 256), bytes);
@@ -228,7 +228,7 @@ static int open_with(const coll_transport_ops *ops, const coll_transport_env *en
   *ep = calloc(1, sizeof(**ep));
   if (!*ep) {
     failure.status = COLL_ERR_NO_MEMORY;
-    failure.detail = "no memory for a simulated endpoint";
+    failure.detail = "out of memory for a simulated endpoint";
     env->fail(env->ctx, &failure);
     return failure.status;
   }
@@ -295,7 +295,7 @@ static int sim_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB
       return COLL_T_DONE;
     }
     failure.status = pair ? COLL_ERR_INTERNAL : COLL_ERR_NO_MEMORY;
-    failure.detail = pair ? "connected twice" : "no memory for a simulated connection";
+    failure.detail = pair ? "connected twice" : "out of memory for a simulated connection";
   }
   env->fail(env->ctx, &failure);
   return failure.status;

@@ -58,7 +58,7 @@ uint64_t sim_world_now(void *world) {
   return ((sim_world *)world)->now_ns;
 }
 
-/* What has become of a rank. */
+/* The state of a rank. */
 sim_fate sim_world_fate(const sim_world *world, int rank) {
   return world->fate[rank];
 }

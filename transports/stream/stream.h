@@ -1,13 +1,13 @@
 /*
  * stream.h: messages over a connected stream descriptor. It knows nothing of addresses: TCP uses
- * it, and so could anything with read, write and end of file.
+ * it, and so could anything that has read, write and end of file.
  *
  * On the wire a message is a frame of 32 bytes and its payload. Both directions are state machines
  * that never block and resume where the kernel stopped them. Payloads are not copied here, with two
  * exceptions: small messages, of which one system call reads several; and what
  * colli_stream_buffer_input() had to read early. What the kernel does not accept at once stays
- * PENDING, even if it is small: were it copied and called DONE, it would stay here while the
- * program computes.
+ * PENDING, even if it is small: if it were copied and reported as DONE, it could wait here while
+ * the program computes.
  */
 #ifndef COLLI_TRANSPORTS_STREAM_H
 #define COLLI_TRANSPORTS_STREAM_H
@@ -97,12 +97,14 @@ int colli_stream_flush(colli_stream *stream);
 
 /*
  * Reads what has arrived into the stream's own memory, up to the slot_count messages that a
- * connection must hold: for when nothing moves because both sides wait for their sends.
+ * connection must hold. This helps where nothing moves because both sides wait for their sends.
  */
 void colli_stream_buffer_input(colli_stream *stream);
 
-/* Copies payloads that are still in the caller's memory, for a stream that outlives the caller's
- * use of it. False: out of memory. */
+/*
+ * Copies payloads that are still in the caller's memory, for a stream that outlives the caller's
+ * use of it. False: out of memory.
+ */
 bool colli_stream_adopt(colli_stream *stream);
 
 #endif

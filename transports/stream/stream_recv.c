@@ -20,7 +20,7 @@ static size_t unstage(colli_stream *stream, void *to, size_t bytes) {
   return bytes;
 }
 
-/* Grows the stage to `capacity` bytes at least; false: out of memory. */
+/* Grows the stage to at least `capacity` bytes; false: out of memory. */
 static bool grow_stage(colli_stream *stream, size_t capacity) {
   if (stream->stage_capacity >= capacity)
     return true;
@@ -32,7 +32,7 @@ static bool grow_stage(colli_stream *stream, size_t capacity) {
   return true;
 }
 
-/* What a read that gave no bytes means: AGAIN or an error. */
+/* What a read that returned no bytes means: AGAIN or an error. */
 static int read_failed(colli_stream *stream, ssize_t n) {
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
     return COLL_T_AGAIN;
@@ -48,15 +48,16 @@ static int read_failed(colli_stream *stream, ssize_t n) {
       lost ? "the connection broke; see what happened to the peer" : "receiving failed");
 }
 
-/* Checks that a complete frame is one that libcoll sends. */
+/* Checks that libcoll can have sent a complete frame. */
 static int check_frame(colli_stream *stream) {
   if (stream->frame.magic == COLLI_FRAME_MAGIC && stream->frame.bytes <= stream->slot_bytes)
     return COLL_T_DONE;
-  return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_PROTOCOL, NULL, 0,
-                           stream->frame.magic != COLLI_FRAME_MAGIC
-                               ? "what came is not a message; do all ranks run the same version?"
-                               : "a message larger than a slot came; is COLL_SLOT_BYTES the same "
-                                 "on all ranks?");
+  return colli_stream_fail(
+      stream, &stream->recv_status, COLL_ERR_PROTOCOL, NULL, 0,
+      stream->frame.magic != COLLI_FRAME_MAGIC
+          ? "received bytes that are not a message; do all ranks run the same version?"
+          : "received a message larger than a slot; is COLL_SLOT_BYTES the same "
+            "on all ranks?");
 }
 
 /* Reads several small messages ahead into the stage; returns what read() did. */
@@ -84,7 +85,7 @@ static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
 
 /*
  * Reads once for a message of (probably) `bytes` bytes to `payload`: DONE if something was read,
- * which may not be all of it, AGAIN if there is nothing more to read.
+ * perhaps not all of it; AGAIN if there is nothing to read.
  */
 static int read_once(colli_stream *stream, char *payload, size_t bytes) {
   bool ahead = stream->frame_done < sizeof(stream->frame) && bytes <= COLLI_SMALL_BYTES;
@@ -157,7 +158,7 @@ int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, s
   }
 }
 
-/* Moves bytes behind the end of a peeked message, which were read with it, to the stage. */
+/* Moves bytes that were read with a peeked message, but belong to later ones, to the stage. */
 static int stage_excess(colli_stream *stream) {
   size_t excess = stream->payload_done - stream->frame.bytes;
   if (!grow_stage(stream, excess))
@@ -192,7 +193,7 @@ int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf
       *bytes = stream->frame.bytes;
       return COLL_T_DONE;
     }
-    /* Most messages of an operation have one size: guess that of the last one. */
+    /* Most messages of an operation have the same size: the last one's is a good guess. */
     status = read_once(stream, stream->in_slot_buf,
                        status == COLL_T_DONE ? stream->frame.bytes : stream->last_bytes);
     if (status != COLL_T_DONE)
@@ -207,7 +208,7 @@ int colli_stream_slot_release(colli_stream *stream) {
 
 /*
  * Reads what has arrived into the stream's own memory, up to the slot_count messages that a
- * connection must hold. End of file and errors are left for the data calls to find.
+ * connection must hold. The data calls will find end of file and errors.
  */
 void colli_stream_buffer_input(colli_stream *stream) {
   size_t capacity = stream->slot_count * (stream->slot_bytes + sizeof(colli_frame));

@@ -7,7 +7,7 @@
 
 #include "transports/stream/stream_internal.h"
 
-#define FLUSH_MESSAGES 8u /* at most that many go into one system call */
+#define FLUSH_MESSAGES 8u /* at most, in one system call */
 
 /* The i-th waiting message. */
 static colli_out *nth_waiting(const colli_stream *stream, unsigned i) {
@@ -113,7 +113,7 @@ int colli_stream_send(colli_stream *stream, const coll_tag *tag, const void *buf
     return (int)stream->send_status;
   if (bytes > stream->slot_bytes)
     return colli_stream_fail(stream, &stream->send_status, COLL_ERR_INTERNAL, NULL, 0,
-                             "a message larger than a slot was to be sent");
+                             "cannot send a message larger than a slot");
   if (stream->out_count > 0 && colli_stream_flush(stream) > 0)
     return (int)stream->send_status;
   if (stream->out_count + stream->slot_acquired >= stream->slot_count)
@@ -141,7 +141,7 @@ int colli_stream_slot_acquire(colli_stream *stream, size_t bytes, void **buf) {
     return (int)stream->send_status;
   if (bytes > stream->slot_bytes)
     return colli_stream_fail(stream, &stream->send_status, COLL_ERR_INTERNAL, NULL, 0,
-                             "a slot was asked for that is larger than slots are");
+                             "cannot acquire more bytes than a slot has");
   if (stream->out_count > 0 && colli_stream_flush(stream) > 0)
     return (int)stream->send_status;
   size_t pitch = (stream->slot_bytes + COLLI_SLOT_ALIGN - 1) & ~(COLLI_SLOT_ALIGN - 1);

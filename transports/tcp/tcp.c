@@ -75,12 +75,13 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   int status = COLL_OK;
   if (ep->wake.fd < 0 || ep->epoll_fd < 0)
     status = fail_open(env, COLL_ERR_SYSTEM, "epoll_create1", errno,
-                       "no descriptor for the endpoint; raise ulimit -n");
+                       "out of descriptors for the endpoint; raise ulimit -n");
   else
     status = start_listening(ep);
   if (status == COLL_OK &&
       (!tcp_source_watch(ep, &ep->listener, EPOLLIN) || !tcp_source_watch(ep, &ep->wake, EPOLLIN)))
-    status = fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", errno, "the listener cannot be watched");
+    status =
+        fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", errno, "cannot watch the listening socket");
   if (status != COLL_OK) {
     tcp_close((coll_endpoint *)ep);
     return status;
@@ -146,7 +147,7 @@ static void tcp_disconnect(coll_conn *base) {
   free(conn);
 }
 
-/* Asks epoll for events, and notes them at each source. */
+/* Gets events from epoll and notes them at their sources. */
 static void collect_events(tcp_endpoint *ep) {
   struct epoll_event events[EVENTS_AT_ONCE];
   int count = EVENTS_AT_ONCE;
@@ -191,9 +192,9 @@ static uint64_t bytes_moved(const tcp_endpoint *ep) {
 }
 
 /*
- * A connection must hold slot_count messages that its receiver has not asked for; the kernel may
- * hold less. If input waits and nothing moves, perhaps because all ranks wait for their sends, the
- * input is buffered here. 1 if there was some.
+ * A connection must hold slot_count messages that its receiver has not asked for, but the kernel
+ * may have room for fewer. So where input waits and nothing moves (all ranks may be waiting for
+ * their sends), the input is buffered here. 1 if there was some.
  */
 static int buffer_stuck_input(tcp_endpoint *ep) {
   uint64_t moved = bytes_moved(ep), now = ep->env->now_ns(ep->env->ctx);
@@ -214,7 +215,7 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
   return bytes_moved(ep) != moved;
 }
 
-/* Accepts, dials, moves handshakes on, flushes. */
+/* Accepts, dials, advances handshakes, flushes. */
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
   int moved = 0;
@@ -244,12 +245,12 @@ static int tcp_progress(coll_endpoint *handle) {
   return moved;
 }
 
-/* The descriptor that becomes readable when something comes. */
+/* The descriptor that becomes readable when there is something to do. */
 static int tcp_wait_fd(coll_endpoint *handle) {
   return ((tcp_endpoint *)handle)->epoll_fd;
 }
 
-/* Handles all events so far: as sources are edge-triggered, only new ones wake a sleeper. */
+/* Handles all events so far. Sources are edge-triggered, so only new events wake a sleeper. */
 static int tcp_arm(coll_endpoint *handle) {
   return tcp_progress(handle) != 0;
 }

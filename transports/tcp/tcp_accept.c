@@ -50,7 +50,7 @@ static tcp_conn *find_conn(const tcp_endpoint *ep, int peer, int channel) {
   return NULL;
 }
 
-/* Whether an inbound connection is one that this rank waits for, or may wait for later. */
+/* Whether this rank waits for an inbound connection, or may wait for it later. */
 static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
   if (hello->kind != COLLI_HELLO_DATA || hello->comm_id != ep->env->comm_id ||
       hello->dst_rank != ep->env->rank || hello->src_rank < 0 || hello->src_rank >= ep->env->rank ||
@@ -83,7 +83,7 @@ static void admit_inbound(tcp_endpoint *ep, tcp_inbound *in) {
     hand_over(in, conn);
 }
 
-/* Moves the handshake of a pending connection on: 1 if something happened. */
+/* Advances the handshake of a pending connection: 1 if something happened. */
 static int poll_pending(tcp_endpoint *ep, tcp_inbound *in) {
   int status = colli_auth_poll(&in->auth);
   if (status == COLL_T_AGAIN) {
@@ -125,7 +125,7 @@ static int accept_waiting(tcp_endpoint *ep) {
     if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
       coll_transport_failure failure = {
           COLL_ERR_SYSTEM, -1,       -1,
-          errno,           "accept", "no descriptor for a peer's connection; raise ulimit -n"};
+          errno,           "accept", "out of descriptors for a peer's connection; raise ulimit -n"};
       ep->env->fail(ep->env->ctx, &failure);
       return -(int)COLL_ERR_SYSTEM;
     }
@@ -138,7 +138,7 @@ static int accept_waiting(tcp_endpoint *ep) {
   return taken;
 }
 
-/* Accepts connections, moves handshakes on, parks: 1 if something happened, 0, or an error. */
+/* Accepts connections, advances handshakes, parks: 1 if something happened, 0, or an error. */
 int tcp_accept_progress(tcp_endpoint *ep) {
   int moved = 0;
   if (ep->listener.events) {

@@ -4,18 +4,21 @@
 
 #include "transports/tcp/tcp_internal.h"
 
-/* Measured with two ranks on one host; a guess of a plain 10 Gbit/s network for the rest. */
+/*
+ * Costs within a host, measured with two ranks; between hosts a guess for an ordinary 10 Gbit/s
+ * network.
+ */
 #define LOOPBACK_ALPHA_NS    5000.0
 #define LOOPBACK_NS_PER_BYTE 0.35
 #define NETWORK_ALPHA_NS     15000.0
 #define NETWORK_NS_PER_BYTE  0.85
 
-/* Whether an address is valid on one link only and names it by its scope (fe80::/10). */
+/* Whether an address is valid on one link only, which its scope names (fe80::/10). */
 static bool is_scoped(const colli_addr *addr) {
   return addr->family == 6 && colli_addr_link_local(addr);
 }
 
-/* How well two addresses go together: 0 not at all. Symmetric. */
+/* How good a pair two addresses are; 0: they cannot connect. Symmetric. */
 static int affinity(const colli_addr *a, const colli_addr *b, bool one_host) {
   if (colli_addr_loopback(a) != colli_addr_loopback(b) || (colli_addr_loopback(a) && !one_host))
     return 0;
@@ -26,7 +29,7 @@ static int affinity(const colli_addr *a, const colli_addr *b, bool one_host) {
   return both > 1 && is_scoped(a) ? 1 : both; /* all links have the same prefix */
 }
 
-/* Reads a blob of a peer: whether it is valid. */
+/* Reads a peer's blob; false if it is not valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob) {
   memcpy(blob, bytes, sizeof(*blob));
   return blob->magic == TCP_BLOB_MAGIC && blob->count <= COLLI_MAX_ADDRS;
@@ -36,7 +39,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
   tcp_blob one, other;
   *link = (coll_link){.alpha_ns = NETWORK_ALPHA_NS, .ns_per_byte = NETWORK_NS_PER_BYTE};
   if (!tcp_blob_read(a, &one) || !tcp_blob_read(b, &other)) {
-    snprintf(link->reason, sizeof(link->reason), "one of the two has no tcp address");
+    snprintf(link->reason, sizeof(link->reason), "one of the ranks has no TCP address");
     return 0;
   }
   bool one_host = one.host_id == other.host_id;
@@ -48,7 +51,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
     }
   if (best == 0) {
     snprintf(link->reason, sizeof(link->reason),
-             "no pair of addresses of one family; look at COLL_TCP_IFNAME");
+             "no addresses of the same family on both sides; check COLL_TCP_IFNAME");
     return 0;
   }
   if (one_host) {
@@ -62,7 +65,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
   return 1;
 }
 
-/* Inserts an address behind those that score as high or higher; returns how many there are. */
+/* Inserts an address after those that score as high or higher; returns how many there are. */
 static int insert_by_score(colli_addr *list, int *scores, int count, int max,
                            const colli_addr *addr, int score) {
   int at = count < max ? count : max - 1;
@@ -88,7 +91,7 @@ int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list,
     for (uint32_t i = 0; i < self->count; i++) {
       int fit = affinity(&self->addrs[i], &addr, one_host);
       if (fit > 0 && is_scoped(&addr) && !one_host) {
-        addr.scope = self->addrs[i].scope; /* the same link has another number here */
+        addr.scope = self->addrs[i].scope; /* the same link may have another index here */
         count = insert_by_score(list, scores, count, max, &addr, fit);
       } else if (fit > best) {
         best = fit;

@@ -34,7 +34,7 @@ void tcp_conn_establish(tcp_conn *conn) {
   if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;
     colli_stream_destroy(&conn->stream);
-    tcp_conn_fail(conn, COLL_ERR_SYSTEM, "epoll_ctl", error, "a connection cannot be watched");
+    tcp_conn_fail(conn, COLL_ERR_SYSTEM, "epoll_ctl", error, "cannot watch a connection");
   }
 }
 
@@ -59,7 +59,7 @@ static int not_established(tcp_conn *conn) {
   return conn->state == TCP_FAILED ? report_failure(conn, (int)conn->status) : COLL_T_AGAIN;
 }
 
-/* After a call that may have left output waiting: has progress() flush it. */
+/* After a call that may have left output waiting: tells progress() to flush it. */
 static inline int after_send(tcp_conn *conn, int status) {
   if (__builtin_expect(colli_stream_blocked(&conn->stream) && !conn->blocked, 0)) {
     conn->blocked = true;

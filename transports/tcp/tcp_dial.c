@@ -19,7 +19,7 @@ static void note_attempt(tcp_conn *conn, const char *why) {
            colli_addr_text(&dial->candidate[dial->next - 1], text), why);
 }
 
-/* Notes a failed connect, and counts it by what it says of the peer. */
+/* Notes a failed connect, and counts it by what it says about the peer. */
 static void note_errno(tcp_conn *conn, int error) {
   tcp_dial *dial = conn->dial;
   note_attempt(conn, strerror(error));
@@ -27,10 +27,10 @@ static void note_errno(tcp_conn *conn, int error) {
   if (error == ECONNREFUSED || error == ECONNRESET)
     dial->refused++;
   else if (error != ENETUNREACH && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
-    dial->failed++; /* other errors arise on this host, and say nothing of the peer */
+    dial->failed++; /* other errors arise on this host and say nothing about the peer */
 }
 
-/* No address is left: fails with what that means. */
+/* No address is left: fails, and says what all attempts together mean. */
 static void fail_dial(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   char tried[sizeof(dial->tried)];
@@ -44,15 +44,15 @@ static void fail_dial(tcp_conn *conn) {
                   "no libcoll rank with our secret answers at %s", tried);
   else if (gone)
     tcp_conn_fail(conn, COLL_ERR_PEER_LOST, "connect", error,
-                  "nobody listens where the peer did, it has ended: %s", tried);
+                  "nobody listens at the peer's addresses any more, so it has ended: %s", tried);
   else
     tcp_conn_fail(conn, COLL_ERR_UNREACHABLE, "connect", error,
-                  "no address of the peer could be reached: %s; see routes, firewalls and "
+                  "no address of the peer could be reached: %s; check routes, firewalls and "
                   "COLL_TCP_IFNAME",
                   *tried ? tried : "it has none that fits ours");
 }
 
-/* Dials the next address that takes a connect at all. */
+/* Dials the next address on which connect() does not fail at once. */
 static void dial_next(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   tcp_source_close(conn->ep, &conn->source);
@@ -116,7 +116,7 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
   return 1;
 }
 
-/* Moves the handshake on: 1 if something happened. */
+/* Advances the handshake: 1 if something happened. */
 static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   int status = colli_auth_poll(&dial->auth);
@@ -129,8 +129,10 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
     tcp_conn_establish(conn);
     return 1;
   }
-  /* The peer closes pending connections that are silent for long, as ours was if our program
-   * computed meanwhile: dial the same address again. */
+  /*
+   * The peer closes pending connections that are silent for too long, as ours was if our program
+   * was computing. Dial the same address again.
+   */
   if (status == COLL_ERR_PEER_LOST &&
       now_ns - dial->since_ns >= COLLI_AUTH_DEADLINE_MS * 1000000ull / 2) {
     dial->next--;
@@ -145,7 +147,7 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
   return 1;
 }
 
-/* Moves dialling on: 1 if something happened. */
+/* Advances dialling: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
   int moved = 0;
   if (!conn->dial->handshaking)

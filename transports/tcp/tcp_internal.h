@@ -3,7 +3,7 @@
  *
  * The lower rank of a pair dials, the higher accepts. An inbound connection is pending until it is
  * authenticated; then it is parked until this rank calls connect() for the same peer and channel,
- * and only then answered, so that both sides know of both calls.
+ * and answered only then: an answer tells the dialer that both ranks have called connect().
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
  * tcp_linger.c; tcp.c with the table of operations.
@@ -54,7 +54,7 @@ typedef struct tcp_dial {
   colli_addr candidate[TCP_MAX_CANDIDATES];
   int count, next;
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
-  bool handshaking;    /* connected: the handshake is on */
+  bool handshaking;    /* connected: the handshake has begun */
   uint64_t since_ns;
   coll_status handshake_status; /* a handshake that failed, or COLL_OK */
   int sys_errno;
@@ -99,7 +99,7 @@ struct tcp_endpoint {
   int npending; /* inbound connections that are not authenticated yet */
   int ndialing;
   bool input;        /* something came that no receive may have asked for */
-  uint64_t moved_ns; /* when bytes were last seen to have moved; 0: never */
+  uint64_t moved_ns; /* when bytes last moved, as far as was seen; 0: never */
   uint64_t moved;    /* how many those were */
   LIST_HEAD(, tcp_inbound) pending;
   LIST_HEAD(, tcp_inbound) parked;
@@ -115,7 +115,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
 /* The peer's addresses to dial, best first; how many. */
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max);
 
-/* Reads a blob of a peer: whether it is valid. */
+/* Reads a peer's blob; false if it is not valid. */
 bool tcp_blob_read(const uint8_t bytes[COLL_BLOB_BYTES], tcp_blob *blob);
 
 /* ---- tcp_source.c ---- */
@@ -131,7 +131,7 @@ void tcp_source_close(tcp_endpoint *ep, tcp_source *source);
 /* Begins to dial the peer. */
 void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer);
 
-/* Moves dialling on: 1 if something happened. */
+/* Advances dialling: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns);
 
 /* Frees what dialling needed; the socket stays. Fine if this connection does not dial. */
@@ -139,7 +139,7 @@ void tcp_dial_free(tcp_conn *conn);
 
 /* ---- tcp_accept.c ---- */
 
-/* Accepts connections, moves handshakes on, parks: 1 if something happened. */
+/* Accepts connections, advances handshakes, parks: 1 if something happened. */
 int tcp_accept_progress(tcp_endpoint *ep);
 
 /* Takes the parked socket of a connection that waits for one, if there is one: 1 or 0. */
@@ -172,7 +172,7 @@ int tcp_slot_release(coll_conn *conn);
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn);
 
-/* Moves all lingering connections on. */
+/* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep);
 
 /* Waits for lingering connections, for TCP_LINGER_MS at most, and closes those that are left. */

@@ -1,6 +1,6 @@
 /*
- * tcp_linger.c: connections that were disconnected while messages are under way. Closing a socket
- * at once could lose them: unread input makes the kernel reset the connection.
+ * tcp_linger.c: connections that were disconnected while their messages are on the way. Closing a
+ * socket at once could lose these: if there is unread input, the kernel resets the connection.
  */
 #include <errno.h>
 #include <linux/sockios.h>
@@ -25,7 +25,7 @@ static bool discard_input(int fd) {
   return true;
 }
 
-/* Moves a lingering connection on: true if nothing is left to wait for. */
+/* Advances a lingering connection: true if nothing is left to wait for. */
 static bool step_lingering(tcp_conn *conn) {
   int status = colli_stream_flush(&conn->stream), unacked = 0;
   if (status > 0)
@@ -56,7 +56,7 @@ void tcp_linger_start(tcp_conn *conn) {
     free_lingering(conn);
 }
 
-/* Moves all lingering connections on. */
+/* Advances all lingering connections. */
 void tcp_linger_progress(tcp_endpoint *ep) {
   tcp_conn *conn, *next;
   for (conn = LIST_FIRST(&ep->lingering); conn; conn = next) {

@@ -22,15 +22,15 @@
 #define LINK_SLOTS       4
 #define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
 #define LEAST_SLOT_BYTES (16u << 10)  /* with smaller ones TCP is about as good */
-#define PEERS_MOST       32           /* few ranks are connected to more */
+#define PEERS_MOST       32           /* few ranks have more connections */
 #define LINGER_MS        1000         /* how long close() waits for what was sent to arrive */
 
-/* A failure of a link, or of their endpoint: kept for whoever asks. */
+/* A failure of a link, or of the endpoint of all links: kept for whoever asks. */
 static void link_failed(void *ctx, const coll_transport_failure *failure) {
   verbs_endpoint *ep = ctx;
   verbs_fault_set(&ep->link_fault, failure->status, failure->syscall, failure->sys_errno, "%s",
                   failure->detail ? failure->detail
-                                  : "the connection beside the queue pair failed");
+                                  : "the TCP connection beside the queue pair failed");
 }
 
 static uint64_t link_now_ns(void *ctx) {
@@ -72,11 +72,13 @@ static coll_status watch_fd(verbs_endpoint *ep, int fd, verbs_fault *fault) {
   struct epoll_event event = {.events = EPOLLIN};
   if (epoll_ctl(ep->epoll_fd, EPOLL_CTL_ADD, fd, &event) == 0)
     return COLL_OK;
-  return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "a device cannot be watched");
+  return verbs_fault_set(fault, COLL_ERR_SYSTEM, "epoll_ctl", errno, "cannot watch a device");
 }
 
-/* The largest slots for whose connections this process may lock memory; 0: none. It is checked now,
- * as later a refusal would be an error. */
+/*
+ * The largest slots for whose connections this process may lock memory; 0: none. It is checked now,
+ * because a refusal would be an error later.
+ */
 static size_t lockable_slots(const coll_transport_env *env, verbs_fault *fault) {
   /* Slots are larger than the default once they are settled, unless they were set. */
   const char *fallback = colli_param_table[COLLI_PARAM_SLOT_BYTES].fallback;
@@ -176,7 +178,7 @@ static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
     ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (ep->epoll_fd < 0)
       status = verbs_fault_set(&fault, COLL_ERR_SYSTEM, "epoll_create1", errno,
-                               "no descriptor for the endpoint; raise ulimit -n");
+                               "out of descriptors for the endpoint; raise ulimit -n");
     if (status == COLL_OK)
       status = open_ports(ep, &fault);
     if (status == COLL_OK)
@@ -202,7 +204,7 @@ static int verbs_describe(coll_endpoint *handle, uint8_t raw[COLL_BLOB_BYTES]) {
   return COLL_OK;
 }
 
-/* Whether two endpoints reach each other: by rails of theirs, and by their links. */
+/* Whether two endpoints reach each other, both by rails and by links. */
 static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES],
                        coll_link *link) {
   verbs_blob one, other;
@@ -210,7 +212,7 @@ static int verbs_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BL
   uint8_t one_link[COLL_BLOB_BYTES] = {0}, other_link[COLL_BLOB_BYTES] = {0};
   *link = (coll_link){.alpha_ns = 0};
   if (!verbs_blob_read(a, &one) || !verbs_blob_read(b, &other)) {
-    snprintf(link->reason, sizeof(link->reason), "no verbs endpoint on one side");
+    snprintf(link->reason, sizeof(link->reason), "one of the ranks has no verbs endpoint");
     return 0;
   }
   memcpy(one_link, one.link, VERBS_LINK_BYTES);
@@ -238,7 +240,7 @@ static void note_refused(const verbs_endpoint *ep, verbs_cache *cache) {
     ep->env->note(ep->env->ctx, cache->fault.detail);
 }
 
-/* Polls everything but completions: links, devices' events, connections that are made or end. */
+/* Polls everything but completions: links, events of devices, connections that begin or end. */
 static int poll_rarely(verbs_endpoint *ep, uint64_t now_ns) {
   bool all = ep->poll_now;
   ep->happened = false;
@@ -295,12 +297,12 @@ static int verbs_progress(coll_endpoint *handle) {
   return status > 1 ? status : status | moved;
 }
 
-/* The descriptor that becomes readable when something comes. */
+/* The descriptor that becomes readable when there is something to do. */
 static int verbs_wait_fd(coll_endpoint *handle) {
   return ((verbs_endpoint *)handle)->epoll_fd;
 }
 
-/* Makes completions wake the waiter; 1 if some were there. */
+/* Makes completions wake the waiter; 1 if there were some. */
 static int verbs_arm(coll_endpoint *handle) {
   verbs_endpoint *ep = (verbs_endpoint *)handle;
   bool ready = false;

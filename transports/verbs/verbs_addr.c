@@ -4,8 +4,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Guesses for networks that nobody has measured: a write over a switch, and the speed of links that
- * do not tell theirs. */
+/*
+ * Guesses for networks that were not measured: a write over a switch, and the speed of links whose
+ * speed is unknown.
+ */
 #define ALPHA_NS     2000.0
 #define DEFAULT_GBIT 10.0
 
@@ -25,7 +27,7 @@ void verbs_wire_pack(const verbs_rail *rail, verbs_wire_rail *wire) {
     wire->type = rail->gid[0].type == IBV_GID_TYPE_ROCE_V2 ? VERBS_NET_ROCE_V2 : VERBS_NET_ROCE_V1;
 }
 
-/* Whether a GID is there. */
+/* Whether a GID is set. */
 static bool is_there(const uint8_t gid[16]) {
   static const uint8_t zero[16];
   return memcmp(gid, zero, sizeof(zero)) != 0;
@@ -46,8 +48,10 @@ static colli_addr addr_of(const verbs_wire_rail *rail, int gid) {
   return addr;
 }
 
-/* How well two rails go together by one GID of each: 0 not at all, 1 perhaps over routers, 2 on one
- * subnet. Symmetric. */
+/*
+ * How good a pair two rails are with one GID of each. 0: they cannot connect; 1: perhaps over
+ * routers; 2: on one subnet. Symmetric.
+ */
 static int affinity(const verbs_wire_rail *a, int i, const verbs_wire_rail *b, int j) {
   if (!is_there(a->gid[i]) || !is_there(b->gid[j]))
     return 0;
@@ -62,7 +66,7 @@ static int affinity(const verbs_wire_rail *a, int i, const verbs_wire_rail *b, i
   return a->type == VERBS_NET_ROCE_V1 && how < 2 ? 0 : how; /* version 1 crosses no router */
 }
 
-/* Whether a rail is one that this version can use. */
+/* Whether this version can use a rail. */
 static bool is_valid(const verbs_wire_rail *rail) {
   return rail->type >= VERBS_NET_INFINIBAND && rail->type <= VERBS_NET_ROCE_V2 &&
          rail->mtu >= IBV_MTU_256 && rail->mtu <= IBV_MTU_4096;
@@ -86,8 +90,10 @@ static int best_gids(const verbs_wire_rail *a, const verbs_wire_rail *b, uint8_t
   return best;
 }
 
-/* Pairs rails from a's point of view: the best pairs first, of equal ones those with equal numbers,
- * as hosts tend to be wired the same way. */
+/*
+ * Pairs rails from a's point of view, the best pairs first. Of equal pairs those with equal numbers
+ * come first, as hosts tend to be wired alike.
+ */
 static int pair_up(const verbs_wire_rail *a, int na, const verbs_wire_rail *b, int nb,
                    verbs_path paths[VERBS_MAX_RAILS]) {
   unsigned used_a = 0, used_b = 0;
@@ -114,10 +120,13 @@ int verbs_paths(const verbs_wire_rail *mine, int nmine, const verbs_wire_rail *t
   int count = 0;
   snprintf(why, why_bytes, "%s", "");
   if (nmine < 1 || nmine > MOST || ntheirs < 1 || ntheirs > MOST) {
-    snprintf(why, why_bytes, "one of the two has no usable port");
+    snprintf(why, why_bytes, "one of the ranks has no usable port");
     return 0;
   }
-  /* Both sides must find the same: whoever has the smaller description pairs from his view. */
+  /*
+   * Both sides must find the same pairs: they pair from the view of the one whose description is
+   * smaller.
+   */
   size_t common = (size_t)(nmine < ntheirs ? nmine : ntheirs) * sizeof(*mine);
   int order = memcmp(mine, theirs, common);
   if (order < 0 || (order == 0 && nmine <= ntheirs)) {

@@ -15,7 +15,7 @@ typedef enum verbs_net {
   VERBS_NET_ROCE_V2
 } verbs_net;
 
-/* A rail, as others must know it. Host byte order, as all of a blob. */
+/* A rail as other ranks know it, in host byte order, like all of a blob. */
 typedef struct verbs_wire_rail {
   uint8_t gid[VERBS_RAIL_GIDS][16]; /* zeros: none */
   uint8_t prefix[VERBS_RAIL_GIDS];  /* RoCE: bits of the subnet */
@@ -49,7 +49,9 @@ void verbs_wire_pack(const verbs_rail *rail, verbs_wire_rail *wire);
 int verbs_paths(const verbs_wire_rail *mine, int nmine, const verbs_wire_rail *theirs, int ntheirs,
                 verbs_path paths[VERBS_MAX_RAILS], char *why, size_t why_bytes);
 
-/* For coll_link: what an empty message takes, and a byte over these paths, and a text. */
+/*
+ * Fills in a coll_link: the time of an empty message, that of a byte over these paths, and a text.
+ */
 void verbs_paths_link(const verbs_wire_rail *mine, const verbs_wire_rail *theirs,
                       const verbs_path *paths, int npaths, coll_link *link);
 

@@ -9,9 +9,9 @@
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
-#define LINGER_NS COLLI_NS_PER_S         /* what was sent has so long to arrive */
-#define DRAIN_NS  (50 * COLLI_NS_PER_MS) /* the same for what lies in the caller's memory */
-#define LATE_NS   COLLI_NS_PER_MS /* a farewell may be seen so much later than its link ends */
+#define LINGER_NS COLLI_NS_PER_S         /* how long what was sent may take to arrive */
+#define DRAIN_NS  (50 * COLLI_NS_PER_MS) /* the same for messages in the caller's memory */
+#define LATE_NS   COLLI_NS_PER_MS        /* how long after its link a farewell may be seen */
 
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob) {
   memcpy(blob, raw, sizeof(*blob));
@@ -46,7 +46,7 @@ static coll_status create_ring(verbs_conn *conn, verbs_fault *fault) {
   return COLL_OK;
 }
 
-/* Chooses a pair of rails, and creates all that does not need the peer. */
+/* Chooses a pair of rails, and creates whatever does not need the peer. */
 static coll_status prepare_conn(verbs_conn *conn, const uint8_t raw[COLL_BLOB_BYTES],
                                 verbs_fault *fault) {
   verbs_endpoint *ep = conn->ep;
@@ -109,7 +109,10 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
   return COLL_OK;
 }
 
-/* What a call on the link came to: true if it is done; a link that fails ends the connection. */
+/*
+ * Takes the result of a call on the link: true if it is done. A link that fails ends the
+ * connection.
+ */
 static bool link_done(verbs_conn *conn, int status) {
   if (status == COLL_T_DONE || status == COLL_T_PENDING) {
     conn->ep->happened = true;
@@ -117,7 +120,7 @@ static bool link_done(verbs_conn *conn, int status) {
   }
   if (status == COLL_ERR_MISMATCH)
     verbs_fault_set(&conn->ep->link_fault, COLL_ERR_PROTOCOL, NULL, 0,
-                    "the peer does not say what a libcoll says; all ranks must run the same "
+                    "the peer does not speak the protocol of libcoll; all ranks must run the same "
                     "libcoll");
   if (status > 0)
     verbs_conn_break(conn, &conn->ep->link_fault);
@@ -182,12 +185,14 @@ void verbs_conn_check_link(verbs_conn *conn) {
   size_t bytes;
   if (conn->gate || tcp_transport.slot_peek(conn->link, &got, &buf, &bytes) == COLL_T_AGAIN)
     return;
-  /* A peer that left ended its link when its farewell was acknowledged, which devices may do a
-   * little before this process sees it. One that was killed says nothing. */
+  /*
+   * A peer that leaves ends its link once its farewell is acknowledged, which devices may do a
+   * little before this process sees it. One that was killed sends none.
+   */
   uint64_t until = colli_now_ns() + LATE_NS;
   while (!conn->gate && (verbs_poll(conn->ep, conn->port) > 0 || colli_now_ns() < until)) {
   }
-  /* It may have left because of what this process has not noticed yet. */
+  /* It may have left for a reason that this process has not noticed yet. */
   verbs_port_check_device(conn->ep, conn->port);
   verbs_port_events(conn->ep, conn->port);
   verbs_fault fault;
@@ -235,7 +240,7 @@ void verbs_disconnect(coll_conn *base) {
   TAILQ_REMOVE(&ep->conns, conn, entry);
   if (conn->gate & VERBS_GATE_CONNECTING)
     ep->connecting--;
-  /* Memory that the peer may still write to is the caller's again. */
+  /* After this the caller has back memory that the peer may still write to. */
   verbs_targets_pass(&conn->here, conn->rx.taken);
   bool written = conn->here.over < conn->here.made;
   if (conn->gate || written || !drain_references(conn) || !verbs_post_farewell(conn)) {

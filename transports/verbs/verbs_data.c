@@ -1,10 +1,10 @@
 /*
  * verbs_data.c: the data calls.
  *
- * A message is put together in memory of this end that mirrors the peer's ring, unit by unit:
- * what the peer has given back can be reused here as well, so that sends need no completion. What
- * is short enough goes in its work request (inline). A long message in a region is not copied: the
- * device reads it where it lies, and its completion says that it has.
+ * A message is put together in memory of this end that mirrors the peer's ring, unit by unit. What
+ * the peer has given back can be reused here as well, so sends need no completion. What is short
+ * enough travels in its work request (inline). A long message in a region is not copied: the device
+ * reads it where it lies, and a completion says when it has.
  */
 #include <string.h>
 
@@ -26,13 +26,15 @@ static inline bool is_short(const verbs_conn *conn, size_t bytes) {
   return bytes <= conn->short_bytes;
 }
 
-/* Where in this end's memory a message is put together that goes to a place of the ring. */
+/* Where in this end's memory a message for a place of the ring is put together. */
 static inline uint8_t *mirror_of(const verbs_conn *conn, size_t bytes, const verbs_place *place) {
   return conn->tx_memory + verbs_ring_mirror(place, is_short(conn, bytes));
 }
 
-/* Whether a message can go now, and where to. A long one may turn out short after its slot was
- * acquired, and wrap around then. */
+/*
+ * Whether a message can be sent now, and where it goes. A long one may turn out to be short after
+ * its slot was acquired, and then wrap around.
+ */
 static inline bool has_room(const verbs_conn *conn, size_t bytes, verbs_place *place) {
   if (!verbs_may_post(conn))
     return false;
@@ -146,8 +148,10 @@ int verbs_send(coll_conn *base, const coll_tag *tag, const void *buf, size_t byt
   return send_copy(conn, tag, buf, bytes, &place);
 }
 
-/* A message that lies in a region is not copied by any send: that it is through depends on this
- * side's device alone. */
+/*
+ * No send copies a message that lies in a region: when it is done depends on this side's device
+ * alone.
+ */
 int verbs_send_ref(coll_conn *base, const coll_tag *tag, uint32_t region, const void *buf,
                    size_t bytes) {
   (void)region;
@@ -179,7 +183,10 @@ int verbs_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   verbs_conn *conn = (verbs_conn *)base;
   if (UNLIKELY(conn->gate))
     return gate_status(conn);
-  /* Less than was asked for may belong elsewhere: it may be short, or not on a page. */
+  /*
+   * A message of fewer bytes than were acquired may belong elsewhere: it may be short, or not start
+   * on a page.
+   */
   verbs_place place;
   verbs_tx_room(&conn->tx, bytes, is_short(conn, bytes), &place);
   uint8_t *buf = mirror_of(conn, bytes, &place);
@@ -197,7 +204,10 @@ static inline bool peek_next(verbs_conn *conn, const void **buf, size_t *bytes) 
 
 /* Shows the next message: DONE, AGAIN or an error. */
 static inline int next_message(verbs_conn *conn, const void **buf, size_t *bytes) {
-  /* A peer that has said farewell was ready, though its message may still be on the link. */
+  /*
+   * A peer that sent a farewell was ready, though the message that says so may still be on the
+   * link.
+   */
   if (UNLIKELY(conn->gate) && (conn->gate == VERBS_GATE_CONNECTING || !conn->rx_memory))
     return gate_status(conn);
   if (LIKELY(peek_next(conn, buf, bytes)))

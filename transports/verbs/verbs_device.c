@@ -31,7 +31,7 @@ typedef struct search {
 
 /* ---- one port -------------------------------------------------------------------------------- */
 
-/* The speed of a link from the codes of its width and speed, which are single bits; 0: unknown. */
+/* A link's speed from the codes of its width and lane speed, which are single bits; 0: unknown. */
 static uint32_t mbit_of(const struct ibv_port_attr *attr) {
   static const uint32_t lane_mbit[8] = {2500, 5000, 10000, 10000, 14000, 25000, 50000, 100000};
   static const uint32_t lane_count[5] = {1, 4, 8, 12, 2};
@@ -83,8 +83,10 @@ static bool examine_port(search *s, struct ibv_context *context, verbs_rail *rai
 
 /* ---- one device ------------------------------------------------------------------------------ */
 
-/* Whether a device has the connections that this transport is made of. iWARP needs librdmacm to
- * connect; others, such as EFA, have no reliable connections at all. */
+/*
+ * Whether a device has the kind of connection that this transport uses. iWARP needs librdmacm to
+ * connect; others, such as EFA, have no reliable connections at all.
+ */
 static bool is_usable_kind(search *s, const struct ibv_device *device, const char *name) {
   if (device->transport_type == IBV_TRANSPORT_IB && device->node_type == IBV_NODE_CA)
     return true;
@@ -115,7 +117,7 @@ static struct ibv_context *open_device(search *s, struct ibv_device *device, con
   return NULL;
 }
 
-/* What the device can do; false if it does not say. */
+/* Asks what the device can do; false if it does not answer. */
 static bool query_limits(search *s, struct ibv_context *context, verbs_rail *rail) {
   struct ibv_device_attr_ex extended;
   memset(&extended, 0, sizeof(extended));
@@ -178,7 +180,7 @@ static int own_node(void) {
   return getcpu(&cpu, &node) == 0 ? (int)node : -1;
 }
 
-/* Takes what is as fast as the fastest and of its kind; those near this thread first. */
+/* Takes ports as fast as the fastest one and of its kind, those near this thread first. */
 static int order_candidates(candidate *found, int count) {
   const candidate *best = &found[0];
   for (int i = 1; i < count; i++)
@@ -299,7 +301,7 @@ const char *verbs_rail_text(const verbs_rail *rail, char text[VERBS_RAIL_TEXT]) 
   if (!ethernet)
     snprintf(lid, sizeof(lid), " LID %u", (unsigned)rail->lid);
   else
-    *strrchr(colli_addr_text(&first, addr), ':') = 0; /* the port means nothing here */
+    *strrchr(colli_addr_text(&first, addr), ':') = 0; /* the port does not matter here */
   snprintf(text, VERBS_RAIL_TEXT, "%s:%u %s%s%s%s%s%s%s", rail->name, (unsigned)rail->port,
            !ethernet                                   ? "InfiniBand"
            : rail->gid[0].type == IBV_GID_TYPE_ROCE_V2 ? "RoCE v2"

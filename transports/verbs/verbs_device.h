@@ -2,9 +2,9 @@
  * verbs_device.h: which devices and ports to use. A *rail* is one port of one device, opened, with
  * all that its connections depend on.
  *
- * All usable ports are rails that COLL_VERBS_DEVICE and COLL_VERBS_PORT allow, and that are as fast
- * as the fastest of them and on the same kind of network; those near this thread's NUMA node come
- * first. A port that is down, or has no address, is none.
+ * Rails are all usable ports that COLL_VERBS_DEVICE and COLL_VERBS_PORT allow, if they are as fast
+ * as the fastest of these and on the same kind of network. Those near this thread's NUMA node come
+ * first. A port that is down or has no address is not usable.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_DEVICE_H
 #define COLLI_TRANSPORTS_VERBS_DEVICE_H
@@ -52,13 +52,13 @@ typedef struct verbs_rail {
   verbs_gid gid[VERBS_RAIL_GIDS]; /* best first; RoCE: all of one type, different families */
   int ngids;                      /* at least 1 */
   struct ibv_device_attr limits;
-  bool relaxed_ordering; /* writes may overtake each other where registration allows it */
+  bool relaxed_ordering; /* writes may overtake each other if the registration allows it */
   uint64_t odp_general;  /* on-demand paging: enum ibv_odp_general_caps; 0: none */
   uint32_t odp_rc;       /* of reliable connections: enum ibv_odp_transport_cap_bits */
   char pci[32];          /* "0000:3b:00.0", or "" */
   int numa_node;         /* -1: unknown */
   int async_fd;          /* nonblocking; verbs_event.h reads it */
-  bool listed;           /* the system lists the device, and will no more once it is removed */
+  bool listed;           /* the system lists the device, until it is removed */
 } verbs_rail;
 
 /* Reads the settings. INVALID_USAGE if they contradict each other. */

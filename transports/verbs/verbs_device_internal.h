@@ -4,8 +4,10 @@
 
 #include "transports/verbs/verbs_device.h"
 
-/* How far a port came towards being a rail: of several that are none, the one that came furthest
- * gives the reason. */
+/*
+ * How far a port came towards being a rail. If none is one, the port that came furthest gives the
+ * reason.
+ */
 typedef enum verbs_refusal_stage {
   VERBS_REFUSED_SETTINGS = 1, /* COLL_VERBS_DEVICE or COLL_VERBS_PORT leave it out */
   VERBS_REFUSED_KIND,         /* no reliable connections as InfiniBand defines them */
@@ -21,7 +23,7 @@ typedef struct verbs_refusal {
   verbs_fault fault;
 } verbs_refusal;
 
-/* Notes a reason, if none is known of a port that came further. */
+/* Notes a reason, unless a port that came further has given one. */
 void verbs_refuse(verbs_refusal *refusal, verbs_refusal_stage stage, coll_status status,
                   const char *syscall, int sys_errno, const char *format, ...)
     __attribute__((format(printf, 6, 7)));

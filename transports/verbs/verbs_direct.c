@@ -1,19 +1,20 @@
 /*
  * verbs_direct.c: long messages that are written straight to their target (verbs_target.h).
  *
- * Both ends decide by themselves: the receiver advertises registered memory, and the sender writes
- * there what lies in registered memory of its own. Whatever does not fit goes through the
- * ring.
+ * Each end decides for itself: the receiver advertises registered memory, and the sender writes
+ * there what lies in registered memory of its own. Everything else goes through the ring.
  */
 #include <string.h>
 
 #include "transports/verbs/verbs_poll.h"
 #include "transports/verbs/verbs_post.h"
 
-#define DIRECT_LEAST 16384u /* fewer bytes are copied faster than advertised */
+#define DIRECT_LEAST 16384u /* it is faster to copy fewer bytes than to advertise */
 
-/* Advertises a target to the peer, unless it lies before one that the peer knows. The data calls
- * report an error. */
+/*
+ * Advertises a target to the peer, unless it is for earlier messages than one that the peer knows.
+ * The data calls report errors.
+ */
 static void advertise(verbs_conn *conn, const verbs_advert *advert) {
   uint64_t at = conn->here.made % VERBS_TARGETS;
   if (!verbs_targets_add(&conn->here, advert))

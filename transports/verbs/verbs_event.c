@@ -5,11 +5,11 @@
 #include <stddef.h>
 #include <unistd.h>
 
-#define EVENTS_AT_ONCE 64 /* of other ports, which are passed over */
+#define EVENTS_AT_ONCE 64 /* events of other ports, which are skipped */
 
 /* ---- asynchronous events --------------------------------------------------------------------- */
 
-/* Sorts an event. *port: it concerns one port of the device alone. */
+/* Classifies an event. *port: it concerns only one port of the device. */
 static verbs_event_kind kind_of(enum ibv_event_type type, bool *port) {
   *port = true;
   switch (type) {
@@ -75,7 +75,7 @@ int verbs_event_next(const verbs_lib *lib, const verbs_rail *rail, verbs_event *
     verbs_event_kind kind = kind_of(raw.event_type, &port);
     bool own = !port || raw.element.port_num == rail->port;
     *event = (verbs_event){kind, raw.event_type, object_of(&raw, kind)};
-    lib->ack_async_event(&raw); /* at once: whoever destroys an object waits for this */
+    lib->ack_async_event(&raw); /* at once, because destroying an object waits for this */
     if (own && kind != VERBS_EVENT_OTHER)
       return 1;
   }
@@ -169,7 +169,7 @@ static const meaning meanings[] = {
     {IBV_WC_GENERAL_ERR, COLL_ERR_SYSTEM, "the device failed; see dmesg"},
 };
 
-/* Says that a peer is silent, and for how long it was waited. */
+/* Says that a peer is silent, and how long this rank has waited. */
 static coll_status explain_silence(const verbs_rail *rail, const verbs_settings *settings,
                                    const char *work, int peer, verbs_fault *fault) {
   double seconds = 4.096e-6 * (double)(1u << (settings->timeout & 31)) * (settings->retry + 1);

@@ -9,17 +9,17 @@ typedef enum verbs_event_kind {
                               are used up */
   VERBS_EVENT_PORT_UP,     /* again */
   VERBS_EVENT_ADDRESS,     /* LID, GID or partition keys changed: connections may end */
-  VERBS_EVENT_DEVICE_LOST, /* the rail is of no more use */
+  VERBS_EVENT_DEVICE_LOST, /* the rail is unusable from now on */
   VERBS_EVENT_QP_LOST,     /* `object` is the queue pair */
   VERBS_EVENT_CQ_LOST,     /* `object` is the completion queue */
   VERBS_EVENT_SRQ_LOST,    /* `object` is the shared receive queue */
-  VERBS_EVENT_OTHER        /* of no consequence here */
+  VERBS_EVENT_OTHER        /* does not matter here */
 } verbs_event_kind;
 
 typedef struct verbs_event {
   verbs_event_kind kind;
   enum ibv_event_type type;
-  const void *object; /* to compare only */
+  const void *object; /* only to be compared */
 } verbs_event;
 
 /* Takes the next event that concerns this
@@ -31,9 +31,9 @@ int verbs_event_next(const verbs_lib *lib, const verbs_rail *rail, verbs_event *
 bool verbs_event_listed(const verbs_rail *rail);
 
 /*
- * Whether the device is being removed, with a fault. Drivers that cannot take a device from those
- * who use it (rdma_rxe) send no event: the device leaves the system's list and goes on working, and
- * whoever removes it waits until all have closed it.
+ * Whether the device is being removed, with a fault. Drivers that cannot take a device from its
+ * users (rdma_rxe) send no event: the device disappears from the system's list but goes on working,
+ * and its removal waits until all users have closed it.
  */
 bool verbs_event_removed(const verbs_rail *rail, verbs_fault *fault);
 
@@ -43,8 +43,8 @@ coll_status verbs_event_fault(const verbs_rail *rail, const verbs_event *event, 
 /*
  * Describes a completion that failed. `work` names the work request ("RDMA write of 4096 bytes"),
  * `peer` the rank at the other end. PEER_LOST where the other end is to blame or silent, SYSTEM for
- * this device, INTERNAL for what libcoll must have done wrong. IBV_WC_WR_FLUSH_ERR only says that
- * the queue pair had failed before: describe the first failure instead if it is known.
+ * this device, INTERNAL for mistakes of libcoll. IBV_WC_WR_FLUSH_ERR only says that the queue pair
+ * had failed before: describe the first failure instead if it is known.
  */
 coll_status verbs_completion_fault(const verbs_lib *lib, const verbs_rail *rail,
                                    const verbs_settings *settings, const struct ibv_wc *wc,

@@ -13,7 +13,10 @@
 #define MAX_GIDS      256 /* address vectors have 8 bits for the index */
 #define MAX_INTERFACE 64
 
-/* This host's IP addresses, for the subnets of GIDs: all, and those that COLL_TCP_IFNAME allows. */
+/*
+ * This host's IP addresses, from which the subnets of GIDs follow: all, and those that
+ * COLL_TCP_IFNAME allows.
+ */
 typedef struct interfaces {
   colli_addr all[MAX_INTERFACE], allowed[MAX_INTERFACE];
   int nall, nallowed;
@@ -52,7 +55,7 @@ static bool read_gid(const verbs_lib *lib, struct ibv_context *context, int port
   return true;
 }
 
-/* How good a RoCE address is; 0: of no use. The version counts most. */
+/* How good a RoCE address is; 0: unusable. The version counts most. */
 static int score_gid(const verbs_gid *gid, const interfaces *known) {
   if (colli_addr_loopback(&gid->addr) ||
       (gid->type != IBV_GID_TYPE_ROCE_V2 && gid->type != IBV_GID_TYPE_ROCE_V1))
@@ -61,8 +64,10 @@ static int score_gid(const verbs_gid *gid, const interfaces *known) {
          (colli_addr_link_local(&gid->addr) ? 0 : 2) + (gid->type == IBV_GID_TYPE_ROCE_V2 ? 4 : 0);
 }
 
-/* Reads a RoCE entry with its subnet, which is unknown for addresses of other network namespaces.
- * Returns its score. */
+/*
+ * Reads a RoCE entry and its subnet, which is unknown for addresses of other network namespaces.
+ * Returns its score.
+ */
 static int read_roce(const verbs_lib *lib, struct ibv_context *context, int port, int index,
                      const interfaces *known, verbs_gid *gid) {
   if (!read_gid(lib, context, port, index, gid))

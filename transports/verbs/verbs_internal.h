@@ -28,11 +28,11 @@
 #define VERBS_BLOB_MAGIC     0x34627276u /* "vrb4": changes with all that travels */
 #define VERBS_BLOB_RAILS     2
 #define VERBS_LINK_BYTES     168    /* of the link's own blob */
-#define VERBS_SIGNAL_EVERY   8u     /* one of that many sends has a completion */
-#define VERBS_REFERENCES     32u    /* that many sends may read the caller's memory at a time */
+#define VERBS_SIGNAL_EVERY   8u     /* one send in so many has a completion */
+#define VERBS_REFERENCES     32u    /* how many sends may read the caller's memory at a time */
 #define VERBS_REGISTER_BYTES 32768u /* shorter memory is not registered for one operation */
 
-#define VERBS_PEER_CONNS     4u   /* connections with one peer that the queues are made for */
+#define VERBS_PEER_CONNS     4u   /* connections to one peer for which the queues have room */
 #define VERBS_INLINE_BYTES   512u /* wanted; a device may have less */
 #define VERBS_COMPLETIONS    16   /* taken from the completion queue at once */
 #define VERBS_RECEIVES_LEAST 256u
@@ -69,7 +69,7 @@ enum { VERBS_SAYS_OFFER = 1, VERBS_SAYS_READY = 2 };
 
 /* Bits of verbs_conn.gate: why a data call must not simply go ahead. */
 #define VERBS_GATE_CONNECTING 1u
-#define VERBS_GATE_GONE       2u /* nothing can be sent, and nothing comes that has not arrived */
+#define VERBS_GATE_GONE       2u /* nothing can be sent, and nothing more will arrive */
 
 /* A rail, as connections use it. */
 typedef struct verbs_port {
@@ -81,7 +81,7 @@ typedef struct verbs_port {
   struct ibv_srq *srq;
   uint32_t inline_bytes; /* that a send carries in its work request */
   unsigned receives;     /* requests of the shared receive queue */
-  unsigned spent;        /* of which are to be given back */
+  unsigned spent;        /* of which are still to be given back */
   unsigned repost;       /* ... once they are that many */
   unsigned conns_most;   /* connections whose completions the completion queue has room for */
   unsigned conns;
@@ -107,7 +107,7 @@ typedef struct verbs_conn {
   verbs_port *port;
   uint64_t posted;          /* work requests */
   uint64_t signalled;       /* the last that will have a completion */
-  uint64_t completed;       /* all up to this one are */
+  uint64_t completed;       /* all up to this one are complete */
   struct ibv_send_wr write; /* a message; filled in but for what differs */
   struct ibv_sge part[2];
   uint64_t peer_memory;
@@ -164,10 +164,12 @@ typedef struct verbs_endpoint {
 
 /* ---- verbs_failure.c ------------------------------------------------------------------------- */
 
-/* The connection is of no more use; the first reason is kept, and the next data call reports it. */
+/* The connection has failed: the first reason is kept, and the next data call reports it. */
 void verbs_conn_break(verbs_conn *conn, const verbs_fault *fault);
 
-/* Ends a connection whose peer has sent what no libcoll sends: these bits, rejected as `what`. */
+/*
+ * Ends a connection whose peer has sent what libcoll never sends: these bits, rejected as `what`.
+ */
 void verbs_conn_reject(verbs_conn *conn, const char *what, uint32_t bits);
 
 /* Reports to the environment why a connection has failed; returns the status. */
@@ -224,7 +226,7 @@ int verbs_slot_release(coll_conn *base);
 
 /* ---- verbs_conn.c ---------------------------------------------------------------------------- */
 
-/* Reads a blob that came from elsewhere: whether it can be used. */
+/* Reads a peer's blob; false if it cannot be used. */
 bool verbs_blob_read(const uint8_t raw[COLL_BLOB_BYTES], verbs_blob *blob);
 
 int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_BYTES], int channel,

@@ -6,8 +6,10 @@
 #include <stddef.h>
 #include <string.h>
 
-/* A function of the table: its name and version in the library. Old libraries have older versions
- * of some under the same name, with other arguments, so the version matters. */
+/*
+ * A function of the table: its name and version in the library. The version matters: old libraries
+ * have some functions under the same name, but with other arguments.
+ */
 typedef struct entry {
   const char *name, *version;
   size_t offset;

@@ -59,12 +59,13 @@ typedef struct verbs_lib {
  */
 coll_status verbs_lib_load(verbs_lib *lib, const char *name, verbs_fault *fault);
 
-/* Lets go of the library; zeroes the table. The code stays mapped: its drivers are not made to be
- * taken out. */
+/* Zeroes the table. The library stays loaded, because its drivers are not made to be unloaded. */
 void verbs_lib_close(verbs_lib *lib);
 
-/* ibv_query_port() with all fields that this machine's library knows; the others are 0. Returns 0
- * or an errno. */
+/*
+ * ibv_query_port() with all fields that this machine's library has; the others are 0. Returns 0 or
+ * an errno.
+ */
 int verbs_query_port(const verbs_lib *lib, struct ibv_context *context, uint8_t port,
                      struct ibv_port_attr *attr);
 

@@ -20,7 +20,7 @@ void verbs_locality_find(const struct ibv_device *device, verbs_rail *rail) {
   rail->numa_node = -1;
   snprintf(path, sizeof(path), "%.*s/device", IBV_SYSFS_PATH_MAX, device->ibdev_path);
   if (!realpath(path, real))
-    return; /* made of software: it sits nowhere */
+    return; /* a device in software has no place */
   const char *name = strrchr(real, '/');
   if (!name || !is_pci(name + 1))
     return;

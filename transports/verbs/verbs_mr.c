@@ -17,7 +17,10 @@
 
 /* ---- the locked-memory limit ----------------------------------------------------------------- */
 
-/* What the kernel says of this process: bytes that are pinned, and whether the limit binds it. */
+/*
+ * What the kernel says about this process: how many bytes are pinned, and whether the limit
+ * applies.
+ */
 static void read_status(unsigned long long *pinned, bool *unbound) {
   char line[256];
   unsigned long long value;
@@ -33,7 +36,7 @@ static void read_status(unsigned long long *pinned, bool *unbound) {
     fclose(file);
   if (!*unbound)
     return;
-  /* The root of a container's own user namespace is bound all the same. */
+  /* The limit also applies to root in a container's own user namespace. */
   unsigned long long first, outside, count = 0;
   file = fopen("/proc/self/uid_map", "re");
   if (file && fscanf(file, "%llu %llu %llu", &first, &outside, &count) == 3)
@@ -42,7 +45,7 @@ static void read_status(unsigned long long *pinned, bool *unbound) {
     fclose(file);
 }
 
-/* Whether that many more bytes are within the limit; *limit receives it. */
+/* Whether so many more bytes are within the limit, which goes to *limit. */
 static bool within_limit(size_t bytes, unsigned long long *limit) {
   struct rlimit lock;
   unsigned long long pinned;
@@ -156,13 +159,15 @@ struct ibv_mr *verbs_mr_register_dmabuf(const verbs_domain *domain, int fd, uint
 
 void verbs_mr_release(const verbs_domain *domain, struct ibv_mr *mr) {
   if (mr)
-    (void)domain->lib->dereg_mr(mr); /* fails for a lost device only, which has let go already */
+    (void)domain->lib->dereg_mr(mr); /* fails only for a lost device, which has released it */
 }
 
 /* ---- slots ----------------------------------------------------------------------------------- */
 
-/* Maps huge pages that were set aside; NULL if there are none. A page that is missing when it is
- * touched would end the process, so all are made here. */
+/*
+ * Maps huge pages that were set aside; NULL if there are none. All are allocated here: a page that
+ * is missing when it is touched would kill the process.
+ */
 static void *map_huge(size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -255,7 +260,7 @@ void verbs_cache_remove(verbs_cache *cache, uint32_t region) {
   }
 }
 
-/* Whether a range lies in an area as a whole. */
+/* Whether a range lies entirely in an area. */
 static bool is_within(const verbs_area *area, uintptr_t begin, size_t bytes) {
   size_t offset = begin - area->begin;
   return offset <= area->bytes && bytes <= area->bytes - offset;
@@ -268,7 +273,7 @@ static bool overlaps(const verbs_buffer *buffer, const verbs_area *area) {
   return buffer->begin < area->begin + area->bytes && area->begin < buffer->begin + buffer->bytes;
 }
 
-/* A list with capacity for one more; the old one, and *capacity as it was, without memory. */
+/* A list with capacity for one more. Out of memory: the old list, and *capacity stays. */
 static void *grow_list(void *list, int count, int *capacity, size_t bytes) {
   int more = *capacity ? 2 * *capacity : 8;
   void *bigger = count < *capacity ? NULL : realloc(list, (size_t)more * bytes);
@@ -293,12 +298,12 @@ void verbs_cache_register(verbs_cache *cache, const void *owner, const void *mem
   cache->buffers[cache->nbuffers++] = buffer;
   for (int i = 0; i < cache->nregistered; i++)
     if (overlaps(&buffer, &cache->registered[i]))
-      return; /* what lies in that one goes by it, the rest is copied */
+      return; /* what lies in that area uses its registration, the rest is copied */
   cache->registered[cache->nregistered++] =
       (verbs_area){.begin = buffer.begin, .bytes = bytes, .use = use};
 }
 
-/* Whether a registered buffer still has memory of an area. */
+/* Whether a registered buffer still overlaps an area. */
 static bool is_registered(const verbs_cache *cache, const verbs_area *area) {
   for (int i = 0; i < cache->nbuffers; i++)
     if (overlaps(&cache->buffers[i], area))
@@ -324,7 +329,7 @@ void verbs_cache_release(verbs_cache *cache, const void *owner) {
 
 /* ---- both ------------------------------------------------------------------------------------ */
 
-/* The area in which a range lies as a whole, or NULL. */
+/* The area in which a range lies entirely, or NULL. */
 static verbs_area *find_area(verbs_cache *cache, uintptr_t begin, size_t bytes) {
   int at = count_before(cache, begin) - 1;
   if (at >= 0 && is_within(&cache->areas[at], begin, bytes))

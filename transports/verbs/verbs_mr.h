@@ -3,15 +3,15 @@
  *
  * Registrations are kept only for memory whose end libcoll knows of: the slots, and what
  * coll_mem_alloc() made (region_add, region_remove). For other memory a kept registration could
- * outlive the mapping and show pages that the program does not have any more; it is registered for
- * one operation and released after it, while the caller may not give it back anyway.
+ * outlive the mapping, and then refer to pages that the program no longer has. Such memory is
+ * registered for one operation, in which the caller must not free it anyway, and released after it.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_MR_H
 #define COLLI_TRANSPORTS_VERBS_MR_H
 
 #include "transports/verbs/verbs_device.h"
 
-/* A rail's registrations are made through this; fill it in once. */
+/* What a rail's registrations need; fill it in once. */
 typedef struct verbs_domain {
   const verbs_lib *lib;
   const verbs_rail *rail;
@@ -27,8 +27,8 @@ typedef enum verbs_use {
 } verbs_use;
 
 /*
- * Registers memory; NULL with the reason. If the locked-memory limit is what refuses it and the
- * device has on-demand paging, the memory stays pageable.
+ * Registers memory; NULL with the reason. If the locked-memory limit forbids it and the device has
+ * on-demand paging, the memory stays pageable.
  */
 struct ibv_mr *verbs_mr_register(const verbs_domain *domain, const void *memory, size_t bytes,
                                  verbs_use use, verbs_fault *fault);
@@ -59,8 +59,10 @@ coll_status verbs_slab_create(const verbs_domain *domain, size_t bytes, verbs_us
 
 void verbs_slab_destroy(const verbs_domain *domain, verbs_slab *slab);
 
-/* Whether the locked-memory limit lets this process register `bytes` bytes, as far as is known
- * without trying; if not, says what to do. */
+/*
+ * Whether the locked-memory limit lets this process register `bytes` bytes, as far as that is known
+ * without trying; if not, says what to do.
+ */
 bool verbs_lock_allowed(size_t bytes, verbs_fault *fault);
 
 /* ---- regions --------------------------------------------------------------------------------- */
@@ -89,7 +91,7 @@ typedef struct verbs_cache {
   int count, capacity;
   verbs_buffer *buffers;
   int nbuffers, buffer_capacity;
-  verbs_area *registered; /* disjoint; each lives as long as a buffer overlaps it */
+  verbs_area *registered; /* disjoint; each is kept as long as a buffer overlaps it */
   int nregistered, registered_capacity;
   bool short_of_memory; /* a buffer could not be noted: none is registered any more */
   bool refused, noted;  /* a registration was refused; that has been noted */
@@ -105,8 +107,10 @@ void verbs_cache_register(verbs_cache *cache, const void *owner, const void *mem
                           verbs_use use);
 void verbs_cache_release(verbs_cache *cache, const void *owner);
 
-/* The registration in which a range lies as a whole; NULL if it lies in no region and in nothing
- * that was registered for such use, or could not be registered: then it is copied. */
+/*
+ * The registration in which a range lies entirely. NULL if the range lies in no region and in
+ * nothing that was registered for this use, or could not be registered: then it is copied.
+ */
 struct ibv_mr *verbs_cache_find(verbs_cache *cache, const void *memory, size_t bytes,
                                 verbs_use use);
 

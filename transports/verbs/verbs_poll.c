@@ -25,7 +25,7 @@ static const char *name_work(const struct ibv_wc *wc, char text[64]) {
 static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
   verbs_fault fault;
   char text[64];
-  /* That the port is down or the device leaves may not have been noticed yet. */
+  /* The cause may not have been noticed yet: the port is down, or the device is leaving. */
   verbs_port_check_device(conn->ep, conn->port);
   verbs_port_events(conn->ep, conn->port);
   verbs_completion_fault(&conn->ep->lib, conn->port->rail, &conn->ep->settings, wc,
@@ -33,14 +33,14 @@ static void completion_failed(verbs_conn *conn, const struct ibv_wc *wc) {
   verbs_conn_break(conn, conn->port->down ? &conn->port->fault : &fault);
 }
 
-/* An advert has come; false: it cannot be. */
+/* An advert has come; false: it makes no sense. */
 static bool take_advert(verbs_conn *conn, size_t bytes) {
   verbs_targets_pass(&conn->there, conn->tx.sent);
   return bytes == sizeof(verbs_advert) &&
          verbs_targets_add(&conn->there, &conn->adverts[conn->there.made % VERBS_TARGETS]);
 }
 
-/* A message has arrived in its target; false: it cannot be. */
+/* A message has arrived in its target; false: it makes no sense. */
 static bool take_placed(verbs_conn *conn, size_t bytes) {
   uint64_t offset;
   size_t capacity;
@@ -79,7 +79,7 @@ static void take_sent(verbs_conn *conn, uint64_t number) {
     conn->refs_done++;
 }
 
-/* The completion queue cannot be read: the events say why if the device is to blame. */
+/* The completion queue cannot be read; if the device is to blame, its events say why. */
 static void poll_failed(verbs_endpoint *ep, verbs_port *port) {
   verbs_fault fault;
   verbs_port_events(ep, port);

@@ -4,10 +4,10 @@
 
 #include "transports/verbs/verbs_internal.h"
 
-/* Takes what has completed on a port: how much. */
+/* Takes completions of a port; returns how many. */
 int verbs_poll(verbs_endpoint *ep, verbs_port *port);
 
-/* Before sleeping: asks for a notice of completions; whether some were there. */
+/* Before sleeping: asks to be notified of completions; true if there were some already. */
 bool verbs_poll_arm(verbs_endpoint *ep, verbs_port *port);
 
 #endif

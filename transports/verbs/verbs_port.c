@@ -12,7 +12,7 @@ void verbs_port_repost(verbs_port *port) {
     for (unsigned i = 0; i < count; i++)
       requests[i] = (struct ibv_recv_wr){.next = i + 1 < count ? &requests[i + 1] : NULL};
     if (ibv_post_srq_recv(port->srq, requests, &bad) != 0)
-      return; /* the device makes the peers wait; the next poll tries again */
+      return; /* the device lets the peers wait; the next poll tries again */
     port->spent -= count;
   }
 }
@@ -74,7 +74,7 @@ void verbs_port_close(verbs_endpoint *ep, verbs_port *port) {
     lib->dealloc_pd(port->domain.pd);
 }
 
-/* Asks for a queue pair that carries as much inline as it can. */
+/* Creates a queue pair that carries as much inline as the device allows. */
 static struct ibv_qp *create_qp(verbs_conn *conn) {
   verbs_port *port = conn->port;
   struct ibv_qp *qp = NULL;
@@ -104,7 +104,7 @@ coll_status verbs_qp_create(verbs_conn *conn, verbs_fault *fault) {
   conn->qp = create_qp(conn);
   if (!conn->qp)
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_create_qp", errno,
-                           "%s gives no more queue pairs; lower COLL_CHANNELS", port->rail->name);
+                           "%s is out of queue pairs; lower COLL_CHANNELS", port->rail->name);
   port->conns++;
   verbs_conn **bucket = &ep->numbers[conn->qp->qp_num % VERBS_NUMBERS];
   conn->next_number = *bucket;
@@ -117,7 +117,7 @@ coll_status verbs_qp_create(verbs_conn *conn, verbs_fault *fault) {
       conn->qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS);
   if (error)
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_modify_qp", error,
-                           "a queue pair of %s does not begin", port->rail->name);
+                           "cannot initialize a queue pair of %s", port->rail->name);
   uint32_t psn = 0;
   if (getrandom(&psn, sizeof(psn), GRND_NONBLOCK) < 0)
     psn = (uint32_t)ep->env->now_ns(ep->env->ctx);
@@ -141,14 +141,14 @@ coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault) {
                             IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
   if (error)
     return verbs_fault_set(fault, COLL_ERR_UNREACHABLE, "ibv_modify_qp", error,
-                           "%s port %d finds no way to the peer's port; look at the network, and "
+                           "%s port %d finds no route to the peer's port; check the network, and "
                            "at COLL_VERBS_GID_INDEX",
                            rail->name, rail->port);
   attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTS,
                               .sq_psn = conn->offer.psn,
                               .timeout = ep->settings.timeout,
                               .retry_cnt = ep->settings.retry,
-                              .rnr_retry = 7}; /* forever: the peer only has to poll */
+                              .rnr_retry = 7}; /* for ever: the peer only has to poll */
   error = ep->lib.modify_qp(conn->qp, &attr,
                             IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);
@@ -193,7 +193,7 @@ void verbs_port_events(verbs_endpoint *ep, verbs_port *port) {
   while ((got = verbs_event_next(&ep->lib, port->rail, &event, &fault)) > 0) {
     verbs_event_fault(port->rail, &event, &fault);
     switch (event.kind) {
-    case VERBS_EVENT_PORT_DOWN: /* it may come back: the retries decide */
+    case VERBS_EVENT_PORT_DOWN: /* it may come back before the retries are used up */
       port->down = true;
       port->fault = fault;
       break;

@@ -1,4 +1,4 @@
-/* verbs_post.c: work requests that are posted now and then: credit, the farewell, notices. */
+/* verbs_post.c: work requests that are not messages: credit, the farewell, notices. */
 #include "transports/verbs/verbs_post.h"
 
 #include <string.h>
@@ -17,7 +17,7 @@ int verbs_post_failed(verbs_conn *conn, int error) {
   /* The device's events say why, if it has failed. */
   verbs_port_events(conn->ep, conn->port);
   verbs_fault_set(&fault, COLL_ERR_SYSTEM, "ibv_post_send", error,
-                  "device %s does not take RDMA write number %llu", conn->port->rail->name,
+                  "device %s refuses RDMA write number %llu", conn->port->rail->name,
                   (unsigned long long)conn->posted);
   verbs_conn_break(conn, &fault);
   return verbs_conn_report(conn);

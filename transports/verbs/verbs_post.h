@@ -1,6 +1,6 @@
 /*
- * verbs_post.h: posts work requests of a connection, and takes notice of what the peer's have
- * written. What data calls need for each message is inline.
+ * verbs_post.h: posts work requests of a connection, and looks at what the peer's have written.
+ * What data calls need for each message is inline.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_POST_H
 #define COLLI_TRANSPORTS_VERBS_POST_H
@@ -12,19 +12,19 @@
 /* Prepares what all sends of a connection have in common. */
 void verbs_post_init(verbs_conn *conn);
 
-/* Ends a connection whose device does not take a work request; returns the status. */
+/* Ends a connection whose device refuses a work request; returns the status. */
 int verbs_post_failed(verbs_conn *conn, int error);
 
 /* Tells the peer of memory that it may use again. */
 void verbs_post_credit(verbs_conn *conn);
 
-/* Tells the peer that this side leaves: false if that cannot be sent. */
+/* Tells the peer that this side leaves; false if that cannot be sent. */
 bool verbs_post_farewell(verbs_conn *conn);
 
 /*
  * Tells the peer, if it does not know yet, that this rank sleeps until a completion wakes it. The
- * completion of this notice ends the first sleep: what the peer has sent before it knew is found
- * then. If the send queue is full, its completions end it.
+ * completion of this notice ends the first sleep, so that this rank finds what the peer sent before
+ * it knew. If the send queue is full, its completions end the sleep.
  */
 void verbs_post_sleep(verbs_conn *conn);
 
@@ -33,7 +33,7 @@ static inline uint32_t verbs_in_flight(const verbs_conn *conn) {
   return (uint32_t)(conn->posted - conn->completed);
 }
 
-/* Whether a work request may be posted besides what is left for credit. */
+/* Whether a work request may be posted without using what is reserved for credit. */
 static inline bool verbs_may_post(const verbs_conn *conn) {
   return conn->posted - conn->completed + 2 < VERBS_SENDS;
 }
@@ -68,7 +68,7 @@ static inline int verbs_post(verbs_conn *conn, int parts, uint32_t bits, unsigne
   return status;
 }
 
-/* Takes these bits of a message of the peer's: see verbs_credit_bits(). */
+/* Applies these bits of a message from the peer: see verbs_credit_bits(). */
 static inline void verbs_take_credit(verbs_conn *conn, uint32_t bits) {
   bool broken;
   verbs_tx_credit(&conn->tx, bits & VERBS_IMM_UNITS, &broken);
@@ -78,7 +78,7 @@ static inline void verbs_take_credit(verbs_conn *conn, uint32_t bits) {
     verbs_conn_reject(conn, "a copy of what was not advertised", bits);
 }
 
-/* Takes notice of the next short message; false if it has not arrived. */
+/* Looks for the next short message; false if it has not arrived. */
 static inline bool verbs_take_short(verbs_conn *conn) {
   uint32_t credit;
   if (!verbs_rx_poll(&conn->rx, conn->rx_memory, &credit))

@@ -1,9 +1,9 @@
-/* verbs_ring.c: sizes and beginnings of rings, and checks of what comes. */
+/* verbs_ring.c: sizes and initial states of rings, and checks of what arrives. */
 #include "transports/verbs/verbs_ring.h"
 
 #include <string.h>
 
-/* Units that a message of a whole slot takes at most, of whatever kind. */
+/* How many units a message of a whole slot takes at most, short or long. */
 static uint64_t slot_units(size_t slot_bytes) {
   return slot_bytes / VERBS_UNIT + 1 + VERBS_PAGE_UNITS;
 }

@@ -38,13 +38,13 @@
 #define VERBS_UNIT       64u
 #define VERBS_PAGE_UNITS 64u
 #define VERBS_PAGED      16384u /* payloads from this size on begin on a page */
-#define VERBS_MESSAGES   128u   /* at most that many may be unread in a ring; a power of two */
-#define VERBS_PLACED     128u /* the same of messages that were written elsewhere (verbs_target.h) */
+#define VERBS_MESSAGES   128u   /* how many may be unread in a ring at most; a power of two */
+#define VERBS_PLACED     128u   /* the same for messages in targets (verbs_target.h) */
 #define VERBS_ARRIVALS   (VERBS_MESSAGES + VERBS_PLACED)
 #define VERBS_SENDS      32u   /* work requests of a connection that may be under way */
 #define VERBS_SHORT      4095u /* payloads up to this size may be short messages */
 #define VERBS_OWE_COUNT                                                                            \
-  32u /* after giving back that many messages, credit goes even if nothing is sent */
+  32u /* after so many messages are given back, credit is sent even without a message */
 #define VERBS_OWE_SLOTS 2u /* the same for the memory of that many slots */
 
 /* The immediate bits of a message. */
@@ -121,11 +121,11 @@ typedef struct verbs_rx {
  * know yet; 0: more than the credit can count. */
 uint32_t verbs_ring_units(size_t slot_bytes, unsigned slot_count);
 
-/* Begins with empty rings. */
+/* Initializes an empty ring. */
 void verbs_tx_init(verbs_tx *tx, uint32_t units);
 void verbs_rx_init(verbs_rx *rx, uint32_t units, size_t slot_bytes, verbs_mark mark);
 
-/* Where a long message of `bytes` bytes goes that may begin at `at`. */
+/* Where a long message of `bytes` bytes goes if it may begin at `at`. */
 static inline verbs_place verbs_ring_place(uint32_t at, uint32_t units, size_t bytes) {
   uint32_t body = (uint32_t)((bytes + VERBS_UNIT - 1) / VERBS_UNIT);
   uint32_t mask = bytes >= VERBS_PAGED ? VERBS_PAGE_UNITS - 1 : 0;
@@ -190,10 +190,12 @@ static inline void verbs_tx_placed(verbs_tx *tx, const coll_tag *tag) {
   tx->sent++;
 }
 
-/* Credit has come, as the low bits of what the receiver has passed: true if it is new. The
- * credit of a completion may be older than that of a short message behind it, but not by more than
- * a ring and VERBS_SENDS messages: sends end by completions too, which are taken in order. false
- * with *broken: it gives back what was never sent. */
+/*
+ * Credit has come, as the low bits of what the receiver has passed: true if it is new. The credit
+ * of a completion may be older than that of a short message behind it, but not by more than a ring
+ * and VERBS_SENDS messages: sends, too, end with completions, which are taken in order. false with
+ * *broken: it gives back what was never sent.
+ */
 static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   uint32_t more = (low - (uint32_t)tx->freed) & VERBS_IMM_UNITS;
   bool old = more > VERBS_IMM_UNITS / 2;
@@ -265,11 +267,13 @@ static inline bool verbs_rx_poll(verbs_rx *rx, const uint8_t *memory, uint32_t *
   return __builtin_expect(near_end, 0) && rx->units > 0 && verbs_rx_take(rx, memory, 1, credit);
 }
 
-/* A long message of `bytes` bytes has arrived, its tag included: false if it cannot be. */
+/* A long message of `bytes` bytes has arrived, its tag included; false: it makes no sense. */
 bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes);
 
-/* A message of `bytes` bytes has arrived in its target, with that tag, which stays there: false if
- * it cannot be. */
+/*
+ * A message of `bytes` bytes has arrived in its target, with that tag, which stays there; false: it
+ * makes no sense.
+ */
 bool verbs_rx_placed(verbs_rx *rx, size_t bytes, void *target, const coll_tag *tag);
 
 /* Shows the first message that was not given back, whose ring begins at `memory`: false if there is
@@ -304,8 +308,10 @@ static inline void verbs_rx_release(verbs_rx *rx) {
   }
 }
 
-/* What a rank says before it sleeps, in the first bytes of the ring that the peer receives by: how
- * much it has sent, plus one. */
+/*
+ * What a rank writes to the first bytes of the ring at its peer before it sleeps: how much it has
+ * sent, plus one.
+ */
 static inline uint64_t verbs_tx_sleeps(const verbs_tx *tx) {
   return tx->sent + 1;
 }
@@ -315,13 +321,13 @@ static inline bool verbs_rx_asleep(const verbs_rx *rx, const uint8_t *memory) {
   return __atomic_load_n((const uint64_t *)(const void *)memory, __ATOMIC_RELAXED) > rx->arrived;
 }
 
-/* Whether so much was given back that the sender must get credit. */
+/* Whether enough was given back that credit must be sent. */
 static inline bool verbs_rx_owes(const verbs_rx *rx) {
   return rx->passed - rx->credited >= rx->owe_units ||
          rx->taken - rx->credited_messages >= VERBS_OWE_COUNT;
 }
 
-/* The credit for a message that leaves now: all that was given back. */
+/* The credit for a message that is sent now: all that was given back. */
 static inline uint32_t verbs_rx_credit(verbs_rx *rx) {
   rx->credited = rx->passed;
   rx->credited_messages = rx->taken;

@@ -10,8 +10,10 @@ static int number_of(const coll_transport_env *env, const char *name, int fallba
   return *text ? atoi(text) : fallback;
 }
 
-/* Whether each item of COLL_VERBS_DEVICE is a name, perhaps with ^ or = before it and :port behind
- * it; what is wrong otherwise. */
+/*
+ * Checks that each item of COLL_VERBS_DEVICE is a name, perhaps with ^ or = in front and :port
+ * behind it, and says what is wrong.
+ */
 static bool check_devices(const char *list, verbs_fault *fault) {
   for (const char *at = list; *at;) {
     size_t length = strcspn(at, ",");
@@ -24,7 +26,7 @@ static bool check_devices(const char *list, verbs_fault *fault) {
     bool digits = *port != ':' || (port[1] >= '0' && port[1] <= '9' && end == at + length);
     if (length > 0 && (name_length == 0 || !digits || value < 1 || value > 255)) {
       verbs_fault_set(fault, COLL_ERR_INVALID_USAGE, NULL, 0,
-                      "COLL_VERBS_DEVICE=%s: '%.*s' is no device; write name, =name, ^name, or "
+                      "COLL_VERBS_DEVICE=%s: '%.*s' is not a device; write name, =name, ^name, or "
                       "name:port, separated by commas",
                       list, (int)length, at);
       return false;

@@ -1,7 +1,7 @@
 /* verbs_target.c: the adverts of one direction. */
 #include "transports/verbs/verbs_target.h"
 
-/* The number behind the last message of a target. */
+/* One more than the number of the last message of a target. */
 static uint64_t end_of(const verbs_advert *advert) {
   return advert->first + verbs_advert_count(advert);
 }

@@ -5,13 +5,12 @@
  * A receiver that knows where its next messages belong sends an *advert*: the number of the first
  * of them, an address and its key, and the tag that they must carry. Messages of those numbers that
  * the sender has not sent by then, whose lengths and tag are as advertised, are written straight to
- * their target; all others go through the ring (verbs_ring.h). What arrives there has passed the
- * comparison of tags and lengths at the sender, against what the receiver expects: it need not
- * carry its tag.
+ * their target; all others go through the ring (verbs_ring.h). The sender has compared tags and
+ * lengths with what the receiver expects, so what arrives there need not carry its tag.
  *
- * Adverts lie in memory of the sender of messages, VERBS_TARGETS of them, used in turn. One is
- * written over once its receiver has said, in the immediate bits of its messages, that it has
- * copied it.
+ * Adverts lie in memory of the sender of messages: VERBS_TARGETS of them, used in turn. One is
+ * overwritten once its receiver has said, in the immediate bits of its messages, that it has copied
+ * it.
  */
 #ifndef COLLI_TRANSPORTS_VERBS_TARGET_H
 #define COLLI_TRANSPORTS_VERBS_TARGET_H
@@ -48,20 +47,22 @@ static inline uint64_t verbs_advert_count(const verbs_advert *advert) {
 typedef struct verbs_targets {
   verbs_advert advert[VERBS_TARGETS];
   uint64_t made;
-  uint64_t over;   /* no message for them is to come */
+  uint64_t over;   /* no more messages for them will come */
   uint64_t copied; /* the receiver of the advert has them */
 } verbs_targets;
 
 /* Whether one more can be advertised. */
 bool verbs_targets_free(const verbs_targets *targets);
 
-/* The peer has said how many it has copied, modulo VERBS_TARGETS_COUNTED: false if it cannot be.
+/*
+ * The peer has said how many it has copied, modulo VERBS_TARGETS_COUNTED; false: it makes no sense.
  * What a completion says may be older than what a short message behind it has said, by
  * VERBS_TARGETS that were under way then, and one for each of VERBS_SENDS that could be sent before
- * the completion was taken: fewer than VERBS_TARGETS_COUNTED - VERBS_TARGETS. */
+ * the completion was taken: fewer than VERBS_TARGETS_COUNTED - VERBS_TARGETS.
+ */
 bool verbs_targets_copied(verbs_targets *targets, uint32_t low);
 
-/* An advert of the peer's: false if it cannot be. */
+/* Takes an advert of the peer; false: it makes no sense. */
 bool verbs_targets_add(verbs_targets *targets, const verbs_advert *advert);
 
 /* Forgets targets all of whose messages lie before number `next`. */
