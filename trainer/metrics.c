@@ -38,11 +38,12 @@ static void put_result(FILE *file, const epoch_result *r) {
   fprintf(file,
           ",\"ranks\":%d,\"train_loss\":%.17g,\"train_accuracy\":%.17g,\"test_loss\":%.17g,"
           "\"test_accuracy\":%.17g,\"samples_per_s\":%.6g,\"comm_wait_share\":%.6g,"
-          "\"compute_share\":%.6g,\"sent_bytes\":%.0f,"
+          "\"slowed_share\":%.6g,\"compute_share\":%.6g,\"sent_bytes\":%.0f,"
           "\"optimizer_bytes\":%zu,\"weights_hash\":\"%016" PRIx64 "\"%s%s",
           r->ranks, r->train_loss, r->train_accuracy, r->test_loss, r->test_accuracy,
-          r->samples_per_s, r->wait_share, r->compute_share, r->sent_bytes, r->optimizer_bytes,
-          r->weights_hash, r->notes && r->notes[0] ? "," : "", r->notes ? r->notes : "");
+          r->samples_per_s, r->wait_share, r->slowed_share, r->compute_share, r->sent_bytes,
+          r->optimizer_bytes, r->weights_hash, r->notes && r->notes[0] ? "," : "",
+          r->notes ? r->notes : "");
 }
 
 /* Writes the line of an epoch. */

@@ -17,6 +17,7 @@ typedef struct epoch_result {
   double seconds;         /* of training, without the test */
   double samples_per_s;   /* over all ranks */
   double wait_share;      /* part of `seconds` spent waiting for others, mean over the ranks */
+  double slowed_share;    /* ... asleep because of --slow */
   double compute_share;   /* ... in the model and the optimizer */
   double sent_bytes;      /* over all ranks, as the strategy's definition counts them */
   size_t optimizer_bytes; /* of rank 0, which has as much of it as any */

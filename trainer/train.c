@@ -168,6 +168,7 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .seconds = seconds,
                            .samples_per_s = seconds > 0 ? all.samples / seconds : 0.0,
                            .wait_share = seconds > 0 ? all.waited_s / whole : 0.0,
+                           .slowed_share = seconds > 0 ? all.slowed_s / whole : 0.0,
                            .compute_share = seconds > 0 ? all.compute_s / whole : 0.0,
                            .sent_bytes = all.sent_bytes,
                            .optimizer_bytes = w->optimizer_bytes,

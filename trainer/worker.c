@@ -84,8 +84,11 @@ static bool accumulate(worker *w, size_t first, size_t count, float scale, float
 
 void worker_slow(worker *w, double spent_s) {
   w->sums.compute_s += spent_s;
-  if (w->o->slow_factor > 1.0f && w->rank == w->o->slow_rank)
-    nap(((double)w->o->slow_factor - 1.0) * spent_s);
+  if (w->o->slow_factor <= 1.0f || w->rank != w->o->slow_rank)
+    return;
+  double begin = clock_s();
+  nap(((double)w->o->slow_factor - 1.0) * spent_s);
+  w->sums.slowed_s += clock_s() - begin;
 }
 
 bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,

@@ -15,6 +15,7 @@ typedef struct sums {
   double loss, correct, samples; /* of training, before each step */
   double compute_s;              /* time in the model and the optimizer */
   double waited_s;               /* time waiting for other ranks */
+  double slowed_s;               /* time slept because of --slow; counted in neither of these */
   double sent_bytes;             /* handed to libcoll, as the strategy's definition counts them */
   double test_loss, test_correct, tested; /* of the test after the epoch, and its samples */
 } sums;

@@ -13,13 +13,13 @@ ALONE = "one rank"  # that nothing is sent for: what the strategies' accuracy is
 class Run:
     """One run: its epochs as the metrics file has them, with what has added up until their ends."""
 
-    def __init__(self, strategy, condition, epochs):
-        self.strategy, self.condition, self.epochs = strategy, condition, epochs
+    def __init__(self, strategy, condition, turn, epochs):
+        self.strategy, self.condition, self.turn, self.epochs = strategy, condition, turn, epochs
         seconds = sent = samples = 0
         for epoch in epochs:
             seconds += epoch["seconds"]
             sent += epoch["sent_bytes"]
-            samples += epoch["seconds"] * epoch["samples_per_s"]
+            samples += round(epoch["seconds"] * epoch["samples_per_s"])
             epoch.update(wall_s=seconds, sent_so_far=sent, samples=samples)
 
     @property
@@ -33,6 +33,10 @@ class Run:
     def seconds_to(self, accuracy):
         """When the test accuracy was reached first, or None."""
         return next((e["wall_s"] for e in self.epochs if e["test_accuracy"] >= accuracy), None)
+
+    def share(self, name):
+        """A share of the ranks' time over all epochs: 0 to 1."""
+        return sum(e[name] * e["seconds"] for e in self.epochs) / self.epochs[-1]["wall_s"]
 
 
 def shaped(rate):
@@ -56,12 +60,14 @@ def command_of(options, ranks, metrics, words):
             "--metrics", metrics, *words]
 
 
-def train(options, strategy, condition):
-    """One run; None if this strategy cannot do it."""
+def train(options, strategy, condition, turn):
+    """One run; None if this strategy cannot do it. Each round has a seed of its own, so that the rounds differ as
+    much as runs of other people would."""
     metrics = os.path.join(options.out, "metrics.json")
     ranks, name = (1, "allreduce") if strategy == ALONE else (options.ranks, strategy)
     command = [*condition.launcher, *command_of(options, ranks, metrics, [
-        "--strategy", name, "--epochs", str(options.epochs), *condition.options, *options.more])]
+        "--strategy", name, "--epochs", str(options.epochs), "--seed", str(turn), *condition.options,
+        *options.more])]
     result = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
     if result.returncode != 0:
         why = (result.stderr.strip().splitlines() or ["no message"])[0]
@@ -70,29 +76,23 @@ def train(options, strategy, condition):
     with open(metrics, encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
     os.remove(metrics)
-    return Run(strategy, condition.name, [line for line in lines if line["type"] == "epoch"])
-
-
-def median_run(runs):
-    """The run whose time is the median."""
-    return sorted(runs, key=lambda run: run.epochs[-1]["wall_s"])[len(runs) // 2]
+    return Run(strategy, condition.name, turn, [line for line in lines if line["type"] == "epoch"])
 
 
 def run_all(options, conditions):
-    """The median run of each strategy under each condition; undisturbed, that of one rank is before them."""
+    """All runs by condition, then by strategy: a list with one run a round. Undisturbed, one rank comes first."""
     names = options.strategies.split(",") if options.strategies else all_strategies(options)
-    found = collections.defaultdict(list)
+    found = {condition.name: collections.defaultdict(list) for condition in conditions}
     for condition in conditions:
-        for turn in range(options.rounds):
+        for turn in range(1, options.rounds + 1):
             for name in [ALONE, *names] if condition is conditions[0] else names:
-                if turn > 0 and not found[name, condition.name]:
+                if turn > 1 and name not in found[condition.name]:
                     continue
-                run = train(options, name, condition)
+                run = train(options, name, condition, turn)
                 if run:
-                    found[name, condition.name].append(run)
+                    found[condition.name][name].append(run)
                     print(f"{condition.name}: {name}: {100 * run.accuracy:.2f} %, "
                           f"{run.samples_per_s:.0f} samples/s", flush=True)
-    runs = [median_run(same) for same in found.values() if same]
-    if all(run.strategy == ALONE for run in runs):
+    if all(name == ALONE for strategies in found.values() for name in strategies):
         sys.exit("compare: no strategy could be run")
-    return runs
+    return {condition: strategies for condition, strategies in found.items() if strategies}

@@ -1,108 +1,164 @@
-"""picture.py: accuracy against time, samples and bytes; where time goes; staleness; stages at work. As SVG inside
-HTML."""
+"""picture.py: accuracy against time, samples and bytes; speed; where time goes; staleness; stages at work. As SVG inside
+HTML. Whiskers are the range over the rounds, points the median."""
 import io
+import statistics
 import sys
 
-AXES = [("wall_s", "seconds", 1), ("samples", "samples", 1), ("sent_so_far", "MB sent", 1e-6)]
+import jobs
+
+AXES = [("wall_s", "seconds", 1), ("samples", "thousand samples", 1e-3), ("sent_so_far", "MB sent", 1e-6)]
+SHARES = [("compute_share", "compute", "C2"), ("comm_wait_share", "waiting", "C3"), ("slowed_share", "slowed down", "C4")]
+LOG_FROM = 20  # the largest number over the smallest from which an axis is logarithmic
+MISSING = ("No pictures: they need matplotlib. Install it (apt-get install python3-matplotlib) and run this again; the "
+           "numbers are complete without it.")
 
 
-def draw(conditions):
-    """The pictures of each condition as one SVG text; none without matplotlib."""
+def load():
+    """matplotlib.pyplot, or None, which is said on standard error."""
     try:
         import matplotlib
         matplotlib.use("svg")
         from matplotlib import pyplot
     except ImportError:
-        print("compare: no pictures: they need matplotlib (apt-get install python3-matplotlib)", file=sys.stderr)
-        return {}
+        print(f"compare: {MISSING}", file=sys.stderr)
+        return None
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "compare", "font.size": 8})
-    names = sorted({run.strategy for runs in conditions.values() for run in runs})
-    colors = {name: f"C{i}" for i, name in enumerate(names)}
-    return {condition: draw_one(pyplot, runs, colors) + draw_stages(pyplot, runs) for condition, runs in conditions.items()}
-
-
-def draw_one(pyplot, runs, colors):
-    """The pictures of one condition."""
-    figure, axes = pyplot.subplots(2, 3, figsize=(11, 6.4))
-    for axis, (field, label, scale) in zip(axes[0], AXES):
-        for run in runs:
-            axis.plot([epoch[field] * scale for epoch in run.epochs],
-                      [100 * epoch["test_accuracy"] for epoch in run.epochs], color=colors[run.strategy],
-                      marker=".", label=run.strategy, linewidth=1.2)
-        axis.set(xlabel=label, ylabel="test accuracy, %")
-        axis.grid(True, linewidth=0.3)
-    draw_time(axes[1][0], runs)
-    draw_staleness(axes[1][1], runs, colors)
-    axes[1][2].set_visible(False)
-    handles, labels = axes[0][0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="lower right", bbox_to_anchor=(0.97, 0.1), ncol=2)
-    return svg(pyplot, figure)
+    return pyplot
 
 
 def svg(pyplot, figure):
     """A figure as text, which ends its life."""
-    figure.tight_layout()
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
     return text.getvalue()[text.getvalue().index("<svg"):]
 
 
-def draw_time(axis, runs):
-    """Shares of the time of all ranks: in the model, waiting for others, and all else."""
-    for row, run in enumerate(runs):
-        whole = run.epochs[-1]["wall_s"]
-        compute, wait = (100 * sum(e[name] * e["seconds"] for e in run.epochs) / whole
-                         for name in ("compute_share", "comm_wait_share"))
+def figures(pyplot, strategies, names):
+    """The pictures of one condition. strategies: the runs of each, by name; names: of all conditions' strategies, so that
+    each has one color everywhere."""
+    colors = {name: "0.4" if name == jobs.ALONE else f"C{i % 10}" for i, name in enumerate(names)}
+    styles = {name: "-" if i < 10 else "--" for i, name in enumerate(names)}
+    figure, axes = pyplot.subplots(2, 3, figsize=(11, 7), layout="constrained")
+    for axis, (field, label, scale) in zip(axes[0], AXES):
+        draw_accuracy(axis, strategies, colors, styles, field, label, scale)
+    draw_speed(axes[1][0], strategies, colors)
+    draw_time(axes[1][1], strategies)
+    draw_staleness(axes[1][2], strategies, colors)
+    stages = [runs[-1] for runs in strategies.values() if "stages" in runs[-1].epochs[-1]]
+    return [figure, *([draw_stages(pyplot, stages)] if stages else [])]
+
+
+def fit(low, high):
+    """The ends of an axis around the data, with a margin, and whether it is logarithmic."""
+    if low > 0 and high / low >= LOG_FROM:
+        margin = (high / low) ** 0.05
+        return low / margin, high * margin, "log"
+    margin = 0.05 * (high - low) or 0.05 * abs(high) or 1
+    return low - margin, high + margin, "linear"
+
+
+def fit_axes(axis, x, y):
+    """Lets both axes begin and end at the data."""
+    low, high, scale = fit(min(x), max(x))
+    axis.set_xscale(scale)
+    axis.set_xlim(low, high)
+    axis.set_ylim(*fit(min(y), max(y))[:2])
+    axis.grid(True, linewidth=0.3)
+
+
+def median_and_whiskers(values):
+    """The median, and how far the range goes below and above it."""
+    median = statistics.median(values)
+    return median, median - min(values), max(values) - median
+
+
+def draw_accuracy(axis, strategies, colors, styles, field, label, scale):
+    """Accuracy after each epoch against a field of it."""
+    all_x, all_y = [], []
+    for name, runs in strategies.items():
+        xs = [[epoch[field] * scale for epoch in same] for same in zip(*(run.epochs for run in runs))]
+        ys = [[100 * epoch["test_accuracy"] for epoch in same] for same in zip(*(run.epochs for run in runs))]
+        if not max(map(max, xs)):
+            continue  # one rank sends nothing
+        x, left, right = zip(*map(median_and_whiskers, xs))
+        y, below, above = zip(*map(median_and_whiskers, ys))
+        axis.errorbar(x, y, xerr=(left, right), yerr=(below, above), color=colors[name], linestyle=styles[name], marker=".",
+                      linewidth=1.2, elinewidth=0.8, capsize=1.5, label=name)
+        all_x += sum(xs, [])
+        all_y += sum(ys, [])
+    axis.set(xlabel=label, ylabel="test accuracy, %")
+    if all_x:
+        fit_axes(axis, all_x, all_y)
+        axis.legend(fontsize=6)
+
+
+def draw_speed(axis, strategies, colors):
+    """Samples per second of each strategy."""
+    values = [[run.samples_per_s for run in runs] for runs in strategies.values()]
+    for row, (name, same) in enumerate(zip(strategies, values)):
+        median, left, right = median_and_whiskers(same)
+        axis.errorbar(median, row, xerr=[[left], [right]], marker="o", color=colors[name], capsize=2,
+                      label="median and range of the rounds" if row == 0 else None)
+    fit_axes(axis, sum(values, []), [0, len(values) - 1])
+    axis.set(xlabel="samples/s", yticks=range(len(values)), yticklabels=list(strategies), ylim=(len(values) - 0.5, -0.5))
+    axis.legend(fontsize=6, loc="lower center", bbox_to_anchor=(0.5, 1))
+
+
+def draw_time(axis, strategies):
+    """Shares of the time of all ranks: in the model, waiting for others, slowed down on purpose, and all else."""
+    for row, runs in enumerate(strategies.values()):
         left = 0
-        for share, color in ((compute, "C2"), (wait, "C3"), (max(0, 100 - compute - wait), "0.8")):
-            axis.barh(row, share, left=left, color=color)
+        for name, label, color in SHARES:
+            share, below, above = median_and_whiskers([100 * run.share(name) for run in runs])
+            axis.barh(row, share, left=left, color=color, label=label if row == 0 else None,
+                      xerr=[[below], [above]] if name == "comm_wait_share" else None, error_kw={"linewidth": 0.8})
             left += share
-    axis.set(yticks=range(len(runs)), yticklabels=[run.strategy for run in runs], xlim=(0, 100),
-             xlabel="% of the ranks' time: compute, waiting, the rest")
+        axis.barh(row, max(0, 100 - left), left=left, color="0.8", label="the rest" if row == 0 else None)
+    axis.set(yticks=range(len(strategies)), yticklabels=list(strategies), xlim=(0, 100), xlabel="% of the ranks' time")
     axis.invert_yaxis()
+    axis.legend(fontsize=6, loc="lower center", bbox_to_anchor=(0.5, 1), ncol=4)
 
 
-def draw_staleness(axis, runs, colors):
+def draw_staleness(axis, strategies, colors):
     """How old the weights were for which gradients were made, where a strategy counts that."""
-    found = False
-    for run in runs:
+    for name, runs in strategies.items():
         counts = [sum(values) for values in zip(*(e["staleness"] + [0] * (64 - len(e["staleness"]))
-                                                  for e in run.epochs if "staleness" in e))]
+                                                  for run in runs for e in run.epochs if "staleness" in e))]
         if sum(counts):
             last = max(i for i, count in enumerate(counts) if count)
             axis.step(range(last + 1), [100 * count / sum(counts) for count in counts[:last + 1]], where="mid",
-                      color=colors[run.strategy])
-            found = True
+                      color=colors[name], label=name)
     axis.set(xlabel="staleness, updates", ylabel="% of the gradients")
-    axis.set_visible(found)
+    axis.set_visible(bool(axis.lines))
+    if axis.lines:
+        axis.xaxis.get_major_locator().set_params(integer=True)
+        axis.legend(fontsize=6)
 
 
 def draw_stages(pyplot, runs):
-    """When each stage was at work on each micro-batch, in the last step of each run that has stages."""
-    runs = [run for run in runs if "stages" in run.epochs[-1]]
-    if not runs:
-        return ""
+    """When each stage was at work on each micro-batch, in the last step of the last round."""
     rows = [len(run.epochs[-1]["stages"]) for run in runs]
-    figure, axes = pyplot.subplots(len(runs), 1, figsize=(11, sum(0.9 + 0.3 * row for row in rows)), squeeze=False,
-                                   height_ratios=[2 + row for row in rows])
+    figure, axes = pyplot.subplots(len(runs), 1, figsize=(11, sum(1.2 + 0.3 * row for row in rows)), squeeze=False,
+                                   height_ratios=[2 + row for row in rows], layout="constrained")
     for axis, run in zip(axes[:, 0], runs):
-        draw_passes(axis, run.epochs[-1]["stages"])
         last = run.epochs[-1]
-        axis.set_title(f"{run.strategy}: the last step, forward passes (blue) and backward ones (orange) by micro-batch; "
-                       f"idle {100 * last['bubble']:.0f} % of the epoch, by the formula "
-                       f"{100 * last['bubble_formula']:.0f} %", loc="left", fontsize=8)
-    return svg(pyplot, figure)
+        draw_passes(axis, last["stages"])
+        axis.set_title(f"{run.strategy}: the last step of the last round, passes by micro-batch; idle "
+                       f"{100 * last['bubble']:.0f} % of the epoch, by the formula {100 * last['bubble_formula']:.0f} %",
+                       loc="left", fontsize=8)
+    return figure
 
 
 def draw_passes(axis, stages):
     """A bar for each pass of each stage, from when it began to when it ended."""
     start = min(begin for stage in stages for begin, _ in stage["forward"])
     for row, stage in enumerate(stages):
-        for passes, color in ((stage["forward"], "C0"), (stage["backward"], "C1")):
-            for number, (begin, end) in enumerate(passes):
+        for kind, color in (("forward", "C0"), ("backward", "C1")):
+            for number, (begin, end) in enumerate(stage[kind]):
                 axis.barh(row, 1e3 * (end - begin), left=1e3 * (begin - start), color=color, edgecolor="white",
-                          linewidth=0.5)
+                          linewidth=0.5, label=f"{kind} pass" if row == number == 0 else None)
                 axis.text(1e3 * ((begin + end) / 2 - start), row, number, ha="center", va="center", fontsize=6)
     axis.set(yticks=range(len(stages)), yticklabels=[f"stage {row}" for row in range(len(stages))], xlabel="ms")
     axis.invert_yaxis()
+    axis.legend(fontsize=6, loc="lower left", bbox_to_anchor=(1, 0))
