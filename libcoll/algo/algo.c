@@ -70,7 +70,7 @@ const colli_algo *const colli_algos[] = {
     NULL,
 };
 
-/* Finds by collective and name; NULL if there is none. */
+/* Finds an algorithm by collective and name; NULL if there is none. */
 const colli_algo *colli_algo_find(colli_coll coll, const char *name) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)
     if ((*algo)->coll == coll && strcmp((*algo)->name, name) == 0)

@@ -1,7 +1,6 @@
 /*
- * combine.c: every rank owns one chunk, gets all ranks' contributions to it straight from them, and
- * combines them in the order that the shape asks for. The first half of all algorithms that are
- * called direct.
+ * combine.c: every rank owns one chunk, receives the contributions to it directly from all ranks,
+ * and combines them in the order of the shape. The first half of all "direct" algorithms.
  *
  * ANY: own contribution first, then the others as they come. LEFT: from left to right; what is
  * there already is kept in one chunk of scratch. TREE: from left to right as well; halves that wait
@@ -17,14 +16,15 @@ typedef struct operand {
   int at;                                 /* MESSAGE: whose; KEPT: at which place of the stack */
 } operand;
 
-/* A rank that combines: it emits its steps, or only computes when it would be done with them. */
+/* A rank that combines. It emits its steps or, for the cost, only computes when it would finish
+ * them. */
 typedef struct combination {
   colli_builder *builder; /* NULL: it only computes times */
   const colli_shape *shape;
   int lane;
   bool store; /* the result goes to OUTPUT */
   int to;     /* it is sent to this rank, or COLLI_NOBODY */
-  int made;   /* operations so far; the last one completes the reduction */
+  int made;   /* operations so far; the last one makes the final result */
   colli_timeline *at;
   colli_timeline peer; /* every rank, before it contributes */
   int sent;            /* how many chunks each rank contributes to */
@@ -36,7 +36,7 @@ static int paired_seats(int nranks) {
   return nranks - colli_order_seats(nranks);
 }
 
-/* How many chunks of scratch a rank takes that combines. */
+/* The number of scratch chunks that a combining rank needs. */
 int colli_combine_scratch(const colli_shape *shape, bool store) {
   int n = shape->nranks;
   if (n <= 2)
@@ -80,7 +80,7 @@ static void time_step(combination *c, unsigned bits, int from) {
     (touches ? colli_timeline_fold : colli_timeline_receive)(c->at, in);
 }
 
-/* Emits, or times, a step whose value comes from `src` and goes to `dst`. */
+/* Emits (or times) a step whose value comes from `src` and goes to `dst`. */
 static void do_step(combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
   int n = c->shape->nranks, rank = c->shape->rank;
   if (!c->builder) {
@@ -100,8 +100,8 @@ static void do_step(combination *c, unsigned bits, operand src, int dst_buf, int
                                 });
 }
 
-/* Emits left op right, one of which is a message; where it is not the last one it is kept at `at`.
- */
+/* Emits left op right, one of which is a message. Unless this is the last operation, the result is
+ * kept at `at`. */
 static operand merge_message(combination *c, operand left, operand right, int at, bool last) {
   operand kept = {KEPT, at};
   if (left.kind == MESSAGE && right.kind == MESSAGE) {
@@ -120,8 +120,8 @@ static operand merge_message(combination *c, operand left, operand right, int at
   return out ? (operand){DONE, 0} : kept;
 }
 
-/* Emits left op right. `left` is kept if `right` is no message: no tree of order.h has a rank of
- * its own to the left of what took others to combine. */
+/* Emits left op right. If `right` is not a message, `left` is a kept value, because no tree of
+ * order.h has a single rank to the left of a combined subtree. */
 static operand merge_values(combination *c, operand left, operand right, int at) {
   bool last = ++c->made == c->shape->nranks - 1;
   if (left.kind == MESSAGE || right.kind == MESSAGE)
@@ -136,7 +136,7 @@ static operand merge_values(combination *c, operand left, operand right, int at)
   return left;
 }
 
-/* Emits the part of TREE that is made of seats first .. first + count - 1, kept at `at`. */
+/* Emits the subtree of TREE over seats [first, first + count), with its result kept at `at`. */
 static operand merge_seats(combination *c, int first, int count, int at) {
   int n = c->shape->nranks;
   if (count == 1) {
@@ -149,7 +149,7 @@ static operand merge_seats(combination *c, int first, int count, int at) {
   return merge_values(c, left, right, at);
 }
 
-/* Walks through the combination in the order of the shape. */
+/* Goes through the combination in the order of the shape. */
 static void merge_all(combination *c) {
   int n = c->shape->nranks, rank = c->shape->rank;
   if (c->shape->order == COLLI_ORDER_TREE) {
@@ -180,10 +180,10 @@ void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int
   }
 }
 
-/* The rank that has most to do in a fixed order. */
+/* The rank with the most work in a fixed order. */
 int colli_combine_busiest(const colli_shape *shape) {
   int n = shape->nranks, two = paired_seats(n);
-  /* A rank whose own leaf meets no other one has to store one message more. */
+  /* A rank whose own leaf is not combined with a neighbour's must store one more message. */
   return shape->order == COLLI_ORDER_TREE && two % 2 ? 2 * two : n - 1;
 }
 

@@ -79,12 +79,12 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
   };
 }
 
-/* The time that a single rank takes to copy its vector. */
+/* The time in which a communicator of one rank copies its vector. */
 double colli_cost_alone(const colli_partition *partition, const colli_terms *terms) {
   return terms->filled * partition->nchunks * terms->passes * terms->slices * terms->work_reduce;
 }
 
-/* The time of a collective, given its critical path and the work of its ranks. */
+/* The time of a collective, from its critical path and the work of its ranks. */
 double colli_cost_bound(double critical, colli_work work, const colli_terms *terms,
                         const colli_model *model) {
   if (model->core_share >= 1)

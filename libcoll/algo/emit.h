@@ -1,4 +1,4 @@
-/* emit.h: what the algorithms share: writing steps down, and the terms of their costs. */
+/* emit.h: shared by the algorithms: helpers to emit steps, and the terms of their cost formulas. */
 #ifndef COLLI_ALGO_EMIT_H
 #define COLLI_ALGO_EMIT_H
 
@@ -17,10 +17,11 @@ typedef struct colli_way {
 /* Adds a step that works on one chunk; returns its handle. */
 int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, int chunk);
 
-/* The steps of a communicator of one rank: input to output, complete if it is a reduction. */
+/* Emits the steps for a communicator of one rank: input to output, marked final if it is a
+ * reduction. */
 void colli_emit_alone(colli_builder *builder, colli_coll coll, int nchunks);
 
-/* For `nchunks`: one chunk for each rank's block; one for the whole vector. */
+/* For `nchunks`: one chunk for each rank's block, or one for the whole vector. */
 int colli_nchunks_blocks(const colli_shape *shape);
 int colli_nchunks_one(const colli_shape *shape);
 
@@ -28,28 +29,28 @@ int colli_nchunks_one(const colli_shape *shape);
 int colli_emit_own(colli_builder *builder, const colli_shape *shape);
 
 /*
- * Reduction by owners: chunk r of as many chunks as ranks belongs to rank r. Every rank sends its
- * contributions to the other chunks to their owners, rank - 1 first (contribute), and combines all
- * contributions to its own one in the order of the shape (combine). The result is complete; it goes
- * to OUTPUT if `store`, and to rank `to` unless that is COLLI_NOBODY; one of both at least. For
- * more than one rank. Combining takes that many chunks of scratch, all as long as the rank's own
- * one: colli_builder_scratch_own() must say so.
+ * Reduction by owners: there are as many chunks as ranks, and rank r owns chunk r. Every rank sends
+ * its contributions to the owners, rank - 1 first (contribute), and combines all contributions to
+ * its own chunk in the order of the shape (combine). The final result goes to OUTPUT if `store`,
+ * and to rank `to` unless that is COLLI_NOBODY; at least one of the two. Needs more than one rank.
+ * Combining needs the given number of scratch chunks, all as long as the rank's own; declare that
+ * with colli_builder_scratch_own().
  */
 void colli_emit_contribute(colli_builder *builder, const colli_shape *shape, int lane);
 void colli_emit_combine(colli_builder *builder, const colli_shape *shape, int lane, bool store,
                         int to);
 int colli_combine_scratch(const colli_shape *shape, bool store);
 
-/* Rounds of doubling that reach n: the smallest q with 2^q >= n. */
+/* The number of doubling rounds for n ranks: the smallest q with 2^q >= n. */
 int colli_log2_up(int n);
 
-/* A partition and a model, as the terms of which costs are made; times in ns. */
+/* The terms of the cost formulas, derived from a partition and a model; times in ns. */
 typedef struct colli_terms {
-  double filled; /* share of the chunks that hold anything: few elements do not reach all */
+  double filled; /* share of chunks that are not empty; a short vector may not fill all */
   double passes;
   double slices;      /* of a chunk in one pass */
   double bytes;       /* of a chunk in one pass */
-  double copy;        /* a rank's pace: ns from slice to slice while it only moves them */
+  double copy;        /* a rank's pace: ns per slice while it only moves slices */
   double reduce;      /* the same while it reduces them */
   double work_reduce; /* a rank's own work on a slice that it reduces */
   double copy_hop;    /* one slice through one rank and over one link */
@@ -60,27 +61,27 @@ colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes
                              const colli_model *model);
 
 /*
- * The time of one stage of a pipeline whose ranks work on one chunk after the other: its slices at
- * the rank's pace, or one slice's way to the next rank, whichever takes longer.
+ * The time of one pipeline stage whose ranks work on one chunk after the other: its slices at the
+ * rank's pace, or one slice's way to the next rank, whichever takes longer.
  */
 static inline double colli_stage(const colli_terms *terms, double pace, double hop) {
   return terms->slices * pace > hop ? terms->slices * pace : hop;
 }
 
-/* The time that a single rank takes to copy its vector. */
+/* The time in which a communicator of one rank copies its vector. */
 double colli_cost_alone(const colli_partition *partition, const colli_terms *terms);
 
 /* What one rank does in one pass, on average over the ranks. */
 typedef struct colli_work {
   double steps;    /* chunks that it handles */
   double received; /* chunks that come over a link */
-  double waits;    /* times that it has nothing to do until a message comes */
+  double waits;    /* how often it must wait for a message */
   double reduced;  /* chunks that it reduces */
 } colli_work;
 
 /*
  * The time of a collective whose critical path takes `critical` ns. Where ranks share cores, the
- * cores must also get through everybody's work, and every wait costs a change of ranks.
+ * cores must also do the work of all ranks, and every wait costs a change of ranks.
  */
 double colli_cost_bound(double critical, colli_work work, const colli_terms *terms,
                         const colli_model *model);

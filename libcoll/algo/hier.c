@@ -1,11 +1,12 @@
 /*
- * hier.c: algorithms of the table, one after the other, inside groups and between them.
+ * hier.c: runs algorithms of the table one after the other, inside groups and between them.
  *
- * A part works on a communicator of its own: some ranks, and one stretch of the vector. Its chunks
- * may be larger than the whole algorithm's: then it is run several times, each time on a further
- * piece of each of its chunks. (Its steps may not be cut up one by one: two ranks that send several
- * messages before they receive need more than one chunk of credit.) Ranks go on to the next part
- * when they have done theirs: all is one lane, so every value is there when the next part reads it.
+ * A part works like a communicator of its own: some of the ranks, on one stretch of the vector. Its
+ * chunks may be larger than the whole algorithm's. Then it runs several times, each time on the
+ * next piece of each of its chunks. (Splitting single steps instead could deadlock: two ranks that
+ * send several messages before they receive would need more than one chunk of credit.) A rank goes
+ * on to the next part when it has done its own steps. All parts are in one lane, so every value is
+ * there when the next part reads it.
  */
 #include "libcoll/algo/hier.h"
 
@@ -40,7 +41,7 @@ static void free_layout(layout *l) {
   free(l->of);
 }
 
-/* Numbers the groups that have ranks in the order in which they are found; returns how many. */
+/* Numbers the groups that have ranks, in the order of their first ranks; returns their number. */
 static int number_groups(layout *l, const colli_shape *shape) {
   int n = shape->nranks, found = 0;
   for (int rank = 0; rank < n; rank++) {
@@ -52,7 +53,7 @@ static int number_groups(layout *l, const colli_shape *shape) {
   return found;
 }
 
-/* Finds out; false without memory. Where there are no groups each rank is one. */
+/* Fills in the layout of groups; false if out of memory. Without groups, each rank is a group. */
 static bool make_layout(layout *l, const colli_shape *shape) {
   int n = shape->nranks;
   *l = (layout){.equal = true};
@@ -84,9 +85,9 @@ static bool make_layout(layout *l, const colli_shape *shape) {
   return true;
 }
 
-/* Finds the ranks of the own position, group by group. */
+/* Finds the ranks of this rank's position, group by group. */
 static void find_peers(layout *l, const colli_shape *shape) {
-  int *seen = l->leader; /* who leads is of no interest where the parts are symmetric */
+  int *seen = l->leader; /* symmetric parts need no leader */
   for (int group = 0; group < l->ngroups; group++)
     seen[group] = 0;
   for (int rank = 0; rank < shape->nranks; rank++) {
@@ -98,7 +99,7 @@ static void find_peers(layout *l, const colli_shape *shape) {
 
 /* ---- parts ----------------------------------------------------------------------------------- */
 
-/* The shape that an algorithm gets for some of the ranks. */
+/* The shape of a part that runs on some of the ranks. */
 static colli_shape part_shape(const colli_algo *algo, int count, int self, int root) {
   return (colli_shape){.coll = algo->coll, .nranks = count, .rank = self, .root = root};
 }
@@ -108,7 +109,8 @@ static int common_divisor(int a, int b) {
   return b ? common_divisor(b, a % b) : a;
 }
 
-/* Chunks so that each chunk of an algorithm on `count` ranks is a whole number of them. */
+/* The number of chunks such that each chunk of a part on `count` ranks is a whole number of
+ * them. */
 static int refine_chunks(int chunks, const colli_algo *algo, int count) {
   colli_shape shape = part_shape(algo, count, 0, 0);
   int own = algo->nchunks(&shape);
@@ -126,7 +128,7 @@ typedef struct part {
   bool complete;     /* its reduction is the last one */
 } part;
 
-/* A place of a part's schedule in the whole one. */
+/* Translates a buffer and chunk of a part's schedule to those of the whole. */
 static void translate_place(const part *p, int nchunks, int own, int piece, uint8_t *buf,
                             int32_t *chunk) {
   int width = p->chunks / own, row = *chunk / own;
@@ -175,7 +177,7 @@ static coll_status add_part(colli_builder *builder, const part *p, int nchunks) 
 
 /* ---- schedules ------------------------------------------------------------------------------- */
 
-/* How the vector is cut where these are the groups. */
+/* The number of chunks of the vector for these groups. */
 static int count_chunks(const colli_hier *hier, const layout *l) {
   int chunks = 1;
   if (hier->otherwise) {
@@ -206,7 +208,7 @@ int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
   return chunks;
 }
 
-/* Adds the parts of a rank that has its position's share of the vector in between. */
+/* Adds the parts of a rank that handles its position's share of the vector between groups. */
 static coll_status add_split(colli_builder *builder, const colli_hier *hier,
                              const colli_shape *shape, layout *l, int chunks) {
   int size = l->size[0], share = chunks / size;
@@ -224,7 +226,7 @@ static coll_status add_split(colli_builder *builder, const colli_hier *hier,
   return status == COLL_OK ? add_part(builder, &leave, chunks) : status;
 }
 
-/* Adds the parts of a rank whose leader speaks for its group. */
+/* Adds the parts of a rank whose group is represented by its leader. */
 static coll_status add_led(colli_builder *builder, const colli_hier *hier, const colli_shape *shape,
                            const layout *l, int chunks) {
   int size = l->size[l->group], leader = 0;
@@ -280,8 +282,8 @@ coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, co
 /* ---- cost ------------------------------------------------------------------------------------ */
 
 /*
- * The cost of a part on `chunks` chunks of the partition. Where values go one way only, what is run
- * several times follows closely, as passes do.
+ * The cost of a part on `chunks` chunks of the partition. If values go one way only, repeated runs
+ * overlap, as passes do.
  */
 static double part_cost(const colli_algo *algo, int count, int root, int chunks,
                         const colli_partition *partition, size_t elem_bytes,
@@ -293,14 +295,14 @@ static double part_cost(const colli_algo *algo, int count, int root, int chunks,
   cut.nchunks = algo->nchunks(&shape);
   int times = chunks / cut.nchunks;
   size_t held = cut.region ? (cut.count + cut.region - 1) / cut.region : 0;
-  if (held < (size_t)chunks) /* each time some of the chunks are empty, and at last all of them */
+  if (held < (size_t)chunks) /* in every run some chunks are empty, and in the last run all are */
     cut.count = cut.region * ((held + (size_t)times - 1) / (size_t)times);
   else
     cut.count = cut.region * (size_t)cut.nchunks;
   if (held > 0 && held < (size_t)times)
     times = (int)held;
   if (held < (size_t)chunks && cut.nchunks > 1 && cut.count <= cut.region) {
-    /* A single chunk each time: they follow one another along the ranks. */
+    /* A single chunk in each run: the runs follow each other closely along the ranks. */
     double pace = colli_terms_make(&cut, elem_bytes, model).reduce * cut.passes;
     return algo->cost(&shape, &cut, elem_bytes, model) + (times - 1) * pace;
   }
@@ -322,13 +324,13 @@ static colli_model near_model(const colli_model *model) {
   return near;
 }
 
-/* What a part takes, the first time and each further time. */
+/* The time of a part's first run and of each further run. */
 typedef struct span {
   double first;
   double next;
 } span;
 
-/* The span of a part on the whole vector, pass by pass. */
+/* The time of a part on the whole vector, pass by pass. */
 static span part_span(const colli_algo *algo, int count, int root, const colli_partition *partition,
                       size_t elem_bytes, const colli_model *model) {
   colli_partition cut = *partition;
@@ -346,8 +348,8 @@ static double larger(double a, double b) {
   return a > b ? a : b;
 }
 
-/* A reduce or broadcast: the root's group does its part beside the others, and passes follow each
- * other closely. */
+/* A reduce or broadcast: the root's group works at the same time as the others, and passes follow
+ * each other closely. */
 static double one_way_cost(const colli_hier *hier, const layout *l, int root_rank,
                            const colli_partition *partition, size_t elem_bytes,
                            const colli_model *near, const colli_model *far) {
@@ -363,14 +365,14 @@ static double one_way_cost(const colli_hier *hier, const layout *l, int root_ran
   span away = part_span(inner, others, 0, partition, elem_bytes, near);
   double first = larger(across.first + away.first, across.next + home.first);
   double next = larger(across.next, larger(home.next, away.next));
-  if (hier->enter) { /* leaders have to work for both sides, but send to one only */
+  if (hier->enter) { /* leaders work for both sides, but send to only one */
     colli_model free_links = *far;
     free_links.beta_ns_per_byte = 0;
     span works = part_span(hier->across, l->ngroups, root, partition, elem_bytes, &free_links);
     int most = others > l->size[root] ? others : l->size[root];
     span inside = part_span(inner, most, 0, partition, elem_bytes, &free_links);
     next = larger(next, works.next + inside.next);
-  } else { /* leaders send to both sides, the last one to its own group only */
+  } else { /* leaders send to both sides, except the last, which sends only to its group */
     double passing = others > 1 && l->ngroups > 2 ? across.next + away.next : 0;
     next = larger(next, larger(across.next + home.next, passing));
   }
@@ -393,8 +395,8 @@ static double two_way_cost(const colli_hier *hier, const layout *l,
   return partition->passes * pass;
 }
 
-/* What one of the ranks that take part has to do for a part: what it would take them if they all
- * shared next to nothing of a core. */
+/* The work of one participating rank for a part: found as the time that they would take if they all
+ * shared a tiny part of a core. */
 static double part_work(const colli_algo *algo, int count, int chunks,
                         const colli_partition *partition, size_t elem_bytes,
                         const colli_model *model) {
@@ -415,15 +417,14 @@ static double work_cost(const colli_hier *hier, const layout *l, const colli_par
     work += size * (part_work(hier->enter, size, chunks, partition, elem_bytes, near) +
                     part_work(hier->leave, size, chunks, partition, elem_bytes, near));
   }
-  /* Where few elements do not reach all positions, the others have nothing to say. */
+  /* If the vector is too short for all positions, the others send nothing. */
   double speakers =
       hier->otherwise ? n * colli_terms_make(partition, elem_bytes, far).filled : l->ngroups;
   work += speakers * part_work(hier->across, l->ngroups, share, partition, elem_bytes, far);
   return work / n;
 }
 
-/* The events' time of the first few of a partition's passes, or a negative number without memory.
- */
+/* The predicted time of the first few passes of a partition; negative if out of memory. */
 static double replay_passes(colli_sched *const *scheds, int nranks, const colli_partition *whole,
                             int passes, size_t elem_bytes, const colli_model *model) {
   colli_partition cut = *whole;
@@ -436,8 +437,8 @@ static double replay_passes(colli_sched *const *scheds, int nranks, const colli_
   return colli_predict((const colli_sched *const *)scheds, nranks, &cut, elem_bytes, slots, model);
 }
 
-/* The cost by a replay of all ranks' events; after some passes each takes as long as the last ones.
- * Negative without memory. */
+/* The cost, by replaying the events of all ranks for a few passes; further passes take as long as
+ * the last of these. Negative if out of memory. */
 static double replay_all(const colli_hier *hier, const colli_shape *shape,
                          const colli_partition *partition, size_t elem_bytes,
                          const colli_model *model) {

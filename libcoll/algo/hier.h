@@ -1,7 +1,7 @@
 /*
- * hier.h: algorithms for communicators of several groups (hosts) whose ranks are near each other:
- * algorithms of the table one after the other, some inside each group and some between groups. What
- * they emit for their part of the ranks and of the vector is translated into one schedule.
+ * hier.h: algorithms for communicators of several groups (hosts) whose ranks are near each other.
+ * They run algorithms of the table one after the other, some inside each group and some between
+ * groups. The schedules for these parts of the ranks and of the vector are translated into one.
  */
 #ifndef COLLI_ALGO_HIER_H
 #define COLLI_ALGO_HIER_H
@@ -17,7 +17,7 @@
  *   reduce:      reduce, reduce between leaders
  *   broadcast:   broadcast between leaders, broadcast
  * The leader of a group is the root, or the lowest rank. Groups that differ in size cannot be
- * split: the algorithm `otherwise` is taken then.
+ * split; the algorithm `otherwise` then takes over.
  */
 typedef struct colli_hier {
   const colli_algo *enter;
@@ -29,14 +29,14 @@ typedef struct colli_hier {
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape);
 coll_status colli_hier_emit(const colli_hier *hier, const colli_shape *shape, colli_sched **sched);
 
-/* By a replay of its events (sched/model.h), as parts overlap in ways that no short formula tells;
- * of more than 64 ranks the sum of the parts, between near ranks and far ones. */
+/* By a replay of its events (cost/predict.h), because parts overlap in ways that no short formula
+ * describes. For more than 64 ranks it is the sum of the parts, for near and far ranks. */
 double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
 
-/* Defines what the table of algorithms takes of a hierarchical one: NAME_nchunks, NAME_emit and
- * NAME_cost for the parts in `hier`. */
+/* Defines the functions that the table of algorithms needs for a hierarchical one: NAME_nchunks,
+ * NAME_emit and NAME_cost for the parts in `hier`. */
 #define COLLI_HIER_FUNCTIONS(name, hier)                                                           \
   static int name##_nchunks(const colli_shape *shape) {                                            \
     return colli_hier_nchunks(hier, shape);                                                        \

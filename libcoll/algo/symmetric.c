@@ -6,11 +6,11 @@
 
 #include "libcoll/algo/timeline.h"
 
-#define LANES 4 /* each takes a connection of its own with every partner */
+#define LANES 4 /* each lane needs a connection of its own to every partner */
 
 /* ---- moves ------------------------------------------------------------------------------------*/
 
-/* A list without moves, with a capacity of n - 1, of numbers modulo n. */
+/* An empty list of moves with a capacity of n - 1, on numbers modulo n. */
 static colli_symmetric empty_list(int n) {
   return (colli_symmetric){
       .n = n, .digits = 1, .radix = {n}, .move = malloc((size_t)n * sizeof(colli_move))};
@@ -33,12 +33,12 @@ colli_symmetric colli_symmetric_dissemination(int n, int radix) {
   return symmetric;
 }
 
-/* Distances that double, and end as near to n / 2 as they can. */
+/* Distances that double, with the last one as near to n / 2 as possible. */
 colli_symmetric colli_symmetric_circulant(int n) {
   colli_symmetric symmetric = empty_list(n);
   int rounds = colli_log2_up(n);
   for (int round = 0, have = 1; round < rounds; round++) {
-    int all = n; /* n halved, rounded up, as often as there are rounds to come */
+    int all = n; /* n halved, rounding up, once for each round to come */
     for (int k = round + 1; k < rounds; k++)
       all = (all + 1) / 2;
     for (int offset = 0; offset < all - have; offset++)
@@ -60,7 +60,7 @@ colli_symmetric colli_symmetric_far_first(int n) {
   return symmetric;
 }
 
-/* Takes the factors of n apart into digits, lowest radix first. */
+/* Factors n into the radices of its digits, lowest first. */
 static void take_apart(colli_symmetric *symmetric, int most) {
   int left = symmetric->n, count = 0;
   for (int factor = 2; left > 1; factor++) {
@@ -115,7 +115,7 @@ static int add_digits(const colli_symmetric *symmetric, int a, int sign, int b) 
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* Moves that are sent together and then received: no two of them in one lane to one rank. */
+/* Moves that are sent together and then received; no two of them use the same lane and rank. */
 typedef struct together {
   const colli_move *first;
   const colli_move *end;
@@ -132,7 +132,7 @@ static together find_round(const colli_symmetric *symmetric, int round) {
   return (together){first, last};
 }
 
-/* The next moves of a round to go together, which are taken off it. */
+/* Removes the next moves to be sent together from a round, and returns them. */
 static together take_together(together *round) {
   together some = {round->first, round->first};
   while (some.end < round->end && some.end->turn / LANES == some.first->turn / LANES)
@@ -146,7 +146,7 @@ static int count_rounds(const colli_symmetric *symmetric) {
   return symmetric->count ? symmetric->move[symmetric->count - 1].round + 1 : 0;
 }
 
-/* The most moves of a round that go to one rank. */
+/* The highest number of moves of a round to one rank. */
 static int most_turns(together round) {
   return round.end[-1].turn + 1;
 }
@@ -167,7 +167,7 @@ typedef struct writer {
   bool *begun; /* [block]: was added to; all-gather: was stored */
 } writer;
 
-/* Adds a step of a move, which waits for the one before. */
+/* Adds a step of a move, which waits for the previous one. */
 static void emit_next(writer *w, const colli_move *move, unsigned bits, colli_way way, int block) {
   int lane = (w->turns - 1 - move->turn + w->shift) % LANES;
   int step = colli_emit(w->builder, lane, bits, way, block);
@@ -195,7 +195,8 @@ static void emit_gathering(writer *w, const colli_move *move, bool sends) {
             block);
 }
 
-/* A rank's side of a move in a reduce-scatter; an all-reduce has room for all sums in OUTPUT. */
+/* Emits a rank's side of a move in a reduce-scatter. An all-reduce keeps all partial sums in
+ * OUTPUT. */
 static void emit_reducing(writer *w, const colli_move *move, bool sends) {
   int above = add_digits(w->symmetric, w->rank, 1, move->distance);
   int block = add_digits(w->symmetric, sends ? above : w->rank, 1, move->offset);
@@ -215,8 +216,8 @@ static void emit_reducing(writer *w, const colli_move *move, bool sends) {
 }
 
 /*
- * Emits the steps of an all-gather or reduce-scatter. The last one is in the lane of the first: so
- * no lane begins the next pass, which uses the same SCRATCH, before all is done.
+ * Emits the steps of an all-gather or reduce-scatter. The last one is in the lane of the first, so
+ * that no lane begins the next pass, which uses the same SCRATCH, before this one is done.
  */
 static void emit_rounds(writer *w, bool reduces) {
   int rounds = count_rounds(w->symmetric);
@@ -280,7 +281,7 @@ coll_status colli_symmetric_emit(const colli_shape *shape, colli_symmetric *symm
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* The rounds of an all-gather or reduce-scatter; of chunks that are empty nothing is seen. */
+/* The time of the rounds of an all-gather or reduce-scatter. Empty chunks are not counted. */
 static void follow_rounds(colli_timeline *at, const colli_symmetric *symmetric, bool reduces) {
   int rounds = count_rounds(symmetric);
   for (int k = 0; k < rounds; k++) {
@@ -322,7 +323,7 @@ double colli_symmetric_cost(const colli_shape *shape, colli_symmetric *symmetric
     work.waits += times * ((most_turns(round) + LANES - 1) / LANES);
     partners = (double)(round.end - round.first) / most_turns(round);
   }
-  if (shape->coll == COLLI_ALLREDUCE) { /* few chunks that are not empty: a wait for each */
+  if (shape->coll == COLLI_ALLREDUCE) { /* few chunks are not empty: one wait for each */
     double each = symmetric->count * (1 + 1 / partners);
     work.waits /= colli_terms_make(partition, elem_bytes, model).filled;
     work.waits = work.waits < each ? work.waits : each;

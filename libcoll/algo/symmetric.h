@@ -2,13 +2,13 @@
  * symmetric.h: all-gathers, reduce-scatters and all-reduces that are symmetric in the ranks: all do
  * the same, relative to their own number. The ranks are the elements of a group (numbers modulo n,
  * or digits each modulo its radix), and an all-gather is a list of *moves*: (distance d, offset o)
- * says that every rank r sends block r + o to rank r - d, which then knows one more. Read
- * backwards, the same list is a reduce-scatter: what went to a rank as a copy now comes from it as
- * its part of the sum. An all-reduce is a reduce-scatter and an all-gather.
+ * means that every rank r sends block r + o to rank r - d, which then has one more. Read backwards,
+ * the same list is a reduce-scatter: where a copy went to a rank, a partial sum now comes from it.
+ * An all-reduce is a reduce-scatter and an all-gather.
  *
  * A rank follows one list of steps. Messages of a round to the same rank are spread over lanes, so
- * that several are under way at once however little credit a connection has; a dep from each step
- * to the one before it keeps the list in order.
+ * that several are in flight even if a connection has little credit. Each step has a dep on the
+ * previous one, which keeps the list in order.
  */
 #ifndef COLLI_ALGO_SYMMETRIC_H
 #define COLLI_ALGO_SYMMETRIC_H
@@ -20,7 +20,7 @@
 typedef struct colli_move {
   int32_t distance;
   int32_t offset;
-  int32_t round; /* moves of one round need nothing of each other */
+  int32_t round; /* moves of one round do not depend on each other */
   int32_t turn;  /* its index among the moves of its round and distance; they are sorted by it */
 } colli_move;
 
@@ -43,8 +43,8 @@ colli_symmetric colli_symmetric_circulant(int n);
 colli_symmetric colli_symmetric_far_first(int n);
 
 /*
- * Digits: n as a product of its prime factors, where twos are taken together as long as they are
- * at most `most`. Round k exchanges blocks among ranks that differ in digit k only.
+ * Digits: n as a product of its prime factors, with factors of two combined up to `most`. Round k
+ * exchanges blocks among ranks that differ in digit k only.
  */
 colli_symmetric colli_symmetric_digits(int n, int most);
 

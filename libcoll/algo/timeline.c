@@ -1,4 +1,4 @@
-/* timeline.c: when a rank gets through its steps. */
+/* timeline.c: computes when a rank finishes its steps. */
 #include "libcoll/algo/timeline.h"
 
 #include <math.h>
@@ -21,14 +21,14 @@ colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *
   };
 }
 
-/* The rank's work on a chunk whose slices come at `in`; when the first slice is done. */
+/* The rank works on a chunk whose slices arrive at `in`; returns when the first slice is done. */
 static double handle_chunk(colli_timeline *at, colli_flight in, double work) {
   double first = later(at->now, in.first) + work;
   at->now = later(later(at->now, in.first) + at->slices * work, in.last + work);
   return first;
 }
 
-/* Sends the chunk that was just handled, the first slice at `first`. */
+/* Sends the chunk that was just handled, whose first slice is ready at `first`. */
 static colli_flight forward_chunk(colli_timeline *at, double first) {
   colli_flight out = {later(at->out, first) + at->link, 0};
   at->out = later(out.first + (at->slices - 1) * at->link, at->now + at->link);
@@ -49,7 +49,7 @@ colli_flight colli_timeline_forward(colli_timeline *at, colli_flight in) {
   return forward_chunk(at, handle_chunk(at, in, at->step));
 }
 
-/* Sends what it receives, reduced with what is there. */
+/* Reduces what it receives with its own value, and sends the result. */
 colli_flight colli_timeline_fold_forward(colli_timeline *at, colli_flight in) {
   return forward_chunk(at, handle_chunk(at, in, at->fold));
 }
@@ -69,15 +69,15 @@ void colli_timeline_copy(colli_timeline *at) {
   handle_chunk(at, at_hand, at->fold);
 }
 
-/* A rank of a scan after some rounds, and when what it sends next arrives. */
+/* A rank of a scan after some rounds, and when its next message arrives. */
 typedef struct scanning {
   colli_timeline at;
   colli_flight sent;
 } scanning;
 
 /*
- * A rank after the rounds of distances below `distance`. Low ranks have nothing to wait for in late
- * rounds, so that not every rank is as far as the others: follows all on which this one depends,
+ * A rank after the rounds with distances below `distance`. Low ranks have nothing to wait for in
+ * late rounds, so ranks are not equally far. This follows all ranks on which this one depends,
  * fewer than `distance`.
  */
 static scanning scan_to(int rank, int distance, const scanning *begun) {
@@ -93,9 +93,9 @@ static scanning scan_to(int rank, int distance, const scanning *begun) {
 }
 
 /*
- * For how many messages the last rank waits in so many passes, one way or another. A rank waits for
- * lower ones only: so a chain of waits, 2^k ranks long in round k, ends at rank 0 whatever the
- * number of passes is.
+ * The number of messages for which the last rank waits in so many passes, directly or indirectly. A
+ * rank waits only for lower ones, so a chain of waits, 2^k ranks long in round k, ends at rank 0
+ * whatever the number of passes.
  */
 static double waits_of(int n, double passes, bool shifted) {
   double waits = 0, ranks = n - 1;
@@ -117,12 +117,12 @@ double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool 
   if (shifted)
     begun.sent = colli_timeline_forward(&begun.at, begun.sent);
   double first = scan_to(among - 1, 1 << rounds, &begun).at.now;
-  /* The rank with most to do: the last, or the one before, which has to begin as well. */
+  /* The rank with the most work: the last, or the one before it, which also begins. */
   bool both = rounds > 0 && among - 2 >= 1 << (rounds - 1);
   double work = rounds * fresh.fold + (both + shifted) * fresh.step;
   double way = (rounds + (shifted && (rounds > 0 || n == 2))) * fresh.link;
   double more = waits_of(n, passes, shifted) - waits_of(n, 1, shifted);
-  /* While the first slice of a message is under way the sender works on the others. */
+  /* While the first slice of a message is in flight, the sender works on the others. */
   double wait = later(0, fresh.alpha + fresh.link - (fresh.slices - 1) * fresh.fold);
   return first + (passes - 1) * fresh.slices * later(work, way) + more * wait;
 }

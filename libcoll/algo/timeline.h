@@ -1,7 +1,8 @@
 /*
- * timeline.h: when a rank gets through its steps. The costs of algorithms that are symmetric in the
- * ranks are recurrences over the steps of one rank: what it receives was sent by a rank that was as
- * far as itself. Follows the same rules as the predictor (sched/predict.c), a chunk at a time.
+ * timeline.h: computes when a rank finishes its steps. The costs of algorithms that are symmetric
+ * in the ranks are recurrences over the steps of one rank: what it receives was sent by a rank that
+ * was as far as itself. Follows the same rules as the predictor (cost/predict.c), a chunk at a
+ * time.
  */
 #ifndef COLLI_ALGO_TIMELINE_H
 #define COLLI_ALGO_TIMELINE_H
@@ -38,18 +39,19 @@ void colli_timeline_fold(colli_timeline *at, colli_flight in);
 void colli_timeline_copy(colli_timeline *at);
 
 /*
- * Reduction by owners (emit.h): `rank` contributes and combines; if it sends the result, when that
- * arrives. In a fixed order rank 1 ends late, as rank 0's contribution comes last to it, or the
- * rank colli_combine_busiest(), as it has most to do: the later of both counts.
+ * Reduction by owners (emit.h): `rank` contributes and combines; if it sends the result, gives its
+ * arrival time. In a fixed order, either rank 1 ends last, because it is the last to get rank 0's
+ * contribution, or colli_combine_busiest(), which has the most work. Evaluate both and take the
+ * later.
  */
 colli_flight colli_timeline_combine(colli_timeline *at, const colli_shape *shape, int rank,
                                     bool store, bool sends);
 int colli_combine_busiest(const colli_shape *shape);
 
 /*
- * Scan by doubling among n > 1 ranks: when the last one ends. In round k a rank sends what it has
- * to the rank 2^k further on. shifted: before that each rank sends its part to the next one, and
- * the others scan those.
+ * Scan by doubling among n > 1 ranks: when the last one ends. In round k a rank sends its reduction
+ * to the rank 2^k further on. shifted: first each rank sends its part to the next one, and all but
+ * the first scan these.
  */
 double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool shifted);
 
@@ -57,9 +59,9 @@ double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool 
 #define COLLI_TIMELINES 4
 
 /*
- * The cost of an algorithm. `pass` runs the ranks that it follows, at[0] and as many others as it
- * likes, through one pass, and gets ctx; the last one ends the collective. Of many passes the first
- * few are run and the others take as long as the last of those.
+ * The cost of an algorithm. `pass` takes the ranks that it follows, at[0] and as many others as it
+ * likes, through one pass; it gets ctx. The last of these ranks ends the collective. If there are
+ * many passes, only the first few are run, and the others take as long as the last of those.
  */
 double colli_timeline_cost(const colli_shape *shape, const colli_partition *partition,
                            size_t elem_bytes, const colli_model *model, colli_work work,

@@ -27,7 +27,7 @@ void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node) {
     node->parent = (tree->root + (int)(at - at / span % tree->radix * span)) % n;
 }
 
-/* The value of the lowest digit of `at` that is not 0; n or more for the root. */
+/* The place value of the lowest digit of `at` that is not 0; n or more for the root. */
 static long span_of(int n, int at, int radix) {
   long span = 1;
   while (span < n && at / span % radix == 0)
@@ -47,7 +47,7 @@ int colli_knomial_parent(int n, int at, int radix) {
   return (int)(at - at / span % radix * span);
 }
 
-/* The child of a rank in whose subtree another one is. */
+/* The child of a rank whose subtree contains another rank. */
 int colli_knomial_towards(int at, int below, int radix) {
   int span = 1;
   while ((below - at) / span >= radix)
@@ -55,7 +55,7 @@ int colli_knomial_towards(int at, int below, int radix) {
   return at + (below - at) / span * span;
 }
 
-/* The rank that speaks for a seat: the root if it sits there, else the second one. */
+/* The rank that represents a seat: the root if it has this seat, else the second one. */
 static int speaker(const colli_tree *tree, int seat) {
   int n = tree->nranks, first = colli_order_seat_rank(n, seat);
   if (colli_order_seat(n, tree->root) == seat)
@@ -189,7 +189,7 @@ static void note_receive(cost *c, const colli_timeline *at, colli_flight in, boo
   c->all.reduced += folds;
 }
 
-/* The way up of a subtree: when its result comes to the parent; ends at the root. */
+/* The way up of a subtree: when its result reaches the parent. Ends at the root. */
 static colli_flight go_up(cost *c, int rank) {
   colli_node node;
   colli_timeline at = c->fresh;
@@ -213,7 +213,7 @@ static colli_flight go_up(cost *c, int rank) {
   return out;
 }
 
-/* The way down of a subtree whose root gets the vector at `in`; the root of all has it at `now`. */
+/* The way down of a subtree whose root gets the vector at `in`; the tree's root has it at `now`. */
 static void go_down(cost *c, int rank, colli_flight in, double now) {
   colli_node node;
   colli_timeline at = c->fresh;
@@ -234,7 +234,7 @@ static void go_down(cost *c, int rank, colli_flight in, double now) {
   c->end = later(c->end, at.now);
 }
 
-/* What a pass takes of the rank that does most: the root, or its highest child. */
+/* The pass time of the busiest rank: the root, or its highest child. */
 static void note_busiest(cost *c, bool up, bool down) {
   colli_node root, child;
   c->tree->place(c->tree, c->tree->root, &root);
@@ -243,14 +243,14 @@ static void note_busiest(cost *c, bool up, bool down) {
   c->tree->place(c->tree, root.child[root.children - 1], &child);
   double sends = down ? root.children : 0, below = down ? child.children : 0;
   note_work(c, up ? root.children : 0, sends, sends);
-  /* What it receives from above is sent on in the same step. */
+  /* It forwards what comes from above in the same step. */
   double moves = down ? (below > 0 ? below : 1) : 0;
   if (up && child.children == 0)
     moves++;
   note_work(c, up ? child.children : 0, moves, below + up);
 }
 
-/* When the last rank has been through the first pass. */
+/* When the last rank ends the first pass. */
 double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
                         const colli_terms *terms, const colli_model *model, double *busiest,
                         colli_work *work) {
@@ -280,8 +280,8 @@ double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
   double busiest;
   colli_work work;
   double end = colli_tree_first(shape, tree, ways, &t, model, &busiest, &work);
-  /* Ranks begin a pass when they have done their part of the one before. Where up and down are one
-   * lane they wait for the result of each. */
+  /* Ranks begin a pass when they have done their part of the previous one. If up and down share a
+   * lane, they wait for the result of each pass. */
   double period = up && down && !(ways & COLLI_TREE_LANES) ? end : busiest;
   return colli_cost_bound(end + (t.passes - 1) * period, work, &t, model);
 }

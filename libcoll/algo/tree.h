@@ -1,6 +1,6 @@
 /*
- * tree.h: algorithms whose messages go up and down a rooted tree: where each rank stands in it, the
- * steps, and the cost.
+ * tree.h: algorithms whose messages go up and down a rooted tree: each rank's place in the tree,
+ * the steps, and the cost.
  */
 #ifndef COLLI_ALGO_TREE_H
 #define COLLI_ALGO_TREE_H
@@ -15,7 +15,7 @@ typedef struct colli_node {
   int parent; /* COLLI_NOBODY: the root */
   int children;
   int child[COLLI_CHILDREN_MAX];
-  bool left[COLLI_CHILDREN_MAX]; /* its ranks come before this one's: it is the left operand */
+  bool left[COLLI_CHILDREN_MAX]; /* its ranks precede this one, so it is the left operand */
 } colli_node;
 
 /* A tree over all ranks, and where it begins. */
@@ -33,8 +33,8 @@ typedef struct colli_tree {
 void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node);
 
 /*
- * In terms of distances from the root: how many ranks are in the subtree of `at`, which are those
- * from `at` on; its parent; its child in whose subtree `below` is.
+ * In terms of distances from the root: the number of ranks in the subtree of `at`, which begins
+ * with `at`; its parent; its child whose subtree contains `below`.
  */
 int colli_knomial_size(int n, int at, int radix);
 int colli_knomial_parent(int n, int at, int radix);
@@ -42,7 +42,8 @@ int colli_knomial_towards(int at, int below, int radix);
 
 /*
  * Binomial on the seats of order.h: a rank that has heard from all its children has combined its
- * part of the order TREE, whatever the root. As many rounds as a binomial tree on ranks.
+ * part of the order TREE, whatever the root is. It takes as many rounds as a binomial tree on
+ * ranks.
  */
 void colli_tree_seats(const colli_tree *tree, int rank, colli_node *node);
 
@@ -51,7 +52,7 @@ void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node);
 
 /*
  * Emits the way up: own INPUT and the children's, to the parent; the root has the result in OUTPUT.
- * What comes in between is kept in `kept`. Returns the last step.
+ * Intermediate values are kept in `kept`. Returns the last step.
  */
 int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
                   colli_buf kept);
@@ -70,13 +71,13 @@ enum {
   COLLI_TREE_LANES = 4 /* each in a lane of its own */
 };
 
-/* The schedule of going these ways with the whole vector as one chunk; the shape tells the number
+/* The schedule for these directions, with the whole vector as one chunk. The shape gives the number
  * of ranks and the root. */
 coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned ways,
                             colli_sched **sched);
 
-/* When the last rank has been through the first pass. Also what a pass takes of the rank that does
- * most, and what the ranks do in it on average. */
+/* When the last rank ends the first pass. Also gives the pass time of the busiest rank, and the
+ * average work of the ranks in a pass. */
 double colli_tree_first(const colli_shape *shape, colli_tree tree, unsigned ways,
                         const colli_terms *terms, const colli_model *model, double *busiest,
                         colli_work *work);
@@ -86,8 +87,8 @@ double colli_tree_cost(const colli_shape *shape, colli_tree tree, unsigned ways,
                        const colli_partition *partition, size_t elem_bytes,
                        const colli_model *model);
 
-/* Defines what the table of algorithms takes of one that goes these ways on the colli_tree with the
- * given members: NAME_emit and NAME_cost. */
+/* Defines the functions that the table of algorithms needs for an algorithm with these directions
+ * on the colli_tree with the given members: NAME_emit and NAME_cost. */
 #define COLLI_TREE_FUNCTIONS(name, ways, ...)                                                      \
   static coll_status name##_emit(const colli_shape *shape, colli_sched **sched) {                  \
     return colli_tree_emit(shape, (colli_tree){__VA_ARGS__}, ways, sched);                         \

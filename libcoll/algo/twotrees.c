@@ -1,19 +1,19 @@
 /*
  * twotrees.c: the time of two trees over the same ranks at once. Follows the rules of the predictor
- * (sched/predict.c), for one message on each edge.
+ * (cost/predict.c), for one message on each edge.
  */
 #include "libcoll/algo/twotrees.h"
 
 #include <math.h>
 #include <stdlib.h>
 
-/* A rank's way through one tree: reduces what its children send, one after the other, and sends the
- * result up; gets the vector and sends it down, to the last child first. */
+/* A rank's way through one tree: it reduces the children's messages one after the other and sends
+ * the result up; then it receives the vector and sends it down, to the last child first. */
 typedef struct way {
   int parent, children, child[2];
   int number; /* as a child of its parent */
   int step;
-  bool idle;         /* waits for a message that is not under way yet */
+  bool idle;         /* waits for a message that is not sent yet */
   double arrives[3]; /* from each child, then from the parent; infinite: not sent yet */
   double at;         /* when its last step ended */
 } way;
@@ -24,7 +24,7 @@ typedef struct node_time {
   double out;  /* until when its way out is taken */
 } node_time;
 
-/* A way that wants to go on. `since`: the longest waiting is served first. */
+/* A way that is ready to continue. `since`: the one that has waited longest goes first. */
 typedef struct call {
   double at, since;
   int way; /* 2 * rank + tree */
@@ -88,7 +88,7 @@ static action action_of(const way *w) {
   return (action){receives, c - 1 - down, false, down > 0 ? down >= c : root && c == 0};
 }
 
-/* Lets a way go on as soon as it can, if that is known. */
+/* Schedules a way for when it can continue, if that is known. */
 static void call_on(race *r, int number) {
   way *w = &r->ways[number];
   action d = action_of(w);
@@ -149,7 +149,7 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
   }
 }
 
-/* When the last rank has been through both trees. */
+/* When the last rank has finished both trees. */
 double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli_terms *terms,
                            const colli_model *model) {
   size_t n = (size_t)a->nranks;

@@ -5,9 +5,9 @@
 #include "libcoll/algo/tree.h"
 
 /*
- * When the last rank has been through both trees, with one message in each. A rank does one thing
- * at a time, what could begin first; so it may keep one tree waiting for the other, which no
- * recursion over a single tree finds. Infinite without memory. No rank has more than two children.
+ * When the last rank has finished both trees, with one message in each. A rank does one thing at a
+ * time, first what could begin first, so one tree may have to wait for the other. No recursion over
+ * a single tree finds that. Infinite if out of memory. No rank has more than two children.
  */
 double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli_terms *terms,
                            const colli_model *model);

@@ -16,7 +16,7 @@
 
 #define HELLO_MAGIC   0x68694c43u /* "CLih" */
 #define HELLO_VERSION 1u
-#define HELLO_HEAD    8 /* magic, version, kind: enough to tell whether libcoll connects */
+#define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */
 
 typedef enum auth_state {
   STATE_SEND_HELLO, /* connector */
@@ -36,7 +36,7 @@ bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t
   if (HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
       length == COLLI_MAC_BYTES)
     return true;
-  /* After a failure, no code may result that both sides could agree on. */
+  /* If HMAC fails, the code must not be one that the other side could compute as well. */
   if (colli_random_secret(mac, COLLI_MAC_BYTES) != 0)
     abort();
   return false;
@@ -117,14 +117,14 @@ static void next_state(colli_auth *auth, auth_state state) {
   auth->done = 0;
 }
 
-/* Connector, with the acceptor's nonce and proof in buf: checks that proof, makes its own. */
+/* Connector: checks the acceptor's proof (nonce and proof are in buf) and prepares its own. */
 static int check_acceptor(colli_auth *auth) {
   uint8_t mac[COLLI_MAC_BYTES];
   memcpy(auth->nonce, auth->buf, sizeof(auth->nonce));
   if (!make_proof(auth, "acceptor", mac))
     return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
   if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0) {
-    /* An invalid proof tells the acceptor why this connection ends. */
+    /* Sent in place of the proof, so that the acceptor learns why the connection ends. */
     memset(mac, 0, sizeof(mac));
     ssize_t ignored = send(auth->fd, mac, sizeof(mac), MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)ignored;
@@ -136,7 +136,7 @@ static int check_acceptor(colli_auth *auth) {
   return COLL_T_DONE;
 }
 
-/* Moves the connector's side on by one message. */
+/* Advances the connector's side by one message. */
 static int step_connector(colli_auth *auth) {
   int result;
   switch (auth->state) {
@@ -169,8 +169,8 @@ static bool head_valid(const colli_hello *hello) {
          hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_SHRINK;
 }
 
-/* Acceptor: reads the hello; its head first, so that anything else that connects is noticed even if
- * it sends little. */
+/* Acceptor: reads the hello, head first, so that a foreign program is recognised even if it sends
+ * only a few bytes. */
 static int read_hello(colli_auth *auth) {
   int result = pull_message(auth, &auth->hello, HELLO_HEAD);
   if (result == COLL_T_DONE && !head_valid(&auth->hello))

@@ -25,10 +25,10 @@ typedef enum colli_hello_kind {
   COLLI_HELLO_CHECKIN = 1, /* to rank 0, at start */
   COLLI_HELLO_CONTROL = 2, /* control link between ranks */
   COLLI_HELLO_DATA = 3,    /* a transport's connection; word = channel */
-  COLLI_HELLO_SHRINK = 4   /* survivors that meet; word = number of the shrink */
+  COLLI_HELLO_SHRINK = 4   /* survivors of a shrink; word = its number */
 } colli_hello_kind;
 
-/* What the connector says of itself; the acceptor trusts it once the handshake is done. */
+/* What the connector claims to be. The acceptor may trust it once the handshake is done. */
 typedef struct colli_hello {
   uint32_t magic;
   uint16_t version;
@@ -57,18 +57,18 @@ typedef struct colli_auth {
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 
-/* Begins on a connected (or connecting) socket, which stays the caller's. deadline: now + 5 s. */
+/* Starts a handshake on a connected (or connecting) socket, which the caller keeps. It times out
+ * after 5 s. */
 void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
                         colli_hello_kind kind, int src_rank, int dst_rank, uint64_t comm_id,
                         uint64_t word);
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]);
 
 /*
- * Moves on: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL (not a libcoll of
- * this version), _PEER_LOST (closed, or refused: wrong rank or communicator), _TIMEOUT, _SYSTEM.
- * errno is set with every error: EPERM means refused. The acceptor's handshake has two ends: once
- * colli_auth_poll() has returned DONE, auth->hello can be trusted, and the caller must call
- * colli_auth_answer().
+ * Advances the handshake: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL
+ * (not a libcoll of this version), _PEER_LOST (closed, or refused: wrong rank or communicator),
+ * _TIMEOUT, _SYSTEM. errno is set with every error: EPERM means refused. For the acceptor, DONE
+ * means that auth->hello can be trusted; it must then call colli_auth_answer().
  */
 int colli_auth_poll(colli_auth *auth);
 

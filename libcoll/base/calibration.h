@@ -1,6 +1,6 @@
 /*
- * calibration.h: what a rank's machine was measured at. Numbers only: they travel in the rank's
- * record, and the cost model is made of them.
+ * calibration.h: measured costs of a rank's machine. Plain numbers, because they travel in the
+ * rank's record; the cost model is built from them.
  */
 #ifndef COLLI_BASE_CALIBRATION_H
 #define COLLI_BASE_CALIBRATION_H

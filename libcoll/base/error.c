@@ -9,7 +9,7 @@ void colli_error_clear(coll_error *error) {
   *error = (coll_error)COLL_ERROR_INIT;
 }
 
-/* Clears a record and fills in what both kinds of failure have. */
+/* Clears a record and fills in the fields that both kinds of failure have. */
 static void fill_record(coll_error *error, coll_status status, const char *operation,
                         const char *message) {
   colli_error_clear(error);
@@ -22,7 +22,7 @@ coll_status colli_error_set(coll_error *error, coll_status status, const char *o
                             const char *format, ...) {
   if (!error)
     return status;
-  /* The arguments may point into the record: so the text is made elsewhere first. */
+  /* The arguments may point into the record, so the text is formatted elsewhere first. */
   char text[sizeof(error->message)];
   va_list args;
   va_start(args, format);
@@ -41,7 +41,7 @@ coll_status colli_error_sys(coll_error *error, coll_status status, const char *o
   va_start(args, format);
   vsnprintf(text, sizeof(text), format, args);
   va_end(args);
-  /* A long message is cut, so that the reason fits. */
+  /* A long message is truncated to make room for the reason. */
   snprintf(reason, sizeof(reason), " (%.32s: %.48s)", syscall,
            strerrordesc_np(sys_errno) ?: "unknown error");
   size_t used = strlen(text), most = sizeof(text) - 1 - strlen(reason);

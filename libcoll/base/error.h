@@ -8,8 +8,9 @@
 void colli_error_clear(coll_error *error);
 
 /*
- * Clears the record, puts status, operation (may be NULL) and a printf-like message in and returns
- * the status, so that a failing function can `return colli_error_set(...)`. A NULL record is fine.
+ * Clears the record, fills in status, operation (may be NULL) and a printf-like message, and
+ * returns the status, so that a failing function can `return colli_error_set(...)`. A NULL record
+ * is fine.
  */
 coll_status colli_error_set(coll_error *error, coll_status status, const char *operation,
                             const char *format, ...) __attribute__((format(printf, 4, 5)));

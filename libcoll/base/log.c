@@ -30,7 +30,8 @@ void colli_log_write(const colli_log *log, colli_log_level level, const char *fo
   if (length > sizeof(line) - 1)
     length = sizeof(line) - 1;
   line[length++] = '\n';
-  /* One write, so that lines of several ranks do not mix; if it fails, there is nothing to do. */
+  /* One write, so that lines of several ranks do not mix. If it fails, nothing can be done about
+   * it. */
   ssize_t ignored = write(STDERR_FILENO, line, length);
   (void)ignored;
 }

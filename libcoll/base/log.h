@@ -1,7 +1,7 @@
 /*
- * log.h: what libcoll prints on standard error by itself. COLL_LOG=none|error|warn|info|debug; the
- * default is "warn": a line for each failure to make a communicator, each failure that revokes one,
- * and for what the machine lacks.
+ * log.h: what libcoll prints on standard error. COLL_LOG=none|error|warn|info|debug; the default,
+ * "warn", prints a line for each communicator that cannot be created or is revoked by a failure,
+ * and for each feature that the machine lacks.
  */
 #ifndef COLLI_BASE_LOG_H
 #define COLLI_BASE_LOG_H
@@ -22,7 +22,7 @@ typedef struct colli_log {
 /* "info" to COLLI_LOG_INFO; -1 for an unknown word. */
 int colli_log_level_parse(const char *word);
 
-/* Prints "libcoll [rank] level: message" with one write, if the level asks for it. */
+/* Prints "libcoll [rank] level: message" with one write, if the level is enabled. */
 void colli_log_write(const colli_log *log, colli_log_level level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

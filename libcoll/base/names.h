@@ -2,7 +2,7 @@
 #ifndef COLLI_BASE_NAMES_H
 #define COLLI_BASE_NAMES_H
 
-/* "float32" ...; never NULL: of a number that is none it says so. */
+/* "float32" ...; never NULL: a number that names no type gives "unknown type". */
 const char *colli_type_name(int type);
 
 /* "sum" ...; never NULL. */

@@ -27,15 +27,15 @@ typedef struct interface {
   long mbit; /* 0: unknown */
 } interface;
 
-/* Whether one item of the filter, such as "eth" or "=eth0", matches a name. */
+/* Whether one filter item, such as "eth" or "=eth0", matches a name. */
 static bool item_matches(const char *item, size_t length, const char *name) {
   if (length > 0 && *item == '=')
     return strlen(name) == length - 1 && strncmp(name, item + 1, length - 1) == 0;
   return length > 0 && strncmp(name, item, length) == 0;
 }
 
-/* Whether the filter allows an interface: no exclusion matches, and some inclusion, if there are
- * any. */
+/* Whether the filter allows an interface: no exclusion matches it and, if there are inclusions, one
+ * does. */
 static bool filter_allows(const char *filter, const char *name) {
   bool wanted = false, any_wanted = false;
   while (*filter) {
@@ -74,7 +74,7 @@ static uint8_t mask_bits(const uint8_t *mask, int bytes) {
   return bits;
 }
 
-/* Turns the kernel's form into ours; false for other families. */
+/* Converts the kernel's form of an address to ours; false for other families. */
 bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   memset(addr, 0, sizeof(*addr));
   if (sa->sa_family == AF_INET) {
@@ -95,13 +95,13 @@ bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   return false;
 }
 
-/* Whether an address reaches no further than the cable: 169.254/16, fe80::/10. */
+/* Whether an address is link-local: 169.254/16, fe80::/10. */
 bool colli_addr_link_local(const colli_addr *addr) {
   return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254
                            : addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
 }
 
-/* Whether an address never leaves the host: 127/8, ::1. */
+/* Whether an address is a loopback address: 127/8, ::1. */
 bool colli_addr_loopback(const colli_addr *addr) {
   static const uint8_t one[16] = {[15] = 1};
   return addr->family == 4 ? addr->ip[0] == 127 : memcmp(addr->ip, one, 16) == 0;
@@ -121,7 +121,7 @@ static int by_preference(const void *left, const void *right) {
   return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
 }
 
-/* Reads one entry of getifaddrs(); true if the address may be offered. */
+/* Reads one entry of getifaddrs(); true if its address may be offered to peers. */
 static bool read_interface(const struct ifaddrs *ifa, const char *filter, interface *out) {
   const unsigned up = IFF_UP | IFF_RUNNING;
   if (!ifa->ifa_addr || (ifa->ifa_flags & up) != up || !filter_allows(filter, ifa->ifa_name) ||
@@ -159,7 +159,7 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
     return 0;
   }
   qsort(all, (size_t)count, sizeof(*all), by_preference);
-  /* A host with many addresses still offers loopback: it serves ranks of the same host. */
+  /* Even a host with too many addresses offers loopback, because ranks of the same host use it. */
   int first_loopback = 0;
   while (first_loopback < count && !all[first_loopback].loopback)
     first_loopback++;
@@ -199,7 +199,7 @@ static bool read_range(const char *text, long *first, long *last) {
   return !*text && *first <= *last;
 }
 
-/* Binds a socket of one family to a port and listens; the descriptor, or -1 with errno. */
+/* Binds a socket of one family to a port and listens. Returns the descriptor, or -1 with errno. */
 static int listen_on(int family, uint16_t port) {
   const int on = 1, off = 0;
   int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
@@ -221,7 +221,7 @@ static int listen_on(int family, uint16_t port) {
   return -1;
 }
 
-/* Listens on one port, with IPv4 alone where the host has no IPv6. */
+/* Listens on one port, on IPv4 only if the host has no IPv6. */
 static int listen_on_port(uint16_t port) {
   int fd = listen_on(AF_INET6, port);
   if (fd < 0 && (errno == EAFNOSUPPORT || errno == EADDRNOTAVAIL || errno == EPROTONOSUPPORT))
@@ -315,7 +315,7 @@ int colli_net_connect_result(int fd) {
   if (getsockname(fd, (struct sockaddr *)&here, &here_length) != 0 ||
       getpeername(fd, (struct sockaddr *)&there, &there_length) != 0)
     return errno;
-  /* A connect to a free local port may by chance be given that same port, and reach itself. */
+  /* A connect to a free local port may get that same port as its own and so connect to itself. */
   if (here_length == there_length && memcmp(&here, &there, here_length) == 0)
     return ECONNREFUSED;
   return 0;
@@ -364,7 +364,7 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done) {
 
 /* ---- addresses ------------------------------------------------------------------------------- */
 
-/* Splits "host:port" or "[host]:port"; false if it is neither. */
+/* Splits "host:port" or "[host]:port"; false for any other form. */
 static bool split_address(const char *text, char *host, size_t host_bytes, char *port,
                           size_t port_bytes) {
   const char *colon = strrchr(text, ':');

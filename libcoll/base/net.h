@@ -9,7 +9,7 @@
 
 #include "coll/coll_transport.h"
 
-/* An IPv4 or IPv6 address and port, in a form that can travel. Ports in host order. */
+/* An IPv4 or IPv6 address and port, in a form that can be sent. The port is in host order. */
 typedef struct colli_addr {
   uint8_t family; /* 4, 6, or 0 for none */
   uint8_t prefix; /* length of the interface's network prefix, for "same subnet" */
@@ -25,7 +25,8 @@ _Static_assert(sizeof(colli_addr) == 24, "travels in blobs");
  * Lists the addresses of this host's running interfaces, best first: global before link-local, real
  * interfaces before loopback, fastest first; loopback is always last. `ifname`: "" for all, else a
  * comma-separated list of name prefixes, "^name" to exclude and "=name" for the exact name, as
- * NCCL's users know. Returns how many (at most max); 0 with a filled record if none match.
+ * NCCL's users know. Returns their number (at most max); 0, with the error filled in, if none
+ * match.
  */
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error);
 
@@ -35,20 +36,21 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
  */
 coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error);
 
-/* Turns "1.2.3.4:5", "[::1]:5" or "name:5" into addresses (names through getaddrinfo). */
+/* Resolves "1.2.3.4:5", "[::1]:5" or "name:5" to addresses (names through getaddrinfo). */
 coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *count,
                             coll_error *error);
 
-/* Starts a nonblocking connect: the descriptor, or -1 with errno. Sets TCP_NODELAY. */
+/* Starts a nonblocking connect, with TCP_NODELAY. Returns the descriptor, or -1 with errno. */
 int colli_net_connect(const colli_addr *addr);
 
-/* After the descriptor became writable: 0, or the errno of the failed connect. */
+/* The result of a connect once its descriptor is writable: 0, or the errno of the failure. */
 int colli_net_connect_result(int fd);
 
-/* Takes one waiting connection, nonblocking, close-on-exec, TCP_NODELAY: the descriptor, or -1. */
+/* Accepts one connection: nonblocking, close-on-exec, TCP_NODELAY. Returns the descriptor, or
+ * -1. */
 int colli_net_accept(int listen_fd);
 
-/* Send or receive the rest of a message, *done bytes of which are through already: COLL_T_DONE,
+/* Send or receive the rest of a message, of which *done bytes have been transferred: COLL_T_DONE,
  * COLL_T_AGAIN, or an errno (> 0; ECONNRESET at the end of the stream). Never block. */
 int colli_net_push(int fd, const void *msg, size_t bytes, size_t *done);
 int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done);
@@ -57,11 +59,10 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done);
 #define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
 
-/* Turns the kernel's form of an address into ours; false for families other than IPv4 and IPv6. */
+/* Converts the kernel's form of an address to ours; false for families other than IPv4 and IPv6. */
 bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
 
-/* Whether an address reaches no further than the cable (169.254/16, fe80::/10), or never leaves the
- * host (127/8, ::1). */
+/* Whether an address is link-local (169.254/16, fe80::/10) or loopback (127/8, ::1). */
 bool colli_addr_link_local(const colli_addr *addr);
 bool colli_addr_loopback(const colli_addr *addr);
 

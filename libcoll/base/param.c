@@ -248,7 +248,7 @@ static int find_setting(const char *name, size_t length) {
   return -1;
 }
 
-/* Whether a text is in the storage; otherwise it is a default of the table. */
+/* Whether a text is in the storage. If not, it is a default from the table. */
 static bool is_stored(const colli_params *params, const char *text) {
   uintptr_t at = (uintptr_t)text, begin = (uintptr_t)params->storage;
   return at >= begin && at < begin + sizeof(params->storage);

@@ -75,16 +75,16 @@ typedef struct colli_params {
 } colli_params;
 
 /*
- * Reads all settings from the environment. Unknown COLL_ variables and malformed values are
- * COLL_ERR_INVALID_USAGE with a message that names the variable and what it takes (and the nearest
- * known name for an unknown one). BYTES take suffixes K, M, G.
+ * Reads all settings from the environment. Unknown COLL_ variables and malformed values fail with
+ * COLL_ERR_INVALID_USAGE. The message names the variable and what it takes, and suggests the
+ * nearest known name for an unknown one. BYTES take suffixes K, M, G.
  */
 coll_status colli_params_load(colli_params *params, coll_error *error);
 
 /* The word with that number of a WORD setting. */
 const char *colli_param_word(colli_param_id id, long long number);
 
-/* The text of a setting by its name; NULL if there is no such setting. */
+/* Looks a setting's text up by name; NULL if there is no such setting. */
 const char *colli_params_text(const colli_params *params, const char *name);
 
 /* Copies settings, with their own storage. */

@@ -7,7 +7,7 @@
 int colli_random_secret(void *buf, size_t bytes) {
   unsigned char *at = buf;
   while (bytes > 0) {
-    /* Up to 256 bytes at a time are never cut short by a signal. */
+    /* Signals never cut a request for up to 256 bytes short. */
     ssize_t got = getrandom(at, bytes < 256 ? bytes : 256, 0);
     if (got < 0 && errno == EINTR)
       continue;

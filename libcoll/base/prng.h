@@ -16,7 +16,7 @@ static inline uint64_t colli_prng_next(colli_prng *prng) {
   return z ^ (z >> 31);
 }
 
-/* A number in 0 .. bound-1; bound must not be 0. The bias is below bound / 2^64. */
+/* A number in [0, bound); bound must not be 0. The bias is below bound / 2^64. */
 static inline uint64_t colli_prng_below(colli_prng *prng, uint64_t bound) {
   return (uint64_t)(((unsigned __int128)colli_prng_next(prng) * bound) >> 64);
 }

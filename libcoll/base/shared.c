@@ -19,7 +19,7 @@
 #define MADV_COLLAPSE 25 /* as of Linux 6.1 */
 #endif
 
-/* Notes which call failed, closes the descriptor if there is one, and returns -1. */
+/* Records which call failed, closes the descriptor if there is one, and returns -1. */
 static int fail_create(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
   *fault = (colli_shared_fault){syscall, sys_errno};
   if (fd >= 0)
@@ -39,12 +39,12 @@ static int make_memfd(size_t bytes, colli_shared_fault *fault) {
   return fd;
 }
 
-/* Opens a file without a name in a folder; -1 with errno. */
+/* Opens an unnamed file in a folder. Returns -1 with errno on failure. */
 static int open_unnamed(const char *folder) {
   int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
     return fd;
-  char path[4096]; /* the file system cannot: the name exists for a moment only */
+  char path[4096]; /* no O_TMPFILE on this file system: the name exists only for a moment */
   if (snprintf(path, sizeof(path), "%s/libcoll-XXXXXX", folder) >= (int)sizeof(path)) {
     errno = ENAMETOOLONG;
     return -1;
@@ -55,7 +55,7 @@ static int open_unnamed(const char *folder) {
   return fd;
 }
 
-/* The other ways: an unlinked file in a folder, with its space reserved. */
+/* The fallback for memfds: an unlinked file in a folder, with its space reserved. */
 static int make_file(const char *folder, size_t bytes, colli_shared_fault *fault) {
   int fd = open_unnamed(folder);
   if (fd < 0)
@@ -95,7 +95,7 @@ int colli_shared_check(int fd, size_t bytes) {
   if (!S_ISREG(info.st_mode) || info.st_size != (off_t)bytes)
     return 0;
   int seals = fcntl(fd, F_GET_SEALS);
-  /* Files in memory report F_SEAL_SEAL; files on a disk know no seals, which is an error. */
+  /* tmpfs files report F_SEAL_SEAL; files on a disk do not support seals, and the call fails. */
   return seals < 0 || seals == F_SEAL_SEAL || (seals & SEALS) == SEALS;
 }
 
@@ -112,10 +112,10 @@ static void *huge_address(size_t bytes) {
 }
 
 /*
- * Has the kernel put a file into huge pages, whatever it does by default: small pages lie anywhere
- * in physical memory, and displace each other from the caches. MADV_COLLAPSE needs one page to
- * exist in each range; if all existed, they would have to be copied, which takes 20 times as long.
- * A hint: where it fails, pages stay small.
+ * Asks the kernel to put a file into huge pages, whatever its default: small pages are scattered
+ * over physical memory and evict each other from the caches. MADV_COLLAPSE needs one existing page
+ * in each range; if all of them exist, it copies them, which takes 20 times as long. This is only a
+ * hint: where it fails, pages stay small.
  */
 static void collect_pages(char *memory, size_t bytes) {
 #ifdef MADV_POPULATE_WRITE
@@ -135,7 +135,7 @@ void *colli_shared_map(int fd, size_t bytes, bool writable) {
   void *memory = mmap(huge_address(bytes), bytes, protection, flags, fd, 0);
   if (memory == MAP_FAILED)
     return NULL;
-  /* Both are hints: without them pages are small, or are allocated when they are touched. */
+  /* Both are hints: without them, pages are small or are allocated on first touch. */
   if (bytes >= HUGE_BYTES)
     (void)madvise(memory, bytes, MADV_HUGEPAGE);
   if (bytes >= HUGE_BYTES && fd >= 0 && writable)
@@ -147,9 +147,9 @@ void *colli_shared_map(int fd, size_t bytes, bool writable) {
 }
 
 /*
- * Makes some pages private: then each is the file's until it is first written to, and a copy from
- * then on. So all are written to here, without changing them. The kernel does both steps such that
- * no thread finds a hole, or loses what it writes.
+ * Makes some pages private. A private page is the file's until the first write and a copy from then
+ * on, so this writes to each page without changing it. The kernel does both steps atomically: no
+ * thread finds a hole or loses a write.
  */
 static bool make_private(int fd, char *memory, size_t first, size_t end) {
   size_t page = (size_t)sysconf(_SC_PAGESIZE), from = first - first % page;
@@ -169,14 +169,15 @@ static bool make_private(int fd, char *memory, size_t first, size_t end) {
 bool colli_shared_detach(int fd, void *memory, size_t bytes, size_t offset, size_t length) {
   if (length == 0 || make_private(fd, memory, offset, offset + length))
     return true;
-  /* A part of a mapping makes three of it, and the process may have its limit of them already. */
+  /* Remapping a part splits the mapping into three, and the process may be at its limit of
+   * mappings. */
   if (make_private(fd, memory, 0, bytes))
     return true;
   (void)mprotect(memory, bytes, PROT_NONE);
   return false;
 }
 
-/* Tries to make a file of one page in a folder; how much space is free there. */
+/* Tries to create a file of one page in a folder, and finds out how much space is free there. */
 static uint64_t probe_folder(const char *folder, int *sys_errno) {
   colli_shared_fault fault = {NULL, 0};
   struct statvfs free_space;

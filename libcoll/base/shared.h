@@ -1,11 +1,11 @@
 /*
- * shared.h: memory that other processes can map once they are given its descriptor. It has no name:
- * nothing is left behind by a process that is killed, and nobody else can open it.
+ * shared.h: memory that other processes can map once they have its descriptor. It has no name, so a
+ * killed process leaves nothing behind and nobody else can open it.
  *
  * Three ways, the first that works: a sealed memfd, which nobody can shrink under a reader; an
  * unlinked file in /dev/shm; an unlinked file in TMPDIR (or /tmp). Files cannot be sealed, so
- * whoever gets the descriptor must be trusted not to truncate it. Their space is reserved when they
- * are made: touching a page for which no space is left would end the process (SIGBUS).
+ * whoever gets the descriptor must be trusted not to truncate it. Their space is reserved on
+ * creation, because touching a page for which no space is left kills the process (SIGBUS).
  */
 #ifndef COLLI_BASE_SHARED_H
 #define COLLI_BASE_SHARED_H
@@ -21,40 +21,41 @@ typedef struct colli_shared_fault {
                     allowed */
 } colli_shared_fault;
 
-/* Whether files may be so large (ulimit -f): writing a larger one would end the process by a
+/* Whether ulimit -f allows files of this size. Writing a larger one would kill the process by a
  * signal. */
 bool colli_shared_allowed(size_t bytes);
 
-/* Makes `bytes` bytes of zeros; the descriptor, which is the caller's, or -1. Closed on exec. */
+/* Creates `bytes` bytes of zeros. Returns a close-on-exec descriptor that the caller owns, or
+ * -1. */
 int colli_shared_create(size_t bytes, colli_shared_fault *fault);
 
 /*
- * Maps all of such memory (fd -1: memory of this process alone), with its pages allocated at once
- * as far as possible, and in huge pages where the system gives them on request. NULL with errno.
+ * Maps all of such memory (fd -1: private memory of this process). Allocates its pages at once
+ * where possible, as huge pages if the system grants them. NULL with errno on failure.
  */
 void *colli_shared_map(int fd, size_t bytes, bool writable);
 
 /*
- * Takes `length` bytes at `offset` of such memory (all `bytes` bytes of fd, mapped writable at
- * `memory`) away from all others who map it: they keep what they have, but nothing that they write
- * from now on appears here. Whole pages; contents stay, also if threads of this process write
- * meanwhile. Where the system allows no further mapping the whole memory is taken away. False: not
- * even that could be done, and nobody can access the memory any more.
+ * Detaches `length` bytes at `offset` of such memory (`bytes` bytes of fd in all, mapped writable
+ * at `memory`) from all other processes that map it: they keep their pages, but what they write
+ * from now on does not appear here. Works on whole pages; contents stay, even if threads of this
+ * process write meanwhile. If the system allows no further mapping, the whole memory is detached.
+ * False: not even that worked, and nobody can access the memory any more.
  */
 bool colli_shared_detach(int fd, void *memory, size_t bytes, size_t offset, size_t length);
 
-/* Whether a descriptor of another process is such memory of that size, as far as can be told. -1:
- * it cannot be examined (errno). */
+/* Whether another process's descriptor is such memory of that size, as far as this can be checked.
+ * -1: it cannot be examined (errno). */
 int colli_shared_check(int fd, size_t bytes);
 
 /* What this process can use. */
 typedef struct colli_shared_capacity {
-  int memfd_errno; /* 0: memfds work, bounded by memory alone, and the other fields are not set */
+  int memfd_errno; /* 0: memfds work, limited only by memory, and the other fields are not set */
   int dev_shm_errno, tmp_errno;
   uint64_t dev_shm_bytes, tmp_bytes; /* free; 0 if it cannot be used */
 } colli_shared_capacity;
 
-/* Finds out which way works and how much is free. */
+/* Finds out which of the three ways works and how much space is free. */
 void colli_shared_probe(colli_shared_capacity *capacity);
 
 /* The folder for the third way. */

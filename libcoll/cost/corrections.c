@@ -7,7 +7,7 @@
 
 const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS] = {2, 3, 4, 8};
 
-/* What was measured for about as many ranks that share cores likewise. */
+/* The measurement for about as many ranks, sharing cores in the same way. */
 const colli_correction *colli_corrections_find(const colli_corrections *corrections,
                                                colli_link_kind link, int nranks, int cores) {
   if (!corrections || nranks < 2 || nranks > 2 * colli_corrected_ranks[COLLI_CORRECTED_WORLDS - 1])

@@ -1,6 +1,6 @@
 /*
- * corrections.h: what algorithms were measured to take, over what their formulas say. A calibration
- * file holds it for several sizes and numbers of ranks.
+ * corrections.h: measured over predicted time of algorithms. A calibration file holds these factors
+ * for several sizes and numbers of ranks.
  */
 #ifndef COLLI_COST_CORRECTIONS_H
 #define COLLI_COST_CORRECTIONS_H
@@ -17,26 +17,26 @@
 #define COLLI_CORRECTED_WORLDS   4
 extern const int colli_corrected_ranks[COLLI_CORRECTED_WORLDS]; /* numbers of ranks: 2, 3 ... */
 
-/* The measured time of an algorithm over that of its formula, for each size; 0: not measured. */
+/* An algorithm's measured time over its predicted time, for each size; 0: not measured. */
 typedef float colli_correction[COLLI_CORRECTED_SIZES];
 
-/* What was measured of algorithms on one host with `cores` cores. */
+/* Measurements of algorithms on one host with `cores` cores. */
 typedef struct colli_corrections {
-  uint64_t digest; /* of all the rest and the costs that it goes with; never 0 */
+  uint64_t digest; /* checksum of the other fields and the costs that belong to them; never 0 */
   int cores;
   colli_correction of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS][COLLI_CORRECTED_ALGOS];
 } colli_corrections;
 
 /*
- * What was measured for nranks ranks on one host, by the algorithm's id, if anything fits: for as
- * many ranks or nearly so, on as many cores if they share cores. NULL: nothing does, or
- * `corrections` is NULL. The result is part of `corrections`.
+ * The measurements that fit nranks ranks on one host, indexed by algorithm id: taken with about as
+ * many ranks, and on as many cores if ranks share cores. NULL if nothing fits or `corrections` is
+ * NULL. The result points into `corrections`.
  */
 const colli_correction *colli_corrections_find(const colli_corrections *corrections,
                                                colli_link_kind link, int nranks, int cores);
 
-/* The factor for an algorithm and a size: 1, or between those of the sizes that were measured.
- * `measured`: what colli_corrections_find() gave. */
+/* The factor for an algorithm and a size, interpolated between measured sizes; 1 without any.
+ * `measured`: the result of colli_corrections_find(). */
 double colli_correction_factor(const colli_correction *measured, int algo_id, size_t bytes);
 
 #endif

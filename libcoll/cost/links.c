@@ -5,12 +5,12 @@
 
 #include "coll/coll_transport.h"
 
-#define TCP_SLOT_BYTES  (128 * 1024) /* a system call for each message: few, long ones */
+#define TCP_SLOT_BYTES  (128 * 1024) /* a system call per message: few, long ones */
 #define TCP_SLICE_BYTES (128 * 1024)
-#define SHM_SLOT_BYTES  (64 * 1024) /* the slots of a connection stay in a core's L2 cache */
-#define SHM_SLICE_BYTES (8 * 1024)  /* each costs a line's way; less overlaps than that takes */
+#define SHM_SLOT_BYTES  (64 * 1024) /* all slots of a connection fit into an L2 cache */
+#define SHM_SLICE_BYTES (8 * 1024)  /* shorter ones cost more line transfers than they gain */
 
-/* Typical costs of a present-day x86-64 host; coll_calibrate measures this one's. */
+/* Typical costs of a current x86-64 host; coll_calibrate measures the real ones. */
 void colli_calibration_default(colli_calibration *out) {
   *out = (colli_calibration){
       .apart =

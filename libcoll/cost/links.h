@@ -1,6 +1,5 @@
 /*
- * links.h: kinds of links between ranks: their names, typical costs, and which sizes of messages
- * suit them.
+ * links.h: kinds of links between ranks: names, typical costs, and suitable message sizes.
  */
 #ifndef COLLI_COST_LINKS_H
 #define COLLI_COST_LINKS_H
@@ -16,8 +15,8 @@ const char *colli_link_name(colli_link_kind kind);
 /* The kind of a name, or -1. */
 int colli_link_parse(const char *name);
 
-/* Whose costs a transport with these capabilities (COLL_CAP_...) has: TCP's if it shares no memory.
- */
+/* The link kind whose costs a transport with these capabilities (COLL_CAP_...) has: TCP unless it
+ * shares memory. */
 colli_link_kind colli_link_kind_of(uint32_t caps);
 
 /* Typical costs of a present-day host. */

@@ -3,12 +3,12 @@
 
 #include "libcoll/cost/links.h"
 
-/* To post a work request and to poll for completions: assumed, as no adapter was at hand. */
+/* Posting a work request and polling for completions. Assumed: not measured on an adapter. */
 #define DEVICE_STEP_NS 300
 
 /*
- * How long chunks may be where ranks share cores: all that they have under way should stay in the
- * cores' caches, and over tcp the kernel holds a copy of it.
+ * The longest chunk where ranks share cores. All data in flight should stay in the cores' caches,
+ * and over tcp the kernel holds a copy of it.
  */
 static double chunk_share(colli_link_kind far, double core_share) {
   double share = far == COLLI_LINK_SHM ? 2 * core_share : core_share / 2;
@@ -46,7 +46,7 @@ void colli_model_device(colli_model *model, const colli_calibration *calibration
   model->flight_ns = alpha_ns;
 }
 
-/* The model of one kind of link without measurements. */
+/* The model of one kind of link, with typical costs. */
 void colli_model_default(colli_link_kind link, int nranks, int cores, colli_model *out) {
   colli_calibration typical;
   colli_calibration_default(&typical);

@@ -7,7 +7,7 @@
 #include "libcoll/base/calibration.h"
 #include "libcoll/cost/corrections.h"
 
-/* Equal on all ranks, so that all make the same choice. */
+/* Must be equal on all ranks, so that all make the same choice. */
 typedef struct colli_model {
   double alpha_ns;          /* to hand over a message, whatever its size */
   double beta_ns_per_byte;  /* to move a byte over a link, one way */
@@ -16,12 +16,14 @@ typedef struct colli_model {
   double core_share;        /* cores / ranks on the fullest host, at most 1 */
   double near_alpha_ns;     /* alpha and beta between ranks of one group (shape->group), which */
   double near_beta_ns_per_byte; /* share memory; the others hold between groups */
-  double chunk_share;           /* of the longest chunk that the slots allow: what suits caches */
-  double flight_ns;             /* alpha between ranks with a core each: a message's own way */
+  double chunk_share;           /* length of the longest chunk; limited by caches as well as by the
+                                 * slots */
+  double flight_ns;             /* alpha between ranks that have a core each: the flight time of a
+                                 * message */
   bool device;                  /* a device moves messages, not the ranks' cores */
-  bool paired; /* ranks 2i and 2i + 1 have a core between them, all of them; they share memory */
+  bool paired;                  /* all ranks 2i and 2i + 1 share a core and memory */
   const colli_correction
-      *corrections; /* by the algorithm's id; NULL: none. The model does not own them */
+      *corrections; /* indexed by algorithm id; NULL: none. Not owned by the model */
 } colli_model;
 
 /*
@@ -33,7 +35,7 @@ void colli_model_make(const colli_calibration *calibration, colli_link_kind far,
 
 /*
  * Sets the costs of links over which a device moves messages: `alpha_ns` and `beta_ns_per_byte` as
- * the transport gives them. `calibration` tells of the cores, which post, poll and reduce.
+ * the transport gives them. `calibration` describes the cores, which post, poll and reduce.
  */
 void colli_model_device(colli_model *model, const colli_calibration *calibration, double alpha_ns,
                         double beta_ns_per_byte);

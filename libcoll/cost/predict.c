@@ -1,11 +1,11 @@
 /*
  * predict.c: replays the schedules of all ranks as events.
  *
- * A rank does one thing at a time: a slice of a step takes step_ns and, where it is reduced or
- * copied locally, gamma a byte. What it sends leaves through the rank's one way out, at the link's
- * beta a byte, and can be used its alpha later: the near ones inside a group of ranks, the others
- * between groups and where there are none. A sender goes on at once as long as the connection has
- * slots; a slot is free again when its slice has been handled.
+ * A rank does one thing at a time: a slice of a step takes step_ns and, if it is reduced or copied
+ * locally, gamma per byte. A rank has one outgoing port: a message occupies it for beta per byte
+ * and arrives alpha later. Near alpha and beta hold inside a group of ranks, the far ones between
+ * groups or without groups. A sender continues at once as long as the connection has free slots; a
+ * slot is free again when its slice has been handled.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -36,8 +36,8 @@ typedef struct rank {
   lane lane[COLLI_MAX_LANES];
 } rank;
 
-/* A lane that wants to go on at a time. Of lanes that wait for their rank the longest waiting goes
- * first, so that none starves. */
+/* A lane that is ready to continue at a time. Of the lanes that wait for their rank, the one that
+ * has waited longest goes first, so that none starves. */
 typedef struct event {
   double at;
   double since;
@@ -59,7 +59,7 @@ typedef struct replay {
   double *times; /* the memory of all wires' rings */
   event *heap;
   size_t events;
-  bool *waiting; /* [rank][lane]: has no event and waits for another lane to wake it */
+  bool *waiting; /* [rank][lane]: has no event; another lane must wake it */
   double work;   /* of all ranks together */
   double last;
 } replay;
@@ -111,7 +111,7 @@ static void wake_lane(replay *r, double at, int who, int index) {
 /* ---- slices
  * ---------------------------------------------------------------------------------------- */
 
-/* When the step's deps are done; infinity if that is not known yet. */
+/* When the step's deps are done; infinity if not known yet. */
 static double deps_at(const replay *r, int who, const lane *l, const colli_step *step) {
   const rank *me = &r->ranks[who];
   const colli_sched *sched = r->scheds[who];
@@ -128,7 +128,7 @@ static double deps_at(const replay *r, int who, const lane *l, const colli_step 
   return at;
 }
 
-/* The wires of a step; NULL where it has none, *missing where nobody sends what it receives. */
+/* The wires of a step: NULL if it has none, *missing if nobody sends what it receives. */
 static void wires_of(const replay *r, int who, const colli_step *step, wire **in, wire **out,
                      bool *missing) {
   *in = *out = NULL;
@@ -156,7 +156,7 @@ static link_cost link_of(const replay *r, int a, int b) {
   return (link_cost){r->model->alpha_ns, r->model->beta_ns_per_byte};
 }
 
-/* Sends a slice that the sender has finished at `at`. */
+/* Sends a slice that its sender has finished at `at`. */
 static void transmit_message(replay *r, int who, const colli_step *step, wire *out, double bytes,
                              double at) {
   rank *me = &r->ranks[who];
@@ -181,8 +181,8 @@ static bool is_over(const replay *r, int who, const lane *l) {
   return l->done >= count && (r->scheds[who]->coll != COLLI_BARRIER || l->done > 0);
 }
 
-/* Moves a lane to its next step that has anything to do; whether it left a step behind. Steps
- * without anything to do wait for others all the same. */
+/* Advances a lane to its next step with work to do; true if it completed a step. Steps without work
+ * still wait for their deps. */
 static bool advance_lane(const replay *r, int who, int index) {
   const colli_sched *sched = r->scheds[who];
   lane *l = &r->ranks[who].lane[index];
@@ -207,7 +207,7 @@ static bool advance_lane(const replay *r, int who, int index) {
   return left;
 }
 
-/* A lane has done something at a time: it goes on, and others that waited for it. */
+/* A lane has finished some work: schedules it again, and wakes the lanes that waited for it. */
 static void go_on(replay *r, event e) {
   const lane *l = &r->ranks[e.rank].lane[e.lane];
   bool left = advance_lane(r, e.rank, e.lane);
@@ -217,7 +217,7 @@ static void go_on(replay *r, event e) {
     wake_lane(r, l->at, e.rank, other);
 }
 
-/* Does a lane's next slice, or finds out when it can be done. */
+/* Does a lane's next slice, or schedules it for when it becomes possible. */
 static void run_slice(replay *r, event e) {
   rank *me = &r->ranks[e.rank];
   lane *l = &me->lane[e.lane];
@@ -313,7 +313,7 @@ static void discard_replay(replay *r) {
   free(r->waiting);
 }
 
-/* Runs to the end; whether all lanes came there. */
+/* Runs all events; false if a lane did not finish (deadlock). */
 static bool run_events(replay *r) {
   for (int who = 0; who < r->nranks; who++) {
     for (int l = 0; l < r->scheds[who]->nlanes; l++) {
@@ -344,7 +344,7 @@ double colli_predict(const colli_sched *const *scheds, int nranks, const colli_p
   };
   double result = -1;
   if (make_replay(&r) && run_events(&r)) {
-    /* Ranks that share cores: the cores must get through everybody's work. */
+    /* With shared cores, the total work divided by the cores is a lower bound. */
     result = r.last;
     if (model->core_share < 1)
       result = fmax(result, r.work / (nranks * model->core_share));

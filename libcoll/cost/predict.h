@@ -1,4 +1,4 @@
-/* predict.h: the time of schedules by events, where each rank has a core of its own. */
+/* predict.h: predicts the time of schedules by simulating events, with a core for each rank. */
 #ifndef COLLI_COST_PREDICT_H
 #define COLLI_COST_PREDICT_H
 
@@ -9,9 +9,9 @@
 /*
  * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
  * message leaves when its sender has finished the step's slice and the link is free, and arrives
- * alpha and bytes * beta later; slots bound what is under way. Gives the time in ns at which the
- * last rank ends, or a negative number if the schedules deadlock or memory runs out. Ranks of one
- * group of scheds[0]->shape have the model's near links.
+ * alpha and bytes * beta later; slots limit the messages in flight. Returns the time in ns at which
+ * the last rank ends, or a negative number if the schedules deadlock or memory runs out. Ranks of
+ * one group of scheds[0]->shape have the model's near links.
  */
 double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
                      size_t elem_bytes, unsigned slot_count, const colli_model *model);

@@ -1,6 +1,6 @@
 /*
  * rehearse.c: replays the schedules of ranks that share cores. The core whose clock is furthest
- * behind goes next: its running rank does one slice, or hands the core over if it can do none.
+ * behind goes next: its running rank does one slice, or hands over the core if it has none to do.
  */
 #include "libcoll/cost/rehearse.h"
 
@@ -10,11 +10,11 @@
 #include "libcoll/sched/check.h"
 #include "libcoll/sched/conns.h"
 
-#define ROUNDS     32 /* collectives of one pass, and fewer of more; the first half starts from */
-#define ROUNDS_MIN 6  /* rest, with free slots, and does not count */
-#define PASSES     4  /* that many are replayed, and twice as many; the others take as long */
+#define ROUNDS     32 /* collectives replayed if they have one pass, else fewer; the first half */
+#define ROUNDS_MIN 6  /* does not count: it starts from rest, with free slots */
+#define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
 #define POLL_NS    50.0
-#define IDLE_LIMIT 64 /* tries in vain of each rank before it is a deadlock */
+#define IDLE_LIMIT 64 /* fruitless polls of each rank after which it is a deadlock */
 
 typedef struct wire {
   double *arrives; /* [slot] when what was sent last in it can be read */
@@ -36,7 +36,7 @@ typedef struct rank {
   lane lane[COLLI_MAX_LANES];
 } rank;
 
-/* Ranks stay on their core. Those that wait for it get it in turn. */
+/* Ranks stay on their core and take turns on it. */
 typedef struct core {
   double now;
   int running; /* the rank; -1: all are through */
@@ -79,13 +79,13 @@ static bool deps_done(const rehearsal *r, int who, const lane *l, const colli_st
   return true;
 }
 
-/* The wire between two ranks on a lane's channel. */
+/* The connection between two ranks on a lane's channel. */
 static wire *wire_of(const rehearsal *r, int from, int to, int channel) {
   int at = colli_conns_find(&r->conns, from, to, channel);
   return at < 0 ? NULL : &r->wires[at];
 }
 
-/* The cost of a byte on the link between two ranks, and of a change of ranks. */
+/* The costs per byte on the link between two ranks, and of a change of ranks. */
 static double beta_of(const rehearsal *r, int a, int b) {
   const colli_shape *shape = &r->scheds[0]->shape;
   bool near = shape->ngroups > 1 && shape->group[a] == shape->group[b];
@@ -93,8 +93,8 @@ static double beta_of(const rehearsal *r, int a, int b) {
 }
 
 /*
- * The time that a slice takes its rank. A byte's way over a link is work of both ends, half of it
- * each, and so is a message.
+ * The time that a slice costs its rank. Moving bytes and messages over a link is shared evenly by
+ * both ends.
  */
 static double slice_effort(const rehearsal *r, int who, const colli_step *step, double bytes) {
   const colli_model *m = r->model;
@@ -109,7 +109,7 @@ static double slice_effort(const rehearsal *r, int who, const colli_step *step, 
   return ns;
 }
 
-/* Whether a wire has a message to read, or a free slot, at a time. */
+/* Whether a wire has a message to read, or a free slot, at a given time. */
 static bool can_take(const rehearsal *r, const wire *in, double now) {
   return in && in->sent > in->taken && in->arrives[in->taken % r->slots] <= now;
 }
@@ -148,7 +148,7 @@ static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, siz
   return true;
 }
 
-/* Goes on with a lane as far as its next slice: whether that was done. */
+/* Runs a lane up to and including its next slice; false if the slice cannot be done yet. */
 static bool try_lane(rehearsal *r, core *c, int index) {
   int who = c->running;
   const colli_sched *sched = r->scheds[who];
@@ -198,7 +198,7 @@ static void end_collective(rehearsal *r, core *c) {
     begin_collective(r, c->running);
 }
 
-/* The running rank of a core does a slice: whether there was one to do. */
+/* Lets the running rank of a core do a slice; false if it had none to do. */
 static bool move_on(rehearsal *r, core *c) {
   rank *me = &r->ranks[c->running];
   if (me->round == r->rounds)
@@ -211,7 +211,7 @@ static bool move_on(rehearsal *r, core *c) {
   return moved;
 }
 
-/* Gives the core to the rank that has waited longest for it; without any, polls again later. */
+/* Gives the core to the rank that has waited longest for it; if none waits, polls again later. */
 static void hand_over(rehearsal *r, core *c) {
   bool through = r->ranks[c->running].round == r->rounds;
   if (c->count == 0) {
@@ -228,7 +228,7 @@ static void hand_over(rehearsal *r, core *c) {
   c->now += fmax(r->model->alpha_ns, POLL_NS);
 }
 
-/* The core that is furthest behind; NULL if all ranks are through. */
+/* The core that is furthest behind; NULL if all ranks are done. */
 static core *next_core(const rehearsal *r) {
   core *next = NULL;
   for (int i = 0; i < r->ncores; i++) {
@@ -239,7 +239,7 @@ static core *next_core(const rehearsal *r) {
   return next;
 }
 
-/* Runs to the end; whether all ranks came there. */
+/* Runs until all ranks are done; false if they deadlock. */
 static bool run_cores(rehearsal *r) {
   long idle = 0, most = (long)IDLE_LIMIT * r->nranks +
                         (long)((r->model->alpha_ns + r->model->flight_ns) / POLL_NS) * 4;
@@ -257,7 +257,7 @@ static bool run_cores(rehearsal *r) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* Deals a group's ranks out to its cores as collrun binds them: neighbours share one. */
+/* Distributes a group's ranks over its cores as collrun binds them: neighbours share one. */
 static void deal_out_ranks(rehearsal *r, int group, int ncores) {
   const colli_shape *shape = &r->scheds[0]->shape;
   int members = 0;

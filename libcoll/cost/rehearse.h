@@ -1,9 +1,9 @@
 /*
- * rehearse.h: what a collective takes where ranks share cores. Ranks on one core take turns: one
- * runs until it must wait for a message or a slot, and then hands the core over, which costs the
- * model's alpha; a message to another core costs its sender the model's flight time. That is
- * another thing than the predictor's world, in which all ranks run at once: few hand-overs and few
- * messages between cores count, not a short critical path.
+ * rehearse.h: predicts the time of a collective where ranks share cores. Ranks on one core take
+ * turns: one runs until it must wait for a message or a slot, and then hands over the core, which
+ * costs the model's alpha. A message to another core costs its sender the model's flight time. The
+ * predictor, in contrast, assumes that all ranks run at once. Here, few hand-overs and few messages
+ * between cores matter, not a short critical path.
  */
 #ifndef COLLI_COST_REHEARSE_H
 #define COLLI_COST_REHEARSE_H
@@ -14,8 +14,8 @@
 
 /*
  * Replays the schedules of all ranks on the cores that the model gives them (core_share), one
- * collective after the other, and gives the time in ns that one takes; or a negative number if they
- * deadlock or memory runs out. Of many passes only the first few are replayed.
+ * collective after the other. Returns the time in ns of one collective, or a negative number if
+ * they deadlock or memory runs out. Of many passes only the first few are replayed.
  */
 double colli_rehearse(const colli_sched *const *scheds, int nranks,
                       const colli_partition *partition, size_t elem_bytes, unsigned slot_count,

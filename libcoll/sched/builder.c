@@ -28,7 +28,7 @@ colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int n
   return builder;
 }
 
-/* Says that all scratch is as long as the rank's own chunk. */
+/* Declares that all scratch is as long as the rank's own chunk. */
 void colli_builder_scratch_own(colli_builder *builder) {
   builder->scratch_own = true;
 }
@@ -68,14 +68,14 @@ void colli_builder_dep(colli_builder *builder, int waiter, int first) {
     return;
   colli_step *step = &builder->steps[waiter];
   int free_dep = step->dep[0] == COLLI_NO_DEP ? 0 : 1;
-  /* A lane is in order anyway: a dep inside it says nothing, or waits for ever. */
+  /* A lane runs in order anyway, so a dep inside it is either redundant or a deadlock. */
   if (step->dep[free_dep] != COLLI_NO_DEP || builder->steps[first].lane == step->lane)
     return;
   step->dep[free_dep] = first;
   builder->status = COLL_OK;
 }
 
-/* Gives fields that a step does not use one fixed value. */
+/* Sets fields that a step does not use to a fixed value, so that equal steps compare equal. */
 static void settle(colli_coll coll, colli_step *step) {
   if (coll == COLLI_BARRIER) {
     step->chunk_in = step->chunk_out = 0;
@@ -103,7 +103,7 @@ static coll_status check_all(colli_builder *builder, const colli_sched *frame) {
   return COLL_OK;
 }
 
-/* Copies the steps, sorted by lane; place[handle] receives where each went. */
+/* Copies the steps, sorted by lane, and stores the new index of each in place[handle]. */
 static void lay_out(const colli_builder *builder, colli_sched *sched, int *place) {
   int at = 0;
   for (int lane = 0; lane < builder->nlanes; lane++) {
@@ -123,7 +123,7 @@ static void lay_out(const colli_builder *builder, colli_sched *sched, int *place
         sched->steps[i].dep[d] = place[sched->steps[i].dep[d]];
 }
 
-/* Sorts by lane, translates deps, checks every field and gives the schedule. */
+/* Sorts by lane, translates deps, checks every field and returns the schedule. */
 coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
   *sched = NULL;
   colli_sched frame = {

@@ -1,12 +1,12 @@
 /*
- * by_reference.c: which messages may be references: left where they lie until the peer has read
- * them.
+ * by_reference.c: which messages may be sent by reference, that is, stay in place until the peer
+ * has read them.
  *
- * A rank that stores to such memory must wait for the peer first. In nearly all algorithms that is
- * harmless: what is stored was made of what the peer has read. But where two ranks send each other
- * the same chunk and then store to it, both would wait for ever. There (colli_algo.exchanges) a
- * step may send by reference only from memory to which no later step stores. The verifier proves
- * all of this.
+ * Before a rank stores to such memory it must wait for the peer. In nearly all algorithms this is
+ * harmless, because the stored value depends on what the peer has read. But two ranks that send
+ * each other the same chunk and then store to it would deadlock. In such algorithms
+ * (colli_algo.exchanges) a step may send by reference only from memory to which no later step
+ * stores. The verifier proves all of this.
  */
 #include <stdlib.h>
 
@@ -15,7 +15,8 @@
 #define NOBODY  (-1)
 #define SEVERAL (-2)
 
-/* Who stores to a chunk of OUTPUT; nobody stores to INPUT but in place, when it is the same. */
+/* Who stores to a chunk of OUTPUT. INPUT is never stored to, except in place, where it is the
+ * same. */
 typedef struct stores {
   int lane; /* or NOBODY, SEVERAL */
   int last; /* the last step that does */
@@ -36,8 +37,8 @@ static void find_stores(const colli_sched *sched, stores *to) {
 }
 
 /*
- * Whether a step may send by reference. Steps of other lanes may store at any time: whoever orders
- * them by deps orders them behind the sending, not behind the peer's reading.
+ * Whether a step may send by reference. Steps of other lanes may store at any time: a dep orders
+ * them after the send, not after the peer has read.
  */
 static bool may_refer(const colli_sched *sched, int index, const stores *to, bool in_place,
                       bool harmless) {

@@ -52,8 +52,8 @@ bool colli_has_chunk(const colli_sched *sched, colli_buf buf, int chunk) {
   }
 }
 
-/* Whether the rank knows how long scratch chunks of this number are: only the root of a gather or
- * scatter of differing blocks knows the blocks of others. */
+/* Whether the rank knows the length of scratch chunks with this number. With blocks of differing
+ * lengths, only the root of a gather or scatter knows the other ranks' lengths. */
 static bool knows_length(const colli_sched *sched, int chunk) {
   bool rooted_blocks = sched->coll == COLLI_GATHER || sched->coll == COLLI_SCATTER;
   return !rooted_blocks || !sched->shape.varying || sched->rank == sched->root ||
@@ -71,12 +71,12 @@ static bool chunk_ok(const colli_sched *sched, int buf, int chunk) {
   return chunk < sched->nchunks && colli_has_chunk(sched, (colli_buf)buf, chunk);
 }
 
-/* Whether what a step reads and what it stores to are equally long in every partition. */
+/* Whether the chunks that a step reads and writes are equally long in every partition. */
 static bool same_length(const colli_sched *sched, const colli_step *step) {
   int in = step->chunk_in % sched->nchunks, out = step->chunk_out % sched->nchunks;
   if (colli_exact(sched->coll) && !sched->shape.varying)
     return true;
-  if (sched->coll == COLLI_ALLTOALL) /* blocks that come are not as long as blocks that go */
+  if (sched->coll == COLLI_ALLTOALL) /* received blocks may differ in length from sent ones */
     return in == out && ((step->src_buf == COLLI_OUTPUT) == (step->dst_buf == COLLI_OUTPUT) ||
                          in == sched->rank || sched->shape.in_place);
   return in == out;
@@ -87,7 +87,7 @@ static const char *check_bits(colli_coll coll, unsigned bits) {
   const unsigned all =
       COLLI_SEND | COLLI_RECV | COLLI_FOLD | COLLI_STORE | COLLI_FINAL | COLLI_MSG_LEFT;
   if (bits & (COLLI_BY_REF | COLLI_BY_REF_IN_PLACE) && !(bits & COLLI_SEND))
-    return "marks by reference what it does not send";
+    return "is marked as sent by reference but sends nothing";
   bits &= all;
   if (!(bits & (COLLI_SEND | COLLI_STORE)) && !(bits & COLLI_RECV))
     return "does nothing";
@@ -96,7 +96,7 @@ static const char *check_bits(colli_coll coll, unsigned bits) {
   if (!(bits & (COLLI_SEND | COLLI_STORE)))
     return "drops its value";
   if (!colli_reduces(coll) && (bits & (COLLI_FOLD | COLLI_FINAL)))
-    return "reduces in a collective that does not";
+    return "reduces in a collective that does not reduce";
   if ((coll == COLLI_SCAN || coll == COLLI_EXSCAN) && (bits & COLLI_FINAL))
     return "completes a prefix";
   if ((bits & COLLI_FOLD) && !(bits & (COLLI_RECV | COLLI_STORE)))
@@ -104,13 +104,13 @@ static const char *check_bits(colli_coll coll, unsigned bits) {
   if ((bits & COLLI_RECV) && !(bits & (COLLI_FOLD | COLLI_STORE)))
     return "a message that is not reduced must be stored";
   if ((bits & COLLI_FINAL) && !(bits & (COLLI_FOLD | COLLI_STORE)))
-    return "completes what it does not make";
+    return "is final but makes no value";
   if ((bits & COLLI_MSG_LEFT) && (bits & (COLLI_RECV | COLLI_FOLD)) != (COLLI_RECV | COLLI_FOLD))
-    return "no message to put on the left";
+    return "has no message to put on the left";
   return NULL;
 }
 
-/* What is wrong with the buffers and chunks of a step. */
+/* What is wrong with a step's buffers and chunks; NULL if nothing. */
 static const char *check_places(const colli_sched *sched, const colli_step *step) {
   bool reads = colli_step_reads(step), stores = step->bits & COLLI_STORE;
   if (reads && !chunk_ok(sched, step->src_buf, step->chunk_in))

@@ -10,7 +10,7 @@ const char *colli_check_frame(const colli_sched *sched);
 /* What is wrong with a step of this schedule, except for its deps; NULL if nothing. */
 const char *colli_check_step(const colli_sched *sched, const colli_step *step);
 
-/* Whether a rank's INPUT or OUTPUT has a chunk in this collective (sched.h tells which). */
+/* Whether a chunk exists in a rank's INPUT or OUTPUT in this collective (see sched.h). */
 bool colli_has_chunk(const colli_sched *sched, colli_buf buf, int chunk);
 
 /* Whether a step's value comes from src_buf, as a whole or as one side of a reduction. */
@@ -18,7 +18,7 @@ static inline bool colli_step_reads(const colli_step *step) {
   return !(step->bits & COLLI_RECV) || (step->bits & COLLI_FOLD);
 }
 
-/* The chunk that says how long a step's value and its messages are. */
+/* The chunk that determines the length of a step's value and of its messages. */
 static inline int colli_step_chunk(const colli_step *step) {
   return colli_step_reads(step) ? step->chunk_in : step->chunk_out;
 }

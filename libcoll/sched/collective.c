@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-/* The name of a collective; NULL for a number that is none. */
+/* The name of a collective; NULL for an unknown number. */
 const char *colli_coll_name(colli_coll coll) {
   static const char *const names[COLLI_COLL_COUNT] = {
       "allreduce",      "broadcast", "allgather", "barrier", "sendrecv", "reduce",
@@ -37,7 +37,7 @@ bool colli_rooted(colli_coll coll) {
          coll == COLLI_SCATTER;
 }
 
-/* Finds a collective by its name; v-forms are called like their plain form, with a v behind. */
+/* Finds a collective by its name; a v-form has the name of its plain form plus a "v". */
 bool colli_coll_find(const char *name, colli_coll *coll, bool *varying) {
   char plain[32];
   size_t length = strlen(name);

@@ -32,15 +32,15 @@ bool colli_exact(colli_coll coll);
 /* Whether its result depends on a root. */
 bool colli_rooted(colli_coll coll);
 
-/* "allreduce" ...; NULL for a number that is none. */
+/* "allreduce" ...; NULL for an unknown number. */
 const char *colli_coll_name(colli_coll coll);
 
 /* The collective of a name, or -1. */
 int colli_coll_parse(const char *name);
 
 /*
- * Finds a collective that has algorithms by its name. A v-form is called like the plain form with a
- * "v" behind. False if there is none.
+ * Finds a collective that has algorithms by its name. A v-form has the name of its plain form plus
+ * a "v". False if there is none.
  */
 bool colli_coll_find(const char *name, colli_coll *coll, bool *varying);
 

@@ -11,10 +11,10 @@ typedef struct colli_conns {
   int count;
 } colli_conns;
 
-/* Finds all connections; false without memory. Free it either way. */
+/* Finds all connections; false if out of memory. The caller frees the result either way. */
 bool colli_conns_make(colli_conns *conns, const colli_sched *const *scheds, int nranks);
 
-/* The number of the connection from one rank to another on a lane's channel, or -1. */
+/* The index of the connection from one rank to another on a lane's channel, or -1. */
 int colli_conns_find(const colli_conns *conns, int from, int to, int lane);
 
 void colli_conns_free(colli_conns *conns);

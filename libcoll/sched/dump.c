@@ -7,7 +7,7 @@ static void place_text(char text[32], int buf, int chunk) {
   snprintf(text, 32, "%s[%d]", buf <= COLLI_SCRATCH ? names[buf] : "?", chunk);
 }
 
-/* Prints what a step's value is: "input[2]", "message from 4", "input[2] op message from 4". */
+/* Prints a step's value: "input[2]", "message from 4", "input[2] op message from 4". */
 static void print_value(const colli_step *step, bool barrier, FILE *out) {
   char src[32], dst[32];
   place_text(src, step->src_buf, step->chunk_in);

@@ -1,9 +1,9 @@
 /*
- * order.h: in which order the contributions of n ranks are combined where the result must not
+ * order.h: the order in which the contributions of n ranks are combined when the result must not
  * depend on the algorithm. TREE: let p be the largest power of two that is at most n, and e = n -
- * p. Ranks 2i and 2i + 1, i < e, form one seat, x[2i] op x[2i + 1], and each of the others a seat
- * of its own: p seats in rank order, which are combined as a perfect binary tree, left op right. It
- * is what recursive doubling does. LEFT (and RANKS, ANY): from left to right.
+ * p. Ranks 2i and 2i + 1, i < e, share a seat, x[2i] op x[2i + 1]; each other rank has a seat of
+ * its own. The p seats, in rank order, are combined as a perfect binary tree, left op right, as
+ * recursive doubling does. LEFT (and RANKS, ANY): from left to right.
  *
  * Scans have a result for each number of ranks, and combine from left to right under TREE too.
  */
@@ -12,7 +12,7 @@
 
 #include "libcoll/sched/sched.h"
 
-/* How values are made; both may fail with a negative number, which ends everything. */
+/* Callbacks that make the values. If one returns a negative number, the combination stops. */
 typedef struct colli_combiner {
   int (*leaf)(void *ctx, int rank);               /* the value of a rank's contribution */
   int (*combine)(void *ctx, int left, int right); /* left op right; both are used only this once */
@@ -25,7 +25,7 @@ int colli_order_fold(colli_order order, int nranks, const colli_combiner *combin
 /* The number of seats of TREE: the largest power of two that is at most n. */
 int colli_order_seats(int nranks);
 
-/* The seat of a rank, and the first rank of a seat; a seat has two ranks if seat < n - seats. */
+/* The seat of a rank, and the first rank of a seat. A seat has two ranks if seat < n - seats. */
 int colli_order_seat(int nranks, int rank);
 int colli_order_seat_rank(int nranks, int seat);
 

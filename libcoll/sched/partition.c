@@ -2,8 +2,8 @@
 #include "libcoll/sched/partition.h"
 
 #define LINE_BYTES       64
-#define SLICE_BYTES_MIN  4096 /* below this the work for each message outweighs what overlaps */
-#define REGION_BYTES_MIN 512  /* from here on rounding borders to lines costs at most an eighth */
+#define SLICE_BYTES_MIN  4096 /* below this, the cost of messages outweighs the overlap */
+#define REGION_BYTES_MIN 512  /* from here on, rounding to lines costs at most an eighth */
 
 static size_t divide_up(size_t a, size_t b) {
   return a / b + (a % b != 0);
@@ -19,7 +19,8 @@ static size_t line_up(size_t count, size_t line) {
   return divide_up(count, line) * line;
 }
 
-/* The most elements that fit in `bytes`: whole lines where it holds one, and at least 1. */
+/* The most elements that fit in `bytes`: whole cache lines if it holds at least one, and at least 1
+ * element. */
 static size_t fit(size_t bytes, size_t elem_bytes, size_t line) {
   size_t count = bytes / elem_bytes;
   if (count >= line)

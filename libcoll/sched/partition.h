@@ -1,7 +1,7 @@
 /*
  * partition.h: which elements chunk c of pass p covers. All ranks compute the same partition from
  * the same numbers. Chunk c is a contiguous *region* of the vector; pass p takes the p-th piece of
- * it. A message carries a *slice* of a chunk: both ends cut the same way.
+ * it. A message carries a *slice* of a chunk; both ends cut slices the same way.
  */
 #ifndef COLLI_SCHED_PARTITION_H
 #define COLLI_SCHED_PARTITION_H
@@ -35,27 +35,27 @@ typedef struct colli_range {
 typedef struct colli_limits {
   size_t slot_bytes;   /* a slice fits in it */
   unsigned slot_count; /* a chunk takes at most half of them */
-  size_t chunk_bytes;  /* wanted size of a chunk; rounded and cut to what the slots allow */
-  size_t slice_bytes;  /* no shorter slice if the chunk allows; 0: 4 KiB */
+  size_t chunk_bytes;  /* wanted size of a chunk; rounded, and limited by the slots */
+  size_t slice_bytes;  /* shortest slice, if the chunk is that long; 0: 4 KiB */
 } colli_limits;
 
 /*
- * Cuts `count` elements of elem_bytes bytes into nchunks regions and enough passes. exact: the
- * regions must be count / nchunks elements each (all-gather blocks; nchunks divides count); else
- * they are balanced and their borders fall on 64-byte multiples where the vector is long enough for
- * that.
+ * Cuts `count` elements of elem_bytes bytes into nchunks regions and as many passes as needed.
+ * exact: each region has count / nchunks elements (all-gather blocks; nchunks divides count).
+ * Otherwise regions are balanced, and their borders are multiples of 64 bytes if the vector is long
+ * enough.
  */
 void colli_partition_make(colli_partition *partition, size_t count, size_t elem_bytes, int nchunks,
                           int exact, const colli_limits *limits);
 
 /*
- * Cuts blocks of differing lengths. Pieces and slices depend on the limits alone, so that two ranks
- * cut the block between them in the same way; the number of passes may differ from rank to rank.
+ * Cuts blocks of differing lengths. Pieces and slices depend only on the limits, so that both ranks
+ * of a transfer cut the block the same way. The number of passes may differ between ranks.
  */
 void colli_partition_make_varying(colli_partition *partition, const colli_blocks *blocks,
                                   int nblocks, size_t elem_bytes, const colli_limits *limits);
 
-/* The piece of elements begin .. end - 1 that pass `pass` covers. */
+/* The part of elements [begin, end) that pass `pass` covers. */
 static inline colli_range colli_partition_piece(const colli_partition *partition, size_t begin,
                                                 size_t end, int pass) {
   size_t first = begin + partition->piece * (size_t)pass;

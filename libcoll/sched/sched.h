@@ -51,9 +51,9 @@ enum {
   COLLI_FINAL = 16,
   COLLI_MSG_LEFT = 32,
   /*
-   * What a SEND sends may be left where it lies until the peer has read it, out of place and in
-   * place: either no step of the rank stores there later, or waiting for the peer is harmless
-   * (by_reference.c). Emitters do not set them.
+   * A SEND with this bit may be by reference, out of place or in place: either no later step of the
+   * rank stores there, or waiting for the peer is harmless (by_reference.c). Emitters do not set
+   * these bits.
    */
   COLLI_BY_REF = 64,
   COLLI_BY_REF_IN_PLACE = 128
@@ -87,7 +87,7 @@ typedef enum colli_order {
   COLLI_ORDER_LEFT = 3   /* ((x0 op x1) op x2) op ... */
 } colli_order;
 
-/* What a schedule is made for. Two equal shapes give equal schedules. */
+/* The input of an algorithm. Equal shapes give equal schedules. */
 typedef struct colli_shape {
   colli_coll coll;
   int nranks;
@@ -117,7 +117,7 @@ typedef struct colli_sched {
   colli_step *steps;
 } colli_sched;
 
-/* Where a chunk of SCRATCH lies in its memory, in chunks. */
+/* The index of a SCRATCH chunk in the scratch memory. */
 static inline int colli_sched_place(const colli_sched *sched, int chunk) {
   return __builtin_expect(sched->scratch_own, 0) ? chunk / sched->nchunks : chunk;
 }
@@ -126,15 +126,15 @@ static inline int colli_sched_place(const colli_sched *sched, int chunk) {
 
 typedef struct colli_builder colli_builder;
 
-/* A new builder, or NULL without memory. Freed by finish or discard. */
+/* A new builder, or NULL if out of memory. Freed by finish or discard. */
 colli_builder *colli_builder_create(const colli_shape *shape, int nchunks, int nscratch,
                                     int nlanes);
-/* Says that all scratch is as long as the rank's own chunk (scratch_own). */
+/* Declares that all scratch is as long as the rank's own chunk (scratch_own). */
 void colli_builder_scratch_own(colli_builder *builder);
 
 void colli_builder_discard(colli_builder *builder);
 
-/* Adds a step with no deps and returns a handle for colli_builder_dep; errors show in finish. */
+/* Adds a step with no deps and returns a handle for colli_builder_dep. finish reports errors. */
 int colli_builder_add(colli_builder *builder, colli_step step);
 
 /* Makes step `waiter` wait for step `first` (handles). At most two each. */
@@ -142,8 +142,8 @@ void colli_builder_dep(colli_builder *builder, int waiter, int first);
 
 /*
  * Sorts by lane, translates deps, checks every field (peers, chunks, lanes, bit combinations) and
- * gives the schedule. Errors: NO_MEMORY, INTERNAL (the emitter made a bad step). The builder is
- * gone then.
+ * returns the schedule. Frees the builder. Errors: NO_MEMORY, INTERNAL (the emitter made a bad
+ * step).
  */
 coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched);
 
@@ -155,7 +155,7 @@ void colli_sched_free(colli_sched *sched);
 /*
  * Sets COLLI_BY_REF and COLLI_BY_REF_IN_PLACE of all steps. harmless: a store may wait until the
  * peer has read what the same lane sent from there, because the peer does not wait for this rank
- * meanwhile. Without memory no bit is set.
+ * meanwhile. If out of memory, it sets no bits.
  */
 void colli_sched_mark_by_reference(colli_sched *sched, bool harmless);
 

@@ -52,7 +52,7 @@ typedef struct colli_tag_field {
 #define COLLI_TAG_USER_TYPE_CODE 0xffu /* the type: its size is in COLLI_TAG_USER_TYPE */
 #define COLLI_TAG_USER_OP_CODE   0x80u /* the operation: plus its number */
 
-/* What an all-gather inside the library makes, so that a message about it can name the call. */
+/* What an internal all-gather is for, so that an error message can name the public call. */
 typedef enum colli_makes {
   COLLI_MAKES_NOTHING,
   COLLI_MAKES_SPLIT,
@@ -72,7 +72,7 @@ static inline uint64_t colli_tag_get(const coll_tag *tag, colli_tag_field field)
   return (tag->word[field.word] & colli_tag_mask(field)) >> field.shift;
 }
 
-/* Fills in a field that is 0; of a value that is too large, its low bits. */
+/* Sets a field that is 0; a value that is too large is cut to its low bits. */
 static inline void colli_tag_put(coll_tag *tag, colli_tag_field field, uint64_t value) {
   tag->word[field.word] |= value << field.shift & colli_tag_mask(field);
 }
@@ -82,7 +82,7 @@ static inline void colli_tag_clear(coll_tag *tag, colli_tag_field field) {
   tag->word[field.word] &= ~colli_tag_mask(field);
 }
 
-/* Fills in a type, which may be one of the caller's own. */
+/* Sets the type, which may be a user-defined one. */
 static inline void colli_tag_put_type(coll_tag *tag, int type) {
   bool user = type >= COLL_TYPE_USER_BASE;
   colli_tag_put(tag, COLLI_TAG_TYPE, user ? COLLI_TAG_USER_TYPE_CODE : (uint64_t)type);

@@ -2,9 +2,8 @@
  * allgather_direct.c: every rank sends its block to all others.
  *
  * Cost: alpha + (n-1)/n N beta for N bytes in all. Wins for short blocks: one round, and no rank
- * handles a block of which it is not an end. Every pair of ranks needs a connection: beyond some
- * ranks only taken if asked for.
- * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
+ * forwards blocks of others. Every pair of ranks needs a connection, so with many ranks it runs
+ * only if asked for. Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
  *
  * 5 ranks: one round, 20 messages; rank 2 for example:
  *

@@ -1,11 +1,11 @@
 /*
  * allgather_recdbl.c: recursive doubling. In round k partners at distance 2^k exchange all that
- * they have. Where n has odd prime factors p, rounds in which p ranks exchange all that they have
- * follow, one for each; so every number of ranks is served and nothing is sent twice.
+ * they have. For each odd prime factor p of n, a round follows in which p ranks exchange all that
+ * they have. So it works for every number of ranks and sends nothing twice.
  *
  * Cost: about log2(n) alpha + (n-1)/n N beta for N bytes in all, as long as the lanes can keep the
  * messages of a round under way at once. Wins for short blocks where n is a power of two, or
- * nearly: each partner is one only, for both ways. Source: Thakur, Rabenseifner and Gropp,
+ * nearly: each round has one partner for both directions. Source: Thakur, Rabenseifner and Gropp,
  * "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005), for powers of
  * two.
  *

@@ -1,6 +1,6 @@
 /*
- * alltoall_bruck.c: what goes to the rank i further on is in slot i. In round k each rank hands the
- * slots whose number has bit k to the rank 2^k further on. In between they are in scratch.
+ * alltoall_bruck.c: slot i holds the block for the rank i further on. In round k each rank sends
+ * the slots whose number has bit k to the rank 2^k further on. Between rounds they are in scratch.
  *
  * Cost: about ceil(log2 n) alpha + n/2 log2(n) m beta for blocks of m bytes, as long as the lanes
  * can keep the messages of a round under way at once; n/2 messages a round, as each block is one.
@@ -17,7 +17,7 @@
  */
 #include "libcoll/algo/timeline.h"
 
-#define LANES 4 /* each takes a connection of its own with every partner */
+#define LANES 4 /* each lane needs a connection of its own to every partner */
 
 /* A rank that writes down its steps. */
 typedef struct writer {
@@ -73,8 +73,8 @@ static void emit_receive(writer *w, int lane, int slot, int bit) {
 }
 
 /*
- * Emits the steps of a rank, in one order over all lanes. The first and the last are in lane 0: so
- * no lane begins the next pass, which uses the same scratch, before all is done.
+ * Emits the steps of a rank, in one order over all lanes. The first and the last are in lane 0, so
+ * that no lane begins the next pass, which uses the same scratch, before this one is done.
  */
 static void bruck_steps(writer *w) {
   for (int bit = 1; bit < w->n; bit *= 2) {
@@ -90,8 +90,8 @@ static void bruck_steps(writer *w) {
 }
 
 /*
- * Emits the copies that come first, in lane 0. In place a slot may arrive before one that lies
- * there has left: all blocks for others go to scratch.
+ * Emits the initial copies, in lane 0. In place, a slot may arrive before the block at its
+ * destination has left, so all blocks for others go to scratch.
  */
 static void copy_own(writer *w, const colli_shape *shape) {
   if (!shape->in_place)

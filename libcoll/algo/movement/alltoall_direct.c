@@ -2,7 +2,7 @@
  * alltoall_direct.c: every rank sends all its blocks at once and then receives all of the others'.
  *
  * Cost: alpha + (n-1) m beta for blocks of m bytes. Wins for short blocks: the latency is paid
- * once. Long ones arrive as they like and may congest links; pairwise serves one partner at a time.
+ * once. Long ones arrive in any order and may congest links; pairwise serves one partner at a time.
  * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
  *
  * 5 ranks: one round, 20 messages; rank 2 for example:
@@ -12,7 +12,7 @@
  *     3 --+      2 ---+--> 0
  *     4 --'           '--> 1
  *
- * In place as well: what comes from a rank goes where that lay which was sent to it.
+ * Works in place too: the block from a rank replaces the block that was sent to it.
  */
 #include "libcoll/algo/timeline.h"
 

@@ -1,7 +1,7 @@
 /*
  * alltoall_pairwise.c: in round k each rank sends to the rank k further on and receives from the
- * rank k before. In place it receives from the rank to which it sends, so that what comes goes
- * where that lay which was sent: partners are drawn as for a tournament.
+ * rank k before. In place it receives from the rank to which it sends, so that each block replaces
+ * the one that was sent; partners are paired as in a round-robin tournament.
  *
  * Cost: (n-1) (alpha + m beta) for blocks of m bytes. Wins for long blocks: at any time each rank
  * serves one other and is served by one, so that links are not congested.
@@ -17,12 +17,13 @@
  */
 #include "libcoll/algo/timeline.h"
 
-/* Rounds in which everybody meets everybody else once; an odd one is left out in each. */
+/* The number of rounds in which everybody meets everybody else once; with an odd n, one rank rests
+ * in each. */
 static int rounds_in_place(int n) {
   return n % 2 ? n : n - 1;
 }
 
-/* Whom a rank meets in a round, from 0; itself: nobody. */
+/* The partner of a rank in a round, counted from 0; the rank itself if it rests. */
 static int partner_in_place(int n, int rank, int round) {
   int m = rounds_in_place(n); /* ranks below m whose sum is the round, modulo m, meet */
   int lone = (int)((long long)round * ((m + 1) / 2) % m); /* twice that is the round as well */

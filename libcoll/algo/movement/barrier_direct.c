@@ -2,9 +2,8 @@
  * barrier_direct.c: every rank gives notice to all others and waits for all of theirs.
  *
  * Cost: alpha + 2 (n-1) steps. Wins for few ranks, where one round is better than log2(n), most of
- * all if ranks share cores. Every pair of ranks needs a connection: beyond some ranks only taken if
- * asked for.
- * Source: folklore.
+ * all if ranks share cores. Every pair of ranks needs a connection, so with many ranks it runs only
+ * if asked for. Source: folklore.
  *
  * 5 ranks: one round, 20 notices; rank 2 for example:
  *

@@ -37,7 +37,7 @@ static coll_status dissemination4_emit(const colli_shape *shape, colli_sched **s
   return colli_builder_finish(builder, sched);
 }
 
-/* How many notices a rank gives in the round of a distance. */
+/* The number of notices that a rank sends in the round with this distance. */
 static int notices(int n, int distance) {
   int most = (n - 1) / distance;
   return most < RADIX - 1 ? most : RADIX - 1;

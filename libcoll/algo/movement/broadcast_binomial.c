@@ -51,10 +51,9 @@ static coll_status binomial_emit(const colli_shape *shape, colli_sched **sched) 
 }
 
 /*
- * When the first slice comes to the rank that gets it last. On the way from the root each bit of a
- * rank's distance is either a hop, or a sibling that is served before. Down to the highest
- * distance, n - 1, there are none of those; wherever a path leaves that one, the subtrees below are
- * full.
+ * When the last rank gets its first slice. On the way from the root, each bit of a rank's distance
+ * is either a hop, or a sibling that is served before. The path to the highest distance, n - 1, has
+ * no such siblings; wherever another path leaves it, the subtrees below are full.
  */
 static double deepest_cost(int n, const colli_terms *t) {
   double serve = t->slices * t->copy, level = serve > t->copy_hop ? serve : t->copy_hop;

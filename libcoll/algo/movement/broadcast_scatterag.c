@@ -1,7 +1,7 @@
 /*
  * broadcast_scatterag.c: the root scatters the vector down a binomial tree, and a ring gathers it
- * everywhere. The ring is cut before the root, which has all chunks itself: it sends them to its
- * neighbour in the order in which they would have come to it.
+ * everywhere. The ring is cut before the root, which has all chunks already: it sends them to its
+ * neighbour in the order in which the ring would have brought them.
  *
  * Cost: (log2(n) + n - 1) alpha + 2 (n-1)/n N beta for N bytes. Wins for long vectors where passes
  * cannot follow each other closely: no chunk is passed on as a whole.
@@ -79,10 +79,10 @@ static coll_status scatterag_emit(const colli_shape *shape, colli_sched **sched)
 }
 
 /*
- * When the last rank has all, as far as that depends on the rank at distance u, which begins the
- * gather at `begins`. A chunk is one stage later at the next rank; if a rank has one more chunk to
- * send before, it is one chunk later. On the way from u there are n - 1 - u ranks; through the last
- * link n - 1 chunks go, of which u come from ranks before u.
+ * When the last rank has everything, as far as this depends on the rank at distance u, which begins
+ * the gather at `begins`. A chunk takes one stage to each next rank, and one chunk more if that
+ * rank must send another one first. From u on there are n - 1 - u more ranks; the last link carries
+ * n - 1 chunks, u of which come from ranks before u.
  */
 static double line_end(int n, int u, double begins, const colli_terms *t, double step) {
   double stage = colli_stage(t, t->copy, t->copy_hop);
@@ -92,7 +92,7 @@ static double line_end(int n, int u, double begins, const colli_terms *t, double
 /* One pass: the root's part of the gather does not begin before its part of the scatter ends. */
 static double one_pass(int n, int full, const colli_terms *t, const colli_timeline *fresh) {
   colli_timeline root = *fresh, on_way[LEVELS_MAX];
-  int node[LEVELS_MAX] = {0}; /* whose timeline that is: the rank on the way at that level */
+  int node[LEVELS_MAX] = {0}; /* the rank of this timeline: the one on the path at that level */
   double end = 0;
   for (int chunk = full - 1; chunk > 0; chunk--) {
     colli_flight in = colli_timeline_send(&root);
@@ -126,7 +126,7 @@ static double scatterag_cost(const colli_shape *shape, const colli_partition *pa
   colli_timeline fresh = colli_timeline_make(&t, model);
   double n = shape->nranks, full = t.filled * n;
   double pass = one_pass(shape->nranks, (int)(full + 0.5), &t, &fresh);
-  /* The root does most: it sends nearly everything twice. */
+  /* The root has the most work: it sends nearly everything twice. */
   double later = 2 * (n - 1) * t.slices * t.copy;
   double moves = (n - 1) * (n - 1) / n, levels = colli_log2_up(shape->nranks) / 2.0;
   colli_work work = {.steps = moves + levels + 1, .received = moves + levels, .waits = moves};

@@ -1,13 +1,13 @@
 /*
  * gather_knomial.c: blocks go up a k-nomial tree. Ranks are counted from the root on and written in
  * digits of base k; a rank's parent has its lowest digit that is not 0 set to 0. Each rank sends
- * its own block and then those of its subtrees, the smallest subtree first, as they come. The root
- * takes one of each subtree in turn.
+ * its own block and then those of its subtrees as they arrive, the smallest subtree first. The root
+ * takes a block from each subtree in turn.
  *
  * Cost: about (k-1) ceil(logk n) alpha + (n-1) m beta for blocks of m bytes. A block travels up to
- * ceil(logk n) times, but the root has so few partners only. Wins for short blocks on many ranks.
- * Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice
- * and experience", CCPE 19 (2007): minimum spanning tree gather; here with a radix.
+ * ceil(logk n) times, but the root has few partners. Wins for short blocks on many ranks. Source:
+ * Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice and
+ * experience", CCPE 19 (2007): minimum spanning tree gather; here with a radix.
  *
  * 5 ranks, root 0, radix 2 (left) and 4 (right):
  *
@@ -22,7 +22,7 @@
 
 #include "libcoll/algo/tree.h"
 
-/* The child after `child` of a root, counted from it; n or more: there is none. */
+/* The root's child after `child`, as a distance from the root; n or more if there is none. */
 static int next_child(int child, int radix) {
   int span = 1;
   while (child / span >= radix)
@@ -30,8 +30,8 @@ static int next_child(int child, int radix) {
   return child + span;
 }
 
-/* Emits the steps of the root: of each child's subtree a block in turn, so that all of them send
- * all the time. */
+/* Emits the steps of the root. It takes a block from each child in turn, so that all of them keep
+ * sending. */
 static void root_steps(colli_builder *builder, const colli_shape *shape, int radix) {
   int n = shape->nranks, root = shape->root;
   colli_emit(builder, 0, COLLI_STORE,
@@ -74,8 +74,9 @@ static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched
 }
 
 /*
- * The first pass. Subtrees send in the same order, but small ones less: the block that is `i` ranks
- * further on leaves each of them that has it at the same time. Returns when the root has all.
+ * The first pass. All subtrees send in the same order, though small ones send less: the block `i`
+ * ranks further on leaves every subtree that has it at the same time. Returns when the root has
+ * everything.
  */
 static double first_pass(int n, int radix, colli_timeline fresh, colli_flight *flight) {
   colli_timeline relay = fresh, root = fresh;
@@ -106,8 +107,8 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
     return HUGE_VAL;
   double critical = first_pass(n, radix, fresh, flight), hops = 0;
   free(flight);
-  /* Further passes: the root's work, or the longest way out, of what is sent by one of its
-   * children. */
+  /* Further passes: the root's work, or the sending time of its busiest child, whichever is
+   * longer. */
   for (int at = 1; at < n; at++) {
     int size = colli_knomial_size(n, at, radix);
     hops += size;
@@ -115,7 +116,7 @@ static double knomial_cost(const colli_shape *shape, int radix, const colli_part
   }
   double work = t.slices * ((n - 1) * fresh.step + fresh.fold), way = t.slices * largest * t.copy;
   critical += (t.passes - 1) * (work > way ? work : way);
-  /* A rank waits once for the children of one level, which send at the same time. */
+  /* A rank waits once per level, because the children of a level send at the same time. */
   double waits = (n - 1.0) / (radix - 1) / n;
   colli_work all = {
       .steps = (hops + n) / n, .received = hops / n, .waits = waits, .reduced = 1.0 / n};

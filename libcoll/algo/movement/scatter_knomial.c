@@ -1,13 +1,13 @@
 /*
  * scatter_knomial.c: blocks go down a k-nomial tree. Ranks are counted from the root on and written
- * in digits of base k; a rank's parent has its lowest digit that is not 0 set to 0. What goes
- * farthest goes first; each rank sends on what is not its own as it comes.
+ * in digits of base k; a rank's parent has its lowest digit that is not 0 set to 0. The blocks that
+ * go farthest are sent first; each rank forwards the blocks of others as they arrive.
  *
  * Cost: about ceil(logk n) alpha + (n-1) m beta for blocks of m bytes. A block travels up to
- * ceil(logk n) times, but the root has (k-1) ceil(logk n) partners only. Wins where connections are
- * what counts, on many ranks.
- * Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective communication: theory, practice
- * and experience", CCPE 19 (2007): minimum spanning tree scatter; here with a radix.
+ * ceil(logk n) times, but the root has only (k-1) ceil(logk n) partners. Wins on many ranks where
+ * connections are expensive. Source: Chan, Heimlich, Purkayastha and van de Geijn, "Collective
+ * communication: theory, practice and experience", CCPE 19 (2007): minimum spanning tree scatter;
+ * here with a radix.
  *
  * 5 ranks, root 0, radix 2 (left) and 4 (right):
  *
@@ -44,7 +44,7 @@ static coll_status knomial_emit(const colli_shape *shape, int radix, colli_sched
   return colli_builder_finish(builder, sched);
 }
 
-/* How many hops a block takes: the digits that are not 0. */
+/* The number of hops of a block: the digits that are not 0. */
 static int depth_of(int at, int radix) {
   int depth = 0;
   for (; at > 0; at /= radix)

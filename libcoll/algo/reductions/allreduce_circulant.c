@@ -1,8 +1,9 @@
 /*
- * allreduce_circulant.c: a reduce-scatter and an all-gather whose distances are n halved again and
- * again, rounded up. In a round of the first half a rank hands on what it has for the farther half
- * of the ranks that are left, to the first of that half, and adds what comes from as far before to
- * what it has for the nearer half; the second half goes the same way back with the results.
+ * allreduce_circulant.c: a reduce-scatter and an all-gather whose distances are n halved
+ * repeatedly, rounded up. In each round of the first half, a rank sends its parts for the farther
+ * half of the remaining ranks to the first of that half. It adds what it receives from the same
+ * distance before it to its parts for the nearer half. The second half runs the same rounds
+ * backwards with the results.
  *
  * Cost: about 2 ceil(log2 n) alpha + 2 (n-1)/n N beta + (n-1)/n N gamma for N bytes, as long as the
  * lanes can keep the messages of a round under way at once. As few bytes as the ring in a

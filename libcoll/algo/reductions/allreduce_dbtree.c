@@ -25,7 +25,7 @@
 
 /*
  * Rank r's place in tree A. Below a rank whose lowest set bit is b lie the ranks within b - 1 of it
- * on both sides; where the upper half is cut off at n, the biggest subtree that is left moves up.
+ * on both sides; where n cuts off the upper half, the biggest remaining subtree moves up.
  */
 static void tree_a(const colli_tree *tree, int r, colli_node *found) {
   int n = tree->nranks, b = 1;
@@ -37,7 +37,7 @@ static void tree_a(const colli_tree *tree, int r, colli_node *found) {
       found->child[found->children++] = r + half;
   if (r == 0)
     return;
-  if (b > 1) /* this half is whole: no other subtree is higher */
+  if (b > 1) /* this half is complete, so no other subtree is higher */
     found->child[found->children++] = r - b / 2;
   found->parent = (r - b) | (b << 1);
   if (found->parent >= n)
@@ -88,8 +88,8 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   colli_terms t = colli_terms_make(partition, elem_bytes, model);
   if (shape->nranks == 1)
     return colli_cost_alone(partition, &t);
-  /* Both trees are of one form, and what is an inner rank of one is a leaf of the other: where
-   * chunks have many slices, the way of the first one through a single tree tells enough. */
+  /* Both trees have the same shape, and the inner ranks of one are leaves of the other. So if
+   * chunks have many slices, it is enough to follow the first slice through a single tree. */
   const unsigned ways = COLLI_TREE_UP | COLLI_TREE_DOWN;
   const colli_tree tree = {.nranks = shape->nranks, .place = tree_a};
   const colli_tree other = {.nranks = shape->nranks, .place = tree_b};
@@ -97,7 +97,7 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   double busiest;
   double first = colli_tree_first(shape, tree, ways, &t, model, &busiest, &one);
   double thin = colli_twotrees_time(&tree, &other, &t, model);
-  /* What the busiest rank does in a pass, in both trees together. */
+  /* The work of the busiest rank in a pass, in both trees together. */
   colli_work most = {.steps = shape->nranks > 3 ? 6 : 4, .reduced = shape->nranks > 2 ? 2 : 1};
   double sent = shape->nranks > 3 ? 4 : shape->nranks;
   double steps =
@@ -105,7 +105,7 @@ static double dbtree_cost(const colli_shape *shape, const colli_partition *parti
   double links = sent * t.bytes * model->beta_ns_per_byte;
   double pass = steps > links ? steps : links;
   colli_work work = {2 * one.steps, 2 * one.received, 2 * one.waits, 2 * one.reduced};
-  /* All slices but the first one of both trees go through the busiest rank. */
+  /* The first slice has been counted; all others, of both trees, pass through the busiest rank. */
   double shared = thin + pass * (t.slices - 1) / t.slices;
   double critical = first > shared ? first : shared;
   return colli_cost_bound(critical + (t.passes - 1) * pass, work, &t, model);

@@ -4,7 +4,7 @@
  *
  * Cost: alpha + (n-1) (N beta + N gamma) for N bytes. Wins for short vectors on few ranks, where
  * one round is better than log2(n), most of all if ranks share cores and a round costs a change of
- * ranks. Every pair of ranks needs a connection: beyond some ranks only taken if asked for.
+ * ranks. Every pair of ranks needs a connection, so with many ranks it runs only if asked for.
  * Source: folklore; "linear" in Thakur, Rabenseifner and Gropp 2005.
  *
  * 5 ranks: one round, 20 messages; rank 2 for example:
@@ -16,7 +16,7 @@
  */
 #include "libcoll/algo/timeline.h"
 
-/* Emits the reduction of the ranks below this one and its own; returns where the result is. */
+/* Emits the reduction of this rank and those below it; returns where the result is. */
 static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
   unsigned bits = COLLI_RECV | COLLI_FOLD | COLLI_STORE;
   if (rank == 0)
@@ -39,7 +39,8 @@ static colli_buf emit_prefix(colli_builder *builder, int n, int rank) {
 
 /* Emits the steps of one rank of several. */
 static void direct_steps(colli_builder *builder, int n, int rank) {
-  /* Downwards: the lowest ranks' values, needed first, come early to most. */
+  /* Sends downwards, so that most ranks get the values of the lowest ranks, which they need first,
+   * early. */
   for (int i = 1; i < n; i++)
     colli_emit(builder, 0, COLLI_SEND,
                (colli_way){COLLI_NOBODY, (rank + n - i) % n, COLLI_INPUT, COLLI_INPUT}, 0);
@@ -72,8 +73,8 @@ static coll_status direct_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
-/* One pass of the ranks that end last: rank 1 gets the first value that it needs last, and the last
- * rank has its own to reduce and copy. */
+/* One pass of the ranks that may end last: rank 1 is the last to get the value that it needs first,
+ * and the last rank must reduce and copy its own value. */
 static void direct_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   colli_shape ordered = *shape;
   ordered.order = COLLI_ORDER_LEFT;

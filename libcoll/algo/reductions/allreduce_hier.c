@@ -11,11 +11,10 @@
  *   hier_split  the same with recursive doubling between groups. Wins for two groups, which
  *               exchange their shares in one round, and for middle sizes.
  *
- * Groups that differ in size have no ranks of equal position: there leaders speak for them.
- * Source: Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in
- * parallel computer networks to optimize collective operation performance", IPDPS 2000;
- * reduce-scatter and all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and
- * NCCL's use of it.
+ * If groups differ in size, positions do not match, and only the leaders exchange data. Source:
+ * Karonis, de Supinski, Foster, Gropp, Lusk and Bresnahan, "Exploiting hierarchy in parallel
+ * computer networks to optimize collective operation performance", IPDPS 2000; reduce-scatter and
+ * all-gather inside: Thakur, Rabenseifner and Gropp, IJHPCA 19 (2005), and NCCL's use of it.
  *
  * 5 ranks in the groups {0, 1, 2} and {3, 4}:
  *

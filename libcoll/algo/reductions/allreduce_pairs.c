@@ -1,16 +1,16 @@
 /*
  * allreduce_pairs.c: recursive doubling in which only one of two neighbours goes beyond the first
- * round. In each pair of seats (order.h) one rank gives the other, the pair's leader, what it has;
- * the leaders double; and each gives the result back. The lower ones lead if the root is even, else
- * the upper ones: who leads makes no difference to the result.
+ * round. In each pair of seats (order.h) one rank sends its vector to the other, the pair's leader;
+ * the leaders run recursive doubling; and each sends the result back. The lower ranks lead if the
+ * root is even, else the upper ones; the result is the same.
  *
- * Cost: (log2(n) + 1) (alpha + N beta) + log2(n) N gamma for N bytes; numbers of ranks that are no
- * power of two take two rounds more. Half of recursive doubling's messages leave the pair. Wins
- * where each pair has a core of its own and takes turns in leading: who led has the result first
- * and can at once contribute to the next operation, which the other one leads. So a core changes
- * ranks only once an operation, and one message in each direction is all that cores exchange.
- * Source: the two levels of Karonis et al., "Exploiting hierarchy in parallel computer networks to
- * optimize collective operation performance", IPDPS 2000; taking turns is libcoll's own.
+ * Cost: (log2(n) + 1) (alpha + N beta) + log2(n) N gamma for N bytes; numbers of ranks that are not
+ * a power of two take two rounds more. Half of recursive doubling's messages leave the pair. Wins
+ * where each pair has a core of its own and takes turns in leading: the leader has the result first
+ * and can contribute at once to the next operation, which the other one leads. So a core changes
+ * ranks only once per operation, and cores exchange only one message in each direction. Source: the
+ * two levels of Karonis et al., "Exploiting hierarchy in parallel computer networks to optimize
+ * collective operation performance", IPDPS 2000; taking turns is libcoll's own.
  *
  * 4 ranks, an even root:
  *
@@ -22,7 +22,7 @@
 
 #include "libcoll/algo/emit.h"
 
-/* A rank that takes part, by itself or with one that is folded into it. */
+/* A participating rank, alone or with another rank folded into it. */
 typedef struct member {
   int rank;
   int seat;
@@ -38,7 +38,7 @@ static bool has_folded(const member *m) {
   return m->seat < m->extra;
 }
 
-/* What a member begins with: its own input, with what is folded in; it goes to `to` as well. */
+/* The initial value of a member: its own input plus what is folded in. It also goes to `to`. */
 static void emit_begin(colli_builder *builder, const member *m, int to) {
   if (has_folded(m))
     colli_emit(builder, 0,
@@ -102,10 +102,10 @@ static double larger(double a, double b) {
 }
 
 /*
- * One pass. Pairs with folded ranks begin late: worst those whose mate has one, of which there are
- * `whole`. Values cross over to another pair in each of `rounds` rounds at worst, and are done
- * there; or in those only in which late pairs differ, and then go on to folded ranks. A pair whose
- * leader alone has one (`half`) begins one reduction late, and sends its result twice.
+ * One pass. Pairs with folded ranks begin late, most of all the `whole` pairs whose non-leader has
+ * one. At worst, a value crosses to another pair in each of `rounds` rounds and ends there; or it
+ * crosses only in the rounds in which late pairs differ, and then goes on to folded ranks. A pair
+ * of which only the leader has one (`half`) begins one reduction late and sends its result twice.
  */
 static double one_pass(const colli_terms *t, int rounds, int extra, int root) {
   double stage = colli_stage(t, t->reduce, t->reduce_hop), stay = t->slices * t->reduce;

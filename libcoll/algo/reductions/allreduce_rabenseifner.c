@@ -1,24 +1,24 @@
 /*
  * allreduce_rabenseifner.c: recursive halving, then recursive doubling. In round k of the first
  * half partners at distance 2^k halve what is left of the vector between them: each sends the half
- * that the other one keeps, and reduces its own, lower ranks left. Then the same rounds backwards
- * double what each has of the result.
+ * that the other one keeps and reduces its own, with lower ranks on the left. Then the same rounds
+ * backwards double each rank's part of the result.
  *
  * Cost: about 2 log2(n) alpha + 2 (n-1)/n N beta + (n-1)/n N gamma for N bytes, as long as the
  * lanes can keep the messages of a round under way at once. As few bytes as the ring in a
  * logarithmic number of rounds: wins for middle sizes and powers of two. Source: Rabenseifner,
  * "Optimization of collective reduction operations", ICCS 2004. With other numbers of ranks:
  * Rabenseifner and Traeff, "More efficient reduction algorithms for non-power-of-two number of
- * processors in message-passing parallel systems", EuroPVM/MPI 2004, whose elimination of
- * one rank of two is the model of what is done here.
+ * processors in message-passing parallel systems", EuroPVM/MPI 2004, from whose elimination of
+ * every second rank the method here is derived.
  *
- * Numbers of ranks that are no power of two: the ranks of a seat (order.h) share the vector. The
+ * If the number of ranks is not a power of two, the ranks of a seat (order.h) share the vector. The
  * keeper is responsible for the half that the seat keeps in round 0, the giver for the other half.
- * Each first sends the other one that one's half (N/2 bytes), and reduces its own. In round 0 the
- * keeper only receives and the giver only sends, N/2 bytes each; then the giver rests until the
- * last round. So in the first half the keeper receives (1/2 + 1/2 + 1/4 + ...) N = 1.5 N bytes and
- * sends N, the giver sends N and receives N/2, and ranks that are alone in their seat move N each
- * way. Folding a whole vector in would take 2 N bytes at the rank that it is folded into.
+ * First, each sends the other's half to it (N/2 bytes) and reduces its own. In round 0 the keeper
+ * only receives and the giver only sends, N/2 bytes each. Then the giver rests until the last
+ * round. So in the first half the keeper receives (1/2 + 1/2 + 1/4 + ...) N = 1.5 N bytes and sends
+ * N, the giver sends N and receives N/2, and ranks that are alone in their seat move N each way.
+ * Folding a whole vector in would take 2 N bytes at the rank that it is folded into.
  *
  * 5 ranks: seats {0, 1}, {2}, {3}, {4}, so 4 chunks; who reduces what:
  *
@@ -36,7 +36,7 @@
 
 #include "libcoll/algo/timeline.h"
 
-#define LANES 4 /* each takes a connection of its own with every partner */
+#define LANES 4 /* each lane needs a connection of its own to every partner */
 
 enum { SINGLE, KEEPER, GIVER };
 
@@ -66,7 +66,7 @@ static int giver_of(const writer *w, int seat) {
   return colli_order_seat_rank(w->n, seat) + (seat < w->n - w->seats);
 }
 
-/* Adds a step, the `turn`-th of its round, after the one before. */
+/* Adds a step, number `turn` of its round, after the previous one. */
 static void emit_next(writer *w, unsigned bits, colli_way way, int chunk, int turn) {
   int lane = turn % LANES;
   int step = colli_emit(w->builder, lane, bits, way, chunk);
@@ -77,8 +77,8 @@ static void emit_next(writer *w, unsigned bits, colli_way way, int chunk, int tu
 }
 
 /*
- * Adds steps on as many chunks as lanes can have under way: those whose numbers differ from the own
- * one by half + y .. half + end - 1.
+ * Adds steps on as many chunks as the lanes can have in flight: those whose numbers differ from the
+ * rank's own by half + y .. half + end - 1.
  */
 static void emit_some(writer *w, unsigned bits, colli_way way, int half, int y, int end) {
   way.from = bits & COLLI_RECV ? way.from : COLLI_NOBODY;
@@ -87,7 +87,7 @@ static void emit_some(writer *w, unsigned bits, colli_way way, int half, int y, 
     emit_next(w, bits, way, w->own ^ (half + y), y);
 }
 
-/* The bits of a reduction with what comes from another seat. */
+/* The flags of a reduction with a message from another seat. */
 static unsigned fold_from(const writer *w, int seat, bool complete) {
   return COLLI_RECV | COLLI_FOLD | (seat < w->seat ? COLLI_MSG_LEFT : 0) |
          (complete ? COLLI_FINAL : 0);
@@ -207,7 +207,7 @@ static void take_some(void (*how)(colli_timeline *, colli_flight), colli_timelin
     how(at, in[i]);
 }
 
-/* Sends on some chunks that come at `in`; when they arrive. */
+/* Forwards some chunks that arrive at `in`; returns when they reach the next rank. */
 static void pass_some(colli_flight (*how)(colli_timeline *, colli_flight), colli_timeline *at,
                       const colli_flight *in, colli_flight *out, int count) {
   for (int i = 0; i < count; i++)
@@ -224,7 +224,7 @@ static void follow_round(colli_timeline *at, int chunks, bool halving) {
   }
 }
 
-/* Folding in and round 0, where a pair meets a pair, or a single rank. */
+/* Folding in and round 0, in which a pair meets a pair or a single rank. */
 static void follow_first(colli_timeline *at, int chunks, bool single) {
   colli_flight from[3][LANES], out[LANES];
   for (int left = chunks; left > 0; left -= LANES) {
@@ -254,9 +254,9 @@ static void follow_last(colli_timeline *at, int chunks, bool single) {
 }
 
 /*
- * One pass. Ranks that begin a round late make others late, which by the last round come back to
- * themselves: as if all were late. A pair meets a pair if there are two of them, and two single
- * ranks meet if there are three.
+ * One pass. Ranks that begin a round late delay others, and by the last round the delay comes back
+ * to them, as if all were late. A pair meets a pair if there are two pairs, and two single ranks
+ * meet if there are three of them.
  */
 static void rabenseifner_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   (void)ctx;

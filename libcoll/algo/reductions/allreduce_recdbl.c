@@ -2,10 +2,9 @@
  * allreduce_recdbl.c: recursive doubling. In round k partners at distance 2^k exchange all they
  * have and both reduce it, lower ranks left, so that all form the same expression.
  *
- * Cost: log2(n) (alpha + N beta + N gamma) for N bytes; numbers of ranks that are no power of two
- * take two rounds more. Wins for short vectors: the fewest rounds.
- * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
- * MPICH", IJHPCA 19 (2005).
+ * Cost: log2(n) (alpha + N beta + N gamma) for N bytes; numbers of ranks that are not a power of
+ * two take two rounds more. Wins for short vectors: the fewest rounds. Source: Thakur, Rabenseifner
+ * and Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005).
  *
  * 5 ranks: rank 0 folds into 1; then 1, 2, 3, 4 double; then 1 gives the result back to 0:
  *
@@ -82,10 +81,10 @@ static coll_status recdbl_emit(const colli_shape *shape, colli_sched **sched) {
 }
 
 /*
- * One pass. Seats of two ranks begin late: a late seat's value crosses over to another seat in each
- * round, at worst, and is then done where no rank is folded. To reach a seat with a folded rank it
- * crosses over in those rounds only in which their numbers can differ; but the values of seats that
- * are not late may have come there in every round.
+ * One pass. Seats of two ranks begin late. At worst, a late value crosses to another seat in each
+ * round and ends at a seat without a folded rank. To reach a seat with a folded rank it crosses
+ * only in the rounds in which their numbers can differ, but values of seats that are not late may
+ * have come there in every round.
  */
 static double one_pass(const colli_terms *t, int rounds, int extra) {
   double stage = colli_stage(t, t->reduce, t->reduce_hop);

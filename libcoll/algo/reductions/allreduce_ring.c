@@ -1,5 +1,6 @@
 /*
- * allreduce_ring.c: each chunk goes round the ring twice, first collecting, then handing out.
+ * allreduce_ring.c: each chunk goes round the ring twice, first to be reduced, then to be
+ * distributed.
  *
  * Cost: 2 (n-1) alpha + 2 (n-1)/n N beta + (n-1)/n N gamma for N bytes on n ranks. No algorithm
  * moves fewer bytes, so it wins for long vectors; its 2 (n-1) hops lose for short ones.

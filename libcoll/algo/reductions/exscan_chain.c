@@ -1,13 +1,13 @@
 /*
- * exscan_chain.c: each rank hands its own part to the next one at once. What comes from the rank
- * before is that rank's part and, later, the reduction of those before it: together what this rank
- * keeps and hands on.
+ * exscan_chain.c: each rank sends its own part to the next one at once. From the previous rank it
+ * receives that rank's part and, later, the reduction of the ranks before that one. Combined, these
+ * are the result that it keeps and sends on.
  *
- * Cost: (n-1) (alpha + N/C beta + N/C gamma) + 2 N beta for N bytes in C chunks. Every vector goes
- * over a link twice, so that a rank never has to keep one for later: a hop takes one step, and no
- * memory is needed even in place. Wins for long vectors.
- * Source: the pipelined chain of Sanders and Traeff, "Parallel prefix (scan) algorithms for MPI",
- * EuroPVM/MPI 2006, with the shift of own parts done first.
+ * Cost: (n-1) (alpha + N/C beta + N/C gamma) + 2 N beta for N bytes in C chunks. Every link carries
+ * two vectors, so that a rank never has to keep one for later: a hop takes one step, and even in
+ * place it needs no extra memory. Wins for long vectors. Source: the pipelined chain of Sanders and
+ * Traeff, "Parallel prefix (scan) algorithms for MPI", EuroPVM/MPI 2006, with the shift of own
+ * parts done first.
  *
  * 5 ranks: first all own parts go to the next rank; then rank 1 begins with what it has:
  *
@@ -37,7 +37,7 @@ static coll_status chain_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
-/* When the last rank has its first pass behind it: one rank after the other. */
+/* When the last rank ends its first pass: the ranks run one after the other. */
 static double first_pass(int n, colli_timeline fresh) {
   colli_timeline at = fresh;
   colli_flight part = colli_timeline_send(&at), prefix = part;

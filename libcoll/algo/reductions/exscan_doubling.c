@@ -1,7 +1,7 @@
 /*
- * exscan_doubling.c: first each rank hands its own part to the next rank; then follows a scan of
- * these parts among all ranks but the first: in round k each sends the reduction that it has, of
- * 2^k parts, to the rank 2^k further on, which puts it before its own.
+ * exscan_doubling.c: first each rank sends its own part to the next rank. Then all ranks but the
+ * first scan these parts: in round k each sends its reduction, of 2^k parts, to the rank 2^k
+ * further on, which puts it before its own.
  *
  * Cost: (1 + ceil(log2(n-1))) (alpha + N beta + N gamma) for N bytes. Wins for short vectors: the
  * fewest rounds. Ranks are combined in rank order, but not from left to right.

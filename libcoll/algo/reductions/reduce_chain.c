@@ -13,13 +13,13 @@
  *                                              ^                 |
  *                                              +-----------------+
  *
- * On the right the root would wait for each result before it passes the next chunk on. So results
- * travel in a lane of their own. The last rank brings them there by way of scratch, which holds two
- * chunks: while one is sent the other one is reduced. Lanes: 0 chain, 1 results.
+ * On the right, in one lane, the root would wait for each result before it passes the next chunk
+ * on. So results travel in a lane of their own. The last rank hands them over through scratch,
+ * which holds two chunks: while one is sent, the other is reduced. Lanes: 0 chain, 1 results.
  */
 #include "libcoll/algo/timeline.h"
 
-/* Whether the result has to be sent from the chain's end to the root. */
+/* Whether the chain ends at another rank than the root, so that the result must be sent to it. */
 static bool goes_back(const colli_shape *shape) {
   return shape->order != COLLI_ORDER_ANY && shape->root != shape->nranks - 1;
 }
@@ -28,7 +28,7 @@ static int chain_nchunks(const colli_shape *shape) {
   return goes_back(shape) ? 2 : 1;
 }
 
-/* Emits the part of a rank whose chain ends elsewhere, or at the root. */
+/* Emits a rank's part of the chain, except at an end that is not the root. */
 static int emit_link(colli_builder *builder, const colli_shape *shape, int chunk) {
   int n = shape->nranks, rank = shape->rank;
   bool back = goes_back(shape);
@@ -46,15 +46,15 @@ static int emit_link(colli_builder *builder, const colli_shape *shape, int chunk
   return colli_emit(builder, 0, bits, way, chunk);
 }
 
-/* Emits the way of the results to the root, for a rank that sees them. link: its part of the chain.
- */
+/* Emits the transfer of the results to the root, for the two ranks involved. link: the rank's part
+ * of the chain. */
 static void emit_back(colli_builder *builder, const colli_shape *shape) {
   bool root = shape->rank == shape->root;
   int before = -1;
   for (int chunk = 0; chunk < 2; chunk++) {
     int link = emit_link(builder, shape, chunk);
-    /* The second chunk waits for the first one's sending; so does the next pass's first chunk. Its
-     * second one comes after the next sending, which comes after this one's. */
+    /* The second chunk waits until the first is sent, and so does the first chunk of the next pass;
+     * its second chunk comes after the next send, which follows this one. */
     if (before >= 0 && !root)
       colli_builder_dep(builder, link, before);
     unsigned bits = root ? COLLI_RECV | COLLI_STORE : COLLI_SEND;

@@ -6,9 +6,8 @@
  * Cost: 2 alpha + 2 (n-1)/n N beta + (n-1)/n N gamma for N bytes. The reduction is shared out among
  * all ranks, in two rounds, for any number of ranks and in any order of combination. Wins for
  * middle sizes, and for long vectors that must be combined in a tree. Every pair of ranks needs a
- * connection: beyond some ranks only taken if asked for.
- * Source: Rabenseifner, "Optimization of collective reduction operations", ICCS 2004
- * (reduce-scatter and gather; here both are direct).
+ * connection, so with many ranks it runs only if asked for. Source: Rabenseifner, "Optimization of
+ * collective reduction operations", ICCS 2004 (reduce-scatter and gather; here both are direct).
  *
  * 5 ranks, root 0: the way of chunk 2; each of the other chunks goes the same way to its owner:
  *
@@ -25,7 +24,7 @@ static void rsg_steps(colli_builder *builder, const colli_shape *shape) {
   int n = shape->nranks, rank = shape->rank, root = shape->root;
   colli_emit_contribute(builder, shape, 0);
   colli_emit_combine(builder, shape, 0, rank == root, rank == root ? COLLI_NOBODY : root);
-  /* In a fixed order lower ranks have to wait longer for the contribution of rank 0. */
+  /* In a fixed order, lower ranks wait longer for the contribution of rank 0. */
   for (int owner = n - 1; owner >= 0 && rank == root; owner--) {
     if (owner != root)
       colli_emit(builder, 0, COLLI_RECV | COLLI_STORE,
@@ -46,15 +45,15 @@ static coll_status rsg_emit(const colli_shape *shape, colli_sched **sched) {
   return colli_builder_finish(builder, sched);
 }
 
-/* One pass of the root, at[0], and of three others: rank 1 and 2, and the last one. Those between
- * begin it as the last one does. */
+/* One pass of the root, at[0], and of three others: rank 1 and 2, and the last one. The ranks
+ * between them begin like the last one. */
 static void rsg_pass(colli_timeline *at, const colli_shape *shape, const void *ctx) {
   (void)ctx;
   int n = shape->nranks, root = shape->root, owners = (int)(at->filled * n + 0.5);
   int followed[] = {root, 1, n > 2 ? 2 : 1, n - 1};
   colli_timeline middle;
   colli_flight out[4];
-  /* Nobody gets far ahead of the root, whose contributions all need. */
+  /* No rank gets far ahead of the root, because all need its contributions. */
   for (int i = 3; i >= 0; i--) {
     at[i].now = at[i].now > at[0].now ? at[i].now : at[0].now;
     middle = i == 3 ? at[i] : middle;

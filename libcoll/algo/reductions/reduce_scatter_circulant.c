@@ -1,7 +1,8 @@
 /*
- * reduce_scatter_circulant.c: in each round a rank hands on what it has for the farther half of the
- * ranks, to the first of that half, and adds what comes from as far before to what it has for the
- * nearer half. Halves are rounded up, so that any number of ranks takes ceil(log2 n) rounds.
+ * reduce_scatter_circulant.c: in each round a rank sends its parts for the farther half of the
+ * remaining ranks to the first of that half. It adds what it receives from the same distance before
+ * it to its parts for the nearer half. Halves are rounded up, so that any number of ranks takes
+ * ceil(log2 n) rounds.
  *
  * Cost: about ceil(log2 n) alpha + (n-1)/n N (beta + gamma) for N bytes in all, as long as the
  * lanes can keep the messages of a round under way at once. Wins for short blocks on many ranks.

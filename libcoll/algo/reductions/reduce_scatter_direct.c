@@ -5,9 +5,9 @@
  * Cost: alpha + (n-1)/n N beta + (n-1)/n N gamma for N bytes in all, and 2 (n-1) messages a rank.
  * As few bytes as the ring in one round, for any number of ranks and in any order of combination.
  * Wins for short blocks on few ranks, and wherever blocks must be combined in rank order. Every
- * pair of ranks needs a connection: beyond some ranks only taken if nothing else gives the order.
- * Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in
- * MPICH", IJHPCA 19 (2005): pairwise exchange for operations that do not commute.
+ * pair of ranks needs a connection, so with many ranks it runs only if nothing else gives the
+ * order. Source: Thakur, Rabenseifner and Gropp, "Optimization of collective communication
+ * operations in MPICH", IJHPCA 19 (2005): pairwise exchange for operations that do not commute.
  *
  * 5 ranks: the way of block 2; each of the other blocks goes the same way to its rank:
  *

@@ -1,20 +1,20 @@
 /*
- * reduce_scatter_halving.c: recursive halving. In round k seats (order.h) at distance 2^k share out
- * what they still have between them: each sends the blocks that go to ranks on the other one's
- * side, where sides differ in bit k of the seat's number, and reduces those of its own side, lower
- * ranks left. So nearby ranks are combined first, as the order TREE wants it.
+ * reduce_scatter_halving.c: recursive halving. In round k seats (order.h) at distance 2^k share
+ * their remaining blocks: each sends the blocks of ranks on the other's side, where sides differ in
+ * bit k of the seat's number, and reduces those of its own side, with lower ranks on the left. So
+ * nearby ranks are combined first, as the order TREE requires.
  *
  * Cost: about log2(n) alpha + (n-1)/n N (beta + gamma) for N bytes in all, as long as the lanes can
  * keep the messages of a round under way at once. As few bytes as the ring in a logarithmic number
- * of rounds. Wins where ranks must stay in order and should have few partners, log2(n) each: direct
- * takes one round, but a connection between any two ranks. Source: Thakur, Rabenseifner and Gropp,
- * "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005).
+ * of rounds. Wins where ranks must stay in order and should have few partners, log2(n) each; direct
+ * takes one round but needs a connection between any two ranks. Source: Thakur, Rabenseifner and
+ * Gropp, "Optimization of collective communication operations in MPICH", IJHPCA 19 (2005).
  *
- * Numbers of ranks that are no power of two: the ranks of a seat share the vector, as in
+ * If the number of ranks is not a power of two, the ranks of a seat share the vector, as in
  * allreduce_rabenseifner.c. The keeper is responsible for the side that the seat keeps in round 0,
- * the giver for the other one. Each first sends the other one that one's side, and reduces its own.
- * In round 0 the keeper only receives and the giver only sends; then the giver rests until the
- * keeper, in the last round, sends it its block.
+ * the giver for the other side. First, each sends the other's side to it and reduces its own. In
+ * round 0 the keeper only receives and the giver only sends. Then the giver rests until the keeper
+ * sends it its block in the last round.
  *
  * 5 ranks: seats {0, 1}, {2}, {3}, {4}; seats on the even side have blocks 0 1 3, on the odd one 2
  * 4. Who reduces what:
@@ -31,7 +31,7 @@
 
 #include "libcoll/algo/timeline.h"
 
-#define LANES 4 /* each takes a connection of its own with every partner */
+#define LANES 4 /* each lane needs a connection of its own to every partner */
 
 /* The blocks of seats seat, seat + stride, ... */
 typedef struct side {
@@ -46,7 +46,7 @@ static int pairs_of(int n) {
   return n - colli_order_seats(n);
 }
 
-/* The blocks of all seats that are as far as `seat` on the way to a stride. */
+/* The blocks of all seats whose numbers equal that of `seat` modulo the stride. */
 static side side_of(int n, int seat, int stride) {
   side s = {.seat = seat % stride, .stride = stride};
   s.twos = pairs_of(n) > s.seat ? (pairs_of(n) - s.seat + stride - 1) / stride : 0;
@@ -61,7 +61,7 @@ static int block_of(int n, const side *s, int turn) {
   return colli_order_seat_rank(n, s->seat + nth * s->stride) + (two ? turn % 2 : 0);
 }
 
-/* How many of `count` messages are under way at once from the first-th on. */
+/* How many of `count` messages are in flight together, from number `first` on. */
 static int batch(int count, int first) {
   int left = count - first;
   return left < 0 ? 0 : left < LANES ? left : LANES;
@@ -96,9 +96,10 @@ static void emit_next(writer *w, int lane, unsigned bits, colli_way way, int chu
 }
 
 /*
- * Adds a step for each block of a side, as many as lanes can have under way. The last one of a side
- * is in lane 0, and one of the first that a rank sends is: so no lane begins the next pass, which
- * uses the same scratch, before all is done. Complete blocks go where they belong.
+ * Adds a step for each block of a side, up to the number that the lanes can have in flight. The
+ * last one of a side is in lane 0, as is one of the first sends of a rank, so that no lane begins
+ * the next pass, which uses the same scratch, before this one is done. Finished blocks go to their
+ * destination.
  */
 static void emit_some(writer *w, unsigned bits, colli_way way, const side *s, int first) {
   for (int turn = first; turn < first + batch(s->count, first); turn++) {
@@ -116,7 +117,7 @@ static void emit_some(writer *w, unsigned bits, colli_way way, const side *s, in
   }
 }
 
-/* Emits folding in: keeper and giver of a seat. What the giver has it sends to the other seat. */
+/* Emits the folding in of a seat's keeper and giver. The giver sends its side to the other seat. */
 static void emit_fold_in(writer *w, const side *kept, const side *given, int first) {
   int keeper = keeper_of(w, w->seat), giver = giver_of(w, w->seat);
   bool gives = w->rank == giver;
@@ -164,7 +165,7 @@ static void emit_steps(writer *w) {
               (colli_way){keeper, COLLI_NOBODY, COLLI_OUTPUT, COLLI_OUTPUT}, w->rank);
 }
 
-/* How many lanes are used: as many as the larger side of round 0 has blocks. */
+/* The number of lanes in use: as many as the larger side of round 0 has blocks. */
 static int count_lanes(int n) {
   return n == 1 ? 1 : batch(side_of(n, 0, 2).count, 0);
 }
@@ -185,7 +186,7 @@ static coll_status halving_emit(const colli_shape *shape, colli_sched **sched) {
 
 /* ---- cost ------------------------------------------------------------------------------------ */
 
-/* When the ranks of a seat get through their steps; a single rank is a keeper. */
+/* When the ranks of a seat finish their steps; a single rank is a keeper. */
 typedef struct seated {
   bool pair;
   colli_timeline keeper;
@@ -204,7 +205,7 @@ static void fold_some(colli_timeline *at, const colli_flight *in, int count) {
     colli_timeline_fold(at, in[i]);
 }
 
-/* A seat sends some blocks to another one, if it begins after folding in as many and some more. */
+/* A seat sends some blocks to another one, after it has folded in as many and `more`. */
 static void leave_seat(seated *s, bool begins, int kept, int given, colli_flight *out) {
   colli_flight up[LANES], down[LANES];
   if (!s->pair || !begins) {
@@ -218,7 +219,8 @@ static void leave_seat(seated *s, bool begins, int kept, int given, colli_flight
   fold_some(&s->keeper, up, kept);
 }
 
-/* A seat reduces some blocks that come at `in`; if complete, the last one goes to the giver. */
+/* A seat reduces some blocks that arrive at `in`; if they are final, the last one goes to the
+ * giver. */
 static void reach_seat(seated *s, bool complete, const colli_flight *in, int count) {
   bool gives = complete && s->pair && count > 0;
   fold_some(&s->keeper, in, count - gives);
@@ -226,8 +228,8 @@ static void reach_seat(seated *s, bool complete, const colli_flight *in, int cou
     colli_timeline_receive(&s->giver, colli_timeline_fold_forward(&s->keeper, in[count - 1]));
 }
 
-/* A round between two seats, as many blocks as between seat 0, which has the most, and the one at
- * that distance. */
+/* A round between two seats, with as many blocks as between seat 0, which has the most, and its
+ * partner at that distance. */
 static void meet(int n, int distance, seated *low, seated *high) {
   int kept = side_of(n, 0, 2 * distance).count, given = side_of(n, distance, 2 * distance).count;
   bool complete = 2 * distance == colli_order_seats(n), begins = distance == 1;
@@ -241,7 +243,7 @@ static void meet(int n, int distance, seated *low, seated *high) {
   }
 }
 
-/* Of some seats the last one, and the last one with two ranks, if there is any. */
+/* The last of some seats, and the last with two ranks, if there is one. */
 typedef struct latest {
   seated any;
   seated pair;
@@ -253,9 +255,9 @@ static const seated *later_of(const seated *a, const seated *b) {
 }
 
 /*
- * Some seats, the first `pairs` of which have two ranks, after the rounds among them. Of the two
- * halves that meet, the ranks of at least one all do the same, so that the last seat of the other
- * half meets a seat like any other.
+ * Some seats, the first `pairs` of which have two ranks, after the rounds among them. When two
+ * halves meet, all ranks of at least one half do the same, so it does not matter which of its seats
+ * the last seat of the other half meets.
  */
 static latest follow(int n, int seats, int pairs, const colli_timeline *begun) {
   if (seats == 1) {

@@ -1,6 +1,6 @@
 /*
- * scan_doubling.c: in round k each rank sends the reduction that it has, of itself and the 2^k - 1
- * ranks before it, to the rank 2^k further on, which puts it before its own.
+ * scan_doubling.c: in round k each rank sends its reduction, of itself and the 2^k - 1 ranks before
+ * it, to the rank 2^k further on, which puts it before its own.
  *
  * Cost: ceil(log2 n) (alpha + N beta + N gamma) for N bytes. Wins for short vectors: the fewest
  * rounds. Ranks are combined in rank order, but not from left to right.
