@@ -1,7 +1,6 @@
 /*
  * sanitized.h: whether a sanitizer watches this build. It makes all work several times slower, and
- * what it looks for shows in a sample of the cases: each build with sanitizers runs beside one
- * without, which runs them all.
+ * what it looks for shows in a sample of the cases.
  */
 #ifndef TESTS_COMMON_SANITIZED_H
 #define TESTS_COMMON_SANITIZED_H

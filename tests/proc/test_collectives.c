@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "sanitized.h"
+#include "extent.h"
 #include "support_data.h"
 #include "support_ranks.h"
 
@@ -140,17 +140,16 @@ static int tour(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Sanitizers see each algorithm for every third number of ranks; which, is another for each. */
-#define EVERY (SANITIZED ? 3 : 1)
-
-/* Runs the tour for 1 to 17 ranks; `number` is another one for each pair of arguments. */
+/* Runs the tour for each third number of ranks, 1 to 17, or with TEST_ALL=1 for each; `number` is
+ * another one for each pair of arguments, and so are the third ones. */
 static void tour_all(int number, const char *transport, const char *algo) {
   if (algo)
     setenv("COLL_ALGO", algo, 1);
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
   config.timeout_ms = 30000;
-  for (int nranks = 1 + number % EVERY; nranks <= 17; nranks += EVERY) {
+  int every = extent(3, 1, 3);
+  for (int nranks = 1 + number % every; nranks <= 17; nranks += every) {
     uint64_t seed = (uint64_t)nranks * 1000;
     cr_assert_eq(run_threads(nranks, &config, tour, &seed), 0, "%d ranks over %s, %s", nranks,
                  transport, algo ? algo : "free choice");

@@ -12,9 +12,10 @@
  *   large       each collective for each n with several chunks and with several MiB, of two types
  *   hosts       the same on ranks that believe to be on several hosts
  *
- * All this over shm, for every n half of it on threads and the other half on processes; over tcp,
- * on threads, each of it for two or three n up to 8. Sanitizers see each case for one n, a third of
- * them over tcp.
+ * All this over shm, each case for one n on threads and for another one on processes, and over tcp,
+ * on threads, for one n up to 8; the large ones for one or two n. With TEST_ALL=1 every n has half
+ * of the cases on threads and the other half on processes, and a third over tcp. Sanitizers see
+ * each case for one n, a third of them over tcp.
  */
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -23,19 +24,23 @@
 #include <string.h>
 
 #include "case.h"
-#include "sanitized.h"
+#include "extent.h"
 #include "support_ranks.h"
 
-/* The numbers of ranks, and how many of them tcp takes; a tour runs a case on one of SHARE of them.
- * Most time goes to 13 and 16 ranks. */
+/* The numbers of ranks, and how many of them tcp takes; a tour runs a case on one of so many of
+ * them. Most time goes to 13 and 16 ranks. */
 #if SANITIZED
 static const int rank_counts[] = {1, 2, 3, 5, 8};
-enum { TCP_COUNTS = 5, SHARE = 5, TCP_SHARE = 15, HOSTS_SHARE = 9 };
+enum { TCP_COUNTS = 5 };
 #else
 static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 13, 16};
-enum { TCP_COUNTS = 7, SHARE = 2, TCP_SHARE = 3, HOSTS_SHARE = 3 };
+enum { TCP_COUNTS = 7 };
 #endif
-#define NCOUNTS (sizeof(rank_counts) / sizeof(*rank_counts))
+#define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
+#define SHARE       ((unsigned)extent(9, 2, 5))
+#define TCP_SHARE   ((unsigned)extent(7, 3, 15))
+#define LARGE_SHARE ((unsigned)extent(5, 2, 5)) /* no divisor of the cases of a collective */
+#define HOSTS_SHARE ((unsigned)extent(5, 3, 9))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each is taken for some n. */
 typedef struct part {
@@ -219,10 +224,10 @@ Test(every, chunks_tcp, .timeout = 250) {
   tour("tcp", false, all_chunks, TCP_COUNTS);
 }
 Test(every, large_shm, .timeout = 250) {
-  tour("shm", false, all_large, SHARE);
+  tour("shm", false, all_large, LARGE_SHARE);
 }
 Test(every, large_processes, .timeout = 250) {
-  tour("shm", true, all_large, SHARE);
+  tour("shm", true, all_large, LARGE_SHARE);
 }
 Test(every, large_tcp, .timeout = 250) {
   tour("tcp", false, all_large, TCP_SHARE);

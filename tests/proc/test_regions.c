@@ -10,15 +10,12 @@
 #include <unistd.h>
 
 #include "case.h"
+#include "extent.h"
 #include "libcoll/algo/algo.h"
-#include "sanitized.h"
 #include "support_data.h"
 #include "support_ranks.h"
 
 #define REGION_BYTES ((size_t)4 << 20)
-
-/* Sanitizers see every second number of ranks. */
-#define STEP (SANITIZED ? 2 : 1)
 
 /* What a tour goes through. */
 typedef struct tour {
@@ -81,7 +78,7 @@ static int go_round(coll_comm *comm, int rank, int nranks, void *arg) {
 Test(regions, every_collective_on_threads, .timeout = 120) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = 20000;
-  for (int nranks = 1; nranks <= 8; nranks += STEP)
+  for (int nranks = 1; nranks <= 8; nranks += extent((nranks + 1) / 2, 1, 2))
     cr_assert_eq(run_threads(nranks, &config, go_round, &(tour){.mixed = nranks % 3 ? 0 : 5}), 0,
                  "%d ranks", nranks);
 }
@@ -127,7 +124,7 @@ Test(regions, every_algorithm, .timeout = 120) {
     coll_config config = COLL_CONFIG_INIT;
     config.timeout_ms = 10000;
     config.algo = text;
-    for (int nranks = 2; nranks <= 8; nranks += nranks < 5 ? STEP : 3)
+    for (int nranks = 2; nranks <= 8; nranks += nranks < 5 ? extent((nranks + 1) / 2, 1, 2) : 3)
       cr_assert_eq(
           run_threads(nranks, &config, go_round, &(tour){.algo = text, .coll = (case_coll)coll}), 0,
           "%s, %d ranks", text, nranks);

@@ -42,7 +42,7 @@ for collective in allreduce reduce reduce_scatter broadcast allgather gather sca
   reduce_scatterv allgatherv gatherv scatterv alltoallv; do
   for hosts in 1 3; do
     expect 0 "chosen: " $collective -n 7 -b 64K --hosts $hosts
-    expect 0 "from (bytes)" $collective -n 7 -b 0-1M --hosts $hosts --transport tcp
+    expect 0 "from (bytes)" $collective -n 7 -b 0-1M --hosts $hosts --transport tcp --cores 0
   done
 done
 for level in on ordered; do

@@ -14,12 +14,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "extent.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/sched/check.h"
-#include "sanitized.h"
 #include "support_oracle.h"
 
-#define MUTANTS     (SANITIZED ? 200 : 800) /* of each algorithm */
+#define MUTANTS     (extent(400, 800, 200)) /* of each algorithm */
 #define ORACLE_RUNS 4
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "extent.h"
 #include "libcoll/create/split.h"
 #include "libcoll/progress/wait.h"
 #include "support_seeds.h"
@@ -267,7 +268,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
 }
 
 Test(family, random_splits, .timeout = 200) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_seed, 1, 300), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_seed, 1, extent(150, 300, 150)), 0);
 }
 
 /* ---- a rank is killed ------------------------------------------------------------------------ */
@@ -319,7 +320,8 @@ static bool run_killing_seed(uint64_t seed, bool verbose) {
 }
 
 Test(family, a_rank_is_killed, .timeout = 200) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_killing_seed, 1, 300), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_family", run_killing_seed, 1, extent(150, 300, 150)),
+               0);
 }
 
 /* ---- settings -------------------------------------------------------------------------------- */

@@ -6,6 +6,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "extent.h"
 #include "support_program.h"
 #include "support_seeds.h"
 
@@ -104,5 +105,5 @@ static bool run_seed(uint64_t seed, bool verbose) {
 }
 
 Test(faults, programs, .timeout = 280) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_faults", run_seed, 1, 1000), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_faults", run_seed, 1, extent(400, 1000, 400)), 0);
 }

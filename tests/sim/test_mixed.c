@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "case.h"
+#include "extent.h"
 #include "number.h"
 #include "support_seeds.h"
 #include "support_world.h"
@@ -312,12 +313,6 @@ static bool run_seed(uint64_t seed, bool verbose) {
   return ok;
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SEEDS 300 /* changing stacks is slow there */
-#else
-#define SEEDS 2000
-#endif
-
 Test(mixed, programs, .timeout = 290) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_mixed", run_seed, 1, SEEDS), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_mixed", run_seed, 1, extent(600, 2000, 300)), 0);
 }

@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <stdio.h>
 
+#include "extent.h"
 #include "support_program.h"
 #include "support_seeds.h"
 
@@ -43,5 +44,5 @@ static bool run_seed(uint64_t seed, bool verbose) {
 }
 
 Test(random, programs, .timeout = 280) {
-  cr_assert_eq(seeds_run("build/tests/sim_test_random", run_seed, 1, 600), 0);
+  cr_assert_eq(seeds_run("build/tests/sim_test_random", run_seed, 1, extent(300, 600, 300)), 0);
 }

@@ -1,13 +1,13 @@
 #!/bin/bash
-# ./check, with builds and tests that are pretended: which tests of a Release build it runs, that
-# --without-vm leaves out just those in a virtual machine and says so, and that options it does not
-# have are refused.
+# ./check, with builds and tests that are pretended: which tests of a Release build it runs, that --all runs all of
+# them with all their cases, and other builds' tests, as .ci/run does, that --without-vm leaves out just those in a
+# virtual machine and says so, and that options it does not have are refused.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 mkdir "$dir/bin" "$dir/.ci" "$dir"/{libcoll,transports,topology,trainer,perf,tests}
 cp "$SOURCE/check" "$dir/"
-cp "$SOURCE/.ci/setup.sh" "$SOURCE/.ci/packages.txt" "$dir/.ci/"
+cp "$SOURCE"/.ci/{run,setup.sh,packages.txt} "$dir/.ci/"
 export CALLS=$dir/calls
 
 # fake NAME: makes a command from standard input.
@@ -17,16 +17,17 @@ fake() {
 }
 for tool in cmake ninja pkg-config clang-format; do fake $tool <<<':'; done
 # shellcheck disable=SC2016
-fake ctest <<<'printf "%q " "$@" >>"$CALLS"; echo >>"$CALLS"; echo "100% tests passed"'
+fake ctest <<<'printf "%q " "$@" >>"$CALLS"; echo "# ${TEST_ALL-}" >>"$CALLS"; echo "100% tests passed"'
 
-# expect STATUS PATTERN OPTION...: of ./check; leaves its output in `out`, the calls of ctest in $CALLS.
+# expect STATUS PATTERN OPTION...: of ./check, or of $command; leaves its output in `out`, the calls of ctest in $CALLS.
+command=check
 expect() {
   local want=$1 pattern=$2 status=0
   shift 2
   : >"$CALLS"
-  out=$(PATH=$dir/bin:$PATH "$dir/check" "$@" 2>&1) || status=$?
+  out=$(PATH=$dir/bin:$PATH "$dir/$command" "$@" 2>&1) || status=$?
   [ "$status" -eq "$want" ] && grep -qE "$pattern" <<<"$out" && return
-  echo "status $status, expected $want and '$pattern': ./check $*: $out"
+  echo "status $status, expected $want and '$pattern': ./$command $*: $out"
   exit 1
 }
 
@@ -42,14 +43,23 @@ ran() {
 note='left out: the tests in a virtual machine \(--without-vm\)'
 expect 0 'all tests passed' --no-install
 if grep -qE "$note" <<<"$out"; then echo "said without cause: $note" && exit 1; fi
-diff <(ran) <(names | sort)
+diff <(ran) <(names | grep -vE '^vm_(run|programs|perf|verbs_hosts)$' | sort)
+if grep -qE 'asan|tsan|# 1' "$CALLS"; then echo "more than the everyday tests: $(cat "$CALLS")" && exit 1; fi
 
 expect 0 "$note" --without-vm --no-install
 diff <(ran) <(names | grep -v '^vm_' | sort)
 
-for words in --without-vms '--no-install now' -h; do
+command=.ci/run
+expect 0 'all tests passed' --no-install
+diff <(ran) <(names | sort)
+for build in asan tsan; do grep -q "build-check/$build .*# 1" "$CALLS"; done
+expect 0 "$note" --without-vm --no-install
+diff <(ran) <(names | grep -v '^vm_' | sort)
+command=check
+
+for words in --without-vms --al '--no-install now' -h; do
   # shellcheck disable=SC2086
   expect 1 "unknown argument ${words##* }" $words
-  grep -qF 'usage: ./check [--no-install] [--without-vm]' <<<"$out"
+  grep -qF 'usage: ./check [--all] [--no-install] [--without-vm]' <<<"$out"
   [ ! -s "$CALLS" ]
 done

@@ -1,0 +1,21 @@
+/*
+ * extent.h: how many of their cases long tests go through. ./check takes some of the repetitions
+ * out: every collective, type, operation and class of rank counts stays. TEST_ALL=1 has them go
+ * through all (./check --all).
+ */
+#ifndef TESTS_COMMON_EXTENT_H
+#define TESTS_COMMON_EXTENT_H
+
+#include <stdlib.h>
+
+#include "sanitized.h"
+
+/* The number for this run: of an everyday run, of one that goes through all cases, or of one under
+ * a sanitizer. */
+static inline int extent(int usual, int all, int sanitized) {
+  if (SANITIZED)
+    return sanitized;
+  return getenv("TEST_ALL") ? all : usual;
+}
+
+#endif
