@@ -13,6 +13,12 @@ typedef struct shard {
 /* Splits `total` contiguously; parts differ by at most one. */
 shard shard_of(size_t total, int rank, int nranks);
 
+/* A rank's part of a part. */
+static inline shard shard_part(shard whole, int rank, int nranks) {
+  shard part = shard_of(whole.count, rank, nranks);
+  return (shard){whole.first + part.first, part.count};
+}
+
 /*
  * The order of the training samples depends on the seed and the epoch alone, so that every number
  * of ranks sees the same global batches and a resumed run the same ones as an undisturbed run.

@@ -37,6 +37,7 @@ typedef struct model_listener {
   bool (*layer_done)(void *ctx, size_t l, fail *why);
   void *ctx;
 } model_listener;
+#define NO_LISTENER ((model_listener){.layer_done = NULL})
 
 /* An empty model; model_add() then puts layers behind each other, and model_end() ends it. */
 void model_begin(model *m);

@@ -223,6 +223,12 @@ void wire_pack(const wire *form, size_t count, float *pending, void *packet) {
   }
 }
 
+/* Adds numbers as they are. */
+static void add_float32(size_t count, const float *packet, float *sum) {
+  for (size_t i = 0; i < count; i++)
+    sum[i] += packet[i];
+}
+
 /* Adds numbers of 16 bits. */
 static void add_float16(size_t count, const uint16_t *packet, float *sum) {
   for (size_t i = 0; i < count; i++)
@@ -254,6 +260,9 @@ static void add_topk(size_t entries, const entry *packet, float *sum) {
 
 void wire_add(const wire *form, size_t count, const void *packet, float *sum) {
   switch (form->kind) {
+  case WIRE_FLOAT32:
+    add_float32(count, packet, sum);
+    return;
   case WIRE_FLOAT16:
     add_float16(count, packet, sum);
     return;

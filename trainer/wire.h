@@ -39,7 +39,7 @@ size_t wire_bytes(const wire *form, size_t count);
  */
 void wire_pack(const wire *form, size_t count, float *pending, void *packet);
 
-/* Adds the numbers of a packet to sums. */
+/* Adds the numbers of a packet to sums; a packet of float32 is the numbers themselves. */
 void wire_add(const wire *form, size_t count, const void *packet, float *sum);
 
 #endif

@@ -38,9 +38,10 @@ static void nap(double seconds) {
 }
 
 /* The gradient of samples that go through the model at once. */
-static bool gradient(worker *w, size_t first, size_t count, float scale, float *grads,
-                     model_listener listener, fail *why) {
-  loader_train(&w->loader, first, count, w->pass.value[0], w->pass.labels);
+static bool gradient(worker *w, shard samples, float scale, float *grads, model_listener listener,
+                     fail *why) {
+  size_t count = samples.count;
+  loader_train(&w->loader, samples.first, count, w->pass.value[0], w->pass.labels);
   if (!model_forward(&w->model, w->params, &w->pass, count, why))
     return false;
   w->sums.loss += model_loss(&w->model, &w->pass, count, &w->sums.correct);
@@ -65,16 +66,16 @@ static bool add_layer(void *ctx, size_t l, fail *why) {
 }
 
 /* The gradient in parts that are added up; only the last one is listened to. */
-static bool accumulate(worker *w, size_t first, size_t count, float scale, float *grads,
-                       model_listener listener, fail *why) {
+static bool accumulate(worker *w, shard samples, float scale, float *grads, model_listener listener,
+                       fail *why) {
   int parts = (int)w->o->accumulate;
   last_part last = {w, grads, listener};
   memset(grads, 0, w->model.params * sizeof(float));
   for (int i = 0; i < parts; i++) {
-    shard part = shard_of(count, i, parts);
-    model_listener none = {NULL, NULL}, add = {add_layer, &last};
+    shard part = shard_part(samples, i, parts);
+    model_listener add = {add_layer, &last};
     bool end = i + 1 == parts;
-    if (!gradient(w, first + part.first, part.count, scale, w->partial, end ? add : none, why))
+    if (!gradient(w, part, scale, w->partial, end ? add : NO_LISTENER, why))
       return false;
     if (!end)
       rows_add(w->model.params, grads, w->partial);
@@ -91,10 +92,10 @@ void worker_slow(worker *w, double spent_s) {
   w->sums.slowed_s += clock_s() - begin;
 }
 
-bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
-                     model_listener listener, fail *why) {
+bool worker_gradient(worker *w, shard samples, float scale, float *grads, model_listener listener,
+                     fail *why) {
   double begin = clock_s(), waited = w->sums.waited_s;
-  if (!(w->partial ? accumulate : gradient)(w, first, count, scale, grads, listener, why))
+  if (!(w->partial ? accumulate : gradient)(w, samples, scale, grads, listener, why))
     return false;
   double spent = clock_s() - begin - (w->sums.waited_s - waited);
   worker_slow(w, spent);
@@ -133,9 +134,12 @@ void worker_update_all(worker *w, float *grads) {
   w->updates++;
 }
 
-void worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet) {
+const void *worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet) {
+  if (!w->pending)
+    return grads;
   rows_add(count, w->pending + first, grads);
   wire_pack(&w->o->wire, count, w->pending + first, packet);
+  return packet;
 }
 
 bool worker_gather_pending(worker *w, fail *why) {

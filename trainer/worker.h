@@ -61,11 +61,11 @@ bool worker_fit(worker *w, fail *why);
 bool worker_fit_parts(worker *w, int workers, fail *why);
 
 /*
- * The gradient of `count` samples from position `first` of the epoch's order: their losses' sum
- * times `scale`, derived by w->params. Counts loss, answers and time; slows down if asked to.
+ * The gradient of the samples at these positions of the epoch's order: that of `scale` times the
+ * sum of their losses, at w->params. Counts loss, answers and time; slows down if asked to.
  */
-bool worker_gradient(worker *w, size_t first, size_t count, float scale, float *grads,
-                     model_listener listener, fail *why);
+bool worker_gradient(worker *w, shard samples, float scale, float *grads, model_listener listener,
+                     fail *why);
 
 /* Counts time that was spent computing, and spends more if this rank is to be slow. */
 void worker_slow(worker *w, double spent_s);
@@ -86,9 +86,10 @@ void worker_update(worker *w, size_t first, size_t count, const float *grads);
 void worker_update_with(worker *w, size_t first, size_t count, float *velocity, float *squares,
                         const float *grads);
 
-/* With --wire: makes a packet of the gradients of `count` parameters from `first`, of which
- * grads[0] is the first one's, and of what earlier packets lacked. */
-void worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet);
+/* What is sent instead of the gradients of `count` parameters from `first` (grads[0] is the first
+ * one's): with --wire a packet of them and of what earlier packets lacked, written to `packet`;
+ * without, the gradients themselves. wire_bytes() says how long it is. */
+const void *worker_pack(worker *w, size_t first, size_t count, const float *grads, void *packet);
 
 /* With --wire, collective: rank 0 takes over what all ranks' packets lack; so a checkpoint has it
  * for any number of ranks. */

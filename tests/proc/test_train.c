@@ -135,33 +135,25 @@ Test(train, buckets_do_not_change_the_result) {
   job_drop(&j);
 }
 
-static int cut_main(coll_comm *comm, int rank, int nranks, void *arg) {
+Test(train, buckets_cover_the_model_last_layer_first) {
   static const size_t sizes[] = {10, 20, 5, 5, 3};
-  (void)nranks;
-  (void)arg;
   model m;
-  fail why = {.text = ""};
-  RANK_CHECK(model_perceptron(&m, sizes, 5, &why));
+  fail why;
+  cr_assert(model_perceptron(&m, sizes, 5, &why));
   for (size_t bytes = 1; bytes < 3000; bytes += 7) {
     buckets b;
-    RANK_CHECK(buckets_create(&b, comm, &m, bytes, &why));
+    buckets_cut(&b, &m, bytes);
     size_t end = m.params;
     for (size_t i = 0; i < b.count; i++) {
       size_t l = b.item[i].lowest_layer, before = i ? b.item[i - 1].lowest_layer : m.layers;
-      RANK_CHECK(b.item[i].first + b.item[i].count == end && b.item[i].first == m.layer[l].first);
-      RANK_CHECK(b.item[i].count * sizeof(float) <= bytes || l + 1 == before);
+      cr_assert(b.item[i].first + b.item[i].count == end && b.item[i].first == m.layer[l].first);
+      cr_assert(b.item[i].count * sizeof(float) <= bytes || l + 1 == before);
       /* The next layer would not have fitted. */
-      RANK_CHECK(l == 0 || (end - m.layer[l - 1].first) * sizeof(float) > bytes);
+      cr_assert(l == 0 || (end - m.layer[l - 1].first) * sizeof(float) > bytes);
       end = b.item[i].first;
     }
-    RANK_CHECK(end == 0);
-    buckets_destroy(&b);
+    cr_assert_eq(end, 0);
   }
-  return 0;
-}
-
-Test(train, buckets_cover_the_model_last_layer_first) {
-  cr_assert_eq(run_threads(1, NULL, cut_main, NULL), 0);
 }
 
 /* A run that was stopped and resumed ends with the bits of one that was not. */

@@ -1,12 +1,14 @@
-/* buckets.h: gradients that are summed over the ranks in parts, while the backward pass goes on. */
+/*
+ * buckets.h: gradients that are summed over the ranks bucket by bucket, while the backward pass
+ * goes on. A bucket is whole layers: the pass ends with the first layer, so the buckets of the last
+ * ones are on their way long before.
+ */
 #ifndef TRAINER_STRATEGIES_BUCKETS_H
 #define TRAINER_STRATEGIES_BUCKETS_H
 
-#include "trainer/model.h"
+#include "trainer/worker.h"
 
-#include <coll/coll.h>
-
-/* Gradients that are reduced together: parameters [first, first + count). */
+/* Gradients that are summed together: parameters [first, first + count). */
 typedef struct bucket {
   size_t first, count;
   size_t lowest_layer;   /* complete when this layer's gradients are there */
@@ -14,29 +16,42 @@ typedef struct bucket {
 } bucket;
 
 typedef struct buckets {
-  coll_comm *comm;
-  /* Starts to share a bucket whose gradients are complete: a sum over the ranks, on all of them,
-   * unless the owner has set something else. */
-  coll_status (*start)(struct buckets *b, bucket *item);
-  void *owner;  /* for start() */
-  float *grads; /* of the whole model, from coll_mem_alloc() */
+  worker *w;
+  coll_comm *comm;  /* of the ranks among which the buckets were cut */
+  int rank, nranks; /* ... their number, and this one's */
+  bool parts;       /* each rank gets the sums of its part of each bucket; else all get all */
+  float *grads;     /* of the whole model, from coll_mem_alloc() */
+  size_t *lengths;  /* see buckets_lengths() */
+  struct packets *packets; /* with --wire, what travels instead; else NULL */
   size_t count;
   size_t started; /* buckets [0, started) of this step were handed to the library */
   bucket item[MODEL_MAX_LAYERS];
 } buckets;
 
-/*
- * Cuts the model, last layer first, into buckets of at most bucket_bytes, but at least one layer.
- * All ranks must pass the same sizes. Release with buckets_destroy() before the communicator.
- */
-bool buckets_create(buckets *b, coll_comm *comm, const model *m, size_t bucket_bytes, fail *why);
-void buckets_destroy(buckets *b);
+/* Cuts a model, last layer first, into buckets of at most bucket_bytes, but at least one layer. */
+void buckets_cut(buckets *b, const model *m, size_t bucket_bytes);
 
-/* For one backward pass, given to model_backward(): starts what is complete, and moves on what was
- * started. The caller waits for every bucket before the next pass. */
+/* Makes the buckets of the worker's model; `parts` is the member above. Collective. Release with
+ * buckets_close() before the communicator, also after a failure. */
+bool buckets_open(buckets *b, worker *w, bool parts, fail *why);
+void buckets_close(buckets *b);
+
+/* For one backward pass, given to worker_gradient(): starts to sum each bucket that is complete.
+ * The caller waits for every bucket before the next pass. */
 model_listener buckets_listener(buckets *b);
 
-/* Moves on what is in flight, without waiting. */
-bool buckets_poll(buckets *b, fail *why);
+/* Waits until bucket i has its sums; returns at once if it has. */
+bool buckets_wait(buckets *b, size_t i, fail *why);
+
+/* With --wire, after an epoch: what sums still lack goes to worker.pending, for the checkpoint. */
+void buckets_settle(buckets *b);
+
+/* A rank's part of a bucket, as parameters of the model. */
+static inline shard buckets_part(const buckets *b, const bucket *item, int rank) {
+  return shard_part((shard){item->first, item->count}, rank, b->nranks);
+}
+
+/* The lengths of all ranks' parts, in memory of the buckets. */
+const size_t *buckets_lengths(const buckets *b, const bucket *item);
 
 #endif

@@ -2,12 +2,12 @@
 #include "trainer/strategies/central.h"
 
 #include "trainer/clock.h"
+#include "trainer/strategies/message.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { TAG_GRADIENT, TAG_TASK, TAG_WEIGHTS };
-#define TASK_WORDS (sizeof(task) / sizeof(uint64_t))
 
 int central_server(const worker *w) {
   return w->nranks - 1;
@@ -73,79 +73,61 @@ bool central_tell(worker *w, double *numbers, size_t count, fail *why) {
   return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the server's books");
 }
 
-/* Counts the time of an exchange, and says what went wrong. */
-static bool ended(worker *w, double begin, coll_status status, const char *doing, fail *why) {
-  w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, w->comm, status, doing);
-}
-
-bool central_push(worker *w, const float *grads, fail *why) {
+bool central_push(worker *w, fail *why) {
   const central *c = w->state;
+  size_t count = w->model.params;
   double begin = clock_s();
-  size_t count = w->model.params, bytes = wire_bytes(&w->o->wire, count);
-  if (w->pending)
-    worker_pack(w, 0, count, grads, c->packet);
+  const void *message = worker_pack(w, 0, count, c->grads, c->packet);
   w->sums.compute_s += clock_s() - begin;
-  begin = clock_s();
-  coll_status status = coll_send(w->pending ? c->packet : grads, bytes, COLL_UINT8,
-                                 central_server(w), TAG_GRADIENT, w->comm);
-  w->sums.sent_bytes += (double)bytes;
-  return ended(w, begin, status, "sending gradients", why);
+  return message_send(w, message, wire_bytes(&w->o->wire, count), central_server(w), TAG_GRADIENT,
+                      why);
 }
 
 bool central_take(worker *w, int from, int *source, fail *why) {
-  double begin = clock_s();
-  central *c = w->state;
-  coll_message got = {.source = from};
-  size_t count = w->model.params, bytes = wire_bytes(&w->o->wire, count);
-  coll_status status = coll_recv(w->pending ? c->packet : c->grads, bytes, COLL_UINT8, from,
-                                 TAG_GRADIENT, &got, w->comm);
-  *source = got.source;
-  if (!ended(w, begin, status, "receiving gradients", why))
+  const central *c = w->state;
+  size_t count = w->model.params;
+  void *message = w->pending ? c->packet : c->grads;
+  if (!message_receive(w, message, wire_bytes(&w->o->wire, count), from, TAG_GRADIENT, source, why))
     return false;
-  begin = clock_s();
   if (w->pending) {
+    double begin = clock_s();
     memset(c->grads, 0, count * sizeof(float));
     wire_add(&w->o->wire, count, c->packet, c->grads);
+    w->sums.compute_s += clock_s() - begin;
   }
-  w->sums.compute_s += clock_s() - begin;
   return true;
 }
 
+/* Bytes of all weights. */
+static size_t weight_bytes(const worker *w) {
+  return w->model.params * sizeof(float);
+}
+
 bool central_answer(worker *w, int rank, const task *next, fail *why) {
-  double begin = clock_s();
-  size_t count = next->left ? w->model.params : 0;
-  coll_status status = coll_send(next, TASK_WORDS, COLL_UINT64, rank, TAG_TASK, w->comm);
-  if (status == COLL_OK && count > 0)
-    status = coll_send(w->params, count, COLL_FLOAT32, rank, TAG_WEIGHTS, w->comm);
-  w->sums.sent_bytes += (double)(sizeof(*next) + count * sizeof(float));
-  return ended(w, begin, status, "sending weights", why);
+  return message_send(w, next, sizeof(*next), rank, TAG_TASK, why) &&
+         (!next->left || message_send(w, w->params, weight_bytes(w), rank, TAG_WEIGHTS, why));
 }
 
 /* A worker: waits for its next task, and for the weights that it begins with. */
 static bool ask(worker *w, task *next, fail *why) {
-  double begin = clock_s();
   int server = central_server(w);
-  coll_status status = coll_recv(next, TASK_WORDS, COLL_UINT64, server, TAG_TASK, NULL, w->comm);
-  if (status == COLL_OK && next->left)
-    status =
-        coll_recv(w->params, w->model.params, COLL_FLOAT32, server, TAG_WEIGHTS, NULL, w->comm);
-  return ended(w, begin, status, "receiving weights", why);
+  return message_receive(w, next, sizeof(*next), server, TAG_TASK, NULL, why) &&
+         (!next->left ||
+          message_receive(w, w->params, weight_bytes(w), server, TAG_WEIGHTS, NULL, why));
 }
 
 bool central_work(worker *w, fail *why) {
-  central *c = w->state;
-  for (;;) {
-    task now;
-    if (!ask(w, &now, why))
-      return false;
+  const central *c = w->state;
+  task now;
+  while (ask(w, &now, why)) {
+    shard mine = {(size_t)now.first, (size_t)now.count};
     w->step = (size_t)now.done / w->loader.batch;
     worker_show(w, (size_t)now.done);
     if (!now.left)
       return true;
-    if (!worker_gradient(w, (size_t)now.first, (size_t)now.count, 1.0f / (float)now.batch, c->grads,
-                         (model_listener){.layer_done = NULL}, why) ||
-        !central_push(w, c->grads, why))
+    if (!worker_gradient(w, mine, 1.0f / (float)now.batch, c->grads, NO_LISTENER, why) ||
+        !central_push(w, why))
       return false;
   }
+  return false;
 }

@@ -1,4 +1,6 @@
-/* central.h: what strategies with one parameter server have in common; the last rank is the server.
+/*
+ * central.h: what strategies with one parameter server have in common. The last rank is the server;
+ * the others are workers, 0 .. n - 1.
  */
 #ifndef TRAINER_STRATEGIES_CENTRAL_H
 #define TRAINER_STRATEGIES_CENTRAL_H
@@ -30,21 +32,22 @@ bool central_check(const worker *w, fail *why);
 void central_close(worker *w);
 const float *central_settle(worker *w, fail *why);
 
-int central_server(const worker *w);  /* the server's rank */
-int central_workers(const worker *w); /* ranks 0 .. n - 1 are workers */
+/* The server's rank, and how many workers there are. */
+int central_server(const worker *w);
+int central_workers(const worker *w);
 
-/* Sends and receives gradients, with --wire in a packet; the rank of who sent them, which is `from`
- * unless that is COLL_ANY_SOURCE, goes to *source. */
-bool central_push(worker *w, const float *grads, fail *why);
+/* A worker: sends its gradients. The server: receives those of worker `from`, or of any with
+ * COLL_ANY_SOURCE; *source is whose they were. */
+bool central_push(worker *w, fail *why);
 bool central_take(worker *w, int from, int *source, fail *why);
-
-/* Gives all ranks numbers of the server's. */
-bool central_tell(worker *w, double *numbers, size_t count, fail *why);
 
 /* The server: hands a worker a task, and the weights unless it is the end. */
 bool central_answer(worker *w, int rank, const task *next, fail *why);
 
 /* A worker: does task after task until there is nothing left. */
 bool central_work(worker *w, fail *why);
+
+/* Gives all ranks numbers of the server's. */
+bool central_tell(worker *w, double *numbers, size_t count, fail *why);
 
 #endif

@@ -1,8 +1,6 @@
 /*
- * easgd.c: elastic averaging SGD, asynchronous. Workers train by themselves, each tied to a centre
- * by a spring: every tau steps (--local-steps) a worker x and the centre c move towards each other,
- *
- *     d = alpha (x - c)      x = x - d      c = c + d      alpha = --moving-rate / workers
+ * easgd.c: elastic averaging SGD, asynchronous. Workers train by themselves, each tied by a spring
+ * to a centre, which the last rank keeps:
  *
  *      worker 0      worker 1      worker 2
  *         \  x | d      | x | d      | x ^ d     whenever a worker has done its steps;
@@ -12,18 +10,21 @@
  *        |   and the samples that are left    |
  *        +------------------------------------+
  *
- * The centre is what the run learns: it is tested and saved. It also hands out the epoch's samples,
- * tau steps' worth with each exchange, so a slow worker gets fewer, and holds up the end of an
- * epoch by tau of its steps at most. Momentum is each worker's own.
+ *     worker:  repeat: tau steps of its own, with momentum of its own    (tau: --local-steps)
+ *                      send its weights x; receive its next samples and d; x = x - d
+ *     centre:  for each x that comes, from any worker:
+ *                d = alpha (x - c);  c = c + d;  send d     (alpha: --moving-rate / workers)
  *
- * Messages of an exchange: the worker sends its weights, and gets a note with its next samples and
- * the change d: once the model there and once back, every tau steps. The centre's rank does not
- * train. A single rank trains alone.
+ * The centre is what the run learns: it is tested and saved. It hands out the epoch's samples, tau
+ * steps' worth at a time, so a slow worker gets fewer, and holds up the end of an epoch by tau of
+ * its steps at most. An exchange sends the model once there and once back. A single rank trains
+ * alone.
  *
- * S. Zhang, A. Choromanska, Y. LeCun, Deep learning with elastic averaging SGD, 2015 (algorithm 1,
- * asynchronous EASGD).
+ * S. Zhang, A. Choromanska, Y. LeCun, Deep Learning with Elastic Averaging SGD, NIPS 2015
+ * (algorithm 1, asynchronous EASGD).
  */
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/message.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
 
@@ -38,7 +39,7 @@ typedef struct elastic {
   float alpha;
 } elastic;
 
-/* Samples of the epoch's order for a worker: uint64_t, as they are sent. */
+/* Samples of the epoch's order for a worker: sent as they are. */
 typedef struct work {
   uint64_t first, count;
 } work;
@@ -74,28 +75,6 @@ static bool open_elastic(worker *w, fail *why) {
   return e->grads ? worker_fit_parts(w, workers, why) : fail_memory(why, "the gradients");
 }
 
-/* Waits for what was just started. */
-static bool finish(worker *w, coll_status status, coll_request **request, fail *why) {
-  static const char *const doing = "exchanging with the centre";
-  return status == COLL_OK ? worker_wait(w, request, doing, why)
-                           : fail_coll(why, w->comm, status, doing);
-}
-
-static bool send_weights(worker *w, const void *data, size_t count, coll_type type, int peer,
-                         int tag, fail *why) {
-  coll_request *request = NULL;
-  coll_status status = coll_isend(data, count, type, peer, tag, w->comm, &request);
-  w->sums.sent_bytes += (double)(count * coll_type_bytes(type));
-  return finish(w, status, &request, why);
-}
-
-static bool receive(worker *w, void *data, size_t count, coll_type type, int peer, int tag,
-                    coll_message *from, fail *why) {
-  coll_request *request = NULL;
-  coll_status status = coll_irecv(data, count, type, peer, tag, from, w->comm, &request);
-  return finish(w, status, &request, why);
-}
-
 /* The centre's choice of what a worker does next: nothing when all is handed out. */
 static work hand_out(worker *w) {
   elastic *e = w->state;
@@ -115,9 +94,9 @@ static bool exchange(worker *w, work *next, fail *why) {
     *next = hand_out(w);
     return true;
   }
-  if (!send_weights(w, w->params, count, COLL_FLOAT32, centre, TAG_WEIGHTS, why) ||
-      !receive(w, next, 2, COLL_UINT64, centre, TAG_WORK, NULL, why) ||
-      !receive(w, e->message, count, COLL_FLOAT32, centre, TAG_CHANGE, NULL, why))
+  if (!message_send(w, w->params, count * sizeof(float), centre, TAG_WEIGHTS, why) ||
+      !message_receive(w, next, sizeof(*next), centre, TAG_WORK, NULL, why) ||
+      !message_receive(w, e->message, count * sizeof(float), centre, TAG_CHANGE, NULL, why))
     return false;
   for (size_t i = 0; i < count; i++)
     w->params[i] -= e->message[i];
@@ -126,32 +105,33 @@ static bool exchange(worker *w, work *next, fail *why) {
 }
 
 /* Trains on what the centre hands out, until nothing is left. */
-static bool be_worker(worker *w, fail *why) {
+static bool train_as_worker(worker *w, fail *why) {
   elastic *e = w->state;
   work mine;
   while (exchange(w, &mine, why)) {
     if (mine.count == 0)
       return true;
     for (size_t done = 0; done < mine.count; done += e->rows) {
-      size_t left = mine.count - done, rows = left < e->rows ? left : e->rows;
-      if (!worker_gradient(w, mine.first + done, rows, 1.0f / (float)rows, e->grads,
-                           (model_listener){NULL, NULL}, why))
+      size_t left = mine.count - done;
+      shard step = {mine.first + done, left < e->rows ? left : e->rows};
+      if (!worker_gradient(w, step, 1.0f / (float)step.count, e->grads, NO_LISTENER, why))
         return false;
-      worker_rule(w, (double)(mine.first + done) / (double)e->total);
+      worker_rule(w, (double)step.first / (double)e->total);
       worker_update_all(w, e->grads);
-      worker_show(w, mine.first + done + rows);
+      worker_show(w, step.first + step.count);
     }
   }
   return false;
 }
 
 /* Answers the workers until none has anything left to do. */
-static bool be_centre(worker *w, fail *why) {
+static bool serve_as_centre(worker *w, fail *why) {
   elastic *e = w->state;
-  size_t count = w->model.params;
-  for (int working = w->nranks - 1; working > 0;) {
-    coll_message from;
-    if (!receive(w, e->message, count, COLL_FLOAT32, COLL_ANY_SOURCE, TAG_WEIGHTS, &from, why))
+  size_t count = w->model.params, bytes = count * sizeof(float);
+  int working = w->nranks - 1;
+  while (working > 0) {
+    int from;
+    if (!message_receive(w, e->message, bytes, COLL_ANY_SOURCE, TAG_WEIGHTS, &from, why))
       return false;
     for (size_t i = 0; i < count; i++) {
       float change = e->alpha * (e->message[i] - w->params[i]);
@@ -159,10 +139,11 @@ static bool be_centre(worker *w, fail *why) {
       e->message[i] = change;
     }
     work next = hand_out(w);
-    if (!send_weights(w, &next, 2, COLL_UINT64, from.source, TAG_WORK, why) ||
-        !send_weights(w, e->message, count, COLL_FLOAT32, from.source, TAG_CHANGE, why))
+    if (!message_send(w, &next, sizeof(next), from, TAG_WORK, why) ||
+        !message_send(w, e->message, bytes, from, TAG_CHANGE, why))
       return false;
-    working -= next.count == 0;
+    if (next.count == 0)
+      working--;
   }
   return true;
 }
@@ -171,7 +152,7 @@ static bool easgd_epoch(worker *w, fail *why) {
   elastic *e = w->state;
   size_t done = w->step * w->o->batch;
   e->next = done < e->total ? done : e->total;
-  if (w->keeper ? !be_centre(w, why) : !be_worker(w, why))
+  if (w->keeper ? !serve_as_centre(w, why) : !train_as_worker(w, why))
     return false;
   w->step = loader_steps(&w->loader);
   return true;

@@ -7,30 +7,33 @@
  *                   v                 /
  *     rank 2  x2 --- steps --- d = (x2 - x0) / 2, x2 - d --- steps ---
  *
- * Every --local-steps steps a rank offers its weights to a partner and goes on training. The
- * partner looks between two of its steps, moves half of the way to what was offered, and answers
- * with the change, which the first one adds to what its weights are by then. What one loses the
- * other gains: averaging never changes the mean over all ranks. A rank has one offer open at most.
- * If two ranks offer to each other at once they would trade places instead of meeting in the
- * middle, so the one with the lower number then refuses. Offers are served whatever a rank waits
- * for, so nobody can wait in a circle.
+ *     every rank, until the ranks together have done an epoch's samples:
+ *       x = optimizer(x, gradient of the next samples of its own shuffle)
+ *       for each offer y that has come:   d = (x - y) / 2;  x = x - d;  answer d
+ *       if an answer d has come:          x = x + d
+ *       every H steps (--local-steps):    offer x to a random rank, unless an offer is open
  *
- * Each rank draws samples from a shuffle of its own, until the ranks together have done an epoch's
- * worth. Nobody counts them all: every message begins with a vector of the samples that each rank
- * is known to have done, and who receives it keeps the larger number of each (a grow-only counter).
- * The first one to find that it is enough tells everybody. So an epoch has a few steps more than
- * its samples, but a slow rank does not hold up the others.
+ * What one rank loses the other gains: the mean over all ranks never changes by it. If two ranks
+ * offer to each other at once they would trade places instead of meeting in the middle, so the one
+ * with the lower number then refuses. Offers are served whatever a rank waits for, so nobody can
+ * wait in a circle.
  *
- * Messages: every H steps a rank sends its model to one rank, and gets a change of that size back.
- * After an epoch the mean of all ranks' weights is tested and saved; training goes on from each
- * rank's own.
+ * Nobody counts all samples: every message begins with a vector of the samples that each rank is
+ * known to have done, and its receiver keeps the larger number of each (a grow-only counter). The
+ * first one to find that it is enough tells everybody. So an epoch has a few steps more than its
+ * samples, but a slow rank does not hold up the others.
  *
- * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous decentralized parallel stochastic gradient
- * descent, 2018.
+ * An exchange sends the model there and a change of its size back. After an epoch the mean of all
+ * ranks' weights is tested and saved; training goes on from each rank's own.
+ *
+ * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous Decentralized Parallel Stochastic Gradient
+ * Descent (AD-PSGD), ICML 2018.
  */
 #include "trainer/clock.h"
+#include "trainer/layers/rows.h"
 #include "trainer/rng.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/message.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -102,10 +105,7 @@ static bool open_gossip(worker *w, fail *why) {
 static bool start_send(worker *w, int which, size_t bytes, int peer, int tag, fail *why) {
   gossip *g = w->state;
   memcpy(g->message[which], g->done, g->head);
-  coll_status status =
-      coll_isend(g->message[which], bytes, COLL_UINT8, peer, tag, w->comm, &g->request[which]);
-  w->sums.sent_bytes += (double)bytes;
-  return status == COLL_OK || fail_coll(why, w->comm, status, "gossiping");
+  return message_start(w, g->message[which], bytes, peer, tag, &g->request[which], why);
 }
 
 /* Starts to receive a message. */
@@ -151,25 +151,33 @@ static void take_answer(worker *w) {
   const float *change = weights_in(g, ANSWER_IN);
   merge(g, ANSWER_IN, w->nranks);
   g->partner = -1;
-  for (size_t i = 0; g->answer.count == g->whole && i < w->model.params; i++)
-    w->params[i] += change[i];
+  if (g->answer.count == g->whole) /* not refused */
+    rows_add(w->model.params, w->params, change);
 }
 
-/* Meets what was offered half-way, or learns that another rank has ended the epoch. */
-static bool take_offer(worker *w, fail *why) {
+/* Meets what was offered half-way, and answers with the change; or refuses. */
+static bool answer(worker *w, bool refuse, fail *why) {
   gossip *g = w->state;
   const float *offered = weights_in(g, OFFER_IN);
   float *change = weights_in(g, ANSWER_OUT);
-  int from = g->offer.source;
-  bool end = g->offer.count == g->head, refused = g->partner == from && w->rank < from;
-  merge(g, OFFER_IN, w->nranks);
-  for (size_t i = 0; !end && !refused && i < w->model.params; i++) {
+  if (refuse)
+    return start_send(w, ANSWER_OUT, g->head, g->offer.source, TAG_ANSWER, why);
+  for (size_t i = 0; i < w->model.params; i++) {
     change[i] = 0.5f * (w->params[i] - offered[i]);
     w->params[i] -= change[i];
   }
-  if (!end && !start_send(w, ANSWER_OUT, refused ? g->head : g->whole, from, TAG_ANSWER, why))
+  return start_send(w, ANSWER_OUT, g->whole, g->offer.source, TAG_ANSWER, why);
+}
+
+/* Does what came to OFFER_IN: an offer, or the news that another rank has ended the epoch. */
+static bool take_offer(worker *w, fail *why) {
+  gossip *g = w->state;
+  int from = g->offer.source;
+  merge(g, OFFER_IN, w->nranks);
+  if (g->offer.count == g->head)
+    g->ended++;
+  else if (!answer(w, g->partner == from && w->rank < from, why))
     return false;
-  g->ended += end;
   g->listens = g->ended < w->nranks - 1;
   return !g->listens || start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why);
 }
@@ -238,17 +246,18 @@ static bool end_epoch(worker *w, fail *why) {
 static bool gossip_step(worker *w, fail *why) {
   gossip *g = w->state;
   size_t total = w->data->train.count, first = (g->before + g->done[w->rank]) % total;
-  size_t count = total - first < g->rows ? total - first : g->rows;
-  if (!worker_gradient(w, first, count, 1.0f / (float)count, g->grads,
-                       (model_listener){.layer_done = layer_done, .ctx = w}, why))
+  shard next = {first, total - first < g->rows ? total - first : g->rows};
+  model_listener listener = {.layer_done = layer_done, .ctx = w};
+  if (!worker_gradient(w, next, 1.0f / (float)next.count, g->grads, listener, why))
     return false;
   worker_rule(w, (double)known(w) / (double)total);
   worker_update_all(w, g->grads);
-  g->done[w->rank] += count;
+  g->done[w->rank] += next.count;
   return true;
 }
 
-static bool gossip_epoch(worker *w, fail *why) {
+/* Forgets the epoch before, and draws this rank's own shuffle and its own choice of partners. */
+static bool begin_epoch(worker *w, fail *why) {
   gossip *g = w->state;
   size_t total = w->data->train.count, begun = w->step * w->o->batch;
   uint64_t mine = ((uint64_t)w->rank + 1) << 32 | w->epochs_done; /* nobody else's numbers */
@@ -256,12 +265,18 @@ static bool gossip_epoch(worker *w, fail *why) {
   g->dice = rng_make(w->o->seed, RNG_PARTNERS, mine);
   memset(g->done, 0, g->head);
   g->before = begun < total ? begun : total;
+  g->steps = 0;
   g->partner = -1;
   g->ended = 0;
   g->listens = w->nranks > 1;
-  if (g->listens && !start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why))
+  return !g->listens || start_receive(w, OFFER_IN, COLL_ANY_SOURCE, TAG_OFFER, &g->offer, why);
+}
+
+static bool gossip_epoch(worker *w, fail *why) {
+  size_t total = w->data->train.count;
+  if (!begin_epoch(w, why))
     return false;
-  for (g->steps = 0; known(w) < total;) {
+  while (known(w) < total) {
     if (!gossip_step(w, why) || !poll(w, why) || !act(w, why) || !offer(w, why))
       return false;
     uint64_t samples = known(w);

@@ -6,30 +6,34 @@
  *     rank 1   x --- H steps ---> x1 --+-- (x0+x1+x2)/3 +--> x --- H steps ---> ...
  *     rank 2   x --- H steps ---> x2 --+                +--> x --- H steps ---> ...
  *
- * Momentum stays where it is and is not sent. A step is that of synchronous training but for the
- * sum over the ranks: the same parts of the same batches, and gradients scaled so that their mean
- * over the ranks is the batch's gradient. So H = 1 is synchronous training.
+ *     for each batch, on every rank:
+ *       x = optimizer(x, n * gradient of its part of the batch / samples of the whole batch)
+ *       after H batches, and at an epoch's end:
+ *         m = mean of x over the ranks
+ *         plain:                   x = m
+ *         with --outer-... (DiLoCo), where a is the x after the last average:
+ *           v = momentum v + (a - m);  x = a - lr ((a - m) + momentum v);  a = x
  *
- * Messages: one average every H steps and one at an epoch's end. --average allreduce: one
- * all-reduce; each rank sends 2 (n - 1) / n times the model, 1 / H of what synchronous training
- * sends. --average master: the weights are summed on rank 0, which divides by n and broadcasts; as
- * many bytes over all ranks, but half of them from and half of them to one rank.
+ * The mean of these gradients over the ranks is the batch's, so H = 1 without momentum is
+ * synchronous training. Momentum of the local steps stays where it is and is not sent.
  *
- * --post-local E: the first E epochs are synchronous, while the weights move fast. --outer-momentum
- * and --outer-lr: the change of the average over H steps is itself taken for a gradient, of
- * an optimizer with Nesterov momentum (DiLoCo); every rank calculates the same, nothing more is
- * sent.
+ * --average allreduce: one all-reduce; each rank sends 2 (n - 1) / n times the model, 1 / H of what
+ * synchronous training sends. --average master: the weights are summed on rank 0, which divides by
+ * n and broadcasts: as many bytes over all ranks, but half of them from and half of them to one
+ * rank. --post-local E: the first E epochs are synchronous, while the weights move fast.
  *
- * S. U. Stich, Local SGD converges fast and communicates little, 2019. T. Lin, S. U. Stich, K. K.
- * Patel, M. Jaggi, Don't use large mini-batches, use local SGD, 2020 (post-local). A. Douillard et
- * al., DiLoCo: distributed low-communication training of language models, 2023.
+ * S. U. Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019. T. Lin, S. U. Stich, K.
+ * K. Patel, M. Jaggi, Don't Use Large Mini-Batches, Use Local SGD, ICLR 2020 (post-local). A.
+ * Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
  */
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { AVERAGE_ALLREDUCE, AVERAGE_MASTER }; /* the words of --average */
+
+static const char *const doing = "averaging weights";
 
 typedef struct local {
   coll_comm *comm; /* to which `mean` belongs */
@@ -73,40 +77,51 @@ static bool open_local(worker *w, fail *why) {
   return ok || fail_memory(why, "averages");
 }
 
-/* s->mean = the mean of all ranks' weights. */
-static bool average(worker *w, fail *why) {
-  local *s = w->state;
-  size_t count = w->model.params, bytes = count * sizeof(float);
+/* s->mean = the mean of all ranks' weights, by way of rank 0. */
+static bool average_at_master(worker *w, fail *why) {
+  const local *s = w->state;
+  size_t count = w->model.params;
   coll_request *request = NULL;
-  coll_status status;
-  if (w->o->average == AVERAGE_MASTER) {
-    status = coll_ireduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, 0, w->comm, &request);
-    if (status == COLL_OK && !worker_wait(w, &request, "averaging weights", why))
-      return false;
-    if (status == COLL_OK)
-      status = coll_ibroadcast(s->mean, s->mean, count, COLL_FLOAT32, 0, w->comm, &request);
-    w->sums.sent_bytes += (double)bytes * (w->rank == 0 ? w->nranks - 1 : 1);
-  } else {
-    status = coll_iallreduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, w->comm, &request);
-    w->sums.sent_bytes += worker_allreduce_bytes(w, bytes);
-  }
+  coll_status status =
+      coll_ireduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, 0, w->comm, &request);
+  w->sums.sent_bytes += (double)(count * sizeof(float)) * (w->rank == 0 ? w->nranks - 1 : 1);
   if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "averaging weights");
-  return worker_wait(w, &request, "averaging weights", why);
+    return fail_coll(why, w->comm, status, doing);
+  return worker_wait(w, &request, doing, why) && worker_share(w, 0, s->mean, count, why);
 }
 
-/* The ranks' average becomes the weights, or tells the outer optimizer where they go. */
-static bool synchronise(worker *w, fail *why) {
-  local *s = w->state;
-  if (!average(w, why))
-    return false;
+/* s->mean = the mean of all ranks' weights. */
+static bool average_everywhere(worker *w, fail *why) {
+  const local *s = w->state;
+  size_t count = w->model.params;
+  coll_request *request = NULL;
+  coll_status status =
+      coll_iallreduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, w->comm, &request);
+  w->sums.sent_bytes += worker_allreduce_bytes(w, count * sizeof(float));
+  if (status != COLL_OK)
+    return fail_coll(why, w->comm, status, doing);
+  return worker_wait(w, &request, doing, why);
+}
+
+/* A step of the outer optimizer, which takes the change of the average for a gradient. */
+static void outer_step(const worker *w, local *s) {
   float momentum = w->o->outer_momentum, lr = w->o->outer_lr;
-  for (size_t i = 0; s->anchor && i < w->model.params; i++) {
+  for (size_t i = 0; i < w->model.params; i++) {
     float change = s->anchor[i] - s->mean[i];
     s->outer[i] = momentum * s->outer[i] + change;
     s->mean[i] = s->anchor[i] - lr * (change + momentum * s->outer[i]);
     s->anchor[i] = s->mean[i];
   }
+}
+
+/* The ranks' average becomes the weights, or tells the outer optimizer where they go. */
+static bool synchronise(worker *w, fail *why) {
+  local *s = w->state;
+  bool master = w->o->average == AVERAGE_MASTER;
+  if (!(master ? average_at_master : average_everywhere)(w, why))
+    return false;
+  if (s->anchor)
+    outer_step(w, s);
   memcpy(w->params, s->mean, w->model.params * sizeof(float));
   return true;
 }
@@ -114,14 +129,15 @@ static bool synchronise(worker *w, fail *why) {
 /* One step of this rank, and the average when it is time. */
 static bool local_step(worker *w, fail *why) {
   local *s = w->state;
-  shard batch = worker_batch(w), part = shard_of(batch.count, w->rank, w->nranks);
+  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, w->nranks);
   float scale = (float)w->nranks / (float)batch.count;
-  if (!worker_gradient(w, batch.first + part.first, part.count, scale, s->grads,
-                       (model_listener){NULL, NULL}, why))
+  if (!worker_gradient(w, mine, scale, s->grads, NO_LISTENER, why))
     return false;
   worker_update_all(w, s->grads);
   size_t done = w->step + 1;
-  return (done % w->o->local_steps != 0 && done != loader_steps(&w->loader)) || synchronise(w, why);
+  if (done % w->o->local_steps == 0 || done == loader_steps(&w->loader))
+    return synchronise(w, why);
+  return true;
 }
 
 /* An epoch of synchronous training. */

@@ -1,4 +1,4 @@
-/* packets.c: buckets whose gradients travel in packets, as --wire says. */
+/* packets.c: the sum of a bucket whose gradients travel in packets. */
 #include "trainer/strategies/packets.h"
 
 #include "trainer/clock.h"
@@ -9,145 +9,183 @@
 
 static const char *const doing = "summing gradients";
 
-shard packets_part(const packets *p, const bucket *item, int rank) {
-  shard part = shard_of(item->count, rank, p->nranks);
-  part.first += item->first;
-  return part;
+/* How far the packets of a bucket are. */
+enum { ARRIVED, GRADIENTS_SENT, SUMS_SENT };
+
+/* Where the packets of a bucket lie in packets.memory, and its rests in packets.rests. */
+typedef struct place {
+  size_t out, in, rests;
+  int stage;
+} place;
+
+typedef struct packets {
+  unsigned char *memory;  /* from coll_mem_alloc() */
+  size_t *length, *at;    /* of the packets that go to each rank */
+  size_t *same, *arrives; /* the same of those that come from each */
+  float *rests;           /* what sums lack, bucket after bucket; NULL: none are sent */
+  place place[MODEL_MAX_LAYERS];
+} packets;
+
+/* A bucket's place. */
+static place *place_of(const buckets *b, const bucket *item) {
+  return &b->packets->place[item - b->item];
 }
 
 /* Bytes of the packet of a rank's part. */
-static size_t bytes_of(const packets *p, const bucket *item, int rank) {
-  return wire_bytes(&p->w->o->wire, packets_part(p, item, rank).count);
+static size_t bytes_of(const buckets *b, const bucket *item, int rank) {
+  return wire_bytes(&b->w->o->wire, buckets_part(b, item, rank).count);
 }
 
 /* Where packets of this rank's part of a bucket come in. */
-static unsigned char *incoming(const packets *p, const bucket *item) {
-  return p->memory + p->place[item - p->b->item].in;
+static unsigned char *incoming(const buckets *b, const bucket *item) {
+  return b->packets->memory + place_of(b, item)->in;
 }
 
-/* Writes down what goes to whom and comes from whom for a bucket. */
-static void list(packets *p, const bucket *item) {
-  const packets_place *place = &p->place[item - p->b->item];
-  size_t out = place->out, mine = bytes_of(p, item, p->rank);
-  for (int r = 0; r < p->nranks; r++) {
-    p->bytes[r] = bytes_of(p, item, r);
+/* Fills in what goes to whom, and comes from whom, for a bucket. */
+static void list(const buckets *b, const bucket *item) {
+  const packets *p = b->packets;
+  size_t out = place_of(b, item)->out, mine = bytes_of(b, item, b->rank);
+  for (int r = 0; r < b->nranks; r++) {
+    p->length[r] = bytes_of(b, item, r);
     p->at[r] = out;
     p->same[r] = mine;
-    p->received[r] = (size_t)r * mine;
-    out += p->bytes[r];
+    p->arrives[r] = (size_t)r * mine;
+    out += p->length[r];
   }
 }
 
-/* The gradients of a bucket are there: starts to send their parts to the ranks that add them. */
-static coll_status start_bucket(buckets *b, bucket *item) {
-  packets *p = b->owner;
-  list(p, item);
-  for (int r = 0; r < p->nranks; r++) {
-    shard part = packets_part(p, item, r);
-    worker_pack(p->w, part.first, part.count, b->grads + part.first, p->memory + p->at[r]);
-    p->w->sums.sent_bytes += r == p->rank ? 0 : (double)p->bytes[r];
-  }
-  p->place[item - b->item].gradients = true;
-  return coll_ialltoallv(p->memory, p->bytes, p->at, incoming(p, item), p->same, p->received,
-                         COLL_UINT8, b->comm, &item->request);
-}
-
-bool packets_open(packets *p, worker *w, buckets *b, bool back, fail *why) {
-  size_t ranks = (size_t)w->nranks, bytes = 0, own = 0;
+bool packets_open(buckets *b, fail *why) {
+  size_t ranks = (size_t)b->nranks, bytes = 0, own = 0;
   void *memory = NULL;
-  *p = (packets){.w = w, .b = b, .rank = w->rank, .nranks = w->nranks};
-  b->start = start_bucket;
-  b->owner = p;
-  p->bytes = calloc(4 * ranks, sizeof(*p->bytes));
-  if (!p->bytes)
+  packets *p = b->packets = calloc(1, sizeof(*p));
+  if (!p || !(p->length = calloc(4 * ranks, sizeof(*p->length))))
     return fail_memory(why, "packets");
-  p->at = p->bytes + ranks;
+  p->at = p->length + ranks;
   p->same = p->at + ranks;
-  p->received = p->same + ranks;
+  p->arrives = p->same + ranks;
   for (size_t i = 0; i < b->count; i++) {
-    p->place[i] = (packets_place){.out = bytes, .later = own};
-    for (int r = 0; r < w->nranks; r++)
-      bytes += bytes_of(p, &b->item[i], r);
+    const bucket *item = &b->item[i];
+    p->place[i] = (place){.out = bytes, .rests = own};
+    for (int r = 0; r < b->nranks; r++)
+      bytes += bytes_of(b, item, r);
     p->place[i].in = bytes;
-    bytes += ranks * bytes_of(p, &b->item[i], w->rank);
-    own += packets_part(p, &b->item[i], w->rank).count;
+    bytes += ranks * bytes_of(b, item, b->rank);
+    own += buckets_part(b, item, b->rank).count;
   }
-  p->later = back ? calloc(own + 1, sizeof(float)) : NULL; /* not NULL if this rank has no part */
-  if (back && !p->later)
+  p->rests = b->parts ? NULL : calloc(own + 1, sizeof(float)); /* + 1: never calloc(0) */
+  if (!b->parts && !p->rests)
     return fail_memory(why, "packets");
   coll_status status = coll_mem_alloc(b->comm, bytes, &memory);
   p->memory = memory;
   return status == COLL_OK || fail_coll(why, b->comm, status, "memory for packets");
 }
 
-void packets_close(packets *p) {
-  if (!p->w)
+void packets_close(buckets *b) {
+  packets *p = b->packets;
+  if (!p)
     return;
-  packets_settle(p);
+  packets_settle(b);
   if (p->memory)
-    coll_mem_free(p->b->comm, p->memory);
-  free(p->bytes);
-  free(p->later);
-  *p = (packets){.w = NULL};
+    coll_mem_free(b->comm, p->memory);
+  free(p->length);
+  free(p->rests);
+  free(p);
+  b->packets = NULL;
 }
 
-void packets_settle(packets *p) {
-  for (size_t i = 0; p->later && i < p->b->count; i++) {
-    shard part = packets_part(p, &p->b->item[i], p->rank);
-    float *later = p->later + p->place[i].later;
-    rows_add(part.count, p->w->pending + part.first, later);
-    memset(later, 0, part.count * sizeof(float));
+bool packets_send(buckets *b, bucket *item, fail *why) {
+  const packets *p = b->packets;
+  list(b, item);
+  for (int r = 0; r < b->nranks; r++) {
+    shard part = buckets_part(b, item, r);
+    worker_pack(b->w, part.first, part.count, b->grads + part.first, p->memory + p->at[r]);
+    b->w->sums.sent_bytes += r == b->rank ? 0 : (double)p->length[r];
   }
+  place_of(b, item)->stage = GRADIENTS_SENT;
+  coll_status status = coll_ialltoallv(p->memory, p->length, p->at, incoming(b, item), p->same,
+                                       p->arrives, COLL_UINT8, b->comm, &item->request);
+  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
 }
 
-bool packets_sum(packets *p, size_t i, fail *why) {
-  bucket *item = &p->b->item[i];
-  if (!p->place[i].gradients)
-    return true;
-  if (!worker_wait(p->w, &item->request, doing, why))
+/* Waits for the packets of this rank's part, and adds them. */
+static bool add_gradients(buckets *b, bucket *item, fail *why) {
+  const packets *p = b->packets;
+  if (!worker_wait(b->w, &item->request, doing, why))
     return false;
-  p->place[i].gradients = false;
   double begin = clock_s();
-  shard part = packets_part(p, item, p->rank);
-  float *sum = p->b->grads + part.first;
-  list(p, item);
+  shard part = buckets_part(b, item, b->rank);
+  float *sum = b->grads + part.first;
+  list(b, item);
   memset(sum, 0, part.count * sizeof(float));
-  for (int r = 0; r < p->nranks; r++)
-    wire_add(&p->w->o->wire, part.count, incoming(p, item) + p->received[r], sum);
-  p->w->sums.compute_s += clock_s() - begin;
+  for (int r = 0; r < b->nranks; r++)
+    wire_add(&b->w->o->wire, part.count, incoming(b, item) + p->arrives[r], sum);
+  place_of(b, item)->stage = ARRIVED;
+  b->w->sums.compute_s += clock_s() - begin;
   return true;
 }
 
-bool packets_share(packets *p, size_t i, fail *why) {
+/* Starts to send this rank's sum to all. */
+static bool send_sum(buckets *b, bucket *item, fail *why) {
+  const packets *p = b->packets;
   double begin = clock_s();
-  bucket *item = &p->b->item[i];
-  shard part = packets_part(p, item, p->rank);
-  float *later = p->later + p->place[i].later;
-  list(p, item);
-  unsigned char *packet = p->memory + p->at[p->rank];
-  rows_add(part.count, later, p->b->grads + part.first);
-  wire_pack(&p->w->o->wire, part.count, later, packet);
-  p->w->sums.compute_s += clock_s() - begin;
-  p->w->sums.sent_bytes += (double)(p->nranks - 1) * (double)p->bytes[p->rank];
-  p->place[i].sums = true;
+  shard part = buckets_part(b, item, b->rank);
+  float *rests = p->rests + place_of(b, item)->rests;
+  list(b, item);
+  unsigned char *packet = p->memory + p->at[b->rank];
+  rows_add(part.count, rests, b->grads + part.first);
+  wire_pack(&b->w->o->wire, part.count, rests, packet);
+  place_of(b, item)->stage = SUMS_SENT;
+  b->w->sums.compute_s += clock_s() - begin;
+  b->w->sums.sent_bytes += (double)(b->nranks - 1) * (double)p->length[b->rank];
   coll_status status =
-      coll_iallgatherv(packet, p->memory, p->bytes, p->at, COLL_UINT8, p->b->comm, &item->request);
-  return status == COLL_OK || fail_coll(why, p->b->comm, status, doing);
+      coll_iallgatherv(packet, p->memory, p->length, p->at, COLL_UINT8, b->comm, &item->request);
+  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
 }
 
-bool packets_take(packets *p, size_t i, fail *why) {
-  bucket *item = &p->b->item[i];
-  if (!p->place[i].sums)
-    return true;
-  if (!worker_wait(p->w, &item->request, doing, why))
+/* Waits for the sums of all parts, which take the place of this rank's gradients. */
+static bool take_sums(buckets *b, bucket *item, fail *why) {
+  const packets *p = b->packets;
+  if (!worker_wait(b->w, &item->request, doing, why))
     return false;
-  p->place[i].sums = false;
   double begin = clock_s();
-  list(p, item);
-  memset(p->b->grads + item->first, 0, item->count * sizeof(float));
-  for (int r = 0; r < p->nranks; r++)
-    wire_add(&p->w->o->wire, packets_part(p, item, r).count, p->memory + p->at[r],
-             p->b->grads + packets_part(p, item, r).first);
-  p->w->sums.compute_s += clock_s() - begin;
+  list(b, item);
+  memset(b->grads + item->first, 0, item->count * sizeof(float));
+  for (int r = 0; r < b->nranks; r++) {
+    shard part = buckets_part(b, item, r);
+    wire_add(&b->w->o->wire, part.count, p->memory + p->at[r], b->grads + part.first);
+  }
+  place_of(b, item)->stage = ARRIVED;
+  b->w->sums.compute_s += clock_s() - begin;
   return true;
+}
+
+/* The sums of all buckets go out before the first is waited for, in this order on every rank. */
+static bool send_sums(buckets *b, fail *why) {
+  for (size_t i = 0; i < b->count; i++) {
+    bucket *item = &b->item[i];
+    if (place_of(b, item)->stage == GRADIENTS_SENT &&
+        (!add_gradients(b, item, why) || !send_sum(b, item, why)))
+      return false;
+  }
+  return true;
+}
+
+bool packets_wait(buckets *b, bucket *item, fail *why) {
+  if (place_of(b, item)->stage == ARRIVED)
+    return true;
+  if (b->parts)
+    return add_gradients(b, item, why);
+  return send_sums(b, why) && take_sums(b, item, why);
+}
+
+void packets_settle(buckets *b) {
+  const packets *p = b->packets;
+  if (!p || !p->rests)
+    return;
+  for (size_t i = 0; i < b->count; i++) {
+    shard part = buckets_part(b, &b->item[i], b->rank);
+    float *rests = p->rests + p->place[i].rests;
+    rows_add(part.count, b->w->pending + part.first, rests);
+    memset(rests, 0, part.count * sizeof(float));
+  }
 }

@@ -1,10 +1,19 @@
 /*
  * pipeline.c: model parallel training: the layers cut into stages, one a rank (`pipeline`), linear
  * layers cut into parts (`tensor`, see layers/split.c), and any product of both and of copies that
- * share batches (`grid`).
+ * share batches (`grid`, see grid.h).
  *
- * Of stages: a batch is cut into m micro-batches, so that stages work at the same time on different
- * ones. Rank 0 is in the last stage, which knows the loss. Three stages and four micro-batches,
+ *     for each batch, cut into m micro-batches; `ahead` is m with GPipe, with 1F1B the number of
+ *     stages from this one to the last:
+ *       for i = 0 .. m + ahead - 1:
+ *         if i >= ahead:  backward pass of micro-batch i - ahead:
+ *                           receive the derivatives from the next stage; g += gradient;
+ *                           send derivatives to the stage before
+ *         if i < m:       forward pass of micro-batch i:
+ *                           receive the values from the stage before; send values to the next
+ *       g = all-reduce(g) over the copies;  w = optimizer(w, g)          of this rank's layers
+ *
+ * So stages work at the same time on different micro-batches. Three stages and four micro-batches,
  * time to the right, forward passes as numbers and backward ones in brackets:
  *
  *     GPipe                                     1F1B
@@ -17,17 +26,18 @@
  * micro-batches; 1F1B those of at most p, as it begins to go back as soon as it can.
  *
  * Messages: for each micro-batch the outputs of a stage's last layer forwards and their derivatives
- * back, and none of the model's size. Each rank has the gradients and updates the weights of its
- * own layers alone; after an epoch all get the whole model, to test and to save it.
+ * back, and none of the model's size. Rank 0 is in the last stage, which knows the loss. After an
+ * epoch all ranks get the whole model, to test and to save it.
  *
- * Y. Huang et al., GPipe: efficient training of giant neural networks using pipeline parallelism,
- * 2019; D. Narayanan et al., PipeDream: generalized pipeline parallelism for DNN training, 2019
- * (1F1B, here with the flush of PipeDream-Flush, 2021).
+ * Y. Huang et al., GPipe: Efficient Training of Giant Neural Networks Using Pipeline Parallelism,
+ * NeurIPS 2019; D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training,
+ * SOSP 2019 (1F1B, here with the flush of PipeDream-Flush, ICML 2021).
  */
 #include "trainer/clock.h"
 #include "trainer/layers/rows.h"
 #include "trainer/strategies/grid.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/stage_times.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -41,12 +51,6 @@ typedef struct flight {
   float *in_delta;
   coll_request *values, *deltas; /* sends of this stage */
 } flight;
-
-/* When a pass of a micro-batch through a stage began and ended. */
-typedef struct span {
-  double begin_s, end_s;
-} span;
-#define MOST_SPANS 512 /* of all stages, that are shown in the metrics */
 
 typedef struct pipeline {
   grid grid;
@@ -101,10 +105,11 @@ static void close_pipeline(worker *w) {
   pipeline *p = w->state;
   if (!p)
     return;
-  for (int i = 0; p->flight && i < p->window; i++) {
-    pass_destroy(&p->flight[i].pass);
-    free(p->flight[i].in_delta);
-  }
+  if (p->flight)
+    for (int i = 0; i < p->window; i++) {
+      pass_destroy(&p->flight[i].pass);
+      free(p->flight[i].in_delta);
+    }
   free(p->flight);
   free(p->inputs);
   free(p->grads);
@@ -125,7 +130,7 @@ static bool send_values(worker *w, const float *data, size_t count, int to, int 
 }
 
 /* Waits for numbers from another stage. */
-static bool receive(worker *w, float *data, size_t count, int from, int tag, fail *why) {
+static bool receive_values(worker *w, float *data, size_t count, int from, int tag, fail *why) {
   double begin = clock_s();
   coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
   coll_status status = coll_recv(data, count, COLL_FLOAT32, from, tag, NULL, stages);
@@ -136,10 +141,8 @@ static bool receive(worker *w, float *data, size_t count, int from, int tag, fai
 /* This copy's part of the batch, and a micro-batch of it. */
 static shard micro_batch(const worker *w, int i) {
   const pipeline *p = w->state;
-  shard batch = worker_batch(w),
-        mine = shard_of(batch.count, p->grid.data.place, p->grid.data.size);
-  shard micro = shard_of(mine.count, i, p->micro);
-  return (shard){batch.first + mine.first + micro.first, micro.count};
+  shard mine = shard_part(worker_batch(w), p->grid.data.place, p->grid.data.size);
+  return shard_part(mine, i, p->micro);
 }
 
 /* Counts the time since `begin`, but what was spent in sums over parts of layers; it was pass
@@ -155,7 +158,7 @@ static void computed(worker *w, double begin, int number) {
 }
 
 /* The forward pass of micro-batch i through this stage. */
-static bool forward(worker *w, int i, fail *why) {
+static bool forward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
@@ -168,7 +171,7 @@ static bool forward(worker *w, int i, fail *why) {
     loader_train(&w->loader, micro.first, micro.count, p->first ? f->pass.value[0] : p->inputs,
                  f->pass.labels);
   if (!p->first &&
-      !receive(w, f->pass.value[0], micro.count * part->inputs, place + 1, TAG_VALUES, why))
+      !receive_values(w, f->pass.value[0], micro.count * part->inputs, place + 1, TAG_VALUES, why))
     return false;
   double begin = clock_s();
   if (!model_forward(part, p->grid.params, &f->pass, micro.count, why))
@@ -180,13 +183,13 @@ static bool forward(worker *w, int i, fail *why) {
 }
 
 /* The backward pass of micro-batch i through this stage: adds its gradients to the sum. */
-static bool backward(worker *w, int i, fail *why) {
+static bool backward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
   int place = p->grid.pipeline.place;
   size_t rows = micro_batch(w, i).count, out = part->layer[part->layers - 1].out;
-  if (!p->last && !receive(w, f->pass.delta[0], rows * out, place - 1, TAG_DELTAS, why))
+  if (!p->last && !receive_values(w, f->pass.delta[0], rows * out, place - 1, TAG_DELTAS, why))
     return false;
   double begin = clock_s();
   if (p->last && p->grid.tensor.place == 0) {
@@ -196,7 +199,7 @@ static bool backward(worker *w, int i, fail *why) {
   if (p->last)
     model_loss_delta(part, &f->pass, rows, 1.0f / (float)worker_batch(w).count);
   if (!model_backward(part, p->grid.params, &f->pass, rows, p->piece, p->first ? NULL : f->in_delta,
-                      (model_listener){.layer_done = NULL}, why))
+                      NO_LISTENER, why))
     return false;
   rows_add(part->params, p->grads, p->piece);
   computed(w, begin, p->micro + i);
@@ -224,9 +227,9 @@ static bool pipeline_step(worker *w, fail *why) {
   int ahead = w->o->pipeline_schedule == SCHEDULE_1F1B ? p->window : p->micro;
   memset(p->grads, 0, p->grid.part.params * sizeof(float));
   for (int i = 0; i < p->micro + ahead; i++) {
-    if (i >= ahead && !backward(w, i - ahead, why))
+    if (i >= ahead && !backward_pass(w, i - ahead, why))
       return false;
-    if (i < p->micro && !forward(w, i, why))
+    if (i < p->micro && !forward_pass(w, i, why))
       return false;
   }
   if (!sum_copies(w, why))
@@ -250,44 +253,6 @@ static bool pipeline_epoch(worker *w, fail *why) {
   return true;
 }
 
-/* Notes the times of one stage's passes, forward or backward. */
-static void note_passes(worker *w, const char *name, const span *passes, double begin_s) {
-  int micro = ((pipeline *)w->state)->micro;
-  worker_note(w, "\"%s\":[", name);
-  for (int i = 0; i < micro; i++)
-    worker_note(w, "%s[%.6f,%.6f]", i ? "," : "", passes[i].begin_s - begin_s,
-                passes[i].end_s - begin_s);
-  worker_note(w, "]");
-}
-
-/* Notes when each stage was at work in the last step, by its host's clock; those of the first
- * parts of the first copy, which are every tensor.size-th of the first ranks, the last stage first.
- */
-static bool note_stages(worker *w, fail *why) {
-  const pipeline *p = w->state;
-  size_t micro = (size_t)p->micro, passes = 2 * micro;
-  int stages = p->grid.pipeline.size, parts = p->grid.tensor.size;
-  if (passes * (size_t)stages > MOST_SPANS)
-    return true;
-  span *all = calloc((size_t)w->nranks * passes, sizeof(*all));
-  if (!all)
-    return fail_memory(why, "the times of the stages");
-  coll_status status = coll_allgather(p->span, all, 2 * passes, COLL_FLOAT64, w->comm);
-  const span *first = all + (size_t)((stages - 1) * parts) * passes;
-  worker_note(w, ",\"stages\":[");
-  for (int s = 0; status == COLL_OK && s < stages; s++) {
-    const span *stage = first - (size_t)(s * parts) * passes;
-    worker_note(w, s ? ",{" : "{");
-    note_passes(w, "forward", stage, first->begin_s);
-    worker_note(w, ",");
-    note_passes(w, "backward", stage + micro, first->begin_s);
-    worker_note(w, "}");
-  }
-  worker_note(w, "]");
-  free(all);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "comparing the stages");
-}
-
 /* The whole model from its parts; and how long stages waited, beside the formula. */
 static const float *pipeline_settle(worker *w, fail *why) {
   pipeline *p = w->state;
@@ -303,7 +268,7 @@ static const float *pipeline_settle(worker *w, fail *why) {
   if (stages > 1) {
     worker_note(w, ",\"bubble\":%.4g,\"bubble_formula\":%.4g", idle[1] / w->nranks,
                 (double)(stages - 1) / (double)(p->micro + stages - 1));
-    if (!note_stages(w, why))
+    if (!stage_times_note(w, &p->grid, p->span, p->micro, why))
       return NULL;
   }
   return grid_settle(&p->grid, w, why) ? w->params : NULL;

@@ -1,27 +1,27 @@
 /*
- * ps_async.c: training with an asynchronous parameter server. Nobody waits for anybody: the server
- * applies each gradient when it comes, and answers its worker at once with the weights of that
- * moment and the next piece of the epoch's samples. A slow worker so does less of them, and holds
- * nobody up.
+ * ps_async.c: training with an asynchronous parameter server, the last rank. Nobody waits for
+ * anybody, and a slow worker does fewer pieces of the epoch's samples.
  *
  *     worker 0 --gradient--> server --weights, next piece--> worker 0
  *     worker 1 ------gradient-----> server --weights, next piece--> worker 1
  *     worker 0          --gradient--> ...
  *
- * A gradient is stale: it was derived from weights to which the server has made other updates
- * meanwhile. Their number is the gradient's staleness, about n - 1 with n workers of one speed.
- * With
- * --staleness-lr the learning rate of an update is divided by its staleness + 1.
+ *     server, for each gradient that comes, from any worker:
+ *       w = optimizer(w, g)                        at lr / (staleness + 1) with --staleness-lr
+ *       send that worker w and its next piece of the epoch: batch / n samples
+ *     worker, for each piece that it gets:
+ *       send the gradient of the piece at these weights / samples of a whole batch
  *
- * A piece has batch / n samples, and its gradient counts as its part of a batch, so the learning
- * rate means what it means elsewhere. Momentum is the server's, over all updates as they come. A
- * piece takes two messages of 4 P bytes (P parameters), and one of 40: 8 n P bytes for each batch.
+ * A gradient is stale: it belongs to weights to which the server has made other updates meanwhile.
+ * Their number is the staleness, about n - 1 with n workers of one speed. Momentum is the server's,
+ * over all updates as they come. A piece takes two messages of 4 P bytes (P parameters), and one of
+ * 40: 8 n P bytes for each batch.
  *
- * Source: J. Dean et al., Large Scale Distributed Deep Networks (Downpour SGD), NIPS 2012;
- * W. Zhang, S. Gupta, X. Lian, J. Liu, Staleness-aware Async-SGD, 2015 (IJCAI 2016).
+ * J. Dean et al., Large Scale Distributed Deep Networks (Downpour SGD), NIPS 2012; W. Zhang, S.
+ * Gupta, X. Lian, J. Liu, Staleness-aware Async-SGD for Distributed Deep Learning, IJCAI 2016.
  */
 #include "trainer/strategies/central.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdio.h>
 #include <stdlib.h>

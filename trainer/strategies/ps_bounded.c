@@ -1,30 +1,31 @@
 /*
- * ps_bounded.c: training with a parameter server and bounded staleness (stale synchronous
- * parallel). A worker's clock is the number of batches of which it has done its part. The server
- * applies each gradient when it comes, but lets a worker begin its next part only if its clock is
- * at most
- * --staleness clocks ahead of the slowest worker's; until then the worker waits for its weights. So
- * a worker that is slow for a moment holds nobody up, and nobody works on weights that lack more
- * than that many batches. With 0 all work in step, as in ps-sync.
+ * ps_bounded.c: training with a parameter server, the last rank, and bounded staleness (stale
+ * synchronous parallel). A worker's clock is the number of batches of which it has done its part.
+ * A worker that is slow for a moment holds nobody up, and nobody is more than --staleness clocks
+ * ahead of the slowest. With 0 all work in step, as in ps-sync.
  *
  *     clock        0    1    2    3    4
  *     worker 0     |====|====|====|          waits with --staleness 2: the slowest is at 1
  *     worker 1     |====|====|==
  *     worker 2     |====|==                  the slowest
  *
- * When all gradients of a clock are in, the plain steps that were made with them are taken back and
- * made again as one step of the optimizer, momentum and weight decay included. So --staleness 0
- * makes the updates of ps-sync (rounded a little otherwise), and momentum acts once for a batch.
+ *     server, for each gradient g that comes, from a worker whose clock is c:
+ *       w = w - lr g;  sum[c] += g;  the worker's clock is c + 1
+ *       if that was the last gradient of clock c:
+ *         w = w + lr sum[c]                        takes the plain steps back,
+ *         w = optimizer(w, sum[c])                 and makes them as one, with momentum
+ *       send w to each worker that waits and is at most --staleness clocks ahead of the slowest
  *
- * A step with n workers and P parameters takes 2 n messages of 4 P bytes and n of 40: 8 n P bytes.
- * The server has memory for --staleness + 1 sums of gradients.
+ * So --staleness 0 makes the updates of ps-sync (rounded a little otherwise), and momentum acts
+ * once for a batch. A step with n workers and P parameters takes 2 n messages of 4 P bytes and n of
+ * 40: 8 n P bytes. The server has memory for --staleness + 1 sums of gradients.
  *
- * Source: Q. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter
- * Server, NIPS 2013.
+ * Q. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server,
+ * NIPS 2013.
  */
 #include "trainer/clock.h"
 #include "trainer/strategies/central.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <string.h>
 
@@ -61,6 +62,17 @@ static size_t slowest(const worker *w) {
   return clock;
 }
 
+/* A worker's part of the batch of a clock; none behind the last. */
+static task part_of_batch(const worker *w, int rank, size_t clock) {
+  size_t steps = loader_steps(&w->loader);
+  if (clock == steps)
+    return (task){.left = 0};
+  shard batch = {clock * w->loader.batch, loader_batch_size(&w->loader, clock)};
+  shard part = shard_part(batch, rank, central_workers(w));
+  return (task){
+      .first = part.first, .count = part.count, .batch = batch.count, .left = steps - clock};
+}
+
 /* Hands weights and their part of the next batch to those who wait and are not too far ahead. */
 static bool release(worker *w, fail *why) {
   books *b = ((central *)w->state)->books;
@@ -70,15 +82,11 @@ static bool release(worker *w, fail *why) {
     size_t lead = s->clock - last;
     if (!s->waits || (s->clock < steps && lead > w->o->staleness))
       continue;
-    size_t batch = s->clock < steps ? loader_batch_size(&w->loader, s->clock) : 0;
-    shard part = shard_of(batch, r, central_workers(w));
-    task next = {.first = s->clock * w->loader.batch + part.first,
-                 .count = part.count,
-                 .batch = batch,
-                 .done = last * w->loader.batch,
-                 .left = steps - s->clock};
+    task next = part_of_batch(w, r, s->clock);
+    next.done = last * w->loader.batch;
     s->waits = false;
-    b->lead = next.left && (double)lead > b->lead ? (double)lead : b->lead;
+    if (next.left && (double)lead > b->lead)
+      b->lead = (double)lead;
     if (!central_answer(w, r, &next, why))
       return false;
   }
@@ -92,29 +100,46 @@ static bool ps_bounded_check(const worker *w, fail *why) {
   return central_check(w, why);
 }
 
-/* Puts the gradient that a worker has sent into the weights; ends a clock that is complete. */
+/* The sum of the gradients of a clock. */
+static float *sum_of(const worker *w, size_t clock) {
+  return ((const central *)w->state)->sum + clock % window(w) * w->model.params;
+}
+
+/* A gradient has come: it acts at once, as a plain step of descent. */
+static void plain_step(worker *w, float *sum) {
+  const central *c = w->state;
+  float lr = ((const books *)c->books)->lr;
+  for (size_t i = 0; i < w->model.params; i++) {
+    sum[i] += c->grads[i];
+    w->params[i] -= lr * c->grads[i];
+  }
+}
+
+/* All gradients of a clock have come: takes the plain steps back that were made with them, and
+ * makes the optimizer's step with their sum. */
+static void end_clock(worker *w, float *sum) {
+  float lr = ((const books *)((const central *)w->state)->books)->lr;
+  size_t count = w->model.params;
+  for (size_t i = 0; i < count; i++)
+    w->params[i] += lr * sum[i];
+  worker_rule(w, worker_done(w));
+  optim_update(&w->rule, count, w->params, w->velocity, NULL, sum);
+  memset(sum, 0, count * sizeof(float));
+  w->updates++;
+  w->step++;
+}
+
+/* Does what is to be done with the gradient that a worker has sent. */
 static void apply(worker *w, int rank) {
   double begin = clock_s();
-  central *c = w->state;
-  books *b = c->books;
+  books *b = ((central *)w->state)->books;
   seat *s = &b->seat[rank];
-  size_t count = w->model.params;
-  float *sum = c->sum + s->clock % window(w) * count;
-  for (size_t i = 0; i < count; i++) {
-    sum[i] += c->grads[i];
-    w->params[i] -= b->lr * c->grads[i];
-  }
+  float *sum = sum_of(w, s->clock);
+  plain_step(w, sum);
   s->clock++;
   s->waits = true;
-  if (slowest(w) > w->step) {
-    for (size_t i = 0; i < count; i++)
-      w->params[i] += b->lr * sum[i];
-    worker_rule(w, worker_done(w));
-    optim_update(&w->rule, count, w->params, w->velocity, NULL, sum);
-    memset(sum, 0, count * sizeof(float));
-    w->updates++;
-    w->step++;
-  }
+  if (slowest(w) > w->step)
+    end_clock(w, sum);
   w->sums.compute_s += clock_s() - begin;
 }
 

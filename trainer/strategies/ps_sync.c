@@ -1,7 +1,5 @@
 /*
- * ps_sync.c: training with a synchronous parameter server. The workers share each batch and send
- * their gradients to the server; when all are in, it adds them, makes the update, and broadcasts
- * the new weights, with which all begin the next step.
+ * ps_sync.c: training with a synchronous parameter server, the last rank.
  *
  *     worker 0   worker 1   worker 2          gradients of one batch's parts
  *          \        |        /
@@ -11,15 +9,21 @@
  *         v         v         v
  *     worker 0   worker 1   worker 2          weights
  *
- * A step with n workers and P parameters takes n messages of 4 P bytes to the server, and a
- * broadcast of 4 P bytes to n ranks: 8 n P bytes, all of which pass the server. Sums are formed in
- * the order of the ranks, so equal runs give equal bits.
+ *     for each batch:
+ *       worker:   send the gradient of its part of the batch / samples of the whole batch
+ *       server:   g = sum of the gradients, in the order of the ranks
+ *                 w = optimizer(w, g)
+ *       all:      w = broadcast(w of the server)
  *
- * Source: M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014;
- * J. Chen et al., Revisiting Distributed Synchronous SGD, 2016.
+ * A step with n workers and P parameters takes n messages of 4 P bytes to the server, and a
+ * broadcast of 4 P bytes to n ranks: 8 n P bytes, all of which pass the server.
+ *
+ * M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014; J. Chen
+ * et al., Revisiting Distributed Synchronous SGD, 2016.
  */
+#include "trainer/layers/rows.h"
 #include "trainer/strategies/central.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <string.h>
 
@@ -29,43 +33,43 @@ static bool open_server(worker *w, fail *why) {
 
 /* The server's part of a step: the gradients of all workers, one update. */
 static bool serve(worker *w, fail *why) {
-  central *c = w->state;
-  float *sum = c->sum;
+  const central *c = w->state;
   size_t count = w->model.params;
   for (int r = 0; r < central_workers(w); r++) {
     int source;
     if (!central_take(w, r, &source, why))
       return false;
     if (r == 0)
-      memcpy(sum, c->grads, count * sizeof(float));
-    for (size_t i = 0; r > 0 && i < count; i++)
-      sum[i] += c->grads[i];
+      memcpy(c->sum, c->grads, count * sizeof(float));
+    else
+      rows_add(count, c->sum, c->grads);
   }
   worker_rule(w, worker_done(w));
-  worker_update_all(w, sum);
-  w->step++; /* from here on the server is ahead: recover() takes its model */
+  worker_update_all(w, c->sum);
   return true;
 }
 
-/* A worker's part of a step: its samples' gradient. */
-static bool work(worker *w, shard batch, fail *why) {
-  central *c = w->state;
-  shard part = shard_of(batch.count, w->rank, central_workers(w));
-  return worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count,
-                         c->grads, (model_listener){.layer_done = NULL}, why) &&
-         central_push(w, c->grads, why);
+/* A worker's part of a step: the gradient of its samples. */
+static bool work(worker *w, fail *why) {
+  const central *c = w->state;
+  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, central_workers(w));
+  return worker_gradient(w, mine, 1.0f / (float)batch.count, c->grads, NO_LISTENER, why) &&
+         central_push(w, why);
 }
 
 static bool ps_sync_epoch(worker *w, fail *why) {
   size_t steps = loader_steps(&w->loader), bytes = w->model.params * sizeof(float);
   while (w->step < steps) {
     shard batch = worker_batch(w);
-    if (!(w->keeper ? serve(w, why) : work(w, batch, why)) ||
-        !worker_share(w, central_server(w), w->params, w->model.params, why))
+    if (!(w->keeper ? serve(w, why) : work(w, why)))
       return false;
-    if (w->keeper)
+    if (w->keeper) {
+      w->step++; /* the server is ahead from here on: recover() takes its model */
       w->sums.sent_bytes += (double)central_workers(w) * (double)bytes;
-    else
+    }
+    if (!worker_share(w, central_server(w), w->params, w->model.params, why))
+      return false;
+    if (!w->keeper)
       w->step++;
     worker_show(w, batch.first + batch.count);
   }

@@ -1,5 +1,5 @@
 /* strategies.c: the list of all strategies. */
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/strategy.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * strategy.h: a way in which ranks train one model together. Each has a file of its own here, and a
- * line in strategies.c.
+ * strategy.h: a way in which ranks train one model together. Each has a file of its own here, a
+ * line at the end of this one, and one in strategies.c.
  */
 #ifndef TRAINER_STRATEGIES_STRATEGY_H
 #define TRAINER_STRATEGIES_STRATEGY_H
@@ -52,5 +52,10 @@ const strategy *strategy_find(const char *name);
 
 /* The index-th strategy, or NULL behind the last. */
 const strategy *strategy_at(size_t index);
+
+extern const strategy strategy_allreduce, strategy_zero1;
+extern const strategy strategy_ps_sync, strategy_ps_async, strategy_ps_bounded, strategy_ps_sharded;
+extern const strategy strategy_local_sgd, strategy_easgd, strategy_gossip;
+extern const strategy strategy_pipeline, strategy_tensor, strategy_grid;
 
 #endif

@@ -1,29 +1,30 @@
 /*
- * zero1.c: synchronous training with the optimizer's memory split over the ranks. Each rank updates
- * its part of the weights only, so it needs the velocity (and Adam's squares) of that part alone:
+ * zero1.c: synchronous training with the optimizer's memory split over the ranks. An all-reduce is
+ * a reduce-scatter and an all-gather. Here the update comes between them, so a rank updates one
+ * part of each bucket, and needs the velocity (and Adam's squares) of that part alone:
  *
- *               parameters of a bucket, cut into n parts
  *     rank 0   [ g g | g g | g g ]  reduce-   [ g ]  update  [ w ]  all-     [ w w | w w | w w ]
  *     rank 1   [ g g | g g | g g ]  scatter   [ g ]  of one  [ w ]  gather   [ w w | w w | w w ]
  *     rank 2   [ g g | g g | g g ]  ------->  [ g ]  part    [ w ]  ------>  [ w w | w w | w w ]
  *
- * An all-reduce is a reduce-scatter and an all-gather; here the update comes between them. The
- * reduce-scatters begin during the backward pass, bucket after bucket, and the all-gathers go on
- * while later buckets are updated.
+ *     for each batch, on every rank:
+ *       g = gradient of this rank's part of the batch / samples of the whole batch
+ *       for each bucket:
+ *         g[mine] = reduce-scatter(g)              during the backward pass
+ *         w[mine] = optimizer(w[mine], g[mine])
+ *         w = all-gather(w[mine])                  while later buckets are updated
  *
- * Messages: 2 (n - 1) / n times the model sent by each rank in a step, as synchronous training
- * does; memory of the optimizer: 1 / n on each rank. For a checkpoint it is gathered on rank 0,
- * which then needs memory for the whole until the next epoch. With the loss of a rank its part of
- * the optimizer's memory is lost, and begins at 0 again.
+ * Each rank sends 2 (n - 1) / n times the model in a step, as allreduce does, and has 1 / n of the
+ * optimizer's memory. For a checkpoint rank 0 gathers the whole, until the next epoch. If a rank is
+ * lost, its part of the optimizer's memory begins at 0 again. With --wire gradients travel in
+ * packets, and weights as they are.
  *
- * S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, ZeRO: memory optimizations toward training trillion
- * parameter models, 2020 (stage 1, and the gradients' way of stage 2).
- *
- * With --wire gradients travel in packets, and weights as they are.
+ * S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, ZeRO: Memory Optimizations Toward Training Trillion
+ * Parameter Models, SC 2020 (stage 1).
  */
 #include "trainer/recover.h"
-#include "trainer/strategies/packets.h"
-#include "trainer/strategies/strategies.h"
+#include "trainer/strategies/buckets.h"
+#include "trainer/strategies/strategy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -33,58 +34,44 @@ enum { MEMORIES = 2 }; /* velocity, and squares if the optimizer has them */
 
 typedef struct zero {
   buckets b;
-  packets p;               /* with --wire */
-  int rank, nranks;        /* when the parts were cut */
-  size_t *counts;          /* parameters of each rank's part of a bucket */
   float *memory[MEMORIES]; /* of this rank's parts, bucket after bucket; NULL: not needed */
 } zero;
 
 static const char *const doing = "sharing an update";
 
-/* The worker's arrays for the optimizer's memory of the whole model. */
-static void whole_memory(worker *w, float **whole[MEMORIES]) {
-  whole[0] = &w->velocity;
-  whole[1] = &w->squares;
+/* The worker's array for one memory of the optimizer, of the whole model. */
+static float **whole_of(worker *w, int m) {
+  return m == 0 ? &w->velocity : &w->squares;
 }
 
-/* A rank's part of a bucket, as parameters of the model. */
-static shard part_of(const zero *z, const bucket *item, int rank) {
-  shard part = shard_of(item->count, rank, z->nranks);
-  part.first += item->first;
-  return part;
+/* This rank's part of bucket i. */
+static shard part_of(const zero *z, size_t i) {
+  return buckets_part(&z->b, &z->b.item[i], z->b.rank);
 }
 
-/* Writes down how a bucket is cut. */
-static void cut(zero *z, const bucket *item) {
-  for (int r = 0; r < z->nranks; r++)
-    z->counts[r] = part_of(z, item, r).count;
-}
-
-/* The gradients of a bucket are there: starts to sum them, each part on its rank. */
-static coll_status start_sum(buckets *b, bucket *item) {
-  zero *z = b->owner;
-  cut(z, item);
-  return coll_ireduce_scatterv(b->grads + item->first, b->grads + part_of(z, item, z->rank).first,
-                               z->counts, COLL_FLOAT32, COLL_SUM, b->comm, &item->request);
-}
-
-/* Copies this rank's parts between the memory of the whole model and its own. */
-static void copy_parts(const zero *z, float *whole, float *own, bool to_own) {
+/* Copies this rank's parts from the memory of the whole model to its own. */
+static void take_parts(const zero *z, const float *whole, float *own) {
   for (size_t i = 0; i < z->b.count; i++) {
-    shard part = part_of(z, &z->b.item[i], z->rank);
-    memcpy(to_own ? own : whole + part.first, to_own ? whole + part.first : own,
-           part.count * sizeof(float));
+    shard part = part_of(z, i);
+    memcpy(own, whole + part.first, part.count * sizeof(float));
+    own += part.count;
+  }
+}
+
+/* ... and back. */
+static void put_parts(const zero *z, const float *own, float *whole) {
+  for (size_t i = 0; i < z->b.count; i++) {
+    shard part = part_of(z, i);
+    memcpy(whole + part.first, own, part.count * sizeof(float));
     own += part.count;
   }
 }
 
 /* Frees the optimizer's memory of the whole model. */
 static void drop_whole(worker *w) {
-  float **whole[MEMORIES];
-  whole_memory(w, whole);
   for (int m = 0; m < MEMORIES; m++) {
-    free(*whole[m]);
-    *whole[m] = NULL;
+    free(*whole_of(w, m));
+    *whole_of(w, m) = NULL;
   }
 }
 
@@ -92,16 +79,14 @@ static void drop_whole(worker *w) {
 static bool take_whole(worker *w, fail *why) {
   const zero *z = w->state;
   size_t bytes = w->model.params * sizeof(float);
-  float **whole[MEMORIES];
   drop_whole(w);
-  whole_memory(w, whole);
   for (int m = 0; m < MEMORIES; m++) {
     if (!z->memory[m])
       continue;
-    *whole[m] = matrix_alloc(1, w->model.params);
-    if (!*whole[m])
+    float *whole = *whole_of(w, m) = matrix_alloc(1, w->model.params);
+    if (!whole)
       return fail_memory(why, "the optimizer of the whole model");
-    memset(*whole[m], 0, bytes);
+    memset(whole, 0, bytes);
   }
   return true;
 }
@@ -110,63 +95,45 @@ static void close_zero(worker *w) {
   zero *z = w->state;
   if (!z)
     return;
-  packets_close(&z->p);
-  buckets_destroy(&z->b);
-  free(z->counts);
+  buckets_close(&z->b);
   for (int m = 0; m < MEMORIES; m++)
     free(z->memory[m]);
   free(z);
   w->state = NULL;
 }
 
-/* Keeps this rank's parts of the optimizer's memory, and gives the whole back. */
+/* Keeps this rank's parts of the optimizer's memory, and frees the whole. */
 static bool open_zero(worker *w, fail *why) {
   zero *z = w->state = calloc(1, sizeof(*z));
-  float **whole[MEMORIES];
   size_t own = 0;
-  if (!z || !(z->counts = calloc((size_t)w->nranks, sizeof(*z->counts))))
+  if (!z)
     return fail_memory(why, "the buckets");
-  if (!buckets_create(&z->b, w->comm, &w->model, w->o->bucket_bytes, why))
-    return false;
-  z->b.start = start_sum;
-  z->b.owner = z;
-  z->rank = w->rank;
-  z->nranks = w->nranks;
-  if (w->pending && !packets_open(&z->p, w, &z->b, false, why))
+  if (!buckets_open(&z->b, w, true, why))
     return false;
   for (size_t i = 0; i < z->b.count; i++)
-    own += part_of(z, &z->b.item[i], w->rank).count;
+    own += part_of(z, i).count;
   w->optimizer_bytes = 0;
-  whole_memory(w, whole);
   for (int m = 0; m < MEMORIES; m++) {
-    if (!*whole[m])
+    const float *whole = *whole_of(w, m);
+    if (!whole)
       continue;
     z->memory[m] = matrix_alloc(1, own + 1); /* not NULL if this rank has no part */
     if (!z->memory[m])
       return fail_memory(why, "the optimizer");
-    copy_parts(z, *whole[m], z->memory[m], true);
+    take_parts(z, whole, z->memory[m]);
     w->optimizer_bytes += own * sizeof(float);
   }
   drop_whole(w);
   return true;
 }
 
-/* Waits until this rank's part of bucket i has the sums of the gradients. */
-static bool reduce_bucket(worker *w, size_t i, fail *why) {
-  zero *z = w->state;
-  return w->pending ? packets_sum(&z->p, i, why)
-                    : worker_wait(w, &z->b.item[i].request, doing, why);
-}
-
 /* With --clip: the norm of all gradients, of which each rank has the sums of its parts. */
 static bool clip(worker *w, fail *why) {
   zero *z = w->state;
   double square = 0;
-  if (!(w->o->clip > 0))
-    return true;
   for (size_t i = 0; i < z->b.count; i++) {
-    shard part = part_of(z, &z->b.item[i], w->rank);
-    if (!reduce_bucket(w, i, why))
+    shard part = part_of(z, i);
+    if (!buckets_wait(&z->b, i, why))
       return false;
     square += pow(optim_norm(part.count, z->b.grads + part.first), 2);
   }
@@ -178,49 +145,53 @@ static bool clip(worker *w, fail *why) {
   if (!worker_wait(w, &request, doing, why))
     return false;
   float factor = (float)((double)w->o->clip / sqrt(square));
-  for (size_t i = 0; i < z->b.count && factor < 1.0f; i++) {
-    shard part = part_of(z, &z->b.item[i], w->rank);
-    optim_scale(part.count, z->b.grads + part.first, factor);
-  }
+  if (factor < 1.0f)
+    for (size_t i = 0; i < z->b.count; i++)
+      optim_scale(part_of(z, i).count, z->b.grads + part_of(z, i).first, factor);
   return true;
 }
 
-/* Updates this rank's part of bucket i, whose optimizer's memory begins at `at`, and starts to
- * bring the parts together. */
-static bool update_bucket(worker *w, size_t i, size_t at, fail *why) {
-  zero *z = w->state;
-  bucket *item = &z->b.item[i];
-  shard part = part_of(z, item, w->rank);
-  if (!reduce_bucket(w, i, why))
-    return false;
+/* Updates this rank's part of bucket i, whose optimizer's memory begins at `at`. */
+static void update_part(worker *w, size_t i, size_t at) {
+  const zero *z = w->state;
+  shard part = part_of(z, i);
   worker_update_with(w, part.first, part.count, z->memory[0] + at,
                      z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
-  cut(z, item);
-  coll_status status = coll_iallgatherv(w->params + part.first, w->params + item->first, z->counts,
-                                        NULL, COLL_FLOAT32, w->comm, &item->request);
-  return status == COLL_OK ? buckets_poll(&z->b, why) : fail_coll(why, w->comm, status, doing);
 }
 
-/* One step: this rank's part of the batch, the sums of its part of the gradients, new weights. */
+/* Starts to put the new parts of bucket i together on all ranks. */
+static bool gather_weights(worker *w, size_t i, fail *why) {
+  zero *z = w->state;
+  bucket *item = &z->b.item[i];
+  coll_status status =
+      coll_iallgatherv(w->params + part_of(z, i).first, w->params + item->first,
+                       buckets_lengths(&z->b, item), NULL, COLL_FLOAT32, w->comm, &item->request);
+  w->sums.sent_bytes += worker_allreduce_bytes(w, item->count * sizeof(float)) / 2;
+  return status == COLL_OK || fail_coll(why, w->comm, status, doing);
+}
+
+/* One step: this rank's part of the batch, the sums of its parts of the gradients, new weights. */
 static bool zero1_step(worker *w, fail *why) {
   zero *z = w->state;
-  shard batch = worker_batch(w), part = shard_of(batch.count, w->rank, w->nranks);
-  if (!worker_gradient(w, batch.first + part.first, part.count, 1.0f / (float)batch.count,
-                       z->b.grads, buckets_listener(&z->b), why) ||
-      !clip(w, why))
-    return false;
+  buckets *b = &z->b;
   size_t at = 0;
-  for (size_t i = 0; i < z->b.count; i++) {
-    if (!update_bucket(w, i, at, why))
+  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, w->nranks);
+  if (!worker_gradient(w, mine, 1.0f / (float)batch.count, b->grads, buckets_listener(b), why))
+    return false;
+  if (w->o->clip > 0 && !clip(w, why))
+    return false;
+  for (size_t i = 0; i < b->count; i++) {
+    if (!buckets_wait(b, i, why))
       return false;
-    at += part_of(z, &z->b.item[i], w->rank).count;
+    update_part(w, i, at);
+    if (!gather_weights(w, i, why))
+      return false;
+    at += part_of(z, i).count;
   }
-  for (size_t i = 0; i < z->b.count; i++)
-    if (!worker_wait(w, &z->b.item[i].request, doing, why))
+  for (size_t i = 0; i < b->count; i++)
+    if (!worker_wait(w, &b->item[i].request, doing, why))
       return false;
   w->updates++;
-  double whole = worker_allreduce_bytes(w, w->model.params * sizeof(float));
-  w->sums.sent_bytes += w->pending ? whole / 2 : whole; /* packets are counted as they are made */
   return true;
 }
 
@@ -229,15 +200,14 @@ static bool zero1_epoch(worker *w, fail *why) {
   return worker_each_step(w, zero1_step, why);
 }
 
-/* Brings the parts of one array of the optimizer to rank 0. */
-static bool gather(worker *w, const float *own, float *whole, fail *why) {
+/* Gathers the parts of one memory of the optimizer on rank 0. */
+static bool gather_memory(worker *w, const float *own, float *whole, fail *why) {
   zero *z = w->state;
   for (size_t i = 0; i < z->b.count; i++) {
     const bucket *item = &z->b.item[i];
-    cut(z, item);
-    size_t mine = z->counts[w->rank];
-    coll_status status = coll_gatherv(own, mine, whole ? whole + item->first : NULL, z->counts,
-                                      NULL, COLL_FLOAT32, 0, w->comm);
+    size_t mine = part_of(z, i).count;
+    coll_status status = coll_gatherv(own, mine, whole ? whole + item->first : NULL,
+                                      buckets_lengths(&z->b, item), NULL, COLL_FLOAT32, 0, w->comm);
     if (status != COLL_OK)
       return fail_coll(why, w->comm, status, "gathering the optimizer's memory");
     own += mine;
@@ -246,15 +216,13 @@ static bool gather(worker *w, const float *own, float *whole, fail *why) {
 }
 
 static const float *zero1_settle(worker *w, fail *why) {
-  zero *z = w->state;
-  float **whole[MEMORIES];
+  const zero *z = w->state;
   if (!w->o->checkpoint)
     return w->params;
   if (w->rank == 0 && !take_whole(w, why))
     return NULL;
-  whole_memory(w, whole);
   for (int m = 0; m < MEMORIES; m++)
-    if (z->memory[m] && !gather(w, z->memory[m], *whole[m], why))
+    if (z->memory[m] && !gather_memory(w, z->memory[m], *whole_of(w, m), why))
       return NULL;
   return w->params;
 }
@@ -262,20 +230,19 @@ static const float *zero1_settle(worker *w, fail *why) {
 /* Puts what the ranks still have of the optimizer's memory together: the sum of the parts, as the
  * rest is 0. After a second loss in the middle of this it may be none. */
 static bool recover_zero(worker *w, fail *why) {
-  zero *z = w->state;
-  float **whole[MEMORIES];
+  const zero *z = w->state;
+  size_t count = w->model.params;
   if (z && !take_whole(w, why))
     return false;
-  whole_memory(w, whole);
   for (int m = 0; m < MEMORIES; m++) {
-    if (!*whole[m])
+    float *whole = *whole_of(w, m);
+    if (!whole)
       continue;
     if (z)
-      copy_parts(z, *whole[m], z->memory[m], false);
+      put_parts(z, z->memory[m], whole);
     else
-      memset(*whole[m], 0, w->model.params * sizeof(float));
-    coll_status status =
-        coll_allreduce(*whole[m], *whole[m], w->model.params, COLL_FLOAT32, COLL_SUM, w->comm);
+      memset(whole, 0, count * sizeof(float));
+    coll_status status = coll_allreduce(whole, whole, count, COLL_FLOAT32, COLL_SUM, w->comm);
     if (status != COLL_OK)
       return fail_coll(why, w->comm, status, "putting the optimizer's memory together");
   }
