@@ -1,6 +1,7 @@
 /* buckets.c: gradients that are summed over the ranks bucket by bucket. */
 #include "trainer/strategies/buckets.h"
 
+#include "trainer/strategies/message.h"
 #include "trainer/strategies/packets.h"
 
 #include <stdlib.h>
@@ -23,15 +24,13 @@ void buckets_cut(buckets *b, const model *m, size_t bucket_bytes) {
 }
 
 bool buckets_open(buckets *b, worker *w, bool parts, fail *why) {
-  void *memory = NULL;
   *b = (buckets){.w = w, .comm = w->comm, .rank = w->rank, .nranks = w->nranks, .parts = parts};
   b->lengths = calloc((size_t)w->nranks, sizeof(*b->lengths));
   if (!b->lengths)
     return fail_memory(why, "the buckets");
-  coll_status status = coll_mem_alloc(b->comm, w->model.params * sizeof(float), &memory);
-  if (status != COLL_OK)
-    return fail_coll(why, b->comm, status, "memory for the gradients");
-  b->grads = memory;
+  b->grads = message_memory(w, w->model.params * sizeof(float), "memory for the gradients", why);
+  if (!b->grads)
+    return false;
   buckets_cut(b, &w->model, w->o->bucket_bytes);
   return !w->pending || packets_open(b, why);
 }

@@ -24,7 +24,6 @@ bool central_check(const worker *w, fail *why) {
 }
 
 bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
-  void *memory = NULL;
   size_t params = w->model.params;
   central *c = calloc(1, sizeof(*c));
   if (!c)
@@ -36,15 +35,13 @@ bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
   c->books = calloc(1, bytes);
   if (!c->books || (w->keeper && slots > 0 && !c->sum))
     return fail_memory(why, "the server's sums of gradients");
-  coll_status status = coll_mem_alloc(w->comm, params * sizeof(float), &memory);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "memory for the gradients");
-  c->grads = memory;
-  if (w->pending) {
-    status = coll_mem_alloc(w->comm, wire_bytes(&w->o->wire, params), &c->packet);
-    if (status != COLL_OK)
-      return fail_coll(why, w->comm, status, "memory for a packet");
-  }
+  c->grads = message_memory(w, params * sizeof(float), "memory for the gradients", why);
+  if (!c->grads)
+    return false;
+  if (w->pending)
+    c->packet = message_memory(w, wire_bytes(&w->o->wire, params), "memory for a packet", why);
+  if (w->pending && !c->packet)
+    return false;
   return worker_fit_parts(w, central_workers(w), why);
 }
 

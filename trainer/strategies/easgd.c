@@ -58,7 +58,6 @@ static void close_elastic(worker *w) {
 static bool open_elastic(worker *w, fail *why) {
   int workers = w->nranks > 1 ? w->nranks - 1 : 1;
   size_t count = w->model.params;
-  void *memory = NULL;
   elastic *e = w->state = calloc(1, sizeof(*e));
   if (!e)
     return fail_memory(why, "a worker");
@@ -67,10 +66,9 @@ static bool open_elastic(worker *w, fail *why) {
   w->keeper = w->nranks > 1 && w->rank == w->nranks - 1; /* the centre */
   e->total = w->data->train.count;
   e->alpha = w->o->moving_rate / (float)workers;
-  coll_status status = coll_mem_alloc(w->comm, count * sizeof(float), &memory);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "memory for the exchange");
-  e->message = memory;
+  e->message = message_memory(w, count * sizeof(float), "memory for the exchange", why);
+  if (!e->message)
+    return false;
   e->grads = matrix_alloc(1, count);
   return e->grads ? worker_fit_parts(w, workers, why) : fail_memory(why, "the gradients");
 }

@@ -92,11 +92,9 @@ static bool open_gossip(worker *w, fail *why) {
   if (!g->done || !g->grads)
     return fail_memory(why, "messages");
   for (int i = 0; i < MESSAGES; i++) {
-    void *memory = NULL;
-    coll_status status = coll_mem_alloc(w->comm, g->whole, &memory);
-    if (status != COLL_OK)
-      return fail_coll(why, w->comm, status, "memory for messages");
-    g->message[i] = memory;
+    g->message[i] = message_memory(w, g->whole, "memory for messages", why);
+    if (!g->message[i])
+      return false;
   }
   return true;
 }

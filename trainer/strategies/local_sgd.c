@@ -26,6 +26,7 @@
  * K. Patel, M. Jaggi, Don't Use Large Mini-Batches, Use Local SGD, ICLR 2020 (post-local). A.
  * Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
  */
+#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
@@ -58,15 +59,13 @@ static void close_local(worker *w) {
 
 static bool open_local(worker *w, fail *why) {
   size_t count = w->model.params;
-  void *memory = NULL;
   local *s = w->state = calloc(1, sizeof(*s));
   if (!s)
     return fail_memory(why, "averages");
   s->comm = w->comm;
-  coll_status status = coll_mem_alloc(w->comm, count * sizeof(float), &memory);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "memory for the averages");
-  s->mean = memory;
+  s->mean = message_memory(w, count * sizeof(float), "memory for the averages", why);
+  if (!s->mean)
+    return false;
   s->grads = matrix_alloc(1, count);
   bool ok = s->grads != NULL;
   if (w->o->outer_momentum > 0.0f || w->o->outer_lr != 1.0f) {
@@ -85,9 +84,7 @@ static bool average_at_master(worker *w, fail *why) {
   coll_status status =
       coll_ireduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, 0, w->comm, &request);
   w->sums.sent_bytes += (double)(count * sizeof(float)) * (w->rank == 0 ? w->nranks - 1 : 1);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, doing);
-  return worker_wait(w, &request, doing, why) && worker_share(w, 0, s->mean, count, why);
+  return message_finish(w, status, &request, doing, why) && worker_share(w, 0, s->mean, count, why);
 }
 
 /* s->mean = the mean of all ranks' weights. */
@@ -98,9 +95,7 @@ static bool average_everywhere(worker *w, fail *why) {
   coll_status status =
       coll_iallreduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, w->comm, &request);
   w->sums.sent_bytes += worker_allreduce_bytes(w, count * sizeof(float));
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, doing);
-  return worker_wait(w, &request, doing, why);
+  return message_finish(w, status, &request, doing, why);
 }
 
 /* A step of the outer optimizer, which takes the change of the average for a gradient. */

@@ -1,7 +1,22 @@
-/* message.c: messages between two ranks, whose bytes and time are counted. */
+/* message.c: messages between two ranks, whose bytes and time are counted, and memory for them. */
 #include "trainer/strategies/message.h"
 
 #include "trainer/clock.h"
+
+void *message_memory(worker *w, size_t bytes, const char *doing, fail *why) {
+  void *memory = NULL;
+  coll_status status = coll_mem_alloc(w->comm, bytes, &memory);
+  if (status == COLL_OK)
+    return memory;
+  fail_coll(why, w->comm, status, doing);
+  return NULL;
+}
+
+bool message_finish(worker *w, coll_status status, coll_request **request, const char *doing,
+                    fail *why) {
+  return status == COLL_OK ? worker_wait(w, request, doing, why)
+                           : fail_coll(why, w->comm, status, doing);
+}
 
 bool message_start(worker *w, const void *data, size_t bytes, int to, int tag,
                    coll_request **request, fail *why) {

@@ -3,6 +3,7 @@
 
 #include "trainer/clock.h"
 #include "trainer/layers/rows.h"
+#include "trainer/strategies/message.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -56,7 +57,6 @@ static void list(const buckets *b, const bucket *item) {
 
 bool packets_open(buckets *b, fail *why) {
   size_t ranks = (size_t)b->nranks, bytes = 0, own = 0;
-  void *memory = NULL;
   packets *p = b->packets = calloc(1, sizeof(*p));
   if (!p || !(p->length = calloc(4 * ranks, sizeof(*p->length))))
     return fail_memory(why, "packets");
@@ -75,9 +75,8 @@ bool packets_open(buckets *b, fail *why) {
   p->rests = b->parts ? NULL : calloc(own + 1, sizeof(float)); /* + 1: never calloc(0) */
   if (!b->parts && !p->rests)
     return fail_memory(why, "packets");
-  coll_status status = coll_mem_alloc(b->comm, bytes, &memory);
-  p->memory = memory;
-  return status == COLL_OK || fail_coll(why, b->comm, status, "memory for packets");
+  p->memory = message_memory(b->w, bytes, "memory for packets", why);
+  return p->memory != NULL;
 }
 
 void packets_close(buckets *b) {

@@ -24,6 +24,7 @@
  */
 #include "trainer/recover.h"
 #include "trainer/strategies/buckets.h"
+#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
 
 #include <math.h>
@@ -140,9 +141,7 @@ static bool clip(worker *w, fail *why) {
   coll_request *request = NULL;
   coll_status status =
       coll_iallreduce(&square, &square, 1, COLL_FLOAT64, COLL_SUM, w->comm, &request);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, doing);
-  if (!worker_wait(w, &request, doing, why))
+  if (!message_finish(w, status, &request, doing, why))
     return false;
   float factor = (float)((double)w->o->clip / sqrt(square));
   if (factor < 1.0f)
