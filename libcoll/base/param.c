@@ -13,11 +13,12 @@
 #define PREFIX "COLL_"
 
 const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
-    [COLLI_PARAM_TIMEOUT_MS] = {"COLL_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1, INT_MAX,
-                                "Deadline of each operation, in milliseconds."},
+    [COLLI_PARAM_TIMEOUT_MS] =
+        {"COLL_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1, INT_MAX,
+         "Longest time that an operation may make no progress, in milliseconds."},
     [COLLI_PARAM_CREATE_TIMEOUT_MS] = {"COLL_CREATE_TIMEOUT_MS", COLLI_PARAM_INT, "60000", 1,
                                        INT_MAX,
-                                       "Deadline for making a communicator, by which all ranks "
+                                       "Deadline for creating a communicator, by which all ranks "
                                        "must have joined. In milliseconds."},
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
                                "Comma-separated list of the transports to choose from: shm, "

@@ -2,9 +2,9 @@
  * coll.h: the public interface of libcoll, collective communication for C programs.
  *
  *   coll_base.h         version, status codes, the record of a failure
- *   coll_types.h        element types, reduction operations, operations of the caller's own
+ *   coll_types.h        element types, reduction operations, user-defined operations
  *   coll_comm.h         communicators: settings, creation, split and shrink, memory
- *   coll_request.h      completion of nonblocking and persistent operations, groups
+ *   coll_request.h      completing nonblocking and persistent operations; groups
  *   coll_collectives.h  all-reduce, broadcast, all-gather and so on
  *   coll_p2p.h          point-to-point messages, one-sided writes
  *
@@ -19,8 +19,8 @@
  *  - Every call returns a coll_status. After a failure coll_last_error() has the details.
  *  - Counts are in elements of `type`; sizes called "bytes" are in bytes; times are in
  *    milliseconds.
- *  - Buffers belong to the caller. Between the start and the completion of an operation nobody else
- *    may write to a send buffer, or read or write a receive buffer.
+ *  - Buffers belong to the caller. Between the start and the completion of an operation the program
+ *    must not write to a send buffer, nor read or write a receive buffer.
  *  - One thread at a time uses a communicator. A call that finds another thread inside the same
  *    communicator returns COLL_ERR_INVALID_USAGE and does nothing. Only coll_comm_abort() may be
  *    called from any thread at any time. Different communicators, including ones that were split
@@ -28,10 +28,10 @@
  *  - Nothing waits forever: an operation times out when it makes no progress for
  *    coll_config.timeout_ms. This time counts only while the rank, or its progress thread, works on
  *    the operation. A transfer that makes progress never times out, however long it takes.
- *  - After COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or _SYSTEM from an
- *    operation the communicator is *revoked*: each later operation on it returns that first error
+ *  - If an operation fails with COLL_ERR_PEER_LOST, _TIMEOUT, _MISMATCH, _ABORTED, _PROTOCOL or
+ *    _SYSTEM, the communicator is *revoked*: each later operation on it returns that first error
  *    again, at once. COLL_ERR_INVALID_ARGUMENT and _INVALID_USAGE are found before anything is sent
- *    and leave the communicator as it was.
+ *    and do not affect the communicator.
  *
  * Each operation of coll_collectives.h and coll_p2p.h has four forms:
  *
@@ -39,7 +39,7 @@
  *   coll_i<name>(arguments, comm, &request)         nonblocking: starts the operation; complete it
  *                                                   with coll_test, coll_wait or coll_wait_any
  *   coll_<name>_init(arguments, comm, &request)     persistent: makes a request that coll_start()
- *                                                   runs, any number of times
+ *                                                   can run any number of times
  *   coll_<name>_on_stream(arguments, comm, stream)  on a GPU stream: COLL_ERR_UNSUPPORTED so far
  *
  * Every rank starts its nonblocking collectives in the same order and may complete them in any
@@ -50,7 +50,7 @@
  * Errors of every form: INVALID_ARGUMENT (found before anything is sent), INVALID_USAGE (more than
  * COLL_MAX_REQUESTS, another thread inside), NO_MEMORY, UNSUPPORTED (_on_stream). These revoke the
  * communicator and leave receive buffers undefined: TIMEOUT, PEER_LOST, MISMATCH, ABORTED,
- * PROTOCOL, SYSTEM, UNREACHABLE. Where an operation lists errors, they come on top of these.
+ * PROTOCOL, SYSTEM, UNREACHABLE. If an operation lists errors, they are additional to these.
  *
  * Send and receive buffers are disjoint, or equal where an operation says "in place". They may be
  * NULL if they hold 0 elements. displs[r] is the element of the buffer at which rank r's block

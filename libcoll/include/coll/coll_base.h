@@ -28,7 +28,7 @@ extern "C" {
 typedef enum coll_status {
   COLL_OK = 0,
   COLL_IN_PROGRESS = 1,          /* coll_test, coll_wait, coll_wait_any: not complete yet */
-  COLL_ERR_INVALID_ARGUMENT = 2, /* an argument is wrong in any case (null, unknown type, ...) */
+  COLL_ERR_INVALID_ARGUMENT = 2, /* a bad argument (null, unknown type, ...) */
   COLL_ERR_INVALID_USAGE = 3,    /* the call is not allowed now (too many requests, ...) */
   COLL_ERR_SYSTEM = 4,           /* a system call failed; the record names it */
   COLL_ERR_NO_MEMORY = 5,        /* out of memory */
@@ -36,7 +36,7 @@ typedef enum coll_status {
   COLL_ERR_PEER_LOST = 7,        /* a rank died or left while it was still needed */
   COLL_ERR_MISMATCH = 8,         /* ranks made different calls; the record names both */
   COLL_ERR_ABORTED = 9,          /* coll_comm_abort() was called here or on another rank */
-  COLL_ERR_AUTH = 10,            /* the other side does not know the secret */
+  COLL_ERR_AUTH = 10,            /* the other side does not know the communicator's secret */
   COLL_ERR_UNREACHABLE = 11,     /* no transport (or address) reaches a peer */
   COLL_ERR_PROTOCOL = 12,        /* received bytes that no libcoll of this version sends */
   COLL_ERR_UNSUPPORTED = 13,     /* not supported by this build; the message says what is */

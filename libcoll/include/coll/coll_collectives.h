@@ -118,7 +118,7 @@ COLL_API coll_status coll_scan_init(const void *sendbuf, void *recvbuf, size_t c
 COLL_API coll_status coll_scan_on_stream(const void *sendbuf, void *recvbuf, size_t count,
                                          coll_type type, coll_op op, coll_comm *comm, void *stream);
 
-/* As scan, but without the rank itself: ranks 0 .. r-1. recvbuf of rank 0 stays as it was. */
+/* As scan, but without the rank itself: ranks 0 .. r-1. recvbuf of rank 0 is left unchanged. */
 COLL_API coll_status coll_exscan(const void *sendbuf, void *recvbuf, size_t count, coll_type type,
                                  coll_op op, coll_comm *comm);
 /* Starts coll_exscan(); complete the request. */
@@ -294,8 +294,7 @@ COLL_API coll_status coll_alltoall_on_stream(const void *sendbuf, void *recvbuf,
 /*
  * As alltoall, with blocks of any length: sendcounts[d] elements from sendbuf + sdispls[d] go to
  * rank d, recvcounts[s] elements from rank s go to recvbuf + rdispls[s]. What s sends to d must be
- * as long as what d expects from s. In place: sendbuf == recvbuf, with equal counts and
- * displacements for both.
+ * as long as d expects. In place: sendbuf == recvbuf, with equal counts and displacements.
  */
 COLL_API coll_status coll_alltoallv(const void *sendbuf, const size_t *sendcounts,
                                     const size_t *sdispls, void *recvbuf, const size_t *recvcounts,
@@ -316,7 +315,7 @@ COLL_API coll_status coll_alltoallv_on_stream(const void *sendbuf, const size_t 
                                               const size_t *recvcounts, const size_t *rdispls,
                                               coll_type type, coll_comm *comm, void *stream);
 
-/* Returns on no rank before every rank has called it. */
+/* Waits until every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
 /* Starts coll_barrier(); complete the request. */
 COLL_API coll_status coll_ibarrier(coll_comm *comm, coll_request **request);

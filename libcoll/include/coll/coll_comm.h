@@ -1,7 +1,7 @@
 /*
- * coll_comm.h: communicators. Their settings, how they are created from a launcher's environment,
- * from an id or from other communicators, what the survivors of a failure do, attributes, memory,
- * and which algorithms a communicator would choose. Included by coll.h.
+ * coll_comm.h: communicators. Settings; creation from a launcher's environment, from an id, or from
+ * other communicators; abort, revoke and shrink; attributes; memory; candidate algorithms. Included
+ * by coll.h.
  */
 #ifndef COLL_COLL_COMM_H
 #define COLL_COLL_COMM_H
@@ -18,8 +18,8 @@ extern "C" {
 /* ---- settings ------------------------------------------------------------------------------ */
 
 /*
- * What the result of a reduction of floats may depend on; docs/reproducibility.md. In every case
- * all ranks get the same bits.
+ * What the result of a float reduction may depend on; see docs/reproducibility.md. All ranks always
+ * get the same bits.
  */
 typedef enum coll_determinism {
   COLL_DETERMINISTIC_DEFAULT = 0, /* what the environment says */
@@ -28,19 +28,18 @@ typedef enum coll_determinism {
   COLL_DETERMINISTIC_ORDERED = 3  /* it is ((x0 op x1) op x2) op ...: left to right in rank order */
 } coll_determinism;
 
-/* In which precision float16, bfloat16 and float8 are reduced. */
+/* The precision in which float16, bfloat16 and float8 are reduced. */
 typedef enum coll_accumulate {
   COLL_ACCUMULATE_DEFAULT = 0, /* what the environment says */
-  COLL_ACCUMULATE_NATIVE = 1,  /* rounded to the type after each single operation */
-  COLL_ACCUMULATE_FLOAT32 = 2  /* computed and sent as float32; rounded to the type once, last */
+  COLL_ACCUMULATE_NATIVE = 1,  /* rounded to the type after each operation */
+  COLL_ACCUMULATE_FLOAT32 = 2  /* computed and sent as float32, rounded once at the end */
 } coll_accumulate;
 
 /*
- * Who makes progress on nonblocking operations while the program is in no libcoll call;
- * docs/overlap.md. ON: a thread of libcoll, one for a communicator and all that are split from it.
- * It also notices failures and aborts of other ranks between calls, and timeout_ms then counts
- * between calls as well. Functions given to coll_op_create() may run on it. Ranks may choose
- * differently.
+ * Who makes progress on nonblocking operations between libcoll calls; see docs/overlap.md. ON: a
+ * thread of libcoll, one for a communicator and all that are split from it. It also notices
+ * failures and aborts of other ranks between calls, and timeout_ms then counts between calls too.
+ * Functions given to coll_op_create() may run on it. Ranks may choose differently.
  */
 typedef enum coll_progress {
   COLL_PROGRESS_DEFAULT = 0, /* what the environment says */
@@ -49,9 +48,8 @@ typedef enum coll_progress {
 } coll_progress;
 
 /*
- * Settings of a communicator. Start from COLL_CONFIG_INIT. A field that is set wins over the
- * environment variable named beside it; a field left as it is takes that variable, or else the
- * default.
+ * Settings of a communicator. Start from COLL_CONFIG_INIT. A field that you set takes precedence
+ * over the environment variable named beside it. Other fields use that variable, or the default.
  */
 typedef struct coll_config {
   size_t size;           /* sizeof(coll_config) as the caller compiled it */
@@ -59,7 +57,7 @@ typedef struct coll_config {
   int create_timeout_ms; /* deadline of creation; 0: COLL_CREATE_TIMEOUT_MS, or 60000 */
   const char *transport; /* comma-separated list to choose from; NULL: COLL_TRANSPORT, or all */
   coll_error *error;     /* if creation fails, its record is written here; may be NULL */
-  const char *algo;      /* forces algorithms; NULL: COLL_ALGO, or free choice (docs/choosing.md) */
+  const char *algo;      /* forces algorithms (docs/choosing.md); NULL: COLL_ALGO, or none forced */
   coll_determinism deterministic; /* DEFAULT: COLL_DETERMINISTIC, or off */
   coll_accumulate accumulate;     /* DEFAULT: COLL_ACCUMULATE, or native */
   coll_progress progress;         /* DEFAULT: COLL_PROGRESS, or off */
@@ -73,8 +71,8 @@ typedef struct coll_config {
 /* ---- creation ------------------------------------------------------------------------------ */
 
 /*
- * Names a communicator that is about to be created: the addresses at which rank 0 listens and a
- * fresh 256-bit secret. Whoever has these bytes can join: pass them over a channel that you trust.
+ * Identifies a communicator that is about to be created: the addresses at which rank 0 listens, and
+ * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel.
  */
 #define COLL_UNIQUE_ID_BYTES 256
 typedef struct coll_id {
@@ -82,8 +80,7 @@ typedef struct coll_id {
 } coll_id;
 
 /*
- * Creates a communicator from what the launcher set in the environment, collectively over all
- * ranks.
+ * Creates a communicator from the launcher's environment variables, collectively over all ranks.
  *
  * Rank and nranks: COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and SLURM_NTASKS, else
  * OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE
@@ -99,7 +96,7 @@ COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *con
 
 /*
  * Makes a fresh id and starts to listen for the other ranks. Call it in the process that will be
- * rank 0, pass the bytes to the others, and let every rank call coll_comm_create(). The listening
+ * rank 0, pass the bytes to the others, and call coll_comm_create() on every rank. The listening
  * socket belongs to the id until rank 0's coll_comm_create() takes it over or
  * coll_unique_id_release() closes it. config: as in coll_comm_create(); may be NULL. Errors:
  * INVALID_ARGUMENT, INVALID_USAGE (COLL_PORT_RANGE or COLL_TCP_IFNAME malformed), SYSTEM (no port
@@ -113,7 +110,7 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
 /*
  * Creates a communicator of `nranks` ranks, collectively: each rank passes the same id and nranks
  * and its own rank. Rank 0 must be the process that called coll_unique_id(). Returns when all ranks
- * have come and know each other, or with an error on every rank that came. Errors: INVALID_ARGUMENT
+ * have joined, or with an error on every rank that did. Errors: INVALID_ARGUMENT
  * (null, rank not in 0 .. nranks-1, malformed id), TIMEOUT (missing ranks are named), MISMATCH (two
  * processes claim one rank, or nranks differs: both are named), AUTH (the secret differs),
  * UNREACHABLE (rank 0 cannot be reached, or no transport connects a pair), SYSTEM, NO_MEMORY,
@@ -133,9 +130,9 @@ COLL_API coll_status coll_comm_create_local(coll_comm **comms, int nranks,
 
 /*
  * Releases a communicator and sets *comm to NULL. Requests that are still open on it become
- * invalid. Not collective: it says goodbye to the other ranks and waits for them at most one
- * second; a rank that still needs data from this one gets COLL_ERR_PEER_LOST. A pointer to NULL is
- * fine. Errors: INVALID_ARGUMENT (comm is NULL).
+ * invalid. Not collective: it notifies the other ranks and waits for them at most one second. A
+ * rank that still needs data from this one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors:
+ * INVALID_ARGUMENT (comm is NULL).
  */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
@@ -162,8 +159,8 @@ COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
  * any order. Errors: INVALID_ARGUMENT (null, bad color or config), NO_MEMORY, and those of a
  * collective.
  *
- * While this rank waits in one communicator, the operations of all those split from each other make
- * progress, so ranks may wait for them in different orders. A coll_op_fn may therefore run in
+ * While this rank waits in one communicator, operations on all those split from each other make
+ * progress too, so ranks may wait for them in different orders. A coll_op_fn may therefore run in
  * another thread than the one that started the operation, and must not call libcoll on any of them.
  */
 COLL_API coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
@@ -200,16 +197,16 @@ COLL_API coll_status coll_comm_abort(coll_comm *comm);
  * Makes the communicator unusable on all its ranks: their pending and later operations on it fail
  * with COLL_ERR_ABORTED. Unlike coll_comm_abort() it is called by the thread that uses the
  * communicator, and it has notified the other ranks when it returns. Call it before
- * coll_comm_shrink() if this rank gives up an operation in which others still are. Errors:
+ * coll_comm_shrink() if this rank gives up an operation that others are still in. Errors:
  * INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_comm_revoke(coll_comm *comm);
 
 /*
  * After a failure: creates a new communicator of the ranks of `comm` that are still alive, in the
- * same order, with connections of its own. Collective over the survivors, on a revoked communicator
- * or a sound one. Ranks that die meanwhile, or do not come before create_timeout_ms, are left out;
- * all survivors agree on who is left. `comm` stays as it was and must still be destroyed. config:
+ * same order, with new connections. Collective over the survivors; `comm` may be revoked or not.
+ * Ranks that die meanwhile, or do not join within create_timeout_ms, are left out; all survivors
+ * agree on who is left. `comm` itself does not change and must still be destroyed. config:
  * as in coll_comm_split(). Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not
  * find the others), UNSUPPORTED (in the simulator), and those of coll_comm_create().
  */
@@ -219,9 +216,9 @@ COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config
 /* ---- attributes ---------------------------------------------------------------------------- */
 
 /*
- * Stores a value with a communicator under a key. The key is the address of any object of the
- * caller's, so that no two callers use the same one. An earlier value is replaced, and its
- * `destroy` is called, as it is for every value left when the communicator is destroyed. destroy
+ * Stores a value with a communicator under a key. Use the address of an object of your own as key,
+ * so that no two callers use the same one. An earlier value is replaced and its `destroy` called.
+ * So are those of all values left when the communicator is destroyed. destroy
  * may be NULL; value NULL removes the key. Children start without attributes. Errors:
  * INVALID_ARGUMENT, NO_MEMORY.
  */
@@ -239,24 +236,24 @@ COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void *
  * KiB on it takes a file descriptor. bytes 0 gives NULL.
  *
  * Ranks of the same host read such memory directly, which saves a copy of every longer message. If
- * they have a core each they also write to it, so that a rank that would only wait does part of the
- * work. Each buffer counts by itself, and a part of such memory serves as well as all of it. On
- * other communicators, including those made from `comm`, it is ordinary memory. No rank writes to
- * it after the call on it has returned, with an error or without (docs/failures.md).
+ * each has a core of its own they also write to it, so that a rank that would only wait does part
+ * of the work. Send and receive buffers may each be such memory, or a part of it, or not. On other
+ * communicators, including those made from `comm`, it is ordinary memory. No rank writes to it
+ * after the call that uses it has returned, even with an error (docs/failures.md).
  *
  * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
  */
 COLL_API coll_status coll_mem_alloc(coll_comm *comm, size_t bytes, void **ptr);
 
 /*
- * Releases memory of coll_mem_alloc(); NULL is fine. Errors: INVALID_ARGUMENT (not such memory),
- * INVALID_USAGE (an operation of `comm` in flight uses it; it stays as it is).
+ * Releases memory of coll_mem_alloc(); ptr may be NULL. Errors: INVALID_ARGUMENT (not such memory),
+ * INVALID_USAGE (an operation of `comm` in flight uses it; nothing is released).
  */
 COLL_API coll_status coll_mem_free(coll_comm *comm, void *ptr);
 
-/* ---- which algorithm, and why -------------------------------------------------------------- */
+/* ---- candidate algorithms ------------------------------------------------------------------ */
 
-/* An algorithm that could do an operation, and how long it takes according to the cost model. */
+/* An algorithm that can do an operation, and the time that the cost model predicts. */
 typedef struct coll_candidate {
   char name[24];
   double predicted_us;
@@ -265,8 +262,8 @@ typedef struct coll_candidate {
 
 /*
  * The algorithms that can do `collective` ("allreduce", "allgatherv", ...) with `count` elements of
- * `type` (collectives of blocks: for each rank; v-forms: of a typical block) on `comm` under its
- * settings, the fastest first as predicted. op and root: as in the call, 0 where it has none.
+ * `type` (collectives of blocks: for each rank; v-forms: of a typical block) on `comm` with its
+ * settings, fastest prediction first. op and root: as in the call, 0 where it has none.
  * candidates: an array of `capacity` entries; *found receives how many algorithms there are, which
  * may be more. None is chosen if COLL_ALGO asks for one that cannot do it. Sends nothing. Errors:
  * INVALID_ARGUMENT.

@@ -24,10 +24,10 @@ extern "C" {
 #define COLL_ANY_SOURCE (-1)
 #define COLL_ANY_TAG    (-1)
 
-/* The message that a receive got. */
+/* Describes a received message. */
 typedef struct coll_message {
   int source;   /* rank that sent it */
-  int tag;      /* the tag that it carries */
+  int tag;      /* its tag */
   size_t count; /* its length in elements */
 } coll_message;
 
@@ -36,9 +36,9 @@ typedef struct coll_message {
  * receive takes the first message that matches its peer and tag, in the order sent.
  *
  * The send is complete when sendbuf may be used again: at once for a short message (one that fits a
- * slot, COLL_SLOT_BYTES), and for a long one when the receiver has called coll_recv(). For each
- * sender the receiver queues up to 64 messages or 4 MiB that no receive has asked for, and the
- * sender as many that cannot be sent yet; sends beyond that wait for receives. What a sender has
+ * slot, COLL_SLOT_BYTES), and once the receiver has called coll_recv() for a long one. For each
+ * sender the receiver queues up to 64 messages or 4 MiB that no receive has asked for. The sender
+ * queues as many that cannot be sent yet. Sends beyond that wait for receives. What a sender has
  * queued is sent during its later calls, including coll_comm_destroy().
  */
 COLL_API coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer, int tag,

@@ -17,9 +17,10 @@ extern "C" {
 
 /*
  * Polls the communicator and checks a request. COLL_OK or an error: the operation is complete;
- * unless it is persistent the request is released and *request is NULL. A persistent request that
+ * unless it is persistent, the request is released and *request is NULL. A persistent request that
  * is not started, or whose completion was reported before, counts as complete. COLL_IN_PROGRESS:
- * not yet. Errors: those of the operation; INVALID_ARGUMENT (request is NULL or points to NULL).
+ * not complete yet. Errors: those of the operation; INVALID_ARGUMENT (request is NULL or points to
+ * NULL).
  */
 COLL_API coll_status coll_test(coll_request **request);
 
@@ -53,9 +54,9 @@ COLL_API coll_status coll_request_free(coll_request **request);
 
 /*
  * Opens a group. Until coll_group_end() blocking operations on `comm` only check their arguments
- * and return; coll_group_end() runs them all together. So sends and receives need no order among
- * each other, and many small operations share their waits. Buffers and arrays of counts must stay
- * valid until then. Groups nest: the outermost end runs the operations. Nonblocking operations may
+ * and return; coll_group_end() runs them all together. So sends and receives may come in any order,
+ * and many small operations share their waits. Buffers and arrays of counts must stay valid until
+ * then. Groups nest: the outermost end runs the operations. Nonblocking operations may
  * be started inside a group and are not part of it. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_group_start(coll_comm *comm);

@@ -1,25 +1,26 @@
 /*
- * coll_transport.h: the seam for transports. A transport moves messages between pairs of ranks and
- * knows no collectives.
+ * coll_transport.h: the interface for transports. A transport moves messages between pairs of ranks
+ * and knows no collectives.
  *
  * Model. Each rank opens one *endpoint* per transport. A *connection* joins this rank with one peer
- * on one *channel* and carries messages both ways, in order, each way by itself. Both ranks call
+ * on one *channel*. It carries messages both ways, in order in each direction. Both ranks call
  * connect() for the pair; the transport decides who dials. A message is a *tag* (24 bytes that
- * the transport carries untouched) and 0 .. slot_bytes of payload. The k-th message sent is the
- * k-th received.
+ * the transport carries unchanged) and 0 .. slot_bytes bytes of payload. The k-th message sent is
+ * the k-th received.
  *
- * Flow control. A connection holds at least slot_count messages of slot_bytes each way that the
- * receiver has not asked for yet. The only back-pressure is COLL_T_AGAIN.
+ * Flow control. In each direction a connection buffers at least slot_count messages of slot_bytes
+ * that the receiver has not asked for yet. The only back-pressure is COLL_T_AGAIN.
  *
  * Threads. All calls on an endpoint and its connections come from one thread at a time, except
- * wake(). No call may block, and none may take longer than a bounded amount of work; close() and
- * disconnect() may wait for a bounded time.
+ * wake(). No call may block, and each does a bounded amount of work; close() and disconnect() may
+ * wait for a bounded time.
  *
- * Failures. A call that fails has told env->fail() first, with the peer and the system call, and
- * returns the same coll_status from then on. A peer that closed its side in good order is an error
- * only once a receive finds no message left or a send is tried: what was sent before is delivered.
+ * Failures. A call that fails calls env->fail() first, with the peer and the system call, and
+ * returns the same coll_status from then on. A peer that closed its side normally is an error only
+ * once a receive finds no message left or a send is tried: what was sent before is delivered.
  *
- * Tables begin with their size, so that they can grow; a NULL entry behind `size` is absent.
+ * Tables begin with their size, so that they can grow. Entries that are NULL, or beyond `size`, are
+ * absent.
  *
  * Plug-ins. coll_transport_plugin(), at the end, lets others add transports.
  */
@@ -35,13 +36,13 @@ extern "C" {
 #endif
 
 #define COLL_TRANSPORT_ABI 1
-#define COLL_BLOB_BYTES    256 /* what a peer must know to connect; carried by bootstrap */
+#define COLL_BLOB_BYTES    256 /* what a peer must know to connect; the bootstrap carries it */
 #define COLL_SECRET_BYTES  32
 
 /* What a data call returns when it is not a coll_status error (those are > 0). */
 enum {
   COLL_T_DONE = 0,     /* complete */
-  COLL_T_AGAIN = -1,   /* not now; nothing was taken, call again later */
+  COLL_T_AGAIN = -1,   /* not now; nothing happened, call again later */
   COLL_T_PENDING = -2, /* send only: accepted, the buffer is in use until sent() says so */
 };
 
@@ -50,7 +51,7 @@ typedef struct coll_tag {
   uint64_t word[3];
 } coll_tag;
 
-/* What a transport reports of a failure; strings may be NULL. `peer` is -1 if none is to blame. */
+/* A transport's report of a failure; strings may be NULL. `peer` is -1 if none is to blame. */
 typedef struct coll_transport_failure {
   coll_status status;
   int peer;
@@ -60,7 +61,7 @@ typedef struct coll_transport_failure {
   const char *detail; /* what happened and what to do, one sentence; copied */
 } coll_transport_failure;
 
-/* What a transport gets from its surroundings. Valid from open() to the end of close(). */
+/* What libcoll gives to a transport. Valid from open() to the end of close(). */
 typedef struct coll_transport_env {
   size_t size;
   void *ctx; /* first argument of the functions below */
@@ -70,26 +71,26 @@ typedef struct coll_transport_env {
   int rank;
   int nranks;
   uint64_t host_id; /* equal for ranks that share memory and the network's loopback */
-  uint64_t comm_id; /* tells this communicator from others */
+  uint64_t comm_id; /* identifies this communicator */
   uint8_t secret[COLL_SECRET_BYTES];
   /* The largest payload of a message, and how many messages a connection holds; the same on all
-   * ranks. slot_bytes is settled before the first connect(), but may change until then. */
+   * ranks. slot_bytes may still change before the first connect(). */
   size_t slot_bytes;
   unsigned slot_count;
-  void *device; /* what the embedding program made for this transport (sim: its world), else NULL */
-  void (*note)(void *ctx, const char *text); /* for the log: why messages are copied; or NULL */
-  /* The table whose open() is called, by which a decorator finds what it decorates. What it
-   * decorates gets the same environment, and must not use this. */
+  void *device; /* what the caller made for this transport (sim: its world), else NULL */
+  void (*note)(void *ctx, const char *text); /* logs why messages are copied; may be NULL */
+  /* The table whose open() is called. A decorator finds by it what it decorates; the decorated
+   * transport gets the same environment and must not use this field. */
   const struct coll_transport_ops *ops;
 } coll_transport_env;
 
-/* What reach() says of a pair; the choice between transports uses it, the cost model, and the size
- * of slots. */
+/* What reach() says about a pair. It decides the transport, the costs in the cost model, and the
+ * size of slots. */
 typedef struct coll_link {
   double alpha_ns;    /* time of an empty message */
-  double ns_per_byte; /* of a long one, one way */
-  size_t slot_bytes;  /* slots of this size, for which both have memory; 0: any size */
-  char reason[96];    /* why it can or cannot be used, for coll_topo */
+  double ns_per_byte; /* of a long message, one way */
+  size_t slot_bytes;  /* the slot size for which both have memory; 0: any */
+  char reason[96];    /* why the transport can or cannot be used, for coll_topo */
 } coll_link;
 
 typedef struct coll_endpoint coll_endpoint;
@@ -102,36 +103,36 @@ typedef struct coll_conn {
 } coll_conn;
 
 /*
- * What a receiver is going to do with the payloads of its next messages: `kind` says what, in the
- * caller's words, but that bit 0 tells a fold of (own, payload) from the same one of (payload,
- * own). Both memories lie in regions of the receiver's, and are as long as the payloads.
+ * What a receiver is going to do with the payloads of its next messages. `kind` encodes it for the
+ * caller; the transport only knows bit 0, which swaps the operands (own, payload) of a reduction.
+ * `to` and `own` lie in regions of the receiver and are as long as the payloads.
  */
 typedef struct coll_work_offer {
   uint32_t kind;
   uint32_t to_region;
-  uint32_t own_region; /* 0: there is no operand of its own */
-  unsigned skip;       /* messages that come before these ones */
+  uint32_t own_region; /* 0: there is no operand `own` */
+  unsigned skip;       /* messages that come before these */
   void *to;
   const void *own;
   size_t bytes; /* of all payloads together */
   size_t slice; /* of each but the last */
 } coll_work_offer;
 
-/* One payload of offered work, as it lies for whoever claims it. */
+/* One payload of offered work, with addresses valid for whoever claims it. */
 typedef struct coll_work {
   uint32_t kind;
   void *to;
-  void *to2; /* the other end wants the same result here; or NULL */
+  void *to2; /* the other end needs the same result here; or NULL */
   const void *own;
   const void *payload;
   size_t bytes;
-  void *claim[2]; /* the transport's */
+  void *claim[2]; /* private to the transport */
 } coll_work;
 
-/* What a transport is like (caps). */
+/* Properties of a transport (caps). */
 #define COLL_CAP_SEND_DIRECT   1u /* send() reads straight from the caller's buffer */
 #define COLL_CAP_SPIN          2u /* polling costs no system call */
-#define COLL_CAP_DEVICE        4u /* a device moves the data; machines without it need no warning */
+#define COLL_CAP_DEVICE        4u /* a device moves the data; no warning if a machine has none */
 #define COLL_CAP_SHARED_MEMORY 8u /* cores copy messages through segments (memfd, /dev/shm) */
 
 typedef struct coll_transport_ops {
@@ -146,7 +147,7 @@ typedef struct coll_transport_ops {
    */
   int (*open)(const coll_transport_env *env, coll_endpoint **ep);
 
-  /* Frees the endpoint; all connections were disconnected before. Bounded: at most one second. */
+  /* Frees the endpoint, after all connections were disconnected. Takes at most one second. */
   void (*close)(coll_endpoint *ep);
 
   /* Fills in what peers need to reach this endpoint. */
@@ -159,88 +160,86 @@ typedef struct coll_transport_ops {
   int (*reach)(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES], coll_link *link);
 
   /*
-   * Makes the connection to `peer` on `channel` (at most once for each pair of them). Returns at
-   * once with a connection on which data calls return AGAIN until both sides have called connect()
-   * and each knows that the other holds the secret. Errors of establishing it come from the data
-   * calls.
+   * Makes the connection to `peer` on `channel` (called at most once for each such pair). Returns
+   * at once. Data calls on the connection return AGAIN until both sides have called connect() and
+   * each has proved that it knows the secret. They also return the errors of connecting.
    */
   int (*connect)(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
                  coll_conn **conn);
 
-  /* Ends a connection: what send() or slot_commit() took is still delivered if the peer lives. The
-   * caller's memory is neither read nor written after it returns (but see unfinished_work()); what
-   * is PENDING then may be lost, and the peer finds the connection closed. Waits for at most
-   * 50 ms, and only for a device that still reads the caller's memory, or for a system call that a
-   * thread of this process makes for the connection's other end. */
+  /* Ends a connection. What send() or slot_commit() accepted is still delivered if the peer lives;
+   * what is PENDING may be lost. The peer finds the connection closed. After it returns, the
+   * caller's memory is neither read nor written (but see unfinished_work()). Waits at most 50 ms,
+   * and only for a device that still reads the caller's memory, or for a system call that a thread
+   * of this process makes for the other end of the connection. */
   void (*disconnect)(coll_conn *conn);
 
   /*
-   * Sends one message. DONE: it is on its way, buf may be used again. PENDING: buf stays in use
+   * Sends one message. DONE: it was accepted, and buf may be used again. PENDING: buf stays in use
    * until sent() has counted this message. AGAIN: no credit.
    */
   int (*send)(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);
 
   /*
-   * Moves pending sends on, and stores in *count how many of the messages that send() or
-   * slot_commit() took on this connection since it was made need the caller no more: they use none
-   * of its memory, and travel on if it makes no further call. They are counted in order: message k
-   * is through once *count >= k.
+   * Makes progress on pending sends. Stores in *count how many of the messages that send() or
+   * slot_commit() accepted on this connection no longer need the caller: they use none of its
+   * memory, and arrive even if it makes no further call. They are counted in order: message k is
+   * complete once *count >= k.
    */
   int (*sent)(coll_conn *conn, uint64_t *count);
 
-  /* Gives room for a message of `bytes` bytes, 64-byte aligned, to be filled in place: DONE or
+  /* Gives a slot for a message of `bytes` bytes, 64-byte aligned, for the caller to fill: DONE or
    * AGAIN. */
   int (*slot_acquire)(coll_conn *conn, size_t bytes, void **buf);
 
-  /* Sends the acquired slot. DONE: it is on its way. PENDING: only once sent() has counted it.
-   * Never AGAIN. */
+  /* Sends the acquired slot. DONE: it was accepted. PENDING: it is complete once sent() has counted
+   * it. Never AGAIN. */
   int (*slot_commit)(coll_conn *conn, const coll_tag *tag, size_t bytes);
 
   /*
-   * Receives the next message into buf. It must carry tag *expect and `bytes` bytes: if not,
-   * returns COLL_ERR_MISMATCH with what came in *got and *got_bytes, without calling env->fail(),
-   * buf is undefined, and this side of the connection receives nothing any more. AGAIN: not
-   * complete; buf is in use, and the next call on this side of the connection must be the same one
-   * (or abort).
+   * Receives the next message into buf. It must carry tag *expect and `bytes` bytes. Otherwise
+   * returns COLL_ERR_MISMATCH, with what arrived in *got and *got_bytes, and does not call
+   * env->fail(); buf is undefined, and this connection receives nothing more. AGAIN: not complete;
+   * buf is in use, and the next receiving call on this connection must be the same (or abort).
    */
   int (*recv)(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
               size_t *got_bytes);
 
   /* Shows the next message in the slot where it arrived, 8-byte aligned or better: DONE or AGAIN.
-   * It stays the next one, which may be shown again, or taken by recv(), until slot_release(). */
+   * Until slot_release() it stays the next one: it may be shown again or taken by recv(). */
   int (*slot_peek)(coll_conn *conn, coll_tag *got, const void **buf, size_t *bytes);
 
   /* Frees the slot that slot_peek() showed. */
   int (*slot_release)(coll_conn *conn);
 
-  /* Accepts, shakes hands, flushes, notices dead peers. 1: something happened; 0; or an error that
-   * concerns the endpoint as a whole. */
+  /* Accepts connections, authenticates, flushes, detects dead peers. 1: something happened; 0:
+   * nothing did; or an error of the endpoint as a whole. */
   int (*progress)(coll_endpoint *ep);
 
-  /* A descriptor that becomes readable when something new arrives (a message, credit, a connection,
-   * the death of a peer) after arm() returned 0; or -1 if the transport has none. What had arrived
-   * before that, and nobody asked for yet, must not keep it readable. */
+  /* A descriptor that becomes readable if anything new (a message, credit, a connection, the death
+   * of a peer) arrives after arm() returned 0; -1 if the transport has none. What arrived earlier
+   * and nobody has asked for yet must not keep it readable. */
   int (*wait_fd)(coll_endpoint *ep);
 
-  /* Before sleeping: makes wait_fd() work. The caller then tries its data calls once more, and
-   * sleeps if nothing moved. 1: do not sleep, progress() has something to do. No wake-up
-   * may be missed: what a peer does after this rank's last look makes wait_fd() readable. (The
-   * caller polls again after 50 ms all the same: for its deadlines, and for shared memory where the
-   * kernel refuses membarrier(2), transports/shm/shm_ring.h.) */
+  /* Called before sleeping: makes wait_fd() work. The caller then tries its data calls once more,
+   * and sleeps if nothing moved. 1: do not sleep, progress() has something to do. No wake-up may
+   * be missed: whatever a peer does after this rank's last poll makes wait_fd() readable. (The
+   * caller polls every 50 ms anyway: for its deadlines, and for shared memory on kernels that
+   * refuse membarrier(2), see transports/shm/shm_ring.h.) */
   int (*arm)(coll_endpoint *ep);
 
-  /* After sleeping. */
+  /* Called after sleeping. */
   void (*disarm)(coll_endpoint *ep);
 
-  /* Makes wait_fd() readable; from any thread. */
+  /* Makes wait_fd() readable. Any thread may call it. */
   void (*wake)(coll_endpoint *ep);
 
   /*
-   * Messages by reference. All three or none; NULL, or behind `size`, where the transport has none.
+   * Optional: messages by reference. All three or none.
    *
-   * region_add() tells of memory that peers may read where it lies, and write where offer_work()
-   * says: `fd` is a memfd of `bytes` bytes, sealed against shrinking and mapped at `memory`, which
-   * stays the caller's and open until region_remove(). `region` is the caller's number for it: not
+   * region_add() announces memory that peers may read in place, and write as offer_work() says.
+   * `fd` is a memfd of `bytes` bytes, sealed against shrinking and mapped at `memory`. It belongs
+   * to the caller and stays open until region_remove(). `region` is the caller's number for it: not
    * 0, and never used again on this endpoint. region_remove() is called when no message refers to
    * the region, or after every connection on which one did was disconnected. Returns COLL_OK or
    * NO_MEMORY.
@@ -249,63 +248,61 @@ typedef struct coll_transport_ops {
   void (*region_remove)(coll_endpoint *ep, uint32_t region);
 
   /*
-   * Sends one message as send() does, but may leave it where it lies, in a region, until the peer
-   * has read it: PENDING. Whether sent() ever counts it then depends on the peer alone: whoever
-   * waits for that must not be waited for by the peer. DONE: it was copied.
+   * Sends one message as send() does, but may leave it in its region until the peer has read it:
+   * PENDING. Then only the peer decides when sent() counts it, so do not wait for that while the
+   * peer waits for you. DONE: it was copied.
    */
   int (*send_ref)(coll_conn *conn, const coll_tag *tag, uint32_t region, const void *buf,
                   size_t bytes);
 
   /*
-   * Work on messages by reference, which both ends can do: of two ranks one would otherwise only
-   * wait for the other. All four (unfinished_work() is at the end of the table) or none; NULL, or
-   * behind `size`, where the transport has none.
+   * Optional: both ends work on messages by reference, so that neither only waits for the other.
+   * All four (unfinished_work() is at the end of the table) or none.
    *
-   * offer_work() says what is to be done with the next messages of this connection. 1: from now on
-   * recv() and slot_peek() answer AGAIN to each of them that came by reference until somebody has
-   * done its work; then recv() leaves its buffer alone, and slot_peek() shows NULL. 0: not these
-   * messages, or not yet. A rank that has offered work calls claim_work() whenever it has nothing
-   * else to do.
+   * offer_work() says what is to be done with the next messages of this connection. 1: accepted.
+   * For each of them that comes by reference, recv() and slot_peek() return AGAIN until somebody
+   * has done its work; then recv() does not touch its buffer, and slot_peek() shows NULL. 0: not
+   * these messages, or not yet. A rank that has offered work calls claim_work() whenever it has
+   * nothing else to do.
    */
   int (*offer_work)(coll_conn *conn, const coll_work_offer *offer_work);
 
   /*
-   * Claims the work on one payload that came or went on this connection: DONE, or AGAIN if there is
-   * none. Whoever claims it does it at once and then calls finish_work(). The peer waits for that;
-   * if it leaves first, it takes its memory away from this rank (unfinished_work()).
+   * Claims the work on one payload that was sent or received on this connection: DONE, or AGAIN if
+   * there is none. The caller does it at once and then calls finish_work(), for which the peer
+   * waits. If the peer leaves first, it takes its memory away from this rank (unfinished_work()).
    */
   int (*claim_work)(coll_conn *conn, coll_work *work);
   int (*finish_work)(coll_conn *conn, const coll_work *work);
 
   /*
-   * Memory of the caller for as long as an operation takes. Both or none; NULL, or behind `size`,
-   * where the transport makes no use of it.
+   * Optional: registers the caller's buffers for the duration of an operation. Both or none.
    *
-   * register_buffer() tells that `bytes` bytes at `memory` stay where they are until
-   * release_buffers() is called with the same `owner`: a device may be told of them meanwhile, and
-   * what is sent from there need not be copied. `written`: messages are received into them as well.
-   * Owners may register the same memory at the same time. release_buffers() ends all registrations
-   * of an owner; no message of it is under way then, or its connections were disconnected.
+   * register_buffer() promises that `bytes` bytes at `memory` stay valid until release_buffers() is
+   * called with the same `owner`. The transport may register them with a device, and need not copy
+   * what is sent from there. `written`: messages are received into them as well. Several owners may
+   * register the same memory at once. release_buffers() ends all registrations of an owner; it has
+   * no message in flight then, or its connections were disconnected.
    */
   void (*register_buffer)(coll_endpoint *ep, const void *owner, const void *memory, size_t bytes,
                           int written);
   void (*release_buffers)(coll_endpoint *ep, const void *owner);
 
   /*
-   * Optional. Tells where messages are to arrive: those behind the next `ahead` ones of this
-   * connection, `bytes` bytes together in messages of `slice` bytes (the last may be shorter), with
-   * tag *tag, one behind the other from `buf` on. The caller will receive them there by recv(), and
-   * until then neither reads nor writes that memory, which is registered (written) or in a region.
-   * DONE, or AGAIN: too much was told; the messages come as others do, and so they may after DONE.
+   * Optional. Says where messages will be received: after the next `ahead` ones of this connection,
+   * `bytes` bytes in messages of `slice` bytes (the last may be shorter) with tag *tag go to `buf`,
+   * one after the other. The caller will call recv() for them there, and until then neither reads
+   * nor writes that memory, which is registered (written) or in a region. DONE, or AGAIN: too many
+   * are announced. The transport may ignore this: messages may then arrive like others.
    */
   int (*expect)(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf, size_t bytes,
                 size_t slice);
 
   /*
-   * The fourth of offer_work(), claim_work() and finish_work(): what a peer may still write to
-   * after disconnect(). 1: a peer has claimed work and not said that it is finished (it is slow,
-   * frozen, or has ended); its results belong in the *bytes bytes at *offset of the region, of
-   * which the caller must take the pages away from the peer before anybody uses them. 0: nothing.
+   * Belongs to offer_work(), claim_work() and finish_work(): what a peer may still write to after
+   * disconnect(). 1: a peer has claimed work and not finished it (it is slow, frozen, or dead). Its
+   * results go to the *bytes bytes at *offset of the region. The caller must take these pages away
+   * from the peer before anybody uses them. 0: nothing.
    */
   int (*unfinished_work)(coll_endpoint *ep, uint32_t region, size_t *offset, size_t *bytes);
 } coll_transport_ops;
@@ -316,20 +313,20 @@ static inline int coll_transport_sends_by_ref(const coll_transport_ops *ops) {
          ops->send_ref != NULL;
 }
 
-/* Whether both ends of its connections can work on messages by reference. */
+/* Whether both ends of a connection can work on messages by reference. */
 static inline int coll_transport_shares_work(const coll_transport_ops *ops) {
   return ops->size >=
              offsetof(coll_transport_ops, unfinished_work) + sizeof(ops->unfinished_work) &&
          ops->unfinished_work != NULL;
 }
 
-/* Whether a transport wants to know where messages are to arrive. */
+/* Whether a transport wants to know where messages will be received. */
 static inline int coll_transport_expects(const coll_transport_ops *ops) {
   return ops->size >= offsetof(coll_transport_ops, expect) + sizeof(ops->expect) &&
          ops->expect != NULL;
 }
 
-/* Whether a transport makes use of buffers that are registered with it. */
+/* Whether a transport registers buffers. */
 static inline int coll_transport_registers(const coll_transport_ops *ops) {
   return ops->size >=
              offsetof(coll_transport_ops, release_buffers) + sizeof(ops->release_buffers) &&
@@ -337,11 +334,11 @@ static inline int coll_transport_registers(const coll_transport_ops *ops) {
 }
 
 /*
- * What a transport outside libcoll exports: a shared library with this one function, which gives a
- * table that never changes. COLL_TRANSPORT_PATH=/path/to/lib.so[:...] loads it, once for a process
- * and for good. The table must have all functions from open() to wake(), and a name of its own: 1
- * to 15 lower-case letters, digits, '-' or '_'. See docs/transports.md. libcoll itself does not
- * define this function.
+ * A plug-in is a shared library that exports this one function, which returns a table that never
+ * changes. COLL_TRANSPORT_PATH=/path/to/lib.so[:...] loads it once per process and never unloads
+ * it. The table must have all functions from open() to wake(), and a unique name: 1 to 15
+ * lower-case letters, digits, '-' or '_'. See docs/transports.md. libcoll itself does not define
+ * this function.
  */
 extern COLL_API const coll_transport_ops *coll_transport_plugin(void);
 

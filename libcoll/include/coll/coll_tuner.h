@@ -1,14 +1,14 @@
 /*
- * coll_tuner.h: the interface of a tuner, a shared library that chooses algorithms in the place of
- * libcoll's cost model. It exports one object:
+ * coll_tuner.h: the interface for tuners. A tuner is a shared library that chooses algorithms
+ * instead of libcoll's cost model. It exports one object:
  *
  *   const coll_tuner_ops coll_tuner = {sizeof(coll_tuner_ops), COLL_TUNER_ABI, "mine",
  *                                      open, choose, close};
  *
- * COLL_TUNER=/path/to/lib.so loads it when a communicator is created. It is not asked about what
- * COLL_ALGO forces. A tuner must give the same answers on all ranks: they may depend on its
- * arguments and on files that are the same everywhere, but not on ranks or clocks. Ranks that get
- * different answers fail with COLL_ERR_MISMATCH at the first message.
+ * COLL_TUNER=/path/to/lib.so loads it when a communicator is created. It is not asked where
+ * COLL_ALGO forces an algorithm. A tuner must give the same answers on all ranks: they may depend
+ * on its arguments and on files that are the same everywhere, but not on ranks or clocks. Ranks
+ * that get different answers fail with COLL_ERR_MISMATCH at the first message.
  */
 #ifndef COLL_COLL_TUNER_H
 #define COLL_COLL_TUNER_H
@@ -27,20 +27,20 @@ typedef struct coll_tuner_ops {
   const char *name; /* for messages */
   /*
    * Called once for a created communicator and all that are split from it; *ctx is passed to the
-   * other two. Returns 0; anything else refuses, which fails the creation. NULL: *ctx is NULL.
+   * other two functions. Returns 0; anything else fails the creation. May be NULL; ctx is NULL
+   * then.
    */
   int (*open)(void **ctx);
   /*
    * Chooses for a collective ("allreduce", ...; a v-form has its plain form's name) of nranks
-   * ranks and `bytes` bytes, those of count elements as in the call (blocks: of a typical one).
-   * candidates: `count` algorithms that can do it, the fastest first as predicted. Returns an
-   * index, or -1 to leave the choice to libcoll. libcoll asks when a call comes for the first time,
-   * and again when it has dropped the answer from its cache; never from two threads at once with
-   * the same ctx.
+   * ranks. `bytes` are those of the call's count elements (blocks: of a typical one). candidates:
+   * `count` algorithms that can do it, fastest prediction first. Returns an index, or -1 to leave
+   * the choice to libcoll. libcoll asks on the first call of a kind, and again after it has dropped
+   * the answer from its cache; never from two threads at once with the same ctx.
    */
   int (*choose)(void *ctx, const char *collective, int nranks, size_t bytes,
                 const coll_candidate *candidates, int count);
-  /* Called at the end; NULL: nothing to do. */
+  /* Called at the end. May be NULL. */
   void (*close)(void *ctx);
 } coll_tuner_ops;
 

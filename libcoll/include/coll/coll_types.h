@@ -1,6 +1,6 @@
 /*
- * coll_types.h: the types of elements, the operations that reduce them, and operations of the
- * caller's own. Included by coll.h.
+ * coll_types.h: element types, reduction operations, and user-defined operations. Included by
+ * coll.h.
  */
 #ifndef COLL_COLL_TYPES_H
 #define COLL_COLL_TYPES_H
@@ -19,8 +19,8 @@ extern "C" {
 /*
  * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
  * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
- * structs below. COLL_TYPE_USER(bytes) is a type of the caller's own, an element of 1 to 65535
- * bytes: every collective can move it, and operations of coll_op_create() can reduce it.
+ * structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1 to 65535 bytes:
+ * every collective can move it, and operations made by coll_op_create() can reduce it.
  */
 typedef enum coll_type {
   COLL_INT8 = 0,
@@ -71,19 +71,19 @@ COLL_API size_t coll_type_bytes(coll_type type);
 /* ---- operations ---------------------------------------------------------------------------- */
 
 /*
- * Reduction operations, and the types that they take.
+ * Reduction operations and their types.
  *  - SUM, PROD, MIN, MAX, AVG: all integers and floats. Integers wrap around modulo 2^bits in SUM
  *    and PROD. AVG is that SUM divided by nranks: for integers truncated toward zero, and exact as
  *    long as the SUM does not wrap; for floats multiplied by 1/nranks (float64: divided).
- *  - float16, bfloat16 and the float8 types are widened to float32 for each single operation and
- *    rounded to nearest even after it (see coll_config.accumulate for the alternative). float8
- *    results beyond the largest finite number become that number, as do infinities.
+ *  - float16, bfloat16 and the float8 types are widened to float32 for each operation and rounded
+ *    to nearest even after it (or computed in float32 throughout: see coll_config.accumulate).
+ *    float8 saturates: larger results, and infinities, become the largest finite number.
  *  - MIN and MAX of floats: a NaN on any rank gives NaN; -0 is smaller than +0.
- *  - BAND, BOR, BXOR (bit by bit), LAND, LOR, LXOR (of element != 0; the result is 0 or 1): all
+ *  - BAND, BOR, BXOR (bitwise), LAND, LOR, LXOR (of element != 0; the result is 0 or 1): all
  *    integers.
  *  - MINLOC, MAXLOC: the LOC types. The element with the smallest or largest value; of equal values
- *    the one with the smaller index. A NaN beats every number.
- *  - Operations of coll_op_create() and coll_op_create_premul_sum(), see below.
+ *    the one with the smaller index. NaN wins over every number.
+ *  - User-defined: coll_op_create() and coll_op_create_premul_sum(), see below.
  */
 typedef enum coll_op {
   COLL_SUM = 0,
@@ -102,15 +102,15 @@ typedef enum coll_op {
   COLL_OP_USER_BASE = 0x100
 } coll_op;
 #define COLL_OP_COUNT    13
-#define COLL_OP_USER_MAX 64 /* operations of coll_op_create*() on a communicator at a time */
+#define COLL_OP_USER_MAX 64 /* user-defined operations of a communicator at a time */
 
-/* ---- operations of the caller's own -------------------------------------------------------- */
+/* ---- user-defined operations --------------------------------------------------------------- */
 
 /*
  * Combines count elements: result[i] = left[i] op right[i]. `result` may be equal to left or right
- * and does not overlap them otherwise. The function should be associative, must give the same bits
- * for the same inputs on all ranks, and may run in any thread that is inside the communicator or
- * another one split from the same. It must not call libcoll on any of them.
+ * but does not overlap them otherwise. The function should be associative and must give the same
+ * bits for the same inputs on all ranks. It may run in any thread that is inside the communicator
+ * or a related one (split from the same), and must not call libcoll on any of them.
  */
 typedef void (*coll_op_fn)(const void *left, const void *right, void *result, size_t count,
                            coll_type type, void *context);
@@ -118,9 +118,9 @@ typedef void (*coll_op_fn)(const void *left, const void *right, void *result, si
 /*
  * Makes an operation from a function, for every type. Not collective, but all ranks must create
  * their operations in the same order, because the handle is a number that they must share.
- * commutative: 0 keeps the ranks in order: (x0 op x1) op (x2 op x3) may be formed, x1 op x0 never.
+ * commutative: 0 keeps the ranks in order: (x0 op x1) op (x2 op x3) is possible, x1 op x0 is not.
  * context is passed to fn. *op belongs to the communicator and ends with it or with coll_op_free();
- * children created later have it too. Errors: INVALID_ARGUMENT, INVALID_USAGE (COLL_OP_USER_MAX
+ * children created later inherit it. Errors: INVALID_ARGUMENT, INVALID_USAGE (COLL_OP_USER_MAX
  * operations exist).
  */
 COLL_API coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *context, int commutative,
