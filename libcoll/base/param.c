@@ -31,36 +31,35 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "none."},
     [COLLI_PARAM_ALGO] =
         {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
-         "Forces algorithms: a comma-separated list of collective:algorithm, or of "
-         "collective:ranges, for example allreduce:0-8k=recdbl;8k-=ring,broadcast:chain. What it "
-         "does not cover is chosen freely; see docs/choosing.md. `coll_explain` lists them."},
+         "Forces algorithms: a comma-separated list of collective:algorithm or collective:ranges, "
+         "for example allreduce:0-8k=recdbl;8k-=ring,broadcast:chain. Other calls are not "
+         "affected; see docs/choosing.md. `coll_explain --list` shows the names."},
     [COLLI_PARAM_TUNER] = {"COLL_TUNER", COLLI_PARAM_STRING, "", 0, 0,
                            "Path of a tuner, a shared library that chooses algorithms "
                            "(coll/coll_tuner.h). Empty: none."},
     [COLLI_PARAM_CALIBRATION] =
         {"COLL_CALIBRATION", COLLI_PARAM_STRING, "", 0, 0,
-         "File with this machine's figures for the cost model, as `coll_calibrate` writes it; "
-         "none: built-in figures. Empty: $XDG_CACHE_HOME/libcoll/calibration or "
-         "~/.cache/libcoll/calibration, if it is there."},
+         "File with this machine's costs for the cost model, written by `coll_calibrate`; none: "
+         "built-in costs. Empty: $XDG_CACHE_HOME/libcoll/calibration or "
+         "~/.cache/libcoll/calibration, if it exists."},
     [COLLI_PARAM_DETERMINISTIC] =
         {"COLL_DETERMINISTIC", COLLI_PARAM_WORD, "off", COLL_DETERMINISTIC_OFF,
          COLL_DETERMINISTIC_ORDERED,
-         "Whether results of float reductions depend on the inputs in rank order alone: off, on, "
-         "or ordered (from left to right). The same on all ranks."},
+         "How reproducible float reductions are: off, on (the result depends only on the inputs in "
+         "rank order), or ordered (combined from left to right). The same on all ranks."},
     [COLLI_PARAM_ACCUMULATE] = {"COLL_ACCUMULATE", COLLI_PARAM_WORD, "native",
                                 COLL_ACCUMULATE_NATIVE, COLL_ACCUMULATE_FLOAT32,
-                                "In which precision float16, bfloat16 and float8 are reduced: "
+                                "Precision in which float16, bfloat16 and float8 are reduced: "
                                 "native or float32. The same on all ranks."},
-    [COLLI_PARAM_PROGRESS] = {"COLL_PROGRESS", COLLI_PARAM_WORD, "off", COLL_PROGRESS_OFF,
-                              COLL_PROGRESS_ON,
-                              "Whether a progress thread moves nonblocking operations on while "
-                              "the program computes: off or on. Each rank may choose by itself; "
-                              "see docs/overlap.md."},
+    [COLLI_PARAM_PROGRESS] =
+        {"COLL_PROGRESS", COLLI_PARAM_WORD, "off", COLL_PROGRESS_OFF, COLL_PROGRESS_ON,
+         "Whether a thread makes progress on nonblocking operations while the program computes: "
+         "off or on. Ranks may choose differently; see docs/overlap.md."},
     [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "warn", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
                          "What libcoll logs on standard error: none, error, warn, info or debug."},
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
-                             "Any text; ranks with the same text count as being on one host. "
-                             "Empty: boot id and network namespace. For tests."},
+                             "Any text; ranks with the same text count as one host. Empty: boot id "
+                             "and network namespace. For tests."},
     [COLLI_PARAM_PORT_RANGE] = {"COLL_PORT_RANGE", COLLI_PARAM_STRING, "", 0, 0,
                                 "TCP ports to listen on: 6000-6099, or a single number. Empty: any "
                                 "free port."},
@@ -74,38 +73,38 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "excludes, =name matches the whole name, name:2 only that port. Empty: all. See "
          "docs/verbs.md."},
     [COLLI_PARAM_VERBS_PORT] = {"COLL_VERBS_PORT", COLLI_PARAM_INT, "", 1, 255,
-                                "Port to use of each of these devices. Empty: all that are up."},
-    [COLLI_PARAM_VERBS_GID_INDEX] =
-        {"COLL_VERBS_GID_INDEX", COLLI_PARAM_INT, "", 0, 255,
-         "Entry of the port's GID table to use, as `ibv_devinfo -v` lists it. Empty: entry 0 on "
-         "InfiniBand; on RoCE version 2 before 1, addresses that COLL_TCP_IFNAME allows first."},
+                                "Port to use on each of these devices. Empty: all that are up."},
+    [COLLI_PARAM_VERBS_GID_INDEX] = {"COLL_VERBS_GID_INDEX", COLLI_PARAM_INT, "", 0, 255,
+                                     "Entry of the port's GID table to use, as `ibv_devinfo -v` "
+                                     "lists it. Empty: entry 0 on InfiniBand; on RoCE, version 2 "
+                                     "before 1, and addresses that COLL_TCP_IFNAME allows first."},
     [COLLI_PARAM_VERBS_TRAFFIC] = {"COLL_VERBS_TRAFFIC_CLASS", COLLI_PARAM_INT, "0", 0, 255,
                                    "Traffic class of verbs packets: four times the DSCP on RoCE."},
     [COLLI_PARAM_VERBS_SERVICE] = {"COLL_VERBS_SERVICE_LEVEL", COLLI_PARAM_INT, "0", 0, 15,
                                    "Service level of verbs packets: the priority on RoCE."},
-    [COLLI_PARAM_VERBS_TIMEOUT] =
-        {"COLL_VERBS_TIMEOUT", COLLI_PARAM_INT, "18", 1, 22,
-         "How long verbs devices wait for an answer before they repeat a packet: 4.096 us times 2 "
-         "to this power (18: 1.07 s)."},
-    [COLLI_PARAM_VERBS_RETRY] = {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
-                                 "How often verbs devices repeat a packet without an answer before "
-                                 "the peer counts as lost."},
-    [COLLI_PARAM_SLOT_BYTES] = {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "64K", 4096, 1 << 20,
-                                "Size of the slots through which data is pipelined; a multiple of "
-                                "64, the same on all ranks. Unless it is set, ranks that need TCP "
-                                "use 128K."},
-    [COLLI_PARAM_SLOT_COUNT] = {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
-                                "Slots of each connection and direction. The same on all ranks."},
+    [COLLI_PARAM_VERBS_TIMEOUT] = {"COLL_VERBS_TIMEOUT", COLLI_PARAM_INT, "18", 1, 22,
+                                   "How long verbs devices wait for an answer before they resend a "
+                                   "packet: 4.096 us times 2 to this power (18: 1.07 s)."},
+    [COLLI_PARAM_VERBS_RETRY] =
+        {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
+         "How often verbs devices resend an unanswered packet before the peer counts as lost."},
+    [COLLI_PARAM_SLOT_BYTES] =
+        {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "64K", 4096, 1 << 20,
+         "Size of the slots through which data is pipelined; a multiple of 64, the same on all "
+         "ranks. Default: 64K, or 128K if some pair of ranks uses TCP."},
+    [COLLI_PARAM_SLOT_COUNT] =
+        {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
+         "Number of slots for each connection and direction. The same on all ranks."},
     [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
-                               "Machine to assume instead of this one: an hwloc XML file, or an "
-                               "hwloc synthetic description. Empty: this machine."},
+                               "Description of a machine to use instead of this one: an hwloc XML "
+                               "file, or an hwloc synthetic description. Empty: this machine."},
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to inject into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
          "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
-                         "Program, with options, by which collrun starts ranks on other hosts."},
+                         "Program, with options, that collrun uses to start ranks on other hosts."},
     [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
                           "This process's rank. Set by launchers."},
     [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
@@ -322,14 +321,15 @@ void colli_params_copy(colli_params *to, const colli_params *from) {
 
 void colli_params_write_doc(FILE *out) {
   static const char *const types[] = {"text", "number", "bytes", "word"};
-  fputs("# Settings\n\n"
-        "Generated from the table in libcoll/base/param.c. All are environment variables. A name\n"
-        "that begins with COLL_ and is not in this list is an error, and so is a value that its\n"
-        "setting does not accept. An empty value counts as unset. Sizes accept the suffixes K, M\n"
-        "and G (1024, 1024², 1024³).\n\n"
-        "| name | type | default | from | to | meaning |\n"
-        "|---|---|---|---|---|---|\n",
-        out);
+  fputs(
+      "# Settings\n\n"
+      "Generated from the table in libcoll/base/param.c. All settings are environment variables.\n"
+      "A COLL_ variable that is not in this list is an error, and so is a value out of bounds.\n"
+      "An empty value counts as unset. Sizes accept the suffixes K, M and G (1024, 1024²,\n"
+      "1024³).\n\n"
+      "| name | type | default | from | to | meaning |\n"
+      "|---|---|---|---|---|---|\n",
+      out);
   for (int i = 0; i < COLLI_PARAM_COUNT; i++) {
     const colli_param_info *info = &colli_param_table[i];
     fprintf(out, "| %s | %s | %s |", info->name, types[info->type],
