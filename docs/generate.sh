@@ -23,12 +23,12 @@ page() {
   printf '%s\n\n' "$(tr '\001' '\n' <<<"$words")"
   if [[ $name != window_* ]]; then
     printf 'The forms are blocking, nonblocking, persistent and stream-ordered (not supported yet). The top\n'
-    printf 'of coll/coll.h says what holds for all operations, and which errors every one of them can return.\n'
+    printf 'of coll/coll.h has the rules for all operations, and the errors that each can return.\n'
   fi
   list=$(algorithms "$name")
   if [ -n "$list" ]; then
     printf '\n## Algorithms\n\n| name | wins for | source |\n|---|---|---|\n%s\n\n' "$list"
-    printf '[How one is chosen](../choosing.md), and [what the order of a reduction depends on]'
+    printf '[How libcoll chooses one](../choosing.md); [the order of a reduction]'
     printf '(../reproducibility.md).\n'
   fi
 }
