@@ -68,11 +68,3 @@ while read -r line; do
     exit 1
   }
 done <lines
-
-# Every file that it points to is there.
-grep -o '](\([^)]*\))' "$SOURCE/README.md" | tr -d '()]' | while read -r file; do
-  [ -e "$SOURCE/$file" ] || {
-    echo "README.md points to $file, which is not there"
-    exit 1
-  }
-done
