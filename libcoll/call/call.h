@@ -1,5 +1,5 @@
 /*
- * call.h: one public call, whatever its form: its arguments. The public functions (api/forms.c)
+ * call.h: the arguments of one public call, whatever its form. The public functions (api/forms.c)
  * fill in a colli_call.
  */
 #ifndef COLLI_CALL_CALL_H
@@ -17,8 +17,8 @@ typedef enum colli_p2p_kind {
   COLLI_P2P_WAIT_SIGNAL
 } colli_p2p_kind;
 
-/* The arguments of a call; what does not apply is 0. Made anew for each call, so it is kept short.
- */
+/* The arguments of a call; those that do not apply are 0. Filled in for each call, so it is kept
+ * small. */
 typedef struct colli_call {
   const char *name; /* "allreduce", "gatherv", ... */
   const void *sendbuf;
@@ -27,7 +27,8 @@ typedef struct colli_call {
   int type;
   int op;
   int root;
-  colli_coll coll;    /* v-forms have their plain form's; point to point and one-sided: SENDRECV */
+  colli_coll coll;    /* for v-forms that of the plain form; point-to-point and one-sided:
+                       * SENDRECV */
   colli_p2p_kind p2p; /* of SENDRECV */
   bool varying;       /* a v-form */
   union {
@@ -36,7 +37,7 @@ typedef struct colli_call {
       const size_t *in_counts, *in_displs;
       const size_t *out_counts, *out_displs;
     };
-    /* SENDRECV: the peer is `dest` for what goes out, `source` for what comes. */
+    /* SENDRECV: `dest` receives what this rank sends, `source` sends what it receives. */
     struct {
       int dest, send_tag;
       int source, recv_tag;
@@ -53,8 +54,8 @@ typedef struct colli_call {
   };
 } colli_call;
 
-/* What a call's plan is made for, if it is `turn`'s turn to lead an all-reduce; v-forms have
- * another count. */
+/* The key of a call's plan; `turn` is the root of this all-reduce, for algorithms that take turns.
+ * v-forms have another count. */
 static inline colli_plan_key colli_call_key(const colli_call *call, int turn) {
   return (colli_plan_key){
       .count = call->count,
@@ -67,7 +68,7 @@ static inline colli_plan_key colli_call_key(const colli_call *call, int turn) {
   };
 }
 
-/* Whether the buffers of a call are plainly right: apart, or one memory as they may be. */
+/* Whether the buffers of a call are valid at first sight: disjoint, or in place as allowed. */
 static inline bool colli_call_plain(const colli_call *call, const colli_plan *plan) {
   uintptr_t in = (uintptr_t)call->sendbuf, out = (uintptr_t)call->recvbuf;
   if ((!in && plan->reads) || (!out && plan->writes))

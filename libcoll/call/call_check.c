@@ -1,9 +1,9 @@
-/* call_check.c: what one rank can see of a wrong call, before anything is sent. */
+/* call_check.c: detects wrong calls, as far as one rank can, before anything is sent. */
 #include "libcoll/base/error.h"
 #include "libcoll/base/names.h"
 #include "libcoll/call/calls.h"
 
-#define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
+#define BYTES_MAX ((size_t)1 << 47) /* more than current processors can address */
 
 /* Checks that `copies` times `count` elements can exist. */
 static coll_status check_count(const colli_call *call, size_t count, size_t copies,
@@ -91,7 +91,7 @@ void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t 
   }
 }
 
-/* Whether the buffers are one memory in a way that the collective allows. */
+/* Whether the buffers are in place in a way that the collective allows. */
 static bool in_place(const colli_calls *calls, const colli_call *call) {
   const char *in = call->sendbuf, *out = call->recvbuf;
   size_t bytes = coll_type_bytes((coll_type)call->type), rank = (size_t)calls->exec->rank;
@@ -131,7 +131,7 @@ coll_status colli_call_check_buffers(const colli_calls *calls, const colli_call 
                          call->name);
 }
 
-/* Checks an in-place all-to-all of blocks, which needs the same blocks on both sides. */
+/* Checks an in-place all-to-all with counts, which needs the same blocks on both sides. */
 static coll_status check_exchange(const colli_calls *calls, const colli_call *call,
                                   coll_error *error) {
   if (call->sendbuf != call->recvbuf || !call->sendbuf)
@@ -147,7 +147,7 @@ static coll_status check_exchange(const colli_calls *calls, const colli_call *ca
   return COLL_OK;
 }
 
-/* Checks counts, and tables of counts where the rank has some. */
+/* Checks counts and, where the rank has them, tables of counts. */
 static coll_status check_counts(const colli_calls *calls, const colli_call *call,
                                 coll_error *error) {
   size_t copies = colli_exact(call->coll) ? (size_t)calls->exec->nranks : 1;
@@ -172,7 +172,7 @@ static coll_status check_counts(const colli_calls *calls, const colli_call *call
                          calls->exec->rank, own, call->count);
 }
 
-/* Checks an operation and whether it takes the type. */
+/* Checks that an operation exists and takes the type. */
 coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call,
                                 coll_error *error) {
   if (call->op >= COLL_OP_USER_BASE) {
@@ -202,7 +202,7 @@ coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call
   return COLL_OK;
 }
 
-/* Checks everything that one rank can see of a collective call. */
+/* Checks everything about a collective call that one rank can see. */
 coll_status colli_call_check(const colli_calls *calls, const colli_call *call, coll_error *error) {
   if (call->coll == COLLI_BARRIER)
     return COLL_OK;

@@ -1,5 +1,4 @@
-/* call_plan.c: what a call means: types, operations and orders resolved, once for all equal calls.
- */
+/* call_plan.c: resolves types, operations and orders of a call, once for all equal calls. */
 #include "libcoll/base/error.h"
 #include "libcoll/call/calls.h"
 #include "libcoll/call/tag.h"
@@ -15,7 +14,7 @@ static bool is_short_float(int type) {
   return is_float(type) && type != COLL_FLOAT32 && type != COLL_FLOAT64;
 }
 
-/* Whether an operation adds or multiplies, and so rounds floats. */
+/* Whether an operation adds or multiplies, and therefore rounds floats. */
 static bool is_sum(int op, const colli_user_op *user) {
   return user ? user->premul : op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
 }
@@ -32,12 +31,12 @@ static colli_order order_of(const colli_calls *calls, const colli_call *call,
   return custom && !user->commutative && !scan ? COLLI_ORDER_RANKS : COLLI_ORDER_ANY;
 }
 
-/* Where nobody knows all counts, the choice assumes blocks of this many elements. */
+/* If no rank knows all counts, the choice assumes blocks of this many elements. */
 size_t colli_call_assumed_count(int type) {
   return ASSUMED_BLOCK_BYTES / coll_type_bytes((coll_type)type) + 1;
 }
 
-/* The count by which an algorithm is chosen for blocks of differing lengths. */
+/* The count that is used to choose an algorithm for blocks of differing lengths. */
 static size_t typical_count(const colli_calls *calls, const colli_call *call) {
   size_t total = 0;
   if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
@@ -74,7 +73,7 @@ void colli_call_resolve(const colli_calls *calls, const colli_call *call, const 
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
 }
 
-/* Notes which parts of the buffers a plan's calls use. */
+/* Records which parts of the buffers a plan's calls use. */
 static void note_buffers(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
   size_t own = call->count * (size_t)calls->exec->rank,
          bytes = coll_type_bytes((coll_type)call->type);
@@ -88,14 +87,15 @@ static void note_buffers(const colli_calls *calls, const colli_call *call, colli
   plan->shift = (plan->in_first - plan->out_first) * bytes;
 }
 
-/* Cuts the fast path of a plan whose calls need nothing but their buffers; whether there is one. */
+/* Compiles the fast path of a plan whose calls need nothing but their buffers; false if there is
+ * none. */
 static bool make_fastpath(colli_plan *plan) {
   bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
   return plain && colli_fastpath_make(&plan->fastpath, plan->sched, &plan->partition,
                                       plan->elem_bytes, plan->in_first, plan->out_first);
 }
 
-/* Makes the plan of a call whose arguments are right. */
+/* Makes the plan of a call with valid arguments. */
 static coll_status make_plan(colli_calls *calls, const colli_call *call, const colli_plan_key *key,
                              colli_plan **made, coll_error *error) {
   colli_plan *plan = colli_plans_evict(&calls->plans);
@@ -106,7 +106,7 @@ static coll_status make_plan(colli_calls *calls, const colli_call *call, const c
   coll_status status = colli_plans_choose(&calls->plans, plan, &reason);
   if (status != COLL_OK)
     return colli_error_set(error, status, call->name, "%s", reason.message);
-  /* Passes over blocks of differing lengths differ from rank to rank. */
+  /* With blocks of differing lengths, the number of passes differs from rank to rank. */
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
                              call->op, key->root, 0, plan->sched->algo->id,
                              call->varying ? 0 : plan->partition.passes);

@@ -1,7 +1,7 @@
 /*
- * calls.h: from a call to a request: what the calls of one communicator share, and the checks, plan
- * and buffers of a collective. Functions that can refuse a call fill in `error`, which the caller
- * hands to its communicator.
+ * calls.h: from a call to a request: the state that calls of one communicator share, and the
+ * checks, plan and buffers of a collective. Functions that can refuse a call fill in `error`, which
+ * their caller records in its communicator.
  */
 #ifndef COLLI_CALL_CALLS_H
 #define COLLI_CALL_CALLS_H
@@ -10,7 +10,7 @@
 #include "libcoll/call/memory.h"
 #include "libcoll/exec/exec.h"
 
-#define COLLI_HISTORY 64 /* operations whose tags are kept, to compare with other ranks' */
+#define COLLI_HISTORY 64 /* operations whose tags are kept for comparison with other ranks' */
 
 /* The calls that wait for the end of a group. */
 typedef struct colli_group {
@@ -37,7 +37,7 @@ typedef struct colli_calls {
   colli_ops ops;
 } colli_calls;
 
-/* Counts an operation whose tag, with the next sequence number, is `tag`: it starts, or was run. */
+/* Counts an operation that starts or was run; `tag` is its tag with the next sequence number. */
 static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
                                      const coll_tag *tag) {
   calls->history[++calls->sequence % COLLI_HISTORY] = *tag;
@@ -46,14 +46,14 @@ static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
 
 /* ---- call_check.c ---------------------------------------------------------------------------- */
 
-/* Checks everything that one rank can see of a collective call. */
+/* Checks everything about a collective call that one rank can see. */
 coll_status colli_call_check(const colli_calls *calls, const colli_call *call, coll_error *error);
 
-/* The part of it that is about type and operation of a reduction. */
+/* The part of this check that concerns type and operation of a reduction. */
 coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call,
                                 coll_error *error);
 
-/* The part of it that depends on the buffers. */
+/* The part of this check that depends on the buffers. */
 coll_status colli_call_check_buffers(const colli_calls *calls, const colli_call *call,
                                      coll_error *error);
 
@@ -63,10 +63,10 @@ void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t 
 
 /* ---- call_plan.c ----------------------------------------------------------------------------- */
 
-/* The count by which algorithms of v-forms are chosen whose counts no rank knows in full. */
+/* The count that is used to choose algorithms of v-forms whose counts no rank knows completely. */
 size_t colli_call_assumed_count(int type);
 
-/* Fills in a plan but for what is chosen, for a call whose type and operation are right. */
+/* Fills in a plan, except for the choices, for a call with valid type and operation. */
 void colli_call_resolve(const colli_calls *calls, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan);
 
@@ -74,25 +74,24 @@ void colli_call_resolve(const colli_calls *calls, const colli_call *call, const 
 coll_status colli_call_plan(colli_calls *calls, const colli_call *call, colli_plan **plan,
                             coll_error *error);
 
-/* Begins the connections of a plan with its first operation, which was started, and decides whether
- * further calls run on the fast path. */
+/* Begins the connections of a plan when its first operation has started, and decides whether
+ * further calls use the fast path. */
 void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request *op);
 
 /* ---- prepare.c ------------------------------------------------------------------------------- */
 
-/* Fills in a collective's request from its plan, and counts it. NULL, or what there is no memory
- * for.
- */
+/* Fills in a collective's request from its plan, and counts it. Returns NULL, or says for what
+ * there is no memory. */
 const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
                                coll_request *op);
 
 /*
  * Copies the tables of a persistent call into memory of its request, and makes the call point to
- * the copies; false without memory.
+ * the copies; false if out of memory.
  */
 bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_request *op);
 
-/* What is left to do when a collective has ended well: results go where the caller wants them. */
+/* Finishes a successful collective: moves results to where the caller wants them. */
 void colli_call_finish(const colli_calls *calls, coll_request *op);
 
 /* ---- group.c --------------------------------------------------------------------------------- */

@@ -1,4 +1,4 @@
-/* memory.h: the memory of coll_mem_alloc() on one communicator: which of it transports know. */
+/* memory.h: a communicator's regions (coll_mem_alloc()), and which of them transports know. */
 #ifndef COLLI_CALL_MEMORY_H
 #define COLLI_CALL_MEMORY_H
 
@@ -12,12 +12,12 @@ typedef struct colli_memory {
   char *ptr;
   size_t bytes;
   int fd;          /* -1: ordinary memory */
-  uint32_t region; /* its number for the transports; 0: they do not know it */
+  uint32_t region; /* the transports' number for it; 0: they do not know it */
 } colli_memory;
 
 typedef struct colli_memories {
   colli_memory *first;
-  uint32_t last_region; /* the number of the last one that transports know */
+  uint32_t last_region; /* the number of the last region that transports know */
 } colli_memories;
 
 /* Whether a pointer leads into memory. */
@@ -25,7 +25,7 @@ static inline bool colli_memory_holds(const colli_memory *memory, const void *pt
   return (size_t)((uintptr_t)ptr - (uintptr_t)memory->ptr) < memory->bytes;
 }
 
-/* The number by which transports know the memory in which a pointer lies; 0: none. */
+/* The transports' number for the region that contains a pointer; 0 if none. */
 static inline uint32_t colli_memory_region(const colli_memories *memories, const void *ptr) {
   for (const colli_memory *memory = memories->first; memory; memory = memory->next)
     if (colli_memory_holds(memory, ptr))

@@ -1,4 +1,4 @@
-/* ops.c: the table of a communicator's own operations. */
+/* ops.c: the table of a communicator's user-defined operations. */
 #include "libcoll/call/ops.h"
 
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* ops.h: the operations that a communicator has of its own: coll_op_create() and its kin. */
+/* ops.h: a communicator's user-defined operations: coll_op_create() and its relatives. */
 #ifndef COLLI_CALL_OPS_H
 #define COLLI_CALL_OPS_H
 
@@ -12,26 +12,26 @@ typedef struct colli_user_op {
   bool used;
   bool commutative;
   bool premul;
-  coll_type type;          /* of a pre-multiplied sum, which takes this type alone */
+  coll_type type;          /* of a pre-multiplied sum, which takes only this type */
   unsigned char factor[8]; /* one element of `type` */
 } colli_user_op;
 
-/* Copied as a whole from a communicator to those made from it: handles stay the same. */
+/* Copied as a whole from a communicator to those made from it, so that handles stay the same. */
 typedef struct colli_ops {
   colli_user_op op[COLL_OP_USER_MAX];
 } colli_ops;
 
-/* The operation of a handle, or NULL if there is none such. Valid until it is freed. */
+/* The operation of a handle, or NULL if there is none. Valid until the operation is freed. */
 const colli_user_op *colli_ops_find(const colli_ops *ops, int op);
 
 /*
  * A new operation, to be filled in, and its handle: COLL_OP_USER_BASE plus the lowest free index,
- * so that ranks which create and free in the same order have the same handles without talking. NULL
- * if there are as many as there can be.
+ * so that ranks which create and free in the same order get the same handles without communication.
+ * NULL if the table is full.
  */
 colli_user_op *colli_ops_add(colli_ops *ops, coll_op *handle);
 
-/* Removes the operation of a handle; false if there is none such. */
+/* Removes the operation of a handle; false if there is none. */
 bool colli_ops_remove(colli_ops *ops, int op);
 
 #endif

@@ -15,7 +15,7 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
          a->varying == b->varying;
 }
 
-/* The schedule of an algorithm for a shape, made when first asked for. */
+/* The schedule of an algorithm for a shape, made on first use. */
 static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
                                     const colli_shape *shape, coll_error *error) {
   for (int i = 0; i < plans->nscheds; i++)
@@ -71,18 +71,18 @@ static uint64_t bytes_per_rank(const colli_plans *plans, const colli_plan *plan)
     return own + all;
   case COLLI_ALLTOALL:
     return 2 * all;
-  default: /* gather, scatter; now one rank has all blocks, now another */
+  default: /* gather, scatter: any rank may be the one with all blocks */
     return 3 * own;
   }
 }
 
 /*
- * Chooses whether results are stored past the caches: so they push nothing out that is still to be
- * read, and no line is fetched only to be overwritten. Such stores are slow themselves, so it pays
- * from where inputs and outputs of all ranks are larger than the last-level cache by half: for a
- * broadcast, which reads least, by far more. In place the next operation finds its input in what
- * this one stored, so there must be more of it; and where a rank has read the very lines that it
- * stores to, they are in its cache, and stay there.
+ * Chooses whether results are stored past the caches. Then they evict nothing that is still to be
+ * read, and no line is fetched only to be overwritten. But such stores are slow, so it pays only
+ * when inputs and outputs of all ranks exceed the last-level cache by half; for a broadcast, which
+ * reads least, by far more. In place, the next operation reads what this one stored, so the limit
+ * is higher; and if a rank has just read the lines to which it stores, they are in its cache and
+ * stay there.
  */
 static void choose_stores(colli_plans *plans, colli_plan *plan) {
   uint64_t bytes = bytes_per_rank(plans, plan);
@@ -128,7 +128,7 @@ static void remove_plan(colli_plans *plans, colli_plan *plan) {
   *at = plan->next;
 }
 
-/* An entry for a new plan: the clock's hand passes over those that were used since it last came. */
+/* An entry for a new plan: the clock's hand skips entries that were used since its last round. */
 colli_plan *colli_plans_evict(colli_plans *plans) {
   colli_plan *plan = &plans->plan[plans->hand];
   while (plan->sched && plan->recent) {
@@ -142,7 +142,7 @@ colli_plan *colli_plans_evict(colli_plans *plans) {
   return plan;
 }
 
-/* Puts the entry that was evicted last into its bucket. */
+/* Puts the entry that was last evicted into its bucket. */
 void colli_plans_insert(colli_plans *plans, colli_plan *plan) {
   colli_plan **bucket = colli_plans_bucket(plans, &plan->key);
   plan->next = *bucket;

@@ -1,7 +1,8 @@
 /*
- * plan.h: the cache of choices and schedules. A *plan* is what a call leads to, whatever its
- * buffers: algorithm, schedule, partition, kernels. A call whose plan is there needs no further
- * checks of its arguments. Schedules do not depend on the count and are shared between plans.
+ * plan.h: the cache of choices and schedules. A *plan* is everything about a call that does not
+ * depend on its buffers: algorithm, schedule, partition, kernels. A call whose plan exists needs no
+ * further checks of its arguments. Schedules do not depend on the count and are shared between
+ * plans.
  */
 #ifndef COLLI_CALL_PLAN_H
 #define COLLI_CALL_PLAN_H
@@ -12,12 +13,12 @@
 #include "libcoll/sched/tag.h"
 #include "libcoll/tuning/choose.h"
 
-#define COLLI_PLANS        64 /* that many shapes can be in use without evicting each other */
+#define COLLI_PLANS        64 /* so many shapes can be in use without evicting each other */
 #define COLLI_PLAN_BUCKETS 64 /* a power of two */
 
-/* What a plan is made for: all that a call says, but its buffers. */
+/* The key of a plan: all arguments of a call except its buffers. */
 typedef struct colli_plan_key {
-  size_t count; /* blocks: per rank; of differing length: a typical one, equal on all ranks */
+  size_t count; /* blocks: per rank; of differing lengths: a typical length, equal on all ranks */
   int type;
   int op; /* 0 where nothing is reduced */
   int root;
@@ -33,10 +34,10 @@ typedef struct colli_plan {
   bool recent;          /* used since the clock's hand last passed */
   uint64_t number;      /* of all plans ever made; not 0 */
   size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
-  size_t in_first;      /* where those begin in the vector, in elements; not of v-forms */
+  size_t in_first;      /* where they begin in the vector, in elements; not for v-forms */
   size_t out_first;
-  uintptr_t shift;           /* in place: how many bytes behind recvbuf sendbuf begins */
-  const colli_user_op *user; /* an operation of the caller's own, or NULL */
+  uintptr_t shift;           /* in place: the offset of sendbuf from recvbuf in bytes */
+  const colli_user_op *user; /* a user-defined operation, or NULL */
   int wire_type;             /* in which it is reduced and sent */
   size_t elem_bytes;         /* of that type */
   colli_order order;
@@ -44,15 +45,15 @@ typedef struct colli_plan {
   bool staged;  /* works on a copy of the input */
   colli_reduce_fn reduce;
   colli_average_fn average;
-  bool stream;          /* results go past the caches: they are too small for all vectors */
+  bool stream;          /* results go past the caches, which are too small for all vectors */
   bool stream_in_place; /* ... also where a result lies on the input */
   colli_partition partition;
   coll_tag tag;             /* without sequence number; v-forms: without a count */
   bool turns;               /* the next all-reduce has another root: see colli_algo.turns */
   bool connected;           /* its connections have been begun */
   bool has_fastpath;        /* `fastpath` is this plan's */
-  bool runs_fastpath;       /* ... and its connections can run it: known once they are begun */
-  colli_fastpath *fastpath; /* the entry's own; kept for the next plan, as other memory is */
+  bool runs_fastpath;       /* ... and its connections can run it; known once they are begun */
+  colli_fastpath *fastpath; /* the entry's own memory, which the next plan reuses */
 } colli_plan;
 
 typedef struct colli_plans {
@@ -61,13 +62,13 @@ typedef struct colli_plans {
   colli_limits limits;
   colli_model model;
   int neighbours; /* ranks on this rank's host, itself included */
-  uint64_t cache; /* this rank's share of the last-level cache; 0: not asked for yet */
+  uint64_t cache; /* this rank's share of the last-level cache; 0: not determined yet */
   int ngroups;    /* as in colli_shape */
   int32_t *group; /* freed with the rest */
   colli_chooser chooser;
   colli_plan *bucket[COLLI_PLAN_BUCKETS];
   colli_plan plan[COLLI_PLANS];
-  int hand;      /* of the clock: the entry that is evicted next unless it is recent */
+  int hand;      /* the clock's hand: the entry that is evicted next unless it was used recently */
   uint64_t made; /* the number of the last plan */
   colli_sched **scheds;
   int nscheds;
@@ -91,7 +92,7 @@ static inline bool colli_plan_is(const colli_plan *plan, const colli_plan_key *k
          a->varying == key->varying;
 }
 
-/* The plan that was made for a key, or NULL. */
+/* The plan for a key, or NULL. */
 static inline colli_plan *colli_plans_find(colli_plans *plans, const colli_plan_key *key) {
   colli_plan *plan = *colli_plans_bucket(plans, key);
   while (plan && !colli_plan_is(plan, key))
@@ -101,11 +102,11 @@ static inline colli_plan *colli_plans_find(colli_plans *plans, const colli_plan_
   return plan;
 }
 
-/* An entry for a new plan, which is in no bucket: an empty one, or else one that was not used for
- * long is evicted. */
+/* An entry for a new plan, in no bucket: an empty one, or one evicted because it was not used
+ * recently. */
 colli_plan *colli_plans_evict(colli_plans *plans);
 
-/* Puts such an entry, now filled in, where colli_plans_find() finds it. */
+/* Adds such an entry, once filled in, to its bucket, where colli_plans_find() finds it. */
 void colli_plans_insert(colli_plans *plans, colli_plan *plan);
 
 /* The tag of the operation with a number. */
@@ -124,7 +125,7 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan);
  */
 coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error);
 
-/* Empties all entries: an operation has got another meaning. Schedules are kept. */
+/* Empties all entries, because the meaning of an operation has changed. Keeps schedules. */
 void colli_plans_forget(colli_plans *plans);
 
 void colli_plans_free(colli_plans *plans);

@@ -5,7 +5,7 @@
 #include "libcoll/call/calls.h"
 #include "libcoll/exec/stage.h"
 
-/* Gives a buffer that a request keeps at least `bytes` bytes; the old contents are lost. */
+/* Grows a request's buffer to at least `bytes` bytes; loses the old contents. */
 static bool grow_buffer(char **buf, size_t *capacity, size_t bytes) {
   if (__builtin_expect(bytes <= *capacity, 1))
     return true;
@@ -19,7 +19,7 @@ static bool grow_buffer(char **buf, size_t *capacity, size_t bytes) {
 
 /* ---- blocks ---------------------------------------------------------------------------------- */
 
-/* Writes one side's counts and displacements: those given, or else the rank's own block alone. */
+/* Writes one side's counts and displacements: the given ones, or else just the rank's own block. */
 static void fill_side(const colli_calls *calls, const size_t *counts, const size_t *displs,
                       size_t own, size_t *to_counts, size_t *to_first) {
   size_t n = (size_t)calls->exec->nranks, end = 0;
@@ -32,7 +32,7 @@ static void fill_side(const colli_calls *calls, const size_t *counts, const size
   }
 }
 
-/* Copies the tables of a v-form into memory of the request, four numbers a rank. */
+/* Copies the tables of a v-form into memory of the request, four numbers per rank. */
 static bool copy_blocks(const colli_calls *calls, const colli_call *call, coll_request *op) {
   size_t n = (size_t)calls->exec->nranks;
   bool root = call->root == calls->exec->rank;
@@ -61,7 +61,7 @@ bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_req
   return true;
 }
 
-/* A number for tables of counts that all ranks have: ranks that disagree will differ in it. */
+/* A checksum of the tables of counts that all ranks have, so that ranks notice a disagreement. */
 static size_t blocks_number(const colli_calls *calls, const size_t *counts) {
   uint64_t hash = 0xcbf29ce484222325ull;
   for (int rank = 0; rank < calls->exec->nranks; rank++)
@@ -78,8 +78,8 @@ static bool over_input(const colli_calls *calls, const colli_call *call) {
 }
 
 /*
- * Works on a copy where the caller's buffers do not serve: inputs that are widened or multiplied
- * first, and results that would overwrite what is still to be read.
+ * Works on a copy where the caller's buffers are unsuitable: inputs that are widened or multiplied
+ * first, and results that would overwrite unread input.
  */
 static bool stage_input(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                         coll_request *op) {
@@ -117,7 +117,7 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   return true;
 }
 
-/* What is left to do when a collective has ended well. */
+/* Finishes a successful collective. */
 void colli_call_finish(const colli_calls *calls, coll_request *op) {
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
@@ -132,8 +132,8 @@ void colli_call_finish(const colli_calls *calls, coll_request *op) {
 
 /* ---- the whole ------------------------------------------------------------------------------- */
 
-/* The rest of a v-form: its tables, partition, tag, and where the rank's own block begins. False
- * if out of memory. */
+/* Fills in the rest of a v-form: tables, partition, tag, and the start of the rank's own block.
+ * False if out of memory. */
 static bool prepare_blocks(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t n = (size_t)calls->exec->nranks, rank = (size_t)calls->exec->rank;
@@ -152,7 +152,7 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
   return true;
 }
 
-/* Memory besides the caller's buffers; false without it. */
+/* Allocates memory besides the caller's buffers; false if out of memory. */
 static bool prepare_memory(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t scratch = op->partition.piece * op->elem_bytes * (size_t)plan->sched->nscratch;
@@ -161,7 +161,7 @@ static bool prepare_memory(const colli_calls *calls, const colli_call *call, con
   return !(plan->staged || over_input(calls, call)) || stage_input(calls, call, plan, op);
 }
 
-/* Whether what a call writes is no part of what it reads: not known where it has no input. */
+/* Whether a call's output is disjoint from its input; false if it has no input. */
 static bool is_apart(const colli_calls *calls, const colli_call *call, const coll_request *op) {
   size_t reads, writes;
   colli_call_extent(calls, call, &reads, &writes);
@@ -169,21 +169,21 @@ static bool is_apart(const colli_calls *calls, const colli_call *call, const col
   return !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
 }
 
-/* Notes which of a call's buffers lie in regions, and so may be read where they are. */
+/* Records which of a call's buffers lie in regions, from which peers can read by reference. */
 static void find_regions(const colli_calls *calls, bool apart, coll_request *op) {
   op->by_ref = apart ? COLLI_BY_REF : COLLI_BY_REF_IN_PLACE;
   op->region[COLLI_INPUT] = colli_memory_region(calls->memories, op->in);
   op->region[COLLI_OUTPUT] = colli_memory_region(calls->memories, op->out);
 }
 
-/* Notes which buffers are long enough to be registered with a transport for the call. */
+/* Records which buffers are long enough to be registered with a transport for the call. */
 static void note_extents(const colli_plan *plan, coll_request *op) {
   bool own = plan->staged || plan->key.varying || op->stage_out != COLLI_STAGE_NONE;
   op->extent[COLLI_INPUT] = own || plan->reads < COLLI_REGISTER_MIN_BYTES ? 0 : plan->reads;
   op->extent[COLLI_OUTPUT] = own || plan->writes < COLLI_REGISTER_MIN_BYTES ? 0 : plan->writes;
 }
 
-/* Fills in what is the same for all calls of a plan. */
+/* Fills in the fields that are the same for all calls of a plan. */
 static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, coll_request *op) {
   op->coll = (colli_coll)plan->key.coll;
   op->tag = plan->tag;

@@ -1,4 +1,4 @@
-/* tag.c: the tag of a collective, and what it says in words. */
+/* tag.c: makes the tag of a collective, and describes it in words. */
 #include "libcoll/call/tag.h"
 
 #include <stdio.h>
@@ -48,7 +48,7 @@ static void write_op(colli_coll coll, unsigned op, char *text, size_t bytes) {
     snprintf(text, bytes, ", %s", colli_op_name((int)op));
 }
 
-/* "count 8, "; of a v-form whose counts all ranks know "counts with checksum 1f, ". */
+/* "count 8, ", or for a v-form whose counts all ranks know "counts with checksum 1f, ". */
 static void write_count(const coll_tag *tag, char *text, size_t bytes) {
   unsigned long long count = colli_tag_get(tag, COLLI_TAG_COUNT);
   *text = 0;
@@ -82,7 +82,7 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   return text;
 }
 
-/* Whether two tags are the same call; what the ranks chose by themselves is left out. */
+/* Whether two tags mean the same call; fields that ranks choose by themselves are ignored. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b) {
   uint64_t chosen = colli_tag_mask(COLLI_TAG_ALGO) | colli_tag_mask(COLLI_TAG_PASSES);
   return a->word[0] == b->word[0] && a->word[1] == b->word[1] &&

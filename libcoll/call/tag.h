@@ -1,4 +1,5 @@
-/* tag.h: the tag of a collective: what all its ranks must agree on, and what it says in words. */
+/* tag.h: the tag of a collective, on which all its ranks must agree, and its description in
+ * words. */
 #ifndef COLLI_CALL_TAG_H
 #define COLLI_CALL_TAG_H
 
@@ -12,12 +13,12 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
 #define COLLI_TAG_TEXT 192
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 
-/* The low 32 bits of the sequence number in a tag. */
+/* The low 32 bits of a sequence number, which a tag contains. */
 static inline uint32_t colli_tag_sequence(const coll_tag *tag) {
   return (uint32_t)colli_tag_get(tag, COLLI_TAG_SEQUENCE);
 }
 
-/* Whether two tags are the same call; what the ranks chose by themselves is left out. */
+/* Whether two tags mean the same call; fields that ranks choose by themselves are ignored. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b);
 
 #endif

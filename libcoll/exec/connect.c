@@ -1,7 +1,7 @@
 /* connect.c: makes and ends connections. */
 #include "libcoll/exec/connect.h"
 
-/* Makes the connection to a peer on a channel. */
+/* Creates the connection to a peer on a channel. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
   colli_link *link = &exec->links[peer];
   coll_conn *conn = NULL;

@@ -1,14 +1,14 @@
-/* connect.h: the connections of a rank: made when they are first used, ended all at once. */
+/* connect.h: the connections of a rank: created on first use, closed all at once. */
 #ifndef COLLI_EXEC_CONNECT_H
 #define COLLI_EXEC_CONNECT_H
 
 #include "libcoll/exec/exec.h"
 
-/* Makes the connection to `peer` on `channel`; NULL after events->failed. The transport begins it
- * without waiting for the peer, and may allocate memory. */
+/* Creates the connection to `peer` on `channel`; NULL after events->failed. The transport does not
+ * wait for the peer, but may allocate memory. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel);
 
-/* The connection to `peer` on `channel`, made when first used; NULL after events->failed. */
+/* The connection to `peer` on `channel`, created on first use; NULL after events->failed. */
 static inline coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int peer,
                                          int channel) {
   coll_conn *conn = exec->links[peer].conn[channel];
@@ -16,14 +16,14 @@ static inline coll_conn *colli_exec_conn(colli_exec *exec, coll_request *op, int
 }
 
 /*
- * Begins to connect with every peer of a collective's schedule. Both ends of a connection must have
- * begun before it carries anything: if each waited until a step needs it, ranks that all send first
- * would wait for each other in a ring.
+ * Begins to connect with every peer of a collective's schedule. A connection carries data only when
+ * both ends have begun it. If ranks waited until a step needs it, a ring of ranks that all send
+ * first would deadlock.
  */
 void colli_exec_connect(colli_exec *exec, coll_request *op);
 
-/* Ends all connections; nothing may be started after that. The transports read no buffer of an
- * operation any more when it returns. */
+/* Closes all connections; nothing may be started after that. When it returns, the transports no
+ * longer read buffers of operations. */
 void colli_exec_disconnect(colli_exec *exec);
 
 #endif

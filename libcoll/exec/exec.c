@@ -137,7 +137,7 @@ void colli_exec_cancel(colli_exec *exec, coll_status status) {
     colli_exec_finish(exec, exec->oldest, status);
 }
 
-/* Whether a lane has something left to do, or messages that are not through. */
+/* Whether a lane has work left, or sends that are not complete. */
 static bool is_open(const coll_request *op, const colli_lane *lane) {
   return lane->pass < op->partition.passes || lane->npending > 0;
 }

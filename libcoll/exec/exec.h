@@ -17,7 +17,7 @@
 #define COLLI_CHANNEL_P2P COLLI_MAX_LANES
 #define COLLI_CHANNELS    (COLLI_MAX_LANES + 1)
 
-/* What became of something that was to be done. */
+/* The result of trying to make progress. */
 enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };
 
 /* What the executor knows of one peer. */
@@ -31,7 +31,7 @@ typedef struct colli_link {
 
 /* What the executor tells its owner. */
 typedef struct colli_exec_events {
-  /* A message of another operation came: `got` instead of op->tag. */
+  /* A message of another operation arrived: with the tag `got` instead of op->tag. */
   void (*mismatch)(void *ctx, coll_request *op, int peer, const coll_tag *got, size_t got_bytes);
   /* A transport call failed with `status` while `op` was at `step` (-1: at none). */
   void (*failed)(void *ctx, coll_request *op, int peer, int channel, int step, coll_status status);
@@ -46,26 +46,25 @@ typedef struct colli_exec {
   unsigned active;               /* bit l: channel l has a lane to run */
   coll_request *newest, *oldest; /* in flight */
   size_t slot_bytes;
-  bool shares_work; /* there are enough cores for ranks that wait to work for others */
+  bool shares_work; /* there are enough cores that waiting ranks may work for others */
   void *ctx;
   const colli_exec_events *events;
 } colli_exec;
 
-/* Starts a collective whose fields (but for lanes and list links) are set. */
+/* Starts a collective whose fields, except for lanes and list links, are set. */
 void colli_exec_start(colli_exec *exec, coll_request *op);
 
-/* Marks an operation of any kind as started and puts it into the list of those in flight. */
+/* Marks an operation of any kind as started and adds it to the list of those in flight. */
 void colli_exec_enlist(colli_exec *exec, coll_request *op);
 
-/* Takes an operation of any kind out of that list and marks it complete. */
+/* Removes an operation of any kind from that list and marks it complete. */
 void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status);
 
-/* Runs all lanes as far as they go: 1 if anything moved, 0 if not, or COLLI_STEP_FAILED after
- * events->failed or events->mismatch: the owner has been told, and cancels. */
+/* Runs all lanes as far as possible. Returns 1 if anything moved, 0 if not, or COLLI_STEP_FAILED
+ * after events->failed or events->mismatch, upon which the owner cancels. */
 int colli_exec_progress(colli_exec *exec);
 
-/* Ends every operation in flight with `status`; connections are in an undefined state after that.
- */
+/* Ends every operation in flight with `status`. Leaves connections in an undefined state. */
 void colli_exec_cancel(colli_exec *exec, coll_status status);
 
 /* A peer that a collective waits for, or -1; *channel and *step say where. */

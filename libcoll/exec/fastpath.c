@@ -7,7 +7,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/exec/step.h"
 
-#define MAX_STEPS       32   /* beyond that the executor's own time is a small part of the whole */
+#define MAX_STEPS       32   /* with more, the executor's overhead hardly matters */
 #define EXCHANGE_BYTES  4096 /* see pause_for_peer() */
 #define EXCHANGE_PAUSES 2
 
@@ -30,7 +30,7 @@ static bool is_fast(const colli_step *step) {
   return !(bits & COLLI_FOLD);
 }
 
-/* Adds the slices of a step; false, and none of them, if there is no room. */
+/* Adds the slices of a step; if they do not fit, adds none and returns false. */
 static bool add_step(colli_fastpath *fastpath, const colli_sched *sched, int index,
                      const colli_partition *part, size_t elem_bytes, const size_t first[2]) {
   const colli_step *step = &sched->steps[index];
@@ -108,14 +108,14 @@ static inline char *address(const void *base, size_t offset) {
   return (char *)((uintptr_t)base + offset);
 }
 
-/* Whether a message is the one that is expected. */
+/* Whether a message is the expected one. */
 static inline bool is_expected(const coll_tag *got, const coll_tag *tag) {
   return !((got->word[0] ^ tag->word[0]) | (got->word[1] ^ tag->word[1]) |
            (got->word[2] ^ tag->word[2]));
 }
 
-/* Combines the next message with what is at src. False also for errors: the executor meets them
- * again and reports them. */
+/* Combines the next message with the data at src. Also false on errors: the executor will hit and
+ * report them. */
 static inline bool fold_message(coll_conn *conn, const colli_fastpath_step *step,
                                 const colli_fastpath_call *call, const char *src, char *dst) {
   coll_tag got;
@@ -142,11 +142,11 @@ static inline bool receive_message(coll_conn *conn, const colli_fastpath_step *s
                                                               &got, &got_bytes)) == COLL_T_AGAIN &&
                                     left;
        left--)
-    colli_cpu_relax(); /* polls without a pause would take the cache line from the writer */
+    colli_cpu_relax(); /* polling without a pause would take the cache line from the writer */
   return status == COLL_T_DONE;
 }
 
-/* Sends from src, then copies to dst: the peer need not wait for that. */
+/* Sends from src before it copies to dst, so that the peer need not wait for the copy. */
 static inline bool send_message(colli_exec *exec, colli_lane *lane, coll_conn *conn,
                                 const colli_fastpath_step *step, const colli_fastpath_call *call,
                                 const char *src, char *dst) {
@@ -160,9 +160,9 @@ static inline bool send_message(colli_exec *exec, colli_lane *lane, coll_conn *c
 }
 
 /*
- * Gives a peer a moment that sends as much at the same time. A rank that has just sent, and had
- * nothing to copy meanwhile, would poll before the peer is through, and take the cache line from it
- * that it is about to write (0.02 us of 0.24 for 8 KiB).
+ * Gives a peer that sends as much at the same time a moment to finish. A rank that has just sent,
+ * and had nothing to copy meanwhile, would otherwise poll too early and take away the cache line
+ * that the peer is about to write (0.02 us of 0.24 for 8 KiB).
  */
 static inline void pause_for_peer(const colli_fastpath_step *step,
                                   const colli_fastpath_call *call) {

@@ -10,16 +10,15 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
-/* What is done with the result of an operation that worked on a copy. */
+/* What to do with the result of an operation that worked on a copy. */
 typedef enum colli_stage_out {
   COLLI_STAGE_NONE,
   COLLI_STAGE_COPY,
   COLLI_STAGE_NARROW
 } colli_stage_out;
 
-/* Runs of sends of a lane whose buffers are still read, and how many of them may be by reference. A
- * few must be left for sends that end without the peer's doing, or ranks could wait for each other.
- */
+/* The maximum of pending runs of sends per lane, and how many of them may be by reference. The rest
+ * is for sends that complete without the peer; otherwise ranks could wait for each other. */
 #define COLLI_MAX_PENDING 20
 #define COLLI_MAX_BY_REF  16
 
@@ -27,9 +26,9 @@ typedef enum colli_stage_out {
 #define COLLI_REGISTER_MIN_BYTES 16384
 
 /*
- * Messages, one behind the other in memory and on a connection, whose buffers are in use until the
- * connection has counted them: begin .. end - 1, in slices of `slice` bytes of which the last may
- * be shorter, up to message number `ticket`. Of slots begin is NULL.
+ * Messages that are adjacent in memory and on a connection. Their buffers are in use until the
+ * connection has counted them: [begin, end), in slices of `slice` bytes, the last of which may be
+ * shorter, up to message number `ticket`. begin is NULL if they were sent from slots.
  */
 typedef struct colli_pending {
   coll_conn *conn;
@@ -54,17 +53,17 @@ typedef struct colli_lane {
   struct colli_lane *next; /* the lane behind it on this channel */
   int index;
   int pass;
-  int step;      /* index in sched->steps */
-  bool received; /* the current slice has arrived or was made in place: only its sending is left */
-  bool cut;      /* `slice` and `total` are the current ones */
-  bool shares_work; /* work on what it receives is offered to the senders */
-  int offered;      /* the current step's work was, before it began */
+  int step;         /* index in sched->steps */
+  bool received;    /* the current slice has arrived or was made in place; it only has to be sent */
+  bool cut;         /* `slice` and `total` are up to date */
+  bool shares_work; /* work on received messages is offered to the senders */
+  int offered;      /* the current step's work was offered before the step began */
   colli_slice slice;
   size_t total; /* elements of the current step's chunk */
   size_t done;  /* those of them that are done */
   int npending;
-  uint64_t preposted; /* step, counted over all passes, up to which receives were preposted */
-  int waits_for;      /* the peer that this lane waited for when it last stopped, or -1 */
+  uint64_t preposted; /* the step, counted over all passes, up to which receives are preposted */
+  int waits_for;      /* the peer for which this lane waited when it last stopped, or -1 */
   colli_pending pending[COLLI_MAX_PENDING];
 } colli_lane;
 
@@ -77,9 +76,9 @@ struct coll_request {
   coll_status status;
   bool done;
   bool moved;        /* since the watchdog last checked */
-  uint64_t told_at;  /* the watchdog's time when the other ranks were last told that it is stuck */
+  uint64_t told_at;  /* the watchdog's time of the last report to other ranks that it is stuck */
   uint64_t moved_at; /* the watchdog's time when it last moved */
-  uint64_t sequence; /* number of the collective on its communicator; 0: point-to-point */
+  uint64_t sequence; /* sequence number of the collective on its communicator; 0: point-to-point */
   coll_tag tag;
   colli_coll coll;
   const char *name; /* of a point-to-point operation: "send", ... */
@@ -87,11 +86,10 @@ struct coll_request {
   /* of a collective: what it runs, on which memory */
   size_t elem_bytes;
   const char *in;
-  size_t in_first; /* the element of the vector at which `in` begins (all-gather: this rank's
-                      block) */
+  size_t in_first; /* the vector's element at which `in` starts (all-gather: this rank's block) */
   char *out;
   size_t out_first;    /* the same of `out` (reduce-scatter: this rank's block) */
-  uint32_t region[2];  /* of coll_mem_alloc, where `in` and `out` lie; 0: in none */
+  uint32_t region[2];  /* the regions in which `in` and `out` lie; 0: in none */
   size_t extent[2];    /* bytes of `in` and `out` that are worth registering, or 0 */
   unsigned registered; /* bits of those buffers that are */
   unsigned by_ref;     /* COLLI_BY_REF, or COLLI_BY_REF_IN_PLACE if they are the same memory */
@@ -100,7 +98,7 @@ struct coll_request {
   colli_partition partition;
   colli_reduce_fn reduce;
   int reduce_type, reduce_op; /* where it is among the kernels */
-  bool stream;                /* results that nobody reads soon go past the caches */
+  bool stream;                /* write results that nobody reads soon past the caches */
   colli_average_fn average;   /* NULL unless the operation is COLL_AVG */
   coll_op_fn user_fn;         /* instead of `reduce`, or NULL */
   void *user_context;
@@ -110,10 +108,10 @@ struct coll_request {
   const coll_transport_ops *registered_with; /* if any buffer is: with whom */
   coll_endpoint *registered_at;
 
-  /* what its maker keeps with it; the executor does not read it */
-  uint64_t plan; /* number of the plan that it was last filled in from; 0: none */
+  /* its owner's data, which the executor does not read */
+  uint64_t plan; /* number of the plan from which it was last filled in; 0: none */
   size_t scratch_bytes;
-  size_t *blocks; /* v-forms: four numbers a rank (colli_blocks); kept like scratch */
+  size_t *blocks; /* v-forms: four numbers per rank (colli_blocks); kept like scratch */
   size_t blocks_bytes;
   char *stage; /* a copy of the vector to work on; kept like scratch */
   size_t stage_bytes;
@@ -122,7 +120,8 @@ struct coll_request {
   size_t stage_count;
   void *stage_to;
   struct colli_call *kept; /* the arguments of a persistent operation, or NULL */
-  bool active;             /* a persistent operation was started and its end not yet told */
+  bool active;             /* a persistent operation was started, and its completion is not yet
+                            * reported */
 
   colli_lane lane[COLLI_MAX_LANES];
 };

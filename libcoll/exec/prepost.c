@@ -1,12 +1,12 @@
 /*
- * prepost.c: preposts receives: tells a connection where messages are to arrive in the caller's
- * memory, so that a transport that can has them written there (expect() of the transport's table).
+ * prepost.c: preposts receives: tells a connection where messages belong in the caller's memory, so
+ * that a transport that supports it writes them there directly (expect() of the transport's table).
  *
- * It has to be told before the peer sends. So when a lane begins a step, the receives of the next
- * few are preposted. Until a message arrives, its memory must not be used otherwise: neither by a
- * step in between, nor by a transport that still sends from there. One use is harmless: in an
- * all-reduce in place, where the message is the result, the one step that reads this rank's
- * contribution from there. The message is made of it, so it comes later.
+ * The transport must know before the peer sends, so when a lane begins a step, it preposts the
+ * receives of the next few steps. Until a message arrives, nothing else may use its memory: neither
+ * a step in between nor a transport that still sends from there. There is one exception: in an
+ * all-reduce in place, a step may read this rank's contribution from where the result will arrive,
+ * because the result depends on that contribution.
  */
 #include "libcoll/exec/step.h"
 
@@ -38,7 +38,7 @@ static lane_position find_position(const colli_lane *lane, uint64_t number) {
                          (int)(number / steps)};
 }
 
-/* The memory of a chunk of INPUT or OUTPUT; nothing of SCRATCH. */
+/* The memory of a chunk of INPUT or OUTPUT; empty for SCRATCH. */
 static range memory_of_chunk(const coll_request *op, int buf, int chunk, int pass) {
   if (buf == COLLI_SCRATCH)
     return (range){NULL, 0};
@@ -54,13 +54,13 @@ static bool overlap(range a, range b) {
   return a.begin < b.begin + b.bytes && b.begin < a.begin + a.bytes;
 }
 
-/* Whether a step receives its message unchanged to the caller's memory. */
+/* Whether a step stores its message unchanged in the caller's memory. */
 static bool receives_to_output(const colli_step *step) {
   return (step->bits & (COLLI_RECV | COLLI_FOLD | COLLI_STORE)) == (COLLI_RECV | COLLI_STORE) &&
          step->dst_buf == COLLI_OUTPUT;
 }
 
-/* How a step uses memory: 0: not, 1: it reads from there, 2: it stores there. */
+/* How a step uses memory: 0: not at all, 1: reads it, 2: stores to it. */
 static int use_of(const coll_request *op, lane_position at, range memory) {
   const colli_step *step = at.step;
   bool reads = !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
@@ -70,7 +70,7 @@ static int use_of(const coll_request *op, lane_position at, range memory) {
   return reads && overlap(memory_of_chunk(op, step->src_buf, step->chunk_in, at.pass), memory);
 }
 
-/* Whether a step of an all-reduce receives the result: nothing is stored over it. */
+/* Whether a step of an all-reduce receives the final result, which nothing overwrites. */
 static bool gets_result(const coll_request *op, const colli_step *step) {
   const colli_sched *sched = op->sched;
   bool last = op->coll == COLLI_ALLREDUCE;
@@ -83,7 +83,7 @@ static bool gets_result(const coll_request *op, const colli_step *step) {
   return last;
 }
 
-/* Messages that a step receives from a peer. */
+/* The number of messages that a step receives from a peer. */
 static uint64_t messages_from(const coll_request *op, lane_position at, int peer) {
   const colli_step *step = at.step;
   if (!(step->bits & COLLI_RECV) || step->peer_recv != peer)
@@ -96,7 +96,7 @@ static uint64_t messages_from(const coll_request *op, lane_position at, int peer
   return (count + op->partition.slice - 1) / op->partition.slice;
 }
 
-/* Whether what a lane has sent from memory may still be read there. */
+/* Whether a lane's pending sends may still read from some memory. */
 static bool is_pending(const colli_lane *lane, range memory) {
   for (int i = 0; i < lane->npending; i++) {
     const colli_pending *p = &lane->pending[i];

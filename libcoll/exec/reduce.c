@@ -1,4 +1,4 @@
-/* reduce.c: which kernels this processor runs, and the reference conversions. */
+/* reduce.c: selects the kernels for this processor, and defines the reference conversions. */
 #include "libcoll/exec/reduce.h"
 
 #include <stdbool.h>
@@ -15,7 +15,7 @@ static bool has_f16c(void) {
   return __get_cpuid(1, &a, &b, &c, &d) && (c & (1u << 29));
 }
 
-/* The kernels for an extension of x86-64, if the processor and the system have it. */
+/* The kernels for an x86-64 extension, if the processor and the system support it. */
 static const colli_kernels *kernels_x86(colli_isa isa) {
   __builtin_cpu_init();
   bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();

@@ -48,13 +48,13 @@ typedef struct colli_kernels {
  */
 const colli_kernels *colli_kernels_for(colli_isa isa);
 
-/* The best that this processor runs; never NULL. */
+/* The fastest kernels that this processor supports; never NULL. */
 const colli_kernels *colli_kernels_best(void);
 
 /*
- * reduce(dst, dst2, a, b, count), with dst written past the caches where the processor can do that:
- * for results that the caches cannot hold and nobody reads soon; and dst2 in the same way if
- * `both`. Elsewhere it is slower.
+ * reduce(dst, dst2, a, b, count) that writes dst past the caches if the processor can; and dst2 as
+ * well if `both`. For results that do not fit into the caches and that nobody reads soon; for
+ * others it is slower.
  */
 void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const void *a,
                          const void *b, size_t count, size_t elem_bytes, bool both);

@@ -26,7 +26,7 @@ typedef struct colli_wide {
   __m256 one, two;
 } colli_wide;
 
-/* bfloat16: those of even and those of odd places, which need not change their places so. */
+/* bfloat16: the elements at even and at odd positions, so that none changes its position. */
 static inline colli_wide colli_bf16_widen(const colli_mem_u16 *p) {
   __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)p);
   return (colli_wide){
@@ -56,15 +56,15 @@ static inline __m256i colli_f16_narrow(colli_wide v) {
                           _mm256_cvtps_ph(v.one, _MM_FROUND_TO_NEAREST_INT));
 }
 
-/* Makes the NaN among short floats canonical: what is above `inf` without its sign. */
+/* Makes NaNs among short floats canonical: those whose magnitude is above `inf`. */
 static void colli_canon_shorts(colli_mem_u16 *d, size_t count, uint16_t inf, uint16_t nan) {
   for (size_t i = 0; i < count; i++)
     d[i] = (d[i] & 0x7fff) > inf ? nan : d[i];
 }
 
 /*
- * Defines a kernel of short floats with operator `op`, and OP for what is left behind the last
- * vector. A block without any NaN, as most are, is told by its largest result.
+ * Defines a kernel of short floats with operator `op`, and OP for the elements after the last
+ * vector. The largest result shows whether a block contains a NaN, which is rare.
  */
 #define COLLI_REDUCE_SHORTS(name, type, op, inf, nan, OP)                                          \
   static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \

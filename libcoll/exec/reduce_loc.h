@@ -1,16 +1,16 @@
 /*
  * reduce_loc.h: minimum and maximum with location, of one pair of elements.
  *
- * Elements are ordered by value, then by index, then (only zeros can still differ) by the sign: so
- * there is one winner, whatever the order in which elements meet. NaNs stand before all numbers and
- * are ordered by index alone; the winner's payload becomes the canonical one.
+ * Elements are ordered by value, then by index, then by sign (only zeros can still differ), so
+ * there is one winner whatever the order of combination. NaNs come before all numbers and are
+ * ordered by index alone; the winner's payload becomes the canonical one.
  */
 #ifndef COLLI_EXEC_REDUCE_LOC_H
 #define COLLI_EXEC_REDUCE_LOC_H
 
 #include "libcoll/exec/reduce_ops.h"
 
-/* Elements as they lie in the callers' buffers: the structs of coll.h, of any alignment. */
+/* Elements in the caller's buffers: the structs of coll.h, at any alignment. */
 #define COLLI_MEM_LOC(name, value_type, index_type)                                                \
   typedef struct __attribute__((packed, may_alias)) name {                                         \
     value_type value;                                                                              \
@@ -21,7 +21,7 @@ COLLI_MEM_LOC(colli_mem_i64_loc, int64_t, int64_t)
 COLLI_MEM_LOC(colli_mem_f32_loc, float, int32_t)
 COLLI_MEM_LOC(colli_mem_f64_loc, double, int64_t)
 
-/* Defines name(a, b): the element whose value stands `before` the other's. */
+/* Defines name(a, b): the element whose value comes `before` the other's. */
 #define COLLI_PICK_LOC(name, mem, before)                                                          \
   static inline mem name(mem a, mem b) {                                                           \
     int first = (a.value before b.value) | ((a.value == b.value) & (a.index <= b.index));          \

@@ -1,8 +1,8 @@
 /*
- * reduce_ops.h: what one reduction does to one pair of elements. Free of branches, so that the
- * loops of reduce_template.h become vector code for each instruction set.
+ * reduce_ops.h: the reduction of one pair of elements. There are no branches, so that compilers
+ * turn the loops of reduce_template.h into vector code for each instruction set.
  *
- * Every NaN that comes out is the one canonical quiet NaN of its type: processors differ in which
+ * Every NaN result is the canonical quiet NaN of its type, because processors differ in which
  * payload survives, and a op b must have the same bits as b op a on all ranks.
  */
 #ifndef COLLI_EXEC_REDUCE_OPS_H
@@ -19,7 +19,7 @@
 #define COLLI_INF_F32  0x7f800000u
 #define COLLI_NAN_F64  0x7ff8000000000000u
 
-/* Elements as they lie in the callers' buffers: of any alignment, and of any declared type. */
+/* Elements in the caller's buffers: of any alignment and any declared type. */
 typedef uint8_t __attribute__((may_alias)) colli_mem_u8;
 typedef int8_t __attribute__((may_alias)) colli_mem_i8;
 typedef uint16_t __attribute__((may_alias, aligned(1))) colli_mem_u16;
@@ -57,15 +57,15 @@ static inline double colli_f64_of_bits(uint64_t bits) {
 
 /* ---- conversions ----------------------------------------------------------------------------- */
 
-/* All bits or none. Compilers make better vector code of masks than of several choices in a row. */
+/* All bits or none. Compilers generate better vector code for masks than for chains of choices. */
 static inline uint32_t colli_mask(int condition) {
   return 0u - (uint32_t)condition;
 }
 
 /*
- * A short float of any format to float32: its sign in bit 31; the rest moved up to where float32
- * has its fraction; what must be added to the exponent; and the least `rest` of what has the
- * largest exponent and means infinity or NaN. No step makes a float32 subnormal, so flush-to-zero
+ * Converts a short float of any format to float32. Takes its sign in bit 31, the rest shifted to
+ * float32's fraction, the number to add to the exponent, and the least `rest` with the largest
+ * exponent, which means infinity or NaN. No intermediate float32 is subnormal, so flush-to-zero
  * modes change nothing.
  */
 static inline float colli_widen(uint32_t sign, uint32_t rest, uint32_t add, uint32_t special) {
@@ -77,10 +77,10 @@ static inline float colli_widen(uint32_t sign, uint32_t rest, uint32_t add, uint
 }
 
 /*
- * float32 to a short float of `frac` fraction bits, to nearest even. `least` is its smallest normal
- * number, and what is larger than `most` becomes `most`. A power of two is added whose neighbours
- * are as far from it as those of the result are from each other: the addition rounds. The sign goes
- * to bit `top`; every NaN becomes `nan`.
+ * Converts float32 to a short float of `frac` fraction bits, to nearest even. `least` is its
+ * smallest normal number, and larger numbers than `most` become `most`. Adding a power of two whose
+ * spacing equals that of the result does the rounding. The sign goes to bit `top`; every NaN
+ * becomes `nan`.
  */
 static inline uint32_t colli_narrow(float value, int frac, float least, float most, int top,
                                     uint32_t nan) {
@@ -102,7 +102,7 @@ static inline float colli_widen_f16(uint32_t half) {
   return colli_widen((half & 0x8000u) << 16, (half & 0x7fffu) << 13, 112, 0x7c00u << 13);
 }
 
-/* float32 to float16, to nearest even; from 65520 on to infinity. */
+/* float32 to float16, to nearest even; 65520 and above become infinity. */
 static inline uint32_t colli_narrow_f16(float value) {
   return colli_narrow(value, 10, 0x1p-14f, 0x1p16f, 15, COLLI_NAN_F16);
 }
@@ -129,8 +129,7 @@ static inline float colli_widen_e5m2(uint32_t small) {
   return colli_widen((small & 0x80u) << 24, (small & 0x7fu) << 21, 112, 0x7cu << 21);
 }
 
-/* float32 to float8, to nearest even; what is larger than the largest number becomes that number.
- */
+/* float32 to float8, to nearest even; larger numbers become the largest finite one. */
 static inline uint32_t colli_narrow_e4m3(float value) {
   return colli_narrow(value, 3, 0x1p-6f, 448, 7, COLLI_NAN_E4M3);
 }
@@ -141,9 +140,10 @@ static inline uint32_t colli_narrow_e5m2(float value) {
 /* ---- float8 as float16 ----------------------------------------------------------------------- */
 
 /*
- * Where float16 has instructions, sums and products of float8 go by it. Rounding to float16 first
- * changes nothing: it has 11 digits, and float8 at most 4 (2 * 4 + 2 suffice). float8_e5m2 is its
- * upper half; float8_e4m3, moved up, is 2^-8 of its value, subnormals included.
+ * Where the processor has float16 instructions, sums and products of float8 use them. Rounding to
+ * float16 first changes nothing: it has 11 digits and float8 at most 4, for which 2 * 4 + 2
+ * suffice. float8_e5m2 is the upper half of a float16; float8_e4m3, shifted up, is 2^-8 of its
+ * value, subnormals included.
  */
 static inline uint16_t colli_e5m2_to_f16(uint8_t small) {
   return (uint16_t)(small << 8);
@@ -177,7 +177,7 @@ static inline double colli_canon_f64(double value) {
   return value != value ? colli_f64_of_bits(COLLI_NAN_F64) : value;
 }
 
-/* Integers wrap around: unsigned arithmetic serves the signed types as well. */
+/* Integers wrap around, so unsigned arithmetic also works for the signed types. */
 #define COLLI_SUM_INT(a, b)    ((a) + (b))
 #define COLLI_PROD_INT(a, b)   ((a) * (b))
 #define COLLI_PROD_SMALL(a, b) ((uint32_t)(a) * (uint32_t)(b)) /* int would overflow */
@@ -210,8 +210,8 @@ static inline double colli_canon_f64(double value) {
 #define COLLI_MAX_INT(a, b) ((a) > (b) ? (a) : (b))
 
 /*
- * Floats of 16 bits are ordered as the integers that flip() makes of them: -0 below +0. `inf` is
- * the magnitude of infinity: what is larger is a NaN.
+ * Floats of 16 bits are ordered like the integers that flip() makes of them: -0 below +0. `inf` is
+ * the magnitude of infinity; larger magnitudes are NaNs.
  */
 static inline int16_t colli_flip_16(int16_t bits) {
   return (int16_t)(bits ^ ((bits >> 15) & 0x7fff));
@@ -229,7 +229,7 @@ static inline uint16_t colli_pick_16(uint16_t a, uint16_t b, int16_t key, int16_
 #define COLLI_MIN_BF16(a, b) COLLI_PICK_16(COLLI_MIN_INT, a, b, 0x7f80, COLLI_NAN_BF16)
 #define COLLI_MAX_BF16(a, b) COLLI_PICK_16(COLLI_MAX_INT, a, b, 0x7f80, COLLI_NAN_BF16)
 
-/* Floats of 8 bits, the same way; what is more than `most` without being a NaN becomes `most`. */
+/* Floats of 8 bits, the same way; magnitudes above `most` that are not NaNs become `most`. */
 static inline int8_t colli_flip_8(int8_t bits) {
   int8_t negative = (int8_t) - (bits < 0);
   return (int8_t)(bits ^ (negative & 0x7f));
@@ -250,8 +250,9 @@ static inline uint8_t colli_pick_8(uint8_t a, uint8_t b, int8_t key, int8_t nan_
 #define COLLI_MAX_E5M2(a, b) COLLI_PICK_8(COLLI_MAX_INT, a, b, 0x7c, 0x7b, COLLI_NAN_E5M2)
 
 /*
- * Of equal floats only zeros differ in their bits. Processors' own minimum gives the second operand
- * then: both orders joined bit by bit give -0 for the minimum and +0 for the maximum.
+ * Among equal floats, only zeros differ in their bits. The processor's minimum then returns the
+ * second operand; combining the bits of both orders gives -0 for the minimum and +0 for the
+ * maximum.
  */
 #define COLLI_PICK_FLOAT(name, type, f, before, zero, NAN_BITS)                                    \
   static inline type name(type a, type b) {                                                        \
@@ -267,23 +268,23 @@ COLLI_PICK_FLOAT(colli_max_f64, double, f64, >, &, COLLI_NAN_F64)
 /* ---- averages -------------------------------------------------------------------------------- */
 
 /*
- * Integers up to 32 bits: converted to a float with digits to spare, multiplied by a reciprocal
- * that is a little too large, and truncated. A multiple of n comes out as the quotient or a little
- * more; what is 1 below the next multiple is farther from it than the error.
+ * Integers up to 32 bits: converted to a float with digits to spare, multiplied by a slightly too
+ * large reciprocal, and truncated. A multiple of n gives the quotient or a little more; a number 1
+ * below the next multiple is farther from it than the error.
  */
 #define COLLI_AVG_U16(x, inv) ((uint32_t)(int32_t)((float)(int32_t)(x) * (inv)))
 #define COLLI_AVG_U8(x, inv)  COLLI_AVG_U16(x, inv)
 #define COLLI_AVG_I16(x, inv) ((uint32_t)(int32_t)((float)(int16_t)(x) * (inv)) & 0xffffu)
 #define COLLI_AVG_I8(x, inv)  ((uint32_t)(int32_t)((float)(int8_t)(x) * (inv)) & 0xffu)
 #define COLLI_AVG_I32(x, inv) ((int32_t)((double)(x) * (inv)))
-/* Without conversions of unsigned numbers, which not every processor has; the quotient is below
+/* Avoids conversions of unsigned numbers, which not every processor has; the quotient is below
  * 2^31. */
 #define COLLI_AVG_U32(x, inv)                                                                      \
   ((uint32_t)(int32_t)(((double)(int32_t)((x) ^ 0x80000000u) + 0x1p31) * (inv)))
 
 /*
- * Integers of 64 bits: division by n >= 2 as a multiplication, of which the upper half counts, by
- * 2^(64 + bits) / n rounded up, without its leading one; 2^bits is the power of two from n on
+ * Integers of 64 bits: division by n >= 2 as the upper half of a multiplication by 2^(64 + bits) /
+ * n, rounded up, without its leading one; 2^bits is the least power of two that is at least n
  * (Granlund and Montgomery, "Division by invariant integers using multiplication", 1994).
  */
 typedef struct colli_divisor {
@@ -315,8 +316,9 @@ static inline int64_t colli_avg_i64(int64_t x, colli_divisor by) {
 /* ---- words ----------------------------------------------------------------------------------- */
 
 /*
- * Short floats, two or four in a word of 32 bits: OP on each. In loops over words a vector has as
- * many lanes for the elements as for the float32 that they become, and nothing moves between lanes.
+ * Applies OP to each of the two or four short floats in a word of 32 bits. In loops over words,
+ * vectors have as many lanes for the words as for the float32 values made from them, so nothing
+ * moves between lanes.
  */
 #define COLLI_WORD_2(OP, a, b) (OP((a)&0xffffu, (b)&0xffffu) | OP((a) >> 16, (b) >> 16) << 16)
 #define COLLI_WORD_4(OP, a, b)                                                                     \

@@ -1,4 +1,4 @@
-/* reduce_stream.c: reductions and copies whose result goes past the caches. */
+/* reduce_stream.c: reductions and copies that write the result past the caches. */
 #include <stdint.h>
 #include <string.h>
 
@@ -8,11 +8,11 @@
 #include <immintrin.h>
 
 #define LINE        64
-#define BLOCK_BYTES 4096 /* stays in the first-level cache beside its inputs */
+#define BLOCK_BYTES 4096 /* fits into the first-level cache together with its inputs */
 
 /*
- * Copies whole lines of the cache to `to`, which begins with one, without reading them first.
- * Meanwhile the next inputs are fetched, so that the memory never waits for the processor.
+ * Copies whole cache lines to `to`, which starts at a line, without reading them first. Meanwhile
+ * it prefetches the next inputs, so that the memory never waits for the processor.
  */
 static void store_lines(char *to, const char *from, size_t bytes, const char *a, const char *b) {
   for (size_t at = 0; at < bytes; at += LINE) {
@@ -30,8 +30,8 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
   const char *x = a, *y = b;
   size_t bytes = count * elem_bytes, head = (0 - (uintptr_t)dst) % LINE;
   both = d2 && both && ((uintptr_t)d2 - (uintptr_t)d) % LINE == 0;
-  /* A result over an input is in the cache anyway. If elements lie across the ends of lines, no
-   * whole ones fill a line. */
+  /* A result that overwrites an input is in the cache anyway. If elements straddle cache lines, no
+   * number of them fills a line. */
   if (dst == a || dst == b || head % elem_bytes != 0 || bytes < 2 * LINE) {
     reduce(dst, dst2, a, b, count);
     return;
@@ -47,12 +47,12 @@ void colli_reduce_stream(colli_reduce_fn reduce, void *dst, void *dst2, const vo
     at = next;
   }
   reduce(d + at, d2 ? d2 + at : NULL, x + at, y + at, (bytes - at) / elem_bytes);
-  /* Such stores are not ordered with others: whoever is told that the result is there must see it.
-   */
+  /* These stores are not ordered with others. The fence lets whoever is told about the result see
+   * it. */
   _mm_sfence();
 }
 
-/* Copies whole lines to where a line begins, past the caches. */
+/* Copies whole lines to the start of a line, past the caches. */
 static void copy_lines(char *to, const char *from, size_t bytes) {
   for (size_t at = 0; at < bytes; at += LINE) {
     __m128i part[LINE / sizeof(__m128i)];
@@ -62,7 +62,7 @@ static void copy_lines(char *to, const char *from, size_t bytes) {
   }
 }
 
-/* The same with one store for each line: memory is a little faster then. */
+/* The same with one store per line, which is a little faster. */
 __attribute__((target("avx512f"))) static void copy_lines_512(char *to, const char *from,
                                                               size_t bytes) {
   for (size_t at = 0; at < bytes; at += LINE)

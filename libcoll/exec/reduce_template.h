@@ -19,18 +19,18 @@
 #include "libcoll/exec/reduce_ops.h"
 
 /*
- * The buffers may be equal but do not overlap otherwise: no iteration depends on another one. The
- * compiler cannot see that, and would test for it and fall back to single elements.
+ * Buffers may be equal but do not overlap otherwise, so iterations are independent. The compiler
+ * does not know this: it would add a test and fall back to single elements.
  */
 #if defined(__clang__)
-/* It warns where it finds no vector code, as it does without optimisation. */
+/* It warns if it cannot vectorise a loop, and it never does without optimisation. */
 #pragma clang diagnostic ignored "-Wpass-failed"
 #define COLLI_VECTOR _Pragma("clang loop vectorize(assume_safety)")
 #else
 #define COLLI_VECTOR _Pragma("GCC ivdep")
 #endif
 
-/* Defines kernel `name` for elements `mem`: OP(a, b) into one or two places. */
+/* Defines kernel `name` for elements `mem`: OP(a, b) to one or two destinations. */
 #define COLLI_REDUCE(name, mem, OP)                                                                \
   static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \
     colli_mem_##mem *d = dst, *d2 = dst2;                                                          \
@@ -46,8 +46,8 @@
     }                                                                                              \
   }
 
-/* Defines how a float32 kernel with operator `op` does a block, whose results STORE puts where they
- * belong: the bits of the largest, without its sign, moved up by one. */
+/* Defines how a float32 kernel with operator `op` handles a block; STORE stores the results.
+ * Returns the bits of the largest result, without the sign, shifted up by one. */
 #define COLLI_BLOCK(name, op, STORE)                                                               \
   static uint32_t name(colli_mem_f32 *d, colli_mem_f32 *d2, const colli_mem_f32 *x,                \
                        const colli_mem_f32 *y, size_t count) {                                     \
@@ -63,8 +63,8 @@
   }
 
 /*
- * Defines a float32 kernel like COLLI_REDUCE with operator `op`, block by block. A block without
- * any NaN, as most are, is told by its largest result: it is not above infinity.
+ * Defines a float32 kernel like COLLI_REDUCE with operator `op`, block by block. If the largest
+ * result is not above infinity, the block has no NaN, as usual.
  */
 #define COLLI_REDUCE_BLOCKS(name, op)                                                              \
   COLLI_BLOCK(name##_one, op, d[i] = r)                                                            \
@@ -93,7 +93,7 @@
     COLLI_VECTOR for (size_t i = 0; i < count; i++) x[i] = (colli_mem_##mem)OP(x[i], f);           \
   }
 
-/* What an integer is multiplied by instead of a division by n; n of 1 leaves it as it is. */
+/* The factor that replaces a division by n; n = 1 leaves numbers unchanged. */
 #define COLLI_INVERSE_F32(n) ((n) == 1 ? 1.0f : 1.0f / (float)(n) * (1 + 0x1p-22f))
 #define COLLI_INVERSE_F64(n) ((n) == 1 ? 1.0 : 1.0 / (n) * (1 + 0x1p-51))
 
@@ -212,7 +212,7 @@ COLLI_AVERAGE_WORDS(avg_u16, u16, 2, COLLI_INVERSE_F32(nranks), COLLI_AVG_U16)
 COLLI_AVERAGE(avg_i32, i32, double, COLLI_INVERSE_F64(nranks), COLLI_AVG_I32)
 COLLI_AVERAGE(avg_u32_by, u32, double, COLLI_INVERSE_F64(nranks), COLLI_AVG_U32)
 
-/* The averaging of uint32, of which only halves and less fit into what it is computed in. */
+/* The averaging of uint32: only quotients by 2 and more fit into the type that computes them. */
 static void avg_u32(void *buf, size_t count, int nranks) {
   if (nranks > 1)
     avg_u32_by(buf, count, nranks);
@@ -290,8 +290,8 @@ COLLI_REDUCE_F16(prod_f16, *, COLLI_PROD_F16)
 #endif
 
 /*
- * Defines a kernel of float8 by way of float16: `op` on vectors of them, and then the
- * multiplication by `scale`, which puts right the scale of a product.
+ * Defines a kernel of float8 that works in float16: `op` on vectors, then a multiplication by
+ * `scale`, which corrects the scale of products.
  */
 #define COLLI_REDUCE_F8(name, type, op, scale)                                                     \
   static void name(void *dst, void *dst2, const void *a, const void *b, size_t count) {            \

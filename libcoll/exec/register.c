@@ -1,15 +1,15 @@
-/* register.c: buffers of an operation, registered with the transport that makes use of them, and
- * released at its end. */
+/* register.c: registers the buffers of an operation with transports that use registration, and
+ * releases them at its end. */
 #include "libcoll/exec/step.h"
 
-/* Whether the input lies in the output: in place. */
+/* Whether the input is part of the output, that is, in place. */
 static bool is_in_place(const coll_request *op) {
   size_t offset = (uintptr_t)op->in - (uintptr_t)op->out;
   return offset < op->extent[COLLI_OUTPUT];
 }
 
-/* What the schedule sends from the input, in elements of the vector. The device need not know of
- * the rest, which this rank only combines with what comes. */
+/* The part of the input that the schedule sends, in elements of the vector. The device need not
+ * know the rest, which this rank only combines with messages. */
 static colli_range sent_of_input(const coll_request *op) {
   const colli_partition *p = &op->partition;
   size_t first = SIZE_MAX, end = 0;
@@ -25,7 +25,7 @@ static colli_range sent_of_input(const coll_request *op) {
   return first < end ? (colli_range){first, end - first} : (colli_range){op->in_first, 0};
 }
 
-/* Registers the input, or as much of it as is sent. */
+/* Registers the input, or the part of it that is sent. */
 static void register_input(coll_request *op, coll_endpoint *endpoint) {
   colli_range sent = sent_of_input(op);
   const char *from = op->in + (sent.first - op->in_first) * op->elem_bytes;

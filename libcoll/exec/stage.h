@@ -20,8 +20,8 @@ void colli_stage_widen(const colli_kernels *kernels, float *to, const void *from
                        coll_type type);
 
 /*
- * And back, to nearest even; what is too large becomes what the type's operations make of it, and
- * every NaN the canonical one. The buffers do not overlap.
+ * The reverse, to nearest even. Overflow is treated as in the type's operations, and every NaN
+ * becomes the canonical one. The buffers do not overlap.
  */
 void colli_stage_narrow(const colli_kernels *kernels, void *to, const float *from, size_t count,
                         coll_type type);

@@ -18,7 +18,8 @@ static inline int block_on(colli_lane *lane, int peer) {
   return COLLI_STEP_BLOCKED;
 }
 
-/* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
+/* Drops completed sends from the pending ones: 1 if none is left, 0 if some are, or
+ * COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
   int kept = 0;
   for (int i = 0; i < lane->npending; i++) {
@@ -41,7 +42,7 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
   return kept == 0;
 }
 
-/* Whether the transport may still read what is about to be overwritten. */
+/* Whether the transport may still read memory that is about to be overwritten. */
 static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *begin,
                                size_t bytes) {
   for (int tries = 0; tries < 2; tries++) {
@@ -53,7 +54,7 @@ static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *b
   return 1;
 }
 
-/* Whether fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
+/* Checks that fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
 static inline int make_room_for_pending(colli_exec *exec, colli_lane *lane, int most) {
   if (__builtin_expect(lane->npending < most, 1))
     return COLLI_STEP_DONE;
@@ -68,12 +69,12 @@ static bool continues_run(const colli_pending *last, const coll_conn *conn, uint
   if (!last || last->conn != conn)
     return false;
   if (!buf)
-    return !last->begin; /* slots are through in order: the last one tells of all */
+    return !last->begin; /* slots complete in order, so the last one stands for all */
   return last->ticket + 1 == ticket && last->end == buf &&
          (size_t)(last->end - last->begin) == (ticket - last->first) * last->slice;
 }
 
-/* Remembers a message that a connection took and that is not through yet. */
+/* Records a message that a connection has accepted but not completed. */
 void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
                              size_t bytes) {
   colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
@@ -85,7 +86,7 @@ void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket,
   last->end = buf ? buf + bytes : NULL;
 }
 
-/* The region of memory in `buf` from which a step's message may be sent by reference; 0: none. */
+/* The region of `buf` from which a step's message may be sent by reference; 0 if none. */
 static inline uint32_t region_by_ref(const coll_request *op, const colli_step *step, int buf,
                                      const coll_transport_ops *ops) {
   bool may = step->bits & op->by_ref && buf != COLLI_SCRATCH && coll_transport_sends_by_ref(ops);
@@ -103,7 +104,7 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
   uint32_t region = region_by_ref(op, step, from, conn->ops);
   int ready = make_room_for_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
   if (region && ready == COLLI_STEP_BLOCKED)
-    region = 0; /* this lane must not wait for the peer, which may wait for its next step */
+    region = 0; /* this lane must not wait for the peer, which may wait for this lane's next step */
   else if (ready != COLLI_STEP_DONE)
     return ready;
   int status = region ? conn->ops->send_ref(conn, &op->tag, region, buf, bytes)
@@ -123,8 +124,8 @@ static int fail_mismatch(colli_exec *exec, colli_lane *lane, int peer, const col
   return COLLI_STEP_FAILED;
 }
 
-/* Copies a slice of a step: what is not sent on from dst goes past the caches if those are too
- * small for it. */
+/* Copies a slice of a step; past the caches if they are too small for it and it is not sent on from
+ * dst. */
 static inline void copy_slice(const coll_request *op, const colli_step *step, const colli_slice *s,
                               const void *from, bool sent_on) {
   if (__builtin_expect(op->stream, 0) && step->dst_buf == COLLI_OUTPUT && !sent_on)
@@ -133,7 +134,7 @@ static inline void copy_slice(const coll_request *op, const colli_step *step, co
     memcpy(s->dst, from, s->bytes);
 }
 
-/* Receives a slice that is not sent on from where it arrived, past the caches. */
+/* Receives, past the caches, a slice that is not sent on from where it arrived. */
 static int receive_past_caches(colli_exec *exec, colli_lane *lane, const colli_step *step,
                                const colli_slice *s, coll_conn *conn) {
   coll_tag got;
@@ -159,7 +160,7 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
       return COLLI_STEP_FAILED;
-    /* What was preposted may have arrived in dst already: recv() knows. */
+    /* A preposted message may already be in dst; recv() knows. */
     bool in_slots = !(conn->ops->caps & COLL_CAP_SEND_DIRECT) && !coll_transport_expects(conn->ops);
     if (__builtin_expect(lane->op->stream, 0) && in_slots && !(step->bits & COLLI_SEND))
       return receive_past_caches(exec, lane, step, s, conn);
@@ -182,12 +183,13 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
   return result;
 }
 
-/* Whether the result of a step is that of the whole and not sent on: nobody reads it soon. */
+/* Whether a step's result is final and not sent on, so that nobody reads it soon. */
 static bool is_final_result(const colli_step *step) {
   return step->bits & COLLI_FINAL && step->dst_buf == COLLI_OUTPUT && !(step->bits & COLLI_SEND);
 }
 
-/* v = own op message (or message op own) into to and to2, finished off where it is FINAL. */
+/* Stores v = own op message (or message op own) to `to` and to2; applies the final step (AVG) if
+ * FINAL. */
 static inline void combine_slice(const coll_request *op, const colli_step *step,
                                  const colli_slice *s, const void *msg, void *to, void *to2) {
   const void *left = (step->bits & COLLI_MSG_LEFT) ? msg : s->src;
@@ -211,8 +213,8 @@ static inline void combine_slice(const coll_request *op, const colli_step *step,
 }
 
 /*
- * Gets ready to send what a step reduces: *out is the connection, *slot where the result goes on
- * its way; NULL if it is sent from dst.
+ * Prepares to send the result of a step's reduction: *out is the connection, *slot the slot that
+ * gets the result, or NULL if it is sent from dst.
  */
 static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_step *step,
                               const colli_slice *s, coll_conn **out, void **slot) {
@@ -236,7 +238,7 @@ static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_st
 
 /*
  * Reduces the next message where it arrived. The result goes to dst, to the outgoing slot, or to
- * both in one pass; to a peer whose transport sends from any memory it goes from dst.
+ * both in one pass. If the transport sends from any memory, it is sent from dst.
  */
 static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
                                const colli_slice *s) {
@@ -285,7 +287,7 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
   return result;
 }
 
-/* What a step without a message does, before it sends or (ahead) after that. */
+/* The local work of a step without a message, before it sends or (ahead) after that. */
 static void do_local_work(const coll_request *op, const colli_step *step, const colli_slice *s,
                           bool ahead) {
   if (step->bits & COLLI_FOLD) {
@@ -299,9 +301,9 @@ static void do_local_work(const coll_request *op, const colli_step *step, const 
 }
 
 /*
- * A step without a message: copies or reduces from one buffer to another, and may send. What it
- * copies from input to output it sends first, so that the peer need not wait for the copy, and by
- * reference reads what stays in the caches of both.
+ * A step without a message: copies or reduces from one buffer to another, and may send. A copy from
+ * input to output is sent first, so that the peer need not wait for the copy and, by reference,
+ * reads data that stays in the caches of both.
  */
 static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
                        const colli_slice *s) {
@@ -322,7 +324,7 @@ static int local_slice(colli_exec *exec, colli_lane *lane, const colli_step *ste
   return result;
 }
 
-/* Whether the steps that this one waits for are done. */
+/* Whether the step's deps are done. */
 static bool deps_done(const colli_lane *lane, const colli_step *step) {
   for (int i = 0; i < 2; i++) {
     if (step->dep[i] == COLLI_NO_DEP)
@@ -335,7 +337,7 @@ static bool deps_done(const colli_lane *lane, const colli_step *step) {
   return true;
 }
 
-/* Cuts the next slice from a step's chunk: 1, or what the step comes to without one. */
+/* Cuts the next slice from a step's chunk. Returns 1, or the step's result if there is none. */
 static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step) {
   const coll_request *op = lane->op;
   const colli_partition *part = &op->partition;
@@ -369,7 +371,7 @@ static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step)
   return 1;
 }
 
-/* Runs one step of a lane as far as it goes. What is known of a slice is kept while it waits. */
+/* Runs one step of a lane as far as possible. The state of a slice is kept while it waits. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) {
   const colli_slice *s = &lane->slice;
   do {

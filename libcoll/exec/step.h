@@ -1,14 +1,14 @@
-/* step.h: the steps of a lane, and what they are made of; for the executor's own files. */
+/* step.h: runs the steps of a lane; internal to the executor. */
 #ifndef COLLI_EXEC_STEP_H
 #define COLLI_EXEC_STEP_H
 
 #include "libcoll/exec/exec.h"
 
-/* Remembers a message that a connection took and that is not through yet. */
+/* Records a message that a connection has accepted but not completed. */
 void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
                              size_t bytes);
 
-/* Counts a message that a connection took with `status`. */
+/* Counts a message that a connection has accepted with `status`. */
 static inline void colli_exec_note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn,
                                         int status, const char *buf, size_t bytes) {
   uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
@@ -32,8 +32,8 @@ static inline bool colli_step_reads(const colli_step *step) {
   return !(step->bits & COLLI_RECV) || step->bits & COLLI_FOLD;
 }
 
-/* The elements that a step reads (or stores, if it reads none) in a pass; *out_first: the first one
- * that it stores. */
+/* The elements that a step reads in a pass (or stores, if it reads none); *out_first is the first
+ * element that it stores. */
 static inline colli_range colli_exec_range(const coll_request *op, const colli_step *step, int pass,
                                            size_t *out_first) {
   const colli_partition *part = &op->partition;
@@ -46,7 +46,7 @@ static inline colli_range colli_exec_range(const coll_request *op, const colli_s
   return in;
 }
 
-/* Whether sends of a lane that are pending overlap with memory. */
+/* Whether pending sends of a lane overlap some memory. */
 static inline bool colli_exec_is_pending(const colli_lane *lane, const char *begin, size_t bytes) {
   bool overlap = false;
   for (int i = 0; i < lane->npending; i++)
@@ -61,7 +61,8 @@ void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *co
 /* Releases what was registered. */
 void colli_exec_release(coll_request *op);
 
-/* Whether a buffer is registered with a connection's transport; it is now, if that is worth it. */
+/* Whether a buffer is registered with a connection's transport. Registers it if that is
+ * worthwhile. */
 static inline bool colli_exec_registers(colli_exec *exec, coll_request *op, const coll_conn *conn,
                                         int buf) {
   if (buf == COLLI_SCRATCH || !op->extent[buf] || !coll_transport_registers(conn->ops))
@@ -74,10 +75,11 @@ static inline bool colli_exec_registers(colli_exec *exec, coll_request *op, cons
 /* A lane begins a step: preposts the receives of the next ones. */
 void colli_exec_prepost(colli_exec *exec, colli_lane *lane);
 
-/* Runs one step of a lane as far as it goes. */
+/* Runs one step of a lane as far as possible. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 
-/* Forgets pending sends that are complete: 1 if none is left, 0, or COLLI_STEP_FAILED. */
+/* Drops completed sends from the pending ones: 1 if none is left, 0 if some are, or
+ * COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane);
 
 #endif

@@ -5,7 +5,7 @@
 
 #include "libcoll/exec/step.h"
 
-/* What is to be done with a message (coll_work_offer.kind): bits, type and operation. */
+/* The work on a message (coll_work_offer.kind): bits, type and operation. */
 #define KIND_LEFT       1u /* reduction: the message is the left operand */
 #define KIND_STREAM     2u /* the result goes past the caches */
 #define KIND_AVERAGE    4u /* ... and is divided by the number of ranks */
@@ -33,7 +33,7 @@ static span memory_of_step(const coll_request *op, const colli_step *step, int p
   return s;
 }
 
-/* What a step does with its messages, if others can do that: *kind, or false. */
+/* Sets *kind to a step's work on its messages; false if other ranks cannot do it. */
 static bool kind_of(const coll_request *op, const colli_step *step, uint32_t *kind) {
   bool last = step->dst_buf == COLLI_OUTPUT && !(step->bits & COLLI_SEND);
   *kind = op->stream && last ? KIND_STREAM : 0;
@@ -48,7 +48,7 @@ static bool kind_of(const coll_request *op, const colli_step *step, uint32_t *ki
   return !op->user_fn && step->src_buf != COLLI_SCRATCH && op->region[step->src_buf];
 }
 
-/* Whether what a step receives can be sent on from where it was stored. */
+/* Whether a step can send its received message on from where it was stored. */
 static bool sends_from_dst(const colli_exec *exec, const coll_request *op, const colli_step *step) {
   if (!(step->bits & COLLI_SEND))
     return true;
@@ -63,7 +63,7 @@ static unsigned count_messages(const coll_request *op, size_t bytes) {
   return (unsigned)((bytes + slice - 1) / slice);
 }
 
-/* Offers the work on what a step receives, behind `skip` other messages: 1, or 0 if it cannot be
+/* Offers the work on a step's messages, after `skip` other messages: 1, or 0 if it cannot be
  * shared. */
 static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step, const span *s,
                       unsigned skip) {
@@ -89,12 +89,12 @@ static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step
   return conn->ops->offer_work(conn, &offer);
 }
 
-/* Whether two pieces of memory have nothing in common. */
+/* Whether two ranges of memory are disjoint. */
 static bool are_apart(const char *a, const char *b, const span *s, const span *t) {
   return !a || !b || a + s->bytes <= b || b + t->bytes <= a;
 }
 
-/* The step that a lane does next, and its pass; NULL: it ends. */
+/* The next step of a lane, and its pass; NULL if there is none. */
 static const colli_step *next_step(const colli_lane *lane, int *pass) {
   const colli_sched *sched = lane->op->sched;
   bool again = lane->step + 1 == sched->lane_first[lane->index + 1];
@@ -104,7 +104,7 @@ static const colli_step *next_step(const colli_lane *lane, int *pass) {
   return &sched->steps[again ? sched->lane_first[lane->index] : lane->step + 1];
 }
 
-/* Offers the work of the step behind one, if it neither needs nor disturbs what that one does. */
+/* Offers the work of the next step, if it neither needs nor disturbs the current one. */
 static int offer_next_step(colli_exec *exec, colli_lane *lane, const colli_step *step,
                            const span *now) {
   int pass;
@@ -128,7 +128,7 @@ void colli_worksharing_offer(colli_exec *exec, colli_lane *lane, const colli_ste
 
 /* ---- claiming -------------------------------------------------------------------------------- */
 
-/* Does what a kind says; false if there is no such kind. */
+/* Does the work of a kind; false if the kind is unknown. */
 static bool do_work(const colli_exec *exec, const coll_work *work) {
   unsigned kind = work->kind, type = KIND_TYPE(kind), number = KIND_OP(kind);
   if (!work->own) {
@@ -158,7 +158,8 @@ static bool do_work(const colli_exec *exec, const coll_work *work) {
   return average != NULL;
 }
 
-/* Claims and does one piece of work of a connection: 1, 0, or COLLI_STEP_FAILED. */
+/* Claims and does one piece of work of a connection: 1 if there was any, 0, or
+ * COLLI_STEP_FAILED. */
 static int claim_from(colli_exec *exec, colli_lane *lane, coll_conn *conn) {
   coll_work work;
   if (!conn || !coll_transport_shares_work(conn->ops))

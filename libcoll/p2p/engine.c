@@ -1,4 +1,4 @@
-/* engine.c: what is done with operations in flight of both kinds. */
+/* engine.c: progress, cancelling and diagnosis of both kinds of operations. */
 #include "libcoll/p2p/engine.h"
 
 int colli_engine_progress_p2p(colli_p2p *p2p, int moved) {

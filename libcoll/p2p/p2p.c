@@ -1,4 +1,4 @@
-/* p2p.c: the start and end of operations, and the order in which peers are served. */
+/* p2p.c: starts and ends operations, and serves the peers in turn. */
 #include "libcoll/p2p/p2p.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int start_post(colli_p2p *p2p, colli_post *post) {
   return COLLI_STEP_DONE;
 }
 
-/* Starts to end a window: tells everybody, and waits until everybody has. */
+/* Starts to end a window: tells all ranks, and waits until all have done the same. */
 static void start_ends(colli_p2p *p2p, colli_p2p_op *op) {
   coll_window *window = op->post[0].window;
   window->closing = &op->post[0];

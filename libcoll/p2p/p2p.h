@@ -1,7 +1,7 @@
 /*
  * p2p.h: messages between two ranks: send, receive, sendrecv, and one-sided put, signal and wait.
- * All of them travel on the channel COLLI_CHANNEL_P2P. A receive takes the first message that fits
- * its source and tag, whatever else came before it.
+ * All of them travel on the channel COLLI_CHANNEL_P2P. A receive takes the first message that
+ * matches its source and tag, whatever else arrived before it.
  *
  * A message of at most a slot is *eager*: it is sent at once, and matched with a posted receive
  * when it arrives; an *unexpected* one is kept until its receive is posted. A longer one takes a
@@ -9,15 +9,15 @@
  * has matched it and says *clear to send*.
  *
  * Bounds. A rank keeps at most COLLI_UNEXPECTED_MAX unexpected messages, or
- * COLLI_UNEXPECTED_MAX_BYTES of them, of one peer. After that it reads no further message of this
- * peer that no posted receive fits, until receives have taken some; the peer's sends wait then, and
- * so does what comes behind them. An eager message that cannot be sent for a while (the peer has
- * not connected, or does not read) is *buffered*: copied, within the same bounds, and its send is
- * complete. This is all the memory that is allocated here; it is kept for later messages.
+ * COLLI_UNEXPECTED_MAX_BYTES of them, of one peer. At this limit it stops at the next message of
+ * the peer that matches no posted receive, until receives have taken some. The peer's sends then
+ * wait, and so does everything behind them. An eager message that cannot be sent for a while (the
+ * peer has not connected or does not read) is *buffered*: copied, within the same limits, so that
+ * its send is complete. No other memory is allocated here, and it is reused for later messages.
  *
- * While anything here is open, every poll reads from all peers that the rank has exchanged messages
- * with: a rank that waits for one peer must not hold up another. Nothing here waits or reads a
- * clock.
+ * While any operation is open, every poll reads from all peers with which the rank has exchanged
+ * messages, because a rank that waits for one peer must not hold up another. Nothing here waits or
+ * reads a clock.
  */
 #ifndef COLLI_P2P_P2P_H
 #define COLLI_P2P_P2P_H
@@ -36,7 +36,7 @@ typedef enum colli_post_kind {
   COLLI_POST_PUT,
   COLLI_POST_SIGNAL,
   COLLI_POST_WAIT, /* for signals */
-  COLLI_POST_END,  /* tells a peer that this rank writes to its window no more */
+  COLLI_POST_END,  /* tells a peer that this rank no longer writes to its window */
   COLLI_POST_ENDS  /* waits until all peers have told so */
 } colli_post_kind;
 
@@ -47,18 +47,20 @@ typedef struct colli_post {
   int peer; /* of a receive from any source COLL_ANY_SOURCE, until matched */
   int tag;
   int type;
-  size_t count;          /* of a receive: the most elements, and at completion those that came */
-  bool exact;            /* a receive that takes exactly `count` elements */
+  size_t count;          /* of a receive: the capacity in elements; after completion the number
+                          * received */
+  bool exact;            /* a receive of exactly `count` elements */
   bool over;             /* complete */
   coll_message *message; /* of a receive, or NULL */
   char *buf;
-  uint32_t region; /* of coll_mem_alloc(), in which what is sent lies; 0: in none */
+  uint32_t region; /* the region that contains the sent data; 0: none */
   size_t bytes;
   size_t done;
   size_t offset;   /* put: of the next byte in the window */
   uint32_t number; /* of a rendezvous, chosen by its sender */
-  uint64_t order;  /* of a receive: how many were posted before */
-  uint64_t ticket; /* the connection's message after which it reads `buf` no more; 0: already */
+  uint64_t order;  /* of a receive: its number in the order of posting */
+  uint64_t ticket; /* the connection's message after which it no longer reads `buf`; 0: already
+                    * done */
   uint64_t signals;
   coll_window *window;
 } colli_post;
@@ -67,8 +69,8 @@ typedef struct colli_posts {
   colli_post *head, *tail;
 } colli_posts;
 
-/* A point-to-point operation in flight. Requests are allocated as such ones, as the same request
- * may be a collective at one time and a message at another. */
+/* A point-to-point operation in flight. All requests are allocated with this size, because the same
+ * request may serve a collective first and a message later. */
 typedef struct colli_p2p_op {
   coll_request request; /* first, see colli_p2p_op_of() */
   colli_post post[2];   /* what it is made of */
@@ -90,7 +92,7 @@ typedef struct colli_p2p_header {
   uint32_t number;
 } colli_p2p_header;
 
-/* A message that is kept: an unexpected one, or a buffered send. */
+/* A kept message: an unexpected one or a buffered send. */
 typedef struct colli_p2p_kept {
   struct colli_p2p_kept *next, *prev;     /* unexpected: among the peer's, in order of arrival */
   struct colli_p2p_kept *later, *earlier; /* unexpected: among those of all peers */
@@ -110,10 +112,10 @@ typedef struct colli_p2p_peer {
   coll_conn *conn;              /* NULL: this rank itself */
   colli_posts out;              /* to be sent, in the order called */
   colli_posts awaiting_cts;     /* rendezvous sends whose first slice is sent */
-  colli_posts cleared;          /* those whose receiver has said clear to send */
-  colli_posts flush;            /* all handed over, but the transport still reads the buffer */
-  colli_posts recvs;            /* receives from this peer that nothing has fitted yet */
-  colli_posts matched;          /* receives of a rendezvous; clear to send is to be sent */
+  colli_posts cleared;          /* those whose receiver has sent clear to send */
+  colli_posts flush;            /* fully handed over, but the transport still reads the buffer */
+  colli_posts recvs;            /* receives from this peer that no message has matched yet */
+  colli_posts matched;          /* receives of a rendezvous whose clear to send is not sent yet */
   colli_posts incoming;         /* those after it */
   colli_p2p_kept *first, *last; /* unexpected messages */
   int nunexpected;
@@ -129,9 +131,9 @@ typedef struct colli_p2p_peer {
 
 /* What is wrong with what a peer sent. */
 typedef struct colli_p2p_events {
-  /* A message of `peer` that a receive took has another type or number of elements. */
+  /* A receive matched a message of `peer` with another type or number of elements. */
   void (*unfit)(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head);
-  /* A message came that no libcoll sends; `op` is any in flight, or NULL. */
+  /* An invalid message arrived; `op` is any operation in flight, or NULL. */
   void (*broken)(void *ctx, coll_request *op, int peer, const char *detail);
 } colli_p2p_events;
 
@@ -141,7 +143,7 @@ typedef struct colli_p2p_events {
 typedef struct colli_p2p {
   colli_exec *exec;               /* its connections, and the operations in flight */
   const colli_p2p_events *events; /* called with exec->ctx */
-  colli_p2p_peer **peers;         /* by rank; NULL: no message to or from it yet */
+  colli_p2p_peer **peers;         /* indexed by rank; NULL: no message to or from it yet */
   colli_p2p_peer *first_peer;     /* the list of those that are */
   colli_posts any;                /* receives from any source */
   colli_posts waits;              /* for signals */
@@ -151,21 +153,22 @@ typedef struct colli_p2p {
   uint32_t nwindows; /* made so far */
   uint64_t nposted;  /* receives so far */
   int broken;        /* peers from which nothing more comes */
-  int busy;          /* posts, messages on their way out, windows: above 0, polls are worth while */
-  int outgoing;      /* of them messages on their way out whose sends are complete */
+  int busy;          /* number of posts, outgoing messages and windows; polling makes sense only
+                      * above 0 */
+  int outgoing;      /* of these, outgoing messages whose sends are complete */
 } colli_p2p;
 
-/* Sets up the messages between the ranks of `exec`, whose nranks is set; false without memory. */
+/* Initialises messages between the ranks of `exec`, whose nranks is set; false if out of memory. */
 bool colli_p2p_init(colli_p2p *p2p, colli_exec *exec, const colli_p2p_events *events);
 
-/* Starts an operation whose fields (but for list links) are set. */
+/* Starts an operation whose fields, except for list links, are set. */
 void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op);
 
-/* Moves everything as far as it goes: 1 if anything moved, 0, or COLLI_STEP_FAILED after one of the
- * events. */
+/* Advances everything as far as possible: 1 if anything moved, 0, or COLLI_STEP_FAILED after one of
+ * the events. */
 int colli_p2p_progress(colli_p2p *p2p);
 
-/* Forgets everything that is open; kept messages are released. */
+/* Drops everything that is open, and releases kept messages. */
 void colli_p2p_cancel(colli_p2p *p2p);
 
 /* Frees all memory, windows included. */
@@ -179,8 +182,8 @@ int colli_p2p_waits(const colli_p2p_op *op, int *peers, int count, int max);
 int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op);
 
 /*
- * Fails a receive from any source if all other ranks are gone. Called when operations have not
- * moved for a while: until then this rank may still send to itself.
+ * Fails a receive from any source if all other ranks are gone. Called only when operations have not
+ * moved for a while, because this rank may still send to itself.
  */
 void colli_p2p_abandoned(colli_p2p *p2p);
 

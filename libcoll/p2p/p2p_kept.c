@@ -1,6 +1,6 @@
 /*
- * p2p_kept.c: messages that are kept: unexpected ones, in a list for each peer and one for all, and
- * buffered sends, which stay where they were in the queue of their peer.
+ * p2p_kept.c: kept messages: unexpected ones, in a list per peer and one for all, and buffered
+ * sends, which keep their place in the queue of their peer.
  */
 #include <stddef.h>
 #include <stdlib.h>
@@ -10,7 +10,7 @@
 
 #define LEAST_BYTES 64u
 
-/* Memory is kept for later messages, by powers of two of its size. */
+/* Freed memory is kept for later messages, in lists by size (powers of two). */
 colli_p2p_kept *p2p_kept_get(colli_p2p *p2p, size_t bytes) {
   int class = 0;
   while ((size_t)LEAST_BYTES << class < bytes)
@@ -34,7 +34,7 @@ void p2p_kept_put(colli_p2p *p2p, colli_p2p_kept *message) {
 
 /* ---- unexpected messages --------------------------------------------------------------------- */
 
-/* Puts a message at the end of both lists. */
+/* Appends a message to both lists. */
 static void append_unexpected(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *message) {
   message->next = message->later = NULL;
   message->prev = peer->last;

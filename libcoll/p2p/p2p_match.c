@@ -1,7 +1,7 @@
 /*
- * p2p_match.c: which receive takes which message. Receives are posted in a list for each source
- * and one for any source, numbered, so that the oldest that fits is found; unexpected messages are
- * in a list for each source and one for all.
+ * p2p_match.c: matches messages and receives. Receives are in a list per source and one for any
+ * source, and are numbered, so that the oldest match can be found. Unexpected messages are in a
+ * list per source and one for all.
  */
 #include <string.h>
 
@@ -12,7 +12,7 @@ static inline bool tag_fits(const colli_post *post, int tag) {
   return post->tag == tag || post->tag == COLL_ANY_TAG;
 }
 
-/* The first post of a list that takes `tag`, with the one before it. */
+/* The first post of a list that matches `tag`, and its predecessor. */
 static colli_post *find_post(const colli_posts *list, int tag, colli_post **before) {
   *before = NULL;
   for (colli_post *post = list->head; post; post = post->next) {
@@ -32,7 +32,7 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
   return post ? p2p_take(&peer->recvs, before) : NULL;
 }
 
-/* Gives a matched receive its message, or the beginning of it. */
+/* Delivers a message, or its first slice, to the matched receive. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes) {
   size_t count = (size_t)head->word;
@@ -58,7 +58,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
   return COLLI_STEP_DONE;
 }
 
-/* Gives an unexpected message to a receive, and ends the send that waits for it. */
+/* Delivers an unexpected message to a receive, and ends the send that waits for this. */
 static int take_unexpected(colli_p2p *p2p, colli_p2p_kept *message, colli_post *post) {
   colli_p2p_peer *peer = p2p->peers[message->peer];
   colli_post *sender = message->sender;

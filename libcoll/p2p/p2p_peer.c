@@ -1,4 +1,4 @@
-/* p2p_peer.c: the table of peers, lists of posts, and how posts end. */
+/* p2p_peer.c: the table of peers, lists of posts, and the completion of posts. */
 #include <stdlib.h>
 
 #include "libcoll/exec/connect.h"

@@ -1,10 +1,10 @@
-/* p2p_recv.c: what comes in: each message is copied to where it belongs, and its slot released. */
+/* p2p_recv.c: incoming messages: copies each to its destination and releases its slot. */
 #include <string.h>
 
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
-#define MAX_AT_ONCE 64 /* messages that are read from one peer before the others have a turn */
+#define MAX_AT_ONCE 64 /* messages to read from one peer before the others have a turn */
 
 /* Reports a message that no sender makes. */
 static int report_broken(colli_p2p *p2p, colli_p2p_peer *peer, const char *detail) {
@@ -26,7 +26,7 @@ static int take_message(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_he
               : p2p_keep(p2p, peer, head, data, bytes, NULL);
 }
 
-/* The post of a list with that number, taken out, or NULL. */
+/* Removes and returns the post with that number from a list, or NULL. */
 static colli_post *take_numbered(colli_posts *list, uint32_t number) {
   colli_post *before = NULL;
   for (colli_post *post = list->head; post; before = post, post = post->next)
@@ -42,7 +42,7 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
   while (post && post->number != head->number)
     before = post, post = post->next;
   if (!post || head->word != post->done || bytes == 0 || bytes > post->bytes - post->done)
-    return report_broken(p2p, peer, "a slice of a message that is not the next one");
+    return report_broken(p2p, peer, "a slice that is not the next one of its message");
   memcpy(post->buf + post->done, data, bytes);
   post->done += bytes;
   post->op->request.moved = true;
@@ -55,7 +55,7 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
 static int take_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer, uint32_t number) {
   colli_post *post = take_numbered(&peer->awaiting_cts, number);
   if (!post)
-    return report_broken(p2p, peer, "a clear-to-send for a message that does not wait");
+    return report_broken(p2p, peer, "a clear-to-send for a message that is not waiting");
   post->op->request.moved = true;
   p2p_append(&peer->cleared, post);
   return COLLI_STEP_DONE;
@@ -82,7 +82,7 @@ static int handle_message(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *
   }
 }
 
-/* The first of the posts that need something from a peer which only it can give, or NULL. */
+/* The first post that cannot complete without this peer, or NULL. */
 static colli_post *find_needing(const colli_p2p *p2p, const colli_p2p_peer *peer) {
   const colli_posts *lists[] = {&peer->recvs, &peer->incoming, &peer->awaiting_cts, &peer->matched};
   for (int i = 0; i < 4; i++)
@@ -98,8 +98,8 @@ static colli_post *find_needing(const colli_p2p *p2p, const colli_p2p_peer *peer
 }
 
 /*
- * Nothing more comes from a peer. That is a failure once an operation needs it; a receive from
- * anybody does not, as long as there are others, or this rank may send to itself.
+ * No more messages come from a peer. This is a failure as soon as an operation needs the peer. A
+ * receive from any source does not, as long as other ranks exist or this rank may send to itself.
  */
 static int report_end(colli_p2p *p2p, colli_p2p_peer *peer) {
   colli_post *post = find_needing(p2p, peer);
@@ -108,7 +108,7 @@ static int report_end(colli_p2p *p2p, colli_p2p_peer *peer) {
   return p2p_fail(p2p, &post->op->request, peer->rank, peer->recv_status);
 }
 
-/* Fails a receive from anybody if nobody else is left. */
+/* Fails a receive from any source if no other rank is left. */
 void colli_p2p_abandoned(colli_p2p *p2p) {
   const colli_p2p_peer *peer = p2p->first_peer;
   if (!p2p->any.head || p2p->exec->nranks == 1 || p2p->broken < p2p->exec->nranks - 1)

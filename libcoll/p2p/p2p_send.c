@@ -1,15 +1,16 @@
 /*
- * p2p_send.c: what goes out. To each peer, in this order: clear to send for the rendezvous that it
- * began; then messages in the order called; then the rest of the rendezvous that it cleared.
+ * p2p_send.c: outgoing messages. To each peer, in this order: clear to send for the rendezvous that
+ * it began; then messages in the order of the calls; then the rest of the rendezvous that it has
+ * cleared.
  */
 #include <string.h>
 
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
-#define POLLS_BEFORE_BUFFERING 16u /* in vain, before an eager message is buffered */
+#define POLLS_BEFORE_BUFFERING 16u /* failed attempts before an eager message is buffered */
 
-/* Counts a message that the connection took, and gives its number. */
+/* Counts a message that the connection accepted, and returns its number. */
 static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer) {
   return ++p2p->exec->links[peer->rank].posted[COLLI_CHANNEL_P2P];
 }
@@ -54,13 +55,14 @@ static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, co
     return status;
   uint64_t number = count_sent(p2p, peer);
   if (status == COLL_T_PENDING)
-    post->ticket = number; /* a copy may go off at once behind references that are not read yet */
+    post->ticket = number; /* a copy may leave at once, behind references that are not read yet */
   post->done += bytes;
   post->op->request.moved = true;
   return COLLI_STEP_DONE;
 }
 
-/* A post is all handed over: it is complete, or will be once the transport has read its buffer. */
+/* A post is fully handed over: it is complete, or will be when the transport has read its
+ * buffer. */
 static void finish_or_flush(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   if (post->ticket)
     p2p_append(&peer->flush, post);
@@ -94,7 +96,7 @@ static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
   return COLLI_STEP_DONE;
 }
 
-/* Sends the slices of a put. One of a slot at most is copied, so that it is complete at once. */
+/* Sends the slices of a put. If it fits a slot, it is copied, so that it is complete at once. */
 static int send_put(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   bool fits_slot = post->bytes <= p2p->exec->slot_bytes;
   while (post->done < post->bytes) {
@@ -136,8 +138,8 @@ static void buffer_blocked(colli_p2p *p2p, colli_p2p_peer *peer) {
   }
 }
 
-/* Nobody is told of a message that could not be sent after its operation was complete; the next
- * operation with the peer finds out. */
+/* Nobody learns of a message that could not be sent after its operation was complete; the next
+ * operation with the peer fails. */
 static void forget_buffered(colli_p2p *p2p, colli_p2p_peer *peer) {
   while (peer->out.head && !peer->out.head->op)
     p2p_unbuffer(p2p, peer, p2p_take(&peer->out, NULL));
@@ -175,7 +177,7 @@ static int send_queued(colli_p2p *p2p, colli_p2p_peer *peer) {
 
 /* ---- rendezvous ------------------------------------------------------------------------------ */
 
-/* Tells the senders of rendezvous that their receivers are ready. */
+/* Sends clear to send for the rendezvous whose receives are matched. */
 static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->matched.head) {
@@ -191,7 +193,7 @@ static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   return moved;
 }
 
-/* Sends the rest of the rendezvous that were cleared, one after the other. */
+/* Sends the rest of cleared rendezvous, one after the other. */
 static int send_cleared(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->cleared.head) {
@@ -211,7 +213,7 @@ static int send_cleared(colli_p2p *p2p, colli_p2p_peer *peer) {
   return moved;
 }
 
-/* Ends posts whose buffers the transport has read. */
+/* Completes posts whose buffers the transport has read. */
 static int flush_sent(colli_p2p *p2p, colli_p2p_peer *peer) {
   uint64_t count = 0;
   int status = peer->conn->ops->sent(peer->conn, &count), moved = 0;
@@ -253,7 +255,7 @@ int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer) {
 
 /* ---- to the rank itself ---------------------------------------------------------------------- */
 
-/* Gives a message to a receive of this rank, or keeps it; DONE, BLOCKED or FAILED. */
+/* Delivers a message to a receive of this rank, or keeps it: DONE, BLOCKED or FAILED. */
 static int send_to_self(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   bool is_rendezvous = post->bytes > p2p->exec->slot_bytes;
   colli_p2p_header head = {is_rendezvous ? P2P_RENDEZVOUS : P2P_EAGER, post->tag, post->type,

@@ -1,6 +1,7 @@
 /*
  * p2p_tag.h: the tags of point-to-point and one-sided messages (bits: libcoll/sched/tag.h). The
- * check is there because a message whose tag is damaged would wait for a receive that never comes.
+ * check detects a damaged tag, which would otherwise make the message wait for a receive that never
+ * comes.
  */
 #ifndef COLLI_P2P_P2P_TAG_H
 #define COLLI_P2P_P2P_TAG_H
@@ -39,7 +40,7 @@ static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, 
   return out;
 }
 
-/* Reads a tag; false if no sender makes such a one. */
+/* Decodes a tag; false if it is invalid. */
 static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
   head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);
   head->tag = (int)colli_tag_get(tag, COLLI_TAG_P2P_TAG);

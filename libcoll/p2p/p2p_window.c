@@ -1,4 +1,4 @@
-/* p2p_window.c: a rank's windows, and what others do to them. */
+/* p2p_window.c: a rank's windows, and the handling of incoming puts and signals. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,7 +34,7 @@ static coll_window *find_window(const colli_p2p *p2p, uint32_t number) {
   return window;
 }
 
-/* Ends waits for a rank's signals, in the order called, as long as there are enough. */
+/* Completes waits for a rank's signals, in the order of the calls, as long as there are enough. */
 static void serve_waits(colli_p2p *p2p, coll_window *window, int peer) {
   colli_post *before = NULL;
   for (colli_post *post = p2p->waits.head, *next; post; post = next) {
@@ -56,7 +56,7 @@ void p2p_wait_signals(colli_p2p *p2p, colli_post *post) {
   serve_waits(p2p, post->window, post->peer);
 }
 
-/* Copies what is put, if it fits: nothing that comes writes elsewhere. */
+/* Copies the data of a put if it fits, so that no message writes outside the window. */
 static const char *store_put(coll_window *window, uint64_t offset, const char *data, size_t bytes) {
   if (offset > window->bytes || bytes > window->bytes - offset)
     return "a put beyond the memory of the window";

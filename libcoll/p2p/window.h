@@ -16,11 +16,11 @@ struct coll_window {
   uint64_t *signals; /* nranks: signals come and not waited for */
   bool *ended;       /* nranks: that rank writes no more */
   int left;          /* ranks that have not ended it */
-  colli_post *ends;  /* nranks: what tells them that this rank has */
+  colli_post *ends;  /* nranks: the posts that tell them that this rank has ended it */
   colli_post *closing;
 };
 
-/* Adds a window whose fields but for `next`, `number` are set; takes it out again and frees it. */
+/* Adds a window whose fields except for `next` and `number` are set; removes and frees it. */
 void colli_p2p_add_window(colli_p2p *p2p, coll_window *window);
 void colli_p2p_remove_window(colli_p2p *p2p, coll_window *window);
 

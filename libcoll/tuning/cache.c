@@ -1,4 +1,4 @@
-/* cache.c: how large the last-level cache is, and how much of it is a rank's. */
+/* cache.c: finds the size of the last-level cache, and a rank's share of it. */
 #include "libcoll/tuning/cache.h"
 
 #include <stdio.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MOST_CACHES 16 /* that one processor is looked through for */
+#define MOST_CACHES 16 /* of one processor that are looked at */
 
 /* Reads the first line of a file in a cache's folder: false if there is none. */
 static bool read_line(const char *folder, int index, const char *file, char *line, int line_bytes) {
@@ -29,7 +29,7 @@ static uint64_t parse_size(const char *text) {
   return *unit == 'K' ? number << 10 : *unit == 'M' ? number << 20 : number;
 }
 
-/* How many processors a list such as 0-3,8-11 names. */
+/* The number of processors in a list such as 0-3,8-11. */
 static int count_list(const char *list) {
   int count = 0;
   while (*list) {
@@ -45,7 +45,7 @@ static int count_list(const char *list) {
   return count;
 }
 
-/* Reads the last of the caches that a folder of the kernel's describes. */
+/* Reads the last-level cache from the kernel's folder that describes the caches. */
 bool colli_cache_read(const char *folder, colli_cache *out) {
   int found = 0;
   for (int index = 0; index < MOST_CACHES; index++) {
@@ -66,9 +66,9 @@ bool colli_cache_read(const char *folder, colli_cache *out) {
 }
 
 /*
- * What each of `ranks` ranks on this host has of the last-level cache. sysconf() is asked only
- * where the kernel says nothing: it takes the processor's word, and in a virtual machine that may
- * be the sum of all caches of the host's package.
+ * The share of each of `ranks` ranks on this host in the last-level cache. sysconf() is only the
+ * fallback: it reports what the processor says, and in a virtual machine that may be all caches of
+ * the host's package together.
  */
 uint64_t colli_cache_share(int ranks) {
   long online = sysconf(_SC_NPROCESSORS_ONLN);

@@ -1,4 +1,4 @@
-/* cache.h: how large the last-level cache is, and how much of it is a rank's. */
+/* cache.h: finds the size of the last-level cache, and a rank's share of it. */
 #ifndef COLLI_TUNING_CACHE_H
 #define COLLI_TUNING_CACHE_H
 
@@ -13,12 +13,11 @@ typedef struct colli_cache {
 
 /*
  * Reads the last-level cache of a processing unit from the folder in which the kernel describes its
- * caches (/sys/devices/system/cpu/cpu0/cache). False: nothing there.
+ * caches (/sys/devices/system/cpu/cpu0/cache). False if there are none.
  */
 bool colli_cache_read(const char *folder, colli_cache *out);
 
-/* How many bytes of the last-level cache there are for each of the ranks on this host, of which
- * there are `ranks`; 0: not known. */
+/* Bytes of the last-level cache for each of the `ranks` ranks on this host; 0 if not known. */
 uint64_t colli_cache_share(int ranks);
 
 #endif

@@ -1,7 +1,7 @@
 /*
  * calibration.c: reads and writes the file of measured costs: lines of "key = value". A line
- * "correction.shm.4.allreduce.ring = 1.05 0.98 ..." has, for 4 ranks, what the algorithm took over
- * what its formula says, for growing sizes.
+ * "correction.shm.4.allreduce.ring = 1.05 0.98 ..." has the measured over the predicted time of
+ * this algorithm on 4 ranks, for growing sizes.
  */
 #include "libcoll/tuning/calibration.h"
 
@@ -28,8 +28,8 @@ static void key_of(int index, char *key, size_t bytes) {
 }
 
 /*
- * Reads a decimal number, digits with or without a point: strtod() depends on the locale. False if
- * it is none.
+ * Reads a decimal number, with or without a point; false if malformed. Not strtod(), because that
+ * depends on the locale.
  */
 static bool read_number(const char *text, double *number) {
   double value = 0, unit = 1;
@@ -58,7 +58,7 @@ typedef struct draft {
   colli_corrections *corrections;
 } draft;
 
-/* Where the corrections of "shm.4.allreduce.ring" go; NULL if there is no such thing. */
+/* The place for the corrections of "shm.4.allreduce.ring"; NULL if the name is invalid. */
 static float *find_corrections(colli_corrections *corrections, char *key) {
   char *rest, *words[4];
   words[0] = strtok_r(key, ".", &rest);
@@ -77,7 +77,7 @@ static float *find_corrections(colli_corrections *corrections, char *key) {
   return NULL;
 }
 
-/* Takes the corrections of one algorithm; false if they are malformed. */
+/* Reads the corrections of one algorithm; false if they are malformed. */
 static bool take_corrections(draft *d, const char *key, const char *value) {
   char name[128], numbers[256], *rest;
   if (!d->corrections)
@@ -108,7 +108,7 @@ static void seal_corrections(draft *d) {
   d->corrections->digest = (digest ^ (uint64_t)d->origin.cores << 1) | 1;
 }
 
-/* Takes one key; false if there is none such, or its value cannot be right. */
+/* Reads one key; false if it is unknown or its value is invalid. */
 static bool take_key(draft *d, const char *key, const char *value) {
   static const char correction[] = "correction.";
   double number;
@@ -150,7 +150,7 @@ static char *trim(char *text) {
   return text;
 }
 
-/* Takes one line; false if it is malformed. */
+/* Reads one line; false if it is malformed. */
 static bool take_line(draft *d, char *line) {
   char *text = trim(line), *equals = strchr(text, '=');
   if (!*text || *text == '#')
@@ -241,12 +241,12 @@ void colli_calibration_load(const char *setting, const colli_log *log, colli_cal
   const char *used = *setting ? setting : path;
   if (!colli_calibration_read(used, out, corrections, origin, why, sizeof(why)))
     colli_log_write(log, COLLI_LOG_WARN,
-                    "calibration file %s cannot be used: %s; the choice of algorithms goes by "
+                    "calibration file %s cannot be used: %s; algorithms are chosen by "
                     "typical costs. Run coll_calibrate, or set COLL_CALIBRATION",
                     used, why);
 }
 
-/* Makes the folders of a path; 0, or an errno. */
+/* Creates the folders of a path. Returns 0 or an errno. */
 static int make_folders(const char *path) {
   char folder[512];
   snprintf(folder, sizeof(folder), "%s", path);

@@ -1,5 +1,4 @@
-/* choose.c: which algorithm does a call: what is asked for, what the tuner says, what is cheapest.
- */
+/* choose.c: chooses a call's algorithm: the forced one, the tuner's, or the cheapest. */
 #include "libcoll/tuning/choose.h"
 
 #include <string.h>
@@ -36,7 +35,7 @@ static bool is_answer(const colli_memo *a, const colli_memo *key) {
          a->in_place == key->in_place && a->varying == key->varying;
 }
 
-/* Asks the model about the class of a size; NULL if nothing can do the shape. */
+/* Asks the model about the class of a size; NULL if no algorithm supports the shape. */
 static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *shape, size_t count,
                                    size_t elem_bytes) {
   colli_memo key = {.elem_bytes = elem_bytes,

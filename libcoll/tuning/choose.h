@@ -1,7 +1,7 @@
 /*
- * choose.h: which algorithm does a call. COLL_ALGO decides if it says anything about it, else the
- * tuner if there is one and it answers, else the cost model. All ranks come to the same answer, as
- * they ask with the same numbers.
+ * choose.h: chooses a call's algorithm. COLL_ALGO decides if it covers the call; else the tuner, if
+ * there is one and it answers; else the cost model. All ranks use the same numbers, so they choose
+ * the same.
  */
 #ifndef COLLI_TUNING_CHOOSE_H
 #define COLLI_TUNING_CHOOSE_H
@@ -13,9 +13,9 @@
 #define COLLI_MEMOS 128 /* a power of two */
 
 /*
- * What the model said for a class of sizes: four classes lie between a power of two and the next.
- * It is asked about the smallest size of the class, so that the answer does not depend on which
- * size came first.
+ * The model's choice for a class of sizes. There are four classes between a power of two and the
+ * next. The model is asked about the smallest size of the class, so that the choice does not depend
+ * on which size came first.
  */
 typedef struct colli_memo {
   const colli_algo *algo; /* NULL: empty entry */
@@ -38,9 +38,9 @@ typedef struct colli_chooser {
 } colli_chooser;
 
 /*
- * Chooses for `count` elements of elem_bytes bytes as they travel; call_bytes: the same count in
- * the caller's type. choice->predicted_ns is not set. Errors: INVALID_USAGE (a forced algorithm
- * cannot do the shape, or the tuner's answer is none), INTERNAL.
+ * Chooses for `count` elements of elem_bytes bytes on the wire; call_bytes: the size of as many
+ * elements in the caller's type. Does not set choice->predicted_ns. Errors: INVALID_USAGE (a forced
+ * algorithm does not support the shape, or the tuner's answer is invalid), INTERNAL.
  */
 coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_t count,
                          size_t elem_bytes, size_t call_bytes, colli_choice *choice,

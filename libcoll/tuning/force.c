@@ -1,4 +1,4 @@
-/* force.c: reads which algorithms the caller asks for, and finds the one for a call. */
+/* force.c: parses the rules that force algorithms, and finds the one for a call. */
 #include "libcoll/tuning/force.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static void add_name(char *list, size_t bytes, const char *name) {
   snprintf(list + used, bytes - used, "%s%s", used ? ", " : "", name);
 }
 
-/* Cuts the next piece off, up to a separator. */
+/* Splits the next piece off, up to a separator. */
 static word next_word(word *rest, char separator) {
   const char *end = memchr(rest->at, separator, (size_t)rest->length);
   word piece = {rest->at, end ? (int)(end - rest->at) : rest->length};
@@ -99,7 +99,7 @@ static bool rules_overlap(const colli_force_rule *a, const colli_force_rule *b) 
   return a->algo->coll == b->algo->coll && a->first < b->last && b->first < a->last;
 }
 
-/* Reads one algorithm, with or without a range, and keeps it. */
+/* Reads one rule: an algorithm, with or without a range. */
 static coll_status read_rule(const reader *r, word text) {
   colli_force_rule rule = {.last = SIZE_MAX};
   word name = text;
@@ -176,7 +176,7 @@ void colli_force_free(colli_force *force) {
   *force = (colli_force){0};
 }
 
-/* The algorithm that is forced for a collective of `bytes` bytes. */
+/* The forced algorithm for a collective of `bytes` bytes. */
 const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, size_t bytes) {
   for (int i = 0; i < force->count; i++) {
     const colli_force_rule *rule = &force->rules[i];
@@ -200,7 +200,7 @@ static const char *reason_against(const colli_algo *algo, const colli_shape *sha
   return "is for communicators over several hosts, and this one is not";
 }
 
-/* Says why a forced algorithm cannot do a shape, and which ones can. */
+/* Reports why a forced algorithm does not support a shape, and which ones do. */
 coll_status colli_force_refuse(const colli_algo *algo, const colli_shape *shape,
                                coll_error *error) {
   char names[256] = "";

@@ -1,8 +1,8 @@
 /*
- * force.h: algorithms that the caller asks for (COLL_ALGO, coll_config.algo). The text is a list,
- * separated by commas, of collective:algorithm or collective:first-last=algorithm;... with ranges
- * of bytes: last is exclusive, either end may be left out, suffixes k, m and g are allowed. Bytes
- * are those of `count` elements as in the call. What no range covers is chosen freely.
+ * force.h: algorithms that the caller forces (COLL_ALGO, coll_config.algo). The text is a
+ * comma-separated list of collective:algorithm or collective:first-last=algorithm;... with ranges
+ * of bytes: last is exclusive, either end may be omitted, and the suffixes k, m and g are allowed.
+ * Bytes are those of `count` elements as in the call. Sizes that no range covers are chosen freely.
  */
 #ifndef COLLI_TUNING_FORCE_H
 #define COLLI_TUNING_FORCE_H
@@ -21,8 +21,8 @@ typedef struct colli_force {
 } colli_force;
 
 /*
- * Reads a text ("": no rules). Errors: INVALID_USAGE with a message that says where it is wrong and
- * what is known; NO_MEMORY. On an error *out has no rules.
+ * Parses a text ("": no rules). Errors: INVALID_USAGE, with a message that shows the position of
+ * the mistake and the known names; NO_MEMORY. On an error *out has no rules.
  */
 coll_status colli_force_parse(const char *text, colli_force *out, coll_error *error);
 
@@ -31,10 +31,11 @@ coll_status colli_force_check(const char *text, coll_error *error);
 
 void colli_force_free(colli_force *force);
 
-/* The algorithm that is forced for a collective of `bytes` bytes, or NULL. */
+/* The forced algorithm for a collective of `bytes` bytes, or NULL. */
 const colli_algo *colli_force_find(const colli_force *force, colli_coll coll, size_t bytes);
 
-/* Sets INVALID_USAGE: says why a forced algorithm cannot do a shape, and which ones can. */
+/* Returns INVALID_USAGE; the message says why a forced algorithm does not support a shape, and
+ * which ones do. */
 coll_status colli_force_refuse(const colli_algo *algo, const colli_shape *shape, coll_error *error);
 
 #endif

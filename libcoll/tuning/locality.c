@@ -1,4 +1,4 @@
-/* locality.c: where the ranks sit, and what follows from it for the cost model. */
+/* locality.c: where the ranks sit, and what this means for the cost model. */
 #include "libcoll/tuning/locality.h"
 
 #include <sched.h>
@@ -10,7 +10,7 @@
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
-/* Fills in the processors that this process may use and where it is bound. */
+/* Fills in the processors that this process may use, and the one to which it is bound. */
 void colli_locality_describe(colli_rank_info *info) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -39,7 +39,7 @@ static int compare_hosts(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* Processors that a run of ranks on one host may use together. */
+/* The number of processors that some ranks on one host may use together. */
 static int count_cpus(const colli_rank_info *const *ranks, int count) {
   int cpus = 0;
   for (int w = 0; w < COLLI_CPU_WORDS; w++) {
@@ -52,8 +52,8 @@ static int count_cpus(const colli_rank_info *const *ranks, int count) {
 }
 
 /*
- * The slowest transport that some pair needs, or NULL: shared memory only helps if all share.
- * *near: what ranks of one host have. *index: its number in the list.
+ * The slowest transport that some pair needs, or NULL: shared memory helps only if all ranks share
+ * it. *near: the transport of ranks on one host. *index: its number in the list.
  */
 static const coll_transport_ops *find_slowest(const colli_rank_info *table, int nranks,
                                               const colli_transport_list *transports,
@@ -81,8 +81,8 @@ static const coll_transport_ops *find_slowest(const colli_rank_info *table, int 
   return slowest;
 }
 
-/* Sets the costs of links that a device serves, and what slots they have memory for: as transport
- * number `index` describes the slowest, and the least, between neighbours. */
+/* Sets the costs of links over a device and the slots for which they have memory. Uses the slowest
+ * link and the smallest memory that transport number `index` reports between neighbours. */
 static void set_device_costs(const colli_rank_info *table, int nranks,
                              const coll_transport_ops *ops, int index,
                              const colli_calibration *calibration, colli_locality *out) {
@@ -101,7 +101,7 @@ static void set_device_costs(const colli_rank_info *table, int nranks,
     colli_model_device(&out->model, calibration, alpha_ns, beta_ns_per_byte);
 }
 
-/* Of each number the largest that a rank has measured. */
+/* Takes the largest measurement of any rank for each number. */
 static void combine_calibrations(const colli_rank_info *table, int nranks, colli_calibration *out) {
   *out = table[0].calibration;
   for (int rank = 1; rank < nranks; rank++)
@@ -121,7 +121,7 @@ static bool has_same_corrections(const colli_rank_info *table, int nranks) {
   return rank == nranks && table[0].corrections != 0;
 }
 
-/* Numbers the hosts in the order of their first ranks; false without memory. */
+/* Numbers the hosts in the order of their first ranks; false if out of memory. */
 static bool number_hosts(const colli_rank_info *table, int nranks,
                          const colli_rank_info *const *sorted, colli_locality *out) {
   out->ngroups = 0;
@@ -143,7 +143,7 @@ static bool number_hosts(const colli_rank_info *table, int nranks,
   return true;
 }
 
-/* Finds the host with the most ranks a processor, and what there is to know of this rank's own. */
+/* Finds the host with the most ranks per processor, and the facts about this rank's own host. */
 static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint64_t own_host,
                          int *ranks_fullest, int *cpus_fullest, colli_locality *out) {
   *ranks_fullest = *cpus_fullest = 1;
@@ -162,7 +162,7 @@ static void find_fullest(const colli_rank_info *const *sorted, int nranks, uint6
   }
 }
 
-/* The one other rank that is bound to the core of one of them, or -1. */
+/* The only other rank that is bound to this rank's core, or -1. */
 static int find_mate(const colli_rank_info *table, int nranks, int rank) {
   int mate = -1;
   for (int other = 0; other < nranks; other++) {
@@ -176,7 +176,7 @@ static int find_mate(const colli_rank_info *table, int nranks, int rank) {
   return mate;
 }
 
-/* Whether each two neighbours share a core that is theirs alone, all on one host. */
+/* Whether all ranks are on one host and every two neighbours have a core to themselves. */
 static bool is_paired(const colli_rank_info *table, int nranks) {
   bool all = nranks % 2 == 0;
   for (int rank = 0; all && rank < nranks; rank += 2)
@@ -184,7 +184,7 @@ static bool is_paired(const colli_rank_info *table, int nranks) {
   return all;
 }
 
-/* Sets model and limits of the slowest links, on a host with that many ranks and processors. */
+/* Sets the model and limits of the slowest links, on a host with that many ranks and processors. */
 static void set_model(const colli_rank_info *table, int nranks,
                       const colli_transport_list *transports, int ranks_fullest, int cpus_fullest,
                       const colli_corrections *corrections, colli_locality *out) {

@@ -1,4 +1,4 @@
-/* locality.h: where the ranks sit, and what follows from it for the cost model. */
+/* locality.h: where the ranks sit, and what this means for the cost model. */
 #ifndef COLLI_TUNING_LOCALITY_H
 #define COLLI_TUNING_LOCALITY_H
 
@@ -7,14 +7,14 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/wireup/bootstrap.h"
 
-/* Fills in the processors that this process may use and where it is bound. */
+/* Fills in the processors that this process may use, and the one to which it is bound. */
 void colli_locality_describe(colli_rank_info *info);
 
-/* What the table of ranks says of a communicator; the same on every rank but for `crowded`,
+/* What the table of ranks says about a communicator; the same on every rank except for `crowded`,
  * `neighbours` and `mate`. */
 typedef struct colli_locality {
   colli_model model;   /* of the slowest kind of link that some pair uses, on the fullest host */
-  colli_limits limits; /* sizes of slots and slices that suit it, and all have memory for */
+  colli_limits limits; /* sizes of slots and slices that suit it and for which all have memory */
   bool crowded;        /* the ranks on this rank's host outnumber the processors they may use */
   int neighbours;      /* ranks on this rank's host, itself included */
   int mate;            /* the one other rank bound to this rank's core; -1: none, or several */
@@ -23,16 +23,16 @@ typedef struct colli_locality {
                           caller frees it. NULL: one host */
 } colli_locality;
 
-/* The transports that the table's records speak of: bit and blob number i are those of ops[i]. */
+/* The transports of the table's records: bit and blob number i belong to ops[i]. */
 typedef struct colli_transport_list {
   const coll_transport_ops *ops[COLLI_MAX_TRANSPORTS]; /* NULL: this rank does not use it */
   int count;
 } colli_transport_list;
 
 /*
- * Finds where the ranks sit. The model's costs are those that the ranks have measured: of each
- * number the largest, so that all get the same whatever file each has read. It is corrected by
- * `corrections` (or NULL, which must stay) if all have read the same. Errors: NO_MEMORY.
+ * Finds where the ranks sit. The model's costs are the largest that any rank has measured, so that
+ * all ranks get the same, whatever files they have read. It uses `corrections` (may be NULL; must
+ * outlive the result) only if all ranks have read the same ones. Errors: NO_MEMORY.
  */
 coll_status colli_locality_find(const colli_rank_info *table, int nranks, int rank,
                                 const colli_transport_list *transports,

@@ -1,4 +1,4 @@
-/* select.c: which algorithm, and how large its chunks are. */
+/* select.c: selects an algorithm and the size of its chunks. */
 #include "libcoll/tuning/select.h"
 
 #include <math.h>
@@ -7,19 +7,19 @@
 #include "libcoll/cost/rehearse.h"
 
 #define CHUNK_BYTES_MIN 8192  /* the smallest chunk that the choice tries */
-#define REFERRED_BYTES  16384 /* shorter messages are never left where they lie */
-#define CHUNK_GAIN      0.97  /* smaller chunks must gain this: the formulas do not see all costs */
-#define REHEARSE_RANKS  16    /* more take long, and leave little to choose */
-#define REHEARSE_WITHIN 3     /* times the best formula's time: what is not hopeless */
+#define REFERRED_BYTES  16384 /* shorter messages are never sent by reference */
+#define CHUNK_GAIN      0.97  /* smaller chunks must gain this: formulas miss some costs */
+#define REHEARSE_RANKS  16    /* more ranks take long, and the choices differ little */
+#define REHEARSE_WITHIN 3     /* times the best predicted time: worth a rehearsal */
 
-/* Whether two ranks send each other as much at the same time: both have sent before either reads,
- * and slices, with which one could begin earlier, only cost their time. */
+/* Whether two ranks send each other equal messages at the same time. Then both have sent before
+ * either reads, so slices, which would let one begin earlier, only cost time. */
 static bool is_exchange(const colli_shape *shape) {
   return shape->nranks == 2 && !colli_rooted(shape->coll) && shape->coll != COLLI_SCAN &&
          shape->coll != COLLI_EXSCAN;
 }
 
-/* The partition that an algorithm gets for a wanted chunk size. */
+/* An algorithm's partition for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out) {
   int nchunks = algo->nchunks(shape);
@@ -51,8 +51,8 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
     most = limits->slot_bytes;
   colli_limits wanted = *limits;
   wanted.chunk_bytes = most;
-  /* Of two ranks none passes a chunk on. What they gain by smaller ones is less than what they lose
-   * when messages are too short to be read where they lie. */
+  /* With two ranks, no chunk is forwarded. Smaller chunks gain less than is lost when messages
+   * become too short to be sent by reference. */
   bool short_slices = shape->nranks == 2 && limits->slice_bytes < REFERRED_BYTES;
   size_t least = short_slices ? 4 * REFERRED_BYTES : CHUNK_BYTES_MIN;
   *best = (colli_choice){.algo = algo};
@@ -60,7 +60,8 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   for (bool first = true;; first = false) {
     colli_choice tried = {.algo = algo, .chunk_bytes = wanted.chunk_bytes};
     colli_choice_partition(algo, shape, count, elem_bytes, &wanted, &tried.partition);
-    /* A short vector is one chunk whatever is wanted; for many ranks a cost takes its time. */
+    /* A short vector is one chunk whatever the wanted size; skipping equal partitions saves time,
+     * because with many ranks a cost is slow to compute. */
     bool known = !first && same_cut(&tried.partition, &last);
     last = tried.partition;
     if (!known)
@@ -75,7 +76,7 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
   }
 }
 
-/* Inserts a candidate where it belongs by cost; equal ones keep their order. */
+/* Inserts a candidate in order of cost; equal ones keep their order. */
 static int insert_by_cost(colli_choice *list, int length, int capacity,
                           const colli_choice *candidate) {
   int at = length;
@@ -89,14 +90,15 @@ static int insert_by_cost(colli_choice *list, int length, int capacity,
   return kept + 1;
 }
 
-/* Whether an algorithm is for this number and kind of ranks. */
+/* Whether an algorithm suits this number and kind of ranks. */
 static bool is_for(const colli_algo *algo, int nranks, const colli_model *model) {
   int least = model->device && algo->ranks_device ? algo->ranks_device : algo->ranks_min;
   return nranks >= least && (!algo->ranks_max || nranks <= algo->ranks_max) &&
          (model->paired || !algo->turns);
 }
 
-/* All that may do a shape, with their formulas' times; returns how many. */
+/* Lists all algorithms that suit a shape, with the times of their formulas; returns their
+ * number. */
 static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
                     const colli_limits *limits, const colli_model *model, const char *force,
                     colli_choice *list) {
@@ -110,7 +112,7 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   return listed;
 }
 
-/* What a rehearsal by all ranks says, or a negative number if memory ran out. */
+/* The time of a rehearsal with all ranks; negative if out of memory. */
 static double rehearse_choice(const colli_choice *choice, const colli_shape *shape,
                               size_t elem_bytes, unsigned slot_count, const colli_model *model) {
   colli_sched *scheds[REHEARSE_RANKS];
@@ -128,7 +130,8 @@ static double rehearse_choice(const colli_choice *choice, const colli_shape *sha
   return ns;
 }
 
-/* The time of a choice where ranks may share cores. A rehearsal knows no turns. */
+/* The time of a choice where ranks may share cores. A rehearsal does not model ranks that take
+ * turns. */
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model) {
   double formula = choice->algo->cost(shape, &choice->partition, elem_bytes, model);
@@ -139,7 +142,7 @@ double colli_choice_time(const colli_choice *choice, const colli_shape *shape, s
   return rehearsed > 0 ? sqrt(formula * rehearsed) : formula;
 }
 
-/* Rehearses those whose formulas are among the best. */
+/* Rehearses the candidates with the best predicted times. */
 static void rehearse_best(colli_choice *list, int listed, const colli_shape *shape,
                           size_t elem_bytes, const colli_limits *limits, const colli_model *model) {
   double least = list[0].predicted_ns;
@@ -152,9 +155,9 @@ static void rehearse_best(colli_choice *list, int listed, const colli_shape *sha
 }
 
 /*
- * The algorithm and chunk size with the lowest cost. There is one choice for all roots, that for
- * root 0: calls whose root changes from one to the next would else mix algorithms, whose ranks wait
- * for each other in different orders. That cost twice the time where ranks share cores.
+ * The algorithm and chunk size with the lowest cost. All roots use the choice for root 0. Otherwise
+ * calls with changing roots would mix algorithms whose ranks wait for each other in different
+ * orders, which took twice the time where ranks share cores.
  */
 int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  const colli_limits *limits, const colli_model *model, const char *force,

@@ -1,4 +1,4 @@
-/* select.h: which algorithm is the cheapest by the cost model, and how large its chunks are. */
+/* select.h: selects the cheapest algorithm by the cost model, and the size of its chunks. */
 #ifndef COLLI_TUNING_SELECT_H
 #define COLLI_TUNING_SELECT_H
 
@@ -17,22 +17,22 @@ typedef struct colli_choice {
 /*
  * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).
  * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
- * rank. candidates (may be NULL) receives what was considered, best first, up to max_candidates;
- * returns how many, or 0 if `force` names no algorithm of this collective.
+ * rank. candidates (may be NULL) receives up to max_candidates considered choices, best first.
+ * Returns their number, or 0 if `force` names no algorithm of this collective.
  */
 int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  const colli_limits *limits, const colli_model *model, const char *force,
                  colli_choice *choice, colli_choice *candidates, int max_candidates);
 
 /*
- * The predicted time of a choice in ns: its formula; where a few ranks share cores, the geometric
- * mean of that and a rehearsal (cost/rehearse.h). The formula sees the longest path and the whole
- * work, the rehearsal sees who runs when; their mean is closer to the truth than either.
+ * The predicted time of a choice in ns, by its formula; where a few ranks share cores, the
+ * geometric mean of that and a rehearsal (cost/rehearse.h). The formula knows the longest path and
+ * the total work, the rehearsal knows who runs when; their mean is more accurate than either.
  */
 double colli_choice_time(const colli_choice *choice, const colli_shape *shape, size_t elem_bytes,
                          unsigned slot_count, const colli_model *model);
 
-/* The partition that an algorithm gets for a wanted chunk size. */
+/* An algorithm's partition for a wanted chunk size. */
 void colli_choice_partition(const colli_algo *algo, const colli_shape *shape, size_t count,
                             size_t elem_bytes, const colli_limits *limits, colli_partition *out);
 

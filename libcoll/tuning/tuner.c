@@ -18,7 +18,7 @@ static const colli_plugin_kind tuner_kind = {
     "COLL_TUNER", "coll_tuner",
     "give the path of a shared library that exports a coll_tuner (coll/coll_tuner.h), or unset it"};
 
-/* Loads and checks it; the parts are in `tuner` as far as it came. */
+/* Loads and checks the plug-in; on failure `tuner` holds what was loaded so far. */
 static coll_status load_tuner(const char *path, colli_tuner *tuner, coll_error *error) {
   void *symbol;
   coll_status status = colli_plugin_load(&tuner_kind, path, false, &tuner->library, &symbol, error);
@@ -29,7 +29,7 @@ static coll_status load_tuner(const char *path, colli_tuner *tuner, coll_error *
     return colli_plugin_refuse(&tuner_kind, path, error,
                                "is a tuner of another version of libcoll");
   if (!ops->choose || !ops->name)
-    return colli_plugin_refuse(&tuner_kind, path, error, "has no name, or cannot choose");
+    return colli_plugin_refuse(&tuner_kind, path, error, "has no name or no choose function");
   if (ops->open && ops->open(&tuner->ctx) != 0)
     return colli_plugin_refuse(&tuner_kind, path, error, "refuses to start");
   tuner->ops = ops;

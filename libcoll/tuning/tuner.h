@@ -8,14 +8,15 @@
 typedef struct colli_tuner colli_tuner;
 
 /*
- * Loads the plug-in at `path`; "", or if this process must not load any: *tuner is NULL. Errors:
- * INVALID_USAGE (cannot be loaded, is no tuner, or of another version, or refuses), NO_MEMORY.
+ * Loads the plug-in at `path`. *tuner is NULL if the path is "" or this process must not load
+ * plug-ins. Errors: INVALID_USAGE (cannot be loaded, not a tuner, wrong version, or refuses),
+ * NO_MEMORY.
  */
 coll_status colli_tuner_open(const char *path, const colli_log *log, colli_tuner **tuner,
                              coll_error *error);
 
-/* Asks for one of `count` candidates, best first; *index is -1 if the tuner has no opinion.
- * Errors: INVALID_USAGE if it gives an index that is none. */
+/* Asks for one of `count` candidates, best first; *index is -1 if the tuner has no preference.
+ * Errors: INVALID_USAGE if the tuner returns an invalid index. */
 coll_status colli_tuner_ask(colli_tuner *tuner, const colli_shape *shape, size_t bytes,
                             const colli_choice *candidates, int count, int *index,
                             coll_error *error);

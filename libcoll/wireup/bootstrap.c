@@ -1,4 +1,4 @@
-/* bootstrap.c: making ids, and one rank's part in a bootstrap from begin to end. */
+/* bootstrap.c: makes ids, and runs one rank's part in a bootstrap from beginning to end. */
 #include "libcoll/wireup/bootstrap.h"
 
 #include <errno.h>
@@ -39,7 +39,7 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
   return status;
 }
 
-/* Whether a descriptor is the listener that the id names, and not something that took its number.
+/* Whether a descriptor is still the id's listener, and not something else that reused its number.
  */
 static bool is_listener(const colli_id *id) {
   int listening = 0;
@@ -54,7 +54,8 @@ static bool is_listener(const colli_id *id) {
   return colli_net_from_sockaddr((struct sockaddr *)&name, &addr) && addr.port == id->addrs[0].port;
 }
 
-/* Rank 0: checks its listener, which is closed at the end in every case, and sets its flags. */
+/* Rank 0: checks its listener and sets its flags. The listener is closed at the end in every
+ * case. */
 static coll_status take_listener(const boot *b, int *listen_fd) {
   const colli_id *id = b->id;
   *listen_fd = -1;
@@ -88,7 +89,7 @@ static coll_status run_role(boot *b, boot_links *links, const colli_params *para
   return COLL_OK;
 }
 
-/* Makes the control links of the sockets of a bootstrap that succeeded. */
+/* Turns the sockets of a successful bootstrap into control links. */
 static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl) {
   int peers[COLLI_CTRL_LINKS_MAX], fds[COLLI_CTRL_LINKS_MAX];
   for (int i = 0; i < links->count; i++) {
@@ -99,7 +100,7 @@ static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl
   return colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, fds, links->count, b->error);
 }
 
-/* Allocates what a bootstrap works with; boot->polls is the caller's even if it fails. */
+/* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */
 static boot_links *create_links(boot *b) {
   int descriptors = 2 * BOOT_PENDING_MAX + COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
   descriptors += b->rank == 0 ? 2 * b->nranks : 0;

@@ -14,13 +14,12 @@
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
 
-/* What every rank knows of every other; travels as it is. All bytes are set: there is no padding.
- */
+/* What every rank knows about every other. Sent as it is, so it has no padding. */
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
   int32_t pid;
-  int32_t core;        /* number of the one processor that it is bound to, or -1 */
+  int32_t core;        /* the processor that it is bound to, or -1 if not exactly one */
   int32_t numa_node;   /* of that processor, or -1 */
   uint32_t slot_bytes; /* as the user set it; 0: not set */
   uint32_t slot_count;
@@ -33,7 +32,7 @@ typedef struct colli_rank_info {
   uint64_t tmp_free;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_calibration calibration;  /* what it has measured, or typical costs */
-  uint64_t corrections;           /* the digest of those it has read; 0: none */
+  uint64_t corrections;           /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
@@ -58,25 +57,25 @@ _Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its byte
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
 /*
- * Lifelines: connections to other ranks, over which nothing is sent while all goes well. When one
- * brings anything, or ends, that rank has given up or died, and the bootstrap fails with PEER_LOST
- * at once. A NULL colli_lifelines: there are none, and the listener is not kept.
+ * Lifelines: connections to other ranks that stay silent while all is well. If one brings data or
+ * ends, its rank has given up or died, and the bootstrap fails with PEER_LOST at once. A NULL
+ * colli_lifelines means that there are none and that the listener is not kept.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
-  long long timeout_ms; /* for colli_create: replaces create_timeout_ms; 0: does not */
-  int listen_fd; /* out: the listener behind control_addrs, the caller's from now on; or -1 */
+  long long timeout_ms; /* for colli_create: replaces create_timeout_ms unless it is 0 */
+  int listen_fd; /* out: the listener behind control_addrs, which the caller then owns; or -1 */
 } colli_lifelines;
 
 /*
- * Checks in, waits for all ranks, and gives the table and the control links. Collective; blocks at
- * most until deadline_ns (colli_now_ns time). Rank 0 serves the others from id->listen_fd, which it
- * closes in every case. `mine` is completed with control_addrs. On failure on any rank every rank
+ * Checks in, waits for all ranks, and returns the table and the control links. Collective; blocks
+ * until deadline_ns (colli_now_ns time) at most. Rank 0 serves the others from id->listen_fd, which
+ * it closes in every case. `mine` is completed with control_addrs. If any rank fails, every rank
  * that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank claimed twice
  * or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret (AUTH). *table is
- * malloc'ed: nranks records. `log` gets a line for each connection that is turned away.
+ * malloc'ed: nranks records. `log` gets a line for each rejected connection.
  */
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,

@@ -1,4 +1,4 @@
-/* bootstrap_dial.c: reaching a peer that may be at any of several addresses. */
+/* bootstrap_dial.c: connects to a peer that may be at any of several addresses. */
 #include "libcoll/wireup/bootstrap_dial.h"
 
 #include <errno.h>
@@ -31,8 +31,8 @@ static bool lists_address(const colli_addr addrs[COLLI_MAX_ADDRS], const colli_a
   return false;
 }
 
-/* Whether this rank has all of the peer's addresses. Then they seem to be on one host, and loopback
- * is best: it keeps working when an interface loses its address. */
+/* Whether this rank has all of the peer's addresses. If so, both are probably on one host, and
+ * loopback is best because it keeps working when an interface loses its address. */
 static bool same_network(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]) {
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
     if (!lists_address(b->mine->control_addrs, &addrs[i]))
@@ -40,8 +40,8 @@ static bool same_network(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS])
   return true;
 }
 
-/* Adds the peer's addresses whose affinity to the best of ours is `wanted`. Loopback counts as
- * `loopback` at least. */
+/* Adds the peer's addresses whose best affinity to one of ours is `wanted`. Loopback counts as at
+ * least `loopback`. */
 static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *addrs, int wanted,
                               int loopback) {
   const colli_addr *own = b->mine->control_addrs;
@@ -57,7 +57,7 @@ static void add_with_affinity(const boot *b, boot_dial *dial, const colli_addr *
       add_address(dial, &addrs[i]);
       continue;
     }
-    /* A link-local address is valid on one network only: try each of our interfaces. */
+    /* A link-local address is valid on only one network, so try each of our interfaces. */
     for (int j = 0; j < COLLI_MAX_ADDRS && own[j].family; j++) {
       colli_addr scoped = addrs[i];
       scoped.scope = own[j].scope;
@@ -81,7 +81,7 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
     dial->attempts[i].next_ns = now_ns + (uint64_t)i * STAGGER_NS;
 }
 
-/* Notes that an attempt failed, and when to try again. */
+/* Records that an attempt failed, and schedules the next one. */
 static void fail_attempt(boot_dial *dial, boot_attempt *attempt, int sys_errno) {
   boot_close(&attempt->fd);
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
@@ -126,7 +126,7 @@ static bool attempt_connected(boot_dial *dial, boot_attempt *attempt, uint64_t n
   return attempt->connected;
 }
 
-/* Moves an attempt on; true once its connection is authenticated. */
+/* Advances an attempt; true once its connection is authenticated. */
 static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
   if (attempt->dead)
     return false;
@@ -143,7 +143,7 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   bool refused = result == COLL_ERR_PEER_LOST && sys_errno == EPERM;
   dial->wrong_secret |= result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL;
   dial->refused |= refused;
-  /* A peer that refused a control link may do so because it has not noticed yet that an earlier
+  /* The peer may have refused a control link because it has not noticed yet that an earlier
    * connection ended. */
   attempt->dead = result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL ||
                   (refused && dial->kind == COLLI_HELLO_CHECKIN);
@@ -151,13 +151,13 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   return false;
 }
 
-/* How much an answer at an address tells of the peer: any host may answer at a loopback or
+/* How much an answer at an address says about the peer: any host may answer at a loopback or
  * link-local address. */
 static int address_weight(const colli_addr *addr) {
   return colli_addr_loopback(addr) ? 0 : colli_addr_link_local(addr) ? 1 : 2;
 }
 
-/* The weight of the addresses that tell most of the peer, or `least`. */
+/* The highest weight of the peer's addresses, but at least `least`. */
 static int best_weight(const boot_dial *dial, int least) {
   int best = least;
   for (int i = 0; i < dial->count; i++) {
@@ -167,7 +167,8 @@ static int best_weight(const boot_dial *dial, int least) {
   return best;
 }
 
-/* Whether dialling on is pointless: as far as can be told, the peer itself has refused. */
+/* Whether dialling on is pointless because, as far as this rank can tell, the peer itself
+ * refused. */
 static bool is_hopeless(const boot_dial *dial, uint64_t now_ns) {
   bool any_dead = false;
   const int best = best_weight(dial, 0);

@@ -1,4 +1,4 @@
-/* bootstrap_dial.h: reaching a peer that may be at any of several addresses. */
+/* bootstrap_dial.h: connects to a peer that may be at any of several addresses. */
 #ifndef COLLI_WIREUP_BOOTSTRAP_DIAL_H
 #define COLLI_WIREUP_BOOTSTRAP_DIAL_H
 
@@ -12,7 +12,7 @@ typedef struct boot_attempt {
   colli_addr addr;
   int fd; /* -1: not trying now */
   bool connected;
-  bool dead; /* something else answers there: never again */
+  bool dead; /* something else answers there, so never try it again */
   colli_auth auth;
   uint64_t began_ns;
   uint64_t next_ns; /* when to try (again) */
@@ -20,7 +20,7 @@ typedef struct boot_attempt {
   int sys_errno; /* of the last failure */
 } boot_attempt;
 
-/* Reaches one peer by all its addresses at once, best first, again and again. */
+/* Dials one peer at all its addresses at once, best first, and retries. */
 typedef struct boot_dial {
   colli_hello_kind kind;
   int peer;
@@ -33,15 +33,16 @@ typedef struct boot_dial {
 void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
                      const colli_addr addrs[COLLI_MAX_ADDRS]);
 
-/* COLL_T_DONE: dial->fd is an authenticated connection, the caller's. COLL_T_AGAIN. COLL_ERR_AUTH,
- * COLL_ERR_MISMATCH (the peer knows the secret, but not this communicator): no use in going on. */
+/* Advances the dialling. COLL_T_DONE: dial->fd is an authenticated connection that the caller owns.
+ * COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but not
+ * this communicator): retrying is pointless. */
 int boot_dial_step(const boot *b, boot_dial *dial);
 
 void boot_dial_watch(boot *b, const boot_dial *dial);
 void boot_dial_close(boot_dial *dial);
 
-/* Whether all addresses that mean the peer's host were tried and refused: nobody listens there any
- * more. */
+/* Whether all addresses that identify the peer's host refused the connection: nobody listens there
+ * any more. */
 bool boot_dial_gone(const boot_dial *dial, bool same_host);
 
 /* Describes the attempts: "10.0.0.1:80 (Connection refused), [::1]:80 (no answer)" */

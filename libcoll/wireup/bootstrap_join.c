@@ -8,7 +8,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
-#define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to tell rank 0 of a failure here */
+#define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to report a failure to rank 0 */
 
 typedef struct join_state {
   boot *b;
@@ -24,7 +24,7 @@ typedef struct join_state {
   size_t outcome_done;
 } join_state;
 
-/* Fails with what happened at each address of rank 0; `format` takes rank, host and that text. */
+/* Fails with a message about each address of rank 0; `format` takes rank, host and that text. */
 static coll_status fail_at_root(join_state *j, coll_status status, const char *format) {
   char attempts[400];
   boot_dial_describe(&j->dial, attempts, sizeof(attempts));
@@ -62,7 +62,7 @@ static coll_status fail_root_lost(const join_state *j) {
                    b->mine->host);
 }
 
-/* Exchanges messages with rank 0; *over: the outcome has arrived, and is COLL_OK. */
+/* Exchanges messages with rank 0. Sets *over when the outcome has arrived and is COLL_OK. */
 static coll_status step_root(join_state *j, bool *over) {
   const boot *b = j->b;
   *over = false;
@@ -83,11 +83,11 @@ static coll_status step_root(join_state *j, bool *over) {
   }
   if (result == COLL_T_DONE)
     return boot_fail(b, COLL_ERR_PROTOCOL, 0, NULL,
-                     "rank 0 said that all is well before rank %d had its links", b->rank);
+                     "rank 0 reported success before rank %d had its links", b->rank);
   return result > 0 || sent > 0 ? fail_root_lost(j) : COLL_OK;
 }
 
-/* This rank's deadline has passed: says why. */
+/* Fails because this rank's deadline has passed, and says why. */
 static coll_status fail_root_late(join_state *j) {
   const boot *b = j->b;
   if (j->fd < 0)
@@ -102,7 +102,7 @@ static coll_status fail_root_late(join_state *j) {
                    (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S);
 }
 
-/* Tells rank 0 why this rank fails, so that the others learn it. */
+/* Reports this rank's failure to rank 0, so that the others learn the reason. */
 static void report_failure(join_state *j, coll_status status) {
   boot *b = j->b;
   boot_report report;
@@ -110,7 +110,7 @@ static void report_failure(join_state *j, coll_status status) {
   uint64_t until_ns = colli_now_ns() + REPORT_NS;
   boot_report_fill(b, &report, status);
   if (j->ready && j->ready_done < sizeof(j->ready_report))
-    return; /* in the middle of another message: closing the connection must do */
+    return; /* in the middle of another message; closing the connection must suffice */
   while (j->checkin_done == sizeof(j->checkin) &&
          colli_net_push(j->fd, &report, sizeof(report), &done) == COLL_T_AGAIN &&
          colli_now_ns() < until_ns) {
@@ -136,7 +136,7 @@ static void wait_for_events(join_state *j) {
   boot_polls_wait(&b->polls);
 }
 
-/* Moves on until the outcome is known or something fails here. */
+/* Runs until the outcome is known or something fails here. */
 static coll_status await_outcome(join_state *j) {
   boot *b = j->b;
   for (;;) {

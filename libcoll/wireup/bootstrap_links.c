@@ -1,4 +1,4 @@
-/* bootstrap_links.c: making this rank's control links, and passing the table down the tree. */
+/* bootstrap_links.c: makes this rank's control links, and passes the table down the tree. */
 #include "libcoll/wireup/bootstrap_links.h"
 
 #include <errno.h>
@@ -42,7 +42,7 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
   return status;
 }
 
-/* The link that a new connection is meant for; NULL if none. */
+/* The link to which a new connection belongs; NULL if none. */
 static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *hello) {
   if (hello->kind != COLLI_HELLO_CONTROL || hello->comm_id != b->id->comm_id ||
       hello->dst_rank != b->rank)
@@ -78,7 +78,7 @@ static int accept_links(const boot *b, boot_links *links) {
   return (int)status;
 }
 
-/* Receives what the dialling neighbour sends: a head, and the table from the parent. */
+/* Receives what the dialling neighbour sends: a head and, from the parent, the table. */
 static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
   const size_t head_bytes = sizeof(link->head);
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
@@ -96,7 +96,7 @@ static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
   if (result == COLL_T_AGAIN)
     return;
   if (result != COLL_T_DONE) {
-    /* The neighbour gave this connection up, and may dial again by another address. */
+    /* The neighbour gave up this connection, and may dial another address. */
     boot_close(&link->fd);
     return;
   }
@@ -160,7 +160,7 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   return result;
 }
 
-/* The deadline of the links has passed: says which one is missing. */
+/* Fails because the deadline of the links has passed, and says which one is missing. */
 static int fail_links_late(const boot *b, const boot_links *links) {
   for (int i = 0; i < links->count; i++) {
     const boot_link *link = &links->at[i];
@@ -176,7 +176,7 @@ static int fail_links_late(const boot *b, const boot_links *links) {
                           "COLL_PORT_RANGE",
                           b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
   }
-  return COLL_T_AGAIN; /* somebody else's link is missing: that rank tells rank 0 */
+  return COLL_T_AGAIN; /* the missing link is another rank's, which tells rank 0 */
 }
 
 int boot_links_step(const boot *b, boot_links *links) {

@@ -1,4 +1,4 @@
-/* bootstrap_links.h: making a rank's control links, over which the table comes down the tree. */
+/* bootstrap_links.h: makes a rank's control links, over which the table comes down the tree. */
 #ifndef COLLI_WIREUP_BOOTSTRAP_LINKS_H
 #define COLLI_WIREUP_BOOTSTRAP_LINKS_H
 
@@ -6,7 +6,7 @@
 #include "libcoll/wireup/bootstrap_listener.h"
 #include "libcoll/wireup/ctrl_links.h"
 
-/* The first message on a control link; the table follows on one from parent to child. */
+/* The first message on a control link. From parent to child, the table follows. */
 typedef struct boot_link_head {
   uint32_t magic;
   uint32_t records;      /* that follow */
@@ -20,7 +20,7 @@ typedef struct boot_link {
   bool table; /* the table goes over it */
   bool began, up;
   int fd;      /* -1: not connected */
-  size_t done; /* bytes of head and table that are through */
+  size_t done; /* bytes of head and table sent or received so far */
   boot_link_head head;
   boot_dial dial;
 } boot_link;
@@ -29,7 +29,8 @@ typedef struct boot_links {
   boot_listener listener;
   colli_rank_info *table;
   bool have_table;
-  uint64_t deadline_ns; /* for the links; rank 0's, as the head of the parent's link tells it */
+  uint64_t deadline_ns; /* for the links; rank 0's choice, which arrives in the head of the parent's
+                         * link */
   int count;
   boot_link at[COLLI_CTRL_LINKS_MAX];
 } boot_links;

@@ -1,4 +1,4 @@
-/* bootstrap_listener.c: connections that come to a listener, until they are authenticated. */
+/* bootstrap_listener.c: accepts a listener's connections and authenticates them. */
 #include "libcoll/wireup/bootstrap_listener.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 
 #include "libcoll/base/clock.h"
 
-/* A pending connection has at least this long before a later one may take its place. */
+/* A pending connection is safe for this long before a later one may take its place. */
 #define PATIENCE_NS (500 * COLLI_NS_PER_MS)
 
 /* Where a connection comes from, as text. */
@@ -32,8 +32,8 @@ static void reject_pending(const boot *b, boot_listener *listener, int i, const 
   memmove(pending, pending + 1, (size_t)(listener->count - i) * sizeof(*pending));
 }
 
-/* Makes sure that one more connection can be accepted: rejects the oldest one if need be. False
- * while that one may still authenticate itself. */
+/* Makes room for one more connection by rejecting the oldest one if necessary. False while that one
+ * may still authenticate itself. */
 static bool evict_oldest(const boot *b, boot_listener *listener) {
   if (listener->count < BOOT_PENDING_MAX)
     return true;
@@ -43,7 +43,7 @@ static bool evict_oldest(const boot *b, boot_listener *listener) {
   return true;
 }
 
-/* Accepts the connections that wait in the kernel. */
+/* Accepts the connections queued in the kernel. */
 static void accept_new(const boot *b, boot_listener *listener) {
   listener->sys_errno = 0;
   listener->full = false;
@@ -104,7 +104,7 @@ bool boot_listener_next(const boot *b, boot_listener *listener, boot_pending *ou
 void boot_listener_watch(boot *b, const boot_listener *listener) {
   if (listener->fd < 0)
     return;
-  if (listener->sys_errno != 0) /* the listener stays readable: poll it again later */
+  if (listener->sys_errno != 0) /* the listener stays readable, so poll it again later */
     boot_polls_wake(&b->polls, colli_now_ns() + 10 * COLLI_NS_PER_MS);
   else if (!listener->full)
     boot_polls_add(&b->polls, listener->fd, POLLIN);

@@ -1,4 +1,4 @@
-/* bootstrap_listener.h: connections that come to a listener, until they are authenticated. */
+/* bootstrap_listener.h: accepts a listener's connections and authenticates them. */
 #ifndef COLLI_WIREUP_BOOTSTRAP_LISTENER_H
 #define COLLI_WIREUP_BOOTSTRAP_LISTENER_H
 
@@ -18,13 +18,14 @@ typedef struct boot_pending {
 typedef struct boot_listener {
   int fd; /* -1: none */
   int count;
-  int sys_errno;                          /* accept() fails: EMFILE and the like; 0: it works */
+  int sys_errno;                          /* why accept() fails (EMFILE and the like); 0: it
+                                           * works */
   bool full;                              /* more connections may wait in the kernel */
   boot_pending pending[BOOT_PENDING_MAX]; /* oldest first */
 } boot_listener;
 
-/* Accepts connections and moves their handshakes on. True: *pending has proved that it knows the
- * secret; it is the caller's, who answers it. Call until false. */
+/* Accepts connections and advances their handshakes. True: *pending has proved that it knows the
+ * secret; the caller now owns it and must answer it. Call until it returns false. */
 bool boot_listener_next(const boot *b, boot_listener *listener, boot_pending *pending);
 
 void boot_listener_watch(boot *b, const boot_listener *listener);
@@ -32,7 +33,7 @@ void boot_listener_watch(boot *b, const boot_listener *listener);
 /* Closes the pending connections; the listening socket stays open. */
 void boot_listener_drop_pending(boot_listener *listener);
 
-/* Refuses a connection that knows the secret but is not wanted here. */
+/* Refuses a connection whose peer knows the secret but does not belong here. */
 void boot_pending_refuse(const boot *b, boot_pending *pending);
 
 #endif

@@ -1,4 +1,4 @@
-/* bootstrap_report.c: failures of a bootstrap, and what ranks tell each other of them. */
+/* bootstrap_report.c: failures of a bootstrap, and how ranks report them to each other. */
 #include "libcoll/wireup/bootstrap_report.h"
 
 #include <errno.h>

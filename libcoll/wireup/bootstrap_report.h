@@ -1,6 +1,6 @@
 /*
- * bootstrap_report.h: what all parts of one bootstrap share, how they fail, and how ranks tell each
- * other whether they succeeded.
+ * bootstrap_report.h: the state that all parts of a bootstrap share, their failures, and the
+ * reports with which ranks tell each other whether they succeeded.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_REPORT_H
 #define COLLI_WIREUP_BOOTSTRAP_REPORT_H
@@ -19,11 +19,11 @@ typedef struct boot {
   uint64_t deadline_ns;
   coll_error *error;
   const colli_lifelines *lifelines; /* may be NULL */
-  uint64_t hello_word;              /* goes into the hello of connections that are dialled */
+  uint64_t hello_word;              /* sent in the hello of outgoing connections */
   boot_polls polls;
 } boot;
 
-/* Tells another rank that all went well here, or why it did not. */
+/* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
   int32_t status;
   uint32_t pad;
@@ -35,19 +35,19 @@ typedef struct boot_report {
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* Takes over the failure that another rank reports as this rank's; ends its strings. */
+/* Adopts a failure that another rank reports, and terminates its strings. */
 coll_status boot_fail_reported(const boot *b, boot_report *report);
 
 /* Writes a report: boot->error, unless `status` is COLL_OK. */
 void boot_report_fill(const boot *b, boot_report *report, coll_status status);
 
-/* Writes the ranks whose flag is `wanted`, as far as they fit: "3, 5-7". */
+/* Lists the ranks whose flag is `wanted`, as many as fit: "3, 5-7". */
 void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes);
 
 /* Watches the lifelines. */
 void boot_lifelines_watch(boot *b);
 
-/* The index of a lifeline that ended or brings something; -1 if all are quiet. */
+/* The index of a lifeline that ended or has data; -1 if all are silent. */
 int boot_lifelines_broken(const boot *b);
 
 /* Fails because of the lifeline with that index. */

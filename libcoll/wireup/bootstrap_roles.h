@@ -15,7 +15,7 @@
 #include "libcoll/wireup/bootstrap_links.h"
 
 typedef struct boot_checkin {
-  uint32_t version; /* COLL_VERSION; the rest is read only if it is ours */
+  uint32_t version; /* COLL_VERSION; the rest is read only if the versions match */
   int32_t nranks;
   uint32_t remaining_ms; /* until the sender gives up */
   uint32_t pad;

@@ -1,4 +1,4 @@
-/* bootstrap_root.c: rank 0: collects the records, sends the table, tells everybody the outcome. */
+/* bootstrap_root.c: rank 0's part: collects the records, sends the table, announces the outcome. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -8,8 +8,8 @@
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
-#define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to tell a failure to ranks that read slowly */
-#define LINGER_NS COLLI_NS_PER_S          /* the same, to ranks that have yet to connect */
+#define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to announce a failure to slow readers */
+#define LINGER_NS COLLI_NS_PER_S          /* the same, for ranks that have yet to connect */
 
 /* An authenticated connection. */
 typedef struct root_conn {
@@ -37,7 +37,7 @@ typedef struct root_state {
   uint64_t deadline_ns; /* of the rank that gives up first */
 } root_state;
 
-/* How long before a deadline a message about it must be sent, to arrive in time. */
+/* How long before a deadline a message must be sent in order to arrive in time. */
 static uint64_t margin_ns(uint64_t remaining_ns) {
   uint64_t fifth_ns = remaining_ns / 5;
   return fifth_ns < COLLI_NS_PER_S ? fifth_ns : COLLI_NS_PER_S;
@@ -51,7 +51,7 @@ static int first_missing(const root_state *r, const bool *flag) {
   return rank;
 }
 
-/* The deadline passed before all ranks had checked in. */
+/* Fails because the deadline passed before all ranks had checked in. */
 static coll_status fail_checkin_late(root_state *r) {
   const boot *b = r->b;
   char list[200], addr[COLLI_ADDR_TEXT];
@@ -66,7 +66,7 @@ static coll_status fail_checkin_late(root_state *r) {
                    colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was");
 }
 
-/* The deadline passed before all ranks had made their control links. */
+/* Fails because the deadline passed before all ranks had made their control links. */
 static coll_status fail_links_late(root_state *r) {
   const boot *b = r->b;
   char list[200];
@@ -110,7 +110,7 @@ static bool add_conn(root_state *r, const boot_pending *pending) {
   return true;
 }
 
-/* Accepts authenticated connections that want to check in here; false if accept() fails. */
+/* Accepts authenticated connections of ranks that check in; false if accept() fails. */
 static bool accept_checkins(root_state *r) {
   const boot *b = r->b;
   boot_pending pending;
@@ -138,7 +138,7 @@ static coll_status fail_accept(root_state *r) {
   return COLL_ERR_SYSTEM;
 }
 
-/* Checks a record that has arrived and puts it into the table. */
+/* Checks a received record and puts it into the table. */
 static coll_status enter_record(root_state *r, root_conn *conn) {
   const boot *b = r->b;
   boot_checkin *in = &conn->msg.checkin;
@@ -229,26 +229,28 @@ static coll_status read_conns(root_state *r) {
   return COLL_OK;
 }
 
-/* Sends one rank the outcome; true when done with it. With `linger`, only once it has closed. */
+/* Sends one rank the outcome; true when done. With `linger`, it is done only when the rank has
+ * closed. */
 static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
   int result = colli_net_push(conn->fd, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE || !linger)
-    return result != COLL_T_AGAIN; /* sent; or gone, which its neighbours find out */
-  /* If it still sends its record, closing now could destroy the outcome before it is read. */
+    return result != COLL_T_AGAIN; /* sent, or the rank is gone, which its neighbours will notice */
+  /* If the rank is still sending its record, closing now could discard the outcome before it is
+   * read. */
   char waste[512];
   size_t wasted = 0;
   return colli_net_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
 }
 
 /*
- * Tells every rank the outcome. A failure is also told, for a moment, to ranks that have yet to
- * connect: they would find a closed port, and not know why.
+ * Tells every rank the outcome. A failure is also announced for a moment to ranks that have yet to
+ * connect; otherwise they would find a closed port and not know why.
  */
 static void tell_outcome(root_state *r, coll_status status) {
   boot *b = r->b;
   boot_report outcome;
   boot_report_fill(b, &outcome, status);
-  /* Ranks with lifelines learn of it at once. */
+  /* Ranks with lifelines notice at once. */
   bool linger = status != COLL_OK && !(b->lifelines && b->lifelines->nlifelines > 0);
   uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
   if (!linger || until_ns > b->deadline_ns)

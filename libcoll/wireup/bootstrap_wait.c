@@ -6,7 +6,7 @@
 
 #include "libcoll/base/clock.h"
 
-#define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait for what the set cannot hold */
+#define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait if descriptors do not fit */
 #define MAX_WAIT_MS  1000
 
 bool boot_polls_create(boot_polls *polls, int capacity) {

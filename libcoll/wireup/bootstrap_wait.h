@@ -1,7 +1,7 @@
 /*
- * bootstrap_wait.h: waiting, for all parts of a bootstrap. Nothing blocks but
- * boot_polls_wait(). Each part has a step function, which does what can be done at once, and a
- * watch function, which adds the descriptors and times that it waits for.
+ * bootstrap_wait.h: waiting, for all parts of a bootstrap. Only boot_polls_wait() blocks. Each part
+ * has a step function, which does what it can without waiting, and a watch function, which adds the
+ * descriptors and times for which it waits.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_WAIT_H
 #define COLLI_WIREUP_BOOTSTRAP_WAIT_H
@@ -26,13 +26,13 @@ void boot_polls_destroy(boot_polls *polls);
 /* Empties the set. boot_polls_wait() returns at `wake_ns` at the latest. */
 void boot_polls_clear(boot_polls *polls, uint64_t wake_ns);
 
-/* Adds a descriptor; returns its index, or -1 if the set is full (the wait is then short). */
+/* Adds a descriptor; returns its index, or -1 if the set is full (then the wait is kept short). */
 int boot_polls_add(boot_polls *polls, int fd, short events);
 
-/* Has boot_polls_wait() return at this time at the latest. */
+/* Makes boot_polls_wait() return at this time at the latest. */
 void boot_polls_wake(boot_polls *polls, uint64_t at_ns);
 
-/* Waits for one of the descriptors or the time. */
+/* Waits until a descriptor is ready or the time has come. */
 void boot_polls_wait(boot_polls *polls);
 
 /* Closes a descriptor that may be -1 and sets it to -1. */

@@ -1,4 +1,4 @@
-/* ctrl.c: what both kinds of control links have in common. */
+/* ctrl.c: code that both kinds of control links share. */
 #include "libcoll/wireup/ctrl.h"
 
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 
 #include "libcoll/wireup/ctrl_links.h"
 
-#define QUEUE_LONG     64 /* messages; a longer queue drops superseded ones */
+#define QUEUE_LONG     64 /* messages; a queue as long as this drops superseded ones */
 #define QUEUE_FAILURES 4096
 
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours) {
@@ -48,7 +48,7 @@ bool colli_ctrl_tree_joined(int a, int b) {
   return (a > 0 && (a - 1) / 2 == b) || (b > 0 && (b - 1) / 2 == a);
 }
 
-/* Adds a peer to a list unless it is in it already, is `rank` itself, or does not exist. */
+/* Adds a peer to a list unless it is already in it, is `rank` itself, or does not exist. */
 static void add_peer(int peer, int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX], int *count) {
   if (peer < 0 || peer >= nranks || peer == rank)
     return;
@@ -62,7 +62,7 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]) {
   int count = 0;
   if (rank > 0)
     add_peer((rank - 1) / 2, rank, nranks, peers, &count);
-  if (rank < nranks / 2) { /* otherwise there are no children, and 2 * rank might overflow */
+  if (rank < nranks / 2) { /* else there are no children, and 2 * rank might overflow */
     add_peer(2 * rank + 1, rank, nranks, peers, &count);
     add_peer(2 * rank + 2, rank, nranks, peers, &count);
   }
@@ -85,7 +85,7 @@ static void remove_entry(colli_ctrl_queue *queue, size_t i) {
   queue->count--;
 }
 
-/* Drops one entry that `msg` supersedes: an earlier report of the same rank, by the same link. */
+/* Drops an entry that `msg` supersedes: an earlier report of the same rank from the same link. */
 static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg) {
   for (size_t i = 0; i < queue->count; i++) {
     const colli_ctrl_entry *entry = entry_at(queue, i);
@@ -97,7 +97,7 @@ static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_
   }
 }
 
-/* Makes sure that one more entry fits; false: out of memory. */
+/* Makes room for one more entry; false if out of memory. */
 static bool grow_queue(colli_ctrl_queue *queue) {
   if (queue->count < queue->capacity)
     return true;
@@ -116,8 +116,8 @@ static bool grow_queue(colli_ctrl_queue *queue) {
 
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks) {
-  /* Every rank sends one failure and one goodbye, its latest report of waiting, and failures of
-   * communicators that were split. */
+  /* The queue stays short: every rank sends one failure, one goodbye, its latest report of waiting,
+   * and failures of communicators that were split. */
   const size_t most = QUEUE_FAILURES + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
   if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_WAITING)
     drop_superseded(queue, link, msg);

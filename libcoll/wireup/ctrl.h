@@ -1,6 +1,6 @@
 /*
  * ctrl.h: control links. Between processes they are the authenticated sockets that bootstrap made
- * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry few and
+ * (binary tree plus ring neighbours); between ranks of one process, mailboxes. They carry a few
  * small messages: who is lost, who waits for whom. Messages of one link arrive in order, and a link
  * never blocks.
  */
@@ -19,8 +19,8 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_WAITING = 2, /* origin is in the operation of `sequence` and `signature`, and waits for
                              `peer` and `more` */
   COLLI_CTRL_GOODBYE = 3, /* the sender leaves as planned */
-  COLLI_CTRL_ABSENT = 4 /* answers WAITING of `peer`: rank more[0], which it waits for, has no such
-                           communicator (any more), or has left altogether */
+  COLLI_CTRL_ABSENT = 4   /* answers WAITING of `peer`: rank more[0], for which it waits, does not
+                             have this communicator (any more), or has left altogether */
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 7
@@ -28,9 +28,9 @@ typedef enum colli_ctrl_kind {
 /* Ranks are those of the base communicator, except for those that `error` names. */
 typedef struct colli_ctrl_msg {
   uint32_t kind;
-  int32_t origin;  /* the rank that made the message; ranks pass messages of others on */
+  int32_t origin;  /* the rank that made the message; ranks forward messages of others */
   uint64_t serial; /* counts the origin's messages, so that each is handled once */
-  uint64_t uid;    /* the communicator that it is about; 0: the base */
+  uint64_t uid;    /* the communicator to which it refers; 0: the base */
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
   int32_t more[COLLI_CTRL_MORE]; /* WAITING: further ranks that origin waits for; ABSENT: one */
@@ -46,34 +46,35 @@ typedef struct colli_ctrl colli_ctrl;
 typedef enum colli_ctrl_event {
   COLLI_CTRL_NOTHING,
   COLLI_CTRL_MESSAGE, /* *msg is filled; *peer is the neighbour it came from */
-  COLLI_CTRL_CLOSED   /* the link to *peer ended without a goodbye; *sys_errno is 0 or says why */
+  COLLI_CTRL_CLOSED   /* the link to *peer ended without a goodbye; *sys_errno says why, or is 0 */
 } colli_ctrl_event;
 
-/* The ranks that this one has links with. Fills neighbours (8 at most) and returns how many. */
+/* The ranks to which this one has links. Fills neighbours (8 at most) and returns their number. */
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours);
 
-/* Queues a message to a neighbour (copied; dropped if the link is closed). Sends what it can. */
+/* Queues a copy of a message to a neighbour, or drops it if the link is closed. Sends what it
+ * can. */
 void colli_ctrl_send(colli_ctrl *ctrl, int neighbour, const colli_ctrl_msg *msg);
 
-/* The next event; sends what is queued too. Call until NOTHING. */
+/* Returns the next event, and sends queued messages. Call until it returns NOTHING. */
 colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg, int *sys_errno);
 
-/* Whether a queued message still waits to be sent; polling sends it. */
+/* Whether a queued message still has to be sent; polling sends it. */
 bool colli_ctrl_unsent(const colli_ctrl *ctrl);
 
-/* A descriptor that is readable when poll has something (an epoll or event descriptor), or -1. */
+/* A descriptor (epoll or eventfd) that is readable when there are events to poll, or -1. */
 int colli_ctrl_fd(const colli_ctrl *ctrl);
 
 /*
- * Tries to send what is queued, for timeout_ms at most, and closes all links in such a way that
- * what was sent arrives: shuts them down and, within that time, waits until peers have acknowledged
- * it.
+ * Sends queued messages for at most timeout_ms, and closes all links so that sent messages arrive:
+ * it shuts them down and waits, within that time, until peers have acknowledged everything.
  */
 void colli_ctrl_close(colli_ctrl *ctrl, int timeout_ms);
 
 /*
  * Control for `nranks` ranks of one process: ctrls[r] is rank r's. Links form the same tree. With
- * events, colli_ctrl_fd() works and costs a descriptor a rank; without (simulator) it is -1.
+ * events, colli_ctrl_fd() works, at the cost of a descriptor per rank; without (simulator) it
+ * returns -1.
  */
 coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events, coll_error *error);
 

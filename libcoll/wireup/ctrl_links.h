@@ -1,4 +1,5 @@
-/* ctrl_links.h: what the two kinds of control links share, and how bootstrap makes one of them. */
+/* ctrl_links.h: code that both kinds of control links share, and how bootstrap makes one of
+ * them. */
 #ifndef COLLI_WIREUP_CTRL_LINKS_H
 #define COLLI_WIREUP_CTRL_LINKS_H
 
@@ -6,9 +7,9 @@
 
 #include "libcoll/wireup/ctrl.h"
 
-#define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours, and some spare */
+#define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours; some spare */
 
-/* What a kind of control links does; the functions of ctrl.h call these. */
+/* The operations of one kind of control links; the functions of ctrl.h call these. */
 typedef struct colli_ctrl_ops {
   void (*send)(colli_ctrl *ctrl, int link, const colli_ctrl_msg *msg);
   colli_ctrl_event (*poll)(colli_ctrl *ctrl, int *link, colli_ctrl_msg *msg, int *sys_errno);
@@ -40,12 +41,12 @@ typedef struct colli_ctrl_queue {
 
 /*
  * Appends a message. A long queue drops superseded messages (WAITING), so that a rank that does not
- * read costs bounded memory. False: out of memory.
+ * read needs bounded memory. False if out of memory.
  */
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks);
 
-/* Takes the oldest message; false if there is none. */
+/* Removes the oldest message; false if there is none. */
 bool colli_ctrl_queue_pop(colli_ctrl_queue *queue, colli_ctrl_entry *entry);
 
 void colli_ctrl_queue_free(colli_ctrl_queue *queue);
@@ -56,8 +57,8 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 /* Whether two ranks are parent and child in the tree. */
 bool colli_ctrl_tree_joined(int a, int b);
 
-/* Makes control links of connected sockets: fds[i] leads to peers[i]. Takes over the descriptors
- * in every case. */
+/* Makes control links from connected sockets: fds[i] leads to peers[i]. Takes ownership of the
+ * descriptors in every case. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
                                   const int *fds, int count, coll_error *error);
 

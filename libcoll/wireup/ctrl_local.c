@@ -17,7 +17,8 @@ typedef struct mailbox {
   bool signalled;                    /* the event descriptor is readable */
   bool closed[COLLI_CTRL_LINKS_MAX]; /* by link: gone without a goodbye, not yet reported */
   int event_fd;                      /* -1: none */
-  atomic_bool pending; /* something may be here; lets local_poll() return without the mutex */
+  atomic_bool pending; /* the mailbox may not be empty; if false, local_poll() returns without the
+                        * mutex */
 } mailbox;
 
 typedef struct local_group {
@@ -40,7 +41,7 @@ static int link_back(int rank, int peer, int nranks) {
   return link;
 }
 
-/* Tells the owner of a mailbox, whose mutex is held, that there is something in it. */
+/* Tells the owner of a mailbox that it is not empty. The mutex is held. */
 static void notify_owner(mailbox *box) {
   atomic_store_explicit(&box->pending, true, memory_order_release);
   if (box->event_fd >= 0 && !box->signalled)
@@ -178,7 +179,7 @@ coll_status colli_ctrl_create_local(colli_ctrl **ctrls, int nranks, bool events,
     if (ctrls[rank])
       continue;
     int sys_errno = errno;
-    /* References are left for the ranks made so far, and one for this function. */
+    /* The remaining references are those of the ranks made so far, and one of this function. */
     atomic_store(&group->refs, rank + 1);
     for (int made = 0; made < rank; made++)
       colli_ctrl_close(ctrls[made], 0);

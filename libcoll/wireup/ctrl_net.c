@@ -19,7 +19,7 @@
 
 typedef struct net_link {
   int fd;        /* -1: closed */
-  bool left;     /* the neighbour said goodbye: the end of the link is no failure */
+  bool left;     /* the neighbour said goodbye, so the end of the link is not a failure */
   bool broken;   /* nothing more can be sent */
   bool watching; /* epoll watches for space to send */
   bool shut;     /* our side is shut down */
@@ -36,7 +36,7 @@ typedef struct net_ctrl {
   net_link links[COLLI_CTRL_LINKS_MAX];
 } net_ctrl;
 
-/* Has epoll watch a link for input and, if `sending`, for space to send. */
+/* Makes epoll watch a link for input and, if `sending`, for space to send. */
 static void watch_link(net_ctrl *ctrl, int link, bool sending) {
   net_link *l = &ctrl->links[link];
   if (l->watching == sending)
@@ -47,7 +47,7 @@ static void watch_link(net_ctrl *ctrl, int link, bool sending) {
     l->watching = sending;
 }
 
-/* Whether anything still waits to be sent. */
+/* Whether anything still has to be sent. */
 static bool has_unsent(const net_link *l) {
   return !l->broken && (l->out_done < sizeof(l->out.msg) || l->queue.count > 0);
 }
@@ -61,7 +61,7 @@ static void flush_link(net_ctrl *ctrl, int link) {
     int result = colli_net_push(l->fd, &l->out.msg, sizeof(l->out.msg), &l->out_done);
     if (result == COLL_T_AGAIN)
       break;
-    /* What the neighbour sent before can still be read; reading finds the end. */
+    /* Earlier input from the neighbour can still be read; reading then finds the end. */
     l->broken = result > 0;
   }
   if (l->fd >= 0)
@@ -85,7 +85,7 @@ static void close_link(net_link *l) {
   colli_ctrl_queue_free(&l->queue);
 }
 
-/* Whether a message is one that this library sends. Terminates its strings. */
+/* Whether a message is valid. Terminates its strings. */
 static bool check_message(colli_ctrl_msg *msg, int nranks) {
   if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_ABSENT || msg->origin < 0 ||
       msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks || msg->nmore < 0 ||
@@ -159,7 +159,8 @@ static int net_fd(const colli_ctrl *base) {
 /* Discards some of a link's input; closes it at its end. */
 static void discard_input(net_link *l) {
   char waste[4096];
-  for (int reads = 0; reads < 64; reads++) { /* bounded, as a neighbour may never stop sending */
+  for (int reads = 0; reads < 64; reads++) { /* limited, because a neighbour may never stop
+                                              * sending */
     ssize_t got = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
     if (got > 0 || (got < 0 && errno == EINTR))
       continue;
@@ -170,7 +171,7 @@ static void discard_input(net_link *l) {
   }
 }
 
-/* Moves the closing of a link on; true while there is something to wait for. */
+/* Advances the closing of a link; true while there is something to wait for. */
 static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
   net_link *l = &ctrl->links[link];
   flush_link(ctrl, link);
@@ -185,7 +186,7 @@ static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
     pfd->events |= POLLOUT;
     return true;
   }
-  /* Once the neighbour's kernel has all of it, it cannot get lost. */
+  /* Once the neighbour's kernel has all data, nothing can get lost. */
   int unacknowledged = 0;
   return ioctl(l->fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
 }
@@ -204,7 +205,7 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
     }
     if (!wait || colli_now_ns() >= deadline_ns)
       break;
-    poll(fds, (nfds_t)base->count, 1); /* there is no event for an acknowledgement */
+    poll(fds, (nfds_t)base->count, 1); /* acknowledgements cause no event, so poll */
   }
   for (int link = 0; link < base->count; link++)
     close_link(&ctrl->links[link]);
@@ -214,10 +215,10 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/* Has the kernel detect that a neighbour's host is dead while nothing is sent. */
+/* Makes the kernel detect a dead host even while nothing is sent. */
 static void enable_keepalive(int fd) {
   const int on = 1, idle_s = 10, interval_s = 5, probes = 4, give_up_ms = 30000;
-  /* On sockets other than TCP these fail, and are not needed. */
+  /* On sockets other than TCP these calls fail, but there they are not needed. */
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));

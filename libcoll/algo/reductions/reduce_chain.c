@@ -28,7 +28,7 @@ static int chain_nchunks(const colli_shape *shape) {
   return goes_back(shape) ? 2 : 1;
 }
 
-/* Emits a rank's part of the chain, except at an end that is not the root. */
+/* Emits a rank's link of the chain. At an end that is not the root the result goes to scratch. */
 static int emit_link(colli_builder *builder, const colli_shape *shape, int chunk) {
   int n = shape->nranks, rank = shape->rank;
   bool back = goes_back(shape);

@@ -205,7 +205,8 @@ static void fold_some(colli_timeline *at, const colli_flight *in, int count) {
     colli_timeline_fold(at, in[i]);
 }
 
-/* A seat sends some blocks to another one, after it has folded in as many and `more`. */
+/* A seat sends `given` blocks to another one. If it `begins`, a pair folds in first: the giver
+ * sends these blocks, and the keeper reduces `kept` others. */
 static void leave_seat(seated *s, bool begins, int kept, int given, colli_flight *out) {
   colli_flight up[LANES], down[LANES];
   if (!s->pair || !begins) {
