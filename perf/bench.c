@@ -11,7 +11,10 @@ static double now_s(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Block k of those that a v-form has for a count of c on average: the last is n times the first. */
+/*
+ * The length of block k in a v-form, in which blocks have `count` elements on average and the last
+ * is nranks times as long as the first.
+ */
 static size_t uneven(size_t count, int k, int nranks) {
   return 2 * count * ((size_t)k + 1) / ((size_t)nranks + 1);
 }
@@ -49,7 +52,9 @@ static void set_blocks(perf_bench *b) {
   b->nrecv = extent_of(b, traits->recv);
 }
 
-/* A buffer of no zeros, of which memory can be faster than of data; both have room for a line more.
+/*
+ * Allocates a buffer with room for one more cache line. It holds no zeros: memory can be faster for
+ * those than for data.
  */
 static coll_status get_buffer(const perf_bench *b, size_t bytes, char **buf) {
   void *got = NULL;
@@ -94,7 +99,7 @@ void perf_bench_close(perf_bench *b) {
   free(b->displs);
 }
 
-/* Where the operation reads and writes: in place both are in the one buffer. */
+/* Chooses where the operation reads and writes; in place, both are in one buffer. */
 static void choose_buffers(const perf_bench *b, bool in_place, char **send, char **recv) {
   size_t own = b->displs[b->rank] * b->bytes;
   *send = in_place ? b->recv : b->send;
@@ -172,7 +177,7 @@ static coll_status run_once(const perf_bench *b, bool in_place, int i) {
   }
 }
 
-/* The wrong elements of an all-gather or gather, or of an all-to-all, block by block. */
+/* Counts the wrong elements of an all-gather, gather or all-to-all, block by block. */
 static long long wrong_blocks(const perf_bench *b, const char *recv) {
   bool exchange = b->traits->send == PERF_ALL_BLOCKS;
   long long wrong = 0;
@@ -186,7 +191,7 @@ static long long wrong_blocks(const perf_bench *b, const char *recv) {
   return wrong;
 }
 
-/* The elements of this rank's result that are wrong. */
+/* Counts the wrong elements of this rank's result. */
 static long long count_wrong(const perf_bench *b, bool in_place) {
   const perf_line *line = b->line;
   char *send, *recv;

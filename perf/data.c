@@ -1,6 +1,6 @@
 /*
- * data.c: inputs whose reduction is exact in any order, so that the tolerance is zero. Sums are
- * kept within 8 bits, and those of float8 within 2; of all ranks at most one gives a factor 2.
+ * data.c: inputs whose reduction is exact in any order, so that the tolerance is zero. Sums fit
+ * into 8 bits, those of float8 into 2. In a product at most one rank gives a factor of 2.
  */
 #include <math.h>
 #include <string.h>
@@ -21,7 +21,7 @@ static size_t period_of(int op, int nranks) {
   return op == COLL_PROD ? (size_t)nranks : 4;
 }
 
-/* The number behind an element of a rank's input. */
+/* The number from which an element of a rank's input is made. */
 static int value_of(size_t index, int type, int op, int rank, int nranks) {
   if (op == COLL_PROD)
     return index % (size_t)nranks == (size_t)rank ? 2 : 1;
@@ -32,7 +32,7 @@ static int value_of(size_t index, int type, int op, int rank, int nranks) {
   return (int)((index * 7 + (size_t)rank * 3) % (nranks <= 42 ? 4 : 2));
 }
 
-/* A number of 0 or more as a small float of so many bits, to nearest even. */
+/* Converts a number of 0 or more to a small float of so many bits, to nearest even. */
 static uint16_t encode(double number, int exponent_bits, int mantissa_bits) {
   int bias = (1 << (exponent_bits - 1)) - 1, exponent;
   if (number == 0)
@@ -43,8 +43,9 @@ static uint16_t encode(double number, int exponent_bits, int mantissa_bits) {
   return (uint16_t)(steps + ldexp(exponent + bias - 1, mantissa_bits));
 }
 
-/* Stores a number as element `index`; integers are cut toward zero. rank: where LOC types say that
- * it is from. */
+/*
+ * Stores a number as element `index`; integers are truncated. `rank` is the location in LOC types.
+ */
 static void store(void *buf, size_t index, int type, double number, int rank) {
   union {
     uint64_t integer;
@@ -107,7 +108,7 @@ void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks) 
   }
 }
 
-/* One value combined with what is there already. */
+/* Combines one value with the result so far. */
 static int combine(int a, int b, int op) {
   switch (op) {
   case COLL_MIN:
@@ -157,7 +158,8 @@ long long perf_wrong(const void *buf, size_t count, size_t first, int type, int 
   size_t bytes = coll_type_bytes((coll_type)type), period = period_of(op, nranks);
   char want[4][ELEMENT_MAX];
   long long wrong = 0;
-  if (op == COLL_PROD) { /* rank r's factor 2 is in every element r of nranks */
+  if (op ==
+      COLL_PROD) { /* rank r gives the factor 2 in every element whose index is r modulo nranks */
     store(want[0], 0, type, 2, 0);
     store(want[1], 0, type, 1, 0);
   }

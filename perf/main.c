@@ -25,7 +25,7 @@ typedef struct results {
   perf_variants variants;
 } results;
 
-/* Whether sizes are measured in several ways. */
+/* Whether each size is measured in several ways. */
 static bool has_cells(const perf_options *options) {
   return options->all_algos || options->deterministic == PERF_ALL;
 }
@@ -93,7 +93,7 @@ static bool run_sizes(const perf_options *options, coll_comm *comm, int rank, in
   return true;
 }
 
-/* Whether a type and operation are asked for; a prefix has no average. */
+/* Whether a type and operation are wanted; scans have no average. */
 static bool is_wanted(const perf_options *options, int type, int op) {
   bool prefix = options->what == PERF_SCAN || options->what == PERF_EXSCAN;
   if (options->type != PERF_ALL && options->type != type)
@@ -202,7 +202,7 @@ static int run_threads(const perf_options *options, const coll_config *config) {
     runs[r] = (rank_run){.options = options, .comm = comms[r]};
     if (pthread_create(&runs[r].thread, NULL, thread_main, &runs[r]) != 0) {
       fprintf(stderr, "coll_perf: cannot start thread %d of %d\n", r, n);
-      exit(1); /* the threads that run would wait for it */
+      exit(1); /* the threads that already run would wait for it */
     }
   }
   for (int r = 0; r < n && !failed; r++)

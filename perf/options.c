@@ -6,7 +6,7 @@
 
 #include "perf.h"
 
-/* nccl-tests' names; the first that matches a type is the one that is printed */
+/* nccl-tests' names. The first name of a type is the one that is printed. */
 static const struct {
   const char *name;
   int type;
@@ -63,22 +63,23 @@ static const char usage[] =
     "                            allgather, gather, scatter, alltoall, reduce_scatterv, "
     "allgatherv,\n"
     "                            gatherv, scatterv, alltoallv, barrier, sendrecv (to the next\n"
-    "                            rank), reduce_broadcast (what an all-reduce must not exceed)\n"
+    "                            rank), reduce_broadcast (one after the other: an all-reduce must\n"
+    "                            not take longer)\n"
     "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G; a list (4,1K,8K)\n"
     "                            stands for all sizes\n"
     "  -e, --maxbytes SIZE       largest size (default 32M)\n"
     "  -f, --stepfactor F        multiply the size by F (default 4)\n"
-    "  -i, --stepbytes SIZE      add SIZE instead\n"
+    "  -i, --stepbytes SIZE      add SIZE to the size instead\n"
     "  -n, --iters N             operations per measurement (default: about 50 ms of them)\n"
-    "  -w, --warmup_iters N      operations before it (default 5)\n"
+    "  -w, --warmup_iters N      operations before each measurement (default 5)\n"
     "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
     "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, float8_e4m3,\n"
     "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc, or "
     "all\n"
     "                            (default float)\n"
     "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
-    "                            minloc, maxloc, or all that take the type (default sum)\n"
-    "  -r, --root R              root, where there is one; -1: another one each time (default 0)\n"
+    "                            minloc, maxloc, or all: those that take the type (default sum)\n"
+    "  -r, --root R              root, where there is one; -1: each rank in turn (default 0)\n"
     "  -R, --local_register 0|1  buffers from coll_mem_alloc, which peers on the host read in "
     "place\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
@@ -88,13 +89,13 @@ static const char usage[] =
     "      --algo TEXT           force algorithms as COLL_ALGO does; a name alone is this "
     "collective's\n"
     "      --deterministic L     off, on or ordered; all: each, and what it costs\n"
-    "      --overlap cpu|device  how much of the nonblocking form hides behind work of that kind;\n"
-    "                            COLL_PROGRESS=on lets it\n"
+    "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such work; "
+    "set\n"
+    "                            COLL_PROGRESS=on to let it progress meanwhile\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
     "  -h, --help\n"
-    "Size is, as in nccl-tests, that of the larger buffer; time is the slowest rank's mean. The\n"
-    "v-forms have blocks of which the last is as many times as long as the first as there are "
-    "ranks.\n";
+    "As in nccl-tests, the size is that of the larger buffer, and the time is the mean on the\n"
+    "slowest rank. In v-forms the last of N blocks is N times as long as the first.\n";
 
 /* Ends the program because of bad usage. */
 static void die(const char *what, const char *value) {
@@ -126,7 +127,7 @@ static size_t read_size(const char *text) {
   return (size_t)(value * unit);
 }
 
-/* Reads the smallest size, or a list of all sizes. */
+/* Reads the smallest size, or a list of sizes. */
 static void read_sizes(perf_options *options, const char *text) {
   options->nsizes = 0;
   for (const char *next = text; next; next = strchr(next, ',')) {
@@ -186,23 +187,31 @@ static perf_overlap_kind read_work(const char *text) {
   return PERF_OVERLAP_DEVICE;
 }
 
-/* Takes one option. */
-static void read_option(perf_options *options, int letter, const char *value) {
+/* Takes an option about sizes; false if it is another one. */
+static bool read_size_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
   case 'b':
     read_sizes(options, value);
-    break;
+    return true;
   case 'e':
     options->max_bytes = read_size(value);
-    break;
+    return true;
   case 'f':
     options->step_factor = strtod(value, NULL);
     if (!(options->step_factor > 1) || !isfinite(options->step_factor))
       die("the step factor must be more than 1, not", value);
-    break;
+    return true;
   case 'i':
     options->step_bytes = read_size(value);
-    break;
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Takes any other option. */
+static void read_option(perf_options *options, int letter, const char *value) {
+  switch (letter) {
   case 'n':
     options->iters = read_int(value, 1, 100000000);
     break;
@@ -252,7 +261,7 @@ static void read_option(perf_options *options, int letter, const char *value) {
   }
 }
 
-/* Finds the collective, and checks what only makes sense with some. */
+/* Finds the collective, and refuses options that make no sense with it. */
 static void find_collective(perf_options *options, const char *name) {
   static char text[128];
   for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)
@@ -271,13 +280,27 @@ static void find_collective(perf_options *options, const char *name) {
     die("--overlap measures one algorithm and level of determinism:", name);
   if (traits->reduces && options->type != PERF_ALL && options->op != PERF_ALL &&
       !perf_takes(options->type, options->op))
-    die("the operation takes other types than", perf_type_name(options->type));
+    die("the operation does not take type", perf_type_name(options->type));
   if (options->deterministic == PERF_ALL && !traits->reduces)
     die("--deterministic all is for reductions, not", name);
   if (options->algo && !strchr(options->algo, ':')) {
     snprintf(text, sizeof(text), "%s:%s", traits->algo, options->algo);
     options->algo = text;
   }
+}
+
+/* Sets the smallest and the largest size. */
+static void settle_range(perf_options *options) {
+  if (options->nsizes > 1)
+    options->max_bytes = 0;
+  for (int i = 0; options->nsizes > 1 && i < options->nsizes; i++) {
+    if (options->sizes[i] < options->min_bytes)
+      options->min_bytes = options->sizes[i];
+    if (options->sizes[i] > options->max_bytes)
+      options->max_bytes = options->sizes[i];
+  }
+  if (options->max_bytes < options->min_bytes)
+    options->max_bytes = options->min_bytes;
 }
 
 /* Reads the command line. */
@@ -310,20 +333,12 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                             .op = COLL_SUM};
   int letter;
   while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
-    read_option(options, letter, optarg);
+    if (!read_size_option(options, letter, optarg))
+      read_option(options, letter, optarg);
   if (optind + 1 != argc) {
     fputs(usage, stderr);
     exit(2);
   }
   find_collective(options, argv[optind]);
-  if (options->nsizes > 1)
-    options->max_bytes = 0;
-  for (int i = 0; options->nsizes > 1 && i < options->nsizes; i++) {
-    if (options->sizes[i] < options->min_bytes)
-      options->min_bytes = options->sizes[i];
-    if (options->sizes[i] > options->max_bytes)
-      options->max_bytes = options->sizes[i];
-  }
-  if (options->max_bytes < options->min_bytes)
-    options->max_bytes = options->min_bytes;
+  settle_range(options);
 }

@@ -1,8 +1,8 @@
 /*
- * overlap.c: how much of an operation hides behind work that the program does meanwhile: the time
- * of start, work, wait beside the times of operation and work alone. The work lasts about as long
- * as the operation. "cpu" computes in registers, on the core that the rank runs on; "device" leaves
- * the core alone, as a program does that waits for a GPU.
+ * overlap.c: how much of an operation is hidden by work that the program does meanwhile: the time
+ * of start, work and wait, beside the times of operation and work alone. The work lasts about as
+ * long as the operation. "cpu" computes in registers, on the core that the rank runs on; "device"
+ * leaves the core alone, like a program that waits for a GPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -31,7 +31,7 @@ static void compute(long steps) {
   double x = 1;
   for (long i = 0; i < steps; i++) {
     x = x * 0.999999 + 1e-6;
-    __asm__ volatile("" : "+x"(x)); /* not to be left out */
+    __asm__ volatile("" : "+x"(x)); /* so that the compiler keeps the loop */
   }
 }
 

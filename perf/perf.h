@@ -11,9 +11,7 @@
 #define PERF_SIZES      64  /* at most, in a list */
 #define PERF_FINALISTS  5   /* at most, of a cell */
 #define PERF_ROUNDS_MAX 128 /* in which they take turns */
-#define PERF_WITHIN                                                                                \
-  1.1 /* a choice is good if it takes at most so many times the best one's time                    \
-       */
+#define PERF_WITHIN     1.1 /* times the best: what a good choice takes at most */
 
 /* What is measured. */
 typedef enum perf_what {
@@ -41,18 +39,20 @@ typedef enum perf_what {
 /* What a buffer of a collective holds. */
 typedef enum perf_extent { PERF_NOTHING, PERF_ONE_BLOCK, PERF_ALL_BLOCKS } perf_extent;
 
-/* What coll_perf must know of a collective. Without blocks, one block is the whole vector. */
+/*
+ * What coll_perf must know about a collective. If it has no blocks, one block is the whole vector.
+ */
 typedef struct perf_traits {
   const char *name;
-  const char *algo; /* under which name COLL_ALGO knows it; NULL: it has no algorithms */
+  const char *algo; /* its name in COLL_ALGO; NULL: it has no algorithms */
   bool reduces;
   bool rooted;
   bool varying;           /* blocks of uneven lengths */
-  perf_extent send, recv; /* PERF_ALL_BLOCKS in one of them: a collective of blocks */
+  perf_extent send, recv; /* PERF_ALL_BLOCKS in one of them: it has blocks */
 } perf_traits;
 extern const perf_traits perf_collectives[PERF_WHAT_COUNT];
 
-/* Beside what kind of work --overlap measures operations. */
+/* The kind of work beside which --overlap measures operations. */
 typedef enum perf_overlap_kind {
   PERF_OVERLAP_NONE,
   PERF_OVERLAP_CPU,
@@ -63,27 +63,27 @@ typedef struct perf_options {
   perf_what what;
   const perf_traits *traits; /* of it */
   size_t min_bytes, max_bytes;
-  size_t sizes[PERF_SIZES]; /* those to measure, if there are two or more */
+  size_t sizes[PERF_SIZES]; /* to measure, if there are two or more */
   int nsizes;
   size_t step_bytes; /* 0: multiply by step_factor */
   double step_factor;
   int iters; /* 0: as many as take about 50 ms */
   int warmup;
   bool check;
-  int type, op, root; /* PERF_ALL: each; root PERF_ALL: another one for each iteration */
+  int type, op, root; /* PERF_ALL: each; root: each rank in turn */
   int threads;        /* 0: ranks come from the launcher */
   const char *json;   /* file name, "-" for standard output, NULL */
   int timeout_ms;
   bool registered;   /* buffers come from coll_mem_alloc() */
   bool all_algos;    /* measure every candidate */
-  const char *algo;  /* COLL_ALGO's text for all other calls, or NULL */
+  const char *algo;  /* COLL_ALGO's text, or NULL */
   int deterministic; /* coll_determinism; PERF_ALL: compare all levels */
   perf_overlap_kind overlap;
 } perf_options;
 
 /* One measured half of a line. */
 typedef struct perf_sample {
-  double us; /* an operation on the slowest rank, mean */
+  double us; /* of an operation: the mean on the slowest rank */
   double algbw, busbw;
   long long wrong; /* elements; -1: not checked */
 } perf_sample;
@@ -100,7 +100,7 @@ typedef struct perf_variant {
   char name[24];       /* as in coll_candidate */
   double predicted_us; /* algorithms only */
   bool chosen;
-  double us;      /* in the final, or the best of the heats */
+  double us;      /* in the final, or in the best of the heats */
   double of_best; /* its time over that of the fastest */
   long long wrong;
 } perf_variant;
@@ -129,7 +129,7 @@ typedef struct perf_bench {
   const perf_line *line;
   int rank, nranks;
   size_t bytes;        /* of an element */
-  char *send, *recv;   /* each has room for the larger of both */
+  char *send, *recv;   /* both are as large as the larger one */
   size_t *counts;      /* nranks: the blocks of this rank's buffers */
   size_t *displs;      /* nranks: and where they begin */
   size_t total;        /* of all blocks */
@@ -145,7 +145,7 @@ const char *perf_op_name(int op);
 
 /* ---- bench.c --------------------------------------------------------------------------------- */
 
-/* Makes ready to measure a line; ends with close in any case. */
+/* Prepares to measure a line. Call perf_bench_close() in any case. */
 coll_status perf_bench_open(perf_bench *bench, const perf_options *options, coll_comm *comm,
                             const perf_line *line);
 void perf_bench_close(perf_bench *bench);
@@ -153,7 +153,7 @@ void perf_bench_close(perf_bench *bench);
 /* Runs the operation once on known data and counts wrong elements over all ranks. */
 coll_status perf_verify(const perf_bench *bench, bool in_place, long long *wrong);
 
-/* Warms up; how many operations take `seconds`, the same number on all ranks. */
+/* Warms up. Finds how many operations take `seconds`; all ranks find the same number. */
 coll_status perf_warm_up(const perf_bench *bench, bool in_place);
 coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iters);
 
@@ -185,8 +185,8 @@ typedef struct perf_variants {
 } perf_variants;
 
 /*
- * Measures the cell's line in every way that --algo all or --deterministic all asks for, one after
- * the other in several rounds. False after a failure, which is printed.
+ * Measures the cell's line in every way that --algo all or --deterministic all asks for. The ways
+ * take turns in several rounds. False after a failure, which is printed.
  */
 bool perf_measure_cell(perf_variants *variants, perf_cell *cell);
 void perf_variants_close(perf_variants *variants);
@@ -199,7 +199,7 @@ int perf_chosen(const perf_cell *cell);
 /* Microseconds of each way's turn in each round. */
 typedef struct perf_rounds {
   int ways;
-  int count; /* of rounds: a multiple of 4 when they are asked about */
+  int count; /* of rounds; a multiple of 4 when any function below is called */
   double us[PERF_FINALISTS][PERF_ROUNDS_MAX];
 } perf_rounds;
 
@@ -207,13 +207,13 @@ typedef struct perf_rounds {
 double perf_rounds_us(const perf_rounds *rounds, int way);
 
 /*
- * What a way takes over what the fastest one takes. Which one is the fastest is found in one half
- * of the rounds and compared in the other half, as the fastest of many was lucky as well, and the
- * other way round; so the ratio may come out a little below 1.
+ * What a way takes over what the fastest one takes. The fastest of many ways was also lucky: so it
+ * is found in one half of the rounds and compared in the other half, and the other way round. The
+ * ratio may come out a little below 1.
  */
 double perf_rounds_of_best(const perf_rounds *rounds, int way);
 
-/* Whether more rounds would hardly change if a way is within PERF_WITHIN of the fastest. */
+/* Whether it is clear by now that a way is within PERF_WITHIN of the fastest, or that it is not. */
 bool perf_rounds_settled(const perf_rounds *rounds, int way);
 
 /* ---- overlap.c ------------------------------------------------------------------------------- */
@@ -238,12 +238,12 @@ bool perf_takes(int type, int op);
 /* Fills in what rank `rank` gives. */
 void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks);
 /*
- * How many elements of buf are not what the reduction over ranks 0 .. upto-1 must give; the first
- * one is element `first` of the inputs.
+ * How many elements of buf are not what the reduction over ranks 0 .. upto-1 must give. buf begins
+ * at element `first` of the inputs.
  */
 long long perf_wrong(const void *buf, size_t count, size_t first, int type, int op, int upto,
                      int nranks);
-/* How many are not what perf_fill gave `rank` (with COLL_SUM) from element `first` on. */
+/* How many are not what perf_fill() gives rank `rank` (with COLL_SUM) from element `first` on. */
 long long perf_wrong_copy(const void *buf, size_t count, size_t first, int type, int rank,
                           int nranks);
 

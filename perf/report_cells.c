@@ -54,7 +54,7 @@ void perf_print_cell(const perf_options *options, const perf_cell *cell) {
   fflush(stdout);
 }
 
-/* Whether a cell's chosen algorithm was as good as the best one. */
+/* Whether a cell's chosen algorithm was within PERF_WITHIN of the best one. */
 static bool is_good(const perf_cell *cell) {
   int chosen = perf_chosen(cell);
   return chosen >= 0 && cell->variant[chosen].of_best <= PERF_WITHIN;

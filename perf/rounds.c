@@ -1,7 +1,7 @@
 /*
- * rounds.c: which of several ways is the fastest, and how much longer another one takes, from
- * rounds in which each had a turn. Logarithms are averaged, as what counts is ratios; of the
- * logarithms the middle half, as a machine has bad moments and two speeds.
+ * rounds.c: finds the fastest of several ways, and how much longer others take, from rounds in
+ * which each had a turn. Logarithms are averaged, because ratios count. Only their middle half is
+ * used, because a machine has bad moments and more than one speed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 #include "perf.h"
 
-#define SURE 2.5 /* standard errors that a difference must have to count as one */
+#define SURE 2.5 /* standard errors: a smaller difference does not count */
 
 static int compare_doubles(const void *a, const void *b) {
   double left = *(const double *)a, right = *(const double *)b;
@@ -23,7 +23,7 @@ static double middle(double *values, int count, double *error) {
   qsort(values, (size_t)count, sizeof(*values), compare_doubles);
   for (int i = cut; i < count - cut; i++)
     sum += values[i];
-  for (int i = 0; i < count; i++) { /* the values beyond count as the outermost of the middle */
+  for (int i = 0; i < count; i++) { /* values outside the middle half count as its outermost ones */
     int at = i < cut ? cut : i >= count - cut ? count - cut - 1 : i;
     all += values[at];
     squares += values[at] * values[at];

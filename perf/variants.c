@@ -1,5 +1,5 @@
 /*
- * variants.c: one line measured in several ways: with every algorithm that can do it, or at every
+ * variants.c: measures one line in several ways: with every algorithm that can do it, or at every
  * level of determinism. Each way has a communicator of its own, made when it is first needed.
  */
 #include <stdlib.h>
@@ -8,9 +8,9 @@
 #include "perf.h"
 
 #define ROUNDS       5   /* the ways take turns, so that a disturbance does not hit one alone */
-#define FINAL_ROUNDS 16  /* so many rounds of those that may be the best, or several times */
-#define FINAL_S      5.0 /* when this time is up, no more */
-#define FINALISTS    (PERF_FINALISTS - 1) /* so many, and the chosen one */
+#define FINAL_ROUNDS 16  /* rounds of the final, or a multiple: until the choice is judged */
+#define FINAL_S      5.0 /* after this time no more rounds are added */
+#define FINALISTS    (PERF_FINALISTS - 1) /* the fastest so many, and the chosen one */
 #define TARGET_S     0.008 /* how long a way's turn takes when the number of iterations is free */
 
 /* The settings of a way. */
@@ -145,7 +145,7 @@ static int list_finalists(const perf_cell *cell, int *list, int *chosen) {
   return count;
 }
 
-/* How much longer each takes than the fastest: those of the heats by their times. */
+/* Computes how much longer each way takes than the fastest one in the heats. */
 static void rank_all(perf_cell *cell) {
   double least = 0;
   for (int i = 0; i < cell->count; i++)
@@ -155,8 +155,8 @@ static void rank_all(perf_cell *cell) {
 }
 
 /*
- * The fastest of many ways is the one that was lucky as well: those that may be the best run again,
- * by turns, there and back, until it is clear whether the chosen one is good or the time is up.
+ * The fastest of many ways was also lucky. So those that may be the best run again, in turns, there
+ * and back, until it is clear whether the chosen one is good, or until time is up.
  */
 static void run_final(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
                       coll_status *status) {

@@ -38,15 +38,17 @@ struct State {
   std::unique_ptr<ReduceScatter> reduce_scatter; /* of the current size */
 };
 
-/* Halving and doubling is all that Gloo has for a reduce-scatter. */
+/* For a reduce-scatter Gloo has only halving and doubling. */
 const char *lacks(peer_what what, void *context) {
   int n = static_cast<State *>(context)->context->size;
   bool power = (n & (n - 1)) == 0;
   return what == PEER_REDUCE_SCATTER && !power ? "its ranks are not a power of two" : nullptr;
 }
 
-/* A reduce-scatter is an object for its buffer, and in place; all others take buffers with each
- * call. */
+/*
+ * A reduce-scatter is an object bound to a buffer, and in place. All others take buffers with each
+ * call.
+ */
 void open_cell(const peer_cell *cell, void *context) {
   State *state = static_cast<State *>(context);
   if (cell->what != PEER_REDUCE_SCATTER)

@@ -16,9 +16,9 @@
  *   all-to-all      reads N * S, writes N * S    copies N vectors
  *   gather, scatter reads S, writes S            copies one vector
  *
- * Buffers stay in the caches if they fit, as an operation's do; where there is a root it goes
- * round, as coll_perf's does, and with it the vector that it alone has. The faster of ordinary and
- * streaming stores counts.
+ * Buffers stay in the caches if they fit, as an operation's do. Where there is a root, each rank is
+ * the root in turn, as in coll_perf, and the vector that only the root has changes with it. The
+ * faster of ordinary and streaming stores counts.
  */
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -102,7 +102,7 @@ static void sum(const work *w, int turn, size_t first, size_t last) {
   }
 }
 
-/* Copies a stretch of each input, or of the one to all outputs. */
+/* Copies a stretch of each input to an output, or of the only input to all outputs. */
 static void copy_part(const work *w, int turn_in, int turn_out, size_t first, size_t last) {
   for (int k = 0; k < w->nout; k++)
     store_sum(w->out[turn_out + k] + first, w->in[turn_in + (w->nin > 1 ? k : 0)] + first,
@@ -185,7 +185,7 @@ static void measure_size(const traffic *what, int nranks, size_t bytes) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, bytes + 64) != 0)
       die("posix_memalign");
-    memset(memory, 0x3f, bytes); /* no zeros: this memory takes them twice as fast */
+    memset(memory, 0x3f, bytes); /* no zeros: memory can be twice as fast for those */
     if (k < inputs)
       w.in[k] = memory;
     else

@@ -3,9 +3,9 @@
  * coll_perf's method of timing. Each of them is
  *   PROGRAM [--seconds S] [--most S] OPERATION BYTES [BYTES ...]
  * and rank 0 prints "OPERATION BYTES MICROSECONDS" for each size: float sum, out of place, ordinary
- * memory, the root goes round, operations back to back, mean of the slowest rank. BYTES is the
- * first column of coll_perf: of the vector, or of all ranks' blocks together. Both C and C++ read
- * it.
+ * memory, each rank the root in turn, operations back to back, mean of the slowest rank. BYTES is
+ * the first column of coll_perf: of the vector, or of all ranks' blocks together. Both C and C++
+ * read it.
  */
 #ifndef PERF_COMPARE_PEER_H
 #define PERF_COMPARE_PEER_H
@@ -71,7 +71,7 @@ static inline const char *peer_name(peer_what what) {
   return names[what];
 }
 
-/* Reads what follows a library's own options; false if it cannot be understood. */
+/* Reads what follows a library's own options; false if it makes no sense. */
 static inline bool peer_read(peer_options *options, int argc, char **argv) {
   options->seconds = 0.05;
   options->most = 1;
@@ -109,7 +109,7 @@ static inline bool peer_has_blocks(peer_what what) {
          what == PEER_GATHER || what == PEER_SCATTER;
 }
 
-/* Makes buffers of whole pages, and the input. False without memory. */
+/* Makes buffers of whole pages, and the input. False: out of memory. */
 static inline bool peer_open(peer_cell *cell, const peer_library *library, peer_what what,
                              size_t bytes) {
   size_t n = (size_t)library->nranks, blocks = peer_has_blocks(what) ? n : 1;
@@ -211,7 +211,7 @@ static inline double peer_measure(peer_cell *cell, const peer_library *library,
   return peer_time(cell, library, iters) / iters;
 }
 
-/* Says once why a size is passed over. */
+/* Says why a size is skipped. */
 static inline void peer_skip(const peer_library *library, const char *what, const char *size,
                              const char *why) {
   if (library->rank == 0)
@@ -249,7 +249,7 @@ static inline bool peer_size(const peer_library *library, const peer_options *op
   return wrong == 0;
 }
 
-/* What main() does between a library's start and its end; the exit status. */
+/* Runs all sizes between a library's start and its end; returns the exit status. */
 static inline int peer_main(const peer_library *library, int argc, char **argv) {
   peer_options options;
   if (!peer_read(&options, argc, argv)) {
