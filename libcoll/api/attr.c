@@ -1,6 +1,7 @@
 /*
- * attr.c: values that the caller attaches to a communicator. They are in a list, as there are few.
- * The caller's `destroy` functions run without the family's lock: they may use other communicators.
+ * attr.c: values that the caller attaches to a communicator. They are in a list, because there are
+ * few. The caller's `destroy` functions run without the family's lock, because they may use other
+ * communicators.
  */
 #include "libcoll/api/attr.h"
 
@@ -17,7 +18,7 @@ typedef struct colli_attr {
   void (*destroy)(void *value);
 } colli_attr;
 
-/* The link that leads to a key's attribute, or to the end of the list. */
+/* The link to a key's attribute, or to the end of the list. */
 static colli_attr **find_attr(coll_comm *comm, const void *key) {
   colli_attr **at = &comm->attrs;
   while (*at && (*at)->key != key)

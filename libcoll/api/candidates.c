@@ -1,4 +1,4 @@
-/* candidates.c: coll_candidates: what could do a call, and what does it. */
+/* candidates.c: coll_candidates: the algorithms that could run a call, and the chosen one. */
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
@@ -33,7 +33,7 @@ static coll_status check_arguments(coll_comm *comm, const char *collective, coll
   return COLL_OK;
 }
 
-/* Puts an algorithm where it belongs that is chosen although it was not considered. */
+/* Inserts, by cost, a chosen algorithm that the choice had not considered. */
 static int insert_candidate(colli_choice *list, int count, const colli_choice *choice) {
   int at = count < COLLI_MAX_CANDIDATES ? count : COLLI_MAX_CANDIDATES - 1;
   for (; at > 0 && list[at - 1].predicted_ns > choice->predicted_ns; at--)
@@ -42,7 +42,8 @@ static int insert_candidate(colli_choice *list, int count, const colli_choice *c
   return count < COLLI_MAX_CANDIDATES ? count + 1 : count;
 }
 
-/* Lists what can do a call, best first, and finds what does it: NULL if nothing may. */
+/* Lists the algorithms that can run a call, best first, and finds the chosen one; NULL if none
+ * can. */
 static int list_candidates(coll_comm *comm, const colli_call *call, colli_choice *list,
                            const colli_algo **chosen) {
   colli_plan_key key = {.count = call->count,

@@ -1,4 +1,4 @@
-/* comm_query.c: public calls that ask a communicator for its state, or abort it. */
+/* comm_query.c: public calls that query the state of a communicator, or abort it. */
 #include <string.h>
 
 #include "libcoll/base/error.h"
@@ -20,7 +20,7 @@ coll_status coll_comm_nranks(const coll_comm *comm, int *nranks) {
   return COLL_OK;
 }
 
-/* The record of a call that found another thread inside. */
+/* The error record of a call that found another thread inside. */
 static void record_misuse(const coll_comm *comm, coll_error *error) {
   coll_error record;
   colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,

@@ -1,4 +1,4 @@
-/* forms.c: the operations of coll_collectives.h and coll_p2p.h, each in its four forms. */
+/* forms.c: the four forms of each operation of coll_collectives.h and coll_p2p.h. */
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
@@ -42,7 +42,8 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
 
 #define ARGS(...) __VA_ARGS__
 
-/* Defines the four forms of an operation; `params` in parentheses, the call's fields after them. */
+/* Defines the four forms of an operation: `params` in parentheses, followed by the call's
+ * fields. */
 #define FORMS(id, params, ...)                                                                     \
   coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
     return run_blocking(comm, &(colli_call){.name = #id, __VA_ARGS__});                            \

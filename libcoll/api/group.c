@@ -5,7 +5,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 
-/* Starts all calls and waits for them; the first error. */
+/* Starts all calls and waits for them; returns the first error. */
 static coll_status run_group(coll_comm *comm, colli_group *group) {
   coll_status status = COLL_OK;
   int started = 0;

@@ -1,4 +1,4 @@
-/* op.c: coll_op_create() and its kin: operations of the caller's own. */
+/* op.c: user-defined operations: coll_op_create() and its relatives. */
 #include <string.h>
 
 #include "libcoll/comm/comm.h"
@@ -6,7 +6,7 @@
 
 #define NO_OP ((coll_op)-1)
 
-/* A new operation and its handle; NULL, with a record, if there are as many as there can be. */
+/* A new operation and its handle; NULL, with an error record, if the table is full. */
 static colli_user_op *add_op(coll_comm *comm, const char *name, coll_op *op) {
   colli_user_op *user = colli_ops_add(&comm->calls.ops, op);
   if (!user)
@@ -79,7 +79,7 @@ coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_
   return status;
 }
 
-/* Ends an operation. Plans are forgotten, as its handle may get another meaning. */
+/* Frees an operation. Drops all plans, because its handle may be reused. */
 static coll_status free_op(coll_comm *comm, coll_op *op) {
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "op_free", "op is NULL");

@@ -1,4 +1,4 @@
-/* p2p_call.c: point-to-point and one-sided calls: checks, and how they become requests. */
+/* p2p_call.c: checks point-to-point and one-sided calls, and turns them into requests. */
 #include "libcoll/api/p2p_call.h"
 
 #include "libcoll/base/names.h"
@@ -8,7 +8,7 @@
 #include "libcoll/progress/wait.h"
 
 #define LINGER_NS (1000 * COLLI_NS_PER_MS)
-#define BYTES_MAX ((size_t)1 << 47) /* more than processors of today can address */
+#define BYTES_MAX ((size_t)1 << 47) /* more than current processors can address */
 
 /* Checks a rank. */
 static coll_status check_peer(coll_comm *comm, const colli_call *call, const char *what, int peer,
@@ -104,8 +104,8 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
-/* The half of a call that sends. A put is never sent by reference: its end must not depend on when
- * the target makes its next call. */
+/* The sending half of a call. A put is never sent by reference, because its completion must not
+ * depend on the target's next call. */
 static colli_post sending(const coll_comm *comm, const colli_call *call, colli_p2p_op *op) {
   return (colli_post){
       .op = op,
@@ -153,7 +153,8 @@ static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
   return post;
 }
 
-/* Fills in its request. The receiving half comes first: what it waits for is the better blame. */
+/* Fills in its request. The receiving half comes first, because a failure should name the rank from
+ * which it receives. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
   op->name = call->name;
   op->sequence = 0;
@@ -173,7 +174,7 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
   op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
 }
 
-/* Whether messages are on their way to ranks that are still there. */
+/* Whether messages are on their way to ranks that have not left. */
 static bool unsent(const coll_comm *comm) {
   if (comm->p2p.outgoing == 0 || comm->failure.status != COLL_OK || comm->failure.suspended)
     return false;

@@ -10,7 +10,7 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call);
 /* Fills in its request. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op);
 
-/* Waits until eager messages whose sends are complete have gone off; at most a second. */
+/* Waits until eager messages whose sends are complete have been sent; at most a second. */
 void colli_p2p_linger(coll_comm *comm);
 
 #endif

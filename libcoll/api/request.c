@@ -8,9 +8,9 @@
 #include "libcoll/progress/wait.h"
 
 #define BLOCK_REQUESTS     16
-#define TESTS_BEFORE_YIELD 16 /* in vain, one after the other, where ranks outnumber cores */
+#define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
 
-/* Requests are made in blocks, so that a running program does not allocate. */
+/* Requests are allocated in blocks, so that a running program does not allocate. */
 typedef struct colli_request_block {
   struct colli_request_block *next;
   colli_p2p_op requests[BLOCK_REQUESTS];
@@ -63,7 +63,7 @@ void colli_request_free_all(coll_comm *comm) {
   }
 }
 
-/* Finishes a complete request off, releases it unless it is persistent, and gives its status. */
+/* Finishes a complete request, releases it unless it is persistent, and returns its status. */
 static coll_status complete_request(coll_request **request) {
   coll_request *op = *request;
   if (op->stage_out != COLLI_STAGE_NONE)
@@ -95,7 +95,7 @@ static bool has_passed(const coll_comm *comm, uint64_t until_ns) {
 static coll_status test_request(coll_comm *comm, coll_request **request) {
   if (!(*request)->done && !colli_comm_progress(comm) && comm->watch.crowded &&
       comm->watch.idle > TESTS_BEFORE_YIELD)
-    sched_yield(); /* a loop of tests must not keep the core from the rank that it waits for */
+    sched_yield(); /* a loop of tests must not keep the core from the rank for which it waits */
   return (*request)->done ? complete_request(request) : COLL_IN_PROGRESS;
 }
 
@@ -139,7 +139,8 @@ coll_status coll_wait(coll_request **request, int timeout_ms) {
   return status;
 }
 
-/* Finds a complete request: its index, -1 if none is, -2 if all entries are NULL. */
+/* Finds a complete request. Returns its index, -1 if none is complete, -2 if all entries are
+ * NULL. */
 static int find_done(coll_request *const *requests, int count) {
   int found = -2;
   for (int i = 0; i < count; i++) {
@@ -162,7 +163,7 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
   uint64_t until_ns = deadline_ns(comm, timeout_ms);
   colli_comm_wait_begin(comm);
   while (found < 0) {
-    /* A connection that broke would break again, for ever: the watchdog ends that. */
+    /* A broken connection would break again and again; the watchdog ends that. */
     if (comm->failure.suspended || colli_engine_progress(&comm->exec, &comm->p2p) == 0) {
       if (has_passed(comm, until_ns))
         return COLL_IN_PROGRESS;

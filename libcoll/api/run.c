@@ -1,4 +1,4 @@
-/* run.c: how a call becomes a request and runs: blocking, nonblocking, persistent. */
+/* run.c: turns calls into requests and runs them: blocking, nonblocking, persistent. */
 #include "libcoll/api/run.h"
 
 #include <stdlib.h>
@@ -12,16 +12,16 @@
 #include "libcoll/progress/wait.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
-#define FASTPATH_BYTES 8192u /* so short messages are never sent by reference */
+#define FASTPATH_BYTES 8192u /* messages up to this size are never sent by reference */
 
-/* Whether the communicator can take a call; polls for an abort first. */
+/* Whether the communicator accepts a call; polls for an abort first. */
 static coll_status check_usable(coll_comm *comm) {
   if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
     colli_notice_poll(comm->family);
   return comm->failure.status;
 }
 
-/* Checks a call; of a collective *plan is the plan. */
+/* Checks a call; for a collective, sets *plan. */
 static coll_status check_call(coll_comm *comm, const colli_call *call, colli_plan **plan) {
   *plan = NULL;
   if (call->coll == COLLI_SENDRECV)
@@ -32,8 +32,9 @@ static coll_status check_call(coll_comm *comm, const colli_call *call, colli_pla
 }
 
 /*
- * Fills in the request of a collective and hands it to the executor, which goes on behind the first
- * `ran` steps of the fast path. If there are any, it cannot fail: such plans need no memory.
+ * Fills in the request of a collective and hands it to the executor, which continues after the
+ * first `ran` steps of the fast path. If there are any, this cannot fail, because such plans need
+ * no memory.
  */
 static coll_status start_collective(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                     int ran, coll_request *op) {
@@ -62,8 +63,8 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   return COLL_OK;
 }
 
-/* Checks a call and takes a request for it; never on a communicator that failed, where nobody would
- * end it. */
+/* Checks a call and takes a request for it; never on a failed communicator, on which nobody would
+ * complete it. */
 static coll_status acquire_request(coll_comm *comm, const colli_call *call, bool limited,
                                    colli_plan **plan, coll_request **op) {
   coll_status status = check_usable(comm);
@@ -97,7 +98,7 @@ coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limit
   return status;
 }
 
-/* Waits until an operation is complete that has just been looked at, and finishes it off. */
+/* Waits until an operation that was just polled is complete, and finishes it. */
 static coll_status wait_on(coll_comm *comm, coll_request *op) {
   if (!op->done) {
     colli_comm_wait_begin(comm);
@@ -109,7 +110,7 @@ static coll_status wait_on(coll_comm *comm, coll_request *op) {
   return op->status;
 }
 
-/* Waits until an operation is complete, and finishes it off. */
+/* Waits until an operation is complete, and finishes it. */
 coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
   if (!op->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
@@ -128,7 +129,7 @@ static coll_status keep_checked(coll_comm *comm, const colli_call *call) {
   return status;
 }
 
-/* The same; a group of which a call was refused runs none. */
+/* The same. If one call of a group is refused, the group runs none. */
 static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
   coll_status status = keep_checked(comm, call);
   if (comm->calls.group.refused == COLL_OK)
@@ -137,9 +138,9 @@ static coll_status keep_in_group(coll_comm *comm, const colli_call *call) {
 }
 
 /*
- * The plan of a call that may run on the fast path at once: one like it was made before, and
- * nothing is in flight that would have to go first. NULL for all others. Longer messages than
- * FASTPATH_BYTES from memory that peers can read are sent by reference, which the executor does.
+ * The plan of a call that may run on the fast path at once, because an equal call ran before and
+ * nothing in flight has to go first. NULL for all others. Messages longer than FASTPATH_BYTES from
+ * memory that peers can read are sent by reference, which the executor does.
  */
 static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call) {
   const colli_exec *exec = &comm->exec;
@@ -156,8 +157,8 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
   return colli_call_plain(call, plan) ? plan : NULL;
 }
 
-/* Runs a call on the fast path: true if the call is complete, else *ran says how many steps were
- * run. `op` keeps sends that are pending. */
+/* Runs a call on the fast path: true if the call is complete, else *ran is the number of steps that
+ * were run. `op` keeps pending sends. */
 static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const colli_plan *plan,
                                 unsigned polls, coll_request *op, int *ran) {
   const colli_fastpath *fastpath = plan->fastpath;
@@ -187,14 +188,14 @@ __attribute__((noinline)) static coll_status run_request(coll_comm *comm, const 
   return status;
 }
 
-/* Starts a request where the fast path has stopped. Not inlined: most calls do not come here. */
+/* Starts a request where the fast path stopped. Not inlined, because most calls do not get here. */
 __attribute__((noinline)) static void leave_fastpath(coll_comm *comm, const colli_call *call,
                                                      colli_plan *plan, int ran, coll_request *op) {
   (void)start_collective(comm, call, plan, ran, op);
 }
 
-/* Blocking: starts the call and waits for its end. On the fast path most calls run to their end and
- * need no request: the free one that keeps their pending sends is not taken. */
+/* Blocking: starts the call and waits for its end. Most calls complete on the fast path and need no
+ * request: they use a free one to keep their pending sends, but do not take it from the pool. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   colli_plan *plan = find_fast_plan(comm, call);
   if (!plan)
@@ -211,8 +212,8 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
 }
 
 /*
- * Whether the operation that was started last is long, and there is a progress thread to make its
- * first steps. Not inlined: it would add to the path without such a thread.
+ * Whether the operation that was started last is long, and there is a progress thread to run its
+ * first steps. Not inlined, to keep the path without such a thread short.
  */
 __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm) {
   const coll_request *op = comm->exec.newest; /* NULL: complete already */
@@ -220,13 +221,13 @@ __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm)
          op->coll != COLLI_SENDRECV && op->partition.count * op->elem_bytes > comm->exec.slot_bytes;
 }
 
-/* Lets operations move once, unless that is left to the progress thread. */
+/* Advances operations once, unless this is left to the progress thread. */
 static inline void poll_once(coll_comm *comm) {
   if (__builtin_expect(!comm->entry.locked, 1) || !is_for_thread(comm))
     colli_engine_progress(&comm->exec, &comm->p2p);
 }
 
-/* Nonblocking: starts the call and lets it move once. */
+/* Nonblocking: starts the call and advances it once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
   colli_plan *plan = comm->entry.locked ? NULL : find_fast_plan(comm, call);
   if (!plan) {

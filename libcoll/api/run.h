@@ -1,4 +1,4 @@
-/* run.h: runs a call: blocking, nonblocking, persistent; and in two steps, for callers inside. */
+/* run.h: runs a call: blocking, nonblocking, persistent; and in two steps, for internal callers. */
 #ifndef COLLI_API_RUN_H
 #define COLLI_API_RUN_H
 
@@ -7,7 +7,7 @@
 /* Blocking: starts the call and waits for its end; in a group it is kept for the group's end. */
 coll_status colli_call_run(coll_comm *comm, const colli_call *call);
 
-/* Nonblocking: starts the call and lets it move once. */
+/* Nonblocking: starts the call and advances it once. */
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request);
 
 /* Persistent: checks the call and keeps it in a request that coll_start() runs. */
@@ -20,7 +20,7 @@ coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
 coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
                              coll_request **started);
 
-/* Waits until an operation is complete, and finishes it off; its status. */
+/* Waits until an operation is complete, finishes it, and returns its status. */
 coll_status colli_call_wait(coll_comm *comm, coll_request *op);
 
 #endif

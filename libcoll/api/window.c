@@ -1,4 +1,4 @@
-/* window.c: windows are made and ended collectively. */
+/* window.c: creates and ends windows, which are collective calls. */
 #include <stdlib.h>
 
 #include "libcoll/api/request.h"
@@ -8,7 +8,7 @@
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"
 
-/* A window that nobody else knows yet, or NULL without memory. */
+/* A window that no other rank knows yet, or NULL if out of memory. */
 static coll_window *make_window(coll_comm *comm, void *base, size_t bytes) {
   size_t n = (size_t)comm->nranks;
   coll_window *window = calloc(1, sizeof(*window));
@@ -34,7 +34,7 @@ static coll_window *make_window(coll_comm *comm, void *base, size_t bytes) {
   return NULL;
 }
 
-/* Tells all ranks how long this rank's memory is, and learns theirs. */
+/* Exchanges the lengths of all ranks' memory. */
 static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
   uint64_t mine = window->bytes;
   colli_call call = {.name = "window_create",
@@ -48,7 +48,7 @@ static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
   coll_status status = colli_call_start(comm, &call, false, &op);
   if (status != COLL_OK)
     return status;
-  /* What others put may come as soon as this rank has told its size. */
+  /* Puts may arrive as soon as this rank has sent its size. */
   if (colli_p2p_connect_all(&comm->p2p, op) != 0 && comm->failure.status != COLL_OK)
     status = comm->failure.status;
   coll_status ended = colli_call_wait(comm, op);
@@ -86,7 +86,7 @@ coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_w
   return status;
 }
 
-/* Tells all ranks that this one writes no more, and waits until all have told so. */
+/* Tells all ranks that this one no longer writes, and waits until all have done the same. */
 static coll_status end_window(coll_comm *comm, coll_window *window) {
   coll_request *op = colli_request_get(comm, false);
   if (!op)

@@ -27,8 +27,7 @@ typedef struct colli_call {
   int type;
   int op;
   int root;
-  colli_coll coll;    /* for v-forms that of the plain form; point-to-point and one-sided:
-                       * SENDRECV */
+  colli_coll coll;    /* v-forms: that of the plain form; point-to-point, one-sided: SENDRECV */
   colli_p2p_kind p2p; /* of SENDRECV */
   bool varying;       /* a v-form */
   union {

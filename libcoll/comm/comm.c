@@ -1,4 +1,4 @@
-/* comm.c: calls that a communicator refuses. */
+/* comm.c: records why a communicator refuses a call. */
 #include "libcoll/comm/comm.h"
 
 #include <stdarg.h>

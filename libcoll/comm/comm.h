@@ -12,9 +12,9 @@
 #include "libcoll/comm/shrink_state.h"
 #include "libcoll/p2p/engine.h"
 
-#define COLLI_SPIN_MOST 1024u /* polls, 20 to 100 us, before a waiting rank hands its core over */
+#define COLLI_SPIN_MOST 1024u /* polls (20 to 100 us) before a waiting rank hands over its core */
 
-/* What another rank last said of where it waits. */
+/* Another rank's last report of where it waits. */
 typedef struct colli_wait_report {
   uint64_t serial;
   uint64_t sequence;
@@ -24,12 +24,12 @@ typedef struct colli_wait_report {
   int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_wait_report;
 
-/* Where each rank of a communicator is elsewhere; all NULL: the base, or the same ranks. */
+/* The numbers of a communicator's ranks elsewhere; all NULL: the base, or the same ranks. */
 typedef struct colli_rank_map {
   int32_t *in_base;   /* nranks: each rank's number in the base */
-  int32_t *from_base; /* by rank in the base: the rank here, or -1 */
+  int32_t *from_base; /* indexed by rank in the base: the rank here, or -1 */
   int32_t *origins;   /* nranks: each rank's number in the first communicator; NULL: the base's */
-  uint16_t *numbers;  /* nranks: by what number each addresses this communicator */
+  uint16_t *numbers;  /* nranks: the number by which each rank addresses this communicator */
 } colli_rank_map;
 
 /* Which thread is inside: progress/enter.c. */
@@ -39,19 +39,19 @@ typedef struct colli_entry {
   bool locked;        /* the thread inside has the family's lock */
 } colli_entry;
 
-/* How a rank waits, and how long it has polled in vain: progress/. */
+/* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
-  bool crowded;            /* more ranks than cores on this host: hand the core over, do not spin */
-  int mate;                /* the one other rank bound to this core, if crowded; or -1 */
+  bool crowded;            /* more ranks than cores on this host: hand over, do not spin */
+  int mate;                /* the only other rank bound to this core, if crowded; or -1 */
   uint64_t timeout_ns;     /* longest time that an operation may not move */
   unsigned idle;           /* polls since something moved */
-  unsigned spin;           /* polls before the core is handed over; adapts */
+  unsigned spin;           /* polls before the core is handed over; adaptive */
   unsigned elsewhere;      /* polls for a rank on another core since the core was handed over */
-  unsigned elsewhere_most; /* after that many in this wait it is handed over */
+  unsigned elsewhere_most; /* the number of such polls at which it is handed over */
   uint64_t sent_to_mate;   /* messages sent to the mate when the core was last handed over */
-  unsigned turns;          /* not 0: some of them were sent between the last few handovers */
+  unsigned turns;          /* not 0 if some were sent between the last few handovers */
   uint64_t idle_since_ns;  /* when the clock was first read after that; 0: not yet */
-  uint64_t yielded_ns;     /* for how long others have had the core since */
+  uint64_t yielded_ns;     /* how long others have had the core since */
   uint64_t now_ns;         /* last reading */
   uint64_t control_ns;     /* when control links were last polled */
   uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */
@@ -61,7 +61,7 @@ typedef struct colli_watch {
 typedef struct colli_failure {
   coll_status status; /* not COLL_OK: the communicator is revoked */
   coll_error error;   /* why; or else the last bad argument */
-  bool suspended;     /* a connection broke: waits a moment for a better explanation */
+  bool suspended;     /* a connection broke, and the rank waits a moment for a better explanation */
   coll_error suspect;
   uint64_t suspect_ns;
   colli_wait_report *wait_reports; /* nranks records */
@@ -70,11 +70,11 @@ typedef struct colli_failure {
   atomic_int abort_flag;
 } colli_failure;
 
-/* One rank's membership in a communicator. Each part is written by its owner alone. */
+/* One rank's membership in a communicator. Only the owner of each part writes it. */
 struct coll_comm {
   int rank;
   int nranks;
-  uint64_t comm_id; /* tells it from all others, the same on all ranks */
+  uint64_t comm_id; /* identifies the communicator, the same on all ranks */
   uint64_t uid;     /* its name in the family, the same on all ranks; 0: the base */
   char host[64];
   colli_family *family;
@@ -96,7 +96,7 @@ struct coll_comm {
   colli_shrink shrink;
 };
 
-/* The rank that a rank of this communicator has in the base, and the other way round (-1: none). */
+/* Translates a rank of this communicator to the base, and back (-1: none). */
 static inline int colli_comm_base_rank(const coll_comm *comm, int rank) {
   return comm->map.in_base ? comm->map.in_base[rank] : rank;
 }
@@ -109,7 +109,7 @@ static inline int colli_comm_rank_of(const coll_comm *comm, int base_rank) {
 coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *operation,
                               const char *format, ...) __attribute__((format(printf, 4, 5)));
 
-/* The same with what libcoll/call says of it. */
+/* The same with an error record from libcoll/call. */
 coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */
@@ -118,14 +118,15 @@ coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
  */
 coll_status colli_memory_allocate(coll_comm *comm, size_t bytes, void **ptr);
 
-/* Gives them back; the contract of coll_mem_free(). */
+/* Frees them; the contract of coll_mem_free(). */
 coll_status colli_memory_release(coll_comm *comm, void *ptr);
 
-/* Releases all memory; while the endpoints are there and no connection is. */
+/* Releases all memory. Call it while the endpoints exist and no connection does. */
 void colli_memory_free_all(coll_comm *comm);
 
-/* Takes memory away from peers that have not finished their work on it: what they still write does
- * not appear in it. After all connections were closed, and before a caller has its memory back. */
+/* Detaches memory from peers that have not finished their work on it, so that what they still write
+ * does not appear in it. Call it after all connections are closed and before callers get their
+ * buffers back. */
 void colli_memory_detach(const coll_comm *comm);
 
 #endif

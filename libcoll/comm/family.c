@@ -1,4 +1,5 @@
-/* family.c: what communicators share: opened before the first of them, closed after the last. */
+/* family.c: the resources that communicators share: opened before the first of them, closed after
+ * the last. */
 #include "libcoll/comm/family.h"
 
 #include <stdio.h>
@@ -17,20 +18,20 @@
 #include "libcoll/tuning/locality.h"
 #include "topology/topology.h"
 
-#define GOODBYE_MS 500 /* how long a leaving rank waits for its last words to arrive */
+#define GOODBYE_MS 500 /* how long a leaving rank waits for its last messages to arrive */
 
 static const char *param_text(void *ctx, const char *name) {
   const char *text = colli_params_text(&((colli_family *)ctx)->params, name);
   return text ? text : "";
 }
 
-/* The clock as transports ask for it: with the family, not the world. */
+/* The clock for transports, which pass the family, not the world. */
 static uint64_t env_now_ns(void *ctx) {
   colli_family *family = ctx;
   return family->world.now_ns(family->world.ctx);
 }
 
-/* Writes what a transport has to say to the log. */
+/* Writes a transport's message to the log. */
 static void env_note(void *ctx, const char *text) {
   const colli_family *family = ctx;
   colli_log_write(&family->log, COLLI_LOG_WARN, "messages are copied once more than need be: %s",
@@ -57,7 +58,7 @@ static void name_transports(const coll_transport_ops *const *transports, char *t
   }
 }
 
-/* Refuses names in COLL_TRANSPORT that are no transport. */
+/* Refuses unknown names in COLL_TRANSPORT. */
 static coll_status check_transport_names(const colli_assembly *assembly, const char *list,
                                          coll_error *error) {
   char copy[256], known[sizeof(((colli_rank_info *)0)->transport_names)];
@@ -76,7 +77,7 @@ static coll_status check_transport_names(const colli_assembly *assembly, const c
   return COLL_OK;
 }
 
-/* Opens one transport into port `index` of the table; a machine without it is no error yet. */
+/* Opens one transport into entry `index` of the table. A machine without it is not an error yet. */
 static void open_port(colli_family *family, const colli_assembly *assembly, int index,
                       colli_rank_info *info) {
   const coll_transport_ops *ops = assembly->transports[index];
@@ -121,7 +122,7 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
   port->endpoint = NULL;
 }
 
-/* Fills in what the others must know of this rank. */
+/* Fills in this rank's record for the others. */
 static void describe_self(colli_family *family, const colli_assembly *assembly,
                           colli_rank_info *info) {
   const colli_params *params = &family->params;
@@ -172,7 +173,7 @@ void colli_family_free(colli_family *family) {
   free(family);
 }
 
-/* First half: opens the endpoints and fills in *info. */
+/* First half of creation: opens the endpoints and fills in *info. */
 coll_status colli_family_open(const colli_assembly *assembly, colli_family **out,
                               colli_rank_info *info, coll_error *error) {
   *out = NULL;
@@ -219,7 +220,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   return COLL_OK;
 }
 
-/* Chooses the transport for one peer: the first that both have and that reaches. */
+/* Chooses the transport for a peer: the first that both have and that reaches it. */
 static coll_status choose_transport(colli_family *family, int peer, coll_error *error) {
   const colli_rank_info *self = &family->table[family->rank], *other = &family->table[peer];
   char reasons[256] = "";
@@ -273,7 +274,7 @@ static coll_status compare_settings(const colli_family *family, int peer, coll_e
       colli_param_word(COLLI_PARAM_ACCUMULATE, other->accumulate));
 }
 
-/* Checks what must be equal on all ranks, and chooses a transport for each peer. */
+/* Checks the settings that must be equal on all ranks, and chooses a transport for each peer. */
 static coll_status meet_peers(colli_family *family, coll_error *error) {
   for (int peer = 0; peer < family->nranks; peer++) {
     if (peer == family->rank)
@@ -287,7 +288,8 @@ static coll_status meet_peers(colli_family *family, coll_error *error) {
   return COLL_OK;
 }
 
-/* Says which transports could not be opened: the first rank of a host for all that lack them. */
+/* Logs which transports could not be opened; the first rank of a host speaks for all that lack
+ * them. */
 static void explain_left_out(const colli_family *family) {
   const colli_rank_info *self = &family->table[family->rank];
   for (int i = 0; i < family->nports; i++) {
@@ -306,7 +308,7 @@ static void explain_left_out(const colli_family *family) {
   }
 }
 
-/* Second half: takes over the control links and the table. */
+/* Second half of creation: takes ownership of the control links, and copies the table. */
 coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
                               coll_error *error) {
   size_t n = (size_t)family->nranks;
@@ -331,14 +333,14 @@ void colli_family_add(colli_family *family, coll_comm *comm) {
   family->members = comm;
 }
 
-/* Tells the neighbours that this rank leaves in good order. */
+/* Tells the neighbours that this rank leaves as planned. */
 static void say_goodbye(colli_family *family) {
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_GOODBYE, .peer = -1};
   if (family->ctrl)
     colli_notice_send(family, 0, &msg);
 }
 
-/* Takes a communicator out; true if it was the last one. */
+/* Removes a communicator; true if it was the last one. */
 bool colli_family_leave(colli_family *family, coll_comm *comm) {
   coll_comm **at = &family->members;
   while (*at && *at != comm)

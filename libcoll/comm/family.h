@@ -41,17 +41,17 @@ typedef struct colli_port {
   coll_transport_env env;
   fault_table fault; /* decorates it, if COLL_FAULT is set */
   char *left_out;    /* why it could not be opened, or NULL */
-  bool absent;       /* because this machine has no such device, and nobody has asked for it */
+  bool absent;       /* because this machine has no such device and nobody asked for it */
 } colli_port;
 
-/* How a rank is reached; ops NULL: this rank itself. */
+/* The route to a rank; ops NULL: this rank itself. */
 typedef struct colli_route {
   const coll_transport_ops *ops;
   coll_endpoint *endpoint;
   const uint8_t *blob;
 } colli_route;
 
-/* A fair lock: whoever asks first gets it first. */
+/* A fair lock: first come, first served. */
 typedef struct colli_turns {
   pthread_mutex_t mutex;
   pthread_cond_t next;
@@ -78,7 +78,7 @@ typedef struct colli_family {
   colli_corrections *corrections;     /* or NULL */
   colli_ctrl *ctrl;
   uint64_t serial;     /* of control messages made here */
-  uint64_t *heard;     /* nranks: serial of the last message taken from each */
+  uint64_t *heard;     /* nranks: serial number of the last message handled from each */
   bool *left;          /* nranks: said goodbye */
   bool *lost;          /* nranks: the process is gone */
   coll_error reported; /* what a transport said last */
@@ -89,27 +89,27 @@ typedef struct colli_family {
   colli_ctrl_msg *early;
   int nearly;
 
-  bool shared;  /* more than one thread may come: public calls take the lock */
-  bool several; /* more than one thread of the caller has been in at a time */
+  bool shared;  /* more than one thread may use the family, so public calls take the lock */
+  bool several; /* more than one thread of the caller has been inside at a time */
   int inside;   /* calls under way that hold the lock, or let others in while they wait */
   int sleepers; /* of them asleep */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
 } colli_family;
 
-/* First half: opens the endpoints and fills in *info (except control_addrs). */
+/* First half of creation: opens the endpoints and fills in *info (except control_addrs). */
 coll_status colli_family_open(const colli_assembly *assembly, colli_family **family,
                               colli_rank_info *info, coll_error *error);
 
-/* Second half: takes over `ctrl` (in every case), copies the table, chooses transports. */
+/* Second half: takes ownership of `ctrl` (in every case), copies the table, chooses transports. */
 coll_status colli_family_join(colli_family *family, const colli_rank_info *table, colli_ctrl *ctrl,
                               coll_error *error);
 
 /* Adds a communicator. */
 void colli_family_add(colli_family *family, coll_comm *comm);
 
-/* Takes a communicator out before its connections are ended; with the last one the family says
- * goodbye: true, and it is to be freed once they are. */
+/* Removes a communicator before its connections are closed. If it was the last one, the family says
+ * goodbye; then returns true, and the caller frees the family once the connections are closed. */
 bool colli_family_leave(colli_family *family, coll_comm *comm);
 void colli_family_free(colli_family *family);
 

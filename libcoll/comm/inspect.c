@@ -1,11 +1,11 @@
-/* inspect.c: what programs of this project may ask a communicator. */
+/* inspect.c: queries on a communicator for programs of this project. */
 #include "libcoll/comm/inspect.h"
 
 #include <stdio.h>
 
 #include "libcoll/comm/comm.h"
 
-/* Which transport joins this rank and `peer`, and why. */
+/* Which transport connects this rank and `peer`, and why. */
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes) {
   if (peer < 0 || peer >= comm->nranks)

@@ -45,7 +45,7 @@ colli_meeting_group *colli_meeting_get_group(colli_meeting *meeting, uint64_t co
   return group;
 }
 
-/* Takes a group out of the list and frees it. */
+/* Removes a group from the list and frees it. */
 static void free_group(colli_meeting *meeting, colli_meeting_group *group) {
   colli_meeting_group **at = &meeting->groups;
   while (*at != group)
@@ -55,11 +55,11 @@ static void free_group(colli_meeting *meeting, colli_meeting_group *group) {
   free(group);
 }
 
-/* Notes that a rank's communicator is destroyed; the mutex is held. */
+/* Records that a rank's communicator is destroyed; the mutex is held. */
 static void note_gone(colli_meeting *meeting, uint64_t comm_id, int rank, int nranks) {
   colli_meeting_group *group = colli_meeting_get_group(meeting, comm_id, nranks);
   if (!group)
-    return; /* out of memory: the others wait until their time is over */
+    return; /* out of memory, so the others wait until they time out */
   group->gone[rank] = true;
   group->left++;
   if (group->left == nranks)

@@ -1,8 +1,7 @@
 /*
  * meeting.h: where ranks that are threads of one process meet to shrink a communicator: a *meeting
- * point*, which belongs to the communicators of all ranks and to all that are made from them. It
- * knows who waits for the others and who will not come; libcoll/recovery/shrink_local.c decides
- * what follows from that.
+ * point*, which the communicators of all ranks and all those made from them share. It knows who
+ * waits for the others and who will not come; libcoll/recovery/shrink_local.c decides what to do.
  */
 #ifndef COLLI_COMM_MEETING_H
 #define COLLI_COMM_MEETING_H
@@ -11,10 +10,10 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* A rank that waits; defined where they wait. */
+/* A waiting rank; defined in shrink_local.c. */
 typedef struct colli_meeting_waiter colli_meeting_waiter;
 
-/* What is known of the ranks of one communicator. */
+/* What is known about the ranks of one communicator. */
 typedef struct colli_meeting_group {
   struct colli_meeting_group *next;
   uint64_t comm_id;
@@ -39,12 +38,11 @@ colli_meeting *colli_meeting_create(int refs);
 /* Takes a reference for one more communicator. */
 void colli_meeting_acquire(colli_meeting *meeting);
 
-/* A rank's communicator is destroyed: nobody has to wait for it. Gives up a reference; the last one
+/* A rank's communicator is destroyed, so nobody has to wait for it. Drops a reference; the last one
  * frees the meeting point. */
 void colli_meeting_leave(colli_meeting *meeting, uint64_t comm_id, int rank, int nranks);
 
-/* The group of a communicator, made if there is none yet; NULL if out of memory. The mutex is held.
- */
+/* The group of a communicator, created if necessary; NULL if out of memory. The mutex is held. */
 colli_meeting_group *colli_meeting_get_group(colli_meeting *meeting, uint64_t comm_id, int nranks);
 
 #endif

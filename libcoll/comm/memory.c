@@ -1,6 +1,6 @@
 /*
- * memory.c: memory for collectives: shared pages, so that peers on this host can read them where
- * they are (messages by reference, coll_transport.h).
+ * memory.c: memory for collectives: shared pages, which peers on this host can read in place
+ * (messages by reference, coll_transport.h).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,8 @@ static coll_status alloc_failed(coll_comm *comm, const char *syscall, int sys_er
                          comm->host);
 }
 
-/* Shared memory of the right size, or -1. Memory serves without it too, as any other does. */
+/* Shared memory of the right size, or -1. Without it, the caller gets ordinary memory, which works
+ * too. */
 static int make_shared(const coll_comm *comm, size_t bytes) {
   colli_shared_fault fault;
   if (bytes < SHARE_LEAST)
@@ -38,7 +39,8 @@ static int make_shared(const coll_comm *comm, size_t bytes) {
   return fd;
 }
 
-/* Tells the transports. Communicators that share connections send from slots only. */
+/* Announces a region to the transports. Not for communicators that share connections, which send
+ * only from slots. */
 static void add_region(coll_comm *comm, colli_memory *memory) {
   if (memory->fd < 0 || comm->child)
     return;
@@ -51,7 +53,7 @@ static void add_region(coll_comm *comm, colli_memory *memory) {
   }
 }
 
-/* Takes those parts of a region away from peers that they may still write to. */
+/* Detaches the parts of a region to which peers may still write. */
 static void detach_memory(const coll_comm *comm, const colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     const colli_port *port = &comm->family->ports[i];
@@ -75,7 +77,7 @@ void colli_memory_detach(const coll_comm *comm) {
     detach_memory(comm, memory);
 }
 
-/* Gives memory back. Peers may have it mapped for some time yet: the pages go now. */
+/* Frees memory. Peers may keep it mapped for some time, but its pages are freed now. */
 static void release_memory(coll_comm *comm, colli_memory *memory) {
   for (int i = 0; memory->region && i < comm->family->nports; i++) {
     colli_port *port = &comm->family->ports[i];
@@ -92,7 +94,7 @@ static void release_memory(coll_comm *comm, colli_memory *memory) {
   free(memory);
 }
 
-/* Whether the machine could ever hold so much. */
+/* Whether the machine could ever hold this much. */
 static bool is_possible(size_t bytes, size_t page) {
   long pages = sysconf(_SC_PHYS_PAGES);
   return pages <= 0 || bytes / page <= (size_t)pages;
@@ -128,7 +130,7 @@ coll_status colli_memory_allocate(coll_comm *comm, size_t bytes, void **ptr) {
   return COLL_OK;
 }
 
-/* Whether an operation in flight works on memory. */
+/* Whether an operation in flight uses some memory. */
 static bool is_used(const coll_comm *comm, const colli_memory *memory) {
   for (const coll_request *op = comm->exec.oldest; op; op = op->newer) {
     const colli_p2p_op *p2p = op->coll == COLLI_SENDRECV ? colli_p2p_op_of(op) : NULL;

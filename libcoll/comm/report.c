@@ -1,4 +1,4 @@
-/* report.c: what a transport says about a failure becomes an error record. */
+/* report.c: turns a transport's report of a failure into an error record. */
 #include "libcoll/comm/report.h"
 
 #include <stdio.h>

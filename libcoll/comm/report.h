@@ -1,4 +1,4 @@
-/* report.h: keeps what a transport says about a failure until somebody asks why a call failed. */
+/* report.h: keeps a transport's report of a failure until somebody asks why a call failed. */
 #ifndef COLLI_COMM_REPORT_H
 #define COLLI_COMM_REPORT_H
 

@@ -1,4 +1,4 @@
-/* shm_capacity.c: makes the slots fit where shared memory is bounded, and says so. */
+/* shm_capacity.c: makes the slots fit where shared memory is limited, and says so. */
 #include "libcoll/comm/shm_capacity.h"
 
 #include <stdio.h>
@@ -6,8 +6,8 @@
 
 #include "libcoll/sched/sched.h"
 
-#define SLOT_LEAST 4096 /* smaller ones would not pay: messages of less than a page */
-#define PEERS_MOST 32   /* a rank of a large host talks to that many, unless it calls all-to-all */
+#define SLOT_LEAST 4096 /* smaller slots, with messages of less than a page, would not pay off */
+#define PEERS_MOST 32   /* peers of a rank on a large host, unless it calls all-to-all */
 
 /* The ranks of one host. */
 typedef struct capacity_host {
@@ -21,7 +21,7 @@ void colli_shm_capacity_describe(const colli_shared_capacity *found, colli_rank_
   info->tmp_free = bounded ? found->tmp_bytes : COLLI_SHM_UNBOUNDED;
 }
 
-/* Looks at the host of a rank; true if this is its first rank for whom memory is bounded. */
+/* Examines the host of a rank; true if this is the host's first rank whose memory is limited. */
 static bool leads_host(const colli_rank_info *table, int nranks, int rank, capacity_host *host) {
   *host = (capacity_host){0, COLLI_SHM_UNBOUNDED, COLLI_SHM_UNBOUNDED};
   if (table[rank].dev_shm_free == COLLI_SHM_UNBOUNDED)
@@ -41,9 +41,9 @@ static bool leads_host(const colli_rank_info *table, int nranks, int rank, capac
   return true;
 }
 
-/* Whether the segments of a host's ranks fit: one for each pair, and one more for each lane of both
- * neighbours in a ring. Others use the same folder, and communicators may be split: an eighth is
- * left. */
+/* Whether the segments of a host's ranks fit: one per pair, and one more for each lane to both ring
+ * neighbours. An eighth stays free, because others use the same folder and communicators may be
+ * split. */
 static bool fits(const capacity_host *host, uint64_t capacity, size_t slot_bytes,
                  unsigned slot_count) {
   uint64_t peers = host->ranks - 1 < PEERS_MOST ? (uint64_t)host->ranks - 1 : PEERS_MOST;
@@ -52,7 +52,7 @@ static bool fits(const capacity_host *host, uint64_t capacity, size_t slot_bytes
   return segments * bytes <= capacity / 8 * 7;
 }
 
-/* The largest slots that fit on a host, in /dev/shm if that can be; 0: none do. */
+/* The largest slots that fit on a host, in /dev/shm if possible; 0 if none fit. */
 static size_t host_slots(const capacity_host *host, const colli_rank_info *info, size_t wanted,
                          bool *in_tmp) {
   size_t least = info->slot_bytes ? wanted : SLOT_LEAST; /* what a user has set is not changed */

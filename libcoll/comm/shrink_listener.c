@@ -1,4 +1,4 @@
-/* shrink_listener.c: the listener by which survivors find a process, counted by its users. */
+/* shrink_listener.c: the listener at which survivors reach a process, with a count of its users. */
 #include "libcoll/comm/shrink_listener.h"
 
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
- * shrink_listener.h: where the survivors of a failure find a process. Each process keeps the
- * listener of its creation for that, and the secret that all who come to it must know. Both belong
- * to a communicator that was created and to all that are made from it.
+ * shrink_listener.h: where the survivors of a failure reach a process. For this, each process keeps
+ * the listener of its creation, and the secret that all who connect must know. A created
+ * communicator and all those made from it share them.
  */
 #ifndef COLLI_COMM_SHRINK_LISTENER_H
 #define COLLI_COMM_SHRINK_LISTENER_H
@@ -16,12 +16,12 @@ typedef struct colli_shrink_listener {
   uint8_t secret[COLL_SECRET_BYTES];
 } colli_shrink_listener;
 
-/* Takes over a listening socket, with one reference; closes it and returns NULL if out of memory.
- */
+/* Takes ownership of a listening socket, with one reference; closes it and returns NULL if out of
+ * memory. */
 colli_shrink_listener *colli_shrink_listener_create(int listen_fd,
                                                     const uint8_t secret[COLL_SECRET_BYTES]);
 
-/* Take and give up a reference; the last one closes the socket. NULL is allowed. */
+/* Take and drop a reference; the last drop closes the socket. NULL is allowed. */
 void colli_shrink_listener_acquire(colli_shrink_listener *listener);
 void colli_shrink_listener_release(colli_shrink_listener *listener);
 

@@ -1,4 +1,4 @@
-/* shrink_state.c: what a communicator keeps for the survivors of a failure. */
+/* shrink_state.c: the state that a communicator keeps for a shrink. */
 #include "libcoll/comm/shrink_state.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * shrink_state.h: what a communicator keeps so that its survivors can make a new one of it (see
+ * shrink_state.h: the state that a communicator keeps so that its survivors can shrink it (see
  * libcoll/recovery): how they find each other, and which shrink it came from itself.
  */
 #ifndef COLLI_COMM_SHRINK_STATE_H
@@ -8,11 +8,11 @@
 #include "libcoll/comm/meeting.h"
 #include "libcoll/comm/shrink_listener.h"
 
-/* The shrink that a communicator came from. A rank may still be in that shrink because the one that
- * would have told it the outcome died; whoever has the communicator can tell it. comm_id 0: none.
- */
+/* The shrink that made a communicator. A rank may still be in that shrink because the one that
+ * would have told it the outcome died; any rank that has the communicator can tell it. comm_id 0:
+ * none. */
 typedef struct colli_shrink_origin {
-  uint64_t comm_id; /* of the communicator that was shrunk, as are these */
+  uint64_t comm_id; /* of the communicator that was shrunk, as is the rest */
   uint64_t number;
   int rank;
   int nranks;
@@ -26,11 +26,11 @@ typedef struct colli_shrink {
   colli_shrink_origin from;
 } colli_shrink;
 
-/* Makes a new communicator share the listener or meeting point of the one that it is made from. */
+/* Makes a new communicator share the listener or meeting point of its parent. */
 void colli_shrink_share(coll_comm *child, const coll_comm *comm);
 
-/* Notes who the ranks of a new communicator were: `members` are their ranks in `comm`. False: out
- * of memory. */
+/* Records the old ranks of a new communicator's ranks: `members` are their ranks in `comm`. False
+ * if out of memory. */
 bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members);
 
 /* The communicator is destroyed. */

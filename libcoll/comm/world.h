@@ -1,6 +1,5 @@
 /*
- * world.h: where a communicator gets the time, and how it waits: from the operating system, or from
- * a simulator.
+ * world.h: a communicator's clock and way of waiting: the operating system's or a simulator's.
  */
 #ifndef COLLI_COMM_WORLD_H
 #define COLLI_COMM_WORLD_H
@@ -8,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What a communicator takes from its surroundings besides the transports. */
+/* The environment of a communicator, besides the transports. */
 typedef struct colli_world {
   void *ctx; /* first argument of the functions below */
   uint64_t (*now_ns)(void *ctx);

@@ -19,7 +19,7 @@
 #include "libcoll/progress/progress_thread.h"
 #include "libcoll/tuning/locality.h"
 
-/* First half: opens the endpoints and fills in *info. */
+/* First half of creation: opens the endpoints and fills in *info. */
 coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, colli_rank_info *info,
                             coll_error *error) {
   *out = NULL;
@@ -52,7 +52,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   return COLL_OK;
 }
 
-/* Sets up what the choice of algorithms depends on. */
+/* Sets up the inputs of the choice of algorithms. */
 static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
   colli_plans *plans = &comm->calls.plans;
   colli_locality locality;
@@ -112,7 +112,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   return COLL_OK;
 }
 
-/* Settles the size of slots, which depends on the slowest link, and on room for them. */
+/* Determines the size of slots, which depends on the slowest link and on the memory for them. */
 static void settle_slots(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_limits *limits = &comm->calls.plans.limits;
@@ -121,7 +121,7 @@ static void settle_slots(coll_comm *comm) {
   size_t wanted = limits->slot_bytes;
   limits->slot_bytes =
       colli_shm_capacity_slots(comm->table, comm->nranks, family->shm_bits, wanted);
-  bool opened = false; /* else it was said already why not, or it is not wanted */
+  bool opened = false; /* otherwise the reason was already logged, or shm is not wanted */
   for (int i = 0; i < family->nports; i++)
     opened |= family->shm_bits & 1u << i && family->ports[i].endpoint;
   if (opened)
@@ -134,7 +134,7 @@ static void settle_slots(coll_comm *comm) {
     family->ports[i].env.slot_bytes = limits->slot_bytes;
 }
 
-/* Starts the progress thread where it is asked for, and there are others to talk to. */
+/* Starts the progress thread if it is requested and there are other ranks. */
 static coll_status start_progress(coll_comm *comm, coll_error *error) {
   bool wanted = comm->params.number[COLLI_PARAM_PROGRESS] == COLL_PROGRESS_ON;
   if (!wanted || comm->nranks == 1 || comm->world.pause)
@@ -142,7 +142,7 @@ static coll_status start_progress(coll_comm *comm, coll_error *error) {
   return colli_progress_start(comm->family, error);
 }
 
-/* Second half: takes over the control links and the table. */
+/* Second half of creation: takes ownership of the control links, and copies the table. */
 coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli_ctrl *ctrl,
                             coll_error *error) {
   coll_comm *comm = *out;

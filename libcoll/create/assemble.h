@@ -8,15 +8,15 @@
 #include "libcoll/comm/family.h"
 
 /*
- * First half: opens the endpoints and fills in *info (except control_addrs), so that it can be
- * exchanged. On failure *comm is NULL and `error` says why.
+ * First half of creation: opens the endpoints and fills in *info (except control_addrs), so that it
+ * can be exchanged. On failure *comm is NULL and `error` says why.
  */
 coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **comm, colli_rank_info *info,
                             coll_error *error);
 
 /*
- * Second half: takes over `ctrl` (in every case) and copies the table of nranks records, chooses a
- * transport for each peer. On failure the communicator is destroyed.
+ * Second half: takes ownership of `ctrl` (in every case), copies the table of nranks records, and
+ * chooses a transport for each peer. On failure the communicator is destroyed.
  */
 coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, colli_ctrl *ctrl,
                             coll_error *error);
@@ -24,7 +24,7 @@ coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, coll
 /* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
 coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
 
-/* Frees what belongs to a communicator alone, when nothing refers to it any more. */
+/* Frees what belongs only to this communicator, when nothing refers to it any more. */
 void colli_comm_free(coll_comm *comm);
 
 #endif

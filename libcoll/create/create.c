@@ -13,7 +13,7 @@
 #include "libcoll/create/assemble.h"
 #include "transports/registry.h"
 
-/* Copies what the caller's configuration knows over the defaults. */
+/* Copies the fields that the caller's configuration has over the defaults. */
 static coll_status read_config(const coll_config *config, coll_config *out, coll_error *error) {
   *out = (coll_config)COLL_CONFIG_INIT;
   if (!config)
@@ -51,7 +51,7 @@ static coll_status begin_settings(colli_settings *settings, const coll_config *c
   return status;
 }
 
-/* Puts the configuration on top of settings that are there. */
+/* Applies the configuration on top of existing settings. */
 static coll_status apply_config(colli_settings *settings, const coll_config *config) {
   colli_params *params = &settings->params;
   if (config->timeout_ms)
@@ -74,7 +74,7 @@ static coll_status apply_config(colli_settings *settings, const coll_config *con
   return COLL_OK;
 }
 
-/* Loads the environment and puts the configuration on top. */
+/* Loads the environment and applies the configuration on top. */
 coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
   coll_config known;
   coll_status status = begin_settings(settings, config, &known);
@@ -83,7 +83,7 @@ coll_status colli_settings_load(colli_settings *settings, const coll_config *con
   return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
-/* Takes the settings of another communicator and puts the configuration on top. */
+/* Copies the settings of another communicator and applies the configuration on top. */
 coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
                                    const coll_config *config) {
   coll_config known;
@@ -92,7 +92,7 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
   return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
-/* Ends a creating call: hands the record over and logs it. */
+/* Ends a creating call: hands over the error record and logs it. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status) {
   if (status != COLL_OK) {
     settings->error.status = status;
@@ -131,8 +131,8 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
   return status;
 }
 
-/* Whether there is memory for the proofs of handshakes: later the lack of it would look to each
- * side as if the other did not know the secret, or were not there. */
+/* Checks that there is memory for handshake proofs. Without it, each side would later conclude that
+ * the other does not know the secret or is missing. */
 static coll_status try_proofs(const colli_id *id, coll_error *error) {
   uint8_t mac[COLLI_MAC_BYTES];
   if (colli_hmac(id->secret, mac, 0, mac))
@@ -141,7 +141,7 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
                          "no memory for the handshakes with other ranks; see ulimit -v");
 }
 
-/* Makes a communicator by meeting the other ranks at rank 0's listener. */
+/* Creates a communicator by meeting the other ranks at rank 0's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
   coll_error *error = &settings->error;
@@ -209,7 +209,7 @@ coll_status coll_unique_id_release(coll_id *out) {
   return COLL_OK;
 }
 
-/* Refuses a number of ranks that no communicator can have. */
+/* Refuses an invalid number of ranks. */
 static coll_status check_nranks(int nranks, coll_error *error) {
   if (nranks >= 1 && nranks <= COLLI_MAX_RANKS)
     return COLL_OK;
@@ -279,7 +279,7 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   return status;
 }
 
-/* Gives the communicators of one process a meeting point, should they be shrunk. */
+/* Gives the communicators of one process a meeting point for later shrinks. */
 static coll_status open_meeting(coll_comm **comms, int nranks, coll_error *error) {
   colli_meeting *meeting = colli_meeting_create(nranks);
   if (!meeting)

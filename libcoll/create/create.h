@@ -1,4 +1,4 @@
-/* create.h: what the ways of making a communicator share. */
+/* create.h: code that all ways of creating a communicator share. */
 #ifndef COLLI_CREATE_CREATE_H
 #define COLLI_CREATE_CREATE_H
 
@@ -10,28 +10,29 @@ typedef struct colli_settings {
   colli_log log;
   coll_error error;
   coll_error *to_caller;
-  coll_determinism deterministic; /* DEFAULT: not set by the caller, as is this */
+  coll_determinism deterministic; /* both DEFAULT unless the caller set them */
   coll_accumulate accumulate;
 } colli_settings;
 
-/* Loads the environment and puts the caller's configuration (may be NULL) on top. */
+/* Loads the environment and applies the caller's configuration (may be NULL) on top. */
 coll_status colli_settings_load(colli_settings *settings, const coll_config *config);
 
-/* The same for a communicator made from `comm`: what the configuration leaves open is inherited. */
+/* The same for a communicator made from `comm`, which inherits settings that the configuration
+ * leaves open. */
 coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
                                    const coll_config *config);
 
-/* Ends a creating call: hands the record of a failure over, logs it, forgets the secret. */
+/* Ends a creating call: hands over the record of a failure, logs it, and erases the secret. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
-/* Makes a communicator by meeting the other ranks at rank 0's listener. lifelines: of a
- * communicator that is made from another one, whose shrink listener it will share; NULL: a new
- * one. */
+/* Creates a communicator by meeting the other ranks at rank 0's listener. lifelines: set if it is
+ * made from another communicator, whose shrink listener it will share; NULL: it gets a new
+ * listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines);
 
-/* Makes communicators for threads of this process, each with its own settings; on a failure none
- * is left. */
+/* Creates communicators for threads of this process, each with its own settings; on failure none is
+ * left. */
 coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
                                coll_error *error);
 

@@ -1,5 +1,5 @@
-/* env.c: coll_init_from_env: which rank of how many this process is, from a launcher's variables.
- */
+/* env.c: coll_init_from_env: finds this process's rank and the number of ranks in a launcher's
+ * variables. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,7 +38,7 @@ static bool read_number(const char *text, int max, int *number) {
   return true;
 }
 
-/* Finds rank and nranks; without any launcher they are 0 and 1. */
+/* Finds rank and nranks; 0 and 1 without a launcher. */
 static coll_status find_rank(int *rank, int *nranks, coll_error *error) {
   *rank = 0;
   *nranks = 1;
@@ -46,7 +46,7 @@ static coll_status find_rank(int *rank, int *nranks, coll_error *error) {
     const launcher *l = &launchers[i];
     const char *rank_text = getenv(l->rank), *nranks_text = getenv(l->nranks);
     if (!rank_text && (!nranks_text || i > 0))
-      continue; /* a batch script may have the number of tasks without being one of them */
+      continue; /* a batch script may see the number of tasks without being one of them */
     if (!rank_text || !nranks_text)
       return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                              "%s is set but %s is not; set both or neither",

@@ -1,7 +1,7 @@
 /*
- * split.c: communicators made from others. Every rank of the parent gives color, key, and by what
- * number its peers shall address the new communicator; one all-gather of that tells each rank all
- * that it needs. In the simulator, where nobody may wait, the parts are called one by one.
+ * split.c: communicators made from others. Every rank of the parent contributes color, key, and the
+ * number with which its peers will address the new communicator. One all-gather of these tells each
+ * rank all that it needs. The simulator, where nobody may wait, calls the parts one by one.
  */
 #include "libcoll/create/split.h"
 
@@ -53,7 +53,7 @@ static coll_status start_progress(coll_comm *parent, const char *name, colli_set
                            : colli_comm_refuse(parent, status, name, "%s", settings->error.message);
 }
 
-/* The parent's settings, and what the caller sets otherwise; refuses what cannot be. */
+/* Takes the parent's settings and the caller's changes; refuses invalid ones. */
 static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
                                  colli_settings *settings) {
   coll_status status = colli_settings_inherit(settings, parent, config);
@@ -72,7 +72,7 @@ static coll_status read_settings(coll_comm *parent, const char *name, const coll
   return start_progress(parent, name, settings);
 }
 
-/* Gives a communicator its settings, and what it has from its parent. */
+/* Gives a communicator its settings, and the state that it takes over from its parent. */
 static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settings *settings) {
   colli_params_copy(&comm->params, &settings->params);
   comm->calls.deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
@@ -100,7 +100,7 @@ static int by_key(const void *a, const void *b) {
   return left->rank < right->rank ? -1 : left->rank > right->rank;
 }
 
-/* Fills in ranks and their table for the sorted members; false without memory. */
+/* Fills in ranks and their table for the sorted members; false if out of memory. */
 static bool take_members(coll_comm *comm, const colli_split *split, const candidate *members,
                          uint16_t *numbers) {
   const coll_comm *parent = split->parent;
@@ -133,7 +133,7 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
   return true;
 }
 
-/* Its connections are shared, and so is the size of their slots. */
+/* Its connections are shared, so it must use their slot size. */
 static void take_links(coll_comm *comm, const coll_comm *parent) {
   comm->calls.plans.limits = parent->calls.plans.limits;
   comm->exec.slot_bytes = parent->exec.slot_bytes;
@@ -147,7 +147,7 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   }
 }
 
-/* Makes this rank's communicator of the sorted members; NULL without memory. */
+/* Creates this rank's communicator from the sorted members; NULL if out of memory. */
 static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
   coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
   if (!comm)
@@ -196,7 +196,7 @@ static coll_status check_agreement(const colli_split *split) {
   return COLL_OK;
 }
 
-/* Makes the communicator from what all ranks told. */
+/* Creates the communicator from the contributions of all ranks. */
 static coll_status conclude(colli_split *split, coll_comm **child) {
   coll_comm *parent = split->parent;
   coll_status status = check_agreement(split);
@@ -221,7 +221,7 @@ static coll_status conclude(colli_split *split, coll_comm **child) {
 
 /* ---- the parts ------------------------------------------------------------------------------- */
 
-/* Makes the shared connections when the first communicator is split. */
+/* Creates the shared connections when the first communicator is split. */
 static bool ready_family(coll_comm *parent) {
   colli_family *family = parent->family;
   if (!family->mux)
@@ -232,7 +232,7 @@ static bool ready_family(coll_comm *parent) {
   return family->mux != NULL;
 }
 
-/* Makes what a split needs; NULL without memory, or if no number is left. */
+/* Prepares a split; NULL if out of memory or numbers. */
 static colli_split *prepare_split(coll_comm *parent) {
   colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
   if (split && ready_family(parent))
@@ -284,7 +284,7 @@ bool colli_split_done(const colli_split *split) {
   return split->op->done;
 }
 
-/* Gives everything back that is not the new communicator's. */
+/* Frees everything that does not belong to the new communicator. */
 void colli_split_drop(colli_split *split) {
   if (split->op)
     colli_request_put(split->op);
@@ -306,7 +306,7 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 
 /* ---- the public calls ------------------------------------------------------------------------ */
 
-/* The whole, for a thread that is inside the parent. */
+/* A whole split, for a thread that is inside the parent. */
 static coll_status run_split(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
   if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
@@ -317,7 +317,7 @@ static coll_status run_split(coll_comm *parent, const colli_split_call *call, co
   return status == COLL_OK ? colli_split_finish(split, child) : status;
 }
 
-/* Hands the record of a failed call over where the configuration says so. */
+/* Hands over the error record of a failed call as the configuration says. */
 static void tell_caller(const coll_comm *parent, const coll_config *config) {
   if (config && config->size >= offsetof(coll_config, error) + sizeof(config->error) &&
       config->size <= 4096 && config->error)
@@ -367,7 +367,7 @@ coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm 
   return status;
 }
 
-/* Checks the list of a subset, and finds this rank and the list's check number. */
+/* Checks the list of a subset, and finds this rank and the list's checksum. */
 static coll_status read_list(coll_comm *comm, const int *ranks, int count, colli_split_call *call) {
   if (count < 0 || count > comm->nranks || (count > 0 && !ranks))
     return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",

@@ -1,4 +1,4 @@
-/* split.h: the parts of coll_comm_split() and its kin, for callers that must not wait. */
+/* split.h: the parts of coll_comm_split() and its relatives, for callers that must not wait. */
 #ifndef COLLI_CREATE_SPLIT_H
 #define COLLI_CREATE_SPLIT_H
 
@@ -24,14 +24,14 @@ typedef struct colli_split_call {
 
 typedef struct colli_split colli_split; /* one that is under way */
 
-/* Starts one; its all-gather moves on with the parent. */
+/* Starts a split; its all-gather advances with the parent. */
 coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **split);
 bool colli_split_done(const colli_split *split);
 
-/* Waits until it is done, and ends it; *child is NULL on an error or without a color. */
+/* Waits until a split is done, and ends it; *child is NULL on an error or without a color. */
 coll_status colli_split_finish(colli_split *split, coll_comm **child);
 
-/* Gives up one whose all-gather is done or was never started. */
+/* Drops a split whose all-gather is done or was never started. */
 void colli_split_drop(colli_split *split);
 
 #endif

@@ -120,8 +120,7 @@ struct coll_request {
   size_t stage_count;
   void *stage_to;
   struct colli_call *kept; /* the arguments of a persistent operation, or NULL */
-  bool active;             /* a persistent operation was started, and its completion is not yet
-                            * reported */
+  bool active;             /* a persistent operation runs, or its end is not yet reported */
 
   colli_lane lane[COLLI_MAX_LANES];
 };

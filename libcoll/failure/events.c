@@ -1,9 +1,9 @@
 /*
- * events.c: what becomes of the failures that the executor reports.
+ * events.c: handles the failures that the executor reports.
  *
- * A broken data connection does not say who is to blame: its other end may have left because of a
- * third rank. So the rank waits a moment (libcoll/progress) for a failure notice of a neighbour
- * before it blames the peer.
+ * A broken data connection does not show who is to blame, because its other end may have left
+ * because of a third rank. So the rank waits a moment (libcoll/progress) for a failure notice from
+ * a neighbour before it blames the peer.
  */
 #include "libcoll/failure/events.h"
 
@@ -58,7 +58,7 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
   colli_watchdog_disagree(ctx, &op->tag, peer, got, op);
 }
 
-/* A message has another type or number of elements than the receive that took it. */
+/* A message and the receive that matched it differ in type or number of elements. */
 static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head) {
   coll_comm *comm = ctx;
   coll_error record;
@@ -77,7 +77,7 @@ static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2
   colli_comm_fail(comm, &record);
 }
 
-/* A message came that no libcoll of this version sends. */
+/* A message arrived that this version of libcoll does not send. */
 static void on_broken(void *ctx, coll_request *op, int peer, const char *detail) {
   coll_comm *comm = ctx;
   coll_error record;

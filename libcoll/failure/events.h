@@ -1,4 +1,4 @@
-/* events.h: what becomes of the failures that the executor reports. */
+/* events.h: handles the failures that the executor reports. */
 #ifndef COLLI_FAILURE_EVENTS_H
 #define COLLI_FAILURE_EVENTS_H
 

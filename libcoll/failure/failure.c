@@ -33,7 +33,7 @@ void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status st
     colli_comm_record_operation(record, op);
 }
 
-/* Revokes the communicator for the reason in `record`, here only. */
+/* Revokes the communicator for the reason in `record`, only on this rank. */
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   if (comm->failure.status != COLL_OK)
     return;
@@ -42,8 +42,8 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);
   colli_mux_mute(comm->child);
-  /* Before the caller gets its buffers back: a transport may still be reading them, and a peer may
-   * be in the middle of work on them. */
+  /* This comes before the caller gets its buffers back, because a transport may still be reading
+   * them, and a peer may be working on them. */
   colli_exec_disconnect(&comm->exec);
   colli_memory_detach(comm);
   colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);

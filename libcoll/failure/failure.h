@@ -1,4 +1,4 @@
-/* failure.h: the first failure of a communicator: recorded, and told to all its ranks. */
+/* failure.h: records the first failure of a communicator and reports it to all its ranks. */
 #ifndef COLLI_FAILURE_FAILURE_H
 #define COLLI_FAILURE_FAILURE_H
 
@@ -7,7 +7,7 @@
 /* Revokes the communicator for the reason in `record` (the first one wins) and tells all ranks. */
 void colli_comm_fail(coll_comm *comm, const coll_error *record);
 
-/* The same without telling the other ranks: they know. */
+/* The same without telling the other ranks, which already know. */
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record);
 
 /* Fills in a record with this rank, operation and peer. The caller completes it and gives it to

@@ -1,8 +1,8 @@
 /*
- * notice.c: what the control links bring. Every message is taken once, by the origin's count of its
- * messages, and passed on to all neighbours: so it reaches every rank of the family, also those
- * that are not in the communicator that it is about. The end of a process concerns all
- * communicators that it is in; everything else only the one that the message names.
+ * notice.c: handles messages from the control links. Each is handled once, by the origin's serial
+ * number, and forwarded to all neighbours, so it reaches every rank of the family, even those
+ * outside the communicator that it names. The end of a process revokes all communicators that
+ * contain it; every other message concerns only the one that it names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@ static coll_comm *find_member(const colli_family *family, uint64_t uid) {
 
 /* ---- a process is gone ----------------------------------------------------------------------- */
 
-/* The record of a lost process as the base sees it: `finder` saw its control link close. */
+/* The error record of a lost process for the base: `finder` saw its control link close. */
 static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno) {
   const coll_comm *base = find_member(family, 0);
   colli_error_clear(record);
@@ -45,7 +45,7 @@ static void lost_record(const colli_family *family, coll_error *record, int dead
            sys_errno ? strerror(sys_errno) : "");
 }
 
-/* The same as a communicator that was split sees it. */
+/* The same for a communicator that was split. */
 static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, int finder,
                            int sys_errno) {
   int peer = colli_comm_rank_of(comm, dead);
@@ -61,7 +61,7 @@ static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, 
            sys_errno ? strerror(sys_errno) : "");
 }
 
-/* Revokes a communicator that has a lost process among its ranks. */
+/* Revokes a communicator if a lost process is one of its ranks. */
 static void note_lost(coll_comm *comm, const colli_ctrl_msg *msg) {
   int rank = colli_comm_rank_of(comm, msg->peer);
   if (rank < 0 || comm->failure.lost[rank])
@@ -73,14 +73,14 @@ static void note_lost(coll_comm *comm, const colli_ctrl_msg *msg) {
   colli_comm_note_failure(comm, &record);
 }
 
-/* Revokes all communicators that a lost process is in. */
+/* Revokes all communicators that contain a lost process. */
 static void note_lost_everywhere(colli_family *family, const colli_ctrl_msg *msg) {
   family->lost[msg->peer] = true;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     note_lost(comm, msg);
 }
 
-/* The control link to a rank broke without a goodbye: that rank is dead. */
+/* The control link to a rank broke without a goodbye, so that rank is dead. */
 static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
   if (family->lost[peer])
     return;
@@ -92,7 +92,7 @@ static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Keeps a failure for a communicator that is perhaps being made here. */
+/* Keeps a failure for a communicator that this rank may be creating. */
 static void keep_early(colli_family *family, const colli_ctrl_msg *msg) {
   if (family->making == 0)
     return;
@@ -102,7 +102,7 @@ static void keep_early(colli_family *family, const colli_ctrl_msg *msg) {
     family->early[family->nearly++ % COLLI_EARLY] = *msg;
 }
 
-/* Takes over a failure that another rank found. */
+/* Adopts a failure that another rank found. */
 static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
   coll_error *record = &msg->error;
   if (record->status <= COLL_IN_PROGRESS || record->status > COLL_ERR_INTERNAL)
@@ -119,7 +119,7 @@ static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
     keep_early(family, msg);
 }
 
-/* Tells a rank that it waits for one that is not in the communicator. */
+/* Tells a rank that the one for which it waits is not in the communicator. */
 static void tell_absent(colli_family *family, const colli_ctrl_msg *waiting, int absent) {
   colli_ctrl_msg msg = {
       .kind = COLLI_CTRL_ABSENT, .peer = waiting->origin, .nmore = 1, .more = {absent}};
@@ -128,8 +128,9 @@ static void tell_absent(colli_family *family, const colli_ctrl_msg *waiting, int
 
 /*
  * Another rank waits in an operation. If it waits for this rank, which has destroyed that
- * communicator, or could not make it, it is told: it may never have had a connection to see end.
- * For a rank that has left altogether those answer to whom it said goodbye.
+ * communicator or could not create it, this rank answers, because the other may never have had a
+ * connection whose end it could see. For a rank that has left altogether, those to which it said
+ * goodbye answer.
  */
 static void heard_waiting(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
@@ -144,7 +145,7 @@ static void heard_waiting(colli_family *family, const colli_ctrl_msg *msg) {
   }
 }
 
-/* Another rank says that one is not in a communicator in which this rank waits for it. */
+/* Another rank reports that a rank for which this one waits is not in the communicator. */
 static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
   int absent = msg->nmore == 1 ? msg->more[0] : -1;
@@ -152,7 +153,7 @@ static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
     colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
 }
 
-/* A rank leaves all its communicators in good order. */
+/* A rank leaves all its communicators as planned. */
 static void heard_goodbye(colli_family *family, int from) {
   family->left[from] = true;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
@@ -160,7 +161,7 @@ static void heard_goodbye(colli_family *family, int from) {
       comm->failure.left[colli_comm_rank_of(comm, from)] = true;
 }
 
-/* Handles a notice, unless it came before over another link. */
+/* Handles a notice, unless it already arrived over another link. */
 static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->kind == COLLI_CTRL_GOODBYE) {
     heard_goodbye(family, from);
@@ -210,7 +211,7 @@ void colli_notice_poll(colli_family *family) {
   }
 }
 
-/* Revokes a new communicator if it failed before it was made. */
+/* Revokes a new communicator if it failed before it was complete. */
 void colli_notice_catch_up(colli_family *family, coll_comm *comm) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     int base_rank = colli_comm_base_rank(comm, rank);

@@ -1,4 +1,4 @@
-/* op_text.c: an operation in words, for messages about failures. */
+/* op_text.c: describes an operation in words, for messages about failures. */
 #include "libcoll/failure/op_text.h"
 
 #include <stdio.h>
@@ -22,7 +22,7 @@ static const char *tag_text(int tag, char text[24]) {
   return text;
 }
 
-/* One send, receive or one-sided operation. */
+/* Describes one send, receive or one-sided operation. */
 void colli_post_text(const colli_post *post, char text[COLLI_POST_TEXT]) {
   char type[COLLI_TYPE_TEXT], tag[24], source[24] = "any rank";
   if (post->peer != COLL_ANY_SOURCE)
@@ -50,7 +50,8 @@ void colli_post_text(const colli_post *post, char text[COLLI_POST_TEXT]) {
   }
 }
 
-/* A point-to-point or one-sided operation; of sendrecv both halves, or the one that is left. */
+/* Describes a point-to-point or one-sided operation; for sendrecv both halves, or the incomplete
+ * one. */
 static void p2p_text(const coll_request *request, char *text, size_t bytes) {
   const colli_p2p_op *op = colli_p2p_op_of(request);
   char halves[2][COLLI_POST_TEXT];

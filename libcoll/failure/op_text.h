@@ -1,4 +1,4 @@
-/* op_text.h: an operation in words, for messages about failures. */
+/* op_text.h: describes an operation in words, for messages about failures. */
 #ifndef COLLI_FAILURE_OP_TEXT_H
 #define COLLI_FAILURE_OP_TEXT_H
 

@@ -1,7 +1,7 @@
 /*
- * watchdog.c: which rank is to blame when nothing moves. A rank whose operation has not moved for a
- * while tells all ranks which operation it is in and for whom it waits. From that every rank can
- * see whether another rank made a different call, and at the deadline which rank has not come.
+ * watchdog.c: finds the rank to blame when nothing moves. A rank whose operation has not moved for
+ * a while tells all ranks which operation it is in and for whom it waits. From this, every rank can
+ * see whether another rank made a different call and, at the deadline, which rank has not come.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -18,8 +18,8 @@
 #define LEFT_INTERVALS 4  /* how long to wait for a rank that has left */
 #define INTERVAL_RANKS 64 /* with more it is longer: each report takes O(n^2) messages in all */
 
-/* The watchdog interval: how long an operation stands still before the other ranks are told, and
- * told again. */
+/* The watchdog interval: how long an operation stands still before this rank tells the others, and
+ * tells them again. */
 uint64_t colli_watchdog_interval_ns(const coll_comm *comm) {
   uint64_t interval = INTERVAL_NS;
   if (comm->nranks > INTERVAL_RANKS)
@@ -38,9 +38,9 @@ static bool waits_for(const coll_comm *comm, int rank) {
 }
 
 /*
- * A rank is not in this communicator any more. What it sent before it left may still be on its way
- * if there is a connection, so one that has left altogether gets a while; one that says itself that
- * it is absent gets none.
+ * A rank is no longer in this communicator. If there is a connection, messages that it sent before
+ * may still arrive, so a rank that has left altogether gets some time; one that reports its own
+ * absence gets none.
  */
 void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
   const coll_request *op = comm->exec.oldest;
@@ -61,8 +61,8 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
   colli_comm_fail(comm, &record);
 }
 
-/* Tells all ranks that `op` does not move. For a rank that has said goodbye to this one nobody else
- * need answer. */
+/* Tells all ranks that `op` does not move. Nobody else need answer for ranks that have said goodbye
+ * to this one. */
 void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
   int nwaits = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
@@ -139,7 +139,7 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
     colli_watchdog_disagree(comm, mine, origin, &report->tag, comm->exec.oldest);
 }
 
-/* Whether a rank has said recently that it waits: it says so again every interval. */
+/* Whether a rank has reported recently that it waits. It repeats this every interval. */
 static bool is_known_to_wait(const coll_comm *comm, int rank) {
   const colli_wait_report *report = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);
@@ -147,8 +147,8 @@ static bool is_known_to_wait(const coll_comm *comm, int rank) {
 }
 
 /*
- * Follows "waits for" from rank to rank, nearest first, to one that has not said that it waits. If
- * all say so, gives the rank that `op` waits for.
+ * Follows "waits for" from rank to rank, nearest first, to one that has not reported that it waits.
+ * If all have, returns the rank for which `op` waits.
  */
 static int find_culprit(const coll_comm *comm, int first) {
   int own[COLLI_CTRL_MORE + 1];

@@ -4,17 +4,17 @@
 
 #include "libcoll/comm/comm.h"
 
-/* How long an operation stands before this rank tells the others, and tells them again. */
+/* How long an operation stands still before this rank tells the others, and tells them again. */
 uint64_t colli_watchdog_interval_ns(const coll_comm *comm);
 
 /* Tells all ranks that `op` does not move, and for whom it waits. */
 void colli_watchdog_tell(coll_comm *comm, const coll_request *op);
 
-/* Another rank told where it waits: compares its operation with this rank's. */
+/* Another rank reported where it waits: compares its operation with this rank's. */
 void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg);
 
-/* Rank `absent` has left the communicator: fails it if an operation waits for that rank.
- * by_itself: the notice comes from that rank. */
+/* Rank `absent` has left the communicator: fails it if an operation waits for that rank. by_itself:
+ * that rank itself sent the notice. */
 void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself);
 
 /* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */

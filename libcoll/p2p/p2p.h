@@ -47,8 +47,7 @@ typedef struct colli_post {
   int peer; /* of a receive from any source COLL_ANY_SOURCE, until matched */
   int tag;
   int type;
-  size_t count;          /* of a receive: the capacity in elements; after completion the number
-                          * received */
+  size_t count;          /* of a receive: capacity in elements; at completion those received */
   bool exact;            /* a receive of exactly `count` elements */
   bool over;             /* complete */
   coll_message *message; /* of a receive, or NULL */
@@ -59,8 +58,7 @@ typedef struct colli_post {
   size_t offset;   /* put: of the next byte in the window */
   uint32_t number; /* of a rendezvous, chosen by its sender */
   uint64_t order;  /* of a receive: its number in the order of posting */
-  uint64_t ticket; /* the connection's message after which it no longer reads `buf`; 0: already
-                    * done */
+  uint64_t ticket; /* the connection's last message that reads `buf`; 0: already read */
   uint64_t signals;
   coll_window *window;
 } colli_post;
@@ -153,8 +151,7 @@ typedef struct colli_p2p {
   uint32_t nwindows; /* made so far */
   uint64_t nposted;  /* receives so far */
   int broken;        /* peers from which nothing more comes */
-  int busy;          /* number of posts, outgoing messages and windows; polling makes sense only
-                      * above 0 */
+  int busy;          /* posts, outgoing messages and windows; at 0 there is nothing to poll */
   int outgoing;      /* of these, outgoing messages whose sends are complete */
 } colli_p2p;
 

@@ -1,9 +1,9 @@
-/* doorbell.c: the descriptors by which transports and control links wake a rank that sleeps. */
+/* doorbell.c: the descriptors with which transports and control links wake a sleeping rank. */
 #include "libcoll/progress/doorbell.h"
 
 #include "libcoll/comm/mux/mux.h"
 
-/* Makes the doorbells ring, and collects their descriptors; false if there is something to do. */
+/* Arms the doorbells and collects their descriptors; false if there is already something to do. */
 bool colli_doorbells_arm(colli_family *family, struct pollfd *fds, int *count) {
   bool ready = false;
   for (int i = 0; i < family->nports && !ready; i++) {
@@ -19,12 +19,12 @@ bool colli_doorbells_arm(colli_family *family, struct pollfd *fds, int *count) {
   return !ready;
 }
 
-/* Whether nothing has come on shared connections. */
+/* Whether nothing has arrived on shared connections. */
 bool colli_doorbells_quiet(const colli_family *family) {
   return !family->mux || !colli_mux_progress(family->mux);
 }
 
-/* After sleeping, unless another thread of this rank sleeps. */
+/* Disarms the doorbells after sleeping, unless another thread of this rank sleeps. */
 void colli_doorbells_disarm(colli_family *family) {
   for (int i = 0; i < family->nports && family->sleepers == 0; i++)
     if (family->ports[i].endpoint)

@@ -1,15 +1,15 @@
 /*
- * enter.c: what every public call on a communicator begins and ends with. One flag a communicator
- * finds a second thread inside it; one lock a family, once it has more than the base or a progress
- * thread, lets several threads use its communicators. A thread that waits lets the others in
- * (wait.c).
+ * enter.c: the beginning and end of every public call on a communicator. A flag per communicator
+ * detects a second thread inside it. A lock per family, used once the family has more than the base
+ * or has a progress thread, lets several threads use its communicators. A waiting thread lets the
+ * others in (wait.c).
  */
 #include "libcoll/progress/enter.h"
 
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/progress_thread.h"
 
-/* A call takes the lock. Not inlined: that would add to the path without a lock. */
+/* A call takes the lock. Not inlined, to keep the path without a lock short. */
 __attribute__((noinline, cold)) static void enter_family(colli_family *family) {
   colli_family_lock(family);
   if (family->sleepers > 0)
@@ -17,7 +17,7 @@ __attribute__((noinline, cold)) static void enter_family(colli_family *family) {
   family->inside++;
 }
 
-/* A call gives the lock back; after the last one the progress thread takes over. */
+/* A call releases the lock; after the last one the progress thread takes over. */
 __attribute__((noinline, cold)) static void leave_family(colli_family *family) {
   if (--family->inside == 0)
     colli_progress_take_over(family);
@@ -53,7 +53,7 @@ void colli_family_share(colli_family *family, coll_comm *comm) {
   if (family->shared)
     return;
   family->shared = true;
-  /* Not in the simulator, whose driver calls the inside. */
+  /* Not in the simulator, whose driver calls internal functions. */
   if (atomic_load_explicit(&comm->entry.inside, memory_order_relaxed)) {
     enter_family(family);
     comm->entry.locked = true;

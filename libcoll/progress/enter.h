@@ -1,4 +1,4 @@
-/* enter.h: what every public call on a communicator begins and ends with. */
+/* enter.h: the beginning and end of every public call on a communicator. */
 #ifndef COLLI_PROGRESS_ENTER_H
 #define COLLI_PROGRESS_ENTER_H
 
@@ -12,11 +12,11 @@
 coll_status colli_call_enter(coll_comm *comm);
 void colli_call_leave(coll_comm *comm);
 
-/* Inside a public call: leaves the family to its other threads, until resume. */
+/* Inside a public call: lets the family's other threads in, until resume. */
 void colli_call_pause(coll_comm *comm);
 void colli_call_resume(coll_comm *comm);
 
-/* From here on public calls take the lock; called by the one thread that is in the base. */
+/* From here on, public calls take the lock. Called by the only thread that is in the base. */
 void colli_family_share(colli_family *family, coll_comm *comm);
 
 #endif

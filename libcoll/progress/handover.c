@@ -13,10 +13,10 @@
 #define SPIN_LEAST      16u
 #define POLLS_ELSEWHERE 32u  /* about 1 us */
 #define POLLS_IN_TURN   128u /* about 4 us: a change of ranks on the other core, and their work */
-#define TURNS           4u   /* after that many handovers without a message a rank is no root */
+#define TURNS           4u   /* after so many handovers without a message, a rank is not a root */
 #define ELSEWHERE_BYTES 32768u
 
-/* Messages that this rank has sent to its mate, the one other rank on this core. */
+/* Messages that this rank has sent to its mate, the only other rank on this core. */
 static uint64_t count_sent_to_mate(const coll_comm *comm) {
   uint64_t sent = 0;
   for (int channel = 0; comm->watch.mate >= 0 && channel < COLLI_CHANNELS; channel++)
@@ -25,9 +25,9 @@ static uint64_t count_sent_to_mate(const coll_comm *comm) {
 }
 
 /*
- * Lets another process run on this core. If one did, spinning only keeps the core from the rank
- * that this one waits for, so the next waits spin less. If none wants the core, they spin as long
- * as they may.
+ * Lets another process run on this core. If one did, spinning only keeps the core from the rank for
+ * which this one waits, so later waits spin less. If none wants the core, they spin as long as
+ * allowed.
  */
 void colli_handover_yield(coll_comm *comm) {
   colli_watch *w = &comm->watch;
@@ -53,9 +53,9 @@ void colli_handover_yield(coll_comm *comm) {
 }
 
 /*
- * Whether the mate has done its part of an operation of which `lane` is at `step`. If it still has
- * messages for this rank, the next one must be there; if this rank has received all of them, there
- * must have been one at least.
+ * Whether the mate has done its part of an operation whose `lane` is at `step`. If it still owes
+ * messages to this rank, the next one must have arrived; if not, this rank must have received at
+ * least one.
  */
 static bool mate_is_done(const coll_comm *comm, const coll_request *op, int lane, int step) {
   const colli_sched *sched = op->sched;
@@ -69,23 +69,23 @@ static bool mate_is_done(const coll_comm *comm, const coll_request *op, int lane
   size_t bytes;
   if (!missing)
     return received > 0;
-  /* A failure is not lost: the connection reports it again to whoever receives the message. */
+  /* A failure is not lost: the connection reports it again on the next receive. */
   return conn && conn->ops->caps & COLL_CAP_SPIN && !coll_transport_expects(conn->ops) &&
          conn->ops->slot_peek(conn, &tag, &msg, &bytes) == COLL_T_DONE;
 }
 
 /*
  * How often to poll for a rank on another core before this core is handed over. Handing it over and
- * getting it back takes longer than a short message from another core. So this is for short
- * messages, and for cores that only one other rank, the mate, wants.
+ * getting it back takes longer than a short message from another core. So polling pays for short
+ * messages, on cores that only one other rank, the mate, shares.
  *
  * In an exchange (all-reduce, all-gather, ...) the core goes to the mate at once as long as the
- * mate has not done its part. When it has, it can do no more than this rank, which therefore keeps
- * the core until the ranks of the other core have changed too.
+ * mate has not done its part. After that, the mate can do no more than this rank, which therefore
+ * keeps the core until the ranks on the other core have changed too.
  *
- * In an operation with a root no rank needs its mate, unless ranks are roots in turn. A rank that
- * has sent its mate something hands the core over at once: the mate must run before this rank's
- * next turn, and both cores then change ranks at the same time. The rank that runs next owes its
+ * In an operation with a root no rank needs its mate, unless ranks take turns as root. A rank that
+ * has sent its mate a message hands over the core at once, because the mate must run before this
+ * rank's next turn; both cores then change ranks at the same time. The rank that runs next owes its
  * mate nothing until it is root itself, and waits as in an exchange.
  */
 unsigned colli_handover_polls(const coll_comm *comm) {

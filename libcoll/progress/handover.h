@@ -1,6 +1,6 @@
 /*
- * handover.h: ranks that share a core. Each should do all that it can while it has the core, and
- * give it to the other one when that can do more than this one.
+ * handover.h: ranks that share a core. Each should do all it can while it has the core, and hand it
+ * over when the other one can do more.
  */
 #ifndef COLLI_PROGRESS_HANDOVER_H
 #define COLLI_PROGRESS_HANDOVER_H

@@ -1,9 +1,9 @@
 /*
- * poll.c: what a rank does while it waits. Operations and transports are polled each time, control
- * links and deadlines now and then.
+ * poll.c: the work of a waiting rank. It polls operations and transports each time, control links
+ * and deadlines now and then.
  *
  * The watchdog's clock counts only time that the rank spends waiting inside the library, so that a
- * program that computes for long between two calls is not late.
+ * program that computes for a long time between calls does not time out.
  */
 #include "libcoll/progress/poll.h"
 
@@ -12,7 +12,7 @@
 #include "libcoll/failure/watchdog.h"
 
 #define CONTROL_NS 500000ull /* time between polls of the control links */
-#define MAX_TOLD   4         /* that many operations, the oldest, are told to others */
+#define MAX_TOLD   4         /* how many operations, oldest first, are reported to others */
 #define MAX_GAP_NS (100 * COLLI_NS_PER_MS) /* the most that one poll adds to the clock */
 
 /* Fails or reports operations that have not moved for long. */
@@ -43,14 +43,14 @@ static void check_operations(coll_comm *comm) {
   }
 }
 
-/* Fails all communicators of the family: a transport is of no use any more. */
+/* Fails all communicators of the family, because a transport no longer works. */
 static void fail_family(colli_family *family, coll_status status) {
   family->reported.status = status;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     colli_comm_fail(comm, &family->reported);
 }
 
-/* Polls the transports: connections are made, dead peers are noticed. */
+/* Polls the transports, which establish connections and notice dead peers. */
 static int poll_transports(colli_family *family) {
   int moved = 0;
   for (int i = 0; i < family->nports; i++) {
@@ -70,8 +70,8 @@ static int poll_transports(colli_family *family) {
 }
 
 /*
- * Polls the other communicators of the family, but those in which a thread is. Ranks may wait for
- * operations of several communicators in different orders; none must block another.
+ * Polls the other communicators of the family, except those with a thread inside. Ranks may wait
+ * for operations of several communicators in different orders; none must block another.
  */
 int colli_comm_poll_siblings(coll_comm *comm) {
   int moved = 0;
@@ -97,7 +97,8 @@ static bool advance_clock(coll_comm *comm) {
   return true;
 }
 
-/* Fails a communicator whose deadline has passed, or whose broken connection nobody explained. */
+/* Fails a communicator whose deadline has passed, or whose broken connection no notice has
+ * explained. */
 static void check_deadlines(coll_comm *comm) {
   if (comm->failure.status == COLL_OK && comm->failure.suspended &&
       comm->watch.now_ns - comm->failure.suspect_ns >= COLLI_SUSPECT_NS)

@@ -1,6 +1,6 @@
 /*
- * poll.h: what a rank does while it waits: it polls operations, transports and control links, and
- * checks deadlines. Nothing here blocks.
+ * poll.h: the work of a waiting rank: it polls operations, transports and control links, and checks
+ * deadlines. Nothing here blocks.
  */
 #ifndef COLLI_PROGRESS_POLL_H
 #define COLLI_PROGRESS_POLL_H
@@ -12,7 +12,7 @@
   (100 * COLLI_NS_PER_MS) /* a broken connection waits so long for notices                         \
                            */
 
-/* Polls the operations of one communicator, unless it has failed, or waits for notices about a
+/* Polls the operations of one communicator, unless it has failed or waits for notices about a
  * broken connection: not 0 if something moved. */
 static inline int colli_comm_poll(coll_comm *comm) {
   if (comm->failure.status != COLL_OK || comm->failure.suspended)
@@ -20,17 +20,17 @@ static inline int colli_comm_poll(coll_comm *comm) {
   return colli_engine_progress(&comm->exec, &comm->p2p);
 }
 
-/* Polls the other communicators of the family, but those in which a thread is. */
+/* Polls the other communicators of the family, except those with a thread inside. */
 int colli_comm_poll_siblings(coll_comm *comm);
 
 /* For a rank that waits in a call on `comm`: polls transports and sibling communicators; from time
  * to time also control links and deadlines. */
 int colli_comm_watch(coll_comm *comm);
 
-/* Whether any communicator has something open. */
+/* Whether any communicator has operations, messages or windows open. */
 bool colli_family_busy(const colli_family *family);
 
-/* Polls all communicators that have: not 0 if something moved. */
+/* Polls all communicators that have any: not 0 if something moved. */
 int colli_family_poll(colli_family *family);
 
 /* As colli_comm_watch(), for the whole family. `now`: polls control links and deadlines each time.

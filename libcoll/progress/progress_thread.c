@@ -1,8 +1,8 @@
 /*
- * progress_thread.c: the progress thread. While operations are in flight and no call is under way
- * it does what a waiting call does: it polls, spins for a moment, and sleeps until a doorbell
- * rings. While nothing is in flight it sleeps on the control links alone, and while somebody is
- * inside on its own descriptor alone: whoever goes out last wakes it.
+ * progress_thread.c: the progress thread. While operations are in flight and no call is running, it
+ * does what a waiting call does: it polls, spins for a moment, and sleeps until a doorbell rings.
+ * While nothing is in flight it sleeps on the control links only; while a thread is inside a call,
+ * on its own descriptor only, and the last call to leave wakes it.
  */
 #include "libcoll/progress/progress_thread.h"
 
@@ -21,12 +21,12 @@
 
 #define SPIN_POLLS      256u /* in vain, some 10 us, before it sleeps */
 #define POLLS_PER_WATCH 16u
-#define NAP_MS          50 /* the longest sleep while operations are in flight: deadlines pass */
-#define SUSPECT_NAP_MS  10 /* while one waits for a notice about a broken connection */
+#define NAP_MS          50 /* the longest sleep with operations in flight, for their deadlines */
+#define SUSPECT_NAP_MS  10 /* the same while one waits for a notice about a broken connection */
 
 typedef enum stance {
   AWAKE,
-  WATCHING, /* asleep, woken by whatever it has to care for, but not by new operations */
+  WATCHING, /* asleep; anything but new operations wakes it */
   AWAY      /* asleep while somebody is inside */
 } stance;
 
@@ -40,7 +40,7 @@ struct colli_progress {
 
 /* Makes the thread's own descriptor readable. */
 static void wake_thread(const colli_progress *p) {
-  (void)eventfd_write(p->wake_fd, 1); /* fails only if the counter is full: it is readable */
+  (void)eventfd_write(p->wake_fd, 1); /* fails only if the counter is full: still readable */
 }
 
 /* Sleeps without the lock; the first descriptor is the thread's own. */
@@ -62,7 +62,7 @@ static void stay_away(colli_progress *p) {
   sleep_as(p, AWAY, &own, 1, -1);
 }
 
-/* Nothing is in flight: takes what the control links bring, and sleeps until there is more. */
+/* Nothing is in flight: handles control messages, and sleeps until more arrive. */
 static void listen_only(colli_progress *p) {
   struct pollfd fds[2];
   colli_notice_poll(p->family);
@@ -78,7 +78,8 @@ static int longest_nap(const colli_family *family) {
   return NAP_MS;
 }
 
-/* Sleeps until a doorbell rings. If somebody has come in meanwhile, what rang is theirs. */
+/* Sleeps until a doorbell rings. If a thread has entered meanwhile, that thread handles the
+ * event. */
 static void nap(colli_progress *p) {
   colli_family *family = p->family;
   struct pollfd fds[1 + COLLI_MAX_DOORBELLS];
@@ -126,7 +127,7 @@ static void *run_thread(void *arg) {
   return NULL;
 }
 
-/* Starts the thread; it takes no signals, which are the program's. */
+/* Starts the thread with all signals blocked, because they belong to the program. */
 static int start_thread(colli_progress *p) {
   sigset_t all, before;
   sigfillset(&all);

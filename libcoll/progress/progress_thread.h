@@ -1,7 +1,7 @@
 /*
- * progress_thread.h: the thread that moves a family's operations on while the program is in no
- * call, where it is asked for. It works only while nobody is inside: a call that waits does all
- * that itself.
+ * progress_thread.h: the optional thread that makes progress on a family's operations while the
+ * program is in no call. It works only while no thread is inside, because a waiting call does the
+ * same work itself.
  */
 #ifndef COLLI_PROGRESS_PROGRESS_THREAD_H
 #define COLLI_PROGRESS_PROGRESS_THREAD_H
@@ -11,10 +11,10 @@
 /* Starts the thread unless there is one; the lock is held, or nobody else knows the family yet. */
 coll_status colli_progress_start(colli_family *family, coll_error *error);
 
-/* Ends it, if there is one; nobody is inside any more, nor holds the lock. */
+/* Ends it, if there is one. No thread may be inside or hold the lock. */
 void colli_progress_stop(colli_family *family);
 
-/* The last call goes out, and still holds the lock: wakes the thread if there is anything to do. */
+/* The last call leaves, still holding the lock: wakes the thread if there is anything to do. */
 void colli_progress_take_over(colli_family *family);
 
 /* From any thread, without the lock: there is something to do. */

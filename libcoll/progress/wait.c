@@ -1,6 +1,7 @@
 /*
- * wait.c: how a public call waits for its operation. It spins first (not if ranks outnumber cores),
- * then hands its core over between polls, and sleeps until a doorbell rings if that takes long.
+ * wait.c: how a public call waits for its operation. First it spins (unless ranks outnumber cores),
+ * then it hands over its core between polls, and if the wait is long it sleeps until a doorbell
+ * rings.
  *
  * Three other things wait in their own way: the progress thread (progress_thread.c), and creation
  * and shrinking, where there is no communicator yet that could be polled (libcoll/wireup,
@@ -16,8 +17,8 @@
 #include "libcoll/progress/poll.h"
 
 #define POLLS_PER_WATCH 16u
-#define BURNT_NS        250000ull  /* after wasting that much time of a core: sleep */
-#define SLEEP_AFTER_NS  1000000ull /* the same if others had the core meanwhile */
+#define BURNT_NS        250000ull  /* after wasting this much time of a core, sleep */
+#define SLEEP_AFTER_NS  1000000ull /* the same if others had the core in between */
 #define SLEEP_MAX_NS    (50 * COLLI_NS_PER_MS)
 /* The same where several threads share the doorbells: this part of the wait so far, within bounds.
  */
@@ -68,7 +69,7 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
     family->sleepers--;
   }
   colli_doorbells_disarm(family);
-  comm->watch.control_ns = 0; /* something may have come: poll everything */
+  comm->watch.control_ns = 0; /* something may have arrived, so poll everything */
   colli_comm_watch(comm);
 }
 
@@ -80,7 +81,7 @@ void colli_comm_wait_begin(coll_comm *comm) {
   comm->watch.now_ns = 0;
 }
 
-/* Whether this rank has not waited for long. Time in which others had the core is not wasted. */
+/* Whether this wait is still short. Time in which others had the core does not count. */
 static bool may_poll(const colli_watch *w) {
   if (!w->idle_since_ns)
     return true;
@@ -91,7 +92,7 @@ static bool may_poll(const colli_watch *w) {
 /* Polls once; if nothing moved, spins, hands the core over, or sleeps. */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
-  if (__builtin_expect(comm->entry.locked, 0)) /* each time: others may have to poll as well */
+  if (__builtin_expect(comm->entry.locked, 0)) /* each time, so that others can poll too */
     colli_family_yield(comm->family);
   if (colli_comm_poll(comm)) {
     w->idle = 0;
@@ -122,7 +123,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
     colli_handover_yield(comm);
 }
 
-/* Moves everything on as far as it goes without waiting. */
+/* Advances everything as far as possible without waiting. */
 int colli_comm_progress(coll_comm *comm) {
   int moved = colli_comm_poll(comm);
   if (moved)

@@ -4,14 +4,14 @@
 
 #include "libcoll/comm/comm.h"
 
-/* A call begins to wait: resets what the rank has counted in its last wait. */
+/* A call begins to wait: resets the counts of the rank's last wait. */
 void colli_comm_wait_begin(coll_comm *comm);
 
-/* Polls once; if nothing moved, spins, hands the core over, or sleeps, at most until `until_ns` (0:
- * no bound; the watchdog's deadline always holds). */
+/* Polls once; if nothing moved, spins, hands over the core, or sleeps, at most until `until_ns` (0:
+ * no limit, except the watchdog's deadline). */
 void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns);
 
-/* Moves everything on as far as it goes without waiting; not 0 if something moved. */
+/* Advances everything as far as possible without waiting; not 0 if something moved. */
 int colli_comm_progress(coll_comm *comm);
 
 #endif

@@ -10,7 +10,7 @@
 
 #define FLUSH_NS (100 * COLLI_NS_PER_MS) /* how long a revocation waits until it is sent */
 
-/* Sends what the control links have queued; gives up after a moment. */
+/* Sends the queued messages of the control links; gives up after a moment. */
 static void flush_notices(coll_comm *comm) {
   uint64_t until_ns = colli_now_ns() + FLUSH_NS;
   while (colli_ctrl_unsent(comm->family->ctrl) && colli_now_ns() < until_ns) {

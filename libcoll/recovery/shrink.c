@@ -1,11 +1,11 @@
-/* shrink.c: coll_comm_shrink: a new communicator of the ranks that are left. */
+/* shrink.c: coll_comm_shrink: a new communicator of the survivors. */
 #include <stdio.h>
 
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-/* A communicator of one rank from one of one rank. */
+/* Shrinks a communicator of one rank. */
 static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_comm **child) {
   const colli_id id = {.listen_fd = -1};
   const int self = 0;

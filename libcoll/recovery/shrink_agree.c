@@ -1,5 +1,5 @@
 /* shrink_agree.c: one rank's part in a shrink between processes, from its call to the outcome: it
- * follows one rank after the other, until it is its own turn to lead. */
+ * follows one rank after the other until it is its own turn to lead. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define LIMIT 5u /* the longest that a call takes, in times of the patience */
+#define LIMIT 5u /* the longest time of a call, as a multiple of the patience */
 
 /* The time for all of it is over. */
 static coll_status shrink_timed_out(shrink *s) {
@@ -37,7 +37,7 @@ static coll_status take_part(shrink *s) {
   return shrink_timed_out(s);
 }
 
-/* Sets up what a call works with; false without memory. */
+/* Sets up the state of a call; false if out of memory. */
 static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings) {
   const size_t n = (size_t)comm->nranks;
   const colli_shrink_listener *listener = comm->shrink.listener;

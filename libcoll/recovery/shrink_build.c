@@ -11,7 +11,7 @@
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
   const coll_comm *comm = s->comm;
-  /* Others may wait for this rank meanwhile: the half must do. */
+  /* Others may wait for this rank meanwhile, so half the time must suffice. */
   colli_lifelines lifelines = {.lifelines = fds,
                                .lifeline_ranks = ranks,
                                .nlifelines = nfds,

@@ -1,4 +1,4 @@
-/* shrink_common.c: what both roles of a shrink share. */
+/* shrink_common.c: code that both roles of a shrink share. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -11,7 +11,7 @@
 
 #define MAGIC   0x68734c43u /* "CLsh" */
 #define SEND_NS COLLI_NS_PER_S
-#define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two looks around */
+#define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
@@ -46,7 +46,7 @@ void shrink_send_checkin(const shrink *s, int fd) {
                                .renewed = s->renewed};
   uint8_t *flags = malloc((size_t)s->b.nranks);
   if (!flags)
-    return; /* the others take this rank for one that does not come */
+    return; /* the others count this rank as missing */
   fill_flags(s, flags);
   shrink_send(fd, &head, sizeof(head), flags, (size_t)s->b.nranks);
   free(flags);
@@ -73,7 +73,7 @@ void shrink_drop(shrink *s, int rank) {
   }
 }
 
-/* Keeps a rank's new connection; the one that it had before it has given up. */
+/* Keeps a rank's new connection in place of the previous one, which it has abandoned. */
 static bool keep_pending(shrink *s, const boot_pending *pending) {
   int rank = pending->auth.hello.src_rank;
   shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
@@ -93,7 +93,7 @@ static bool is_behind(const shrink *s, const colli_hello *hello) {
          hello->word == from->number && hello->dst_rank == from->rank;
 }
 
-/* Tells such a rank the outcome: this communicator. */
+/* Tells such a rank that this communicator is the outcome. */
 static void tell_outcome(shrink *s, boot_pending *pending) {
   shrink_order order;
   const int nranks = s->comm->shrink.from.nranks;
@@ -108,8 +108,8 @@ static void tell_outcome(shrink *s, boot_pending *pending) {
   boot_close(&pending->fd);
 }
 
-/* Lets in who belongs to this shrink. The others may belong to another communicator's, or to the
- * next one of this, and dial again. */
+/* Accepts connections that belong to this shrink. Others may belong to another communicator's
+ * shrink, or to the next one of this, and will dial again. */
 static void welcome(shrink *s) {
   boot_pending pending;
   while (boot_listener_next(&s->b, &s->listener, &pending)) {
@@ -123,14 +123,14 @@ static void welcome(shrink *s) {
     else if (is_behind(s, hello))
       tell_outcome(s, &pending);
     else {
-      /* One that shrinks the new communicator already, and will come again. */
+      /* It is already shrinking the new communicator, and will dial again. */
       s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
       boot_pending_refuse(&s->b, &pending);
     }
   }
 }
 
-/* Takes over what another rank knows. A lower rank only says so and hangs up. */
+/* Adopts another rank's knowledge. A lower rank only reports what it knows and hangs up. */
 static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || (r != s->b.rank && (conn->flags[r] & SHRINK_GONE));
@@ -143,7 +143,7 @@ static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
     shrink_drop(s, rank);
 }
 
-/* Reads what one rank says; false: its connection is at its end, or talks nonsense. */
+/* Reads one rank's messages; false if its connection ended or a message is invalid. */
 static bool read_conn(shrink *s, int rank) {
   shrink_conn *conn = s->conns[rank];
   if (conn->in) {
@@ -217,7 +217,7 @@ int shrink_dial_step(shrink *s, boot_dial *dial) {
   const colli_rank_info *table = s->comm->table;
   int result = boot_dial_step(&s->b, dial);
   bool same_host = table[dial->peer].host_id == table[s->b.rank].host_id;
-  /* Where somebody else answers with a secret of his own, the rank does not listen any more. */
+  /* If another program with another secret answers, the rank no longer listens. */
   if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
     return result;
   s->gone[dial->peer] = true;

@@ -1,4 +1,4 @@
-/* shrink_follow.c: a member of a shrink: reaches the coordinator, and does what it orders. */
+/* shrink_follow.c: a member of a shrink: reaches the coordinator and executes its orders. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,14 +7,15 @@
 #include "libcoll/recovery/shrink_internal.h"
 
 #define SLACK_NS                                                                                   \
-  (200 * COLLI_NS_PER_MS) /* for a coordinator that is slow to say that it is there */
+  (200 * COLLI_NS_PER_MS) /* extra time for a coordinator that is slow to report that it is there  \
+                           */
 
-/* Reaches the leader: *fd is the connection, or -1: another candidate's turn has come. */
+/* Reaches the leader: *fd is the connection, or -1 if it is another candidate's turn. */
 static void reach_leader(shrink *s, int leader, int *fd) {
   boot_dial *dial = calloc(1, sizeof(*dial));
   const uint64_t now_ns = colli_now_ns();
   uint64_t until_ns = s->b.start_ns + s->patience_ns;
-  /* A later candidate may be building yet, for half of the patience. */
+  /* A later candidate may still be building, for half the patience. */
   const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
   until_ns = until_ns < least_ns ? least_ns : until_ns;
   *fd = -1;
@@ -45,8 +46,8 @@ static void reach_leader(shrink *s, int leader, int *fd) {
   free(dial);
 }
 
-/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept us waiting for too long),
- * or an errno. */
+/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
+ * long), or an errno. */
 static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
@@ -67,7 +68,7 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
   }
 }
 
-/* Makes or renews what the leader ordered, and tells how that went. */
+/* Builds or renews as the leader ordered, and reports the result. */
 static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
   const int leader = 0;
   coll_status status = COLL_OK;
@@ -78,10 +79,10 @@ static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *fl
   memset(&word, 0, sizeof(word));
   word.ballot = order->ballot;
   boot_report_fill(&s->b, &word.word, status);
-  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if it does not arrive, reading finds out */
+  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if sending fails, reading will notice */
 }
 
-/* Does one thing that the leader orders; false if it makes no sense. *over: `status` is the end. */
+/* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
 static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8_t *flags,
                        coll_status *status, bool *over) {
   const bool listed = flags[s->b.rank] & SHRINK_LISTED;
@@ -115,7 +116,7 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
   }
 }
 
-/* Does what the leader orders until the end, or until the leader is lost. */
+/* Executes the leader's orders until the end, or until the leader is lost. */
 static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
   shrink_order order;
   coll_status status = COLL_OK;
@@ -138,9 +139,9 @@ coll_status shrink_follow(shrink *s, int leader, bool *over) {
   reach_leader(s, leader, &fd);
   if (fd < 0)
     return COLL_OK;
-  for (int r = 0; r < s->b.nranks; r++) /* who came here meanwhile is not led by this rank */
+  for (int r = 0; r < s->b.nranks; r++) /* this rank does not lead these */
     shrink_drop(s, r);
-  shrink_send_checkin(s, fd); /* if that fails, there may be an order to read all the same */
+  shrink_send_checkin(s, fd); /* if that fails, there may still be an order to read */
   coll_status status = take_orders(s, leader, fd, over);
   boot_close(&fd);
   return status;

@@ -41,7 +41,8 @@
 #include "libcoll/wireup/bootstrap_dial.h"
 #include "libcoll/wireup/bootstrap_listener.h"
 
-/* What ranks tell of each other: flags, a byte a rank, which follow a checkin or an order. */
+/* What ranks know about each other: flags, one byte per rank, which follow a checkin or an
+ * order. */
 #define SHRINK_GONE    1u
 #define SHRINK_SKIPPED 2u
 #define SHRINK_LISTED  4u /* in the latest list */
@@ -91,7 +92,7 @@ typedef struct shrink_conn {
   uint8_t flags[];
 } shrink_conn;
 
-/* What one call of coll_comm_shrink() works with. */
+/* The state of one call of coll_comm_shrink(). */
 typedef struct shrink {
   boot b; /* rank, nranks and secret are those of the old communicator */
   colli_id id;
@@ -103,7 +104,7 @@ typedef struct shrink {
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
-  bool proved;      /* a rank is known to have returned with that list */
+  bool proved;      /* some rank is known to have returned with that list */
   bool *listed;     /* its members */
   coll_comm *child; /* made here; of that list or an earlier one */
   boot_listener listener;
@@ -112,29 +113,29 @@ typedef struct shrink {
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
 
-/* The lowest rank that may coordinate; this one at the latest. */
+/* The lowest rank that may coordinate: this one or a lower one. */
 int shrink_candidate(const shrink *s);
 
-/* Hears what the control links of the old communicator bring. Only then is this thread in the
- * communicator's family, so that others may go on there. */
+/* Handles the control links of the old communicator. Only meanwhile is this thread inside the
+ * communicator's family, so that others may work there. */
 void shrink_listen(shrink *s);
 
-/* The same, and hears who dials the listener. */
+/* The same, and accepts connections to the listener. */
 void shrink_tend(shrink *s);
 
-/* Adds all that shrink_tend() looks at, and waits for something to happen, until `until_ns`. */
+/* Adds everything that shrink_tend() handles, and waits for an event until `until_ns`. */
 void shrink_wait(shrink *s, uint64_t until_ns);
 
-/* Begins to gather descriptors to wait for. */
+/* Begins to collect descriptors to wait for. */
 void shrink_wait_begin(shrink *s);
 
 /* Begins to dial a rank's listener. */
 void shrink_dial(shrink *s, boot_dial *dial, int rank);
 
-/* Moves dialling on: COLL_T_DONE, COLL_T_AGAIN, or COLL_ERR_PEER_LOST: that rank is gone. */
+/* Advances dialling: COLL_T_DONE, COLL_T_AGAIN, or COLL_ERR_PEER_LOST if that rank is gone. */
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
-/* Sends a message, head and flags, within a second; false if that failed. */
+/* Sends a message, head and flags, within a second; false on failure. */
 bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes);
 
 /* Sends this rank's checkin, if that can be done. */
@@ -143,13 +144,13 @@ void shrink_send_checkin(const shrink *s, int fd);
 /* Closes a rank's connection to this rank. */
 void shrink_drop(shrink *s, int rank);
 
-/* Notes the latest list, as an order or checkin tells it. */
+/* Records the latest list from an order or checkin. */
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags);
 
 /* ---- shrink_build.c -------------------------------------------------------------------------- */
 
-/* Makes the communicator of the list, as `order` tells it, over lifelines to other ranks. */
+/* Creates the communicator of the list in `order`, with lifelines to other ranks. */
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds);
 
@@ -158,13 +159,13 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
 /* Leads rounds until the end (shrink_lead.c). */
 coll_status shrink_lead(shrink *s);
 
-/* Follows rank `leader` (shrink_follow.c); *over: the status is the end of it; otherwise the next
- * candidate's turn has come. */
+/* Follows rank `leader` (shrink_follow.c). *over: the shrink ends with the returned status;
+ * otherwise it is the next candidate's turn. */
 coll_status shrink_follow(shrink *s, int leader, bool *over);
 
 /* ---- between processes (shrink_agree.c) ------------------------------------------------------ */
 
-/* Agrees with the other survivors, and makes the child. settings->error tells a failure. */
+/* Agrees with the other survivors and creates the child. settings->error reports a failure. */
 coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child);
 
 /* ---- threads (shrink_local.c) ---------------------------------------------------------------- */

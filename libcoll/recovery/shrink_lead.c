@@ -1,4 +1,4 @@
-/* shrink_lead.c: the coordinator of a shrink: gathers the survivors, and leads them until all have
+/* shrink_lead.c: the coordinator of a shrink: gathers the survivors and leads them until all have
  * the same new communicator. */
 #include <stdlib.h>
 #include <string.h>
@@ -7,15 +7,15 @@
 #include "libcoll/base/error.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define BEATS            8 /* so often within the patience members hear of a coordinator that waits */
+#define BEATS            8 /* signs of life of a waiting coordinator within the patience */
 #define BALLOT_RANK_BITS 20
-#define PROBES           16                       /* missing ranks that are looked for at a time */
+#define PROBES           16                       /* missing ranks to dial at a time */
 #define PROBE_AFTER_NS   (50 * COLLI_NS_PER_MS)   /* most come by themselves */
 #define PROBE_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
 #define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
 
-/* A missing rank, whose shrink listener this rank dials: to learn whether it is gone, and to tell
- * it who leads. */
+/* A missing rank, whose shrink listener this rank dials to learn whether it is gone and to tell it
+ * who leads. */
 typedef struct probe {
   int rank; /* -1: none */
   uint64_t until_ns;
@@ -26,12 +26,12 @@ typedef struct probe {
 typedef struct lead {
   shrink *s;
   probe probes[PROBES];
-  uint64_t ballot;   /* of the list that this rank chose last; 0: none */
+  uint64_t ballot;   /* of the last list that this rank chose; 0: none */
   int next;          /* the rank from which on probes go on */
   uint64_t next_ns;  /* when they do */
-  uint64_t until_ns; /* when those who have not come are left out */
-  uint64_t beat_ns;  /* when the members are told again that this rank is there */
-  bool takes[];      /* by rank: is here, and takes the list that is being made */
+  uint64_t until_ns; /* when missing ranks are left out */
+  uint64_t beat_ns;  /* when to tell the members again that this rank is there */
+  bool takes[];      /* indexed by rank: is here, and takes the list that is being made */
 } lead;
 
 /* Whether a rank need not be waited for. */
@@ -82,7 +82,7 @@ static void step_probes(lead *l) {
       continue;
     int result = shrink_dial_step(s, &v->dial);
     if (result == COLL_T_DONE) {
-      shrink_send_checkin(s, v->dial.fd); /* if it does not arrive, the next one will */
+      shrink_send_checkin(s, v->dial.fd); /* if it gets lost, the next one will arrive */
       boot_close(&v->dial.fd);
     }
     if (result != COLL_T_AGAIN || is_settled(s, v->rank) || now_ns >= v->until_ns)
@@ -98,7 +98,7 @@ static void step_probes(lead *l) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Takes over the latest list that anybody here knows. */
+/* Adopts the latest list that any rank here knows. */
 static void take_latest(shrink *s) {
   for (int r = 0; r < s->b.nranks; r++) {
     const shrink_conn *conn = s->conns[r];
@@ -114,7 +114,7 @@ static bool has_child(const shrink *s, int r) {
   return s->conns[r]->head.child == s->list;
 }
 
-/* Whether somebody may have returned with the latest list, so that there can be no other. */
+/* Whether a rank may have returned with the latest list, so that there can be no other. */
 static bool maybe_committed(lead *l) {
   shrink *s = l->s;
   bool missing = false, adopted = true;
@@ -134,7 +134,7 @@ static bool maybe_committed(lead *l) {
   return missing && (adopted || s->renewed);
 }
 
-/* Whether as many ranks as take a list are enough. */
+/* Whether the ranks that take a list are enough (rule 2). */
 static bool enough(const shrink *s, const bool *takes) {
   int alive = 0, count = 0, lowest = -1;
   for (int r = 0; r < s->b.nranks; r++) {
@@ -149,7 +149,7 @@ static bool enough(const shrink *s, const bool *takes) {
 
 /* ---- orders ---------------------------------------------------------------------------------- */
 
-/* Sends an order, with the latest list, to those who take it, or to all others who are here. */
+/* Sends an order, with the latest list, to those who take it, or to all others that are here. */
 static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
   shrink *s = l->s;
   uint8_t *flags = calloc(1, (size_t)s->b.nranks);
@@ -175,7 +175,7 @@ static shrink_order make_order(shrink_order_kind kind) {
   return order;
 }
 
-/* Tells all who are here, now and then, that this rank is. */
+/* From time to time, tells all who are here that this rank is still there. */
 static void beat(lead *l) {
   shrink *s = l->s;
   const uint64_t now_ns = colli_now_ns();
@@ -189,8 +189,8 @@ static void beat(lead *l) {
 
 /* ---- gathering ------------------------------------------------------------------------------- */
 
-/* Waits until every rank that is not gone or skipped is here, or the time is over. True: the latest
- * list may be committed already. */
+/* Waits until every rank that is not gone or skipped is here, or time is up. True if the latest
+ * list may already be committed. */
 static bool gather(lead *l) {
   shrink *s = l->s;
   const uint64_t begin_ns = colli_now_ns();
@@ -224,7 +224,7 @@ static bool gather(lead *l) {
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* Ends the shrink for those who do not take the list, with the failure in s->b.error. */
+/* Ends the shrink, with the failure in s->b.error, for those who do not take the list. */
 static void end_others(lead *l, coll_status status) {
   shrink_order order = make_order(SHRINK_END);
   order.error = *l->s->b.error;
@@ -239,7 +239,7 @@ static coll_status end_all(lead *l, coll_status status) {
   return status;
 }
 
-/* All who take the latest list have adopted it: it is the outcome. */
+/* All who take the latest list have adopted it, so it is the outcome. */
 static coll_status commit_list(lead *l) {
   shrink *s = l->s;
   shrink_order order = make_order(SHRINK_COMMIT);
@@ -280,12 +280,12 @@ static coll_status too_few(lead *l) {
                    (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S);
 }
 
-/* Waits for what those who take the list say of this round. COLL_OK: all have adopted it. */
+/* Waits for the replies to this round of those who take the list. COLL_OK: all have adopted it. */
 static coll_status hear_words(lead *l) {
   shrink *s = l->s;
   uint64_t left_ns = s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
   const uint64_t until_ns = colli_now_ns() + left_ns;
-  /* Not at once: a member may not have heard yet that all are joined. */
+  /* Not at once, because a member may not know yet that all have joined. */
   l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
   for (;;) {
     coll_status status = COLL_OK;
@@ -344,7 +344,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
   return status;
 }
 
-/* Leaves out the rank for which a round waited in vain; its number is that of the new
+/* Skips the rank for which a round waited in vain; its number is the one in the new
  * communicator. */
 static void skip_rank(shrink *s, int peer) {
   for (int r = 0, rank = 0; r < s->b.nranks; r++)
@@ -354,14 +354,15 @@ static void skip_rank(shrink *s, int peer) {
     }
 }
 
-/* A ballot above all that are known here, and no other rank's: two may lead without knowing it. */
+/* A ballot above all known ones and different from every other rank's, because two ranks may lead
+ * without knowing it. */
 static uint64_t next_ballot(const shrink *s) {
   _Static_assert(COLLI_MAX_RANKS <= 1 << BALLOT_RANK_BITS, "a rank fits");
   return ((s->ballot >> BALLOT_RANK_BITS) + 1) << BALLOT_RANK_BITS | (uint64_t)s->b.rank;
 }
 
 /* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
- * with those who are left another round may succeed. */
+ * another round may succeed with those who are left. */
 static coll_status new_list(lead *l) {
   shrink *s = l->s;
   colli_id fresh;
@@ -383,14 +384,14 @@ static coll_status new_list(lead *l) {
     coll_error why = *s->b.error;
     order = make_order(SHRINK_STOP);
     send_order_to_members(l, &order, true);
-    hear_words(l); /* so that nothing of this round comes into the next one */
+    hear_words(l); /* so that no message of this round reaches the next one */
     *s->b.error = why;
     return status;
   }
   return hear_words(l);
 }
 
-/* A round with the latest list, which may be committed already. */
+/* A round with the latest list, which may already be committed. */
 static coll_status renew_list(lead *l) {
   shrink_order order = make_order(SHRINK_RENEW);
   l->s->ballot = next_ballot(l->s);
@@ -399,7 +400,7 @@ static coll_status renew_list(lead *l) {
   return hear_words(l);
 }
 
-/* Gathers and builds until all who are left have the same. */
+/* Gathers and builds until all survivors have the same communicator. */
 static coll_status lead_on(lead *l) {
   shrink *s = l->s;
   for (;;) {
@@ -426,7 +427,7 @@ coll_status shrink_lead(shrink *s) {
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
   l->next_ns = now_ns + PROBE_AFTER_NS;
-  /* Ranks that wait for a lower one may come as late as their own patience ends. */
+  /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;
   for (int i = 0; i < PROBES; i++)
     l->probes[i].rank = -1;

@@ -1,6 +1,6 @@
 /*
- * shrink_local.c: shrinking where ranks are threads of one process. They meet in memory: whoever
- * completes the meeting, or finds that the time is over, makes the communicators of all who came.
+ * shrink_local.c: shrinking where ranks are threads of one process. They meet in memory: the rank
+ * that completes the meeting, or finds that time is up, creates the communicators of all who came.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -23,7 +23,7 @@ struct colli_meeting_waiter {
   bool done;
 };
 
-/* Makes the communicators of all who wait in a group; the meeting point's mutex is held. */
+/* Creates the communicators of all who wait in a group; the meeting point's mutex is held. */
 static void make_children(coll_comm *comm, colli_meeting_group *group) {
   int count = 0;
   coll_error error;
@@ -66,7 +66,8 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
   free(members);
 }
 
-/* Waits in a group until somebody has decided; the mutex is held, but for looking around. */
+/* Waits in a group until a rank has decided. The mutex is held, except while checking for
+ * events. */
 static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_meeting_waiter *mine,
                             uint64_t until_ns) {
   colli_meeting *meeting = comm->shrink.meeting;
@@ -97,7 +98,7 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
   colli_meeting *meeting = comm->shrink.meeting;
   colli_meeting_waiter mine = {.settings = settings, .number = comm->shrink.count};
   long long patience_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
-  colli_call_pause(comm); /* threads in other communicators of the family go on meanwhile */
+  colli_call_pause(comm); /* threads in other communicators of the family can work meanwhile */
   pthread_mutex_lock(&meeting->mutex);
   colli_meeting_group *group = colli_meeting_get_group(meeting, comm->comm_id, comm->nranks);
   if (!group) {

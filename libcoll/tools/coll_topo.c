@@ -14,7 +14,7 @@
 #include "transports/registry.h"
 
 #define KINDS     8  /* different links that one rank tells of */
-#define MAX_TABLE 32 /* ranks; a larger table is not readable any more */
+#define MAX_TABLE 32 /* ranks; a larger table would not be readable */
 
 /* A kind of link: transport, and why it was chosen. */
 typedef struct kind {
@@ -22,7 +22,7 @@ typedef struct kind {
   char reason[COLLI_LINK_REASON];
 } kind;
 
-/* What a rank tells of itself; after it come nranks bytes: the kind of its link to each rank. */
+/* A rank's report about itself, followed by nranks bytes: the kind of its link to each rank. */
 typedef struct report {
   int32_t core;
   int32_t numa_node;
@@ -97,7 +97,7 @@ static void print_devices(void) {
 
 /* ---- the ranks ------------------------------------------------------------------------------- */
 
-/* The number of a kind in a rank's list, which it joins if it is new and there is room. */
+/* The index of a kind in a rank's list. Adds a new kind if there is room. */
 static unsigned char kind_number(report *mine, const char *transport, const char *reason) {
   int k = 0;
   while (k < mine->nkinds && (strcmp(mine->kinds[k].transport, transport) != 0 ||
@@ -167,7 +167,7 @@ static void print_table(const gathered *from) {
   putchar('\n');
 }
 
-/* Whether a pair is the first one with its kind of link; *count receives how many have it. */
+/* Whether a pair is the first one with its kind of link; *count receives their number. */
 static bool is_first(const gathered *from, int rank, int peer, int *count) {
   const kind *this_one = link_of(from, rank, peer);
   *count = 0;
@@ -182,7 +182,7 @@ static bool is_first(const gathered *from, int rank, int peer, int *count) {
   return true;
 }
 
-/* Prints why, once for each different answer. */
+/* Prints the reasons for the links, each once. */
 static void print_reasons(const gathered *from) {
   puts("\nwhy");
   for (int r = 0; r < from->nranks; r++)
@@ -196,7 +196,7 @@ static void print_reasons(const gathered *from) {
     }
 }
 
-/* Says what went wrong with the communicator. */
+/* Prints what went wrong with the communicator. */
 static int failed(const coll_comm *comm) {
   coll_error error = COLL_ERROR_INIT;
   (void)coll_last_error(comm, &error);
@@ -231,7 +231,7 @@ static int show_ranks(coll_comm *comm, const colli_topo *topo, int rank, int nra
 
 /* ---- start ----------------------------------------------------------------------------------- */
 
-/* Shows a machine that no rank runs on, or this one before a run. */
+/* Shows a machine without ranks: another one, or this one before a run. */
 static int show_machine(const char *source, int nranks) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
@@ -278,7 +278,7 @@ static int show_run(void) {
   return status;
 }
 
-/* Reads the number after -n; 0 if it is none. */
+/* Reads the number after -n; 0 if it is invalid. */
 static int read_ranks(const char *text) {
   char *end;
   long number = strtol(text, &end, 10);

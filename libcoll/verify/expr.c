@@ -1,4 +1,4 @@
-/* expr.c: reduction expressions, each kept once. */
+/* expr.c: reduction expressions, each stored once. */
 #include "libcoll/verify/expr.h"
 
 #include <stdlib.h>
@@ -111,7 +111,7 @@ int32_t colli_expr_final(colli_exprs *exprs, int32_t of) {
   return intern_expr(exprs, &e);
 }
 
-/* Whether the expression holds each of nranks ranks exactly once. */
+/* Whether the expression contains each of nranks ranks exactly once. */
 bool colli_expr_whole(const colli_exprs *exprs, int32_t id, int nranks) {
   const colli_expr *e = &exprs->node[id];
   if (e->count != (uint32_t)nranks)

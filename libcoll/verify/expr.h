@@ -1,5 +1,5 @@
 /*
- * expr.h: reduction expressions, each kept once, so that equal expressions have equal ids. Order
+ * expr.h: reduction expressions, each stored once, so that equal expressions have equal ids. Order
  * matters: a op b is not b op a.
  */
 #ifndef COLLI_VERIFY_EXPR_H
@@ -11,13 +11,13 @@
 
 typedef struct colli_expr {
   int32_t left, right; /* ids; of a leaf: its rank, and a mark */
-  int32_t chunk;       /* the piece of the vector that it speaks of */
+  int32_t chunk;       /* the piece of the vector to which it belongs */
   int16_t pass;
   bool final;   /* complete, and marked so */
-  bool ordered; /* holds ranks first .. last from left to right, whatever the parentheses */
+  bool ordered; /* contains ranks first .. last from left to right, whatever the parentheses */
   int32_t first, last;
   uint32_t count;  /* leaves */
-  uint64_t sum[2]; /* of a random number for each leaf's rank: tells which ranks are in it */
+  uint64_t sum[2]; /* of a random number for each leaf's rank: identifies the ranks in it */
 } colli_expr;
 
 typedef struct colli_exprs {
@@ -28,12 +28,12 @@ typedef struct colli_exprs {
   size_t mask;
 } colli_exprs;
 
-/* Ids are 0 or more; -1 means that memory ran out. */
+/* Ids are 0 or more; -1 means out of memory. */
 int32_t colli_expr_leaf(colli_exprs *exprs, int rank, int chunk, int pass);
 int32_t colli_expr_op(colli_exprs *exprs, int32_t left, int32_t right);
 int32_t colli_expr_final(colli_exprs *exprs, int32_t of);
 
-/* Whether the expression holds each of nranks ranks exactly once. */
+/* Whether the expression contains each of nranks ranks exactly once. */
 bool colli_expr_whole(const colli_exprs *exprs, int32_t id, int nranks);
 
 void colli_exprs_free(colli_exprs *exprs);

@@ -18,7 +18,8 @@ static bool check_deps(const colli_sched *sched, const colli_step *step) {
   return true;
 }
 
-/* Whether two ranks' schedules were made for one shape, as far as frames do not say so. */
+/* Whether two ranks' schedules were made for the same shape, in what the frame check does not
+ * cover. */
 static bool same_shape(const colli_shape *a, const colli_shape *b) {
   if (a->order != b->order || a->in_place != b->in_place || a->varying != b->varying ||
       a->ngroups != b->ngroups)
@@ -56,7 +57,7 @@ static bool check_sched(colli_verifier *v, const colli_sched *sched, int rank) {
   return true;
 }
 
-/* Makes a rank's memory: inputs hold the rank's own values, all else is unwritten. */
+/* Sets up a rank's memory: inputs hold the rank's own values, everything else is unwritten. */
 static bool make_rank(colli_verifier *v, const colli_sched *sched, int rank) {
   colli_vrank *at = &v->ranks[rank];
   int vector = v->passes * v->nchunks, nplaces = 2 * vector + sched->nscratch;
@@ -109,7 +110,7 @@ static bool make_shared(colli_verifier *v, const colli_sched *const *scheds) {
   return true;
 }
 
-/* Objects to the first lane that did not end. */
+/* Reports the first lane that did not end. */
 static bool check_ended(colli_verifier *v) {
   for (int rank = 0; rank < v->nranks; rank++) {
     const colli_sched *sched = v->ranks[rank].sched;
@@ -126,7 +127,7 @@ static bool check_ended(colli_verifier *v) {
   return true;
 }
 
-/* Objects to a message that nobody received. */
+/* Reports a message that nobody received. */
 static bool check_leftovers(colli_verifier *v) {
   int32_t left = 0;
   for (int i = 0; i < v->conns.count; i++)
@@ -178,7 +179,7 @@ static bool verify_all(colli_verifier *v, const colli_sched *const *scheds) {
   return colli_vcheck_promise(v);
 }
 
-/* COLL_OK, or COLL_ERR_INTERNAL with the objection in `why`, or NO_MEMORY. */
+/* Returns COLL_OK, COLL_ERR_INTERNAL with the objection in `why`, or NO_MEMORY. */
 coll_status colli_verify(const colli_sched *const *scheds, int nranks,
                          const colli_verify_options *options, char *why, size_t why_bytes) {
   colli_verifier v = {

@@ -9,11 +9,11 @@
  * output; nothing reads what was never written, or what is overwritten in place; the k-th send
  * meets the k-th receive, of the same length in every partition, and none is left over; no two
  * unordered accesses of one rank overlap, across passes too; no deadlock with `slots` chunks of
- * credit per connection. Order within a rank comes from lanes and deps alone, never from what other
- * ranks' messages happen to bring about. A step that receives and sends keeps its message's slot
- * until it gets the next one, as the executor does where it reduces in place; with a single slot
- * that could not work, so there it takes the message out first. A barrier must let every rank
- * hear from every rank.
+ * credit per connection. Only lanes and deps order the accesses of a rank, never the accidental
+ * timing of other ranks' messages. A step that receives and sends keeps its message's slot until it
+ * gets the next one, as the executor does when it reduces in place. With a single slot this could
+ * not work, so it then takes the message out first. In a barrier, every rank must hear from every
+ * rank.
  */
 #ifndef COLLI_VERIFY_VERIFY_H
 #define COLLI_VERIFY_VERIFY_H
@@ -25,12 +25,12 @@
 typedef struct colli_verify_options {
   int slots; /* chunks of credit per connection and direction, or COLLI_SLOTS_UNLIMITED */
   /*
-   * INPUT and OUTPUT are the same memory: the whole vector where both hold it, the rank's own block
-   * where one of them holds only that; in rooted collectives on root. All-to-all: as the schedules
-   * were made for (shape.in_place).
+   * INPUT and OUTPUT are the same memory: the whole vector if both hold it, or the rank's own block
+   * if one of them holds only that; in rooted collectives on the root. All-to-all: as in the
+   * schedules' shape (shape.in_place).
    */
   bool in_place;
-  int passes; /* 1 or more; 2 finds what lanes do to each other across passes */
+  int passes; /* 1 or more; 2 finds conflicts of lanes across passes */
 } colli_verify_options;
 
 /* COLL_OK, or COLL_ERR_INTERNAL with the objection in `why` (rank, step, chunk), or NO_MEMORY. */

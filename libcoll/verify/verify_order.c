@@ -1,13 +1,13 @@
 /*
- * verify_order.c: finds accesses of one rank that no order binds. Only the order of a lane and deps
- * count: what happens to be ordered by way of other ranks' messages is not relied upon.
+ * verify_order.c: finds unordered accesses of one rank. Only the order of a lane and deps count,
+ * not an order that results from other ranks' messages.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/verify/verify_state.h"
 
-/* Makes the records of a rank; none for a single lane, which is in order by itself. */
+/* Sets up the records of a rank; none for a single lane, which is always in order. */
 bool colli_vorder_make(colli_vorder *order, const colli_sched *sched, int passes, int nplaces) {
   size_t lanes = (size_t)sched->nlanes, all = (size_t)nplaces + 1;
   if (lanes == 1)
@@ -29,13 +29,13 @@ void colli_vorder_free(colli_vorder *order) {
   free(order->read);
 }
 
-/* The clock after a step, as its lane knew it. */
+/* The vector clock of a lane after a step. */
 static int32_t *snapshot_of(colli_vrank *rank, int pass, int step) {
   size_t at = (size_t)pass * (size_t)rank->sched->nsteps + (size_t)step;
   return rank->order.snapshot + at * (size_t)rank->sched->nlanes;
 }
 
-/* A step begins: it knows what the steps knew that it waited for. */
+/* A step begins: its clock includes those of its deps. */
 void colli_vorder_begin(colli_vrank *rank, const colli_step *step, int pass) {
   int lanes = rank->sched->nlanes;
   if (lanes == 1)

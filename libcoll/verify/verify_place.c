@@ -1,7 +1,7 @@
-/* verify_place.c: where the verifier keeps chunks, and what tells how long they are. */
+/* verify_place.c: where the verifier stores chunks, and how it compares their lengths. */
 #include "libcoll/verify/verify_state.h"
 
-/* Whether a rank's INPUT chunk is the memory of its OUTPUT chunk of the same number. */
+/* Whether a rank's INPUT and OUTPUT chunks with the same number share memory. */
 static bool is_shared(const colli_verifier *v, int rank, int chunk) {
   if (!v->options->in_place)
     return false;
@@ -28,7 +28,7 @@ int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, in
   return buf == COLLI_OUTPUT || is_shared(v, rank, chunk) ? at : vector + at;
 }
 
-/* A number that is equal for two chunks only if they are of the same length in every partition. */
+/* A number that is equal for two chunks only if they have the same length in every partition. */
 int64_t colli_vlength(const colli_verifier *v, int rank, colli_buf buf, int chunk) {
   chunk %= v->nchunks;
   if (!colli_exact(v->coll))
@@ -37,7 +37,7 @@ int64_t colli_vlength(const colli_verifier *v, int rank, colli_buf buf, int chun
     return 0;
   if (v->coll != COLLI_ALLTOALL)
     return chunk;
-  /* What goes from a to b; in place the block that comes back is as long. */
+  /* The block from a to b; in place, the block that comes back has the same length. */
   int64_t from = buf == COLLI_OUTPUT ? chunk : rank, to = buf == COLLI_OUTPUT ? rank : chunk;
   if (v->shape->in_place && from > to)
     return to * v->nranks + from;

@@ -1,10 +1,10 @@
-/* verify_promise.c: what each collective promises of its outputs. */
+/* verify_promise.c: what each collective promises about its outputs. */
 #include "libcoll/sched/order.h"
 #include "libcoll/verify/verify_state.h"
 
 /* ---- expressions that an order prescribes ---------------------------------------------------- */
 
-/* A piece of the vector, for colli_order_fold. */
+/* The piece of the vector that colli_order_fold works on. */
 typedef struct piece {
   colli_verifier *v;
   int chunk;
@@ -23,7 +23,7 @@ static int combine_exprs(void *ctx, int left, int right) {
   return colli_expr_op(&p->v->exprs, left, right);
 }
 
-/* The expression that the order prescribes for all ranks; -1 without memory. */
+/* The expression that the order prescribes for all ranks; -1 if out of memory. */
 static int32_t prescribed_expr(colli_verifier *v, int chunk, int pass) {
   piece p = {v, chunk, pass};
   colli_combiner combiner = {leaf_of, combine_exprs, &p};
@@ -49,7 +49,7 @@ static int32_t output_of(colli_verifier *v, int rank, int chunk, int pass) {
   return value;
 }
 
-/* Checks that an output chunk came from where it should. */
+/* Checks that an output chunk has the right origin. */
 static bool check_moved(colli_verifier *v, int rank, int chunk, int pass) {
   int32_t value = output_of(v, rank, chunk, pass);
   if (value < 0)
@@ -66,7 +66,7 @@ static bool check_moved(colli_verifier *v, int rank, int chunk, int pass) {
                        chunk, pass, e->chunk, e->pass, e->first, sent_as, source);
 }
 
-/* Checks that an output chunk speaks of its own piece of the vector. */
+/* Checks that an output chunk belongs to its own piece of the vector. */
 static bool check_piece(colli_verifier *v, int rank, int chunk, int pass, int32_t value) {
   const colli_expr *e = &v->exprs.node[value];
   if (e->chunk == chunk && e->pass == pass)
@@ -75,7 +75,7 @@ static bool check_piece(colli_verifier *v, int rank, int chunk, int pass, int32_
                        chunk, pass, e->chunk, e->pass);
 }
 
-/* Checks an output chunk of a reduction. *wanted: what it must be; -1: not known yet. */
+/* Checks an output chunk of a reduction. *wanted: the required expression; -1: not known yet. */
 static bool check_reduced(colli_verifier *v, int rank, int chunk, int pass, int32_t *wanted) {
   int32_t value = output_of(v, rank, chunk, pass);
   if (value < 0 || !check_piece(v, rank, chunk, pass, value))
@@ -105,7 +105,8 @@ static bool check_reduction(colli_verifier *v, int chunk, int pass) {
   return true;
 }
 
-/* Checks an output chunk of a scan: ranks 0 .. last. wanted: if one expression only will do. */
+/* Checks an output chunk of a scan: ranks 0 .. last. wanted: set if only one expression is
+ * allowed. */
 static bool check_prefix(colli_verifier *v, int rank, int chunk, int pass, int last,
                          int32_t wanted) {
   int32_t value = output_of(v, rank, chunk, pass);
@@ -139,7 +140,7 @@ static bool check_scan(colli_verifier *v, int chunk, int pass) {
   return true;
 }
 
-/* Checks a chunk of data that only moves, on all ranks. */
+/* Checks a chunk of moved data on all ranks. */
 static bool check_movement(colli_verifier *v, int chunk, int pass) {
   for (int rank = 0; rank < v->nranks; rank++)
     if (colli_has_chunk(v->ranks[rank].sched, COLLI_OUTPUT, chunk) &&
@@ -158,7 +159,7 @@ static bool check_heard_of_all(colli_verifier *v, int rank) {
   return true;
 }
 
-/* Checks what the collective promises of all ranks. */
+/* Checks the promises of the collective on all ranks. */
 bool colli_vcheck_promise(colli_verifier *v) {
   if (v->coll == COLLI_BARRIER) {
     for (int rank = 0; rank < v->nranks; rank++)

@@ -1,4 +1,4 @@
-/* verify_state.c: how the verifier notes what is wrong. */
+/* verify_state.c: records the verifier's objections. */
 #include "libcoll/verify/verify_state.h"
 
 #include <stdarg.h>

@@ -1,4 +1,4 @@
-/* verify_state.h: what the verifier knows while it runs all ranks. */
+/* verify_state.h: the verifier's state while it runs all ranks. */
 #ifndef COLLI_VERIFY_VERIFY_STATE_H
 #define COLLI_VERIFY_VERIFY_STATE_H
 
@@ -11,10 +11,10 @@
 
 /* A message under way. */
 typedef struct colli_vmsg {
-  int32_t value;  /* an expression; in a barrier the number of a set of ranks */
-  int64_t length; /* what says how long it is: equal numbers, equal lengths */
+  int32_t value;  /* an expression; in a barrier the index of a set of ranks */
+  int64_t length; /* identifies its length: equal numbers mean equal lengths */
   int32_t pass;
-  int32_t by_ref; /* by reference: the place in the sender's memory where it lies; else -1 */
+  int32_t by_ref; /* by reference: its place in the sender's memory; else -1 */
   int32_t next;
 } colli_vmsg;
 
@@ -27,14 +27,14 @@ typedef struct colli_vconn {
 typedef struct colli_vlane {
   int pass;
   int step;
-  int32_t value; /* of a step whose message was taken and whose sending is left */
+  int32_t value; /* of a step that has taken its message and still has to send */
   bool received; /* there is such a value */
   bool queued;   /* in the list of lanes to run */
 } colli_vlane;
 
 /*
- * Who touched a place last, and what each lane knows of the others: only kept for ranks with
- * several lanes. A position is 1 + pass * nsteps + step, which grows along a lane.
+ * The last accesses to each place, and each lane's vector clock; only for ranks with several lanes.
+ * A position is 1 + pass * nsteps + step, which grows along a lane.
  */
 typedef struct colli_vorder {
   int32_t *clock;    /* [lane][other]: position up to which `other` is known to be done */
@@ -44,7 +44,7 @@ typedef struct colli_vorder {
   int32_t *read;     /* [place][lane]: position of that lane's last read */
 } colli_vorder;
 
-/* One rank. Places: OUTPUT pass by pass, then INPUT where it is memory of its own, then SCRATCH. */
+/* One rank. Places: OUTPUT pass by pass, then INPUT if it is separate memory, then SCRATCH. */
 typedef struct colli_vrank {
   const colli_sched *sched;
   colli_vlane lane[COLLI_MAX_LANES];
@@ -79,11 +79,11 @@ typedef struct colli_verifier {
 
 /* ---- verify_state.c -------------------------------------------------------------------------- */
 
-/* Notes the first objection: "rank 3, step 5, pass 0: ..."; step -1: none. Returns false. */
+/* Records the first objection: "rank 3, step 5, pass 0: ..."; step -1: none. Returns false. */
 bool colli_vobject(colli_verifier *v, int rank, int step, int pass, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
-/* Notes that memory ran out. Returns false. */
+/* Records that memory ran out. Returns false. */
 bool colli_vno_memory(colli_verifier *v);
 
 /* ---- verify_place.c: where chunks lie, and how long they are --------------------------------- */
@@ -91,12 +91,12 @@ bool colli_vno_memory(colli_verifier *v);
 /* The place of a chunk that the rank has. */
 int colli_vplace(const colli_verifier *v, int rank, colli_buf buf, int chunk, int pass);
 
-/* A number that is equal for two chunks only if they are of the same length in every partition. */
+/* A number that is equal for two chunks only if they have the same length in every partition. */
 int64_t colli_vlength(const colli_verifier *v, int rank, colli_buf buf, int chunk);
 
 /* ---- verify_promise.c: what outputs must hold ------------------------------------------------ */
 
-/* Checks what the collective promises of all ranks. */
+/* Checks the promises of the collective on all ranks. */
 bool colli_vcheck_promise(colli_verifier *v);
 
 /* ---- verify_order.c: accesses of one rank's lanes -------------------------------------------- */
@@ -108,7 +108,7 @@ void colli_vorder_free(colli_vorder *order);
 void colli_vorder_begin(colli_vrank *rank, const colli_step *step, int pass);
 void colli_vorder_end(colli_vrank *rank, int lane, int pass, int step);
 
-/* An access by a lane's current step: -1, or the lane with which it is not ordered. */
+/* Records an access by a lane's current step. Returns -1, or the lane with which it conflicts. */
 int colli_vorder_access(colli_vrank *rank, int lane, int place, bool write);
 
 /* ---- verify_step.c: the meaning of a step

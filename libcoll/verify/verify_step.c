@@ -17,7 +17,7 @@ void colli_vwake(colli_verifier *v, int rank, int lane) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-/* Puts a message at the end of a connection. */
+/* Appends a message to a connection. */
 static bool post_message(colli_verifier *v, int conn, colli_vmsg msg) {
   int32_t at = v->free_msg;
   if (at >= 0) {
@@ -45,7 +45,7 @@ static bool post_message(colli_verifier *v, int conn, colli_vmsg msg) {
   return true;
 }
 
-/* Takes the oldest message off a connection; if it was a reference, `sender` is rid of it. */
+/* Removes the oldest message from a connection; if it was a reference, releases it at `sender`. */
 static colli_vmsg take_message(colli_verifier *v, int conn, int sender) {
   colli_vconn *c = &v->conn[conn];
   int32_t at = c->head;
@@ -62,7 +62,7 @@ static colli_vmsg take_message(colli_verifier *v, int conn, int sender) {
 /* ---- sets of ranks, for the barrier
  * -------------------------------------------------------------- */
 
-/* A copy of what a rank knows, to be sent; -1 without memory. */
+/* A copy of a rank's set, to be sent; -1 if out of memory. */
 static int32_t copy_set(colli_verifier *v, int rank) {
   size_t words = colli_vset_words(v);
   if (v->nsets == v->sets_capacity) {
@@ -78,7 +78,7 @@ static int32_t copy_set(colli_verifier *v, int rank) {
   return v->nsets++;
 }
 
-/* Adds what a message says to what a rank knows. */
+/* Adds a message's set to a rank's set. */
 static void join_set(colli_verifier *v, int rank, int32_t set) {
   size_t words = colli_vset_words(v);
   for (size_t w = 0; w < words; w++)
@@ -88,7 +88,7 @@ static void join_set(colli_verifier *v, int rank, int32_t set) {
 /* ---- accesses
  * ----------------------------------------------------------------------------------------- */
 
-/* Reads src_buf or dst_buf of a lane's step; -1 after an objection. */
+/* Reads from src_buf or dst_buf of a lane's step; -1 after an objection. */
 static int32_t read_place(colli_verifier *v, int rank, const colli_step *step, int buf, int chunk) {
   colli_vrank *at = &v->ranks[rank];
   const colli_vlane *lane = &at->lane[step->lane];
@@ -118,7 +118,7 @@ static bool write_place(colli_verifier *v, int rank, const colli_step *step, int
 /* ---- steps
  * -------------------------------------------------------------------------------------------- */
 
-/* left op right, if they may be reduced with each other; -1 after an objection. */
+/* left op right, if they may be combined; -1 after an objection. */
 static int32_t reduce_values(colli_verifier *v, int rank, const colli_vlane *lane, int32_t left,
                              int32_t right) {
   const colli_expr *a = &v->exprs.node[left], *b = &v->exprs.node[right];
@@ -137,7 +137,8 @@ static int32_t reduce_values(colli_verifier *v, int rank, const colli_vlane *lan
   return made;
 }
 
-/* The value of a data step; `msg` is its message, if it has one. -1 after an objection. */
+/* The value of a step that carries data; `msg` is its message, if it has one. -1 after an
+ * objection. */
 static int32_t value_of(colli_verifier *v, int rank, const colli_step *step, int32_t msg) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   int32_t value = msg;
@@ -166,14 +167,14 @@ static int32_t value_of(colli_verifier *v, int rank, const colli_step *step, int
   return value;
 }
 
-/* What says how long a step's messages are. */
+/* The number that identifies the length of a step's messages. */
 static int64_t length_of(const colli_verifier *v, int rank, const colli_step *step) {
   if (v->coll == COLLI_BARRIER)
     return 0;
   return colli_vlength(v, rank, colli_step_buf(step), colli_step_chunk(step));
 }
 
-/* Checks that a message is what the step waits for. */
+/* Checks that a message is the one that the step expects. */
 static bool fits_step(colli_verifier *v, int rank, const colli_step *step, const colli_vmsg *msg) {
   const colli_vlane *lane = &v->ranks[rank].lane[step->lane];
   if (msg->pass != lane->pass)
@@ -186,7 +187,7 @@ static bool fits_step(colli_verifier *v, int rank, const colli_step *step, const
   return true;
 }
 
-/* Whether what a step stores to was sent by reference and not received yet. */
+/* Whether a step stores to memory that was sent by reference and is not received yet. */
 static int check_unreferenced(colli_verifier *v, int rank, const colli_step *step) {
   const colli_vrank *at = &v->ranks[rank];
   const colli_vlane *lane = &at->lane[step->lane];
@@ -240,7 +241,7 @@ static int run_first_half(colli_verifier *v, int rank, const colli_step *step) {
   return STEP_DONE;
 }
 
-/* Notes that a step sends by reference; the place, or -1 if it may not. */
+/* Records that a step sends by reference. Returns the place, or -1 if it may not. */
 static int32_t note_reference(colli_verifier *v, int rank, const colli_step *step) {
   unsigned bit = v->options->in_place ? COLLI_BY_REF_IN_PLACE : COLLI_BY_REF;
   if (!(step->bits & bit))
@@ -273,7 +274,7 @@ static int run_second_half(colli_verifier *v, int rank, const colli_step *step) 
   return STEP_DONE;
 }
 
-/* Whether the steps that this one waits for are done. */
+/* Whether the step's deps are done. */
 static bool deps_done(const colli_vrank *rank, const colli_step *step) {
   int pass = rank->lane[step->lane].pass;
   for (int d = 0; d < 2; d++) {

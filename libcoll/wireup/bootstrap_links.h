@@ -29,8 +29,7 @@ typedef struct boot_links {
   boot_listener listener;
   colli_rank_info *table;
   bool have_table;
-  uint64_t deadline_ns; /* for the links; rank 0's choice, which arrives in the head of the parent's
-                         * link */
+  uint64_t deadline_ns; /* for the links; set by rank 0, arrives in the parent's head */
   int count;
   boot_link at[COLLI_CTRL_LINKS_MAX];
 } boot_links;

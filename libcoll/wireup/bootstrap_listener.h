@@ -18,8 +18,7 @@ typedef struct boot_pending {
 typedef struct boot_listener {
   int fd; /* -1: none */
   int count;
-  int sys_errno;                          /* why accept() fails (EMFILE and the like); 0: it
-                                           * works */
+  int sys_errno;                          /* of a failing accept() (EMFILE ...); 0: it works */
   bool full;                              /* more connections may wait in the kernel */
   boot_pending pending[BOOT_PENDING_MAX]; /* oldest first */
 } boot_listener;

@@ -17,8 +17,7 @@ typedef struct mailbox {
   bool signalled;                    /* the event descriptor is readable */
   bool closed[COLLI_CTRL_LINKS_MAX]; /* by link: gone without a goodbye, not yet reported */
   int event_fd;                      /* -1: none */
-  atomic_bool pending; /* the mailbox may not be empty; if false, local_poll() returns without the
-                        * mutex */
+  atomic_bool pending;               /* if false, the mailbox is empty: no need for the mutex */
 } mailbox;
 
 typedef struct local_group {

@@ -159,8 +159,7 @@ static int net_fd(const colli_ctrl *base) {
 /* Discards some of a link's input; closes it at its end. */
 static void discard_input(net_link *l) {
   char waste[4096];
-  for (int reads = 0; reads < 64; reads++) { /* limited, because a neighbour may never stop
-                                              * sending */
+  for (int reads = 0; reads < 64; reads++) { /* neighbours may never stop sending */
     ssize_t got = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
     if (got > 0 || (got < 0 && errno == EINTR))
       continue;

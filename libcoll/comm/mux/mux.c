@@ -1,4 +1,4 @@
-/* mux.c: the shared connections of a family as a whole, and the communicators that use them. */
+/* mux.c: the shared connections of a family, and the communicators that use them. */
 #include "libcoll/comm/mux/mux.h"
 
 #include <stdlib.h>
@@ -43,7 +43,7 @@ void colli_mux_destroy(colli_mux *mux) {
   free(mux);
 }
 
-/* Takes in what has come, and sends what was left. */
+/* Takes in arrived messages, and sends delayed ones. */
 int colli_mux_progress(colli_mux *mux) {
   for (mux_link *link = mux->links; link; link = link->next) {
     link->filling = false; /* whoever acquired the slot has given up */
@@ -57,7 +57,7 @@ int colli_mux_progress(colli_mux *mux) {
 
 /* ---- communicators --------------------------------------------------------------------------- */
 
-/* Begins a communicator. Numbers go round, so that one is not used again soon. */
+/* Begins a communicator. Numbers are assigned cyclically, so that none is reused soon. */
 colli_mux_child *colli_mux_begin(colli_mux *mux) {
   colli_mux_child *child = calloc(1, sizeof(*child));
   for (int tries = 1; child && tries < MUX_NUMBERS; tries++) {
@@ -91,7 +91,7 @@ coll_status colli_mux_complete(colli_mux_child *child, int nranks, const int32_t
   return COLL_OK;
 }
 
-/* Tells all connected peers that this rank has ended the communicator. */
+/* Tells all connected peers that this rank has closed the communicator. */
 static void tell_peers(const colli_mux_child *child) {
   for (int rank = 0; rank < child->nranks; rank++) {
     mux_link *link = child->mux->link_to[child->base_ranks[rank]];

@@ -11,8 +11,8 @@ _Static_assert(COLLI_CHANNELS <= 16, "a channel travels in four bits");
 
 typedef enum mux_kind {
   MUX_DATA,
-  MUX_CREDIT, /* word 0: how many messages of this channel were released */
-  MUX_GONE    /* the sender has no communicator of this number (of its own) any more */
+  MUX_CREDIT, /* word 0: the number of messages of this channel that were released */
+  MUX_GONE    /* the sender no longer has a communicator with this number (its own) */
 } mux_kind;
 
 /* A message in the queue of a virtual channel. */
@@ -35,7 +35,7 @@ typedef struct mux_link {
   coll_status send_status; /* why a direction failed; COLL_OK while it works */
   coll_status recv_status;
   coll_error send_error, recv_error;
-  coll_tag *notes; /* messages without payload that the connection did not take yet */
+  coll_tag *notes; /* messages without payload that the connection has not accepted yet */
   int nnotes, notes_capacity;
 } mux_link;
 
@@ -51,7 +51,7 @@ typedef struct mux_vc {
   unsigned credits;  /* messages that may be sent */
   unsigned consumed; /* messages released for which the peer has no credit yet */
   uint64_t taken;    /* messages accepted for sending */
-  unsigned npending; /* of them not sent yet: a ring of their numbers on the link */
+  unsigned npending; /* of these, the unsent ones: a ring of their numbers on the link */
   unsigned pending_first;
   uint64_t pending[];
 } mux_vc;
@@ -72,7 +72,7 @@ struct colli_mux {
   colli_family *family;
   size_t slot_bytes;
   unsigned batch;     /* messages released before their credits are returned */
-  unsigned window;    /* messages that a virtual channel may have under way */
+  unsigned window;    /* messages that a virtual channel may have in flight */
   mux_link **link_to; /* by rank in the family */
   mux_link *links;
   colli_mux_child *children[MUX_NUMBERS]; /* by number */
@@ -86,14 +86,14 @@ struct colli_mux {
 
 /* ---- mux_vc.c: below links ------------------------------------------------------------------- */
 
-/* The virtual channel of a communicator to a peer on a channel, made if need be; NULL: out of
- * memory. */
+/* The virtual channel of a communicator to a peer on a channel, created if necessary; NULL if out
+ * of memory. */
 mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel);
 
-/* Frees a virtual channel, which its communicator no longer lists. */
+/* Frees a virtual channel that its communicator no longer lists. */
 void mux_vc_free(mux_vc *vc);
 
-/* Puts a copy of a message at the end of the queue; false: out of memory. */
+/* Appends a copy of a message to the queue; false if out of memory. */
 bool mux_vc_put(mux_vc *vc, const coll_tag *tag, const void *data, size_t bytes);
 
 /* Drops the first message of the queue, and all. */
@@ -106,7 +106,7 @@ void mux_vc_empty(mux_vc *vc);
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status);
 void mux_link_free(mux_link *link);
 
-/* Puts the failure of a direction into family->reported, and returns its status. */
+/* Copies the failure of a direction to family->reported, and returns its status. */
 int mux_send_failed(mux_link *link);
 int mux_recv_failed(mux_link *link);
 
@@ -114,8 +114,8 @@ int mux_recv_failed(mux_link *link);
  * failure. */
 int mux_link_take(mux_link *link);
 
-/* Shows the next message of the connection if it is for `vc`; moves others to their queues. DONE,
- * AGAIN or a failure. mux_link_release() drops what was shown. */
+/* Shows the next message of the connection if it is for `vc`, and moves others to their queues:
+ * DONE, AGAIN or a failure. mux_link_release() drops the shown message. */
 int mux_link_peek_for(mux_link *link, const mux_vc *vc, coll_tag *tag, const void **data,
                       size_t *bytes);
 void mux_link_release(mux_link *link);
@@ -126,10 +126,10 @@ void mux_link_drain(mux_link *link);
 /* Sends a message without payload, now or later. */
 void mux_link_note(mux_link *link, mux_kind kind, int number, int channel, uint64_t word);
 
-/* Sends messages without payload that were left for later. */
+/* Sends delayed messages without payload. */
 void mux_link_flush(mux_link *link);
 
-/* A slot of the connection, and sending it. */
+/* Acquires a slot of the connection, and sends it. */
 int mux_link_acquire(mux_link *link, void **slot);
 int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes);
 

@@ -18,7 +18,7 @@ coll_tag mux_wrap(const coll_tag *tag, mux_kind kind, int number, int channel) {
   return out;
 }
 
-/* An executor's tag, and what travelled in its free bits. */
+/* An executor's tag, and the decoded contents of its free bits. */
 static coll_tag unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *channel) {
   coll_tag out = *tag;
   *kind = (mux_kind)colli_tag_get(tag, COLLI_TAG_SHARED_KIND);
@@ -31,14 +31,14 @@ static coll_tag unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *ch
 
 /* ---- failures -------------------------------------------------------------------------------- */
 
-/* Reports a failure that the connection did not report itself. */
+/* Reports a failure that the connection itself did not report. */
 static void report_failure(mux_link *link, coll_status status, const char *detail) {
   coll_transport_failure failure = {
       .status = status, .peer = link->peer, .channel = COLLI_MUX_CHANNEL, .detail = detail};
   colli_family_report(link->mux->family, &failure);
 }
 
-/* Keeps the failure of one direction, with its record in family->reported. */
+/* Records the failure of one direction, with the record in family->reported. */
 static int latch(mux_link *link, coll_status status, coll_status *kept, coll_error *error) {
   if (*kept == COLL_OK) {
     *kept = status;
@@ -68,7 +68,7 @@ int mux_recv_failed(mux_link *link) {
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
-/* The link to a peer, connected when first needed. */
+/* The link to a peer, connected on first use. */
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
   mux_link *link = mux->link_to[peer];
   if (link)
@@ -106,7 +106,8 @@ void mux_link_free(mux_link *link) {
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* A slot of the connection. Always a whole one: it may be left to the next, larger message. */
+/* Acquires a slot of the connection. Always a whole one, because the next message, which may be
+ * larger, may use it instead. */
 int mux_link_acquire(mux_link *link, void **slot) {
   if (link->send_status != COLL_OK)
     return mux_send_failed(link);
@@ -128,7 +129,7 @@ int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes) {
   return status;
 }
 
-/* Sends notes that wait, unless a virtual channel is filling the slot. */
+/* Sends pending notes, unless a virtual channel is filling the slot. */
 void mux_link_flush(mux_link *link) {
   int sent = 0;
   while (sent < link->nnotes && !link->filling) {
@@ -184,7 +185,7 @@ static void fail_protocol(mux_link *link, const char *detail) {
   latch_recv(link, COLL_ERR_PROTOCOL);
 }
 
-/* A communicator has ended on the peer, which numbers it `number`. */
+/* The peer has closed a communicator, to which it gave the number `number`. */
 static void heard_gone(mux_link *link, int number) {
   for (colli_mux_child *child = link->mux->complete; child; child = child->next) {
     int rank = child->ranks_of[link->peer];
@@ -193,7 +194,7 @@ static void heard_gone(mux_link *link, int number) {
   }
 }
 
-/* Data or credits for a virtual channel of a communicator that exists here. */
+/* Handles data or credits for a virtual channel of a communicator that exists here. */
 static void heard_message(mux_link *link, mux_vc *vc, mux_kind kind, const coll_tag *tag,
                           const void *data, size_t bytes) {
   if (kind == MUX_DATA) {
@@ -211,7 +212,7 @@ static void heard_message(mux_link *link, mux_vc *vc, mux_kind kind, const coll_
   }
 }
 
-/* Moves the message that was peeked at to where it belongs, and releases it. */
+/* Moves the peeked message to its queue, and releases it. */
 static void sort_message(mux_link *link, const coll_tag *wrapped, const void *data, size_t bytes) {
   mux_kind kind;
   int number, channel;
@@ -223,7 +224,7 @@ static void sort_message(mux_link *link, const coll_tag *wrapped, const void *da
   } else if (kind > MUX_GONE || channel >= COLLI_CHANNELS) {
     fail_protocol(link, "a message of an unknown kind came on a shared connection");
   } else if (!child) {
-    /* It was destroyed here, or could not be made. */
+    /* The communicator was destroyed here, or could not be created. */
     mux_link_note(link, MUX_GONE, number, 0, 0);
   } else if (!child->mute) {
     mux_vc *vc = mux_vc_get(child, link, channel);

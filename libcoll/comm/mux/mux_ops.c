@@ -29,7 +29,7 @@ static int mux_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB
   return COLL_T_DONE;
 }
 
-/* The virtual channel stays, for what may still arrive, until its communicator is closed. */
+/* The virtual channel stays until its communicator is closed, because messages may still arrive. */
 static void mux_disconnect(coll_conn *conn) {
   mux_vc_empty((mux_vc *)conn);
 }
@@ -48,7 +48,7 @@ static int peer_gone(mux_vc *vc) {
 
 /* ---- sending --------------------------------------------------------------------------------- */
 
-/* The caller's tag uses bits in which the name of the virtual channel travels. */
+/* The caller's tag uses bits that carry the name of the virtual channel. */
 static int bad_tag(const mux_vc *vc) {
   coll_transport_failure failure = {.status = COLL_ERR_INTERNAL,
                                     .peer = vc->link->peer,
@@ -72,7 +72,7 @@ static int mux_slot_acquire(coll_conn *conn, size_t bytes, void **buf) {
   return mux_link_acquire(link, buf);
 }
 
-/* Forgets messages that the connection has sent. */
+/* Drops messages that the connection has sent. */
 static int reap_sent(mux_vc *vc) {
   mux_link *link = vc->link;
   uint64_t count = 0;
@@ -102,7 +102,7 @@ static int mux_slot_commit(coll_conn *conn, const coll_tag *tag, size_t bytes) {
   if (status == COLL_T_DONE) {
     vc->npending = 0; /* messages are sent in order */
   } else {
-    /* Messages that the peer returned credits for were sent: so that makes room. */
+    /* Messages whose credits the peer has returned were sent, so this makes room. */
     if (vc->npending == capacity)
       reap_sent(vc);
     vc->pending[(vc->pending_first + vc->npending++) % capacity] = link->taken;
@@ -154,7 +154,7 @@ static int mux_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, size_
   return COLL_T_DONE;
 }
 
-/* Counts a message that was taken, and returns credits to the peer from time to time. */
+/* Counts a received message, and returns credits to the peer from time to time. */
 static void count_consumed(mux_vc *vc) {
   colli_mux_child *child = vc->child;
   if (++vc->consumed < child->mux->batch)
@@ -171,7 +171,7 @@ static int mux_slot_release(coll_conn *conn) {
   return COLL_T_DONE;
 }
 
-/* Receives from the queue, or else straight from the connection. */
+/* Receives from the queue, or else directly from the connection. */
 static int mux_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
                     size_t *got_bytes) {
   mux_vc *vc = (mux_vc *)conn;
@@ -193,7 +193,7 @@ static int mux_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t b
   return COLL_T_DONE;
 }
 
-/* What concerns endpoints as a whole is left to the transports below. */
+/* Operations on endpoints as a whole are left to the transports below. */
 #define MUX_OPS(its_caps)                                                                          \
   {                                                                                                \
     .size = sizeof(coll_transport_ops), .abi = COLL_TRANSPORT_ABI, .caps = its_caps,               \

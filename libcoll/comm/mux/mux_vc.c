@@ -1,10 +1,10 @@
-/* mux_vc.c: virtual channels: the table of a family's, and the queue of each. */
+/* mux_vc.c: the table of a family's virtual channels, and the queue of each. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "libcoll/comm/mux/mux_internal.h"
 
-#define SMALL_PART 16 /* messages of up to this part of a slot get memory of that size */
+#define SMALL_PART 16 /* messages up to this fraction of a slot get memory of that size */
 
 static mux_vc **bucket_of(const colli_mux *mux, int number, int peer, int channel) {
   uint64_t hash =
@@ -12,7 +12,7 @@ static mux_vc **bucket_of(const colli_mux *mux, int number, int peer, int channe
   return &mux->buckets[(hash >> 32) & (mux->nbuckets - 1)];
 }
 
-/* Doubles the hash table; out of memory it stays as it is. */
+/* Doubles the hash table; if out of memory, it stays as it is. */
 static void grow_table(colli_mux *mux) {
   mux_vc **old = mux->buckets;
   unsigned count = mux->nbuckets;
@@ -32,7 +32,7 @@ static void grow_table(colli_mux *mux) {
   free(old);
 }
 
-/* The virtual channel of a communicator to a peer on a channel, made if need be. */
+/* The virtual channel of a communicator to a peer on a channel, created if necessary. */
 mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel) {
   colli_mux *mux = child->mux;
   for (mux_vc *vc = *bucket_of(mux, child->number, link->peer, channel); vc;
@@ -72,7 +72,7 @@ static mux_msg *take_msg(colli_mux *mux, size_t bytes) {
   return msg;
 }
 
-/* Puts a copy of a message at the end of a virtual channel's queue. */
+/* Appends a copy of a message to a virtual channel's queue. */
 bool mux_vc_put(mux_vc *vc, const coll_tag *tag, const void *data, size_t bytes) {
   mux_msg *msg = take_msg(vc->child->mux, bytes);
   if (!msg)

@@ -1,7 +1,7 @@
 /*
- * fit.c: the four costs of a kind of link from times of collectives. The times that the choice
- * goes by are what is fitted, so that they are wrong by as little as possible: the sum of the
- * squared logarithms of predicted / measured becomes least, in which far outliers count less.
+ * fit.c: fits the four costs of a kind of link to times of collectives. It fits the times on which
+ * the choice depends: it minimises the sum of the squared logarithms of predicted / measured, in
+ * which far outliers count less.
  */
 #include <math.h>
 
@@ -10,7 +10,7 @@
 
 #define NCOSTS 4
 #define PRIOR  0.02 /* weight of typical costs against one cell */
-#define FAR    0.5  /* logarithm from which on a deviation counts as an outlier */
+#define FAR    0.5  /* the logarithm above which a deviation counts as an outlier */
 
 colli_limits calibrate_limits(colli_link_kind link) {
   colli_limits limits = {.slot_count = 8};
@@ -38,7 +38,7 @@ static double predict(const calibrate_world *world, const calibrate_cell *cell,
                            model);
 }
 
-/* The partitions that the ranks had: of the choice by typical costs. */
+/* The partitions that the ranks used, chosen by typical costs. */
 static void find_partitions(const calibrate_world *world, colli_partition *partitions) {
   colli_model typical;
   colli_limits limits = calibrate_limits(world->link);
@@ -53,7 +53,7 @@ static void find_partitions(const calibrate_world *world, colli_partition *parti
   }
 }
 
-/* The sum that becomes least; *mean: the mean deviation, as a logarithm. */
+/* The sum to minimise; *mean: the mean deviation, as a logarithm. */
 static double misfit(const calibrate_world *worlds, int nworlds,
                      colli_partition (*partitions)[CALIBRATE_CELLS], const colli_link_costs *costs,
                      double *mean) {
@@ -85,7 +85,7 @@ double calibrate_fit(const calibrate_world *worlds, int nworlds, colli_link_cost
     find_partitions(&worlds[w], partitions[w]);
   double best = misfit(worlds, nworlds, partitions, costs, &mean);
   for (double factor = 2;
-       factor > 1.002;) { /* one number at a time, by smaller and smaller steps */
+       factor > 1.002;) { /* one number at a time, in smaller and smaller steps */
     bool better = false;
     for (int k = 0; k < 2 * NCOSTS; k++) {
       double *number = numbers[k / 2], old = *number;

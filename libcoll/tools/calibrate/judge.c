@@ -1,15 +1,15 @@
 /*
- * judge.c: what several passes over the algorithms say together. A machine has states that last for
- * minutes, in which one algorithm or another is the best: what counts is how much longer an
- * algorithm took than the best one of the same pass, and a pass in which it was far behind counts
- * for more than one in which it was ahead.
+ * judge.c: combines several passes over the algorithms. A machine has states that last for minutes,
+ * with a different best algorithm in each. So an algorithm is rated by its time over the best one's
+ * in the same pass, and passes in which it was far behind count more than those in which it was
+ * ahead.
  */
 #include <math.h>
 
 #include "calibrate.h"
 
-#define WEIGHT 4.0 /* of bad passes: the exponent of the mean of ratios */
-#define CLOSE  1.4 /* times the best: may be the best another time */
+#define WEIGHT 4.0 /* weight of bad passes: the exponent of the mean of ratios */
+#define CLOSE  1.4 /* times the best: may be the best in another pass */
 
 /* The least time of a collective's algorithms in a pass; 0: none was measured. */
 static double best_us(const calibrate_record *record, colli_coll coll, int size, int pass) {
@@ -22,7 +22,7 @@ static double best_us(const calibrate_record *record, colli_coll coll, int size,
   return best;
 }
 
-/* What an algorithm took over what the best one took; 0: it was not measured. */
+/* An algorithm's time over that of the best one; 0: not measured. */
 static double over_best(const calibrate_record *record, const colli_algo *algo, int size) {
   double sum = 0;
   int passes = 0;

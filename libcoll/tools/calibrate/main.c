@@ -1,6 +1,6 @@
 /*
- * main.c: coll_calibrate measures what messages cost on this machine and keeps it in a file, by
- * which libcoll chooses algorithms from then on.
+ * main.c: coll_calibrate measures the cost of messages on this machine and writes it to a file,
+ * which libcoll then uses to choose algorithms.
  */
 #include <errno.h>
 #include <getopt.h>
@@ -120,7 +120,7 @@ static int count_cores(void) {
   return 1;
 }
 
-/* Where the file goes; false if there is no such place. */
+/* The path of the file; false if none can be determined. */
 static bool find_path(const wishes *w, char *path, size_t bytes) {
   static colli_params params;
   coll_error error = COLL_ERROR_INIT;
@@ -146,7 +146,7 @@ static void print_world(const calibrate_world *world) {
            world->cell[i].count * sizeof(float), world->cell[i].ns / 1e3);
 }
 
-/* Measures one kind of link, with ranks apart or crowded, and prints and keeps its costs. */
+/* Measures one kind of link, with ranks apart or crowded; prints and stores its costs. */
 static bool calibrate_link(colli_link_kind link, bool crowded, int cores, const wishes *w,
                            colli_calibration *out) {
   static calibrate_world worlds[2];
@@ -177,7 +177,7 @@ typedef struct surveys {
   calibrate_record of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS];
 } surveys;
 
-/* Prints what the last pass over a world's algorithms measured. */
+/* Prints the measurements of the last pass over a world's algorithms. */
 static void print_pass(const calibrate_world *world, const calibrate_record *record) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)
     for (int size = 0; size < COLLI_CORRECTED_SIZES; size++) {
@@ -189,7 +189,7 @@ static void print_pass(const calibrate_world *world, const calibrate_record *rec
     }
 }
 
-/* One pass over all worlds that were asked for. */
+/* One pass over all requested worlds. */
 static bool run_pass(int pass, const char *path, const colli_calibration_origin *origin,
                      const wishes *wish, surveys *all) {
   for (int link = 0; link < COLLI_LINK_KINDS; link++)
@@ -211,7 +211,7 @@ static bool run_pass(int pass, const char *path, const colli_calibration_origin 
   return true;
 }
 
-/* As many passes as the time allows, so that they see the machine in several of its states. */
+/* As many passes as the time allows, to see the machine in several of its states. */
 static bool run_passes(const char *path, const colli_calibration_origin *origin, const wishes *wish,
                        surveys *all) {
   double limit = 1e9 * SURVEY * wish->seconds, last = 0;
@@ -229,7 +229,7 @@ static bool run_passes(const char *path, const colli_calibration_origin *origin,
   return true;
 }
 
-/* Measures the algorithms by the costs that were found; NULL after a failure, which was printed. */
+/* Measures the algorithms with the fitted costs; NULL after a failure, which it prints. */
 static colli_corrections *survey(const colli_calibration *costs,
                                  const colli_calibration_origin *origin, const wishes *wish) {
   char path[] = "/tmp/coll_calibrate-XXXXXX";

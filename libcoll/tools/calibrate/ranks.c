@@ -26,7 +26,7 @@ void *calibrate_share(size_t bytes) {
 void *calibrate_buffer(size_t bytes) {
   void *buffer = malloc(bytes);
   if (buffer)
-    memset(buffer, 0x3f, bytes); /* pages never written would all be the same one, in the cache */
+    memset(buffer, 0x3f, bytes); /* unwritten pages would all be the same zero page, in the cache */
   return buffer;
 }
 
@@ -72,7 +72,7 @@ static void take_cores(const calibrate_world *world, int rank) {
   sched_setaffinity(0, sizeof(some), &some);
 }
 
-/* Settings that would change what is measured. */
+/* Settings that would change the measurements. */
 static void forget_settings(const char *calibration) {
   static const char *const names[] = {"COLL_ALGO",       "COLL_TUNER",      "COLL_DETERMINISTIC",
                                       "COLL_ACCUMULATE", "COLL_SLOT_BYTES", "COLL_SLOT_COUNT",
@@ -104,7 +104,7 @@ bool calibrate_run(const calibrate_world *world, const char *calibration,
     while (waitpid(pids[rank], &status, 0) < 0 && errno == EINTR)
       continue;
     if (status != 0)
-      atomic_store(&meeting->made, -1); /* whoever waits for a next one does so in vain */
+      atomic_store(&meeting->made, -1); /* ends the others' wait for the next id */
     fine = fine && status == 0;
   }
   return fine;

@@ -1,7 +1,7 @@
 /*
- * survey.c: the algorithms of every collective for a range of sizes: what each takes, and what the
- * cost model says of it. Operations follow each other without pause, from root 0 where there is
- * one, as coll_perf measures them.
+ * survey.c: measured and predicted times of all algorithms of every collective for a range of
+ * sizes. Operations follow each other without pause, with root 0 if there is a root, as in
+ * coll_perf.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -13,9 +13,9 @@
 #include "libcoll/cost/links.h"
 
 #define MOST_BYTES (8u << 20) /* of a vector, or of all blocks of one together */
-#define FINAL      3          /* rounds of those that may be the best, whose medians count */
+#define FINAL      3          /* rounds of the candidates for the best, whose medians count */
 #define HOPELESS   1.5        /* times the best: not in the final */
-#define WARM       2          /* operations before each turn, so that it begins in full swing */
+#define WARM       2          /* warm-up operations before each turn */
 #define MOST_ITERS 20000
 #define MOST_ALGOS COLLI_MAX_CANDIDATES
 
@@ -80,7 +80,7 @@ coll_status calibrate_call(colli_coll coll, const void *in, void *out, size_t co
   }
 }
 
-/* The entrant of an algorithm, with its communicator; NULL after a failure. */
+/* The entry of an algorithm, with its communicator; NULL after a failure. */
 static entrant *find_entrant(seat *s, const colli_algo *algo) {
   for (int i = 0; i < s->nentrants; i++)
     if (s->entrants[i].algo == algo)
@@ -103,7 +103,7 @@ static entrant *find_entrant(seat *s, const colli_algo *algo) {
   return e;
 }
 
-/* One turn: microseconds an operation, on the slowest rank. */
+/* One turn: microseconds per operation, on the slowest rank. */
 static coll_status take_turn(const seat *s, const entrant *e, size_t count, int iters, double *us) {
   coll_status status = COLL_OK;
   for (int i = 0; i < WARM && status == COLL_OK; i++)
@@ -117,9 +117,8 @@ static coll_status take_turn(const seat *s, const entrant *e, size_t count, int 
   return status == COLL_OK ? coll_allreduce(us, us, 1, COLL_FLOAT64, COLL_MAX, s->base) : status;
 }
 
-/* The first turns, longer and longer until the ranks are awake; how many operations later ones
- * have.
- */
+/* The first turns, longer and longer until the ranks are awake. Returns the number of operations of
+ * later turns. */
 static coll_status try_out(const seat *s, entrant *e, size_t count) {
   coll_status status = COLL_OK;
   int iters = 2;
@@ -142,7 +141,7 @@ static double least_us(const seat *s) {
   return least;
 }
 
-/* A round of all that are not hopeless from the start. */
+/* A round of all entries that are not hopeless from the start. */
 static coll_status run_heat(seat *s, size_t count) {
   coll_status status = COLL_OK;
   double bound = 2 * HOPELESS * least_us(s);
@@ -162,7 +161,7 @@ static int compare_times(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* Rounds of those that have taken so long at most: their medians. */
+/* Rounds of the entries that took no longer than the limit; takes their medians. */
 static coll_status run_final(seat *s, size_t count, double bound) {
   double us[MOST_ALGOS][FINAL];
   coll_status status = COLL_OK;
@@ -182,7 +181,7 @@ static coll_status run_final(seat *s, size_t count, double bound) {
   return status;
 }
 
-/* Measures those that may be the best for one size. */
+/* Measures the candidates for the best at one size. */
 static bool survey_size(seat *s, size_t count, int size, calibrate_record *record) {
   coll_candidate list[MOST_ALGOS];
   int found = 0;

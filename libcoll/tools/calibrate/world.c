@@ -1,4 +1,4 @@
-/* world.c: some ranks as processes, and how long collectives take among them. */
+/* world.c: runs ranks as processes, and measures collectives among them. */
 #include <stdlib.h>
 #include <sys/mman.h>
 
@@ -26,7 +26,7 @@ typedef struct seat {
   float *in, *out;
 } seat;
 
-/* Algorithms and sizes in bytes (of a block) that tell the costs apart. */
+/* Algorithms and sizes in bytes (of a block) that separate the costs. */
 static const struct {
   colli_coll coll;
   const char *name;
@@ -49,7 +49,7 @@ void calibrate_list(calibrate_world *world) {
                            .count = wanted[i].bytes[k] / sizeof(float)};
 }
 
-/* Makes the communicator that is forced to an algorithm, or finds it; NULL after a failure. */
+/* Finds or creates the communicator that is forced to an algorithm; NULL after a failure. */
 static coll_comm *comm_of(seat *s, const colli_algo *algo) {
   for (int i = 0; i < s->ncomms; i++)
     if (s->algo[i] == algo)
@@ -66,8 +66,8 @@ static coll_comm *comm_of(seat *s, const colli_algo *algo) {
 }
 
 /*
- * Runs a cell some times: ns each on the slowest rank. Operations with a root follow a barrier,
- * whose time is taken off, as the others would not wait for each other.
+ * Runs a cell some times; returns ns per run on the slowest rank. A barrier precedes operations
+ * with a root, because otherwise their ranks would not wait for each other; its time is subtracted.
  */
 static coll_status time_cell(const seat *s, const calibrate_cell *cell, coll_comm *comm, int iters,
                              double *ns) {

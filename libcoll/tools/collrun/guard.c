@@ -1,6 +1,6 @@
 /*
- * guard.c: a process that waits for collrun's end. A rank dies with collrun by itself (start.c),
- * but not what the rank has started; the guard does that, also when collrun is killed with -9.
+ * guard.c: a process that waits for collrun's end. The kernel ends a rank together with collrun
+ * (start.c), but not what the rank has started. The guard kills that, even after kill -9.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +16,7 @@ static _Noreturn void guard_ranks(const run_job *job, int fd) {
   sigfillset(&all);
   sigprocmask(SIG_SETMASK, &all, NULL);
   prctl(PR_SET_NAME, "collrun-guard");
-  (void)setsid(); /* Ctrl-C and the end of the terminal are not for us */
+  (void)setsid(); /* ignore Ctrl-C and the end of the terminal */
   if (dup2(fd, STDIN_FILENO) < 0)
     _exit(1);
   (void)close_range(1, ~0u, 0); /* holds nobody's pipe open */
@@ -34,7 +34,7 @@ static _Noreturn void guard_ranks(const run_job *job, int fd) {
   _exit(0);
 }
 
-/* Starts the process that outlives collrun by a moment. */
+/* Starts the guard, which outlives collrun by a moment. */
 int run_guard_start(const run_job *job) {
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0)

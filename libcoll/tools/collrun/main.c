@@ -11,7 +11,7 @@
 #include "libcoll/base/prng.h"
 #include "libcoll/tools/collrun/run.h"
 
-/* Ports for rank 0 on another host, below those that systems give out by themselves. */
+/* Ports for rank 0 on another host, below the ephemeral ports of common systems. */
 #define FIRST_PORT 20000
 #define LAST_PORT  32767
 
@@ -29,7 +29,7 @@ static int make_secret(run_job *job) {
   return 0;
 }
 
-/* Local: listens for rank 0 before any rank runs, so that nobody else can have its port. */
+/* Local: listens for rank 0 before any rank runs, so that no other process can take its port. */
 static int listen_here(run_job *job) {
   const char *range = getenv("COLL_PORT_RANGE");
   coll_error error = COLL_ERROR_INIT;
@@ -43,9 +43,9 @@ static int listen_here(run_job *job) {
 }
 
 /*
- * Remote: nobody can look for a free port on the first host, so one is drawn. From the upper half
- * of COLL_PORT_RANGE where it is set, as the ranks there look for their own ports from its
- * beginning.
+ * Remote: collrun cannot look for a free port on the first host, so it draws one. If
+ * COLL_PORT_RANGE is set, from its upper half, because the ranks there look for their own ports
+ * from its beginning.
  */
 static int choose_root(run_job *job) {
   const char *range = getenv("COLL_PORT_RANGE");
@@ -74,7 +74,7 @@ static int choose_root(run_job *job) {
   return 0;
 }
 
-/* Raises the limit on open files where the ranks' pipes need more than there are. */
+/* Raises the limit on open files if the ranks' pipes need more. */
 static void raise_limit(run_job *job) {
   struct rlimit more;
   if (getrlimit(RLIMIT_NOFILE, &job->files) != 0)
@@ -86,7 +86,7 @@ static void raise_limit(run_job *job) {
   (void)setrlimit(RLIMIT_NOFILE, &more);
 }
 
-/* Runs all ranks from start to end; the exit status. */
+/* Runs all ranks from start to end; returns the exit status. */
 static int run_ranks(run_job *job) {
   run_output *output = NULL;
   if (job->options.tag && (output = run_output_create(job->nranks)) == NULL) {

@@ -20,14 +20,14 @@ static const char usage_text[] =
     "  -h, --help       this text\n"
     "Exits with the status of the first rank that failed (128 + number of a signal), else 0.\n";
 
-/* Says what is wrong with the command line. */
+/* Prints what is wrong with the command line. */
 static int usage(const char *what, const char *value) {
   fprintf(stderr, "collrun: %s%s%s\n(collrun --help tells more)\n", what, value ? ": " : "",
           value ? value : "");
   return RUN_USAGE;
 }
 
-/* Reads a number of ranks; 0 if it is none that makes sense. */
+/* Reads a number of ranks; 0 if it is invalid. */
 static int read_count(const char *text) {
   char *end;
   errno = 0;
@@ -110,7 +110,7 @@ static bool read_host(char *text, const char **name, int *count) {
   return *count > 0 && text[0] != '\0' && text[0] != '-' && strpbrk(text, " \t'\"\\") == NULL;
 }
 
-/* Numbers the ranks of each host, which may be in the list more than once. */
+/* Numbers the ranks of each host. A host may be in the list more than once. */
 static void number_locally(run_job *job) {
   for (int r = 0; r < job->nranks; r++) {
     run_rank *rank = &job->ranks[r];

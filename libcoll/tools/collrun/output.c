@@ -16,7 +16,7 @@ typedef struct stream {
   int read_fd;  /* -1: ended */
   int write_fd; /* the rank's end, until all are started */
   size_t used;
-  char *text; /* a line that is not complete yet; STREAM_BYTES of room, had when first used */
+  char *text; /* an incomplete line; STREAM_BYTES of room, allocated on first use */
 } stream;
 
 struct run_output {
@@ -92,11 +92,12 @@ int run_output_poll(const run_output *output, struct pollfd *fds) {
   return count;
 }
 
-/* Writes everything, waiting where it must; false if nobody reads. */
+/* Writes everything, waiting if necessary; false if nobody reads. */
 static bool write_all(int fd, const char *text, size_t bytes) {
   while (bytes > 0) {
     ssize_t wrote = write(fd, text, bytes);
-    if (wrote < 0 && errno == EAGAIN) { /* somebody made our output nonblocking: wait for room */
+    if (wrote < 0 && errno == EAGAIN) { /* somebody has made our output nonblocking, so wait for
+                                         * room */
       struct pollfd wait = {fd, POLLOUT, 0};
       (void)poll(&wait, 1, -1);
     } else if (wrote < 0 && errno != EINTR) {
@@ -109,7 +110,7 @@ static bool write_all(int fd, const char *text, size_t bytes) {
   return true;
 }
 
-/* Writes one line with its prefix, in one go where the system allows it. */
+/* Writes one line with its prefix, with one system call if possible. */
 static bool write_line(run_output *output, int s, const char *line, size_t bytes) {
   int prefix = snprintf(output->out, PREFIX_ROOM, "[%d] ", s / 2);
   memcpy(output->out + prefix, line, bytes);
@@ -137,7 +138,7 @@ static bool write_lines(run_output *output, int s, bool all) {
   return good;
 }
 
-/* Passes on what one stream has; returns whether it goes on. */
+/* Forwards the data of one stream; false at its end. */
 static bool pass_stream(run_output *output, int s) {
   stream *from = &output->streams[s];
   if (from->text == NULL && (from->text = malloc(STREAM_BYTES)) == NULL)
@@ -146,7 +147,7 @@ static bool pass_stream(run_output *output, int s) {
   if (got < 0)
     return errno == EAGAIN || errno == EINTR;
   from->used += (size_t)got;
-  /* Where nobody reads our output, closing the pipe tells the rank so. */
+  /* If nobody reads our output, closing the pipe lets the rank know. */
   return write_lines(output, s, got == 0) && got > 0;
 }
 

@@ -1,4 +1,4 @@
-/* rank.c: what collrun tells one rank: who it is, and signals. */
+/* rank.c: what collrun passes to one rank: its settings, and signals. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,7 +7,7 @@
 
 #include "libcoll/tools/collrun/run.h"
 
-/* Tells a rank who it is, setting by setting. */
+/* Passes each setting that identifies a rank. */
 void run_settings(const run_job *job, int rank,
                   void (*put)(void *to, const char *name, const char *value), void *to) {
   const run_rank *r = &job->ranks[rank];
@@ -27,7 +27,7 @@ void run_settings(const run_job *job, int rank,
   put(to, "COLL_SECRET", job->secret);
 }
 
-/* A name of a signal as shells know it, to the other host. */
+/* Sends the name of a signal, as shells know it, to the other host. */
 static void send_signal_name(const run_rank *rank, int number) {
   char line[32];
   int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));

@@ -1,8 +1,8 @@
 /*
- * remote.c: a rank on another host, over ssh. Arguments of a process can be read by everybody on
- * its host, so all that is private travels through ssh's standard input: first a script, then, as
- * long as the rank runs, the names of signals for it, a line each. The end of that input (ssh or
- * collrun died) kills the rank.
+ * remote.c: a rank on another host, over ssh. Everybody on a host can read the arguments of its
+ * processes, so private data goes through ssh's standard input: first a script, then, while the
+ * rank runs, the names of signals for it, one per line. The end of that input (ssh or collrun died)
+ * kills the rank.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -15,11 +15,11 @@
 #define MAX_SSH_WORDS 32
 
 /*
- * Beside the program runs a shell that sends it the signals and, when its input ends, kills it.
- * Through descriptor 3, as background commands get an empty standard input. ssh's server makes one
- * process group of it all, which 0 stands for. The program must be a foreground command, for those
- * in the background ignore SIGINT; its shell lives on to tell its status, so it catches what is
- * meant for the program.
+ * A shell runs beside the program, sends it the signals and, when its input ends, kills it. It
+ * reads descriptor 3, because background commands get an empty standard input. ssh's server puts
+ * everything into one process group, to which 0 refers. The program must be a foreground command,
+ * because background ones ignore SIGINT. Its shell lives on to report its status, so it catches the
+ * signals that are meant for the program.
  */
 static const char watcher[] = "exec 3<&0 </dev/null\n"
                               "(trap '' INT TERM HUP USR1 USR2\n"
@@ -28,12 +28,13 @@ static const char watcher[] = "exec 3<&0 </dev/null\n"
                               "exec 3<&-\n"
                               "trap : INT TERM HUP USR1 USR2\n";
 
-/* What the program leaves behind would keep ssh waiting: it is killed once the status is told. */
+/* What the program leaves behind would keep ssh waiting, so it is killed once the status is
+ * reported. */
 static const char last_rites[] = "\nstatus=$?\n"
                                  "(sleep 1; kill -s KILL 0) >/dev/null 2>&1 &\n"
                                  "exit $status\n}\n";
 
-/* Writes a text as one word of a shell, whatever is in it. */
+/* Quotes any text as one shell word. */
 static void put_quoted(FILE *script, const char *text) {
   fputc('\'', script);
   for (; *text != '\0'; text++)
@@ -51,14 +52,14 @@ static void put_variable(void *script, const char *name, const char *value) {
   fputc('\n', script);
 }
 
-/* Whether a variable of ours also goes to the other hosts. COLL_SSH is collrun's own. */
+/* Whether to pass a variable of ours to the other hosts. COLL_SSH is only for collrun. */
 static bool travels(const char *entry) {
   return (strncmp(entry, "COLL_", 5) == 0 && strncmp(entry, "COLL_SSH=", 9) != 0 &&
           strncmp(entry, "COLL_ROOT_FD=", 13) != 0) ||
          strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
 }
 
-/* Writes the variables: ours, then those that tell the rank who it is. */
+/* Writes the variables: ours, then those that identify the rank. */
 static void put_environment(FILE *script, const run_job *job, int rank) {
   extern char **environ;
   for (char **entry = environ; *entry != NULL; entry++) {
@@ -84,7 +85,7 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
     free(folder);
     return ENOMEM;
   }
-  /* The braces make a script that arrived only in part a syntax error. */
+  /* With the braces, an incomplete script is a syntax error. */
   fputs("{\ncd ", script);
   put_quoted(script, folder);
   fputs(" || exit 125\n", script);
@@ -100,7 +101,7 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
     free(remote->script);
     return ENOMEM;
   }
-  /* dd takes not one byte more than it is told: what follows is for the script. */
+  /* dd reads exactly the given number of bytes; what follows is for the script. */
   snprintf(remote->command, sizeof(remote->command),
            "exec /bin/sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'", remote->bytes);
   return 0;

@@ -6,7 +6,7 @@
 
 static const int handled[] = {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD};
 
-/* The signals that collrun watches: those handled, save what it was started to ignore (nohup). */
+/* The signals that collrun watches: all it handles, except those ignored at its start (nohup). */
 static void add_watched(sigset_t *set) {
   sigemptyset(set);
   for (size_t i = 0; i < sizeof(handled) / sizeof(handled[0]); i++) {
@@ -20,8 +20,8 @@ static void add_watched(sigset_t *set) {
 /* Turns the signals that collrun handles into a descriptor. */
 int run_signals_open(void) {
   sigset_t set;
-  signal(SIGCHLD, SIG_DFL); /* ignored, children's statuses would be lost */
-  signal(SIGPIPE, SIG_IGN); /* writing where nobody reads is told by errno */
+  signal(SIGCHLD, SIG_DFL); /* if it were ignored, children's statuses would be lost */
+  signal(SIGPIPE, SIG_IGN); /* errno reports writes that nobody reads */
   add_watched(&set);
   if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
     return -1;

@@ -13,7 +13,7 @@
 #include "libcoll/tools/collrun/run.h"
 #include "topology/topology.h"
 
-/* What a child that could not become its rank tells collrun. */
+/* The report of a child that could not become its rank. */
 typedef struct failure {
   int rank;
   int reason; /* errno */
@@ -24,8 +24,8 @@ typedef struct starter {
   run_job *job;
   run_output *output; /* NULL: ranks write where collrun does */
   colli_topo *topo;   /* NULL: ranks are not bound */
-  int report[2];      /* pipe of failures; empty once every rank has started */
-  bool terminal;      /* rank 0 shall be able to read from the terminal */
+  int report[2];      /* a pipe for failures, which stays empty if every rank starts */
+  bool terminal;      /* rank 0 must be able to read from the terminal */
 } starter;
 
 /* Sets a variable of this process. */
@@ -34,7 +34,7 @@ static void put_here(void *unused, const char *name, const char *value) {
   setenv(name, value, 1);
 }
 
-/* Chooses and reads the machine if ranks are to be bound and each can have a core. */
+/* Reads the machine if ranks are to be bound and each can have a core. */
 static colli_topo *choose_cores(run_job *job) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
@@ -69,7 +69,7 @@ static int set_streams(const starter *start, int rank, int control_fd) {
   return 0;
 }
 
-/* In the child: who the rank is, where it runs, where it listens. */
+/* In the child: sets the rank's variables, core and listener. */
 static void set_place(const starter *start, int rank) {
   const run_job *job = start->job;
   coll_error error = COLL_ERROR_INIT;
@@ -90,7 +90,7 @@ static void set_place(const starter *start, int rank) {
 static _Noreturn void become_rank(const starter *start, int rank, int control_fd,
                                   const run_remote *remote) {
   const run_job *job = start->job;
-  /* Whatever kills collrun takes the rank along. */
+  /* The kernel kills the rank if collrun dies. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != job->pid)
     _exit(RUN_FAILED);
@@ -122,7 +122,7 @@ static int start_here(starter *start, int rank, int control_fd, const run_remote
     return errno;
   r->pid = pid;
   if (r->leads_group)
-    (void)setpgid(pid, pid); /* whoever comes first; a signal must not miss the group */
+    (void)setpgid(pid, pid); /* parent and child both do this, so that no signal misses the group */
   return 0;
 }
 
@@ -137,7 +137,7 @@ static int start_there(starter *start, int rank) {
     free(remote.script);
     return errno;
   }
-  /* Nothing here waits for ssh: the whole script must fit into the pipe. */
+  /* Nothing here waits for ssh, so the whole script must fit into the pipe. */
   (void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (remote.bytes > 32768)
     (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
@@ -166,7 +166,7 @@ static void undo_start(run_job *job) {
   }
 }
 
-/* Says why a rank could not be started, and with which status to exit. */
+/* Prints why a rank could not be started, and returns the exit status. */
 static int explain_failure(const run_job *job, failure failed) {
   const char *ssh = getenv("COLL_SSH");
   const char *program = job->options.program[0];

@@ -11,8 +11,8 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/tools/collrun/run.h"
 
-#define GRACE_NS (2 * COLLI_NS_PER_S) /* between the steps that end ranks more and more firmly */
-#define DRAIN_NS (1 * COLLI_NS_PER_S) /* for output of processes that left their rank */
+#define GRACE_NS (2 * COLLI_NS_PER_S) /* between the stages of ending ranks */
+#define DRAIN_NS (1 * COLLI_NS_PER_S) /* for output of processes that outlive their rank */
 
 /* What was last done to end the ranks. */
 typedef enum stage { RUNNING, WAITING, ASKED, KILLED } stage;
@@ -40,7 +40,7 @@ static void print_running(const run_state *state, FILE *out) {
     }
 }
 
-/* Sends a signal to all ranks; one that came from the terminal has reached its group already. */
+/* Sends a signal to all ranks. One from the terminal has already reached the terminal's group. */
 static void signal_all(run_state *state, int number, bool from_terminal) {
   for (int r = 0; r < state->job->nranks; r++)
     if (!from_terminal || state->job->ranks[r].leads_group)
@@ -57,7 +57,7 @@ static void enter_stage(run_state *state, stage next, uint64_t now_ns) {
     signal_all(state, SIGKILL, false);
 }
 
-/* Does what is due: the next stage, or the end of the time given. */
+/* Handles timeouts: the next stage, or the time limit. */
 static void check_time(run_state *state, uint64_t now_ns) {
   if (state->timeout_ns != 0 && now_ns >= state->timeout_ns && state->stage == RUNNING) {
     state->timeout_ns = 0;
@@ -105,7 +105,7 @@ static void rank_ended(run_state *state, int r, const siginfo_t *info) {
   int number = info->si_code == CLD_EXITED ? 0 : info->si_status;
   int code = number > 0 ? 128 + number : info->si_status;
   if (number == 0 && rank->host != NULL && code > 128 && code <= 128 + SIGRTMAX)
-    number = code - 128; /* how a shell on the other host tells of a signal */
+    number = code - 128; /* how a shell on the other host reports a signal */
   const bool keep_going = state->job->options.keep_going;
   if (code != 0 && state->stage == RUNNING) {
     report_failure(state, r, code, number);
@@ -115,7 +115,7 @@ static void rank_ended(run_state *state, int r, const siginfo_t *info) {
       enter_stage(state, WAITING, colli_now_ns());
   }
   state->done = state->done || code == 0;
-  /* What it leaves behind goes too, while its number cannot be anybody else's yet. */
+  /* Kills what it leaves behind, while its process id cannot be reused yet. */
   if (rank->leads_group)
     kill(-rank->pid, SIGKILL);
   run_guard_forget(state->guard_fd, r);
@@ -162,7 +162,7 @@ static void take_signals(run_state *state, int signal_fd) {
   }
 }
 
-/* Milliseconds until something is due; -1: nothing is. */
+/* Milliseconds until the next timeout; -1: none. */
 static int wait_ms(const run_state *state) {
   uint64_t due = state->step_ns, now_ns = colli_now_ns();
   if (state->timeout_ns != 0 && (due == 0 || state->timeout_ns < due))
@@ -184,7 +184,7 @@ static void drain_output(run_state *state, struct pollfd *fds) {
   }
 }
 
-/* Waits for all ranks to end, passing on signals and output. */
+/* Waits for all ranks to end, and forwards signals and output. */
 int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
   run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
   struct pollfd *fds = calloc(2 * (size_t)job->nranks + 1, sizeof(*fds));

@@ -1,4 +1,4 @@
-/* answer.c: what coll_explain computes: shape, settings, choice, and the event model's time. */
+/* answer.c: computes shape, settings, choice, and the event model's time for coll_explain. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 #include "libcoll/cost/links.h"
 #include "libcoll/cost/predict.h"
 
-#define MAX_EVENTS 50e6 /* beyond this the event model would take more than some seconds */
+#define MAX_EVENTS 50e6 /* with more, the event model would take more than a few seconds */
 
 /* The order in which a reduction must be combined. */
 static colli_order order_of(const question *q) {
@@ -35,7 +35,7 @@ static void set_shape(const question *q, answer *a) {
   a->shape.group = a->group;
 }
 
-/* Sets what the choice goes by, from the settings that programs would have. */
+/* Sets the inputs of the choice from the settings that programs would have. */
 static void set_chooser(const question *q, answer *a) {
   static colli_params params;
   coll_error error = COLL_ERROR_INIT;
@@ -95,7 +95,7 @@ void explain_free(answer *a) {
   free(a->group);
 }
 
-/* The schedules of all ranks; NULL without memory. */
+/* The schedules of all ranks; NULL if out of memory. */
 static colli_sched **make_all(const colli_algo *algo, const answer *a) {
   int n = a->shape.nranks;
   colli_sched **scheds = calloc((size_t)n, sizeof(*scheds));

@@ -1,4 +1,4 @@
-/* explain.h: what the parts of coll_explain share. */
+/* explain.h: declarations that the parts of coll_explain share. */
 #ifndef COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 #define COLLI_TOOLS_EXPLAIN_EXPLAIN_H
 
@@ -45,14 +45,14 @@ const char *explain_far_transport(const question *q);
 question explain_ask(int argc, char **argv);
 void explain_refuse(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
-/* answer.c: sets up what the choice goes by, as programs with these settings would have it. */
+/* answer.c: sets the inputs of the choice, as programs with these settings would have them. */
 void explain_set_up(const question *q, answer *a);
 void explain_free(answer *a);
 
 /* What a size gets; predicted_ns is set. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes);
 
-/* The event model's time for a candidate in ns; negative where it would take too long. */
+/* The event model's time for a candidate in ns; negative if computing it would take too long. */
 double explain_events(const colli_choice *choice, const question *q, const answer *a);
 
 #endif

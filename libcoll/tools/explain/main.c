@@ -1,4 +1,4 @@
-/* main.c: coll_explain tells which algorithm a collective gets, why, how long it should take, and
+/* main.c: coll_explain shows which algorithm a collective gets, why, how long it should take, and
  * what each rank does. */
 #include <stdio.h>
 #include <string.h>

@@ -203,7 +203,7 @@ static const coll_transport_ops *find_plugin(const char *name) {
   return list.ops[i];
 }
 
-/* The kind of link of a transport; refuses one of which nothing is known. */
+/* The kind of link of a transport; refuses unknown transports. */
 static colli_link_kind link_of(const char *transport) {
   int link = colli_link_parse(transport);
   if (link >= 0)

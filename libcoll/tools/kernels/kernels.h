@@ -1,4 +1,4 @@
-/* kernels.h: coll_kernels measures the reduction kernels against what the memory lets through. */
+/* kernels.h: coll_kernels measures the reduction kernels against the memory bandwidth. */
 #ifndef COLLI_TOOLS_KERNELS_KERNELS_H
 #define COLLI_TOOLS_KERNELS_KERNELS_H
 
@@ -7,7 +7,7 @@
 #include "libcoll/exec/reduce.h"
 
 #define KERNELS_SIZES  8 /* at most */
-#define KERNELS_LIMITS 2 /* loops that a form is measured against, at most */
+#define KERNELS_LIMITS 2 /* at most so many loops for comparison with a form */
 #define KERNELS_ALL    -1
 
 /* How a kernel is called. */
@@ -21,7 +21,7 @@ typedef enum kernels_form {
   FORM_COUNT
 } kernels_form;
 
-/* The command line; KERNELS_ALL where nothing was chosen. */
+/* The command line; KERNELS_ALL for options not given. */
 typedef struct kernels_options {
   size_t sizes[KERNELS_SIZES]; /* bytes of the result */
   int nsizes;
@@ -48,7 +48,7 @@ typedef struct kernels_work {
   size_t bytes; /* of the result */
 } kernels_work;
 
-/* What came out, in GB/s of result: the best of several samples. */
+/* The measurement, in GB/s of result: the best of several samples. */
 typedef struct kernels_rate {
   double kernel, limit;
 } kernels_rate;

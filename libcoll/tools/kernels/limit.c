@@ -1,7 +1,6 @@
 /*
- * limit.c: the yardsticks. For each instruction set loops of float32 operations that read and write
- * as many bytes as a kernel does and do nothing else; with ordinary stores, and with stores past
- * the caches.
+ * limit.c: loops that show the limit. For each instruction set, they do float32 operations on as
+ * many bytes as a kernel and nothing else; with ordinary stores, and with stores past the caches.
  */
 #include "kernels.h"
 
@@ -36,7 +35,7 @@
 #define PUT_DOUBLE(isa) AT(isa, d) = FROM(isa, x) + FROM(isa, x)
 #define PAST_ONE(isa)   isa##_past(d + j, SUM(isa))
 
-/* Defines all loops of an instruction set, and the table of those that stand for each form. */
+/* Defines all loops of an instruction set, and the table of those that match each form. */
 #define LIMITS(isa, target)                                                                        \
   LOOP(isa, one, target, PUT_ONE(isa))                                                             \
   LOOP(isa, one_past, target, PAST_ONE(isa))                                                       \
@@ -50,7 +49,7 @@
        [FORM_AVERAGE] = {limit_alone_##isa},                                                       \
        [FORM_SCALE] = {limit_alone_##isa}};
 
-/* What every processor has: 16 bytes at a time. */
+/* The baseline of every processor: 16 bytes at a time. */
 typedef float base_vector __attribute__((vector_size(16), aligned(4), may_alias));
 #if defined(__x86_64__)
 #define base_past(p, v) _mm_stream_ps(p, v)

@@ -1,6 +1,6 @@
 /*
- * main.c: coll_kernels measures the reduction kernels against what the memory lets through: one
- * line for each type and operation, with the per cent for each instruction set and size.
+ * main.c: coll_kernels measures the reduction kernels against the memory bandwidth. It prints a
+ * line for each type and operation, with the percentage for each instruction set and size.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "kernels.h"
 
 #define ALIGNMENT 4096
-#define ENOUGH    90.0 /* per cent of the limit that the summary counts */
+#define ENOUGH    90.0 /* the percentage of the limit that the summary counts */
 
 /* What all lines share. */
 typedef struct run {
@@ -19,7 +19,7 @@ typedef struct run {
   int cells[COLLI_ISA_COUNT][KERNELS_SIZES], enough[COLLI_ISA_COUNT][KERNELS_SIZES];
 } run;
 
-/* Whether an instruction set is wanted and there. */
+/* Whether an instruction set is selected and available. */
 static bool has_isa(const run *r, int isa) {
   return (r->options.isa == KERNELS_ALL || r->options.isa == isa) &&
          colli_kernels_for((colli_isa)isa);
@@ -103,7 +103,7 @@ static void line(run *r, coll_type type, coll_op op, kernels_form form) {
   printf("\n");
 }
 
-/* All lines that were asked for. The sum of an average is a sum, and not measured twice. */
+/* Prints all requested lines. AVG sums like SUM, so its sum is not measured again. */
 static void lines(run *r) {
   const kernels_options *o = &r->options;
   const colli_kernels *k = colli_kernels_best();

@@ -1,4 +1,4 @@
-/* measure.c: how fast a kernel and the loops that limit it are. */
+/* measure.c: measures a kernel and its limit loops. */
 #include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "libcoll/exec/stage.h"
 
 #define FEWEST_SAMPLES 5
-#define SAMPLE_NS      50000      /* shorter calls are repeated: the clock must not count */
+#define SAMPLE_NS      50000      /* shorter calls are repeated to hide the clock's cost */
 #define LEAST_STREAM   (1u << 20) /* what is smaller belongs into a cache */
 #define NRANKS         3          /* of an average */
 
@@ -63,8 +63,8 @@ static double take_sample(const kernels_work *work, kernels_limit limit, int tur
 }
 
 /*
- * Ones, and zeros to add to them or ones to multiply with: what is computed in place again and
- * again stays an ordinary number, which matters to some processors.
+ * Ones, and zeros to add or ones to multiply with, so that repeated computation in place keeps
+ * ordinary numbers; special ones are slow on some processors.
  */
 static void fill_buffer(const kernels_work *work) {
   static const uint64_t ones[COLL_TYPE_COUNT] = {[COLL_INT8] = 1,
