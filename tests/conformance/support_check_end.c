@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "tests/conformance/support_world.h"
+#include "waits.h"
 
 void conf_disconnect_delivers(const conf_transport *transport) {
   for (int with_unread = 0; with_unread < 2; with_unread++) {
@@ -126,11 +127,10 @@ static int poll_fd(int fd, int timeout_ms) {
 
 /* Sends from a second thread after a short while. */
 static void *send_later(void *arg) {
-  nanosleep(&(struct timespec){0, 20000000}, NULL);
+  be_late(20);
   char text[32];
   conf_fill(text, sizeof(text), 9);
-  while (conf_try_send(arg, CONF_SEND, 9, text, sizeof(text)) == COLL_T_AGAIN)
-    nanosleep(&(struct timespec){0, 1000000}, NULL);
+  (void)WAIT_UNTIL(conf_try_send(arg, CONF_SEND, 9, text, sizeof(text)) != COLL_T_AGAIN, 10);
   return NULL;
 }
 
@@ -227,7 +227,7 @@ void conf_wait_fd_quiet(const conf_transport *transport) {
 /* Wakes rank 0 from a second thread. */
 static void *wake_later(void *arg) {
   conf_world *world = arg;
-  nanosleep(&(struct timespec){0, 20000000}, NULL);
+  be_late(20);
   world->ops->wake(world->rank[0].ep);
   return NULL;
 }

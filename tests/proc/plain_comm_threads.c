@@ -8,10 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support_family.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #ifdef __SANITIZE_THREAD__
 enum { MOST = 30000 }; /* takes its time */
@@ -103,8 +103,7 @@ static int intrude(coll_comm *comm, int rank) {
   void *value;
   if (pthread_create(&thread, NULL, wait_inside, &other) != 0)
     return 2;
-  while (!atomic_load(&other.begun))
-    usleep(100);
+  RANK_CHECK(WAIT_UNTIL(atomic_load(&other.begun), 60));
   do /* between the other's two calls there is nobody inside */
     status = coll_comm_get_attr(comm, &other, &value);
   while (status == COLL_OK);
@@ -139,8 +138,7 @@ static int misuse(coll_comm *comm, int rank, int nranks, void *arg) {
     result = intrude(child ? child : comm, rank);
     atomic_store(&s->over, 1);
   } else {
-    while (!atomic_load(&s->over))
-      usleep(1000);
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&s->over), 60));
     RANK_CHECK(coll_barrier(child ? child : comm) == COLL_ERR_ABORTED);
   }
   coll_comm_destroy(&child);

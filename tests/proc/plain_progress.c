@@ -6,10 +6,10 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "support_family.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #ifdef __SANITIZE_THREAD__
 enum { MOST = 30000 }; /* takes its time */
@@ -37,7 +37,7 @@ static int use(coll_comm *comm, unsigned seed) {
     for (unsigned k = 0; k < PENDING; k++)
       RANK_CHECK(family_start(&pending[k], comm, round * k * 9177 % MOST, seed + k) == 0);
     RANK_OK(coll_ibarrier(comm, &barrier));
-    usleep(round * 300);
+    be_late(round * 0.3);
     RANK_CHECK(family_exercise(comm, round * 137, seed + round) == 0);
     while (status == COLL_IN_PROGRESS)
       status = coll_test(&barrier);
@@ -85,10 +85,8 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
       coll_irecv(&value, 1, COLL_INT32, (rank + 1) % nranks, 9, NULL, comm, &request);
   if (rank == 0)
     RANK_OK(coll_comm_abort(comm));
-  while (request) { /* else the notice was here before */
-    usleep(1000);
-    status = coll_test(&request);
-  }
+  /* without a request the notice was here before */
+  RANK_CHECK(WAIT_UNTIL(!request || (status = coll_test(&request)) != COLL_IN_PROGRESS, 60));
   RANK_CHECK(status == COLL_ERR_ABORTED);
   RANK_CHECK(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm) == COLL_ERR_ABORTED);
   return 0;
@@ -103,7 +101,7 @@ static int deserted(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank > 0) {
     coll_status status = coll_iallreduce(in, out[rank], MOST, COLL_INT32, COLL_SUM, comm, &request);
     RANK_CHECK(status == COLL_OK || status == COLL_ERR_PEER_LOST);
-    usleep((useconds_t)(rank * 1000));
+    be_late(rank);
   }
   return 0;
 }

@@ -9,6 +9,7 @@
 
 #include "support_data.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 enum { RANKS = 4, ROUNDS = 30, COUNT = 5000, SHARED_ROUNDS = 6, SHARED_COUNT = 100000 };
 
@@ -57,7 +58,7 @@ static void *group(void *transport) {
 }
 
 static void *abort_soon(void *comm) {
-  usleep(50000);
+  be_late(50);
   coll_comm_abort(comm);
   return NULL;
 }
@@ -71,7 +72,7 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
     return 2;
   coll_status status = COLL_ERR_ABORTED;
   if (rank == nranks - 1)
-    usleep(300000);
+    be_late(300);
   else
     status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
   if (rank == 0)

@@ -4,10 +4,10 @@
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support_data.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 enum { ROUNDS = 60, MAX_COUNT = 150000 };
 
@@ -17,7 +17,7 @@ static int run_round(coll_comm *comm, int rank, int round, float *in, float *out
   uint64_t seed = (uint64_t)round;
   data_fill(in, count, COLL_FLOAT32, COLL_SUM, rank, seed);
   if (round % 3 == rank)
-    usleep((unsigned)round * 10);
+    be_late(round * 0.01);
   RANK_OK(coll_reduce(in, out, count, COLL_FLOAT32, COLL_SUM, root, comm));
   RANK_CHECK(rank != root || data_wrong(out, count, COLL_FLOAT32, COLL_SUM, 2, seed) == 0);
   RANK_OK(coll_allreduce(in, out, count, COLL_FLOAT32, COLL_SUM, comm));

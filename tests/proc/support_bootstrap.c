@@ -6,11 +6,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/ctrl_links.h"
+#include "waits.h"
 
 static const colli_log quiet = {COLLI_LOG_NONE, -1};
 
@@ -61,7 +61,7 @@ void *take_part(void *arg) {
     abort();
   if (m->ifname)
     colli_params_set_text(&params, COLLI_PARAM_TCP_IFNAME, m->ifname);
-  usleep((useconds_t)m->delay_ms * 1000);
+  be_late(m->delay_ms);
   uint64_t start_ns = colli_now_ns();
   m->status = colli_bootstrap(&m->id, m->rank, m->nranks, &mine, &params,
                               start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &quiet, NULL,

@@ -1,5 +1,6 @@
 /* support_ranks.c: runs one function on many ranks, as threads or as processes. */
 #include "support_ranks.h"
+#include "waits.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -112,8 +113,7 @@ static int get_id(shared_id *shared, const coll_config *config, int rank) {
     coll_status status = coll_unique_id(&shared->id, config);
     atomic_store(&shared->ready, status == COLL_OK ? 1 : -1);
   }
-  while (!atomic_load(&shared->ready))
-    usleep(200);
+  (void)WAIT_UNTIL(atomic_load(&shared->ready), 60);
   return atomic_load(&shared->ready);
 }
 
@@ -161,25 +161,25 @@ static void look_after(child *c) {
     c->result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Waits for all children, at most until some time; kills what is left then, and soon what is
- * stopped when all others have ended. Soon: a child that was woken up and is about to end is
- * neither shown as going on nor as ended for a moment. */
-static void wait_children(child *children, int count, double until) {
-  int again = 0; /* looks that found stopped children alone */
-  for (int left = count; left > 0;) {
-    int stopped = 0;
-    left = 0;
-    for (int i = 0; i < count; i++) {
-      if (!children[i].ended)
-        look_after(&children[i]);
-      left += !children[i].ended;
-      stopped += !children[i].ended && children[i].stopped;
-    }
-    again = left == stopped ? again + 1 : 0;
-    if (left > 0 && (again > 50 || now_s() > until))
-      break;
-    usleep(2000);
+/* Whether all children have ended, or none but stopped ones were left for many looks; *again counts
+ * these. Many: a child that was woken up and is about to end is neither shown as going on nor as
+ * ended for a moment. */
+static bool are_done(child *children, int count, int *again) {
+  int left = 0, stopped = 0;
+  for (int i = 0; i < count; i++) {
+    if (!children[i].ended)
+      look_after(&children[i]);
+    left += !children[i].ended;
+    stopped += !children[i].ended && children[i].stopped;
   }
+  *again = left == stopped ? *again + 1 : 0;
+  return left == 0 || *again > 50;
+}
+
+/* Waits for all children, for so many seconds at most; then kills those that are left. */
+static void wait_children(child *children, int count, double seconds) {
+  int again = 0;
+  (void)WAIT_UNTIL(are_done(children, count, &again), seconds);
   for (int i = 0; i < count; i++) {
     if (children[i].ended)
       continue;
@@ -205,7 +205,7 @@ int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, 
     }
     children[r] = (child){pid, pid < 0, false, 126};
   }
-  wait_children(children, nranks, now_s() + limit_s * slowness());
+  wait_children(children, nranks, limit_s * slowness());
   int first = 0;
   for (int r = 0; r < nranks; r++) {
     if (results)

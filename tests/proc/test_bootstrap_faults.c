@@ -11,6 +11,7 @@
 #include "libcoll/base/auth.h"
 #include "libcoll/base/clock.h"
 #include "support_bootstrap.h"
+#include "waits.h"
 
 /* ---- foreign connections --------------------------------------------------------------------- */
 
@@ -44,7 +45,7 @@ static void *vandalise(void *arg) {
     else
       close(fd);
     v->connections++;
-    usleep(2000);
+    be_late(2);
   }
   while (nheld > 0)
     close(held[--nheld]);
@@ -89,7 +90,7 @@ static member *run_with_death(int n, int victim, int kill_after_ms) {
       _exit(0);
     }
   close(shared[0].id.listen_fd);
-  usleep((useconds_t)kill_after_ms * 1000);
+  be_late(kill_after_ms);
   kill(pids[victim], SIGKILL);
   for (int i = 0; i < n; i++)
     waitpid(pids[i], NULL, 0);
@@ -145,8 +146,7 @@ static void *check_in_only(void *arg) {
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10);
   cr_assert_eq(result, COLL_T_DONE);
   cr_assert_eq(send(fd, &checkin, sizeof(checkin), MSG_NOSIGNAL), (ssize_t)sizeof(checkin));
-  while (colli_now_ns() < until_ns)
-    usleep(10000);
+  be_late((double)(int64_t)(until_ns - colli_now_ns()) / 1e6);
   close(listener);
   close(fd);
   return NULL;

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "support_ranks.h"
+#include "waits.h"
 
 #define COUNT ((size_t)1 << 20)
 
@@ -69,7 +70,7 @@ typedef struct signal_later {
 
 static void *send_signal_later(void *arg) {
   signal_later *d = arg;
-  usleep(200000);
+  be_late(100);
   d->s->fault_s = now_s();
   kill(getpid(), d->signal);
   return NULL;
@@ -158,13 +159,20 @@ Test(failures, frozen, .timeout = 100) {
   }
 }
 
+/* Whether all ranks but one have got an error. */
+static bool others_have_failed(scene *s, int nranks, int but) {
+  int failed = 0;
+  for (int r = 0; r < nranks; r++)
+    failed += r != but && __atomic_load_n(&s->sights[r].status, __ATOMIC_RELAXED) != COLL_OK;
+  return failed == nranks - 1;
+}
+
 /* A rank that never comes is named by all, also by those that do not wait for it directly. */
 static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)nranks;
   scene *s = arg;
   s->fault_s = now_s();
   if (rank == s->victim) {
-    usleep((useconds_t)slow_ms(3000) * 1000);
+    RANK_CHECK(WAIT_UNTIL(others_have_failed(s, nranks, rank), slow_s(20)));
     return 0;
   }
   return reduce_until_failure(comm, rank, s, 1000);
@@ -251,7 +259,7 @@ Test(failures, mismatch, .timeout = 100) {
 
 /* An abort from another thread ends a waiting rank, and its peers. */
 static void *abort_soon(void *arg) {
-  usleep(150000);
+  be_late(100); /* all wait by then */
   coll_comm_abort(arg);
   return NULL;
 }
@@ -264,9 +272,8 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
     return 2;
   int value = 0;
   coll_status status = COLL_OK;
-  if (rank == nranks - 1)
-    usleep((useconds_t)slow_ms(600) *
-           1000); /* comes late, so that all others wait, and finds the communicator revoked */
+  if (rank == nranks - 1) /* comes late, so that all others wait, and finds it revoked */
+    RANK_CHECK(WAIT_UNTIL(others_have_failed(s, nranks, rank), slow_s(20)));
   status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
   s->sights[rank].status = status;
   s->sights[rank].seconds = now_s() - start;

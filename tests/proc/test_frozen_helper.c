@@ -19,6 +19,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/reduce.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #define COUNT ((size_t)1 << 16)
 #define BYTES (COUNT * sizeof(float))
@@ -46,10 +47,7 @@ static colli_reduce_fn real_sum;
 
 /* Sleeps until a flag is set; false if that takes too long. */
 static bool wait_for(atomic_bool *flag) {
-  double end = now_s() + slow_s(10);
-  while (!atomic_load(flag) && now_s() < end)
-    usleep(200);
-  return atomic_load(flag);
+  return WAIT_UNTIL(atomic_load(flag), slow_s(10));
 }
 
 /* Whether memory is another rank's. */

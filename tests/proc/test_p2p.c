@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "support_ranks.h"
+#include "waits.h"
 
 enum { LONG_COUNT = 60000, FLOOD_COUNT = 200 };
 
@@ -90,7 +91,7 @@ static int serve_any_source(coll_comm *comm, int rank, int nranks, void *arg) {
       RANK_OK(coll_recv(&answer, 1, COLL_INT32, 0, 77, NULL, comm));
       RANK_CHECK(answer == buf[0]);
       if (tag == QUESTIONS / 2)
-        usleep((useconds_t)rank * 20000);
+        be_late(rank * 20);
     }
   }
   free(buf);
@@ -275,7 +276,7 @@ static int send_early(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank == 1)
     RANK_OK(coll_send(&value, 1, COLL_INT32, 2, 0, comm)); /* and leaves */
   if (rank == 2) {
-    usleep(200000);
+    be_late(200);
     RANK_OK(coll_recv(&got, 1, COLL_INT32, 1, 0, NULL, comm));
     RANK_CHECK(got == 50);
   }
@@ -383,7 +384,7 @@ static int mismatch_receive(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_message message;
   coll_error error = COLL_ERROR_INIT;
   if ((rank == 0) == m->before)
-    usleep(50000);
+    be_late(50);
   coll_status status = rank == 0 ? coll_send(buf[0], m->sent, m->sent_type, 1, 7, comm)
                                  : coll_recv(buf[1], m->capacity, m->type, 0, 7,
                                              m->takes_fewer ? &message : NULL, comm);
@@ -425,7 +426,7 @@ static int receive_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   int source = *(int *)arg, value = 0;
   coll_error error = COLL_ERROR_INIT;
   if (rank != 0) {
-    usleep(700000);
+    be_late(700);
     return 0;
   }
   RANK_CHECK(coll_recv(&value, 1, COLL_INT32, source, 12, NULL, comm) == COLL_ERR_TIMEOUT);

@@ -15,6 +15,7 @@
 
 #include "support_family.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 enum { COUNT = 500000, PATIENCE_MS = 20000, MOMENT_MS = 100 };
 
@@ -67,35 +68,22 @@ static void run(const setting *s, rank_fn fn) {
 
 /* Waits, in no call, until a value that another thread or process writes is as wanted. */
 static bool becomes(const volatile int *value, int wanted, int patience_ms) {
-  for (int i = 0; *value != wanted; i++) {
-    if (i == patience_ms)
-      return false;
-    usleep(1000);
-  }
-  return true;
+  return WAIT_UNTIL(*value == wanted, patience_ms / 1e3);
 }
 
 /* All ranks wait for each other, in no call. */
 static bool meet(scene *s, int rank, int nranks, int stage) {
   s->reached[rank] = stage;
   for (int r = 0; r < nranks; r++)
-    for (int i = 0; s->reached[r] < stage; i++) {
-      if (i == PATIENCE_MS)
-        return false;
-      usleep(1000);
-    }
+    if (!WAIT_UNTIL(s->reached[r] >= stage, PATIENCE_MS / 1e3))
+      return false;
   return true;
 }
 
 /* Waits, in no call that moves anything on, until the communicator has failed. */
 static coll_status await_failure(coll_comm *comm, coll_error *error, int patience_ms) {
-  for (int i = 0; i < patience_ms; i++) {
-    *error = (coll_error)COLL_ERROR_INIT;
-    coll_last_error(comm, error);
-    if (error->status != COLL_OK)
-      break;
-    usleep(1000);
-  }
+  *error = (coll_error)COLL_ERROR_INIT;
+  (void)WAIT_UNTIL((coll_last_error(comm, error), error->status != COLL_OK), patience_ms / 1e3);
   return error->status;
 }
 
@@ -192,7 +180,7 @@ static int some_ranks(coll_comm *comm, int rank, int nranks, void *arg) {
     family_pending pending[2];
     for (unsigned k = 0; k < 2; k++)
       RANK_CHECK(family_start(&pending[k], mixed, 30000 * i * k, i + k) == 0);
-    usleep((useconds_t)(rank * 1000));
+    be_late(rank);
     for (int k = 0; k < 2; k++)
       RANK_CHECK(family_finish(&pending[k]) == 0);
     RANK_CHECK(family_exercise(mixed, 5000 * i, i) == 0);

@@ -14,6 +14,7 @@
 #include "libcoll/algo/algo.h"
 #include "support_data.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #define REGION_BYTES ((size_t)4 << 20)
 
@@ -188,7 +189,7 @@ static int in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&buf));
   RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&spare));
   if (rank == 1) /* comes late */
-    usleep(100000);
+    be_late(100);
   RANK_OK(coll_iallreduce(buf + 100, buf + 100, 1 << 18, COLL_FLOAT32, COLL_SUM, comm, &request));
   if (rank == 0) {
     RANK_CHECK(coll_mem_free(comm, buf) == COLL_ERR_INVALID_USAGE);
@@ -253,7 +254,7 @@ static int ahead(coll_comm *comm, int rank, int nranks, void *arg) {
                                 &requests[i]));
     }
     if (rank == round % nranks)
-      usleep(2000);
+      be_late(2);
     for (int i = OPS - 1; i >= 0; i--)
       RANK_OK(coll_wait(&requests[i], -1));
     for (int i = 0; i < OPS; i++) {
@@ -318,7 +319,7 @@ static int asleep(coll_comm *comm, int rank, int nranks, void *arg) {
     int root = i % nranks;
     data_fill(in, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)i);
     if (rank != root)
-      usleep(20000);
+      be_late(20);
     double before = now_s();
     RANK_OK(coll_broadcast(in, out, count, COLL_FLOAT32, root, comm));
     RANK_CHECK(now_s() - before < 5);

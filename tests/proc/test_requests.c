@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support_data.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #define MESSAGES 40
 
@@ -211,7 +211,7 @@ static int left_alone(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_sendrecv(&mine, 1, 1 - rank, 0, &theirs, 1, 1 - rank, 0, COLL_INT32, NULL, comm));
   if (rank == 1)
     return 0;
-  usleep(100000);
+  be_late(100); /* it has left by then */
   coll_status status = coll_irecv(&theirs, 1, COLL_INT32, 1, 1, NULL, comm, &requests[0]);
   if (status == COLL_OK)
     status = coll_isend(data, sizeof(data), COLL_UINT8, 1, 2, comm, &requests[1]);

@@ -19,6 +19,7 @@
 #include "libcoll/comm/inspect.h"
 #include "support_ranks.h"
 #include "support_shrink.h"
+#include "waits.h"
 
 /* What happens in one run, and what each rank saw. */
 typedef struct scene {
@@ -53,7 +54,7 @@ typedef struct end {
 
 static void *die_soon(void *arg) {
   end *e = arg;
-  usleep((useconds_t)e->delay_us);
+  be_late(e->delay_us / 1e3);
   if (e->other)
     kill(e->other, SIGKILL);
   kill(getpid(), SIGKILL);
@@ -211,8 +212,8 @@ static int freeze_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   if (__atomic_add_fetch(&s->done, 1, __ATOMIC_SEQ_CST) == nranks - 1)
     kill(s->frozen_pid, SIGCONT);
   /* stays, so that its process is not taken for dead */
-  for (int i = 0; i < 200 && s->seconds[s->early[0]] == 0; i++)
-    usleep(50000);
+  (void)WAIT_UNTIL(__atomic_load_n((uint64_t *)&s->seconds[s->early[0]], __ATOMIC_RELAXED) != 0,
+                   10);
   coll_comm_destroy(&child);
   return 0;
 }
@@ -243,7 +244,7 @@ Test(shrink, frozen_rank_is_left_out, .timeout = 100) {
 }
 
 static void *freeze_soon(void *arg) {
-  usleep(*(useconds_t *)arg);
+  be_late(*(useconds_t *)arg / 1e3);
   kill(getpid(), SIGSTOP);
   return NULL;
 }
@@ -321,9 +322,9 @@ static void connect_to(const colli_rank_info *info, bool talk, int *fds, int cou
   memset(noise, 'x', sizeof(noise));
   for (int i = 0; i < count; i++) {
     fds[i] = colli_net_connect(&info->control_addrs[0]);
-    usleep(1000);
+    be_late(1);
     if (talk && fds[i] >= 0 && send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL) < 0)
-      usleep(1000);
+      be_late(1);
   }
 }
 

@@ -15,6 +15,7 @@
 #include "libcoll/comm/comm.h"
 #include "support_ranks.h"
 #include "support_shrink.h"
+#include "waits.h"
 
 /* What happens in one run. */
 typedef struct scene {
@@ -70,7 +71,7 @@ static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
   bool right;
   int mask, value = 0;
   if (rank == 1) {
-    usleep(100000);
+    be_late(100);
     RANK_OK(coll_comm_revoke(comm));
     RANK_OK(coll_comm_revoke(comm));
   }
@@ -221,7 +222,7 @@ static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
     return 0;
   RANK_CHECK(reduce_for(comm, 100, 1 << 30) == COLL_ERR_PEER_LOST);
   if (rank == s->late)
-    usleep((useconds_t)s->late_delay_us);
+    be_late(s->late_delay_us / 1e3);
   coll_status status = coll_comm_shrink(comm, NULL, &child);
   if (rank == s->late && s->late_delay_us > 700000) {
     RANK_CHECK(status == COLL_ERR_TIMEOUT && !child);

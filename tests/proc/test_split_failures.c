@@ -5,10 +5,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "support_family.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 /* Calls that do not agree are found by all, and revoke the parent alone. */
 static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -40,7 +40,7 @@ Test(split_failures, disagree, .timeout = 60) {
 }
 
 static void *abort_soon(void *comm) {
-  usleep(50000);
+  be_late(50);
   coll_comm_abort(comm);
   return NULL;
 }
@@ -187,7 +187,7 @@ static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
    */
   coll_barrier(comm);
   if (rank == last) {
-    usleep(20000);
+    be_late(20);
     raise(SIGKILL);
   }
   RANK_CHECK(family_exercise(without, 1000, 2) == 0);

@@ -8,13 +8,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "case.h"
 #include "libcoll/base/prng.h"
 #include "support_fault.h"
 #include "support_ranks.h"
 #include "support_verbs.h"
+#include "waits.h"
 
 #define BYTES_MOST ((size_t)3 << 20)
 
@@ -175,7 +175,7 @@ static int run_misfit(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_status status = coll_allreduce(in, out, count, COLL_INT32, COLL_SUM, comm);
   RANK_CHECK(status == COLL_ERR_MISMATCH);
   memcpy(copy, out, count * sizeof(*copy));
-  usleep(20000);
+  watch_for(20);
   RANK_CHECK(memcmp(copy, out, count * sizeof(*copy)) == 0);
   free(in);
   free(out);

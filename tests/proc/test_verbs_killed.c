@@ -16,6 +16,7 @@
 #include "support_ranks.h"
 #include "support_shrink.h"
 #include "support_verbs.h"
+#include "waits.h"
 
 #define RANKS  3
 #define VICTIM 2
@@ -64,7 +65,7 @@ typedef struct scene {
 
 static void *strike(void *arg) {
   const scene *s = arg;
-  usleep(30000);
+  be_late(30);
   kill(getpid(), s->signal);
   return NULL;
 }

@@ -15,6 +15,7 @@
 #include "libcoll/comm/inspect.h"
 #include "support_ranks.h"
 #include "support_shrink.h"
+#include "waits.h"
 
 #define RANKS 4
 
@@ -39,8 +40,8 @@ static int shell(const char *command) {
 
 /* Waits until a counter has got there. */
 static void await(atomic_int *counter, int value) {
-  while (atomic_load(counter) < value)
-    usleep(10000);
+  if (!WAIT_UNTIL(atomic_load(counter) >= value, slow_s(30)))
+    abort();
 }
 
 static int go_on_without(coll_comm *comm, int rank, int nranks, void *arg) {

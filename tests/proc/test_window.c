@@ -10,6 +10,7 @@
 
 #include "libcoll/base/prng.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 enum { ROUNDS = 12, PUTS = 30, PART = 70000 };
 
@@ -274,7 +275,7 @@ static int wait_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_window_create(comm, NULL, 0, &window));
   if (rank != 0) {
-    usleep((useconds_t)slow_ms(700) * 1000);
+    be_late(slow_ms(700));
     coll_window_destroy(&window);
     return 0;
   }

@@ -14,6 +14,7 @@
 
 #include "support_data.h"
 #include "support_ranks.h"
+#include "waits.h"
 
 #define MAX_BYTES ((size_t)2 << 20)
 
@@ -93,7 +94,7 @@ static int run_turns(coll_comm *comm, int rank, int nranks, void *arg) {
     memset(out, 0x77, MAX_BYTES);
     RANK_OK(coll_barrier(comm));
     if (k % 3 != 0) /* late, and the other one waits, and then sleeps */
-      usleep((unsigned)(k % 3 == (unsigned)rank + 1) * (k % 8 ? k % 8 * 30 : 5000));
+      be_late((k % 3 == (unsigned)rank + 1) * (k % 8 ? k % 8 * 0.03 : 5));
     int result = run_turn(comm, rank, &t, in, out);
     if (result != 0)
       return result;
@@ -123,7 +124,7 @@ static int repeat_allreduce(coll_comm *comm, int rank, int nranks, void *arg) {
   for (unsigned round = 0; round < 60; round++) {
     memset(out, 0, COUNT * sizeof(float));
     if (round % 2 == (unsigned)rank)
-      usleep(round * 7);
+      be_late(round * 0.007);
     RANK_OK(coll_allreduce(in, out, COUNT, COLL_FLOAT32, COLL_AVG, comm));
     if (round == 0)
       memcpy(first, out, COUNT * sizeof(float));
@@ -149,7 +150,7 @@ typedef struct scene {
 
 static void *send_signal(void *arg) {
   const scene *s = arg;
-  usleep(s->after_us);
+  be_late(s->after_us / 1e3);
   kill(getpid(), s->signal);
   return NULL;
 }
@@ -159,7 +160,7 @@ static size_t wake_victim(const scene *s, char *memory) {
   size_t changed = 0;
   memset(memory, 0x55, MAX_BYTES);
   kill(s->victim, SIGCONT);
-  usleep(100000);
+  watch_for(100);
   for (size_t i = 0; i < MAX_BYTES; i++)
     changed += memory[i] != 0x55;
   return changed;

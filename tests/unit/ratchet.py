@@ -1,9 +1,10 @@
 #!/usr/bin/python3
 """Measures of style that may only get better. tests/unit/ratchet.txt has, for each part of the tree, the worst
 that there is: lines of the longest file and function, most parameters of a function, deepest nesting of
-statements, files of the fullest folder, words of the longest page. What is worse than that fails, with its place;
-what is better says so, and --update writes it there. --update never raises a number: that takes an editor, and a
-reason in the commit. (Circles of files are forbidden altogether: arrows.py.)
+statements, files of the fullest folder, words of the longest page; and how many sleeps there are in tests, those on
+purpose included (tests/common/waits.h). What is worse than that fails, with its place; what is better says so, and
+--update writes it there. --update never raises a number: that takes an editor, and a reason in the commit. (Circles
+of files are forbidden altogether: arrows.py.)
 
 usage: ratchet.py [--update] [SOURCE]"""
 import collections
@@ -16,7 +17,9 @@ PARTS = {"library": ["libcoll", "transports", "topology"], "programs": ["trainer
 FILES = {"library": (".c", ".h"), "programs": (".c", ".h", ".py"), "tests": (".c", ".h", ".py", ".sh", ".inc"),
          "docs": (".md",)}
 SAYS = {"lines_a_file": "{} lines", "lines_a_function": "a function of {} lines", "parameters": "{} parameters",
-        "depth": "statements {} deep", "files_a_folder": "{} files in a folder", "words_a_page": "{} words"}
+        "depth": "statements {} deep", "files_a_folder": "{} files in a folder", "words_a_page": "{} words",
+        "sleeps": "{} sleeps in all"}
+SLEEP = re.compile(r"\b(?:usleep|nanosleep|be_late|watch_for)\(|\bsleep [0-9]")
 QUOTED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 CONTROL = re.compile(r"(?:\} )?(?:else )?(?:if|for|while|do|switch)\b")
 
@@ -87,7 +90,7 @@ def measure(root):
             worst[key] = (number, place)
 
     for part in PARTS:
-        folders = collections.Counter()
+        folders, sleeps = collections.Counter(), 0
         for path in walk(root, part):
             folders[os.path.dirname(path)] += 1
             with open(os.path.join(root, path), encoding="utf-8") as file:
@@ -96,9 +99,12 @@ def measure(root):
                 take((part, "words_a_page"), len(text.split()), path)
                 continue
             take((part, "lines_a_file"), text.count("\n"), path)
+            sleeps += len(SLEEP.findall(text))
             if path.endswith((".c", ".h")):
                 for name, number, line in measure_c(text):
                     take((part, name), number, f"{path}:{line}")
+        if part == "tests":
+            take((part, "sleeps"), sleeps, "tests")
         for folder, count in folders.items():
             take((part, "files_a_folder"), count, folder)
     return worst

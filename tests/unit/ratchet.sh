@@ -28,6 +28,7 @@ __attribute__((noinline, aligned(8))) int good(int (*call)(int, int), const char
 END
 cp "$dir/libcoll/good.c" "$dir/trainer/"
 cp "$dir/libcoll/good.c" "$dir/tests/"
+echo 'sleep 1' >"$dir/tests/unit/slow.sh"
 check=$SOURCE/tests/unit/ratchet.py
 "$check" --update "$dir" >"$dir/out"
 cp "$numbers" "$dir/kept"
@@ -36,6 +37,7 @@ for want in 'lines_a_file 17' 'lines_a_function 7' 'parameters 2' 'depth 2' 'fil
   grep -qE "^library +${want/ / +}\$" "$numbers" || { echo "not measured: $want"; cat "$numbers"; exit 1; }
 done
 grep -qE '^docs +words_a_page +6$' "$numbers"
+grep -qE '^tests +sleeps +1$' "$numbers"
 "$check" "$dir"
 
 # refuses PLACE FILE TEXT: with a file of this text the check fails, names the place, and raises no number.
@@ -57,6 +59,7 @@ refuses libcoll/long.c libcoll/long.c "$(printf '/* a line */\\n%.0s' {1..18})"
 refuses libcoll/body.c:2 libcoll/body.c "\nint body(int a) {\n$(printf '  a++;\\n%.0s' {1..7})}\n"
 refuses libcoll/many.c:1 libcoll/many.c 'int many(int a, int b, int c) {\n}\n'
 refuses libcoll/deep.c:4 libcoll/deep.c 'int deep(int a) {\n  if (a)\n    if (a)\n      if (a)\n        a++;\n}\n'
+refuses tests tests/unit/late.sh 'sleep 1\n'
 refuses docs/more.md docs/more.md 'one two three four five six seven\n'
 
 # What has become better is said, and written down when asked for.

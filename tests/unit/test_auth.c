@@ -12,6 +12,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
+#include "waits.h"
 
 static const uint8_t secret[COLL_SECRET_BYTES] = "0123456789abcdef0123456789abcde";
 static const uint8_t other[COLL_SECRET_BYTES] = "0123456789abcdef0123456789abcdf";
@@ -54,7 +55,7 @@ static void run_both(colli_auth *connector, colli_auth *acceptor, bool accepted,
     if (results[1] > 0)
       shutdown(acceptor->fd, SHUT_RDWR); /* as every caller would close it */
     if (turn > 100)
-      usleep(100);
+      be_late(0.1);
   }
 }
 

@@ -9,6 +9,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/log.h"
 #include "libcoll/base/prng.h"
+#include "waits.h"
 
 Test(error, set_clears_what_was_there) {
   coll_error error = COLL_ERROR_INIT;
@@ -98,7 +99,7 @@ Test(log, levels_and_long_lines) {
 
 Test(clock, goes_forward) {
   uint64_t before = colli_now_ns();
-  usleep(2000);
+  be_late(2);
   cr_assert_geq(colli_now_ns() - before, 2 * COLLI_NS_PER_MS);
 }
 

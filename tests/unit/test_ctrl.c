@@ -13,6 +13,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
+#include "waits.h"
 
 enum { LOCAL, LOCAL_SILENT, NET, KINDS };
 
@@ -63,11 +64,8 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
 /* The next event within a second. */
 static colli_ctrl_event next_event(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *msg) {
   int sys_errno = 0;
-  uint64_t until_ns = colli_now_ns() + COLLI_NS_PER_S;
   colli_ctrl_event event;
-  while ((event = colli_ctrl_poll(ctrl, peer, msg, &sys_errno)) == COLLI_CTRL_NOTHING &&
-         colli_now_ns() < until_ns)
-    usleep(200);
+  (void)WAIT_UNTIL((event = colli_ctrl_poll(ctrl, peer, msg, &sys_errno)) != COLLI_CTRL_NOTHING, 1);
   return event;
 }
 
@@ -218,7 +216,7 @@ Test(ctrl, after_a_goodbye_the_end_is_no_failure) {
     colli_ctrl_send(ctrls[1], 2, &goodbye);
     colli_ctrl_close(ctrls[1], 500);
     cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_MESSAGE);
-    usleep(20000);
+    watch_for(20);
     cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
     cr_assert_eq(colli_ctrl_poll(ctrls[0], &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
     cr_assert_eq(next_event(ctrls[2], &peer, &msg), COLLI_CTRL_MESSAGE);
@@ -266,7 +264,7 @@ Test(ctrl, closing_delivers_what_waits) {
   pid_t pid = fork();
   if (pid == 0) { /* the slow neighbour */
     uint64_t last = 0;
-    usleep(100000);
+    be_late(100);
     while (next_event(ctrls[1], &peer, &msg) == COLLI_CTRL_MESSAGE)
       last = msg.serial;
     _exit(last == 5001 && msg.kind == COLLI_CTRL_GOODBYE ? 0 : 1);
@@ -311,11 +309,9 @@ static colli_ctrl_event event_after(const void *bytes, size_t count, bool then_c
   cr_assert_eq(send(pair[1], bytes, count, 0), (ssize_t)count);
   if (then_close)
     close(pair[1]);
-  uint64_t until_ns = colli_now_ns() + COLLI_NS_PER_S / 5;
   colli_ctrl_event event;
-  while ((event = colli_ctrl_poll(ctrl, &peer, &msg, sys_errno)) == COLLI_CTRL_NOTHING &&
-         colli_now_ns() < until_ns)
-    usleep(200);
+  (void)WAIT_UNTIL((event = colli_ctrl_poll(ctrl, &peer, &msg, sys_errno)) != COLLI_CTRL_NOTHING,
+                   0.2);
   colli_ctrl_close(ctrl, 0);
   if (!then_close)
     close(pair[1]);
@@ -349,8 +345,7 @@ Test(ctrl, strings_of_a_message_end) {
   tcp_pair(pair);
   cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
   cr_assert_eq(send(pair[1], &msg, sizeof(msg), 0), (ssize_t)sizeof(msg));
-  while (colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) == COLLI_CTRL_NOTHING)
-    usleep(200);
+  cr_assert(WAIT_UNTIL(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_NOTHING, 10));
   cr_assert_lt(strnlen(msg.error.message, sizeof(msg.error.message)), sizeof(msg.error.message));
   cr_assert_lt(strnlen(msg.error.host, sizeof(msg.error.host)), sizeof(msg.error.host));
   colli_ctrl_close(ctrl, 0);

@@ -11,6 +11,7 @@
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp.h"
 #include "transports/tcp/tcp_internal.h"
+#include "waits.h"
 
 /* One rank's endpoint and what it was told. */
 typedef struct node {
@@ -212,13 +213,9 @@ Test(tcp, silent_connections, .timeout = 60) {
   cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
   cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
   coll_tag tag = {{0}};
-  uint64_t end = colli_now_ns() + 30 * COLLI_NS_PER_S;
-  while (tcp_transport.send(at_a, &tag, "", 0) != COLL_T_DONE) {
-    tcp_transport.progress(a.ep);
-    tcp_transport.progress(b.ep);
-    cr_assert_lt(colli_now_ns(), end);
-    usleep(500);
-  }
+  cr_assert(WAIT_UNTIL((tcp_transport.progress(a.ep), tcp_transport.progress(b.ep),
+                        tcp_transport.send(at_a, &tag, "", 0) == COLL_T_DONE),
+                       30));
   cr_assert_eq(a.status, COLL_OK);
   cr_assert_eq(b.status, COLL_OK);
   tcp_transport.disconnect(at_a);
