@@ -1,6 +1,9 @@
 /* test_shm.c: the conformance suite on the shared-memory transport. */
+#include <errno.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "libcoll/base/clock.h"
 #include "tests/conformance/support_conformance.h"
 #include "tests/conformance/support_world.h"
 #include "transports/shm/shm.h"
@@ -41,5 +44,75 @@ Test(shm, last_message_of_a_leaver) {
   cr_assert_eq(conf_try_send(&b, CONF_SEND, 3, buf, sizeof(buf)), COLL_T_DONE);
   cr_assert_eq(conf_try_send(&b, CONF_SEND, 4, buf, sizeof(buf)), COLL_ERR_PEER_LOST);
   conf_disconnect(&b);
+  conf_finish(world);
+}
+
+/* What a connection says that nobody answers: an error, or nothing yet. */
+static int hear(conf_end *end) {
+  char buf[8];
+  return conf_try_recv(end, CONF_PEEK, 1, buf, sizeof(buf));
+}
+
+/* Knowing the secret is not enough: the hello must be for this rank of this communicator. */
+Test(shm, hello_for_others, .timeout = 60) {
+  conf_world *world = conf_begin(&transport, 3, -1);
+  world->rank[0].env.comm_id++;
+  conf_end astray = conf_connect(world, 0, 2, 0), unmet = conf_connect(world, 2, 0, 0);
+  cr_assert_eq(conf_receive_error(world, &astray), COLL_ERR_PEER_LOST);
+  cr_assert_eq(hear(&unmet), COLL_T_AGAIN);
+  conf_disconnect(&astray);
+  conf_disconnect(&unmet);
+  world->rank[0].env.comm_id--;
+
+  memcpy(world->rank[1].blob, world->rank[2].blob, COLL_BLOB_BYTES);
+  astray = conf_connect(world, 0, 1, 0);
+  unmet = conf_connect(world, 2, 0, 0);
+  cr_assert_eq(conf_receive_error(world, &astray), COLL_ERR_PEER_LOST);
+  cr_assert_eq(hear(&unmet), COLL_T_AGAIN);
+  conf_disconnect(&astray);
+  conf_disconnect(&unmet);
+  conf_finish(world);
+}
+
+static uint64_t an_hour_later(void *ctx) {
+  (void)ctx;
+  return conf_real_ns() + 3600 * COLLI_NS_PER_S;
+}
+
+/* A peer may compute for as long as it likes before it looks at who has dialed it. */
+Test(shm, patient_dialer, .timeout = 60) {
+  conf_world *world = conf_begin(&transport, 2, -1);
+  conf_end a = conf_connect(world, 0, 1, 0);
+  world->rank[0].env.now_ns = an_hour_later;
+  for (int i = 0; i < 100; i++)
+    cr_assert_geq(world->ops->progress(world->rank[0].ep), 0);
+  cr_assert_eq(hear(&a), COLL_T_AGAIN);
+  conf_end b = conf_connect(world, 1, 0, 0);
+  conf_exchange(world, &a, CONF_SEND, &b, CONF_RECV, 1, 16);
+  cr_assert_eq(world->rank[0].failures + world->rank[1].failures, 0);
+  conf_disconnect(&a);
+  conf_disconnect(&b);
+  conf_finish(world);
+}
+
+/* Who dials and says nothing does not keep a descriptor of this rank for ever. */
+Test(shm, silent_stranger, .timeout = 60) {
+  conf_world *world = conf_begin(&transport, 1, -1);
+  struct sockaddr_storage addr;
+  socklen_t length;
+  cr_assert(listener(world->rank[0].blob, &addr, &length));
+  int fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  cr_assert_eq(connect(fd, (struct sockaddr *)&addr, length), 0);
+  /* The challenge comes first. */
+  char byte;
+  conf_rounds(world);
+  while (recv(fd, &byte, 1, 0) == 1)
+    ;
+  cr_assert_eq(errno, EAGAIN, "a stranger is given time to speak");
+  world->rank[0].env.now_ns = an_hour_later;
+  conf_rounds(world);
+  cr_assert_eq(recv(fd, &byte, 1, 0), 0, "a silent stranger's connection is closed");
+  cr_assert_eq(world->rank[0].failures, 0);
+  close(fd);
   conf_finish(world);
 }
