@@ -1,4 +1,4 @@
-/* wire.c: gradients on their way in fewer bytes, and what has to wait for a later packet. */
+/* wire.c: gradients compressed for the wire, with error feedback. */
 #include "trainer/wire.h"
 
 #include <float.h>
@@ -9,9 +9,9 @@
 
 #define BLOCK      256         /* numbers that share a scale */
 #define MOST_CODE  127         /* of an int8 */
-#define INFINITE   0x7f800000u /* the magnitude of an infinity; larger ones are no numbers */
+#define INFINITE   0x7f800000u /* the magnitude of an infinity; larger ones are NaN */
 #define DIGIT      2048        /* values of the first digit by which magnitudes are sorted */
-#define FIRST_PART 0.01f       /* of the numbers, if topk stands alone */
+#define FIRST_PART 0.01f       /* of the numbers, for topk without a number */
 
 static const char *const names[] = {"float32", "float16", "bfloat16", "int8", "topk"};
 
@@ -58,7 +58,7 @@ static inline uint32_t magnitude(float x) {
   return bits_of(x) & 0x7fffffffu;
 }
 
-/* What stays behind when `sent` goes instead of x. */
+/* The error when `sent` is sent instead of x. */
 static inline float rest_of(float x, float sent) {
   float rest = x - sent;
   return magnitude(x) < INFINITE ? rest : 0.0f;
@@ -94,7 +94,7 @@ static inline float from_bfloat(uint16_t half) {
   return float_of((uint32_t)half << 16);
 }
 
-/* Each number by itself. */
+/* Packs each number on its own. */
 static void pack_float16(size_t count, float *pending, uint16_t *packet) {
   for (size_t i = 0; i < count; i++) {
     packet[i] = to_half(pending[i]);
@@ -109,7 +109,7 @@ static void pack_bfloat16(size_t count, float *pending, uint16_t *packet) {
   }
 }
 
-/* One scale and its numbers. */
+/* Packs the numbers that share a scale. */
 static void pack_block(size_t count, float *pending, float *scale, int8_t *codes) {
   const float round = 0x1.8p23f; /* added to a small number, it leaves no room for a fraction */
   int32_t most = 0;
@@ -120,7 +120,7 @@ static void pack_block(size_t count, float *pending, float *scale, int8_t *codes
   float unit = float_of((uint32_t)most) / MOST_CODE;
   unit = isinf(unit * MOST_CODE) ? nextafterf(unit, 0) : unit; /* rounded up, of the very largest */
   *scale = most < (int32_t)INFINITE ? unit : NAN;
-  if (!isnormal(*scale)) { /* nothing to send, or nothing that could be divided */
+  if (!isnormal(*scale)) { /* all 0 or too small to divide by, or not finite */
     *scale = isnan(*scale) ? NAN : 0.0f;
     memset(codes, 0, count);
     if (isnan(*scale))
@@ -136,21 +136,21 @@ static void pack_block(size_t count, float *pending, float *scale, int8_t *codes
   }
 }
 
-/* Where the codes of int8 begin, behind the scales. */
+/* How many scales precede the codes of int8. */
 static size_t scales_of(size_t count) {
   return (count + BLOCK - 1) / BLOCK;
 }
 
-/* Scales, then codes. */
+/* Packs scales, then codes. */
 static void pack_int8(size_t count, float *pending, float *packet) {
   int8_t *codes = (int8_t *)(packet + scales_of(count));
   for (size_t i = 0; i < count; i += BLOCK)
     pack_block(count - i < BLOCK ? count - i : BLOCK, pending + i, packet++, codes + i);
 }
 
-/* A number with its place. */
+/* A number and its index. */
 typedef struct entry {
-  uint32_t place;
+  uint32_t index;
   float value;
 } entry;
 
@@ -160,8 +160,8 @@ static size_t kept(const wire *form, size_t count) {
   return some < count ? some : count;
 }
 
-/* The k-th largest magnitude, digit by digit from the top; *equals: how many of just that size are
- * among the k largest. */
+/* The k-th largest magnitude, found digit by digit from the top; *equals: how many numbers of just
+ * that magnitude are among the k largest. */
 static uint32_t threshold(size_t count, const float *x, size_t k, size_t *equals) {
   uint32_t found = 0;
   for (int shift = 20, known = 31; shift >= 0; known = shift, shift -= 10) {
@@ -180,7 +180,7 @@ static uint32_t threshold(size_t count, const float *x, size_t k, size_t *equals
   return found;
 }
 
-/* The k largest. */
+/* Packs the k largest. */
 static void pack_topk(size_t count, float *pending, entry *packet, size_t k) {
   size_t equals;
   uint32_t least = threshold(count, pending, k, &equals);
@@ -189,7 +189,7 @@ static void pack_topk(size_t count, float *pending, entry *packet, size_t k) {
     if (size < least || (size == least && equals == 0))
       continue;
     equals -= size == least;
-    *packet++ = (entry){.place = (uint32_t)i, .value = pending[i]};
+    *packet++ = (entry){.index = (uint32_t)i, .value = pending[i]};
     pending[i] = 0;
   }
 }
@@ -252,10 +252,10 @@ static void add_int8(size_t count, const float *packet, float *sum) {
   }
 }
 
-/* Adds each number at its place. */
+/* Adds each number at its index. */
 static void add_topk(size_t entries, const entry *packet, float *sum) {
   for (size_t i = 0; i < entries; i++)
-    sum[packet[i].place] += packet[i].value;
+    sum[packet[i].index] += packet[i].value;
 }
 
 void wire_add(const wire *form, size_t count, const void *packet, float *sum) {

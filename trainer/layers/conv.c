@@ -1,7 +1,7 @@
 /*
  * conv.c: the convolution of an image with square kernels, as one matrix product: the patch under
- * each place of the kernel becomes a row (im2col), so that a linear layer over rows does the rest.
- * Images are stored place by place, with all channels of a place together. Source: Chellapilla,
+ * each position of the kernel becomes a row (im2col), and a linear layer over rows does the rest.
+ * Images are stored pixel by pixel, with all channels of a pixel together. Source: Chellapilla,
  * Puri, Simard: High Performance Convolutional Neural Networks for Document Processing, 2006.
  * dim: side (of the input, square), channels, kernel, padding, outputs (channels), side of the
  * output.
@@ -22,8 +22,8 @@ static void seed(const layer *l, rng *g, float *params) {
   layer_seed_linear(patch(l), l->dim[OUTPUTS], 2.0, g, params);
 }
 
-/* Where row `k` of the kernel at place (y, x) of the output lies in an image: the first of its
- * places inside, how many are, and how many come before them outside. */
+/* Where row `k` of the kernel for output (y, x) lies in an image: the first of its pixels inside,
+ * how many are inside, and how many before them are in the padding. */
 typedef struct strip {
   size_t first, inside, before;
 } strip;
@@ -53,7 +53,7 @@ static void unfold(const layer *l, const float *image, float *patches) {
       }
 }
 
-/* Adds patches back to the places that they came from. */
+/* Adds patches to the pixels that they came from. */
 static void fold(const layer *l, const float *patches, float *image) {
   size_t channels = l->dim[CHANNELS], kernel = l->dim[KERNEL], out = l->dim[OUT_SIDE];
   memset(image, 0, l->in * sizeof(float));
@@ -81,7 +81,7 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
   size_t places = l->dim[OUT_SIDE] * l->dim[OUT_SIDE];
   (void)why;
   layer_relu_delta(l, run);
-  /* The patches are read for the gradients before the derivatives by them take their place. */
+  /* The patches are read for the gradients first, then overwritten by the derivatives by them. */
   rows_linear_back(run->rows * places, patch(l), l->dim[OUTPUTS], run->params, run->memo,
                    run->out_delta, run->in_delta ? run->memo : NULL, run->grads);
   for (size_t r = 0; run->in_delta && r < run->rows; r++)

@@ -1,6 +1,6 @@
 /*
- * embed.c: the first layer of a model of text: each symbol and each place of it has a row of
- * numbers, and they are added. Inputs are the symbols' numbers. dim: symbols, places, width.
+ * embed.c: the first layer of a language model: token and position embeddings, which are added.
+ * Inputs are the symbols' numbers. dim: symbols, positions, width.
  */
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"
@@ -13,27 +13,27 @@ static void seed(const layer *l, rng *g, float *params) {
 }
 
 static bool forward(const layer *l, const layer_run *run, fail *why) {
-  size_t symbols = l->dim[0], places = l->dim[1], width = l->dim[2];
-  const float *of_place = run->params + symbols * width;
+  size_t symbols = l->dim[0], positions = l->dim[1], width = l->dim[2];
+  const float *of_position = run->params + symbols * width;
   (void)why;
-  for (size_t i = 0; i < run->rows * places; i++) {
+  for (size_t i = 0; i < run->rows * positions; i++) {
     size_t symbol = (size_t)run->in[i];
     memcpy(run->out + i * width, run->params + symbol * width, width * sizeof(float));
-    rows_add(width, run->out + i * width, of_place + i % places * width);
+    rows_add(width, run->out + i * width, of_position + i % positions * width);
   }
   return true;
 }
 
-/* Symbols are no numbers to derive by: in_delta stays 0. */
+/* There is no derivative by a symbol: in_delta is 0. */
 static bool backward(const layer *l, const layer_run *run, fail *why) {
-  size_t symbols = l->dim[0], places = l->dim[1], width = l->dim[2];
-  float *of_place = run->grads + symbols * width;
+  size_t symbols = l->dim[0], positions = l->dim[1], width = l->dim[2];
+  float *of_position = run->grads + symbols * width;
   (void)why;
   memset(run->grads, 0, l->count * sizeof(float));
-  for (size_t i = 0; i < run->rows * places; i++) {
+  for (size_t i = 0; i < run->rows * positions; i++) {
     size_t symbol = (size_t)run->in[i];
     rows_add(width, run->grads + symbol * width, run->out_delta + i * width);
-    rows_add(width, of_place + i % places * width, run->out_delta + i * width);
+    rows_add(width, of_position + i % positions * width, run->out_delta + i * width);
   }
   if (run->in_delta)
     memset(run->in_delta, 0, run->rows * l->in * sizeof(float));
@@ -42,10 +42,10 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
 
 static const layer_kind embed = {"embed", seed, forward, backward};
 
-layer layer_embed(size_t symbols, size_t places, size_t width) {
+layer layer_embed(size_t symbols, size_t positions, size_t width) {
   return (layer){.kind = &embed,
-                 .in = places,
-                 .out = places * width,
-                 .count = (symbols + places) * width,
-                 .dim = {symbols, places, width}};
+                 .in = positions,
+                 .out = positions * width,
+                 .count = (symbols + positions) * width,
+                 .dim = {symbols, positions, width}};
 }

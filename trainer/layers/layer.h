@@ -21,11 +21,11 @@ typedef struct layer_run {
   float *memo;     /* rows * layer.memo: what forward leaves for backward */
   /* Of backward alone, all derivatives of the loss: */
   float *out_delta; /* by `out`; may be overwritten */
-  float *in_delta;  /* by `in`, to be written; NULL: nobody needs it */
+  float *in_delta;  /* by `in`, to be written; NULL: not needed */
   float *grads;     /* by the parameters, to be written */
 } layer_run;
 
-/* What a kind of layer can do. */
+/* The functions of a kind of layer. */
 typedef struct layer_kind {
   const char *name;
   void (*seed)(const layer *l, rng *g, float *params); /* initial parameters; NULL: it has none */
@@ -39,7 +39,7 @@ struct layer {
   const layer_kind *kind;
   size_t in, out, memo;   /* floats of one sample */
   size_t first, count;    /* its parameters, in the model's array */
-  size_t dim[LAYER_DIMS]; /* what else its kind must know; see its file */
+  size_t dim[LAYER_DIMS]; /* parameters of its kind; see its file */
   bool relu;              /* its outputs are cut off at 0 */
   struct split *split;    /* the ranks that have parts of it (split.h), or NULL */
 };
@@ -47,25 +47,25 @@ struct layer {
 /* A normally distributed number with mean 0 and deviation 1 (Box and Muller). */
 double layer_normal(rng *g);
 
-/* Derivatives by outputs that ReLU has cut off are 0. */
+/* Sets derivatives by outputs that ReLU has cut off to 0. */
 void layer_relu_delta(const layer *l, const layer_run *run);
 
-/* Initial parameters of a linear part: normal with variance gain / inputs; biases 0. */
+/* Writes initial parameters of a linear map: normal with variance gain / inputs; biases 0. */
 void layer_seed_linear(size_t inputs, size_t outputs, double gain, rng *g, float *params);
 
-/* ... and of a normalisation: factors 1, addends 0. */
+/* Writes those of a normalisation: factors 1, addends 0. */
 void layer_seed_norm(size_t width, float *params);
 
 /* Whether ranks can share a layer (split.h): a linear one for whole samples. */
 bool layer_splits(const layer *l);
 
-/* The kinds; each is explained in the file of its name. */
+/* The kinds of layers; each is described in the file of its name. */
 layer layer_linear(size_t inputs, size_t outputs, size_t positions, bool relu);
 layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, size_t outputs);
 layer layer_pool(size_t side, size_t channels);
-layer layer_embed(size_t symbols, size_t places, size_t width);
-layer layer_norm(size_t places, size_t width);
-layer layer_attention(size_t places, size_t width, size_t heads);
-layer layer_mlp(size_t places, size_t width, size_t hidden);
+layer layer_embed(size_t symbols, size_t positions, size_t width);
+layer layer_norm(size_t positions, size_t width);
+layer layer_attention(size_t positions, size_t width, size_t heads);
+layer layer_mlp(size_t positions, size_t width, size_t hidden);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * linear.c: the fully connected layer, for whole samples or for each position of a sample by
- * itself. dim: inputs, outputs, positions.
+ * linear.c: the fully connected layer, for whole samples or for each position of a sample on
+ * its own. dim: inputs, outputs, positions.
  */
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"

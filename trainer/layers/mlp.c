@@ -1,7 +1,7 @@
 /*
- * mlp.c: the second half of a transformer block: x + W2 gelu(W1 norm(x)), at each place by itself.
- * dim: places, width, hidden. Source: Radford et al.: Language Models are Unsupervised Multitask
- * Learners, 2019 (norm first); Hendrycks, Gimpel: Gaussian Error Linear Units, 2016.
+ * mlp.c: the second half of a transformer block: x + W2 gelu(W1 norm(x)), for each position on
+ * its own. dim: positions, width, hidden. Source: Radford et al.: Language Models are Unsupervised
+ * Multitask Learners, 2019 (norm first); Hendrycks, Gimpel: Gaussian Error Linear Units, 2016.
  */
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"
@@ -9,22 +9,22 @@
 #include <math.h>
 #include <string.h>
 
-/* Where parts of the parameters begin, and of a pass's memory for `rows` samples. */
+/* Offsets of the parameters, and of what a pass over `rows` samples keeps in memo. */
 typedef struct parts {
   size_t norm, first, second;                     /* parameters */
   size_t normal, stat, before, after, delta, end; /* memory */
 } parts;
 
 static parts parts_of(const layer *l, size_t rows) {
-  size_t places = rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
+  size_t positions = rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
   parts p = {.norm = 0};
   p.first = p.norm + rows_norm_params(width);
   p.second = p.first + rows_linear_params(width, hidden);
-  p.stat = p.normal + places * width;
-  p.before = p.stat + places * 2;
-  p.after = p.before + places * hidden;
-  p.delta = p.after + places * hidden;
-  p.end = p.delta + places * width;
+  p.stat = p.normal + positions * width;
+  p.before = p.stat + positions * 2;
+  p.after = p.before + positions * hidden;
+  p.delta = p.after + positions * hidden;
+  p.end = p.delta + positions * width;
   return p;
 }
 
@@ -49,43 +49,46 @@ static float gelu_slope(float x) {
 }
 
 static bool forward(const layer *l, const layer_run *run, fail *why) {
-  size_t places = run->rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
+  size_t positions = run->rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
   parts p = parts_of(l, run->rows);
   float *before = run->memo + p.before, *after = run->memo + p.after;
   (void)why;
-  rows_norm(places, width, run->params + p.norm, run->in, run->memo + p.normal, run->memo + p.stat);
-  rows_linear(places, width, hidden, run->params + p.first, run->memo + p.normal, before, false);
-  for (size_t i = 0; i < places * hidden; i++)
+  rows_norm(positions, width, run->params + p.norm, run->in, run->memo + p.normal,
+            run->memo + p.stat);
+  rows_linear(positions, width, hidden, run->params + p.first, run->memo + p.normal, before, false);
+  for (size_t i = 0; i < positions * hidden; i++)
     after[i] = gelu(before[i]);
-  rows_linear(places, hidden, width, run->params + p.second, after, run->out, false);
-  rows_add(places * width, run->out, run->in);
+  rows_linear(positions, hidden, width, run->params + p.second, after, run->out, false);
+  rows_add(positions * width, run->out, run->in);
   return true;
 }
 
 static bool backward(const layer *l, const layer_run *run, fail *why) {
-  size_t places = run->rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
+  size_t positions = run->rows * l->dim[0], width = l->dim[1], hidden = l->dim[2];
   parts p = parts_of(l, run->rows);
   float *before = run->memo + p.before, *after = run->memo + p.after, *delta = run->memo + p.delta;
   (void)why;
-  /* `after` is read for the gradients first, then the derivatives by it take its place. */
-  rows_linear_back(places, hidden, width, run->params + p.second, after, run->out_delta, after,
+  /* `after` is read for the gradients first, then overwritten by the derivatives by it. */
+  rows_linear_back(positions, hidden, width, run->params + p.second, after, run->out_delta, after,
                    run->grads + p.second);
-  for (size_t i = 0; i < places * hidden; i++)
+  for (size_t i = 0; i < positions * hidden; i++)
     after[i] *= gelu_slope(before[i]);
-  rows_linear_back(places, width, hidden, run->params + p.first, run->memo + p.normal, after, delta,
-                   run->grads + p.first);
-  float *in_delta = run->in_delta ? run->in_delta : run->out; /* there nobody reads it */
-  memcpy(in_delta, run->out_delta, places * width * sizeof(float));
-  rows_norm_back(places, width, run->params + p.norm, run->in, run->memo + p.stat, delta, in_delta,
-                 run->grads + p.norm);
+  rows_linear_back(positions, width, hidden, run->params + p.first, run->memo + p.normal, after,
+                   delta, run->grads + p.first);
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* nobody reads `out` any more */
+  memcpy(in_delta, run->out_delta, positions * width * sizeof(float));
+  rows_norm_back(positions, width, run->params + p.norm, run->in, run->memo + p.stat, delta,
+                 in_delta, run->grads + p.norm);
   return true;
 }
 
 static const layer_kind mlp = {"mlp", seed, forward, backward};
 
-layer layer_mlp(size_t places, size_t width, size_t hidden) {
-  layer l = {
-      .kind = &mlp, .in = places * width, .out = places * width, .dim = {places, width, hidden}};
+layer layer_mlp(size_t positions, size_t width, size_t hidden) {
+  layer l = {.kind = &mlp,
+             .in = positions * width,
+             .out = positions * width,
+             .dim = {positions, width, hidden}};
   l.count = parts_of(&l, 1).second + rows_linear_params(hidden, width);
   l.memo = parts_of(&l, 1).end;
   return l;

@@ -1,4 +1,4 @@
-/* norm.c: layer normalisation of each place of a sample. dim: places, width. */
+/* norm.c: layer normalisation of each position of a sample. dim: positions, width. */
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"
 
@@ -24,7 +24,7 @@ static bool forward(const layer *l, const layer_run *run, fail *why) {
 
 static bool backward(const layer *l, const layer_run *run, fail *why) {
   (void)why;
-  float *in_delta = run->in_delta ? run->in_delta : run->out; /* there nobody reads it */
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* nobody reads `out` any more */
   memset(in_delta, 0, run->rows * l->in * sizeof(float));
   rows_norm_back(run->rows * l->dim[0], l->dim[1], run->params, run->in, run->memo, run->out_delta,
                  in_delta, run->grads);
@@ -33,11 +33,11 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
 
 static const layer_kind norm = {"norm", seed, forward, backward};
 
-layer layer_norm(size_t places, size_t width) {
+layer layer_norm(size_t positions, size_t width) {
   return (layer){.kind = &norm,
-                 .in = places * width,
-                 .out = places * width,
-                 .memo = places * 2,
+                 .in = positions * width,
+                 .out = positions * width,
+                 .memo = positions * 2,
                  .count = rows_norm_params(width),
-                 .dim = {places, width}};
+                 .dim = {positions, width}};
 }

@@ -1,4 +1,4 @@
-/* pool.c: the largest of each 2 x 2 places of an image, channel by channel. dim: side of the input
+/* pool.c: 2 x 2 max pooling of an image, channel by channel. dim: side of the input
  * (even), channels. */
 #include "trainer/layers/layer.h"
 

@@ -19,10 +19,10 @@ static inline size_t rows_norm_params(size_t width) {
 void rows_product(size_t rows, size_t inputs, size_t outputs, const float *weights, const float *in,
                   float *out);
 
-/* out += b for each row, cut off at 0 with `relu`. */
+/* out += b for each row; `relu`: cut off at 0. */
 void rows_bias(size_t rows, size_t width, const float *bias, float *out, bool relu);
 
-/* out = W in + b for each row, cut off at 0 with `relu`. */
+/* out = W in + b for each row; `relu`: cut off at 0. */
 void rows_linear(size_t rows, size_t inputs, size_t outputs, const float *params, const float *in,
                  float *out, bool relu);
 
@@ -30,8 +30,8 @@ void rows_linear(size_t rows, size_t inputs, size_t outputs, const float *params
 void rows_linear_back(size_t rows, size_t inputs, size_t outputs, const float *params,
                       const float *in, const float *out_delta, float *in_delta, float *grads);
 
-/* out = (in - mean) / deviation * factor + addend for each row; stat: 2 * rows floats for the way
- * back. (Ba, Kiros, Hinton: Layer Normalization, 2016.) */
+/* out = (in - mean) / deviation * factor + addend for each row; stat: 2 * rows floats for the
+ * backward pass. (Ba, Kiros, Hinton: Layer Normalization, 2016.) */
 void rows_norm(size_t rows, size_t width, const float *params, const float *in, float *out,
                float *stat);
 

@@ -6,7 +6,7 @@
 
 #include <coll/coll.h>
 
-/* The ranks that share layers; outlives them. What they cost is added up here. */
+/* The ranks that share layers, and what their sums have cost. It must outlive the layers. */
 typedef struct split {
   coll_comm *comm;
   int rank, nranks;
