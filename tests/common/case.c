@@ -21,7 +21,7 @@ typedef struct layout {
   size_t end;
 } layout;
 
-/* Everything of one case on one rank. */
+/* The state of one case on one rank. */
 struct case_state {
   const test_case *c;
   test_case copy;
@@ -86,7 +86,7 @@ static size_t block_count(const test_case *c, int from, int to) {
   return h % 4 == 0 ? 0 : (size_t)(h >> 8) % (2 * c->count + 1);
 }
 
-/* Lays blocks out: packed, or with gaps in another order. */
+/* Lays out blocks: packed, or in another order with gaps. */
 static void place(layout *l, int nblocks, int spread) {
   size_t at = 0;
   l->nblocks = nblocks;
@@ -149,7 +149,7 @@ static unsigned char *get_memory(const test_case *c, int which, size_t bytes) {
   return c->memory[which];
 }
 
-/* Where this rank's input is, and where its result. */
+/* Where this rank's input and its result are. */
 static void make_buffers(case_state *r) {
   const test_case *c = r->c;
   size_t in = r->in.end * r->bytes, out = r->out.end * r->bytes;
@@ -179,7 +179,7 @@ static uint64_t element_of(const case_state *r, const layout *l, int block, size
   return (l->first[block] + i) % PERIOD + (reduces(r->c) ? 0 : (uint64_t)block << 40);
 }
 
-/* Fills a block of this rank's input; what repeats is copied. */
+/* Fills a block of this rank's input; the repeating part is copied. */
 static void fill_block(const case_state *r, int b) {
   int op = reduces(r->c) ? (int)r->c->op : -1;
   size_t count = r->in.count[b], done = count < PERIOD ? count : PERIOD;
@@ -269,7 +269,7 @@ static int gets(const case_state *r) {
   return coll != CASE_BARRIER && !(coll == CASE_EXSCAN && r->rank == 0);
 }
 
-/* Whether nothing was written where nothing belongs. */
+/* Whether nothing was written outside the result. */
 static int intact(const case_state *r) {
   size_t longest = r->in.end > r->out.end ? r->in.end : r->out.end;
   size_t bytes = longest * r->bytes;
@@ -372,7 +372,7 @@ static coll_status call_barrier(const test_case *c, coll_comm *comm, coll_reques
   }
 }
 
-/* Everything of a case on this rank, ready for its call. */
+/* Prepares a case on this rank for its call. */
 static case_state *make(int rank, int nranks, const test_case *c, coll_op affine_op) {
   case_state *r = calloc(1, sizeof(*r));
   *r = (case_state){.copy = *c, .rank = rank, .nranks = nranks, .bytes = coll_type_bytes(c->type)};

@@ -23,7 +23,7 @@ static int is_unsigned(coll_type type) {
   return type <= COLL_UINT64 && type % 2 == 1;
 }
 
-/* Stores a number as a float type does. */
+/* Stores a number as a float type. */
 static void store_float(void *element, coll_type type, double number) {
   float single = (float)number;
   if (type == COLL_FLOAT64)

@@ -5,7 +5,7 @@
 
 #include <coll/coll.h>
 
-/* A random number for four numbers. */
+/* A random number that depends on four numbers. */
 uint64_t number_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 
 /*

@@ -1,4 +1,4 @@
-/* support_verbs.c: the pretended libibverbs, and devices for it. */
+/* support_verbs.c: the fake libibverbs, and devices for it. */
 #include "support_verbs.h"
 
 #include <arpa/inet.h>

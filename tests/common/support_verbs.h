@@ -1,12 +1,12 @@
-/* support_verbs.h: the pretended libibverbs, and devices for it. */
+/* support_verbs.h: the fake libibverbs, and devices for it. */
 #ifndef COLLI_TESTS_UNIT_SUPPORT_VERBS_H
 #define COLLI_TESTS_UNIT_SUPPORT_VERBS_H
 
 #include "tests/plugins/fake_ibverbs.h"
 #include "transports/verbs/verbs_device.h"
 
-/* Loads the pretended library, in the real one's place, for the rest of this process. NULL: not
- * there. It has no device yet. */
+/* Loads the fake library instead of the real one, for the rest of this process. NULL: not found.
+ * It has no device yet. */
 fake_verbs *fake_load(void);
 
 /* Adds a device with that many ports, all active InfiniBand at 100 Gbit/s. */
@@ -18,7 +18,7 @@ void fake_make_roce(fake_port *port);
 /* Puts an address ("10.0.0.1" or "fe80::1") into a port's table, as a type of GID. */
 void fake_gid(fake_port *port, int index, const char *address, int type);
 
-/* Settings without any wish. */
+/* Default settings. */
 verbs_settings fake_settings(void);
 
 #endif

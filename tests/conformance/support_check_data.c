@@ -55,7 +55,7 @@ void conf_peek_is_stable(const conf_transport *transport) {
     size_t bytes;
     while (d.b.conn->ops->slot_peek(d.b.conn, &got, &first, &bytes) != COLL_T_DONE)
       conf_round(d.world);
-    conf_rounds(d.world); /* the others arrive; this one must stay where it is */
+    conf_rounds(d.world); /* the others arrive; this one must not move */
     while (d.b.conn->ops->slot_peek(d.b.conn, &again, &second, &bytes) != COLL_T_DONE)
       conf_round(d.world);
     cr_assert_eq(first, second);
@@ -120,7 +120,7 @@ void conf_sent_without_receive(const conf_transport *transport) {
   end(&d);
 }
 
-/* Sends until the connection takes no more, which it must say in bounded space: how many. */
+/* Sends until the connection refuses, as it must after a bounded number; returns that number. */
 static uint64_t send_until_full(conf_world *world, conf_end *from, uint64_t number,
                                 const char *buf) {
   uint64_t most = (128ull << 20) / world->slot_bytes + world->slot_count, taken = 0;

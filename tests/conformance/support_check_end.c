@@ -98,7 +98,7 @@ void conf_peer_close_send(const conf_transport *transport) {
   conf_finish(world);
 }
 
-/* The descriptor of a rank, or the end of the test if there is none. */
+/* The descriptor of a rank; skips the test if there is none. */
 static int wait_fd(conf_world *world, int rank) {
   int fd = world->ops->wait_fd(world->rank[rank].ep);
   if (fd < 0) {
@@ -176,7 +176,7 @@ void conf_wait_fd(const conf_transport *transport) {
   world->ops->disarm(world->rank[0].ep);
   free(buf);
   conf_rounds(world);
-  late = conf_connect(world, 1, 0, 1); /* nobody asks for this one */
+  late = conf_connect(world, 1, 0, 1); /* no rank accepts this one */
   conf_rounds(world);
   arm(world, 0); /* the death of a peer */
   char in;
@@ -244,7 +244,7 @@ void conf_wake(const conf_transport *transport) {
     world->ops->disarm(world->rank[0].ep);
     pthread_join(thread, NULL);
     conf_rounds(world);
-    world->ops->wake(world->rank[0].ep); /* while nobody sleeps: the next sleep is none */
+    world->ops->wake(world->rank[0].ep); /* while no rank sleeps: the next sleep returns at once */
     cr_assert(world->ops->arm(world->rank[0].ep) == 1 || poll_fd(fd, 0) == 1, "wake() was lost");
     world->ops->disarm(world->rank[0].ep);
     conf_rounds(world);

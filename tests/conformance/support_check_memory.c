@@ -37,7 +37,7 @@ typedef struct side {
   conf_end end;
   store shared, ordinary;
   uint64_t seed;     /* of the groups that it sends */
-  int sent, through; /* groups */
+  int sent, through; /* groups: sent, and of these complete */
   int filled;        /* groups whose memory is */
   unsigned part;     /* messages of the group under way that were taken */
   uint64_t ticket[PLACES];
@@ -113,7 +113,7 @@ static const char *why(const side *s) {
   return rank->failures ? rank->last.detail : "no failure";
 }
 
-/* Takes back places whose groups are through. */
+/* Reclaims the slots of groups that are complete. */
 static void reap(side *s) {
   uint64_t count = 0;
   const coll_transport_ops *ops = s->world->ops;
@@ -199,7 +199,7 @@ static void combine(char *to, const char *own, const char *payload, size_t bytes
     to[i] = own ? (char)(own[i] ^ payload[i]) : payload[i];
 }
 
-/* Does work of either end, if there is some. */
+/* Does shared work of either end, if there is any. */
 static void work(side *s) {
   const coll_transport_ops *ops = s->world->ops;
   coll_work todo;

@@ -28,7 +28,7 @@ static int count_fds(void) {
   return count;
 }
 
-/* A whole life: endpoints, a used connection, one that nobody answers, the end. */
+/* A whole life cycle: endpoints, a used connection, one that is never answered, the end. */
 static void live_once(const conf_transport *transport) {
   conf_world *world = conf_begin(transport, 3, -1);
   conf_end a, b, lonely = conf_connect(world, 0, 2, 3), other = conf_connect(world, 2, 1, 3);

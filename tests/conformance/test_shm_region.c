@@ -86,7 +86,7 @@ static void introduce(scene *s, uint32_t region) {
   cr_assert_fail("the peer did not get the region");
 }
 
-/* How many messages rank 0 is told to be through. */
+/* How many messages are reported as complete to rank 0. */
 static uint64_t sent(const scene *s) {
   uint64_t count = 0;
   cr_assert_eq(shm_sent(s->a.conn, &count), COLL_T_DONE);
@@ -107,7 +107,7 @@ Test(shm_region, read_where_it_lies) {
     conf_receive(s.world, &s.b, (conf_recv_form)(i % 3), 100 + i, BYTES);
     cr_expect_eq(sent(&s), before + i + 1);
   }
-  /* A copy behind a reference is not through before it. */
+  /* A copy behind a reference does not complete before it. */
   cr_assert_eq(send_by_ref(&s, REGION, 200, 0, BYTES), COLL_T_PENDING);
   conf_fill(s.memory, BYTES, 200);
   char copy[100];

@@ -237,7 +237,7 @@ Test(shm_work, refused) {
   end_scene(&s);
 }
 
-/* A message of another length belongs to another operation: nobody works on it. */
+/* A message of another length belongs to another operation: it must not be worked on. */
 Test(shm_work, other_lengths) {
   scene s = make_scene();
   introduce(&s);

@@ -159,7 +159,7 @@ Test(verbs_conn, remote_access, .timeout = 30) {
   conf_finish(world);
 }
 
-/* ---- ends that come at odd moments ----------------------------------------------------------- */
+/* ---- connections that end at odd moments ----------------------------------------------------- */
 
 /*
  * A farewell may overtake the word that the peer is ready, which goes over the link: what was sent

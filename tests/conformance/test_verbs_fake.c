@@ -1,5 +1,5 @@
 /*
- * test_verbs_fake.c: the conformance suite on a pretended libibverbs, so that it also runs where
+ * test_verbs_fake.c: the conformance suite on a fake libibverbs, so that it also runs where
  * there is no device, and under sanitizers. InfiniBand with two ports, RoCE, a device by which
  * writes arrive in two parts, and the fault decorator.
  */

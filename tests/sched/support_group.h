@@ -26,11 +26,11 @@ typedef enum near_kind {
  * shape's rank and groups are set here. */
 group group_of(const colli_algo *algo, const colli_shape *shape, near_kind near);
 
-/* The same for the plainest shape that the algorithm can do. */
+/* The same for the plainest shape that the algorithm supports. */
 group group_make(const colli_algo *algo, int nranks, int root);
 void group_free(group *all);
 
-/* What a shape of this kind of groups looks like, so that colli_algo_can() can be asked. `near`
+/* An example of a shape with this kind of groups, so that colli_algo_can() can be asked. `near`
  * has room for nranks numbers and lives as long as the shape. */
 void shape_spread(colli_shape *shape, near_kind kind, int32_t *near);
 

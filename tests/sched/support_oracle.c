@@ -350,7 +350,7 @@ static bool one_run(const group *all, int slots, bool in_place, int late, uint64
       w.lanes[rank * COLLI_MAX_LANES + l].step = all->sched[rank]->lane_first[l];
   run_ranks(&w);
   if (late >= 0) {
-    /* A barrier: nobody may leave while one has not come. */
+    /* A barrier: no rank may leave before all have come. */
     for (int rank = 0; rank < all->nranks; rank++)
       w.harm |= rank != late && has_left(&w, rank);
     w.late = -1;

@@ -20,7 +20,7 @@ static colli_step good_step(void) {
                       .peer_send = 2};
 }
 
-/* What the builder says to a schedule of one step. */
+/* The builder's verdict on a schedule of one step. */
 static coll_status build_one(const colli_shape *shape, colli_step step) {
   colli_builder *builder = colli_builder_create(shape, 4, 2, 2);
   cr_assert(builder);

@@ -24,7 +24,7 @@
 
 static const int slot_counts[] = {1, 2, COLLI_SLOTS_UNLIMITED};
 
-/* Takes a step out. */
+/* Removes a step. */
 static void delete_step(colli_sched *sched, int at) {
   memmove(&sched->steps[at], &sched->steps[at + 1],
           (size_t)(sched->nsteps - at - 1) * sizeof(colli_step));
@@ -39,7 +39,7 @@ static void delete_step(colli_sched *sched, int at) {
     }
 }
 
-/* Does a step twice; a copy of a schedule has room for one more. */
+/* Duplicates a step; a copy of a schedule has room for one more. */
 static void repeat_step(colli_sched *sched, int at) {
   memmove(&sched->steps[at + 1], &sched->steps[at],
           (size_t)(sched->nsteps - at) * sizeof(colli_step));
@@ -53,7 +53,8 @@ static void repeat_step(colli_sched *sched, int at) {
         sched->steps[i].dep[d]++;
 }
 
-/* Swaps a step with another one of its lane; deps stay with the places. False: it is alone. */
+/* Swaps a step with another one of its lane; deps stay where they are. False: it is the only one.
+ */
 static bool swap_steps(colli_sched *sched, int at, colli_prng *prng) {
   int lane = sched->steps[at].lane, first = sched->lane_first[lane];
   int count = sched->lane_first[lane + 1] - first;
@@ -76,7 +77,7 @@ static void change_chunk(colli_sched *sched, colli_step *step, colli_prng *prng)
     step->chunk_out = chunk;
 }
 
-/* Makes one random change; its name, or NULL if nothing came of it. */
+/* Makes one random change and returns its name, or NULL if it had no effect. */
 static const char *mutate(colli_sched *sched, colli_prng *prng) {
   int at = (int)colli_prng_below(prng, (uint64_t)sched->nsteps);
   colli_step *step = &sched->steps[at];
@@ -117,7 +118,7 @@ static const char *mutate(colli_sched *sched, colli_prng *prng) {
   }
 }
 
-/* Whether all fields are in order, so that only the meaning can be wrong. */
+/* Whether all fields are valid, so that only the meaning can be wrong. */
 static bool well_formed(const colli_sched *sched) {
   for (int i = 0; i < sched->nsteps; i++) {
     const colli_step *step = &sched->steps[i];
@@ -155,11 +156,11 @@ static bool verifier_objects(const group *all) {
 typedef struct tally {
   int harmful;
   int found;
-  int strict; /* objections to what the oracle never saw doing harm */
+  int strict; /* objections to mutants that the oracle found harmless */
   int harmless;
 } tally;
 
-/* A shape drawn from all that the algorithm can do. */
+/* A random shape that the algorithm supports. */
 typedef struct drawn {
   colli_prng prng;
   colli_shape shape;
@@ -176,7 +177,7 @@ static void draw(const colli_algo *algo, const colli_shape *shape, near_kind nea
   d->near = near;
 }
 
-/* Changes a random step of a random rank; what it did. */
+/* Changes a random step of a random rank, and returns what it did. */
 static const char *change_step(group *all, colli_prng *prng) {
   for (int tries = 0; tries < 200; tries++) {
     int rank = (int)colli_prng_below(prng, (uint64_t)all->nranks);

@@ -34,7 +34,7 @@ static double predict(const group *all, const colli_partition *part, const colli
 /* ---- the predictor
  * --------------------------------------------------------------------------------- */
 
-/* Small cases whose time can be added up by hand. */
+/* Small cases whose time can be computed by hand. */
 Test(predict, by_hand) {
   colli_model model = {.alpha_ns = 100,
                        .beta_ns_per_byte = 1,
@@ -67,7 +67,7 @@ Test(predict, by_hand) {
   group_free(&all);
 }
 
-/* Schedules that wait for each other have no time. */
+/* A schedule with a deadlock has no time. */
 Test(predict, tells_deadlock) {
   const colli_algo *algo = colli_algo_find(COLLI_BARRIER, "dissemination");
   group all = group_make(algo, 2, 0);
@@ -182,7 +182,7 @@ Test(choice, can_be_forced) {
   cr_assert_eq(choice.algo, list[0].algo);
 }
 
-/* What everybody knows of these algorithms must come out. */
+/* The choice must match what is well known of these algorithms. */
 Test(choice, is_sensible) {
   colli_choice choice;
   choose(COLLI_ALLREDUCE, 16, 0, 1, COLLI_LINK_SHM, 0, "", &choice, NULL, 0);

@@ -17,7 +17,7 @@ static void prove_one(const colli_algo *algo, const group *all, near_kind near, 
                in_place ? ", in place" : "", passes, status, why);
 }
 
-/* Verifies one shape: small ones in every way, larger ones with two passes and, turn by turn, each
+/* Verifies one shape: small ones in every way, larger ones with two passes and, in turn, each
  * number of slots in place and not. */
 static void prove(const colli_algo *algo, const colli_shape *shape, near_kind near, void *ctx) {
   int *turn = ctx;
@@ -84,7 +84,7 @@ Test(verify, samples_to_1024) {
   }
 }
 
-/* What the verifier must object to, said by hand: each of its checks at least once. */
+/* Schedules that the verifier must reject, written by hand: each of its checks at least once. */
 typedef struct broken {
   const char *name;
   colli_coll coll;

@@ -1,6 +1,6 @@
 /*
  * support_data.c: integers take all values and wrap around; floats are small whole numbers, whose
- * sums and products every type holds exactly, so that there is one right answer.
+ * sums and products are exact in every type, so that there is one right answer.
  */
 #include "support_data.h"
 
@@ -10,7 +10,7 @@
 #include "libcoll/base/prng.h"
 #include "libcoll/exec/reduce.h"
 
-/* Random bits that belong to one element of one rank. */
+/* Random bits for one element of one rank. */
 static uint64_t bits_of(size_t index, int rank, uint64_t seed) {
   colli_prng prng = {seed * 1000003 + index * 8191 + (uint64_t)rank};
   return colli_prng_next(&prng);
@@ -119,7 +119,7 @@ void data_fill(void *buf, size_t count, coll_type type, coll_op op, int rank, ui
   }
 }
 
-/* Fills what reducing the inputs of all ranks must give. */
+/* Fills in the expected reduction of all ranks' inputs. */
 void data_reduce(void *buf, size_t count, coll_type type, coll_op op, int nranks, uint64_t seed) {
   size_t bytes = coll_type_bytes(type);
   for (size_t i = 0; i < count; i++) {

@@ -34,7 +34,7 @@ struct fibers {
   void *arg;
 };
 
-/* Tells the sanitizer that the stack is about to change, and that it has. */
+/* Announce a change of stacks to the sanitizer, and confirm it. */
 static void leave_stack(void **fake, const void *stack, size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(fake, stack, bytes);
@@ -51,7 +51,7 @@ static void enter_stack(void *fake, const void **stack, size_t *bytes) {
 #endif
 }
 
-/* Back to the driver; for good if `last`. */
+/* Switches to the driver; never to return if `last`. */
 static void to_driver(fiber *f, bool last) {
   struct fibers *all = f->all;
   all->current = NULL;
@@ -79,7 +79,7 @@ bool world_pause(void *ctx, bool moved) {
   return true;
 }
 
-/* Makes a fiber ready for its first resumption. */
+/* Prepares a fiber for its first resumption. */
 static bool prepare_fiber(fiber *f) {
   uintptr_t at = (uintptr_t)f;
   f->stack = mmap(NULL, STACK_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -92,7 +92,7 @@ static bool prepare_fiber(fiber *f) {
   return true;
 }
 
-/* A rank's turn: on with it until it waits. */
+/* A rank's turn: runs it until it waits. */
 static bool resume_fiber(void *ctx, int rank) {
   struct fibers *all = ctx;
   fiber *f = &all->fiber[rank];

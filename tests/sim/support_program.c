@@ -13,7 +13,7 @@ static int pick_below(colli_prng *prng, int bound) {
   return (int)colli_prng_below(prng, (uint64_t)bound);
 }
 
-/* A size in elements: nothing, one, odd, around a chunk's border, several chunks. */
+/* A size in elements: 0, 1, odd, around the size of a chunk, several chunks. */
 static size_t pick_count(colli_prng *prng, const world_config *config, size_t elem_bytes) {
   size_t slot = config->slot_bytes / elem_bytes;
   size_t chunk = config->slot_bytes * config->slot_count / 2 / elem_bytes;
@@ -35,7 +35,7 @@ static size_t pick_count(colli_prng *prng, const world_config *config, size_t el
   }
 }
 
-/* Makes up one operation. */
+/* Draws one random operation. */
 static program_op pick_op(colli_prng *prng, const world_config *config, int nranks) {
   static const colli_coll colls[] = {COLLI_ALLREDUCE, COLLI_ALLREDUCE, COLLI_ALLREDUCE,
                                      COLLI_BROADCAST, COLLI_BROADCAST, COLLI_ALLGATHER,
@@ -85,7 +85,7 @@ static size_t out_bytes(const program *p, const program_op *op) {
   return in_bytes(op) * (op->coll == COLLI_ALLGATHER ? (size_t)p->nranks : 1);
 }
 
-/* Takes buffers and fills in the input; a part in place has no `in`. */
+/* Allocates buffers and fills in the input; an operation in place has no `in`. */
 static void prepare_buffers(const program *p, const program_op *op, int rank, program_part *part) {
   bool reads = (op->coll != COLLI_BROADCAST && op->coll != COLLI_SENDRECV) || op->root == rank;
   bool writes = op->coll != COLLI_SENDRECV || op->peer == rank;
@@ -154,7 +154,7 @@ static bool is_right(program *p, int index, int rank, const program_part *part) 
   if (part->in && !holds_input(op, part->in, rank))
     return false; /* an input was written to */
   if (part->out && (unsigned char)part->out[out_bytes(p, op)] != 0xee)
-    return false; /* written behind its end */
+    return false; /* written past its end */
   if (op->coll == COLLI_ALLREDUCE)
     return memcmp(part->out, expected(p, index), in_bytes(op)) == 0;
   if (op->coll == COLLI_ALLGATHER) {
@@ -166,7 +166,7 @@ static bool is_right(program *p, int index, int rank, const program_part *part) 
   return op->coll == COLLI_BARRIER || !part->out || holds_input(op, part->out, op->root);
 }
 
-/* Gives buffers back, in a way that later reads of them are noticed. */
+/* Frees buffers such that later reads of them are noticed. */
 static void release_buffers(const program *p, const program_op *op, program_part *part) {
   if (part->in)
     memset(part->in, 0xdd, in_bytes(op));
@@ -177,7 +177,7 @@ static void release_buffers(const program *p, const program_op *op, program_part
   part->in = part->out = NULL;
 }
 
-/* Takes note of the end of one operation. */
+/* Records how one operation ended. */
 static void end_operation(program *p, int rank, int index, coll_status status) {
   program_rank *pr = &p->ranks[rank];
   program_part *part = &pr->part[index];
@@ -245,7 +245,7 @@ static bool act_on_rank(void *ctx, int rank) {
   return moved;
 }
 
-/* Whether a rank is through. */
+/* Whether a rank has finished its program. */
 static bool rank_done(void *ctx, int rank) {
   return ((program *)ctx)->ranks[rank].done;
 }

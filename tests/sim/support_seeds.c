@@ -1,4 +1,4 @@
-/* support_seeds.c: worlds made up from a seed, and how many seeds to try. */
+/* support_seeds.c: random worlds made from a seed, and how many seeds to try. */
 #include "support_seeds.h"
 
 #include <stdio.h>

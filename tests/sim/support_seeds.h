@@ -1,5 +1,5 @@
 /*
- * support_seeds.h: worlds made up from a seed, and how many seeds to try.
+ * support_seeds.h: random worlds made from a seed, and how many seeds to try.
  *
  * SIM_SEEDS=n tries n seeds instead of the default; SIM_SEED=s tries only seed s, and prints more.
  */

@@ -158,7 +158,7 @@ static bool all_done(world *w, world_done done, void *ctx) {
   return all;
 }
 
-/* Lets time go on, and finds out who may move after that. */
+/* Advances time, and finds out which ranks can move then. */
 static void let_time_pass(world *w, hot_set *hot, uint64_t *polled_ns) {
   if (!sim_world_advance(w->sim))
     sim_world_pass(w->sim, TICK_NS);

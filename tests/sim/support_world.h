@@ -1,6 +1,6 @@
 /*
  * support_world.h: n communicators in one simulated world, driven by one thread. Ranks move in
- * random order; virtual time goes on only when no rank can move.
+ * random order; virtual time advances only when no rank can move.
  */
 #ifndef TESTS_SIM_SUPPORT_WORLD_H
 #define TESTS_SIM_SUPPORT_WORLD_H
@@ -47,7 +47,7 @@ typedef bool (*world_done)(void *ctx, int rank);
 
 /*
  * Lets the ranks act until all that are alive are done: true. False if that takes more than
- * limit_ns of virtual time or an absurd number of steps.
+ * limit_ns of virtual time, or implausibly many steps.
  */
 bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t limit_ns);
 
@@ -55,7 +55,7 @@ bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t lim
 typedef int (*world_fn)(coll_comm *comm, int rank, int nranks, void *arg);
 
 /*
- * Runs fn on every rank, each on a stack of its own: a rank that waits lets the others go on. False
+ * Runs fn on every rank, each on a stack of its own: a rank that waits lets the others run. False
  * if that takes more than limit_ns of virtual time, or one of them returned 1.
  */
 bool world_run_fibers(world *w, world_fn fn, void *arg, uint64_t limit_ns);

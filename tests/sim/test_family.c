@@ -40,7 +40,7 @@ typedef struct part {
 /* Where one rank stands. */
 typedef struct actor {
   coll_comm *comms[MAX_COMMS];
-  int made; /* communicators that it has gone through, member or not */
+  int made; /* communicators whose split it has made, member or not */
   colli_split *split;
   part parts[MAX_COMMS][2 * OPS];
   int started[MAX_COMMS], ended[MAX_COMMS];
@@ -58,7 +58,7 @@ typedef struct script {
   actor *actors;
 } script;
 
-/* The ranks of the parent with color 0 become node `n`, by key and rank in the parent. */
+/* The ranks of the parent with color 0 become node `n`, ordered by key, then by rank there. */
 static void make_node(script *s, int n) {
   node *child = &s->nodes[n];
   child->parent = (int)colli_prng_below(&s->prng, (uint64_t)n);
@@ -99,7 +99,7 @@ static void start_op(script *s, actor *a, int base_rank, int n) {
       coll_iallreduce(p->in, p->out, (size_t)count, COLL_INT32, COLL_SUM, a->comms[n], &p->request);
 }
 
-/* Whether an operation may end so. */
+/* Whether an operation may end with this status. */
 static bool may_end(const script *s, const actor *a, int n, coll_status status) {
   coll_error error = COLL_ERROR_INIT;
   if (status == COLL_OK || s->dead < 0 || s->nodes[n].members[s->dead] < 0)
@@ -163,7 +163,8 @@ static bool may_start(const script *s, const actor *a, int n) {
   return true;
 }
 
-/* A rank's turn. Says that it moved as long as it could have: time must not go on without need. */
+/* A rank's turn. It reports progress as long as it may have made some, so that virtual time does
+ * not advance too early. */
 static bool act(void *ctx, int rank) {
   script *s = ctx;
   actor *a = &s->actors[rank];
@@ -215,7 +216,7 @@ static void end_actor(script *s, int rank) {
   }
 }
 
-/* Makes up the communicators of a world. */
+/* Draws the communicators of a world. */
 static bool make_script(script *s, world *w, uint64_t seed) {
   *s = (script){.world = w, .seed = seed, .dead = -1, .target = OPS, .prng = {seed + 5}};
   s->nnodes = 2 + (int)colli_prng_below(&s->prng, MAX_COMMS - 1);
@@ -232,7 +233,7 @@ static bool make_script(script *s, world *w, uint64_t seed) {
   return s->actors != NULL;
 }
 
-/* Ends everything, and says how it went; true if all was right. */
+/* Destroys everything; true if all results were right, otherwise it has printed why not. */
 static bool end_script(script *s, bool ok, bool verbose) {
   world *w = s->world;
   for (int r = 0; r < w->nranks; r++)
@@ -273,7 +274,7 @@ Test(family, random_splits, .timeout = 200) {
 
 /* ---- a rank is killed ------------------------------------------------------------------------ */
 
-/* Lets all communicators of a rank move. */
+/* Lets all communicators of a rank make progress. */
 static bool act_only_move(void *ctx, int rank) {
   script *s = ctx;
   bool moved = false;
@@ -283,7 +284,7 @@ static bool act_only_move(void *ctx, int rank) {
   return moved;
 }
 
-/* Whether a rank knows of all that the dead one has broken. */
+/* Whether a rank knows of all communicators that the death has broken. */
 static bool knows_all(void *ctx, int rank) {
   script *s = ctx;
   bool all = true;
@@ -293,7 +294,7 @@ static bool knows_all(void *ctx, int rank) {
   return all;
 }
 
-/* One seed: when all are made, a rank is killed in the midst of operations. */
+/* One seed: when all communicators exist, a rank is killed while operations are in flight. */
 static bool run_killing_seed(uint64_t seed, bool verbose) {
   seeded_world sw;
   world w;
@@ -303,7 +304,7 @@ static bool run_killing_seed(uint64_t seed, bool verbose) {
   sim_fault fault = {.kind = SIM_KILL, .rank = dead, .at_ns = KILL_NS};
   sw.config.sim.faults = &fault;
   sw.config.sim.nfaults = 1;
-  sw.fault[0] = 0; /* what waits there for time to pass would see it go on to the kill */
+  sw.fault[0] = 0; /* otherwise virtual time would advance to the kill while ranks wait here */
   if (!world_open(&w, &sw.config) || !make_script(&s, &w, seed))
     return false;
   bool ok = world_run(&w, act, done, &s, KILL_NS / 2);

@@ -37,7 +37,7 @@ static bool blames(const sim_fault *fault, const coll_error *error) {
     return error->status == COLL_ERR_TIMEOUT && error->peer == fault->rank;
   case SIM_CUT:
     return error->status == COLL_ERR_PEER_LOST && either;
-  case SIM_STALL: /* all are alive and wait in a ring: nobody can tell which link is silent */
+  case SIM_STALL: /* all are alive and wait in a ring: no rank can tell which link is silent */
     return error->status == COLL_ERR_TIMEOUT && error->peer >= 0;
   case SIM_CORRUPT:
     return (error->status == COLL_ERR_MISMATCH || error->status == COLL_ERR_PROTOCOL) &&
@@ -47,7 +47,7 @@ static bool blames(const sim_fault *fault, const coll_error *error) {
   }
 }
 
-/* Judges how one rank ended. */
+/* Checks how one rank ended. */
 static bool judge_rank(const program *p, const sim_fault *fault, int rank) {
   const program_rank *pr = &p->ranks[rank];
   const char *wrong = NULL;

@@ -56,7 +56,7 @@ Test(hook, stall) {
   run("stall=1-2@30", COLL_ERR_TIMEOUT, -1, -1);
 }
 
-/* A setting that makes no sense ends the creation, and the error says which and what it takes. */
+/* An invalid setting fails the creation, and the error names the setting and what it accepts. */
 Test(hook, malformed) {
   static const coll_transport_ops *const transports[] = {&sim_transport, NULL};
   sim_world *sim = sim_world_create(&(sim_config){.seed = 1, .nranks = 2});

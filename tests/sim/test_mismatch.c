@@ -1,6 +1,6 @@
 /*
- * test_mismatch.c: one rank makes another call than the rest. Ranks get COLL_ERR_MISMATCH, and the
- * record names the odd rank and one of the others. A rank that was through before anybody noticed
+ * test_mismatch.c: one rank makes a different call. Ranks get COLL_ERR_MISMATCH, and the
+ * record names the odd rank and one of the others. A rank that had finished before anyone noticed
  * has the right results.
  */
 #include <criterion/criterion.h>
@@ -13,7 +13,7 @@
 
 #define LIMIT_NS (20 * COLLI_NS_PER_S)
 
-/* Another call than `op`: one thing about it differs. */
+/* A call that differs from `op` in one property. */
 static program_op make_odd(colli_prng *prng, const program_op *op, int nranks) {
   program_op odd = *op;
   switch (colli_prng_below(prng, 5)) {
@@ -58,7 +58,7 @@ static bool two_roots(const program *p) {
   return p->nranks == 2 && p->odd_op.coll == COLLI_BROADCAST && p->odd_op.root == p->odd_rank;
 }
 
-/* Judges how a rank ended. */
+/* Checks how a rank ended. */
 static bool judge(const program *p, int rank, int *noticed) {
   const program_rank *pr = &p->ranks[rank];
   if (two_roots(p) && pr->done && pr->status == COLL_ERR_TIMEOUT) {
@@ -96,7 +96,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
   program_op *op = &p.ops[p.odd_index];
   if (op->coll == COLLI_SENDRECV)
     op->coll = COLLI_ALLREDUCE;
-  op->count += op->count == 0; /* a call that moves nothing cannot disagree with anybody */
+  op->count += op->count == 0; /* a call that moves no data cannot disagree with another */
   p.odd_op = make_odd(&prng, op, p.nranks);
   bool ended = program_run(&p, LIMIT_NS), ok = ended && p.wrong == 0;
   int noticed = 0;

@@ -17,7 +17,7 @@ static int below(colli_prng *prng, int bound) {
   return (int)colli_prng_below(prng, (uint64_t)bound);
 }
 
-/* How long the message from one rank to another is in a round, the same for whoever asks. */
+/* The length of the message from one rank to another in a round; both ends compute the same. */
 static int length(uint64_t seed, int round, int from, int to) {
   colli_prng prng = {seed * 131 + (uint64_t)(round * 10000 + from * 100 + to)};
   return below(&prng, 3) ? below(&prng, 40) : below(&prng, MAX_BYTES);
@@ -28,7 +28,7 @@ static char byte_of(int round, int from, int to, int at) {
   return (char)(round * 3 + from * 5 + to * 7 + at * 11);
 }
 
-/* Whether a message is what its sender wrote. */
+/* Whether a message has the contents that its sender wrote. */
 static bool right(const char *buf, uint64_t seed, int round, const coll_message *message, int to) {
   if ((int)message->count != length(seed, round, message->source, to))
     return false;
@@ -38,7 +38,7 @@ static bool right(const char *buf, uint64_t seed, int round, const coll_message 
   return true;
 }
 
-/* Everybody sends to everybody, in an order of its own; some receive from any source. */
+/* Each rank sends to all, in its own order; some receive from any source. */
 static int exchange_messages(coll_comm *comm, int rank, int nranks, uint64_t seed, int round,
                              char *memory) {
   colli_prng prng = {seed + (uint64_t)(rank + round * 50)};
@@ -71,7 +71,7 @@ static int exchange_messages(coll_comm *comm, int rank, int nranks, uint64_t see
   return 0;
 }
 
-/* Everybody puts into its part of the next rank's memory. */
+/* Each rank puts into its part of the next rank's memory. */
 static int put_around(coll_comm *comm, int rank, int nranks, uint64_t seed, char *memory) {
   char shadow[PART] = {0}, wanted[PART];
   int next = (rank + 1) % nranks, before = (rank + nranks - 1) % nranks;

@@ -8,7 +8,7 @@
 
 #define LIMIT_NS (60 * COLLI_NS_PER_S)
 
-/* Prints what a failing rank says. */
+/* Prints the error of a failing rank. */
 static void print_errors(const program *p) {
   for (int rank = 0; rank < p->nranks; rank++)
     if (p->ranks[rank].status != COLL_OK)

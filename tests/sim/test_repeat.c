@@ -7,7 +7,7 @@
 
 #define LIMIT_NS (60 * COLLI_NS_PER_S)
 
-/* What a run leaves behind. */
+/* The outcome of a run. */
 typedef struct trace {
   uint64_t end_ns, messages, steps;
   uint64_t rank_ns[17];
