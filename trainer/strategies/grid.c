@@ -1,4 +1,4 @@
-/* grid.c: ranks that split the model: who has which part of it. */
+/* grid.c: ranks that split the model: which rank has which part of it. */
 #include "trainer/strategies/grid.h"
 
 #include "trainer/strategies/strategy.h"
@@ -101,20 +101,20 @@ static void copy_numbers(float *whole, float *part, size_t count, bool out) {
   memcpy(out ? whole : part, out ? part : whole, count * sizeof(float));
 }
 
-/* Copies this rank's part of layer l. What several ranks have alike, the first puts in. */
+/* Copies this rank's part of layer l. What several ranks have alike is copied out by the first. */
 static void copy_layer(const grid *g, const model *m, size_t l, float *whole, float *part,
                        bool out) {
   const layer *from = &m->layer[l];
-  bool first = g->tensor.place == 0 || !out;
+  bool first = g->tensor.rank == 0 || !out;
   float *bias = whole + from->in * from->out;
   if (cut_of(g, m, l) == WHOLE) {
     copy_numbers(whole, part, first ? from->count : 0, out);
   } else if (cut_of(g, m, l) == COLUMNS) {
-    shard mine = shard_of(from->out, g->tensor.place, g->tensor.size);
+    shard mine = shard_of(from->out, g->tensor.rank, g->tensor.size);
     copy_numbers(whole + mine.first * from->in, part, mine.count * from->in, out);
     copy_numbers(bias + mine.first, part + mine.count * from->in, mine.count, out);
   } else {
-    shard mine = shard_of(from->in, g->tensor.place, g->tensor.size);
+    shard mine = shard_of(from->in, g->tensor.rank, g->tensor.size);
     for (size_t o = 0; o < from->out; o++)
       copy_numbers(whole + o * from->in + mine.first, part + o * mine.count, mine.count, out);
     copy_numbers(bias, part + mine.count * from->out, first ? from->out : 0, out);
@@ -127,26 +127,26 @@ static void copy_part(const grid *g, const model *m, float *whole, float *part, 
     copy_layer(g, m, l, whole + m->layer[l].first, part + g->part.layer[l - g->begin].first, out);
 }
 
-/* The communicator of the ranks that differ in one axis alone. */
+/* Makes the communicator of the ranks that differ in one dimension alone. */
 static bool open_axis(worker *w, axis *a, int color, fail *why) {
   if (a->size == 1)
     return true;
-  coll_status status = coll_comm_split(w->comm, color, a->place, NULL, &a->comm);
+  coll_status status = coll_comm_split(w->comm, color, a->rank, NULL, &a->comm);
   return status == COLL_OK || fail_coll(why, w->comm, status, "splitting the ranks");
 }
 
-/* Every rank's place, and the three communicators. */
+/* Finds this rank's coordinates, and makes the three communicators. */
 static bool open_axes(grid *g, worker *w, fail *why) {
   int tensor, pipeline;
   grid_sizes(w->o, w->nranks, &tensor, &pipeline);
-  g->tensor = (axis){.size = tensor, .place = w->rank % tensor};
-  g->pipeline = (axis){.size = pipeline, .place = w->rank / tensor % pipeline};
-  g->data = (axis){.size = w->nranks / tensor / pipeline, .place = w->rank / tensor / pipeline};
+  g->tensor = (axis){.size = tensor, .rank = w->rank % tensor};
+  g->pipeline = (axis){.size = pipeline, .rank = w->rank / tensor % pipeline};
+  g->data = (axis){.size = w->nranks / tensor / pipeline, .rank = w->rank / tensor / pipeline};
   if (!open_axis(w, &g->tensor, w->rank / tensor, why) ||
-      !open_axis(w, &g->pipeline, g->data.place * tensor + g->tensor.place, why) ||
-      !open_axis(w, &g->data, g->pipeline.place * tensor + g->tensor.place, why))
+      !open_axis(w, &g->pipeline, g->data.rank * tensor + g->tensor.rank, why) ||
+      !open_axis(w, &g->data, g->pipeline.rank * tensor + g->tensor.rank, why))
     return false;
-  g->split = (split){.comm = g->tensor.comm, .rank = g->tensor.place, .nranks = tensor};
+  g->split = (split){.comm = g->tensor.comm, .rank = g->tensor.rank, .nranks = tensor};
   return true;
 }
 
@@ -155,7 +155,7 @@ bool grid_open(grid *g, worker *w, fail *why) {
   grid_sizes(w->o, w->nranks, &tensor, &stages);
   if (!open_axes(g, w, why) || !split_model(g, &w->model, why))
     return false;
-  int stage = stages - 1 - g->pipeline.place;
+  int stage = stages - 1 - g->pipeline.rank;
   g->begin = stage_begin(&w->model, stage, stages);
   g->end = stage_begin(&w->model, stage + 1, stages);
   g->part = model_part(&g->whole, g->begin, g->end);
@@ -188,7 +188,7 @@ bool grid_settle(grid *g, worker *w, fail *why) {
     if (!whole[i])
       continue;
     memset(whole[i], 0, w->model.params * sizeof(float));
-    if (g->data.place == 0)
+    if (g->data.rank == 0)
       copy_part(g, &w->model, whole[i], mine[i], true);
     coll_status status = coll_allreduce(whole[i], whole[i], w->model.params, COLL_FLOAT32, COLL_SUM,
                                         w->comm); /* of numbers that one rank has and others not */

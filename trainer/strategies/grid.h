@@ -9,14 +9,14 @@
 #include "trainer/layers/split.h"
 #include "trainer/worker.h"
 
-/* How many ways something is cut, this rank's place, and the ranks that differ in it alone. */
+/* One dimension of the grid: into how many parts something is cut, and which is this rank's. */
 typedef struct axis {
-  int size, place;
-  coll_comm *comm; /* NULL: this rank alone */
+  int size, rank;
+  coll_comm *comm; /* of the ranks that differ in this dimension alone; NULL: there is one */
 } axis;
 
 typedef struct grid {
-  axis tensor, pipeline, data; /* pipeline.place 0 is the last stage */
+  axis tensor, pipeline, data; /* pipeline.rank 0 is the last stage */
   split split;
   model whole;       /* split by tensor */
   size_t begin, end; /* this stage's layers */
@@ -25,17 +25,17 @@ typedef struct grid {
   float *velocity, *squares;
 } grid;
 
-/* The sizes that options ask for: 1 is what nobody asks for. */
+/* The sizes that the options ask for; 1 where they ask for none. */
 void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline);
 
 /* Whether the options, the model and the ranks make a grid. */
 bool grid_check(const worker *w, fail *why);
 
-/* Finds this rank's place, and takes its part of the worker's model; collective. */
+/* Finds this rank's coordinates, and copies its part of the worker's model; collective. */
 bool grid_open(grid *g, worker *w, fail *why);
 void grid_close(grid *g);
 
-/* Puts the parts together in the worker's model, on every rank; collective. */
+/* Assembles the worker's model from the parts, on every rank; collective. */
 bool grid_settle(grid *g, worker *w, fail *why);
 
 #endif

@@ -14,22 +14,22 @@ static const char *const doing = "summing gradients";
 enum { ARRIVED, GRADIENTS_SENT, SUMS_SENT };
 
 /* Where the packets of a bucket lie in packets.memory, and its rests in packets.rests. */
-typedef struct place {
+typedef struct layout {
   size_t out, in, rests;
   int stage;
-} place;
+} layout;
 
 typedef struct packets {
   unsigned char *memory;  /* from coll_mem_alloc() */
   size_t *length, *at;    /* of the packets that go to each rank */
   size_t *same, *arrives; /* the same of those that come from each */
   float *rests;           /* what sums lack, bucket after bucket; NULL: none are sent */
-  place place[MODEL_MAX_LAYERS];
+  layout layout[MODEL_MAX_LAYERS];
 } packets;
 
-/* A bucket's place. */
-static place *place_of(const buckets *b, const bucket *item) {
-  return &b->packets->place[item - b->item];
+/* A bucket's layout. */
+static layout *layout_of(const buckets *b, const bucket *item) {
+  return &b->packets->layout[item - b->item];
 }
 
 /* Bytes of the packet of a rank's part. */
@@ -39,13 +39,13 @@ static size_t bytes_of(const buckets *b, const bucket *item, int rank) {
 
 /* Where packets of this rank's part of a bucket come in. */
 static unsigned char *incoming(const buckets *b, const bucket *item) {
-  return b->packets->memory + place_of(b, item)->in;
+  return b->packets->memory + layout_of(b, item)->in;
 }
 
 /* Fills in what goes to whom, and comes from whom, for a bucket. */
 static void list(const buckets *b, const bucket *item) {
   const packets *p = b->packets;
-  size_t out = place_of(b, item)->out, mine = bytes_of(b, item, b->rank);
+  size_t out = layout_of(b, item)->out, mine = bytes_of(b, item, b->rank);
   for (int r = 0; r < b->nranks; r++) {
     p->length[r] = bytes_of(b, item, r);
     p->at[r] = out;
@@ -65,10 +65,10 @@ bool packets_open(buckets *b, fail *why) {
   p->arrives = p->same + ranks;
   for (size_t i = 0; i < b->count; i++) {
     const bucket *item = &b->item[i];
-    p->place[i] = (place){.out = bytes, .rests = own};
+    p->layout[i] = (layout){.out = bytes, .rests = own};
     for (int r = 0; r < b->nranks; r++)
       bytes += bytes_of(b, item, r);
-    p->place[i].in = bytes;
+    p->layout[i].in = bytes;
     bytes += ranks * bytes_of(b, item, b->rank);
     own += buckets_part(b, item, b->rank).count;
   }
@@ -100,7 +100,7 @@ bool packets_send(buckets *b, bucket *item, fail *why) {
     worker_pack(b->w, part.first, part.count, b->grads + part.first, p->memory + p->at[r]);
     b->w->sums.sent_bytes += r == b->rank ? 0 : (double)p->length[r];
   }
-  place_of(b, item)->stage = GRADIENTS_SENT;
+  layout_of(b, item)->stage = GRADIENTS_SENT;
   coll_status status = coll_ialltoallv(p->memory, p->length, p->at, incoming(b, item), p->same,
                                        p->arrives, COLL_UINT8, b->comm, &item->request);
   return status == COLL_OK || fail_coll(why, b->comm, status, doing);
@@ -118,7 +118,7 @@ static bool add_gradients(buckets *b, bucket *item, fail *why) {
   memset(sum, 0, part.count * sizeof(float));
   for (int r = 0; r < b->nranks; r++)
     wire_add(&b->w->o->wire, part.count, incoming(b, item) + p->arrives[r], sum);
-  place_of(b, item)->stage = ARRIVED;
+  layout_of(b, item)->stage = ARRIVED;
   b->w->sums.compute_s += clock_s() - begin;
   return true;
 }
@@ -128,12 +128,12 @@ static bool send_sum(buckets *b, bucket *item, fail *why) {
   const packets *p = b->packets;
   double begin = clock_s();
   shard part = buckets_part(b, item, b->rank);
-  float *rests = p->rests + place_of(b, item)->rests;
+  float *rests = p->rests + layout_of(b, item)->rests;
   list(b, item);
   unsigned char *packet = p->memory + p->at[b->rank];
   rows_add(part.count, rests, b->grads + part.first);
   wire_pack(&b->w->o->wire, part.count, rests, packet);
-  place_of(b, item)->stage = SUMS_SENT;
+  layout_of(b, item)->stage = SUMS_SENT;
   b->w->sums.compute_s += clock_s() - begin;
   b->w->sums.sent_bytes += (double)(b->nranks - 1) * (double)p->length[b->rank];
   coll_status status =
@@ -141,7 +141,7 @@ static bool send_sum(buckets *b, bucket *item, fail *why) {
   return status == COLL_OK || fail_coll(why, b->comm, status, doing);
 }
 
-/* Waits for the sums of all parts, which take the place of this rank's gradients. */
+/* Waits for the sums of all parts, which overwrite this rank's gradients. */
 static bool take_sums(buckets *b, bucket *item, fail *why) {
   const packets *p = b->packets;
   if (!worker_wait(b->w, &item->request, doing, why))
@@ -153,7 +153,7 @@ static bool take_sums(buckets *b, bucket *item, fail *why) {
     shard part = buckets_part(b, item, r);
     wire_add(&b->w->o->wire, part.count, p->memory + p->at[r], b->grads + part.first);
   }
-  place_of(b, item)->stage = ARRIVED;
+  layout_of(b, item)->stage = ARRIVED;
   b->w->sums.compute_s += clock_s() - begin;
   return true;
 }
@@ -162,7 +162,7 @@ static bool take_sums(buckets *b, bucket *item, fail *why) {
 static bool send_sums(buckets *b, fail *why) {
   for (size_t i = 0; i < b->count; i++) {
     bucket *item = &b->item[i];
-    if (place_of(b, item)->stage == GRADIENTS_SENT &&
+    if (layout_of(b, item)->stage == GRADIENTS_SENT &&
         (!add_gradients(b, item, why) || !send_sum(b, item, why)))
       return false;
   }
@@ -170,7 +170,7 @@ static bool send_sums(buckets *b, fail *why) {
 }
 
 bool packets_wait(buckets *b, bucket *item, fail *why) {
-  if (place_of(b, item)->stage == ARRIVED)
+  if (layout_of(b, item)->stage == ARRIVED)
     return true;
   if (b->parts)
     return add_gradients(b, item, why);
@@ -183,7 +183,7 @@ void packets_settle(buckets *b) {
     return;
   for (size_t i = 0; i < b->count; i++) {
     shard part = buckets_part(b, &b->item[i], b->rank);
-    float *rests = p->rests + p->place[i].rests;
+    float *rests = p->rests + p->layout[i].rests;
     rows_add(part.count, b->w->pending + part.first, rests);
     memset(rests, 0, part.count * sizeof(float));
   }

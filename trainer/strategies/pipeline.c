@@ -65,7 +65,7 @@ typedef struct pipeline {
 /* Memory for the micro-batches that are kept at once. */
 static bool take_flights(worker *w, pipeline *p, fail *why) {
   const model *part = &p->grid.part;
-  int behind = p->grid.pipeline.place + 1; /* stages that a micro-batch must pass and come back */
+  int behind = p->grid.pipeline.rank + 1; /* stages that a micro-batch must pass and come back */
   size_t rows = shard_of(worker_rows(w, p->grid.data.size), 0, p->micro).count;
   p->window = w->o->pipeline_schedule == SCHEDULE_1F1B && behind < p->micro ? behind : p->micro;
   p->flight = calloc((size_t)p->window, sizeof(*p->flight));
@@ -90,8 +90,8 @@ static bool open_pipeline(worker *w, fail *why) {
   if (!grid_open(&p->grid, w, why))
     return false;
   const axis *stages = &p->grid.pipeline;
-  p->last = stages->place == 0;
-  p->first = stages->place == stages->size - 1;
+  p->last = stages->rank == 0;
+  p->first = stages->rank == stages->size - 1;
   p->micro = stages->size > 1 ? (int)w->o->micro_batches : 1;
   p->grads = matrix_alloc(1, p->grid.part.params + 1);
   p->piece = matrix_alloc(1, p->grid.part.params + 1);
@@ -141,7 +141,7 @@ static bool receive_values(worker *w, float *data, size_t count, int from, int t
 /* This copy's part of the batch, and a micro-batch of it. */
 static shard micro_batch(const worker *w, int i) {
   const pipeline *p = w->state;
-  shard mine = shard_part(worker_batch(w), p->grid.data.place, p->grid.data.size);
+  shard mine = shard_part(worker_batch(w), p->grid.data.rank, p->grid.data.size);
   return shard_part(mine, i, p->micro);
 }
 
@@ -162,7 +162,7 @@ static bool forward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
-  int place = p->grid.pipeline.place;
+  int here = p->grid.pipeline.rank;
   shard micro = micro_batch(w, i);
   if (!worker_wait(w, &f->values, "sending values", why) ||
       !worker_wait(w, &f->deltas, "sending derivatives", why))
@@ -171,14 +171,14 @@ static bool forward_pass(worker *w, int i, fail *why) {
     loader_train(&w->loader, micro.first, micro.count, p->first ? f->pass.value[0] : p->inputs,
                  f->pass.labels);
   if (!p->first &&
-      !receive_values(w, f->pass.value[0], micro.count * part->inputs, place + 1, TAG_VALUES, why))
+      !receive_values(w, f->pass.value[0], micro.count * part->inputs, here + 1, TAG_VALUES, why))
     return false;
   double begin = clock_s();
   if (!model_forward(part, p->grid.params, &f->pass, micro.count, why))
     return false;
   computed(w, begin, i);
   size_t out = part->layer[part->layers - 1].out;
-  return p->last || send_values(w, f->pass.value[part->layers], micro.count * out, place - 1,
+  return p->last || send_values(w, f->pass.value[part->layers], micro.count * out, here - 1,
                                 TAG_VALUES, &f->values, why);
 }
 
@@ -187,12 +187,12 @@ static bool backward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
-  int place = p->grid.pipeline.place;
+  int here = p->grid.pipeline.rank;
   size_t rows = micro_batch(w, i).count, out = part->layer[part->layers - 1].out;
-  if (!p->last && !receive_values(w, f->pass.delta[0], rows * out, place - 1, TAG_DELTAS, why))
+  if (!p->last && !receive_values(w, f->pass.delta[0], rows * out, here - 1, TAG_DELTAS, why))
     return false;
   double begin = clock_s();
-  if (p->last && p->grid.tensor.place == 0) {
+  if (p->last && p->grid.tensor.rank == 0) {
     w->sums.loss += model_loss(part, &f->pass, rows, &w->sums.correct);
     w->sums.samples += (double)rows;
   }
@@ -204,7 +204,7 @@ static bool backward_pass(worker *w, int i, fail *why) {
   rows_add(part->params, p->grads, p->piece);
   computed(w, begin, p->micro + i);
   return p->first ||
-         send_values(w, f->in_delta, rows * part->inputs, place + 1, TAG_DELTAS, &f->deltas, why);
+         send_values(w, f->in_delta, rows * part->inputs, here + 1, TAG_DELTAS, &f->deltas, why);
 }
 
 /* Sums the gradients over the copies of the model. */
