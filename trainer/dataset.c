@@ -1,10 +1,8 @@
 /* dataset.c: training and test samples, whatever files they come from. */
 #include "trainer/dataset.h"
 
-#include "trainer/cifar.h"
 #include "trainer/hash.h"
 #include "trainer/idx.h"
-#include "trainer/text.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -15,6 +13,103 @@
 #include <zlib.h>
 
 #define CACHE_LINE 64
+
+/* ---- CIFAR-10 in its binary form --------------------------------------------------------------
+ */
+
+#define SIDE     32
+#define CHANNELS 3
+#define CLASSES  10
+#define RECORD   (1 + SIDE * SIDE * CHANNELS)
+#define BATCHES  5
+
+/* Maps one file and checks its labels; its samples go behind those of the set. */
+static bool add_file(dataset *d, sample_set *set, const char *folder, const char *name, fail *why) {
+  char path[PATH_MAX];
+  int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
+  if (length < 0 || (size_t)length >= sizeof(path))
+    return fail_set(why, "%.200s...: the path is too long", folder);
+  file_bytes *file = &d->file[d->files];
+  if (!file_map(file, path, why))
+    return false;
+  d->files++;
+  size_t count = file->bytes / RECORD, index = set->per_file ? set->count / set->per_file : 0;
+  if (file->bytes % RECORD != 0)
+    return fail_set(why, "%s: %zu bytes are no whole number of records of %d: truncated or corrupt",
+                    path, file->bytes, RECORD);
+  if (index > 0 && count != set->per_file)
+    return fail_set(why, "%s: %zu records, but the first file has %zu", path, count, set->per_file);
+  for (size_t i = 0; i < count; i++)
+    if (file->data[i * RECORD] >= CLASSES)
+      return fail_set(why, "%s: record %zu has label %u, and labels are below %d: corrupt", path, i,
+                      file->data[i * RECORD], CLASSES);
+  set->per_file = count;
+  set->count += count;
+  set->input_step = set->label_step = RECORD;
+  set->labels[index] = file->data;
+  set->inputs[index] = file->data + 1;
+  return true;
+}
+
+/*
+ * Maps data_batch_1.bin to data_batch_5.bin and test_batch.bin of the folder: records of a label
+ * below 10 and 32 x 32 pixels, all red ones first, then green, then blue. The files of the training
+ * set must be equally long. What was taken is in d->file, also on failure.
+ */
+static bool load_cifar(dataset *d, const char *folder, fail *why) {
+  char name[32];
+  for (int i = 1; i <= BATCHES; i++) {
+    snprintf(name, sizeof(name), "data_batch_%d.bin", i);
+    if (!add_file(d, &d->train, folder, name, why))
+      return false;
+  }
+  d->inputs = SIDE * SIDE * CHANNELS;
+  d->positions = 1;
+  d->classes = CLASSES;
+  d->side = SIDE;
+  d->channels = CHANNELS;
+  return add_file(d, &d->test, folder, "test_batch.bin", why);
+}
+
+/* ---- any text ---------------------------------------------------------------------------------
+ */
+
+/*
+ * Maps a file and cuts it into samples of `places` bytes, the last tenth of them for the test. The
+ * label of a byte is the byte behind it; symbols are the different bytes of the file, numbered in
+ * their order. What was taken is in d->file, also on failure.
+ */
+static bool load_text(dataset *d, const char *path, size_t places, fail *why) {
+  bool there[256] = {false};
+  if (!file_map(&d->file[0], path, why))
+    return false;
+  const file_bytes *file = &d->file[d->files++];
+  for (size_t i = 0; i < file->bytes; i++)
+    there[file->data[i]] = true;
+  for (int b = 0; b < 256; b++)
+    if (there[b])
+      d->number_of[b] = (uint8_t)d->classes++;
+  size_t count = file->bytes > 0 ? (file->bytes - 1) / places : 0, test = count / 10;
+  if (test == 0)
+    return fail_set(why, "%s: %zu bytes make %zu samples of %zu bytes, and 10 are needed at least",
+                    path, file->bytes, count, places);
+  d->inputs = d->positions = places;
+  d->text = true;
+  d->train = (sample_set){.count = count - test,
+                          .per_file = count,
+                          .inputs = {file->data},
+                          .labels = {file->data + 1},
+                          .input_step = places,
+                          .label_step = places};
+  d->test = d->train;
+  d->test.count = test;
+  d->test.inputs[0] += d->train.count * places;
+  d->test.labels[0] += d->train.count * places;
+  return true;
+}
+
+/* ---- all of them ------------------------------------------------------------------------------
+ */
 
 /* A number that differs when the contents differ (CRC-32 of each file, hashed together). */
 static uint64_t fingerprint(const dataset *d) {
@@ -39,9 +134,9 @@ bool dataset_load(dataset *d, const char *path, size_t places, fail *why) {
   memset(d, 0, sizeof(*d));
   bool ok;
   if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
-    ok = text_load(d, path, places, why);
+    ok = load_text(d, path, places, why);
   else if (has(path, "data_batch_1.bin"))
-    ok = cifar_load(d, path, why);
+    ok = load_cifar(d, path, why);
   else
     ok = idx_load(d, path, why);
   if (ok)

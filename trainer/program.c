@@ -1,11 +1,40 @@
 /* program.c: a whole program that trains. */
 #include "trainer/program.h"
 
-#include "trainer/blas.h"
-
+#include <cblas.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define CORETYPE "OPENBLAS_CORETYPE"
+
+/* Whether the processor has all that OpenBLAS's SkylakeX kernels use. */
+static bool has_avx512(void) {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+         __builtin_cpu_supports("avx512cd") && __builtin_cpu_supports("fma");
+#else
+  return false;
+#endif
+}
+
+/*
+ * Uses `threads` threads. If OpenBLAS did not know the processor and therefore leaves its AVX-512
+ * unused, starts the program again with OPENBLAS_CORETYPE set (OpenBLAS reads it while it is being
+ * loaded, so it is too late to set it here). Does that at most once, and never if the user has set
+ * the variable.
+ */
+static void set_up_blas(char **argv, int threads) {
+  const char *core = openblas_get_corename();
+  bool older = strcmp(core, "Haswell") == 0 || strcmp(core, "Zen") == 0 ||
+               strcmp(core, "Prescott") == 0 || strcmp(core, "Sandybridge") == 0;
+  if (older && has_avx512() && !getenv(CORETYPE) && setenv(CORETYPE, "SkylakeX", 1) == 0)
+    execv("/proc/self/exe", argv); /* if this fails, the slower kernels do as well */
+  openblas_set_num_threads(threads);
+}
 
 /* Exit status: done; failed; the command line is wrong. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
@@ -71,7 +100,7 @@ int program_run(int argc, char **argv, data_loader load, model_maker make) {
     fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.text);
     return EXIT_USAGE;
   default:
-    blas_setup(argv, (int)o.threads_per_rank);
+    set_up_blas(argv, (int)o.threads_per_rank);
     return run_training(&o, load, make);
   }
 }
