@@ -15,6 +15,7 @@ import glob
 import hashlib
 import json
 import os
+import pathlib
 import random
 import re
 import resource
@@ -150,8 +151,7 @@ def all_mutants(root, folders):
     found = []
     for folder in folders:
         for path in sorted(glob.glob(os.path.join(root, folder, "**/*.[ch]"), recursive=True)):
-            with open(path, encoding="utf-8") as file:
-                found += mutations(os.path.relpath(path, root), file.read())
+            found += mutations(os.path.relpath(path, root), pathlib.Path(path).read_text(encoding="utf-8"))
     return found
 
 
@@ -192,18 +192,12 @@ class Copy:
             if not os.path.isfile(source):
                 continue  # deleted, and not committed yet
             os.makedirs(os.path.dirname(target), exist_ok=True)
-            with open(source, "rb") as file:
-                text = file.read()
+            text = pathlib.Path(source).read_bytes()
             if name == "CMakeLists.txt":
                 text = text.replace(b"-O3", b"-O1")  # kernels: three times faster to compile
-            if not os.path.exists(target) or open(target, "rb").read() != text:
-                shutil.copymode(source, self.write(target, text))  # also undoes what an interrupted mutant left here
-
-    @staticmethod
-    def write(path, text):
-        with open(path, "wb") as file:
-            file.write(text)
-        return path
+            if not os.path.exists(target) or pathlib.Path(target).read_bytes() != text:
+                pathlib.Path(target).write_bytes(text)  # also undoes what an interrupted mutant left here
+                shutil.copymode(source, target)
 
     def prepare(self, targets):
         """Builds targets of the unchanged library."""
@@ -227,8 +221,7 @@ class Copy:
         hashes = {}
         pattern = os.path.join(self.build, "CMakeFiles/coll_objects.dir/**/*.o")
         for path in glob.glob(pattern, recursive=True):
-            with open(path, "rb") as file:
-                hashes[path] = hashlib.sha256(file.read()).digest()
+            hashes[path] = hashlib.sha256(pathlib.Path(path).read_bytes()).digest()
         return hashes
 
     def tests(self):
@@ -246,9 +239,8 @@ class Copy:
         mark = f"{MARK}={self.folder}".encode()
         for entry in filter(str.isdigit, os.listdir("/proc")):
             try:
-                with open(f"/proc/{entry}/environ", "rb") as file:
-                    if mark not in file.read().split(b"\0"):
-                        continue
+                if mark not in pathlib.Path(f"/proc/{entry}/environ").read_bytes().split(b"\0"):
+                    continue
                 os.kill(int(entry), signal.SIGKILL)
                 os.unlink(f"/tmp/criterion_{entry}.sock")
             except OSError:
@@ -275,20 +267,19 @@ class Copy:
     def judge(self, mutant, order):
         """Verdict on a mutant: ("killed", test, how), ("survived", None, tests that failed once), or what does
         not count. order(done) names the next test."""
-        path = os.path.join(self.source, mutant.file)
-        with open(path, "rb") as file:
-            before = file.read()
+        path = pathlib.Path(self.source, mutant.file)
+        before = path.read_bytes()
         text, end = before.decode(), mutant.offset + len(mutant.old)
         assert text[mutant.offset:end] == mutant.old, mutant
         try:
-            self.write(path, (text[:mutant.offset] + mutant.new + text[end:]).encode())
+            path.write_bytes((text[:mutant.offset] + mutant.new + text[end:]).encode())
             if self.ninja("coll_objects").returncode != 0:
                 return "does not compile", None, ""
             if self.hash_objects() == self.objects:
                 return "same code", None, ""
             return self.run_tests(order)
         finally:
-            self.write(path, before)
+            path.write_bytes(before)
 
     def run_tests(self, order):
         unsteady = []
@@ -335,11 +326,8 @@ class Campaign:
 
     def measure(self, copy, names):
         """Which tests pass in the unchanged library, and how long each takes; kept for the next time."""
-        path = os.path.join(self.options.work, "times.json")
-        times = {}
-        if os.path.exists(path):
-            with open(path, encoding="utf-8") as file:
-                times = json.load(file)
+        path = pathlib.Path(self.options.work, "times.json")
+        times = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
         for test in names:
             if test.name not in times:
                 status, seconds = copy.run_test(test, 2 * self.options.max_seconds + GRACE_S)
@@ -348,8 +336,7 @@ class Campaign:
                     print(f"left out: {test.name}, {why.get(status, f'which fails without any change ({status})')}")
                     continue
                 times[test.name] = round(seconds, 2)
-                with open(path, "w", encoding="utf-8") as file:
-                    json.dump(times, file, indent=0)
+                path.write_text(json.dumps(times, indent=0), encoding="utf-8")
             if times[test.name] > self.options.max_seconds:
                 print(f"left out: {test.name}, which takes {times[test.name]:.0f} s")
             else:
@@ -402,8 +389,7 @@ class Campaign:
             mutant = Mutant(*(record[f] for f in Mutant._fields))
             once = f" (failed once: {record['how']})" if record["how"] else ""
             print(f"\nsurvived: {mutant.file}:{mutant.line}: {mutant.kind}: {shown(mutant)}{once}")
-            with open(os.path.join(self.root, mutant.file), encoding="utf-8") as file:
-                lines = file.read().splitlines()
+            lines = pathlib.Path(self.root, mutant.file).read_text(encoding="utf-8").splitlines()
             if lines[mutant.line - 1:mutant.line] != [mutant.text]:
                 continue  # the source has changed since
             for number in range(max(mutant.line - 4, 0), min(mutant.line + 3, len(lines))):
