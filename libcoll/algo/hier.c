@@ -4,9 +4,8 @@
  * A part works like a communicator of its own: some of the ranks, on one stretch of the vector. Its
  * chunks may be larger than the whole algorithm's. Then it runs several times, each time on the
  * next piece of each of its chunks. (Splitting single steps instead could deadlock: two ranks that
- * send several messages before they receive would need more than one chunk of credit.) A rank goes
- * on to the next part when it has done its own steps. All parts are in one lane, so every value is
- * there when the next part reads it.
+ * send several messages before they receive would need more than one chunk of credit.) A rank that
+ * has done its steps goes on to the next part, whose inputs are there, as all are in one lane.
  */
 #include "libcoll/algo/hier.h"
 

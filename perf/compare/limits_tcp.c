@@ -209,21 +209,28 @@ static void measure(setting *how, size_t bytes, double seconds, shared *shared) 
 
 /* ---- settings -------------------------------------------------------------------------------- */
 
+/* Lists the settings for a number of sockets and bytes a call; how many there are. */
+static int list_buffers(size_t bytes, int sockets, size_t piece, setting *list) {
+  static const int buffers[] = {0, 256 << 10, 1 << 20, 4 << 20};
+  int count = 0;
+  for (int b = 0; b < 4; b++)
+    for (int pauses = 0; pauses <= 32; pauses += 32) {
+      setting one = {sockets, piece, buffers[b], pauses, false, 0};
+      list[count++] = one;
+      one.in_turns = true;
+      if (sockets == 1 && bytes <= TURN_BYTES)
+        list[count++] = one;
+    }
+  return count;
+}
+
 /* Lists the settings to try; how many there are. */
 static int list_settings(size_t bytes, setting *list) {
   static const size_t pieces[] = {64 << 10, 256 << 10, 1 << 20};
-  static const int buffers[] = {0, 256 << 10, 1 << 20, 4 << 20};
   int count = 0;
   for (int sockets = 1; sockets <= MAX_SOCKETS; sockets *= 2)
     for (int p = 0; p < 3 && (p == 0 || pieces[p - 1] < bytes); p++)
-      for (int b = 0; b < 4; b++)
-        for (int pauses = 0; pauses <= 32; pauses += 32) {
-          setting one = {sockets, pieces[p], buffers[b], pauses, false, 0};
-          list[count++] = one;
-          one.in_turns = true;
-          if (sockets == 1 && bytes <= TURN_BYTES)
-            list[count++] = one;
-        }
+      count += list_buffers(bytes, sockets, pieces[p], list + count);
   return count;
 }
 

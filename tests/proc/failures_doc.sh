@@ -1,6 +1,6 @@
 #!/bin/bash
 # The program in docs/failures.md, as it stands there, survives the death of a rank.
-. "$SOURCE/tests/proc/collrun_support.inc"
+. "$SOURCE/tests/collrun/support.inc"
 
 awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$SOURCE/docs/failures.md" >program.c
 grep -q coll_comm_shrink program.c || fail "docs/failures.md has no program"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # Transport plug-ins: one is built out of tree with the installed headers alone and carries data between
 # processes; others are refused with a reason; ranks must have the same ones; set-uid programs load none.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/../collrun/support.inc"
 perf=$BUILD/bin/coll_perf
 cc=${CC:-cc}
 source=$SOURCE/tests/plugins/transport_file.c

@@ -1,6 +1,6 @@
 #!/bin/sh
 # --tag: each line with its rank, whole, on the right stream, nothing lost.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/support.inc"
 
 "$collrun" -n 2 --tag sh -c 'echo out$COLL_RANK; echo err$COLL_RANK >&2; printf "no end"' > out 2> err
 expect "standard output" "[0] no end,[0] out0,[1] no end,[1] out1," "$(sort out | tr '\n' ,)"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # --hosts, with a stand-in for ssh that runs the command here, as another host's shell would.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/support.inc"
 
 cat > ssh.sh <<'END'
 #!/bin/sh

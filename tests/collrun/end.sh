@@ -1,6 +1,6 @@
 #!/bin/sh
 # How a run ends: failed ranks, signals, time limits, and nothing left over.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/support.inc"
 
 # Starts collrun in the background, with signals as a terminal would have them.
 begin() {

@@ -1,6 +1,6 @@
 #!/bin/sh
 # What collrun tells its ranks, what it makes of its arguments, and how ranks are placed.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/support.inc"
 
 "$collrun" -n 3 sh -c 'echo $COLL_RANK $COLL_NRANKS $COLL_LOCAL_RANK $COLL_LOCAL_NRANKS' | sort > out
 expect "ranks" "0 3 0 3,1 3 1 3,2 3 2 3," "$(tr '\n' , < out)"

@@ -1,6 +1,6 @@
 #!/bin/sh
 # coll_topo: machines from files, places, and in a run the ranks and their transports.
-. "$(dirname "$0")/collrun_support.inc"
+. "$(dirname "$0")/support.inc"
 topo=$BUILD/bin/coll_topo
 
 "$topo" --input "$SOURCE/tests/machines/32em64t-2n8c2t-pci-wholeio.xml" -n 4 > out || fail "a machine file"
