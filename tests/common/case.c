@@ -5,12 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
 #include "number.h"
 
-#define GUARD 64 /* bytes around a buffer that must stay as they are */
-#define PERIOD                                                                                     \
-  ((size_t)509) /* inputs of reductions repeat after that many elements, to be quick               \
-                 */
+#define GUARD   64 /* bytes around a buffer that must stay as they are */
 #define PATTERN 0xa5
 
 /* Blocks of a buffer, in elements. */
@@ -176,22 +174,18 @@ static void make_buffers(case_state *r) {
 
 /* The number of the first element of block b of rank `rank`'s input, for reductions. */
 static uint64_t element_of(const case_state *r, const layout *l, int block, size_t i) {
-  return (l->first[block] + i) % PERIOD + (reduces(r->c) ? 0 : (uint64_t)block << 40);
+  return (l->first[block] + i) % DATA_PERIOD + (reduces(r->c) ? 0 : (uint64_t)block << 40);
 }
 
 /* Fills a block of this rank's input; the repeating part is copied. */
 static void fill_block(const case_state *r, int b) {
   int op = reduces(r->c) ? (int)r->c->op : -1;
-  size_t count = r->in.count[b], done = count < PERIOD ? count : PERIOD;
+  size_t count = r->in.count[b];
   unsigned char *first = r->sendbuf + r->in.first[b] * r->bytes;
-  for (size_t i = 0; i < done; i++)
+  for (size_t i = 0; i < count && i < DATA_PERIOD; i++)
     number_input(first + i * r->bytes, r->c->type, op, r->rank, element_of(r, &r->in, b, i),
                  r->c->seed);
-  while (done < count) {
-    size_t more = done < count - done ? done : count - done;
-    memcpy(first + done * r->bytes, first, more * r->bytes);
-    done += more;
-  }
+  data_repeat(first, count, r->bytes);
 }
 
 static void fill(const case_state *r) {
@@ -246,17 +240,10 @@ static void expect_block(const case_state *r, int b, size_t count, unsigned char
 
 /* How many elements of block b of the result are wrong. */
 static size_t wrong_in_block(const case_state *r, int b) {
-  size_t count = r->out.count[b], period = count < PERIOD ? count : PERIOD, wrong = 0;
-  unsigned char *want = malloc(period * r->bytes + 1);
-  const unsigned char *got = r->recvbuf + r->out.first[b] * r->bytes;
-  expect_block(r, b, period, want);
-  for (size_t i = 0; i < count; i += period, got += period * r->bytes) {
-    size_t here = count - i < period ? count - i : period;
-    if (memcmp(got, want, here * r->bytes) == 0)
-      continue;
-    for (size_t k = 0; k < here; k++)
-      wrong += memcmp(got + k * r->bytes, want + k * r->bytes, r->bytes) != 0;
-  }
+  size_t count = r->out.count[b];
+  unsigned char *want = malloc(DATA_PERIOD * r->bytes);
+  expect_block(r, b, count < DATA_PERIOD ? count : DATA_PERIOD, want);
+  size_t wrong = data_differing(r->recvbuf + r->out.first[b] * r->bytes, count, r->bytes, want);
   free(want);
   return wrong;
 }

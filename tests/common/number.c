@@ -1,5 +1,4 @@
-/* number.c: the elements of case.c's inputs, and the reference reductions of them.
- */
+/* number.c: the elements of tests' inputs, and the reference reductions of them. */
 #include "number.h"
 
 #include <string.h>
@@ -34,14 +33,19 @@ static void store_float(void *element, coll_type type, double number) {
     colli_stage_narrow(colli_kernels_for(COLLI_ISA_PORTABLE), element, &single, 1, type);
 }
 
-/* A rank's number where results are rounded: few ranks have any but 0, or but 1. */
-static int small(int op, int rank, uint64_t index, uint64_t seed) {
-  uint64_t h = number_hash(seed, index, (uint64_t)rank, 7);
+static int is_float8(coll_type type) {
+  return type == COLL_FLOAT8_E4M3 || type == COLL_FLOAT8_E5M2;
+}
+
+/* A rank's number where results are rounded. */
+static int small(coll_type type, int op, int rank, uint64_t index, uint64_t seed) {
+  uint64_t h = number_hash(seed, index, (uint64_t)rank, 7), turn = index + (uint64_t)rank + seed;
+  int most = type == COLL_FLOAT32 || type == COLL_FLOAT64 ? 100 : 3;
   if (op == COLL_PROD)
-    return (index + (uint64_t)rank + seed) % 4 == 0 ? 2 : 1;
-  if (op == COLL_MIN || op == COLL_MAX)
-    return (int)(h % 7) - 3;
-  return (index + (uint64_t)rank + seed) % 2 == 0 ? (int)(h % 3) - 1 : 0;
+    return (turn % (is_float8(type) ? 4 : 7) == 0 ? 2 : 1) * (h % 2 ? 1 : -1);
+  if (is_float8(type) && op != COLL_MIN && op != COLL_MAX)
+    return turn % 2 == 0 ? (int)(h % 3) - 1 : 0;
+  return (int)(h % (uint64_t)(2 * most + 1)) - most;
 }
 
 /* A rank's integer, as a 64-bit pattern. */
@@ -82,7 +86,7 @@ void number_input(void *element, coll_type type, int op, int rank, uint64_t inde
   } else if (op == COLL_MINLOC || op == COLL_MAXLOC) {
     store_loc(element, type, loc_value(rank, index, seed), loc_index(rank, index));
   } else if (is_float(type)) {
-    store_float(element, type, small(op, rank, index, seed));
+    store_float(element, type, small(type, op, rank, index, seed));
   } else {
     uint64_t value = integer(op, rank, index, seed);
     memcpy(element, &value, coll_type_bytes(type)); /* little-endian: the low bytes */
@@ -103,9 +107,10 @@ void number_affine(const void *left, const void *right, void *result) {
 /* The float reduction. */
 static void reduce_float(void *result, coll_type type, int op, int first, int last, uint64_t index,
                          uint64_t seed) {
-  int sum = 0, product = 1, least = 0, most = 0, n = last - first + 1;
+  int sum = 0, least = 0, most = 0, n = last - first + 1;
+  double product = 1;
   for (int rank = first; rank <= last; rank++) {
-    int v = small(op, rank, index, seed);
+    int v = small(type, op, rank, index, seed);
     sum += v;
     product *= v;
     least = rank == first || v < least ? v : least;

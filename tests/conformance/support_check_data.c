@@ -45,7 +45,7 @@ void conf_peek_is_stable(const conf_transport *transport) {
   duo d = begin(transport);
   char text[3][100];
   for (uint64_t i = 0; i < 3; i++) {
-    conf_fill(text[i], sizeof(text[i]), i + 10);
+    data_fill_bytes(text[i], sizeof(text[i]), i + 10);
     while (conf_try_send(&d.a, CONF_SLOT, i + 10, text[i], sizeof(text[i])) != COLL_T_DONE)
       conf_round(d.world);
   }
@@ -61,7 +61,7 @@ void conf_peek_is_stable(const conf_transport *transport) {
     cr_assert_eq(first, second);
     cr_assert_eq(got.word[0], i + 10);
     cr_assert_eq(again.word[0], i + 10);
-    cr_assert(conf_filled(first, bytes, i + 10));
+    cr_assert(data_are_bytes(first, bytes, i + 10));
     cr_assert_eq(d.b.conn->ops->slot_release(d.b.conn), COLL_T_DONE);
   }
   end(&d);
@@ -74,7 +74,7 @@ static char *fill_connection(conf_world *world, int rank, conf_end *from, conf_s
   cr_assert_not_null(buf);
   for (unsigned i = 0; i < world->slot_count; i++) {
     char *part = buf + i * world->slot_bytes;
-    conf_fill(part, world->slot_bytes, number + i);
+    data_fill_bytes(part, world->slot_bytes, number + i);
     int status = COLL_T_AGAIN;
     for (int try = 0; try < 1000 && status == COLL_T_AGAIN; try++) {
       status = conf_try_send(from, form, number + i, part, world->slot_bytes);
@@ -142,7 +142,7 @@ void conf_flow_control(const conf_transport *transport) {
   duo d = begin(transport);
   char *buf = malloc(d.world->slot_bytes);
   cr_assert_not_null(buf);
-  conf_fill(buf, d.world->slot_bytes, 77);
+  data_fill_bytes(buf, d.world->slot_bytes, 77);
   for (int round = 0; round < 2; round++) {
     uint64_t taken = send_until_full(d.world, &d.a, 77, buf);
     for (uint64_t i = 0; i < taken; i++)
@@ -169,7 +169,7 @@ void conf_buffer_in_use(const conf_transport *transport) {
       size_t bytes = d.world->slot_bytes - (size_t)sent;
       buf[sent] = malloc(bytes);
       cr_assert_not_null(buf[sent]);
-      conf_fill(buf[sent], bytes, 100 + (uint64_t)sent);
+      data_fill_bytes(buf[sent], bytes, 100 + (uint64_t)sent);
       int status = conf_try_send(&d.a, CONF_SEND, 100 + (uint64_t)sent, buf[sent], bytes);
       cr_assert_leq(status, 0);
       if (status != COLL_T_PENDING) { /* not in use: may be changed and freed */
@@ -215,7 +215,7 @@ void conf_channels_and_peers(const conf_transport *transport) {
         conf_pair(world, i, j, channel, &ends[i][j][channel], &ends[j][i][channel]);
   char *buf = malloc(world->slot_bytes);
   cr_assert_not_null(buf);
-  conf_fill(buf, world->slot_bytes, 5);
+  data_fill_bytes(buf, world->slot_bytes, 5);
   uint64_t stuck = send_until_full(world, &ends[0][1][0], 5, buf); /* must not hold up the others */
   uint64_t number = 10;
   for (int round = 0; round < 3; round++)

@@ -22,7 +22,7 @@ void conf_disconnect_delivers(const conf_transport *transport) {
         conf_round(world);
       conf_rounds(world);
     }
-    conf_fill(buf, slot, 9);
+    data_fill_bytes(buf, slot, 9);
     uint64_t taken = 0;
     for (int tries = 0; taken < world->slot_count || tries < 20; tries++) {
       int status = conf_try_send(&a, taken % 2 ? CONF_SLOT : CONF_SEND, 9, buf, slot);
@@ -55,7 +55,7 @@ static conf_world *leave(const conf_transport *transport, conf_end *b) {
   conf_end a;
   conf_pair(world, 0, 1, 2, &a, b);
   char last[50];
-  conf_fill(last, sizeof(last), 9);
+  data_fill_bytes(last, sizeof(last), 9);
   while (conf_try_send(&a, CONF_SLOT, 9, last, sizeof(last)) == COLL_T_AGAIN)
     conf_round(world);
   conf_disconnect(&a);
@@ -129,7 +129,7 @@ static int poll_fd(int fd, int timeout_ms) {
 static void *send_later(void *arg) {
   be_late(20);
   char text[32];
-  conf_fill(text, sizeof(text), 9);
+  data_fill_bytes(text, sizeof(text), 9);
   (void)WAIT_UNTIL(conf_try_send(arg, CONF_SEND, 9, text, sizeof(text)) != COLL_T_AGAIN, 10);
   return NULL;
 }
@@ -154,7 +154,7 @@ void conf_wait_fd(const conf_transport *transport) {
   char *buf = calloc(1, world->slot_bytes); /* credit */
   uint64_t taken = 0;
   cr_assert_not_null(buf);
-  conf_fill(buf, world->slot_bytes, 7);
+  data_fill_bytes(buf, world->slot_bytes, 7);
   for (int refused = 0; refused < 100;) {
     bool full = conf_try_send(&a, CONF_SLOT, 7, buf, world->slot_bytes) == COLL_T_AGAIN;
     refused = full ? refused + 1 : 0;
@@ -198,7 +198,7 @@ void conf_wait_fd_quiet(const conf_transport *transport) {
   for (int channel = 0; channel < 2; channel++)
     conf_pair(world, 0, 1, channel, &a[channel], &b[channel]);
   char text[100], in[100];
-  conf_fill(text, sizeof(text), 9);
+  data_fill_bytes(text, sizeof(text), 9);
   for (int i = 0; i < 2; i++)
     while (conf_try_send(&b[1], CONF_SEND, 9, text, sizeof(text)) == COLL_T_AGAIN)
       conf_round(world);

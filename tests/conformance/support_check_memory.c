@@ -140,7 +140,7 @@ static void send_next(side *s, colli_prng *prng) {
   if (s->filled == s->sent) {
     s->filled++;
     for (unsigned i = 0; i < g.count; i++)
-      conf_fill(all + i * g.slice, bytes_of(&g, i), g.number + i);
+      data_fill_bytes(all + i * g.slice, bytes_of(&g, i), g.number + i);
     s->registered[at] = !g.shared && coll_transport_registers(ops) && colli_prng_below(prng, 2);
     if (s->registered[at])
       ops->register_buffer(s->world->rank[s->rank].ep, &s->registered[at], all, all_of(&g), 0);
@@ -255,7 +255,7 @@ static void receive_next(side *s, colli_prng *prng) {
     return;
   if (own) /* what was mixed in is taken out again */
     combine(st->in[at] + first, own + first, st->in[at] + first, bytes_of(&g, s->got));
-  cr_assert(conf_filled(st->in[at] + first, bytes_of(&g, s->got), g.number + s->got),
+  cr_assert(data_are_bytes(st->in[at] + first, bytes_of(&g, s->got), g.number + s->got),
             "part %u of group %d is damaged", s->got, s->received);
   if (++s->got < g.count)
     return;
@@ -274,7 +274,7 @@ static void make_side(side *s, conf_world *world, int rank, uint64_t seed) {
   make_store(&s->shared, world->slot_bytes, true);
   make_store(&s->ordinary, world->slot_bytes, false);
   for (int i = 0; i < PLACES; i++)
-    conf_fill(s->shared.own[i], MOST * world->slot_bytes, seed + (uint64_t)i);
+    data_fill_bytes(s->shared.own[i], MOST * world->slot_bytes, seed + (uint64_t)i);
   if (!coll_transport_sends_by_ref(world->ops))
     return;
   int status = world->ops->region_add(world->rank[rank].ep, REGION, s->shared.memory,

@@ -58,7 +58,7 @@ static void send_next(conf_world *world, flow *f, colli_prng *prng) {
   uint64_t number = f->seed + (uint64_t)f->sent;
   char *buf = malloc(bytes ? bytes : 1);
   cr_assert_not_null(buf);
-  conf_fill(buf, bytes, number);
+  data_fill_bytes(buf, bytes, number);
   conf_send_form form = colli_prng_below(prng, 2) ? CONF_SEND : CONF_SLOT;
   int status = conf_try_send(f->from, form, number, buf, bytes);
   cr_assert_leq(status, 0, "send: %d", status);

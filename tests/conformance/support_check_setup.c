@@ -174,7 +174,7 @@ static int bother(conf_world *world, int rank, colli_prng *prng) {
   cr_assert_geq(fd, 0);
   cr_assert_eq(connect(fd, (struct sockaddr *)&addr, length), 0);
   uint8_t junk[600];
-  conf_fill(junk, sizeof(junk), colli_prng_next(prng));
+  data_fill_bytes(junk, sizeof(junk), colli_prng_next(prng));
   size_t bytes = colli_prng_below(prng, sizeof(junk));
   if (bytes > 0)
     cr_assert_eq(send(fd, junk, bytes, MSG_NOSIGNAL), (ssize_t)bytes);

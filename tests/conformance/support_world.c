@@ -135,26 +135,6 @@ void conf_pair(conf_world *world, int a, int b, int channel, conf_end *at_a, con
   conf_exchange(world, at_b, CONF_SEND, at_a, CONF_RECV, 2, 0);
 }
 
-void conf_fill(void *buf, size_t bytes, uint64_t number) {
-  colli_prng prng = {number};
-  unsigned char *to = buf;
-  for (size_t i = 0; i < bytes; i += 8) {
-    uint64_t word = colli_prng_next(&prng);
-    memcpy(to + i, &word, bytes - i < 8 ? bytes - i : 8);
-  }
-}
-
-bool conf_filled(const void *buf, size_t bytes, uint64_t number) {
-  colli_prng prng = {number};
-  const unsigned char *from = buf;
-  for (size_t i = 0; i < bytes; i += 8) {
-    uint64_t word = colli_prng_next(&prng);
-    if (memcmp(from + i, &word, bytes - i < 8 ? bytes - i : 8) != 0)
-      return false;
-  }
-  return true;
-}
-
 coll_tag conf_tag(uint64_t number) {
   return (coll_tag){{number, ~number, number * 0x9e3779b97f4a7c15ull}};
 }
@@ -208,7 +188,7 @@ int conf_try_recv(conf_end *to, conf_recv_form form, uint64_t number, void *buf,
     status = ops->slot_release(to->conn);
   }
   if (status == COLL_T_DONE) {
-    cr_assert(conf_filled(buf, bytes, number), "message %zu of %zu bytes is damaged",
+    cr_assert(data_are_bytes(buf, bytes, number), "message %zu of %zu bytes is damaged",
               (size_t)number, bytes);
     to->world->deadline_ns = conf_real_ns() + HANG_NS;
   }
@@ -228,7 +208,7 @@ void conf_exchange(conf_world *world, conf_end *from, conf_send_form send_form, 
   /* Exact sizes, so that AddressSanitizer sees a byte too many. */
   char *out = malloc(bytes ? bytes : 1), *in = malloc(bytes ? bytes : 1);
   cr_assert(out && in);
-  conf_fill(out, bytes, number);
+  data_fill_bytes(out, bytes, number);
   bool sent = false, received = false;
   while (!sent || !received || !conf_all_sent(from)) {
     if (!sent) {

@@ -2,6 +2,7 @@
 #ifndef COLLI_TESTS_SUPPORT_WORLD_H
 #define COLLI_TESTS_SUPPORT_WORLD_H
 
+#include "data.h"
 #include "libcoll/base/prng.h"
 #include "tests/conformance/support_conformance.h"
 
@@ -62,9 +63,7 @@ void conf_disconnect(conf_end *end);
 /* Connects two ranks, and sees to it that messages flow. */
 void conf_pair(conf_world *world, int a, int b, int channel, conf_end *at_a, conf_end *at_b);
 
-/* A payload and a tag that can be told from others by their number. */
-void conf_fill(void *buf, size_t bytes, uint64_t number);
-bool conf_filled(const void *buf, size_t bytes, uint64_t number);
+/* A tag that can be told from others by its number, as the payload can (data_fill_bytes). */
 coll_tag conf_tag(uint64_t number);
 
 /* One try to send or receive, as the data calls return it; conf_try_recv() checks what came. */

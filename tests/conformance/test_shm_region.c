@@ -76,7 +76,7 @@ static int send_by_ref(scene *s, uint32_t region, uint64_t number, size_t offset
 /* Sends and receives until the peer has the region. */
 static void introduce(scene *s, uint32_t region) {
   for (int i = 0; i < 5; i++) {
-    conf_fill(s->memory, BYTES, 50);
+    data_fill_bytes(s->memory, BYTES, 50);
     int status = send_by_ref(s, region, 50, 0, BYTES);
     conf_receive(s->world, &s->b, CONF_RECV, 50, BYTES);
     if (status == COLL_T_PENDING)
@@ -100,7 +100,7 @@ Test(shm_region, read_where_it_lies) {
   for (unsigned i = 0; i < 3; i++)
     cr_assert_eq(send_by_ref(&s, REGION, 100 + i, 8 + i * 30000, BYTES), COLL_T_PENDING);
   for (uint64_t i = 0; i < 3; i++)
-    conf_fill(s.memory + 8 + i * 30000, BYTES, 100 + i); /* after it was sent */
+    data_fill_bytes(s.memory + 8 + i * 30000, BYTES, 100 + i); /* after it was sent */
   uint64_t before = s.a.posted - 3;
   cr_expect_eq(sent(&s), before);
   for (uint64_t i = 0; i < 3; i++) {
@@ -109,9 +109,9 @@ Test(shm_region, read_where_it_lies) {
   }
   /* A copy behind a reference does not complete before it. */
   cr_assert_eq(send_by_ref(&s, REGION, 200, 0, BYTES), COLL_T_PENDING);
-  conf_fill(s.memory, BYTES, 200);
+  data_fill_bytes(s.memory, BYTES, 200);
   char copy[100];
-  conf_fill(copy, sizeof(copy), 201);
+  data_fill_bytes(copy, sizeof(copy), 201);
   cr_assert_eq(conf_try_send(&s.a, CONF_SEND, 201, copy, sizeof(copy)), COLL_T_DONE);
   cr_expect_eq(sent(&s), s.a.posted - 2);
   conf_receive(s.world, &s.b, CONF_RECV, 200, BYTES);
@@ -130,7 +130,7 @@ Test(shm_region, copies) {
     size_t offset, bytes;
   } cases[] = {{REGION, 0, 1000}, {REGION, 64, 0}, {REGION, 0, 33}, {REGION + 1, 0, BYTES}};
   for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
-    conf_fill(s.memory + cases[i].offset, cases[i].bytes, 60 + i);
+    data_fill_bytes(s.memory + cases[i].offset, cases[i].bytes, 60 + i);
     cr_assert_eq(send_by_ref(&s, cases[i].region, 60 + i, cases[i].offset, cases[i].bytes),
                  COLL_T_DONE);
     memset(s.memory, 0xee, BYTES);
@@ -138,7 +138,7 @@ Test(shm_region, copies) {
   }
   char outside[BYTES];
   coll_tag tag = conf_tag(70);
-  conf_fill(outside, BYTES, 70);
+  data_fill_bytes(outside, BYTES, 70);
   cr_assert_eq(shm_send_ref(s.a.conn, &tag, REGION, outside, BYTES), COLL_T_DONE);
   conf_receive(s.world, &s.b, CONF_RECV, 70, BYTES);
   cr_expect_eq(sent(&s), ((shm_conn *)s.a.conn)->link.tx_total);
@@ -150,7 +150,7 @@ Test(shm_region, flow_control) {
   scene s = make_scene();
   introduce(&s, REGION);
   for (unsigned i = 0; i < s.world->slot_count; i++) {
-    conf_fill(s.memory + i * BYTES, BYTES, 100 + i);
+    data_fill_bytes(s.memory + i * BYTES, BYTES, 100 + i);
     cr_assert_eq(send_by_ref(&s, REGION, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
   }
   cr_assert_eq(send_by_ref(&s, REGION, 1, 0, BYTES), COLL_T_AGAIN);
@@ -217,7 +217,7 @@ Test(shm_region, refused) {
   cr_assert_eq(pipe(pipe_fds), 0);
   cr_assert_geq(dup2(pipe_fds[0], s.fd), 0); /* no such memory any more */
   for (uint64_t i = 0; i < 6; i++) {
-    conf_fill(s.memory, BYTES, i);
+    data_fill_bytes(s.memory, BYTES, i);
     cr_assert_eq(send_by_ref(&s, REGION, i, 0, BYTES), COLL_T_DONE);
     conf_receive(s.world, &s.b, CONF_RECV, i, BYTES);
   }
@@ -279,7 +279,7 @@ Test(shm_region, forgotten) {
   cr_assert_eq(peer->mappings->next->region, REGION);
   shm_transport.region_remove(s.world->rank[0].ep, REGION);
   cr_assert_eq(send_by_ref(&next, REGION + 1, 3, 0, BYTES), COLL_T_PENDING);
-  conf_fill(next.memory, BYTES, 3);
+  data_fill_bytes(next.memory, BYTES, 3);
   conf_receive(s.world, &s.b, CONF_RECV, 3, BYTES);
   cr_assert_eq(peer->mappings->region, REGION + 1);
   cr_assert_null(peer->mappings->next);
@@ -287,7 +287,7 @@ Test(shm_region, forgotten) {
   scene hasty = s;
   make_region(&hasty, REGION + 2);
   cr_assert_eq(send_by_ref(&hasty, REGION + 2, 4, 0, BYTES), COLL_T_DONE);
-  conf_fill(hasty.memory, BYTES, 4);
+  data_fill_bytes(hasty.memory, BYTES, 4);
   drop_region(&hasty, REGION + 2);
   char buf[BYTES];
   coll_tag tag = conf_tag(4), got;
@@ -307,13 +307,13 @@ Test(shm_region, connections_share) {
   introduce(&s, REGION);
   conf_pair(s.world, 0, 1, 1, &other.a, &other.b);
   cr_assert_eq(send_by_ref(&other, REGION, 9, 0, BYTES), COLL_T_PENDING);
-  conf_fill(s.memory, BYTES, 9);
+  data_fill_bytes(s.memory, BYTES, 9);
   conf_receive(s.world, &other.b, CONF_RECV, 9, BYTES);
   conf_disconnect(&s.a); /* the first may go before the second */
   conf_disconnect(&s.b);
   s.a.conn = s.b.conn = NULL;
   cr_assert_eq(send_by_ref(&other, REGION, 10, 0, BYTES), COLL_T_PENDING);
-  conf_fill(s.memory, BYTES, 10);
+  data_fill_bytes(s.memory, BYTES, 10);
   conf_receive(s.world, &other.b, CONF_RECV, 10, BYTES);
   conf_disconnect(&other.a);
   conf_disconnect(&other.b);
@@ -327,7 +327,7 @@ Test(shm_region, sleeping_sender) {
   coll_endpoint *ep = s.world->rank[0].ep;
   struct pollfd p = {.fd = shm_transport.wait_fd(ep), .events = POLLIN};
   cr_assert_eq(send_by_ref(&s, REGION, 5, 0, BYTES), COLL_T_PENDING);
-  conf_fill(s.memory, BYTES, 5);
+  data_fill_bytes(s.memory, BYTES, 5);
   for (int i = 0; i < 3; i++) {
     (void)shm_transport.progress(ep);
     cr_expect_lt(sent(&s), s.a.posted);

@@ -77,7 +77,7 @@ static scene make_scene(void) {
   share_region(&s, 0);
   share_region(&s, 1);
   for (int i = 0; i < 2; i++) {
-    conf_fill(s.at[0].memory, BYTES, 50);
+    data_fill_bytes(s.at[0].memory, BYTES, 50);
     (void)send_by_ref(&s, 0, 50, 0, BYTES);
     conf_receive(s.world, &s.end[1], CONF_RECV, 50, BYTES);
   }
@@ -109,7 +109,7 @@ static void end_scene(scene *s) {
 /* Sends `count` messages from offset 0 on, numbered from 100 on. */
 static void send_some(scene *s, int rank, unsigned count) {
   for (unsigned i = 0; i < count; i++) {
-    conf_fill(s->at[rank].memory + i * BYTES, BYTES, 100 + i);
+    data_fill_bytes(s->at[rank].memory + i * BYTES, BYTES, 100 + i);
     cr_assert_eq(send_by_ref(s, rank, 100 + i, i * BYTES, BYTES), COLL_T_PENDING);
   }
 }
@@ -126,7 +126,7 @@ static int work_once(scene *s, int rank, int receiver) {
   memcpy(work.to, work.payload, work.bytes);
   cr_assert_eq(shm_finish_work(s->end[rank].conn, &work), COLL_T_DONE);
   for (unsigned i = 0; i < SLOTS; i++)
-    if (conf_filled(s->at[receiver].memory + i * BYTES, BYTES, 100 + i)) {
+    if (data_are_bytes(s->at[receiver].memory + i * BYTES, BYTES, 100 + i)) {
       memset(s->at[receiver].memory + i * BYTES, 0, BYTES);
       return 100 + (int)i;
     }
@@ -197,7 +197,7 @@ Test(shm_work, copies) {
   introduce(&s);
   cr_assert_eq(offer(&s, 1, KIND, 0, 0, 2 * BYTES, false), 1);
   char copy[BYTES];
-  conf_fill(copy, BYTES, 5);
+  data_fill_bytes(copy, BYTES, 5);
   cr_assert_eq(conf_try_send(&s.end[0], CONF_SEND, 5, copy, BYTES), COLL_T_DONE);
   cr_expect_eq(work_once(&s, 0, 1), COLL_T_AGAIN);
   cr_expect_eq(work_once(&s, 1, 1), COLL_T_AGAIN);
@@ -285,7 +285,7 @@ Test(shm_work, paired_reduction) {
     scene s = make_scene();
     introduce(&s);
     for (int i = 0; i < 3; i++) {
-      conf_fill(s.at[1].memory, BYTES, 60);
+      data_fill_bytes(s.at[1].memory, BYTES, 60);
       (void)send_by_ref(&s, 1, 60, 0, BYTES);
       conf_receive(s.world, &s.end[0], CONF_RECV, 60, BYTES);
     }
@@ -298,7 +298,7 @@ Test(shm_work, paired_reduction) {
     cr_assert_eq(shm_claim_work(s.end[1].conn, &work), COLL_T_DONE);
     cr_expect_eq(work.to, s.at[1].memory + to);
     cr_expect_eq(work.own, s.at[1].memory);
-    cr_expect(conf_filled(work.payload, BYTES, 100));
+    cr_expect(data_are_bytes(work.payload, BYTES, 100));
     cr_expect_eq(work.to2 != NULL, flip);
     cr_expect_eq(shm_claim_work(s.end[0].conn, &other), flip ? COLL_T_AGAIN : COLL_T_DONE);
     if (flip)

@@ -146,7 +146,7 @@ Test(verbs_conn, remote_access, .timeout = 30) {
   conf_pair(world, 0, 1, 0, &a, &b);
   conn_of(&a)->write.wr.rdma.rkey += 1000;
   char text[64];
-  conf_fill(text, sizeof(text), 5);
+  data_fill_bytes(text, sizeof(text), 5);
   cr_assert_eq(conf_try_send(&a, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
   cr_expect_eq(conf_receive_error(world, &a), COLL_ERR_PEER_LOST);
   const coll_transport_failure *last = &world->rank[0].last;
@@ -189,7 +189,7 @@ Test(verbs_conn, farewell_before_ready, .timeout = 30) {
   stopped_at = conf_real_ns();
   conn->ep->polled_ns = stopped_at;
   conn->ep->poll_now = false;
-  conf_fill(text, sizeof(text), 5);
+  data_fill_bytes(text, sizeof(text), 5);
   cr_assert_eq(conf_try_send(&a, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
   cr_expect_eq(conf_try_recv(&b, CONF_RECV, 5, text, sizeof(text)), COLL_T_AGAIN);
   conf_disconnect(&a);
@@ -232,7 +232,7 @@ Test(verbs_conn, killed_peer, .timeout = 30) {
     verbs_transport.register_buffer(world->rank[0].ep, out, out, MEMORY, 0);
     coll_tag tag = conf_tag(7);
     cr_assert_eq(verbs_transport.expect(b.conn, 0, &tag, memory, MEMORY, LONG), COLL_T_DONE);
-    conf_fill(out, LONG, 7);
+    data_fill_bytes(out, LONG, 7);
     cr_assert_eq(conf_try_send(&a, CONF_SEND, 7, out, LONG), COLL_T_PENDING);
     kill_peer(&a);
     int status;
@@ -272,11 +272,11 @@ Test(verbs_conn, farewell_after_expected, .timeout = 30) {
   coll_tag tag = conf_tag(7);
   cr_assert_eq(verbs_transport.expect(b.conn, 0, &tag, memory, LONG, LONG), COLL_T_DONE);
   cr_expect_eq(((verbs_conn *)b.conn)->here.made, 1, "it was not told of");
-  conf_fill(memory + LONG, LONG, 7);
+  data_fill_bytes(memory + LONG, LONG, 7);
   cr_assert_eq(conf_try_send(&a, CONF_SEND, 7, memory + LONG, LONG), COLL_T_PENDING);
   while (conf_try_recv(&b, CONF_RECV, 7, memory, LONG) != COLL_T_DONE)
     conf_round(world);
-  conf_fill(text, sizeof(text), 5);
+  data_fill_bytes(text, sizeof(text), 5);
   cr_assert_eq(conf_try_send(&b, CONF_SEND, 5, text, sizeof(text)), COLL_T_DONE);
   conf_disconnect(&b);
   verbs_transport.release_buffers(world->rank[1].ep, memory);

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_ranks.h"
 
 enum { RANKS = 4, GENERATIONS = 3, COUNT = 3000 };

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_ranks.h"
 #include "waits.h"
 

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_ranks.h"
 #include "waits.h"
 

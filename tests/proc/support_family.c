@@ -4,18 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "number.h"
 #include "support_ranks.h"
-
-unsigned family_mix(unsigned seed, unsigned a, unsigned b) {
-  unsigned long long x = seed * 0x9e3779b97f4a7c15ull + a * 0xc2b2ae3d27d4eb4full + b;
-  x ^= x >> 29;
-  x *= 0xbf58476d1ce4e5b9ull;
-  return (unsigned)(x >> 33);
-}
 
 /* Element i of a rank's input. */
 static int element(unsigned seed, int origin, size_t i) {
-  return (int)((seed * 2654435761u + (unsigned)origin * 40503u + (unsigned)i * 97u) >> 8 & 0xffffu);
+  int number;
+  number_input(&number, COLL_INT32, COLL_SUM, origin, i, seed);
+  return number;
 }
 
 /* Fills a buffer with the input of the rank that has number `origin` in the base. */
@@ -37,10 +33,10 @@ static int wrong_sum(coll_comm *comm, int nranks, const int *out, size_t count, 
   for (int r = 0; r < nranks; r++)
     origins[r] = origin_of(comm, r);
   for (size_t i = 0; i < count; i++) {
-    int sum = 0;
+    unsigned sum = 0;
     for (int r = 0; r < nranks; r++)
-      sum += element(seed, origins[r], i);
-    wrong += out[i] != sum;
+      sum += (unsigned)element(seed, origins[r], i);
+    wrong += (unsigned)out[i] != sum;
   }
   return wrong;
 }

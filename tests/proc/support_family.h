@@ -25,7 +25,4 @@ int family_start(family_pending *pending, coll_comm *comm, size_t count, unsigne
 /* Waits for it and checks the result; 0 if it is right. */
 int family_finish(family_pending *pending);
 
-/* A number that depends on all arguments, the same on every rank. */
-unsigned family_mix(unsigned seed, unsigned a, unsigned b);
-
 #endif

@@ -7,8 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
 #include "extent.h"
-#include "support_data.h"
 #include "support_ranks.h"
 
 #define CHUNK_BYTES (128 * 1024) /* slot_bytes * slot_count / 2 */

@@ -10,9 +10,9 @@
 #include <unistd.h>
 
 #include "case.h"
+#include "data.h"
 #include "extent.h"
 #include "libcoll/algo/algo.h"
-#include "support_data.h"
 #include "support_ranks.h"
 #include "waits.h"
 

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_ranks.h"
 #include "waits.h"
 

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "number.h"
 #include "support_family.h"
 #include "support_ranks.h"
 
@@ -51,8 +52,8 @@ static int split_at_random(coll_comm *comm, unsigned seed, int depth) {
   coll_comm_rank(comm, &rank);
   coll_comm_nranks(comm, &nranks);
   for (int r = 0; r < nranks; r++) {
-    colors[r] = (int)(family_mix(seed, (unsigned)r, 1) % 4) - 1;
-    keys[r] = (int)(family_mix(seed, (unsigned)r, 2) % 5) - 2;
+    colors[r] = (int)(number_hash(seed, (uint64_t)r, 1, 0) % 4) - 1;
+    keys[r] = (int)(number_hash(seed, (uint64_t)r, 2, 0) % 5) - 2;
   }
   coll_comm *child = (coll_comm *)&rank;
   RANK_OK(coll_comm_split(comm, colors[rank], keys[rank], NULL, &child));
@@ -62,7 +63,7 @@ static int split_at_random(coll_comm *comm, unsigned seed, int depth) {
     int count = expected(colors, keys, nranks, colors[rank], members);
     result = check_members(comm, rank, child, members, count);
     if (result == 0)
-      result = family_exercise(child, family_mix(seed, 3, 3) % 3000, seed);
+      result = family_exercise(child, number_hash(seed, 3, 3, 0) % 3000, seed);
     if (result == 0 && depth > 1)
       result = split_at_random(child, seed * 7 + (unsigned)colors[rank], depth - 1);
     if (result == 0)
@@ -140,14 +141,14 @@ static int in_any_order(coll_comm *comm, int rank, int nranks, void *arg) {
   for (int i = 1; i < MANY; i++)
     RANK_OK(coll_comm_split(comms[i / 2], 0, i % 2 ? -rank : rank, NULL, &comms[i]));
   for (unsigned round = 0; round < 12; round++) {
-    unsigned turn = family_mix(round, (unsigned)rank, 0),
+    unsigned turn = number_hash(round, (uint64_t)rank, 0, 0),
              step = round % 2 ? 2 : 4; /* coprime to 9 */
     for (unsigned i = 0; i < MANY; i++) {
       unsigned at = (turn + i * step) % MANY;
-      size_t count = round % 3 == 2 ? 60000 : family_mix(round, at, 9) % 2000;
+      size_t count = round % 3 == 2 ? 60000 : number_hash(round, at, 9, 0) % 2000;
       RANK_CHECK(family_start(&pending[at], comms[at], count, round * 100 + at) == 0);
     }
-    turn = family_mix(round, (unsigned)rank, 1);
+    turn = number_hash(round, (uint64_t)rank, 1, 0);
     for (unsigned i = 0; i < MANY; i++)
       RANK_CHECK(family_finish(&pending[(turn + i * step) % MANY]) == 0);
   }

@@ -12,7 +12,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_ranks.h"
 #include "waits.h"
 

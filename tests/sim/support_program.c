@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "data.h"
 #include "libcoll/base/names.h"
-#include "support_data.h"
 
 /* A number in 0 .. bound - 1. */
 static int pick_below(colli_prng *prng, int bound) {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "support_data.h"
+#include "data.h"
 #include "support_world.h"
 
 #define LIMIT_NS (60 * COLLI_NS_PER_S)
