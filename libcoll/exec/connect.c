@@ -1,8 +1,13 @@
 /* connect.c: makes and ends connections. */
 #include "libcoll/exec/connect.h"
 
+#include "libcoll/base/assert.h"
+
 /* Creates the connection to a peer on a channel. */
 coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int channel) {
+  COLLI_ASSERT_RANK(peer >= 0 && peer < exec->nranks && peer != exec->rank, exec->rank);
+  COLLI_ASSERT_RANK(channel >= 0 && channel < COLLI_CHANNELS && !exec->links[peer].conn[channel],
+                    exec->rank);
   colli_link *link = &exec->links[peer];
   coll_conn *conn = NULL;
   int status = link->ops->connect(link->endpoint, peer, link->blob, channel, &conn);
@@ -10,6 +15,7 @@ coll_conn *colli_exec_dial(colli_exec *exec, coll_request *op, int peer, int cha
     exec->events->failed(exec->ctx, op, peer, channel, -1, (coll_status)status);
     return NULL;
   }
+  COLLI_ASSERT_RANK(conn && conn->peer == peer && conn->channel == channel, exec->rank);
   link->conn[channel] = conn;
   return conn;
 }

@@ -3,10 +3,13 @@
 
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/step.h"
 #include "libcoll/exec/worksharing.h"
 
 void colli_exec_enlist(colli_exec *exec, coll_request *op) {
+  COLLI_ASSERT_RANK(!exec->newest == !exec->oldest, exec->rank);
+  COLLI_ASSERT_RANK(!exec->newest || (!exec->newest->newer && exec->newest != op), exec->rank);
   op->done = false;
   op->status = COLL_OK;
   op->moved = true;
@@ -22,6 +25,9 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
 
 /* Takes an operation out of the list of those in flight and marks it complete. */
 void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
+  COLLI_ASSERT_RANK(!op->done, exec->rank);
+  COLLI_ASSERT_RANK((op->older ? op->older->newer : exec->oldest) == op, exec->rank);
+  COLLI_ASSERT_RANK((op->newer ? op->newer->older : exec->newest) == op, exec->rank);
   if (op->older)
     op->older->newer = op->newer;
   else
@@ -40,9 +46,12 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
 static void start_lanes(colli_exec *exec, coll_request *op) {
   const colli_sched *sched = op->sched;
   op->lanes_left = 0;
+  COLLI_ASSERT_RANK(sched->nlanes <= COLLI_MAX_LANES && sched->rank == exec->rank, exec->rank);
   for (int l = 0; l < sched->nlanes; l++) {
     colli_lane *lane = &op->lane[l];
     lane->op = op;
+    COLLI_ASSERT_RANK(!exec->head[l] == !(exec->active >> l & 1u), exec->rank);
+    COLLI_ASSERT_RANK(!exec->head[l] || !exec->tail[l]->next, exec->rank);
     lane->next = NULL;
     lane->index = l;
     lane->pass = 0;
@@ -83,8 +92,11 @@ static int run_lane(colli_exec *exec, colli_lane *lane) {
   const colli_sched *sched = op->sched;
   int end = sched->lane_first[lane->index + 1];
   int moved = 0;
+  COLLI_ASSERT_RANK(lane == exec->head[lane->index] && !op->done, exec->rank);
+  COLLI_ASSERT_RANK(op->lanes_left > 0 && op->lanes_left <= sched->nlanes, exec->rank);
   while (lane->pass < op->partition.passes) {
     size_t before = lane->done;
+    COLLI_ASSERT_RANK(lane->step >= sched->lane_first[lane->index] && lane->step < end, exec->rank);
     bool received = lane->received;
     int result = colli_exec_step(exec, lane, &sched->steps[lane->step]);
     if (result == COLLI_STEP_FAILED)
@@ -94,6 +106,7 @@ static int run_lane(colli_exec *exec, colli_lane *lane) {
         op->moved = true, moved = 1;
       return moved;
     }
+    COLLI_ASSERT_RANK(!lane->cut && !lane->received, exec->rank);
     moved = 1;
     lane->done = 0;
     if (++lane->step == end) {
@@ -135,6 +148,7 @@ void colli_exec_cancel(colli_exec *exec, coll_status status) {
   exec->active = 0;
   while (exec->oldest)
     colli_exec_finish(exec, exec->oldest, status);
+  COLLI_ASSERT_RANK(!exec->newest, exec->rank);
 }
 
 /* Whether a lane has work left, or sends that are not complete. */
@@ -158,6 +172,7 @@ int colli_exec_add_peer(int *peers, int count, int max, int peer) {
   for (int i = 0; i < count; i++)
     if (peers[i] == peer)
       return count;
+  COLLI_ASSERT(count <= max);
   if (count < max && peer >= 0)
     peers[count++] = peer;
   return count;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/exec/step.h"
 
@@ -85,6 +86,7 @@ bool colli_fastpath_make(colli_fastpath **made, const colli_sched *sched,
   for (int i = sched->lane_first[lane]; i < end && fastpath->whole; i++)
     fastpath->whole =
         is_fast(&sched->steps[i]) && add_step(fastpath, sched, i, partition, elem_bytes, first);
+  COLLI_ASSERT(fastpath->count <= MAX_STEPS && fastpath->longest <= partition->slice * elem_bytes);
   return fastpath->count > 0;
 }
 
@@ -188,6 +190,7 @@ int colli_fastpath_run(colli_exec *exec, const colli_fastpath *fastpath,
       continue;
     }
     coll_conn *conn = exec->links[step->peer].conn[fastpath->lane];
+    COLLI_ASSERT_RANK(conn && conn->peer == step->peer, exec->rank);
     if (sent && step->bits & COLLI_RECV)
       pause_for_peer(step, call);
     sent = step->bits & COLLI_SEND && (dst == src || !(step->bits & COLLI_STORE));
@@ -206,6 +209,7 @@ void colli_fastpath_resume(colli_exec *exec, const colli_fastpath *fastpath, int
                            coll_request *op) {
   colli_lane *lane = &op->lane[fastpath->lane];
   int npending = lane->npending;
+  COLLI_ASSERT_RANK(ran >= 0 && ran <= fastpath->count && op->partition.passes == 1, exec->rank);
   colli_exec_start(exec, op);
   lane->npending = npending;
   if (ran < fastpath->count) {

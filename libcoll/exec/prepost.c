@@ -8,6 +8,7 @@
  * all-reduce in place, a step may read this rank's contribution from where the result will arrive,
  * because the result depends on that contribution.
  */
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/step.h"
 
 #define STEPS_AHEAD 4 /* a peer is seldom further ahead */
@@ -34,6 +35,7 @@ static uint64_t steps_of(const colli_lane *lane) {
 static lane_position find_position(const colli_lane *lane, uint64_t number) {
   const colli_sched *sched = lane->op->sched;
   uint64_t steps = steps_of(lane);
+  COLLI_ASSERT(number / steps < (uint64_t)lane->op->partition.passes);
   return (lane_position){&sched->steps[sched->lane_first[lane->index] + (int)(number % steps)],
                          (int)(number / steps)};
 }
@@ -140,6 +142,7 @@ void colli_exec_prepost(colli_exec *exec, colli_lane *lane) {
   uint64_t steps = steps_of(lane), all = steps * (uint64_t)op->partition.passes;
   uint64_t here =
       (uint64_t)lane->pass * steps + (uint64_t)(lane->step - op->sched->lane_first[lane->index]);
+  COLLI_ASSERT_RANK(here < all && lane->preposted <= all, exec->rank);
   if (lane->preposted < here)
     lane->preposted = here;
   while (lane->preposted <= here + STEPS_AHEAD && lane->preposted < all &&

@@ -1,5 +1,6 @@
 /* register.c: registers the buffers of an operation with transports that use registration, and
  * releases them at its end. */
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/step.h"
 
 /* Whether the input is part of the output, that is, in place. */
@@ -34,6 +35,7 @@ static void register_input(coll_request *op, coll_endpoint *endpoint) {
 }
 
 void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *conn, int buf) {
+  COLLI_ASSERT_RANK(buf != COLLI_SCRATCH && !op->done && !(op->registered & 1u << buf), exec->rank);
   coll_endpoint *endpoint = exec->links[conn->peer].endpoint;
   if (!op->registered) {
     op->registered_with = conn->ops;
@@ -55,6 +57,7 @@ void colli_exec_register(colli_exec *exec, coll_request *op, const coll_conn *co
 }
 
 void colli_exec_release(coll_request *op) {
+  COLLI_ASSERT(op->registered && op->registered_with);
   op->registered = 0;
   op->registered_with->release_buffers(op->registered_at, op);
 }

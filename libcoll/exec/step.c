@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/exec/worksharing.h"
 
@@ -21,6 +22,7 @@ static inline int block_on(colli_lane *lane, int peer) {
 /* Drops completed sends from the pending ones: 1 if none is left, 0 if some are, or
  * COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
+  COLLI_ASSERT_RANK(lane->npending >= 0 && lane->npending <= COLLI_MAX_PENDING, exec->rank);
   int kept = 0;
   for (int i = 0; i < lane->npending; i++) {
     colli_pending *pending = &lane->pending[i];
@@ -78,7 +80,9 @@ static bool continues_run(const colli_pending *last, const coll_conn *conn, uint
 void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
                              size_t bytes) {
   colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
+  COLLI_ASSERT(!last || last->conn != conn || ticket > last->ticket);
   if (!continues_run(last, conn, ticket, buf)) {
+    COLLI_ASSERT(lane->npending < COLLI_MAX_PENDING);
     last = &lane->pending[lane->npending++];
     *last = (colli_pending){.conn = conn, .first = ticket, .begin = buf, .slice = bytes};
   }
@@ -96,6 +100,8 @@ static inline uint32_t region_by_ref(const coll_request *op, const colli_step *s
 /* Sends a slice from memory in one of the buffers. */
 static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_step *step, int from,
                              const char *buf, size_t bytes) {
+  COLLI_ASSERT_RANK(step->bits & COLLI_SEND && step->lane == lane->index, exec->rank);
+  COLLI_ASSERT_RANK(bytes == lane->slice.bytes, exec->rank);
   coll_request *op = lane->op;
   coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_send, lane->index);
   if (!conn)
@@ -156,6 +162,8 @@ static int receive_past_caches(colli_exec *exec, colli_lane *lane, const colli_s
 /* Receives a slice straight into dst, and sends it on from there if the step says so. */
 static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
                                 const colli_slice *s) {
+  COLLI_ASSERT_RANK(step->bits & COLLI_RECV && !(step->bits & COLLI_FOLD), exec->rank);
+  COLLI_ASSERT_RANK(!lane->received || step->bits & COLLI_SEND, exec->rank);
   if (!lane->received) {
     coll_conn *conn = colli_exec_conn(exec, lane->op, step->peer_recv, lane->index);
     if (!conn)
@@ -243,6 +251,8 @@ static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_st
 static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_step *step,
                                const colli_slice *s) {
   coll_request *op = lane->op;
+  COLLI_ASSERT_RANK(!lane->received || (step->bits & COLLI_SEND && s->dst), exec->rank);
+  COLLI_ASSERT_RANK(s->src && (s->dst || step->bits & COLLI_SEND), exec->rank);
   bool sends = step->bits & COLLI_SEND;
   if (!lane->received) {
     coll_conn *in = colli_exec_conn(exec, op, step->peer_recv, lane->index);
@@ -331,6 +341,7 @@ static bool deps_done(const colli_lane *lane, const colli_step *step) {
       continue;
     const coll_request *op = lane->op;
     const colli_lane *other = &op->lane[op->sched->steps[step->dep[i]].lane];
+    COLLI_ASSERT(step->dep[i] >= 0 && step->dep[i] < op->sched->nsteps && other != lane);
     if (other->pass < lane->pass || (other->pass == lane->pass && other->step <= step->dep[i]))
       return false;
   }
@@ -347,11 +358,13 @@ static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step)
   }
   if (__builtin_expect(op->extent[COLLI_OUTPUT] != 0, 0) && lane->done == 0)
     colli_exec_prepost(exec, lane);
+  COLLI_ASSERT_RANK(lane->pass < part->passes && !lane->received, exec->rank);
   bool reads = colli_step_reads(step), stores = step->bits & COLLI_STORE;
   size_t out_first;
   colli_range in = colli_exec_range(op, step, lane->pass, &out_first);
   if (in.count == 0 && op->coll != COLLI_BARRIER)
     return COLLI_STEP_DONE;
+  COLLI_ASSERT_RANK(lane->done < in.count || (in.count == 0 && lane->done == 0), exec->rank);
   colli_slice *s = &lane->slice;
   s->count = in.count - lane->done < part->slice ? in.count - lane->done : part->slice;
   s->bytes = s->count * op->elem_bytes;
@@ -388,6 +401,7 @@ int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step) 
       return result;
     lane->cut = false;
     lane->done += s->count;
+    COLLI_ASSERT_RANK(lane->done <= lane->total, exec->rank);
   } while (lane->done < lane->total);
   return COLLI_STEP_DONE;
 }

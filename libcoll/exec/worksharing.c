@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/step.h"
 
 /* The work on a message (coll_work_offer.kind): bits, type and operation. */
@@ -76,6 +77,7 @@ static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step
   coll_conn *conn = exec->links[step->peer_recv].conn[lane->index];
   if (!conn || !coll_transport_shares_work(conn->ops))
     return 0;
+  COLLI_ASSERT_RANK(op->region[COLLI_OUTPUT] != 0 && lane->shares_work, exec->rank);
   size_t slice = op->partition.slice * op->elem_bytes;
   bool folds = step->bits & COLLI_FOLD;
   coll_work_offer offer = {.kind = kind,
@@ -123,6 +125,7 @@ void colli_worksharing_offer(colli_exec *exec, colli_lane *lane, const colli_ste
   span now = memory_of_step(lane->op, step, lane->pass);
   if (!lane->offered)
     (void)offer_step(exec, lane, step, &now, 0);
+  COLLI_ASSERT_RANK(lane->done == 0 && step == &lane->op->sched->steps[lane->step], exec->rank);
   lane->offered = offer_next_step(exec, lane, step, &now);
 }
 

@@ -1,6 +1,7 @@
 /* builder.c: collects steps, checks them, and lays them out as a schedule. */
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/sched/check.h"
 
 struct colli_builder {
@@ -115,6 +116,7 @@ static void lay_out(const colli_builder *builder, colli_sched *sched, int *place
       sched->steps[at++] = builder->steps[i];
     }
   }
+  COLLI_ASSERT(at == builder->nsteps); /* no step is of a lane that does not exist */
   for (int lane = builder->nlanes; lane <= COLLI_MAX_LANES; lane++)
     sched->lane_first[lane] = at;
   for (int i = 0; i < at; i++)
@@ -126,6 +128,7 @@ static void lay_out(const colli_builder *builder, colli_sched *sched, int *place
 /* Sorts by lane, translates deps, checks every field and returns the schedule. */
 coll_status colli_builder_finish(colli_builder *builder, colli_sched **sched) {
   *sched = NULL;
+  COLLI_ASSERT(builder->nsteps <= builder->capacity);
   colli_sched frame = {
       .coll = builder->shape.coll,
       .nranks = builder->shape.nranks,

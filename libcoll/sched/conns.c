@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
+
 /* The key of a connection on a lane's channel; never 0. */
 static uint64_t key_of(int from, int to, int lane) {
   return 1 + (((uint64_t)(unsigned)from << 32) | ((uint64_t)(unsigned)to << 8) | (unsigned)lane);
@@ -10,6 +12,7 @@ static uint64_t key_of(int from, int to, int lane) {
 
 /* Where a key is, or would be. */
 static size_t place_of(const colli_conns *conns, uint64_t key) {
+  COLLI_ASSERT((size_t)conns->count <= conns->mask); /* there is an empty place */
   size_t at = (size_t)((key * 0x9e3779b97f4a7c15ull) >> 20) & conns->mask;
   while (conns->key[at] && conns->key[at] != key)
     at = (at + 1) & conns->mask;

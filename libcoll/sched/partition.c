@@ -1,6 +1,8 @@
 /* partition.c: cuts a vector into regions, passes and slices. */
 #include "libcoll/sched/partition.h"
 
+#include "libcoll/base/assert.h"
+
 #define LINE_BYTES       64
 #define SLICE_BYTES_MIN  4096 /* below this, the cost of messages outweighs the overlap */
 #define REGION_BYTES_MIN 512  /* from here on, rounding to lines costs at most an eighth */
@@ -50,6 +52,7 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
   size_t slice_min = fit(shortest, elem_bytes, line);
   if (slice < slice_min)
     slice = slice_min;
+  COLLI_ASSERT(slot > 0 && (piece > 0 || region == 0) && piece <= region);
   *partition = (colli_partition){
       .count = count,
       .region = region,
