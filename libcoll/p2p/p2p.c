@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
@@ -15,6 +16,7 @@ bool colli_p2p_init(colli_p2p *p2p, colli_exec *exec, const colli_p2p_events *ev
 
 /* Starts one post. */
 static int start_post(colli_p2p *p2p, colli_post *post) {
+  COLLI_ASSERT_RANK(!post->over && post->done == 0 && post->ticket == 0, p2p->exec->rank);
   p2p->busy++;
   if (post->window)
     post->window->inflight++;
@@ -38,6 +40,7 @@ static int start_post(colli_p2p *p2p, colli_post *post) {
 
 /* Starts to end a window: tells all ranks, and waits until all have done the same. */
 static void start_ends(colli_p2p *p2p, colli_p2p_op *op) {
+  COLLI_ASSERT_RANK(!op->post[0].window->closing, p2p->exec->rank);
   coll_window *window = op->post[0].window;
   window->closing = &op->post[0];
   p2p->busy++;
@@ -57,6 +60,7 @@ static void start_ends(colli_p2p *p2p, colli_p2p_op *op) {
 
 void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op) {
   int nposts = op->nposts;
+  COLLI_ASSERT_RANK(nposts >= 1 && nposts <= 2, p2p->exec->rank);
   op->posts_left = nposts;
   colli_exec_enlist(p2p->exec, &op->request);
   if (op->post[0].kind == COLLI_POST_ENDS) {
@@ -71,6 +75,7 @@ void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op) {
 int colli_p2p_progress(colli_p2p *p2p) {
   int moved = 0;
   for (colli_p2p_peer *peer = p2p->first_peer; peer; peer = peer->next) {
+    COLLI_ASSERT_RANK(!peer->conn == (peer->rank == p2p->exec->rank), p2p->exec->rank);
     int read = peer->conn ? p2p_read(p2p, peer) : 0;
     int sent = read < 0 ? read : peer->conn ? p2p_send(p2p, peer) : p2p_send_self(p2p, peer);
     if (sent < 0)
@@ -93,6 +98,7 @@ void colli_p2p_cancel(colli_p2p *p2p) {
   for (colli_p2p_peer *peer = p2p->first_peer; peer; peer = peer->next) {
     drop_buffered(p2p, peer);
     p2p_drop_unexpected(p2p, peer);
+    COLLI_ASSERT_RANK(peer->nbuffered == 0 && peer->buffered_bytes == 0, p2p->exec->rank);
     const colli_posts none = {0};
     peer->out = peer->awaiting_cts = peer->cleared = peer->flush = none;
     peer->recvs = peer->matched = peer->incoming = none;

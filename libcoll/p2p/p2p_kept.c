@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 
 #define LEAST_BYTES 64u
@@ -15,6 +16,7 @@ colli_p2p_kept *p2p_kept_get(colli_p2p *p2p, size_t bytes) {
   int class = 0;
   while ((size_t)LEAST_BYTES << class < bytes)
     class ++;
+  COLLI_ASSERT(class < COLLI_P2P_SIZE_CLASSES);
   colli_p2p_kept *message = p2p->spare[class];
   if (message) {
     p2p->spare[class] = message->next;
@@ -28,6 +30,7 @@ colli_p2p_kept *p2p_kept_get(colli_p2p *p2p, size_t bytes) {
 }
 
 void p2p_kept_put(colli_p2p *p2p, colli_p2p_kept *message) {
+  COLLI_ASSERT(message->size_class >= 0 && message->size_class < COLLI_P2P_SIZE_CLASSES);
   message->next = p2p->spare[message->size_class];
   p2p->spare[message->size_class] = message;
 }
@@ -36,6 +39,8 @@ void p2p_kept_put(colli_p2p *p2p, colli_p2p_kept *message) {
 
 /* Appends a message to both lists. */
 static void append_unexpected(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *message) {
+  COLLI_ASSERT(!peer->first == !peer->last && !p2p->first == !p2p->last);
+  COLLI_ASSERT(message->peer == peer->rank);
   message->next = message->later = NULL;
   message->prev = peer->last;
   message->earlier = p2p->last;
@@ -47,6 +52,9 @@ static void append_unexpected(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_ke
 }
 
 void p2p_kept_remove(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *message) {
+  COLLI_ASSERT((message->prev ? message->prev->next : peer->first) == message);
+  COLLI_ASSERT((message->earlier ? message->earlier->later : p2p->first) == message);
+  COLLI_ASSERT(peer->nunexpected > 0);
   *(message->prev ? &message->prev->next : &peer->first) = message->next;
   *(message->next ? &message->next->prev : &peer->last) = message->prev;
   *(message->earlier ? &message->earlier->later : &p2p->first) = message->later;
@@ -79,6 +87,7 @@ void p2p_drop_unexpected(colli_p2p *p2p, colli_p2p_peer *peer) {
     p2p_kept_remove(p2p, peer, message);
     p2p_kept_put(p2p, message);
   }
+  COLLI_ASSERT(peer->nunexpected == 0 && peer->unexpected_bytes == 0);
 }
 
 /* ---- buffered sends -------------------------------------------------------------------------- */
@@ -93,6 +102,7 @@ bool p2p_buffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post **at) {
     return false;
   if (post->bytes)
     memcpy(copy->data, post->buf, post->bytes);
+  COLLI_ASSERT(post->op && !post->over && post->done == 0 && post->kind == COLLI_POST_SEND);
   copy->post = *post;
   copy->post.op = NULL;
   copy->post.buf = copy->data;
@@ -107,6 +117,8 @@ bool p2p_buffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post **at) {
 }
 
 void p2p_unbuffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
+  COLLI_ASSERT(!post->op && peer->nbuffered > 0 && peer->buffered_bytes >= post->bytes);
+  COLLI_ASSERT(p2p->busy > 0 && p2p->outgoing > 0);
   peer->nbuffered--;
   peer->buffered_bytes -= post->bytes;
   p2p->busy--;

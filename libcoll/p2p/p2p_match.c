@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 
 /* Whether a receive takes a tag. */
@@ -35,6 +36,8 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
 /* Delivers a message, or its first slice, to the matched receive. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes) {
+  COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
+  COLLI_ASSERT_RANK(post->peer == peer->rank || post->peer == COLL_ANY_SOURCE, p2p->exec->rank);
   size_t count = (size_t)head->word;
   if (head->type != post->type || count > post->count || (post->exact && count < post->count)) {
     p2p->events->unfit(p2p->exec->ctx, post, peer->rank, head);
@@ -45,6 +48,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
   post->tag = head->tag;
   post->count = count;
   post->bytes = count * coll_type_bytes((coll_type)post->type);
+  COLLI_ASSERT_RANK(bytes <= post->bytes, p2p->exec->rank);
   post->done = bytes;
   post->op->request.moved = true;
   if (bytes)
@@ -60,6 +64,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
 
 /* Delivers an unexpected message to a receive, and ends the send that waits for this. */
 static int take_unexpected(colli_p2p *p2p, colli_p2p_kept *message, colli_post *post) {
+  COLLI_ASSERT_RANK(!message->sender || message->peer == p2p->exec->rank, p2p->exec->rank);
   colli_p2p_peer *peer = p2p->peers[message->peer];
   colli_post *sender = message->sender;
   p2p_kept_remove(p2p, peer, message);

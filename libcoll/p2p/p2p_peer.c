@@ -1,11 +1,13 @@
 /* p2p_peer.c: the table of peers, lists of posts, and the completion of posts. */
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
 void p2p_append(colli_posts *list, colli_post *post) {
+  COLLI_ASSERT(!list->head || (!list->tail->next && list->tail != post));
   post->next = NULL;
   if (list->head)
     list->tail->next = post;
@@ -16,6 +18,7 @@ void p2p_append(colli_posts *list, colli_post *post) {
 
 colli_post *p2p_take(colli_posts *list, colli_post *before) {
   colli_post **at = before ? &before->next : &list->head;
+  COLLI_ASSERT(*at && (list->tail != *at || !(*at)->next));
   colli_post *post = *at;
   *at = post->next;
   if (list->tail == post)
@@ -29,6 +32,7 @@ int p2p_fail(colli_p2p *p2p, coll_request *op, int rank, int status) {
 }
 
 colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < p2p->exec->nranks, p2p->exec->rank);
   if (__builtin_expect(p2p->peers[rank] != NULL, 1))
     return p2p->peers[rank];
   coll_conn *conn = NULL;
@@ -57,6 +61,9 @@ int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op) {
 }
 
 void p2p_finish(colli_p2p *p2p, colli_post *post) {
+  COLLI_ASSERT_RANK(post->op && !post->over && post->op->posts_left > 0, p2p->exec->rank);
+  COLLI_ASSERT_RANK(p2p->busy > 0 && (!post->window || post->window->inflight > 0),
+                    p2p->exec->rank);
   colli_p2p_op *op = post->op;
   post->over = true;
   p2p->busy--;

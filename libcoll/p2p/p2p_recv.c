@@ -1,6 +1,7 @@
 /* p2p_recv.c: incoming messages: copies each to its destination and releases its slot. */
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
@@ -43,6 +44,7 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
     before = post, post = post->next;
   if (!post || head->word != post->done || bytes == 0 || bytes > post->bytes - post->done)
     return report_broken(p2p, peer, "a slice that is not the next one of its message");
+  COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
   memcpy(post->buf + post->done, data, bytes);
   post->done += bytes;
   post->op->request.moved = true;
@@ -56,6 +58,7 @@ static int take_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer, uint32_t num
   colli_post *post = take_numbered(&peer->awaiting_cts, number);
   if (!post)
     return report_broken(p2p, peer, "a clear-to-send for a message that is not waiting");
+  COLLI_ASSERT_RANK(post->kind == COLLI_POST_SEND && post->done > 0, p2p->exec->rank);
   post->op->request.moved = true;
   p2p_append(&peer->cleared, post);
   return COLLI_STEP_DONE;
@@ -113,6 +116,7 @@ void colli_p2p_abandoned(colli_p2p *p2p) {
   const colli_p2p_peer *peer = p2p->first_peer;
   if (!p2p->any.head || p2p->exec->nranks == 1 || p2p->broken < p2p->exec->nranks - 1)
     return;
+  COLLI_ASSERT_RANK(p2p->broken < p2p->exec->nranks, p2p->exec->rank);
   while (peer->recv_status == COLL_OK)
     peer = peer->next;
   p2p_fail(p2p, &p2p->any.head->op->request, peer->rank, peer->recv_status);
@@ -135,6 +139,7 @@ int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer) {
     if (status == COLL_T_AGAIN)
       return moved;
     if (status > 0) {
+      COLLI_ASSERT_RANK(peer->rank != p2p->exec->rank, p2p->exec->rank);
       peer->recv_status = (coll_status)status;
       p2p->broken++;
     }

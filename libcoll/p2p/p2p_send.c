@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
@@ -31,6 +32,7 @@ static int send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, 
   if (status > 0)
     return status;
   uint64_t number = count_sent(p2p, peer);
+  COLLI_ASSERT_RANK(number > peer->slot_ticket, p2p->exec->rank);
   if (status == COLL_T_PENDING) {
     peer->slot_ticket = number;
     p2p->busy += !peer->unsent;
@@ -42,6 +44,7 @@ static int send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, 
 
 /* Sends the next slice of a post straight from its buffer. */
 static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, const coll_tag *tag) {
+  COLLI_ASSERT_RANK(post->op && post->done < post->bytes, p2p->exec->rank);
   size_t left = post->bytes - post->done;
   size_t bytes = left < p2p->exec->slot_bytes ? left : p2p->exec->slot_bytes;
   const coll_transport_ops *ops = peer->conn->ops;
@@ -64,6 +67,10 @@ static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, co
 /* A post is fully handed over: it is complete, or will be when the transport has read its
  * buffer. */
 static void finish_or_flush(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
+  COLLI_ASSERT_RANK(post->done == post->bytes, p2p->exec->rank);
+  COLLI_ASSERT_RANK(!peer->flush.tail || !peer->flush.head || !post->ticket ||
+                        post->ticket > peer->flush.tail->ticket,
+                    p2p->exec->rank);
   if (post->ticket)
     p2p_append(&peer->flush, post);
   else
@@ -82,6 +89,7 @@ static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
   int status = send_copy(p2p, peer, &tag, post->buf, bytes);
   if (status != COLLI_STEP_DONE)
     return status;
+  COLLI_ASSERT_RANK(peer->out.head == post, p2p->exec->rank);
   p2p_take(&peer->out, NULL);
   if (!post->op) {
     p2p_unbuffer(p2p, peer, post);
@@ -223,6 +231,7 @@ static int flush_sent(colli_p2p *p2p, colli_p2p_peer *peer) {
     p2p_finish(p2p, p2p_take(&peer->flush, NULL));
     moved = 1;
   }
+  COLLI_ASSERT_RANK(!peer->unsent || p2p->outgoing > 0, p2p->exec->rank);
   if (peer->unsent && (count >= peer->slot_ticket || status > 0)) {
     peer->unsent = false;
     p2p->busy--;

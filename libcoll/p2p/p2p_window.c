@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
@@ -16,6 +17,7 @@ void colli_p2p_remove_window(colli_p2p *p2p, coll_window *window) {
   coll_window **at = &p2p->windows;
   while (*at != window)
     at = &(*at)->next;
+  COLLI_ASSERT(window->inflight == 0);
   *at = window->next;
   if (p2p->busy > 0) /* not after cancel */
     p2p->busy--;
@@ -47,6 +49,7 @@ static void serve_waits(colli_p2p *p2p, coll_window *window, int peer) {
     if (window->signals[peer] < post->signals)
       return;
     window->signals[peer] -= post->signals;
+    COLLI_ASSERT(post->kind == COLLI_POST_WAIT);
     p2p_finish(p2p, p2p_take(&p2p->waits, before));
   }
 }
@@ -68,6 +71,7 @@ static const char *store_put(coll_window *window, uint64_t offset, const char *d
 /* A rank writes to the window no more. */
 static void end_of_peer(colli_p2p *p2p, coll_window *window, int peer) {
   window->ended[peer] = true;
+  COLLI_ASSERT(window->left > 0);
   window->left--;
   if (!window->closing)
     return;
