@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "libcoll/api/request.h"
+#include "libcoll/base/assert.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
@@ -35,6 +36,7 @@ coll_request *colli_request_get(coll_comm *comm, bool limited) {
     }
   }
   coll_request *request = comm->calls.free_requests;
+  COLLI_ASSERT_RANK(request->comm == comm && !request->kept, comm->rank);
   comm->calls.free_requests = request->next;
   return request;
 }
@@ -65,6 +67,7 @@ void colli_request_free_all(coll_comm *comm) {
 
 /* Finishes a complete request, releases it unless it is persistent, and returns its status. */
 static coll_status complete_request(coll_request **request) {
+  COLLI_ASSERT_RANK((*request)->done, (*request)->comm->rank);
   coll_request *op = *request;
   if (op->stage_out != COLLI_STAGE_NONE)
     colli_call_finish(&op->comm->calls, op);

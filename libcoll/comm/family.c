@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux/mux.h"
@@ -328,6 +329,7 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
 }
 
 void colli_family_add(colli_family *family, coll_comm *comm) {
+  COLLI_ASSERT_RANK(family->members != comm, family->rank);
   comm->family = family;
   comm->sibling = family->members;
   family->members = comm;

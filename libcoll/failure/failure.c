@@ -6,6 +6,7 @@
 
 #include <stdio.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/exec/connect.h"
@@ -37,6 +38,7 @@ void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status st
 void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   if (comm->failure.status != COLL_OK)
     return;
+  COLLI_ASSERT_RANK(record->status != COLL_OK && record->status != COLL_IN_PROGRESS, comm->rank);
   comm->failure.error = *record;
   comm->failure.status = record->status;
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
@@ -47,6 +49,7 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
   colli_exec_disconnect(&comm->exec);
   colli_memory_detach(comm);
   colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);
+  COLLI_ASSERT_RANK(!comm->exec.oldest && !comm->exec.active && comm->p2p.busy == 0, comm->rank);
 }
 
 /* Revokes the communicator for the reason in `record` and tells all ranks. */

@@ -6,6 +6,7 @@
  */
 #include "libcoll/progress/enter.h"
 
+#include "libcoll/base/assert.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/progress_thread.h"
 
@@ -19,6 +20,7 @@ __attribute__((noinline, cold)) static void enter_family(colli_family *family) {
 
 /* A call releases the lock; after the last one the progress thread takes over. */
 __attribute__((noinline, cold)) static void leave_family(colli_family *family) {
+  COLLI_ASSERT_RANK(family->inside > 0, family->rank);
   if (--family->inside == 0)
     colli_progress_take_over(family);
   colli_family_unlock(family);
@@ -34,6 +36,7 @@ coll_status colli_call_enter(coll_comm *comm) {
   }
   if (__builtin_expect(comm->family->shared, 0)) {
     enter_family(comm->family);
+    COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
     comm->entry.locked = true;
   }
   return COLL_OK;

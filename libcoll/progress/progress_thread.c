@@ -12,6 +12,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/notice.h"
@@ -46,6 +47,7 @@ static void wake_thread(const colli_progress *p) {
 /* Sleeps without the lock; the first descriptor is the thread's own. */
 static void sleep_as(colli_progress *p, stance how, struct pollfd *fds, int count, int timeout_ms) {
   fds[0] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
+  COLLI_ASSERT_RANK(p->stance == AWAKE && count >= 1, p->family->rank);
   p->stance = how;
   colli_family_unlock(p->family);
   poll(fds, (nfds_t)count, timeout_ms);

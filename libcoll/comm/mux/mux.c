@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/comm/mux/mux_internal.h"
 
 /* ---- the whole ------------------------------------------------------------------------------- */
@@ -64,6 +65,7 @@ colli_mux_child *colli_mux_begin(colli_mux *mux) {
     int number = (mux->last_number + tries) % MUX_NUMBERS;
     if (number == 0 || mux->children[number])
       continue;
+    COLLI_ASSERT_RANK(number > 0 && number < MUX_NUMBERS, mux->family->rank);
     child->mux = mux;
     child->number = mux->last_number = number;
     mux->children[number] = child;
@@ -116,6 +118,7 @@ void colli_mux_close(colli_mux_child *child) {
     at = &(*at)->next;
   if (*at)
     *at = child->next;
+  COLLI_ASSERT(child->mux->children[child->number] == child);
   child->mux->children[child->number] = NULL;
   free(child->gone);
   free(child);

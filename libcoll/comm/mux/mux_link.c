@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/mux/mux_internal.h"
 #include "libcoll/sched/tag.h"
@@ -70,6 +71,8 @@ int mux_recv_failed(mux_link *link) {
 
 /* The link to a peer, connected on first use. */
 mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
+  COLLI_ASSERT_RANK(peer >= 0 && peer < mux->family->nranks && peer != mux->family->rank,
+                    mux->family->rank);
   mux_link *link = mux->link_to[peer];
   if (link)
     return link;
@@ -121,6 +124,7 @@ int mux_link_acquire(mux_link *link, void **slot) {
 
 /* Sends the acquired slot. */
 int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes) {
+  COLLI_ASSERT_RANK(link->filling && bytes <= link->mux->slot_bytes, link->mux->family->rank);
   link->filling = false;
   int status = link->conn->ops->slot_commit(link->conn, tag, bytes);
   if (status > 0)
@@ -131,6 +135,7 @@ int mux_link_commit(mux_link *link, const coll_tag *tag, size_t bytes) {
 
 /* Sends pending notes, unless a virtual channel is filling the slot. */
 void mux_link_flush(mux_link *link) {
+  COLLI_ASSERT_RANK(link->nnotes <= link->notes_capacity, link->mux->family->rank);
   int sent = 0;
   while (sent < link->nnotes && !link->filling) {
     void *slot;
@@ -209,6 +214,7 @@ static void heard_message(mux_link *link, mux_vc *vc, mux_kind kind, const coll_
     fail_protocol(link, "more credits came on a shared connection than messages were sent");
   } else {
     vc->credits += (unsigned)tag->word[0];
+    COLLI_ASSERT(vc->credits <= link->mux->window);
   }
 }
 

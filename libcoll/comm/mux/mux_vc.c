@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/comm/mux/mux_internal.h"
 
 #define SMALL_PART 16 /* messages up to this fraction of a slot get memory of that size */
@@ -59,6 +60,7 @@ mux_vc *mux_vc_get(colli_mux_child *child, mux_link *link, int channel) {
 
 /* Memory for a message of `bytes` bytes. */
 static mux_msg *take_msg(colli_mux *mux, size_t bytes) {
+  COLLI_ASSERT(bytes <= mux->slot_bytes);
   bool is_small = bytes <= mux->slot_bytes / SMALL_PART;
   mux_msg *msg = mux->spare[is_small];
   if (msg) {
@@ -88,6 +90,7 @@ bool mux_vc_put(mux_vc *vc, const coll_tag *tag, const void *data, size_t bytes)
     vc->first = msg;
   vc->last = msg;
   vc->queued++;
+  COLLI_ASSERT(vc->queued <= vc->child->mux->window);
   return true;
 }
 
@@ -98,6 +101,8 @@ static void recycle_msg(colli_mux *mux, mux_msg *msg) {
 }
 
 void mux_vc_pop(mux_vc *vc) {
+  COLLI_ASSERT(vc->first && vc->queued > 0);
+  COLLI_ASSERT((vc->first == vc->last) == (vc->queued == 1));
   mux_msg *msg = vc->first;
   vc->first = msg->next;
   vc->queued--;
@@ -115,6 +120,7 @@ void mux_vc_free(mux_vc *vc) {
   while (*at != vc)
     at = &(*at)->next_in_bucket;
   *at = vc->next_in_bucket;
+  COLLI_ASSERT(mux->nvcs > 0);
   mux->nvcs--;
   mux_vc_empty(vc);
   free(vc);
