@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/shm/shm_internal.h"
 
 /* Reports why connect() fails. */
@@ -77,6 +78,7 @@ void shm_disconnect(coll_conn *base) {
     shm_work_withdraw(conn);
     say_goodbye(conn);
   }
+  COLLI_ASSERT_RANK(!(conn->gate & SHM_GATE_CONNECTING) || ep->connecting > 0, ep->env->rank);
   if (conn->gate & SHM_GATE_CONNECTING)
     ep->connecting--;
   shm_handshake_forget(ep, conn);
@@ -152,6 +154,7 @@ static int show_noted(shm_conn *conn, coll_tag *got, const void **buf, size_t *b
  * there.
  */
 static int release_ref(shm_conn *conn) {
+  COLLI_ASSERT_RANK(conn->link.rx_ref, conn->ep->env->rank);
   shm_order_loads();
   if (shm_link_peer_left(&conn->link))
     return shm_conn_lost(conn, true);

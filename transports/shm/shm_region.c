@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/shm/shm_internal.h"
 
 /* ---- the owner's side ------------------------------------------------------------------------ */
@@ -64,6 +65,8 @@ static shm_share *find_share(shm_peer *peer, uint32_t region) {
 
 /* Frees the first share of a peer. */
 static void free_first_share(shm_peer *peer) {
+  COLLI_ASSERT(peer->shares->state != SHM_SHARE_OFFERED ||
+               peer->shares->conn->offer == peer->shares);
   shm_share *share = peer->shares;
   peer->shares = share->next;
   if (share->state == SHM_SHARE_OFFERED)
@@ -73,6 +76,7 @@ static void free_first_share(shm_peer *peer) {
 
 /* Looks whether the peer has answered an offer. */
 static void poll_answer(shm_share *share) {
+  COLLI_ASSERT(share->state == SHM_SHARE_OFFERED && share->conn->offer == share);
   shm_conn *conn = share->conn;
   uint32_t answer = atomic_load_explicit(&conn->link.theirs->answer, memory_order_acquire);
   if (answer / 2 != conn->offers)
@@ -123,6 +127,7 @@ static uint32_t take_ended_share(shm_peer *peer) {
       return region;
     }
   }
+  COLLI_ASSERT(peer->ended == 0);
   return 0;
 }
 
@@ -371,6 +376,7 @@ void shm_region_leave(shm_conn *conn) {
     close(conn->offered_fd);
   if (conn->offer && find_share(peer, conn->offer->region))
     free_first_share(peer);
+  COLLI_ASSERT(peer->conns > 0);
   if (--peer->conns > 0)
     return;
   while (peer->shares)

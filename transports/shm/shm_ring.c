@@ -9,6 +9,7 @@
 #include <cpuid.h>
 #endif
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 
 #define SHM_SETTLE_NS  3000u
@@ -63,6 +64,7 @@ void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slo
   uint8_t *slots = (uint8_t *)memory + control;
   size_t ring = stride * slot_count;
   uint32_t head_count = (uint32_t)((control - front_bytes(slot_count)) / (2 * SHM_LINE));
+  COLLI_ASSERT((side == 0 || side == 1) && head_count >= slot_count);
   memset(link, 0, sizeof *link);
   link->mine = sides + side;
   link->theirs = sides + !side;
@@ -149,6 +151,8 @@ static int note_full(shm_link *link, uint32_t capacity) {
 /* Publishes the filled head and steps to the next one. */
 static inline void publish(shm_link *link, shm_slot_head *head, const coll_tag *tag,
                            uint32_t bytes) {
+  COLLI_ASSERT((size_t)(head - link->tx_heads) < link->head_count);
+  COLLI_ASSERT(link->tx_slot < link->slot_count);
   atomic_store_explicit(&head->bytes, bytes, memory_order_relaxed);
   head->tag = *tag;
   link->tx_waiting = false;
@@ -209,6 +213,7 @@ SHM_HOT int shm_link_acquire(shm_link *link, size_t bytes, void **buf) {
 }
 
 SHM_HOT void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes) {
+  COLLI_ASSERT(link->tx_acquired && bytes <= link->slot_bytes);
   shm_slot_head *head = link->tx_head;
   if (bytes <= SHM_INLINE_BYTES)
     copy_small(head->payload, link->tx_acquired, bytes);
@@ -244,6 +249,7 @@ uint64_t shm_link_sent(shm_link *link) {
   link->tx_credit = atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst);
   shm_order_after(link);
   uint64_t through = link->tx_total - (uint32_t)((uint32_t)link->tx_total - link->tx_credit);
+  COLLI_ASSERT(link->ref_last <= link->tx_total);
   if (through >= link->ref_last) {
     link->ref_last = 0;
     return link->tx_total;
@@ -333,6 +339,8 @@ uint32_t shm_link_note(const shm_link *link, shm_note *note, coll_tag *tag, cons
 }
 
 SHM_HOT void shm_link_release(shm_link *link) {
+  COLLI_ASSERT(link->rx_slot < link->slot_count);
+  COLLI_ASSERT((size_t)(link->rx_head - link->rx_heads) < link->head_count);
   shm_slot_head *next = link->rx_head + 1;
   link->rx_head = next == link->rx_heads + link->head_count ? link->rx_heads : next;
   link->rx_slot = link->rx_slot + 1 == link->slot_count ? 0 : link->rx_slot + 1;

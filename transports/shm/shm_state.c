@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/shm/shm_internal.h"
 
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
   shm_endpoint *ep = conn->ep;
+  COLLI_ASSERT_RANK(fault->status != COLL_OK, ep->env->rank);
   if (conn->status == COLL_OK) {
     conn->status = fault->status;
     coll_transport_failure failure = {fault->status,    conn->base.peer, conn->base.channel,
@@ -34,6 +36,8 @@ static const void *order_key(const shm_conn *conn) {
 
 void shm_conn_up(shm_conn *conn, shm_handshake *hs) {
   shm_endpoint *ep = conn->ep;
+  COLLI_ASSERT_RANK(conn->gate & SHM_GATE_CONNECTING && ep->connecting > 0, ep->env->rank);
+  COLLI_ASSERT_RANK(!conn->segment.memory && hs->segment.memory, ep->env->rank);
   conn->local = hs->local;
   conn->bell_fd = hs->bell_fd;
   conn->segment = hs->segment;

@@ -1,6 +1,7 @@
 /* sim_event.c: the queue of events, chance, and what faults do to a message on its way. */
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/sim/sim_internal.h"
 
 /* Whether event a comes before b. */
@@ -29,6 +30,7 @@ static bool heap_push(sim_world *world, sim_event event) {
 
 /* Takes the earliest event out of the queue, which is not empty. */
 sim_event sim_event_take(sim_world *world) {
+  COLLI_ASSERT(world->nevents > 0 && world->heap[0].at_ns >= world->now_ns);
   sim_event first = world->heap[0];
   sim_event last = world->heap[--world->nevents];
   size_t at = 0;
@@ -64,6 +66,7 @@ void sim_touch(sim_world *world, int rank) {
   if (world->is_touched[rank])
     return;
   world->is_touched[rank] = true;
+  COLLI_ASSERT(world->touched_count < world->config.nranks);
   int at = (world->touched_first + world->touched_count++) % world->config.nranks;
   world->touched[at] = rank;
 }

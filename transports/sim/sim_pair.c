@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/sim/sim_internal.h"
 
 /* The bucket of a pair. */
@@ -51,12 +52,14 @@ void sim_msg_free(sim_msg *msg) {
 
 /* Gives back one reference. */
 void sim_pair_put(sim_world *world, sim_pair *pair) {
+  COLLI_ASSERT(pair->refs > 0);
   if (--pair->refs > 0)
     return;
   sim_pair **at = bucket_of(world, pair->rank[0], pair->rank[1], pair->channel);
   while (*at != pair)
     at = &(*at)->next;
   *at = pair->next;
+  COLLI_ASSERT(pair->side[0].state != SIM_OPEN && pair->side[1].state != SIM_OPEN);
   for (int i = 0; i < 2; i++) {
     sim_msg_free(pair->side[i].slot);
     while (pair->side[i].head) {
@@ -100,6 +103,7 @@ static void read_one(sim_side *side) {
 static void deliver_message(sim_world *world, sim_side *side) {
   if (!side->coming || side->pair->cut)
     return;
+  COLLI_ASSERT(!side->coming->borrowed); /* what arrives was read */
   side->coming = side->coming->next;
   world->delivered++;
   if (sim_side_mate(side)->state == SIM_OPEN)
@@ -142,6 +146,7 @@ void sim_side_event(sim_world *world, sim_pair *pair, int index, sim_event_kind 
 void sim_side_post(sim_side *side, sim_msg *msg) {
   sim_world *world = side->ep->world;
   int from = side->ep->env->rank, index = index_of(side);
+  COLLI_ASSERT_RANK(side->state == SIM_OPEN && side->credits > 0, from);
   msg->number = ++side->taken;
   msg->next = NULL;
   if (side->head)
@@ -174,6 +179,7 @@ void sim_side_post(sim_side *side, sim_msg *msg) {
 void sim_side_take(sim_side *side) {
   sim_world *world = sim_side_mate(side)->ep->world;
   sim_msg *msg = side->head;
+  COLLI_ASSERT(msg && msg != side->coming && !msg->borrowed); /* it has arrived */
   side->head = msg->next;
   sim_msg_free(msg);
   if (side->state == SIM_OPEN && !side->pair->stalled)
@@ -231,6 +237,7 @@ void sim_side_close(sim_side *side) {
     side->ep->sides = side->next;
   if (side->next)
     side->next->prev = side->prev;
+  COLLI_ASSERT(side->state == SIM_OPEN);
   side->state = SIM_CLOSED;
   bool heard = !side->pair->stalled && !side->pair->cut && world->fate[rank_of(side)] != SIM_KILLED;
   if (mate->state == SIM_OPEN && heard)

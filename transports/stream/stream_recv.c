@@ -5,10 +5,13 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/stream/stream_internal.h"
 
 /* Copies up to `bytes` bytes that were read ahead; returns how many. */
 static size_t unstage(colli_stream *stream, void *to, size_t bytes) {
+  COLLI_ASSERT(stream->stage_begin <= stream->stage_end);
+  COLLI_ASSERT(stream->stage_end <= stream->stage_capacity);
   size_t staged = stream->stage_end - stream->stage_begin;
   bytes = bytes < staged ? bytes : staged;
   if (bytes == 0)
@@ -62,6 +65,7 @@ static int check_frame(colli_stream *stream) {
 
 /* Reads several small messages ahead into the stage; returns what read() did. */
 static ssize_t read_ahead(colli_stream *stream) {
+  COLLI_ASSERT(stream->stage_end == 0 && stream->stage_capacity >= COLLI_STAGE_BYTES);
   ssize_t n = read(stream->fd, stream->stage, COLLI_STAGE_BYTES);
   if (n > 0)
     stream->stage_end = (size_t)n;
@@ -70,6 +74,7 @@ static ssize_t read_ahead(colli_stream *stream) {
 
 /* Reads the rest of the frame and of a payload of `bytes` bytes straight to their places. */
 static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
+  COLLI_ASSERT(stream->frame_done <= sizeof(stream->frame) && stream->payload_done <= bytes);
   size_t missing = sizeof(stream->frame) - stream->frame_done;
   struct iovec iov[2] = {{(char *)&stream->frame + stream->frame_done, missing},
                          {payload + stream->payload_done, bytes - stream->payload_done}};
@@ -115,6 +120,8 @@ static int copy_staged(colli_stream *stream, char *payload, size_t bytes) {
 
 /* Begins the next message. */
 static void begin_message(colli_stream *stream) {
+  COLLI_ASSERT(stream->frame_done == sizeof(stream->frame));
+  COLLI_ASSERT(stream->payload_done == stream->frame.bytes);
   stream->last_bytes = stream->frame.bytes;
   stream->frame_done = stream->payload_done = 0;
   stream->in_slot = false;
@@ -160,6 +167,7 @@ int colli_stream_recv(colli_stream *stream, const coll_tag *expect, void *buf, s
 
 /* Moves bytes that were read with a peeked message, but belong to later ones, to the stage. */
 static int stage_excess(colli_stream *stream) {
+  COLLI_ASSERT(stream->stage_begin == stream->stage_end);
   size_t excess = stream->payload_done - stream->frame.bytes;
   if (!grow_stage(stream, excess))
     return colli_stream_fail(stream, &stream->recv_status, COLL_ERR_NO_MEMORY, "realloc", ENOMEM,
@@ -202,6 +210,7 @@ int colli_stream_slot_peek(colli_stream *stream, coll_tag *got, const void **buf
 }
 
 int colli_stream_slot_release(colli_stream *stream) {
+  COLLI_ASSERT(stream->in_slot);
   begin_message(stream);
   return COLL_T_DONE;
 }

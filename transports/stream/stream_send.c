@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <sys/uio.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/stream/stream_internal.h"
 
 #define FLUSH_MESSAGES 8u /* at most, in one system call */
@@ -39,8 +40,10 @@ static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count)
 
 /* Removes the first waiting message. */
 static void pop_waiting(colli_stream *stream) {
+  COLLI_ASSERT(stream->out_count > 0 && stream->out_count <= stream->slot_count);
   const colli_out *first = nth_waiting(stream, 0);
   if (first->kind == COLLI_OUT_SLOT) {
+    COLLI_ASSERT(stream->slot_used > 0 && stream->slot_used <= stream->slot_count);
     stream->slot_first = (stream->slot_first + 1) % stream->slot_count;
     stream->slot_used--;
   }
@@ -53,6 +56,7 @@ static void pop_waiting(colli_stream *stream) {
 static void advance_waiting(colli_stream *stream, size_t bytes) {
   while (bytes > 0) {
     size_t left = sizeof(colli_frame) + nth_waiting(stream, 0)->frame.bytes - stream->out_done;
+    COLLI_ASSERT(left > 0);
     if (bytes < left) {
       stream->out_done += bytes;
       return;
@@ -95,6 +99,7 @@ int colli_stream_flush(colli_stream *stream) {
 /* Appends a message, of which `done` bytes are written, to the waiting ones. */
 static void append_waiting(colli_stream *stream, const colli_frame *frame, const void *payload,
                            size_t done, colli_out_kind kind) {
+  COLLI_ASSERT(stream->out_count < stream->slot_count && done < sizeof(*frame) + frame->bytes);
   *nth_waiting(stream, stream->out_count) = (colli_out){*frame, payload, stream->accepted, kind};
   if (stream->out_count++ == 0)
     stream->out_done = done;
@@ -163,6 +168,7 @@ int colli_stream_slot_commit(colli_stream *stream, const coll_tag *tag, size_t b
   size_t pitch = (stream->slot_bytes + COLLI_SLOT_ALIGN - 1) & ~(COLLI_SLOT_ALIGN - 1);
   char *slot =
       stream->slots + pitch * ((stream->slot_first + stream->slot_used) % stream->slot_count);
+  COLLI_ASSERT(stream->slot_acquired && bytes <= stream->slot_bytes);
   colli_frame frame = {COLLI_FRAME_MAGIC, (uint32_t)bytes, *tag};
   stream->slot_acquired = false;
   ssize_t done = write_now(stream, &frame, slot);

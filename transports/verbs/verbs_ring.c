@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "libcoll/base/assert.h"
+
 /* How many units a message of a whole slot takes at most, short or long. */
 static uint64_t slot_units(size_t slot_bytes) {
   return slot_bytes / VERBS_UNIT + 1 + VERBS_PAGE_UNITS;
@@ -38,6 +40,7 @@ bool verbs_rx_arrived(verbs_rx *rx, size_t bytes, bool tagged, size_t slot_bytes
     return false;
   uint32_t payload = (uint32_t)(bytes - tag_bytes);
   verbs_place place = verbs_ring_place(rx->at, rx->units, payload);
+  COLLI_ASSERT(place.end <= rx->units && rx->taken + rx->placed <= rx->arrived);
   rx->arrival[rx->arrived++ % VERBS_ARRIVALS] =
       (verbs_arrival){.bytes = payload,
                       .moved = place.moved,

@@ -34,6 +34,7 @@
 #include <stdint.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/base/assert.h"
 
 #define VERBS_UNIT       64u
 #define VERBS_PAGE_UNITS 64u
@@ -175,6 +176,8 @@ static inline bool verbs_tx_needs_tag(const verbs_tx *tx, const coll_tag *tag) {
 
 /* The message at `place` was sent. */
 static inline void verbs_tx_sent(verbs_tx *tx, const coll_tag *tag, const verbs_place *place) {
+  COLLI_ASSERT(place->end <= tx->units && tx->kept - tx->read < VERBS_MESSAGES);
+  COLLI_ASSERT(tx->passed - tx->freed + place->moved <= tx->units);
   tx->at = place->end;
   tx->passed += place->moved;
   tx->tag = *tag;
@@ -205,6 +208,7 @@ static inline bool verbs_tx_credit(verbs_tx *tx, uint32_t low, bool *broken) {
   tx->freed += more;
   while (tx->read < tx->kept && tx->end[tx->read % VERBS_MESSAGES] <= tx->freed)
     tx->read++;
+  COLLI_ASSERT(tx->freed <= tx->passed && tx->read <= tx->kept);
   return true;
 }
 
@@ -300,6 +304,7 @@ static inline bool verbs_rx_peek(verbs_rx *rx, const uint8_t *memory, const void
 
 /* Gives back the message that was shown. */
 static inline void verbs_rx_release(verbs_rx *rx) {
+  COLLI_ASSERT(rx->taken < rx->arrived);
   const verbs_arrival *arrival = &rx->arrival[rx->taken++ % VERBS_ARRIVALS];
   rx->passed += arrival->moved;
   if (__builtin_expect(arrival->target != NULL, 0)) {
@@ -329,6 +334,7 @@ static inline bool verbs_rx_owes(const verbs_rx *rx) {
 
 /* The credit for a message that is sent now: all that was given back. */
 static inline uint32_t verbs_rx_credit(verbs_rx *rx) {
+  COLLI_ASSERT(rx->credited <= rx->passed && rx->credited_messages <= rx->taken);
   rx->credited = rx->passed;
   rx->credited_messages = rx->taken;
   return (uint32_t)rx->passed & VERBS_IMM_UNITS;

@@ -1,6 +1,8 @@
 /* verbs_target.c: the adverts of one direction. */
 #include "transports/verbs/verbs_target.h"
 
+#include "libcoll/base/assert.h"
+
 /* One more than the number of the last message of a target. */
 static uint64_t end_of(const verbs_advert *advert) {
   return advert->first + verbs_advert_count(advert);
@@ -18,6 +20,7 @@ bool verbs_targets_copied(verbs_targets *targets, uint32_t low) {
   if (targets->copied + more > targets->made)
     return false;
   targets->copied += more;
+  COLLI_ASSERT(targets->made - targets->copied <= VERBS_TARGETS);
   return true;
 }
 
@@ -33,6 +36,7 @@ bool verbs_targets_add(verbs_targets *targets, const verbs_advert *advert) {
 }
 
 void verbs_targets_pass(verbs_targets *targets, uint64_t next) {
+  COLLI_ASSERT(targets->over <= targets->made && targets->made - targets->over <= VERBS_TARGETS);
   while (targets->over < targets->made &&
          end_of(&targets->advert[targets->over % VERBS_TARGETS]) <= next)
     targets->over++;
