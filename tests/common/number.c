@@ -44,7 +44,7 @@ static int small(coll_type type, int op, int rank, uint64_t index, uint64_t seed
   if (op == COLL_PROD)
     return (turn % (is_float8(type) ? 4 : 7) == 0 ? 2 : 1) * (h % 2 ? 1 : -1);
   if (is_float8(type) && op != COLL_MIN && op != COLL_MAX)
-    return turn % 2 == 0 ? (int)(h % 3) - 1 : 0;
+    return turn % 3 == 0 ? (int)(h % 3) - 1 : 0;
   return (int)(h % (uint64_t)(2 * most + 1)) - most;
 }
 

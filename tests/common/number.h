@@ -10,7 +10,7 @@ uint64_t number_hash(uint64_t a, uint64_t b, uint64_t c, uint64_t d);
 /*
  * Writes an element of a rank's input, which depends on rank, index and seed. Integers are any that
  * the type has, and sums wrap around. Floats are whole numbers, so small that the type holds every
- * partial result exactly, whatever the order: of 8 bits, up to 16 ranks; of 16 bits, up to 80; the
+ * partial result exactly, whatever the order: of 8 bits, up to 24 ranks; of 16 bits, up to 80; the
  * others, up to 800 in products and 100,000 in the rest. op -1: any bytes.
  */
 void number_input(void *element, coll_type type, int op, int rank, uint64_t index, uint64_t seed);
