@@ -30,10 +30,11 @@ typedef enum fault_kind {
 /* In memory that the ranks share with the test. */
 typedef struct fault {
   fault_kind kind;
-  int rank, at; /* the rank to which it happens, and the number of the event, from 1 */
-  pid_t frozen; /* a rank that is frozen, or 0 */
-  int events;   /* so many were seen */
-  char hit[32]; /* the event at which it came */
+  int rank, at;     /* the rank to which it happens, and the number of the event, from 1 */
+  const char *only; /* events of that name are counted; NULL: all are */
+  pid_t frozen;     /* a rank that is frozen, or 0 */
+  int events;       /* so many were seen */
+  char hit[32];     /* the event at which it came */
   char name[MOST_EVENTS][32];
 } fault;
 
@@ -49,6 +50,8 @@ static void event(const char *name) {
   if (shared->kind == NOTHING && shared->events < MOST_EVENTS)
     snprintf(shared->name[shared->events], sizeof(shared->name[0]), "%s", name);
   shared->events++;
+  if (shared->only && strcmp(name, shared->only) != 0)
+    return;
   if (++seen != shared->at || shared->kind == NOTHING)
     return;
   snprintf(shared->hit, sizeof(shared->hit), "%s", name);
@@ -184,11 +187,12 @@ static checkpoint_state place_of(const job *j) {
   return state;
 }
 
-/* Prepares a fault at an event of a rank. */
-static void set_fault(fault_kind kind, int rank, int at) {
+/* Prepares a fault at an event of a rank: the at-th of that name, or of all if it is NULL. */
+static void set_fault(fault_kind kind, int rank, int at, const char *only) {
   shared->kind = kind;
   shared->rank = rank;
   shared->at = at;
+  shared->only = only;
   shared->frozen = 0;
   shared->events = 0;
   shared->hit[0] = '\0';
@@ -263,20 +267,26 @@ static void check_run(const job *j, const char *what) {
 
 /* Counts the events of a rank in an undisturbed run. */
 static int count_events(const job *j, int rank) {
-  set_fault(NOTHING, rank, 0);
+  set_fault(NOTHING, rank, 0, NULL);
   check_run(j, "undisturbed");
   cr_assert_lt(shared->events, MOST_EVENTS);
   return shared->events;
 }
 
-/* The number of an event of that name in the run of count_events(), in its second epoch if there
- * is one, or 0. */
+/*
+ * The number of an event among those of its name in the run of count_events(), or 0: the last of
+ * the second epoch if there is one; of messages, whose number differs from run to run, the first.
+ */
 static int find_event(int events, const char *name) {
-  int epochs = 0, found = 0;
+  bool message = strstr(name, "send") || strstr(name, "recv");
+  int epochs = 0, number = 0, found = 0;
   for (int i = 0; i < events; i++) {
     epochs += strcmp(shared->name[i], "loader_epoch") == 0;
-    if (strcmp(shared->name[i], name) == 0 && (found == 0 || epochs == 2))
-      found = i + 1;
+    if (strcmp(shared->name[i], name) != 0)
+      continue;
+    number++;
+    if (found == 0 || (epochs == 2 && !message))
+      found = number;
   }
   return found;
 }
@@ -291,7 +301,7 @@ static void kill_everywhere(const char *strategy, int stride) {
   for (int rank = 0; rank < RANKS; rank += RANKS - 1) {
     int events = count_events(&j, rank);
     for (int at = rank ? stride : 1; at <= events; at += stride) {
-      set_fault(KILL, rank, at);
+      set_fault(KILL, rank, at, NULL);
       check_run(&j, strategy);
     }
   }
@@ -353,7 +363,7 @@ static void fault_at_points(const char *strategy, fault_kind kind, int rank,
     int at = find_event(events, points[i]);
     if (at == 0)
       continue;
-    set_fault(kind, rank, at);
+    set_fault(kind, rank, at, points[i]);
     check_run(&j, strategy);
     tried++;
   }
@@ -414,7 +424,7 @@ static void check_resumed_within(const char *how) {
   j.o.checkpoint = j.checkpoint;
   j.o.checkpoint_steps = 3;
   j.before = note_rank;
-  set_fault(NOTHING, -1, 0);
+  set_fault(NOTHING, -1, 0, NULL);
   job_runs_well(&j, RANKS);
   curve whole = job_curve(&j);
   static const int stops[] = {4, 12, 19};
@@ -422,7 +432,7 @@ static void check_resumed_within(const char *how) {
     int results[JOB_MOST_RANKS];
     unlink(j.checkpoint);
     j.o.resume = false;
-    set_fault(KILL_EVERYONE, -1, stops[i]);
+    set_fault(KILL_EVERYONE, -1, stops[i], NULL);
     job_run(&j, RANKS, results);
     for (int r = 0; r < RANKS; r++) /* where a loss ends the run, it may have ended so before */
       cr_assert(results[r] == 128 + SIGKILL || results[r] == 1, "%s: rank %d: %d: %s", how, r,
@@ -432,7 +442,7 @@ static void check_resumed_within(const char *how) {
     cr_assert(at.epochs == epochs && at.step == step,
               "%s: after step %d there is a checkpoint of epoch %" PRIu64 ", step %" PRIu64, how,
               stops[i], at.epochs, at.step);
-    set_fault(NOTHING, -1, 0);
+    set_fault(NOTHING, -1, 0, NULL);
     j.o.resume = true;
     job_runs_well(&j, RANKS);
     cr_assert_str_eq(job_curve(&j).hash[2], whole.hash[2], "%s: after step %d", how, stops[i]);
