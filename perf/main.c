@@ -146,8 +146,8 @@ static bool is_right(const perf_options *options, const results *out) {
   return true;
 }
 
-/* One rank's whole run: true if everything went well and every value was right. */
-static bool run_rank(const perf_options *options, coll_comm *comm) {
+/* Measures one collective: true if everything went well and every value was right. */
+static bool run_collective(const perf_options *options, coll_comm *comm) {
   int rank = 0, nranks = 1;
   coll_comm_rank(comm, &rank);
   coll_comm_nranks(comm, &nranks);
@@ -182,6 +182,18 @@ static bool run_rank(const perf_options *options, coll_comm *comm) {
   free(out.lines);
   free(out.cells);
   free(out.overlaps);
+  return well;
+}
+
+/* One rank's whole run: true if everything went well and every value was right. */
+static bool run_rank(const perf_options *options, coll_comm *comm) {
+  perf_options one = *options;
+  bool well = true;
+  for (int i = 0; well && i < options->nwanted; i++) {
+    one.what = options->wanted[i];
+    one.traits = &perf_collectives[one.what];
+    well = run_collective(&one, comm);
+  }
   return well;
 }
 

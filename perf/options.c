@@ -58,13 +58,12 @@ const char *perf_op_name(int op) {
 }
 
 static const char usage[] =
-    "usage: coll_perf COLLECTIVE [options]      (start ranks with collrun, or use -t)\n"
+    "usage: coll_perf COLLECTIVE ... [options]  (start ranks with collrun, or use -t)\n"
     "  COLLECTIVE                allreduce, reduce, reduce_scatter, scan, exscan, broadcast,\n"
-    "                            allgather, gather, scatter, alltoall, reduce_scatterv, "
-    "allgatherv,\n"
-    "                            gatherv, scatterv, alltoallv, barrier, sendrecv (to the next\n"
-    "                            rank), reduce_broadcast (one after the other: an all-reduce must\n"
-    "                            not take longer)\n"
+    "                            allgather, gather, scatter, alltoall, reduce_scatterv,\n"
+    "                            allgatherv, gatherv, scatterv, alltoallv, barrier, sendrecv (to\n"
+    "                            the next rank), reduce_broadcast (an all-reduce must not take\n"
+    "                            longer); several are measured one after the other\n"
     "  -b, --minbytes SIZE       smallest size (default 4); sizes take K, M, G; a list (4,1K,8K)\n"
     "                            stands for all sizes\n"
     "  -e, --maxbytes SIZE       largest size (default 32M)\n"
@@ -74,24 +73,20 @@ static const char usage[] =
     "  -w, --warmup_iters N      operations before each measurement (default 5)\n"
     "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
     "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, float8_e4m3,\n"
-    "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc, or "
-    "all\n"
-    "                            (default float)\n"
+    "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc,\n"
+    "                            or all (default float)\n"
     "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
     "                            minloc, maxloc, or all: those that take the type (default sum)\n"
     "  -r, --root R              root, where there is one; -1: each rank in turn (default 0)\n"
-    "  -R, --local_register 0|1  buffers from coll_mem_alloc, which peers on the host read in "
-    "place\n"
+    "  -R, --local_register 0|1  buffers of coll_mem_alloc; peers on the host read in place\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
     "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
     "      --algo all            measure every algorithm; predicted time beside measured, and how\n"
     "                            often the chosen one was within 10 % of the best\n"
-    "      --algo TEXT           force algorithms as COLL_ALGO does; a name alone is this "
-    "collective's\n"
+    "      --algo TEXT           force algorithms as COLL_ALGO does; or only a name\n"
     "      --deterministic L     off, on or ordered; all: each, and what it costs\n"
-    "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such work; "
-    "set\n"
-    "                            COLL_PROGRESS=on to let it progress meanwhile\n"
+    "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such\n"
+    "                            work; set COLL_PROGRESS=on to let it progress meanwhile\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
     "  -h, --help\n"
     "As in nccl-tests, the size is that of the larger buffer, and the time is the mean on the\n"
@@ -261,14 +256,19 @@ static void read_option(perf_options *options, int letter, const char *value) {
   }
 }
 
-/* Finds the collective, and refuses options that make no sense with it. */
-static void find_collective(perf_options *options, const char *name) {
+/* Adds a collective, and refuses options that make no sense with it. */
+static void add_collective(perf_options *options, const char *name) {
   static char text[128];
   for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)
     if (strcmp(name, perf_collectives[options->what].name) == 0)
       break;
   if (options->what == PERF_WHAT_COUNT)
     die("unknown collective", name);
+  if (options->nwanted == PERF_WHAT_COUNT)
+    die("too many collectives:", name);
+  if (options->nwanted > 0 && (options->json || options->algo))
+    die("--json and --algo take one collective, not also", name);
+  options->wanted[options->nwanted++] = options->what;
   const perf_traits *traits = options->traits = &perf_collectives[options->what];
   if ((options->all_algos || options->algo) && !traits->algo)
     die("there are no algorithms for", name);
@@ -335,10 +335,11 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
   while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
     if (!read_size_option(options, letter, optarg))
       read_option(options, letter, optarg);
-  if (optind + 1 != argc) {
+  if (optind == argc) {
     fputs(usage, stderr);
     exit(2);
   }
-  find_collective(options, argv[optind]);
+  while (optind < argc)
+    add_collective(options, argv[optind++]);
   settle_range(options);
 }

@@ -60,7 +60,9 @@ typedef enum perf_overlap_kind {
 } perf_overlap_kind;
 
 typedef struct perf_options {
-  perf_what what;
+  perf_what wanted[PERF_WHAT_COUNT]; /* what to measure, one after the other */
+  int nwanted;
+  perf_what what;            /* of them, the one that is measured now */
   const perf_traits *traits; /* of it */
   size_t min_bytes, max_bytes;
   size_t sizes[PERF_SIZES]; /* to measure, if there are two or more */

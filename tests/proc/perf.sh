@@ -46,9 +46,9 @@ for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan br
   check "$collective, 3 threads" "$perf" $collective -t 3 -b 4 -e 64K -f 16 -n 3
   [ $collective = barrier ] || has "values : 0 OK"
 done
-for collective in allreduce reduce_scatterv alltoallv barrier sendrecv; do
-  check "$collective, 2 processes" "$run" -n 2 "$perf" $collective -b 4 -e 64K -f 64 -n 3
-done
+check "several collectives, 2 processes" "$run" -n 2 "$perf" allreduce reduce_scatterv alltoallv barrier sendrecv \
+  -b 4 -e 64K -f 64 -n 3
+[ "$(grep -c 'values : 0 OK' "$out/log")" = 5 ] || { echo "FAILED: 5 collectives give as many tables"; failed=1; }
 # twice as many ranks as processors: two are bound to each
 for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier; do
   check "$collective, 2 processes a processor, roots in turn" "$run" -n $((2 * $(nproc))) "$perf" $collective \
@@ -121,6 +121,9 @@ done
 
 refuse "no collective" usage "$perf"
 refuse "unknown collective" "gatherall" "$perf" gatherall
+refuse "unknown collective after another" "gatherall" "$perf" allreduce gatherall
+refuse "JSON of several collectives" "take one collective" "$perf" allreduce reduce -t 2 --json "$out/json"
+refuse "an algorithm for several collectives" "take one collective" "$perf" allreduce reduce -t 2 --algo ring
 refuse "unknown type" "float99" "$perf" allreduce -d float99
 refuse "unknown operation" "xor" "$perf" allreduce -o xor
 refuse "operation of other types" "float" "$perf" allreduce -d float -o band
