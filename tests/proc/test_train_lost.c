@@ -10,10 +10,12 @@
 #include "trainer/hash.h"
 #include "trainer/loader.h"
 #include "trainer/progress.h"
+#include "waits.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* What is done to a rank. */
@@ -25,6 +27,7 @@ typedef enum fault_kind {
   KILL_EVERYONE, /* all ranks are gone, each after that step */
 } fault_kind;
 
+#define RANKS       3
 #define MOST_EVENTS 400
 
 /* In memory that the ranks share with the test. */
@@ -34,6 +37,7 @@ typedef struct fault {
   const char *only; /* events of that name are counted; NULL: all are */
   pid_t frozen;     /* a rank that is frozen, or 0 */
   int events;       /* so many were seen */
+  atomic_int begun; /* so many ranks have begun to train */
   char hit[32];     /* the event at which it came */
   char name[MOST_EVENTS][32];
 } fault;
@@ -54,6 +58,9 @@ static void event(const char *name) {
     return;
   if (++seen != shared->at || shared->kind == NOTHING)
     return;
+  /* A rank that still compares what all were given, or opens the strategy, cannot do without one.
+   */
+  WAIT_UNTIL(atomic_load(&shared->begun) == RANKS, 10);
   snprintf(shared->hit, sizeof(shared->hit), "%s", name);
   if (shared->kind == KILL || shared->kind == KILL_EVERYONE)
     raise(SIGKILL);
@@ -129,6 +136,8 @@ void __real_loader_epoch(loader *ld, uint64_t epoch);
 void __wrap_loader_epoch(loader *ld, uint64_t epoch);
 /* Training begins with a shuffle. */
 void __wrap_loader_epoch(loader *ld, uint64_t epoch) {
+  if (!numbering)
+    atomic_fetch_add(&shared->begun, 1);
   numbering = true;
   event("loader_epoch");
   __real_loader_epoch(ld, epoch);
@@ -151,8 +160,6 @@ static void note_rank(int rank) {
 }
 
 /* ---- the job and its properties ------------------------------------------------------------- */
-
-#define RANKS 3
 
 /* Memory for the fault. */
 static void take_shared(void) {
@@ -195,6 +202,7 @@ static void set_fault(fault_kind kind, int rank, int at, const char *only) {
   shared->only = only;
   shared->frozen = 0;
   shared->events = 0;
+  atomic_store(&shared->begun, 0);
   shared->hit[0] = '\0';
 }
 

@@ -9,6 +9,7 @@ mkdir "$dir/bin" "$dir/.ci" "$dir"/{libcoll,transports,topology,trainer,perf,tes
 cp "$SOURCE/check" "$dir/"
 cp "$SOURCE"/.ci/{run,setup.sh,packages.txt} "$dir/.ci/"
 export CALLS=$dir/calls
+unset TEST_ALL # of ./check --all, which may run this
 
 # fake NAME: makes a command from standard input.
 fake() {
