@@ -14,7 +14,7 @@
 #define ROUNDS_MIN 6  /* does not count: it starts from rest, with free slots */
 #define PASSES     4  /* so many are replayed, and twice as many; the others take as long */
 #define POLL_NS    50.0
-#define IDLE_LIMIT 64 /* fruitless polls of each rank after which it is a deadlock */
+#define IDLE_LIMIT 1000 /* fruitless polls of each rank after which it is a deadlock */
 
 typedef struct wire {
   double *arrives; /* [slot] when what was sent last in it can be read */
@@ -109,31 +109,34 @@ static double slice_effort(const rehearsal *r, int who, const colli_step *step, 
   return ns;
 }
 
-/* Whether a wire has a message to read, or a free slot, at a given time. */
-static bool can_take(const rehearsal *r, const wire *in, double now) {
-  return in && in->sent > in->taken && in->arrives[in->taken % r->slots] <= now;
+/* When a wire has a message to read; HUGE_VAL: not before another is sent. */
+static double can_take(const rehearsal *r, const wire *in) {
+  return in && in->sent > in->taken ? in->arrives[in->taken % r->slots] : HUGE_VAL;
 }
 
-/* Whether a wire has a free slot at a time. */
-static bool can_send(const rehearsal *r, const wire *out, double now) {
-  return out->sent < r->slots ||
-         (out->sent - out->taken < r->slots && out->frees[out->sent % r->slots] <= now);
+/* When a wire has a free slot; HUGE_VAL: not before another message is read. */
+static double can_send(const rehearsal *r, const wire *out) {
+  if (out->sent < r->slots)
+    return 0;
+  return out->sent - out->taken < r->slots ? out->frees[out->sent % r->slots] : HUGE_VAL;
+}
+
+/* When a step's next slice can be done; the wires on which it receives and sends, or NULL. */
+static double can_do(const rehearsal *r, int who, const colli_step *step, wire **in, wire **out) {
+  double at = 0;
+  if (step->bits & COLLI_RECV)
+    at = can_take(r, *in = wire_of(r, step->peer_recv, who, step->lane));
+  if (step->bits & COLLI_SEND)
+    at = fmax(at, can_send(r, *out = wire_of(r, who, step->peer_send, step->lane)));
+  return at;
 }
 
 /* A lane's next slice, if it can be done now. */
 static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, size_t count) {
   int who = c->running;
   wire *in = NULL, *out = NULL;
-  if (step->bits & COLLI_RECV) {
-    in = wire_of(r, step->peer_recv, who, step->lane);
-    if (!can_take(r, in, c->now))
-      return false;
-  }
-  if (step->bits & COLLI_SEND) {
-    out = wire_of(r, who, step->peer_send, step->lane);
-    if (!can_send(r, out, c->now))
-      return false;
-  }
+  if (can_do(r, who, step, &in, &out) > c->now)
+    return false;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
   c->now += slice_effort(r, who, step, (double)part * r->elem_bytes);
   if (in)
@@ -148,19 +151,26 @@ static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, siz
   return true;
 }
 
+/* The elements of a lane's chunk, and whether there is a slice to do before its next step. */
+static bool has_slice(const rehearsal *r, const colli_sched *sched, const lane *l, size_t *count) {
+  const colli_step *step = &sched->steps[l->step];
+  *count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
+  return sched->coll == COLLI_BARRIER ? l->done == 0 : l->done < *count;
+}
+
 /* Runs a lane up to and including its next slice; false if the slice cannot be done yet. */
 static bool try_lane(rehearsal *r, core *c, int index) {
   int who = c->running;
   const colli_sched *sched = r->scheds[who];
   lane *l = &r->ranks[who].lane[index];
-  bool barrier = sched->coll == COLLI_BARRIER, moved = false;
+  bool moved = false;
   while (l->pass < r->passes) {
     const colli_step *step = &sched->steps[l->step];
     if (!deps_done(r, who, l, step))
       return moved;
-    size_t count =
-        colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
-    if (barrier ? l->done == 0 : l->done < count) {
+    size_t count;
+    if (has_slice(r, sched, l, &count)) {
       if (moved || !do_slice(r, c, l, step, count))
         return moved;
       moved = true;
@@ -211,21 +221,69 @@ static bool move_on(rehearsal *r, core *c) {
   return moved;
 }
 
-/* Gives the core to the rank that has waited longest for it; if none waits, polls again later. */
+/* When a rank may do something next, as far as is known; HUGE_VAL: not before another rank does. */
+static double next_slice(const rehearsal *r, int who) {
+  const colli_sched *sched = r->scheds[who];
+  const rank *me = &r->ranks[who];
+  double at = me->lanes_left == 0 ? 0 : HUGE_VAL;
+  for (int i = 0; i < sched->nlanes && at > 0; i++) {
+    const lane *l = &me->lane[i];
+    if (l->pass == r->passes || !deps_done(r, who, l, &sched->steps[l->step]))
+      continue; /* another lane must move first */
+    wire *in = NULL, *out = NULL;
+    size_t count;
+    bool slice = has_slice(r, sched, l, &count);
+    at = slice ? fmin(at, can_do(r, who, &sched->steps[l->step], &in, &out)) : 0;
+  }
+  return at;
+}
+
+/* The i-th of the ranks that wait for a core. */
+static int waiting_rank(const rehearsal *r, const core *c, int i) {
+  return c->waiting[(c->first + i) % r->nranks];
+}
+
+/* The same as next_slice() of all ranks of a core, or its present time. */
+static double next_event(const rehearsal *r, const core *c) {
+  if (c->running < 0)
+    return HUGE_VAL;
+  double at = next_slice(r, c->running);
+  for (int i = 0; i < c->count && at > c->now; i++)
+    at = fmin(at, next_slice(r, waiting_rank(r, c, i)));
+  return fmax(at, c->now);
+}
+
+/* How often in a row a core's ranks can only poll in vain, each time for `poll_ns`; at least 1. */
+static long count_vain_polls(const rehearsal *r, const core *c, double poll_ns) {
+  double until = next_event(r, c);
+  for (int i = 0; i < r->ncores && until > c->now + poll_ns; i++)
+    if (&r->cores[i] != c)
+      until = fmin(until, next_event(r, &r->cores[i]));
+  double polls = until < HUGE_VAL ? ceil((until - c->now) / poll_ns) : 1;
+  return polls > 1 ? (long)polls : 1;
+}
+
+/*
+ * Gives the core to the rank that has waited longest for it; if none waits, polls again later. As
+ * long as nothing can have changed, that is done many times at once.
+ */
 static void hand_over(rehearsal *r, core *c) {
   bool through = r->ranks[c->running].round == r->rounds;
+  double poll_ns = c->count > 0 ? fmax(r->model->alpha_ns, POLL_NS) : POLL_NS;
+  long times = through ? 1 : count_vain_polls(r, c, poll_ns);
+  c->now += (double)times * poll_ns;
   if (c->count == 0) {
-    c->now += POLL_NS;
     c->running = through ? -1 : c->running;
     return;
   }
-  int next = c->waiting[c->first];
-  c->first = (c->first + 1) % r->nranks;
-  c->count--;
-  if (!through)
-    c->waiting[(c->first + c->count++) % r->nranks] = c->running;
-  c->running = next;
-  c->now += fmax(r->model->alpha_ns, POLL_NS);
+  for (long i = through ? 1 : times % (c->count + 1); i > 0; i--) {
+    int next = waiting_rank(r, c, 0);
+    c->first = (c->first + 1) % r->nranks;
+    c->count--;
+    if (!through)
+      c->waiting[(c->first + c->count++) % r->nranks] = c->running;
+    c->running = next;
+  }
 }
 
 /* The core that is furthest behind; NULL if all ranks are done. */
