@@ -37,7 +37,7 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
 enum { TCP_COUNTS = 7 };
 #endif
 #define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
-#define SHARE       ((unsigned)extent(9, 2, 5))
+#define SHARE       ((unsigned)extent(9, 2, 7))
 #define TCP_SHARE   ((unsigned)extent(7, 3, 15))
 #define LARGE_SHARE ((unsigned)extent(5, 2, 5)) /* no divisor of the cases of a collective */
 #define HOSTS_SHARE ((unsigned)extent(5, 3, 9))
