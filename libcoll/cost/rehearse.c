@@ -110,24 +110,24 @@ static double slice_effort(const rehearsal *r, int who, const colli_step *step, 
 }
 
 /* When a wire has a message to read; HUGE_VAL: not before another is sent. */
-static double can_take(const rehearsal *r, const wire *in) {
+static double readable_at(const rehearsal *r, const wire *in) {
   return in && in->sent > in->taken ? in->arrives[in->taken % r->slots] : HUGE_VAL;
 }
 
 /* When a wire has a free slot; HUGE_VAL: not before another message is read. */
-static double can_send(const rehearsal *r, const wire *out) {
+static double writable_at(const rehearsal *r, const wire *out) {
   if (out->sent < r->slots)
     return 0;
   return out->sent - out->taken < r->slots ? out->frees[out->sent % r->slots] : HUGE_VAL;
 }
 
 /* When a step's next slice can be done; the wires on which it receives and sends, or NULL. */
-static double can_do(const rehearsal *r, int who, const colli_step *step, wire **in, wire **out) {
+static double slice_at(const rehearsal *r, int who, const colli_step *step, wire **in, wire **out) {
   double at = 0;
   if (step->bits & COLLI_RECV)
-    at = can_take(r, *in = wire_of(r, step->peer_recv, who, step->lane));
+    at = readable_at(r, *in = wire_of(r, step->peer_recv, who, step->lane));
   if (step->bits & COLLI_SEND)
-    at = fmax(at, can_send(r, *out = wire_of(r, who, step->peer_send, step->lane)));
+    at = fmax(at, writable_at(r, *out = wire_of(r, who, step->peer_send, step->lane)));
   return at;
 }
 
@@ -135,7 +135,7 @@ static double can_do(const rehearsal *r, int who, const colli_step *step, wire *
 static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, size_t count) {
   int who = c->running;
   wire *in = NULL, *out = NULL;
-  if (can_do(r, who, step, &in, &out) > c->now)
+  if (slice_at(r, who, step, &in, &out) > c->now)
     return false;
   size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
   c->now += slice_effort(r, who, step, (double)part * r->elem_bytes);
@@ -233,57 +233,45 @@ static double next_slice(const rehearsal *r, int who) {
     wire *in = NULL, *out = NULL;
     size_t count;
     bool slice = has_slice(r, sched, l, &count);
-    at = slice ? fmin(at, can_do(r, who, &sched->steps[l->step], &in, &out)) : 0;
+    at = slice ? fmin(at, slice_at(r, who, &sched->steps[l->step], &in, &out)) : 0;
   }
   return at;
 }
 
-/* The i-th of the ranks that wait for a core. */
-static int waiting_rank(const rehearsal *r, const core *c, int i) {
-  return c->waiting[(c->first + i) % r->nranks];
-}
-
-/* The same as next_slice() of all ranks of a core, or its present time. */
+/* The same of a core; its present time if several ranks take turns on it. */
 static double next_event(const rehearsal *r, const core *c) {
   if (c->running < 0)
     return HUGE_VAL;
-  double at = next_slice(r, c->running);
-  for (int i = 0; i < c->count && at > c->now; i++)
-    at = fmin(at, next_slice(r, waiting_rank(r, c, i)));
-  return fmax(at, c->now);
+  return c->count > 0 ? c->now : fmax(next_slice(r, c->running), c->now);
 }
 
-/* How often in a row a core's ranks can only poll in vain, each time for `poll_ns`; at least 1. */
-static long count_vain_polls(const rehearsal *r, const core *c, double poll_ns) {
+/* Lets a core's only rank poll until something may have changed for it. */
+static void poll_alone(const rehearsal *r, core *c) {
   double until = next_event(r, c);
-  for (int i = 0; i < r->ncores && until > c->now + poll_ns; i++)
+  for (int i = 0; i < r->ncores && until > c->now + POLL_NS; i++)
     if (&r->cores[i] != c)
       until = fmin(until, next_event(r, &r->cores[i]));
-  double polls = until < HUGE_VAL ? ceil((until - c->now) / poll_ns) : 1;
-  return polls > 1 ? (long)polls : 1;
+  double polls = until < HUGE_VAL ? ceil((until - c->now) / POLL_NS) : 1;
+  c->now += fmax(polls, 1) * POLL_NS;
 }
 
-/*
- * Gives the core to the rank that has waited longest for it; if none waits, polls again later. As
- * long as nothing can have changed, that is done many times at once.
- */
+/* Gives the core to the rank that has waited longest for it; if none waits, polls again later. */
 static void hand_over(rehearsal *r, core *c) {
   bool through = r->ranks[c->running].round == r->rounds;
-  double poll_ns = c->count > 0 ? fmax(r->model->alpha_ns, POLL_NS) : POLL_NS;
-  long times = through ? 1 : count_vain_polls(r, c, poll_ns);
-  c->now += (double)times * poll_ns;
   if (c->count == 0) {
-    c->running = through ? -1 : c->running;
+    if (through)
+      c->running = -1;
+    else
+      poll_alone(r, c);
     return;
   }
-  for (long i = through ? 1 : times % (c->count + 1); i > 0; i--) {
-    int next = waiting_rank(r, c, 0);
-    c->first = (c->first + 1) % r->nranks;
-    c->count--;
-    if (!through)
-      c->waiting[(c->first + c->count++) % r->nranks] = c->running;
-    c->running = next;
-  }
+  int next = c->waiting[c->first];
+  c->first = (c->first + 1) % r->nranks;
+  c->count--;
+  if (!through)
+    c->waiting[(c->first + c->count++) % r->nranks] = c->running;
+  c->running = next;
+  c->now += fmax(r->model->alpha_ns, POLL_NS);
 }
 
 /* The core that is furthest behind; NULL if all ranks are done. */

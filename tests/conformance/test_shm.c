@@ -79,7 +79,7 @@ static uint64_t an_hour_later(void *ctx) {
   return conf_real_ns() + 3600 * COLLI_NS_PER_S;
 }
 
-/* A peer may compute for as long as it likes before it looks at who has dialed it. */
+/* A peer may compute for any length of time before it looks for dialers. */
 Test(shm, patient_dialer, .timeout = 60) {
   conf_world *world = conf_begin(&transport, 2, -1);
   conf_end a = conf_connect(world, 0, 1, 0);
