@@ -1,4 +1,4 @@
-/* agree.c: what all ranks must be at one about, and who is not. */
+/* agree.c: checks that all ranks agree, and names those that do not. */
 #include "trainer/agree.h"
 
 #include <stdio.h>
@@ -11,7 +11,7 @@ typedef struct report {
   char text[488];
 } report;
 
-/* Gathers `bytes` bytes of each rank; the result is to be freed. NULL: see why. */
+/* Gathers `bytes` bytes of each rank; the caller frees the result. NULL: see why. */
 static void *gather(coll_comm *comm, const void *mine, size_t bytes, int *nranks, fail *why) {
   coll_status status = coll_comm_nranks(comm, nranks);
   void *all = status == COLL_OK ? calloc((size_t)*nranks, bytes) : NULL;
@@ -43,11 +43,11 @@ static bool compare_reports(const report *all, int nranks, fail *why) {
   for (int r = 1; r < nranks; r++) {
     if (all[r].options != all[0].options)
       return fail_set(why,
-                      "rank %d was started with other options than rank 0: give all ranks the "
+                      "rank %d was started with different options than rank 0: give all ranks the "
                       "same",
                       r);
     if (all[r].data != all[0].data)
-      return fail_set(why, "rank %d has other data than rank 0: compare the files of --data", r);
+      return fail_set(why, "rank %d has different data than rank 0: compare the --data files", r);
   }
   return true;
 }
@@ -96,7 +96,7 @@ bool agree_weights(coll_comm *comm, uint64_t hash, fail *why) {
     return true;
   why->everywhere = true;
   return fail_set(why,
-                  "the weights of rank %s differ from those of rank %zu, though all must be equal "
-                  "bit for bit: suspect the memory of that machine, or a defect of the library",
+                  "the weights of rank %s differ from those of rank %zu, but all must be equal "
+                  "bit for bit: suspect the memory of that machine, or a bug in the library",
                   names, reference);
 }

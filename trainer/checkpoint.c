@@ -1,4 +1,4 @@
-/* checkpoint.c: the state of a training run in a file that is always whole. */
+/* checkpoint.c: saves the state of a training run in a file, and loads it again. */
 #include "trainer/checkpoint.h"
 
 #include "trainer/hash.h"
@@ -33,7 +33,7 @@ _Static_assert(sizeof(header) == 96, "the header has no holes");
 /* The arrays of a state; bit i of header.arrays is the i-th. */
 enum { PARAMS, VELOCITY, SQUARES, PENDING, ARRAYS };
 
-/* The arrays of a state, NULL where it has none; which there are is the result. */
+/* The arrays of a state, NULL where it has none. Returns the set of those that it has. */
 static uint64_t arrays_of(const checkpoint_state *state, float *arrays[ARRAYS]) {
   uint64_t set = 0;
   arrays[PARAMS] = state->params;
@@ -53,7 +53,7 @@ static size_t file_bytes(const model *m, uint64_t set) {
   return bytes;
 }
 
-/* The folder of a path; to be freed by the caller. NULL: no memory. */
+/* The folder of a path; the caller frees it. NULL: out of memory. */
 static char *folder_of(const char *path) {
   char *copy = strdup(path);
   char *folder = copy ? strdup(dirname(copy)) : NULL;
@@ -70,12 +70,12 @@ bool checkpoint_check(const char *path, fail *why) {
   if (!ok)
     fail_set(why, "%s: cannot write a checkpoint into %s: %s", path, folder, strerror(errno));
   else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-    ok = fail_set(why, "%s: is there already and not a regular file", path);
+    ok = fail_set(why, "%s: exists, but is not a regular file", path);
   free(folder);
   return ok;
 }
 
-/* The whole file in memory; to be freed by the caller. */
+/* The contents of the whole file; the caller frees them. */
 static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *state) {
   const model *m = run->model;
   float *arrays[ARRAYS];
@@ -124,7 +124,7 @@ static bool write_all(int fd, const unsigned char *data, size_t bytes) {
   return true;
 }
 
-/* Makes the renaming itself durable. Some file systems cannot sync a folder: that is no error. */
+/* Makes the rename durable. Some file systems cannot sync a folder: that is not an error. */
 static bool sync_folder(const char *path, fail *why) {
   char *folder = folder_of(path);
   if (!folder)
@@ -160,7 +160,7 @@ static bool write_durably(const char *path, const unsigned char *data, size_t by
 bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
                       fail *why) {
   char temporary[PATH_MAX];
-  /* A rank that was frozen and given up may still be writing one, so each has its own. */
+  /* A rank that the others gave up may still be writing, so each process has its own file. */
   int length = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
   if (length < 0 || (size_t)length >= sizeof(temporary))
     return fail_set(why, "%.200s...: the path is too long", path);
@@ -181,14 +181,15 @@ bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpo
   return sync_folder(path, why);
 }
 
-/* Reads a whole regular file; to be freed by the caller. */
+/* Reads a whole regular file; the caller frees it. */
 static unsigned char *read_whole(const char *path, size_t *bytes, fail *why) {
   struct stat st;
   unsigned char *memory = NULL;
   size_t done = 0;
   int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0 && errno == ENOENT)
-    return fail_set(why, "%s: no such checkpoint: leave out --resume to begin anew", path), NULL;
+    return fail_set(why, "%s: no such checkpoint: leave out --resume to start from scratch", path),
+           NULL;
   if (fd < 0)
     return fail_set(why, "%s: open: %s", path, strerror(errno)), NULL;
   if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
@@ -201,7 +202,7 @@ static unsigned char *read_whole(const char *path, size_t *bytes, fail *why) {
     if (got < 0 && errno == EINTR)
       continue;
     if (got <= 0) {
-      fail_set(why, "%s: read: %s", path, got < 0 ? strerror(errno) : "it became shorter");
+      fail_set(why, "%s: read: %s", path, got < 0 ? strerror(errno) : "it was truncated meanwhile");
       free(memory);
       memory = NULL;
       break;
@@ -222,7 +223,8 @@ static bool check_whole(const char *path, const unsigned char *memory, size_t by
   if (memcmp(h->magic, MAGIC, sizeof(h->magic)) != 0)
     return fail_set(why, "%s: not a checkpoint of coll_train; not loaded", path);
   if (h->byte_order != BYTE_ORDER_MARK)
-    return fail_set(why, "%s: corrupt or from a machine of other byte order; not loaded", path);
+    return fail_set(why, "%s: corrupt, or from a machine with another byte order; not loaded",
+                    path);
   if (h->version != VERSION)
     return fail_set(why, "%s: version %u, but this program reads version %u; not loaded", path,
                     h->version, VERSION);

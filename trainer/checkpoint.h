@@ -1,11 +1,11 @@
-/* checkpoint.h: the state of a training run in a file that is always whole. */
+/* checkpoint.h: saves the state of a training run in a file, and loads it again. */
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
 #include "trainer/fail.h"
 #include "trainer/model.h"
 
-/* What must agree between the run that wrote a checkpoint and the one that goes on from it. */
+/* What must be the same in the run that wrote a checkpoint and the one that resumes from it. */
 typedef struct checkpoint_run {
   const model *model;
   uint64_t seed;
@@ -13,28 +13,28 @@ typedef struct checkpoint_run {
   uint64_t data; /* fingerprint of the data set */
 } checkpoint_run;
 
-/* What a run has come to. */
+/* How far a run has come. */
 typedef struct checkpoint_state {
   uint64_t epochs;  /* finished */
-  uint64_t step;    /* steps of the next one that are done */
+  uint64_t step;    /* finished steps of the next epoch */
   uint64_t updates; /* made by the optimizer */
   float *params, *velocity;
   float *squares; /* NULL: the optimizer has none */
-  float *pending; /* gradients that packets still have to bring; NULL: gradients are sent whole */
+  float *pending; /* gradients still to be sent (error feedback); NULL: gradients are sent whole */
 } checkpoint_state;
 
-/* Whether a file can be made beside `path` at all: better to know before hours of training. */
+/* Whether a checkpoint can be written at `path`: found out before hours of training. */
 bool checkpoint_check(const char *path, fail *why);
 
 /*
- * Writes a state. The file under `path` is at any moment, also after a crash or power cut, either
- * the one before or the new one.
+ * Writes a state atomically: after a crash or power cut, `path` holds either the old file or the
+ * new one.
  */
 bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
                       fail *why);
 
-/* Reads it back into the arrays of *state. `pending` may be on either side alone: it is left as it
- * is, or not read. On failure *state and its arrays are untouched. */
+/* Reads a state into the arrays of *state. If only the file or only *state has `pending`, it is
+ * skipped. On failure *state and its arrays are unchanged. */
 bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
                      fail *why);
 

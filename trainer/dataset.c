@@ -1,4 +1,4 @@
-/* dataset.c: training and test samples, whatever files they come from. */
+/* dataset.c: training and test samples, from files of several formats. */
 #include "trainer/dataset.h"
 
 #include "trainer/hash.h"
@@ -23,7 +23,7 @@
 #define RECORD   (1 + SIDE * SIDE * CHANNELS)
 #define BATCHES  5
 
-/* Maps one file and checks its labels; its samples go behind those of the set. */
+/* Maps one file, checks its labels and appends its samples to the set. */
 static bool add_file(dataset *d, sample_set *set, const char *folder, const char *name, fail *why) {
   char path[PATH_MAX];
   int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -54,7 +54,7 @@ static bool add_file(dataset *d, sample_set *set, const char *folder, const char
 /*
  * Maps data_batch_1.bin to data_batch_5.bin and test_batch.bin of the folder: records of a label
  * below 10 and 32 x 32 pixels, all red ones first, then green, then blue. The files of the training
- * set must be equally long. What was taken is in d->file, also on failure.
+ * set must have the same length. On failure d->file still lists what was mapped.
  */
 static bool load_cifar(dataset *d, const char *folder, fail *why) {
   char name[32];
@@ -75,9 +75,9 @@ static bool load_cifar(dataset *d, const char *folder, fail *why) {
  */
 
 /*
- * Maps a file and cuts it into samples of `places` bytes, the last tenth of them for the test. The
- * label of a byte is the byte behind it; symbols are the different bytes of the file, numbered in
- * their order. What was taken is in d->file, also on failure.
+ * Maps a file and cuts it into samples of `places` bytes; the last tenth of them is the test set.
+ * The label of a byte is the next byte. Symbols are the distinct bytes of the file, numbered in
+ * their order. On failure d->file still lists what was mapped.
  */
 static bool load_text(dataset *d, const char *path, size_t places, fail *why) {
   bool there[256] = {false};
@@ -91,7 +91,7 @@ static bool load_text(dataset *d, const char *path, size_t places, fail *why) {
       d->number_of[b] = (uint8_t)d->classes++;
   size_t count = file->bytes > 0 ? (file->bytes - 1) / places : 0, test = count / 10;
   if (test == 0)
-    return fail_set(why, "%s: %zu bytes make %zu samples of %zu bytes, and 10 are needed at least",
+    return fail_set(why, "%s: %zu bytes make %zu samples of %zu bytes, but at least 10 are needed",
                     path, file->bytes, count, places);
   d->inputs = d->positions = places;
   d->text = true;
@@ -111,7 +111,7 @@ static bool load_text(dataset *d, const char *path, size_t places, fail *why) {
 /* ---- all of them ------------------------------------------------------------------------------
  */
 
-/* A number that differs when the contents differ (CRC-32 of each file, hashed together). */
+/* A hash of the contents: the CRC-32 of each file, hashed together. */
 static uint64_t fingerprint(const dataset *d) {
   uint64_t sizes[] = {d->train.count, d->test.count, d->inputs, d->positions, d->classes};
   uint64_t hash = hash_bytes(HASH_START, sizes, sizeof(sizes));
@@ -173,7 +173,7 @@ void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float sca
   else if (channels == 1)
     for (size_t j = 0; j < d->inputs; j++)
       inputs[j] = (float)from[j] * scale + offset;
-  else /* files have one channel after the other, models all channels of a place together */
+  else /* files store channel by channel, models pixel by pixel */
     for (size_t c = 0; c < channels; c++)
       for (size_t j = 0; j < places; j++)
         inputs[j * channels + c] = (float)from[c * places + j] * scale + offset;

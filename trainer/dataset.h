@@ -1,6 +1,6 @@
 /*
- * dataset.h: training and test samples, whatever files they come from: images in IDX files, those
- * of CIFAR-10 in its binary form, or any text, whose next byte is to be told.
+ * dataset.h: training and test samples, from images in IDX files, from CIFAR-10's binary files, or
+ * from any text (to predict its next byte).
  */
 #ifndef TRAINER_DATASET_H
 #define TRAINER_DATASET_H
@@ -18,12 +18,12 @@ typedef struct sample_set {
 
 typedef struct dataset {
   sample_set train, test;
-  size_t inputs;          /* numbers of one sample */
-  size_t positions;       /* labels of one sample */
-  size_t classes;         /* labels are below */
-  size_t side, channels;  /* of square images, else 0 */
+  size_t inputs;          /* numbers per sample */
+  size_t positions;       /* labels per sample */
+  size_t classes;         /* each label is below this */
+  size_t side, channels;  /* of images, which are square; else 0 */
   bool text;              /* inputs are symbols' numbers, else brightness */
-  uint8_t number_of[256]; /* of text: the number of each byte's symbol */
+  uint8_t number_of[256]; /* text: the symbol's number for each byte */
   uint64_t fingerprint;   /* equal for equal contents */
   file_bytes file[DATASET_FILES];
   size_t files;
@@ -31,19 +31,19 @@ typedef struct dataset {
 
 /*
  * Loads what is at `path`: a folder with the four IDX files, one with the six of CIFAR-10, or a
- * file of text, cut into samples of `places` bytes; the last tenth of them are for the test.
- * Everything there is to check is checked. On failure nothing is left allocated.
+ * text file, cut into samples of `places` bytes; the last tenth of them is the test set. Checks
+ * sizes, labels and checksums. On failure nothing is left allocated.
  */
 bool dataset_load(dataset *d, const char *path, size_t places, fail *why);
 
-/* Frees what dataset_load() took; harmless on zeroes. */
+/* Frees what dataset_load() allocated; does nothing if *d is all zero. */
 void dataset_free(dataset *d);
 
 /* Writes the inputs of sample i: brightness * scale + offset, or symbols' numbers. */
 void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float scale, float offset,
                     float *inputs);
 
-/* Brings the inputs of sample i nearer, as they are wanted soon. */
+/* Prefetches the inputs of sample i. */
 void dataset_prefetch(const dataset *d, const sample_set *set, size_t i);
 
 /* Writes the labels of sample i. */

@@ -1,4 +1,4 @@
-/* fail.c: the one-line story of why something cannot go on. */
+/* fail.c: one line that says why something failed. */
 #include "trainer/fail.h"
 
 #include <stdarg.h>
@@ -13,8 +13,8 @@ bool fail_set(fail *why, const char *format, ...) {
 }
 
 bool fail_memory(fail *why, const char *what) {
-  return fail_set(why, "no memory for %s: use a smaller model, batch or fewer ranks per host",
-                  what);
+  return fail_set(
+      why, "out of memory for %s: use a smaller model or batch, or fewer ranks per host", what);
 }
 
 bool fail_coll(fail *why, const coll_comm *comm, coll_status status, const char *doing) {

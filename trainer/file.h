@@ -14,10 +14,10 @@ typedef struct file_bytes {
   bool mapped;
 } file_bytes;
 
-/* Maps a regular file that is not empty, to read; on failure nothing is left open. */
+/* Maps a regular, non-empty file for reading; on failure nothing is left open. */
 bool file_map(file_bytes *file, const char *path, fail *why);
 
-/* Gives the bytes back; harmless on zeroes. */
+/* Unmaps or frees the bytes; does nothing if *file is all zero. */
 void file_free(file_bytes *file);
 
 #endif

@@ -13,22 +13,22 @@
 
 #define IDX_IMAGES 0x00000803u /* unsigned bytes, three dimensions */
 #define IDX_LABELS 0x00000801u /* unsigned bytes, one dimension */
-/* Deflate cannot make more than about 1,032 bytes from one: a header that claims more is wrong,
- * and is found out before memory is taken for it. */
+/* Deflate turns one byte into at most about 1,032. A header that claims more is wrong, and is
+ * refused before memory is allocated for it. */
 #define DEFLATE_RATIO 1040u
 #define INPUT_BYTES   (64 * 1024)
 
 /*
- * An open file. zlib's own file functions are not used: they do not notice when a file lacks a part
- * of the checksum at its very end.
+ * An open file. zlib's own file functions do not notice a checksum that is cut off at the end of
+ * the file, so we do not use them.
  */
 typedef struct idx_file {
   char path[PATH_MAX];
   int fd;
-  bool packed; /* with gzip */
-  bool ended;  /* the compressed data came to its end, and its checksum was right */
+  bool packed; /* compressed with gzip */
+  bool ended;  /* the compressed data has ended, with the right checksum */
   z_stream z;
-  uint64_t most_bytes; /* what a file of this size can hold at most */
+  uint64_t most_bytes; /* upper bound of the contents, from the file's size */
   unsigned char input[INPUT_BYTES];
 } idx_file;
 
@@ -41,7 +41,7 @@ static int open_either(idx_file *file, const char *folder, const char *name, fai
       fail_set(why, "%.200s...: the path is too long", folder);
       return -1;
     }
-    /* Not blocking: a named pipe in the file's place must not stop us for ever. */
+    /* Nonblocking: opening a named pipe must not hang. */
     int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     if (fd >= 0)
       return fd;
@@ -56,7 +56,7 @@ static int open_either(idx_file *file, const char *folder, const char *name, fai
   return -1;
 }
 
-/* Reads what comes next in the file as it is; fewer bytes only at its end. False: see why. */
+/* Reads the next raw bytes of the file; fewer only at its end. False: see why. */
 static bool read_raw(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
   *got = 0;
   while (*got < bytes) {
@@ -72,7 +72,7 @@ static bool read_raw(idx_file *file, void *buf, size_t bytes, size_t *got, fail 
   return true;
 }
 
-/* Gets more compressed bytes when all were used. */
+/* Reads more compressed bytes if all are used up. */
 static bool refill(idx_file *file, fail *why) {
   size_t got = 0;
   if (file->z.avail_in > 0)
@@ -84,7 +84,7 @@ static bool refill(idx_file *file, fail *why) {
   return true;
 }
 
-/* Closes the file and frees what goes with it. */
+/* Closes the file and frees it. */
 static void file_close(idx_file *file) {
   if (!file)
     return;
@@ -95,7 +95,7 @@ static void file_close(idx_file *file) {
   free(file);
 }
 
-/* Looks whether the file is compressed, and makes ready for that. */
+/* Finds out whether the file is compressed, and if so prepares to inflate it. */
 static bool find_kind(idx_file *file, fail *why) {
   if (!refill(file, why))
     return false;
@@ -160,11 +160,11 @@ static bool file_read(idx_file *file, void *buf, size_t bytes, fail *why) {
   size_t got = 0;
   if (!read_some(file, buf, bytes, &got, why))
     return false;
-  return got == bytes || fail_set(why, "%s: truncated: at least %zu bytes are missing at its end",
+  return got == bytes || fail_set(why, "%s: truncated: at least %zu bytes are missing at the end",
                                   file->path, bytes - got);
 }
 
-/* Makes sure that nothing follows; only this makes zlib look at the checksum. */
+/* Checks that nothing follows. Only this makes zlib check the checksum. */
 static bool file_end(idx_file *file, fail *why) {
   char extra;
   size_t got = 0;
@@ -174,7 +174,7 @@ static bool file_end(idx_file *file, fail *why) {
   return !more || fail_set(why, "%s: longer than its header says", file->path);
 }
 
-/* Reads the magic number and `count` sizes, and checks that so much can be in the file. */
+/* Reads the magic number and `count` sizes, and checks that the file can hold that much. */
 static bool read_header(idx_file *file, uint32_t magic, size_t *dims, size_t count, fail *why) {
   unsigned char raw[16];
   uint64_t bytes = 1;
@@ -190,22 +190,22 @@ static bool read_header(idx_file *file, uint32_t magic, size_t *dims, size_t cou
     const unsigned char *p = raw + 4 * i;
     dims[i] = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
     if (dims[i] == 0)
-      return fail_set(why, "%s: its header says that it is empty (a size of 0)", file->path);
+      return fail_set(why, "%s: the header says that it is empty (a size of 0)", file->path);
     if (__builtin_mul_overflow(bytes, dims[i], &bytes) || bytes > file->most_bytes)
-      return fail_set(why, "%s: its header promises more than the file holds: truncated or corrupt",
+      return fail_set(why, "%s: the header promises more than the file holds: truncated or corrupt",
                       file->path);
   }
   return true;
 }
 
-/* The contents of a file that is not compressed, behind its header: mapped. */
+/* Maps the contents of an uncompressed file, after its header. */
 static bool map_contents(idx_file *file, size_t bytes, file_bytes *whole, uint8_t **contents,
                          fail *why) {
   off_t header = lseek(file->fd, 0, SEEK_CUR);
   if (!file_map(whole, file->path, why))
     return false;
   if (header < 0 || whole->bytes < (size_t)header + bytes)
-    return fail_set(why, "%s: truncated: at least %zu bytes are missing at its end", file->path,
+    return fail_set(why, "%s: truncated: at least %zu bytes are missing at the end", file->path,
                     (size_t)header + bytes - whole->bytes);
   if (whole->bytes > (size_t)header + bytes)
     return fail_set(why, "%s: longer than its header says", file->path);
@@ -213,7 +213,7 @@ static bool map_contents(idx_file *file, size_t bytes, file_bytes *whole, uint8_
   return true;
 }
 
-/* Reads the whole of one file: header, contents, end. Gives its contents in *contents. */
+/* Reads one whole file: header, contents, end. */
 static bool read_file(dataset *d, idx_file *file, uint32_t magic, size_t *dims, size_t count,
                       uint8_t **contents, fail *why) {
   size_t bytes = 1;
@@ -231,7 +231,7 @@ static bool read_file(dataset *d, idx_file *file, uint32_t magic, size_t *dims, 
   return file_read(file, whole->data, bytes, why) && file_end(file, why);
 }
 
-/* Reads the images of a set; gives their size in *rows and *cols. */
+/* Reads the images of a set, and their size into *rows and *cols. */
 static bool load_images(dataset *d, sample_set *set, const char *folder, const char *name,
                         size_t *rows, size_t *cols, fail *why) {
   size_t dims[3] = {0, 0, 0};
@@ -247,7 +247,7 @@ static bool load_images(dataset *d, sample_set *set, const char *folder, const c
   return ok;
 }
 
-/* Reads the labels of a set whose images are there. */
+/* Reads the labels of a set; its images have been read. */
 static bool load_labels(dataset *d, sample_set *set, const char *folder, const char *name,
                         fail *why) {
   size_t count = 0;

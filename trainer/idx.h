@@ -5,10 +5,10 @@
 #include "trainer/dataset.h"
 
 /*
- * Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k- files of the folder, each
- * as it is (then it is mapped) or with ".gz" behind its name (the plain one wins), and checks all
- * there is to check: kind, sizes, lengths, checksums, that images and labels are equally many. What
- * was taken is in d->file, also on failure.
+ * Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k- files of the folder. A plain
+ * file is mapped; if there is none, the file with ".gz" appended is unpacked. Checks kinds, sizes,
+ * lengths, checksums, and that there is a label for each image. On failure d->file still lists what
+ * was mapped or allocated.
  */
 bool idx_load(dataset *d, const char *folder, fail *why);
 

@@ -1,4 +1,4 @@
-/* loader.c: which samples make up which batch, and this rank's part of it as numbers. */
+/* loader.c: which samples are in which batch, and the numbers of this rank's part. */
 #include "trainer/loader.h"
 
 #include "trainer/rng.h"
@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AHEAD 2 /* samples: their places are random, so no processor expects them */
+#define AHEAD 2 /* samples to prefetch: their order is random, so the hardware cannot */
 
 shard shard_of(size_t total, int rank, int nranks) {
   size_t n = (size_t)nranks, r = (size_t)rank;
@@ -16,8 +16,8 @@ shard shard_of(size_t total, int rank, int nranks) {
   return part;
 }
 
-/* Mean and deviation of all numbers of the training set; sums of integers, so equal on every rank.
- */
+/* Sets scale and offset from the mean and deviation of the training set. The sums are of integers,
+ * so every rank gets the same. */
 static void normalise(loader *ld) {
   const dataset *d = ld->data;
   uint64_t count[256] = {0};

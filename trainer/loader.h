@@ -1,4 +1,4 @@
-/* loader.h: which samples make up which batch, and this rank's part of it as numbers. */
+/* loader.h: which samples are in which batch, and the numbers of this rank's part. */
 #ifndef TRAINER_LOADER_H
 #define TRAINER_LOADER_H
 
@@ -10,7 +10,7 @@ typedef struct shard {
   size_t first, count;
 } shard;
 
-/* Splits `total` contiguously; parts differ by at most one. */
+/* Splits `total` into contiguous parts, whose lengths differ by at most one. */
 shard shard_of(size_t total, int rank, int nranks);
 
 /* A rank's part of a part. */
@@ -20,19 +20,19 @@ static inline shard shard_part(shard whole, int rank, int nranks) {
 }
 
 /*
- * The order of the training samples depends on the seed and the epoch alone, so that every number
- * of ranks sees the same global batches and a resumed run the same ones as an undisturbed run.
+ * The order of the training samples depends only on the seed and the epoch. So the global batches
+ * are the same for any number of ranks, and for a resumed run.
  */
 typedef struct loader {
   const dataset *data;
   uint64_t seed;
-  size_t batch; /* samples of a whole global batch */
+  size_t batch; /* samples in a full global batch */
   float scale,
       offset; /* brightness * scale + offset has mean 0 and deviation 1 over the training set */
   uint32_t *order; /* of the current epoch */
 } loader;
 
-/* Prepares; data must outlive the loader. */
+/* `data` must outlive the loader. */
 bool loader_create(loader *ld, const dataset *data, uint64_t seed, size_t batch, fail *why);
 void loader_destroy(loader *ld);
 
@@ -49,7 +49,7 @@ size_t loader_batch_size(const loader *ld, size_t step);
  * of inputs and labels. */
 void loader_train(const loader *ld, size_t first, size_t count, float *inputs, uint8_t *labels);
 
-/* Writes test samples part.first .. in the order of the file. */
+/* Writes the test samples `part`, in the order of the file. */
 void loader_test(const loader *ld, shard part, float *inputs, uint8_t *labels);
 
 #endif

@@ -1,4 +1,4 @@
-/* metrics.c: what a run has reached, as JSON lines for programs. */
+/* metrics.c: the results of a run as JSON lines. */
 #include "trainer/metrics.h"
 
 #include "trainer/strategies/strategy.h"
@@ -18,13 +18,13 @@ bool metrics_open(metrics *m, const options *o, fail *why) {
 }
 
 bool metrics_restart(metrics *m, fail *why) {
-  /* Pipes and terminals cannot be emptied, and need not be. */
+  /* Pipes and terminals cannot be truncated, and need not be. */
   if (m->file && ftruncate(fileno(m->file), 0) != 0 && errno != EINVAL)
     return fail_set(why, "%s: truncate: %s", m->path, strerror(errno));
   return true;
 }
 
-/* Ends a line; a full disk is noticed here. */
+/* Ends a line and flushes it, which notices a full disk. */
 static bool end_line(const metrics *m, FILE *file, fail *why) {
   fputs("}\n", file);
   if (fflush(file) != 0 || ferror(file))
@@ -33,7 +33,7 @@ static bool end_line(const metrics *m, FILE *file, fail *why) {
   return true;
 }
 
-/* The members that both kinds of lines have; 17 digits bring a double back exactly. */
+/* The members that both kinds of lines have. 17 digits represent a double exactly. */
 static void put_result(FILE *file, const epoch_result *r) {
   fprintf(file,
           ",\"ranks\":%d,\"train_loss\":%.17g,\"train_accuracy\":%.17g,\"test_loss\":%.17g,"

@@ -1,4 +1,4 @@
-/* metrics.h: what a run has reached, as JSON lines for programs. */
+/* metrics.h: the results of a run as JSON lines. */
 #ifndef TRAINER_METRICS_H
 #define TRAINER_METRICS_H
 
@@ -11,35 +11,35 @@
 /* One finished epoch, over all ranks. Losses are means per sample; shares go from 0 to 1. */
 typedef struct epoch_result {
   uint64_t epoch; /* from 1 */
-  int ranks;      /* that are left at its end */
+  int ranks;      /* left at its end */
   double train_loss, train_accuracy;
   double test_loss, test_accuracy;
   double seconds;         /* of training, without the test */
   double samples_per_s;   /* over all ranks */
-  double wait_share;      /* part of `seconds` spent waiting for others, mean over the ranks */
+  double wait_share;      /* share of `seconds` spent waiting for others, mean over the ranks */
   double slowed_share;    /* ... asleep because of --slow */
   double compute_share;   /* ... in the model and the optimizer */
-  double sent_bytes;      /* over all ranks, as the strategy's definition counts them */
-  size_t optimizer_bytes; /* of rank 0, which has as much of it as any */
+  double sent_bytes;      /* over all ranks, counted as the strategy defines it */
+  size_t optimizer_bytes; /* of rank 0; no rank has more */
   uint64_t weights_hash;
-  const char *notes; /* what the strategy adds to the line: members of a JSON object, or "" */
+  const char *notes; /* the strategy's own members of the JSON object, or "" */
 } epoch_result;
 
 typedef struct metrics {
   const char *path;
-  FILE *file, *out; /* of --metrics, and standard output for --json; NULL: nobody asked for it */
+  FILE *file, *out; /* of --metrics, and standard output for --json; NULL: not wanted */
 } metrics;
 
-/* Opens what is asked for, unless it is open; a file for more lines behind those that are there. */
+/* Opens what the options ask for, unless it is open. Lines are appended to an existing file. */
 bool metrics_open(metrics *m, const options *o, fail *why);
 
-/* Empties the file: only when it is sure that the run begins. */
+/* Empties the file; call this only once the run has begun. */
 bool metrics_restart(metrics *m, fail *why);
 
-/* Writes the line of an epoch, and brings it to its readers at once. */
+/* Writes the line of an epoch, and flushes it. */
 bool metrics_epoch(metrics *m, const epoch_result *result, fail *why);
 
-/* Writes the last line: the whole run. */
+/* Writes the last line, about the whole run. */
 bool metrics_final(metrics *m, const options *o, const epoch_result *last, double seconds,
                    fail *why);
 

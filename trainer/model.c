@@ -1,4 +1,4 @@
-/* model.c: layers one behind the other, forwards and backwards, and the loss at the end. */
+/* model.c: a sequence of layers, forwards and backwards, and the loss. */
 #include "trainer/model.h"
 
 #include "trainer/hash.h"
@@ -46,7 +46,7 @@ model model_part(const model *m, size_t begin, size_t end) {
   fail none;
   model_begin(&part);
   for (size_t l = begin; l < end; l++)
-    model_add(&part, m->layer[l], &none); /* fits, as the whole did */
+    model_add(&part, m->layer[l], &none); /* cannot fail: the whole model did fit */
   if (end > begin)
     model_end(&part, m->positions);
   return part;

@@ -1,12 +1,12 @@
-/* optim.c: the optimizers, and how their learning rate goes over a run. */
+/* optim.c: the optimizers, and the schedules of their learning rate. */
 #include "trainer/optim.h"
 
 #include <math.h>
 
-#define ADAM_LEAST 1e-8f /* added to the root: a parameter without gradients has none */
+#define ADAM_LEAST 1e-8f /* added to the root, which is 0 for a parameter without gradients */
 
-/* The learning rate after `epochs` epochs. By multiplication, which rounds alike on every machine,
- * where it changes by epochs alone. */
+/* The learning rate after `epochs` epochs. Where it changes only between epochs it is computed by
+ * multiplication, which rounds the same on every machine. */
 static float rate(const options *o, double epochs) {
   float lr = o->lr;
   if (o->schedule == SCHEDULE_COSINE)

@@ -1,4 +1,4 @@
-/* options.c: reads the command line by the table of options. */
+/* options.c: parses the command line, with the table of options. */
 #include "trainer/options.h"
 
 #include "trainer/hash.h"
@@ -15,7 +15,7 @@
 #define MOST_ROWS 64
 enum { CODE_ROWS = 1000, CODE_HELP = 2000, CODE_VERSION };
 
-/* What is known of each row of the table: its text, as it is by default or was given. */
+/* The text of each option: its default, or what the user gave. */
 typedef struct row_text {
   const char *text; /* NULL: none */
   bool given;
@@ -41,7 +41,7 @@ static bool parse_choice(const option_row *row, const char *text, int *value, fa
   return *value >= 0 || fail_set(why, "--%s %s: must be one of %s", row->name, text, row->choices);
 }
 
-/* Stores the value that an option's text has. */
+/* Parses the text of an option and stores its value. */
 static bool store_option(options *o, const option_row *row, const char *text, fail *why) {
   void *member = (char *)o + row->at;
   const char *end = "";
@@ -51,7 +51,7 @@ static bool store_option(options *o, const option_row *row, const char *text, fa
     return true;
   case OPTION_TEXT:
     *(const char **)member = text;
-    return *text ? true : fail_set(why, "--%s: needs a name", row->name);
+    return *text ? true : fail_set(why, "--%s: must not be empty", row->name);
   case OPTION_COUNT:
     if (option_count(text, row->least, row->most, member, &end) && *end == '\0')
       return true;
@@ -66,7 +66,7 @@ static bool store_option(options *o, const option_row *row, const char *text, fa
   }
 }
 
-/* Fills in what every run starts from, and the list for getopt_long(). */
+/* Stores the defaults, and fills in the list for getopt_long(). */
 static bool set_defaults(options *o, row_text *texts, struct option *list, fail *why) {
   size_t count = 0;
   memset(o, 0, sizeof(*o));
@@ -84,7 +84,7 @@ static bool set_defaults(options *o, row_text *texts, struct option *list, fail 
   return true;
 }
 
-/* Says what getopt_long() did not like about an argument. */
+/* Says why getopt_long() refused an argument. */
 static bool refuse(const struct option *list, const char *argument, fail *why) {
   for (; optopt >= CODE_ROWS && list->name; list++)
     if (list->val == optopt)
@@ -94,7 +94,7 @@ static bool refuse(const struct option *list, const char *argument, fail *why) {
   return fail_set(why, "%s: unknown or ambiguous option: see --help", argument);
 }
 
-/* The row of that name, which is in the table. */
+/* The index of the row of that name, which must exist. */
 static size_t row_of(const char *name) {
   size_t i = 0;
   while (strcmp(option_rows[i].name, name) != 0)
@@ -102,7 +102,7 @@ static size_t row_of(const char *name) {
   return i;
 }
 
-/* Refuses an option that was given though nobody reads it. */
+/* Refuses an option that the user gave but nothing reads. */
 static bool check_needs(const row_text *texts, fail *why) {
   for (size_t i = 0; option_rows[i].name; i++)
     for (int k = 0; k < OPTION_NEEDS && texts[i].given; k++) {
@@ -126,7 +126,7 @@ options_result options_parse(options *o, int argc, char **argv, fail *why) {
   if (!set_defaults(o, texts, list, why))
     return OPTIONS_BAD;
   opterr = 0;
-  optind = 0; /* start anew, also when called twice */
+  optind = 0; /* resets getopt, for a second call */
   while ((code = getopt_long(argc, argv, ":", list, NULL)) != -1) {
     if (code == CODE_HELP)
       return OPTIONS_HELP;
@@ -146,7 +146,7 @@ options_result options_parse(options *o, int argc, char **argv, fail *why) {
 }
 
 void options_help(void) {
-  puts("coll_train: trains a model on all ranks together\n\n"
+  puts("coll_train: trains a model on all ranks\n\n"
        "usage: collrun -n RANKS coll_train [options]");
   for (const option_row *row = option_rows; row->name; row++) {
     char head[64];

@@ -15,11 +15,11 @@ struct strategy;
 /* In the order of --model. */
 enum { MODEL_PERCEPTRON, MODEL_LENET, MODEL_TRANSFORMER };
 
-/* The values; each is explained where it is defined, in options_table.c. */
+/* The values of all options; options_table.c explains them. */
 typedef struct options {
   const char *data;
   const char *checkpoint;    /* NULL: none */
-  uint64_t checkpoint_steps; /* 0: after epochs only */
+  uint64_t checkpoint_steps; /* 0: only after epochs */
   const char *metrics;       /* NULL: none */
   const struct strategy *strategy;
   int model;
@@ -56,13 +56,13 @@ typedef enum options_result {
   OPTIONS_BAD
 } options_result;
 
-/* Fills in defaults and what the arguments say. OPTIONS_BAD: `why` says what is wrong. */
+/* Fills in the defaults, then the arguments. OPTIONS_BAD: `why` says what is wrong. */
 options_result options_parse(options *o, int argc, char **argv, fail *why);
 
 /* Prints the options with their defaults. */
 void options_help(void);
 
-/* A number that is equal on two ranks only if what they are about to do is equal. */
+/* A hash of the options that must be the same on all ranks. */
 uint64_t options_fingerprint(const options *o);
 
 #endif

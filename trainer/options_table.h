@@ -1,4 +1,4 @@
-/* options_table.h: how an option of the command line is described. */
+/* options_table.h: the table of command line options. */
 #ifndef TRAINER_OPTIONS_TABLE_H
 #define TRAINER_OPTIONS_TABLE_H
 
@@ -15,7 +15,7 @@ typedef enum option_kind {
   OPTION_PARSED, /* parse() reads it */
 } option_kind;
 
-/* What another option must say, so that somebody reads this one. */
+/* An option that is required for this one to have an effect. */
 typedef struct option_need {
   const char *option; /* NULL: nothing */
   const char *words;  /* one of these, which '|' separates; NULL: any, but it must be given */
@@ -25,13 +25,13 @@ typedef struct option_need {
 
 typedef struct option_row {
   const char *name;    /* as the user writes it, without "--" */
-  const char *value;   /* what stands for its value in the help; NULL for a flag */
-  const char *initial; /* the text that it has by default; NULL: none, and its member is 0 */
+  const char *value;   /* its value's name in the help; NULL: a flag */
+  const char *initial; /* its default, as text; NULL: none, the member is 0 */
   const char *help;    /* one line */
   option_kind kind;
   bool same;                       /* all ranks must be given the same */
   size_t at, bytes;                /* its member of struct options */
-  option_need needs[OPTION_NEEDS]; /* without them it is refused */
+  option_need needs[OPTION_NEEDS]; /* without these the option is refused */
   uint64_t least, most;
   double low, high;
   const char *choices;
@@ -45,7 +45,7 @@ extern const option_row option_rows[];
 bool option_count(const char *text, uint64_t least, uint64_t most, uint64_t *value,
                   const char **end);
 
-/* The place of a word among `words`, which '|' separates, or -1. */
+/* The index of a word in `words`, which '|' separates, or -1. */
 int option_word(const char *words, const char *word);
 
 #endif

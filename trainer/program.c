@@ -1,4 +1,4 @@
-/* program.c: a whole program that trains. */
+/* program.c: a complete training program. */
 #include "trainer/program.h"
 
 #include <cblas.h>
@@ -10,7 +10,7 @@
 
 #define CORETYPE "OPENBLAS_CORETYPE"
 
-/* Whether the processor has all that OpenBLAS's SkylakeX kernels use. */
+/* Whether the processor has all features that OpenBLAS's SkylakeX kernels use. */
 static bool has_avx512(void) {
 #if defined(__x86_64__)
   return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -22,24 +22,22 @@ static bool has_avx512(void) {
 }
 
 /*
- * Uses `threads` threads. If OpenBLAS did not know the processor and therefore leaves its AVX-512
- * unused, starts the program again with OPENBLAS_CORETYPE set (OpenBLAS reads it while it is being
- * loaded, so it is too late to set it here). Does that at most once, and never if the user has set
- * the variable.
+ * Sets the number of threads. If OpenBLAS does not recognise the processor and so does not use its
+ * AVX-512, restarts the program with OPENBLAS_CORETYPE set, which OpenBLAS reads only while it is
+ * being loaded. Does so at most once, and never if the user has set the variable.
  */
 static void set_up_blas(char **argv, int threads) {
   const char *core = openblas_get_corename();
   bool older = strcmp(core, "Haswell") == 0 || strcmp(core, "Zen") == 0 ||
                strcmp(core, "Prescott") == 0 || strcmp(core, "Sandybridge") == 0;
   if (older && has_avx512() && !getenv(CORETYPE) && setenv(CORETYPE, "SkylakeX", 1) == 0)
-    execv("/proc/self/exe", argv); /* if this fails, the slower kernels do as well */
+    execv("/proc/self/exe", argv); /* if this fails, use the slower kernels */
   openblas_set_num_threads(threads);
 }
 
-/* Exit status: done; failed; the command line is wrong. */
 enum { EXIT_DONE = 0, EXIT_FAILED = 1, EXIT_USAGE = 2 };
 
-/* Says on one line what went wrong; rank 0 alone says what all ranks found. */
+/* Prints one line that says what went wrong; if all ranks have the same text, only on rank 0. */
 static void report_failure(const coll_comm *comm, const fail *why) {
   const char *name = program_invocation_short_name;
   int rank = 0, nranks = 1;
@@ -62,7 +60,7 @@ static int run_training(const options *o, data_loader load, model_maker make) {
   coll_comm *comm = NULL;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
-  setenv("COLL_LOG", "none", 0); /* errors are reported here, once */
+  setenv("COLL_LOG", "none", 0); /* report_failure() reports errors, once */
   bool loaded = load(&data, o, &why);
   config.error = &error;
   coll_status status = coll_init_from_env(&comm, &config);
@@ -78,7 +76,7 @@ static int run_training(const options *o, data_loader load, model_maker make) {
   if (!ok)
     report_failure(comm, &why);
   if (!ok && why.everywhere)
-    coll_barrier(comm); /* a launcher may end rank 0 when others leave: not before it has spoken */
+    coll_barrier(comm); /* a launcher may kill rank 0 when others exit: wait until it has printed */
   coll_comm_destroy(&comm);
   dataset_free(&data);
   return ok ? EXIT_DONE : EXIT_FAILED;

@@ -1,4 +1,4 @@
-/* progress.c: what a person sees of a run. */
+/* progress.c: shows how far a run is. */
 #include "trainer/progress.h"
 
 #include "trainer/clock.h"
@@ -36,7 +36,7 @@ void progress_open(progress *p, int rank, bool quiet, uint64_t epochs, uint64_t 
   p->bar = find_terminal();
 }
 
-/* Takes the bar away before something else is written. */
+/* Erases the bar before something else is written. */
 static void erase(progress *p) {
   if (!p->bar || p->drawn_s == 0.0)
     return;
@@ -77,7 +77,7 @@ static void format_rate(char *text, size_t size, double rate) {
 
 size_t progress_format(char *text, size_t size, size_t width, const progress *p,
                        const progress_state *state, double now_s) {
-  /* In words where there is room, else shorter. */
+  /* The long form if it fits, else the short one. */
   static const char *const layouts[] = {
       " %3.0f %%  loss %.4f  accuracy %.2f %%  %s samples/s  waiting %.0f %%  ETA %s",
       " %3.0f %% loss %.3f acc %.1f %% %s/s wait %.0f %% ETA %s"};

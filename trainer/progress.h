@@ -1,11 +1,10 @@
-/* progress.h: what a person sees of a run: a moving bar on a terminal, one line an epoch elsewhere.
- */
+/* progress.h: shows how far a run is: a progress bar on a terminal, otherwise a line per epoch. */
 #ifndef TRAINER_PROGRESS_H
 #define TRAINER_PROGRESS_H
 
 #include "trainer/metrics.h"
 
-/* How far the current epoch is; loss and accuracy are those of the calling rank's samples. */
+/* How far the current epoch is. Loss and accuracy are of this rank's samples. */
 typedef struct progress_state {
   uint64_t epoch; /* from 1 */
   size_t samples; /* done in this epoch, over all ranks */
@@ -20,22 +19,20 @@ typedef struct progress {
   double begin_s, drawn_s;
 } progress;
 
-/*
- * Shows something on rank 0 unless `quiet`. first_epoch: epochs that were done before this run.
- */
+/* Only rank 0 shows anything, and not if `quiet`. first_epoch: epochs done before this run. */
 void progress_open(progress *p, int rank, bool quiet, uint64_t epochs, uint64_t first_epoch,
                    size_t samples);
 
-/* A line about the run as a whole. */
+/* Prints a line about the run. */
 void progress_say(progress *p, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* After each step; draws ten times a second at most. */
+/* Call this after each step; draws at most ten times a second. */
 void progress_step(progress *p, const progress_state *state);
 
-/* After each epoch: its line. */
+/* Prints the line of a finished epoch. */
 void progress_epoch(progress *p, const epoch_result *result);
 
-/* The bar's text, at most `width` columns; the return value is its length. For tests, too. */
+/* Writes the bar's text, at most `width` columns, and returns its length. Public for tests. */
 size_t progress_format(char *text, size_t size, size_t width, const progress *p,
                        const progress_state *state, double now_s);
 

@@ -1,4 +1,4 @@
-/* recover.c: goes on after a loss, with the ranks that are left. */
+/* recover.c: continues after a rank is lost, with those that are left. */
 #include "trainer/recover.h"
 
 #include "trainer/strategies/strategy.h"
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Makes a communicator of the ranks that are left, and keeps the one before it. */
+/* Makes a communicator of the ranks that are left, and keeps the old one. */
 static bool shrink(worker *w, fail *why) {
   coll_comm *rest = NULL, **old = realloc(w->old, (w->olds + 1) * sizeof(*old));
   if (!old)
@@ -19,11 +19,11 @@ static bool shrink(worker *w, fail *why) {
   coll_status status = coll_comm_shrink(w->comm, &config, &rest);
   if (status == COLL_ERR_TIMEOUT)
     return fail_set(why,
-                    "this rank did not answer for too long, and the others went on without it "
+                    "this rank did not answer in time, and the others continued without it "
                     "(COLL_TIMEOUT_MS, COLL_CREATE_TIMEOUT_MS): %s",
                     error.message);
   if (status != COLL_OK)
-    return fail_set(why, "going on without a lost rank: %s: %s", coll_status_name(status),
+    return fail_set(why, "continuing without a lost rank: %s: %s", coll_status_name(status),
                     error.message);
   w->old[w->olds++] = w->comm;
   w->comm = rest;
@@ -42,19 +42,19 @@ void recover_forget(worker *w) {
   w->olds = 0;
 }
 
-/* How far a rank came. */
+/* How far a rank has come. */
 typedef struct place {
   uint64_t epoch, step, keeper;
 } place;
 
-/* Whether `a` came further than `b`. */
+/* Whether `a` is ahead of `b`. */
 static bool further(const place *a, const place *b) {
   if (a->epoch != b->epoch)
     return a->epoch > b->epoch;
   return a->step != b->step ? a->step > b->step : a->keeper > b->keeper;
 }
 
-/* The first rank that came furthest, and its place. */
+/* The first of the ranks that are furthest ahead, and its place. */
 static bool furthest(worker *w, int *rank, place *best, fail *why) {
   place mine = {w->epochs_done, w->step, w->keeper}, *all = calloc((size_t)w->nranks, sizeof(*all));
   if (!all)
@@ -83,13 +83,14 @@ bool recover_restart(worker *w, fail *why) {
   return worker_fit(w, why) && s->open(w, why);
 }
 
-/* Names the ranks of `before` that are not in w->comm, such as "1, 3"; their number is returned. */
+/* Names the ranks of `before` that are not in w->comm, such as "1, 3". Returns how many they are.
+ */
 static int name_lost(const worker *w, const coll_comm *before, char *names, size_t size) {
   int all = 0, lost = 0, next = 0, was = 0, is = 0;
   size_t used = 0;
   names[0] = '\0';
   coll_comm_nranks(before, &all);
-  for (int r = 0; r < all; r++) { /* the order stays */
+  for (int r = 0; r < all; r++) { /* a shrink keeps the order */
     coll_comm_origin_rank(before, r, &was);
     bool left = next < w->nranks && coll_comm_origin_rank(w->comm, next, &is) == COLL_OK;
     if (left && was == is) {
@@ -103,7 +104,7 @@ static int name_lost(const worker *w, const coll_comm *before, char *names, size
   return lost;
 }
 
-/* Says who is lost and where the others go on; `story`: what the loss was first seen by. */
+/* Says who is lost and where the others continue. `story`: the first error message of the loss. */
 static void report(worker *w, const coll_comm *before, const char *story) {
   char names[200], where[64];
   int lost = name_lost(w, before, names, sizeof(names)), left = w->nranks;
@@ -114,11 +115,11 @@ static void report(worker *w, const coll_comm *before, const char *story) {
   progress_open(&w->progress, w->rank, w->o->quiet || w->o->json, w->o->epochs, w->epochs_done,
                 w->data->train.count);
   if (lost == 0)
-    progress_say(&w->progress, "no rank is lost, all %d go on from %s: %s", left, where, story);
+    progress_say(&w->progress, "no rank is lost, all %d continue from %s: %s", left, where, story);
   else
-    progress_say(&w->progress, "rank%s %s of %d %s lost, %d go%s on from %s: %s",
+    progress_say(&w->progress, "rank%s %s of %d %s lost, %d continue%s from %s: %s",
                  lost == 1 ? "" : "s", names, lost + left, lost == 1 ? "is" : "are", left,
-                 left == 1 ? "es" : "", where, story);
+                 left == 1 ? "s" : "", where, story);
 }
 
 bool recover(worker *w, fail *why) {

@@ -1,25 +1,25 @@
-/* recover.h: goes on after a loss, with the ranks that are left. */
+/* recover.h: continues after a rank is lost, with those that are left. */
 #ifndef TRAINER_RECOVER_H
 #define TRAINER_RECOVER_H
 
 #include "trainer/worker.h"
 
 /*
- * After `why` said that a rank is lost, collective: makes a communicator of the ranks that are left
- * (w->comm is replaced), gives all of them the weights of the one that came furthest, and opens the
- * strategy again, unless the strategy has a way of its own; w->step is then the step with which the
- * epoch goes on. If another rank is lost meanwhile, it begins again. A lost rank's part of each
- * batch falls to the others. Of the step in which it was lost, some layers may have had their
- * update and others not; all ranks have the same then. False if `why` is about something else, if
- * the strategy cannot do without a rank, or if the others went on without this one.
+ * Call this when `why` says that a rank is lost; collective over the ranks that are left. Replaces
+ * w->comm by a communicator of those ranks. Then calls the strategy's recover(), or
+ * recover_restart() if it has none. The epoch continues with step w->step, and the ranks that are
+ * left share the lost rank's part of each batch. Starts again if another rank is lost meanwhile.
+ * Some layers may already have the update of the interrupted step and others not, but all ranks
+ * have the same. False if `why` is about something else, if the strategy needs all ranks, or if
+ * the others continued without this one.
  */
 bool recover(worker *w, fail *why);
 
-/* What it does with strategies that have no way of their own: closes the strategy, gives all ranks
- * the model and the place of the one that came furthest, and opens the strategy anew. */
+/* Recovery of strategies that have none of their own: closes the strategy, gives all ranks the
+ * model and the position of the rank that is furthest ahead, and opens the strategy again. */
 bool recover_restart(worker *w, fail *why);
 
-/* Destroys the communicators before w->comm, once nothing has memory of them. */
+/* Destroys the earlier communicators, once nothing uses their memory. */
 void recover_forget(worker *w);
 
 #endif

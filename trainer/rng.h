@@ -27,7 +27,7 @@ static inline double rng_unit(rng *g) {
   return (double)((rng_next(g) >> 11) + 1) * 0x1p-53;
 }
 
-/* Streams of one seed that have nothing to do with each other. */
+/* Independent streams of one seed. */
 enum rng_stream { RNG_WEIGHTS = 1, RNG_ORDER = 2, RNG_PARTNERS = 3 };
 static inline rng rng_make(uint64_t seed, enum rng_stream stream, uint64_t index) {
   rng g = {.state = seed};

@@ -1,4 +1,4 @@
-/* shapes.c: the models that can be asked for. */
+/* shapes.c: the models of --model. */
 #include "trainer/dataset.h"
 #include "trainer/model.h"
 #include "trainer/options.h"
@@ -67,8 +67,8 @@ static bool perceptron_asked_for(model *m, const options *o, const dataset *d, f
 bool model_asked_for(model *m, const options *o, const dataset *d, fail *why) {
   if (d->text != (o->model == MODEL_TRANSFORMER))
     return fail_set(why,
-                    d->text ? "%s is a text: needs --model transformer"
-                            : "--model transformer: needs a text, and %s holds images",
+                    d->text ? "%s is a text file: use --model transformer"
+                            : "--model transformer: needs a text file, but %s holds images",
                     o->data);
   switch (o->model) {
   case MODEL_LENET:

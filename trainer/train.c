@@ -1,7 +1,7 @@
 /*
- * train.c: one run of training. From the end of the file upwards: train() prepares this rank and
- * compares notes with the others, run_epochs() trains epoch after epoch, train_epoch() is one of
- * them, and go_on() decides what happens when it fails.
+ * train.c: one training run. Read it from the end upwards: train() prepares this rank and checks
+ * that all ranks agree, run_epochs() trains epoch after epoch, train_epoch() trains one, and
+ * go_on() decides what happens if it fails.
  */
 #include "trainer/train.h"
 
@@ -37,7 +37,7 @@ static float *zeroes(size_t count) {
   return memory;
 }
 
-/* Allocates all memory of the run but the strategy's. */
+/* Allocates all memory of the run except the strategy's. */
 static bool allocate(worker *w, fail *why) {
   const options *o = w->o;
   if (!worker_fit(w, why) || !loader_create(&w->loader, w->data, o->seed, o->batch, why))
@@ -67,7 +67,7 @@ static checkpoint_state state_of(const worker *w, float *params) {
                             .pending = w->pending};
 }
 
-/* Goes on where a checkpoint ended. */
+/* Continues from the checkpoint. */
 static bool resume(trainer *t, fail *why) {
   worker *w = &t->w;
   checkpoint_state state = state_of(w, w->params);
@@ -79,7 +79,7 @@ static bool resume(trainer *t, fail *why) {
   return true;
 }
 
-/* What a rank can do by itself before training; rank 0 also opens and reads the run's files. */
+/* Everything that a rank can do alone before training; rank 0 also opens and reads the files. */
 static bool prepare(trainer *t, model_maker make, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
@@ -102,7 +102,7 @@ static bool prepare(trainer *t, model_maker make, fail *why) {
   return metrics_open(&t->metrics, o, why);
 }
 
-/* The hash of a model's parameters, once all ranks were found to have the same. */
+/* Checks that all ranks have the same parameters, and gives their hash. */
 static bool check_weights(worker *w, const float *params, uint64_t *hash, fail *why) {
   *hash = hash_bytes(HASH_START, params, w->model.params * sizeof(float));
   return agree_weights(w->comm, *hash, why);
@@ -121,19 +121,19 @@ static bool share_state(worker *w, fail *why) {
 
 /* ---- one epoch ----------------------------------------------------------------------------- */
 
-/* Makes ready for the current epoch, or for what is left of it. */
+/* Prepares for the current epoch, or for the rest of it. */
 static void begin_epoch(worker *w) {
   loader_epoch(&w->loader, w->epochs_done);
   worker_rule(w, 0);
   w->notes[0] = '\0';
   if (w->begun == w->epochs_done + 1)
-    return; /* it goes on after a loss */
+    return; /* the epoch continues after a loss */
   w->begun = w->epochs_done + 1;
   w->sums = (sums){.loss = 0};
   w->begin_s = clock_s();
 }
 
-/* This rank's part of the test set; from the beginning, also if an earlier try ended half-way. */
+/* Tests this rank's part of the test set. Starts over if an earlier try was interrupted. */
 static bool test_model(worker *w, const float *params, fail *why) {
   shard part = shard_of(w->data->test.count, w->rank, w->nranks);
   w->sums.test_loss = w->sums.test_correct = w->sums.tested = 0;
@@ -150,14 +150,14 @@ static bool test_model(worker *w, const float *params, fail *why) {
   return true;
 }
 
-/* Adds up the ranks' sums and makes means of them. */
+/* Adds up the sums of all ranks and computes means. */
 static bool summarise(worker *w, double seconds, epoch_result *result, fail *why) {
   sums all;
   coll_status status =
       coll_allreduce(&w->sums, &all, sizeof(all) / sizeof(double), COLL_FLOAT64, COLL_SUM, w->comm);
   if (status != COLL_OK)
     return fail_coll(why, w->comm, status, "summing losses");
-  /* After a loss, those that are left may not have trained on any sample of the epoch. */
+  /* After a loss, the ranks that are left may have trained on none of the epoch's samples. */
   double trained = all.samples > 0 ? all.samples : 1, whole = seconds * w->nranks;
   *result = (epoch_result){.epoch = w->epochs_done + 1,
                            .ranks = w->nranks,
@@ -175,8 +175,8 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
                            .notes = w->notes};
   why->everywhere = true; /* all ranks have the same sums */
   if (all.tested != (double)w->data->test.count)
-    return fail_set(why, "%.0f of %zu test samples were tested: a defect of the trainer",
-                    all.tested, w->data->test.count);
+    return fail_set(why, "%.0f of %zu test samples were tested: a bug in the trainer", all.tested,
+                    w->data->test.count);
   if (!isfinite(result->train_loss) || !isfinite(result->test_loss))
     return fail_set(why, "the loss is not a number after epoch %" PRIu64 ": use a smaller --lr",
                     result->epoch);
@@ -184,13 +184,13 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
   return true;
 }
 
-/* Writes the checkpoint of this moment. */
+/* Writes a checkpoint of the current state. */
 static bool save_checkpoint(trainer *t, const float *params, fail *why) {
   checkpoint_state state = state_of(&t->w, (float *)(uintptr_t)params);
   return checkpoint_write(t->w.o->checkpoint, &t->run, &state, why);
 }
 
-/* With --checkpoint-steps, after a step within an epoch: a checkpoint, if it is time. */
+/* Called after each step within an epoch: writes a checkpoint if --checkpoint-steps says so. */
 static bool step_done(worker *w, fail *why) {
   if (w->o->checkpoint_steps == 0 || w->step % w->o->checkpoint_steps != 0)
     return true;
@@ -201,7 +201,7 @@ static bool step_done(worker *w, fail *why) {
          (w->rank != 0 || save_checkpoint((trainer *)w, params, why));
 }
 
-/* Says that the run is over. */
+/* Reports the end of the run. */
 static bool report_end(trainer *t, const epoch_result *last, fail *why) {
   double seconds = clock_s() - t->begin_s;
   progress_say(&t->w.progress,
@@ -210,7 +210,7 @@ static bool report_end(trainer *t, const epoch_result *last, fail *why) {
   return metrics_final(&t->metrics, t->w.o, last, seconds, why);
 }
 
-/* Rank 0: shows and writes what a finished epoch has come to, unless it has done so before. */
+/* Rank 0 shows and writes the result of a finished epoch, unless it has already done so. */
 static bool write_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
   worker *w = &t->w;
   if (t->written == w->epochs_done)
@@ -225,9 +225,9 @@ static bool write_epoch(trainer *t, const float *params, const epoch_result *res
 }
 
 /*
- * The end of an epoch, collective: rank 0 writes the run's files, and all wait for it. So if rank 0
- * is lost before they are written, the others still are in this epoch, and the next rank writes
- * them; and no rank leaves the run while another may still need it.
+ * The end of an epoch, collective: rank 0 writes the run's files, and all wait for it. If rank 0 is
+ * lost before that, the others are still in this epoch, and the next rank writes them. So no rank
+ * leaves the run while another may still need it.
  */
 static bool finish_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
   worker *w = &t->w;
@@ -243,7 +243,7 @@ static bool finish_epoch(trainer *t, const float *params, const epoch_result *re
   return ok && fail_coll(why, w->comm, status, "ending an epoch");
 }
 
-/* One epoch, or what is left of it, with all that belongs to it. */
+/* One epoch, or the rest of it: training, test, checkpoint and report. */
 static bool train_epoch(trainer *t, fail *why) {
   worker *w = &t->w;
   epoch_result result;
@@ -251,7 +251,7 @@ static bool train_epoch(trainer *t, fail *why) {
   begin_epoch(w);
   if (w->step < steps && !t->strategy->epoch(w, why))
     return false;
-  w->step = steps; /* if a rank is lost from here on, no step is made again */
+  w->step = steps; /* if a rank is lost from here on, no step is repeated */
   double seconds = clock_s() - w->begin_s;
   const float *params = t->strategy->settle(w, why);
   return params && worker_gather_pending(w, why) && test_model(w, params, why) &&
@@ -262,12 +262,12 @@ static bool train_epoch(trainer *t, fail *why) {
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-/* Goes on without lost ranks, if that is what `why` is about and the strategy can. */
+/* Continues without lost ranks, if `why` is about a loss and the strategy can. */
 static bool go_on(trainer *t, fail *why) {
   return recover(&t->w, why) && (t->w.rank != 0 || metrics_open(&t->metrics, t->w.o, why));
 }
 
-/* Says what is about to happen. */
+/* Reports what is about to be trained. */
 static void announce(worker *w) {
   progress_say(&w->progress,
                "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, "
@@ -276,11 +276,11 @@ static void announce(worker *w) {
                w->nranks == 1 ? "" : "s", w->o->strategy->name, wire_name(&w->o->wire), w->o->batch,
                (double)w->optimizer_bytes / 0x1p20);
   if (w->epochs_done > 0 || w->step > 0)
-    progress_say(&w->progress, "going on after %zu steps of epoch %" PRIu64 " of %s", w->step,
+    progress_say(&w->progress, "continuing after %zu steps of epoch %" PRIu64 " of %s", w->step,
                  w->epochs_done + 1, w->o->checkpoint);
 }
 
-/* All epochs that are left. */
+/* Trains all epochs that are left. */
 static bool run_epochs(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
@@ -291,7 +291,7 @@ static bool run_epochs(trainer *t, fail *why) {
                 w->data->train.count);
   if (w->epochs_done >= o->epochs) {
     announce(w);
-    progress_say(&w->progress, "nothing left to do: ask for more with --epochs");
+    progress_say(&w->progress, "nothing left to do: to train further, raise --epochs");
     return true;
   }
   bool ok = t->strategy->open(w, why);
@@ -303,7 +303,7 @@ static bool run_epochs(trainer *t, fail *why) {
   return ok;
 }
 
-/* Frees all that a rank allocated. */
+/* Frees all memory of a rank. */
 static void release(trainer *t) {
   worker *w = &t->w;
   metrics_close(&t->metrics);
@@ -331,7 +331,7 @@ bool train(const options *o, model_maker make, coll_comm *comm, const dataset *d
   ok = agree_start(comm, ok, options_fingerprint(o), data ? data->fingerprint : 0, why);
   ok = ok && run_epochs(&t, why);
   if (!ok && !why->everywhere)
-    coll_comm_abort(t.w.comm); /* the others must not wait for what this rank no longer does */
+    coll_comm_abort(t.w.comm); /* so that the others do not wait for this rank */
   release(&t);
   return ok;
 }

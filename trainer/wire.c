@@ -9,9 +9,9 @@
 
 #define BLOCK      256         /* numbers that share a scale */
 #define MOST_CODE  127         /* of an int8 */
-#define INFINITE   0x7f800000u /* the magnitude of an infinity; larger ones are NaN */
+#define INFINITE   0x7f800000u /* the bits of infinity; larger values are NaN */
 #define DIGIT      2048        /* values of the first digit by which magnitudes are sorted */
-#define FIRST_PART 0.01f       /* of the numbers, for topk without a number */
+#define FIRST_PART 0.01f       /* of the numbers are sent by topk without a number */
 
 static const char *const names[] = {"float32", "float16", "bfloat16", "int8", "topk"};
 
@@ -40,7 +40,7 @@ bool wire_parse(wire *form, const char *text, fail *why) {
                   text);
 }
 
-/* The bits of a number, and back. */
+/* A number's bits, and the other way round. */
 static inline uint32_t bits_of(float x) {
   uint32_t bits;
   memcpy(&bits, &x, sizeof(bits));
@@ -53,12 +53,12 @@ static inline float float_of(uint32_t bits) {
   return x;
 }
 
-/* Grows with the size of a number, whatever its sign. */
+/* Compares like the absolute value. */
 static inline uint32_t magnitude(float x) {
   return bits_of(x) & 0x7fffffffu;
 }
 
-/* The error when `sent` is sent instead of x. */
+/* The error that is left if `sent` is sent instead of x. */
 static inline float rest_of(float x, float sent) {
   float rest = x - sent;
   return magnitude(x) < INFINITE ? rest : 0.0f;
@@ -111,14 +111,14 @@ static void pack_bfloat16(size_t count, float *pending, uint16_t *packet) {
 
 /* Packs the numbers that share a scale. */
 static void pack_block(size_t count, float *pending, float *scale, int8_t *codes) {
-  const float round = 0x1.8p23f; /* added to a small number, it leaves no room for a fraction */
+  const float round = 0x1.8p23f; /* adding it to a small number rounds that to an integer */
   int32_t most = 0;
   for (size_t i = 0; i < count; i++) {
     int32_t size = (int32_t)magnitude(pending[i]);
     most = size > most ? size : most;
   }
   float unit = float_of((uint32_t)most) / MOST_CODE;
-  unit = isinf(unit * MOST_CODE) ? nextafterf(unit, 0) : unit; /* rounded up, of the very largest */
+  unit = isinf(unit * MOST_CODE) ? nextafterf(unit, 0) : unit; /* near FLT_MAX it was rounded up */
   *scale = most < (int32_t)INFINITE ? unit : NAN;
   if (!isnormal(*scale)) { /* all 0 or too small to divide by, or not finite */
     *scale = isnan(*scale) ? NAN : 0.0f;
@@ -136,7 +136,7 @@ static void pack_block(size_t count, float *pending, float *scale, int8_t *codes
   }
 }
 
-/* How many scales precede the codes of int8. */
+/* How many scales come before the int8 codes. */
 static size_t scales_of(size_t count) {
   return (count + BLOCK - 1) / BLOCK;
 }
@@ -160,8 +160,8 @@ static size_t kept(const wire *form, size_t count) {
   return some < count ? some : count;
 }
 
-/* The k-th largest magnitude, found digit by digit from the top; *equals: how many numbers of just
- * that magnitude are among the k largest. */
+/* The k-th largest magnitude, found by radix select. *equals: how many numbers of exactly that
+ * magnitude are among the k largest. */
 static uint32_t threshold(size_t count, const float *x, size_t k, size_t *equals) {
   uint32_t found = 0;
   for (int shift = 20, known = 31; shift >= 0; known = shift, shift -= 10) {

@@ -1,4 +1,4 @@
-/* worker.c: one rank of a run, and what strategies ask of it. */
+/* worker.c: one rank of a run, and the functions that strategies use. */
 #include "trainer/worker.h"
 
 #include "trainer/clock.h"
@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-#define TEST_ROWS 256 /* at least so many samples go through the model at once in a test */
+#define TEST_ROWS 256 /* at least this many samples are tested in one pass */
 
 size_t worker_rows(const worker *w, int workers) {
   size_t samples = w->data->train.count, batch = w->o->batch;
@@ -29,7 +29,7 @@ bool worker_fit_parts(worker *w, int workers, fail *why) {
   return pass_create(&w->pass, &w->model, rows, why);
 }
 
-/* Does nothing for a while. */
+/* Sleeps. */
 static void nap(double seconds) {
   struct timespec time = {.tv_sec = (time_t)seconds};
   time.tv_nsec = (long)((seconds - (double)time.tv_sec) * 1e9);
@@ -37,7 +37,7 @@ static void nap(double seconds) {
     ;
 }
 
-/* The gradient of samples that go through the model at once. */
+/* The gradient of samples, in one pass. */
 static bool gradient(worker *w, shard samples, float scale, float *grads, model_listener listener,
                      fail *why) {
   size_t count = samples.count;
@@ -50,14 +50,14 @@ static bool gradient(worker *w, shard samples, float scale, float *grads, model_
   return model_backward(&w->model, w->params, &w->pass, count, grads, NULL, listener, why);
 }
 
-/* Where the gradients of the last part of a step go, and who is told then. */
+/* Where the gradients of the last part of a step go, and the strategy's listener. */
 typedef struct last_part {
   worker *w;
   float *grads;
   model_listener listener;
 } last_part;
 
-/* A layer of the last part is done: adds it to the parts before, and tells the strategy. */
+/* A layer of the last part is done: adds the earlier parts, and tells the strategy. */
 static bool add_layer(void *ctx, size_t l, fail *why) {
   const last_part *last = ctx;
   const layer *here = &last->w->model.layer[l];
@@ -65,7 +65,7 @@ static bool add_layer(void *ctx, size_t l, fail *why) {
   return !last->listener.layer_done || last->listener.layer_done(last->listener.ctx, l, why);
 }
 
-/* The gradient in parts that are added up; only the last one is listened to. */
+/* The gradient in parts that are added up. The listener hears of the last part only. */
 static bool accumulate(worker *w, shard samples, float scale, float *grads, model_listener listener,
                        fail *why) {
   int parts = (int)w->o->accumulate;
@@ -148,7 +148,7 @@ bool worker_gather_pending(worker *w, fail *why) {
   if (!w->pending)
     return true;
   if (w->rank == 0 && !all)
-    return fail_memory(why, "gradients to be sent");
+    return fail_memory(why, "pending gradients");
   coll_status status = coll_reduce(w->pending, all, count, COLL_FLOAT32, COLL_SUM, 0, w->comm);
   if (status == COLL_OK && w->rank == 0)
     memcpy(w->pending, all, bytes);
@@ -156,7 +156,7 @@ bool worker_gather_pending(worker *w, fail *why) {
     memset(w->pending, 0, bytes);
   free(all);
   w->sums.sent_bytes += w->rank == 0 ? 0 : (double)bytes;
-  return status == COLL_OK || fail_coll(why, w->comm, status, "gathering gradients to be sent");
+  return status == COLL_OK || fail_coll(why, w->comm, status, "gathering pending gradients");
 }
 
 shard worker_batch(const worker *w) {

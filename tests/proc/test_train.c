@@ -234,7 +234,7 @@ Test(train, other_options_on_one_rank) {
   j.odd_rank = 1;
   j.seed = 77;
   job_runs_badly(&j, 2);
-  cr_assert(strstr(j.out->why[0].text, "rank 1 was started with other options"), "%s",
+  cr_assert(strstr(j.out->why[0].text, "rank 1 was started with different options"), "%s",
             j.out->why[0].text);
   job_drop(&j);
 }

@@ -258,10 +258,10 @@ static void check_run(const job *j, const char *what) {
     int want_result = r == shared->rank && shared->kind == KILL ? 128 + SIGKILL : 0;
     if (r == shared->rank && shared->kind == FREEZE_LONG && name[0] &&
         (results[r] != 0 || !at_end(name)))
-      want_result = 1; /* it learns that the others went on without it */
+      want_result = 1; /* it learns that the others continued without it */
     cr_assert_eq(results[r], want_result, "%s, event %d (%s): rank %d: %d: %s", what, at, name, r,
                  results[r], j->out->why[r].text);
-    cr_assert(want_result != 1 || strstr(why, "went on without it"), "%s", why);
+    cr_assert(want_result != 1 || strstr(why, "continued without it"), "%s", why);
   }
   curve c = job_curve(j);
   double correct = test_again(j, &hash);

@@ -228,5 +228,5 @@ Test(trainer_model, impossible_sizes) {
   cr_assert(strstr(why.text, "--layers"));
   cr_assert(model_perceptron(&m, wide, 3, &why));
   cr_assert_not(pass_create(&p, &m, SIZE_MAX / 8, &why));
-  cr_assert(strstr(why.text, "no memory"));
+  cr_assert(strstr(why.text, "out of memory"));
 }

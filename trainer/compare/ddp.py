@@ -1,5 +1,5 @@
 """ddp.py LAYERS RANKS BATCH THREADS: samples per second of a perceptron in PyTorch, data parallel over gloo, on
-made-up numbers (their values do not matter for speed); each rank of one thread on a core of its own."""
+random data. With one thread, each rank is pinned to its own core."""
 import os
 import socket
 import sys

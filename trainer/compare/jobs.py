@@ -1,4 +1,4 @@
-"""jobs.py: runs of the trainer, and what each of their epochs came to."""
+"""jobs.py: runs of the trainer, and the results of their epochs."""
 import collections
 import json
 import os
@@ -7,11 +7,11 @@ import sys
 
 Condition = collections.namedtuple("Condition", "name options launcher")
 LIMIT_S = 600  # of one run
-ALONE = "one rank"  # that nothing is sent for: what the strategies' accuracy is held against
+ALONE = "one rank"  # sends nothing: the baseline for the strategies' accuracy
 
 
 class Run:
-    """One run: its epochs as the metrics file has them, with what has added up until their ends."""
+    """One run: its epochs from the metrics file, with running totals at the end of each."""
 
     def __init__(self, strategy, condition, turn, epochs):
         self.strategy, self.condition, self.turn, self.epochs = strategy, condition, turn, epochs
@@ -31,7 +31,7 @@ class Run:
         return self.epochs[-1]["samples"] / self.epochs[-1]["wall_s"]
 
     def seconds_to(self, accuracy):
-        """When the test accuracy was reached first, or None."""
+        """Seconds until the test accuracy was first reached, or None."""
         return next((e["wall_s"] for e in self.epochs if e["test_accuracy"] >= accuracy), None)
 
     def share(self, name):
@@ -40,7 +40,7 @@ class Run:
 
 
 def shaped(rate):
-    """Words in front of the launcher: a network of its own whose only link is slow."""
+    """Words in front of the launcher: a network namespace whose only link is slow."""
     return ["unshare", "--net", "sh", "-c",
             f"ip link set lo up && tc qdisc add dev lo root tbf rate {rate} burst 256k limit 64m && exec \"$@\"", "sh",
             "env", "COLL_TRANSPORT=tcp"]
@@ -54,15 +54,15 @@ def all_strategies(options):
 
 
 def command_of(options, ranks, metrics, words):
-    """The words that start the trainer on so many ranks."""
+    """The command that starts the trainer on so many ranks."""
     binaries = os.path.join(options.build, "bin")
     return [os.path.join(binaries, "collrun"), "-n", str(ranks), os.path.join(binaries, "coll_train"), "--quiet",
             "--metrics", metrics, *words]
 
 
 def train(options, strategy, condition, turn):
-    """One run; None if this strategy cannot do it. Each round has a seed of its own, so that the rounds differ as
-    much as runs of other people would."""
+    """One run; None if this strategy cannot do it. Each round has its own seed, so that the rounds show the variation
+    between seeds, too."""
     metrics = os.path.join(options.out, "metrics.json")
     ranks, name = (1, "allreduce") if strategy == ALONE else (options.ranks, strategy)
     command = [*condition.launcher, *command_of(options, ranks, metrics, [

@@ -1,4 +1,4 @@
-"""noise.py: what several rounds of the same say: their median and range, and who is better beyond the noise."""
+"""noise.py: median and range of several rounds, and which strategy is better beyond the noise."""
 import math
 import statistics
 
@@ -9,7 +9,7 @@ RULE = (f"The rule for winners: a strategy wins if its worst round is better tha
 
 
 class Spread:
-    """The rounds of one number; None stands for a round that never got there, which is worse than all numbers."""
+    """The rounds of one number. None: a round that never reached the goal, which is worse than any number."""
 
     def __init__(self, rounds, more_is_better=False):
         self.more_is_better = more_is_better
@@ -24,8 +24,8 @@ class Spread:
 
 
 def best_of(spreads):
-    """The names of those that nothing is better than beyond the noise, the best median first; empty if nobody got
-    there. spreads: a Spread for each name."""
+    """The names whose range overlaps that of the best median, the best first; empty if none reached the goal.
+    spreads: a Spread for each name."""
     names = sorted(spreads, key=lambda name: spreads[name].median * (-1 if spreads[name].more_is_better else 1))
     if not names or not math.isfinite(spreads[names[0]].median):
         return []

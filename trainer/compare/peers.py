@@ -1,4 +1,4 @@
-"""peers.py: the trainer's speed beside PyTorch's, and beside what two cores would do if nothing had to be sent."""
+"""peers.py: the trainer's speed beside PyTorch's, and beside independent ranks that send nothing."""
 import glob
 import json
 import os
@@ -11,9 +11,9 @@ import jobs
 BATCH = 256  # over all ranks
 PLAN = [("784,512,256,10", 1), ("784,512,256,10", 2), ("784,512,256,10", 4), ("784,2048,2048,10", 1),
         ("784,2048,2048,10", 2)]
-COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, each for itself with its part of the batch",
+COLUMNS = {"libcoll": "allreduce", "apart": "the same ranks, independent, each with its part of the batch",
            "torch": "DistributedDataParallel over gloo",
-           "threads": "one torch process with a thread for each core (of libopenblas0-openmp, if that is there)"}
+           "threads": "one torch process with a thread for each core (with libopenblas0-openmp, if installed)"}
 
 
 def beside_peers(options):
@@ -41,7 +41,7 @@ def measure(options, layers, ranks):
 
 
 def speed_of_ours(options, layers, ranks, runs, batch):
-    """Samples per second of so many runs at once, without their first epochs."""
+    """Samples per second of so many concurrent runs, without their first epochs."""
     words = ["--layers", layers, "--batch", str(batch), "--epochs", "3", "--lr", "0.01", "--lr-decay", "1"]
     paths = [os.path.join(options.out, f"metrics.{i}.json") for i in range(runs)]
     cores = sorted(os.sched_getaffinity(0))
@@ -63,7 +63,7 @@ def speed_of_ours(options, layers, ranks, runs, batch):
 
 
 def speed_of_torch(options, layers, ranks, threads):
-    """Samples per second of the same in PyTorch. OpenBLAS with threads of its own gets in the way of torch's."""
+    """Samples per second of the same in PyTorch. OpenBLAS's own threads would compete with torch's."""
     shared = glob.glob("/usr/lib/*/openblas-openmp") if threads > 1 else []
     result = subprocess.run([sys.executable, os.path.join(options.here, "ddp.py"), layers, str(ranks), str(BATCH),
                              str(threads)], capture_output=True, text=True, timeout=jobs.LIMIT_S,

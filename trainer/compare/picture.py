@@ -1,5 +1,5 @@
-"""picture.py: accuracy against time, samples and bytes; speed; where time goes; staleness; stages at work. As SVG inside
-HTML. Whiskers are the range over the rounds, points the median."""
+"""picture.py: plots of accuracy against time, samples and bytes, of speed, time shares, staleness and pipeline stages, as
+SVG inside HTML. Points are medians over the rounds, whiskers ranges."""
 import io
 import statistics
 import sys
@@ -8,13 +8,13 @@ import jobs
 
 AXES = [("wall_s", "seconds", 1), ("samples", "thousand samples", 1e-3), ("sent_so_far", "MB sent", 1e-6)]
 SHARES = [("compute_share", "compute", "C2"), ("comm_wait_share", "waiting", "C3"), ("slowed_share", "slowed down", "C4")]
-LOG_FROM = 20  # the largest number over the smallest from which an axis is logarithmic
-MISSING = ("No pictures: they need matplotlib. Install it (apt-get install python3-matplotlib) and run this again; the "
+LOG_FROM = 20  # an axis is logarithmic if the largest number is this many times the smallest
+MISSING = ("No pictures: they need matplotlib. Install it (apt-get install python3-matplotlib) and run this again. The "
            "numbers are complete without it.")
 
 
 def load():
-    """matplotlib.pyplot, or None, which is said on standard error."""
+    """matplotlib.pyplot; if it is missing, prints so on standard error and returns None."""
     try:
         import matplotlib
         matplotlib.use("svg")
@@ -27,7 +27,7 @@ def load():
 
 
 def svg(pyplot, figure):
-    """A figure as text, which ends its life."""
+    """Renders a figure as text, and closes it."""
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
@@ -35,8 +35,8 @@ def svg(pyplot, figure):
 
 
 def figures(pyplot, strategies, names):
-    """The pictures of one condition. strategies: the runs of each, by name; names: of all conditions' strategies, so that
-    each has one color everywhere."""
+    """The pictures of one condition. strategies: the runs of each, by name; names: the strategies of all conditions, so
+    that each has the same color everywhere."""
     colors = {name: "0.4" if name == jobs.ALONE else f"C{i % 10}" for i, name in enumerate(names)}
     styles = {name: "-" if i < 10 else "--" for i, name in enumerate(names)}
     figure, axes = pyplot.subplots(2, 3, figsize=(11, 7), layout="constrained")
@@ -50,7 +50,7 @@ def figures(pyplot, strategies, names):
 
 
 def fit(low, high):
-    """The ends of an axis around the data, with a margin, and whether it is logarithmic."""
+    """The limits of an axis, with a margin around the data, and its scale."""
     if low > 0 and high / low >= LOG_FROM:
         margin = (high / low) ** 0.05
         return low / margin, high * margin, "log"
@@ -59,7 +59,7 @@ def fit(low, high):
 
 
 def fit_axes(axis, x, y):
-    """Lets both axes begin and end at the data."""
+    """Fits both axes to the data."""
     low, high, scale = fit(min(x), max(x))
     axis.set_xscale(scale)
     axis.set_xlim(low, high)
@@ -106,7 +106,7 @@ def draw_speed(axis, strategies, colors):
 
 
 def draw_time(axis, strategies):
-    """Shares of the time of all ranks: in the model, waiting for others, slowed down on purpose, and all else."""
+    """Shares of the ranks' time: computing, waiting for others, slowed down on purpose, the rest."""
     for row, runs in enumerate(strategies.values()):
         left = 0
         for name, label, color in SHARES:
@@ -121,7 +121,7 @@ def draw_time(axis, strategies):
 
 
 def draw_staleness(axis, strategies, colors):
-    """How old the weights were for which gradients were made, where a strategy counts that."""
+    """How old the weights of each gradient were, for strategies that count this."""
     for name, runs in strategies.items():
         counts = [sum(values) for values in zip(*(e["staleness"] + [0] * (64 - len(e["staleness"]))
                                                   for run in runs for e in run.epochs if "staleness" in e))]
@@ -137,7 +137,7 @@ def draw_staleness(axis, strategies, colors):
 
 
 def draw_stages(pyplot, runs):
-    """When each stage was at work on each micro-batch, in the last step of the last round."""
+    """When each stage worked on each micro-batch, in the last step of the last round."""
     rows = [len(run.epochs[-1]["stages"]) for run in runs]
     figure, axes = pyplot.subplots(len(runs), 1, figsize=(11, sum(1.2 + 0.3 * row for row in rows)), squeeze=False,
                                    height_ratios=[2 + row for row in rows], layout="constrained")

@@ -1,4 +1,4 @@
-"""report.py: the CSV of all epochs of all rounds, the table of winners, and the HTML page around the pictures."""
+"""report.py: the CSV of all epochs of all rounds, and the HTML page with the winners, tables and pictures."""
 import collections
 import csv
 import html
@@ -16,12 +16,12 @@ table { border-collapse: collapse; } td, th { padding: 3px 10px; text-align: rig
 td:first-child, th:first-child { text-align: left; } small { color: #777; } .missing { background: #fff3cd; padding: 1em; }
 .best { font-weight: bold; background: #e5f3e5; }"""
 
-# A column of the table: text of a number, its value in a run, and whether more is better (None: it decides nothing).
+# A column of the table: how to print a number, its value in a run, and whether more is better (None: it has no winner).
 Column = collections.namedtuple("Column", "head text value more_is_better")
 
 
 def columns_of(goal):
-    """What the table shows of each strategy."""
+    """The columns of the table."""
     return [Column("test accuracy", lambda x: f"{100 * x:.2f} %", lambda run: run.accuracy, True),
             Column("time to the goal", lambda x: f"{x:.2f} s", lambda run: run.seconds_to(goal), False),
             Column("samples/s", lambda x: f"{x:.0f}", lambda run: run.samples_per_s, True),
@@ -31,7 +31,7 @@ def columns_of(goal):
 
 
 def write_csv(path, found):
-    """A line for each epoch of each round: nothing is left out."""
+    """Writes a line for each epoch of each round."""
     with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, FIELDS, extrasaction="ignore")
         writer.writeheader()
@@ -42,7 +42,7 @@ def write_csv(path, found):
 
 
 def goal_of(found):
-    """The accuracy to be reached: one point less than the best median."""
+    """The accuracy to reach: one point less than the best median."""
     return max(noise.Spread([run.accuracy for run in runs]).median
                for strategies in found.values() for runs in strategies.values()) - 0.01
 
@@ -54,7 +54,7 @@ def spreads_of(column, strategies):
 
 
 def rivals(spreads):
-    """Those that can win: one rank alone is there to be compared with only."""
+    """Those that can win: one rank alone is only a baseline."""
     return {name: spread for name, spread in spreads.items() if name != jobs.ALONE}
 
 
@@ -87,7 +87,7 @@ def table(strategies, columns, alone):
 
 
 def verdict(strategies, columns):
-    """Who won in each column that decides something, or between whom there is no difference."""
+    """The winner of each column that has one, or those between which there is no difference."""
     words = []
     for column in columns:
         if column.more_is_better is None:
@@ -106,11 +106,11 @@ def verdict(strategies, columns):
 def introduction(options, goal):
     """What was run, and how to read it."""
     return (f"<h1>Strategies of distributed training</h1><p><code>{html.escape(options.command)}</code>: "
-            f"{options.ranks} ranks, {options.epochs} epochs each, {options.rounds} rounds with a seed each. Numbers are "
-            f"medians of the rounds, with the range behind them; in the pictures points are medians and whiskers ranges. The goal is a test accuracy of {100 * goal:.2f} %: one "
-            f"point less than the best median.</p><p>{noise.RULE}</p>"
-            "<p>Waiting is the part of all ranks' time in which they waited for others. What a slow worker sleeps, so that "
-            "it is slow, is not in it: that is “slowed down”. But others wait for it meanwhile.</p>")
+            f"{options.ranks} ranks, {options.epochs} epochs each, {options.rounds} rounds, each with its own seed. Numbers "
+            "are medians over the rounds, followed by the range; in the pictures points are medians, whiskers ranges. The "
+            f"goal is a test accuracy of {100 * goal:.2f} %: one point less than the best median.</p><p>{noise.RULE}</p>"
+            "<p>“Waiting” is the share of the ranks' time in which they waited for others. The time that a slow worker "
+            "sleeps on purpose is counted as “slowed down” instead. The others wait for it meanwhile.</p>")
 
 
 def write(options, found):

@@ -1,7 +1,7 @@
 /*
- * own_model.c: training data and a model of your own with the trainer's strategies. The data are
- * points on three rings, and the model's first layer is of a kind that the trainer does not know:
- * radial basis functions. docs/strategies.md goes through it. Try
+ * own_model.c: your own data and model with the trainer's strategies. The data are points on three
+ * rings. The model's first layer is of a kind that the trainer does not have: radial basis
+ * functions. docs/strategies.md explains this file. Try
  *
  *     collrun -n 4 own_model --strategy gossip --epochs 10
  */
@@ -54,7 +54,7 @@ static bool radial_backward(const layer *l, const layer_run *run, fail *why) {
 
 static const layer_kind radial = {"radial", radial_seed, radial_forward, radial_backward};
 
-/* The model: which layers, one behind the other. The loss is softmax cross entropy. */
+/* The model: a sequence of layers. The loss is softmax cross entropy. */
 static bool make(model *m, const options *o, const dataset *d, fail *why) {
   (void)o;
   model_begin(m);
@@ -65,7 +65,7 @@ static bool make(model *m, const options *o, const dataset *d, fail *why) {
   return true;
 }
 
-/* The data: a byte for each number of a sample, and one for its label. Every rank has all. */
+/* The data: one byte for each number of a sample, one for its label. Every rank has all samples. */
 static bool load(dataset *d, const options *o, fail *why) {
   static uint8_t points[POINTS + TESTS][2], rings[POINTS + TESTS];
   rng g = rng_make(o->seed, RNG_WEIGHTS, POINTS);

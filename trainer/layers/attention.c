@@ -39,8 +39,8 @@ static void seed(const layer *l, rng *g, float *params) {
   layer_seed_linear(width, width, 0.1, g, params + p.out_proj);
 }
 
-/* One head of one sample: matrices of one row for each position. Rows of queries, keys and values
- * are 3 * width floats apart, those of the output width floats. */
+/* One head of one sample: matrices with one row per position. Rows of queries, keys and values are
+ * 3 * width floats apart, rows of the output width floats. */
 typedef struct head {
   int positions, size, width;
   float scale;
@@ -63,7 +63,7 @@ static head head_at(const layer *l, const layer_run *run, size_t r, size_t h) {
                 .weight = run->memo + p.weights + (r * heads + h) * positions * positions};
 }
 
-/* Causal softmax: for each position over those up to itself; later ones have weight 0. */
+/* Causal softmax: each position attends to itself and earlier ones; later ones get weight 0. */
 static void softmax(head *a) {
   for (int i = 0; i < a->positions; i++) {
     float *row = a->weight + i * a->positions, top = row[0], sum = 0;
@@ -78,7 +78,7 @@ static void softmax(head *a) {
   }
 }
 
-/* The output of one head: the values, weighted. */
+/* The output of one head: the weighted sum of the values. */
 static void attend(head a, float *mixed) {
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, a.positions, a.positions, a.size, a.scale,
               a.query, 3 * a.width, a.key, 3 * a.width, 0.0f, a.weight, a.positions);
@@ -140,7 +140,7 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
                   memo + p.qkv_delta + r * 3 * l->in + h * size, memo + p.delta);
   rows_linear_back(positions, width, 3 * width, run->params + p.in_proj, memo + p.normal,
                    memo + p.qkv_delta, memo + p.delta, run->grads + p.in_proj);
-  float *in_delta = run->in_delta ? run->in_delta : run->out; /* nobody reads `out` any more */
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* `out` is no longer needed */
   memcpy(in_delta, run->out_delta, positions * width * sizeof(float));
   rows_norm_back(positions, width, run->params + p.norm, run->in, memo + p.stat, memo + p.delta,
                  in_delta, run->grads + p.norm);

@@ -1,7 +1,7 @@
 /*
- * conv.c: the convolution of an image with square kernels, as one matrix product: the patch under
- * each position of the kernel becomes a row (im2col), and a linear layer over rows does the rest.
- * Images are stored pixel by pixel, with all channels of a pixel together. Source: Chellapilla,
+ * conv.c: the convolution of an image with square kernels, as one matrix product: the patch at
+ * each position of the kernel becomes a row (im2col), to which a linear layer is applied.
+ * Images are stored pixel by pixel, all channels of a pixel together. Source: Chellapilla,
  * Puri, Simard: High Performance Convolutional Neural Networks for Document Processing, 2006.
  * dim: side (of the input, square), channels, kernel, padding, outputs (channels), side of the
  * output.
@@ -22,15 +22,15 @@ static void seed(const layer *l, rng *g, float *params) {
   layer_seed_linear(patch(l), l->dim[OUTPUTS], 2.0, g, params);
 }
 
-/* Where row `k` of the kernel for output (y, x) lies in an image: the first of its pixels inside,
- * how many are inside, and how many before them are in the padding. */
+/* Row `k` of the kernel for output (y, x): its first pixel inside the image, how many pixels are
+ * inside, and how many before them are padding. */
 typedef struct strip {
   size_t first, inside, before;
 } strip;
 
 static strip strip_at(const layer *l, size_t y, size_t x, size_t k) {
   size_t side = l->dim[SIDE], kernel = l->dim[KERNEL], pad = l->dim[PADDING];
-  size_t row = y + k; /* counted from the padding's edge, as x is */
+  size_t row = y + k; /* counted from the edge of the padding, like x */
   if (row < pad || row >= side + pad)
     return (strip){0, 0, 0};
   size_t begin = x > pad ? x : pad, end = x + kernel < side + pad ? x + kernel : side + pad;
@@ -53,7 +53,7 @@ static void unfold(const layer *l, const float *image, float *patches) {
       }
 }
 
-/* Adds patches to the pixels that they came from. */
+/* The transpose of unfold(): adds patches to the pixels that they came from. */
 static void fold(const layer *l, const float *patches, float *image) {
   size_t channels = l->dim[CHANNELS], kernel = l->dim[KERNEL], out = l->dim[OUT_SIDE];
   memset(image, 0, l->in * sizeof(float));

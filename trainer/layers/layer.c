@@ -1,4 +1,4 @@
-/* layer.c: what several kinds of layers need. */
+/* layer.c: helpers of several kinds of layers. */
 #include "trainer/layers/layer.h"
 
 #include <math.h>

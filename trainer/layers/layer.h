@@ -1,4 +1,4 @@
-/* layer.h: one layer of a model, as a table of functions that a kind of layer provides. */
+/* layer.h: one layer of a model, and the functions that each kind of layer provides. */
 #ifndef TRAINER_LAYERS_LAYER_H
 #define TRAINER_LAYERS_LAYER_H
 
@@ -10,19 +10,18 @@
 typedef struct layer layer;
 
 /*
- * One run of a layer over a batch. Matrices have one row for each of `rows` > 0 samples; a layer's
- * parameters and their gradients are one array each.
+ * One run of a layer over a batch of `rows` > 0 samples. Matrices have one row per sample.
  */
 typedef struct layer_run {
   size_t rows;
   const float *params;
   const float *in; /* rows * layer.in */
-  float *out;      /* rows * layer.out: forward writes it, backward finds it as it was left */
-  float *memo;     /* rows * layer.memo: what forward leaves for backward */
-  /* Of backward alone, all derivatives of the loss: */
-  float *out_delta; /* by `out`; may be overwritten */
-  float *in_delta;  /* by `in`, to be written; NULL: not needed */
-  float *grads;     /* by the parameters, to be written */
+  float *out;      /* rows * layer.out: forward writes it, backward may read it */
+  float *memo;     /* rows * layer.memo: what forward saves for backward */
+  /* For backward only: derivatives of the loss */
+  float *out_delta; /* by `out`: input; backward may overwrite it */
+  float *in_delta;  /* by `in`: output; NULL: not needed */
+  float *grads;     /* by the parameters: output */
 } layer_run;
 
 /* The functions of a kind of layer. */
@@ -37,23 +36,23 @@ typedef struct layer_kind {
 
 struct layer {
   const layer_kind *kind;
-  size_t in, out, memo;   /* floats of one sample */
+  size_t in, out, memo;   /* floats per sample */
   size_t first, count;    /* its parameters, in the model's array */
   size_t dim[LAYER_DIMS]; /* parameters of its kind; see its file */
-  bool relu;              /* its outputs are cut off at 0 */
+  bool relu;              /* ReLU is applied to its outputs */
   struct split *split;    /* the ranks that have parts of it (split.h), or NULL */
 };
 
 /* A normally distributed number with mean 0 and deviation 1 (Box and Muller). */
 double layer_normal(rng *g);
 
-/* Sets derivatives by outputs that ReLU has cut off to 0. */
+/* Sets the derivatives by outputs that ReLU made 0 to 0. */
 void layer_relu_delta(const layer *l, const layer_run *run);
 
 /* Writes initial parameters of a linear map: normal with variance gain / inputs; biases 0. */
 void layer_seed_linear(size_t inputs, size_t outputs, double gain, rng *g, float *params);
 
-/* Writes those of a normalisation: factors 1, addends 0. */
+/* Writes initial parameters of a normalisation: factors 1, offsets 0. */
 void layer_seed_norm(size_t width, float *params);
 
 /* Whether ranks can share a layer (split.h): a linear one for whole samples. */

@@ -75,7 +75,7 @@ static bool backward(const layer *l, const layer_run *run, fail *why) {
     after[i] *= gelu_slope(before[i]);
   rows_linear_back(positions, width, hidden, run->params + p.first, run->memo + p.normal, after,
                    delta, run->grads + p.first);
-  float *in_delta = run->in_delta ? run->in_delta : run->out; /* nobody reads `out` any more */
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* `out` is no longer needed */
   memcpy(in_delta, run->out_delta, positions * width * sizeof(float));
   rows_norm_back(positions, width, run->params + p.norm, run->in, run->memo + p.stat, delta,
                  in_delta, run->grads + p.norm);

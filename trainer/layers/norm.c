@@ -24,7 +24,7 @@ static bool forward(const layer *l, const layer_run *run, fail *why) {
 
 static bool backward(const layer *l, const layer_run *run, fail *why) {
   (void)why;
-  float *in_delta = run->in_delta ? run->in_delta : run->out; /* nobody reads `out` any more */
+  float *in_delta = run->in_delta ? run->in_delta : run->out; /* `out` is no longer needed */
   memset(in_delta, 0, run->rows * l->in * sizeof(float));
   rows_norm_back(run->rows * l->dim[0], l->dim[1], run->params, run->in, run->memo, run->out_delta,
                  in_delta, run->grads);

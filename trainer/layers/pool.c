@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-/* Index of the largest of the four inputs that output (y, x, c) of an image is made of. */
+/* Index of the largest of the four inputs of output (y, x, c) of an image. */
 static size_t winner(const layer *l, const float *image, size_t y, size_t x, size_t c) {
   size_t side = l->dim[0], channels = l->dim[1], best = 0;
   for (size_t i = 0; i < 4; i++) {

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-#define NORM_LEAST 1e-5f /* added to the variance: a row of equal numbers has none */
+#define NORM_LEAST 1e-5f /* added to the variance, which is 0 if all numbers of a row are equal */
 
 void rows_bias(size_t rows, size_t width, const float *bias, float *out, bool relu) {
   for (size_t r = 0; r < rows; r++) {

@@ -10,7 +10,7 @@ static inline size_t rows_linear_params(size_t inputs, size_t outputs) {
   return inputs * outputs + outputs;
 }
 
-/* Parameters of rows_norm: factors, then what is added. */
+/* Parameters of rows_norm: factors, then offsets. */
 static inline size_t rows_norm_params(size_t width) {
   return 2 * width;
 }
@@ -19,18 +19,19 @@ static inline size_t rows_norm_params(size_t width) {
 void rows_product(size_t rows, size_t inputs, size_t outputs, const float *weights, const float *in,
                   float *out);
 
-/* out += b for each row; `relu`: cut off at 0. */
+/* out += b for each row, then ReLU if `relu`. */
 void rows_bias(size_t rows, size_t width, const float *bias, float *out, bool relu);
 
-/* out = W in + b for each row; `relu`: cut off at 0. */
+/* out = W in + b for each row, then ReLU if `relu`. */
 void rows_linear(size_t rows, size_t inputs, size_t outputs, const float *params, const float *in,
                  float *out, bool relu);
 
-/* From the derivatives by `out`: those by the parameters, and by `in` unless that is NULL. */
+/* From the derivatives by `out`: those by the parameters, and those by `in` unless in_delta is
+ * NULL. */
 void rows_linear_back(size_t rows, size_t inputs, size_t outputs, const float *params,
                       const float *in, const float *out_delta, float *in_delta, float *grads);
 
-/* out = (in - mean) / deviation * factor + addend for each row; stat: 2 * rows floats for the
+/* out = (in - mean) / deviation * factor + offset for each row; stat: 2 * rows floats for the
  * backward pass. (Ba, Kiros, Hinton: Layer Normalization, 2016.) */
 void rows_norm(size_t rows, size_t width, const float *params, const float *in, float *out,
                float *stat);

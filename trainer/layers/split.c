@@ -1,8 +1,8 @@
 /*
- * split.c: linear layers of which each rank has a part. `columns` cuts the outputs: a rank computes
- * its own from whole inputs, and the derivatives by the inputs are summed over the ranks. `rows`
- * cuts the inputs: each rank multiplies its own, and the outputs are summed. A `columns` layer
- * with a `rows` layer behind it needs one sum forwards and one backwards; the values between them
+ * split.c: linear layers of which each rank has a part. `columns` splits the outputs: a rank
+ * computes its own from all inputs, and the derivatives by the inputs are summed over the ranks.
+ * `rows` splits the inputs: each rank multiplies its own, and the outputs are summed. A `columns`
+ * layer followed by a `rows` layer needs one sum forwards and one backwards; the values in between
  * are never gathered. dim: inputs and outputs of this rank, positions (1). Source: M. Shoeybi et
  * al.: Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism, 2019.
  */
@@ -50,7 +50,7 @@ static bool rows_backward(const layer *l, const layer_run *run, fail *why) {
   return true;
 }
 
-/* They need no seed(): their parameters are cut out of the whole model's. */
+/* They need no seed(): their parameters are copied from the whole model's. */
 static const layer_kind columns = {"columns", NULL, columns_forward, columns_backward};
 static const layer_kind rows = {"rows", NULL, rows_forward, rows_backward};
 

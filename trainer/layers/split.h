@@ -6,17 +6,17 @@
 
 #include <coll/coll.h>
 
-/* The ranks that share layers, and what their sums have cost. It must outlive the layers. */
+/* The ranks that share layers, and the cost of their sums. It must outlive the layers. */
 typedef struct split {
   coll_comm *comm;
   int rank, nranks;
   double waited_s, sent_bytes;
 } split;
 
-/* This rank's part of the outputs of a linear layer: its inputs are whole. */
+/* A linear layer of which this rank has a part of the outputs and all inputs. */
 layer layer_columns(split *ranks, size_t inputs, size_t outputs, bool relu);
 
-/* A linear layer of whose inputs this rank has a part: its outputs are whole. */
+/* A linear layer of which this rank has a part of the inputs and all outputs. */
 layer layer_rows(split *ranks, size_t inputs, size_t outputs, bool relu);
 
 #endif
