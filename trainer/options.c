@@ -153,7 +153,7 @@ void options_help(void) {
     snprintf(head, sizeof(head), "--%s %s", row->name, row->value ? row->value : "");
     printf("  %-22s ", head);
     if (row->needs[0].words)
-      printf("%s %s: ", row->needs[0].option, row->needs[0].words);
+      printf("with --%s %s: ", row->needs[0].option, row->needs[0].words);
     printf("%s", row->help);
     if (row->choices)
       printf(": %s", row->choices);

@@ -201,7 +201,7 @@ static const colli_hier *fitting(const colli_hier *hier, const layout *l) {
 int colli_hier_nchunks(const colli_hier *hier, const colli_shape *shape) {
   layout l;
   if (!make_layout(&l, shape))
-    return 1; /* emitting will find no memory either */
+    return 1; /* out of memory; emitting will fail, too */
   int chunks = count_chunks(fitting(hier, &l), &l);
   free_layout(&l);
   return chunks;

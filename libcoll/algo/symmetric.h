@@ -30,7 +30,7 @@ typedef struct colli_symmetric {
   int digits;
   int radix[COLLI_SYMMETRIC_DIGITS]; /* lowest first */
   int count;                         /* n - 1: nothing is moved twice */
-  colli_move *move;                  /* NULL: no memory */
+  colli_move *move;                  /* NULL: out of memory */
 } colli_symmetric;
 
 /* Round k, from 0: blocks o < radix^k go to the distances j radix^k, 0 < j < radix. */

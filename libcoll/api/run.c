@@ -33,15 +33,15 @@ static coll_status check_call(coll_comm *comm, const colli_call *call, colli_pla
 
 /*
  * Fills in the request of a collective and hands it to the executor, which continues after the
- * first `ran` steps of the fast path. If there are any, this cannot fail, because such plans need
- * no memory.
+ * first `ran` steps of the fast path. If there are any, this cannot fail, because such plans
+ * allocate nothing.
  */
 static coll_status start_collective(coll_comm *comm, const colli_call *call, colli_plan *plan,
                                     int ran, coll_request *op) {
   op->moved_at = comm->watch.waited_ns;
   const char *missing = colli_call_prepare(&comm->calls, call, plan, op);
   if (__builtin_expect(missing != NULL, 0))
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "no memory for %s", missing);
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name, "out of memory for %s", missing);
   if (ran > 0)
     colli_fastpath_resume(&comm->exec, plan->fastpath, ran, op);
   else
@@ -278,7 +278,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
   }
   colli_request_put(op);
   return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
-                           "no memory for a persistent operation of %d ranks", comm->nranks);
+                           "out of memory for a persistent operation of %d ranks", comm->nranks);
 }
 
 /* Stream-ordered: not yet. */

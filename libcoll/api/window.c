@@ -68,7 +68,7 @@ static coll_status create_window(coll_comm *comm, void *base, size_t bytes, coll
   coll_window *window = make_window(comm, base, bytes);
   if (!window)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_create",
-                             "no memory for a window of %d ranks", comm->nranks);
+                             "out of memory for a window of %d ranks", comm->nranks);
   coll_status status = exchange_sizes(comm, window);
   if (status == COLL_OK)
     *out = window;
@@ -90,7 +90,8 @@ coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_w
 static coll_status end_window(coll_comm *comm, coll_window *window) {
   coll_request *op = colli_request_get(comm, false);
   if (!op)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy", "no memory for a request");
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy",
+                             "out of memory for a request");
   op->coll = COLLI_SENDRECV;
   op->name = "window_destroy";
   op->sequence = 0;

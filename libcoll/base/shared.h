@@ -17,8 +17,8 @@
 /* The call that failed. */
 typedef struct colli_shared_fault {
   const char *syscall;
-  int sys_errno; /* EMFILE, ENFILE: no descriptors; ENOMEM, ENOSPC, EFBIG: no memory; otherwise: not
-                    allowed */
+  int sys_errno; /* EMFILE, ENFILE: no descriptors; ENOMEM, ENOSPC, EFBIG: out of memory; otherwise:
+                    not allowed */
 } colli_shared_fault;
 
 /* Whether ulimit -f allows files of this size. Writing a larger one would kill the process by a

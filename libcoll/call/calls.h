@@ -80,8 +80,8 @@ void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request
 
 /* ---- prepare.c ------------------------------------------------------------------------------- */
 
-/* Fills in a collective's request from its plan, and counts it. Returns NULL, or says for what
- * there is no memory. */
+/* Fills in a collective's request from its plan, and counts it. Returns NULL, or what there is not
+ * enough memory for. */
 const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
                                coll_request *op);
 

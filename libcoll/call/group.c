@@ -23,7 +23,7 @@ coll_status colli_group_add(colli_group *group, const colli_call *call, coll_err
     int capacity = group->capacity ? 2 * group->capacity : 16;
     if (!grow_group(group, capacity))
       return colli_error_set(error, COLL_ERR_NO_MEMORY, call->name,
-                             "no memory for a group of %d calls", capacity);
+                             "out of memory for a group of %d calls", capacity);
   }
   group->calls[group->count++] = *call;
   return COLL_OK;

@@ -25,7 +25,7 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
     int capacity = plans->capacity ? 2 * plans->capacity : 8;
     colli_sched **grown = realloc(plans->scheds, (size_t)capacity * sizeof(*grown));
     if (!grown) {
-      colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "no memory for a schedule");
+      colli_error_set(error, COLL_ERR_NO_MEMORY, NULL, "out of memory for a schedule");
       return NULL;
     }
     plans->scheds = grown;

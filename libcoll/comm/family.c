@@ -184,7 +184,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
     return status;
   colli_family *family = calloc(1, sizeof(*family));
   if (!family)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a communicator");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a communicator");
   pthread_mutex_init(&family->turns.mutex, NULL);
   pthread_cond_init(&family->turns.next, NULL);
   family->rank = assembly->rank;
@@ -320,7 +320,7 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
   family->left = calloc(n, sizeof(*family->left));
   family->lost = calloc(n, sizeof(*family->lost));
   if (!family->table || !family->routes || !family->heard || !family->left || !family->lost)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));
   explain_left_out(family);

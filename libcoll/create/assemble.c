@@ -29,7 +29,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
     return status;
   coll_comm *comm = calloc(1, sizeof(*comm));
   if (!comm)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a communicator");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a communicator");
   colli_family *family;
   status = colli_family_open(assembly, &family, info, error);
   if (status != COLL_OK) {
@@ -107,7 +107,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   bool p2p = colli_p2p_init(&comm->p2p, exec, &colli_comm_p2p_events);
   if (!p2p || !exec->links || !comm->failure.wait_reports || !comm->failure.left ||
       !comm->failure.lost || !first)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            comm->nranks);
   return COLL_OK;
 }

@@ -138,7 +138,7 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
   if (colli_hmac(id->secret, mac, 0, mac))
     return COLL_OK;
   return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                         "no memory for the handshakes with other ranks; see ulimit -v");
+                         "out of memory for the handshakes with other ranks; see ulimit -v");
 }
 
 /* Creates a communicator by meeting the other ranks at rank 0's listener. */
@@ -259,7 +259,7 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
   colli_ctrl **ctrls = calloc((size_t)nranks, sizeof(*ctrls));
   coll_status status = table && ctrls ? COLL_OK
                                       : colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                                                        "no memory for %d ranks", nranks);
+                                                        "out of memory for %d ranks", nranks);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
     status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &table[rank], error);
   if (status == COLL_OK)
@@ -294,8 +294,8 @@ static coll_status open_meeting(coll_comm **comms, int nranks, coll_error *error
 static coll_status create_for_threads(coll_comm **comms, int nranks, colli_settings *settings) {
   colli_settings **each = calloc((size_t)nranks, sizeof(*each));
   if (!each)
-    return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks",
-                           nranks);
+    return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "create",
+                           "out of memory for %d ranks", nranks);
   for (int rank = 0; rank < nranks; rank++)
     each[rank] = settings;
   coll_status status = colli_create_local(comms, nranks, each, &settings->error);

@@ -134,7 +134,7 @@ static coll_status read_id(const colli_params *params, int rank, colli_id *id, c
   uint8_t mac[COLLI_MAC_BYTES];
   if (!colli_hmac(id->secret, root, strlen(root), mac))
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                           "no memory to read COLL_SECRET; see ulimit -v");
+                           "out of memory for COLL_SECRET; see ulimit -v");
   memcpy(&id->comm_id, mac, sizeof(id->comm_id));
   id->magic = COLLI_ID_MAGIC;
   return rank == 0 ? open_root(params, id, error) : COLL_OK;

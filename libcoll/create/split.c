@@ -214,7 +214,7 @@ static coll_status conclude(colli_split *split, coll_comm **child) {
   free(members);
   if (!*child)
     return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, split->name,
-                             "no memory for a communicator of %d ranks", count);
+                             "out of memory for a communicator of %d ranks", count);
   colli_notice_catch_up(parent->family, *child);
   return COLL_OK;
 }
@@ -250,7 +250,7 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
   colli_split *split = prepare_split(parent);
   if (!split)
     return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
-                             "no memory, or no number left, for a communicator");
+                             "out of memory, or no number left, for a communicator");
   parent->family->making++;
   split->parent = parent;
   split->name = name;
@@ -375,7 +375,8 @@ static coll_status read_list(coll_comm *comm, const int *ranks, int count, colli
                              ranks ? "" : " that is NULL", comm->nranks);
   bool *named = calloc((size_t)comm->nranks, sizeof(*named));
   if (!named)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "subset", "no memory for a list of ranks");
+    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "subset",
+                             "out of memory for a list of ranks");
   coll_status status = COLL_OK;
   call->color = COLL_NO_COLOR;
   call->check = 2166136261u;

@@ -41,8 +41,8 @@ typedef struct colli_fastpath_call {
 
 /*
  * Compiles a schedule into *fastpath, which is allocated if it is NULL and otherwise must come from
- * here; in_first and out_first as in coll_request. False if there is no fast step or no memory;
- * then operations run without it.
+ * here; in_first and out_first as in coll_request. False: no fast step, or out of memory; then
+ * operations run without it.
  */
 bool colli_fastpath_make(colli_fastpath **fastpath, const colli_sched *sched,
                          const colli_partition *partition, size_t elem_bytes, size_t in_first,

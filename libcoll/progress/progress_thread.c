@@ -144,7 +144,8 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
     return COLL_OK;
   colli_progress *p = calloc(1, sizeof(*p));
   if (!p)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a progress thread");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
+                           "out of memory for a progress thread");
   *p = (colli_progress){.family = family, .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
   int failed = p->wake_fd < 0 ? errno : 0;
   const char *call = failed ? "eventfd" : "pthread_create";

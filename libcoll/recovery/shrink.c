@@ -13,7 +13,8 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
   if (status != COLL_OK || colli_shrink_note_origins(*child, comm, &self))
     return status;
   coll_comm_destroy(child);
-  return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink", "no memory");
+  return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
+                         "out of memory for a shrink");
 }
 
 /* What the caller left open is as it was. */
@@ -37,8 +38,8 @@ static coll_status shrink_any(coll_comm *comm, colli_settings *settings, coll_co
   if (comm->shrink.listener)
     return colli_shrink_agree(comm, settings, child);
   return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
-                         "there was no memory for what a shrink needs when this communicator was "
-                         "made");
+                         "out of memory for a shrink: there was not enough when this communicator "
+                         "was made");
 }
 
 coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {

@@ -74,7 +74,8 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
   if (s && prepare_shrink(s, comm, settings))
     status = take_part(s);
   else
-    colli_error_set(&settings->error, status, "shrink", "no memory to meet %d ranks", comm->nranks);
+    colli_error_set(&settings->error, status, "shrink", "out of memory for a shrink of %d ranks",
+                    comm->nranks);
   if (s) {
     if (status == COLL_OK)
       *child = s->child;

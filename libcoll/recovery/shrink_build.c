@@ -36,11 +36,11 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
   coll_comm_destroy(&s->child);
   coll_status status =
       members ? colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines)
-              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
   explicit_bzero(&id, sizeof(id));
   if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
     coll_comm_destroy(&s->child);
-    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory for the ranks");
+    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
   }
   if (status != COLL_OK) {
     free(members);

@@ -263,7 +263,7 @@ static coll_status too_few(lead *l) {
   int count = 0, first = -1;
   bool *missing = calloc((size_t)nranks, sizeof(*missing));
   if (!missing)
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
   for (int r = 0; r < nranks; r++) {
     count += l->takes[r];
     missing[r] = !l->takes[r] && !s->gone[r];
@@ -322,7 +322,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
   int *fds = malloc(2 * (size_t)s->b.nranks * sizeof(*fds));
   if (!fds) {
     close(listen_fd);
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory");
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
   }
   int *ranks = fds + s->b.nranks;
   coll_status status = COLL_OK;
@@ -423,7 +423,7 @@ static coll_status lead_on(lead *l) {
 coll_status shrink_lead(shrink *s) {
   lead *l = calloc(1, sizeof(*l) + (size_t)s->b.nranks * sizeof(*l->takes));
   if (!l)
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "no memory to lead a shrink");
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
   l->next_ns = now_ns + PROBE_AFTER_NS;

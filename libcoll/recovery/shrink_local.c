@@ -31,7 +31,7 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
   coll_comm **children = calloc((size_t)group->waiting, sizeof(coll_comm *));
   colli_settings **settings = calloc((size_t)group->waiting, sizeof(colli_settings *));
   int *members = calloc((size_t)group->waiting, sizeof(*members));
-  colli_error_set(&error, status, "shrink", "no memory for %d ranks", group->waiting);
+  colli_error_set(&error, status, "shrink", "out of memory for %d ranks", group->waiting);
   for (int rank = 0; settings && members && rank < group->nranks; rank++)
     if (group->waiters[rank]) {
       members[count] = rank;
@@ -41,7 +41,7 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
     status = colli_create_local(children, count, settings, &error);
   for (int i = 0; status == COLL_OK && i < count; i++)
     if (!colli_shrink_note_origins(children[i], comm, members))
-      status = colli_error_set(&error, COLL_ERR_NO_MEMORY, "shrink", "no memory for the ranks");
+      status = colli_error_set(&error, COLL_ERR_NO_MEMORY, "shrink", "out of memory for the ranks");
   for (int i = 0; status != COLL_OK && children && i < count; i++)
     coll_comm_destroy(&children[i]);
   count = 0;
@@ -103,7 +103,7 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
   colli_meeting_group *group = colli_meeting_get_group(meeting, comm->comm_id, comm->nranks);
   if (!group) {
     mine.status = colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
-                                  "no memory to meet %d ranks", comm->nranks);
+                                  "out of memory for a shrink of %d ranks", comm->nranks);
   } else if (mine.number <= group->decided) {
     mine.status = colli_error_set(
         &settings->error, COLL_ERR_TIMEOUT, "shrink",

@@ -45,7 +45,7 @@ static bool may_refer(const colli_sched *sched, int index, const stores *to, boo
   const colli_step *step = &sched->steps[index];
   bool kept = step->bits & COLLI_STORE;
   if (!(step->bits & COLLI_SEND) || (!kept && step->bits & COLLI_RECV))
-    return false; /* it sends nothing, or what is in no memory */
+    return false; /* it sends nothing, or data that no buffer holds */
   int buf = kept ? step->dst_buf : step->src_buf, chunk = kept ? step->chunk_out : step->chunk_in;
   if (buf == COLLI_SCRATCH)
     return false;

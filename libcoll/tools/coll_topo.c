@@ -1,7 +1,7 @@
 /*
- * coll_topo.c: shows the machine, and which core each of n ranks would get on it. Started as ranks
- * of a communicator (collrun -n 4 coll_topo) it also shows where the ranks are, and which transport
- * each pair of them uses and why.
+ * coll_topo.c: shows the machine, and which core each of n ranks would get on it. Under a launcher
+ * (collrun -n 4 coll_topo) it also shows where the ranks are, and which transport each pair of them
+ * uses and why.
  */
 #include <getopt.h>
 #include <stdio.h>
@@ -13,7 +13,7 @@
 #include "topology/topology.h"
 #include "transports/registry.h"
 
-#define KINDS     8  /* different links that one rank tells of */
+#define KINDS     8  /* kinds of links that one rank can report */
 #define MAX_TABLE 32 /* ranks; a larger table would not be readable */
 
 /* A kind of link: transport, and why it was chosen. */
@@ -40,12 +40,10 @@ typedef struct gathered {
 static const char usage_text[] =
     "usage: coll_topo [--input MACHINE] [-n RANKS]\n"
     "       collrun -n N coll_topo\n"
-    "Shows this machine, the core that each of RANKS ranks would get, and, as part of a run, "
-    "where\n"
-    "the ranks are and which transport each pair of them uses and why.\n"
-    "  --input MACHINE  another machine: an hwloc XML file, or a description (\"numa:2 core:4 "
-    "pu:1\")\n"
-    "  -n RANKS         number of ranks to place (without it: one for each core, or 8)\n";
+    "Shows this machine, and on which core each of RANKS ranks would run. Under collrun it also\n"
+    "shows where the ranks are, and which transport each pair of them uses and why.\n"
+    "  --input MACHINE  show another machine: an hwloc XML file, or \"numa:2 core:4 pu:1\"\n"
+    "  -n RANKS         number of ranks to place (default: one for each core, or 8)\n";
 
 /* ---- the machine ----------------------------------------------------------------------------- */
 
@@ -53,14 +51,13 @@ static const char usage_text[] =
 static int print_places(const colli_topo *topo, int nranks) {
   int *cores = malloc((size_t)nranks * sizeof(*cores));
   if (cores == NULL) {
-    fputs("coll_topo: no memory\n", stderr);
+    fputs("coll_topo: out of memory\n", stderr);
     return 1;
   }
   colli_topo_place(topo, nranks, cores);
   printf("\n%d rank%s would be placed as follows\n", nranks, nranks == 1 ? "" : "s");
   if (cores[0] < 0)
-    printf("  on no core in particular: there are only %d for this process\n",
-           colli_topo_allowed_cores(topo));
+    printf("  not bound to cores: this process may use only %d\n", colli_topo_allowed_cores(topo));
   for (int r = 0; r < nranks && cores[0] >= 0; r++) {
     const colli_topo_core *core = &topo->cores[cores[r]];
     printf("  rank %d: core %d", r, cores[r]);
@@ -211,7 +208,7 @@ static int show_ranks(coll_comm *comm, const colli_topo *topo, int rank, int nra
   int status = 0;
   from.all = malloc(from.bytes * (size_t)nranks);
   if (mine == NULL || from.all == NULL) {
-    fputs("coll_topo: no memory\n", stderr);
+    fputs("coll_topo: out of memory\n", stderr);
     status = 1;
   } else if (make_report(comm, topo, nranks, (report *)(void *)mine, mine + sizeof(report)) !=
                  COLL_OK ||
@@ -306,7 +303,7 @@ int main(int argc, char **argv) {
     }
   }
   if (optind < argc) {
-    fprintf(stderr, "coll_topo: what is \"%s\"? (coll_topo --help)\n", argv[optind]);
+    fprintf(stderr, "coll_topo: unknown argument \"%s\" (see coll_topo --help)\n", argv[optind]);
     return 2;
   }
   if (source != NULL || nranks > 0)

@@ -150,7 +150,7 @@ coll_status colli_force_parse(const char *text, colli_force *out, coll_error *er
     return COLL_OK;
   out->rules = malloc((size_t)most * sizeof(*out->rules));
   if (!out->rules)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for COLL_ALGO");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for COLL_ALGO");
   reader r = {.text = text, .out = out, .error = error};
   word rest = {text, (int)strlen(text)};
   coll_status status = COLL_OK;

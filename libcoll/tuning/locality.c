@@ -219,7 +219,8 @@ coll_status colli_locality_find(const colli_rank_info *table, int nranks, int ra
     qsort(sorted, (size_t)nranks, sizeof(*sorted), compare_hosts);
   if (!sorted || !number_hosts(table, nranks, sorted, out)) {
     free(sorted);
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for %d ranks", nranks);
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
+                           nranks);
   }
   int ranks_fullest, cpus_fullest;
   find_fullest(sorted, nranks, table[rank].host_id, &ranks_fullest, &cpus_fullest, out);

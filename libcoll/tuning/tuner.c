@@ -44,7 +44,7 @@ coll_status colli_tuner_open(const char *path, const colli_log *log, colli_tuner
     return COLL_OK;
   colli_tuner *tuner = calloc(1, sizeof(*tuner));
   if (!tuner)
-    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "no memory for a tuner");
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a tuner");
   coll_status status = load_tuner(path, tuner, error);
   if (status == COLL_OK)
     *out = tuner;

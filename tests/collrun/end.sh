@@ -61,7 +61,7 @@ begin --keep-going -n 3 sh -c '[ "$COLL_RANK" != 1 ] || kill -9 $$; sleep 0.3; e
 end
 expect "keep going" 0 "$code"
 expect_in "keep going" "rank 1 " err
-expect_in "keep going" "killed by signal 9 (Killed); the others go on" err
+expect_in "keep going" "killed by signal 9 (Killed); the others continue" err
 lines out 2 || fail "keep going: the others did not go on"
 begin --keep-going -n 2 sh -c 'exit $((3 + COLL_RANK))'
 end

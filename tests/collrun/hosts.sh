@@ -59,7 +59,7 @@ expect "signal" 137 "$(status "$collrun" --hosts a,b sh -c '[ $COLL_RANK = 0 ] &
 expect_in "signal" "collrun: rank 0 on a was killed by signal 9 (Killed)" err
 expect "not found there" 127 "$(status "$collrun" --hosts a no-such-program)"
 expect "unreachable" 255 "$(status "$collrun" --hosts unreachable true)"
-expect_in "unreachable" "rank 0 on unreachable exited with status 255 (of ssh" err
+expect_in "unreachable" "rank 0 on unreachable exited with status 255 (from ssh" err
 expect "no ssh" 127 "$(COLL_SSH=/no/such/ssh status "$collrun" --hosts a true)"
 expect_in "no ssh" "/no/such/ssh: not found" err
 for bad in a:0 a:x : '' ,, -oProxyCommand=x:1 'a b:1' '[::1' a:5000; do

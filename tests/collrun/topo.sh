@@ -8,7 +8,7 @@ expect_in "machine" "packages 2, NUMA nodes 2, cores 16" out
 expect_in "device" "RDMA mlx5_0 at 0000:04:00.0" out
 expect_in "place" "rank 2: core 8, L3 cache 1, NUMA node 1, package 1" out
 "$topo" --input "numa:2 core:2 pu:1" -n 9 > out || fail "a described machine"
-expect_in "too many" "on no core in particular: there are only 4" out
+expect_in "too many" "not bound to cores: this process may use only 4" out
 "$topo" > out || fail "this machine"
 expect_in "this machine" "this machine: packages" out
 expect_in "verbs" "InfiniBand and RoCE" out

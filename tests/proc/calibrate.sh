@@ -45,7 +45,7 @@ done
 COLL_CALIBRATION=$out/all expect 0 "and all algorithms measured" "$explain" allreduce -n 3 -b 4
 expect 2 "takes 2, 3, 4 or 8" "$calibrate" --ranks 5
 expect 2 "takes 0.01 to 3600" "$calibrate" --seconds never
-expect 2 "what is 'now'" "$calibrate" now
+expect 2 "unknown argument 'now'" "$calibrate" now
 expect 2 "unrecognized option" "$calibrate" --fast
 expect 0 "Usage: coll_calibrate" "$calibrate" --help
 COLL_ALGORITHM=ring expect 1 "no such setting" "$calibrate" --quick --seconds 0.1

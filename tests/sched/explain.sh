@@ -60,12 +60,12 @@ expect 0 "typical costs" allreduce -n 4 -b 4
 COLL_ALGO="allreduce:0-8k=recdbl;8k-=ring" expect 0 "why: COLL_ALGO asks for it" allreduce -n 16 -b 8K --cores 0
 COLL_ALGO="allreduce:0-8k=recdbl;8k-=ring" expect 0 "8192  ring" allreduce -n 16 -b 4K-1M --cores 0
 COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "4096  ring" allreduce -n 16 -b 4-1M --cores 0
-COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "why: the tuner says so" allreduce -n 16 -b 4K --cores 0
+COLL_TUNER="$BUILD/tests/plugins/tuner_example.so" expect 0 "why: the tuner chose it" allreduce -n 16 -b 4K --cores 0
 COLL_TUNER=/nowhere expect 2 "cannot be loaded" allreduce -n 16 -b 4K
 COLL_ALGO=zigzag expect 2 "expected collective:algorithm" allreduce -n 16 -b 4K
 expect 0 "| ring | " --list allreduce
-expect 2 "which collective?" --list
-expect 2 "which collective?"
+expect 2 "no collective given" --list
+expect 2 "no collective given"
 expect 2 "unknown collective 'sendrecv'" sendrecv -n 2 -b 4
 expect 2 "--ranks is missing" allreduce -b 4
 expect 2 "--ranks takes a number" allreduce -n 0 -b 4
@@ -74,7 +74,7 @@ expect 2 "--bytes is missing" allreduce -n 4
 expect 2 "--bytes takes a size" allreduce -n 4 -b 1T
 expect 2 "--bytes takes a size" allreduce -n 4 -b -4
 expect 2 "--bytes takes a size" allreduce -n 4 -b 99999999999G
-expect 2 "no whole number of float32" allreduce -n 4 -b 6
+expect 2 "not a whole number of float32" allreduce -n 4 -b 6
 expect 2 "has no --bytes" barrier -n 4 -b 4
 expect 2 "unknown type 'float'" allreduce -n 4 -b 4 --type float
 expect 2 "--rank 4 is not a rank" allreduce -n 4 -b 4 --rank 4
@@ -83,7 +83,7 @@ expect 2 "allreduce has no --root" allreduce -n 4 -b 4 --root 1
 expect 2 "it has recdbl, direct, pairs, dbtree, ring" allreduce -n 4 -b 4 --algo chain
 expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 16M-4
 expect 2 "takes a range such as 4-16M" allreduce -n 4 -b 4-8-16
-expect 2 "goes with one size" allreduce -n 4 -b 4-16M --rank 1
+expect 2 "takes one size" allreduce -n 4 -b 4-16M --rank 1
 expect 2 "off, on or ordered, not 'very'" allreduce -n 4 -b 4 --deterministic very
 expect 2 "is for reductions of floats" allreduce -n 4 -b 4 --deterministic on --type int32
 expect 2 "is for reductions of floats" broadcast -n 4 -b 4 --deterministic on

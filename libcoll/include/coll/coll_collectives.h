@@ -212,8 +212,8 @@ COLL_API coll_status coll_gather_on_stream(const void *sendbuf, void *recvbuf, s
 
 /*
  * As gather, with counts[r] elements from rank r, which go to recvbuf + displs[r].
- * sendbuf: sendcount elements, which is counts[rank] of the root. recvbuf, counts, displs: read
- * on root only. In place on root: sendbuf == recvbuf + displs[root].
+ * sendbuf: sendcount elements; sendcount must be the root's counts[rank]. recvbuf, counts, displs:
+ * used on root only. In place on root: sendbuf == recvbuf + displs[root].
  */
 COLL_API coll_status coll_gatherv(const void *sendbuf, size_t sendcount, void *recvbuf,
                                   const size_t *counts, const size_t *displs, coll_type type,
@@ -253,8 +253,8 @@ COLL_API coll_status coll_scatter_on_stream(const void *sendbuf, void *recvbuf, 
 
 /*
  * As scatter, with counts[r] elements for rank r, from sendbuf + displs[r].
- * sendbuf, counts, displs: read on root only. recvbuf: recvcount elements, which is counts[rank] of
- * the root. In place on root: recvbuf == sendbuf + displs[root].
+ * sendbuf, counts, displs: used on root only. recvbuf: recvcount elements; recvcount must be the
+ * root's counts[rank]. In place on root: recvbuf == sendbuf + displs[root].
  */
 COLL_API coll_status coll_scatterv(const void *sendbuf, const size_t *counts, const size_t *displs,
                                    void *recvbuf, size_t recvcount, coll_type type, int root,

@@ -154,9 +154,9 @@ COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
  * revokes one.
  *
  * color: 0 or more, or COLL_NO_COLOR to be in none (*child is NULL then). config: NULL, or settings
- * for the child; fields left as they are inherit from `comm`. So does the transport, which must be
- * NULL or that of `comm`. child: receives the communicator; release it with coll_comm_destroy(), in
- * any order. Errors: INVALID_ARGUMENT (null, bad color or config), NO_MEMORY, and those of a
+ * for the child, which inherits from `comm` what is not set; `transport` must be NULL or that of
+ * `comm`. child: receives the communicator; release it with coll_comm_destroy(), before or after
+ * `comm`. Errors: INVALID_ARGUMENT (null, bad color or config), NO_MEMORY, and those of a
  * collective.
  *
  * While this rank waits in one communicator, operations on all those split from each other make
@@ -216,11 +216,10 @@ COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config
 /* ---- attributes ---------------------------------------------------------------------------- */
 
 /*
- * Stores a value with a communicator under a key. Use the address of an object of your own as key,
- * so that no two callers use the same one. An earlier value is replaced and its `destroy` called.
- * So are those of all values left when the communicator is destroyed. destroy
- * may be NULL; value NULL removes the key. Children start without attributes. Errors:
- * INVALID_ARGUMENT, NO_MEMORY.
+ * Stores a value with a communicator under a key. As key use the address of one of your own
+ * objects, which no other caller can use. destroy(value) is called when the value is replaced or
+ * removed, or when the communicator is destroyed; it may be NULL. value NULL removes the key.
+ * Children start without attributes. Errors: INVALID_ARGUMENT, NO_MEMORY.
  */
 COLL_API coll_status coll_comm_set_attr(coll_comm *comm, const void *key, void *value,
                                         void (*destroy)(void *value));
@@ -231,13 +230,13 @@ COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void *
 /* ---- memory -------------------------------------------------------------------------------- */
 
 /*
- * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed, with
- * all pages present. It belongs to the caller until coll_mem_free(), or the end of `comm`. From 16
- * KiB on it takes a file descriptor. bytes 0 gives NULL.
+ * Allocates `bytes` bytes for collectives on `comm`: aligned to 64 bytes or better, zeroed and
+ * prefaulted. The memory belongs to the caller until coll_mem_free() or the end of `comm`. From 16
+ * KiB on it takes a file descriptor. If bytes is 0, *ptr becomes NULL.
  *
- * Ranks of the same host read such memory directly, which saves a copy of every longer message. If
- * each has a core of its own they also write to it, so that a rank that would only wait does part
- * of the work. Send and receive buffers may each be such memory, or a part of it, or not. On other
+ * Ranks on the same host read such memory directly, which saves a copy of every longer message. If
+ * each has its own core, they also write to it, so that a rank that would only wait does part of
+ * the work. A send or receive buffer may be such memory, a part of it, or ordinary memory. On other
  * communicators, including those made from `comm`, it is ordinary memory. No rank writes to it
  * after the call that uses it has returned, even with an error (docs/failures.md).
  *

@@ -37,9 +37,9 @@ typedef struct coll_message {
  *
  * The send is complete when sendbuf may be used again: at once for a short message (one that fits a
  * slot, COLL_SLOT_BYTES), and once the receiver has called coll_recv() for a long one. For each
- * sender the receiver queues up to 64 messages or 4 MiB that no receive has asked for. The sender
- * queues as many that cannot be sent yet. Sends beyond that wait for receives. What a sender has
- * queued is sent during its later calls, including coll_comm_destroy().
+ * sender the receiver queues up to 64 unexpected messages or 4 MiB of them. The sender queues as
+ * many that cannot be sent yet. Sends beyond that wait for receives. A sender sends what it has
+ * queued during its later calls, including coll_comm_destroy().
  */
 COLL_API coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer, int tag,
                                coll_comm *comm);
@@ -54,12 +54,11 @@ COLL_API coll_status coll_send_on_stream(const void *sendbuf, size_t count, coll
                                          int peer, int tag, coll_comm *comm, void *stream);
 
 /*
- * Receives a message from rank peer, or from any rank with COLL_ANY_SOURCE, that carries tag, or
- * any tag with COLL_ANY_TAG. message: NULL, or receives the source, tag and length of the message
- * at completion (and must be valid until then). With `message` the message may be shorter than
- * count elements; without it it has exactly count. Another type, or another number of elements, is
- * a MISMATCH. Messages of one sender are received in the order sent, and receives that match the
- * same message get it in the order called.
+ * Receives a message from rank peer (COLL_ANY_SOURCE: from any rank) with tag `tag` (COLL_ANY_TAG:
+ * any). message: NULL, or receives the source, tag and length of the message at completion; it must
+ * stay valid until then. If it is given, the message may be shorter than count elements; otherwise
+ * it must have exactly count. Another type or length is a MISMATCH. Messages of one sender are
+ * received in the order sent. If several receives match a message, the one called first gets it.
  */
 COLL_API coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
                                coll_message *message, coll_comm *comm);
@@ -100,12 +99,12 @@ COLL_API coll_status coll_sendrecv_on_stream(const void *sendbuf, size_t sendcou
 /* ---- one-sided ----------------------------------------------------------------------------- */
 
 /*
- * Makes `bytes` bytes at `base` writable by the other ranks of `comm`, collectively; each rank
- * passes memory of its own, of any size. The memory belongs to the caller and must outlive the
- * window. Puts to it arrive while the owner is inside libcoll calls on `comm`, or at any time if it
- * has a progress thread. The owner may read them after coll_wait_signal(), or after any other
- * message that the sender sent after the put and a signal. Errors: INVALID_ARGUMENT, NO_MEMORY, and
- * those of a collective.
+ * Makes `bytes` bytes at `base` writable by the other ranks of `comm`. Collective; each rank passes
+ * its own memory, of any size. The memory belongs to the caller and must outlive the window. Puts
+ * arrive while the owner is inside libcoll calls on `comm`, or at any time if it has a progress
+ * thread. The owner may read the data after coll_wait_signal(), or after any other message that the
+ * sender sent after the put and a signal. Errors: INVALID_ARGUMENT, NO_MEMORY, and those of a
+ * collective.
  */
 COLL_API coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes,
                                         coll_window **window);

@@ -56,8 +56,8 @@ COLL_API coll_status coll_request_free(coll_request **request);
  * Opens a group. Until coll_group_end() blocking operations on `comm` only check their arguments
  * and return; coll_group_end() runs them all together. So sends and receives may come in any order,
  * and many small operations share their waits. Buffers and arrays of counts must stay valid until
- * then. Groups nest: the outermost end runs the operations. Nonblocking operations may
- * be started inside a group and are not part of it. Errors: INVALID_ARGUMENT.
+ * then. Groups nest: the outermost end runs the operations. Nonblocking operations may be started
+ * inside a group, but are not part of it. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_group_start(coll_comm *comm);
 

@@ -79,8 +79,8 @@ typedef struct coll_transport_env {
   unsigned slot_count;
   void *device; /* what the caller made for this transport (sim: its world), else NULL */
   void (*note)(void *ctx, const char *text); /* logs why messages are copied; may be NULL */
-  /* The table whose open() is called. A decorator finds by it what it decorates; the decorated
-   * transport gets the same environment and must not use this field. */
+  /* The table whose open() is called. A decorator uses it to find the transport that it decorates,
+   * which gets the same environment and must not use this field. */
   const struct coll_transport_ops *ops;
 } coll_transport_env;
 

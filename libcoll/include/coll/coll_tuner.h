@@ -5,7 +5,7 @@
  *   const coll_tuner_ops coll_tuner = {sizeof(coll_tuner_ops), COLL_TUNER_ABI, "mine",
  *                                      open, choose, close};
  *
- * COLL_TUNER=/path/to/lib.so loads it when a communicator is created. It is not asked where
+ * COLL_TUNER=/path/to/lib.so loads it when a communicator is created. libcoll does not ask it if
  * COLL_ALGO forces an algorithm. A tuner must give the same answers on all ranks: they may depend
  * on its arguments and on files that are the same everywhere, but not on ranks or clocks. Ranks
  * that get different answers fail with COLL_ERR_MISMATCH at the first message.

@@ -102,7 +102,7 @@ typedef enum coll_op {
   COLL_OP_USER_BASE = 0x100
 } coll_op;
 #define COLL_OP_COUNT    13
-#define COLL_OP_USER_MAX 64 /* user-defined operations of a communicator at a time */
+#define COLL_OP_USER_MAX 64 /* user-defined operations that a communicator can have at a time */
 
 /* ---- user-defined operations --------------------------------------------------------------- */
 
@@ -134,7 +134,7 @@ COLL_API coll_status coll_op_create(coll_comm *comm, coll_op_fn fn, void *contex
 COLL_API coll_status coll_op_create_premul_sum(coll_comm *comm, const void *factor, coll_type type,
                                                coll_op *op);
 
-/* Ends an operation; no call may be using it. *op becomes -1. Errors: INVALID_ARGUMENT. */
+/* Releases an operation that no call in flight uses; *op becomes -1. Errors: INVALID_ARGUMENT. */
 COLL_API coll_status coll_op_free(coll_comm *comm, coll_op *op);
 
 #ifdef __cplusplus

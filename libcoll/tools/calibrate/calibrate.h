@@ -29,7 +29,7 @@ typedef struct calibrate_world {
 
 /* The meeting point of ranks, in shared memory. */
 typedef struct calibrate_meeting {
-  atomic_int made; /* ids made by rank 0; -1: somebody failed */
+  atomic_int made; /* ids made by rank 0; -1: a rank failed */
   coll_id id[CALIBRATE_CELLS];
 } calibrate_meeting;
 
@@ -43,7 +43,7 @@ void *calibrate_buffer(size_t bytes);
 coll_comm *calibrate_meet(calibrate_meeting *meeting, int index, const calibrate_world *world,
                           int rank, coll_config config);
 
-/* The life of one rank; its exit status. */
+/* Runs one rank; returns its exit status. */
 typedef int calibrate_life(const calibrate_world *world, int rank, void *ctx);
 
 /* ranks.c: runs the ranks of a world as processes that use a calibration file ("none": typical
@@ -71,17 +71,17 @@ typedef struct calibrate_record {
 } calibrate_record;
 
 /*
- * survey.c: one pass: measures the algorithms of all collectives that may be the best, and predicts
- * their times with the costs of a calibration file. turn_us: how long each is measured without a
- * pause. False after a failure, which it prints.
+ * survey.c: one pass: measures the algorithms that may be the best for some collective, and
+ * predicts their times from the costs in a calibration file. turn_us: the length of each
+ * measurement. False after a failure, which it prints.
  */
 bool calibrate_survey(const calibrate_world *world, const char *calibration, double turn_us,
                       calibrate_record *record);
 
-/* judge.c: whether an algorithm is worth a place in the next pass, for a size. */
+/* judge.c: whether an algorithm should be measured again in the next pass, for a size. */
 bool calibrate_contends(const calibrate_record *record, const colli_algo *algo, int size);
 
-/* judge.c: corrections that make the choice fall on the algorithm that was never far behind. */
+/* judge.c: corrections that make the model choose the algorithm that was never far behind. */
 void calibrate_conclude(const calibrate_record *record, colli_correction *corrections);
 
 /*
@@ -91,7 +91,7 @@ void calibrate_conclude(const calibrate_record *record, colli_correction *correc
  */
 double calibrate_fit(const calibrate_world *worlds, int nworlds, colli_link_costs *costs);
 
-/* fit.c: the limits of ranks without settings. */
+/* fit.c: the limits of ranks that have no settings. */
 colli_limits calibrate_limits(colli_link_kind link);
 
 #endif

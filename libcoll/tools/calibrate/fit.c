@@ -29,7 +29,7 @@ static colli_model model_of(const calibrate_world *world, const colli_link_costs
   return model;
 }
 
-/* What the choice would say of a cell. */
+/* The time that the model predicts for a cell. */
 static double predict(const calibrate_world *world, const calibrate_cell *cell,
                       const colli_partition *partition, const colli_model *model) {
   colli_shape shape = {.coll = cell->algo->coll, .nranks = world->nranks};
@@ -85,7 +85,7 @@ double calibrate_fit(const calibrate_world *worlds, int nworlds, colli_link_cost
     find_partitions(&worlds[w], partitions[w]);
   double best = misfit(worlds, nworlds, partitions, costs, &mean);
   for (double factor = 2;
-       factor > 1.002;) { /* one number at a time, in smaller and smaller steps */
+       factor > 1.002;) { /* coordinate descent, with smaller and smaller steps */
     bool better = false;
     for (int k = 0; k < 2 * NCOSTS; k++) {
       double *number = numbers[k / 2], old = *number;

@@ -18,13 +18,13 @@
 #include "libcoll/tuning/calibration.h"
 
 #define USAGE_STATUS 2
-#define SECONDS      12   /* for the costs */
-#define SURVEY       40   /* times as long: for the algorithms, in several passes */
-#define TURN_US      8000 /* for each algorithm at a time, as in coll_perf, unless time is short */
+#define SECONDS      12   /* to measure the costs */
+#define SURVEY       40   /* times as long to measure the algorithms, in several passes */
+#define TURN_US      8000 /* of one algorithm's turn, as in coll_perf, unless time is short */
 
-/* What the user wants. */
+/* The command line. */
 typedef struct wishes {
-  const char *output; /* NULL: the usual place; "-": nowhere */
+  const char *output; /* NULL: the default; "-": no file */
   double seconds;
   int nranks; /* whose algorithms are measured; 0: all numbers of ranks */
   bool quick;
@@ -34,25 +34,19 @@ typedef struct wishes {
 static const char help[] =
     "Usage: coll_calibrate [options]\n"
     "\n"
-    "Measures what messages cost on this machine, over shared memory and over TCP, where ranks "
-    "have\n"
-    "cores of their own and where they share cores, and writes it to a file by which libcoll then\n"
-    "chooses algorithms. Let the machine be idle meanwhile.\n"
+    "Measures the cost of messages on this machine, over shared memory and TCP, with ranks that\n"
+    "have their own cores and ranks that share cores. Writes it to a file that libcoll\n"
+    "then uses to choose algorithms. The machine should be otherwise idle.\n"
     "\n"
-    "  -o, --output FILE    where to (default: COLL_CALIBRATION, or\n"
-    "                       $XDG_CACHE_HOME/libcoll/calibration, or "
-    "~/.cache/libcoll/calibration);\n"
-    "                       \"-\": only print\n"
-    "      --seconds S      how long to measure the costs, about (default 12); the algorithms "
-    "take\n"
-    "                       up to 40 times as long\n"
+    "  -o, --output FILE    the file to write (default: COLL_CALIBRATION, or\n"
+    "                       $XDG_CACHE_HOME/libcoll/calibration, or\n"
+    "                       ~/.cache/libcoll/calibration); \"-\": only print\n"
+    "      --seconds S      time to measure the costs, about (default 12); measuring the\n"
+    "                       algorithms takes up to 40 times as long\n"
     "  -n, --ranks N        measure the algorithms with N ranks only: 2, 3, 4 or 8\n"
-    "  -q, --quick          only the costs of messages; without it, all algorithms with 2, 3, 4 "
-    "and "
-    "8\n"
-    "                       ranks are measured too, which takes some minutes, and the choice "
-    "between\n"
-    "                       them gets much better on this machine\n"
+    "  -q, --quick          measure only the costs of messages, not all algorithms with 2, 3, 4\n"
+    "                       and 8 ranks, which takes some minutes and makes the choice between\n"
+    "                       them much better\n"
     "  -v, --verbose        print every measurement\n"
     "  -h, --help           this text\n";
 
@@ -106,7 +100,8 @@ static wishes parse_options(int argc, char **argv) {
       exit(USAGE_STATUS); /* getopt_long has said why */
     }
   if (optind < argc) {
-    fprintf(stderr, "coll_calibrate: what is '%s'? (see coll_calibrate --help)\n", argv[optind]);
+    fprintf(stderr, "coll_calibrate: unknown argument '%s' (see coll_calibrate --help)\n",
+            argv[optind]);
     exit(USAGE_STATUS);
   }
   return w;
@@ -172,7 +167,7 @@ static bool calibrate_link(colli_link_kind link, bool crowded, int cores, const 
   return true;
 }
 
-/* What the algorithms of all worlds took. */
+/* The times of the algorithms in all worlds. */
 typedef struct surveys {
   calibrate_record of[COLLI_LINK_KINDS][COLLI_CORRECTED_WORLDS];
 } surveys;
@@ -211,7 +206,7 @@ static bool run_pass(int pass, const char *path, const colli_calibration_origin 
   return true;
 }
 
-/* As many passes as the time allows, to see the machine in several of its states. */
+/* Makes as many passes as time allows, because the machine's speed changes over minutes. */
 static bool run_passes(const char *path, const colli_calibration_origin *origin, const wishes *wish,
                        surveys *all) {
   double limit = 1e9 * SURVEY * wish->seconds, last = 0;
@@ -239,7 +234,7 @@ static colli_corrections *survey(const colli_calibration *costs,
   bool fine =
       corrections && all && fd >= 0 && colli_calibration_write(path, costs, NULL, origin) == 0;
   if (!fine)
-    perror("coll_calibrate: cannot keep the costs in /tmp");
+    perror("coll_calibrate: cannot write the costs to /tmp");
   else if (!(fine = run_passes(path, origin, wish, all)))
     fprintf(stderr, "coll_calibrate: the algorithms could not be measured\n");
   if (fd >= 0) {

@@ -1,4 +1,4 @@
-/* ranks.c: ranks as processes, started as collrun starts them, and how they meet. */
+/* ranks.c: starts ranks as processes, as collrun does, and connects them. */
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -19,14 +19,14 @@ void *calibrate_share(size_t bytes) {
   void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   if (memory != MAP_FAILED)
     return memory;
-  perror("coll_calibrate: no memory");
+  perror("coll_calibrate: out of memory");
   return NULL;
 }
 
 void *calibrate_buffer(size_t bytes) {
   void *buffer = malloc(bytes);
   if (buffer)
-    memset(buffer, 0x3f, bytes); /* unwritten pages would all be the same zero page, in the cache */
+    memset(buffer, 0x3f, bytes); /* unwritten pages would all be one zero page, in the cache */
   return buffer;
 }
 
@@ -44,7 +44,7 @@ coll_comm *calibrate_meet(calibrate_meeting *meeting, int index, const calibrate
     usleep(100);
   coll_comm *comm = NULL;
   if (made < 0 || coll_comm_create(&comm, id, world->nranks, rank, &config) != COLL_OK)
-    return NULL; /* the library has said why */
+    return NULL; /* libcoll has printed why */
   return comm;
 }
 

@@ -14,7 +14,7 @@
 
 #define MOST_BYTES (8u << 20) /* of a vector, or of all blocks of one together */
 #define FINAL      3          /* rounds of the candidates for the best, whose medians count */
-#define HOPELESS   1.5        /* times the best: not in the final */
+#define HOPELESS   1.5        /* times the best: left out of the final */
 #define WARM       2          /* warm-up operations before each turn */
 #define MOST_ITERS 20000
 #define MOST_ALGOS COLLI_MAX_CANDIDATES
@@ -24,7 +24,7 @@ static const colli_coll collectives[] = {COLLI_ALLREDUCE, COLLI_BROADCAST, COLLI
                                          COLLI_ALLTOALL,  COLLI_GATHER,    COLLI_SCATTER,
                                          COLLI_SCAN,      COLLI_EXSCAN};
 
-/* What the processes share. */
+/* Shared between the processes. */
 typedef struct board {
   calibrate_meeting meeting;
   double turn_us;
@@ -45,7 +45,7 @@ typedef struct seat {
   int rank;
   const char *transport;
   coll_comm *base;
-  double turn_us; /* how long an algorithm's turn takes, about */
+  double turn_us; /* the length of an algorithm's turn, about */
   char *in, *out;
   colli_coll coll;
   int nentrants;
@@ -98,7 +98,7 @@ static entrant *find_entrant(seat *s, const colli_algo *algo) {
       coll_comm_nranks(s->base, &nranks) != COLL_OK ||
       coll_broadcast(&id, &id, sizeof(id), COLL_UINT8, 0, s->base) != COLL_OK ||
       coll_comm_create(&e->comm, &id, nranks, s->rank, &config) != COLL_OK)
-    return NULL; /* the library has said why */
+    return NULL; /* libcoll has printed why */
   s->nentrants++;
   return e;
 }
@@ -117,8 +117,8 @@ static coll_status take_turn(const seat *s, const entrant *e, size_t count, int 
   return status == COLL_OK ? coll_allreduce(us, us, 1, COLL_FLOAT64, COLL_MAX, s->base) : status;
 }
 
-/* The first turns, longer and longer until the ranks are awake. Returns the number of operations of
- * later turns. */
+/* The first turns, longer and longer until the ranks run at full speed. Sets the number of
+ * operations of later turns. */
 static coll_status try_out(const seat *s, entrant *e, size_t count) {
   coll_status status = COLL_OK;
   int iters = 2;
@@ -132,7 +132,7 @@ static coll_status try_out(const seat *s, entrant *e, size_t count) {
   return status;
 }
 
-/* The least time of all that have been tried. */
+/* The shortest time so far. */
 static double least_us(const seat *s) {
   double least = 0;
   for (int i = 0; i < s->nentrants; i++)
@@ -161,7 +161,8 @@ static int compare_times(const void *a, const void *b) {
   return (left > right) - (left < right);
 }
 
-/* Rounds of the entries that took no longer than the limit; takes their medians. */
+/* Measures the entries that took no longer than `bound` in several rounds, and takes the medians.
+ */
 static coll_status run_final(seat *s, size_t count, double bound) {
   double us[MOST_ALGOS][FINAL];
   coll_status status = COLL_OK;
@@ -230,7 +231,7 @@ static bool survey_collective(seat *s, int nranks, calibrate_record *record) {
   return fine;
 }
 
-/* The life of one rank; its exit status. */
+/* Runs one rank; returns its exit status. */
 static int run_rank(const calibrate_world *world, int rank, void *ctx) {
   static seat s;
   board *shared = ctx;

@@ -8,7 +8,7 @@
 #define ROUNDS  3
 #define LARGEST (1u << 20) /* bytes of the largest vector */
 
-/* What the processes share. */
+/* Shared between the processes. */
 typedef struct board {
   calibrate_meeting meeting;
   double seconds;
@@ -26,7 +26,7 @@ typedef struct seat {
   float *in, *out;
 } seat;
 
-/* Algorithms and sizes in bytes (of a block) that separate the costs. */
+/* Algorithms and sizes in bytes (of a block) from which the costs can be told apart. */
 static const struct {
   colli_coll coll;
   const char *name;
@@ -66,8 +66,9 @@ static coll_comm *comm_of(seat *s, const colli_algo *algo) {
 }
 
 /*
- * Runs a cell some times; returns ns per run on the slowest rank. A barrier precedes operations
- * with a root, because otherwise their ranks would not wait for each other; its time is subtracted.
+ * Runs a cell several times; gives ns per run on the slowest rank. Operations with a root are
+ * preceded by a barrier, because otherwise ranks would not wait for each other; its time is
+ * subtracted.
  */
 static coll_status time_cell(const seat *s, const calibrate_cell *cell, coll_comm *comm, int iters,
                              double *ns) {
@@ -110,7 +111,7 @@ static bool measure_cell(seat *s, const calibrate_cell *cell, double seconds, do
   return status == COLL_OK;
 }
 
-/* The life of one rank; its exit status. */
+/* Runs one rank; returns its exit status. */
 static int run_rank(const calibrate_world *world, int rank, void *ctx) {
   static seat s;
   board *shared = ctx;

@@ -19,7 +19,7 @@ static _Noreturn void guard_ranks(const run_job *job, int fd) {
   (void)setsid(); /* ignore Ctrl-C and the end of the terminal */
   if (dup2(fd, STDIN_FILENO) < 0)
     _exit(1);
-  (void)close_range(1, ~0u, 0); /* holds nobody's pipe open */
+  (void)close_range(1, ~0u, 0); /* keeps no pipe open */
   for (;;) {
     int rank;
     ssize_t got = read(STDIN_FILENO, &rank, sizeof(rank));
@@ -52,7 +52,7 @@ int run_guard_start(const run_job *job) {
   return ends[1];
 }
 
-/* Tells it that a rank has ended. */
+/* Tells the guard that a rank has ended. */
 void run_guard_forget(int guard_fd, int rank) {
   ssize_t wrote;
   do

@@ -20,7 +20,7 @@ static int make_secret(run_job *job) {
   unsigned char bytes[(RUN_SECRET_TEXT - 1) / 2];
   int failed = colli_random_secret(bytes, sizeof(bytes));
   if (failed != 0) {
-    fprintf(stderr, "collrun: the kernel gives no random bytes: %s\n", strerror(failed));
+    fprintf(stderr, "collrun: getrandom: %s\n", strerror(failed));
     return RUN_FAILED;
   }
   for (size_t i = 0; i < sizeof(bytes); i++)
@@ -43,9 +43,9 @@ static int listen_here(run_job *job) {
 }
 
 /*
- * Remote: collrun cannot look for a free port on the first host, so it draws one. If
- * COLL_PORT_RANGE is set, from its upper half, because the ranks there look for their own ports
- * from its beginning.
+ * Remote: collrun cannot look for a free port on the first host, so it picks one at random. If
+ * COLL_PORT_RANGE is set, it picks from the upper half, because the ranks there look for their own
+ * ports from the start of the range.
  */
 static int choose_root(run_job *job) {
   const char *range = getenv("COLL_PORT_RANGE");
@@ -108,12 +108,12 @@ static int run_ranks(run_job *job) {
   if (status == 0) {
     int guard_fd = run_guard_start(job);
     if (guard_fd < 0)
-      perror("collrun: no guard (ranks' children may be left if collrun is killed)");
+      perror("collrun: cannot start the guard (if collrun is killed, ranks' children may remain)");
     status = run_watch(job, output, signal_fd, guard_fd);
     if (guard_fd >= 0)
       close(guard_fd);
     while (wait(NULL) > 0)
-      ; /* the guard's end */
+      ; /* wait for the guard's end */
   }
   close(signal_fd);
   run_output_free(output);

@@ -12,17 +12,17 @@ static const char usage_text[] =
     "       collrun --hosts H1:2,H2:2 [options] [--] program [arguments]\n"
     "Starts N ranks of a program that uses libcoll, on this host or over ssh on others.\n"
     "  -n N             number of ranks\n"
-    "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in this order\n"
+    "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in that order\n"
     "  -l, --tag        begin each line of output with [rank]\n"
-    "  --keep-going     when a rank fails, leave the others alone (coll_comm_shrink)\n"
+    "  --keep-going     when a rank fails, let the others continue (coll_comm_shrink)\n"
     "  --no-bind        do not bind ranks to cores\n"
-    "  --timeout S      end all ranks after S seconds, with status 124\n"
+    "  --timeout S      end all ranks after S seconds; the exit status is then 124\n"
     "  -h, --help       this text\n"
-    "Exits with the status of the first rank that failed (128 + number of a signal), else 0.\n";
+    "The exit status is that of the first rank that failed (128 + signal number), or 0.\n";
 
 /* Prints what is wrong with the command line. */
 static int usage(const char *what, const char *value) {
-  fprintf(stderr, "collrun: %s%s%s\n(collrun --help tells more)\n", what, value ? ": " : "",
+  fprintf(stderr, "collrun: %s%s%s\n(see collrun --help)\n", what, value ? ": " : "",
           value ? value : "");
   return RUN_USAGE;
 }
@@ -63,7 +63,7 @@ static int read_option(int letter, run_options *options) {
     fputs(usage_text, stdout);
     return -1;
   default:
-    fputs("(collrun --help tells more)\n", stderr);
+    fputs("(see collrun --help)\n", stderr);
     return RUN_USAGE;
   }
 }
@@ -84,9 +84,9 @@ int run_options_read(int argc, char **argv, run_options *options) {
   }
   options->program = argv + optind;
   if (options->nranks == 0 && options->hosts == NULL)
-    return usage("how many ranks? Give -n N, or --hosts", NULL);
+    return usage("the number of ranks is missing: use -n N or --hosts", NULL);
   if (optind == argc)
-    return usage("which program? It is missing on the command line", NULL);
+    return usage("the program is missing", NULL);
   return 0;
 }
 
@@ -138,7 +138,7 @@ static int make_remote(run_job *job) {
   }
   job->nranks = job->options.nranks > 0 ? job->options.nranks : room;
   if (job->nranks < 1 || job->nranks > room)
-    return usage("the hosts have no room for so many ranks (write host:ranks)", NULL);
+    return usage("-n is more than all ranks of --hosts (write host:ranks)", NULL);
   number_locally(job);
   return 0;
 }
@@ -146,7 +146,7 @@ static int make_remote(run_job *job) {
 int run_ranks_make(run_job *job) {
   job->ranks = calloc(RUN_MAX_RANKS, sizeof(*job->ranks));
   if (job->ranks == NULL) {
-    fputs("collrun: no memory\n", stderr);
+    fputs("collrun: out of memory\n", stderr);
     return RUN_FAILED;
   }
   for (int r = 0; r < RUN_MAX_RANKS; r++)

@@ -1,4 +1,4 @@
-/* output.c: puts "[rank] " before each line that a rank prints, and never mixes two lines. */
+/* output.c: prefixes each line that a rank prints with "[rank] ", and never mixes two lines. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
@@ -8,7 +8,7 @@
 
 #include "libcoll/tools/collrun/run.h"
 
-#define STREAM_BYTES 65536 /* a longer line comes out in pieces */
+#define STREAM_BYTES 65536 /* a longer line is written in pieces */
 #define PREFIX_ROOM  16
 
 /* One rank's standard output or error. */
@@ -22,7 +22,7 @@ typedef struct stream {
 struct run_output {
   int nranks;
   stream *streams; /* rank r's output is streams[2 * r], its error stream the next */
-  char *out;       /* lines with prefixes, on their way out */
+  char *out;       /* prefixed lines that are being written */
   size_t out_room;
 };
 
@@ -92,12 +92,11 @@ int run_output_poll(const run_output *output, struct pollfd *fds) {
   return count;
 }
 
-/* Writes everything, waiting if necessary; false if nobody reads. */
+/* Writes everything, waiting if necessary; false if the reader is gone. */
 static bool write_all(int fd, const char *text, size_t bytes) {
   while (bytes > 0) {
     ssize_t wrote = write(fd, text, bytes);
-    if (wrote < 0 && errno == EAGAIN) { /* somebody has made our output nonblocking, so wait for
-                                         * room */
+    if (wrote < 0 && errno == EAGAIN) { /* another process made our output nonblocking: wait */
       struct pollfd wait = {fd, POLLOUT, 0};
       (void)poll(&wait, 1, -1);
     } else if (wrote < 0 && errno != EINTR) {
@@ -147,7 +146,7 @@ static bool pass_stream(run_output *output, int s) {
   if (got < 0)
     return errno == EAGAIN || errno == EINTR;
   from->used += (size_t)got;
-  /* If nobody reads our output, closing the pipe lets the rank know. */
+  /* If our reader is gone, closing the pipe tells the rank. */
   return write_lines(output, s, got == 0) && got > 0;
 }
 

@@ -27,12 +27,12 @@ void run_settings(const run_job *job, int rank,
   put(to, "COLL_SECRET", job->secret);
 }
 
-/* Sends the name of a signal, as shells know it, to the other host. */
+/* Sends the name of a signal, in the shell's form, to the other host. */
 static void send_signal_name(const run_rank *rank, int number) {
   char line[32];
   int bytes = snprintf(line, sizeof(line), "%s\n", sigabbrev_np(number));
   if (write(rank->control_fd, line, (size_t)bytes) < 0 && errno != EPIPE)
-    perror("collrun: cannot pass a signal on"); /* EPIPE: it has ended just now */
+    perror("collrun: cannot forward a signal"); /* EPIPE: the rank has just ended */
 }
 
 /* Sends a signal to a rank and all that it started. */

@@ -1,8 +1,8 @@
 /*
- * remote.c: a rank on another host, over ssh. Everybody on a host can read the arguments of its
+ * remote.c: a rank on another host, over ssh. All users of a host can read the arguments of its
  * processes, so private data goes through ssh's standard input: first a script, then, while the
- * rank runs, the names of signals for it, one per line. The end of that input (ssh or collrun died)
- * kills the rank.
+ * rank runs, the names of signals for it, one per line. When that input ends (ssh or collrun died),
+ * the rank is killed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -28,13 +28,13 @@ static const char watcher[] = "exec 3<&0 </dev/null\n"
                               "exec 3<&-\n"
                               "trap : INT TERM HUP USR1 USR2\n";
 
-/* What the program leaves behind would keep ssh waiting, so it is killed once the status is
- * reported. */
+/* Processes that the program leaves behind would keep ssh waiting, so they are killed once the
+ * status is reported. */
 static const char last_rites[] = "\nstatus=$?\n"
                                  "(sleep 1; kill -s KILL 0) >/dev/null 2>&1 &\n"
                                  "exit $status\n}\n";
 
-/* Quotes any text as one shell word. */
+/* Quotes a text as one shell word. */
 static void put_quoted(FILE *script, const char *text) {
   fputc('\'', script);
   for (; *text != '\0'; text++)

@@ -12,18 +12,18 @@
 #define RUN_MAX_RANKS   4096 /* each is a process on this host: itself, or its ssh */
 #define RUN_SECRET_TEXT 65   /* 64 hexadecimal digits and the end */
 
-/* collrun's own exit statuses; else it is the first failed rank's. */
+/* collrun's own exit statuses; otherwise it exits with that of the first failed rank. */
 enum { RUN_USAGE = 2, RUN_TIMEOUT = 124, RUN_FAILED = 125, RUN_NO_EXEC = 126, RUN_NOT_FOUND = 127 };
 
-/* One rank: where it shall run, and what became of it. */
+/* One rank: where it runs, and its process. */
 typedef struct run_rank {
   const char *host; /* NULL: here */
   int local_rank;
   int local_nranks;
   int core;         /* to bind to, or -1 */
-  pid_t pid;        /* the rank's, or its ssh's; 0: not running (any more) */
+  pid_t pid;        /* the rank's, or its ssh's; 0: not running */
   bool leads_group; /* it and all that it starts are one process group */
-  int control_fd;   /* remote: signals' names are written here, a line each; else -1 */
+  int control_fd;   /* remote: takes the names of signals, one per line; else -1 */
 } run_rank;
 
 typedef struct run_options {
@@ -31,12 +31,12 @@ typedef struct run_options {
   char *hosts;      /* text of --hosts, or NULL; cut up by parsing */
   bool tag;         /* begin each line of output with its rank */
   bool bind;        /* bind ranks to cores (colli_topo_place) */
-  bool keep_going;  /* the end of a rank is no reason to end the others */
+  bool keep_going;  /* if a rank fails, do not end the others */
   double timeout_s; /* 0: none */
   char **program;   /* with its arguments; ends with NULL */
 } run_options;
 
-/* What the ranks are told. */
+/* All about one run. */
 typedef struct run_job {
   run_options options;
   run_rank *ranks;
@@ -50,7 +50,7 @@ typedef struct run_job {
 
 /* ---- options.c ------------------------------------------------------------------------------- */
 
-/* Reads the command line: 0; or a status to exit with (after --help: -1) once it has said why. */
+/* Reads the command line. 0; -1 after --help; or an exit status, once it has printed why. */
 int run_options_read(int argc, char **argv, run_options *options);
 
 /* Makes the table of ranks from the options. 0 or an exit status. */
@@ -69,7 +69,7 @@ void run_settings(const run_job *job, int rank,
 
 typedef struct run_output run_output;
 
-/* Starts all ranks. 0, or an exit status once it has said what went wrong; then none is left. */
+/* Starts all ranks. 0; or an exit status once it has printed why, and no rank is left. */
 int run_start(run_job *job, run_output *output);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
@@ -89,11 +89,11 @@ int run_remote_exec(const run_rank *rank, const run_remote *remote);
 
 /* ---- output.c -------------------------------------------------------------------------------- */
 
-/* What ranks print, on its way through collrun, when lines are tagged. NULL with errno. */
+/* Forwards what ranks print, when lines are tagged. NULL with errno. */
 run_output *run_output_create(int nranks);
 void run_output_free(run_output *output);
 
-/* The descriptors that a rank shall write to. */
+/* The descriptors that a rank writes to. */
 void run_output_ends(const run_output *output, int rank, int *out, int *err);
 
 /* Closes the ranks' ends once all are started. */
@@ -102,7 +102,7 @@ void run_output_started(run_output *output);
 /* Adds the descriptors to poll; returns how many (at most 2 * nranks). */
 int run_output_poll(const run_output *output, struct pollfd *fds);
 
-/* Passes on what is there. False once every rank's streams have ended. */
+/* Forwards what has arrived. False once every rank's streams have ended. */
 bool run_output_pass(run_output *output);
 
 /* ---- guard.c --------------------------------------------------------------------------------- */
@@ -113,7 +113,7 @@ bool run_output_pass(run_output *output);
  */
 int run_guard_start(const run_job *job);
 
-/* Tells it that a rank has ended, so that its number may be used again by others. */
+/* Tells the guard that a rank has ended, because its process id may now be reused. */
 void run_guard_forget(int guard_fd, int rank);
 
 /* ---- signals.c ------------------------------------------------------------------------------- */
@@ -121,12 +121,12 @@ void run_guard_forget(int guard_fd, int rank);
 /* Turns the signals that collrun handles into a descriptor; -1 with errno. */
 int run_signals_open(void);
 
-/* In a child: signals as collrun found them. */
+/* In a child: restores the signals that collrun inherited. */
 void run_signals_restore(void);
 
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
-/* Waits for all ranks to end, passing on signals and output. The status to exit with. */
+/* Waits for all ranks to end, and forwards signals and output. Returns the exit status. */
 int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd);
 
 #endif

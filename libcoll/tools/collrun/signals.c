@@ -21,14 +21,14 @@ static void add_watched(sigset_t *set) {
 int run_signals_open(void) {
   sigset_t set;
   signal(SIGCHLD, SIG_DFL); /* if it were ignored, children's statuses would be lost */
-  signal(SIGPIPE, SIG_IGN); /* errno reports writes that nobody reads */
+  signal(SIGPIPE, SIG_IGN); /* write() returns EPIPE instead */
   add_watched(&set);
   if (sigprocmask(SIG_BLOCK, &set, NULL) != 0)
     return -1;
   return signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 }
 
-/* In a child: signals as collrun found them. */
+/* In a child: restores the signals that collrun inherited. */
 void run_signals_restore(void) {
   sigset_t set;
   add_watched(&set);

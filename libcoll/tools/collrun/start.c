@@ -1,4 +1,4 @@
-/* start.c: starting the ranks. */
+/* start.c: starts the ranks. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -19,7 +19,7 @@ typedef struct failure {
   int reason; /* errno */
 } failure;
 
-/* What all children need at the start. */
+/* Passed to all children at the start. */
 typedef struct starter {
   run_job *job;
   run_output *output; /* NULL: ranks write where collrun does */
@@ -34,7 +34,7 @@ static void put_here(void *unused, const char *name, const char *value) {
   setenv(name, value, 1);
 }
 
-/* Reads the machine if ranks are to be bound and each can have a core. */
+/* Detects the machine, if ranks shall be bound and there is a core for each. */
 static colli_topo *choose_cores(run_job *job) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
@@ -90,7 +90,7 @@ static void set_place(const starter *start, int rank) {
 static _Noreturn void become_rank(const starter *start, int rank, int control_fd,
                                   const run_remote *remote) {
   const run_job *job = start->job;
-  /* The kernel kills the rank if collrun dies. */
+  /* Makes the kernel kill the rank if collrun dies. */
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (getppid() != job->pid)
     _exit(RUN_FAILED);
@@ -137,7 +137,7 @@ static int start_there(starter *start, int rank) {
     free(remote.script);
     return errno;
   }
-  /* Nothing here waits for ssh, so the whole script must fit into the pipe. */
+  /* collrun does not wait for ssh here, so the whole script must fit into the pipe. */
   (void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
   if (remote.bytes > 32768)
     (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);

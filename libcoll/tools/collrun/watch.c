@@ -1,4 +1,4 @@
-/* watch.c: from the start of the ranks to their end. */
+/* watch.c: watches the ranks until they have ended. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +14,7 @@
 #define GRACE_NS (2 * COLLI_NS_PER_S) /* between the stages of ending ranks */
 #define DRAIN_NS (1 * COLLI_NS_PER_S) /* for output of processes that outlive their rank */
 
-/* What was last done to end the ranks. */
+/* The last step that was taken to end the ranks. */
 typedef enum stage { RUNNING, WAITING, ASKED, KILLED } stage;
 
 typedef struct run_state {
@@ -24,7 +24,7 @@ typedef struct run_state {
   int running;
   int status;     /* of the first rank that failed */
   bool done;      /* a rank has exited with 0 */
-  int interrupts; /* times SIGINT came */
+  int interrupts; /* SIGINTs received */
   stage stage;
   uint64_t step_ns;    /* when the next stage is due; 0: never */
   uint64_t timeout_ns; /* --timeout; 0: never */
@@ -90,11 +90,11 @@ static void report_failure(run_state *state, int r, int code, int number) {
   else
     fprintf(stderr, "exited with status %d", code);
   if (rank->host != NULL && code == 255)
-    fputs(" (of ssh, if it could not log in; its server may also refuse more than 10 "
-          "logins at once: MaxStartups)",
+    fputs(" (from ssh if it could not log in; servers may refuse more than 10 concurrent logins: "
+          "MaxStartups)",
           stderr);
   fputs(state->running == 1              ? "\n"
-        : state->job->options.keep_going ? "; the others go on\n"
+        : state->job->options.keep_going ? "; the others continue\n"
                                          : "; ending the others\n",
         stderr);
 }
@@ -175,7 +175,7 @@ static int wait_ms(const run_state *state) {
   return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* Reads what ranks have printed last. */
+/* Reads the last output of the ranks. */
 static void drain_output(run_state *state, struct pollfd *fds) {
   uint64_t until_ns = colli_now_ns() + DRAIN_NS;
   while (state->output != NULL && run_output_pass(state->output) && colli_now_ns() < until_ns) {
@@ -189,7 +189,7 @@ int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
   run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
   struct pollfd *fds = calloc(2 * (size_t)job->nranks + 1, sizeof(*fds));
   if (fds == NULL) {
-    fputs("collrun: no memory\n", stderr);
+    fputs("collrun: out of memory\n", stderr);
     return RUN_FAILED; /* the guard ends the ranks */
   }
   if (job->options.timeout_s > 0)

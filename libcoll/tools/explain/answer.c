@@ -70,7 +70,7 @@ static void set_chooser(const question *q, answer *a) {
     explain_refuse("%s", error.message);
 }
 
-/* What a size gets. */
+/* The choice for a size. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   coll_error error = COLL_ERROR_INIT;
   colli_choice choice;
@@ -81,7 +81,7 @@ colli_choice explain_choose(answer *a, const question *q, size_t bytes) {
   return choice;
 }
 
-/* Sets up what the choice goes by. */
+/* Sets up the inputs of the choice. */
 void explain_set_up(const question *q, answer *a) {
   set_shape(q, a);
   set_chooser(q, a);

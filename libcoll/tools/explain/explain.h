@@ -5,7 +5,7 @@
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/choose.h"
 
-/* What the user asked. */
+/* The command line. */
 typedef struct question {
   const char *name; /* of the collective */
   colli_coll coll;
@@ -27,7 +27,7 @@ typedef struct question {
   int cores; /* of a host */
 } question;
 
-/* What the answer is computed from. */
+/* The inputs of the choice. */
 typedef struct answer {
   colli_shape shape;
   int32_t *group;
@@ -41,7 +41,7 @@ typedef struct answer {
 /* The transport between ranks that are furthest apart (question.c). */
 const char *explain_far_transport(const question *q);
 
-/* question.c: reads the command line; ends the program over a bad one. */
+/* question.c: reads the command line; ends the program if it is bad. */
 question explain_ask(int argc, char **argv);
 void explain_refuse(const char *format, ...) __attribute__((noreturn, format(printf, 1, 2)));
 
@@ -49,7 +49,7 @@ void explain_refuse(const char *format, ...) __attribute__((noreturn, format(pri
 void explain_set_up(const question *q, answer *a);
 void explain_free(answer *a);
 
-/* What a size gets; predicted_ns is set. */
+/* The choice for a size, with predicted_ns. */
 colli_choice explain_choose(answer *a, const question *q, size_t bytes);
 
 /* The event model's time for a candidate in ns; negative if computing it would take too long. */

@@ -81,16 +81,16 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
   if (colli_force_find(&a->chooser.force, q->coll, q->bytes))
     printf("why: %s asks for it", q->algo ? "--algo" : "COLL_ALGO");
   else if (a->chooser.tuner && list[0].algo != chosen->algo)
-    printf("why: the tuner says so");
+    printf("why: the tuner chose it");
   else if (list[0].algo != chosen->algo)
     printf("why: it is the best for the smallest size of its class");
   else if (count > 1 && list[0].predicted_ns > 0)
     printf("why: lowest cost by formula; the next, %s, takes %.2f times as long",
            list[1].algo->name, list[1].predicted_ns / list[0].predicted_ns);
   else
-    printf("why: nothing else comes into question for %d ranks", q->nranks);
+    printf("why: it is the only candidate for %d ranks", q->nranks);
   if (list[0].algo != chosen->algo)
-    printf("; %s would take %.2f of its time", name, share);
+    printf("; %s would take %.2f times its time", name, share);
   putchar('\n');
 }
 
@@ -98,7 +98,7 @@ static void print_reason(const colli_choice *list, int count, const colli_choice
 static int print_rank(const colli_choice *chosen, const answer *a) {
   colli_sched *sched = NULL;
   if (chosen->algo->emit(&a->shape, &sched) != COLL_OK) {
-    fprintf(stderr, "coll_explain: no memory for the schedule\n");
+    fprintf(stderr, "coll_explain: out of memory for the schedule\n");
     return 1;
   }
   putchar('\n');

@@ -20,7 +20,7 @@
 static const char help[] =
     "Usage: coll_explain COLLECTIVE -n RANKS [-b BYTES | -b FROM-TO] [options]\n"
     "\n"
-    "Tells which algorithm a collective gets, why, and how long it should take.\n"
+    "Shows which algorithm is chosen for a collective, why, and how long it should take.\n"
     "COLLECTIVE is " COLLECTIVES ".\n"
     "\n"
     "  -n, --ranks N        number of ranks\n"
@@ -30,7 +30,7 @@ static const char help[] =
     "                       size in this range gets\n"
     "      --type TYPE      int8 ... uint64, float8_e4m3, ..., float32 (default), float64,\n"
     "                       int32_loc ... float64_loc\n"
-    "      --root R         root, where there is one (default 0)\n"
+    "      --root R         root of a rooted collective (default 0)\n"
     "      --deterministic  off (default), on or ordered: as COLL_DETERMINISTIC, for sums of "
     "floats\n"
     "      --in-place       an all-to-all in place\n"
@@ -50,7 +50,7 @@ static const char help[] =
     "typical\n"
     "constants of each transport: compare them with each other, and measure with coll_perf.\n";
 
-/* Ends the program over a bad argument. */
+/* Ends the program because of a bad argument. */
 void explain_refuse(const char *format, ...) {
   va_list args;
   va_start(args, format);
@@ -175,7 +175,7 @@ static void take_option(int option, question *q, bool *has_bytes) {
     fputs(help, stdout);
     exit(0);
   default:
-    exit(USAGE_STATUS); /* getopt_long has said why */
+    exit(USAGE_STATUS); /* getopt_long has printed why */
   }
 }
 
@@ -219,7 +219,7 @@ const char *explain_far_transport(const question *q) {
   return q->hosts > 1 && q->link == COLLI_LINK_SHM ? "tcp" : q->transport;
 }
 
-/* Checks what only makes sense together. */
+/* Checks that the options fit each other. */
 static void check_question(const question *q, bool has_bytes) {
   if (q->nranks == 0)
     explain_refuse("--ranks is missing");
@@ -228,8 +228,8 @@ static void check_question(const question *q, bool has_bytes) {
   if (has_bytes && q->coll == COLLI_BARRIER)
     explain_refuse("a barrier has no --bytes");
   if (q->bytes % q->type_bytes && !q->last_bytes)
-    explain_refuse("%zu bytes are no whole number of %s (%zu bytes each)", q->bytes, q->type_name,
-                   q->type_bytes);
+    explain_refuse("%zu bytes are not a whole number of %s (%zu bytes each)", q->bytes,
+                   q->type_name, q->type_bytes);
   if (q->root >= q->nranks)
     explain_refuse("--root %d is not a rank: there are %d", q->root, q->nranks);
   if (q->root && !colli_rooted(q->coll))
@@ -237,13 +237,14 @@ static void check_question(const question *q, bool has_bytes) {
   if (q->rank >= q->nranks)
     explain_refuse("--rank %d is not a rank: there are %d", q->rank, q->nranks);
   if (q->rank >= 0 && q->last_bytes)
-    explain_refuse("--rank goes with one size, not with a range");
+    explain_refuse("--rank takes one size, not a range");
   if (q->hosts > q->nranks)
     explain_refuse("--hosts %d: there are only %d ranks", q->hosts, q->nranks);
   if (q->deterministic > COLL_DETERMINISTIC_OFF && (!colli_reduces(q->coll) || !rounds(q->type)))
-    explain_refuse("--deterministic is for reductions of floats; all others are so by themselves");
+    explain_refuse(
+        "--deterministic is for reductions of floats; all other collectives are deterministic");
   if (q->in_place && q->coll != COLLI_ALLTOALL)
-    explain_refuse("--in-place makes a difference to an alltoall only");
+    explain_refuse("--in-place makes a difference for alltoall only");
 }
 
 /* Reads the command line. */
@@ -272,7 +273,7 @@ question explain_ask(int argc, char **argv) {
   while ((option = getopt_long(argc, argv, "n:b:h", longs, NULL)) != -1)
     take_option(option, &q, &has_bytes);
   if (optind >= argc)
-    explain_refuse("which collective? There are %s", COLLECTIVES);
+    explain_refuse("no collective given; there are %s", COLLECTIVES);
   if (optind + 1 < argc)
     explain_refuse("one collective at a time, not also '%s'", argv[optind + 1]);
   q.name = argv[optind];

@@ -7,17 +7,17 @@
 #include "libcoll/exec/reduce.h"
 
 #define KERNELS_SIZES  8 /* at most */
-#define KERNELS_LIMITS 2 /* at most so many loops for comparison with a form */
+#define KERNELS_LIMITS 2 /* loops to compare a form with, at most */
 #define KERNELS_ALL    -1
 
 /* How a kernel is called. */
 typedef enum kernels_form {
-  FORM_ONE,     /* into one place */
-  FORM_TWO,     /* into two places */
-  FORM_IN,      /* over its left input */
-  FORM_STREAM,  /* into one place, past the caches */
-  FORM_AVERAGE, /* division in place */
-  FORM_SCALE,   /* multiplication by one factor */
+  FORM_ONE,     /* one output */
+  FORM_TWO,     /* two outputs */
+  FORM_IN,      /* the output is the left input */
+  FORM_STREAM,  /* one output, nontemporal stores */
+  FORM_AVERAGE, /* divide in place */
+  FORM_SCALE,   /* multiply by a factor */
   FORM_COUNT
 } kernels_form;
 

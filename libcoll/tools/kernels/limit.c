@@ -1,6 +1,6 @@
 /*
- * limit.c: loops that show the limit. For each instruction set, they do float32 operations on as
- * many bytes as a kernel and nothing else; with ordinary stores, and with stores past the caches.
+ * limit.c: loops that show the limit. For each instruction set, they do only float32 operations, on
+ * as many bytes as a kernel, with ordinary and with nontemporal stores.
  */
 #include "kernels.h"
 

@@ -32,7 +32,7 @@ static void *buffer(const kernels_options *o) {
     most = o->sizes[i] > most ? o->sizes[i] : most;
   void *memory = NULL;
   if (posix_memalign(&memory, ALIGNMENT, most) != 0) {
-    fprintf(stderr, "coll_kernels: no memory for 4 buffers of %zu bytes: use smaller --sizes\n",
+    fprintf(stderr, "coll_kernels: out of memory for 4 buffers of %zu bytes: use smaller --sizes\n",
             most);
     exit(1);
   }

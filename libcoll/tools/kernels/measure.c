@@ -9,7 +9,7 @@
 
 #define FEWEST_SAMPLES 5
 #define SAMPLE_NS      50000      /* shorter calls are repeated to hide the clock's cost */
-#define LEAST_STREAM   (1u << 20) /* what is smaller belongs into a cache */
+#define LEAST_STREAM   (1u << 20) /* smaller results fit into a cache */
 #define NRANKS         3          /* of an average */
 
 int kernels_exists(const kernels_work *work) {

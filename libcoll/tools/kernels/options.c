@@ -15,24 +15,21 @@
 static const char help[] =
     "Usage: coll_kernels [options]\n"
     "\n"
-    "Measures the reduction kernels of each instruction set that this processor has, in per cent "
-    "of\n"
-    "what loops reach that only move as many bytes: float32 additions, written by hand for the "
-    "same\n"
-    "instruction set. Their stores are ordinary ones, as the kernels' are; the form \"stream\" is\n"
-    "measured against the faster of ordinary stores and stores past the caches.\n"
+    "Measures the reduction kernels of each instruction set that this processor has, as a\n"
+    "percentage of a limit: hand-written loops of float32 additions that move as many bytes with\n"
+    "the same instruction set. They use ordinary stores, as the kernels do; for the form "
+    "\"stream\"\n"
+    "the limit is the faster of ordinary and nontemporal stores.\n"
     "\n"
     "      --isa NAME       portable, avx2, avx512, neon (default: all)\n"
-    "      --type NAME      int8 .. uint64, float16, bfloat16, float32, float64, ... (default: "
-    "all)\n"
+    "      --type NAME      int8 .. uint64, float16, bfloat16, float32, ... (default: all)\n"
     "      --op NAME        sum, prod, min, max, band, ... (default: all)\n"
-    "      --form NAME      one: into one place; two: into two; in: over an input; stream: past "
-    "the\n"
-    "                       caches; average: division by the number of ranks; scale: by a factor\n"
-    "                       (default: one with each operation, the others with sums)\n"
-    "      --sizes S,S,...  bytes of the result, with K and M (default 8K,256K,4M,64M)\n"
-    "      --ms MS          how long each number is measured (default 3)\n"
-    "      --csv FILE       write the numbers there too, in GB/s of result\n"
+    "      --form NAME      one: one output; two: two outputs; in: in place; stream: nontemporal\n"
+    "                       stores; average: divide by the number of ranks; scale: multiply by a\n"
+    "                       factor (default: one with every operation, the others with sum)\n"
+    "      --sizes S,S,...  bytes of the result; suffixes K, M (default 8K,256K,4M,64M)\n"
+    "      --ms MS          time for each measurement (default 3)\n"
+    "      --csv FILE       also write the results there, in GB/s of result\n"
     "  -h, --help           this text\n";
 
 /* The name of a type; NULL past the last one. */
@@ -137,7 +134,7 @@ kernels_options kernels_read_options(int argc, char **argv) {
       exit(USAGE_STATUS); /* getopt_long has said why */
     }
   if (optind < argc) {
-    fprintf(stderr, "coll_kernels: what is '%s'? (see coll_kernels --help)\n", argv[optind]);
+    fprintf(stderr, "coll_kernels: unknown argument '%s' (see --help)\n", argv[optind]);
     exit(USAGE_STATUS);
   }
   return o;
