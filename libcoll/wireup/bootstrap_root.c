@@ -165,6 +165,8 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
   r->is_in[conn->rank] = conn->checked_in = true;
   conn->done = 0;
   r->checked_in++;
+  colli_log_write(b->log, COLLI_LOG_DEBUG, "rank %d (host %s, pid %d) has checked in: %d of %d",
+                  conn->rank, info->host, info->pid, r->checked_in, b->nranks);
   uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
   uint64_t deadline_ns = colli_now_ns() + left_ns - margin_ns(left_ns);
   if (deadline_ns < r->deadline_ns)

@@ -15,41 +15,40 @@ end() {
 }
 
 # A rank that is killed is named; the others are ended, even if they ignore SIGTERM.
-begin -n 3 sh -c 'trap "" TERM; echo $$ >> pids; [ $COLL_RANK = 2 ] || while :; do sleep 1; done
-                  while ! [ "$(wc -l < pids)" = 3 ]; do sleep 0.05; done; kill -9 $$'
+begin -n 3 sh -c 'trap "" TERM; echo $$ >> pids; [ $COLL_RANK = 2 ] || await false
+                  await sh -c "[ \$(wc -l < pids) = 3 ]"; kill -9 $$'
 end
 expect "status of a killed rank" 137 "$code"
 expect_in "name of a killed rank" "collrun: rank 2 (pid $(grep -o 'pid [0-9]*' err | head -1 | cut -c5-)) was killed by signal 9 (Killed); ending the others" err
 gone $(cat pids) || fail "ranks are left after a failure"
 
 # Others that find out by themselves may say so and end in their own way; the first failure counts.
-begin -n 2 sh -c 'echo $$ >> pids; [ $COLL_RANK = 1 ] && exit 3; sleep 0.3; echo lost a peer; exit 9'
+begin -n 2 sh -c 'echo $$ >> pids; [ $COLL_RANK = 1 ] && exit 3; await grep -q "^collrun: rank 1 " err; echo lost a peer; exit 9'
 end
 expect "first failure" 3 "$code"
 expect_in "time to find out" "lost a peer" out
 expect "one report" 1 "$(grep -c 'collrun: rank' err)"
 
-# A rank that ends well ends nobody.
+# A rank that ends well ends nobody: rank 0 is there for a while longer.
 begin -n 2 sh -c '[ $COLL_RANK = 1 ] || { sleep 0.5; echo finished; }'
 end
 expect "early end" "0 finished" "$code $(cat out)"
 
 # What a rank leaves behind ends with it.
-begin -n 2 sh -c 'sleep 100 & echo $! >> pids'
+begin -n 2 sh -c 'stay & echo $! >> pids'
 end
 expect "background children" 0 "$code"
 wait_for gone $(cat pids) || fail "children of ranks are left"
 
 # Signals reach every rank.
 for signal in TERM HUP USR1 USR2 INT; do
-  begin -n 3 sh -c 'trap "echo got-'$signal'; exit 0" '$signal'; echo $$ >> pids; while :; do sleep 0.05; done'
+  begin -n 3 sh -c 'trap "echo got-'$signal'; exit 0" '$signal'; echo $$ >> pids; await false'
   wait_for lines pids 3 || fail "ranks did not start"
-  sleep 0.2
   kill -"$signal" "$run"
   end
   expect "$signal" "0 3" "$code $(grep -c "got-$signal" out)"
 done
-begin -n 2 sh -c 'echo $$ >> pids; exec sleep 100'
+begin -n 2 sh -c 'echo $$ >> pids; exec stay'
 wait_for lines pids 2
 kill -TERM "$run"
 end
@@ -57,7 +56,7 @@ expect "SIGTERM, not handled" 143 "$code"
 gone $(cat pids) || fail "ranks are left after SIGTERM"
 
 # With --keep-going a rank that dies does not end the others.
-begin --keep-going -n 3 sh -c '[ "$COLL_RANK" != 1 ] || kill -9 $$; sleep 0.3; echo through'
+begin --keep-going -n 3 sh -c '[ "$COLL_RANK" != 1 ] || kill -9 $$; await grep -q "killed by" err; echo through'
 end
 expect "keep going" 0 "$code"
 expect_in "keep going" "rank 1 " err
@@ -68,9 +67,8 @@ end
 [ "$code" = 3 ] || [ "$code" = 4 ] || fail "keep going, all fail: $code"
 
 # The second SIGINT kills.
-begin -n 2 sh -c 'trap "echo again" INT; echo $$ >> pids; while :; do sleep 0.05; done'
+begin -n 2 sh -c 'trap "echo again" INT; echo $$ >> pids; while :; do await false; done'
 wait_for lines pids 2
-sleep 0.2
 kill -INT "$run"
 wait_for lines out 2 || fail "the first SIGINT did not reach the ranks"
 kill -INT "$run"
@@ -79,18 +77,18 @@ expect "second SIGINT" 130 "$code"
 gone $(cat pids) || fail "ranks are left after two SIGINTs"
 
 # A time limit.
-begin --timeout 0.5 -n 2 sh -c 'echo $$ >> pids; exec sleep 100'
+begin --timeout 0.5 -n 2 sh -c 'echo $$ >> pids; exec stay'
 end
 expect "time limit" 124 "$code"
 expect_in "time limit" "time limit of 0.5 s has passed; ending ranks 0, 1" err
 gone $(cat pids) || fail "ranks are left after the time limit"
-begin --timeout 0.5 -n 2 sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done'
+begin --timeout 0.5 -n 2 sh -c 'trap "" TERM; echo $$ >> pids; await false'
 end
 expect "time limit, stubborn ranks" 124 "$code"
 gone $(cat pids) || fail "stubborn ranks are left after the time limit"
 
 # collrun killed with -9: neither ranks nor what they started are left.
-begin -n 3 sh -c 'sleep 100 & echo $! >> pids; echo $$ >> pids; wait'
+begin -n 3 sh -c 'stay & echo $! >> pids; echo $$ >> pids; wait'
 wait_for lines pids 6 || fail "ranks did not start"
 kill -9 "$run"
 end

@@ -36,7 +36,7 @@ expect "tags" "[0] a,[1] b," "$("$collrun" -l --hosts a,b sh -c 'echo $FAKE_HOST
 expect "no input" "" "$(echo text | "$collrun" --hosts a cat)"
 
 # The secret is in no argument list while the ranks run, on either side.
-"$collrun" --hosts a:1,b:1 sh -c 'echo $COLL_SECRET > secret.$COLL_RANK; while ! [ -f go ]; do sleep 0.05; done' &
+"$collrun" --hosts a:1,b:1 sh -c 'echo $COLL_SECRET > secret.$COLL_RANK; await [ -f go ]' &
 run=$!
 wait_for test -s secret.0 || fail "rank 0 did not start"
 wait_for test -s secret.1 || fail "rank 1 did not start"
@@ -53,9 +53,9 @@ status() {
   "$@" > out 2> err < /dev/null
   echo $?
 }
-expect "status" 7 "$(status "$collrun" --hosts a,b sh -c '[ $COLL_RANK = 0 ] || exit 7; sleep 20')"
+expect "status" 7 "$(status "$collrun" --hosts a,b sh -c '[ $COLL_RANK = 0 ] || exit 7; stay')"
 expect_in "status" "collrun: rank 1 on b exited with status 7; ending the others" err
-expect "signal" 137 "$(status "$collrun" --hosts a,b sh -c '[ $COLL_RANK = 0 ] && kill -9 $$; exec sleep 20')"
+expect "signal" 137 "$(status "$collrun" --hosts a,b sh -c '[ $COLL_RANK = 0 ] && kill -9 $$; exec stay')"
 expect_in "signal" "collrun: rank 0 on a was killed by signal 9 (Killed)" err
 expect "not found there" 127 "$(status "$collrun" --hosts a no-such-program)"
 expect "unreachable" 255 "$(status "$collrun" --hosts unreachable true)"
@@ -68,18 +68,17 @@ done
 expect "too few places" 2 "$(status "$collrun" -n 4 --hosts a:2,b:1 true)"
 
 # Signals travel; stubborn ranks are killed; nothing is left when collrun is killed.
-env --default-signal=INT "$collrun" --hosts a,b sh -c 'trap "echo got it; exit 0" INT; echo $$ >> pids; while :; do sleep 0.05; done' > out &
+env --default-signal=INT "$collrun" --hosts a,b sh -c 'trap "echo got it; exit 0" INT; echo $$ >> pids; await false' > out &
 run=$!
 wait_for lines pids 2 || fail "ranks did not start"
-sleep 0.2
 kill -INT "$run"
 wait "$run"
 expect "SIGINT" "0 2" "$? $(grep -c 'got it' out)"
 rm pids
-expect "stubborn" 124 "$(status "$collrun" --timeout 0.5 --hosts a,b sh -c 'trap "" TERM; echo $$ >> pids; while :; do sleep 0.1; done')"
+expect "stubborn" 124 "$(status "$collrun" --timeout 0.5 --hosts a,b sh -c 'trap "" TERM; echo $$ >> pids; await false')"
 wait_for gone $(cat pids) || fail "stubborn ranks are left"
 rm pids
-"$collrun" --hosts a,b sh -c 'sleep 100 & echo $! >> pids; echo $$ >> pids; wait' &
+"$collrun" --hosts a,b sh -c 'stay & echo $! >> pids; echo $$ >> pids; wait' &
 run=$!
 wait_for lines pids 4 || fail "ranks did not start"
 kill -9 "$run"

@@ -6,7 +6,7 @@
 expect "standard output" "[0] no end,[0] out0,[1] no end,[1] out1," "$(sort out | tr '\n' ,)"
 expect "standard error" "[0] err0,[1] err1," "$(sort err | tr '\n' ,)"
 
-# A line that comes in parts is not torn by another rank's.
+# A line that comes in parts is not torn by another rank's. (Whether collrun has read a part cannot be seen from here.)
 "$collrun" -n 3 -l sh -c 'for i in 1 2 3 4 5; do printf "begin "; sleep 0.02; printf "middle "; sleep 0.02; echo "end $i"; done' > out
 expect "whole lines" 15 "$(grep -Ecx '\[[0-2]\] begin middle end [1-5]' out)"
 lines out 15 || fail "lines were torn: $(cat out)"
@@ -30,7 +30,9 @@ expect "broken pipe" 141 "$(cat code)"
 expect "one line" 1 "$(wc -l < out)"
 
 # The rank's output ends, the rank does not.
-"$collrun" -n 1 -l sh -c 'echo last; exec >&- 2>&-; sleep 0.3; exit 5' > out 2> err
+"$collrun" --timeout 20 -n 1 -l sh -c 'echo last; pipe=$(readlink /proc/$$/fd/1)
+                         gone() { ! readlink /proc/$PPID/fd/* | grep -qxF "$pipe"; }
+                         gone && exit 6; exec >&- 2>&-; until gone; do sleep 0.02; done; exit 5' > out 2> err
 expect "closed output" "5 [0] last" "$? $(cat out)"
 
 # Enough descriptors for many ranks where the soft limit is low.

@@ -1,12 +1,18 @@
 /*
- * waits.h: how tests wait. For something: WAIT_UNTIL(). To come late on purpose, as a slow rank
- * does: be_late(). To see that something does not happen: watch_for().
+ * waits.h: how tests wait. For something: WAIT_UNTIL(), also for what a thread or process does:
+ * sleeps(), has_ended(). To come late on purpose, as a slow rank does: be_late(). To see that
+ * something does not happen: watch_for().
  */
 #ifndef TESTS_COMMON_WAITS_H
 #define TESTS_COMMON_WAITS_H
 
+#include <fcntl.h>
 #include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/types.h>
 #include <time.h>
+#include <unistd.h>
 
 /* Seconds of a clock that never goes back. */
 static inline double wait_clock_s(void) {
@@ -25,6 +31,31 @@ static inline void be_late(double ms) {
 /* Lets so much time pass in which something that must not happen could. */
 static inline void watch_for(double ms) {
   be_late(ms);
+}
+
+/* What a thread (gettid()) or process does, as proc(5) has it: R, S, T, Z, ...; 0: there is none.
+ */
+static inline char task_state(pid_t id) {
+  char path[40], text[200] = "";
+  snprintf(path, sizeof(path), "/proc/%d/stat", (int)id);
+  int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    return 0;
+  ssize_t bytes = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  const char *behind_name = bytes > 0 ? strrchr(text, ')') : NULL;
+  return behind_name && behind_name[1] ? behind_name[2] : 0;
+}
+
+/* Whether it waits for something. A rank sets `id` right before the call that is meant. */
+static inline bool sleeps(pid_t id) {
+  return id > 0 && task_state(id) == 'S';
+}
+
+/* Whether it has come to its end. Nobody need have asked for its exit status. */
+static inline bool has_ended(pid_t id) {
+  char state = task_state(id);
+  return state == 0 || state == 'Z' || state == 'X';
 }
 
 /* Whether a condition becomes true within so many seconds; it is evaluated again and again, at

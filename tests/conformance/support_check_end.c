@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "tests/conformance/support_world.h"
 #include "waits.h"
@@ -125,9 +126,9 @@ static int poll_fd(int fd, int timeout_ms) {
   return poll(&pfd, 1, timeout_ms);
 }
 
-/* Sends from a second thread after a short while. */
+/* Sends from a second thread, once the first one sleeps. */
 static void *send_later(void *arg) {
-  be_late(20);
+  (void)WAIT_UNTIL(sleeps(getpid()), 2);
   char text[32];
   data_fill_bytes(text, sizeof(text), 9);
   (void)WAIT_UNTIL(conf_try_send(arg, CONF_SEND, 9, text, sizeof(text)) != COLL_T_AGAIN, 10);
@@ -224,10 +225,10 @@ void conf_wait_fd_quiet(const conf_transport *transport) {
   conf_finish(world);
 }
 
-/* Wakes rank 0 from a second thread. */
+/* Wakes rank 0 from a second thread, once the first one sleeps. */
 static void *wake_later(void *arg) {
   conf_world *world = arg;
-  be_late(20);
+  (void)WAIT_UNTIL(sleeps(getpid()), 2);
   world->ops->wake(world->rank[0].ep);
   return NULL;
 }

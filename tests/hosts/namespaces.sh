@@ -40,11 +40,27 @@ set_up 2>"$out/setup" || skip "cannot make network namespaces here: $(tail -n 1 
 
 secret=$(od -An -tx1 -N32 /dev/urandom | tr -d ' \n')
 port=23456
+before=() # bytes by host
+
+# sent HOST: the bytes that it has sent so far.
+sent() { cat "/sys/class/net/v$tag$1/statistics/rx_bytes"; }
+
+# await_traffic: until each host has sent 32 MiB since start, and so is in the middle of its all-reduces.
+await_traffic() {
+  local end=$((SECONDS + 30))
+  for i in $hosts; do
+    until [ $(($(sent "$i") - before[i])) -ge $((32 << 20)) ]; do
+      [ $SECONDS -lt $end ] || { echo "FAILED: host $i has hardly sent anything" && failed=1 && return; }
+      sleep 0.05
+    done
+  done
+}
 
 # start PROGRAM...: one rank on each host, in the background; output in $out/RANK, pids in $pids.
 root=10.77.0.1
 start() {
   pids=
+  for i in $hosts; do before[i]=$(sent "$i"); done
   port=$((port + 1))
   for i in $hosts; do
     COLL_RANK=$((i - 1)) COLL_NRANKS=4 COLL_ROOT=$root:$port COLL_SECRET=$secret \
@@ -82,12 +98,12 @@ expect "ranks of different namespaces do not share memory" sh -c "! grep -qw shm
 
 # A killed rank: the others end at once and name it.
 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
-sleep 2
-before=$(date +%s%N)
+await_traffic
+died=$(date +%s%N)
 ip netns pids "$tag-3" | xargs -r kill -9
 set -- $pids
 for p in $1 $2 $4; do wait "$p"; done
-took=$((($(date +%s%N) - before) / 1000000))
+took=$((($(date +%s%N) - died) / 1000000))
 wait
 for r in 0 1 3; do
   expect "rank $r blames rank 2 for being lost" grep -q "PEER_LOST.*rank 2 " "$out/$r"
@@ -106,7 +122,7 @@ expect "every result over IPv6 is right" grep -q "Out of bounds values : 0 OK" "
 
 # A cut cable: nothing closes, so the deadline finds it; everybody ends with an error.
 COLL_TIMEOUT_MS=3000 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
-sleep 2
+await_traffic
 ip -n "$tag-2" link set eth0 down
 ended=1
 for p in $pids; do wait "$p" && ended=0; done

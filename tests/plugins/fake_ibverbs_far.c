@@ -58,7 +58,7 @@ static void *receive(void *arg) {
       break;
     while (!atomic_load(&far->ends) &&
            !fake_far_arrived(far->qp, &p->head, p->data, (size_t)got - sizeof(p->head)))
-      usleep(100); /* no receive request: the sender waits */
+      usleep(100); /* no receive request: the sender tries again after its RNR timer */
     if (recv(far->fd, NULL, 0, 0) < 0)
       break;
   }

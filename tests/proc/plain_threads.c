@@ -3,6 +3,7 @@
  * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
  */
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -57,24 +58,36 @@ static void *group(void *transport) {
   return run_threads(RANKS, &config, work, NULL) == 0 ? NULL : transport;
 }
 
-static void *abort_soon(void *comm) {
-  be_late(50);
-  coll_comm_abort(comm);
+/* What the ranks of aborted() share. */
+typedef struct scene {
+  coll_comm *comm; /* rank 0's */
+  callers in_call;
+  atomic_int failed;
+} scene;
+
+static void *abort_waiting(void *arg) {
+  scene *s = arg;
+  WAIT_UNTIL(all_wait_in_call(&s->in_call, RANKS, RANKS - 1), 60);
+  coll_comm_abort(s->comm);
   return NULL;
 }
 
 /* All wait for a rank that does not come, until another thread aborts rank 0. */
 static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
+  scene *s = arg;
   pthread_t thread;
   int value = 0;
-  if (rank == 0 && pthread_create(&thread, NULL, abort_soon, comm) != 0)
+  if (rank == 0)
+    s->comm = comm;
+  if (rank == 0 && pthread_create(&thread, NULL, abort_waiting, s) != 0)
     return 2;
-  coll_status status = COLL_ERR_ABORTED;
-  if (rank == nranks - 1)
-    be_late(300);
-  else
-    status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
+  if (rank == nranks - 1) {
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&s->failed) == nranks - 1, 60));
+    return 0;
+  }
+  enters_call(&s->in_call, rank);
+  coll_status status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
+  atomic_fetch_add(&s->failed, 1);
   if (rank == 0)
     pthread_join(thread, NULL);
   RANK_CHECK(status == COLL_ERR_ABORTED);
@@ -92,5 +105,6 @@ int main(void) {
     pthread_join(threads[i], &failed[i]);
   if (failed[0] || failed[1])
     return 1;
-  return run_threads(RANKS, NULL, aborted, NULL) != 0;
+  scene s = {0};
+  return run_threads(RANKS, NULL, aborted, &s) != 0;
 }

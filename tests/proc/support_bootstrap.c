@@ -6,13 +6,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/ctrl_links.h"
 #include "waits.h"
-
-static const colli_log quiet = {COLLI_LOG_NONE, -1};
 
 /* Whether messages go over every link both ways. */
 static bool links_work(const member *m, colli_ctrl *ctrl) {
@@ -61,12 +60,16 @@ void *take_part(void *arg) {
     abort();
   if (m->ifname)
     colli_params_set_text(&params, COLLI_PARAM_TCP_IFNAME, m->ifname);
-  be_late(m->delay_ms);
+  if (m->begins && !WAIT_UNTIL(m->begins(m->arg), 20))
+    abort();
+  atomic_store(&m->thread, gettid());
+  const colli_log log = {m->log_level, -1};
   uint64_t start_ns = colli_now_ns();
   m->status = colli_bootstrap(&m->id, m->rank, m->nranks, &mine, &params,
-                              start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &quiet, NULL,
+                              start_ns + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS, &log, NULL,
                               &table, &ctrl, &m->error);
   m->took_ms = (colli_now_ns() - start_ns) / COLLI_NS_PER_MS;
+  atomic_store(&m->over, true);
   m->sound = m->status == COLL_OK && table && ctrl;
   for (int rank = 0; m->sound && rank < m->nranks; rank++) {
     char host[64];
@@ -79,6 +82,14 @@ void *take_part(void *arg) {
   colli_ctrl_close(ctrl, 1000);
   free(table);
   return NULL;
+}
+
+bool member_waits(void *arg) {
+  return sleeps(atomic_load(&((member *)arg)->thread));
+}
+
+bool member_is_over(void *arg) {
+  return atomic_load(&((member *)arg)->over);
 }
 
 /* Makes an id; the listener is rank 0's. */

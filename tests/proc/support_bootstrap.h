@@ -2,8 +2,10 @@
 #ifndef TESTS_SUPPORT_BOOTSTRAP_H
 #define TESTS_SUPPORT_BOOTSTRAP_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
+#include "libcoll/base/log.h"
 #include "libcoll/wireup/bootstrap.h"
 
 /* One process (or thread) that takes part. */
@@ -11,8 +13,12 @@ typedef struct member {
   colli_id id;
   int rank, nranks;
   int timeout_ms;
-  int delay_ms;
+  bool (*begins)(void *arg); /* it comes late: once this is so; NULL: at once */
+  void *arg;
   int pid; /* what it says its process id is */
+  colli_log_level log_level;
+  atomic_int thread; /* that takes part */
+  atomic_bool over;
   coll_status status;
   coll_error error;
   uint64_t took_ms;
@@ -25,6 +31,10 @@ member *make_members(int n, int timeout_ms);
 
 /* Takes part once and leaves again; `arg` is a member. */
 void *take_part(void *arg);
+
+/* Conditions on another member (`arg`): it has begun and waits; it has taken part. */
+bool member_waits(void *arg);
+bool member_is_over(void *arg);
 
 /* Lets all members take part as threads, but `absent` (-1: nobody is). At most 64. */
 void run_members(member *members, int n, int absent);

@@ -36,6 +36,28 @@ int slow_ms(int ms) {
   return (int)(ms * slowness());
 }
 
+void *shared_memory(size_t bytes) {
+  void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    abort();
+  return memory;
+}
+
+void enters_call(callers *c, int rank) {
+  atomic_store(&c->thread[rank], gettid());
+}
+
+bool waits_in_call(callers *c, int rank) {
+  return sleeps(atomic_load(&c->thread[rank]));
+}
+
+bool all_wait_in_call(callers *c, int nranks, int but) {
+  for (int r = 0; r < nranks; r++)
+    if (r != but && !waits_in_call(c, r))
+      return false;
+  return true;
+}
+
 int count_fds(void) {
   DIR *dir = opendir("/proc/self/fd");
   int count = -3; /* ".", ".." and the directory itself */
@@ -143,43 +165,37 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
 /* A rank's process. */
 typedef struct child {
   pid_t pid;
-  bool ended, stopped;
+  bool ended;
   int result; /* exit status, 128 + signal, or 124 */
 } child;
 
 /* Takes what has become of a child. */
 static void look_after(child *c) {
   int status = 0;
-  pid_t got = waitpid(c->pid, &status, WNOHANG | WUNTRACED | WCONTINUED);
+  pid_t got = waitpid(c->pid, &status, WNOHANG);
   if (got < 0 && errno != EINTR)
-    *c = (child){c->pid, true, false, 126};
+    *c = (child){c->pid, true, 126};
   if (got != c->pid)
     return;
-  c->stopped = WIFSTOPPED(status);
-  c->ended = WIFEXITED(status) || WIFSIGNALED(status);
-  if (c->ended)
-    c->result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  c->ended = true;
+  c->result = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-/* Whether all children have ended, or none but stopped ones were left for many looks; *again counts
- * these. Many: a child that was woken up and is about to end is neither shown as going on nor as
- * ended for a moment. */
-static bool are_done(child *children, int count, int *again) {
-  int left = 0, stopped = 0;
-  for (int i = 0; i < count; i++) {
+/* Whether all children have ended but stopped ones. Stopped ones are looked for last: one that
+ * another child has killed or woken up before its own end is not shown as stopped then. */
+static bool are_done(child *children, int count) {
+  for (int i = 0; i < count; i++)
     if (!children[i].ended)
       look_after(&children[i]);
-    left += !children[i].ended;
-    stopped += !children[i].ended && children[i].stopped;
-  }
-  *again = left == stopped ? *again + 1 : 0;
-  return left == 0 || *again > 50;
+  for (int i = 0; i < count; i++)
+    if (!children[i].ended && task_state(children[i].pid) != 'T')
+      return false;
+  return true;
 }
 
 /* Waits for all children, for so many seconds at most; then kills those that are left. */
 static void wait_children(child *children, int count, double seconds) {
-  int again = 0;
-  (void)WAIT_UNTIL(are_done(children, count, &again), seconds);
+  (void)WAIT_UNTIL(are_done(children, count), seconds);
   for (int i = 0; i < count; i++) {
     if (children[i].ended)
       continue;
@@ -203,7 +219,7 @@ int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, 
       free(children);
       exit(process_main(shared, config, r, nranks, fn, arg));
     }
-    children[r] = (child){pid, pid < 0, false, 126};
+    children[r] = (child){pid, pid < 0, 126};
   }
   wait_children(children, nranks, limit_s * slowness());
   int first = 0;

@@ -3,6 +3,8 @@
 #define TESTS_SUPPORT_RANKS_H
 
 #include <coll/coll.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <sys/types.h>
 
 /* One rank's work; returns 0, or what it wants to be seen as its failure (1 .. 125). */
@@ -37,6 +39,24 @@ double now_s(void);
  */
 double slow_s(double seconds);
 int slow_ms(int ms);
+
+/* Zeroed memory that ranks share, as processes too; it is never given back. */
+void *shared_memory(size_t bytes);
+
+/*
+ * Who is in a call: each rank says so right before it, and others wait until it waits there, i.e.
+ * its thread sleeps. In shared_memory().
+ */
+typedef struct callers {
+  atomic_int thread[16];
+} callers;
+
+/* This rank makes the call next. */
+void enters_call(callers *c, int rank);
+
+/* Whether that rank waits in the call; whether all ranks do but one (-1: all). */
+bool waits_in_call(callers *c, int rank);
+bool all_wait_in_call(callers *c, int nranks, int but);
 
 /* The number of open descriptors of this process. */
 int count_fds(void);

@@ -43,8 +43,10 @@ Test(bootstrap, processes_meet) {
 
 Test(bootstrap, rank_0_may_come_late) {
   member *members = make_members(3, 5000);
-  members[0].delay_ms = 400;
-  members[2].delay_ms = 700;
+  members[0].begins = member_waits;
+  members[0].arg = &members[1];
+  members[2].begins = member_waits;
+  members[2].arg = &members[0];
   run_members(members, 3, -1);
   for (int i = 0; i < 3; i++)
     cr_assert(members[i].sound, "%s", members[i].error.message);
@@ -130,7 +132,8 @@ Test(bootstrap, a_wrong_secret_disturbs_nobody) {
   for (int i = 0; i < 3; i++)
     members[i].nranks = 3;
   members[3].nranks = 3;
-  members[1].delay_ms = 1200; /* the wrong one has connected and gone before all have joined */
+  members[1].begins = member_is_over; /* the wrong one has gone before all have joined */
+  members[1].arg = &members[3];
   run_members(members, 4, -1);
   for (int i = 0; i < 3; i++)
     cr_assert(members[i].sound, "%s", members[i].error.message);
@@ -145,7 +148,8 @@ Test(bootstrap, another_communicator_with_the_same_secret) {
   members[0].nranks = members[1].nranks = members[2].nranks = 2;
   members[2].rank = 1;
   members[2].id.comm_id ^= 1;
-  members[1].delay_ms = 500;
+  members[1].begins = member_is_over;
+  members[1].arg = &members[2];
   run_members(members, 3, -1);
   cr_assert(members[0].sound && members[1].sound, "%s", members[0].error.message);
   cr_assert_eq(members[2].status, COLL_ERR_MISMATCH, "%s", members[2].error.message);

@@ -3,23 +3,36 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
+#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "libcoll/base/auth.h"
-#include "libcoll/base/clock.h"
 #include "support_bootstrap.h"
+#include "support_ranks.h"
 #include "waits.h"
 
 /* ---- foreign connections --------------------------------------------------------------------- */
 
 typedef struct vandal {
   colli_addr addr;
-  volatile bool stop;
-  int connections;
+  atomic_bool stop;
+  atomic_int connections;
 } vandal;
+
+/* When a member comes: after so many of the vandal's connections. */
+typedef struct turn {
+  vandal *v;
+  int connections;
+} turn;
+
+static bool has_come(void *arg) {
+  const turn *t = arg;
+  return atomic_load(&t->v->connections) >= t->connections;
+}
 
 /* Connects again and again, and sends random bytes, an HTTP request, half a hello, or nothing. */
 static void *vandalise(void *arg) {
@@ -45,7 +58,7 @@ static void *vandalise(void *arg) {
     else
       close(fd);
     v->connections++;
-    be_late(2);
+    be_late(2); /* leaves the members some room in the listener's queue */
   }
   while (nheld > 0)
     close(held[--nheld]);
@@ -56,8 +69,12 @@ Test(bootstrap_faults, foreign_connections_disturb_nobody) {
   const int n = 6;
   member *members = make_members(n, 15000);
   vandal v = {.addr = members[0].id.addrs[0]};
-  for (int i = 1; i < n; i++)
-    members[i].delay_ms = 200 * i;
+  turn turns[6];
+  for (int i = 1; i < n; i++) {
+    turns[i] = (turn){&v, 15 * i};
+    members[i].begins = has_come;
+    members[i].arg = &turns[i];
+  }
   pthread_t thread;
   pthread_create(&thread, NULL, vandalise, &v);
   run_members(members, n, -1);
@@ -71,35 +88,53 @@ Test(bootstrap_faults, foreign_connections_disturb_nobody) {
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Runs n ranks as processes; kills `victim` after a while, before the last rank connects. The
- * results are in shared memory. */
-static member *run_with_death(int n, int victim, int kill_after_ms) {
-  member *shared = mmap(NULL, (size_t)n * sizeof(*shared), PROT_READ | PROT_WRITE,
-                        MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+/* Reads rank 0's log until it says that so many ranks have checked in. */
+static bool await_check_ins(FILE *log, int count) {
+  char line[1100];
+  while (count > 0 && fgets(line, sizeof(line), log))
+    count -= strstr(line, "has checked in") != NULL;
+  return count == 0;
+}
+
+/* Runs n ranks as processes; kills `victim` when all but the last have checked in. The last one
+ * begins when all others have ended. The results are in shared memory. */
+static member *run_with_death(int n, int victim) {
+  member *shared = shared_memory((size_t)n * sizeof(*shared));
   member *members = make_members(n, 6000);
   memcpy(shared, members, (size_t)n * sizeof(*shared));
   free(members);
-  shared[n - 1].delay_ms = 2500;
+  shared[0].log_level = COLLI_LOG_DEBUG;
   shared[n - 1].timeout_ms = 800;
   pid_t pids[8];
-  for (int i = n - 1; i >= 0; i--)
+  int ends[2];
+  cr_assert_eq(pipe(ends), 0);
+  FILE *log = fdopen(ends[0], "r");
+  for (int i = n - 2; i >= 0; i--)
     if ((pids[i] = fork()) == 0) {
-      close(i == 0 ? -1 : shared[0].id.listen_fd);
+      if (i == 0)
+        dup2(ends[1], STDERR_FILENO);
+      else
+        close(shared[0].id.listen_fd);
+      close(ends[0]);
+      close(ends[1]);
       shared[i].id.pid = getpid();
       take_part(&shared[i]);
       _exit(0);
     }
   close(shared[0].id.listen_fd);
-  be_late(kill_after_ms);
+  close(ends[1]);
+  cr_expect(await_check_ins(log, n - 2));
   kill(pids[victim], SIGKILL);
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n - 1; i++)
     waitpid(pids[i], NULL, 0);
+  fclose(log);
+  take_part(&shared[n - 1]);
   return shared;
 }
 
 Test(bootstrap_faults, a_rank_killed_after_check_in_is_named) {
   const int n = 4, victim = 2;
-  member *members = run_with_death(n, victim, 600);
+  member *members = run_with_death(n, victim);
   for (int i = 0; i < 2; i++) {
     cr_assert_eq(members[i].status, COLL_ERR_PEER_LOST, "rank %d: %d %s", i, members[i].status,
                  members[i].error.message);
@@ -112,7 +147,7 @@ Test(bootstrap_faults, a_rank_killed_after_check_in_is_named) {
 }
 
 Test(bootstrap_faults, rank_0_killed_while_others_wait) {
-  member *members = run_with_death(4, 0, 600);
+  member *members = run_with_death(4, 0);
   for (int i = 1; i < 3; i++) {
     cr_assert_eq(members[i].status, COLL_ERR_PEER_LOST, "rank %d: %d %s", i, members[i].status,
                  members[i].error.message);
@@ -122,10 +157,10 @@ Test(bootstrap_faults, rank_0_killed_while_others_wait) {
   cr_assert_eq(members[3].status, COLL_ERR_UNREACHABLE);
 }
 
-/* A rank that checks in, and then does nothing until it closes all connections. */
+/* A rank that checks in, and then does nothing until its condition is so (NULL: until somebody
+ * makes a link to it). Then it closes all connections. */
 static void *check_in_only(void *arg) {
   member *m = arg;
-  uint64_t until_ns = colli_now_ns() + (uint64_t)m->timeout_ms * COLLI_NS_PER_MS;
   struct {
     uint32_t version;
     int32_t nranks;
@@ -146,7 +181,10 @@ static void *check_in_only(void *arg) {
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10);
   cr_assert_eq(result, COLL_T_DONE);
   cr_assert_eq(send(fd, &checkin, sizeof(checkin), MSG_NOSIGNAL), (ssize_t)sizeof(checkin));
-  be_late((double)(int64_t)(until_ns - colli_now_ns()) / 1e6);
+  if (m->begins)
+    cr_assert(WAIT_UNTIL(m->begins(m->arg), 20));
+  else
+    cr_assert_eq(poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 20000), 1);
   close(listener);
   close(fd);
   return NULL;
@@ -156,7 +194,6 @@ Test(bootstrap_faults, a_rank_that_dies_while_links_are_made_is_named) {
   const int n = 5, victim = 1;
   member *members = make_members(n, 8000);
   pthread_t threads[5];
-  members[victim].timeout_ms = 800; /* then it closes everything */
   for (int i = 0; i < n; i++)
     pthread_create(&threads[i], NULL, i == victim ? check_in_only : take_part, &members[i]);
   for (int i = 0; i < n; i++)
@@ -176,7 +213,8 @@ Test(bootstrap_faults, a_rank_that_freezes_while_links_are_made_is_named) {
   const int n = 5, victim = 4;
   member *members = make_members(n, 1500);
   pthread_t threads[5];
-  members[victim].timeout_ms = 2500;
+  members[victim].begins = member_is_over; /* by then all have failed */
+  members[victim].arg = &members[0];
   for (int i = 0; i < n; i++)
     pthread_create(&threads[i], NULL, i == victim ? check_in_only : take_part, &members[i]);
   for (int i = 0; i < n; i++)

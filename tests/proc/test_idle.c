@@ -12,11 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "sanitized.h"
 #include "support_ranks.h"
+#include "waits.h"
 
+/* Here the length of a wait is what is tested: it has to be long beside what is used at its begin.
+ */
 enum { LATE_MS = 150, VERY_LATE_MS = 1000, SHORT_MS = 10, SHORT_WAITS = 40 };
 /* The most of a core that a wait may take; instrumented code takes several times more. */
 #define SHARE    (SANITIZED ? 0.15 : 0.05)
@@ -64,7 +66,7 @@ static int verdict(watch *of) {
 #define LATE_BY(ms, call)                                                                          \
   do {                                                                                             \
     if (rank == nranks - 1)                                                                        \
-      usleep((ms)*1000);                                                                           \
+      be_late(ms);                                                                                 \
     meter meter_ = start_meter(arg);                                                               \
     RANK_OK(call);                                                                                 \
     if (rank < nranks - 1)                                                                         \
@@ -96,7 +98,7 @@ static int short_waits(coll_comm *comm, int rank, int nranks, void *arg) {
   meter m = start_meter(arg);
   for (int i = 0; i < SHORT_WAITS; i++) {
     if (rank == nranks - 1)
-      usleep(SHORT_MS * 1000);
+      be_late(SHORT_MS);
     RANK_OK(coll_allreduce(&value, &value, 1, COLL_INT32, COLL_MAX, comm));
   }
   if (rank < nranks - 1)
@@ -204,7 +206,7 @@ static int lives(coll_comm *comm, int rank, int nranks, void *arg) {
     end_meter(&m, LATE_MS, "coll_comm_destroy");
     return verdict(arg);
   }
-  usleep(LATE_MS * 1000);
+  be_late(LATE_MS);
   for (int i = 0; i < nranks - 1; i++)
     RANK_OK(coll_recv(&value, 1, COLL_INT32, i, 0, NULL, third));
   coll_comm_destroy(&third);
@@ -248,18 +250,18 @@ static int computing(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_request *request = NULL;
   TOGETHER;
   meter m = start_meter(arg);
-  usleep(LATE_MS * 1000);
+  watch_for(LATE_MS);
   end_meter(&m, LATE_MS, "nothing in flight");
   TOGETHER;
   if (rank < nranks - 1) {
     m = start_meter(arg);
     RANK_OK(coll_iallreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm, &request));
-    usleep(LATE_MS * 1000);
+    watch_for(LATE_MS);
     end_meter(&m, LATE_MS, "an operation in flight");
     RANK_OK(coll_wait(&request, -1));
     return verdict(arg);
   }
-  usleep(LATE_MS * 1000);
+  be_late(LATE_MS);
   RANK_OK(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm));
   return verdict(arg);
 }

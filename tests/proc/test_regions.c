@@ -4,6 +4,7 @@
  */
 #include <criterion/criterion.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -182,20 +183,22 @@ Test(regions, taken_again, .timeout = 60) {
 
 /* Memory that an operation in flight works on is not given back. */
 static int in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)nranks, (void)arg;
+  (void)nranks;
+  atomic_bool *tried = arg;
   float *buf, *spare;
   coll_request *request = NULL;
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&buf));
   RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&spare));
-  if (rank == 1) /* comes late */
-    be_late(100);
+  if (rank == 1) /* without it, rank 0's stays in flight */
+    RANK_CHECK(WAIT_UNTIL(atomic_load(tried), 15));
   RANK_OK(coll_iallreduce(buf + 100, buf + 100, 1 << 18, COLL_FLOAT32, COLL_SUM, comm, &request));
   if (rank == 0) {
     RANK_CHECK(coll_mem_free(comm, buf) == COLL_ERR_INVALID_USAGE);
     coll_last_error(comm, &error);
     RANK_CHECK(strstr(error.message, "in flight"));
     RANK_OK(coll_mem_free(comm, spare));
+    atomic_store(tried, true);
   }
   RANK_OK(coll_wait(&request, -1));
   RANK_OK(coll_mem_free(comm, buf));
@@ -203,7 +206,8 @@ static int in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(regions, not_while_in_flight, .timeout = 20) {
-  cr_assert_eq(run_threads(2, NULL, in_flight, NULL), 0);
+  atomic_bool tried = false;
+  cr_assert_eq(run_threads(2, NULL, in_flight, &tried), 0);
 }
 
 /* Memory of one communicator on others that share its connections. */
@@ -307,19 +311,21 @@ Test(regions, messages, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, messages, NULL, 30, NULL), 0);
 }
 
-/* Sleeps long enough for the others to sleep too: whoever waits for a reference to be read wakes.
- */
+enum { NAPS = 8 };
+
+/* Comes once the root sleeps: whoever waits for a reference to be read wakes. */
 static int asleep(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
+  callers *round = arg; /* one for each */
   size_t count = 300000;
   float *in, *out;
   RANK_OK(coll_mem_alloc(comm, count * sizeof(float), (void **)&in));
   RANK_OK(coll_mem_alloc(comm, count * sizeof(float), (void **)&out));
-  for (int i = 0; i < 8; i++) {
+  for (int i = 0; i < NAPS; i++) {
     int root = i % nranks;
     data_fill(in, count, COLL_FLOAT32, COLL_SUM, rank, (uint64_t)i);
     if (rank != root)
-      be_late(20);
+      RANK_CHECK(WAIT_UNTIL(waits_in_call(&round[i], root), 5));
+    enters_call(&round[i], rank);
     double before = now_s();
     RANK_OK(coll_broadcast(in, out, count, COLL_FLOAT32, root, comm));
     RANK_CHECK(now_s() - before < 5);
@@ -329,5 +335,6 @@ static int asleep(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(regions, sleepers_wake, .timeout = 60) {
-  cr_assert_eq(run_processes(3, NULL, asleep, NULL, 30, NULL), 0);
+  callers *rounds = shared_memory(NAPS * sizeof(*rounds));
+  cr_assert_eq(run_processes(3, NULL, asleep, rounds, 30, NULL), 0);
 }

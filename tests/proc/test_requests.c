@@ -1,8 +1,14 @@
-/* test_requests.c: sends and receives, operations in flight, test, wait and wait_any. */
+/*
+ * test_requests.c: sends and receives, operations in flight, test, wait and wait_any; receives that
+ * do not fit, or that nobody answers.
+ */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "data.h"
 #include "support_ranks.h"
@@ -201,17 +207,114 @@ Test(requests, memory, .timeout = 20) {
   cr_assert_eq(run_threads(2, NULL, memory, NULL), 0);
 }
 
-/* Rank 1 leaves; what rank 0 sends to it breaks each time that it is tried. */
+/* What a receive of rank 1 says to a send of rank 0. */
+typedef struct misfit {
+  size_t sent, capacity;
+  coll_type sent_type, type;
+  bool takes_fewer, before; /* the receive is called first */
+  const char *says;
+} misfit;
+
+typedef struct misfit_scene {
+  const misfit *m;
+  callers in_call;
+} misfit_scene;
+
+static int mismatch_receive(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  misfit_scene *s = arg;
+  const misfit *m = s->m;
+  static char buf[2][400000];
+  coll_message message;
+  coll_error error = COLL_ERROR_INIT;
+  if ((rank == 0) == m->before)
+    RANK_CHECK(WAIT_UNTIL(waits_in_call(&s->in_call, 1 - rank), 5));
+  enters_call(&s->in_call, rank);
+  coll_status status = rank == 0 ? coll_send(buf[0], m->sent, m->sent_type, 1, 7, comm)
+                                 : coll_recv(buf[1], m->capacity, m->type, 0, 7,
+                                             m->takes_fewer ? &message : NULL, comm);
+  if (rank == 0 && status == COLL_OK) /* an eager send is complete at once */
+    status = coll_barrier(comm);
+  RANK_CHECK(status == COLL_ERR_MISMATCH);
+  coll_last_error(comm, &error);
+  if (!strstr(error.message, m->says) || !strstr(error.message, "called send(count") ||
+      !strstr(error.message, "called recv(count"))
+    fprintf(stderr, "says: %s\n", error.message);
+  RANK_CHECK(strstr(error.message, m->says) && strstr(error.message, "called send(count"));
+  RANK_CHECK(strstr(error.message, "called recv(count") && strstr(error.message, "tag 7"));
+  RANK_CHECK(error.rank == 1 && error.peer == 0);
+  return 0;
+}
+
+Test(requests, misfits, .timeout = 60) {
+  static const misfit cases[] = {
+      {5, 4, COLL_INT32, COLL_INT32, false, false, "make room"},
+      {5, 4, COLL_INT32, COLL_INT32, true, true, "make room"},
+      {3, 4, COLL_INT32, COLL_INT32, false, true, "give the receive a coll_message"},
+      {4, 4, COLL_INT32, COLL_FLOAT32, true, false, "float32"},
+      {4, 4, COLL_TYPE_USER(5), COLL_TYPE_USER(6), true, true, "elements of 5 bytes"},
+      {0, 0, COLL_INT8, COLL_INT64, false, false, "int64"},
+      {100000, 99999, COLL_INT32, COLL_INT32, true, false, "count 100000"},
+      {99999, 100000, COLL_INT32, COLL_INT32, false, true, "count 99999"},
+  };
+  const char *transports[] = {"shm", "tcp"};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transports[i % 2];
+    misfit_scene s = {.m = &cases[i]};
+    cr_assert_eq(run_threads(2, &config, mismatch_receive, &s), 0, "case %zu", i);
+  }
+}
+
+/* A receive that times out names the rank that it waits for, or says that any would do. */
+typedef struct vain {
+  int source;
+  atomic_bool over;
+} vain;
+
+static int receive_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  vain *v = arg;
+  int source = v->source, value = 0;
+  coll_error error = COLL_ERROR_INIT;
+  if (rank != 0) {
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&v->over), 10));
+    return 0;
+  }
+  RANK_CHECK(coll_recv(&value, 1, COLL_INT32, source, 12, NULL, comm) == COLL_ERR_TIMEOUT);
+  coll_last_error(comm, &error);
+  RANK_CHECK(strcmp(error.operation, "recv") == 0 && error.peer == source);
+  if (source == COLL_ANY_SOURCE)
+    RANK_CHECK(strstr(error.message, "anybody") && strstr(error.message, "from any rank, tag 12"));
+  else
+    RANK_CHECK(strstr(error.message, "waiting for rank 2") &&
+               strstr(error.message, "recv(count 1, int32) from rank 2, tag 12"));
+  atomic_store(&v->over, true);
+  return 0;
+}
+
+Test(requests, unanswered, .timeout = 60) {
+  const int sources[] = {COLL_ANY_SOURCE, 2};
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = 300;
+  for (int i = 0; i < 2; i++) {
+    vain v = {.source = sources[i]};
+    cr_assert_eq(run_threads(3, &config, receive_in_vain, &v), 0);
+  }
+}
+
+/* Rank 1 leaves, and its process ends; what rank 0 sends to it breaks each time that it is tried.
+ */
 static int left_alone(coll_comm *comm, int rank, int nranks, void *arg) {
   static char data[3000];
   coll_request *requests[2] = {NULL, NULL};
-  int index = -1, mine = rank, theirs = -1;
+  int index = -1, mine = getpid(), theirs = -1;
   (void)nranks;
   (void)arg;
   RANK_OK(coll_sendrecv(&mine, 1, 1 - rank, 0, &theirs, 1, 1 - rank, 0, COLL_INT32, NULL, comm));
   if (rank == 1)
     return 0;
-  be_late(100); /* it has left by then */
+  RANK_CHECK(WAIT_UNTIL(has_ended(theirs), 5));
   coll_status status = coll_irecv(&theirs, 1, COLL_INT32, 1, 1, NULL, comm, &requests[0]);
   if (status == COLL_OK)
     status = coll_isend(data, sizeof(data), COLL_UINT8, 1, 2, comm, &requests[1]);

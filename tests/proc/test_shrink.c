@@ -3,6 +3,7 @@
  * is left and go on.
  */
 #include <criterion/criterion.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
@@ -317,15 +318,16 @@ Test(shrink, member_freezes_meanwhile, .timeout = 100) {
 /* ---- strangers ------------------------------------------------------------------ */
 
 /* Connects to a rank's listener `count` times, and sends nothing or nonsense. */
-static void connect_to(const colli_rank_info *info, bool talk, int *fds, int count) {
+static int connect_to(int rank, const colli_rank_info *info, bool talk, int *fds, int count) {
   char noise[200];
   memset(noise, 'x', sizeof(noise));
   for (int i = 0; i < count; i++) {
     fds[i] = colli_net_connect(&info->control_addrs[0]);
-    be_late(1);
-    if (talk && fds[i] >= 0 && send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL) < 0)
-      be_late(1);
+    RANK_CHECK(fds[i] >= 0 && poll(&(struct pollfd){fds[i], POLLOUT, 0}, 1, 5000) == 1);
+    if (talk) /* it may have been turned away by now */
+      (void)send(fds[i], noise, sizeof(noise), MSG_NOSIGNAL);
   }
+  return 0;
 }
 
 static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
@@ -335,8 +337,8 @@ static int with_strangers(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *child;
   bool right;
   RANK_OK(coll_barrier(comm));
-  connect_to(colli_comm_info(comm, 0), false, fds[0], STRANGERS);
-  connect_to(colli_comm_info(comm, 0), true, fds[1], STRANGERS);
+  RANK_CHECK(connect_to(rank, colli_comm_info(comm, 0), false, fds[0], STRANGERS) == 0);
+  RANK_CHECK(connect_to(rank, colli_comm_info(comm, 0), true, fds[1], STRANGERS) == 0);
   int before = count_fds();
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);

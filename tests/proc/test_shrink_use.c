@@ -6,6 +6,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,9 +20,11 @@
 
 /* What happens in one run. */
 typedef struct scene {
-  int leaves; /* a rank that dies or leaves */
-  int late;   /* a rank that comes late */
-  int late_delay_us;
+  int leaves;    /* a rank that dies or leaves */
+  int late;      /* a rank that comes late */
+  bool too_late; /* after the others have shrunk, not while they wait for it */
+  callers in_call;
+  atomic_int shrunk;
 } scene;
 
 /* ---- several shrinks, settings --------------------------------------------------------------- */
@@ -65,17 +68,18 @@ Test(shrink_use, several_in_a_row, .timeout = 60) {
 
 /* One rank gives up while the others wait for it; all go on together. */
 static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
+  callers *in_call = arg;
   coll_error error = COLL_ERROR_INIT;
   coll_comm *child;
   bool right;
   int mask, value = 0;
   if (rank == 1) {
-    be_late(100);
+    RANK_CHECK(WAIT_UNTIL(all_wait_in_call(in_call, nranks, rank), slow_s(5)));
     RANK_OK(coll_comm_revoke(comm));
     RANK_OK(coll_comm_revoke(comm));
   }
   double start = now_s();
+  enters_call(in_call, rank);
   coll_status status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
   RANK_CHECK(status == COLL_ERR_ABORTED && now_s() - start < slow_s(5));
   coll_last_error(comm, &error);
@@ -88,8 +92,8 @@ static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(shrink_use, revoke_wakes_everybody, .timeout = 60) {
   for (int nranks = 2; nranks <= 6; nranks += 2) {
-    cr_expect_eq(run_processes(nranks, NULL, give_up, NULL, 20, NULL), 0);
-    cr_expect_eq(run_threads(nranks, NULL, give_up, NULL), 0);
+    cr_expect_eq(run_processes(nranks, NULL, give_up, shared_memory(sizeof(callers)), 20, NULL), 0);
+    cr_expect_eq(run_threads(nranks, NULL, give_up, shared_memory(sizeof(callers))), 0);
   }
 }
 
@@ -107,7 +111,9 @@ Test(shrink_use, address_lost, .timeout = 90) {
   for (int nranks = 2; nranks <= 6; nranks += 2) {
     if (unshare(CLONE_NEWNET) != 0 || system(set_up) != 0)
       cr_skip_test("needs root and ip (iproute2), to make network interfaces");
-    cr_expect_eq(run_processes(nranks, NULL, give_up_without_address, NULL, 20, NULL), 0);
+    cr_expect_eq(run_processes(nranks, NULL, give_up_without_address,
+                               shared_memory(sizeof(callers)), 20, NULL),
+                 0);
   }
 }
 
@@ -211,7 +217,17 @@ Test(shrink_use, bad_arguments) {
 
 /* ---- threads --------------------------------------------------------------------------------- */
 
-/* One rank leaves, one comes too late; the others go on. */
+/* Whether it is time for the late rank to come. */
+static bool is_late(scene *s, int nranks) {
+  if (s->too_late)
+    return atomic_load(&s->shrunk) == nranks - 2;
+  for (int r = 0; r < nranks; r++)
+    if (r != s->leaves && r != s->late && !waits_in_call(&s->in_call, r))
+      return false;
+  return true;
+}
+
+/* One rank leaves, one comes late or too late; the others go on. */
 static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *child;
@@ -222,16 +238,18 @@ static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
     return 0;
   RANK_CHECK(reduce_for(comm, 100, 1 << 30) == COLL_ERR_PEER_LOST);
   if (rank == s->late)
-    be_late(s->late_delay_us / 1e3);
+    RANK_CHECK(WAIT_UNTIL(is_late(s, nranks), 10));
+  enters_call(&s->in_call, rank);
   coll_status status = coll_comm_shrink(comm, NULL, &child);
-  if (rank == s->late && s->late_delay_us > 700000) {
+  if (rank == s->late && s->too_late) {
     RANK_CHECK(status == COLL_ERR_TIMEOUT && !child);
     return 0;
   }
   RANK_CHECK(status == COLL_OK);
+  atomic_fetch_add(&s->shrunk, 1);
   RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right);
   int all = ((1 << nranks) - 1) & ~(1 << s->leaves);
-  if (s->late_delay_us > 700000)
+  if (s->too_late)
     all &= ~(1 << s->late);
   RANK_CHECK(mask == all);
   coll_comm_destroy(&child);
@@ -243,7 +261,7 @@ Test(shrink_use, threads, .timeout = 60) {
   config.create_timeout_ms = 500;
   int before = count_fds();
   for (int i = 0; i < 6; i++) {
-    scene s = {i % 4, (i + 1) % 4, i % 2 ? 1200000 : 50000};
+    scene s = {.leaves = i % 4, .late = (i + 1) % 4, .too_late = i % 2};
     cr_expect_eq(run_threads(4, &config, threads_shrink, &s), 0);
   }
   cr_expect_eq(count_fds(), before);

@@ -3,6 +3,7 @@
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,22 +40,32 @@ Test(split_failures, disagree, .timeout = 60) {
   cr_assert_eq(run_processes(4, NULL, disagree, NULL, 30, NULL), 0);
 }
 
-static void *abort_soon(void *comm) {
-  be_late(50);
-  coll_comm_abort(comm);
+/* Rank 0's communicator, which is aborted when all wait in it but the last. */
+typedef struct aborter {
+  coll_comm *comm;
+  int nranks;
+  callers *in_call;
+} aborter;
+
+static void *abort_waiting(void *arg) {
+  const aborter *a = arg;
+  WAIT_UNTIL(all_wait_in_call(a->in_call, a->nranks, a->nranks - 1), 20);
+  coll_comm_abort(a->comm);
   return NULL;
 }
 
 /* An abort from another thread ends one communicator, on all its ranks; its siblings go on. */
 static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
+  callers *in_call = arg;
   coll_comm *child = NULL, *sibling = NULL;
   coll_error error = COLL_ERROR_INIT;
   pthread_t thread;
   RANK_OK(coll_comm_split(comm, 0, -rank, NULL, &child));
   RANK_OK(coll_comm_dup(child, NULL, &sibling));
-  if (rank == 0 && pthread_create(&thread, NULL, abort_soon, child) != 0)
+  aborter a = {child, nranks, in_call};
+  if (rank == 0 && pthread_create(&thread, NULL, abort_waiting, &a) != 0)
     return 2;
+  enters_call(in_call, rank);
   if (rank < nranks - 1) /* the last one does not come */
     RANK_CHECK(coll_barrier(child) == COLL_ERR_ABORTED);
   if (rank == 0)
@@ -70,8 +81,8 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
 }
 
 Test(split_failures, aborted, .timeout = 60) {
-  cr_assert_eq(run_threads(3, NULL, aborted, NULL), 0);
-  cr_assert_eq(run_processes(4, NULL, aborted, NULL, 30, NULL), 0);
+  cr_assert_eq(run_threads(3, NULL, aborted, shared_memory(sizeof(callers))), 0);
+  cr_assert_eq(run_processes(4, NULL, aborted, shared_memory(sizeof(callers)), 30, NULL), 0);
 }
 
 /* Calls that do not match revoke the child that they are on. */
@@ -176,18 +187,17 @@ static int wait_for_loss(coll_comm *comm, int rank, int dead) {
 /* The last rank is killed: what it is in fails on every rank, without a call on it; the others go
  * on. */
 static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
-  (void)arg;
+  atomic_int *beyond = arg;
   int last = nranks - 1;
   coll_comm *with = NULL, *without = NULL, *sub = NULL, *idle = NULL;
   RANK_OK(coll_comm_split(comm, rank % 2 == last % 2, -rank, NULL, &with));
   RANK_OK(coll_comm_split(comm, rank == last ? COLL_NO_COLOR : 0, 0, NULL, &without));
   RANK_OK(coll_comm_dup(with, NULL, &idle));
   RANK_CHECK(family_exercise(with, 100, 1) == 0);
-  /* Whoever is past the barrier knows that all are past the above; the others may still be in it.
-   */
-  coll_barrier(comm);
-  if (rank == last) {
-    be_late(20);
+  RANK_OK(coll_barrier(comm));
+  atomic_fetch_add(beyond, 1);
+  if (rank == last) { /* while the others are in what comes next */
+    WAIT_UNTIL(atomic_load(beyond) == nranks, 20);
     raise(SIGKILL);
   }
   RANK_CHECK(family_exercise(without, 1000, 2) == 0);
@@ -216,7 +226,7 @@ Test(split_failures, killed, .timeout = 100) {
     coll_config config = COLL_CONFIG_INIT;
     int results[6];
     config.transport = transports[t];
-    run_processes(6, &config, killed, NULL, 40, results);
+    run_processes(6, &config, killed, shared_memory(sizeof(atomic_int)), 40, results);
     for (int r = 0; r < 5; r++)
       cr_assert_eq(results[r], 0, "%s: rank %d: %d", transports[t], r, results[r]);
     cr_assert_eq(results[5], 128 + SIGKILL);

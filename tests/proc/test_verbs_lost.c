@@ -25,8 +25,8 @@
 /* What the ranks and the thread that takes the device away tell each other. */
 typedef struct scene {
   const char *after; /* the transport that the survivors' communicator is to use */
-  atomic_int begun, failed, mended;
-  int commands; /* status of the commands: 0 */
+  atomic_int begun, failed, mended, moved; /* the last one: to the other transport */
+  int commands;                            /* status of the commands: 0 */
   coll_status status[RANKS];
   coll_error error[RANKS];
 } scene;
@@ -63,6 +63,7 @@ static int go_on_without(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   RANK_OK(colli_comm_link(child, (rank + 1) % nranks, &transport, reason, sizeof(reason)));
   RANK_CHECK(strcmp(transport, s->after) == 0);
+  atomic_fetch_add(&s->moved, 1);
   RANK_CHECK(go_on(child, rank, &mask, &right) == COLL_OK && right && mask == (1 << nranks) - 1);
   return coll_comm_destroy(&child) == COLL_OK ? 0 : 3;
 }
@@ -85,6 +86,7 @@ static void play(const char *transport, const char *after, void *(*take_away)(vo
   run_processes(RANKS, &config, go_on_without, s, 60, results);
   atomic_store(&s->begun, RANKS); /* should they never have begun */
   atomic_store(&s->failed, RANKS);
+  atomic_store(&s->moved, RANKS);
   pthread_join(thread, NULL);
   cr_expect_eq(s->commands, 0);
   for (int r = 0; r < RANKS; r++) {
@@ -101,8 +103,9 @@ static void *remove_device(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
   atomic_store(&s->mended, 1);
-  s->commands = shell("timeout 50 rdma link del rxe0") |
-                shell("sleep 0.5; rdma link add rxe0 type rxe netdev $link && " ACTIVE);
+  s->commands = shell("timeout 50 rdma link del rxe0");
+  await(&s->moved, RANKS); /* else they would use it again */
+  s->commands |= shell("rdma link add rxe0 type rxe netdev $link && " ACTIVE);
   return NULL;
 }
 

@@ -3,6 +3,7 @@
  * side by side with collectives on one communicator, and the end of windows.
  */
 #include <criterion/criterion.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,12 +271,12 @@ Test(window, deserted, .timeout = 60) {
 /* Nobody signals: the wait's deadline names the peer. */
 static int wait_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
-  (void)arg;
+  atomic_bool *over = arg;
   coll_window *window;
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_window_create(comm, NULL, 0, &window));
   if (rank != 0) {
-    be_late(slow_ms(700));
+    RANK_CHECK(WAIT_UNTIL(atomic_load(over), slow_s(20)));
     coll_window_destroy(&window);
     return 0;
   }
@@ -284,13 +285,15 @@ static int wait_in_vain(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(error.peer == 2 && strcmp(error.operation, "wait_signal") == 0);
   RANK_CHECK(strstr(error.message, "wait_signal for 5 of rank 2"));
   RANK_CHECK(coll_window_destroy(&window) == COLL_ERR_TIMEOUT && !window);
+  atomic_store(over, true);
   return 0;
 }
 
 Test(window, unanswered, .timeout = 60) {
+  atomic_bool over = false;
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = slow_ms(300);
-  cr_assert_eq(run_threads(3, &config, wait_in_vain, NULL), 0);
+  cr_assert_eq(run_threads(3, &config, wait_in_vain, &over), 0);
 }
 
 /* One rank makes a window, the others do something else: both are named. */

@@ -155,12 +155,13 @@ static void *send_signal(void *arg) {
   return NULL;
 }
 
-/* Wakes a frozen rank up; how many bytes does it change of what rank 0 has back? */
+/* Wakes a frozen rank up; how many bytes does it change of what rank 0 has back, until its end? */
 static size_t wake_victim(const scene *s, char *memory) {
   size_t changed = 0;
   memset(memory, 0x55, MAX_BYTES);
   kill(s->victim, SIGCONT);
-  watch_for(100);
+  if (!WAIT_UNTIL(has_ended(s->victim), slow_s(10)))
+    return MAX_BYTES + 1;
   for (size_t i = 0; i < MAX_BYTES; i++)
     changed += memory[i] != 0x55;
   return changed;

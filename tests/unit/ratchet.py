@@ -19,7 +19,7 @@ FILES = {"library": (".c", ".h"), "programs": (".c", ".h", ".py"), "tests": (".c
 SAYS = {"lines_a_file": "{} lines", "lines_a_function": "a function of {} lines", "parameters": "{} parameters",
         "depth": "statements {} deep", "files_a_folder": "{} files in a folder", "words_a_page": "{} words",
         "sleeps": "{} sleeps in all"}
-SLEEP = re.compile(r"\b(?:usleep|nanosleep|be_late|watch_for)\(|\bsleep [0-9]")
+SLEEP = re.compile(r"\b(?:usleep|nanosleep|be_late|watch_for)\(|\bpoll\(NULL, 0, [1-9]|\bsleep [0-9]")
 QUOTED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 CONTROL = re.compile(r"(?:\} )?(?:else )?(?:if|for|while|do|switch)\b")
 

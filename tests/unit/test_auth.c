@@ -54,8 +54,11 @@ static void run_both(colli_auth *connector, colli_auth *acceptor, bool accepted,
     }
     if (results[1] > 0)
       shutdown(acceptor->fd, SHUT_RDWR); /* as every caller would close it */
-    if (turn > 100)
-      be_late(0.1);
+    struct pollfd fds[2] = {{.fd = results[0] == COLL_T_AGAIN ? connector->fd : -1},
+                            {.fd = results[1] == COLL_T_AGAIN ? acceptor->fd : -1}};
+    fds[0].events = colli_auth_events(connector);
+    fds[1].events = colli_auth_events(acceptor);
+    (void)poll(fds, 2, fds[0].fd < 0 && fds[1].fd < 0 ? 0 : 1000);
   }
 }
 

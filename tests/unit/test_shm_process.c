@@ -17,6 +17,7 @@
 #include "libcoll/base/prng.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_segment.h"
+#include "waits.h"
 
 enum { SLOT_BYTES = 10000, SLOT_COUNT = 4, DEADLINE_S = 20, NAP_MS = 50 };
 
@@ -270,7 +271,7 @@ Test(shm_process, good_close_reaches_a_sleeper) {
   start(&c, 1, 9, wait_for_nothing);
   while (shm_transport.slot_acquire(c.conn, 1, &slot) == COLL_T_AGAIN)
     (void)shm_transport.progress(c.self.ep);
-  poll(NULL, 0, 100); /* lets it fall asleep */
+  cr_assert(WAIT_UNTIL(sleeps(c.pid), 10));
   int status = finish(&c);
   cr_expect(WIFEXITED(status));
   cr_expect_eq(WEXITSTATUS(status), 40 + COLL_ERR_PEER_LOST);

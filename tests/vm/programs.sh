@@ -6,10 +6,10 @@ export COLL_TRANSPORT=verbs TEST_TRANSPORT=verbs
 
 check "failures" suite proc_test_failures \
   'failures/@(killed_shm|frozen|leaver|early_leaver|destroy_never_hangs)'
-check "requests" suite proc_test_requests 'requests/@(everybody_to_everybody|patience)'
+check "requests" suite proc_test_requests 'requests/@(everybody_to_everybody|patience|misfits)'
 check "windows" suite proc_test_window 'window/@(random_puts_of_processes|signals|deserted|bounds)'
 check "p2p" suite proc_test_p2p \
-  'p2p/@(any_source_server*|flood|forms|misfits|killed_in_a_long_message|lengths)'
+  'p2p/@(any_source_server*|flood|forms|killed_in_a_long_message|lengths)'
 check "splits" suite proc_test_split 'split/@(in_any_order|dups_and_subsets)'
 check "splits that fail" suite proc_test_split_failures
 check "shrink" suite proc_test_shrink \
