@@ -1,7 +1,7 @@
 /*
- * plain_comm_threads.c: several threads of a rank in communicators of one family, and of several
- * families, at once; and two in one communicator, which is refused. For ThreadSanitizer (Criterion
- * does not run under it). Exit status 0 if all went well.
+ * plain_comm_threads.c: several threads of a rank use communicators of one family and of several
+ * families at the same time. Two threads in one communicator are refused. For ThreadSanitizer
+ * (Criterion does not run under it). Exit status 0 if all went well.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -14,7 +14,7 @@
 #include "waits.h"
 
 #ifdef __SANITIZE_THREAD__
-enum { MOST = 30000 }; /* takes its time */
+enum { MOST = 30000 }; /* large enough to take time */
 #else
 enum { MOST = 300000 };
 #endif
@@ -94,7 +94,7 @@ static void *wait_inside(void *arg) {
   return NULL;
 }
 
-/* Tries to get in while another thread is there: refused, and told why. */
+/* Calls into a communicator that another thread is in: refused with a reason. */
 static int intrude(coll_comm *comm, int rank) {
   waiter other = {.comm = comm};
   pthread_t thread;
@@ -104,7 +104,7 @@ static int intrude(coll_comm *comm, int rank) {
   if (pthread_create(&thread, NULL, wait_inside, &other) != 0)
     return 2;
   RANK_CHECK(WAIT_UNTIL(atomic_load(&other.begun), 60));
-  do /* between the other's two calls there is nobody inside */
+  do /* between its two calls the other thread is outside */
     status = coll_comm_get_attr(comm, &other, &value);
   while (status == COLL_OK);
   RANK_CHECK(status == COLL_ERR_INVALID_USAGE);
@@ -120,13 +120,13 @@ static int intrude(coll_comm *comm, int rank) {
   return 0;
 }
 
-/* On which communicator, and whether rank 0 is through with it. */
+/* The communicator, and whether rank 0 is done with it. */
 typedef struct scene {
   int on_child;
   atomic_int over;
 } scene;
 
-/* Rank 0 does that; the other rank does not come meanwhile, and hears of the abort. */
+/* Rank 0 runs the test; the other rank makes no call meanwhile, and then gets the abort. */
 static int misuse(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *child = NULL;

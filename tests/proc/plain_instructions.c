@@ -21,7 +21,7 @@ __attribute__((noinline)) static int counted_allreduce(coll_comm **comms, int in
   return out[0] != in[0] + in[1] || out[1] != out[0];
 }
 
-/* Makes one round that is not counted as the others are: connections, plans, memory. */
+/* Runs one uncounted round, which makes connections and plans and allocates memory. */
 static int warm_up(coll_comm **comms) {
   int in[2] = {1, 2}, out[2];
   coll_request *requests[2] = {NULL, NULL};

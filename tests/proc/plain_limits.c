@@ -1,6 +1,6 @@
 /*
- * plain_limits.c: ranks under limits on memory, files and descriptors. Each either does all its
- * work, or gets an error that says what is wrong; none is ended by a signal.
+ * plain_limits.c: ranks under limits on memory, files and descriptors. Each rank either does all
+ * its work or gets an error that says what is wrong. No signal kills one.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@ typedef struct limit {
   const char *name;
   int resource;
   long value;       /* RLIMIT_AS: more than the process has at the start */
-  const char *says; /* what the errors say; "": the work may be done or not; NULL: it must be */
+  const char *says; /* text of the errors; "": the work may succeed or fail; NULL: it must
+                       succeed */
 } limit;
 
 static const limit limits[] = {
@@ -63,8 +64,8 @@ static long address_space(void) {
   return pages * sysconf(_SC_PAGESIZE);
 }
 
-/* Child: runs ranks under the limit, whose standard error goes to `file`. 0: none failed otherwise
- * than it should. */
+/* Child: runs ranks under the limit, with their standard error in `file`. Returns 0 if each
+ * succeeded or failed in the right way. */
 static int run_limited(const limit *l, FILE *file) {
   int results[RANKS];
   coll_config config = COLL_CONFIG_INIT;
@@ -83,7 +84,7 @@ static int run_limited(const limit *l, FILE *file) {
   return good ? 0 : 1;
 }
 
-/* Runs ranks under a limit and looks at what they say. */
+/* Runs ranks under a limit and checks their messages. */
 static bool holds(const limit *l) {
   int status = 0;
   bool said = !l->says || !*l->says;

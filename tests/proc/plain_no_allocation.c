@@ -1,8 +1,8 @@
 /*
- * plain_no_allocation.c: once an operation of a shape has run, running it again allocates nothing.
- * Counts the calls of malloc and its kin by standing in for them. Skipped under sanitizers, which
- * do the same. A tcp connection makes each of its buffers when it first needs it, which may be
- * late: a few are allowed, far fewer than the 850 operations.
+ * plain_no_allocation.c: running an operation again, with the same shape, allocates nothing.
+ * Replaces malloc() and its relatives to count the calls; skipped under sanitizers, which do the
+ * same. A TCP connection allocates each buffer on first use, which may be late, so a few
+ * allocations are allowed, far fewer than the 850 operations.
  */
 #include <stdatomic.h>
 #include <stdio.h>
@@ -55,7 +55,7 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
 
 static float input[RANKS][COUNT], output[RANKS][RANKS * COUNT];
 
-/* One of everything. */
+/* Runs each operation once. */
 static int round_of_all(coll_comm *comm, int rank) {
   static const size_t counts[] = {1, 1000, COUNT};
   for (int i = 0; i < 3; i++) {

@@ -1,6 +1,6 @@
 /*
- * plain_progress.c: progress threads beside the program's own: operations of all forms on a base
- * and its children, used by several threads, aborted, and ended while operations are in flight. For
+ * plain_progress.c: progress threads and threads of the program at the same time: operations of all
+ * forms on a base and its children, aborts, and destruction while operations are in flight. For
  * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
  */
 #include <pthread.h>
@@ -12,7 +12,7 @@
 #include "waits.h"
 
 #ifdef __SANITIZE_THREAD__
-enum { MOST = 30000 }; /* takes its time */
+enum { MOST = 30000 }; /* large enough to take time */
 #else
 enum { MOST = 300000 };
 #endif
@@ -26,7 +26,8 @@ typedef struct worker {
   int result;
 } worker;
 
-/* Operations in flight while the thread is in no call, and others that it waits in. */
+/* Runs operations that are in flight while the thread is in no call, and others that it waits in.
+ * */
 static int use(coll_comm *comm, unsigned seed) {
   int rank = -1;
   coll_comm_rank(comm, &rank);
@@ -76,7 +77,7 @@ static int family(coll_comm *comm, int rank, int nranks, void *arg) {
   return result;
 }
 
-/* Each rank starts what never ends; rank 0 aborts, and all see it. */
+/* Each rank starts an operation that never ends; rank 0 aborts, and all ranks see it. */
 static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = rank, sum = 0;
   coll_request *request = NULL;
@@ -85,14 +86,14 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
       coll_irecv(&value, 1, COLL_INT32, (rank + 1) % nranks, 9, NULL, comm, &request);
   if (rank == 0)
     RANK_OK(coll_comm_abort(comm));
-  /* without a request the notice was here before */
+  /* no request: the notice had arrived before */
   RANK_CHECK(WAIT_UNTIL(!request || (status = coll_test(&request)) != COLL_IN_PROGRESS, 60));
   RANK_CHECK(status == COLL_ERR_ABORTED);
   RANK_CHECK(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm) == COLL_ERR_ABORTED);
   return 0;
 }
 
-/* Ends a communicator at once, or with operations in flight that nobody completes. */
+/* Destroys a communicator at once, or with operations in flight that nobody completes. */
 static int deserted(coll_comm *comm, int rank, int nranks, void *arg) {
   static int in[MOST], out[RANKS][MOST];
   coll_request *request = NULL;

@@ -1,7 +1,7 @@
 /*
- * plain_restricted.c: ranks where the system refuses what shared memory is usually made of: seccomp
- * filters as containers have them, a /dev/shm of 64 MiB, or none. Everything still works, and one
- * line says what is used instead; where nothing is missing, nothing is said.
+ * plain_restricted.c: ranks on systems that restrict shared memory: seccomp filters as in
+ * containers, a /dev/shm of 64 MiB, or none. Everything still works, and one line says what is used
+ * instead. If nothing is missing, nothing is printed.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -22,15 +22,15 @@
 
 enum { LIMIT_S = 60, SKIPPED = 77, MOST = 200000, EACH = 500, MANY = 16 };
 
-/* What a process may have. */
+/* A restricted system. */
 typedef struct place {
   const char *name;
   int memfd;           /* errno of memfd_create; 0: it works */
   int readv;           /* errno of process_vm_readv */
   const char *dev_shm; /* its size; NULL: as it is; "": there is none */
   const char *tmpdir;  /* NULL: as it is */
-  const char *line;    /* what the one line says; NULL: there is none */
-  const char *many;    /* and what it says besides with MANY ranks */
+  const char *line;    /* text of the line; NULL: no line */
+  const char *many;    /* more text of it with MANY ranks */
 } place;
 
 static const place locality[] = {
@@ -47,7 +47,7 @@ static const place locality[] = {
     {"next to nothing", ENOSYS, EPERM, "64k", "/nonexistent", "use TCP", NULL},
 };
 
-/* Gives /dev/shm another size, or takes it away. 0, or SKIPPED. */
+/* Resizes or removes /dev/shm. 0, or SKIPPED. */
 static int mount_shm(const char *size) {
   char options[32];
   snprintf(options, sizeof(options), "size=%s", *size ? size : "64k");
@@ -57,7 +57,7 @@ static int mount_shm(const char *size) {
   return 0;
 }
 
-/* Lets two system calls fail from now on, in this process and its children. 0, or SKIPPED. */
+/* Makes two system calls fail from now on, in this process and its children. 0, or SKIPPED. */
 static int refuse_calls(const place *p) {
   struct sock_filter filter[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
@@ -74,7 +74,7 @@ static int refuse_calls(const place *p) {
   return 0;
 }
 
-/* Sums, broadcasts and exchanges vectors of several lengths, and looks at every element. */
+/* Sums, broadcasts and exchanges vectors of several lengths, and checks every element. */
 static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   static float in[MOST], from[MANY * EACH], to[MANY * EACH];
@@ -101,7 +101,7 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Child: goes to the place and runs ranks there, whose standard error goes to `file`. */
+/* Child: applies the restrictions and runs ranks, with their standard error in `file`. */
 static int run_there(const place *p, int nranks, FILE *file) {
   int skipped = p->dev_shm ? mount_shm(p->dev_shm) : 0;
   if (skipped == 0 && (p->memfd || p->readv))
@@ -116,7 +116,7 @@ static int run_there(const place *p, int nranks, FILE *file) {
   return run_processes(nranks, NULL, work, NULL, LIMIT_S, NULL);
 }
 
-/* Looks at what was printed: nothing, or one line that says the right thing. */
+/* Checks what was printed: nothing, or one line with the right text. */
 static int check_lines(const place *p, int nranks, FILE *file) {
   char line[2048], first[2048] = "";
   int count = 0;

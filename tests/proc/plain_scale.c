@@ -1,9 +1,9 @@
 /*
- * plain_scale.c: a thousand processes on one machine make a communicator, sum and leave, in under
- * 20 seconds together; each has then less than 8 MiB of memory of its own and less than 64
- * descriptors. Started without arguments it has collrun start itself, as the ranks. Without
- * TEST_ALL=1 there are 300 ranks. Under sanitizers, which need more of everything, there are a
- * hundred and only descriptors count.
+ * plain_scale.c: a thousand processes on one machine create a communicator, sum and leave, in less
+ * than 20 seconds in all. Each uses less than 8 MiB of private memory and fewer than 64
+ * descriptors. Without arguments the program starts itself as ranks under collrun. Without
+ * TEST_ALL=1 there are 300 ranks; under sanitizers, which need more memory, a hundred, and only
+ * descriptors are checked.
  */
 #include <errno.h>
 #include <libgen.h>
@@ -20,7 +20,7 @@
 
 enum { COUNT = 1000, LIMIT_S = 20, LIMIT_KIB = 8 * 1024, LIMIT_FDS = 64, SKIPPED = 77 };
 
-/* KiB that only this process has. */
+/* KiB of private memory of this process. */
 static int private_kib(void) {
   char line[256];
   int total = 0, kib;
@@ -34,13 +34,13 @@ static int private_kib(void) {
   return total;
 }
 
-/* What a rank uses, and the moments it has lived through. */
+/* What a rank uses, and when it reached which point. */
 typedef struct use {
   int64_t kib, fds;
   int64_t created_ms, summed_ms;
 } use;
 
-/* Sums, twice, and looks at every element. */
+/* Sums twice, and checks every element. */
 static int sum(coll_comm *comm, int rank, int nranks) {
   static int64_t in[COUNT], out[COUNT];
   for (int i = 0; i < COUNT; i++)
@@ -53,12 +53,12 @@ static int sum(coll_comm *comm, int rank, int nranks) {
   return 0;
 }
 
-/* The life of a rank. */
+/* Runs one rank. */
 static int rank_main(void) {
   coll_comm *comm = NULL;
   int rank, nranks;
   double start_s = now_s();
-  /* Besides the standard streams, and the listener that the library takes over. */
+  /* Not counting the standard streams and the listener, which the library takes over. */
   int inherited = count_fds() - 3 - (getenv("COLL_ROOT_FD") != NULL);
   if (coll_init_from_env(&comm, NULL) != COLL_OK)
     return 1;

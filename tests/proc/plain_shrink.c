@@ -1,7 +1,7 @@
 /*
- * plain_shrink.c: threads that revoke, shrink and leave, in two groups at a time, and two threads a
- * rank that shrink communicators of one family: for
- * ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went well.
+ * plain_shrink.c: ranks as threads that revoke, shrink and leave, in two groups at a time, and two
+ * threads per rank that shrink communicators of one family. For ThreadSanitizer (Criterion does not
+ * run under it). Exit status 0 if all went well.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -26,7 +26,7 @@ static coll_status sum(coll_comm *comm) {
   return status;
 }
 
-/* Each generation one rank gives up and leaves; the others go on without it. */
+/* In each generation one rank gives up and leaves; the others continue without it. */
 static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *mine = comm, *child;
   (void)arg;

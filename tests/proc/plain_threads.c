@@ -41,7 +41,7 @@ static int work(coll_comm *comm, int rank, int nranks, void *arg) {
   int result = use(comm, rank, nranks, buf, out, ROUNDS, COUNT);
   free(buf);
   free(out);
-  for (int i = 0; i < 2 && result == 0; i++) { /* memory that the others read where it lies */
+  for (int i = 0; i < 2 && result == 0; i++) { /* memory that the others read in place */
     RANK_OK(coll_mem_alloc(comm, SHARED_COUNT * sizeof(*buf), (void **)&buf));
     RANK_OK(coll_mem_alloc(comm, SHARED_COUNT * sizeof(*out), (void **)&out));
     result = use(comm, rank, nranks, buf, out, SHARED_ROUNDS, SHARED_COUNT);
@@ -72,7 +72,7 @@ static void *abort_waiting(void *arg) {
   return NULL;
 }
 
-/* All wait for a rank that does not come, until another thread aborts rank 0. */
+/* All ranks wait for one that makes no call, until another thread aborts rank 0. */
 static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   pthread_t thread;

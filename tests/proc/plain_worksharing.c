@@ -32,7 +32,7 @@ static int run_round(coll_comm *comm, int rank, int round, float *in, float *out
   return 0;
 }
 
-/* The memory is other memory now and then, whose regions are offered and forgotten. */
+/* Replaces the memory now and then, so that regions are offered and removed. */
 static int run_rounds(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks, (void)arg;
   float *in = NULL, *out = NULL;

@@ -13,7 +13,7 @@
 #include "libcoll/wireup/ctrl_links.h"
 #include "waits.h"
 
-/* Whether messages go over every link both ways. */
+/* Whether every link carries messages both ways. */
 static bool links_work(const member *m, colli_ctrl *ctrl) {
   int peers[8], expected[8];
   int count = colli_ctrl_neighbours(ctrl, peers), heard = 0, gone = 0;
@@ -92,7 +92,7 @@ bool member_is_over(void *arg) {
   return atomic_load(&((member *)arg)->over);
 }
 
-/* Makes an id; the listener is rank 0's. */
+/* Makes an id; its listener belongs to rank 0. */
 static colli_id make_id(void) {
   colli_id id;
   colli_params params;
@@ -105,7 +105,7 @@ static colli_id make_id(void) {
   return id;
 }
 
-/* Members 0 .. n-1 as they should be. */
+/* Makes correct members 0 .. n-1. */
 member *make_members(int n, int timeout_ms) {
   member *members = calloc((size_t)n, sizeof(*members));
   colli_id id = make_id();
@@ -115,7 +115,7 @@ member *make_members(int n, int timeout_ms) {
   return members;
 }
 
-/* Lets all members take part as threads, but `absent`. */
+/* Runs all members but `absent` as threads. */
 void run_members(member *members, int n, int absent) {
   pthread_t threads[64];
   for (int i = 0; i < n; i++)

@@ -8,35 +8,36 @@
 #include "libcoll/base/log.h"
 #include "libcoll/wireup/bootstrap.h"
 
-/* One process (or thread) that takes part. */
+/* One process or thread that takes part in a bootstrap. */
 typedef struct member {
   colli_id id;
   int rank, nranks;
   int timeout_ms;
   bool (*begins)(void *arg); /* it comes late: once this is so; NULL: at once */
   void *arg;
-  int pid; /* what it says its process id is */
+  int pid; /* the process id that it claims to have */
   colli_log_level log_level;
   atomic_int thread; /* that takes part */
   atomic_bool over;
   coll_status status;
   coll_error error;
   uint64_t took_ms;
-  bool sound; /* table and links are as they should be */
+  bool sound; /* table and links are correct */
   const char *ifname;
 } member;
 
-/* Members 0 .. n-1 as they should be: of one id, whose listener is rank 0's. To be freed. */
+/* Makes correct members 0 .. n-1 of one id, whose listener belongs to rank 0. The caller frees
+ * them. */
 member *make_members(int n, int timeout_ms);
 
-/* Takes part once and leaves again; `arg` is a member. */
+/* Takes part in a bootstrap and leaves; `arg` is a member. */
 void *take_part(void *arg);
 
 /* Conditions on another member (`arg`): it has begun and waits; it has taken part. */
 bool member_waits(void *arg);
 bool member_is_over(void *arg);
 
-/* Lets all members take part as threads, but `absent` (-1: nobody is). At most 64. */
+/* Runs all members but `absent` (-1: all) as threads. At most 64. */
 void run_members(member *members, int n, int absent);
 
 #endif

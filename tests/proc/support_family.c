@@ -1,4 +1,4 @@
-/* support_family.c: operations that show whether a communicator works. */
+/* support_family.c: operations that check whether a communicator works. */
 #include "support_family.h"
 
 #include <stdio.h>
@@ -20,14 +20,14 @@ static void fill(int *buf, size_t count, unsigned seed, int origin) {
     buf[i] = element(seed, origin, i);
 }
 
-/* The base's number of a rank. */
+/* A rank's number in the base. */
 static int origin_of(coll_comm *comm, int rank) {
   int origin = -1;
   coll_comm_origin_rank(comm, rank, &origin);
   return origin;
 }
 
-/* Elements that are not the sum of all ranks' inputs. */
+/* Counts elements that are not the sum of all ranks' inputs. */
 static int wrong_sum(coll_comm *comm, int nranks, const int *out, size_t count, unsigned seed) {
   int wrong = 0, origins[64];
   for (int r = 0; r < nranks; r++)
@@ -41,7 +41,7 @@ static int wrong_sum(coll_comm *comm, int nranks, const int *out, size_t count, 
   return wrong;
 }
 
-/* Elements that are not a rank's input. */
+/* Counts elements that are not a rank's input. */
 static int wrong_copy(const int *out, size_t count, unsigned seed, int origin) {
   int wrong = 0;
   for (size_t i = 0; i < count; i++)
@@ -64,7 +64,7 @@ static int ring(coll_comm *comm, int rank, int nranks, const int *in, int *out, 
   return 0;
 }
 
-/* The operations. */
+/* Runs all operations. */
 static int run(coll_comm *comm, int rank, int nranks, int *in, int *out, size_t count,
                unsigned seed) {
   fill(in, count, seed, origin_of(comm, rank));

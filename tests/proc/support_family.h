@@ -1,4 +1,5 @@
-/* support_family.h: operations that show whether a communicator works, by rank function rules. */
+/* support_family.h: operations that check whether a communicator works. They return 0 or fail like
+ * rank functions. */
 #ifndef TESTS_SUPPORT_FAMILY_H
 #define TESTS_SUPPORT_FAMILY_H
 
@@ -10,7 +11,7 @@
  */
 int family_exercise(coll_comm *comm, size_t count, unsigned seed);
 
-/* One nonblocking all-reduce and what belongs to it. */
+/* A nonblocking all-reduce and its buffers. */
 typedef struct family_pending {
   coll_comm *comm;
   coll_request *request;

@@ -11,7 +11,7 @@
 
 #define REGION_BYTES ((size_t)1 << 20)
 
-/* One case or two, of any kind, that fit into the region. */
+/* One or two random cases that fit into the region. */
 static int run_some(coll_comm *comm, int rank, int nranks, colli_prng *prng,
                     char *const memory[2]) {
   test_case cases[2];
@@ -64,7 +64,8 @@ int fault_play(const char *transport) {
   return 0;
 }
 
-/* Long vectors until the connections of ranks 0 and 1 break: both are told which. */
+/* All-reduces long vectors until the connections of ranks 0 and 1 break; both errors must name the
+ * peer. */
 static int run_until_cut(coll_comm *comm, int rank, int nranks, void *arg) {
   size_t count = REGION_BYTES / sizeof(int);
   int *memory[2];

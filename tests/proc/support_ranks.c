@@ -22,7 +22,7 @@ double now_s(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* How many times longer things take here. */
+/* How many times slower this machine is (TEST_SLOW). */
 static double slowness(void) {
   const char *factor = getenv("TEST_SLOW");
   return factor ? atof(factor) : 1;
@@ -85,8 +85,8 @@ static void *thread_main(void *arg) {
 }
 
 /*
- * The configuration of a test. In the virtual machine with a verbs device TEST_TRANSPORT names the
- * transport that stands in for whichever one a test wants.
+ * The configuration of a test. In the virtual machine with a verbs device TEST_TRANSPORT replaces
+ * the transport that a test asks for.
  */
 static coll_config configure(const coll_config *config) {
   coll_config made = config ? *config : (coll_config)COLL_CONFIG_INIT;
@@ -123,7 +123,7 @@ int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg) {
   return result;
 }
 
-/* Memory that the forked ranks share: rank 0 puts the id there. */
+/* Memory that the forked ranks share, with rank 0's id. */
 typedef struct shared_id {
   atomic_int ready;
   coll_id id;
@@ -139,7 +139,7 @@ static int get_id(shared_id *shared, const coll_config *config, int rank) {
   return atomic_load(&shared->ready);
 }
 
-/* The life of one forked rank. */
+/* Runs one forked rank. */
 static int process_main(shared_id *shared, const coll_config *config, int rank, int nranks,
                         rank_fn fn, void *arg) {
   coll_comm *comm = NULL;
@@ -169,7 +169,7 @@ typedef struct child {
   int result; /* exit status, 128 + signal, or 124 */
 } child;
 
-/* Takes what has become of a child. */
+/* Checks whether a child has ended or stopped. */
 static void look_after(child *c) {
   int status = 0;
   pid_t got = waitpid(c->pid, &status, WNOHANG);
@@ -193,7 +193,7 @@ static bool are_done(child *children, int count) {
   return true;
 }
 
-/* Waits for all children, for so many seconds at most; then kills those that are left. */
+/* Waits at most `seconds` for all children, then kills those that are left. */
 static void wait_children(child *children, int count, double seconds) {
   (void)WAIT_UNTIL(are_done(children, count), seconds);
   for (int i = 0; i < count; i++) {

@@ -7,35 +7,35 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
-/* One rank's work; returns 0, or what it wants to be seen as its failure (1 .. 125). */
+/* One rank's work; returns 0, or a failure code from 1 to 125. */
 typedef int (*rank_fn)(coll_comm *comm, int rank, int nranks, void *arg);
 
 /*
  * Runs fn on `nranks` threads over coll_comm_create_local; each destroys its communicator. Returns
- * 0 if all returned 0, else the first other value (by rank), or -1 if they could not be created.
+ * 0 if all returned 0, else the lowest rank's other value, or -1 if creation failed.
  */
 int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg);
 
 /*
- * Runs fn in `nranks` forked processes over coll_unique_id / coll_comm_create. Waits at most
- * limit_s seconds, and not for stopped ones alone, then kills what is left. results[r] (may be
- * NULL) is rank r's exit status, 128 + signal, or 124 if it had to be killed. Returns 0 if all are
- * 0, else the first that is not (by rank).
+ * Runs fn in `nranks` forked processes, with coll_unique_id and coll_comm_create. Waits at most
+ * limit_s seconds, or until only stopped processes are left, and then kills those. results[r]
+ * (results may be NULL) is rank r's exit status, 128 + signal, or 124 if it had to be killed.
+ * Returns 0 if all are 0, else the lowest rank's other value.
  */
 int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, int limit_s,
                   int *results);
 
-/* How many transports a test of two goes through: one where TEST_TRANSPORT stands in for both. */
+/* How many transports a test of two tries: one if TEST_TRANSPORT replaces both. */
 int transports_tried(void);
 
-/* Seconds of a clock that never goes back. */
+/* Seconds of a monotonic clock. */
 double now_s(void);
 
 /*
- * The virtual machine of tests/vm sets TEST_SLOW to how many times longer things take there.
- * slow_ms(): a time that is waited for on purpose, as it is there; run_processes() does the same to
- * limit_s. slow_s(): a limit that nothing sound comes near; its square, as that costs no time and
- * the machine below may have other work.
+ * The virtual machine of tests/vm sets TEST_SLOW to how many times slower it is. slow_ms() scales a
+ * wait that a test makes on purpose; run_processes() scales limit_s the same way. slow_s() scales a
+ * limit that no correct run comes near, by the square: that costs no time, and the machine below
+ * may be busy.
  */
 double slow_s(double seconds);
 int slow_ms(int ms);
@@ -61,7 +61,7 @@ bool all_wait_in_call(callers *c, int nranks, int but);
 /* The number of open descriptors of this process. */
 int count_fds(void);
 
-/* Fails a rank function with the place where it happened. */
+/* Fails a rank function, and prints where. */
 #define RANK_CHECK(condition)                                                                      \
   do {                                                                                             \
     if (!(condition)) {                                                                            \

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-/* All-reduces over a communicator: right result, ranks in the old order; *mask: who is in it. */
+/* All-reduces over a communicator, and checks the result and the order of ranks. */
 coll_status go_on(coll_comm *comm, int old_rank, int *mask, bool *right) {
   int rank, nranks, olds[MOST], bit = 1 << old_rank, sum = 0;
   coll_comm_rank(comm, &rank);

@@ -7,8 +7,8 @@
 
 enum { MOST = 8, NOBODY = -1 };
 
-/* All-reduces over a communicator: *right: results, and ranks in the old order; *mask: who is in
- * it. */
+/* All-reduces over a communicator. *right: results are right and ranks in the old order; *mask:
+ * which old ranks are in it. */
 coll_status go_on(coll_comm *comm, int old_rank, int *mask, bool *right);
 
 /* All-reduces until it fails, or `rounds` times. */

@@ -1,4 +1,4 @@
-/* support_train.c: small jobs of the trainer on several ranks, and what they leave behind. */
+/* support_train.c: small jobs of the trainer on several ranks, and their files. */
 #include "support_train.h"
 
 #include "trainer/dataset.h"
@@ -9,7 +9,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 
-/* What `more` has left as it is by default, and would be too large for the small data. */
+/* Replaces defaults that are too large for the small data, unless `more` sets them. */
 static void suit_small_data(options *o) {
   static const size_t sizes[] = {36, 16, 12, 4};
   if (o->sizes[0] == 784)
@@ -46,17 +46,18 @@ void job_drop(job *j) {
   munmap(j->out, sizeof(*j->out));
 }
 
-/* A rank that is to be killed looks for this file. */
+/* A rank that shall be killed waits for this file. */
 static char awaited[96];
 
-/* Kills this process if the file is there. */
+/* Kills this process if the file exists. */
 static void die_if_there(int number) {
   (void)number;
   if (access(awaited, F_OK) == 0)
     kill(getpid(), SIGKILL);
 }
 
-/* Lets this process be killed in the middle of training, soon after the first checkpoint. */
+/* Arranges that this process is killed in the middle of training, soon after the first checkpoint.
+ * */
 static void die_after_checkpoint(const char *path) {
   struct sigaction action = {.sa_handler = die_if_there, .sa_flags = SA_RESTART};
   snprintf(awaited, sizeof(awaited), "%s", path);
@@ -116,7 +117,7 @@ void job_runs_badly(const job *j, int nranks) {
   }
 }
 
-/* The number behind "name": in a line. */
+/* The number after "name": in a line. */
 static double number(const char *line, const char *name) {
   const char *at = strstr(line, name);
   cr_assert(at, "'%s' lacks %s", line, name);

@@ -7,7 +7,7 @@
 
 static const char key_a, key_b;
 
-/* Counts how often a value was destroyed. */
+/* Counts destroyed values. */
 static void count_end(void *value) {
   ++*(int *)value;
 }

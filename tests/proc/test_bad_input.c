@@ -1,4 +1,4 @@
-/* test_bad_input.c: arguments and variables that cannot be right get one clear error each. */
+/* test_bad_input.c: each wrong argument or variable gets one clear error. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -74,7 +74,7 @@ Test(bad_input, arguments, .timeout = 20) {
   cr_assert_eq(run_threads(3, NULL, bad_arguments, NULL), 0);
 }
 
-/* Old programs know less of the record and the configuration than the library. */
+/* Old programs have shorter records and configurations than the library. */
 static int small_structs(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -96,7 +96,7 @@ Test(bad_input, small_structs, .timeout = 20) {
   cr_assert_eq(run_threads(1, NULL, small_structs, NULL), 0);
 }
 
-/* Creating calls with bad arguments; the record comes through the configuration. */
+/* Bad arguments of calls that create; the record is returned through the configuration. */
 Test(bad_input, create_arguments, .timeout = 20) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
@@ -192,7 +192,7 @@ Test(bad_input, environment, .timeout = 30) {
   env_case(ENV("COLL_LOG", "loud"), COLL_ERR_INVALID_USAGE, "COLL_LOG");
 }
 
-/* Rank 0 waits for rank 1, and strangers come meanwhile: random bytes, silence, a wrong secret. */
+/* While rank 0 waits for rank 1, strangers connect: with random bytes, silence, a wrong secret. */
 typedef struct listener {
   coll_id id;
   int rank, nranks;

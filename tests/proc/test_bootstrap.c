@@ -57,7 +57,7 @@ Test(bootstrap, missing_ranks_are_named_everywhere) {
   const int n = 8;
   int before = count_fds();
   member *members = make_members(n, 1500);
-  members[5].id.addrs[0].family = 0; /* they know no address of rank 0, and never connect */
+  members[5].id.addrs[0].family = 0; /* they have no address of rank 0, and never connect */
   members[6].id.addrs[0].family = members[7].id.addrs[0].family = 0;
   run_members(members, n, 3);
   for (int i = 0; i < 5; i++) {
@@ -168,7 +168,7 @@ Test(bootstrap, nobody_at_the_address) {
 }
 
 Test(bootstrap, somebody_silent_at_the_address) {
-  member *members = make_members(2, 800); /* it listens, but rank 0 does not serve it */
+  member *members = make_members(2, 800); /* the socket listens, but rank 0 does not accept */
   run_members(members, 2, 0);
   cr_assert_eq(members[1].status, COLL_ERR_TIMEOUT, "%s", members[1].error.message);
   cr_assert_leq(members[1].took_ms, 1300);
@@ -184,7 +184,7 @@ Test(bootstrap, rank_0_must_own_the_listener) {
   cr_assert_eq(members[0].status, COLL_ERR_INVALID_USAGE);
   cr_assert(strstr(members[0].error.message, "pid"), "%s", members[0].error.message);
   close(fd);
-  /* The descriptor's number is now that of something else, which must not be closed. */
+  /* The descriptor's number has been reused, so it must not be closed. */
   members[0].id.pid--;
   int pipes[2];
   cr_assert_eq(pipe(pipes), 0);

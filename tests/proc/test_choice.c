@@ -1,6 +1,6 @@
 /*
- * test_choice.c: which algorithm runs: ranks with differing calibrations agree, settings that must
- * be alike are compared, tuners are asked, and coll_candidates tells.
+ * test_choice.c: which algorithm runs: ranks with different calibrations agree, settings that must
+ * be equal are compared, tuners are asked, and coll_candidates lists them.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -17,7 +17,7 @@
 #define RANKS        4
 #define PLUGIN(name) COLL_PLUGINS "/" name ".so"
 
-/* Makes a communicator of the base's ranks, as the environment of each rank says. */
+/* Makes a communicator of the base's ranks, with the settings in each rank's environment. */
 static coll_status make_comm(coll_comm *base, int rank, int nranks, const coll_config *config,
                              coll_comm **comm) {
   coll_id id = {{0}};
@@ -27,7 +27,7 @@ static coll_status make_comm(coll_comm *base, int rank, int nranks, const coll_c
   return status == COLL_OK ? coll_comm_create(comm, &id, nranks, rank, config) : status;
 }
 
-/* The name of the algorithm that does an all-reduce; "" if there is none. */
+/* The name of the algorithm that is chosen for an all-reduce; "" if there is none. */
 static const char *chosen(coll_comm *comm, size_t count, char name[24]) {
   coll_candidate list[48];
   int found = 0;
@@ -43,7 +43,7 @@ static const char *chosen(coll_comm *comm, size_t count, char name[24]) {
 
 /* ---- calibrations ---------------------------------------------------------------------------- */
 
-/* Writes a calibration in which messages, or else bytes, are dear. */
+/* Writes a calibration in which either messages or bytes are expensive. */
 static void write_calibration(const char *path, bool messages) {
   colli_calibration all;
   colli_calibration_origin origin = {.host = "test", .date = "today", .cores = 1};
@@ -80,7 +80,7 @@ static int differ(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_CHECK(values[0] == 6 && values[counts[i] - 1] == 6);
     free(values);
   }
-  RANK_CHECK(differences); /* the two files alone lead to different choices */
+  RANK_CHECK(differences); /* each file alone leads to a different choice */
   for (int k = 0; k < 2; k++)
     coll_comm_destroy(&same[k]);
   coll_comm_destroy(&own);
@@ -137,7 +137,7 @@ static int correct(coll_comm *comm, int rank, int nranks, void *arg) {
   }
   RANK_OK(coll_comm_dup(same[0], NULL, &child));
   RANK_CHECK(strcmp(chosen(child, 100, mine), "ring") == 0);
-  /* Ranks that have read differing ones agree as well: on none of them. */
+  /* Ranks that have read different ones agree, too: they use none. */
   setenv("COLL_CALIBRATION", path[rank % 2], 1);
   RANK_OK(make_comm(comm, rank, nranks, NULL, &mixed));
   for (size_t count = 1; count <= 1000000; count *= 100)
@@ -195,7 +195,7 @@ Test(choice, unequal_settings, .timeout = 60) {
 
 /* ---- hosts ----------------------------------------------------------------------------------- */
 
-/* Ranks on two hosts, alternating: what is for several hosts comes into question, and works. */
+/* Ranks alternate between two hosts: algorithms for several hosts are candidates, and work. */
 static int use_hosts(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_comm *other = NULL;
@@ -257,7 +257,7 @@ Test(choice, tuner, .timeout = 60) {
   cr_expect_eq(run_processes(RANKS, NULL, use_example, NULL, 50, NULL), 0);
 }
 
-/* What is forced is not asked about; communicators made from others have the tuner too. */
+/* The tuner is not asked about forced algorithms; communicators made from others have it, too. */
 static int use_forced(coll_comm *comm, int rank, int nranks, void *arg) {
   const int *counts = arg;
   char name[24];
@@ -270,7 +270,7 @@ static int use_forced(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(counts[0] == 1 && counts[1] == 0);
   RANK_OK(coll_barrier(comm));
   RANK_CHECK(counts[1] == 1);
-  RANK_OK(coll_barrier(comm)); /* the answer is remembered */
+  RANK_OK(coll_barrier(comm)); /* the answer is cached */
   RANK_CHECK(counts[1] == 1);
   config.algo = "";
   RANK_OK(coll_comm_dup(comm, &config, &child));
@@ -320,7 +320,7 @@ Test(choice, tuners_that_disagree, .timeout = 60) {
   cr_expect_eq(run_processes(2, NULL, disagree, NULL, 50, NULL), 0);
 }
 
-/* Expects that a tuner is refused with a message that says so. */
+/* Expects that a tuner is refused, and that the message has a text. */
 static void refused(const char *path, const char *says) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
@@ -405,7 +405,7 @@ Test(choice, candidates, .timeout = 60) {
     coll_comm_destroy(&comms[r]);
 }
 
-/* What is forced is chosen, also where it is not considered by itself. */
+/* A forced algorithm is chosen, even if it would not be a candidate. */
 Test(choice, forced_candidates, .timeout = 60) {
   coll_comm *comms[40];
   char name[24];

@@ -1,6 +1,6 @@
 /*
  * test_collectives.c: every collective, type and operation against a plain reference, on threads,
- * over each transport, for 1 to 17 ranks and sizes around the borders of chunks.
+ * over each transport, for 1 to 17 ranks and sizes around chunk boundaries.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,10 +13,10 @@
 
 #define CHUNK_BYTES (128 * 1024) /* slot_bytes * slot_count / 2 */
 
-/* Bytes that must stay untouched around a result. */
+/* Guard bytes around a result. */
 #define GUARD 64
 
-/* Sizes in bytes; a rank count picks a part of them, so that all meet all within a short time. */
+/* Sizes in bytes; each number of ranks uses a part of them, to save time. */
 static const size_t sizes[] = {0,
                                1,
                                4,
@@ -181,7 +181,7 @@ Test(collectives, tcp_recdbl, .timeout = 200) {
   tour_all(7, "tcp", "allreduce:recdbl");
 }
 
-/* One MiB all-reduce, as 64 ranks do it. */
+/* A 1 MiB all-reduce on 64 ranks. */
 static int one_mib(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   job j = {1 << 18, COLL_FLOAT32, COLL_SUM, 0, 5};
@@ -196,7 +196,7 @@ Test(collectives, sixty_four_processes, .timeout = 120) {
   cr_assert_eq(run_processes(64, NULL, one_mib, NULL, 60, NULL), 0);
 }
 
-/* A barrier lets nobody through before the last has come. */
+/* No rank leaves a barrier before the last one has entered. */
 typedef struct barrier_arg {
   int arrived;
 } barrier_arg;

@@ -39,14 +39,14 @@ enum { TCP_COUNTS = 7 };
 #define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
 #define SHARE       ((unsigned)extent(9, 2, 7))
 #define TCP_SHARE   ((unsigned)extent(7, 3, 15))
-#define LARGE_SHARE ((unsigned)extent(5, 2, 5)) /* no divisor of the cases of a collective */
+#define LARGE_SHARE ((unsigned)extent(5, 2, 5)) /* not a divisor of the number of cases */
 #define HOSTS_SHARE ((unsigned)extent(5, 3, 9))
 
-/* Which part of all cases a run takes: every `stride`-th, so that each is taken for some n. */
+/* Which part of all cases a run takes: every `stride`-th, so that each case is run for some n. */
 typedef struct part {
   unsigned stride;
   unsigned offset;
-  size_t chunk_bytes; /* half of what the slots of a connection hold */
+  size_t chunk_bytes; /* half of the capacity of a connection's slots */
 } part;
 
 /* Whether the next case is in this part; *k counts the cases. */
@@ -54,7 +54,7 @@ static bool taken(const part *p, unsigned *k) {
   return (*k)++ % p->stride == p->offset % p->stride;
 }
 
-/* Runs one case with several sizes, all under way at once if its form allows that. */
+/* Runs one case with several sizes, all in flight at once if its form allows that. */
 static int run_sizes(coll_comm *comm, int rank, int nranks, test_case c, const size_t *sizes,
                      int nsizes, coll_op affine) {
   test_case cases[CASE_MAX_AT_ONCE];
@@ -233,7 +233,7 @@ Test(every, large_tcp, .timeout = 250) {
   tour("tcp", false, all_large, TCP_SHARE);
 }
 
-/* Ranks that believe to be on several hosts, with every algorithm for that. */
+/* Ranks that believe they are on several hosts, with every algorithm for several hosts. */
 Test(every, hosts, .timeout = 250) {
   static const int counts[][2] = {{4, 2}, {7, 3}, {8, 4}, {5, 5}};
   static const char *const algorithms[] = {

@@ -178,7 +178,7 @@ static bool others_have_failed(scene *s, int nranks, int but) {
   return failed == nranks - 1;
 }
 
-/* A rank that never comes is named by all, also by those that do not wait for it directly. */
+/* All ranks name a rank that makes no call, including ranks that do not wait for it directly. */
 static int late_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   s->fault_s = now_s();
@@ -203,7 +203,7 @@ Test(failures, rank_that_never_comes, .timeout = 60) {
   munmap(s, sizeof(*s));
 }
 
-/* One rank makes another call than the others. */
+/* One rank makes a different call than the others. */
 static int odd_call(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   static float pool[7][1 << 16];
@@ -235,7 +235,7 @@ static int odd_call(coll_comm *comm, int rank, int nranks, void *arg) {
         odd ? coll_barrier(comm) : coll_allgather(buf + 100 * rank, buf, 100, COLL_FLOAT32, comm);
     break;
   }
-  /* some ranks may have been through already: the next operation tells them */
+  /* some ranks may have finished already: their next operation fails */
   if (status == COLL_OK)
     status = coll_barrier(comm);
   s->sights[rank].status = status;
@@ -291,7 +291,7 @@ static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
     return 2;
   int value = 0;
   coll_status status = COLL_OK;
-  if (rank == nranks - 1) /* comes late, so that all others wait, and finds it revoked */
+  if (rank == nranks - 1) /* comes late, when all others wait, and finds the communicator revoked */
     RANK_CHECK(WAIT_UNTIL(others_have_failed(s, nranks, rank), slow_s(20)));
   enters_call(&s->in_call, rank);
   status = coll_allreduce(&value, &value, 1, COLL_INT32, COLL_SUM, comm);
@@ -315,7 +315,7 @@ Test(failures, abort, .timeout = 60) {
   }
 }
 
-/* A rank that leaves while it is needed is named as having left. */
+/* The error of a rank that leaves while it is needed says that it left. */
 static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
@@ -341,8 +341,8 @@ Test(failures, leaver, .timeout = 60) {
 }
 
 /*
- * Rank 0 leaves before it has a connection to anybody. Rank 5 waits for it and has no control link
- * to it either; all others wait for rank 5.
+ * Rank 0 leaves before it has any connection. Rank 5 waits for it and has no control link to it;
+ * all others wait for rank 5.
  */
 static int early_leaver(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
@@ -376,7 +376,7 @@ Test(failures, early_leaver, .timeout = 60) {
   }
 }
 
-/* Destroy returns in time with operations open and a frozen peer. */
+/* Destroy returns in time with open operations and a frozen peer. */
 static int destroy_in_time(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   scene *s = arg;
@@ -410,7 +410,7 @@ Test(failures, destroy_never_hangs, .timeout = 60) {
   }
 }
 
-/* Making, failing and destroying leaves no descriptor behind. */
+/* Creating, failing and destroying leaves no descriptor open. */
 static int one_barrier(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -432,8 +432,8 @@ Test(failures, no_descriptor_is_left, .timeout = 60) {
 }
 
 /*
- * A rank may leave as soon as its last operation is over, while another one has just published the
- * message that ended it: that is nobody's failure.
+ * A rank may leave as soon as its last operation is over, while a peer has only just sent the
+ * message that completed it: that is not a failure.
  */
 Test(failures, leaving_after_the_end_is_no_loss, .timeout = 100) {
   for (int i = 0; i < 150; i++) {

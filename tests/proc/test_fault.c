@@ -1,6 +1,6 @@
 /*
- * test_fault.c: random programs under the fault decorator on shared memory: whatever is refused,
- * late or tried in vain, results are right; and what breaks is an error, not a hang.
+ * test_fault.c: random programs under the fault decorator on shared memory: results are right
+ * whatever is refused or delayed, and a broken connection is an error, not a hang.
  */
 #include <criterion/criterion.h>
 

@@ -1,4 +1,5 @@
-/* test_forms.c: what persistent requests, groups and the stream-ordered form promise and refuse. */
+/* test_forms.c: persistent requests, groups, and the stream-ordered form: what works and what is
+ * refused. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -102,8 +103,8 @@ static int streams(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* A communicator that ends inside a group starts nothing: the group and later calls say so at once.
- */
+/* If a communicator fails inside a group, nothing is started: the group's end and later calls
+ * return the error at once. */
 static int group_of_an_aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)rank, (void)nranks, (void)arg;
   int32_t in[2] = {1, 2}, out[2] = {-1, -1};
@@ -129,7 +130,7 @@ Test(forms, streams_are_not_supported, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, streams, NULL), 0);
 }
 
-/* What a single rank can see of wrong blocks and buffers. */
+/* Wrong blocks and buffers that a single rank can detect. */
 static int bad_blocks(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int32_t buf[64] = {0}, other[64];
@@ -164,7 +165,7 @@ Test(forms, bad_blocks, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, bad_blocks, NULL), 0);
 }
 
-/* Ranks that disagree on the lengths of blocks are told. */
+/* Ranks that disagree on the lengths of blocks get an error. */
 static int other_counts(coll_comm *comm, int rank, int nranks, void *arg) {
   size_t counts[3] = {5, 6, 7};
   int32_t in[16] = {0}, out[64] = {0};

@@ -1,10 +1,8 @@
 /*
  * test_frozen_helper.c: a rank that works on a peer's coll_mem_alloc() memory stops in the middle
- * of a slice, and goes on when the peer's call has failed and returned: nothing that it still
- * writes reaches the peer's memory.
- *
- * The window is certain, not timed: the sum of the helper stops half way, and the owner's sum waits
- * until it has.
+ * of a slice, and continues after the peer's call has failed and returned. Nothing that it still
+ * writes reaches the peer's memory. This does not depend on time: the helper's sum stops halfway,
+ * and the owner's sum waits for that.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -24,19 +22,19 @@
 #define COUNT ((size_t)1 << 16)
 #define BYTES (COUNT * sizeof(float))
 
-/* What both ranks know. */
+/* Shared between both ranks. */
 typedef struct scene {
-  bool all_reduce; /* both want the sum, so that the helper stores it twice; else rank 0 alone */
+  bool all_reduce; /* both get the sum, so the helper stores it twice; else only rank 0 */
   bool threads;
   pid_t helper;
   atomic_bool stopped; /* the helper is in the middle of a slice */
-  atomic_bool resumed; /* threads: the helper may go on */
+  atomic_bool resumed; /* threads: the helper may continue */
   atomic_bool written; /* the helper has written the rest of it */
   coll_status status;
   size_t changed; /* bytes of rank 0's memory */
 } scene;
 
-/* What a sum knows of the rank that makes it. */
+/* The state of the rank that computes a sum. */
 static _Thread_local struct {
   scene *s; /* NULL: sums are as usual */
   int rank;
@@ -56,7 +54,7 @@ static bool is_foreign(const void *at) {
   return at && to - (uintptr_t)self.in >= BYTES && to - (uintptr_t)self.out >= BYTES;
 }
 
-/* The helper's sum of a slice of the owner's memory: stops half way, and writes all of it later. */
+/* The helper's sum of a slice of the owner's memory: stops halfway, and later writes all of it. */
 static void stop_half_way(scene *s, void *dst, void *dst2, size_t count) {
   s->helper = getpid();
   atomic_store(&s->stopped, true);
@@ -70,7 +68,7 @@ static void stop_half_way(scene *s, void *dst, void *dst2, size_t count) {
   atomic_store(&s->written, true);
 }
 
-/* Stands in for the kernel of float32 sums. */
+/* Replaces the kernel of float32 sums. */
 static void sum(void *dst, void *dst2, const void *a, const void *b, size_t count) {
   real_sum(dst, dst2, a, b, count);
   if (!self.s)
@@ -86,8 +84,8 @@ static coll_status add_up(coll_comm *comm, const scene *s, const float *in, floa
                        : coll_reduce(in, out, COUNT, COLL_FLOAT32, COLL_SUM, 0, comm);
 }
 
-/* Rank 0 has its memory back: it lets the helper go on, and sees whether that changes anything. It
- * must not write before, as that alone would make the pages its own. */
+/* Rank 0 has its memory back. It lets the helper continue, and checks whether that changes
+ * anything. It must not write before that: writing alone would make the pages private. */
 static int use_again(coll_comm *comm, scene *s, char *out) {
   const int rank = 0;
   char *before = malloc(BYTES);
@@ -113,7 +111,7 @@ static int play_rank(coll_comm *comm, int rank, int nranks, void *arg) {
   float *in, *out;
   RANK_OK(coll_mem_alloc(comm, BYTES, (void **)&in));
   RANK_OK(coll_mem_alloc(comm, BYTES, (void **)&out));
-  for (int round = 0; round < 5; round++) /* until both know all memory */
+  for (int round = 0; round < 5; round++) /* until both have mapped all memory */
     RANK_OK(add_up(comm, s, in, out));
   colli_kernels kernels = *comm->exec.kernels;
   kernels.reduce[COLL_FLOAT32][COLL_SUM] = sum;

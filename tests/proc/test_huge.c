@@ -9,7 +9,7 @@
 #define COUNT      (((size_t)1 << 31) + 12345)
 #define NEEDED_KIB ((size_t)12 << 20) /* four vectors, slots, and room for others */
 
-/* What the kernel says is free. */
+/* Free memory according to the kernel. */
 static size_t available_kib(void) {
   char line[128];
   unsigned long kib = 0;
@@ -22,14 +22,14 @@ static size_t available_kib(void) {
   return kib;
 }
 
-/* Memory that costs nothing until it is touched. */
+/* Reserves memory that is not backed until touched. */
 static unsigned char *map(size_t bytes) {
   void *at =
       mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   return at == MAP_FAILED ? NULL : at;
 }
 
-/* A value for every place in which an index could lose its upper bits. */
+/* A value that differs wherever an index could lose its upper bits. */
 static unsigned char value(size_t i, int rank) {
   return (unsigned char)(i + (i >> 8) * 3 + (i >> 31) * 7 + (size_t)rank * 11);
 }

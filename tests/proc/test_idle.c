@@ -1,8 +1,8 @@
 /*
- * test_idle.c: a rank that waits for others takes next to no processor time, whatever it waits in.
- * The system's time counters are the judge: they stand still while others have the processor,
- * though not while the machine below has it; and on a busy machine a rank may come too late to
- * wait. So a scene in which one wait was not as it should be is played again.
+ * test_idle.c: a waiting rank takes next to no processor time, whatever it waits in. This is
+ * measured by the system's CPU time counters. They do not advance while other processes run, but
+ * they do while a hypervisor runs something else; and on a busy machine a rank may come too late to
+ * wait at all. So a scene with a bad wait is repeated.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -22,16 +22,16 @@
 enum { LATE_MS = 150, VERY_LATE_MS = 1000, SHORT_MS = 10, SHORT_WAITS = 40 };
 /* The most of a core that a wait may take; instrumented code takes several times more. */
 #define SHARE    (SANITIZED ? 0.15 : 0.05)
-#define GREEDY   9 /* a rank's result: all went well, but a wait was not as it should be */
+#define GREEDY   9 /* a rank's result: all went well except a bad wait */
 #define ATTEMPTS 3
 
-/* What is watched; ranks that are threads share it. */
+/* What is measured; ranks that are threads share it. */
 typedef struct watch {
   clockid_t counter;   /* of the whole process where a rank is a process */
-  atomic_int failures; /* waits that were not as they should be */
+  atomic_int failures; /* bad waits */
 } watch;
 
-/* What time it was when a wait began. */
+/* The clocks when a wait began. */
 typedef struct meter {
   watch *of;
   double used_s, at_s;
@@ -47,7 +47,7 @@ static meter start_meter(watch *of) {
   return (meter){of, seconds_of(of->counter), now_s()};
 }
 
-/* Notes a wait that was shorter than it should have been, or took more of the processor. */
+/* Counts a wait that was too short or took too much processor time. */
 static void end_meter(const meter *m, double least_ms, const char *what) {
   double used_s = seconds_of(m->of->counter) - m->used_s, waited_s = now_s() - m->at_s;
   if (waited_s >= least_ms / 2000 && used_s < SHARE * waited_s)
@@ -57,12 +57,12 @@ static void end_meter(const meter *m, double least_ms, const char *what) {
   atomic_fetch_add(&m->of->failures, 1);
 }
 
-/* The result of a rank that has come through. */
+/* The result of a rank whose calls all succeeded. */
 static int verdict(watch *of) {
   return atomic_load(&of->failures) ? GREEDY : 0;
 }
 
-/* The last rank makes a call late; the others wait for it, and are measured. */
+/* The last rank makes its call late; the waits of the others are measured. */
 #define LATE_BY(ms, call)                                                                          \
   do {                                                                                             \
     if (rank == nranks - 1)                                                                        \
@@ -91,7 +91,7 @@ static int collectives(coll_comm *comm, int rank, int nranks, void *arg) {
   return verdict(arg);
 }
 
-/* Many waits that are just long enough to count; all of them together are measured. */
+/* Many waits that are just long enough to count, measured together. */
 static int short_waits(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = 1;
   TOGETHER;
@@ -185,7 +185,7 @@ static int messages(coll_comm *comm, int rank, int nranks, void *arg) {
   return verdict(arg);
 }
 
-/* Creation, a shrink, and an end that has something to deliver. */
+/* Creation, a shrink, and a destroy that must still deliver a message. */
 static int lives(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_id id;
   coll_comm *second = NULL, *third = NULL;
@@ -202,7 +202,7 @@ static int lives(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank < nranks - 1) {
     RANK_OK(coll_send(&value, 1, COLL_INT32, nranks - 1, 0, third));
     meter m = start_meter(arg);
-    RANK_OK(coll_comm_destroy(&third)); /* the message cannot go off yet */
+    RANK_OK(coll_comm_destroy(&third)); /* the message cannot be sent yet */
     end_meter(&m, LATE_MS, "coll_comm_destroy");
     return verdict(arg);
   }
@@ -244,7 +244,8 @@ static int two_threads(coll_comm *comm, int rank, int nranks, void *arg) {
   return two[0].result ? two[0].result : two[1].result;
 }
 
-/* In no call, with a progress thread: nothing in flight, and something that cannot end yet. */
+/* Outside all calls, with a progress thread: with nothing in flight, and with an operation that
+ * cannot end yet. */
 static int computing(coll_comm *comm, int rank, int nranks, void *arg) {
   int value = rank, sum = 0;
   coll_request *request = NULL;
@@ -274,7 +275,7 @@ typedef struct stage {
   coll_progress progress;
 } stage;
 
-/* Plays a scene, and once more where a wait was not as it should be: at most ATTEMPTS times. */
+/* Plays a scene, and again if it had a bad wait: at most ATTEMPTS times. */
 static void play(stage on, rank_fn fn) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = on.transport;

@@ -1,6 +1,6 @@
 /*
  * test_p2p.c: sends and receives, one case at a time: tags in any order, any source, messages to
- * oneself, lengths, floods, and what goes wrong.
+ * oneself, lengths, floods, errors.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -112,7 +112,7 @@ Test(p2p, any_source_server_of_processes, .timeout = 60) {
   }
 }
 
-/* One message comes; the ranks from which none does have connections on one side only. */
+/* One message comes; the other ranks have connected on one side only. */
 static int open_one_side(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   int value = rank;
@@ -181,7 +181,7 @@ Test(p2p, to_oneself, .timeout = 60) {
   over_both(2, send_to_oneself);
 }
 
-/* Shorter messages, none, types of the caller's own. */
+/* Shorter messages, empty messages, user-defined types. */
 static int send_lengths(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -211,7 +211,7 @@ Test(p2p, lengths, .timeout = 60) {
   over_both(2, send_lengths);
 }
 
-/* More messages than a rank keeps; those of another rank go on meanwhile. */
+/* More messages than a rank queues; messages of another rank still arrive. */
 static int flood_rank_2(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -265,8 +265,8 @@ static bool is_leaving(callers *leaving, int rank) {
   return thread != 0 && (has_ended(thread) || sleeps(thread));
 }
 
-/* An eager send is complete although its receiver is in a collective; it arrives although its
- * sender leaves at once. */
+/* An eager send completes although its receiver is in a collective, and arrives although its sender
+ * leaves at once. */
 static int send_early(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   callers *leaving = arg;

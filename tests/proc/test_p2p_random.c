@@ -1,8 +1,8 @@
 /*
- * test_p2p_random.c: seeded random rounds of sends and receives between all ranks, each rank's
- * started in random order, with wildcards. Which receive took which message is noted and judged by
- * the rules alone: a receive takes what fits it; of two messages of one sender that both fit it the
- * earlier; and a message goes to the earliest of the receives that could have it.
+ * test_p2p_random.c: seeded random rounds of sends and receives between all ranks, started in
+ * random order, with wildcards. The test records which receive took which message, and checks only
+ * the rules: a receive takes a message that matches; of two matching messages of one sender it
+ * takes the earlier; and a message goes to the earliest receive that matches.
  */
 #include <criterion/criterion.h>
 #include <stdbool.h>
@@ -26,7 +26,7 @@ typedef struct receive {
   int got_source, got_nth; /* what it took: the nth of that source */
 } receive;
 
-/* What one rank is sent in a round, and what it receives. */
+/* The messages to one rank in a round, and its receives. */
 typedef struct plan {
   sent_message sent[MAX_RANKS][MAX_SENT];
   int nsent[MAX_RANKS];
@@ -57,8 +57,8 @@ static void add_receive(plan *p, int source, int tag) {
   p->receives[p->nreceives++] = (receive){.source = source, .tag = tag, .got_nth = -1};
 }
 
-/* Receives for what one source sends, so that each message is taken: wildcards are tried by the
- * rules first. mixed: some of them are from any source. */
+/* Adds receives so that each message of one source is taken; wildcards are first checked against
+ * the rules. mixed: some are from any source. */
 static void receive_exactly(colli_prng *prng, plan *p, int source, bool mixed) {
   int count = p->nsent[source], left = count, taken_by[MAX_SENT];
   receive tries[MAX_SENT];
@@ -80,7 +80,7 @@ static void receive_exactly(colli_prng *prng, plan *p, int source, bool mixed) {
       add_receive(p, source, p->sent[source][m].tag), left--;
 }
 
-/* Puts receives in another order that keeps each source's. */
+/* Shuffles receives, but keeps the order within each source. */
 static void interleave(colli_prng *prng, plan *p) {
   for (int pass = 0; pass < 3; pass++)
     for (int i = 1; i < p->nreceives; i++) {
@@ -93,7 +93,7 @@ static void interleave(colli_prng *prng, plan *p) {
 /* The plan of one destination. */
 static void make_plan(colli_prng *prng, program *s, plan *p) {
   int mode = below(prng, 4), most = below(prng, 4) ? 12 : MAX_SENT;
-  int only = mode == 3 ? below(prng, s->nranks) : -1; /* the one source that is mixed */
+  int only = mode == 3 ? below(prng, s->nranks) : -1; /* the source with wildcard receives */
   for (int source = 0; source < s->nranks; source++) {
     p->nsent[source] = only < 0 || only == source ? below(prng, most + 1) : 0;
     for (int m = 0; m < p->nsent[source]; m++) {
@@ -131,7 +131,7 @@ static void make_program(program *s, int nranks, uint64_t seed) {
 
 /* ---- running it ------------------------------------------------------------------------------ */
 
-/* Writes what a message holds: who and which it is, and noise that depends on it. */
+/* Fills a message: its sender and number, and pseudorandom data that depends on them. */
 static void write_message(const program *s, char *buf, int source, int nth, int dest,
                           size_t bytes) {
   colli_prng prng = {s->seed * 31 + (uint64_t)(source * 100000 + nth * 100 + dest)};
@@ -142,7 +142,7 @@ static void write_message(const program *s, char *buf, int source, int nth, int 
   buf[2] = (char)dest;
 }
 
-/* One thing that a rank has to start. */
+/* One operation that a rank has to start. */
 typedef struct action {
   bool sends;
   int peer, index; /* send: the index-th to peer; receive: its index */
@@ -151,7 +151,7 @@ typedef struct action {
   coll_request *request;
 } action;
 
-/* All that a rank does in a round; sends and receives take turns at random. */
+/* All operations of a rank in a round; sends and receives are interleaved at random. */
 static int list_actions(const program *s, int rank, colli_prng *prng, action *actions) {
   int next[MAX_RANKS] = {0}, left[MAX_RANKS + 1], count = 0, total = 0;
   for (int peer = 0; peer < s->nranks; peer++)
@@ -185,7 +185,7 @@ static coll_status start_action(coll_comm *comm, program *s, int rank, action *a
   return coll_irecv(a->buf, 20004, s->type, r->source, r->tag, &a->message, comm, &a->request);
 }
 
-/* Notes what a receive took; false if it is damaged. */
+/* Records which message a receive took; false if it is damaged. */
 static bool note_receive(program *s, int rank, const action *a, char *check) {
   plan *p = &s->plans[rank];
   receive *r = &p->receives[a->index];
@@ -201,7 +201,7 @@ static bool note_receive(program *s, int rank, const action *a, char *check) {
   return memcmp(check, a->buf, m->count * s->elem_bytes) == 0;
 }
 
-/* Judges the receives of one rank. */
+/* Checks the receives of one rank against the rules. */
 static bool judge_receives(const plan *p) {
   static _Thread_local int taken_by[MAX_RANKS][MAX_SENT];
   memset(taken_by, -1, sizeof(taken_by));
@@ -215,7 +215,7 @@ static bool judge_receives(const plan *p) {
   for (int i = 0; i < p->nreceives; i++) {
     const receive *r = &p->receives[i];
     int source = r->got_source;
-    for (int m = 0; m < r->got_nth; m++) /* earlier messages that it could have had */
+    for (int m = 0; m < r->got_nth; m++) /* earlier messages that match it */
       if (fits(r, source, p->sent[source][m].tag) && taken_by[source][m] > i)
         return false;
   }
@@ -258,7 +258,7 @@ static int all_rounds(coll_comm *comm, int rank, int nranks, void *arg) {
       fprintf(stderr, "seed %llu: rank %d of %d\n", (unsigned long long)seed, rank, nranks);
       return 1;
     }
-    RANK_OK(coll_barrier(comm)); /* wildcards of one round must not take the next one's */
+    RANK_OK(coll_barrier(comm)); /* wildcards of one round must not take messages of the next */
   }
   return 0;
 }

@@ -1,6 +1,6 @@
 /*
  * test_progress.c: the progress thread: operations end, failures are noticed and deadlines pass
- * while the program is in no call; and where it was not asked for nothing of that happens.
+ * while the program is in no call. Without the thread none of that happens.
  */
 #include <criterion/criterion.h>
 #include <criterion/parameterized.h>
@@ -19,7 +19,7 @@
 
 enum { COUNT = 500000, PATIENCE_MS = 20000, MOMENT_MS = 100 };
 
-/* How one run goes. */
+/* One run. */
 typedef struct setting {
   char transport[8];
   coll_progress progress;
@@ -42,7 +42,7 @@ static coll_config config_of(const setting *s) {
 /* Memory that the forked ranks share. */
 typedef struct scene {
   setting set;
-  volatile int reached[8]; /* by rank: how far it has come */
+  volatile int reached[8]; /* by rank: how far it is */
 } scene;
 
 static scene *make_scene(const setting *s) {
@@ -66,12 +66,12 @@ static void run(const setting *s, rank_fn fn) {
   munmap(shared, sizeof(*shared));
 }
 
-/* Waits, in no call, until a value that another thread or process writes is as wanted. */
+/* Waits, outside all calls, until another thread or process has written a value. */
 static bool becomes(const volatile int *value, int wanted, int patience_ms) {
   return WAIT_UNTIL(*value == wanted, patience_ms / 1e3);
 }
 
-/* All ranks wait for each other, in no call. */
+/* All ranks wait for each other, outside all calls. */
 static bool meet(scene *s, int rank, int nranks, int stage) {
   s->reached[rank] = stage;
   for (int r = 0; r < nranks; r++)
@@ -80,7 +80,7 @@ static bool meet(scene *s, int rank, int nranks, int stage) {
   return true;
 }
 
-/* Waits, in no call that moves anything on, until the communicator has failed. */
+/* Waits, without a call that makes progress, until the communicator has failed. */
 static coll_status await_failure(coll_comm *comm, coll_error *error, int patience_ms) {
   *error = (coll_error)COLL_ERROR_INIT;
   (void)WAIT_UNTIL((coll_last_error(comm, error), error->status != COLL_OK), patience_ms / 1e3);
@@ -89,7 +89,7 @@ static coll_status await_failure(coll_comm *comm, coll_error *error, int patienc
 
 /* ---- operations end -------------------------------------------------------------------------- */
 
-/* Sums more than connections hold, on a communicator; whether it ended before anybody asked. */
+/* Sums more data than connections hold; whether the sum ended before the program asked. */
 static int sum_without_calls(coll_comm *comm, int rank, int nranks, scene *s, int stage,
                              bool *ended) {
   int *in = calloc(COUNT, sizeof(*in)), *out = calloc(COUNT, sizeof(*out));
@@ -97,7 +97,7 @@ static int sum_without_calls(coll_comm *comm, int rank, int nranks, scene *s, in
   coll_request *request = NULL;
   for (int i = 0; i < COUNT; i++)
     in[i] = i + rank;
-  /* Rank 0 first: ranks that start together may come to the end in their starts. */
+  /* Rank 0 first: if ranks start together, the calls that start may already complete the sum. */
   RANK_CHECK(rank == 0 || becomes(&s->reached[0], stage, PATIENCE_MS));
   RANK_OK(coll_iallreduce(in, out, COUNT, COLL_INT32, COLL_SUM, comm, &request));
   RANK_CHECK(meet(s, rank, nranks, stage));
@@ -137,7 +137,7 @@ ParameterizedTest(setting *s, progress, ends_alone, .timeout = 60) {
   run(s, ends_alone);
 }
 
-/* The same on communicators made from one that did not ask for it, by a split and by a shrink. */
+/* The same on communicators made by split and by shrink from one without the thread. */
 static int ends_on_children(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   bool ended;
@@ -149,7 +149,7 @@ static int ends_on_children(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(sum_without_calls(child, rank, nranks, s, 1, &ended) == 0 && ended);
   RANK_CHECK(sum_without_calls(comm, rank, nranks, s, 3, &ended) == 0 && ended);
   RANK_OK(coll_comm_revoke(child));
-  RANK_OK(coll_comm_shrink(child, NULL, &survivor)); /* takes over what `child` had */
+  RANK_OK(coll_comm_shrink(child, NULL, &survivor)); /* replaces `child` */
   RANK_OK(coll_barrier(survivor));
   coll_comm_destroy(&child);
   RANK_CHECK(sum_without_calls(survivor, rank, nranks, s, 5, &ended) == 0 && ended);
@@ -166,7 +166,8 @@ ParameterizedTest(setting *s, progress, ends_on_children, .timeout = 60) {
   run(s, ends_on_children);
 }
 
-/* Only odd ranks ask for it: operations of all forms still end well, and none of them waits. */
+/* Only odd ranks have the thread: operations of all forms still succeed, and those ranks do not
+ * wait. */
 static int some_ranks(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm *mixed = NULL;
   coll_id id;
@@ -198,7 +199,7 @@ ParameterizedTest(setting *s, progress, some_ranks, .timeout = 60) {
   run(s, some_ranks);
 }
 
-/* What is put arrives although its owner is in no call. */
+/* Puts arrive although the window's owner is in no call. */
 static int put_arrives(coll_comm *comm, int rank, int nranks, void *arg) {
   static volatile int memory[4];
   coll_window *window = NULL;
@@ -241,7 +242,7 @@ static int count_threads(void) {
   return count;
 }
 
-/* Makes the communicators, with a progress thread of their own. */
+/* Makes the communicators, with one progress thread. */
 static int make_relatives(coll_comm *comm, int rank, int nranks, const setting *set, relatives *r) {
   coll_config config = config_of(set);
   coll_id id;
@@ -255,14 +256,15 @@ static int make_relatives(coll_comm *comm, int rank, int nranks, const setting *
   return 0;
 }
 
-/* Destroys one of the relatives, after which the lively one must still work. */
+/* Destroys one of the family; the last child must still work. */
 static int end_one(coll_comm **which, coll_comm *lively, int rank, unsigned seed) {
   RANK_CHECK(coll_comm_destroy(which) == COLL_OK && !*which);
   RANK_CHECK(family_exercise(lively, 5000, seed) == 0);
   return 0;
 }
 
-/* Starts an operation on each, which cannot end without the last rank, and ends them one by one. */
+/* Starts an operation on each communicator, which cannot end without the last rank, and completes
+ * them one by one. */
 static int end_relatives(relatives *r, int rank, int nranks, scene *s, const int *in) {
   bool comes = rank < nranks - 1;
   for (int i = 0; i < 3 && comes; i++) {
@@ -280,8 +282,8 @@ static int end_relatives(relatives *r, int rank, int nranks, scene *s, const int
 }
 
 /*
- * Communicators end with operations in flight, before and after their base: the others go on,
- * and no thread or descriptor is left behind.
+ * Communicators are destroyed with operations in flight, before and after their base: the others
+ * still work, and no thread or descriptor remains.
  */
 static int ends_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   static int in[COUNT], out[3][COUNT];
@@ -308,7 +310,7 @@ ParameterizedTest(setting *s, progress, ends_in_flight, .timeout = 60) {
 
 /* ---- failures are noticed -------------------------------------------------------------------- */
 
-/* Rank 1 dies: the others hear of it in no call if there is a thread, and else do not. */
+/* Rank 1 dies: outside all calls, the others notice it only if there is a thread. */
 static int death(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_error error;
@@ -335,7 +337,7 @@ ParameterizedTest(setting *s, progress, death, .timeout = 60) {
   run(s, death);
 }
 
-/* Rank 1 aborts, and goes on in no call. */
+/* Rank 1 aborts, and makes no further call. */
 static int abortion(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_error error;
@@ -363,7 +365,7 @@ ParameterizedTest(setting *s, progress, abortion, .timeout = 60) {
   run(s, abortion);
 }
 
-/* Rank 1 does not come to an operation; rank 2 makes another call. */
+/* Rank 1 does not join an operation; rank 2 makes a different call. */
 static int deadline(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *hasty = NULL;
@@ -392,7 +394,7 @@ ParameterizedTest(setting *s, progress, deadline, .timeout = 60) {
   run(s, deadline);
 }
 
-/* Two ranks make different calls, and find out in none. */
+/* Two ranks make different calls, and notice it outside all calls. */
 static int disagreement(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error;
   coll_request *request = NULL;
@@ -422,7 +424,7 @@ Test(progress, bad_setting) {
   cr_assert_eq(coll_comm_create_local(&comm, 1, &config), COLL_ERR_INVALID_ARGUMENT);
 }
 
-/* A program that was compiled before there was the setting. */
+/* A program that was compiled before the setting existed. */
 Test(progress, old_program) {
   coll_comm *comm = NULL;
   coll_config config = COLL_CONFIG_INIT;

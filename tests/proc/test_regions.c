@@ -1,6 +1,6 @@
 /*
- * test_regions.c: memory of coll_mem_alloc(), which peers read where it lies: every collective and
- * algorithm on it, beside ordinary memory, freed and taken again, lost in the middle of things.
+ * test_regions.c: coll_mem_alloc() memory, which peers read in place: every collective and
+ * algorithm on it, mixed with ordinary memory, freed and allocated again, and with ranks that die.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
@@ -19,14 +19,14 @@
 
 #define REGION_BYTES ((size_t)4 << 20)
 
-/* What a tour goes through. */
+/* What a tour covers. */
 typedef struct tour {
   const char *algo; /* "allreduce:ring"; NULL: every collective, types and operations in turn */
   case_coll coll;
   unsigned mixed; /* bit r set: rank r works on ordinary memory */
 } tour;
 
-/* One block, many of them: sizes about a slice, a chunk and several passes. */
+/* Counts of a block or vector: around a slice, a chunk and several passes. */
 static size_t count_of(unsigned k, case_coll coll, coll_type type, int nranks) {
   static const size_t bytes[] = {40000, 262144 + 64, 700000, 1500000};
   bool blocks = coll == CASE_REDUCE_SCATTER || coll == CASE_REDUCE_SCATTERV ||
@@ -133,7 +133,7 @@ Test(regions, every_algorithm, .timeout = 120) {
   }
 }
 
-/* Mappings of memory of this library that are so long. */
+/* The number of libcoll's mappings of that length. */
 static int count_mappings(size_t bytes) {
   char line[512];
   int count = 0;
@@ -148,9 +148,9 @@ static int count_mappings(size_t bytes) {
   return count;
 }
 
-#define ODD_BYTES ((size_t)1234 * 4096) /* as long as nothing else here */
+#define ODD_BYTES ((size_t)1234 * 4096) /* a length that no other memory here has */
 
-/* All-reduces on fresh memory until the peers have it; it is returned while they have it mapped. */
+/* All-reduces on fresh memory until the peers have mapped it; returned while it is mapped. */
 static int taken_again(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   size_t count = ODD_BYTES / sizeof(float);
@@ -164,8 +164,7 @@ static int taken_again(coll_comm *comm, int rank, int nranks, void *arg) {
       RANK_OK(coll_allreduce(buf, other, count, COLL_FLOAT32, COLL_SUM, comm));
       RANK_CHECK(data_wrong(other, count, COLL_FLOAT32, COLL_SUM, nranks, (uint64_t)i) == 0);
     }
-    /* Two of its own, and of each peer at least one, and no more than are in use and one old one.
-     */
+    /* Two of its own; of each peer at least one, and at most those in use and one old one. */
     int mapped = count_mappings(ODD_BYTES);
     RANK_CHECK(mapped > 2 && mapped <= 2 + 4 * (nranks - 1));
     RANK_OK(coll_barrier(comm));
@@ -181,7 +180,7 @@ Test(regions, taken_again, .timeout = 60) {
     cr_assert_eq(run_processes(nranks, NULL, taken_again, NULL, 40, NULL), 0, "%d ranks", nranks);
 }
 
-/* Memory that an operation in flight works on is not given back. */
+/* Memory that an operation in flight uses is not freed. */
 static int in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   atomic_bool *tried = arg;
@@ -236,8 +235,8 @@ Test(regions, on_a_child, .timeout = 30) {
   cr_assert_eq(run_threads(3, NULL, on_a_child, NULL), 0);
 }
 
-/* Operations of one rank are ahead of the others': what it has sent by reference stays until then.
- */
+/* One rank's operations are ahead of the others': memory that it has sent by reference stays until
+ * they have read it. */
 static int ahead(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   enum { OPS = 6 };
@@ -295,7 +294,7 @@ static int messages(coll_comm *comm, int rank, int nranks, void *arg) {
     RANK_OK(coll_sendrecv(in, some, next, 0, out, some, before, 0, COLL_FLOAT32, NULL, comm));
     RANK_CHECK(data_wrong_copy(out, some, COLL_FLOAT32, COLL_SUM, before, i) == 0);
     RANK_OK(coll_put(in, some, COLL_FLOAT32, next, 0, window, comm));
-    data_fill(in, some, COLL_FLOAT32, COLL_SUM, rank, i + 1); /* the put has let go of it */
+    data_fill(in, some, COLL_FLOAT32, COLL_SUM, rank, i + 1); /* the put no longer uses it */
     RANK_OK(coll_signal(next, window, comm));
     RANK_OK(coll_wait_signal(before, 1, window, comm));
     RANK_CHECK(data_wrong_copy(target, some, COLL_FLOAT32, COLL_SUM, before, i) == 0);

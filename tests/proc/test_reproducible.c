@@ -1,8 +1,8 @@
 /*
- * test_reproducible.c: with `deterministic` the result of a float reduction is the same bits
- * whatever the algorithm, the transport, the sizes of slots and chunks and the place of the vector
- * in a longer one: those of order.h's tree, or of the sum from left to right. Without it all ranks
- * still agree.
+ * test_reproducible.c: with `deterministic` the result of a float reduction has the same bits
+ * whatever the algorithm, the transport, the sizes of slots and chunks, and the position of the
+ * vector in a longer one: those of order.h's tree, or of the sum from left to right. Without it,
+ * all ranks still get the same bits.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -18,7 +18,7 @@
 
 #define MAX_RANKS 16
 
-/* One reduction of numbers that rounding makes depend on the order. */
+/* A reduction whose result depends on the order, because of rounding. */
 typedef struct job {
   size_t count;
   coll_type type;
@@ -27,7 +27,7 @@ typedef struct job {
   uint64_t seed;
 } job;
 
-/* An element of a rank's input: of many magnitudes, so that nearly every sum is rounded. */
+/* An element of a rank's input. Magnitudes vary, so that nearly every sum is rounded. */
 static void input(void *at, coll_type type, int rank, size_t i, uint64_t seed) {
   uint64_t h = number_hash(seed, (uint64_t)rank, i % 4099, 1);
   double number = ldexp((double)(int64_t)h, -63 + (int)(h % 9) - 4);
@@ -62,7 +62,7 @@ static int combine(void *ctx, int left, int right) {
   return left;
 }
 
-/* What element i must be. */
+/* The expected element i. */
 static void expect(const job *j, size_t i, int nranks, void *out) {
   static const colli_order orders[] = {
       [COLL_DETERMINISTIC_ON] = COLLI_ORDER_TREE, [COLL_DETERMINISTIC_ORDERED] = COLLI_ORDER_LEFT};
@@ -85,7 +85,7 @@ static size_t count_wrong(const job *j, const char *buf, size_t first, size_t co
   return wrong;
 }
 
-/* All-reduce, reduce and reduce-scatter of one vector give those bits. */
+/* All-reduce, reduce and reduce-scatter of one vector give the expected bits. */
 static int check_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const job *j = arg;
   size_t bytes = coll_type_bytes(j->type), block = j->count / (size_t)nranks;
@@ -104,7 +104,7 @@ static int check_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Runs a job with settings that must not matter. */
+/* Runs a job with settings that must not change the result. */
 static void run(const job *j, int nranks, const char *transport, const char *algo,
                 const char *slots) {
   coll_config config = COLL_CONFIG_INIT;

@@ -71,7 +71,7 @@ Test(requests, everybody_to_everybody, .timeout = 60) {
   }
 }
 
-/* Many collectives of different kinds in flight, completed in another order than started. */
+/* Many different collectives in flight, completed in a different order than they were started. */
 static int many_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   enum { KINDS = 24 };
@@ -133,7 +133,7 @@ Test(requests, many_in_flight, .timeout = 60) {
   }
 }
 
-/* A wait gives up after the caller's patience, and the operation goes on. */
+/* A wait returns after the caller's timeout, and the operation continues. */
 static int patience(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -159,7 +159,7 @@ Test(requests, patience, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, patience, NULL), 0);
 }
 
-/* There is a limit of requests in flight, and a clear error beyond it. */
+/* Beyond the limit on requests in flight there is a clear error. */
 static int too_many(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;

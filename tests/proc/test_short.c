@@ -1,7 +1,7 @@
 /*
- * test_short.c: short calls one after the other: the first of a kind makes a plan, those that
- * follow find it and may run without a request. Roots, places and forms change between them, and
- * what a rank neither reads nor writes is NULL.
+ * test_short.c: short calls one after the other. The first of a kind makes a plan; later ones find
+ * it and may run without a request. Roots, places and forms change in between, and a buffer that a
+ * rank neither reads nor writes is NULL.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>

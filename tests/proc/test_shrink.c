@@ -1,6 +1,6 @@
 /*
  * test_shrink.c: revoke and shrink: after a rank died, froze or gave up, the survivors agree on who
- * is left and go on.
+ * is left and continue.
  */
 #include <criterion/criterion.h>
 #include <poll.h>
@@ -22,16 +22,16 @@
 #include "support_shrink.h"
 #include "waits.h"
 
-/* What happens in one run, and what each rank saw. */
+/* One run, and what each rank saw. */
 typedef struct scene {
   int early[2]; /* ranks that kill themselves in the middle of all-reduces */
   int late;     /* a rank that kills itself while it shrinks */
   int late_delay_us;
   volatile pid_t frozen_pid;
   volatile pid_t pids[MOST];
-  volatile int done; /* ranks that have gone on */
+  volatile int done; /* ranks that have continued */
   coll_status first[MOST], shrunk[MOST];
-  int mask[MOST]; /* of the ranks that went on with this one */
+  int mask[MOST]; /* of the ranks that continued with this one */
   int shrinks[MOST];
   double seconds[MOST];
   char message[MOST][640];
@@ -47,7 +47,7 @@ static scene *make_scene(int early0, int early1, int late, int late_delay_us) {
   return s;
 }
 
-/* When this process ends, and which one goes with it. */
+/* When this process dies, and which one dies with it. */
 typedef struct end {
   int delay_us;
   pid_t other;
@@ -62,7 +62,7 @@ static void *die_soon(void *arg) {
   return NULL;
 }
 
-/* Begins the end of this process, and of another one (0: none). */
+/* Starts the death of this process, and of another one (0: none). */
 static void begin_to_die(int delay_us, pid_t other) {
   static end e;
   pthread_t thread;
@@ -72,7 +72,7 @@ static void begin_to_die(int delay_us, pid_t other) {
   pthread_detach(thread);
 }
 
-/* Shrinks until a communicator lasts: a rank may die after all had agreed on it. */
+/* Shrinks until a communicator works: a rank may die after all have agreed. */
 static int shrink_until_sound(coll_comm *comm, int rank, scene *s) {
   coll_comm *old = NULL, *child = NULL;
   coll_config config = COLL_CONFIG_INIT;
@@ -95,7 +95,7 @@ static int shrink_until_sound(coll_comm *comm, int rank, scene *s) {
       RANK_CHECK(right);
       if (s->late == NOBODY || !(s->mask[rank] & 1 << s->late))
         break;
-      status = reduce_for(old, 5000, 1 << 30); /* it will die yet */
+      status = reduce_for(old, 5000, 1 << 30); /* it will still die */
     }
     RANK_CHECK(status == COLL_ERR_PEER_LOST);
   }
@@ -109,7 +109,7 @@ static int lose_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   s->pids[rank] = getpid();
   RANK_OK(coll_barrier(comm));
-  /* Whoever is past one more operation knows that all are past the barrier. */
+  /* A rank that has completed one more operation knows that all have passed the barrier. */
   if (rank == s->early[0] && reduce_for(comm, 5000, 1) == COLL_OK)
     begin_to_die(20000, s->early[1] == NOBODY ? 0 : s->pids[s->early[1]]);
   bool lossless = s->early[0] == NOBODY && s->early[1] == NOBODY;
@@ -119,7 +119,7 @@ static int lose_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   return shrink_until_sound(comm, rank, s);
 }
 
-/* Runs a scene over one transport and checks that all who survive went on together. */
+/* Runs a scene over one transport and checks that all survivors continued together. */
 static void play(scene *s, int nranks, const char *transport, const char *what) {
   coll_config config = COLL_CONFIG_INIT;
   config.transport = transport;
@@ -137,7 +137,7 @@ static void play(scene *s, int nranks, const char *transport, const char *what) 
     }
     cr_expect_eq(results[r], 0, "%s, %s: rank %d ended with %d", what, transport, r, results[r]);
     bool lossless = s->early[0] == NOBODY && s->early[1] == NOBODY;
-    /* The late one may be dead before the others are through. */
+    /* The late rank may be dead before the others have finished. */
     cr_expect((lossless && s->first[r] == COLL_OK) ||
                   ((!lossless || s->late != NOBODY) && s->first[r] == COLL_ERR_PEER_LOST),
               "%s, %s: rank %d got %s", what, transport, r, coll_status_name(s->first[r]));
@@ -189,7 +189,7 @@ Test(shrink, member_dies_meanwhile, .timeout = 200) {
 
 /* ---- frozen ranks ---------------------------------------------------------------------------- */
 
-/* Stops itself; the last of the others to be through wakes it up. */
+/* Stops itself; the last of the others to finish wakes it up. */
 static int freeze_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *child = NULL;
@@ -250,7 +250,7 @@ static void *freeze_soon(void *arg) {
   return NULL;
 }
 
-/* One rank freezes while it shrinks. The others go on without it, sooner or later. */
+/* One rank freezes while it shrinks. The others continue without it, sooner or later. */
 static int freeze_meanwhile(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *old = NULL, *child;

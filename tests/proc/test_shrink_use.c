@@ -1,6 +1,7 @@
 /*
- * test_shrink_use.c: shrinks among others: after a revocation, without the host's address, after a
- * split, several in a row or at once, by threads; settings, arguments, descriptors.
+ * test_shrink_use.c: shrinks in different situations: after a revocation, without the host's
+ * address, after a split, several in a row or at once, by threads; settings, arguments,
+ * descriptors.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -18,7 +19,7 @@
 #include "support_shrink.h"
 #include "waits.h"
 
-/* What happens in one run. */
+/* One run. */
 typedef struct scene {
   int leaves;    /* a rank that dies or leaves */
   int late;      /* a rank that comes late */
@@ -66,7 +67,7 @@ Test(shrink_use, several_in_a_row, .timeout = 60) {
 
 /* ---- revoke ---------------------------------------------------------------------------------- */
 
-/* One rank gives up while the others wait for it; all go on together. */
+/* One rank gives up while the others wait for it; all continue together. */
 static int give_up(coll_comm *comm, int rank, int nranks, void *arg) {
   callers *in_call = arg;
   coll_error error = COLL_ERROR_INIT;
@@ -97,7 +98,7 @@ Test(shrink_use, revoke_wakes_everybody, .timeout = 60) {
   }
 }
 
-/* The host has lost its address by then; ranks that are all on it do not need one. */
+/* The host has lost its address by then; ranks on one host do not need it. */
 static int give_up_without_address(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank == 0)
     RANK_CHECK(system("ip link del v0") == 0);
@@ -119,7 +120,7 @@ Test(shrink_use, address_lost, .timeout = 90) {
 
 /* ---- communicators that were split ----------------------------------------------------------- */
 
-/* Odd and even ranks part; one of the odd ones dies; the odd ones shrink, then all do. */
+/* Odd and even ranks split; an odd rank dies; the odd ranks shrink, then all. */
 static int split_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   scene *s = arg;
   coll_comm *half, *child, *all;
@@ -127,8 +128,8 @@ static int split_and_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
   bool right;
   RANK_OK(coll_comm_split(comm, rank % 2, 0, NULL, &half));
   RANK_CHECK(go_on(half, rank, &mask, &right) == COLL_OK && right);
-  /* Whoever is past the barrier knows that all are past the above; the others may still be in it.
-   */
+  /* A rank that has left the barrier knows that all have done the above; others may still be in the
+   * barrier. */
   coll_barrier(comm);
   if (rank == s->leaves)
     kill(getpid(), SIGKILL);
@@ -267,7 +268,7 @@ Test(shrink_use, threads, .timeout = 60) {
   cr_expect_eq(count_fds(), before);
 }
 
-/* A process that leaves is not waited for, and the others' descriptors stay the same. */
+/* Nobody waits for a process that leaves, and the others' descriptors stay the same. */
 static int leaver(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;

@@ -1,6 +1,6 @@
 /*
  * test_slices.c: blocks of one to five slices among many ranks: blocking calls run a script of
- * their first slices, which ends somewhere in the middle of what there is to do.
+ * their first slices, which ends somewhere in the middle of the operation.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -9,7 +9,8 @@
 #include "case.h"
 #include "support_ranks.h"
 
-/* Runs a collective with blocks of many sizes, twice each: ranks that come late find all there. */
+/* Runs a collective with blocks of many sizes, twice each: ranks that come late find all messages
+ * there. */
 static int run_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
   for (size_t bytes = 3000; bytes <= 42000; bytes += 3900)
     for (int again = 0; again < 2; again++) {

@@ -14,7 +14,7 @@
 
 /* ---- who is in them -------------------------------------------------------------------------- */
 
-/* What a rank of a split with these colors and keys must become: the origins of its members. */
+/* The expected members, by origin, of a rank's child in a split with these colors and keys. */
 static int expected(const int *colors, const int *keys, int nranks, int color, int *members) {
   int count = 0;
   for (int r = 0; r < nranks; r++)
@@ -46,7 +46,7 @@ static int check_members(coll_comm *parent, int rank, coll_comm *child, const in
   return 0;
 }
 
-/* Splits by random colors and keys, checks, and goes on with the children, `depth` deep. */
+/* Splits by random colors and keys, checks, and splits the children, `depth` levels deep. */
 static int split_at_random(coll_comm *comm, unsigned seed, int depth) {
   int rank, nranks, colors[MAX_RANKS], keys[MAX_RANKS], members[MAX_RANKS];
   coll_comm_rank(comm, &rank);
@@ -133,7 +133,8 @@ Test(split, dups_and_subsets, .timeout = 60) {
 
 enum { MANY = 9 };
 
-/* Starts operations on parent and children, and waits for them, in an order of the rank's own. */
+/* Starts operations on parent and children, and waits for them, in a different order on each rank.
+ * */
 static int in_any_order(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_comm *comms[MANY] = {comm};
@@ -214,10 +215,10 @@ static int meet_all(coll_comm *comm, int rank, int nranks) {
   return 0;
 }
 
-/* Many communicators at once take the descriptors of the first. */
+/* Many communicators need no more descriptors than the first. */
 static int hundred(coll_comm *comm, int rank, int nranks, void *arg) {
   bool alone = arg != NULL;         /* in a process of its own */
-  bool counts = alone || rank == 0; /* threads that count open a descriptor */
+  bool counts = alone || rank == 0; /* counting opens a descriptor, so do it in one thread */
   coll_comm *comms[SPLITS] = {0};
   RANK_OK(coll_barrier(comm));
   RANK_OK(coll_comm_dup(comm, NULL, &comms[0]));
@@ -253,14 +254,15 @@ Test(split, hundred_add_no_descriptors, .timeout = 200) {
 
 /* ---- ends ------------------------------------------------------------------------------------ */
 
-/* One thread's rank. */
+/* Runs one thread's rank. */
 typedef struct part {
   coll_comm *comm;
   int rank;
   int result;
 } part;
 
-/* The parent goes first; the children go on, and go in different orders on different ranks. */
+/* The parent is destroyed first; the children still work, and are destroyed in different orders on
+ * different ranks. */
 static int parent_first(coll_comm *comm, int rank) {
   coll_comm *a = NULL, *b = NULL, *c = NULL;
   RANK_OK(coll_comm_dup(comm, NULL, &a));
@@ -331,7 +333,7 @@ static int bad_calls(coll_comm *comm, int rank, int nranks, void *arg) {
   return family_exercise(comm, 100, 1);
 }
 
-/* A child has its own timeout, or its parent's; when it fails, the others go on. */
+/* A child has its own timeout or its parent's; when it fails, the others still work. */
 static int own_timeout(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_config config = COLL_CONFIG_INIT;

@@ -1,5 +1,4 @@
-/* test_split_failures.c: what a failure revokes: the communicators that it concerns, and no more.
- */
+/* test_split_failures.c: a failure revokes the affected communicators, and no others. */
 #include <criterion/criterion.h>
 #include <pthread.h>
 #include <signal.h>
@@ -11,7 +10,7 @@
 #include "support_ranks.h"
 #include "waits.h"
 
-/* Calls that do not agree are found by all, and revoke the parent alone. */
+/* Mismatched calls are noticed by all, and revoke only the parent. */
 static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   coll_comm *parent = NULL, *child = NULL;
@@ -54,7 +53,7 @@ static void *abort_waiting(void *arg) {
   return NULL;
 }
 
-/* An abort from another thread ends one communicator, on all its ranks; its siblings go on. */
+/* An abort from another thread ends one communicator on all its ranks; its siblings still work. */
 static int aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   callers *in_call = arg;
   coll_comm *child = NULL, *sibling = NULL;
@@ -85,7 +84,7 @@ Test(split_failures, aborted, .timeout = 60) {
   cr_assert_eq(run_processes(4, NULL, aborted, shared_memory(sizeof(callers)), 30, NULL), 0);
 }
 
-/* Calls that do not match revoke the child that they are on. */
+/* Mismatched calls on a child revoke the child. */
 static int mismatched(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -96,8 +95,7 @@ static int mismatched(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_comm_dup(comm, NULL, &sibling));
   coll_status status = rank == 1 ? coll_broadcast(&in, &out, 1, COLL_INT32, 0, child)
                                  : coll_allreduce(&in, &out, 1, COLL_INT32, COLL_SUM, child);
-  if (status ==
-      COLL_OK) /* the root of a broadcast may be through before it hears from the others */
+  if (status == COLL_OK) /* the root of a broadcast may finish before it hears from the others */
     status = coll_barrier(child);
   RANK_CHECK(status == COLL_ERR_MISMATCH);
   RANK_CHECK(coll_last_error(child, &error) == COLL_OK);
@@ -114,7 +112,7 @@ Test(split_failures, mismatched, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, mismatched, NULL, 30, NULL), 0);
 }
 
-/* A rank that has destroyed its child is missed there, and only there. */
+/* A rank that has destroyed its child is lost there, and only there. */
 static int left(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -144,8 +142,8 @@ Test(split_failures, left, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, left, NULL, 30, NULL), 0);
 }
 
-/* A rank ends its communicator before it has sent anything there: a rank that waits for it is told.
- */
+/* A rank destroys its communicator before it has sent anything on it: a rank that waits for it gets
+ * an error. */
 static int left_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -184,8 +182,8 @@ static int wait_for_loss(coll_comm *comm, int rank, int dead) {
   return 0;
 }
 
-/* The last rank is killed: what it is in fails on every rank, without a call on it; the others go
- * on. */
+/* The last rank is killed: its communicators fail on every rank, even without a call on them; the
+ * others still work. */
 static int killed(coll_comm *comm, int rank, int nranks, void *arg) {
   atomic_int *beyond = arg;
   int last = nranks - 1;

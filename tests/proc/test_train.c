@@ -14,7 +14,7 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-/* The hash of the weights after the job's epochs, by the plainest loop for one rank. */
+/* The hash of the weights after the job's epochs, from the simplest loop for one rank. */
 static uint64_t plain_training(const job *j) {
   const options *o = &j->o;
   fail why;
@@ -61,7 +61,7 @@ Test(train, one_rank_does_what_the_plain_loop_does) {
 }
 
 /*
- * n ranks must give the curve of one. They add the same float32 numbers, but grouped otherwise: a
+ * n ranks must give the curve of one. They add the same float32 numbers, but grouped differently: a
  * gradient is a sum of up to 32 products, so it differs by a few units of 2^-24 = 6e-8. Momentum
  * sums about ten gradients, and an epoch has up to 41 steps, so after four epochs losses of order 1
  * differ by some 1e-6; 2e-5 leaves room, and is far below what one wrongly weighted sample makes (1
@@ -70,7 +70,7 @@ Test(train, one_rank_does_what_the_plain_loop_does) {
 #define CURVE_TOLERANCE  2e-5
 #define CONVEX_TOLERANCE 1e-6
 
-/* Compares 2 to `most` ranks with one; right answers may differ by so many samples. */
+/* Compares 2 to `most` ranks with one; the right answers may differ by `samples` samples. */
 static void compare_curves(const char *more, int most, double tolerance, double samples) {
   job j = job_make(more);
   job_runs_well(&j, 1);
@@ -99,12 +99,12 @@ static void check_same_curve(const char *more) {
   compare_curves(more, 5, CURVE_TOLERANCE, 1);
 }
 
-/* Softmax regression: long runs, too, differ by rounding alone. */
+/* Softmax regression: even long runs differ only by rounding. */
 Test(train, without_hidden_layers_differences_do_not_grow) {
   compare_curves("--layers 36,4 --epochs 24", 7, CONVEX_TOLERANCE, 0);
 }
 
-/* With hidden layers, ReLU and momentum they do: with the default widths, over many epochs. */
+/* With hidden layers, ReLU and momentum, differences grow: default widths, many epochs. */
 Test(train, with_hidden_layers_differences_grow) {
   compare_curves("--layers 36,256,128,4 --epochs 24 --batch 8", 4, 1e-2, 3);
 }
@@ -165,7 +165,7 @@ Test(train, buckets_cover_the_model_last_layer_first) {
       size_t l = b.item[i].lowest_layer, before = i ? b.item[i - 1].lowest_layer : m.layers;
       cr_assert(b.item[i].first + b.item[i].count == end && b.item[i].first == m.layer[l].first);
       cr_assert(b.item[i].count * sizeof(float) <= bytes || l + 1 == before);
-      /* The next layer would not have fitted. */
+      /* The next layer would not fit. */
       cr_assert(l == 0 || (end - m.layer[l - 1].first) * sizeof(float) > bytes);
       end = b.item[i].first;
     }
@@ -173,7 +173,7 @@ Test(train, buckets_cover_the_model_last_layer_first) {
   }
 }
 
-/* A run that was stopped and resumed ends with the bits of one that was not. */
+/* A run that was stopped and resumed ends with the same bits as one that was not. */
 static void check_resumed(const char *more) {
   job j = job_make(more);
   for (int n = 1; n <= 3; n += 2) {
@@ -198,7 +198,7 @@ static void check_resumed(const char *more) {
                 strcmp(whole.hash[e], parts.hash[e]) == 0);
     cr_assert_eq(bytes, again);
     cr_assert_arr_eq(first, second, bytes);
-    job_runs_well(&j, n); /* nothing is left to do: no harm */
+    job_runs_well(&j, n); /* nothing is left to do, which is not an error */
     free(first);
     free(second);
   }
@@ -210,7 +210,7 @@ Test(train, resumed_run_equals_undisturbed_run) {
   check_resumed("--optimizer adam --lr 0.01 --warmup 3");
 }
 
-/* What one rank cannot do, all say, with the same words, and at once. */
+/* If one rank cannot start, all fail at once, with the same text. */
 Test(train, bad_data_on_one_rank) {
   job j = job_make(NULL);
   j.odd_rank = 2;
@@ -276,7 +276,7 @@ static void block_checkpoint(int rank) {
     abort();
 }
 
-/* Only rank 0 writes; if it cannot, the others end with it and know why. */
+/* Only rank 0 writes; if it cannot, the others end too, with the reason. */
 Test(train, checkpoint_that_cannot_be_written) {
   job j = job_make(NULL);
   j.o.checkpoint = j.checkpoint;
@@ -300,7 +300,7 @@ Test(train, divergence_is_noticed) {
   job_drop(&j);
 }
 
-/* One rank's weights are not like the others'. */
+/* One rank's weights differ from the others'. */
 static int odd_weights_main(coll_comm *comm, int rank, int nranks, void *arg) {
   int odd = *(int *)arg;
   char want[64];
@@ -377,7 +377,7 @@ Test(train_parallel, schedules_give_the_same_bits) {
   job_drop(&b);
 }
 
-/* The state of a run is that of the whole model: any strategy can go on from it. */
+/* A checkpoint has the whole model: any strategy can resume from it. */
 Test(train_parallel, checkpoint_of_a_pipeline) {
   job j = job_make("--strategy pipeline --epochs 2"), other = job_make("--epochs 4");
   j.o.checkpoint = j.checkpoint;
@@ -424,7 +424,7 @@ Test(train_parallel, small_batches) {
               4);
 }
 
-/* Such a job ends with that text on every rank: none has gone on and learns of an abort instead. */
+/* Such a job ends with that text on every rank: none continues and gets an abort instead. */
 static void check_impossible(const char *how, int nranks, const char *text) {
   job j = job_make(how);
   job_runs_badly(&j, nranks);

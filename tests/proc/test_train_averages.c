@@ -13,10 +13,11 @@
 
 #define STEPS 7 /* of an epoch: 203 samples in batches of 32 */
 
-/* As in test_train.c: what other groupings of float32 sums may do to losses of order 1. */
+/* As in test_train.c: how much a different grouping of float32 sums may change losses of order 1.
+ * */
 #define CURVE_TOLERANCE 2e-5
 
-/* One worker of a training that is done by hand, in the plainest way. */
+/* One worker of a simple reference implementation. */
 typedef struct hand {
   dataset data;
   model m;
@@ -57,7 +58,7 @@ static void hand_step(hand *h, size_t first, size_t rows, float scale, float *w,
   optim_update(&h->rule, h->count, w, v, NULL, h->grads);
 }
 
-/* Compares the job's last epoch with weights that were calculated by hand. */
+/* Compares the job's last epoch with the weights of the reference. */
 static void check_hash(const job *j, const hand *h, const float *weights) {
   char hash[17];
   snprintf(hash, sizeof(hash), "%016" PRIx64,
@@ -116,7 +117,7 @@ Test(train_averages, local_sgd_does_what_its_definition_says) {
 static void check_synchronous(const char *how) {
   job j = job_make(how);
   j.o.local_steps = 1;
-  j.o.momentum = 0; /* which starts anew with an epoch */
+  j.o.momentum = 0; /* which is reset at the start of an epoch */
   for (int n = 1; n <= 5; n++) {
     j.o.strategy = strategy_find("allreduce");
     job_runs_well(&j, n);
@@ -168,7 +169,7 @@ Test(train_averages, post_local_begins_synchronously) {
   job_drop(&j);
 }
 
-/* Stopped and resumed it ends with the bits of a run that was not. */
+/* Stopped and resumed, it ends with the same bits as an uninterrupted run. */
 Test(train_averages, local_sgd_resumes_exactly) {
   job j = job_make("--strategy local-sgd --local-steps 2 --post-local 1 --outer-momentum 0.5 "
                    "--optimizer adam --lr 0.01");
@@ -189,7 +190,7 @@ Test(train_averages, local_sgd_resumes_exactly) {
 
 /* ---- elastic averaging ----------------------------------------------------------------------- */
 
-/* A worker and the centre: what they do is no matter of chance then. */
+/* With one worker and the centre, the result does not depend on timing. */
 Test(train_averages, easgd_does_what_its_definition_says) {
   job j = job_make("--strategy easgd --local-steps 3 --moving-rate 0.6");
   hand h = hand_make(&j);
@@ -222,7 +223,7 @@ Test(train_averages, easgd_does_what_its_definition_says) {
 
 /* ---- the optimizer's memory split over the ranks --------------------------------------------- */
 
-/* It is allreduce to the bit, if sums are formed in the same order; the checkpoints are equal. */
+/* The same bits as allreduce if sums are formed in the same order; checkpoints are equal, too. */
 static void check_zero(const char *how, int nranks) {
   job j = job_make(how);
   uint8_t *file[2];
@@ -253,7 +254,7 @@ Test(train_averages, zero1_equals_allreduce_bit_for_bit) {
   check_zero("--optimizer adam --lr 0.01 --accumulate 2", 3);
 }
 
-/* What a run of one leaves behind the other takes up, to the bit. */
+/* A run of one strategy can resume from the other's checkpoint, with the same bits. */
 Test(train_averages, zero1_goes_on_from_a_checkpoint) {
   static const char *const names[] = {"allreduce", "zero1"};
   job j = job_make("--optimizer adam --lr 0.01");
@@ -275,7 +276,7 @@ Test(train_averages, zero1_goes_on_from_a_checkpoint) {
   job_drop(&j);
 }
 
-/* The norm is a sum of other parts: it may round otherwise, and nothing else may. */
+/* The norm is summed in other parts, so it may round differently; nothing else may. */
 Test(train_averages, zero1_clips_by_the_norm_of_all) {
   job j = job_make("--clip 0.3 --strategy zero1"), k = job_make("--clip 0.3");
   job free_one = job_make(NULL);
@@ -304,12 +305,12 @@ Test(train_averages, zero1_needs_less_memory) {
 
 /* ---- all of them ----------------------------------------------------------------------------- */
 
-/* Samples that the ranks together trained on in an epoch. */
+/* The samples on which all ranks together trained in an epoch. */
 static double samples(const job *j, size_t epoch) {
   return job_number(j, epoch, "samples_per_s") * job_number(j, epoch, "seconds");
 }
 
-/* Any number of ranks learns, with every sample once (or `more` of them in addition). */
+/* Training works with any number of ranks, and uses each sample once (plus at most `more`). */
 static void check_learns(const char *how, double more) {
   job j = job_make(how);
   j.o.epochs = 12;
@@ -344,12 +345,12 @@ Test(train_averages, zero1_learns) {
   check_learns("--strategy zero1", 0);
 }
 
-/* A rank may do a whole epoch by itself before it hears from the others. */
+/* A rank may do a whole epoch alone before it hears from the others. */
 Test(train_averages, gossip_learns) {
   check_learns("--strategy gossip --local-steps 2", 4 * FILES_TRAIN);
 }
 
-/* All that can cross does: ranks that do nearly nothing but offer. */
+/* Messages cross in all ways: ranks do nearly nothing but offer. */
 Test(train_averages, gossip_learns_with_many_offers) {
   check_learns("--strategy gossip --local-steps 1 --batch 3 --lr 0.01", 4 * FILES_TRAIN);
 }

@@ -1,8 +1,8 @@
 /*
- * test_train_lost.c: a rank is killed, or frozen and woken up again, at every point of training.
- * The linker leads the functions of WRAPPED through event() (--wrap in tests/CMakeLists.txt), which
- * numbers their calls, so a fault comes at exactly the same point each time. Every run must end,
- * with the weights and the accuracy that its checkpoint has, and with all test samples tested.
+ * test_train_lost.c: a rank is killed, or frozen and woken again, at every point of training. The
+ * linker wraps the functions of WRAPPED (--wrap in tests/CMakeLists.txt): event() counts their
+ * calls, so a fault comes at exactly the same point each time. Every run must end with the weights
+ * and the accuracy of its checkpoint, and with all test samples tested.
  */
 #include "support_train.h"
 #include "trainer/checkpoint.h"
@@ -22,8 +22,8 @@
 typedef enum fault_kind {
   NOTHING,       /* its events are counted */
   KILL,          /* it is gone */
-  FREEZE_SHORT,  /* it is woken up when another rank has begun to shrink the communicator */
-  FREEZE_LONG,   /* ... when the others have gone on without it */
+  FREEZE_SHORT,  /* it is woken when another rank has begun to shrink the communicator */
+  FREEZE_LONG,   /* ... when the others have continued without it */
   KILL_EVERYONE, /* all ranks are gone, each after that step */
 } fault_kind;
 
@@ -33,17 +33,17 @@ typedef enum fault_kind {
 /* In memory that the ranks share with the test. */
 typedef struct fault {
   fault_kind kind;
-  int rank, at;     /* the rank to which it happens, and the number of the event, from 1 */
+  int rank, at;     /* the rank with the fault, and the number of the event, from 1 */
   const char *only; /* events of that name are counted; NULL: all are */
   pid_t frozen;     /* a rank that is frozen, or 0 */
   int events;       /* so many were seen */
   atomic_int begun; /* so many ranks have begun to train */
-  char hit[32];     /* the event at which it came */
+  char hit[32];     /* the event at which the fault came */
   char name[MOST_EVENTS][32];
 } fault;
 
 static fault *shared;
-static bool mine;      /* this process is the rank to which it happens */
+static bool mine;      /* this process is the rank with the fault */
 static bool numbering; /* training has begun */
 static int seen;       /* events of this process since then */
 
@@ -58,8 +58,7 @@ static void event(const char *name) {
     return;
   if (++seen != shared->at || shared->kind == NOTHING)
     return;
-  /* A rank that still compares what all were given, or opens the strategy, cannot do without one.
-   */
+  /* While a rank compares options or opens the strategy, it cannot do without another one. */
   WAIT_UNTIL(atomic_load(&shared->begun) == RANKS, 10);
   snprintf(shared->hit, sizeof(shared->hit), "%s", name);
   if (shared->kind == KILL || shared->kind == KILL_EVERYONE)
@@ -75,7 +74,7 @@ static void wake(void) {
     kill(shared->frozen, SIGCONT);
 }
 
-/* Decorates a function of the trainer or of libcoll. */
+/* Wraps a function of the trainer or of libcoll. */
 #define WRAPPED(type, name, params, args)                                                          \
   type __real_##name params;                                                                       \
   type __wrap_##name params;                                                                       \
@@ -145,7 +144,7 @@ void __wrap_loader_epoch(loader *ld, uint64_t epoch) {
 
 coll_status __real_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child);
 coll_status __wrap_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child);
-/* Where the others find out that a rank does not answer, and where they go on. */
+/* Where the others notice that a rank does not answer, and where they continue. */
 coll_status __wrap_coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
   if (shared->kind == FREEZE_SHORT)
     wake();
@@ -161,7 +160,7 @@ static void note_rank(int rank) {
 
 /* ---- the job and its properties ------------------------------------------------------------- */
 
-/* Memory for the fault. */
+/* Shared memory for the fault. */
 static void take_shared(void) {
   shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   cr_assert_neq(shared, MAP_FAILED);
@@ -184,7 +183,7 @@ static void drop(job *j) {
   job_drop(j);
 }
 
-/* Where the job's checkpoint is. */
+/* The path of the job's checkpoint. */
 static checkpoint_state place_of(const job *j) {
   checkpoint_state state = {.epochs = 0};
   FILE *file = fopen(j->checkpoint, "rb"); /* mark, version, byte order, length: 24 bytes */
@@ -235,8 +234,8 @@ static double test_again(const job *j, uint64_t *hash) {
   return correct;
 }
 
-/* Whether a rank that comes to that point of the last epoch needs no other one any more, but in a
- * barrier whose messages may all be there. */
+/* Whether a rank at that point of the last epoch no longer needs another one, except for a barrier
+ * whose messages may all have arrived. */
 static bool at_end(const char *name) {
   return strncmp(name, "metrics_", 8) == 0 || strcmp(name, "checkpoint_write") == 0 ||
          strcmp(name, "coll_barrier") == 0;
@@ -360,7 +359,7 @@ static const char *const all_points[] = {
     NULL,
 };
 
-/* Does it to a rank at each of these points that its strategy has, up to NULL. */
+/* Tests the fault at each of these points that the strategy has, up to NULL. */
 static void fault_at_points(const char *strategy, fault_kind kind, int rank,
                             const coll_config *config, const char *const *points) {
   job j;
@@ -387,7 +386,7 @@ Test(train_lost, killed_at_points_without_turns) {
 
 /* ---- frozen --------------------------------------------------------------------------------- */
 
-/* A communicator whose operations, and whose shrink, wait for a rank so many milliseconds. */
+/* A configuration in which operations and a shrink wait this long for a rank. */
 static coll_config impatient(int timeout_ms, int create_timeout_ms) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = slow_ms(timeout_ms);
@@ -411,7 +410,7 @@ Test(train_lost, server_frozen_and_back) {
   fault_at_points("ps-sync", FREEZE_SHORT, 2, &config, all_points);
 }
 
-/* It comes back when the others have gone on: it ends with an error, and does them no harm. */
+/* It comes back after the others have continued: it ends with an error, and does them no harm. */
 Test(train_lost, frozen_for_long) {
   static const char *const points[] = {"loader_epoch",   "coll_iallreduce",  "loader_test",
                                        "coll_allreduce", "checkpoint_write", NULL};
@@ -422,8 +421,8 @@ Test(train_lost, frozen_for_long) {
 /* ---- everybody killed within an epoch, and resumed --------------------------------------------
  */
 
-/* A run that was killed within an epoch and resumed ends with the bits of one that was not. Seven
- * steps an epoch; a checkpoint after the third and the sixth. */
+/* A run that was killed within an epoch and resumed ends with the same bits as one that was not.
+ * Seven steps an epoch; a checkpoint after the third and the sixth. */
 static void check_resumed_within(const char *how) {
   char words[160];
   snprintf(words, sizeof(words), "%s --epochs 3", how);
@@ -442,7 +441,8 @@ static void check_resumed_within(const char *how) {
     j.o.resume = false;
     set_fault(KILL_EVERYONE, -1, stops[i], NULL);
     job_run(&j, RANKS, results);
-    for (int r = 0; r < RANKS; r++) /* where a loss ends the run, it may have ended so before */
+    for (int r = 0; r < RANKS; r++) /* where a loss ends the run, it may have ended that way
+                                       before */
       cr_assert(results[r] == 128 + SIGKILL || results[r] == 1, "%s: rank %d: %d: %s", how, r,
                 results[r], j.out->why[r].text);
     checkpoint_state at = place_of(&j);

@@ -5,9 +5,9 @@
 #include <math.h>
 
 /*
- * A server adds its workers' gradients in the order of the ranks, and so do all-reduces that are
- * asked to: then n workers and a server end with the bits of n ranks with all-reduce. Of two
- * numbers every sum has the same bits.
+ * A server adds its workers' gradients in rank order, and so do all-reduces with
+ * COLL_DETERMINISTIC=ordered: so n workers and a server end with the same bits as n ranks with all-
+ * reduce. With two numbers the order does not matter.
  */
 Test(train_servers, synchronous_server_equals_allreduce_bit_for_bit) {
   job j = job_make(NULL), s = job_make("--strategy ps-sync");
@@ -45,7 +45,7 @@ Test(train_servers, one_rank_is_refused) {
   }
 }
 
-/* All learn, and all samples are used, with any number of ranks. */
+/* Training works and uses all samples, with any number of ranks. */
 static void check_learns(const char *how) {
   job j = job_make(how);
   j.o.epochs = 12;
@@ -82,7 +82,7 @@ Test(train_servers, staleness_is_counted) {
   job_drop(&j);
 }
 
-/* How far ahead a worker was: never more than it may, and with a slow one just as much. */
+/* How far ahead a worker was: never more than allowed; with a slow worker exactly that. */
 Test(train_servers, bound_is_kept_and_reached) {
   static const size_t bounds[] = {0, 1, 4};
   job j = job_make("--strategy ps-bounded --slow 0:300");
@@ -104,7 +104,7 @@ Test(train_servers, bound_is_kept_and_reached) {
 /*
  * With staleness 0 the updates are those of ps-sync. The server subtracts gradients and adds them
  * again, which rounds weights of about 1 to 2^-24 = 6e-8 a few times in each of 28 steps: losses of
- * order 1 may differ by some 1e-6. One update that lacks a gradient makes a hundredth.
+ * order 1 may differ by some 1e-6. An update that lacks a gradient changes them by a hundredth.
  */
 Test(train_servers, staleness_0_equals_the_synchronous_server) {
   job j = job_make("--strategy ps-sync"), b = job_make("--strategy ps-bounded --staleness 0");
@@ -150,7 +150,7 @@ Test(train_servers, bounded_server_is_lost) {
   job_survives_as_well_trained("--strategy ps-bounded", 4, 3);
 }
 
-/* All shards have had an update in each step, however many servers there are. */
+/* All shards get an update in each step, however many servers there are. */
 Test(train_servers, sharded_servers_equal_one_server) {
   static const char *const how[] = {"--strategy ps-sharded --servers 2",
                                     "--strategy ps-sharded --servers 3", "--strategy ps-sharded"};
@@ -171,8 +171,8 @@ Test(train_servers, sharded_servers_equal_one_server) {
 }
 
 /*
- * A server is killed at some moment of its work. Workers stay the same, so if no update was lost
- * and none made twice, the weights end with the bits of an undisturbed run.
+ * A server is killed at some point. The workers stay the same, so if no update is lost or made
+ * twice, the weights have the same bits as in an undisturbed run.
  */
 Test(train_servers, killed_server_loses_no_update) {
   for (int servers = 2; servers <= 3; servers++)
@@ -220,8 +220,8 @@ Test(train_servers, too_few_or_too_many_servers_are_refused) {
   }
 }
 
-/* The velocity is the servers', and still a resumed run ends with the bits of an undisturbed one.
- */
+/* The velocity is on the servers; a resumed run still ends with the same bits as an undisturbed
+ * one. */
 Test(train_servers, resumed_run_equals_undisturbed_run) {
   static const char *const how[] = {"--strategy ps-sync", "--strategy ps-sharded",
                                     "--strategy ps-sharded --servers 2"};

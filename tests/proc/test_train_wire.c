@@ -1,4 +1,4 @@
-/* test_train_wire.c: training whose gradients travel in fewer bytes. */
+/* test_train_wire.c: training with compressed gradients (--wire). */
 #include "support_train.h"
 
 #include <criterion/criterion.h>
@@ -14,7 +14,7 @@ static job make(const char *strategy, const char *form, const char *more) {
   return job_make(words);
 }
 
-/* With any wire a run ends as well trained as with float32: within a percent, or one sample. */
+/* With any --wire, a run ends as well trained as with float32: within a percent, or one sample. */
 static void check_accuracy(const char *strategy, int nranks) {
   job plain = make(strategy, "float32", "--epochs 16");
   job_runs_well(&plain, nranks);
@@ -53,9 +53,9 @@ Test(train_wire, asynchronous_servers_are_as_accurate) {
 }
 
 /*
- * Numbers of 16 bits are rounded one by one, and added in the order of the ranks wherever that is
- * done: these strategies end with the same bits, with a server more than ranks in ps-sync. (Only of
- * two workers is the sum of what is left at an epoch's end the same in any order.)
+ * Numbers of 16 bits are rounded one by one, and added in rank order wherever they are added: these
+ * strategies end with the same bits (ps-sync with one rank more, the server). Two workers, because
+ * the sum of the pending gradients at an epoch's end depends on the order otherwise.
  */
 Test(train_wire, rounded_numbers_make_equal_sums) {
   for (int i = 0; i < 2; i++) {
@@ -89,7 +89,8 @@ static double packet(int form, double numbers) {
   }
 }
 
-/* Packets, weights, and at the end of the epoch what was left, from all ranks but the first. */
+/* Packets, weights, and at the end of the epoch the pending gradients of all ranks but the first.
+ * */
 Test(train_wire, bytes_are_those_of_the_definition) {
   for (int i = 0; i < WIRES; i++) {
     job all = make("allreduce", wires[i], "--epochs 1 --bucket-bytes 1000000"),
@@ -112,7 +113,8 @@ Test(train_wire, bytes_are_those_of_the_definition) {
   }
 }
 
-/* What is left is in the checkpoint: a resumed run ends with the bits of an undisturbed one. */
+/* Pending gradients are in the checkpoint: a resumed run ends with the same bits as an undisturbed
+ * one. */
 static void check_resumed(const char *strategy, const char *form, int nranks) {
   size_t bytes, again;
   job j = make(strategy, form, "");
@@ -143,7 +145,8 @@ Test(train_wire, resumed_run_equals_undisturbed_run) {
   check_resumed("ps-sharded --servers 2", "int8", 4);
 }
 
-/* Number of ranks, strategy and wire may change: what is left is the whole model's. */
+/* The number of ranks, strategy and wire may change: the checkpoint has the pending gradients of
+ * the whole model. */
 Test(train_wire, another_run_goes_on_from_a_checkpoint) {
   static const char *const next[][2] = {
       {"ps-sync", "topk:0.1"}, {"zero1", "int8"}, {"allreduce", "float32"}};
@@ -163,7 +166,7 @@ Test(train_wire, another_run_goes_on_from_a_checkpoint) {
   job_drop(&j);
 }
 
-/* A rank is killed: the others go on, and end as well trained. */
+/* A rank is killed: the others continue, and end as well trained. */
 static void check_survives(const char *strategy, const char *form, int killed) {
   job j = make(strategy, form, "--epochs 60 --lr-decay 1");
   job_runs_well(&j, 4);

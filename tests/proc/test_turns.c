@@ -1,6 +1,6 @@
 /*
- * test_turns.c: ranks that share cores two by two. Their all-reduce has one of each two lead, and
- * the other one the next time: however calls are made, and whatever comes between them.
+ * test_turns.c: pairs of ranks that share a core. In their all-reduce the two lead alternately,
+ * however calls are made and whatever comes between them.
  */
 #include <criterion/criterion.h>
 #include <sched.h>
@@ -14,11 +14,11 @@
 #define SERIES 60
 #define MOST   4 /* cases at once */
 
-/* What the ranks are to do. */
+/* What the ranks do. */
 typedef struct pairs_task {
   const char *algo;
   coll_determinism deterministic;
-  bool is_chosen; /* whether short all-reduces must take turns without being told */
+  bool is_chosen; /* whether short all-reduces must alternate by default */
   bool takes_turns;
 } pairs_task;
 
@@ -81,7 +81,7 @@ static int run_series(coll_comm *comm, int rank, int nranks) {
   return 0;
 }
 
-/* The roots of the schedules that all-reduces of `count` floats have used, a bit each. */
+/* The roots of the schedules that all-reduces of `count` floats have used, as bits. */
 static unsigned roots_used(const coll_comm *comm, size_t count) {
   unsigned roots = 0;
   for (int i = 0; i < COLLI_PLANS; i++) {
@@ -92,8 +92,8 @@ static unsigned roots_used(const coll_comm *comm, size_t count) {
   return roots;
 }
 
-/* Each all-reduce has another root than the one before, or all have one. Results whose sums depend
- * on their order are the same whoever leads. */
+/* Either each all-reduce has a different root than the one before, or all have the same. Sums that
+ * depend on the order are the same whoever leads. */
 static int check_turns(coll_comm *comm, int rank, bool takes_turns) {
   float in[999], first[999], next[999];
   for (int i = 0; i < 999; i++)
@@ -153,7 +153,7 @@ Test(turns, forced, .timeout = 200) {
   }
 }
 
-/* Other algorithms do not take turns, also where neighbours share cores. */
+/* Other algorithms do not alternate, even if neighbours share cores. */
 Test(turns, of_others, .timeout = 200) {
   pairs_task task = {.algo = "allreduce:knomial2"};
   cr_assert_eq(run_processes(2 * pairs_here(), NULL, tour, &task, 60, NULL), 0);

@@ -1,6 +1,6 @@
 /*
- * test_verbs.c: collectives of long vectors over verbs, against the pretended library: memory that
- * is registered for one operation, and messages that are written to where they belong.
+ * test_verbs.c: collectives of long vectors over verbs, with the fake library: buffers that are
+ * registered for one operation, and messages that are written straight to their destination.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -34,7 +34,7 @@ static coll_config config_of(const char *algo) {
   return config;
 }
 
-/* Cases of all kinds, in memory of the program. */
+/* All kinds of cases, in ordinary memory. */
 static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
   colli_prng prng = {*(const uint64_t *)arg};
   for (int i = 0; i < 30; i++) {
@@ -65,7 +65,7 @@ Test(verbs, random_cases, .init = load, .timeout = 60) {
   }
 }
 
-/* A vector of one rank, whose output is watched. */
+/* A vector of one rank; the test watches the output. */
 typedef struct vectors {
   char *memory; /* of all ranks: input and output of each */
   bool in_place;
@@ -94,7 +94,7 @@ static int run_watched(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Runs a collective; how many writes of peers went straight to the program's memory. */
+/* Runs a collective. Returns how many writes of peers went straight to the program's memory. */
 static int count_direct(int nranks, case_coll coll, const char *algo, bool in_place) {
   size_t bytes = (size_t)nranks * 2 * BYTES_MOST;
   vectors v = {.memory =
@@ -131,7 +131,7 @@ Test(verbs, written_to_where_they_belong, .init = load, .timeout = 60) {
     }
 }
 
-/* Of the input, only what is sent from there: in a ring of four ranks a quarter. */
+/* Only the part of the input that is sent from there: in a ring of four ranks a quarter. */
 Test(verbs, only_what_is_sent_is_registered, .init = load, .timeout = 60) {
   enum { RANKS = 4, CALLS = 3 };
   const double vector = BYTES_MOST - 65536;
@@ -162,8 +162,8 @@ Test(verbs, registration_refused, .init = load, .timeout = 30) {
   cr_assert_gt(fake->registrations, 0);
 }
 
-/* Ranks that disagree find out before anything is taken for a result, and once the call has failed
- * nobody writes to its memory any more. */
+/* Ranks that disagree notice it before they use any data, and once the call has failed nobody
+ * writes to its memory. */
 static int run_misfit(coll_comm *comm, int rank, int nranks, void *arg) {
   size_t count = 200000 + (size_t)rank * 40000;
   int *in = calloc(count, sizeof(*in)), *out = calloc(count, sizeof(*out));

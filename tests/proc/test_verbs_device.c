@@ -1,6 +1,6 @@
 /*
- * test_verbs_device.c: communicators over a pretended InfiniBand device that fails: every rank gets
- * an error that names it, goes on over TCP after a shrink, and gives everything back.
+ * test_verbs_device.c: communicators over a fake InfiniBand device that fails: every rank gets an
+ * error that names it, continues over TCP after a shrink, and releases everything.
  */
 #include <criterion/criterion.h>
 #include <dlfcn.h>
@@ -17,11 +17,11 @@
 
 typedef struct scene {
   fake_verbs *fake;
-  fake_verbs_kill_fn *tell; /* NULL: the device fails without a word */
+  fake_verbs_kill_fn *tell; /* NULL: the device fails silently */
   atomic_int begun;
 } scene;
 
-/* The device fails; the system lists it no more. */
+/* The device fails, and the system no longer lists it. */
 static void fail_device(scene *s) {
   s->fake->listed = s->fake->count = 0;
   if (s->tell)
@@ -54,7 +54,7 @@ static int lose_device(coll_comm *comm, int rank, int nranks, void *arg) {
   return coll_comm_destroy(&child) == COLL_OK ? 0 : 3;
 }
 
-/* Runs the ranks over a device with two ports, which fails with or without telling. */
+/* Runs the ranks over a device with two ports, which fails with or without an event. */
 static void play(bool tells) {
   scene s = {.fake = fake_load()};
   coll_config config = COLL_CONFIG_INIT;

@@ -1,7 +1,7 @@
 /*
- * test_verbs_killed.c: processes over a pretended InfiniBand device: they compute right results;
- * one that is killed, or stopped, in the middle of all-reduces is named by all others, which go on
- * over new queue pairs after a shrink.
+ * test_verbs_killed.c: processes over a fake InfiniBand device. Results are right. If one is killed
+ * or stopped in the middle of all-reduces, all others name it, and continue over new queue pairs
+ * after a shrink.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -57,7 +57,7 @@ Test(verbs_killed, nobody, .init = load, .timeout = 60) {
   cr_assert_eq(run_processes(RANKS, &config, run_cases, NULL, 40, NULL), 0);
 }
 
-/* What becomes of the victim. */
+/* What happens to the victim. */
 typedef struct scene {
   int signal;
   size_t count;

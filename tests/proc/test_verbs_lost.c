@@ -1,6 +1,6 @@
 /*
  * test_verbs_lost.c: the InfiniBand device or its port is taken away in the middle of all-reduces.
- * Every rank gets an error that names it, and goes on after a shrink. Only in the virtual machine
+ * Every rank gets an error that names it, and continues after a shrink. Only in the virtual machine
  * of tests/vm, which sets TEST_LINK to the network interface below the device rxe0.
  */
 #include <criterion/criterion.h>
@@ -22,7 +22,7 @@
 /* Waits until the port is up. */
 #define ACTIVE "timeout 20 sh -c 'until rdma link show rxe0/1 | grep -q ACTIVE; do sleep 0.1; done'"
 
-/* What the ranks and the thread that takes the device away tell each other. */
+/* Shared between the ranks and the thread that takes the device away. */
 typedef struct scene {
   const char *after; /* the transport that the survivors' communicator is to use */
   atomic_int begun, failed, mended, moved; /* the last one: to the other transport */
@@ -38,7 +38,7 @@ static int shell(const char *command) {
   return system(line);
 }
 
-/* Waits until a counter has got there. */
+/* Waits until a counter has reached a value. */
 static void await(atomic_int *counter, int value) {
   if (!WAIT_UNTIL(atomic_load(counter) >= value, slow_s(30)))
     abort();
@@ -84,7 +84,7 @@ static void play(const char *transport, const char *after, void *(*take_away)(vo
   setenv("COLL_VERBS_TIMEOUT", "16", 1); /* two seconds, with its retries */
   cr_assert_eq(pthread_create(&thread, NULL, take_away, s), 0);
   run_processes(RANKS, &config, go_on_without, s, 60, results);
-  atomic_store(&s->begun, RANKS); /* should they never have begun */
+  atomic_store(&s->begun, RANKS); /* in case they never begin */
   atomic_store(&s->failed, RANKS);
   atomic_store(&s->moved, RANKS);
   pthread_join(thread, NULL);
@@ -98,7 +98,7 @@ static void play(const char *transport, const char *after, void *(*take_away)(vo
   munmap(s, sizeof(*s));
 }
 
-/* Its driver waits until all ranks have closed the device: that they have is part of the test. */
+/* The driver waits until all ranks have closed the device, which the test also checks. */
 static void *remove_device(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
@@ -113,7 +113,7 @@ Test(verbs_lost, device_removed, .timeout = 100) {
   play("verbs,tcp", "tcp", remove_device, "device rxe0 is being removed");
 }
 
-/* The interface below goes away, and the device with it. */
+/* The interface below is removed, and the device with it. */
 static void *remove_interface(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);
@@ -130,7 +130,7 @@ Test(verbs_lost, interface_removed, .timeout = 100) {
   play("verbs,tcp", "tcp", remove_interface, "rxe0");
 }
 
-/* Queue pairs are in error afterwards; the new communicator makes new ones. */
+/* Queue pairs are in the error state afterwards; the new communicator makes new ones. */
 static void *port_down_and_up(void *arg) {
   scene *s = arg;
   await(&s->begun, RANKS);

@@ -15,7 +15,7 @@
 
 enum { ROUNDS = 12, PUTS = 30, PART = 70000 };
 
-/* Bytes of memory that rank `rank` gives in round `round`: also none. */
+/* Bytes of memory that rank `rank` contributes in round `round`; may be 0. */
 static size_t window_bytes(int rank, int nranks, int round) {
   return rank == (round % 5) ? 0 : (size_t)nranks * PART;
 }
@@ -101,7 +101,7 @@ Test(window, random_puts_of_processes, .timeout = 60) {
   cr_assert_eq(run_processes(3, NULL, put_and_compare, NULL, 50, NULL), 0);
 }
 
-/* Signals are counted, come behind earlier puts, and are taken by waits in their order. */
+/* Signals are counted, arrive after earlier puts, and are consumed by waits in order. */
 static int signals(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   enum { STEPS = 300 };
@@ -148,7 +148,7 @@ Test(window, signals, .timeout = 60) {
   over_both(4, signals);
 }
 
-/* What is put arrives while the target is in a collective, and destroy waits for all of it. */
+/* Puts arrive while the target is in a collective, and destroy waits for all of them. */
 static int put_passively(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
   const size_t bytes = (size_t)3 << 20;
@@ -233,7 +233,7 @@ Test(window, bounds, .timeout = 60) {
   over_both(2, check_bounds);
 }
 
-/* A rank dies while others wait for its signals; windows go with the communicator. */
+/* A rank dies while others wait for its signals; windows end with the communicator. */
 static int lose_target(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
@@ -242,7 +242,7 @@ static int lose_target(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_error error = COLL_ERROR_INIT;
   RANK_OK(coll_window_create(comm, memory, sizeof(memory), &window));
   RANK_OK(coll_window_create(comm, memory, sizeof(memory), &left));
-  if (rank == 1) { /* once both others are through, too */
+  if (rank == 1) { /* once both others have finished, too */
     RANK_OK(coll_wait_signal(0, 1, window, comm));
     RANK_OK(coll_wait_signal(2, 1, window, comm));
     _exit(3);
@@ -296,7 +296,7 @@ Test(window, unanswered, .timeout = 60) {
   cr_assert_eq(run_threads(3, &config, wait_in_vain, &over), 0);
 }
 
-/* One rank makes a window, the others do something else: both are named. */
+/* One rank creates a window, the others do something else: the error names both. */
 static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;

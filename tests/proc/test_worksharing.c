@@ -1,7 +1,7 @@
 /*
  * test_worksharing.c: two ranks share the work on a message: the one that waits claims work of the
- * other. Operations of which one rank would do all the work, with either rank late; ranks that are
- * killed or frozen in the middle of work that they have claimed.
+ * other. Tests operations in which one rank would do all the work, with either rank late, and ranks
+ * that are killed or frozen in the middle of claimed work.
  */
 #include <criterion/criterion.h>
 #include <pthread.h>
@@ -112,7 +112,7 @@ Test(worksharing, threads, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, run_turns, &turns), 0);
 }
 
-/* Sums are the same bits whoever makes them. */
+/* Sums have the same bits whoever computes them. */
 static int repeat_allreduce(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks, (void)arg;
   enum { COUNT = 200000 };
@@ -176,7 +176,7 @@ static int run_until_struck(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_OK(coll_mem_alloc(comm, MAX_BYTES, (void **)&out));
   if (rank == 1)
     s->victim = getpid();
-  for (int round = 0; round < 5; round++) /* until both know all memory */
+  for (int round = 0; round < 5; round++) /* until both have mapped all memory */
     RANK_OK(coll_reduce(in, out, MAX_BYTES, COLL_UINT8, COLL_SUM, 0, comm));
   if (rank == 1 && pthread_create(&thread, NULL, send_signal, s) != 0)
     return 2;
@@ -194,7 +194,7 @@ static int run_until_struck(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Strikes at several moments. The deadline also holds for what comes before. */
+/* Applies the fault at several moments. The deadline also covers what comes before. */
 static void strike_often(int signal, coll_status expected, int timeout_ms, unsigned times) {
   coll_config config = COLL_CONFIG_INIT;
   config.timeout_ms = timeout_ms;

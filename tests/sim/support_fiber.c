@@ -1,4 +1,4 @@
-/* support_fiber.c: ranks that make blocking calls, each on a stack of its own, in one thread. */
+/* support_fiber.c: ranks that make blocking calls, each on its own stack, in one thread. */
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -34,7 +34,7 @@ struct fibers {
   void *arg;
 };
 
-/* Announce a change of stacks to the sanitizer, and confirm it. */
+/* Tell the sanitizer that a switch of stacks begins, and that it is done. */
 static void leave_stack(void **fake, const void *stack, size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(fake, stack, bytes);

@@ -66,7 +66,7 @@ void program_make(program *p, world *w, const world_config *config, uint64_t see
   p->ranks = calloc((size_t)w->nranks, sizeof(*p->ranks));
 }
 
-/* What this rank calls as its operation `index`. */
+/* The call that this rank makes as its operation `index`. */
 static const program_op *op_of(const program *p, int rank, int index) {
   return rank == p->odd_rank && index == p->odd_index ? &p->odd_op : &p->ops[index];
 }
@@ -166,7 +166,7 @@ static bool is_right(program *p, int index, int rank, const program_part *part) 
   return op->coll == COLLI_BARRIER || !part->out || holds_input(op, part->out, op->root);
 }
 
-/* Frees buffers such that later reads of them are noticed. */
+/* Frees buffers so that later reads of them are noticed. */
 static void release_buffers(const program *p, const program_op *op, program_part *part) {
   if (part->in)
     memset(part->in, 0xdd, in_bytes(op));
@@ -219,7 +219,7 @@ static bool act_on_rank(void *ctx, int rank) {
   program_rank *pr = &p->ranks[rank];
   if (pr->done)
     return false;
-  /* Sometimes late, so that ranks are not in step. */
+  /* A rank is sometimes late, so that ranks get out of step. */
   bool late = pr->next < p->nops && pick_below(&p->world->prng, 3) == 0;
   bool moved = late || start_next(p, rank);
   int first = pick_below(&p->world->prng, p->nops);

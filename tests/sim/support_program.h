@@ -28,7 +28,7 @@ typedef struct program_part {
   bool started, done;
 } program_part;
 
-/* Where one rank stands. */
+/* The state of one rank. */
 typedef struct program_rank {
   program_part part[PROGRAM_MAX_OPS];
   int next; /* the first operation that is not started */
@@ -55,16 +55,16 @@ typedef struct program {
   uint64_t seed;
 } program;
 
-/* Makes up a program for the ranks of a world, in elements around chunk borders. */
+/* Draws a program for the ranks of a world, with sizes around chunk boundaries. */
 void program_make(program *p, world *w, const world_config *config, uint64_t seed);
 
 /* Runs it on all ranks; false if it does not end within limit_ns of virtual time. */
 bool program_run(program *p, uint64_t limit_ns);
 
-/* Frees what the program took; after world_close(), which may read its buffers. */
+/* Frees the program; call it after world_close(), which may read its buffers. */
 void program_free(program *p);
 
-/* Prints the program, for a failing seed. */
+/* Prints the program of a failing seed. */
 void program_print(const program *p);
 
 #endif

@@ -15,7 +15,7 @@ typedef struct seeded_world {
   char fault[96];
 } seeded_world;
 
-/* A world for min_ranks .. max_ranks ranks, in which nothing breaks. */
+/* Draws a world of min_ranks .. max_ranks ranks, in which nothing breaks. */
 void seeded_world_make(seeded_world *sw, uint64_t seed, int min_ranks, int max_ranks);
 
 /* Runs one seed; false if something is wrong, which it has printed. */

@@ -1,4 +1,4 @@
-/* support_world.c: makes communicators in a simulated world and lets them move. */
+/* support_world.c: makes communicators in a simulated world and drives them. */
 #include "support_world.h"
 
 #include <stdio.h>
@@ -9,8 +9,8 @@
 #include "libcoll/create/assemble.h"
 #include "libcoll/progress/wait.h"
 
-#define POLL_ALL_NS 1000000ull /* every rank looks around so often: watchdog, control links */
-#define TICK_NS     5000000ull /* how far time goes when no event is left */
+#define POLL_ALL_NS 1000000ull /* how often every rank polls its watchdog and control links */
+#define TICK_NS     5000000ull /* how far time advances when no event is left */
 #define MAX_STEPS   200000000ull
 
 /* Sets a number among the settings. */
@@ -33,7 +33,7 @@ static bool make_params(const world_config *config, colli_params *params) {
          colli_params_set_text(params, COLLI_PARAM_FAULT, config->fault ? config->fault : "");
 }
 
-/* Virtual time, as communicators ask for it. */
+/* Virtual time, for communicators. */
 static uint64_t now_of(void *ctx) {
   return sim_world_now(((world *)ctx)->sim);
 }
@@ -118,7 +118,7 @@ static void bury_rank(world *w, int rank) {
   w->comms[rank]->family->ctrl = NULL;
 }
 
-/* Ranks that may be able to move, in no particular order. */
+/* Ranks that may be able to make progress, in no particular order. */
 typedef struct hot_set {
   int *ranks;
   bool *in;
@@ -146,7 +146,7 @@ static int hot_take(hot_set *hot, colli_prng *prng) {
   return rank;
 }
 
-/* Whether all ranks that are alive are done; buries the dead. */
+/* Whether all living ranks are done; also cleans up killed ones. */
 static bool all_done(world *w, world_done done, void *ctx) {
   bool all = true;
   for (int rank = 0; rank < w->nranks; rank++) {
@@ -158,7 +158,7 @@ static bool all_done(world *w, world_done done, void *ctx) {
   return all;
 }
 
-/* Advances time, and finds out which ranks can move then. */
+/* Advances time, and finds the ranks that can make progress then. */
 static void let_time_pass(world *w, hot_set *hot, uint64_t *polled_ns) {
   if (!sim_world_advance(w->sim))
     sim_world_pass(w->sim, TICK_NS);

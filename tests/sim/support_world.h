@@ -1,6 +1,6 @@
 /*
- * support_world.h: n communicators in one simulated world, driven by one thread. Ranks move in
- * random order; virtual time advances only when no rank can move.
+ * support_world.h: n communicators in one simulated world, driven by one thread. Ranks run in
+ * random order; virtual time advances only when none can make progress.
  */
 #ifndef TESTS_SIM_SUPPORT_WORLD_H
 #define TESTS_SIM_SUPPORT_WORLD_H
@@ -39,15 +39,15 @@ void world_close(world *w);
 /* Virtual time since the start. */
 uint64_t world_now(const world *w);
 
-/* What a rank does when it is its turn: returns true if it did something. */
+/* A rank's turn; returns true if it made progress. */
 typedef bool (*world_act)(void *ctx, int rank);
 
-/* Whether a rank has nothing more to do. */
+/* Whether a rank is done. */
 typedef bool (*world_done)(void *ctx, int rank);
 
 /*
- * Lets the ranks act until all that are alive are done: true. False if that takes more than
- * limit_ns of virtual time, or implausibly many steps.
+ * Runs the ranks until all living ones are done. False if that takes more than limit_ns of virtual
+ * time, or implausibly many steps.
  */
 bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t limit_ns);
 
@@ -55,12 +55,12 @@ bool world_run(world *w, world_act act, world_done done, void *ctx, uint64_t lim
 typedef int (*world_fn)(coll_comm *comm, int rank, int nranks, void *arg);
 
 /*
- * Runs fn on every rank, each on a stack of its own: a rank that waits lets the others run. False
- * if that takes more than limit_ns of virtual time, or one of them returned 1.
+ * Runs fn on every rank, each on its own stack: a rank that waits lets the others run. False if
+ * that takes more than limit_ns of virtual time, or one of them returned 1.
  */
 bool world_run_fibers(world *w, world_fn fn, void *arg, uint64_t limit_ns);
 
-/* What waiting does there: coll_comm's world.pause. */
+/* How a fiber waits: coll_comm's world.pause. */
 bool world_pause(void *ctx, bool moved);
 
 #endif

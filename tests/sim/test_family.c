@@ -1,7 +1,7 @@
 /*
  * test_family.c: communicators that are split from each other at random, with operations in flight
- * on all of them, in an order of each rank's own. Everything is right, and everything ends; when a
- * rank is killed, the communicators that it is in fail, and the others go on.
+ * on all of them, in a different order on each rank. All results are right and all operations end.
+ * When a rank is killed, its communicators fail, and the others still work.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@
 #define KILL_NS   (20 * COLLI_NS_PER_S)
 #define MAX_COUNT 300
 
-/* A communicator, as the script has it: the base is number 0. */
+/* A communicator of the script; the base is number 0. */
 typedef struct node {
   int parent;
   int before;             /* operations on the parent that come before its split */
@@ -37,7 +37,7 @@ typedef struct part {
   int32_t in[MAX_COUNT], out[MAX_COUNT];
 } part;
 
-/* Where one rank stands. */
+/* The state of one rank. */
 typedef struct actor {
   coll_comm *comms[MAX_COMMS];
   int made; /* communicators whose split it has made, member or not */
@@ -126,7 +126,7 @@ static bool end_op(script *s, actor *a, int n) {
   return true;
 }
 
-/* Goes on with the next split, if the rank is in its parent; true if something happened. */
+/* Continues with the next split, if the rank is in its parent; true if it made progress. */
 static bool go_on_splitting(script *s, actor *a, int base_rank) {
   const node *next = &s->nodes[a->made];
   if (a->made == s->nnodes)
@@ -153,7 +153,7 @@ static bool go_on_splitting(script *s, actor *a, int base_rank) {
   return true;
 }
 
-/* Whether the next operation on a communicator has its turn: not before a split of it. */
+/* Whether the next operation on a communicator may start: not before a split of it. */
 static bool may_start(const script *s, const actor *a, int n) {
   if (a->started[n] == s->target)
     return false;
@@ -206,7 +206,7 @@ static bool done(void *ctx, int rank) {
 static void end_actor(script *s, int rank) {
   actor *a = &s->actors[rank];
   if (a->split) {
-    a->split = NULL; /* lost with a seed that failed */
+    a->split = NULL; /* not restored after a failed seed */
     return;
   }
   int first = (int)colli_prng_below(&s->prng, (uint64_t)s->nnodes);

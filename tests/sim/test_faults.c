@@ -1,7 +1,7 @@
 /*
- * test_faults.c: random programs on worlds in which something breaks at a random moment. Every rank
- * that is alive ends each operation with the right result or with an error that names the culprit,
- * in time.
+ * test_faults.c: random programs on worlds in which something breaks at a random moment. On every
+ * living rank, each operation ends in time, with the right result or with an error that names the
+ * rank to blame.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 static const char *const kind_names[] = {"kill", "freeze", "cut",    "stall",
                                          "slow", "delay",  "corrupt"};
 
-/* A fault at a random moment of a program that takes from microseconds to some milliseconds. */
+/* A fault at a random moment of a program that takes microseconds to a few milliseconds. */
 static sim_fault pick_fault(colli_prng *prng, int nranks) {
   sim_fault fault = {.kind = (sim_fault_kind)colli_prng_below(prng, SIM_CORRUPT + 1)};
   fault.rank = (int)colli_prng_below(prng, (uint64_t)nranks);
@@ -27,7 +27,7 @@ static sim_fault pick_fault(colli_prng *prng, int nranks) {
   return fault;
 }
 
-/* Whether this error is what that fault must lead to. */
+/* Whether a fault may lead to this error. */
 static bool blames(const sim_fault *fault, const coll_error *error) {
   bool either = error->peer == fault->rank || error->peer == fault->peer;
   switch (fault->kind) {
@@ -43,7 +43,7 @@ static bool blames(const sim_fault *fault, const coll_error *error) {
     return (error->status == COLL_ERR_MISMATCH || error->status == COLL_ERR_PROTOCOL) &&
            (error->peer == fault->rank || error->rank == fault->rank);
   default:
-    return false; /* late messages are no error */
+    return false; /* late messages are not an error */
   }
 }
 
@@ -78,7 +78,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
   sw.config.sim.faults = &fault;
   sw.config.sim.nfaults = 1;
   if (fault.kind == SIM_FREEZE) {
-    /* A rank that is told AGAIN for no reason believes that it waits for another than it does. */
+    /* A rank that gets AGAIN for no reason may think that it waits for the wrong rank. */
     sw.config.sim.again = 0;
     sw.fault[0] = 0;
   }

@@ -1,4 +1,4 @@
-/* test_hook.c: what COLL_FAULT breaks shows as an error that names an end of the broken link. */
+/* test_hook.c: a link that COLL_FAULT breaks leads to an error that names one of its ends. */
 #include "libcoll/create/assemble.h"
 #include <criterion/criterion.h>
 #include <stdlib.h>

@@ -51,8 +51,8 @@ static bool names(const char *text, int rank) {
 }
 
 /*
- * Whether both of two ranks take themselves for the root of a broadcast. What they send may fill
- * the line, and then neither gets to the message that would tell it.
+ * Whether two ranks both believe that they are the root of a broadcast. What they send may fill the
+ * connection, so that neither gets to the message that would reveal it.
  */
 static bool two_roots(const program *p) {
   return p->nranks == 2 && p->odd_op.coll == COLLI_BROADCAST && p->odd_op.root == p->odd_rank;

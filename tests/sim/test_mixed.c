@@ -1,6 +1,6 @@
 /*
  * test_mixed.c: random programs of everything: collectives in all forms, messages with tags,
- * groups, communicators split from each other. Ranks run on stacks of their own over the simulator,
+ * groups, communicators split from each other. Ranks run on their own stacks over the simulator,
  * with delays, and every result is compared with a plain reference.
  */
 #include <criterion/criterion.h>
@@ -29,7 +29,7 @@ typedef enum step_kind {
   STEP_FREE
 } step_kind;
 
-/* What a seed says; the same for all ranks. */
+/* The settings of a seed, the same for all ranks. */
 typedef struct plan {
   uint64_t seed;
   world_config config;
@@ -39,7 +39,7 @@ typedef struct plan {
 typedef struct member {
   coll_comm *comm; /* NULL: not in it */
   int rank, nranks;
-  uint64_t number; /* tells communicators of one split apart */
+  uint64_t number; /* distinguishes the communicators of one split */
 } member;
 
 /* An operation in flight. */
@@ -48,7 +48,7 @@ typedef struct open_case {
   coll_request *request;
 } open_case;
 
-/* Where a rank's program stands. */
+/* The state of a rank's program. */
 typedef struct interpreter {
   const plan *p;
   member members[MAX_COMMS];
@@ -63,7 +63,7 @@ static uint64_t pick(const interpreter *in, int step, int what, uint64_t bound) 
   return number_hash(in->p->seed, (uint64_t)step, (uint64_t)what, 77) % bound;
 }
 
-/* Says what failed. */
+/* Prints what failed. */
 static int fail(const member *m, coll_status status, const char *what) {
   coll_error error = COLL_ERROR_INIT;
   coll_last_error(m->comm, &error);
@@ -72,7 +72,7 @@ static int fail(const member *m, coll_status status, const char *what) {
   return 1;
 }
 
-/* Sizes around nothing, slots and chunks. */
+/* Sizes around 0, slots and chunks. */
 static size_t pick_count(const interpreter *in, int step, size_t elem_bytes, int nranks) {
   const world_config *c = &in->p->config;
   size_t slot = c->slot_bytes / elem_bytes + 1, chunk = slot * c->slot_count / 2;
@@ -101,7 +101,7 @@ static test_case pick_case(const interpreter *in, int step, const member *m) {
   return c;
 }
 
-/* Completes one of the operations in flight, whichever this rank likes. */
+/* Completes one of the operations in flight, chosen by this rank alone. */
 static int end_one(interpreter *in, const member *any) {
   int at = (int)colli_prng_below(&in->own, (uint64_t)in->nopen);
   open_case o = in->open[at];
@@ -178,7 +178,7 @@ static int check_message(const interpreter *in, int step, const member *m, const
   return wrong;
 }
 
-/* All messages of a step, in an order of this rank's own. */
+/* All messages of a step, in a random order of this rank. */
 static int exchange(interpreter *in, int step, const member *m, bool grouped) {
   p2p_message out[MAX_MESSAGES], incoming[MAX_MESSAGES];
   int count = pick_messages(in, step, m, out), wrong = 0;

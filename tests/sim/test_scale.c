@@ -1,4 +1,4 @@
-/* test_scale.c: many ranks in one process, through the executor that real programs use. */
+/* test_scale.c: many ranks in one process, with the executor that real programs use. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>

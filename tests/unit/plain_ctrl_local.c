@@ -1,4 +1,4 @@
-/* plain_ctrl_local.c: mailboxes under load from many threads; meant for ThreadSanitizer too. */
+/* plain_ctrl_local.c: mailboxes under load from many threads; also run under ThreadSanitizer. */
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct worker {
   int failures;
 } worker;
 
-/* Notes a failed expectation. */
+/* Counts a failed expectation. */
 static void expect(worker *w, bool good, const char *what) {
   if (good)
     return;

@@ -1,7 +1,8 @@
 /*
  * plain_kernels.c: every kernel of every instruction set against the portable one, and that one
- * against the reference, bit for bit: lengths of all remainders, unaligned starts, one result
- * and two, over either input. Needs nothing but the kernels, so that it runs under an emulator too.
+ * against the reference, bit for bit: all remainders of lengths, unaligned starts, one and two
+ * results, in place of either input. Needs only the kernels, so that it also runs under an
+ * emulator.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -70,7 +71,7 @@ static void check_average_and_conversions(const colli_kernels *k, coll_type type
   }
 }
 
-/* All that an instruction set has, for one type. */
+/* All kernels of an instruction set, for one type. */
 static void check_type(const colli_kernels *k, coll_type type, colli_prng *prng) {
   static const int nranks[] = {1, 2, 3, 7, 10, 255, 256, 257, 1000, 65537, 2147483647};
   size_t each = ref_bytes(type);

@@ -1,7 +1,7 @@
 /*
  * plain_shm_ring.c: two threads stream random messages both ways through one pair of rings,
- * sleeping on condition variables as an endpoint sleeps on its doorbell. A lost message, a torn one
- * or a lost wake-up fails; meant for ThreadSanitizer too.
+ * sleeping on condition variables as an endpoint sleeps on its doorbell. Lost and torn messages and
+ * lost wake-ups fail the test; also run under ThreadSanitizer.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ typedef struct side {
   bool fenced;
 } side;
 
-/* Wakes the thread behind a bell. */
+/* Rings a bell. */
 static void ring(bell *b) {
   pthread_mutex_lock(&b->lock);
   b->count++;
@@ -63,14 +63,14 @@ static size_t make(uint64_t seed, uint64_t k, uint8_t *buf, coll_tag *tag) {
   return bytes;
 }
 
-/* Rings the other side if the last call asked for it. */
+/* Rings the other side's bell if the last call asked for it. */
 static void attend(side *s) {
   if (s->link.attention & SHM_ATTENTION_BELL)
     ring(&s->other->mine);
   s->link.attention = 0;
 }
 
-/* Sends the k-th message, in place or not: whether it went. */
+/* Sends the k-th message, in place or not; true if it was sent. */
 static bool try_send(side *s, uint64_t k) {
   uint8_t buf[SLOT_BYTES];
   coll_tag tag;
@@ -90,7 +90,7 @@ static bool try_send(side *s, uint64_t k) {
   return result == COLL_T_DONE;
 }
 
-/* Receives the k-th message, in place or not: whether it came. */
+/* Receives the k-th message, in place or not; true if it arrived. */
 static bool try_receive(side *s, uint64_t k) {
   uint8_t expect[SLOT_BYTES], buf[SLOT_BYTES];
   coll_tag tag, got;
@@ -115,7 +115,7 @@ static bool try_receive(side *s, uint64_t k) {
   return result == COLL_T_DONE;
 }
 
-/* One thread: sends and receives all, sleeps whenever neither goes on. */
+/* One thread: sends and receives all messages, and sleeps if it can do neither. */
 static void *run(void *arg) {
   side *s = arg;
   uint64_t out = 0, in = 0;

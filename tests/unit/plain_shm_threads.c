@@ -1,8 +1,8 @@
 /*
  * plain_shm_threads.c: ranks as threads of one process, each with its own shared-memory endpoint:
  * they connect, pass a token around a ring while sleeping between messages, and leave at different
- * times, over and over. What a rank wrote before it sent is there for the receiver. Meant for
- * ThreadSanitizer too.
+ * times, again and again. A receiver sees what the sender wrote before it sent. Also run under
+ * ThreadSanitizer.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ static const char *no_param(void *ctx, const char *name) {
   return "";
 }
 
-/* Moves on, or sleeps if there is nothing to move. */
+/* Polls, or sleeps if there is nothing to do. */
 static void pause_rank(rank *r) {
   if (shm_transport.progress(r->ep) != 0)
     return;
@@ -99,7 +99,7 @@ static void *run(void *arg) {
     pthread_barrier_wait(r->barrier);
     shm_transport.connect(r->ep, next, r->blobs[next], 0, &r->next);
     shm_transport.connect(r->ep, previous, r->blobs[previous], 0, &r->previous);
-    pthread_barrier_wait(r->barrier); /* the blobs may be written again */
+    pthread_barrier_wait(r->barrier); /* the blobs may be overwritten */
     pass_tokens(r);
     shm_transport.disconnect(r->next);
     shm_transport.disconnect(r->previous);

@@ -97,7 +97,7 @@ unsigned ref_narrow(coll_type type, double value) {
   int e = size > 0 ? ilogb(size) : -10000;
   if (e < 1 - bias)
     e = 1 - bias;
-  /* A whole number of steps of this binade; a carry into the next one counts on correctly. */
+  /* A whole number of steps of this binade; a carry into the next binade is right, too. */
   double steps = nearbyint(ldexp(size, f.frac - e));
   double bits = steps + ldexp(e - (1 - bias), f.frac);
   return sign | (bits >= inf ? inf : (unsigned)bits);
@@ -192,7 +192,7 @@ static coll_type index_type(coll_type type) {
   return ref_bytes(type) == 8 ? COLL_INT32 : COLL_INT64;
 }
 
-/* -1, 0 or 1: whether the value at a stands before, beside or behind that at b. */
+/* Compares the values at a and b: -1, 0 or 1. */
 static int compare_values(coll_type value, bool least, const unsigned char *a,
                           const unsigned char *b) {
   if (is_int(value)) {
@@ -205,7 +205,7 @@ static int compare_values(coll_type value, bool least, const unsigned char *a,
   return x == y ? 0 : (x < y) == least ? -1 : 1;
 }
 
-/* out = the one of a and b that wins. */
+/* out = a or b, whichever wins. */
 static void loc_element(coll_type type, coll_op op, unsigned char *out, const unsigned char *a,
                         const unsigned char *b) {
   coll_type value = value_type(type), index = index_type(type);

@@ -1,6 +1,6 @@
 /*
- * support_reduce.h: what reductions must give, computed element by element in another way than the
- * library does it: integers in 128 bits, floats through double, float8 by search.
+ * support_reduce.h: a reference for reductions, computed element by element, in a different way
+ * than the library: integers in 128 bits, floats through double, float8 by search.
  */
 #ifndef COLLI_TESTS_UNIT_SUPPORT_REDUCE_H
 #define COLLI_TESTS_UNIT_SUPPORT_REDUCE_H
@@ -35,7 +35,7 @@ void ref_element(coll_type type, coll_op op, unsigned char *out, const unsigned 
 /* out = x / n as COLL_AVG defines it. */
 void ref_average(coll_type type, unsigned char *out, const unsigned char *x, int n);
 
-/* Fills with random bits, in between values that lie on edges, and small whole numbers. */
+/* Fills a buffer with random bits, values at the limits of the type, and small whole numbers. */
 void ref_fill(colli_prng *prng, coll_type type, unsigned char *p, size_t count);
 
 #endif

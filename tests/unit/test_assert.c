@@ -1,4 +1,4 @@
-/* test_assert.c: invariants are checked in debug and sanitizer builds, and in no other. */
+/* test_assert.c: debug and sanitizer builds check invariants, other builds do not. */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
@@ -17,14 +17,14 @@ enum { CHECKED = 0 };
 
 #pragma weak colli_assert_failed
 
-/* Runs a function in a process of its own: its wait status, and what it printed. */
+/* Runs a function in a child process; gives its wait status and what it printed. */
 static int run(void (*function)(void), char *text, size_t bytes) {
   int fds[2], status = 0;
   cr_assert_eq(pipe(fds), 0);
   pid_t pid = fork();
   if (pid == 0) {
     dup2(fds[1], STDERR_FILENO);
-    close(fds[1]); /* the reader waits for the end of the last copy */
+    close(fds[1]); /* the reader waits until the last copy is closed */
     signal(SIGABRT, SIG_DFL);
     function();
     _exit(0);

@@ -38,7 +38,7 @@ static void make_pair(bool tcp, int fds[2]) {
   close(listener);
 }
 
-/* Moves two handshakes on until neither moves any more; the acceptor answers `accepted`. */
+/* Drives two handshakes until neither makes progress; the acceptor answers `accepted`. */
 static void run_both(colli_auth *connector, colli_auth *acceptor, bool accepted, int results[2]) {
   bool answered = false;
   results[0] = results[1] = COLL_T_AGAIN;
@@ -92,7 +92,7 @@ Test(auth, right_secret_and_nothing_read_beyond) {
     cr_assert_eq(acceptor.hello.dst_rank, 5);
     cr_assert_eq(acceptor.hello.comm_id, 77);
     cr_assert_eq(acceptor.hello.word, 9);
-    for (int i = 0; i < 2; i++) { /* nothing is left in the socket either way */
+    for (int i = 0; i < 2; i++) { /* nothing is left in the socket in either direction */
       cr_assert_eq(send(fds[i], "hello", 5, 0), 5);
       struct pollfd pfd = {.fd = fds[1 - i], .events = POLLIN};
       poll(&pfd, 1, 1000);
@@ -160,7 +160,7 @@ Test(auth, refused_by_a_caller_that_wants_another_rank) {
   cr_assert_eq(status, COLL_ERR_PEER_LOST);
 }
 
-/* What an acceptor returns after these bytes; the other side closes then if `then_close`. */
+/* What an acceptor returns after these bytes; if `then_close`, the other side closes afterwards. */
 static int accept_bytes(const void *bytes, size_t count, bool then_close) {
   int fds[2];
   colli_auth acceptor;

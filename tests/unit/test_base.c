@@ -64,7 +64,7 @@ Test(error, copy_stops_at_what_the_caller_knows) {
   cr_assert_eq(to.sequence, 9);
 }
 
-/* Logs one line and returns what came out. */
+/* Logs one line and returns the output. */
 static const char *logged(colli_log log, colli_log_level level, const char *text, char *out,
                           size_t bytes) {
   int ends[2], saved = dup(STDERR_FILENO);

@@ -8,7 +8,7 @@
 
 static calibrate_record record;
 
-/* Notes a pass of three broadcasts, in microseconds; 0: not measured. */
+/* Records a pass of three broadcasts, in microseconds; 0: not measured. */
 static const colli_algo *note(int pass, const char *name, float us) {
   const colli_algo *algo = colli_algo_find(COLLI_BROADCAST, name);
   cr_assert_not_null(algo);
@@ -26,7 +26,8 @@ static double concluded(const colli_algo *algo) {
   return corrections[algo->id][SIZE] * 20.0;
 }
 
-/* What is good in both states of a machine is chosen, not what is best in one of them. */
+/* The algorithm that is good in both states of a machine is chosen, not one that is best in one of
+ * them. */
 Test(calibrate_judge, good_in_all_states) {
   const colli_algo *chain = note(0, "chain", 10), *binomial = note(0, "binomial", 13.5F);
   const colli_algo *bintree = note(0, "bintree", 11.9F);
@@ -38,7 +39,7 @@ Test(calibrate_judge, good_in_all_states) {
   cr_expect_lt(concluded(bintree), concluded(binomial));
 }
 
-/* How long all take in a pass does not matter for the choice, and times stay times. */
+/* The speed of a whole pass does not change the choice, and predicted times stay times. */
 Test(calibrate_judge, times) {
   const colli_algo *chain = note(0, "chain", 10), *binomial = note(0, "binomial", 12);
   note(1, "chain", 40);
@@ -47,7 +48,7 @@ Test(calibrate_judge, times) {
   cr_expect_float_eq(concluded(binomial), 24, 1e-3);
 }
 
-/* Later passes measure what may be the best, if there is more than one. */
+/* Later passes measure algorithms that may be the best, if there are several. */
 Test(calibrate_judge, contenders) {
   const colli_algo *chain = colli_algo_find(COLLI_BROADCAST, "chain");
   cr_assert(calibrate_contends(&record, chain, SIZE));

@@ -1,4 +1,4 @@
-/* The file of measured costs: what is written is read again, and what is malformed is said. */
+/* The file of measured costs: writing and reading it back, and errors in malformed files. */
 #include <criterion/criterion.h>
 #include <math.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ static void remove_folder(void) {
 
 TestSuite(calibration, .init = make_folder, .fini = remove_folder);
 
-/* A calibration of which no two numbers are equal. */
+/* A calibration in which all numbers differ. */
 static colli_calibration numbered(void) {
   colli_calibration all;
   for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++)
@@ -146,7 +146,7 @@ Test(calibration, is_found_at_the_usual_place) {
   cr_assert_eq(colli_calibration_write("/proc/nothing/here", &want, NULL, &origin) == 0, 0);
 }
 
-/* The model takes the costs of its links, and those of shared cores where cores are shared. */
+/* The model uses the costs of its links, and those of shared cores if cores are shared. */
 Test(calibration, model) {
   colli_calibration all = numbered();
   colli_model model;
@@ -167,8 +167,8 @@ static colli_corrections *some_corrections(void) {
   cr_assert_not_null(all);
   float *ring = all->of[COLLI_LINK_TCP][2][colli_algo_find(COLLI_ALLREDUCE, "ring")->id];
   ring[0] = 2;    /* 4 bytes */
-  ring[1] = 0.5f; /* 32 bytes; the next two are not known */
-  ring[4] = 4;    /* 16 KiB; more is not known */
+  ring[1] = 0.5f; /* 32 bytes; the next two sizes were not measured */
+  ring[4] = 4;    /* 16 KiB; larger sizes were not measured */
   all->of[COLLI_LINK_SHM][0][colli_algo_find(COLLI_BARRIER, "direct")->id][0] = 0.125f;
   return all;
 }
@@ -222,7 +222,8 @@ Test(calibration, corrections_between_sizes) {
   free(all);
 }
 
-/* Corrections count for about as many ranks on the same number of cores, or with a core each. */
+/* Corrections apply to about the same number of ranks, on the same number of cores or with a core
+ * each. */
 Test(calibration, where_corrections_count) {
   static const struct {
     int nranks, cores, measured; /* -1: nothing counts */
@@ -241,7 +242,7 @@ Test(calibration, where_corrections_count) {
   free(all);
 }
 
-/* Every algorithm has a place among the corrections. */
+/* Every algorithm has a correction. */
 Test(calibration, ids_of_algorithms) {
   for (const colli_algo *const *algo = colli_algos; *algo; algo++)
     cr_expect((*algo)->id > 0 && (*algo)->id < COLLI_CORRECTED_ALGOS, "%s", (*algo)->name);

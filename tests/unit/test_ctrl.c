@@ -34,7 +34,7 @@ static void tcp_pair(int fds[2]) {
   close(listener);
 }
 
-/* Control for n ranks of either kind. */
+/* Control links of either kind for n ranks. */
 static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
   coll_error error = COLL_ERROR_INIT;
   if (kind != NET) {
@@ -212,7 +212,7 @@ Test(ctrl, after_a_goodbye_the_end_is_no_failure) {
     make_ctrls(kind, 3, ctrls);
     colli_ctrl_msg goodbye = message(COLLI_CTRL_GOODBYE, 1, 1), msg;
     colli_ctrl_send(ctrls[1], 0, &goodbye);
-    goodbye.origin = 0; /* somebody else's goodbye, passed on, is not rank 1's */
+    goodbye.origin = 0; /* a forwarded goodbye of another rank is not rank 1's */
     colli_ctrl_send(ctrls[1], 2, &goodbye);
     colli_ctrl_close(ctrls[1], 500);
     cr_assert_eq(next_event(ctrls[0], &peer, &msg), COLLI_CTRL_MESSAGE);
@@ -297,8 +297,8 @@ Test(ctrl, closing_ends_in_time_while_the_neighbour_sleeps) {
   colli_ctrl_close(ctrls[1], 0);
 }
 
-/* What rank 0 of 2 polls after these bytes from its neighbour, which then closes if `then_close`.
- */
+/* The event that rank 0 of 2 polls after these bytes from its neighbour, which then closes if
+ * `then_close`. */
 static colli_ctrl_event event_after(const void *bytes, size_t count, bool then_close,
                                     int *sys_errno) {
   int pair[2], peer = 1;

@@ -1,7 +1,7 @@
 /*
  * test_fastpath.c: the fast path of short operations (libcoll/exec/fastpath.h). Wherever it stops
- * for want of a message or of credit, the executor goes on from there: what is sent and what is
- * stored is the same as if the executor had run all. The test is the peer.
+ * because a message or credit is missing, the executor continues from there; the results are the
+ * same as if the executor had run everything. The test plays the peer.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -99,7 +99,7 @@ static void add_twice(void *dst, void *dst2, const void *a, const void *b, size_
   const float *x = a, *y = b;
   cr_assert_null(dst2);
   for (size_t i = 0; i < count; i++)
-    to[i] = 2 * x[i] + y[i]; /* not the same the other way round */
+    to[i] = 2 * x[i] + y[i]; /* not commutative */
 }
 
 /* One operation of rank 0 of two. */
@@ -148,7 +148,7 @@ static void run_close(one_run *p) {
   free(p);
 }
 
-/* Runs it, on the fast path first or not, as far as it goes. */
+/* Runs it as far as it goes, with or without the fast path first. */
 static void run_start(one_run *p, bool fast) {
   coll_request *op = p->op;
   if (!fast) {
@@ -168,7 +168,7 @@ static void run_start(one_run *p, bool fast) {
   free(fastpath);
 }
 
-/* Gives it what it lacks, bit by bit, until it is complete. */
+/* Provides what it waits for, piece by piece, until it is complete. */
 static void run_to_end(one_run *p) {
   for (int i = 0; i <= 2 * MESSAGES && !p->op->done; i++) {
     colli_exec_progress(&p->exec);
@@ -229,7 +229,7 @@ Test(fastpath, a_message_of_another_operation_is_reported_by_the_executor) {
   }
 }
 
-/* A step that sends on what it receives, and all behind it, is the executor's. */
+/* A step that forwards what it receives, and all steps after it, are left to the executor. */
 Test(fastpath, one_ends_before_a_step_that_both_receives_and_sends) {
   const colli_algo *algo = colli_algo_find(COLLI_ALLREDUCE, "recdbl");
   colli_shape shape = {.coll = COLLI_ALLREDUCE, .nranks = 4};
@@ -245,7 +245,7 @@ Test(fastpath, one_ends_before_a_step_that_both_receives_and_sends) {
   colli_sched_free(sched);
 }
 
-/* Where there is no room for all slices of a step, the executor has all of them. */
+/* If there is no room for all slices of a step, the executor runs all of them. */
 Test(fastpath, one_ends_between_steps) {
   const colli_algo *algo = colli_algo_find(COLLI_ALLGATHER, "direct");
   static const colli_limits three = {.slot_bytes = 4096, .slot_count = 8, .slice_bytes = 64};
@@ -274,7 +274,8 @@ static void fake_unregister(coll_endpoint *ep, const void *owner) {
   (void)ep, (void)owner;
 }
 
-/* Only connections that poll for free and send from slots run it, and none before it exists. */
+/* It runs only over connections that poll without a system call and send from slots, and not before
+ * they exist. */
 Test(fastpath, what_connections_can_run_one) {
   one_run *p = run_open(COLLI_ALLREDUCE, "recdbl", 0, 0, 0);
   colli_fastpath *fastpath = NULL;

@@ -1,4 +1,4 @@
-/* test_fault_plan.c: COLL_FAULT is read right, and refused with a reason when malformed. */
+/* test_fault_plan.c: COLL_FAULT is parsed correctly, and refused with a reason if malformed. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Algorithms that the caller asks for: the grammar, what it refuses, and what a call gets. */
+/* Forced algorithms (COLL_ALGO): the grammar, its errors, and what a call gets. */
 #include <criterion/criterion.h>
 #include <string.h>
 
@@ -7,7 +7,7 @@
 
 static coll_error error;
 
-/* The name of what a text asks for, or "" if it leaves the choice free. */
+/* The name of the algorithm that a text forces, or "" if it forces none. */
 static const char *asked(const char *text, colli_coll coll, size_t bytes) {
   colli_force force;
   cr_assert_eq(colli_force_parse(text, &force, &error), COLL_OK, "%s: %s", text, error.message);
@@ -16,7 +16,7 @@ static const char *asked(const char *text, colli_coll coll, size_t bytes) {
   return algo ? algo->name : "";
 }
 
-/* Expects that a text is refused with a message that says so. */
+/* Expects that a text is refused with a certain message. */
 static void refused(const char *text, const char *says) {
   colli_error_clear(&error);
   cr_assert_eq(colli_force_check(text, &error), COLL_ERR_INVALID_USAGE, "%s", text);
@@ -101,13 +101,13 @@ Test(choose, does_as_asked) {
   cr_assert_eq(colli_choose(&chooser, &shape, 4, 4, 16, &choice, &error), COLL_OK);
   cr_assert_str_eq(choice.algo->name, "ring");
   cr_assert_eq(choice.partition.count, 4);
-  /* bytes of the call count, not those on the wire */
+  /* the bytes of the call, not those on the wire */
   cr_assert_eq(colli_choose(&chooser, &shape, 8191, 4, 8191, &choice, &error), COLL_OK);
   cr_assert_str_eq(choice.algo->name, "ring");
   colli_force_free(&chooser.force);
 }
 
-/* An algorithm that cannot do a shape is an error that names those that can. */
+/* If the forced algorithm cannot do a shape, the error names those that can. */
 Test(choose, refuses_what_cannot_be_done) {
   colli_chooser chooser = chooser_of("allreduce:ring");
   colli_shape shape = shape_of(COLLI_ALLREDUCE, COLLI_ORDER_TREE);
@@ -141,7 +141,7 @@ Test(choose, remembers_by_class) {
       cr_assert(a.chunk_bytes == b.chunk_bytes && c.chunk_bytes == d.chunk_bytes);
       cr_assert_eq(memcmp(&b.partition, &c.partition, sizeof(b.partition)), 0);
       cr_assert_eq(b.partition.count, last);
-      /* and it is the best one for the least size */
+      /* and it is the best one for the smallest size */
       colli_choice best;
       colli_select(&shape, first, 1, &limits, &model, "", &best, NULL, 0);
       cr_assert_eq(best.algo, a.algo);
@@ -149,7 +149,7 @@ Test(choose, remembers_by_class) {
     }
 }
 
-/* The memo never answers another question. */
+/* The cache never answers a different question. */
 Test(choose, keeps_questions_apart) {
   colli_chooser chooser = chooser_of("");
   for (int round = 0; round < 2; round++)
@@ -175,7 +175,7 @@ Test(choose, keeps_questions_apart) {
             }
 }
 
-/* No collective has more algorithms than lists of candidates have room for. */
+/* Lists of candidates have room for all algorithms of each collective. */
 Test(choose, lists_have_room) {
   for (int coll = 0; coll < COLLI_COLL_COUNT; coll++) {
     int count = 0;

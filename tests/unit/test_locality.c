@@ -1,4 +1,4 @@
-/* test_locality.c: what follows from the table of ranks for the cost model. */
+/* test_locality.c: what the cost model takes from the table of ranks. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define RANKS 4
 
-/* Transports of names that the library does not know: what counts are their capabilities. */
+/* Transports with unknown names: their capabilities decide. */
 static int reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES],
                  coll_link *link) {
   (void)a;
@@ -27,7 +27,7 @@ static const colli_transport_list transports = {.ops = {&memory, &device, &wire}
 static colli_rank_info table[RANKS];
 static colli_corrections corrections;
 
-/* Ranks with a core each, `per_host` on a host, that have the transports of these bits. */
+/* Ranks with a core each, `per_host` per host, that have the transports of these bits. */
 static void fill_table(int per_host, uint32_t bits) {
   memset(table, 0, sizeof(table));
   for (int rank = 0; rank < RANKS; rank++) {

@@ -1,4 +1,4 @@
-/* test_ops.c: the life of operations of the caller's own, and what is refused. */
+/* test_ops.c: creating, inheriting and freeing user-defined operations, and what is refused. */
 #include <criterion/criterion.h>
 #include <stdint.h>
 #include <string.h>
@@ -19,14 +19,14 @@ static void other_op(const void *left, const void *right, void *result, size_t c
   unused_op(right, left, result, count, type, context);
 }
 
-/* A communicator of this rank alone. */
+/* A communicator with one rank. */
 static coll_comm *alone(void) {
   coll_comm *comm = NULL;
   cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
   return comm;
 }
 
-/* Whether the last failure has this status, comes from `operation` and says `words`. */
+/* Whether the last failure has this status, names `operation`, and contains `words`. */
 static bool says(const coll_comm *comm, coll_status status, const char *operation,
                  const char *words) {
   coll_error error = COLL_ERROR_INIT;

@@ -1,7 +1,7 @@
 /*
  * test_p2p_messages.c: point-to-point messages over a connection that the test writes to by hand:
- * messages that no libcoll sends, for windows and for receives. Each is reported and none writes
- * anywhere; and bounds of what is kept for a peer.
+ * messages for windows and receives that no libcoll sends. Each is reported and writes nothing.
+ * Also tests the bounds on what is queued for a peer.
  */
 #include <criterion/criterion.h>
 #include <stdlib.h>
@@ -26,7 +26,7 @@ typedef struct fake_conn {
   char slot[SLOT];
 } fake_conn;
 
-/* What the executor told its owner. */
+/* What the executor reported. */
 typedef struct fake_world {
   colli_exec exec;
   colli_p2p p2p;
@@ -139,7 +139,7 @@ static void close_world(fake_world *w) {
   free(w);
 }
 
-/* A message as the other rank would send it. */
+/* Sends a message as the other rank would. */
 static void deliver_message(fake_world *w, int kind, int tag, uint64_t word, uint32_t number,
                             size_t bytes) {
   int at = w->conn.count++;
@@ -183,7 +183,7 @@ static coll_window *add_window(fake_world *w, char *memory) {
   return window;
 }
 
-/* Bytes of a window's memory, and around it, that nobody has written. */
+/* Counts unwritten bytes in a window's memory and around it. */
 static int count_dots(const char *memory) {
   int count = 0;
   for (int i = 0; i < 48; i++)
@@ -242,7 +242,7 @@ Test(p2p_messages, puts_to_a_window_that_has_ended) {
   }
 }
 
-/* Messages that are wrong by themselves, and slices and clear-to-sends that belong to nothing. */
+/* Malformed messages, and slices and clear-to-sends that belong to no message. */
 Test(p2p_messages, malformed_ones_are_reported) {
   for (int i = 0; i < 11; i++) {
     fake_world *w = open_world();
@@ -297,7 +297,7 @@ Test(p2p_messages, a_slice_beyond_the_message) {
   close_world(w);
 }
 
-/* Any single bit of a tag that changes on the way is found. */
+/* A change of any single bit of a tag is detected. */
 Test(p2p_messages, damaged_tags_are_reported) {
   for (int bit = 0; bit < 192; bit++) {
     fake_world *w = open_world();
@@ -312,7 +312,7 @@ Test(p2p_messages, damaged_tags_are_reported) {
   }
 }
 
-/* Unexpected messages are kept up to a bound, and the rest is left on the connection. */
+/* Unexpected messages are queued up to a bound; the rest stays on the connection. */
 Test(p2p_messages, unexpected_ones_are_bounded) {
   fake_world *w = open_world();
   static colli_p2p_op ops[MAX_MESSAGES];

@@ -19,7 +19,7 @@ static coll_status load_with(const char *name, const char *value) {
   return status;
 }
 
-/* Expects that a value is refused with a message that names the variable. */
+/* Expects that a value is refused, and that the message names the variable. */
 static void refused(const char *name, const char *value, const char *says) {
   cr_assert_eq(load_with(name, value), COLL_ERR_INVALID_USAGE, "%s=%s", name, value);
   cr_assert_eq(error.status, COLL_ERR_INVALID_USAGE);
@@ -112,10 +112,10 @@ Test(param, copies_stand_alone) {
   cr_assert_str_eq(copy.text[COLLI_PARAM_ALGO], "");
 }
 
-/* docs/parameters.md is what the table says. With COLLI_WRITE_DOC=1 the test writes the page. */
+/* docs/parameters.md matches the table. With COLLI_WRITE_DOC=1 the test writes the page. */
 Test(param, page_in_docs_is_up_to_date) {
   static char want[16384], have[16384];
-  char path[512] = __FILE__; /* of this test, as the compiler was called with */
+  char path[512] = __FILE__; /* of this test, as passed to the compiler */
   char *tests = strstr(path, "tests/unit/");
   cr_assert_not_null(tests);
   strcpy(tests, "docs/parameters.md");

@@ -1,4 +1,4 @@
-/* test_perf_rounds.c: how coll_perf tells which of several algorithms is the fastest. */
+/* test_perf_rounds.c: how coll_perf finds the fastest of several algorithms. */
 #include <criterion/criterion.h>
 #include <math.h>
 
@@ -10,7 +10,8 @@ static double draw(uint64_t *state) {
   return (double)(*state >> 33) / (double)(1u << 31);
 }
 
-/* Rounds of ways that take so many times as long as the first one, and up to `noise` more. */
+/* Rounds of algorithms that take `factor` times as long as the first one, and up to `noise` more.
+ * */
 static perf_rounds make(const double *times, int ways, int count, double noise, uint64_t seed) {
   perf_rounds rounds = {.ways = ways, .count = count};
   for (int round = 0; round < count; round++)
@@ -19,7 +20,7 @@ static perf_rounds make(const double *times, int ways, int count, double noise, 
   return rounds;
 }
 
-/* A machine that becomes slower in the middle does so for all. */
+/* A machine that becomes slower in the middle slows all algorithms down. */
 Test(perf_rounds, drift) {
   const double times[] = {1.2, 1, 1.5};
   perf_rounds rounds = make(times, 3, 32, 0, 1);
@@ -31,7 +32,7 @@ Test(perf_rounds, drift) {
   cr_assert_float_eq(perf_rounds_of_best(&rounds, 2), 1.5, 1e-9);
 }
 
-/* Single turns that were disturbed do not count. */
+/* Single disturbed turns do not count. */
 Test(perf_rounds, disturbed) {
   const double times[] = {1, 1.05};
   perf_rounds rounds = make(times, 2, 16, 0, 1);
@@ -42,7 +43,8 @@ Test(perf_rounds, disturbed) {
   cr_assert(perf_rounds_settled(&rounds, 1));
 }
 
-/* Of equals none is the best, however noisy they are; the least of their times would make it so. */
+/* None of equally fast algorithms is the best, however noisy they are; the minimum of their times
+ * would suggest one. */
 Test(perf_rounds, luck) {
   const double times[] = {1, 1, 1, 1, 1};
   double sum = 0;
@@ -53,7 +55,7 @@ Test(perf_rounds, luck) {
   cr_assert_float_eq(sum / 200, 0, 0.02, "equals look like %.3f", exp(sum / 200));
 }
 
-/* Clear cases need no more rounds; close ones do, as long as there is noise. */
+/* Clear cases need no more rounds; close ones do if there is noise. */
 Test(perf_rounds, settled) {
   const double far[] = {1, 1.4}, near[] = {1, 1.01}, close[] = {1, 1.1};
   perf_rounds rounds = make(far, 2, 16, 0.1, 1);

@@ -4,7 +4,7 @@
 
 #include "libcoll/comm/comm.h"
 
-/* A communicator of this rank alone. */
+/* A communicator with one rank. */
 static coll_comm *alone(void) {
   coll_comm *comm = NULL;
   cr_assert_eq(coll_comm_create_local(&comm, 1, NULL), COLL_OK);
@@ -28,7 +28,7 @@ Test(plans, equal_calls_have_one_plan) {
   coll_comm_destroy(&comm);
 }
 
-/* Whatever ten shapes a program uses again and again: series of counts, with gaps of many sizes. */
+/* Any ten shapes that a program uses repeatedly: series of counts, with gaps of many sizes. */
 Test(plans, ten_live_shapes_do_not_evict_each_other) {
   for (size_t gap = 1; gap <= 400; gap += 7) {
     coll_comm *comm = alone();
@@ -42,7 +42,7 @@ Test(plans, ten_live_shapes_do_not_evict_each_other) {
   }
 }
 
-/* As many as fit stay; of more, the one that was not used for longest goes first. */
+/* As many plans as fit stay; beyond that, the least recently used one is evicted. */
 Test(plans, a_plan_in_use_outlives_those_that_are_not) {
   coll_comm *comm = alone();
   for (size_t count = 1; count <= COLLI_PLANS; count++)
@@ -57,7 +57,7 @@ Test(plans, a_plan_in_use_outlives_those_that_are_not) {
   coll_comm_destroy(&comm);
 }
 
-/* A handle that is free again may come to mean something else. */
+/* A freed handle may be reused for something else. */
 static void twice(const void *left, const void *right, void *result, size_t count, coll_type type,
                   void *context) {
   (void)left, (void)right, (void)result, (void)count, (void)type, (void)context;
@@ -90,7 +90,7 @@ static void reduce_both(coll_comm **comms) {
   cr_assert(out[0] == 3 && out[1] == 3);
 }
 
-/* Whether all-reduces over a transport run on the fast path, as the first one found. */
+/* Whether all-reduces over a transport run on the fast path, according to the first one. */
 static bool uses_fastpath(const char *transport) {
   coll_comm *comms[2];
   coll_config config = COLL_CONFIG_INIT;

@@ -1,6 +1,6 @@
 /*
- * Reduction kernels of each instruction set against a reference that computes single elements in
- * its own way: bit for bit, with every buffer form that the executor uses.
+ * Reduction kernels of each instruction set against a reference that computes single elements in a
+ * different way: bit for bit, in every form that the executor uses.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -11,7 +11,7 @@
 #include "support_reduce.h"
 
 #define MAX_COUNT 4103 /* elements: more than two blocks of any kernel */
-#define GUARD     256  /* bytes around each buffer that must stay as they are */
+#define GUARD     256  /* guard bytes around each buffer */
 #define FRAME     (MAX_COUNT * 16 + 2 * GUARD)
 
 /* Buffers of one test, with guards around what the kernels may touch. */
@@ -33,12 +33,12 @@ typedef enum form {
   FORMS
 } form;
 
-/* How much of a buffer is looked at for that many bytes of elements. */
+/* How many bytes of a buffer are checked for this many bytes of elements. */
 static size_t frame_of(size_t bytes) {
   return bytes + 2 * GUARD;
 }
 
-/* Whether a buffer holds `want` and an untouched frame of 0xa5 around it. */
+/* Whether a buffer holds `want` between untouched guards of 0xa5. */
 static bool holds(const unsigned char *buffer, size_t frame, size_t offset, size_t bytes,
                   const unsigned char *want) {
   for (size_t i = 0; i < frame; i++) {
@@ -98,7 +98,7 @@ static void check_all(coll_type type, coll_op op) {
   free(t);
 }
 
-/* All operations that the types from `first` to `last` take. */
+/* All operations on the types from `first` to `last`. */
 static void check_types(coll_type first, coll_type last) {
   for (coll_type type = first; type <= last; type++)
     for (coll_op op = 0; op < COLL_OP_COUNT; op++)
@@ -122,7 +122,7 @@ Test(reduce, values_with_location) {
   check_types(COLL_INT32_LOC, COLL_FLOAT64_LOC);
 }
 
-/* What does not exist is absent, in every instruction set. */
+/* Kernels that do not exist are absent in every instruction set. */
 Test(reduce, the_table_has_what_the_header_says) {
   for (int isa = 0; isa < COLLI_ISA_COUNT; isa++) {
     const colli_kernels *k = colli_kernels_for((colli_isa)isa);
@@ -157,8 +157,8 @@ Test(reduce, either_order_gives_the_same_bits) {
   free(t);
 }
 
-/* Minimum and maximum, with location or without, and the bit operations have one result however
- * ranks are combined; so have the sums of integers. */
+/* Minimum and maximum, with location or without, and the bit operations have one result in whatever
+ * order ranks are combined, and so have sums of integers. */
 Test(reduce, what_does_not_round_is_associative) {
   buffers *t = malloc(sizeof(*t));
   const colli_kernels *k = colli_kernels_best();
@@ -210,7 +210,7 @@ Test(reduce, averages) {
 
 /* ---- float8: every pair ---------------------------------------------------------------------- */
 
-/* What stands in the specification's tables. */
+/* Values from the specification's tables. */
 Test(float8, the_reference_agrees_with_the_specification) {
   cr_assert_eq(ref_widen(COLL_FLOAT8_E4M3, 0x7e), 448);
   cr_assert_eq(ref_widen(COLL_FLOAT8_E4M3, 0x08), 0x1p-6);

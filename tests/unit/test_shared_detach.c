@@ -1,6 +1,6 @@
 /*
- * test_shared_detach.c: a part of shared memory is taken away from others: contents stay, nothing
- * that they write appears, no write of this process is lost; also where the system allows no
+ * test_shared_detach.c: a part of shared memory is taken away from peers: its contents stay, later
+ * writes of peers do not appear, and no write of this process is lost. Also if the system allows no
  * further mapping.
  */
 #include <criterion/criterion.h>
@@ -19,9 +19,9 @@
 #define BYTES (64 * PAGE)
 
 #if !SANITIZED
-static int refusals; /* private mappings of files that are refused from now on */
+static int refusals; /* how many private mappings of files are refused from now on */
 
-/* Stands in for the C library's. */
+/* Replaces the C library's function. */
 void *mmap(void *addr, size_t bytes, int protection, int flags, int fd, off_t offset) {
   bool private_file = fd >= 0 && flags & MAP_PRIVATE && flags & MAP_FIXED;
   if (private_file && refusals > 0) {
@@ -56,8 +56,8 @@ static void drop(pair *p) {
   close(p->fd);
 }
 
-/* Detaches a part, has the peer write everywhere, and checks that pages first .. end - 1 are not
- * touched by that, and all others are. */
+/* Detaches a part, lets the peer write everywhere, and checks that pages first .. end - 1 do not
+ * change, and all others do. */
 static void check_detached(size_t offset, size_t length, size_t first, size_t end) {
   pair p = share();
   cr_assert(colli_shared_detach(p.fd, p.mine, BYTES, offset, length));
@@ -83,7 +83,7 @@ Test(shared_detach, parts) {
   check_detached(100, 0, 0, 0);
 }
 
-/* What a thread writes beside the part that is detached. */
+/* What a thread writes next to the detached part. */
 typedef struct writer {
   _Atomic uint64_t *at;
   atomic_bool stop;
@@ -101,7 +101,7 @@ static void *write_on(void *arg) {
   return NULL;
 }
 
-/* Another thread computes on the same page meanwhile. */
+/* Meanwhile another thread computes on the same page. */
 Test(shared_detach, no_write_is_lost, .timeout = 60) {
   for (int round = 0; round < 200; round++) {
     pair p = share();
@@ -123,7 +123,7 @@ Test(shared_detach, no_write_is_lost, .timeout = 60) {
 }
 
 #if !SANITIZED
-/* Without a mapping more the whole memory is taken away, and without any nobody can access it. */
+/* With no further mapping the whole memory is detached; with none at all nobody can access it. */
 Test(shared_detach, no_more_mappings) {
   refusals = 1;
   check_detached(3 * PAGE, 2 * PAGE, 0, 64);

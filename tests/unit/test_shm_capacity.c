@@ -1,4 +1,4 @@
-/* test_shm_capacity.c: shared memory by descriptor, and slots that fit where it is bounded. */
+/* test_shm_capacity.c: shared memory by descriptor, and slots that fit into limited memory. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@ Test(shared, is_zero_and_has_its_size) {
   close(fd);
 }
 
-/* Files, which cannot be sealed, are taken; a memfd that somebody left open to change is not, nor
- * is anything that is no file. */
+/* Files are accepted although they cannot be sealed. Unsealed memfds and other descriptors are not.
+ * */
 Test(shared, only_what_cannot_be_sealed_may_lack_seals) {
   static const char *const folders[] = {"/dev/shm", "/tmp"};
   for (int i = 0; i < 2; i++) {
@@ -55,7 +55,7 @@ Test(shared, only_what_cannot_be_sealed_may_lack_seals) {
   cr_expect_eq(colli_shared_check(ends[0], 0), -1);
 }
 
-/* A file larger than the limit brings a signal: none may be tried. */
+/* Writing a file beyond the limit raises a signal, so it must not be tried. */
 Test(shared, heeds_the_limit_on_files) {
   const struct rlimit limit = {8192, 8192};
   colli_shared_fault fault;
@@ -70,7 +70,7 @@ Test(shared, heeds_the_limit_on_files) {
 enum { MOST = 64 };
 static colli_rank_info table[MOST];
 
-/* Ranks of one host, one after the other, with so much memory; 0 MiB of /dev/shm: memfds. */
+/* Ranks of one host with this much memory, one after the other; 0 MiB of /dev/shm: memfds. */
 static void add_host(int first, int ranks, uint64_t dev_shm_mib, uint64_t tmp_mib) {
   for (int r = first; r < first + ranks; r++)
     table[r] = (colli_rank_info){
@@ -82,7 +82,7 @@ static void add_host(int first, int ranks, uint64_t dev_shm_mib, uint64_t tmp_mi
     };
 }
 
-/* What becomes of slots of 32 KiB. */
+/* The size that slots of 32 KiB get. */
 static size_t settle(int nranks) {
   colli_shm_capacity_check(table, nranks, SHM);
   return colli_shm_capacity_slots(table, nranks, SHM, 32 * KIB);
@@ -115,7 +115,7 @@ Test(shm_capacity, a_host_without_capacity_uses_tcp) {
   cr_expect_eq(table[16].transports, SHM | TCP);
 }
 
-/* The tightest host counts for all, and on a host the rank that finds least. */
+/* The host with the least memory decides for all, and on a host the rank that finds the least. */
 Test(shm_capacity, the_least_counts) {
   add_host(0, 16, 1024, 0);
   add_host(16, 16, 1024, 0);

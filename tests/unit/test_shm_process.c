@@ -1,4 +1,4 @@
-/* test_shm_process.c: the shared-memory transport between processes, and what it leaves behind. */
+/* test_shm_process.c: the shared-memory transport between processes, and its cleanup. */
 #include <criterion/criterion.h>
 #include <dirent.h>
 #include <errno.h>
@@ -29,7 +29,7 @@ typedef struct node {
   coll_endpoint *ep;
   coll_transport_failure last;
   int failures;
-  int naps; /* sleeps that nothing ended but their length */
+  int naps; /* sleeps that ended only by their timeout */
 } node;
 
 static uint64_t now_ns(void *ctx) {
@@ -123,8 +123,8 @@ static int finish(child *c) {
   return status;
 }
 
-/* Sleeps as the executor does: a nap that nothing ends is over after a while, and it looks again.
- * How soon a rank that was woken runs again depends on the machine. */
+/* Sleeps as the executor does: with a timeout, after which it polls again. How soon a woken rank
+ * runs depends on the machine. */
 static void doze(node *n) {
   struct pollfd p = {.fd = shm_transport.wait_fd(n->ep), .events = POLLIN};
   if (!shm_transport.arm(n->ep))
@@ -167,7 +167,7 @@ static size_t echo_bytes(uint64_t k) {
   return k * 7919 % (SLOT_BYTES + 1);
 }
 
-/* Sends back what comes. */
+/* Echoes messages. */
 static int echo(node *n, coll_conn *conn) {
   uint8_t buf[SLOT_BYTES];
   for (uint64_t k = 0; k < ECHOES; k++)
@@ -212,7 +212,8 @@ static int send_and_die(node *n, coll_conn *conn) {
   return 1;
 }
 
-/* A killed peer's messages arrive, and then its loss does, soon; a failure is told once. */
+/* A killed peer's messages arrive, and soon after that its loss is noticed; a failure is reported
+ * once. */
 static void check_killed(bool sleeping) {
   child c;
   uint8_t buf[100];
@@ -247,7 +248,7 @@ Test(shm_process, killed_peer_while_sleeping) {
   check_killed(true);
 }
 
-/* Waits for a message that never comes: the other side is gone or was refused. */
+/* Waits for a message that never comes, because the other side is gone or was refused. */
 static int wait_for_nothing(node *n, coll_conn *conn) {
   uint8_t buf[1];
   int result = receive(n, conn, 0, buf, 1, true);

@@ -109,7 +109,7 @@ Test(shm_ring, sizes_around_the_inline_limit_arrive_whole) {
   free_pair(&p);
 }
 
-/* An acquired large slot that is committed with few bytes, and the other way about never. */
+/* A large acquired slot may be committed with few bytes, but not the other way round. */
 Test(shm_ring, fewer_bytes_than_acquired_may_be_committed) {
   pair p = make_pair(4096, 2);
   coll_tag tag = {{1, 2, 3}}, got;
@@ -178,8 +178,8 @@ Test(shm_ring, random_traffic_keeps_order_and_bytes) {
   }
 }
 
-/* Random bytes in everything that the peer can write: errors are fine, wild accesses are not (the
- * address sanitizer watches). */
+/* Random bytes in all memory that the peer can write: errors are fine, wild accesses are not
+ * (AddressSanitizer checks). */
 Test(shm_ring, damaged_memory_is_an_error_not_a_crash) {
   enum { SLOT = 512, COUNT = 4 };
   size_t bytes = shm_ring_bytes(SLOT, COUNT);

@@ -1,6 +1,6 @@
 /*
  * test_stage.c: conversions of short floats to float32 and back, and the multiplication of whole
- * vectors, against the reference; few elements and many, so that each way through is taken.
+ * vectors, against the reference, with few and many elements, so that every code path runs.
  */
 #include <criterion/criterion.h>
 #include <math.h>
@@ -40,7 +40,7 @@ static unsigned largest(coll_type type) {
                                  : ref_narrow(type, (double)INFINITY);
 }
 
-/* What one float32 becomes. */
+/* Checks the conversion of one float32. */
 static unsigned narrow(coll_type type, float value) {
   const colli_kernels *kernels = colli_kernels_for(COLLI_ISA_PORTABLE);
   unsigned char to[2] = {0};
@@ -86,7 +86,8 @@ Test(stage, every_short_float_comes_back) {
   }
 }
 
-/* Between two neighbours: the middle goes to the even one, the floats beside it to the nearer. */
+/* Between two neighbours: the midpoint is rounded to the even one, the floats next to it to the
+ * nearer one. */
 Test(stage, every_tie_and_its_neighbours) {
   FOR_SHORTS(type) {
     unsigned most = largest(*type), sign = patterns(*type) / 2, end = ref_narrow(*type, INFINITY);
@@ -99,7 +100,7 @@ Test(stage, every_tie_and_its_neighbours) {
       cr_assert_eq(narrow(*type, nextafterf(middle, 0)), bits, "type %d", *type);
       cr_assert_eq(narrow(*type, nextafterf(middle, INFINITY)), bits + 1, "type %d", *type);
     }
-    /* Half a step behind the largest number. */
+    /* Half a step above the largest number. */
     double top = ref_widen(*type, most);
     float beyond = (float)(top + (top - ref_widen(*type, most - 1)) / 2);
     cr_assert_eq(narrow(*type, nextafterf(beyond, 0)), most, "type %d", *type);
@@ -145,7 +146,7 @@ Test(stage, random_floats_are_narrowed_by_every_instruction_set) {
   free(to);
 }
 
-/* Vectors of every length around the point where another kernel takes over, at odd addresses. */
+/* Vectors of every length around the point where a different kernel is used, at odd addresses. */
 Test(stage, vectors_of_all_lengths_are_converted_and_nothing_else) {
   enum { MOST = 300 };
   const colli_kernels *kernels = colli_kernels_best();
@@ -197,7 +198,7 @@ Test(stage, scaling_is_the_product) {
 
 /* ---- single float16 and bfloat16 ------------------------------------------------------------- */
 
-/* A NaN comes back as the canonical one. */
+/* A NaN becomes the canonical one. */
 Test(convert, every_float16_and_bfloat16_and_back) {
   for (unsigned bits = 0; bits < 65536; bits++) {
     float half = colli_half_to_float((uint16_t)bits),

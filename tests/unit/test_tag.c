@@ -30,7 +30,7 @@ Test(tag, fields_have_no_bit_in_common) {
   check_disjoint(p2p, sizeof(p2p) / sizeof(*p2p));
 }
 
-/* Ranks of several builds meet: the layout is a format, and stays. */
+/* Ranks of different builds communicate, so the layout is a format that must not change. */
 Test(tag, bits_are_where_they_have_always_been) {
   coll_tag tag = colli_tag_make(COLLI_REDUCE, true, 0x123456789abcull, COLL_TYPE_USER_BASE + 12,
                                 COLL_OP_USER_BASE + 3, 0x4321, 0x7fedcba98ull, 0x55, 0x654321);

@@ -13,7 +13,7 @@
 #include "transports/tcp/tcp_internal.h"
 #include "waits.h"
 
-/* One rank's endpoint and what it was told. */
+/* One rank's endpoint and what it reported. */
 typedef struct node {
   coll_transport_env env;
   coll_endpoint *ep;
@@ -80,7 +80,7 @@ Test(tcp, refused_is_lost) {
   coll_conn *conn;
   cr_assert_eq(open_node(&a, 0), COLL_OK);
   cr_assert_eq(open_node(&b, 1), COLL_OK);
-  tcp_transport.close(b.ep); /* as a process that has ended */
+  tcp_transport.close(b.ep); /* like a process that has ended */
   cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 3, &conn), COLL_OK);
   cr_assert_eq(wait_error(&a, conn), COLL_ERR_PEER_LOST);
   cr_assert_eq(a.status, COLL_ERR_PEER_LOST);
@@ -91,7 +91,7 @@ Test(tcp, refused_is_lost) {
   tcp_transport.close(a.ep);
 }
 
-/* A blob with addresses given as text, all with prefix length 24 or 64. */
+/* Makes a blob from addresses as text, all with prefix length 24 or 64. */
 static tcp_blob blob_of(uint64_t host_id, const char *first, const char *second) {
   tcp_blob blob = {.magic = TCP_BLOB_MAGIC, .host_id = host_id};
   const char *texts[] = {first, second};
@@ -190,7 +190,8 @@ Test(tcp, bad_settings) {
   tcp_transport.close(second.ep);
 }
 
-/* More silent connections than may be pending: peers are accepted once those are closed. */
+/* More silent connections than may be pending: peers are accepted once the silent ones are closed.
+ * */
 Test(tcp, silent_connections, .timeout = 60) {
   enum { SILENT = TCP_MAX_PENDING + 20 };
   node a = {0}, b = {0};

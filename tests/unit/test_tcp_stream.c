@@ -1,4 +1,4 @@
-/* test_tcp_stream.c: the framing under TCP, against a peer that writes anything. */
+/* test_tcp_stream.c: the framing of TCP, against a peer that writes arbitrary bytes. */
 #include <criterion/criterion.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ static int peek(colli_stream *stream, coll_tag *got, const void **buf, size_t *b
   return colli_stream_slot_peek(stream, got, buf, bytes);
 }
 
-/* Expects what a frame leads to, by both forms of receiving. */
+/* Checks the result of a frame, with both ways to receive. */
 static void expect_status(const colli_frame *frame, size_t bytes, coll_status status) {
   for (int form = 0; form < 2; form++) {
     colli_stream stream;
@@ -102,8 +102,7 @@ Test(tcp_stream, peek_then_receive) {
   coll_tag got;
   size_t bytes;
   const void *slot;
-  for (int i = 0; i < 3;
-       i++) { /* a part of it is in the slot when the caller receives it elsewhere */
+  for (int i = 0; i < 3; i++) { /* a part of it is in the slot when the caller calls recv() */
     put(peer, &frame, sizeof(frame));
     put(peer, payload, 1000);
     cr_assert_eq(peek(&stream, &got, &slot, &bytes), COLL_T_AGAIN);
@@ -115,7 +114,7 @@ Test(tcp_stream, peek_then_receive) {
   close_stream(&stream, peer);
 }
 
-/* Random bytes, most of them behind a valid frame, in random pieces. */
+/* Random bytes, most of them after a valid frame, in random pieces. */
 Test(tcp_stream, random_bytes) {
   for (uint64_t seed = 1; seed <= 2000; seed++) {
     colli_prng prng = {seed};
@@ -150,7 +149,7 @@ Test(tcp_stream, random_bytes) {
         }
       }
       if (status == COLL_T_AGAIN && stream.frame_done && !stream.in_slot)
-        break; /* a receive has begun: only the same call may follow */
+        break; /* a receive has begun: it must be repeated */
     }
     cr_assert(status <= 0 || status == COLL_ERR_PROTOCOL || status == COLL_ERR_MISMATCH,
               "seed %llu: %d", (unsigned long long)seed, status);
@@ -158,7 +157,7 @@ Test(tcp_stream, random_bytes) {
   }
 }
 
-/* Everything in the outgoing ring survives adoption, when the caller reuses its buffer. */
+/* Data in the outgoing ring survives adoption, even if the caller reuses its buffer. */
 Test(tcp_stream, adopt) {
   colli_stream stream;
   int peer = open_stream(&stream), status;

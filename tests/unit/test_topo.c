@@ -1,4 +1,4 @@
-/* test_topo.c: reading machines, choosing places, telling hosts apart. */
+/* test_topo.c: reading machines, placing ranks, identifying hosts. */
 #include <criterion/criterion.h>
 #include <sched.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "libcoll/tuning/cache.h"
 #include "topology/topology.h"
 
-/* Loads one of the machine files beside this test. */
+/* Loads one of the machine files. */
 static colli_topo *load_file(const char *name) {
   char path[512];
   coll_error error = COLL_ERROR_INIT;
@@ -21,7 +21,7 @@ static colli_topo *load_file(const char *name) {
   return topo;
 }
 
-/* Loads this machine ("") or a described one. */
+/* Loads this machine ("") or one from a description. */
 static colli_topo *load_machine(const char *source) {
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
@@ -132,8 +132,8 @@ Test(topo, described_machines) {
   colli_topo_free(topo);
 }
 
-/* Checks one placement: distinct allowed cores, and each group of a kind within one of its share.
- */
+/* Checks one placement: distinct allowed cores, and each group gets its share of ranks, plus or
+ * minus one. */
 static void check_place(const colli_topo *topo, int nranks) {
   int cores[64];
   int on_node[8] = {0}, on_l3[16] = {0}, taken[64] = {0};
@@ -182,14 +182,14 @@ Test(place, forbidden_cores_are_left_out_and_full_groups_overflow) {
   topo->cores[0].allowed = topo->cores[1].allowed = topo->cores[2].allowed = false;
   cr_expect_eq(colli_topo_allowed_cores(topo), 5);
   int cores[5];
-  colli_topo_place(topo, 4, cores); /* one fits on node 0, the rest must go to node 1 */
+  colli_topo_place(topo, 4, cores); /* one rank fits on node 0, the rest must go to node 1 */
   cr_expect_eq(cores[0], 3);
   cr_expect_eq(cores[1], 4);
   cr_expect_eq(cores[2], 5);
   cr_expect_eq(cores[3], 6);
   colli_topo_place(topo, 5, cores);
   cr_expect_eq(cores[4], 7);
-  topo->cores[3].allowed = false; /* now node 0 has nothing left */
+  topo->cores[3].allowed = false; /* now node 0 has no core left */
   colli_topo_place(topo, 4, cores);
   for (int r = 0; r < 4; r++)
     cr_expect_eq(cores[r], 4 + r);
@@ -210,7 +210,7 @@ Test(place, this_machine_and_binding) {
   cpu_set_t mask;
   cr_assert_eq(sched_getaffinity(0, sizeof(mask), &mask), 0);
   cr_expect(CPU_ISSET(topo->cores[cores[0]].os_index, &mask));
-  colli_topo *again = load_machine(""); /* seen from a bound process, one core is allowed */
+  colli_topo *again = load_machine(""); /* a bound process may use one core */
   cr_expect_eq(colli_topo_allowed_cores(again), 1);
   cr_expect_eq(again->ncores, topo->ncores);
   for (int c = 0; c < topo->ncores; c++)
@@ -238,7 +238,7 @@ static void expect_refused(const char *source, const char *what) {
   cr_expect_not_null(strstr(error.message, what), "\"%s\" lacks \"%s\"", error.message, what);
 }
 
-/* Writes a file and gives its name. */
+/* Writes a file and returns its name. */
 static const char *write_file(char path[64], const char *text) {
   snprintf(path, 64, "/tmp/test_topo.%d.xml", (int)getpid());
   FILE *file = fopen(path, "w");
@@ -306,7 +306,7 @@ static void write_line(const char *folder, int index, const char *file, const ch
   fclose(to);
 }
 
-/* Describes one cache as the kernel does. */
+/* Writes the description of one cache, as in sysfs. */
 static void write_cache(const char *folder, int index, const char *level, const char *type,
                         const char *size, const char *cpus) {
   write_line(folder, index, "level", level);

@@ -1,4 +1,4 @@
-/* test_trainer_checkpoint.c: checkpoints come back exactly, or not at all. */
+/* test_trainer_checkpoint.c: checkpoints are restored exactly or refused. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/checkpoint.h"
 
@@ -16,7 +16,7 @@ typedef struct setup {
   bool with_squares;
 } setup;
 
-/* What the setup has written, or is to write. */
+/* The state that the setup writes. */
 static checkpoint_state state_of(setup *s) {
   return (checkpoint_state){.epochs = 5,
                             .updates = 1234,
@@ -57,7 +57,7 @@ static void expect_bad(const setup *s, const checkpoint_run *run, const char *ca
   cr_assert_arr_eq(velocity, zero, sizeof(zero));
 }
 
-/* The checkpoint that `make` wrote must be there, whole. */
+/* The checkpoint that `make` wrote must exist, complete. */
 static void expect_good(const setup *s) {
   float params[PARAMS], velocity[PARAMS], squares[PARAMS];
   checkpoint_state state = {.params = params, .velocity = velocity};
@@ -89,7 +89,7 @@ Test(trainer_checkpoint, comes_back_exactly) {
   }
 }
 
-/* What is left to be sent may be in the file, wanted, both, or neither. */
+/* Pending gradients may be in the file, wanted, both, or neither. */
 Test(trainer_checkpoint, what_is_left_to_be_sent) {
   setup s;
   fail why = {.text = ""};
@@ -132,7 +132,7 @@ Test(trainer_checkpoint, any_damage_is_noticed) {
     expect_bad(&s, &s.run, "not loaded");
     data[i] ^= (uint8_t)(1u << (i % 8));
   }
-  data[bytes] = 0; /* files_read() gives room for more */
+  data[bytes] = 0; /* files_read() allocates room for more */
   files_write(s.folder, "check", data, bytes + 1);
   expect_bad(&s, &s.run, "corrupt");
   files_write(s.folder, "check", data, bytes);

@@ -1,5 +1,4 @@
-/* test_trainer_data.c: CIFAR-10 and text, as they come from their files and when these are damaged.
- */
+/* test_trainer_data.c: CIFAR-10 and text, from good and damaged files. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/dataset.h"
 #include "trainer/loader.h"
@@ -32,7 +31,7 @@ static void make_cifar(char folder[64]) {
     write_batch(folder, f, RECORDS);
 }
 
-/* Loading must fail with a line that has both words in it. */
+/* Loading must fail with a line that contains both words. */
 static void expect_bad(const char *path, size_t places, const char *first, const char *second) {
   dataset d;
   fail why = {.text = ""};

@@ -1,4 +1,4 @@
-/* test_trainer_idx.c: IDX files, good ones and every kind of bad one; batches made from them. */
+/* test_trainer_idx.c: IDX files, good ones and all kinds of bad ones; batches made from them. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/idx.h"
 #include "trainer/loader.h"
@@ -21,7 +21,7 @@ static int open_files(void) {
   return count;
 }
 
-/* Loading must fail, with a line that has both words in it, and leave nothing behind. */
+/* Loading must fail with a line that contains both words, and leave nothing open or allocated. */
 static void expect_bad(const char *folder, const char *file, const char *cause) {
   fail why = {.text = ""};
   dataset data;
@@ -60,7 +60,7 @@ Test(trainer_idx, reads_plain_and_compressed) {
       cr_assert_eq(data.train.labels[0][s], files_class(s));
     uint64_t fingerprint = data.fingerprint;
     dataset_free(&data);
-    /* One other pixel makes another fingerprint. */
+    /* One different pixel changes the fingerprint. */
     images[bytes - 1] ^= 1;
     files_write(folder, i ? IMAGES ".gz" : IMAGES, images, bytes);
     cr_assert(dataset_load(&data, folder, 64, &why));
@@ -86,7 +86,7 @@ Test(trainer_idx, missing) {
     cr_assert_eq(mkdir(path, 0700), 0);
     expect_bad(folder, names[i], "not a regular file");
     cr_assert_eq(rmdir(path), 0);
-    cr_assert_eq(mkfifo(path, 0600), 0); /* must not wait for a writer */
+    cr_assert_eq(mkfifo(path, 0600), 0); /* must not block on a pipe without a writer */
     expect_bad(folder, names[i], "not a regular file");
     cr_assert_eq(unlink(path), 0);
     files_make(folder, "");
@@ -136,7 +136,7 @@ Test(trainer_idx, test_set_of_another_size) {
   files_remove(folder);
 }
 
-/* However short a file is cut, it is noticed. */
+/* A truncated file is noticed, wherever it ends. */
 Test(trainer_idx, truncated_anywhere) {
   char folder[64];
   files_folder(folder);
@@ -154,7 +154,7 @@ Test(trainer_idx, truncated_anywhere) {
     files_raw(folder, LABELS ".gz", packed, cut);
     expect_bad(folder, LABELS ".gz", "");
   }
-  packed[bytes] = 0; /* files_read() gives room for more */
+  packed[bytes] = 0; /* files_read() allocates room for more */
   files_raw(folder, LABELS ".gz", packed, bytes + 1);
   expect_bad(folder, LABELS ".gz", "longer");
   free(packed);
@@ -186,7 +186,7 @@ Test(trainer_idx, large_file_without_its_last_bytes) {
   files_remove(folder);
 }
 
-/* A flipped bit anywhere behind the first ten bytes of a gzip file (name, time, ...) is noticed. */
+/* A flipped bit anywhere after the first ten bytes of a gzip file (name, time, ...) is noticed. */
 Test(trainer_idx, damaged_anywhere) {
   char folder[64];
   files_folder(folder);
@@ -219,7 +219,7 @@ Test(trainer_loader, shards_cover_everything_evenly) {
     }
 }
 
-/* Data of which each image says which sample it is. */
+/* Data in which each image encodes its sample number. */
 static dataset numbered(uint8_t *images, uint8_t *labels) {
   for (size_t i = 0; i < FILES_TRAIN; i++) {
     images[2 * i] = (uint8_t)(i / 16);
@@ -277,7 +277,7 @@ Test(trainer_loader, order_depends_on_seed_and_epoch_alone) {
   size_t bytes = FILES_TRAIN * sizeof(uint32_t);
   cr_assert(loader_create(&a, &data, 5, 16, &why) && loader_create(&b, &data, 5, 32, &why));
   loader_epoch(&a, 0);
-  loader_epoch(&a, 3); /* b jumps there, as a resumed run does */
+  loader_epoch(&a, 3); /* b starts there, as a resumed run does */
   loader_epoch(&b, 3);
   cr_assert_arr_eq(a.order, b.order, bytes);
   loader_epoch(&b, 4);

@@ -9,7 +9,7 @@
 
 #define ROWS   3
 #define WIDE   (1.0f / 64)   /* where the loss is smooth */
-#define NARROW (1.0f / 1024) /* where it has corners or bends soon */
+#define NARROW (1.0f / 1024) /* where it has corners or bends sharply */
 
 /* A model with parameters, samples, and the derivatives of its loss. */
 typedef struct setup {
@@ -55,7 +55,7 @@ static double loss_of(setup *s) {
   return model_loss(&s->m, &s->p, ROWS, &correct);
 }
 
-/* The derivative of the loss by one number, from four values: its error is of order h^4. */
+/* The derivative of the loss by one number, from four values; the error is of order h^4. */
 static double slope(setup *s, float *x, float h) {
   const float keep = *x;
   double at[4];
@@ -69,10 +69,10 @@ static double slope(setup *s, float *x, float h) {
 }
 
 /*
- * Compares derivatives by all parameters and inputs with differences over steps of h. float32 makes
- * the loss uncertain by about 1e-6, and so a slope by 1e-6 / h. Where a value passes a corner
- * (ReLU, maximum) between the four points, differences say nothing: at most `corners` in a hundred
- * may be off.
+ * Compares derivatives by all parameters and inputs with differences over steps of h. In float32
+ * the loss has an error of about 1e-6, so a slope has 1e-6 / h. If a value passes a corner (ReLU,
+ * maximum) between the four points, differences are meaningless: at most `corners` in a hundred may
+ * be wrong.
  */
 static void check(const model *m, size_t symbols, float h, size_t corners) {
   setup s = make(m, symbols);
@@ -97,7 +97,7 @@ static void check(const model *m, size_t symbols, float h, size_t corners) {
   drop(&s);
 }
 
-/* Layers one behind the other. */
+/* A sequence of layers. */
 static model chain(const layer *layers, size_t count, size_t positions) {
   model m;
   fail why = {.text = ""};
@@ -125,7 +125,7 @@ Test(trainer_layers, conv) {
   check(&m, 0, NARROW, 3);
 }
 
-/* Each output of a convolution is the sum that its definition says. */
+/* Each output of a convolution is the sum in its definition. */
 Test(trainer_layers, conv_is_a_convolution) {
   enum { SIDE = 5, IN = 2, KERNEL = 3, PADDING = 1, OUT = 3 };
   layer l = layer_conv(SIDE, IN, KERNEL, PADDING, OUT);
@@ -171,7 +171,7 @@ Test(trainer_layers, attention) {
   check(&m, 0, WIDE, 0);
 }
 
-/* What comes later is not seen: changing it must not change what is said before. */
+/* Causality: changing a later input must not change earlier outputs. */
 Test(trainer_layers, attention_does_not_see_the_future) {
   enum { PLACES = 5, WIDTH = 6 };
   model m = chain((layer[]){layer_attention(PLACES, WIDTH, 3)}, 1, PLACES);
@@ -203,7 +203,8 @@ Test(trainer_layers, whole_models) {
   cr_assert_not(model_transformer(&m, 7, 4, 8, 3, 2, &why));
   cr_assert(strstr(why.text, "--heads"));
   cr_assert(model_lenet(&m, 28, 1, 10, &why), "%s", why.text);
-  /* As LeCun's: 156 + 2,416 (all maps joined, not his partial scheme) + 48,120 + 10,164 + 850. */
+  /* As LeCun's network: 156 + 2,416 (all maps joined, not his partial scheme) + 48,120 + 10,164 +
+   * 850. */
   cr_assert_eq(m.params, 61706u);
   cr_assert(model_lenet(&m, 12, 1, 3, &why), "%s", why.text);
   check(&m, 0, NARROW, 3);
@@ -211,7 +212,7 @@ Test(trainer_layers, whole_models) {
   cr_assert(strstr(why.text, "multiple of 4"));
 }
 
-/* A part of a model does what these layers do in the whole. */
+/* A part of a model computes what its layers compute in the whole model. */
 Test(trainer_layers, parts_of_a_model) {
   static const size_t sizes[] = {5, 4, 6, 3};
   model m;

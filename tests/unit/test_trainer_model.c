@@ -13,7 +13,7 @@
 static const size_t shape[] = {7, 6, 5, 4};
 #define MAX_WIDTH 8
 
-/* The loss of all samples, computed in double in the plainest way; *least is how close any hidden
+/* The loss of all samples, computed in double in the simplest way; *least: how close any hidden
  * value comes to ReLU's corner, where differences say nothing about the gradient. */
 static double plain_loss(const model *m, const double *w, const float *inputs,
                          const uint8_t *labels, size_t rows, double *least) {
@@ -87,7 +87,7 @@ static bool backward(setup *s, const float *w, size_t rows, float scale, model_l
   return model_backward(&s->m, w, &s->p, rows, s->g, NULL, listener, why);
 }
 
-/* Compares every gradient with the central difference of the plain loss. */
+/* Compares every gradient with the central difference of the reference loss. */
 static void check_gradients(const size_t *sizes, size_t count) {
   const float scale = 0.25f;
   setup s = make(sizes, count, ROWS);
@@ -124,7 +124,7 @@ Test(trainer_model, gradients_without_hidden_layer) {
   check_gradients(shape + 2, 2);
 }
 
-/* Parts of a batch, weighted by their true sizes, add up to the whole. */
+/* Parts of a batch, weighted by their sizes, add up to the whole. */
 Test(trainer_model, gradients_of_parts_add_up) {
   setup all = make(shape, 4, ROWS), part = make(shape, 4, ROWS);
   fail why;
@@ -162,7 +162,7 @@ Test(trainer_model, counts_right_answers_and_large_outputs_do_not_overflow) {
   drop(&s);
 }
 
-/* Notes in which order layers were reported, and that they were complete then. */
+/* Records the order in which layers were reported, and checks that they were complete. */
 typedef struct notes {
   const setup *s;
   size_t order[8], count, stop_at;

@@ -1,6 +1,5 @@
-/* test_trainer_optim.c: updates against plain computation in double, and how the learning rate
- * goes.
- */
+/* test_trainer_optim.c: updates against plain computation in double, and the schedules of the
+ * learning rate. */
 #include "trainer/optim.h"
 
 #include <criterion/criterion.h>

@@ -1,4 +1,5 @@
-/* test_trainer_options.c: the command line, what is shown, and which rank is to blame. */
+/* test_trainer_options.c: the command line, the progress bar, the metrics, and which rank is to
+ * blame. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/agree.h"
 #include "trainer/options_table.h"
@@ -121,8 +122,8 @@ Test(trainer_options, bad_ones) {
   }
 }
 
-/* Whether an option is accepted exactly where the table says that somebody reads it, if another one
- * has that value. What else it needs is there. */
+/* Whether an option is accepted exactly if the table says that something reads it, when another
+ * option has a certain value. Its other requirements are met. */
 static void check_pair(const option_row *row, const char *other, const char *value) {
   options o;
   fail why;
@@ -144,8 +145,8 @@ static void check_pair(const option_row *row, const char *other, const char *val
   cr_assert(fits || strstr(why.text, want), "'%s': %s", line, why.text);
 }
 
-/* Every option beside every strategy and every model: it is accepted where the table says that
- * somebody reads it, and nowhere else. */
+/* Every option with every strategy and every model: it is accepted if the table says that something
+ * reads it, and refused otherwise. */
 Test(trainer_options, foreign_ones_are_refused) {
   static const char *const models[] = {"perceptron", "lenet", "transformer"};
   for (const option_row *row = option_rows; row->name; row++) {
@@ -156,7 +157,7 @@ Test(trainer_options, foreign_ones_are_refused) {
   }
 }
 
-/* What the table names is there: a wrong name would refuse an option everywhere. */
+/* The names in the table exist: with a wrong name an option would always be refused. */
 Test(trainer_options, table_names_what_there_is) {
   for (const option_row *row = option_rows; row->name; row++)
     for (int k = 0; k < OPTION_NEEDS; k++) {
@@ -201,13 +202,13 @@ Test(trainer_progress, fits_every_width) {
     cr_assert(strstr(text, words[i]), "'%s' lacks '%s'", text, words[i]);
   progress_format(text, sizeof(text), 60, &p, &state, 110);
   cr_assert_null(strchr(text, '#'), "no room for a bar");
-  p.begin_s = 0; /* the longest text: an ordinary terminal must have room for it and a bar */
+  p.begin_s = 0; /* the longest text: it must fit into an ordinary terminal together with the bar */
   p.samples = 60000000;
   state.samples = 30000000;
   progress_format(text, sizeof(text), 79, &p, &state, 110);
   cr_assert(strstr(text, "[######.......]") && strstr(text, "273k/s") && strstr(text, "ETA 9 min"),
             "%s", text);
-  state.samples = 0; /* nothing done yet: no rate, but no fault either */
+  state.samples = 0; /* nothing done yet: no rate, and no division by zero */
   progress_format(text, sizeof(text), 200, &p, &state, 100);
 }
 

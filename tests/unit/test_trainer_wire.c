@@ -1,4 +1,4 @@
-/* test_trainer_wire.c: what packets bring and what they leave is together what there was. */
+/* test_trainer_wire.c: what packets carry plus what they leave is exactly the original. */
 #include "trainer/wire.h"
 
 #include <criterion/criterion.h>
@@ -9,7 +9,7 @@
 #include <string.h>
 
 #define MOST  5000
-#define GUARD 16 /* bytes behind a packet that nobody may touch */
+#define GUARD 16 /* guard bytes after a packet */
 
 static const char *const forms[] = {"float16", "bfloat16", "int8",      "topk",
                                     "topk:1",  "topk:0.3", "topk:0.001"};
@@ -25,7 +25,7 @@ static wire form_of(const char *text) {
   return form;
 }
 
-/* Noise that is the same everywhere, from 0 to less than 2^31. */
+/* Pseudorandom numbers below 2^31, the same on every machine. */
 static uint32_t noise(uint32_t *state) {
   *state = *state * 1664525u + 1013904223u;
   return *state >> 1;
@@ -54,7 +54,7 @@ static void send_it(const wire *form, size_t count, float *pending, float *sum) 
   free(packet);
 }
 
-/* In float64 the sum of two float32 of sizes that are not too far apart is exact. */
+/* In float64 the sum of two float32 of similar magnitude is exact. */
 Test(trainer_wire, nothing_is_lost) {
   static float x[MOST], pending[MOST], sent[MOST];
   for (size_t f = 0; f < FORMS; f++)
@@ -70,7 +70,7 @@ Test(trainer_wire, nothing_is_lost) {
     }
 }
 
-/* What is left is at most half of a step between two numbers that can be sent. */
+/* The rest is at most half the distance between two numbers that can be sent. */
 Test(trainer_wire, as_exact_as_it_can_be) {
   static float x[MOST], pending[MOST], sent[MOST];
   for (size_t f = 0; f < 3; f++) {
@@ -88,7 +88,7 @@ Test(trainer_wire, as_exact_as_it_can_be) {
   }
 }
 
-/* Every float16 and bfloat16 arrives as what it stands for, and is sent as itself. */
+/* Every float16 and bfloat16 is sent unchanged, and arrives as its value. */
 Test(trainer_wire, all_numbers_of_16_bits) {
   for (uint32_t bits = 0; bits < 0x10000; bits++)
     for (int f = 0; f < 2; f++) {
@@ -109,7 +109,7 @@ Test(trainer_wire, all_numbers_of_16_bits) {
     }
 }
 
-/* Halfway between two neighbours the one with the even bits is taken. */
+/* Halfway between two neighbours, rounding goes to the even one. */
 Test(trainer_wire, halves_go_to_even) {
   static const struct {
     float x;
@@ -131,8 +131,8 @@ Test(trainer_wire, halves_go_to_even) {
   }
 }
 
-/* topk sends no smaller number than what it leaves, just as many as it says, and the first of equal
- * ones. */
+/* topk sends no number smaller than one that it leaves, exactly as many as it should, and the first
+ * of equal ones. */
 Test(trainer_wire, the_largest_are_sent) {
   static float x[MOST], sent[MOST];
   static const float parts[] = {0.001f, 0.01f, 0.3f, 1};
@@ -162,8 +162,8 @@ Test(trainer_wire, the_largest_are_sent) {
   cr_assert(equal[0] == 1 && equal[4] == 2 && equal[5] == 0);
 }
 
-/* With error feedback nothing waits for ever: what was sent so far stays near what was to be sent.
- */
+/* With error feedback nothing is left out forever: the sum of what was sent stays near the sum of
+ * the gradients. */
 Test(trainer_wire, what_is_left_stays_small) {
   enum { COUNT = 300, TURNS = 400 };
   float g[COUNT], pending[COUNT], sent[COUNT];
@@ -188,7 +188,7 @@ Test(trainer_wire, what_is_left_stays_small) {
   }
 }
 
-/* Infinities and what is no number reach the others, and do not stay behind. */
+/* Infinities and NaN are sent, and do not stay behind. */
 Test(trainer_wire, what_is_not_finite_is_carried) {
   static const float odd[] = {INFINITY, -INFINITY, NAN};
   float sent[300];

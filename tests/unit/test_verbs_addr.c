@@ -1,4 +1,4 @@
-/* test_verbs_addr.c: which rails of two ranks go together: the same answer on both sides, whatever
+/* test_verbs_addr.c: which rails of two ranks are paired: both sides get the same answer, whatever
  * the other side has sent. */
 #include <criterion/criterion.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 static char why[96];
 
-/* A rail as it travels, by its addresses; "" for none. */
+/* Makes a rail, in the form that is sent, from its addresses; "" for none. */
 static verbs_wire_rail wire(verbs_net type, const char *first, int prefix, const char *second) {
   static fake_port port;
   verbs_wire_rail rail = {.type = (uint8_t)type, .mtu = IBV_MTU_4096, .gbit = 100};
@@ -59,7 +59,7 @@ Test(verbs_addr, infiniband_goes_by_subnet) {
   cr_assert(paths[0].same_subnet);
   cr_assert_eq(pair(&a, 1, &c, 1, paths), 0);
   cr_assert_str_eq(why, "different InfiniBand subnets");
-  b.lid = 0; /* no subnet manager has been there */
+  b.lid = 0; /* no subnet manager has set it up */
   cr_assert_eq(pair(&a, 1, &b, 1, paths), 0);
 }
 
@@ -91,11 +91,11 @@ Test(verbs_addr, roce_goes_by_family_and_subnet) {
                   near = wire(VERBS_NET_ROCE_V1, "10.0.0.9", 24, "");
   cr_assert_eq(pair(&one, 1, &other, 1, paths), 0); /* version 1 may not */
   cr_assert_eq(pair(&one, 1, &near, 1, paths), 1);
-  one.prefix[0] = other.prefix[0] = 0; /* subnets that nobody knows: perhaps */
+  one.prefix[0] = other.prefix[0] = 0; /* unknown subnets: may be reachable */
   cr_assert_eq(pair(&one, 1, &other, 1, paths), 1);
 }
 
-/* Rails go with those of their own subnet first, and else with those of the same number. */
+/* Rails are paired with those of their own subnet first, otherwise by number. */
 Test(verbs_addr, rails_are_paired_by_subnet_then_by_number) {
   verbs_path paths[VERBS_MAX_RAILS];
   verbs_wire_rail a[3] = {wire(VERBS_NET_ROCE_V2, "10.0.0.1", 24, ""),
@@ -127,7 +127,7 @@ Test(verbs_addr, equal_rails_pair_with_themselves) {
     cr_assert_eq(paths[i].mine, paths[i].theirs);
 }
 
-/* Whatever comes: no crash, and both sides agree. */
+/* Arbitrary bytes: no crash, and both sides agree. */
 Test(verbs_addr, random_descriptions) {
   static const char *const addresses[] = {"10.0.0.1", "10.0.0.2", "10.0.1.1", "fe80::1",
                                           "fe80::2",  "",         "fd00::1",  "127.0.0.1",

@@ -1,6 +1,6 @@
 /*
- * test_verbs_device.c: which devices and ports become rails, and what is said where there is none,
- * against a pretended libibverbs (tests/plugins/fake_ibverbs.c).
+ * test_verbs_device.c: which devices and ports become rails, and the message if there is none, with
+ * a fake libibverbs (tests/plugins/fake_ibverbs.c).
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -24,7 +24,7 @@ static void load(void) {
   cr_assert_eq(verbs_lib_load(&lib, VERBS_LIB_NAME, &fault), COLL_OK, "%s", fault.detail);
 }
 
-/* Opens the rails; what is opened must be closed again, and nothing left. */
+/* Opens the rails; checks that everything opened is closed again. */
 static int open_rails(const verbs_settings *settings) {
   memset(&fault, 0, sizeof(fault));
   int count = verbs_rails_open(&lib, settings, rails, VERBS_MAX_RAILS, &fault);
@@ -40,7 +40,7 @@ static void close_rails(int count) {
   verbs_lib_close(&lib);
 }
 
-/* No rail, with that status, and all of these words (NULL at the end) in the sentence. */
+/* Expects no rail, this status, and all of these words (ends with NULL) in the message. */
 static void expect_none(const verbs_settings *settings, coll_status status,
                         const char *const *words) {
   cr_assert_eq(open_rails(settings), 0);
@@ -75,7 +75,7 @@ Test(verbs_device, infiniband_port_becomes_a_rail, .init = load) {
   close_rails(1);
 }
 
-/* Libraries' contexts without the newer functions: the same, without on-demand paging. */
+/* Old libraries' contexts without the newer functions: the same, without on-demand paging. */
 Test(verbs_device, old_contexts_serve_as_well, .init = load) {
   fake_add(fake, "mlx4_0", 1)->odp.general_caps = IBV_ODP_SUPPORT;
   fake->compat = true;
@@ -95,13 +95,13 @@ Test(verbs_device, paging_is_as_the_device_says, .init = load) {
   cr_assert_eq(rails[0].odp_general, IBV_ODP_SUPPORT);
   cr_assert_eq(rails[0].odp_rc, IBV_ODP_SUPPORT_WRITE);
   verbs_rails_close(&lib, rails, 1);
-  device->odp.general_caps = 0; /* then the rest means nothing */
+  device->odp.general_caps = 0; /* then the rest is meaningless */
   cr_assert_eq(open_rails(&settings), 1);
   cr_assert_eq(rails[0].odp_rc, 0);
   close_rails(1);
 }
 
-/* Where a device sits, from a folder that looks like sysfs. */
+/* The location of a device, from a folder that looks like sysfs. */
 Test(verbs_device, place_comes_from_sysfs, .init = load) {
   char folder[] = "/tmp/verbs_device.XXXXXX", path[128], target[160];
   cr_assert_not_null(mkdtemp(folder));
@@ -134,7 +134,8 @@ Test(verbs_device, place_comes_from_sysfs, .init = load) {
 Test(verbs_device, only_the_fastest_of_a_kind_are_used, .init = load) {
   fake_add(fake, "slow_0", 1)->ports[0].attr.active_speed = 16;
   fake_add(fake, "fast_0", 2)->ports[1].attr.state = IBV_PORT_DOWN;
-  fake_device *ether = fake_add(fake, "ether_0", 1); /* as fast as the fastest, another network */
+  fake_device *ether = fake_add(fake, "ether_0", 1); /* as fast as the fastest, but on a
+                                                        different network */
   fake_make_roce(&ether->ports[0]);
   fake_gid(&ether->ports[0], 0, "10.1.2.3", IBV_GID_TYPE_ROCE_V2);
   fake_add(fake, "fast_1", 1);
@@ -278,7 +279,7 @@ Test(verbs_device, link_local_is_better_than_nothing, .init = load) {
   close_rails(1);
 }
 
-/* Version 1 of the protocol is used where there is no other, and never mixed with version 2. */
+/* Version 1 of the protocol is used if there is no other, and never mixed with version 2. */
 Test(verbs_device, versions_do_not_mix, .init = load) {
   fake_port *port = add_roce();
   memset(&port->gids[1], 0, sizeof(port->gids[1]));
@@ -419,7 +420,7 @@ Test(verbs_device, other_kinds_of_adapters, .init = load) {
   cr_assert_eq(fake->opens, 0);
 }
 
-/* Of several reasons the one that is nearest to a rail is told. */
+/* Of several reasons, the message gives the one of the port that came closest to being a rail. */
 Test(verbs_device, the_nearest_reason_is_told, .init = load) {
   verbs_settings settings = fake_settings();
   fake_add(fake, "mlx5_0", 1)->open_errno = EPERM;
@@ -443,7 +444,7 @@ Test(verbs_device, settings_that_fit_nothing, .init = load) {
 
 /* ---- odd devices ----------------------------------------------------------------------------- */
 
-/* Numbers that no device should have must neither crash nor hang. */
+/* Impossible numbers from a device must cause neither a crash nor a hang. */
 Test(verbs_device, odd_values, .init = load) {
   verbs_settings settings = fake_settings();
   fake_device *device = fake_add(fake, "odd0", 255);
@@ -466,7 +467,7 @@ Test(verbs_device, odd_values, .init = load) {
   close_rails(1);
 }
 
-/* A RoCE port with as many entries as possible, all empty, ends soon. */
+/* Scanning a RoCE port with the largest possible GID table, all empty, is fast. */
 Test(verbs_device, endless_table, .init = load, .timeout = 10) {
   verbs_settings settings = fake_settings();
   fake_port *port = add_roce();
@@ -475,7 +476,7 @@ Test(verbs_device, endless_table, .init = load, .timeout = 10) {
   EXPECT_NONE(&settings, COLL_ERR_SYSTEM, "rocep0 port 1 has no GID");
 }
 
-/* A table with loopback addresses and types that nobody knows has nothing to offer. */
+/* A table with only loopback addresses and unknown types has no usable entry. */
 Test(verbs_device, addresses_of_no_use, .init = load) {
   verbs_settings settings = fake_settings();
   fake_port *port = add_roce();

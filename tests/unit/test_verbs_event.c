@@ -1,4 +1,4 @@
-/* test_verbs_event.c: what devices tell unasked, and what failed completions mean to the user. */
+/* test_verbs_event.c: asynchronous events of devices, and messages for failed completions. */
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <stdint.h>
@@ -41,7 +41,7 @@ static void tell(enum ibv_event_type type, int port, void *object) {
     event->element.port_num = port;
 }
 
-/* There being no event is no reason to block: the pretended library ends the test if it would. */
+/* Without an event nothing blocks: otherwise the fake library ends the test. */
 Test(verbs_event, nothing_to_tell, .init = load, .fini = unload) {
   verbs_event event;
   cr_assert_eq(verbs_event_next(&lib, &rail, &event, &fault), 0);
@@ -93,7 +93,7 @@ Test(verbs_event, objects_are_named, .init = load, .fini = unload) {
   }
 }
 
-/* Events of no consequence, and such as nobody knows, are passed over, and never without end. */
+/* Harmless and unknown events are ignored, and never read endlessly. */
 Test(verbs_event, the_rest_is_passed_over, .init = load, .fini = unload) {
   verbs_event event;
   tell(IBV_EVENT_COMM_EST, 0, &event);
@@ -115,7 +115,8 @@ Test(verbs_event, device_that_is_gone, .init = load, .fini = unload) {
   cr_assert(strstr(fault.detail, "device mlx5_0 is gone"), "%s", fault.detail);
 }
 
-/* A device that leaves the system's list is being removed; one that was never in it is not. */
+/* A device that disappears from the system's list is being removed; one that was never listed is
+ * not. */
 Test(verbs_event, device_that_is_being_removed, .init = load, .fini = unload) {
   char path[] = "/tmp/coll_test_uverbs_XXXXXX";
   int fd = mkstemp(path);
@@ -134,7 +135,7 @@ Test(verbs_event, device_that_is_being_removed, .init = load, .fini = unload) {
 
 /* ---- completions ----------------------------------------------------------------------------- */
 
-/* Every status has a sentence that names work, peer, device and port. */
+/* Every status has a message that names work request, peer, device and port. */
 Test(verbs_event, every_status_has_a_sentence, .init = load, .fini = unload) {
   for (int status = 1; status < 40; status++) {
     struct ibv_wc wc = {.status = (enum ibv_wc_status)status, .vendor_err = 0x51};

@@ -1,4 +1,4 @@
-/* test_verbs_lib.c: what is said where libibverbs cannot be loaded. */
+/* test_verbs_lib.c: the messages if libibverbs cannot be loaded. */
 #include <criterion/criterion.h>
 #include <string.h>
 

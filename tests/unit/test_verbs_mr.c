@@ -37,7 +37,7 @@ static void unload(void) {
   verbs_lib_close(&lib);
 }
 
-/* Takes the right to pass over the limit away, and sets it. */
+/* Drops the right to exceed the limit, and sets the limit. */
 static void limit_locked(rlim_t bytes) {
   struct __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   struct __user_cap_data_struct data[2];
@@ -73,7 +73,8 @@ Test(verbs_mr, rights_follow_from_the_use, .init = load, .fini = unload) {
   verbs_mr_release(&domain, NULL);
 }
 
-/* What may not be pinned stays pageable if the device can do that for all that it is used for. */
+/* If memory may not be pinned, on-demand paging is used, if the device supports it for all that is
+ * needed. */
 Test(verbs_mr, paging_where_pinning_is_refused, .init = load, .fini = unload) {
   static char memory[4096];
   fake->reg_most = 1024;
@@ -116,7 +117,7 @@ Test(verbs_mr, limits_are_explained, .init = load, .fini = unload) {
 }
 
 Test(verbs_mr, dmabuf, .init = load, .fini = unload) {
-  int fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the pretended library takes any descriptor */
+  int fd = open("/dev/null", O_RDWR | O_CLOEXEC); /* the fake library accepts any descriptor */
   cr_assert_geq(fd, 0);
   struct ibv_mr *mr =
       verbs_mr_register_dmabuf(&domain, fd, 0, 4096, 0x7000, VERBS_USE_WRITE, &fault);
@@ -191,7 +192,7 @@ Test(verbs_mr, regions_are_registered_when_first_used, .init = load, .fini = unl
   verbs_cache_free(&cache);
 }
 
-/* Memory that is given back and mapped again is not found through the old registration. */
+/* Memory that is unmapped and mapped again is not found through the old registration. */
 Test(verbs_mr, removed_regions_are_forgotten, .init = load, .fini = unload) {
   verbs_cache cache = {.domain = domain};
   char *memory = mmap(NULL, 8192, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -230,7 +231,8 @@ Test(verbs_mr, refused_regions_are_not_tried_again, .init = load, .fini = unload
 
 /* ---- buffers of operations ------------------------------------------------------------------- */
 
-/* Registered when first used, as it is used; gone when its last owner takes it back. */
+/* A buffer is registered on first use, with the rights it needs, and deregistered when its last
+ * owner releases it. */
 Test(verbs_mr, memory_is_registered_until_it_is_released, .init = load, .fini = unload) {
   static char in[8192], out[8192];
   verbs_cache cache = {.domain = domain};
@@ -243,7 +245,9 @@ Test(verbs_mr, memory_is_registered_until_it_is_released, .init = load, .fini = 
   struct ibv_mr *mr = verbs_cache_find(&cache, in + 4096, 4096, VERBS_USE_READ);
   cr_assert_not_null(mr);
   cr_assert_eq(fake->access, 0);
-  cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_WRITE)); /* may lie where none can be */
+  cr_assert_null(verbs_cache_find(&cache, in, 64, VERBS_USE_WRITE)); /* may be at an address
+                                                                        where no registration can
+                                                                        be */
   cr_assert_null(verbs_cache_find(&cache, in + 4096, 4097, VERBS_USE_READ));
   cr_assert_not_null(verbs_cache_find(&cache, out, sizeof(out), VERBS_USE_WRITE));
   cr_assert(fake->access & IBV_ACCESS_REMOTE_WRITE);
@@ -258,7 +262,8 @@ Test(verbs_mr, memory_is_registered_until_it_is_released, .init = load, .fini = 
   verbs_cache_free(&cache);
 }
 
-/* Memory that others have registered in part stays registered as long as any of them may use it. */
+/* Memory that several owners have registered in part stays registered as long as one of them may
+ * use it. */
 Test(verbs_mr, registered_memory_may_overlap, .init = load, .fini = unload) {
   static char memory[4096], region[4096];
   verbs_cache cache = {.domain = domain};
@@ -286,7 +291,7 @@ Test(verbs_mr, registered_memory_may_overlap, .init = load, .fini = unload) {
   verbs_cache_free(&cache);
 }
 
-/* It is copied then, and the first reason is kept. */
+/* Then messages are copied, and the first reason is kept. */
 Test(verbs_mr, registration_that_is_refused, .init = load, .fini = unload) {
   static char memory[4096];
   verbs_cache cache = {.domain = domain};

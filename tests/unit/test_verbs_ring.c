@@ -8,7 +8,7 @@
 
 #define MARK 0x5eed5eed5eed0000u
 
-/* What is written of a message. */
+/* A message that was written. */
 typedef struct frame {
   verbs_place place;
   coll_tag tag;
@@ -17,7 +17,7 @@ typedef struct frame {
   size_t bytes;
 } frame;
 
-/* A sender, a receiver, and the memory between them, as a device would write to it. */
+/* A sender, a receiver, and the memory between them, which the test writes as a device would. */
 typedef struct pair {
   verbs_tx tx;
   verbs_rx rx;
@@ -47,7 +47,7 @@ static void destroy(pair *p) {
   free(p);
 }
 
-/* Messages come in runs of one tag, as slices do, or of tags that differ in one word. */
+/* Messages come in runs with one tag, like slices, or with tags that differ in one word. */
 static coll_tag tag_of(uint64_t number) {
   return (coll_tag){{number / 9, number / 3, ~(number / 9)}};
 }
@@ -75,7 +75,7 @@ static void sent_frame(pair *p, const frame *f) {
   p->sends[p->sent++ % VERBS_ARRIVALS] = *f;
 }
 
-/* The receiver looks for a short message. */
+/* The receiver polls for a short message. */
 static bool look(pair *p) {
   uint32_t credit;
   return verbs_rx_poll(&p->rx, p->memory, &credit);
@@ -114,7 +114,7 @@ static bool send_long(pair *p, size_t bytes) {
   return true;
 }
 
-/* Sends a message that is told by its bytes; false if there is no room. */
+/* Sends a message that is recognised by its bytes; false if there is no room. */
 static bool send_one(pair *p, size_t bytes) {
   return bytes <= VERBS_SHORT && p->sent % 5 ? send_short(p, bytes) : send_long(p, bytes);
 }
@@ -139,14 +139,14 @@ static bool take_one(pair *p) {
   return true;
 }
 
-/* Carries the credit over. */
+/* Delivers the credit. */
 static void tell(pair *p) {
   bool broken;
   verbs_tx_credit(&p->tx, verbs_rx_credit(&p->rx), &broken);
   cr_assert(!broken);
 }
 
-/* Nothing is overwritten before it is given back, whatever the sizes. */
+/* Nothing is overwritten before it is released, whatever the sizes. */
 Test(verbs_ring, random_traffic) {
   const size_t slots[] = {64, 1000, 8192, 16384, 40000};
   for (size_t s = 0; s < sizeof(slots) / sizeof(*slots); s++) {
@@ -167,8 +167,8 @@ Test(verbs_ring, random_traffic) {
   }
 }
 
-/* slot_count messages of slot_bytes fit although nothing is taken, whatever was given back and not
- * told, and wherever the ring begins. */
+/* slot_count messages of slot_bytes fit while the receiver takes nothing, whatever credit was not
+ * sent yet, and wherever the ring begins. */
 Test(verbs_ring, holds_all_slots) {
   const unsigned counts[] = {1, 4, 8, 64};
   for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++)
@@ -189,7 +189,7 @@ Test(verbs_ring, holds_all_slots) {
     }
 }
 
-/* The number of messages is bounded too, and the bound lifts. */
+/* The number of messages is bounded, too, until some are released. */
 Test(verbs_ring, many_small_ones) {
   pair *p = make(1 << 20, 8);
   unsigned sent = 0;
@@ -205,7 +205,7 @@ Test(verbs_ring, many_small_ones) {
   destroy(p);
 }
 
-/* The credit counts on when its bits are used up. */
+/* The credit counter wraps around correctly. */
 Test(verbs_ring, credit_wraps) {
   pair *p = make(1 << 16, 4);
   p->tx.passed = p->tx.freed = p->rx.passed = p->rx.credited = VERBS_IMM_UNITS - 500;
@@ -219,8 +219,8 @@ Test(verbs_ring, credit_wraps) {
   destroy(p);
 }
 
-/* A message whose mark is missing, and whatever is in front of it, is not there, wherever it lies
- * and whatever lay there before; as a whole it is. */
+/* A message without its mark is not seen, whatever its head says, wherever it is and whatever was
+ * there before; with the mark it is. */
 Test(verbs_ring, partly_placed) {
   const size_t sizes[] = {0, 1, 4, 8, 60, 64, 200};
   pair *p = make(4096, 1);
@@ -245,8 +245,8 @@ Test(verbs_ring, partly_placed) {
   destroy(p);
 }
 
-/* Puts message `number` together where the payload of a message would be in the mirror, and copies
- * it to `to`. */
+/* Assembles message `number` in the mirror, where the payload of a message would be, and copies it
+ * to `to`. */
 static void forge(pair *p, uint64_t number, uint8_t *to) {
   uint8_t *begin, payload[64] = {0};
   coll_tag tag = tag_of(number);
@@ -257,8 +257,7 @@ static void forge(pair *p, uint64_t number, uint8_t *to) {
   memcpy(to, begin, bytes);
 }
 
-/* What a head says of length is not believed before the mark is there, and only one mark is right.
- */
+/* The length in a head is not trusted before the mark is there, and only one mark is right. */
 Test(verbs_ring, stale_and_hostile) {
   pair *p = make(4096, 1);
   const uint32_t lengths[] = {
@@ -271,7 +270,7 @@ Test(verbs_ring, stale_and_hostile) {
   cr_assert(send_short(p, 100));
   cr_assert(take_one(p));
   tell(p);
-  /* The payload of a message is what comes next, but lies where no message begins. */
+  /* The payload contains what would be the next message, but at a place where no message begins. */
   frame f;
   cr_assert(make_frame(p, 1000, &f));
   forge(p, p->tx.sent + 1, p->mirror + verbs_ring_mirror(&f.place, true) + 2 * VERBS_UNIT);
@@ -289,13 +288,13 @@ Test(verbs_ring, stale_and_hostile) {
   destroy(p);
 }
 
-/* A receiver that has said that it sleeps is woken until it has sent again. */
+/* A receiver that has announced its sleep is woken until it has sent again. */
 Test(verbs_ring, sleeping) {
   pair *p = make(4096, 4);
   uint64_t *word = (uint64_t *)(void *)p->memory;
   cr_assert(!verbs_rx_asleep(&p->rx, p->memory));
   cr_assert(send_short(p, 8));
-  *word = verbs_tx_sleeps(&p->tx); /* overtakes the message, which was not looked for yet */
+  *word = verbs_tx_sleeps(&p->tx); /* overtakes the message, which was not polled yet */
   cr_assert(verbs_rx_asleep(&p->rx, p->memory));
   cr_assert(take_one(p));
   cr_assert(verbs_rx_asleep(&p->rx, p->memory), "nothing has come since");
@@ -303,7 +302,7 @@ Test(verbs_ring, sleeping) {
   cr_assert(take_one(p));
   cr_assert(!verbs_rx_asleep(&p->rx, p->memory));
   uint64_t laps = p->tx.passed + 3 * (uint64_t)p->tx.units;
-  while (p->tx.passed < laps) { /* no message touches the word */
+  while (p->tx.passed < laps) { /* messages do not touch that word */
     cr_assert(send_one(p, 4095));
     while (take_one(p))
       tell(p);
@@ -312,9 +311,7 @@ Test(verbs_ring, sleeping) {
   destroy(p);
 }
 
-/* Credit that is older than what is known changes nothing; no more messages are noticed than there
- * may be.
- */
+/* Outdated credit changes nothing, and no more messages are accepted than there can be. */
 Test(verbs_ring, bounds) {
   pair *p = make(1 << 20, 8);
   bool broken;
@@ -324,7 +321,7 @@ Test(verbs_ring, bounds) {
   while (look(p))
     seen++;
   cr_assert_eq(seen, VERBS_MESSAGES);
-  p->tx.read = p->tx.sent - 1; /* a sender that does not count */
+  p->tx.read = p->tx.sent - 1; /* a sender that ignores credit */
   cr_assert(send_short(p, 1));
   cr_assert(!look(p));
   while (p->rx.taken < 60 && take_one(p)) {
@@ -338,7 +335,7 @@ Test(verbs_ring, bounds) {
   destroy(p);
 }
 
-/* What no sender of ours sends is noticed. */
+/* Messages that libcoll never sends are detected. */
 Test(verbs_ring, nonsense) {
   pair *p = make(8192, 4);
   bool broken;

@@ -1,4 +1,4 @@
-/* test_verbs_target.c: adverts of places for messages, without a device. */
+/* test_verbs_target.c: adverts of destinations for messages, without a device. */
 #include <criterion/criterion.h>
 
 #include "transports/verbs/verbs_target.h"
@@ -7,7 +7,7 @@ static verbs_advert advert(uint64_t first, uint64_t bytes, uint32_t slice) {
   return (verbs_advert){.first = first, .address = 4096, .bytes = bytes, .slice = slice};
 }
 
-/* Adds one that must be taken. */
+/* Adds an advert that must be accepted. */
 static void add(verbs_targets *targets, verbs_advert one) {
   cr_assert(verbs_targets_add(targets, &one));
 }
@@ -55,7 +55,7 @@ Test(verbs_target, what_cannot_be_is_refused) {
   add(&targets, more);
 }
 
-/* A place is used again once the peer has copied what was there, and all its messages came. */
+/* A place is reused once the peer has copied what was there, and all its messages have arrived. */
 Test(verbs_target, places_are_used_again) {
   verbs_targets targets = {0};
   cr_assert_not(verbs_targets_copied(&targets, 1)); /* none was told */

@@ -11,7 +11,7 @@
 
 #define FILES_SIDE    6 /* images of 6 x 6 pixels */
 #define FILES_CLASSES 4
-#define FILES_TRAIN   203 /* a prime: batches and shards never come out even */
+#define FILES_TRAIN   203 /* a prime: batches and shards never divide evenly */
 #define FILES_TEST    61
 
 /* A fresh empty folder below /tmp; its name goes to `folder`. */
@@ -38,7 +38,7 @@ static inline void files_raw(const char *folder, const char *name, const void *d
     abort();
 }
 
-/* Writes a file as it is, or compressed if the name ends with .gz. */
+/* Writes a file, compressed if the name ends with .gz. */
 static inline void files_write(const char *folder, const char *name, const void *data,
                                size_t bytes) {
   char path[512];
@@ -61,7 +61,7 @@ static inline void files_unlink(const char *folder, const char *name) {
     abort();
 }
 
-/* Reads a whole file; to be freed. */
+/* Reads a whole file; the caller frees it. */
 static inline uint8_t *files_read(const char *folder, const char *name, size_t *bytes) {
   char path[512];
   snprintf(path, sizeof(path), "%s/%s", folder, name);
@@ -80,7 +80,7 @@ static inline void files_put32(uint8_t *at, uint32_t value) {
     at[i] = (uint8_t)(value >> (24 - 8 * i));
 }
 
-/* Noise that is the same everywhere. */
+/* Pseudorandom numbers, the same on every machine. */
 static inline uint32_t files_noise(uint32_t *state) {
   *state = *state * 1664525u + 1013904223u;
   return *state >> 16;
@@ -91,8 +91,8 @@ static inline size_t files_class(size_t sample) {
   return (sample * 7 + sample / 5) % FILES_CLASSES;
 }
 
-/* An image file: each class lights one quarter of the picture, half hidden by noise. To be freed.
- */
+/* Makes an image file: each class lights one quarter of the picture, half hidden by noise. The
+ * caller frees it. */
 static inline uint8_t *files_images(size_t count, uint32_t noise, size_t *bytes) {
   *bytes = 16 + count * FILES_SIDE * FILES_SIDE;
   uint8_t *data = malloc(*bytes);
@@ -113,7 +113,7 @@ static inline uint8_t *files_images(size_t count, uint32_t noise, size_t *bytes)
   return data;
 }
 
-/* The label file that belongs to files_images(). To be freed. */
+/* Makes the label file for files_images(). The caller frees it. */
 static inline uint8_t *files_labels(size_t count, size_t *bytes) {
   *bytes = 8 + count;
   uint8_t *data = malloc(*bytes);
