@@ -1,11 +1,11 @@
 # shellcheck shell=bash
-# What ./quickstart and ./check share. To be sourced by bash, with the current folder the
+# Functions of ./quickstart and ./check. To be sourced by bash, with the current folder the
 # project's root and `log_dir` set.
 
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C
 started=$SECONDS
 
-# Settings of libcoll left over in the caller's environment would change what is shown and tested.
+# libcoll settings in the caller's environment would change what is shown and tested.
 for name in $(compgen -e COLL_); do unset "$name"; done
 
 # Prints a heading with the time since the start.
@@ -32,7 +32,7 @@ packages_for() {
   done
 }
 
-# Prints those of the named packages that are not installed.
+# Prints which of the named packages are not installed.
 missing_of() {
   local package
   for package in "$@"; do
@@ -46,7 +46,7 @@ find_root() {
   as_root=
   [ "$(id -u)" -eq 0 ] && return
   command -v sudo >/dev/null ||
-    fail "packages must be installed, but this is not root and there is no sudo" \
+    fail "packages must be installed, but you are not root and there is no sudo" \
       "let an administrator run: apt-get install $1" "then run this again"
   # Without a terminal sudo cannot ask for a password.
   if ! sudo -n true 2>/dev/null && ! { [ -t 0 ] && sudo -v; }; then
@@ -56,13 +56,13 @@ find_root() {
   as_root="sudo DEBIAN_FRONTEND=noninteractive"
 }
 
-# Installs what is missing of the packages for "build", or for "build check".
+# Installs missing packages for "build", or for "build check".
 install_packages() {
   local wanted missing package update_failed='' log="$log_dir/packages.log"
   mapfile -t wanted < <(packages_for "$@")
   if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-    fail "this system has no apt-get: it is not a Debian or an Ubuntu" \
-      "install by its own means what these packages hold: ${wanted[*]}" \
+    fail "this system has no apt-get: it is neither Debian nor Ubuntu" \
+      "install the equivalents of these packages: ${wanted[*]}" \
       "then run this again with --no-install"
   fi
   mapfile -t missing < <(missing_of "${wanted[@]}")
@@ -72,11 +72,11 @@ install_packages() {
   $as_root apt-get -o DPkg::Lock::Timeout=120 -o APT::Update::Error-Mode=any -q update \
     >"$log" 2>&1 || update_failed=yes
   for package in "${missing[@]}"; do
-    # apt-cache show succeeds for names that only other packages mention; a candidate is more.
+    # apt-cache show also succeeds for names that only other packages mention, so look for a candidate.
     [[ $(apt-cache policy "$package" 2>/dev/null) == *"Candidate: "[!\(]* ]] && continue
     tail -5 "$log" >&2
     [ -z "$update_failed" ] ||
-      fail "apt-get update failed (last lines above; all in $log), and package $package is not known without it" \
+      fail "apt-get update failed (last lines above; all in $log), and package $package is unknown without it" \
         "check the network (and the proxy settings of apt), then run this again"
     fail "no package source of this system has the package $package" \
       "on Ubuntu enable universe (add-apt-repository universe); else see what replaces it in .ci/packages.txt" \
@@ -100,7 +100,7 @@ build() {
   for tool in cmake ninja pkg-config; do
     command -v $tool >/dev/null || fail "there is no $tool" "run this without --no-install, or install it"
   done
-  # A folder that was copied or moved knows wrong paths; cmake would refuse it.
+  # A folder that was copied or moved contains wrong paths; cmake would refuse it.
   if [ -f "$folder/CMakeCache.txt" ] &&
     ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$PWD" "$folder/CMakeCache.txt"; then
     rm -rf "$folder"

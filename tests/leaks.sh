@@ -1,8 +1,8 @@
 #!/bin/sh
-# Runs a Criterion program and fails also if a sanitizer reported anything in one of its children.
-# What Criterion itself leaves behind in a child that exits on its own is no leak of ours: a block whose
-# allocating frame is in libcriterion is passed over. So a report must not change an exit status
-# (exitcode=0): what counts is the report.
+# Runs a Criterion program. Also fails if a sanitizer reported anything in one of its children.
+# Memory that Criterion itself leaves in a child that exits by itself is not our leak: a block whose
+# allocating frame is in libcriterion is ignored. So a report must not change an exit status
+# (exitcode=0); we look at the reports.
 set -u
 log=$(mktemp)
 trap 'rm -f "$log" "$log".*' EXIT

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Four hosts as network namespaces, each with 1 Gbit/s out: collectives between them, a killed rank and
+# Four hosts as network namespaces, each with a 1 Gbit/s uplink: collectives between them, a killed rank and
 # a cut cable. Needs root, ip and tc; exits 77 (skipped) with a reason where they are missing.
 set -u
 skip() { echo "skipped: $1"; exit 77; }
@@ -110,7 +110,7 @@ for r in 0 1 3; do
 done
 expect "they knew within 3 s ($took ms)" [ "$took" -lt 3000 ]
 
-# Hosts that have IPv6 addresses only.
+# Hosts with only IPv6 addresses.
 for i in $hosts; do
   ip -n "$tag-$i" addr flush dev eth0 scope global
   ip -n "$tag-$i" addr add "fd77::$i/64" dev eth0 nodad
@@ -120,7 +120,7 @@ start "$BUILD/bin/coll_perf" allreduce -b 4 -e 1M -f 512 -n 3
 expect "all-reduce over IPv6 ends" all_succeed
 expect "every result over IPv6 is right" grep -q "Out of bounds values : 0 OK" "$out/0"
 
-# A cut cable: nothing closes, so the deadline finds it; everybody ends with an error.
+# A cut cable: no connection closes, so the deadline detects it, and all ranks end with an error.
 COLL_TIMEOUT_MS=3000 start "$BUILD/bin/coll_perf" allreduce -b 4M -e 4M -n 1000 -c 0
 await_traffic
 ip -n "$tag-2" link set eth0 down

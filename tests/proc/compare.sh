@@ -15,7 +15,7 @@ fail() {
   failed=1
 }
 
-# refuse WORD ARGUMENT...: it must end with a status other than 0, saying WORD.
+# refuse WORD ARGUMENT...: it must fail, and print WORD.
 refuse() {
   word=$1
   shift
@@ -46,7 +46,7 @@ cells = json.load(open(sys.argv[1]))["cells"]
 assert len(cells) == 4 and all(cell["median_us"]["libcoll"] > 0 for cell in cells)' "$out/compare.json" ||
   fail "JSON content"
 
-# Over TCP the limit is the fastest use of sockets that was tried, and the tables say which.
+# Over TCP the limit is the fastest use of sockets that was tried; the tables name it.
 "$compare" -b "$BUILD" --out "$out/tcp" -t tcp --ops allreduce,alltoall --sizes 8,64K --rounds 1 -n 2 \
   >"$out/log" 2>"$out/err" || fail "exit status $? over TCP"
 for cell in allreduce,8 allreduce,65536 alltoall,8 alltoall,65536; do

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The program in docs/failures.md, as it stands there, survives the death of a rank.
+# The program in docs/failures.md, unchanged, survives the death of a rank.
 . "$SOURCE/tests/collrun/support.inc"
 
 awk '/^```c$/ { inside = 1; next } /^```/ { inside = 0 } inside' "$SOURCE/docs/failures.md" >program.c

@@ -1,5 +1,5 @@
 #!/bin/sh
-# trainer/example/own_model.c, a model of a user's own, trains with the trainer's strategies.
+# trainer/example/own_model.c, a user's own model, trains with the trainer's strategies.
 set -u
 model=$BUILD/bin/own_model
 folder=$(mktemp -d)
@@ -13,12 +13,12 @@ fail() {
   failures=$((failures + 1))
 }
 
-# number NAME LINE: what the LINE-th line of metrics says.
+# number NAME LINE: the value of NAME in the LINE-th line of the metrics.
 number() {
   sed -n "$2s/.*\"$1\":\"*\([0-9a-f.e-]*\).*/\1/p" out
 }
 
-# trains RANKS STRATEGY: three epochs, whose loss must fall; the trainer itself compares the ranks' weights.
+# trains RANKS STRATEGY: trains three epochs; the loss must fall. The trainer itself compares the ranks' weights.
 trains() {
   if ! "$BUILD/bin/collrun" -n "$1" "$model" --epochs 3 --json --strategy "$2" >out 2>&1; then
     fail "$2, $1 ranks: failed"
@@ -39,7 +39,7 @@ for ranks in 2 4; do
   trains $ranks gossip
 done
 
-# Ranks cannot share layers of a kind that they do not know.
+# Ranks cannot share layers of an unknown kind.
 "$BUILD/bin/collrun" -n 2 "$model" --strategy tensor >out 2>&1 && fail "--strategy tensor was accepted"
 grep -q '^own_model: .*kind radial.*only linear layers' out || fail "--strategy tensor: not the reason"
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Transport plug-ins: one is built out of tree with the installed headers alone and carries data between
+# Transport plug-ins: one is built out of tree, with only the installed headers, and carries data between
 # processes; others are refused with a reason; ranks must have the same ones; set-uid programs load none.
 . "$(dirname "$0")/../collrun/support.inc"
 perf=$BUILD/bin/coll_perf
@@ -36,7 +36,7 @@ build file.so "$source"
 change other 's/\.name = "file"/.name = "other"/'
 export COLL_TRANSPORT_PATH="$scratch/file.so:$scratch/other.so"
 
-# It moves the data, by itself and next to others; the tools show it.
+# It moves the data, alone and together with others; the tools show it.
 for algo in ring recdbl dbtree; do
   COLL_TRANSPORT=file run --algo $algo || fail "$algo over the plug-in: $(cat err)"
   expect_in "$algo: results" "# Out of bounds values : 0 OK" out
@@ -61,7 +61,7 @@ expect_in "coll_explain: unknown" "not 'nothing'" err
 COLL_TRANSPORT=nothing run && fail "took COLL_TRANSPORT=nothing"
 expect_in "unknown transport" "shm,verbs,tcp,file,other" err
 
-# What is no transport.
+# Libraries that are not transports.
 change abi 's/COLL_TRANSPORT_ABI,/COLL_TRANSPORT_ABI + 1,/'
 change short 's/\.size = sizeof(coll_transport_ops)/.size = offsetof(coll_transport_ops, wake)/'
 change lacks '/\.slot_peek = /d'
@@ -100,7 +100,7 @@ expect_in "different lists" "MISMATCH" err
 expect_in "different lists: one" "has the transports shm,verbs,tcp,file,other" err
 expect_in "different lists: other" "has shm,verbs,tcp,file; set COLL_TRANSPORT_PATH" err
 
-# A set-uid program runs no code that its caller chose. /tmp may be mounted so that none is.
+# A set-uid program must not run code that its caller chose. /tmp may be mounted with nosuid.
 chmod 755 "$scratch" && cp "$perf" perf && cp "$(command -v id)" id && chmod u+s perf id
 as_nobody() {
   setpriv --reuid=65534 --regid=65534 --clear-groups -- "$@"

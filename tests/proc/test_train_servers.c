@@ -6,8 +6,8 @@
 
 /*
  * A server adds its workers' gradients in rank order, and so do all-reduces with
- * COLL_DETERMINISTIC=ordered: so n workers and a server end with the same bits as n ranks with all-
- * reduce. With two numbers the order does not matter.
+ * COLL_DETERMINISTIC=ordered: so n workers and a server end with the same bits as n all-reducing
+ * ranks. With two numbers the order does not matter.
  */
 Test(train_servers, synchronous_server_equals_allreduce_bit_for_bit) {
   job j = job_make(NULL), s = job_make("--strategy ps-sync");

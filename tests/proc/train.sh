@@ -1,5 +1,5 @@
 #!/bin/sh
-# coll_train as a user meets it: its exit status and messages, and Fashion-MNIST with two ranks.
+# coll_train from a user's view: exit status, messages, and Fashion-MNIST with two ranks.
 set -u
 train=$BUILD/bin/coll_train
 run="$BUILD/bin/collrun -n 2"
@@ -14,7 +14,7 @@ fail() {
   failures=$((failures + 1))
 }
 
-# expect STATUS WORDS ARGUMENT...: exactly one line on standard error, which has the words in it.
+# expect STATUS WORDS ARGUMENT...: exactly one line on standard error, which contains the words.
 expect() {
   wanted=$1 words=$2
   shift 2
@@ -42,7 +42,7 @@ if [ ! -e "$data/train-images-idx3-ubyte.gz" ]; then
   [ "$failures" -eq 0 ] && exit 77
   exit 1
 fi
-# One clear line also when all ranks have the same trouble.
+# One clear line, even if all ranks have the same problem.
 mkdir broken && head -c 1000000 "$data/train-images-idx3-ubyte.gz" >broken/train-images-idx3-ubyte.gz
 $run "$train" --data broken >out 2>err && fail "truncated data was accepted"
 [ "$(grep -c '^coll_train: broken/train-images-idx3-ubyte.gz: truncated' err)" -eq 1 ] ||

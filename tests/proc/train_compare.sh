@@ -1,6 +1,6 @@
 #!/bin/sh
 # trainer/compare/run as a user meets it: two strategies on two ranks, the report and its numbers. What the report makes
-# of rounds that differ is tested with made-up runs.
+# of rounds with different results is tested with made-up runs.
 set -u
 python=/usr/bin/python3
 [ -x "$python" ] || { echo "train_compare.sh: no python3"; exit 77; }
@@ -39,7 +39,7 @@ done
 [ "$(sum sent_so_far undisturbed allreduce)" = $((2 * 2 * 25450 * 4 * 469)).000 ] || fail "allreduce sent something else"
 [ "$(awk -F, '$1 == "undisturbed" && $2 == "allreduce" { print $9 }' "$folder/epochs.csv" | sort -u | wc -l)" -eq 2 ] ||
   fail "both rounds have the same loss: not a seed each"
-# What the slow rank sleeps is in no other share, and without one nobody sleeps.
+# The time that the slow rank sleeps is in no other share, and without a slow rank nobody sleeps.
 [ "$(sum slowed_share undisturbed allreduce)" = 0.000 ] || fail "a rank slept in an undisturbed run"
 awk -F, '$1 ~ /slowed/ && $2 == "allreduce" && ($13 < 0.02 || $12 + $13 + $14 > 1.001)' "$folder/epochs.csv" |
   grep -q . && fail "time slowed down is missing, or is counted twice"

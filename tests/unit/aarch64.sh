@@ -1,7 +1,7 @@
 #!/bin/sh
-# AArch64, where a cross compiler and an emulator are installed: the kernels are compiled for it and
-# run, and with TEST_ALL=1 all of the library is checked by the compiler. Left out: linking the library (hwloc and
-# libcrypto are not there for that processor) and so every test of it.
+# AArch64, if a cross compiler and an emulator are installed: the kernels are compiled for it and
+# run, and with TEST_ALL=1 the whole library is compiled. Not tested: linking the library (hwloc and
+# libcrypto are not available for that processor), and so all its tests.
 set -eu
 cd "$SOURCE"
 cc=aarch64-linux-gnu-gcc
@@ -26,7 +26,7 @@ grep -q '^neon: same bits$' "$folder/said"
 # Like the second compiler of this processor, only ./check --all asks it about the whole library.
 [ -n "${TEST_ALL-}" ] || exit 0
 
-# Headers of other libraries are this machine's: good enough to see what the compiler understands.
+# Headers of other libraries are this machine's, which is good enough to compile.
 mkdir "$folder/headers"
 for name in hwloc hwloc.h openssl; do
   ln -s "/usr/include/$name" "$folder/headers/$name"

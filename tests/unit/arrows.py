@@ -12,7 +12,7 @@ import subprocess
 import sys
 
 TREES = ["libcoll", "transports", "topology", "trainer", "perf"]
-# Headers of libraries that are loaded at run time, or wrapped: they stay in these files.
+# Headers of libraries that are loaded at run time or wrapped: only these files may include them.
 ONLY_IN = {r"hwloc": r"topology/hwloc[a-z_]*\.c", r"openssl/": r"libcoll/base/",
            r"infiniband/": r"transports/verbs/", r"cuda": r"transports/cuda/"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
@@ -154,7 +154,7 @@ def calls(root, build):
 
 
 def folders_below(folder, folders):
-    """All folders that a folder may include, also by way of others."""
+    """All folders that a folder may include, directly or through others."""
     below, todo = set(), [folder]
     while todo:
         for other in folders.get(todo.pop(), ()):
@@ -165,7 +165,7 @@ def folders_below(folder, folders):
 
 
 def check_calls(edges, table, folders, problems):
-    """Calls go down as includes do: nobody declares a function of a folder above by hand."""
+    """Calls may go only where includes may: no file declares a function of a higher folder by hand."""
     for caller, callees in edges.items():
         folder = folder_of(caller, table)
         below = folders_below(folder, folders)

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Finds braces around a single statement that takes one line, where every branch of the same if is so.
+"""Finds braces around a single one-line statement, if every branch of the same if is one.
 Lines are taken as clang-format writes them; after --fix let it format the files again.
 
 usage: braces.py [--fix] FILE..."""

@@ -1,5 +1,5 @@
 #!/bin/bash
-# ./check, with builds and tests that are pretended: which tests of a Release build it runs, that --all runs all of
+# ./check, with fake builds and tests: which tests of a Release build it runs, that --all runs all of
 # them with all their cases, and other builds' tests, as .ci/run does, that --without-vm leaves out just those in a
 # virtual machine and says so, and that options it does not have are refused.
 set -euo pipefail

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Each public header compiles by itself, as C11 and as C++17, with every compiler that is here.
+# Each public header compiles by itself, as C11 and as C++17, with every installed compiler.
 set -eu
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,5 +1,5 @@
 #!/bin/sh
-# coll_kernels: a table, the same numbers as CSV, and bad usage told.
+# coll_kernels: a table, the same numbers as CSV, and messages for bad usage.
 set -eu
 csv=$(mktemp)
 trap 'rm -f "$csv"' EXIT
@@ -22,7 +22,7 @@ done
 for op in prod min max; do
   grep -q "^portable,float32,$op,one," "$csv" || fail "$op"
 done
-# Past the caches only where the result is larger than they are.
+# Nontemporal stores are measured only if the result is larger than the caches.
 if grep -q ',stream,' "$csv"; then fail "stream of a small vector"; fi
 "$BUILD/bin/coll_kernels" --sizes 1M --ms 0.01 --type int8 --form stream --csv "$csv" >/dev/null
 grep -q '^portable,int8,sum,stream,1048576,' "$csv" || fail "stream of a large vector"

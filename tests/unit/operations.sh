@@ -1,6 +1,6 @@
 #!/bin/bash
 # The public headers declare every operation in all its forms, and forms.c defines exactly these: see
-# docs/operations.py, which must notice what is missing, changed or too much.
+# docs/operations.py, which must notice missing, changed and extra declarations.
 set -euo pipefail
 "$SOURCE/docs/operations.py" --check
 dir=$(mktemp -d)
@@ -30,7 +30,7 @@ refuses include/coll/coll_p2p.h 's/^\/\* Starts coll_send().*/\/* Starts it. *\/
 refuses api/forms.c 's/^FORMS(exscan,/FORMS(prescan,/'
 refuses api/forms.c 's/(int peer, coll_window \*window)/(int rank, coll_window *window)/'
 
-# What --write makes of headers without one form is the headers as they are.
+# From headers without one form, --write restores the original headers.
 refuses include/coll/coll_collectives.h '/Starts coll_barrier()/,/coll_ibarrier(/d'
 "$SOURCE/docs/operations.py" --write --source="$dir"
 diff -r "$SOURCE/libcoll/include" "$dir/libcoll/include"

@@ -1,10 +1,10 @@
 #!/usr/bin/python3
-"""Measures of style that may only get better. tests/unit/ratchet.txt has, for each part of the tree, the worst
-that there is: lines of the longest file and function, most parameters of a function, deepest nesting of
-statements, files of the fullest folder, words of the longest page; and how many sleeps there are in tests, those on
-purpose included (tests/common/waits.h). What is worse than that fails, with its place; what is better says so, and
---update writes it there. --update never raises a number: that takes an editor, and a reason in the commit. (Circles
-of files are forbidden altogether: arrows.py.)
+"""Measures of style that may only improve. tests/unit/ratchet.txt has, for each part of the tree, the worst
+values: lines of the longest file and function, most parameters of a function, deepest nesting of
+statements, files of the fullest folder, words of the longest page, and the number of sleeps in tests, including
+those on purpose (tests/common/waits.h). A worse value fails, with its place; a better one is reported, and
+--update writes it to the file. --update never raises a number: that takes an editor, and a reason in the commit.
+(arrows.py forbids circular dependencies.)
 
 usage: ratchet.py [--update] [SOURCE]"""
 import collections
@@ -61,7 +61,7 @@ def functions(text):
 
 
 def measure_c(text):
-    """What a C file has of each measure, and on which line."""
+    """The measures of a C file, each with its line."""
     for first, signature, body in functions(text):
         yield "lines_a_function", len(body) + 1, first
         yield "parameters", parameters(signature), first
@@ -82,7 +82,7 @@ def walk(root, part):
 
 
 def measure(root):
-    """The worst of each part: (part, measure) -> (number, place)."""
+    """The worst values: (part, measure) -> (number, place)."""
     worst = {}
 
     def take(key, number, place):
@@ -122,7 +122,7 @@ def read_numbers(path):
 
 
 def write_numbers(path, numbers):
-    """Replaces the numbers of ratchet.txt, and leaves its comments."""
+    """Replaces the numbers of ratchet.txt, but keeps its comments."""
     with open(path, encoding="utf-8") as file:
         kept = [line for line in file if line.startswith("#")]
     with open(path, "w", encoding="utf-8") as file:

@@ -62,7 +62,7 @@ refuses libcoll/deep.c:4 libcoll/deep.c 'int deep(int a) {\n  if (a)\n    if (a)
 refuses tests tests/unit/late.sh 'sleep 1\n'
 refuses docs/more.md docs/more.md 'one two three four five six seven\n'
 
-# What has become better is said, and written down when asked for.
+# Improvements are reported, and written to the file with --update.
 echo 'five words are left now' >"$dir/docs/page.md"
 "$check" "$dir" | grep -q 'lower the number'
 "$check" --update "$dir" >"$dir/out"

@@ -1,5 +1,5 @@
 #!/bin/bash
-# README.md's own program, built by README.md's own commands against an installed libcoll, runs.
+# The program in README.md, built with README.md's commands against an installed libcoll, runs.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -13,13 +13,13 @@ block() {
     inside && wanted { all = all $0 "\n" }' "$SOURCE/README.md"
 }
 
-# Runs a program on 3 ranks and looks at what they print.
+# Runs a program on 3 ranks and checks what they print.
 expect_sum() {
   prefix/bin/collrun -n 3 "$1" | sort >out
   printf 'rank %d of 3: the sum is 3\n' 0 1 2 | diff - out
 }
 
-# A value of the build's cache.
+# A value from the CMake cache.
 cached() {
   sed -n "s/^$1:[A-Z]*=//p" "$BUILD/CMakeCache.txt"
 }
@@ -57,7 +57,7 @@ fi
 expect_sum build/sum
 expect_sum build/sum_static
 
-# The lines for the small programs work as they stand (the others take long, or need hosts).
+# The lines that start small programs work unchanged (the others take long, or need hosts).
 PATH=$dir/prefix/bin:$PATH
 block sh coll_explain | grep -E 'coll_explain|coll_topo' >lines
 [ "$(wc -l <lines)" -eq 2 ]

@@ -1,5 +1,5 @@
 #!/bin/bash
-# .ci/setup.sh, with a system made of fakes: what is installed, and what is said when that fails.
+# .ci/setup.sh on a fake system: what is installed, and the messages if that fails.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -18,7 +18,7 @@ fake() {
   chmod +x "$dir/bin/$1"
 }
 
-# Puts the fakes of a system in place on which nothing is installed and all works, as root.
+# Sets up a fake system on which nothing is installed and everything works, as root.
 fresh_system() {
   rm -f "$dir"/bin/*
   for tool in bash awk grep tail basename cat mkdir seq; do ln -s "$(command -v $tool)" "$dir/bin/$tool"; done
@@ -31,7 +31,7 @@ fresh_system() {
   fake sudo <<<'[ "$1" = -n ] && exit $SUDO; [ "$1" = -v ] && exit 1; shift; "$@"'
 }
 
-# Installs the packages for the kinds named, and leaves output and status in `out` and `status`.
+# Installs the packages for the named kinds, and leaves output and status in `out` and `status`.
 install() {
   status=0
   out=$(cd "$dir" && PATH="$dir/bin" bash -c \
@@ -39,7 +39,7 @@ install() {
     2>&1 </dev/null) || status=$?
 }
 
-# expect STATUS TEXT...: what install() must have left.
+# expect STATUS TEXT...: checks `status` and `out`.
 expect() {
   [ "$status" -eq "$1" ] || { echo "line ${BASH_LINENO[0]}: status $status: $out"; exit 1; }
   shift

@@ -134,8 +134,7 @@ Test(verbs_device, place_comes_from_sysfs, .init = load) {
 Test(verbs_device, only_the_fastest_of_a_kind_are_used, .init = load) {
   fake_add(fake, "slow_0", 1)->ports[0].attr.active_speed = 16;
   fake_add(fake, "fast_0", 2)->ports[1].attr.state = IBV_PORT_DOWN;
-  fake_device *ether = fake_add(fake, "ether_0", 1); /* as fast as the fastest, but on a
-                                                        different network */
+  fake_device *ether = fake_add(fake, "ether_0", 1); /* as fast, on a different network */
   fake_make_roce(&ether->ports[0]);
   fake_gid(&ether->ports[0], 0, "10.1.2.3", IBV_GID_TYPE_ROCE_V2);
   fake_add(fake, "fast_1", 1);

@@ -1,5 +1,5 @@
 #!/bin/bash
-# The tuner that docs/choosing.md shows compiles against the header alone, and does what the page says.
+# The tuner in docs/choosing.md compiles with only the public header, and does what the page says.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# In the guest: does its verbs device work at all?
+# In the guest: whether its verbs device works at all.
 . "$SOURCE/tests/vm/guest.inc"
 
 # Two processes exchange messages over a reliable connection.

@@ -1,5 +1,5 @@
 # shellcheck shell=sh
-# In one guest: several ranks talk to each other over its device. A case is a line.
+# In one guest: several ranks communicate over its device. One line per case.
 . "$SOURCE/tests/vm/guest.inc"
 export COLL_TRANSPORT=verbs
 
@@ -27,7 +27,7 @@ port_taken_down() {
 }
 bring_up() { ip link set "$LINK" up && await 20 port_is ACTIVE; }
 
-# Slots lie in huge pages, if some are set aside.
+# Slots use huge pages, if some are reserved.
 huge_pages() { awk "/HugePages_$1/ { print \$2 }" /proc/meminfo; }
 huge_pages_used() { [ "$(huge_pages Free)" -lt "$(huge_pages Total)" ]; }
 in_huge_pages() {
@@ -54,7 +54,7 @@ check "cut link" says 'PEER_LOST: .*broke this connection' with_faults cut=0-1@2
 check "stalled link" says 'TIMEOUT: .*rank [01] ' with_faults stall=0-1@20 3 "allreduce -b 64K -n 50"
 check "huge pages" in_huge_pages
 
-# What keeps a rank from using the device is one line; the next transport takes over, if there is one.
+# If a rank cannot use the device, one line says why, and the next transport is used, if there is one.
 check "locked memory" says 'must be locked for verbs, .* raise `ulimit -l`' \
   locked_at_most 1024 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" barrier
 check "little locked memory" locked_at_most 8192 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/coll_perf" \

@@ -1,6 +1,6 @@
 #!/bin/bash
 # perf/verbs/run: a tiny run's exit status, table, ratios, floors, CSV and JSON. What it measures depends on
-# how fast the emulation is: that floors are missed (status 3) is no failure here.
+# how fast the emulation is, so missed floors (status 3) are not a failure here.
 set -u
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT

@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# In one guest: test programs of tests/proc, with verbs in place of whichever transport a test names. A
-# case is a line, with what the device carried, and what TCP did: bootstrap, control and the links.
+# In one guest: test programs of tests/proc, with verbs instead of the transport that a test names. One
+# line per case, with the traffic of the device and of TCP (bootstrap, control and the links).
 . "$SOURCE/tests/vm/guest.inc"
 export COLL_TRANSPORT=verbs TEST_TRANSPORT=verbs
 

@@ -1,6 +1,6 @@
 #!/bin/bash
-# tests/vm/run itself: its exit statuses, what it passes in and out, its device, and what it says of guests
-# that do not boot. Each of them is a failure; only a machine without qemu and the like is skipped.
+# tests/vm/run itself: its exit statuses, input and output, its device, and its messages about guests
+# that do not boot, which are failures. Only a machine without qemu or other programs skips the test.
 set -u
 run=$SOURCE/tests/vm/run
 dir=$(mktemp -d)
@@ -24,7 +24,7 @@ expect 3 "^locked: unlimited, address: 10.78.0.1$" --out "$dir/out" --seconds 24
   sh -c 'echo "locked: $(ulimit -l), address: $ADDRESS"; tests/vm_ticks >$OUT/ticks; echo result >$OUT/file
     bash $SOURCE/tests/vm/device.sh && exit 3'
 [ "$(cat "$dir/out/file")" = result ] || { echo "FAILED: nothing in the output folder" && failed=1; }
-# The guest's clock goes by a counter that it shares with the machine: by as much, to a thousandth.
+# The guest's clock uses a counter that it shares with the host: both must agree to a thousandth.
 if here=$("$BUILD/tests/vm_ticks") && there=$(cat "$dir/out/ticks") &&
   [ $(((there - here) * (there > here ? 1 : -1))) -gt $((here / 1000)) ]; then
   echo "FAILED: the guest counts $there ticks in a millisecond, the machine $here" && failed=1

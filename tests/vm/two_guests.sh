@@ -1,12 +1,12 @@
 # shellcheck shell=sh
-# In each of two guests: ranks on two hosts. A case is a line; both guests must run the same ones.
+# In each of two guests: ranks on two hosts. One line per case; both guests must run the same cases.
 . "$SOURCE/tests/vm/guest.inc"
 export COLL_TRANSPORT=shm,verbs
 
 perf="$BUILD/bin/coll_perf"
 
-# during DEED PATTERN: two ranks in each guest, and in the middle of their all-reduces DEED in guest 1, to
-# its last rank (its process is the argument). The first rank of each guest must say PATTERN in time.
+# during DEED PATTERN: runs two ranks in each guest, and in the middle of their all-reduces DEED in guest 1, on
+# its last rank (the argument is its process). The first rank of each guest must print PATTERN in time.
 during() {
   packets=$(device_packets)
   COLL_TIMEOUT_MS=6000 COLL_VERBS_TIMEOUT=15 begin 2 timeout -k 1 60 "$perf" allreduce -b 256K -n 100000 -c 0 \
@@ -20,8 +20,8 @@ during() {
 kill_it() { kill -KILL "$1"; }
 cut() { ip link set "$LINK" down; }
 
-# The link comes back once guest 0 has noticed, too, which it says in the folder that both guests have of the machine;
-# new connections go over it.
+# The link comes back once guest 0 has noticed, too, which it tells guest 1 by a file in the shared output folder. Then
+# new connections use the link.
 again() {
   if [ "$GUEST" = 0 ]; then : >"$OUT/noticed"; else await 60 test -e "$OUT/noticed" || return; fi
   ip link set "$LINK" up && await 20 port_is ACTIVE && spread 2 "$perf" allreduce -b 64K -e 64K -n 5
@@ -32,8 +32,8 @@ check "all-reduce, 4 ranks" spread 2 "$perf" allreduce -b 4 -e 1M -f 64 -n 3
 check "all-to-all, 4 ranks" spread 2 "$perf" alltoall -b 64 -e 64K -f 32 -n 3
 check "broadcast, 4 ranks" spread 2 "$perf" broadcast -b 64 -e 64K -f 32 -n 3
 check "killed rank" during kill_it 'PEER_LOST: rank 3 '
-# Both wait for an answer, or only for data: then their deadline is what ends that, or, in guest 0 where that
-# comes late, the reset that it gets once the link is back and the other ranks have given up.
+# If both wait for an acknowledgement, it times out. If they wait only for data, their deadline ends the wait, or,
+# in guest 0, where that comes late, the reset that it gets once the link is back and the other ranks have given up.
 others=$((2 - 2 * GUEST))$((3 - 2 * GUEST))
 check "link cut" during cut "(did not answer|rxe0 port 1|(TIMEOUT: .*waiting for|PEER_LOST:) rank [$others] )"
 check "link back" again
