@@ -1,14 +1,13 @@
 /* checkpoint.c: saves the state of a training run in a file, and loads it again. */
 #include "trainer/checkpoint.h"
 
-#include "trainer/hash.h"
+#include "trainer/base.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>
 #include <limits.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -46,47 +45,52 @@ static uint64_t arrays_of(const checkpoint_state *state, float *arrays[ARRAYS]) 
 }
 
 /* Bytes of the file of a model. */
-static size_t file_bytes(const model *m, uint64_t set) {
+static size_t file_size(const model *m, uint64_t set) {
   size_t bytes = sizeof(header) + sizeof(uint64_t);
   for (int i = 0; i < ARRAYS; i++)
     bytes += (set >> i & 1) * m->params * sizeof(float);
   return bytes;
 }
 
-/* The folder of a path; the caller frees it. NULL: out of memory. */
-static char *folder_of(const char *path) {
-  char *copy = strdup(path);
-  char *folder = copy ? strdup(dirname(copy)) : NULL;
-  free(copy);
-  return folder;
+/* The folder of a path. */
+static const char *folder_of(const char *path, char copy[PATH_MAX]) {
+  snprintf(copy, PATH_MAX, "%s", path);
+  return dirname(copy);
+}
+
+/* Where a rank writes before it publishes. */
+static const char *temporary_of(const char *path, int rank, char name[PATH_MAX]) {
+  snprintf(name, PATH_MAX, "%s.%d.tmp", path, rank);
+  return name;
 }
 
 bool checkpoint_check(const char *path, fail *why) {
   struct stat st;
-  char *folder = folder_of(path);
-  if (!folder)
-    return fail_memory(why, path);
-  bool ok = access(folder, W_OK | X_OK) == 0;
-  if (!ok)
-    fail_set(why, "%s: cannot write a checkpoint into %s: %s", path, folder, strerror(errno));
-  else if (stat(path, &st) == 0 && !S_ISREG(st.st_mode))
-    ok = fail_set(why, "%s: exists, but is not a regular file", path);
-  free(folder);
-  return ok;
+  char copy[PATH_MAX];
+  const char *folder = folder_of(path, copy);
+  if (strlen(path) + sizeof(".2147483647.tmp") > PATH_MAX)
+    return fail_set(why, "%.200s...: the path is too long", path);
+  if (access(folder, W_OK | X_OK) != 0)
+    return fail_set(why, "%s: cannot write a checkpoint into %s: %s", path, folder,
+                    strerror(errno));
+  return stat(path, &st) != 0 || S_ISREG(st.st_mode) ||
+         fail_set(why, "%s: exists, but is not a regular file", path);
 }
 
-/* The contents of the whole file; the caller frees them. */
-static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *state) {
+/* Writes the next bytes of a file, and continues its hash. */
+static bool put(FILE *file, uint64_t *hash, const void *data, size_t bytes) {
+  *hash = hash_bytes(*hash, data, bytes);
+  return fwrite(data, 1, bytes, file) == bytes;
+}
+
+/* Writes the whole file. */
+static bool put_state(FILE *file, const checkpoint_run *run, const checkpoint_state *state) {
   const model *m = run->model;
   float *arrays[ARRAYS];
-  uint64_t set = arrays_of(state, arrays);
-  size_t bytes = file_bytes(m, set), each = m->params * sizeof(float);
-  unsigned char *memory = malloc(bytes);
-  if (!memory)
-    return NULL;
+  uint64_t set = arrays_of(state, arrays), hash = HASH_START;
   header h = {.version = VERSION,
               .byte_order = BYTE_ORDER_MARK,
-              .bytes = bytes,
+              .bytes = file_size(m, set),
               .epochs = state->epochs,
               .step = state->step,
               .updates = state->updates,
@@ -97,120 +101,51 @@ static unsigned char *pack(const checkpoint_run *run, const checkpoint_state *st
               .params = m->params,
               .arrays = set};
   memcpy(h.magic, MAGIC, sizeof(h.magic));
-  unsigned char *p = memory;
-  memcpy(p, &h, sizeof(h));
-  p += sizeof(h);
-  for (int i = 0; i < ARRAYS; i++) {
-    if (arrays[i])
-      memcpy(p, arrays[i], each);
-    p += arrays[i] ? each : 0;
-  }
-  uint64_t hash = hash_bytes(HASH_START, memory, (size_t)(p - memory));
-  memcpy(p, &hash, sizeof(hash));
-  return memory;
+  bool ok = put(file, &hash, &h, sizeof(h));
+  for (int i = 0; i < ARRAYS; i++)
+    ok = ok && (!arrays[i] || put(file, &hash, arrays[i], m->params * sizeof(float)));
+  return ok && fwrite(&hash, sizeof(hash), 1, file) == 1;
 }
 
-/* Writes all bytes; false with errno set. */
-static bool write_all(int fd, const unsigned char *data, size_t bytes) {
-  while (bytes > 0) {
-    ssize_t done = write(fd, data, bytes < SSIZE_MAX ? bytes : SSIZE_MAX);
-    if (done < 0 && errno == EINTR)
-      continue;
-    if (done < 0)
-      return false;
-    data += done;
-    bytes -= (size_t)done;
+bool checkpoint_write(const char *path, int rank, const checkpoint_run *run,
+                      const checkpoint_state *state, fail *why) {
+  char name[PATH_MAX];
+  FILE *file = fopen(temporary_of(path, rank, name), "we");
+  if (!file)
+    return fail_set(why, "%s: open: %s", name, strerror(errno));
+  bool ok = put_state(file, run, state) && fflush(file) == 0 && fsync(fileno(file)) == 0;
+  if (!ok) {
+    fail_set(why, "%s: write: %s", name, strerror(errno));
+    unlink(name);
   }
-  return true;
+  fclose(file);
+  return ok;
 }
 
-/* Makes the rename durable. Some file systems cannot sync a folder: that is not an error. */
-static bool sync_folder(const char *path, fail *why) {
-  char *folder = folder_of(path);
-  if (!folder)
-    return fail_memory(why, path);
-  int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+void checkpoint_withdraw(const char *path, int first, int end) {
+  char name[PATH_MAX];
+  for (int rank = first; rank < end; rank++)
+    unlink(temporary_of(path, rank, name));
+}
+
+bool checkpoint_publish(const char *path, int rank, fail *why) {
+  char name[PATH_MAX], copy[PATH_MAX];
+  int error = rename(temporary_of(path, rank, name), path) == 0 ? 0 : errno;
+  if (error == ENOENT)
+    return fail_set(why,
+                    "%s was removed: this rank did not answer in time, and the others continued "
+                    "without it",
+                    name);
+  if (error)
+    return fail_set(why, "%s: rename from %s: %s", path, name, strerror(error));
+  /* Makes the rename durable. Some file systems cannot sync a folder: that is not an error. */
+  int fd = open(folder_of(path, copy), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   bool ok = fd >= 0 && (fsync(fd) == 0 || errno == EINVAL);
   if (!ok)
-    fail_set(why, "%s: sync of %s: %s", path, folder, strerror(errno));
+    fail_set(why, "%s: sync of %s: %s", path, copy, strerror(errno));
   if (fd >= 0)
     close(fd);
-  free(folder);
   return ok;
-}
-
-/* Writes a file and makes sure that it is on the disk; on failure the file is removed. */
-static bool write_durably(const char *path, const unsigned char *data, size_t bytes, fail *why) {
-  int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (fd < 0)
-    return fail_set(why, "%s: open: %s", path, strerror(errno));
-  bool ok = write_all(fd, data, bytes) && fsync(fd) == 0;
-  int error = errno;
-  if (close(fd) != 0 && ok) {
-    ok = false;
-    error = errno;
-  }
-  if (!ok) {
-    fail_set(why, "%s: write: %s", path, strerror(error));
-    unlink(path);
-  }
-  return ok;
-}
-
-bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
-                      fail *why) {
-  char temporary[PATH_MAX];
-  /* A rank that the others gave up may still be writing, so each process has its own file. */
-  int length = snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", path, (long)getpid());
-  if (length < 0 || (size_t)length >= sizeof(temporary))
-    return fail_set(why, "%.200s...: the path is too long", path);
-  unsigned char *memory = pack(run, state);
-  if (!memory)
-    return fail_memory(why, "a checkpoint");
-  float *arrays[ARRAYS];
-  size_t bytes = file_bytes(run->model, arrays_of(state, arrays));
-  bool ok = write_durably(temporary, memory, bytes, why);
-  free(memory);
-  if (!ok)
-    return false;
-  if (rename(temporary, path) != 0) {
-    fail_set(why, "%s: rename from %s: %s", path, temporary, strerror(errno));
-    unlink(temporary);
-    return false;
-  }
-  return sync_folder(path, why);
-}
-
-/* Reads a whole regular file; the caller frees it. */
-static unsigned char *read_whole(const char *path, size_t *bytes, fail *why) {
-  struct stat st;
-  unsigned char *memory = NULL;
-  size_t done = 0;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0 && errno == ENOENT)
-    return fail_set(why, "%s: no such checkpoint: leave out --resume to start from scratch", path),
-           NULL;
-  if (fd < 0)
-    return fail_set(why, "%s: open: %s", path, strerror(errno)), NULL;
-  if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-    fail_set(why, "%s: not a regular file", path);
-  else if (!(memory = malloc((size_t)st.st_size + 1)))
-    fail_memory(why, path);
-  *bytes = memory ? (size_t)st.st_size : 0;
-  while (memory && done < *bytes) {
-    ssize_t got = read(fd, memory + done, *bytes - done);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got <= 0) {
-      fail_set(why, "%s: read: %s", path, got < 0 ? strerror(errno) : "it was truncated meanwhile");
-      free(memory);
-      memory = NULL;
-      break;
-    }
-    done += (size_t)got;
-  }
-  close(fd);
-  return memory;
 }
 
 /* Whether the bytes are a whole, undamaged checkpoint of this version; fills *h. */
@@ -241,7 +176,7 @@ static bool check_whole(const char *path, const unsigned char *memory, size_t by
 static bool check_run(const char *path, size_t bytes, const header *h, const checkpoint_run *run,
                       uint64_t arrays, fail *why) {
   const model *m = run->model;
-  if (h->shape != m->shape || h->params != m->params || bytes != file_bytes(m, h->arrays))
+  if (h->shape != m->shape || h->params != m->params || bytes != file_size(m, h->arrays))
     return fail_set(why, "%s: made with another model (--layers); not loaded", path);
   if ((h->arrays ^ arrays) & ~(1ull << PENDING))
     return fail_set(why, "%s: made with another --optimizer; not loaded", path);
@@ -259,25 +194,28 @@ static bool check_run(const char *path, size_t bytes, const header *h, const che
 bool checkpoint_read(const char *path, const checkpoint_run *run, checkpoint_state *state,
                      fail *why) {
   header h;
+  file_bytes file;
   float *arrays[ARRAYS];
   uint64_t set = arrays_of(state, arrays);
-  size_t bytes = 0, each = run->model->params * sizeof(float);
-  unsigned char *memory = read_whole(path, &bytes, why);
-  if (!memory)
+  size_t each = run->model->params * sizeof(float);
+  if (access(path, F_OK) != 0 && errno == ENOENT)
+    return fail_set(why, "%s: no such checkpoint: leave out --resume to start from scratch", path);
+  if (!file_map(&file, path, why))
     return false;
-  bool ok = check_whole(path, memory, bytes, &h, why) && check_run(path, bytes, &h, run, set, why);
-  const unsigned char *p = memory + sizeof(h);
-  for (int i = 0; ok && i < ARRAYS; i++) {
-    bool there = h.arrays >> i & 1;
-    if (there && arrays[i])
-      memcpy(arrays[i], p, each);
-    p += there ? each : 0;
-  }
+  bool ok = check_whole(path, file.data, file.bytes, &h, why) &&
+            check_run(path, file.bytes, &h, run, set, why);
   if (ok) {
+    const unsigned char *p = file.data + sizeof(h);
+    for (int i = 0; i < ARRAYS; i++) {
+      bool there = h.arrays >> i & 1;
+      if (there && arrays[i])
+        memcpy(arrays[i], p, each);
+      p += there ? each : 0;
+    }
     state->epochs = h.epochs;
     state->step = h.step;
     state->updates = h.updates;
   }
-  free(memory);
+  file_free(&file);
   return ok;
 }

@@ -2,7 +2,7 @@
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
-#include "trainer/fail.h"
+#include "trainer/base.h"
 #include "trainer/model.h"
 
 /* What must be the same in the run that wrote a checkpoint and the one that resumes from it. */
@@ -27,11 +27,17 @@ typedef struct checkpoint_state {
 bool checkpoint_check(const char *path, fail *why);
 
 /*
- * Writes a state atomically: after a crash or power cut, `path` holds either the old file or the
- * new one.
+ * Writes a state to a file beside `path`, one for each rank that may write, and syncs it to disk;
+ * checkpoint_publish() then lets it take the place of `path`, which at any moment, also after a
+ * crash or power cut, is either the one before or the new one.
  */
-bool checkpoint_write(const char *path, const checkpoint_run *run, const checkpoint_state *state,
-                      fail *why);
+bool checkpoint_write(const char *path, int rank, const checkpoint_run *run,
+                      const checkpoint_state *state, fail *why);
+bool checkpoint_publish(const char *path, int rank, fail *why);
+
+/* Takes away what the ranks [first, end) have written and not published: a rank that was frozen and
+ * given up cannot publish any more when it wakes up. */
+void checkpoint_withdraw(const char *path, int first, int end);
 
 /* Reads a state into the arrays of *state. If only the file or only *state has `pending`, it is
  * skipped. On failure *state and its arrays are unchanged. */

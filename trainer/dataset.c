@@ -1,9 +1,6 @@
 /* dataset.c: training and test samples, from files of several formats. */
 #include "trainer/dataset.h"
 
-#include "trainer/hash.h"
-#include "trainer/idx.h"
-
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +23,8 @@
 /* Maps one file, checks its labels and appends its samples to the set. */
 static bool add_file(dataset *d, sample_set *set, const char *folder, const char *name, fail *why) {
   char path[PATH_MAX];
-  int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-  if (length < 0 || (size_t)length >= sizeof(path))
-    return fail_set(why, "%.200s...: the path is too long", folder);
   file_bytes *file = &d->file[d->files];
-  if (!file_map(file, path, why))
+  if (!file_path(path, folder, name, why) || !file_map(file, path, why))
     return false;
   d->files++;
   size_t count = file->bytes / RECORD, index = set->per_file ? set->count / set->per_file : 0;
@@ -122,23 +116,15 @@ static uint64_t fingerprint(const dataset *d) {
   return hash;
 }
 
-/* Whether the folder has that file. */
-static bool has(const char *folder, const char *name) {
-  char path[PATH_MAX];
-  int length = snprintf(path, sizeof(path), "%s/%s", folder, name);
-  return length > 0 && (size_t)length < sizeof(path) && access(path, F_OK) == 0;
-}
-
 bool dataset_load(dataset *d, const char *path, size_t places, fail *why) {
   struct stat st;
+  char cifar[PATH_MAX];
   memset(d, 0, sizeof(*d));
-  bool ok;
-  if (stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
+  bool ok = file_path(cifar, path, "data_batch_1.bin", why);
+  if (ok && stat(path, &st) == 0 && !S_ISDIR(st.st_mode))
     ok = load_text(d, path, places, why);
-  else if (has(path, "data_batch_1.bin"))
-    ok = load_cifar(d, path, why);
-  else
-    ok = idx_load(d, path, why);
+  else if (ok)
+    ok = access(cifar, F_OK) == 0 ? load_cifar(d, path, why) : idx_load(d, path, why);
   if (ok)
     d->fingerprint = fingerprint(d);
   else

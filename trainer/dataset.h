@@ -5,7 +5,7 @@
 #ifndef TRAINER_DATASET_H
 #define TRAINER_DATASET_H
 
-#include "trainer/file.h"
+#include "trainer/base.h"
 
 #define DATASET_FILES 8
 
@@ -35,6 +35,14 @@ typedef struct dataset {
  * sizes, labels and checksums. On failure nothing is left allocated.
  */
 bool dataset_load(dataset *d, const char *path, size_t places, fail *why);
+
+/*
+ * Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k- files of the folder, each as
+ * it is (then it is mapped) or with ".gz" behind its name (the plain one wins), and checks all
+ * lengths, checksums, and that there is a label for each image. On failure d->file still lists what
+ * was mapped or allocated.
+ */
+bool idx_load(dataset *d, const char *folder, fail *why);
 
 /* Frees what dataset_load() allocated; does nothing if *d is all zero. */
 void dataset_free(dataset *d);

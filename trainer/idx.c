@@ -1,13 +1,11 @@
 /* idx.c: reads image and label files in IDX format, plain or compressed with gzip. */
-#include "trainer/idx.h"
+#include "trainer/dataset.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -16,268 +14,162 @@
 /* Deflate turns one byte into at most about 1,032. A header that claims more is wrong, and is
  * refused before memory is allocated for it. */
 #define DEFLATE_RATIO 1040u
-#define INPUT_BYTES   (64 * 1024)
 
-/*
- * An open file. zlib's own file functions do not notice a checksum that is cut off at the end of
- * the file, so we do not use them.
+/* A file as it lies on disk: an IDX header of `head` bytes with `count` sizes, and as many bytes.
  */
 typedef struct idx_file {
   char path[PATH_MAX];
-  int fd;
-  bool packed; /* compressed with gzip */
-  bool ended;  /* the compressed data has ended, with the right checksum */
-  z_stream z;
-  uint64_t most_bytes; /* upper bound of the contents, from the file's size */
-  unsigned char input[INPUT_BYTES];
+  uint32_t magic;
+  size_t count, dims[3], head, bytes;
+  file_bytes raw;
 } idx_file;
 
-/* Opens a descriptor of FOLDER/NAME or FOLDER/NAME.gz and leaves the path in file->path. */
-static int open_either(idx_file *file, const char *folder, const char *name, fail *why) {
-  const char *endings[] = {"", ".gz"};
-  for (int i = 0; i < 2; i++) {
-    int length = snprintf(file->path, sizeof(file->path), "%s/%s%s", folder, name, endings[i]);
-    if (length < 0 || (size_t)length >= sizeof(file->path)) {
-      fail_set(why, "%.200s...: the path is too long", folder);
-      return -1;
-    }
-    /* Nonblocking: opening a named pipe must not hang. */
-    int fd = open(file->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-    if (fd >= 0)
-      return fd;
-    if (errno != ENOENT) {
-      fail_set(why, "%s: %s", file->path, strerror(errno));
-      return -1;
-    }
-  }
-  fail_set(why,
-           "%s/%s: no such file, neither plain nor with .gz: name the right folder with --data",
-           folder, name);
-  return -1;
-}
-
-/* Reads the next raw bytes of the file; fewer only at its end. False: see why. */
-static bool read_raw(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
-  *got = 0;
-  while (*got < bytes) {
-    ssize_t now = read(file->fd, (char *)buf + *got, bytes - *got);
-    if (now < 0 && errno == EINTR)
-      continue;
-    if (now < 0)
-      return fail_set(why, "%s: read: %s", file->path, strerror(errno));
-    if (now == 0)
-      break;
-    *got += (size_t)now;
-  }
-  return true;
-}
-
-/* Reads more compressed bytes if all are used up. */
-static bool refill(idx_file *file, fail *why) {
-  size_t got = 0;
-  if (file->z.avail_in > 0)
-    return true;
-  if (!read_raw(file, file->input, sizeof(file->input), &got, why))
+/* Maps FOLDER/NAME, or else FOLDER/NAME.gz. */
+static bool map_either(idx_file *file, const char *folder, const char *name, fail *why) {
+  char packed[64];
+  snprintf(packed, sizeof(packed), "%s.gz", name);
+  if (!file_path(file->path, folder, name, why) ||
+      (access(file->path, F_OK) != 0 && !file_path(file->path, folder, packed, why)))
     return false;
-  file->z.next_in = file->input;
-  file->z.avail_in = (unsigned)got;
-  return true;
+  if (access(file->path, F_OK) == 0 || errno != ENOENT)
+    return file_map(&file->raw, file->path, why);
+  return fail_set(why,
+                  "%s/%s: no such file, neither plain nor with .gz: name the right folder with "
+                  "--data",
+                  folder, name);
 }
 
-/* Closes the file and frees it. */
-static void file_close(idx_file *file) {
-  if (!file)
-    return;
-  if (file->packed)
-    inflateEnd(&file->z);
-  if (file->fd >= 0)
-    close(file->fd);
-  free(file);
+/* A number in IDX's byte order. */
+static uint32_t number_at(const uint8_t *p) {
+  return (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 | p[3];
 }
 
-/* Finds out whether the file is compressed, and if so prepares to inflate it. */
-static bool find_kind(idx_file *file, fail *why) {
-  if (!refill(file, why))
-    return false;
-  if (file->z.avail_in < 2 || file->input[0] != 0x1f || file->input[1] != 0x8b)
-    return lseek(file->fd, 0, SEEK_SET) == 0 ||
-           fail_set(why, "%s: seek: %s", file->path, strerror(errno));
-  if (inflateInit2(&file->z, MAX_WBITS + 16) != Z_OK) /* 16: with gzip's header and checksum */
-    return fail_memory(why, file->path);
-  file->packed = true;
-  return true;
-}
-
-/* Opens a file; release it with file_close(). NULL: see why. */
-static idx_file *file_open(const char *folder, const char *name, fail *why) {
-  struct stat st;
-  idx_file *file = calloc(1, sizeof(*file));
-  if (!file) {
-    fail_memory(why, name);
-    return NULL;
-  }
-  file->fd = open_either(file, folder, name, why);
-  bool ok = file->fd >= 0;
-  if (ok && (fstat(file->fd, &st) != 0 || !S_ISREG(st.st_mode)))
-    ok = fail_set(why, "%s: not a regular file", file->path);
-  if (!ok || !find_kind(file, why)) {
-    file_close(file);
-    return NULL;
-  }
-  file->most_bytes = (uint64_t)st.st_size * (file->packed ? DEFLATE_RATIO : 1u);
-  return file;
-}
-
-/* Unpacks up to `bytes` bytes; fewer only at the end of the compressed data. */
-static bool unpack(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
-  *got = 0;
-  while (*got < bytes && !file->ended) {
-    size_t left = bytes - *got;
-    if (!refill(file, why))
-      return false;
-    if (file->z.avail_in == 0)
-      return fail_set(why, "%s: truncated: the compressed data has no end", file->path);
-    unsigned room = left < UINT_MAX ? (unsigned)left : UINT_MAX;
-    file->z.next_out = (unsigned char *)buf + *got;
-    file->z.avail_out = room;
-    int code = inflate(&file->z, Z_NO_FLUSH);
-    *got += room - file->z.avail_out;
-    file->ended = code == Z_STREAM_END;
-    if (code != Z_OK && code != Z_STREAM_END)
-      return fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path,
-                      file->z.msg ? file->z.msg : zError(code));
-  }
-  return true;
-}
-
-/* Reads up to `bytes` bytes of contents; fewer only at their end. */
-static bool read_some(idx_file *file, void *buf, size_t bytes, size_t *got, fail *why) {
-  return file->packed ? unpack(file, buf, bytes, got, why) : read_raw(file, buf, bytes, got, why);
-}
-
-/* Reads exactly `bytes` bytes. */
-static bool file_read(idx_file *file, void *buf, size_t bytes, fail *why) {
-  size_t got = 0;
-  if (!read_some(file, buf, bytes, &got, why))
-    return false;
-  return got == bytes || fail_set(why, "%s: truncated: at least %zu bytes are missing at the end",
-                                  file->path, bytes - got);
-}
-
-/* Checks that nothing follows. Only this makes zlib check the checksum. */
-static bool file_end(idx_file *file, fail *why) {
-  char extra;
-  size_t got = 0;
-  if (!read_some(file, &extra, 1, &got, why) || (file->packed && !refill(file, why)))
-    return false;
-  bool more = got > 0 || (file->packed && file->z.avail_in > 0);
-  return !more || fail_set(why, "%s: longer than its header says", file->path);
-}
-
-/* Reads the magic number and `count` sizes, and checks that the file can hold that much. */
-static bool read_header(idx_file *file, uint32_t magic, size_t *dims, size_t count, fail *why) {
-  unsigned char raw[16];
+/* Reads a header of which `got` bytes are there; the whole file has at most `most` bytes. */
+static bool read_header(idx_file *file, const uint8_t *head, size_t got, uint64_t most, fail *why) {
   uint64_t bytes = 1;
-  if (!file_read(file, raw, 4, why))
-    return false;
-  uint32_t found = (uint32_t)raw[0] << 24 | (uint32_t)raw[1] << 16 | (uint32_t)raw[2] << 8 | raw[3];
-  if (found != magic)
+  if (got >= 4 && number_at(head) != file->magic)
     return fail_set(why, "%s: not an IDX file of %s: magic number 0x%08x, expected 0x%08x",
-                    file->path, magic == IDX_IMAGES ? "images" : "labels", found, magic);
-  if (!file_read(file, raw, 4 * count, why))
-    return false;
-  for (size_t i = 0; i < count; i++) {
-    const unsigned char *p = raw + 4 * i;
-    dims[i] = (size_t)p[0] << 24 | (size_t)p[1] << 16 | (size_t)p[2] << 8 | p[3];
-    if (dims[i] == 0)
+                    file->path, file->magic == IDX_IMAGES ? "images" : "labels", number_at(head),
+                    file->magic);
+  if (got < file->head)
+    return fail_set(why, "%s: truncated: at least %zu bytes are missing at the end", file->path,
+                    file->head - got);
+  for (size_t i = 0; i < file->count; i++) {
+    file->dims[i] = number_at(head + 4 + 4 * i);
+    if (file->dims[i] == 0)
       return fail_set(why, "%s: the header says that it is empty (a size of 0)", file->path);
-    if (__builtin_mul_overflow(bytes, dims[i], &bytes) || bytes > file->most_bytes)
+    if (__builtin_mul_overflow(bytes, file->dims[i], &bytes) || bytes > most)
       return fail_set(why, "%s: the header promises more than the file holds: truncated or corrupt",
                       file->path);
   }
+  file->bytes = bytes;
   return true;
 }
 
-/* Maps the contents of an uncompressed file, after its header. */
-static bool map_contents(idx_file *file, size_t bytes, file_bytes *whole, uint8_t **contents,
-                         fail *why) {
-  off_t header = lseek(file->fd, 0, SEEK_CUR);
-  if (!file_map(whole, file->path, why))
-    return false;
-  if (header < 0 || whole->bytes < (size_t)header + bytes)
+/* Whether `got` bytes are as many as the header says. */
+static bool check_length(const idx_file *file, size_t got, fail *why) {
+  if (got < file->bytes)
     return fail_set(why, "%s: truncated: at least %zu bytes are missing at the end", file->path,
-                    (size_t)header + bytes - whole->bytes);
-  if (whole->bytes > (size_t)header + bytes)
-    return fail_set(why, "%s: longer than its header says", file->path);
-  *contents = whole->data + header;
-  return true;
+                    file->bytes - got);
+  return got == file->bytes || fail_set(why, "%s: longer than its header says", file->path);
 }
 
-/* Reads one whole file: header, contents, end. */
-static bool read_file(dataset *d, idx_file *file, uint32_t magic, size_t *dims, size_t count,
-                      uint8_t **contents, fail *why) {
-  size_t bytes = 1;
-  if (!read_header(file, magic, dims, count, why))
+/*
+ * Unpacks up to `bytes` bytes; *got are fewer only at the end. zlib's own file functions are not
+ * used: they do not notice when a file lacks a part of the checksum at its very end.
+ */
+static bool unpack(const idx_file *file, z_stream *z, uint8_t *to, size_t bytes, size_t *got,
+                   fail *why) {
+  const uint8_t *end = file->raw.data + file->raw.bytes;
+  int code = Z_OK;
+  for (*got = 0; *got < bytes && code == Z_OK; *got = (size_t)(z->next_out - to)) {
+    size_t left = (size_t)(end - z->next_in), room = bytes - *got;
+    z->next_out = to + *got;
+    z->avail_in = left < UINT_MAX ? (unsigned)left : UINT_MAX; /* zlib counts in 32 bits */
+    z->avail_out = room < UINT_MAX ? (unsigned)room : UINT_MAX;
+    code = inflate(z, Z_NO_FLUSH);
+  }
+  if (code == Z_BUF_ERROR)
+    return fail_set(why, "%s: truncated: the compressed data has no end", file->path);
+  return code == Z_OK || code == Z_STREAM_END ||
+         fail_set(why, "%s: corrupt (zlib: %s): get the file again", file->path,
+                  z->msg ? z->msg : zError(code));
+}
+
+/* The contents of a compressed file. The byte behind the last makes zlib look at the checksum. */
+static bool read_packed(idx_file *file, z_stream *z, file_bytes *whole, fail *why) {
+  uint8_t head[16], more;
+  size_t got = 0, extra = 0;
+  if (!unpack(file, z, head, file->head, &got, why) ||
+      !read_header(file, head, got, (uint64_t)file->raw.bytes * DEFLATE_RATIO, why))
     return false;
-  for (size_t i = 0; i < count; i++)
-    bytes *= dims[i];
-  file_bytes *whole = &d->file[d->files++];
-  if (!file->packed)
-    return map_contents(file, bytes, whole, contents, why);
-  *whole = (file_bytes){.data = malloc(bytes), .bytes = bytes};
-  *contents = whole->data;
+  *whole = (file_bytes){.data = malloc(file->bytes), .bytes = file->bytes};
   if (!whole->data)
     return fail_memory(why, file->path);
-  return file_read(file, whole->data, bytes, why) && file_end(file, why);
+  if (!unpack(file, z, whole->data, file->bytes, &got, why) || !check_length(file, got, why) ||
+      !unpack(file, z, &more, 1, &extra, why))
+    return false;
+  return check_length(file, got + extra + (z->next_in < file->raw.data + file->raw.bytes), why);
 }
 
-/* Reads the images of a set, and their size into *rows and *cols. */
-static bool load_images(dataset *d, sample_set *set, const char *folder, const char *name,
-                        size_t *rows, size_t *cols, fail *why) {
-  size_t dims[3] = {0, 0, 0};
-  uint8_t *images = NULL;
-  idx_file *file = file_open(folder, name, why);
-  bool ok = file && read_file(d, file, IDX_IMAGES, dims, 3, &images, why);
-  file_close(file);
-  set->count = set->per_file = dims[0];
-  set->inputs[0] = images;
-  set->input_step = dims[1] * dims[2];
-  *rows = dims[1];
-  *cols = dims[2];
+/* Reads the whole of one file; gives its contents. What was taken is in d->file, also on failure.
+ */
+static bool read_idx(dataset *d, idx_file *file, const char *folder, const char *name,
+                     const uint8_t **contents, fail *why) {
+  file->head = 4 + 4 * file->count;
+  if (!map_either(file, folder, name, why))
+    return false;
+  file_bytes *raw = &file->raw, *whole = &d->file[d->files++];
+  if (raw->bytes < 2 || raw->data[0] != 0x1f || raw->data[1] != 0x8b) {
+    *whole = *raw;
+    *contents = raw->data + file->head;
+    return read_header(file, raw->data, raw->bytes, raw->bytes, why) &&
+           check_length(file, raw->bytes - file->head, why);
+  }
+  z_stream z = {.next_in = raw->data};
+  bool ok = inflateInit2(&z, MAX_WBITS + 16) == Z_OK || /* 16: with gzip's header and checksum */
+            fail_memory(why, file->path);
+  ok = ok && read_packed(file, &z, whole, why);
+  inflateEnd(&z);
+  file_free(raw);
+  *contents = whole->data;
   return ok;
 }
 
-/* Reads the labels of a set; its images have been read. */
-static bool load_labels(dataset *d, sample_set *set, const char *folder, const char *name,
-                        fail *why) {
-  size_t count = 0;
-  uint8_t *labels = NULL;
-  idx_file *file = file_open(folder, name, why);
-  bool ok = file && read_file(d, file, IDX_LABELS, &count, 1, &labels, why);
-  if (ok && count != set->count)
-    ok = fail_set(why, "%s: %zu labels, but there are %zu images", file->path, count, set->count);
-  for (size_t i = 0; ok && i < count; i++)
-    if (labels[i] >= d->classes)
-      d->classes = (size_t)labels[i] + 1;
-  file_close(file);
-  set->labels[0] = labels;
+/* Reads the images and the labels of a set; gives the images' size. */
+static bool load_set(dataset *d, sample_set *set, const char *folder, const char *kind,
+                     size_t size[2], fail *why) {
+  char name[64];
+  idx_file images = {.magic = IDX_IMAGES, .count = 3}, labels = {.magic = IDX_LABELS, .count = 1};
+  snprintf(name, sizeof(name), "%s-images-idx3-ubyte", kind);
+  if (!read_idx(d, &images, folder, name, &set->inputs[0], why))
+    return false;
+  snprintf(name, sizeof(name), "%s-labels-idx1-ubyte", kind);
+  if (!read_idx(d, &labels, folder, name, &set->labels[0], why))
+    return false;
+  set->count = set->per_file = images.dims[0];
+  if (labels.dims[0] != set->count)
+    return fail_set(why, "%s: %zu labels, but there are %zu images", labels.path, labels.dims[0],
+                    set->count);
+  for (size_t i = 0; i < set->count; i++)
+    if (set->labels[0][i] >= d->classes)
+      d->classes = (size_t)set->labels[0][i] + 1;
+  memcpy(size, images.dims + 1, 2 * sizeof(size[0]));
+  set->input_step = size[0] * size[1];
   set->label_step = 1;
-  return ok;
+  return true;
 }
 
 bool idx_load(dataset *d, const char *folder, fail *why) {
-  size_t rows, cols, test_rows, test_cols;
-  if (!load_images(d, &d->train, folder, "train-images-idx3-ubyte", &rows, &cols, why) ||
-      !load_labels(d, &d->train, folder, "train-labels-idx1-ubyte", why) ||
-      !load_images(d, &d->test, folder, "t10k-images-idx3-ubyte", &test_rows, &test_cols, why) ||
-      !load_labels(d, &d->test, folder, "t10k-labels-idx1-ubyte", why))
+  size_t train[2], test[2];
+  if (!load_set(d, &d->train, folder, "train", train, why) ||
+      !load_set(d, &d->test, folder, "t10k", test, why))
     return false;
-  if (rows != test_rows || cols != test_cols)
-    return fail_set(why, "%s: training images are %zu x %zu, test images %zu x %zu", folder, rows,
-                    cols, test_rows, test_cols);
-  d->inputs = rows * cols;
-  d->positions = 1;
-  d->side = rows == cols ? rows : 0;
-  d->channels = 1;
+  if (memcmp(train, test, sizeof(train)) != 0)
+    return fail_set(why, "%s: training images are %zu x %zu, test images %zu x %zu", folder,
+                    train[0], train[1], test[0], test[1]);
+  d->inputs = train[0] * train[1];
+  d->positions = d->channels = 1;
+  d->side = train[0] == train[1] ? train[0] : 0;
   return true;
 }

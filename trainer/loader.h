@@ -2,8 +2,8 @@
 #ifndef TRAINER_LOADER_H
 #define TRAINER_LOADER_H
 
+#include "trainer/base.h"
 #include "trainer/dataset.h"
-#include "trainer/fail.h"
 
 /* The part [first, first + count) of something that rank `rank` of `nranks` works on. */
 typedef struct shard {

@@ -2,7 +2,7 @@
 #ifndef TRAINER_METRICS_H
 #define TRAINER_METRICS_H
 
-#include "trainer/fail.h"
+#include "trainer/base.h"
 #include "trainer/options.h"
 
 #include <stdint.h>

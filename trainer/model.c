@@ -1,7 +1,7 @@
 /* model.c: a sequence of layers, forwards and backwards, and the loss. */
 #include "trainer/model.h"
 
-#include "trainer/hash.h"
+#include "trainer/base.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -69,6 +69,11 @@ float *matrix_alloc(size_t rows, size_t columns) {
   return aligned_alloc(64, bytes / 64 * 64);
 }
 
+float *matrix_zeroes(size_t count) {
+  float *memory = matrix_alloc(1, count);
+  return memory ? memset(memory, 0, count * sizeof(float)) : NULL;
+}
+
 bool pass_create(pass *p, const model *m, size_t rows, fail *why) {
   size_t widest = m->inputs;
   memset(p, 0, sizeof(*p));
@@ -105,18 +110,21 @@ void pass_destroy(pass *p) {
 }
 
 /* What layer l reads and writes in a pass. */
-static layer_run run_of(const model *m, const float *params, const pass *p, size_t l, size_t rows) {
+static layer_run run_of(const model *m, const float *params, const pass *p, size_t l, size_t rows,
+                        fail *why) {
   return (layer_run){.rows = rows,
                      .params = params + m->layer[l].first,
                      .in = p->value[l],
                      .out = p->value[l + 1],
-                     .memo = p->memo[l]};
+                     .memo = p->memo[l],
+                     .why = why};
 }
 
 bool model_forward(const model *m, const float *params, pass *p, size_t rows, fail *why) {
   for (size_t l = 0; l < m->layers && rows > 0; l++) {
-    layer_run run = run_of(m, params, p, l, rows);
-    if (!m->layer[l].kind->forward(&m->layer[l], &run, why))
+    layer_run run = run_of(m, params, p, l, rows, why);
+    m->layer[l].kind->forward(&m->layer[l], &run);
+    if (run.failed)
       return false;
   }
   return true;
@@ -127,15 +135,15 @@ bool model_backward(const model *m, const float *params, pass *p, size_t rows, f
   float *delta = p->delta[0], *before = p->delta[1];
   for (size_t l = m->layers; l-- > 0;) {
     const layer *here = &m->layer[l];
-    layer_run run = run_of(m, params, p, l, rows);
+    layer_run run = run_of(m, params, p, l, rows, why);
     run.out_delta = delta;
     run.in_delta = l > 0 ? before : in_delta;
     run.grads = grads + here->first;
     if (rows == 0)
       memset(run.grads, 0, here->count * sizeof(float));
-    else if (!here->kind->backward(here, &run, why))
-      return false;
-    if (listener.layer_done && !listener.layer_done(listener.ctx, l, why))
+    else
+      here->kind->backward(here, &run);
+    if (run.failed || (listener.layer_done && !listener.layer_done(listener.ctx, l, why)))
       return false;
     float *swap = delta;
     delta = before;

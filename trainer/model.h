@@ -2,7 +2,7 @@
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
-#include "trainer/fail.h"
+#include "trainer/base.h"
 #include "trainer/layers/layer.h"
 
 #include <stddef.h>
@@ -70,6 +70,9 @@ void model_seed(const model *m, uint64_t seed, float *params);
 
 /* rows * columns floats, aligned for vector instructions; NULL: out of memory. */
 float *matrix_alloc(size_t rows, size_t columns);
+
+/* The same for `count` floats, all 0. */
+float *matrix_zeroes(size_t count);
 
 /* Allocates memory for passes over at most `rows` samples. */
 bool pass_create(pass *p, const model *m, size_t rows, fail *why);

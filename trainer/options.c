@@ -1,16 +1,186 @@
-/* options.c: parses the command line, with the table of options. */
+/* options.c: all options of the command line, and how they are read. */
 #include "trainer/options.h"
 
-#include "trainer/hash.h"
-#include "trainer/options_table.h"
 #include "trainer/strategies/strategy.h"
 
+#include <ctype.h>
+#include <errno.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Reads a whole number from `least` to `most`; what follows it in the text goes to *end. */
+static bool option_count(const char *text, uint64_t least, uint64_t most, uint64_t *value,
+                         const char **end) {
+  char *stop = NULL;
+  if (!isdigit((unsigned char)text[0]))
+    return false;
+  errno = 0;
+  unsigned long long number = strtoull(text, &stop, 10);
+  *end = stop;
+  *value = number;
+  return errno == 0 && number >= least && number <= most;
+}
+
+int option_word(const char *words, const char *word) {
+  size_t length = strlen(word);
+  for (int i = 0;; i++) {
+    size_t has = strcspn(words, "|");
+    if (has == length && memcmp(words, word, length) == 0)
+      return i;
+    if (words[has] == '\0')
+      return -1;
+    words += has + 1;
+  }
+}
+
+/* --layers 784,256,10. */
+static bool parse_layers(options *o, const char *text, fail *why) {
+  const char *end = text;
+  uint64_t size = 0;
+  memset(o->sizes, 0, sizeof(o->sizes));
+  for (o->size_count = 0; option_count(end, 1, INT_MAX, &size, &end); end++) {
+    if (o->size_count == OPTIONS_MAX_SIZES)
+      return fail_set(why, "--layers: at most %d sizes", OPTIONS_MAX_SIZES);
+    o->sizes[o->size_count++] = (size_t)size;
+    if (*end == '\0' && o->size_count >= 2)
+      return true;
+    if (*end != ',')
+      break;
+  }
+  return fail_set(why,
+                  "--layers %s: must be at least two whole numbers from 1 joined by commas, "
+                  "such as 784,256,128,10",
+                  text);
+}
+
+/* --slow rank:factor. */
+static bool parse_slow(options *o, const char *text, fail *why) {
+  uint64_t rank = 0;
+  const char *end = "";
+  int used = 0;
+  if (option_count(text, 0, INT_MAX, &rank, &end) && *end == ':' &&
+      sscanf(end + 1, "%f%n", &o->slow_factor, &used) == 1 && end[1 + used] == '\0' &&
+      o->slow_factor >= 1.0f && o->slow_factor <= 1000.0f) {
+    o->slow_rank = (int)rank;
+    return true;
+  }
+  return fail_set(why, "--slow %s: must be a rank and a factor from 1 to 1000, such as 1:4", text);
+}
+
+/* --strategy NAME. */
+static bool parse_strategy(options *o, const char *text, fail *why) {
+  return (o->strategy = strategy_find(text, why));
+}
+
+/* --wire int8. */
+static bool parse_wire(options *o, const char *text, fail *why) {
+  return wire_parse(&o->wire, text, why);
+}
+
+#define AT(member)               .at = offsetof(options, member), .bytes = sizeof(((options *)0)->member)
+#define FLAG(member)             .kind = OPTION_FLAG, AT(member)
+#define TEXT(member)             .kind = OPTION_TEXT, AT(member)
+#define COUNT(member, low, top)  .kind = OPTION_COUNT, AT(member), .least = (low), .most = (top)
+#define REAL(member, top)        .kind = OPTION_REAL, AT(member), .high = (top)
+#define ABOVE(member, top)       .kind = OPTION_ABOVE, AT(member), .high = (top)
+#define CHOICE(member, words)    .kind = OPTION_CHOICE, AT(member), .choices = (words)
+#define PARSED(member, function) .kind = OPTION_PARSED, AT(member), .parse = (function)
+#define STRATEGIES(words)        .needs = {{"strategy", words}}
+
+const option_row option_rows[] = {
+    {"data", "DIR", "/usr/share/datasets/fashion-mnist",
+     "folder of IDX files (plain or .gz) or CIFAR-10 files, or a text file", TEXT(data),
+     .own = true},
+    {"model", "NAME", "perceptron", "the model to train",
+     CHOICE(model, "perceptron|lenet|transformer")},
+    {"layers", "N,N,...", "784,256,128,10", "sizes of all layers: inputs first, classes last",
+     PARSED(sizes, parse_layers), .needs = {{"model", "perceptron"}}},
+    {"context", "N", "64", "bytes per sample", COUNT(context, 1, 65536),
+     .needs = {{"model", "transformer"}}},
+    {"width", "N", "64", "numbers per position", COUNT(width, 1, 65536),
+     .needs = {{"model", "transformer"}}},
+    {"heads", "N", "4", "attention heads per block", COUNT(heads, 1, 1024),
+     .needs = {{"model", "transformer"}}},
+    {"blocks", "N", "2", "transformer blocks", COUNT(blocks, 1, 32),
+     .needs = {{"model", "transformer"}}},
+    {"strategy", "NAME", "allreduce", "how the ranks train together; see below",
+     PARSED(strategy, parse_strategy)},
+    {"epochs", "N", "5", "passes over the training set", COUNT(epochs, 1, 1000000)},
+    {"batch", "N", "128", "samples per step, over all ranks together", COUNT(batch, 1, INT_MAX)},
+    {"accumulate", "N", "1", "a rank computes its samples of a step in N parts",
+     COUNT(accumulate, 1, INT_MAX),
+     STRATEGIES("allreduce|zero1|ps-sync|ps-async|ps-bounded|ps-sharded|local-sgd|easgd|gossip")},
+    {"optimizer", "NAME", "sgd", "the rule that updates the weights",
+     CHOICE(optimizer, "sgd|adam")},
+    {"lr", "X", "0.05", "learning rate", ABOVE(lr, 1000)},
+    {"schedule", "NAME", "decay", "how the learning rate changes",
+     CHOICE(schedule, "decay|cosine")},
+    {"warmup", "EPOCHS", "0", "the learning rate first rises from 0 for this long",
+     REAL(warmup, 1000000)},
+    {"clip", "X", "0",
+     "largest norm of all gradients together; larger ones are scaled down; 0: any", REAL(clip, 1e9),
+     STRATEGIES("allreduce|zero1|ps-sync|ps-async|local-sgd|easgd|gossip")},
+    {"lr-decay", "X", "0.6", "factor of the learning rate after each epoch", ABOVE(lr_decay, 1),
+     .needs = {{"schedule", "decay"}}},
+    {"square-decay", "X", "0.999", "decay of the running mean of squared gradients",
+     REAL(square_decay, 1), .needs = {{"optimizer", "adam"}}},
+    {"momentum", "X", "0.9", "of the optimizer", REAL(momentum, 1)},
+    {"weight-decay", "X", "0.0001", "of the optimizer", REAL(weight_decay, 1000)},
+    {"seed", "N", "1", "initial weights and order of samples", COUNT(seed, 0, UINT64_MAX)},
+    {"bucket-bytes", "N", "262144",
+     "size of a bucket of gradients, which are reduced together; at least one layer",
+     COUNT(bucket_bytes, 1, UINT64_MAX), STRATEGIES("allreduce|zero1|local-sgd")},
+    {"wire", "FORM", "float32",
+     "how gradients are sent: float32, float16, bfloat16, int8, topk, topk:PART",
+     PARSED(wire, parse_wire),
+     STRATEGIES("allreduce|zero1|ps-sync|ps-async|ps-bounded|ps-sharded")},
+    {"staleness-lr", NULL, NULL, "divide the learning rate of an update by its staleness + 1",
+     FLAG(staleness_lr), STRATEGIES("ps-async")},
+    {"staleness", "N", "1", "batches that a worker may be ahead of the slowest",
+     COUNT(staleness, 0, 1000), STRATEGIES("ps-bounded")},
+    {"servers", "N", "0", "the last N ranks are servers; 0: every rank is worker and server",
+     COUNT(servers, 0, 1000000), STRATEGIES("ps-sharded")},
+    {"tensor", "N", "1", "ranks that share each layer", COUNT(tensor, 1, 1024), STRATEGIES("grid")},
+    {"pipeline", "N", "1", "pipeline stages", COUNT(pipeline, 1, 1024), STRATEGIES("grid")},
+    {"micro-batches", "N", "4", "parts into which a batch is cut", COUNT(micro_batches, 1, 65536),
+     STRATEGIES("pipeline|grid")},
+    {"pipeline-schedule", "NAME", "1f1b", "the order of the passes",
+     CHOICE(pipeline_schedule, "gpipe|1f1b"), STRATEGIES("pipeline|grid")},
+    {"local-steps", "N", "16", "steps between two exchanges", COUNT(local_steps, 1, UINT64_MAX),
+     STRATEGIES("local-sgd|easgd|gossip")},
+    {"average", "HOW", "allreduce", "who averages", CHOICE(average, "allreduce|master"),
+     STRATEGIES("local-sgd")},
+    {"post-local", "N", "0", "the first N epochs are synchronous", COUNT(post_local, 0, 1000000),
+     STRATEGIES("local-sgd")},
+    {"outer-momentum", "X", "0", "Nesterov momentum over the averages", REAL(outer_momentum, 1),
+     STRATEGIES("local-sgd")},
+    {"outer-lr", "X", "1", "outer learning rate: the part of an average's change that is taken",
+     ABOVE(outer_lr, 1000), STRATEGIES("local-sgd")},
+    {"moving-rate", "X", "0.9", "how far weights move to the centre, times the workers (alpha * p)",
+     ABOVE(moving_rate, 1), STRATEGIES("easgd")},
+    {"slow", "RANK:FACTOR", NULL, "this rank takes FACTOR times as long for its gradients",
+     PARSED(slow_factor, parse_slow), .own = true},
+    {"checkpoint", "FILE", NULL, "written after every epoch", TEXT(checkpoint), .own = true},
+    {"checkpoint-steps", "N", "0", "also write it after every N steps of an epoch; 0: never",
+     COUNT(checkpoint_steps, 0, UINT64_MAX),
+     .needs = {{"strategy", "allreduce|zero1|ps-sharded|pipeline|tensor|grid"}, {"checkpoint"}}},
+    {"resume", NULL, NULL, "continue from the checkpoint", FLAG(resume), .own = true,
+     .needs = {{"checkpoint"}}},
+    {"metrics", "FILE", NULL, "write JSON lines: one for each epoch, one for the run",
+     TEXT(metrics), .own = true},
+    {"json", NULL, NULL, "print these lines instead of text", FLAG(json), .own = true},
+    {"threads-per-rank", "N", "1", "threads for matrix products", COUNT(threads_per_rank, 1, 1024),
+     .own = true},
+    {"quiet", NULL, NULL, "print errors only", FLAG(quiet), .own = true},
+    {.name = NULL},
+};
+
+/* ---- reading -------------------------------------------------------------------------------- */
 
 #define MOST_ROWS 64
 enum { CODE_ROWS = 1000, CODE_HELP = 2000, CODE_VERSION };
@@ -35,12 +205,6 @@ static bool parse_real(const option_row *row, const char *text, float *value, fa
   return true;
 }
 
-/* One of the words of row->choices. */
-static bool parse_choice(const option_row *row, const char *text, int *value, fail *why) {
-  *value = option_word(row->choices, text);
-  return *value >= 0 || fail_set(why, "--%s %s: must be one of %s", row->name, text, row->choices);
-}
-
 /* Parses the text of an option and stores its value. */
 static bool store_option(options *o, const option_row *row, const char *text, fail *why) {
   void *member = (char *)o + row->at;
@@ -58,7 +222,9 @@ static bool store_option(options *o, const option_row *row, const char *text, fa
     return fail_set(why, "--%s %s: must be a whole number from %" PRIu64 " to %" PRIu64, row->name,
                     text, row->least, row->most);
   case OPTION_CHOICE:
-    return parse_choice(row, text, member, why);
+    *(int *)member = option_word(row->choices, text);
+    return *(int *)member >= 0 ||
+           fail_set(why, "--%s %s: must be one of %s", row->name, text, row->choices);
   case OPTION_PARSED:
     return row->parse(o, text, why);
   default:
@@ -169,7 +335,7 @@ void options_help(void) {
 uint64_t options_fingerprint(const options *o) {
   uint64_t hash = HASH_START;
   for (const option_row *row = option_rows; row->name; row++)
-    if (row->same && row->at != offsetof(options, strategy))
+    if (!row->own && row->at != offsetof(options, strategy))
       hash = hash_bytes(hash, (const char *)o + row->at, row->bytes);
   return hash_bytes(hash, o->strategy->name, strlen(o->strategy->name));
 }

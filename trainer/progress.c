@@ -1,7 +1,7 @@
 /* progress.c: shows how far a run is. */
 #include "trainer/progress.h"
 
-#include "trainer/clock.h"
+#include "trainer/base.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

@@ -1,15 +1,13 @@
 /*
- * train.c: one training run. Read it from the end upwards: train() prepares this rank and checks
- * that all ranks agree, run_epochs() trains epoch after epoch, train_epoch() trains one, and
- * go_on() decides what happens if it fails.
+ * train.c: one training run. Read it from the end upwards: train() starts, trains epoch after epoch
+ * and continues when a rank is lost; train_epoch() trains one epoch; start() prepares this rank,
+ * checks that all ranks agree and gives them the same model.
  */
 #include "trainer/train.h"
 
-#include "trainer/agree.h"
+#include "trainer/base.h"
 #include "trainer/checkpoint.h"
-#include "trainer/clock.h"
-#include "trainer/hash.h"
-#include "trainer/recover.h"
+#include "trainer/ranks.h"
 #include "trainer/strategies/strategy.h"
 
 #include <inttypes.h>
@@ -20,7 +18,7 @@
 /* A worker and the files of its run. */
 typedef struct trainer {
   worker w; /* first, so that step_done() finds the trainer */
-  const strategy *strategy;
+  model_maker make;
   checkpoint_run run;
   metrics metrics;
   double begin_s;
@@ -29,31 +27,24 @@ typedef struct trainer {
 
 /* ---- preparing ----------------------------------------------------------------------------- */
 
-/* `count` floats of 0, or NULL. */
-static float *zeroes(size_t count) {
-  float *memory = matrix_alloc(1, count);
-  if (memory)
-    memset(memory, 0, count * sizeof(float));
-  return memory;
+/* Takes an array of 0, if it is needed. */
+static bool take(float **array, bool needed, size_t count) {
+  *array = needed ? matrix_zeroes(count) : NULL;
+  return *array || !needed;
 }
 
 /* Allocates all memory of the run except the strategy's. */
 static bool allocate(worker *w, fail *why) {
   const options *o = w->o;
-  if (!worker_fit(w, why) || !loader_create(&w->loader, w->data, o->seed, o->batch, why))
-    return false;
   size_t count = w->model.params;
-  bool squares = optim_has_squares(o), parts = o->accumulate > 1;
-  bool packets = o->wire.kind != WIRE_FLOAT32;
-  w->params = zeroes(count);
-  w->velocity = zeroes(count);
-  w->squares = squares ? zeroes(count) : NULL;
+  bool squares = optim_has_squares(o);
   w->optimizer_bytes = (squares ? 2 : 1) * count * sizeof(float);
-  w->partial = parts ? zeroes(count) : NULL;
-  w->pending = packets ? zeroes(count) : NULL;
-  bool ok = w->params && w->velocity && (w->squares || !squares) && (w->partial || !parts) &&
-            (w->pending || !packets);
-  return ok || fail_memory(why, "the model");
+  if (!worker_fit(w, w->nranks, why) || !loader_create(&w->loader, w->data, o->seed, o->batch, why))
+    return false;
+  return (take(&w->params, true, count) && take(&w->velocity, true, count) &&
+          take(&w->squares, squares, count) && take(&w->partial, o->accumulate > 1, count) &&
+          take(&w->pending, o->wire.kind != WIRE_FLOAT32, count)) ||
+         fail_memory(why, "the model");
 }
 
 /* What a checkpoint holds of a worker whose model has these parameters. */
@@ -80,15 +71,17 @@ static bool resume(trainer *t, fail *why) {
 }
 
 /* Everything that a rank can do alone before training; rank 0 also opens and reads the files. */
-static bool prepare(trainer *t, model_maker make, fail *why) {
+static bool prepare(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
-  if (!make(&w->model, o, w->data, why) || (t->strategy->check && !t->strategy->check(w, why)) ||
-      !allocate(w, why))
+  int all = 0;
+  coll_comm_nranks(w->given, &all);
+  if (!w->data || !t->make(&w->model, o, w->data, why) ||
+      (o->strategy->check && !o->strategy->check(w, why)) || !allocate(w, why))
     return false;
-  if (o->slow_factor > 1.0f && o->slow_rank >= w->nranks)
+  if (o->slow_factor > 1.0f && o->slow_rank >= all)
     return fail_set(why, "--slow %d:%g: there is no rank %d among %d", o->slow_rank,
-                    (double)o->slow_factor, o->slow_rank, w->nranks);
+                    (double)o->slow_factor, o->slow_rank, all);
   t->run = (checkpoint_run){
       .model = &w->model, .seed = o->seed, .batch = o->batch, .data = w->data->fingerprint};
   if (w->rank != 0)
@@ -108,15 +101,49 @@ static bool check_weights(worker *w, const float *params, uint64_t *hash, fail *
   return agree_weights(w->comm, *hash, why);
 }
 
-/* Gives all ranks the state of rank 0. */
-static bool share_state(worker *w, fail *why) {
-  uint64_t hash, place[] = {w->epochs_done, w->step};
-  coll_status status = coll_broadcast(place, place, 2, COLL_UINT64, 0, w->comm);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "sharing the initial weights");
-  w->epochs_done = place[0];
-  w->step = (size_t)place[1];
-  return worker_share_model(w, 0, why) && check_weights(w, w->params, &hash, why);
+/* Reports what is about to be trained. */
+static void announce(worker *w) {
+  progress_say(&w->progress,
+               "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, "
+               "gradients as %s, global batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
+               w->data->train.count, w->data->test.count, w->model.params, w->nranks,
+               w->nranks == 1 ? "" : "s", w->o->strategy->name, wire_name(&w->o->wire), w->o->batch,
+               (double)w->optimizer_bytes / 0x1p20);
+  if (w->epochs_done > 0 || w->step > 0)
+    progress_say(&w->progress, "continuing after %zu steps of epoch %" PRIu64 " of %s", w->step,
+                 w->epochs_done + 1, w->o->checkpoint);
+  if (w->epochs_done >= w->o->epochs)
+    progress_say(&w->progress, "nothing left to do: to train further, raise --epochs");
+}
+
+/* Frees what prepare() took. */
+static void release(worker *w) {
+  float **arrays[] = {&w->params, &w->velocity, &w->squares, &w->partial, &w->pending};
+  for (int i = 0; i < 5; i++) {
+    free(*arrays[i]);
+    *arrays[i] = NULL;
+  }
+  loader_destroy(&w->loader);
+  pass_destroy(&w->pass);
+}
+
+/* All that comes before the first epoch; once more from the beginning if a rank was lost meanwhile.
+ */
+static bool start(trainer *t, fail *why) {
+  worker *w = &t->w;
+  const options *o = w->o;
+  release(w);
+  w->epochs_done = w->step = w->updates = w->begun = 0;
+  t->begin_s = clock_s();
+  bool ok = prepare(t, why);
+  if (!agree_start(w->comm, ok, options_fingerprint(o), w->data ? w->data->fingerprint : 0, why) ||
+      !agree_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)) ||
+      (w->epochs_done < o->epochs && !o->strategy->open(w, why)))
+    return false;
+  worker_open_progress(w);
+  announce(w);
+  w->ready = true;
+  return true;
 }
 
 /* ---- one epoch ----------------------------------------------------------------------------- */
@@ -126,8 +153,8 @@ static void begin_epoch(worker *w) {
   loader_epoch(&w->loader, w->epochs_done);
   worker_rule(w, 0);
   w->notes[0] = '\0';
-  if (w->begun == w->epochs_done + 1)
-    return; /* the epoch continues after a loss */
+  if (w->begun == w->epochs_done + 1) /* the epoch continues after a loss */
+    return;
   w->begun = w->epochs_done + 1;
   w->sums = (sums){.loss = 0};
   w->begin_s = clock_s();
@@ -155,8 +182,8 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
   sums all;
   coll_status status =
       coll_allreduce(&w->sums, &all, sizeof(all) / sizeof(double), COLL_FLOAT64, COLL_SUM, w->comm);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "summing losses");
+  if (!succeeded(why, w->comm, status, "summing losses"))
+    return false;
   /* After a loss, the ranks that are left may have trained on none of the epoch's samples. */
   double trained = all.samples > 0 ? all.samples : 1, whole = seconds * w->nranks;
   *result = (epoch_result){.epoch = w->epochs_done + 1,
@@ -184,76 +211,95 @@ static bool summarise(worker *w, double seconds, epoch_result *result, fail *why
   return true;
 }
 
-/* Writes a checkpoint of the current state. */
-static bool save_checkpoint(trainer *t, const float *params, fail *why) {
-  checkpoint_state state = state_of(&t->w, (float *)(uintptr_t)params);
-  return checkpoint_write(t->w.o->checkpoint, &t->run, &state, why);
+/* Waits until all ranks are here. */
+static bool meet(worker *w, fail *why) {
+  return succeeded(why, w->comm, coll_barrier(w->comm), "meeting after an epoch");
+}
+
+/* Rank 0: shows and writes what a finished epoch has come to, and the run after the last. */
+static bool write_epoch(trainer *t, const epoch_result *result, fail *why) {
+  worker *w = &t->w;
+  double seconds = clock_s() - t->begin_s;
+  t->written = w->epochs_done;
+  progress_epoch(&w->progress, result);
+  if (!metrics_epoch(&t->metrics, result, why))
+    return false;
+  if (w->epochs_done < w->o->epochs)
+    return true;
+  progress_say(&w->progress,
+               "test accuracy %.2f %% after %" PRIu64 " epochs, %.1f s, weights %016" PRIx64,
+               100 * result->test_accuracy, result->epoch, seconds, result->weights_hash);
+  return metrics_final(&t->metrics, w->o, result, seconds, why);
+}
+
+/*
+ * Collective: if it `writes`, rank 0 writes the checkpoint of this moment, and the epoch's lines
+ * unless `result` is NULL. The others hear that the checkpoint is written, and say that they have
+ * heard, before it is published: a rank 0 that was frozen and given up does not come so far, or
+ * finds that the others have withdrawn what it had written (go_on).
+ */
+static bool save(trainer *t, bool writes, const float *params, const epoch_result *result,
+                 fail *why) {
+  worker *w = &t->w;
+  const char *path = writes ? w->o->checkpoint : NULL;
+  checkpoint_state state = state_of(w, (float *)(uintptr_t)params);
+  uint8_t written = 1;
+  if (path && !checkpoint_write(path, w->number, &t->run, &state, why))
+    return false;
+  coll_status status = coll_broadcast(&written, &written, 1, COLL_UINT8, 0, w->comm);
+  bool ok = succeeded(why, w->comm, status, "writing a checkpoint") && meet(w, why) &&
+            (!writes || !result || write_epoch(t, result, why));
+  if (path && !ok)
+    checkpoint_withdraw(path, w->number, w->number + 1);
+  return ok && (!path || checkpoint_publish(path, w->number, why));
+}
+
+/* The model so far. */
+static const float *settle(worker *w, fail *why) {
+  const strategy *s = w->o->strategy;
+  return s->settle ? s->settle(w, why) : w->params;
 }
 
 /* Called after each step within an epoch: writes a checkpoint if --checkpoint-steps says so. */
 static bool step_done(worker *w, fail *why) {
   if (w->o->checkpoint_steps == 0 || w->step % w->o->checkpoint_steps != 0)
     return true;
-  const strategy *s = w->o->strategy;
-  const float *params = s->settle(w, why);
+  const float *params = settle(w, why);
   w->notes[0] = '\0';
   return params && worker_gather_pending(w, why) &&
-         (w->rank != 0 || save_checkpoint((trainer *)w, params, why));
-}
-
-/* Reports the end of the run. */
-static bool report_end(trainer *t, const epoch_result *last, fail *why) {
-  double seconds = clock_s() - t->begin_s;
-  progress_say(&t->w.progress,
-               "test accuracy %.2f %% after %" PRIu64 " epochs, %.1f s, weights %016" PRIx64,
-               100 * last->test_accuracy, last->epoch, seconds, last->weights_hash);
-  return metrics_final(&t->metrics, t->w.o, last, seconds, why);
-}
-
-/* Rank 0 shows and writes the result of a finished epoch, unless it has already done so. */
-static bool write_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
-  worker *w = &t->w;
-  if (t->written == w->epochs_done)
-    return true;
-  progress_epoch(&w->progress, result);
-  if (!metrics_epoch(&t->metrics, result, why) ||
-      (w->o->checkpoint && !save_checkpoint(t, params, why)) ||
-      (w->epochs_done == w->o->epochs && !report_end(t, result, why)))
-    return false;
-  t->written = w->epochs_done;
-  return true;
+         save((trainer *)w, w->rank == 0, params, NULL, why);
 }
 
 /*
- * The end of an epoch, collective: rank 0 writes the run's files, and all wait for it. If rank 0 is
- * lost before that, the others are still in this epoch, and the next rank writes them. So no rank
- * leaves the run while another may still need it.
+ * The end of an epoch, collective: rank 0 writes the run's files, unless it has done so before, and
+ * all wait for it. So if rank 0 is lost before they are written, the others still are in this
+ * epoch, and the next rank writes them; and no rank leaves the run while another may still need it.
  */
 static bool finish_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
   worker *w = &t->w;
   size_t step = w->step;
   w->epochs_done++;
   w->step = 0;
-  bool ok = w->rank != 0 || write_epoch(t, params, result, why);
-  coll_status status = ok ? coll_barrier(w->comm) : COLL_OK;
-  if (ok && status == COLL_OK)
+  bool writes = w->rank == 0 && t->written != w->epochs_done;
+  if (save(t, writes, params, result, why) && meet(w, why))
     return true;
   w->epochs_done--;
   w->step = step;
-  return ok && fail_coll(why, w->comm, status, "ending an epoch");
+  return false;
 }
 
 /* One epoch, or the rest of it: training, test, checkpoint and report. */
 static bool train_epoch(trainer *t, fail *why) {
   worker *w = &t->w;
+  const strategy *s = w->o->strategy;
   epoch_result result;
   size_t steps = loader_steps(&w->loader);
   begin_epoch(w);
-  if (w->step < steps && !t->strategy->epoch(w, why))
+  if (w->step < steps && !(s->epoch ? s->epoch(w, why) : worker_each_step(w, s->step, why)))
     return false;
   w->step = steps; /* if a rank is lost from here on, no step is repeated */
   double seconds = clock_s() - w->begin_s;
-  const float *params = t->strategy->settle(w, why);
+  const float *params = settle(w, why);
   return params && worker_gather_pending(w, why) && test_model(w, params, why) &&
          summarise(w, seconds, &result, why) &&
          check_weights(w, params, &result.weights_hash, why) &&
@@ -262,76 +308,34 @@ static bool train_epoch(trainer *t, fail *why) {
 
 /* ---- the run ------------------------------------------------------------------------------- */
 
-/* Continues without lost ranks, if `why` is about a loss and the strategy can. */
+/* Continues without lost ranks, if `why` is about a loss and the strategy can. The first rank
+ * that is left writes the files, and none of the lost ones before it any more. */
 static bool go_on(trainer *t, fail *why) {
-  return recover(&t->w, why) && (t->w.rank != 0 || metrics_open(&t->metrics, t->w.o, why));
-}
-
-/* Reports what is about to be trained. */
-static void announce(worker *w) {
-  progress_say(&w->progress,
-               "%zu training and %zu test samples, %zu parameters, %d rank%s, strategy %s, "
-               "gradients as %s, global batch %" PRIu64 ", %.2f MiB for the optimizer on each rank",
-               w->data->train.count, w->data->test.count, w->model.params, w->nranks,
-               w->nranks == 1 ? "" : "s", w->o->strategy->name, wire_name(&w->o->wire), w->o->batch,
-               (double)w->optimizer_bytes / 0x1p20);
-  if (w->epochs_done > 0 || w->step > 0)
-    progress_say(&w->progress, "continuing after %zu steps of epoch %" PRIu64 " of %s", w->step,
-                 w->epochs_done + 1, w->o->checkpoint);
-}
-
-/* Trains all epochs that are left. */
-static bool run_epochs(trainer *t, fail *why) {
   worker *w = &t->w;
-  const options *o = w->o;
-  t->begin_s = clock_s();
-  if (!share_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)))
+  if (!recover(w, why))
     return false;
-  progress_open(&w->progress, w->rank, o->quiet || o->json, o->epochs, w->epochs_done,
-                w->data->train.count);
-  if (w->epochs_done >= o->epochs) {
-    announce(w);
-    progress_say(&w->progress, "nothing left to do: to train further, raise --epochs");
-    return true;
-  }
-  bool ok = t->strategy->open(w, why);
-  if (ok)
-    announce(w);
-  while (ok && w->epochs_done < o->epochs)
-    ok = train_epoch(t, why) || go_on(t, why);
-  t->strategy->close(w);
-  return ok;
-}
-
-/* Frees all memory of a rank. */
-static void release(trainer *t) {
-  worker *w = &t->w;
-  metrics_close(&t->metrics);
-  free(w->params);
-  free(w->velocity);
-  free(w->squares);
-  free(w->partial);
-  free(w->pending);
-  loader_destroy(&w->loader);
-  pass_destroy(&w->pass);
-  recover_forget(w);
-  if (w->comm != w->given)
-    coll_comm_destroy(&w->comm);
+  if (w->rank == 0 && w->o->checkpoint)
+    checkpoint_withdraw(w->o->checkpoint, 0, w->number);
+  return w->rank != 0 || metrics_open(&t->metrics, w->o, why);
 }
 
 bool train(const options *o, model_maker make, coll_comm *comm, const dataset *data, fail *why) {
   trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data, .step_done = step_done},
-               .strategy = o->strategy};
-  coll_status status = coll_comm_rank(comm, &t.w.rank);
-  if (status == COLL_OK)
-    status = coll_comm_nranks(comm, &t.w.nranks);
-  if (status != COLL_OK)
-    return fail_coll(why, comm, status, "asking for the rank");
-  bool ok = data && prepare(&t, make, why);
-  ok = agree_start(comm, ok, options_fingerprint(o), data ? data->fingerprint : 0, why);
-  ok = ok && run_epochs(&t, why);
+               .make = make};
+  worker *w = &t.w;
+  coll_comm_rank(comm, &w->rank);
+  coll_comm_nranks(comm, &w->nranks);
+  w->number = w->rank;
+  bool ok = true;
+  while (ok && (!w->ready || w->epochs_done < o->epochs))
+    ok = (w->ready ? train_epoch(&t, why) : start(&t, why)) || go_on(&t, why);
+  worker_close(w);
   if (!ok && !why->everywhere)
-    coll_comm_abort(t.w.comm); /* so that the others do not wait for this rank */
-  release(&t);
+    coll_comm_abort(w->comm); /* so that the others do not wait for this rank */
+  release(w);
+  metrics_close(&t.metrics);
+  recover_forget(w);
+  if (w->comm != w->given)
+    coll_comm_destroy(&w->comm);
   return ok;
 }

@@ -1,6 +1,8 @@
 /* wire.c: gradients compressed for the wire, with error feedback. */
 #include "trainer/wire.h"
 
+#include "trainer/layers/rows.h"
+
 #include <float.h>
 #include <math.h>
 #include <stdint.h>
@@ -94,18 +96,12 @@ static inline float from_bfloat(uint16_t half) {
   return float_of((uint32_t)half << 16);
 }
 
-/* Packs each number on its own. */
-static void pack_float16(size_t count, float *pending, uint16_t *packet) {
+/* Packs each number on its own; inline, so that the conversions become vector instructions. */
+static inline void pack_halves(size_t count, float *pending, uint16_t *packet,
+                               uint16_t (*to)(float), float (*from)(uint16_t)) {
   for (size_t i = 0; i < count; i++) {
-    packet[i] = to_half(pending[i]);
-    pending[i] = rest_of(pending[i], from_half(packet[i]));
-  }
-}
-
-static void pack_bfloat16(size_t count, float *pending, uint16_t *packet) {
-  for (size_t i = 0; i < count; i++) {
-    packet[i] = to_bfloat(pending[i]);
-    pending[i] = rest_of(pending[i], from_bfloat(packet[i]));
+    packet[i] = to(pending[i]);
+    pending[i] = rest_of(pending[i], from(packet[i]));
   }
 }
 
@@ -206,38 +202,21 @@ size_t wire_bytes(const wire *form, size_t count) {
 }
 
 void wire_pack(const wire *form, size_t count, float *pending, void *packet) {
-  if (count == 0)
-    return;
-  switch (form->kind) {
-  case WIRE_FLOAT16:
-    pack_float16(count, pending, packet);
-    return;
-  case WIRE_BFLOAT16:
-    pack_bfloat16(count, pending, packet);
-    return;
-  case WIRE_INT8:
+  if (form->kind == WIRE_FLOAT16)
+    pack_halves(count, pending, packet, to_half, from_half);
+  else if (form->kind == WIRE_BFLOAT16)
+    pack_halves(count, pending, packet, to_bfloat, from_bfloat);
+  else if (form->kind == WIRE_INT8)
     pack_int8(count, pending, packet);
-    return;
-  default:
+  else if (count > 0)
     pack_topk(count, pending, packet, kept(form, count));
-  }
-}
-
-/* Adds numbers as they are. */
-static void add_float32(size_t count, const float *packet, float *sum) {
-  for (size_t i = 0; i < count; i++)
-    sum[i] += packet[i];
 }
 
 /* Adds numbers of 16 bits. */
-static void add_float16(size_t count, const uint16_t *packet, float *sum) {
+static inline void add_halves(size_t count, const uint16_t *packet, float *sum,
+                              float (*from)(uint16_t)) {
   for (size_t i = 0; i < count; i++)
-    sum[i] += from_half(packet[i]);
-}
-
-static void add_bfloat16(size_t count, const uint16_t *packet, float *sum) {
-  for (size_t i = 0; i < count; i++)
-    sum[i] += from_bfloat(packet[i]);
+    sum[i] += from(packet[i]);
 }
 
 /* Adds codes times their scales. */
@@ -252,27 +231,18 @@ static void add_int8(size_t count, const float *packet, float *sum) {
   }
 }
 
-/* Adds each number at its index. */
-static void add_topk(size_t entries, const entry *packet, float *sum) {
-  for (size_t i = 0; i < entries; i++)
-    sum[packet[i].index] += packet[i].value;
-}
-
 void wire_add(const wire *form, size_t count, const void *packet, float *sum) {
-  switch (form->kind) {
-  case WIRE_FLOAT32:
-    add_float32(count, packet, sum);
-    return;
-  case WIRE_FLOAT16:
-    add_float16(count, packet, sum);
-    return;
-  case WIRE_BFLOAT16:
-    add_bfloat16(count, packet, sum);
-    return;
-  case WIRE_INT8:
+  const entry *entries = packet;
+  size_t few = form->kind == WIRE_TOPK ? kept(form, count) : 0;
+  if (form->kind == WIRE_FLOAT32)
+    rows_add(count, sum, packet);
+  else if (form->kind == WIRE_FLOAT16)
+    add_halves(count, packet, sum, from_half);
+  else if (form->kind == WIRE_BFLOAT16)
+    add_halves(count, packet, sum, from_bfloat);
+  else if (form->kind == WIRE_INT8)
     add_int8(count, packet, sum);
-    return;
-  default:
-    add_topk(kept(form, count), packet, sum);
-  }
+  else
+    for (size_t i = 0; i < few; i++)
+      sum[entries[i].index] += entries[i].value;
 }

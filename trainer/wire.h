@@ -2,7 +2,7 @@
 #ifndef TRAINER_WIRE_H
 #define TRAINER_WIRE_H
 
-#include "trainer/fail.h"
+#include "trainer/base.h"
 
 #include <stddef.h>
 

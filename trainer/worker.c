@@ -1,8 +1,9 @@
 /* worker.c: one rank of a run, and the functions that strategies use. */
 #include "trainer/worker.h"
 
-#include "trainer/clock.h"
+#include "trainer/base.h"
 #include "trainer/layers/rows.h"
+#include "trainer/strategies/strategy.h"
 
 #include <stdarg.h>
 #include <stdlib.h>
@@ -16,17 +17,49 @@ size_t worker_rows(const worker *w, int workers) {
   return shard_of(batch < samples ? batch : samples, 0, workers).count;
 }
 
-bool worker_fit(worker *w, fail *why) {
-  return worker_fit_parts(w, w->nranks, why);
-}
-
-bool worker_fit_parts(worker *w, int workers, fail *why) {
+bool worker_fit(worker *w, int workers, fail *why) {
   size_t rows = shard_of(worker_rows(w, workers), 0, (int)w->o->accumulate).count;
   rows = rows > TEST_ROWS ? rows : TEST_ROWS;
   if (w->pass.rows >= rows)
     return true;
   pass_destroy(&w->pass);
   return pass_create(&w->pass, &w->model, rows, why);
+}
+
+/* Notes memory that was taken; NULL: there was none. */
+static void *hold(worker *w, void *memory, coll_comm *comm, fail *why) {
+  holding *held = memory ? realloc(w->held, (w->holdings + 1) * sizeof(*held)) : NULL;
+  if (!held) {
+    comm ? (void)coll_mem_free(comm, memory) : free(memory);
+    fail_memory(why, "the strategy");
+    return NULL;
+  }
+  w->held = held;
+  w->held[w->holdings++] = (holding){memory, comm};
+  return memory;
+}
+
+void *worker_memory(worker *w, size_t bytes, fail *why) {
+  return hold(w, matrix_zeroes(bytes / sizeof(float) + 1), NULL, why); /* + 1: never nothing */
+}
+
+void *worker_shared_memory(worker *w, size_t bytes, fail *why) {
+  void *memory = NULL;
+  coll_status status = coll_mem_alloc(w->comm, bytes, &memory);
+  return succeeded(why, w->comm, status, "memory for messages") ? hold(w, memory, w->comm, why)
+                                                                : NULL;
+}
+
+void worker_close(worker *w) {
+  if (w->o->strategy->close && w->state)
+    w->o->strategy->close(w);
+  for (; w->holdings > 0; w->holdings--) {
+    holding *last = &w->held[w->holdings - 1];
+    last->comm ? (void)coll_mem_free(last->comm, last->memory) : free(last->memory);
+  }
+  free(w->held);
+  w->held = NULL;
+  w->state = NULL;
 }
 
 /* Sleeps. */
@@ -97,9 +130,15 @@ bool worker_gradient(worker *w, shard samples, float scale, float *grads, model_
   double begin = clock_s(), waited = w->sums.waited_s;
   if (!(w->partial ? accumulate : gradient)(w, samples, scale, grads, listener, why))
     return false;
-  double spent = clock_s() - begin - (w->sums.waited_s - waited);
-  worker_slow(w, spent);
+  worker_slow(w, clock_s() - begin - (w->sums.waited_s - waited));
   return true;
+}
+
+bool worker_batch_gradient(worker *w, int part, int parts, float *grads, model_listener listener,
+                           fail *why) {
+  shard batch = worker_batch(w);
+  return worker_gradient(w, shard_part(batch, part, parts), 1.0f / (float)batch.count, grads,
+                         listener, why);
 }
 
 double worker_done(const worker *w) {
@@ -116,16 +155,16 @@ void worker_clip(const worker *w, float *grads) {
     optim_scale(w->model.params, grads, (float)((double)w->o->clip / norm));
 }
 
-void worker_update_with(worker *w, size_t first, size_t count, float *velocity, float *squares,
-                        const float *grads) {
+void worker_update_arrays(worker *w, size_t count, float *params, float *velocity, float *squares,
+                          const float *grads) {
   double begin = clock_s();
-  optim_update(&w->rule, count, w->params + first, velocity, squares, grads);
+  optim_update(&w->rule, count, params, velocity, squares, grads);
   w->sums.compute_s += clock_s() - begin;
 }
 
 void worker_update(worker *w, size_t first, size_t count, const float *grads) {
-  worker_update_with(w, first, count, w->velocity + first, w->squares ? w->squares + first : NULL,
-                     grads);
+  worker_update_arrays(w, count, w->params + first, w->velocity + first,
+                       w->squares ? w->squares + first : NULL, grads);
 }
 
 void worker_update_all(worker *w, float *grads) {
@@ -156,11 +195,16 @@ bool worker_gather_pending(worker *w, fail *why) {
     memset(w->pending, 0, bytes);
   free(all);
   w->sums.sent_bytes += w->rank == 0 ? 0 : (double)bytes;
-  return status == COLL_OK || fail_coll(why, w->comm, status, "gathering pending gradients");
+  return succeeded(why, w->comm, status, "gathering pending gradients");
 }
 
 shard worker_batch(const worker *w) {
   return (shard){w->step * w->loader.batch, loader_batch_size(&w->loader, w->step)};
+}
+
+void worker_open_progress(worker *w) {
+  progress_open(&w->progress, w->rank, w->o->quiet || w->o->json, w->o->epochs, w->epochs_done,
+                w->data ? w->data->train.count : 0);
 }
 
 void worker_show(worker *w, size_t samples) {
@@ -196,24 +240,26 @@ void worker_note(worker *w, const char *format, ...) {
   va_end(args);
 }
 
+/* ---- what ranks exchange --------------------------------------------------------------------- */
+
+bool worker_finish(worker *w, coll_status status, coll_request **request, const char *doing,
+                   fail *why) {
+  double begin = clock_s();
+  if (status == COLL_OK && *request)
+    status = coll_wait(request, -1);
+  w->sums.waited_s += clock_s() - begin;
+  return succeeded(why, w->comm, status, doing);
+}
+
+bool worker_wait(worker *w, coll_request **request, const char *doing, fail *why) {
+  return worker_finish(w, COLL_OK, request, doing, why);
+}
+
 bool worker_share(worker *w, int from, float *data, size_t count, fail *why) {
   double begin = clock_s();
   coll_status status = coll_broadcast(data, data, count, COLL_FLOAT32, from, w->comm);
   w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the weights");
-}
-
-double worker_allreduce_bytes(const worker *w, size_t bytes) {
-  return 2.0 * (double)(w->nranks - 1) / (double)w->nranks * (double)bytes;
-}
-
-bool worker_wait(worker *w, coll_request **request, const char *doing, fail *why) {
-  if (!*request)
-    return true;
-  double begin = clock_s();
-  coll_status status = coll_wait(request, -1);
-  w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, w->comm, status, doing);
+  return succeeded(why, w->comm, status, "sharing the weights");
 }
 
 bool worker_share_part(worker *w, int from, size_t first, size_t count, fail *why) {
@@ -226,7 +272,44 @@ bool worker_share_part(worker *w, int from, size_t first, size_t count, fail *wh
 
 bool worker_share_model(worker *w, int from, fail *why) {
   coll_status status = coll_broadcast(&w->updates, &w->updates, 1, COLL_UINT64, from, w->comm);
-  if (status != COLL_OK)
-    return fail_coll(why, w->comm, status, "sharing the weights");
-  return worker_share_part(w, from, 0, w->model.params, why);
+  return succeeded(why, w->comm, status, "sharing the weights") &&
+         worker_share_part(w, from, 0, w->model.params, why);
+}
+
+double allreduce_bytes(int nranks, size_t bytes) {
+  return 2.0 * (double)(nranks - 1) / (double)nranks * (double)bytes;
+}
+
+bool worker_allreduce(worker *w, coll_comm *comm, const float *in, float *out, size_t count,
+                      coll_op op, const char *doing, fail *why) {
+  int n = 1;
+  coll_request *request = NULL;
+  coll_comm_nranks(comm, &n);
+  w->sums.sent_bytes += allreduce_bytes(n, count * sizeof(float));
+  coll_status status = coll_iallreduce(in, out, count, COLL_FLOAT32, op, comm, &request);
+  return worker_finish(w, status, &request, doing, why);
+}
+
+bool worker_start_send(worker *w, const void *data, size_t bytes, int to, int tag,
+                       coll_request **request, fail *why) {
+  coll_status status = coll_isend(data, bytes, COLL_UINT8, to, tag, w->comm, request);
+  w->sums.sent_bytes += (double)bytes;
+  return succeeded(why, w->comm, status, "sending to another rank");
+}
+
+bool worker_send(worker *w, const void *data, size_t bytes, int to, int tag, fail *why) {
+  coll_request *request = NULL;
+  return worker_start_send(w, data, bytes, to, tag, &request, why) &&
+         worker_wait(w, &request, "sending to another rank", why);
+}
+
+bool worker_receive(worker *w, void *data, size_t bytes, int from, int tag, int *source,
+                    fail *why) {
+  coll_request *request = NULL;
+  coll_message got = {.source = from};
+  coll_status status = coll_irecv(data, bytes, COLL_UINT8, from, tag, &got, w->comm, &request);
+  bool ok = worker_finish(w, status, &request, "receiving from another rank", why);
+  if (source)
+    *source = got.source;
+  return ok;
 }

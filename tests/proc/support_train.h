@@ -4,7 +4,7 @@
 
 #include "support_ranks.h"
 #include "tests/unit/trainer_files.h"
-#include "trainer/fail.h"
+#include "trainer/base.h"
 #include "trainer/options.h"
 
 #define JOB_MOST_RANKS  8

@@ -1,8 +1,8 @@
 /* test_train.c: training with several ranks: the same curve, resumption, and every way to fail. */
 #include "support_train.h"
-#include "trainer/agree.h"
+#include "trainer/ranks.h"
 #include "trainer/dataset.h"
-#include "trainer/hash.h"
+#include "trainer/base.h"
 #include "trainer/loader.h"
 #include "trainer/optim.h"
 #include "trainer/strategies/buckets.h"
@@ -271,7 +271,7 @@ static char blocked[96]; /* a checkpoint that cannot be written */
 /* Puts a folder where rank 0 is going to write the checkpoint first. */
 static void block_checkpoint(int rank) {
   char temporary[128];
-  snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", blocked, (long)getpid());
+  snprintf(temporary, sizeof(temporary), "%s.0.tmp", blocked);
   if (rank == 0 && mkdir(temporary, 0700) != 0)
     abort();
 }
@@ -327,10 +327,10 @@ static void check_curve(const char *more, const char *strategy, int nranks) {
   char both[512];
   job one = job_make(more);
   snprintf(both, sizeof(both), "%s %s", more, strategy);
-  job split = job_make(both);
+  job parts = job_make(both);
   job_runs_well(&one, 1);
-  job_runs_well(&split, nranks);
-  curve a = job_curve(&one), b = job_curve(&split);
+  job_runs_well(&parts, nranks);
+  curve a = job_curve(&one), b = job_curve(&parts);
   cr_assert_eq(a.epochs, b.epochs);
   for (size_t e = 0; e < a.epochs; e++) {
     cr_assert_float_eq(a.train_loss[e], b.train_loss[e], CURVE_TOLERANCE,
@@ -339,7 +339,7 @@ static void check_curve(const char *more, const char *strategy, int nranks) {
     cr_assert_float_eq(a.test_loss[e], b.test_loss[e], CURVE_TOLERANCE);
   }
   job_drop(&one);
-  job_drop(&split);
+  job_drop(&parts);
 }
 
 Test(train_parallel, pipeline_gives_the_curve_of_one_rank) {
@@ -441,5 +441,4 @@ Test(train_parallel, impossible_pipelines) {
                    "a layer of 3 outputs cannot be split into 4");
   check_impossible("--strategy grid --tensor 2 --pipeline 2", 6,
                    "6 ranks are no multiple of --tensor 2");
-  check_impossible("--strategy pipeline --clip 1", 2, "--clip");
 }

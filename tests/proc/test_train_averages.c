@@ -1,7 +1,7 @@
 /* test_train_averages.c: the strategies of the trainer that average weights. */
 #include "support_train.h"
 #include "trainer/dataset.h"
-#include "trainer/hash.h"
+#include "trainer/base.h"
 #include "trainer/loader.h"
 #include "trainer/model.h"
 #include "trainer/optim.h"
@@ -119,10 +119,10 @@ static void check_synchronous(const char *how) {
   j.o.local_steps = 1;
   j.o.momentum = 0; /* which is reset at the start of an epoch */
   for (int n = 1; n <= 5; n++) {
-    j.o.strategy = strategy_find("allreduce");
+    j.o.strategy = &strategy_allreduce;
     job_runs_well(&j, n);
     curve want = job_curve(&j);
-    j.o.strategy = strategy_find("local-sgd");
+    j.o.strategy = &strategy_local_sgd;
     job_runs_well(&j, n);
     curve c = job_curve(&j);
     for (int e = 0; e < 4; e++)
@@ -143,11 +143,11 @@ Test(train_averages, one_local_step_with_a_master_is_synchronous_training) {
 /* 13 batches of 16 samples: with H = 5 three averages instead of 13 sums of gradients. */
 Test(train_averages, local_sgd_sends_less) {
   job j = job_make("--batch 16 --strategy local-sgd --local-steps 5");
-  j.o.strategy = strategy_find("allreduce");
+  j.o.strategy = &strategy_allreduce;
   job_runs_well(&j, 3);
   double synchronous = job_curve(&j).sent_bytes[1];
   for (int average = 0; average < 2; average++) {
-    j.o.strategy = strategy_find("local-sgd");
+    j.o.strategy = &strategy_local_sgd;
     j.o.average = average;
     job_runs_well(&j, 3);
     cr_assert_float_eq(job_curve(&j).sent_bytes[1], synchronous * 3 / 13, 1);
@@ -157,10 +157,10 @@ Test(train_averages, local_sgd_sends_less) {
 
 Test(train_averages, post_local_begins_synchronously) {
   job j = job_make("--strategy local-sgd --post-local 2");
-  j.o.strategy = strategy_find("allreduce");
+  j.o.strategy = &strategy_allreduce;
   job_runs_well(&j, 3);
   curve synchronous = job_curve(&j);
-  j.o.strategy = strategy_find("local-sgd");
+  j.o.strategy = &strategy_local_sgd;
   job_runs_well(&j, 3);
   curve c = job_curve(&j);
   for (int e = 0; e < 4; e++)
@@ -231,7 +231,7 @@ static void check_zero(const char *how, int nranks) {
   curve c[2];
   j.o.checkpoint = j.checkpoint;
   for (int i = 0; i < 2; i++) {
-    j.o.strategy = strategy_find(i ? "zero1" : "allreduce");
+    j.o.strategy = strategy_find(i ? "zero1" : "allreduce", NULL);
     job_runs_well(&j, nranks);
     c[i] = job_curve(&j);
     file[i] = files_read(j.folder, "checkpoint", &bytes[i]);
@@ -265,11 +265,11 @@ Test(train_averages, zero1_goes_on_from_a_checkpoint) {
   for (int first = 0; first < 2; first++) {
     j.o.resume = false;
     j.o.epochs = 2;
-    j.o.strategy = strategy_find(names[first]);
+    j.o.strategy = strategy_find(names[first], NULL);
     job_runs_well(&j, 3);
     j.o.resume = true;
     j.o.epochs = 4;
-    j.o.strategy = strategy_find(names[1 - first]);
+    j.o.strategy = strategy_find(names[1 - first], NULL);
     job_runs_well(&j, 3);
     cr_assert_str_eq(job_curve(&j).hash[3], whole.hash[3]);
   }

@@ -5,9 +5,9 @@
  * and the accuracy of its checkpoint, and with all test samples tested.
  */
 #include "support_train.h"
+#include "trainer/base.h"
 #include "trainer/checkpoint.h"
 #include "trainer/dataset.h"
-#include "trainer/hash.h"
 #include "trainer/loader.h"
 #include "trainer/progress.h"
 #include "waits.h"
@@ -15,16 +15,15 @@
 #include <criterion/criterion.h>
 #include <inttypes.h>
 #include <signal.h>
-#include <stdatomic.h>
 #include <sys/mman.h>
 
 /* What is done to a rank. */
 typedef enum fault_kind {
   NOTHING,       /* its events are counted */
   KILL,          /* it is gone */
-  FREEZE_SHORT,  /* it is woken when another rank has begun to shrink the communicator */
-  FREEZE_LONG,   /* ... when the others have continued without it */
-  KILL_EVERYONE, /* all ranks are gone, each after that step */
+  FREEZE_SHORT,  /* it is woken up when another rank has begun to shrink the communicator */
+  FREEZE_LONG,   /* ... when the others have gone on without it */
+  FREEZE_TO_END, /* ... when the others have written the last checkpoint */
 } fault_kind;
 
 #define RANKS       3
@@ -35,21 +34,21 @@ typedef struct fault {
   fault_kind kind;
   int rank, at;     /* the rank with the fault, and the number of the event, from 1 */
   const char *only; /* events of that name are counted; NULL: all are */
+  bool early;       /* those before training are counted, else those since it began */
   pid_t frozen;     /* a rank that is frozen, or 0 */
   int events;       /* so many were seen */
-  atomic_int begun; /* so many ranks have begun to train */
-  char hit[32];     /* the event at which the fault came */
+  char hit[32];     /* the event at which it came */
   char name[MOST_EVENTS][32];
 } fault;
 
 static fault *shared;
-static bool mine;      /* this process is the rank with the fault */
-static bool numbering; /* training has begun */
-static int seen;       /* events of this process since then */
+static bool mine;     /* this process is the rank to which it happens */
+static bool training; /* it has begun */
+static int seen;      /* events of this process that are counted */
 
 /* The next event of this rank. */
 static void event(const char *name) {
-  if (!mine || !numbering || (shared->kind == KILL_EVERYONE && strcmp(name, "progress_step") != 0))
+  if (!mine || training == shared->early)
     return;
   if (shared->kind == NOTHING && shared->events < MOST_EVENTS)
     snprintf(shared->name[shared->events], sizeof(shared->name[0]), "%s", name);
@@ -58,10 +57,8 @@ static void event(const char *name) {
     return;
   if (++seen != shared->at || shared->kind == NOTHING)
     return;
-  /* While a rank compares options or opens the strategy, it cannot do without another one. */
-  WAIT_UNTIL(atomic_load(&shared->begun) == RANKS, 10);
   snprintf(shared->hit, sizeof(shared->hit), "%s", name);
-  if (shared->kind == KILL || shared->kind == KILL_EVERYONE)
+  if (shared->kind == KILL)
     raise(SIGKILL);
   shared->frozen = getpid();
   raise(SIGSTOP);
@@ -91,8 +88,9 @@ WRAPPED(void, progress_step, (progress * p, const progress_state *state), (p, st
 WRAPPED(void, loader_test, (const loader *ld, shard part, float *inputs, uint8_t *labels),
         (ld, part, inputs, labels))
 WRAPPED(bool, checkpoint_write,
-        (const char *path, const checkpoint_run *run, const checkpoint_state *state, fail *why),
-        (path, run, state, why))
+        (const char *path, int rank, const checkpoint_run *run, const checkpoint_state *state,
+         fail *why),
+        (path, rank, run, state, why))
 WRAPPED(bool, metrics_epoch, (metrics * m, const epoch_result *result, fail *why), (m, result, why))
 WRAPPED(bool, metrics_final,
         (metrics * m, const options *o, const epoch_result *last, double seconds, fail *why),
@@ -123,21 +121,16 @@ WRAPPED(coll_status, coll_isend,
         (const void *data, size_t count, coll_type type, int peer, int tag, coll_comm *comm,
          coll_request **request),
         (data, count, type, peer, tag, comm, request))
-WRAPPED(coll_status, coll_send,
-        (const void *data, size_t count, coll_type type, int peer, int tag, coll_comm *comm),
-        (data, count, type, peer, tag, comm))
-WRAPPED(coll_status, coll_recv,
+WRAPPED(coll_status, coll_irecv,
         (void *data, size_t count, coll_type type, int peer, int tag, coll_message *got,
-         coll_comm *comm),
-        (data, count, type, peer, tag, got, comm))
+         coll_comm *comm, coll_request **request),
+        (data, count, type, peer, tag, got, comm, request))
 
 void __real_loader_epoch(loader *ld, uint64_t epoch);
 void __wrap_loader_epoch(loader *ld, uint64_t epoch);
 /* Training begins with a shuffle. */
 void __wrap_loader_epoch(loader *ld, uint64_t epoch) {
-  if (!numbering)
-    atomic_fetch_add(&shared->begun, 1);
-  numbering = true;
+  training = true;
   event("loader_epoch");
   __real_loader_epoch(ld, epoch);
 }
@@ -149,13 +142,27 @@ coll_status __wrap_coll_comm_shrink(coll_comm *comm, const coll_config *config, 
   if (shared->kind == FREEZE_SHORT)
     wake();
   coll_status status = __real_coll_comm_shrink(comm, config, child);
-  if (shared->kind == FREEZE_LONG && status == COLL_OK)
+  int left = RANKS;
+  if (status == COLL_OK)
+    coll_comm_nranks(*child, &left);
+  if (shared->kind == FREEZE_LONG && left < RANKS)
     wake();
   return status;
 }
 
+bool __real_checkpoint_publish(const char *path, int rank, fail *why);
+bool __wrap_checkpoint_publish(const char *path, int rank, fail *why);
+bool __wrap_checkpoint_publish(const char *path, int rank, fail *why) {
+  static int published;
+  event("checkpoint_publish");
+  bool ok = __real_checkpoint_publish(path, rank, why);
+  if (shared->kind == FREEZE_TO_END && !mine && ++published == 2)
+    wake();
+  return ok;
+}
+
 static void note_rank(int rank) {
-  mine = rank == shared->rank || shared->kind == KILL_EVERYONE;
+  mine = rank == shared->rank;
 }
 
 /* ---- the job and its properties ------------------------------------------------------------- */
@@ -183,16 +190,6 @@ static void drop(job *j) {
   job_drop(j);
 }
 
-/* The path of the job's checkpoint. */
-static checkpoint_state place_of(const job *j) {
-  checkpoint_state state = {.epochs = 0};
-  FILE *file = fopen(j->checkpoint, "rb"); /* mark, version, byte order, length: 24 bytes */
-  cr_assert(file && fseek(file, 24, SEEK_SET) == 0 && fread(&state.epochs, 8, 1, file) == 1 &&
-            fread(&state.step, 8, 1, file) == 1);
-  fclose(file);
-  return state;
-}
-
 /* Prepares a fault at an event of a rank: the at-th of that name, or of all if it is NULL. */
 static void set_fault(fault_kind kind, int rank, int at, const char *only) {
   shared->kind = kind;
@@ -201,7 +198,6 @@ static void set_fault(fault_kind kind, int rank, int at, const char *only) {
   shared->only = only;
   shared->frozen = 0;
   shared->events = 0;
-  atomic_store(&shared->begun, 0);
   shared->hit[0] = '\0';
 }
 
@@ -237,7 +233,7 @@ static double test_again(const job *j, uint64_t *hash) {
 /* Whether a rank at that point of the last epoch no longer needs another one, except for a barrier
  * whose messages may all have arrived. */
 static bool at_end(const char *name) {
-  return strncmp(name, "metrics_", 8) == 0 || strcmp(name, "checkpoint_write") == 0 ||
+  return strncmp(name, "metrics_", 8) == 0 || strncmp(name, "checkpoint_", 11) == 0 ||
          strcmp(name, "coll_barrier") == 0;
 }
 
@@ -257,10 +253,17 @@ static void check_run(const job *j, const char *what) {
     int want_result = r == shared->rank && shared->kind == KILL ? 128 + SIGKILL : 0;
     if (r == shared->rank && shared->kind == FREEZE_LONG && name[0] &&
         (results[r] != 0 || !at_end(name)))
-      want_result = 1; /* it learns that the others continued without it */
+      want_result = 1; /* it learns that the others went on without it */
+    if (r == shared->rank && shared->kind == FREEZE_TO_END)
+      want_result = 1;
     cr_assert_eq(results[r], want_result, "%s, event %d (%s): rank %d: %d: %s", what, at, name, r,
                  results[r], j->out->why[r].text);
     cr_assert(want_result != 1 || strstr(why, "continued without it"), "%s", why);
+  }
+  for (int r = 0; r < RANKS; r++) {
+    char left[128];
+    snprintf(left, sizeof(left), "%s.%d.tmp", j->checkpoint, r);
+    cr_assert_neq(access(left, F_OK), 0, "%s, event %d (%s): %s is left", what, at, name, left);
   }
   curve c = job_curve(j);
   double correct = test_again(j, &hash);
@@ -335,6 +338,25 @@ Test(train_lost, killed_anywhere_local_sgd) {
   kill_everywhere("local-sgd", 2);
 }
 
+/* At each event before training: those that are left start over. */
+Test(train_lost, killed_before_training) {
+  static const char *const all[] = {"allreduce", "zero1", "ps-async", "ps-sharded"};
+  for (int i = 0; i < 4; i++) {
+    job j;
+    make(&j, all[i]);
+    shared->early = true;
+    for (int rank = 0; rank < RANKS; rank += RANKS - 1) {
+      int events = count_events(&j, rank);
+      cr_assert_geq(events, 5);
+      for (int at = 1; at <= events; at++) {
+        set_fault(KILL, rank, at, NULL);
+        check_run(&j, all[i]);
+      }
+    }
+    drop(&j);
+  }
+}
+
 /* ---- killed at one point of each kind ------------------------------------------------------- */
 
 /* What a rank does in an epoch, by its first call. */
@@ -345,15 +367,15 @@ static const char *const all_points[] = {
     "coll_iallreduce", /* gradients, averages, or messages */
     "coll_ireduce_scatterv",
     "coll_iallgatherv",
-    "coll_send",
     "coll_isend",
-    "coll_recv",
+    "coll_irecv",
     "coll_broadcast", /* the end of an epoch, where a server gives its model away */
     "loader_test",    /* the test */
     "coll_allreduce", /* its sums */
     "coll_allgather", /* the comparison of weights */
     "metrics_epoch",  /* rank 0: the files of the run */
     "checkpoint_write",
+    "checkpoint_publish",
     "metrics_final",
     "coll_barrier", /* the end */
     NULL,
@@ -418,55 +440,16 @@ Test(train_lost, frozen_for_long) {
   fault_at_points("allreduce", FREEZE_LONG, 0, &config, points);
 }
 
-/* ---- everybody killed within an epoch, and resumed --------------------------------------------
- */
-
-/* A run that was killed within an epoch and resumed ends with the same bits as one that was not.
- * Seven steps an epoch; a checkpoint after the third and the sixth. */
-static void check_resumed_within(const char *how) {
-  char words[160];
-  snprintf(words, sizeof(words), "%s --epochs 3", how);
-  job j = job_make(words);
-  take_shared();
-  j.o.checkpoint = j.checkpoint;
-  j.o.checkpoint_steps = 3;
-  j.before = note_rank;
-  set_fault(NOTHING, -1, 0, NULL);
-  job_runs_well(&j, RANKS);
-  curve whole = job_curve(&j);
-  static const int stops[] = {4, 12, 19};
-  for (int i = 0; i < 3; i++) {
-    int results[JOB_MOST_RANKS];
-    unlink(j.checkpoint);
-    j.o.resume = false;
-    set_fault(KILL_EVERYONE, -1, stops[i], NULL);
-    job_run(&j, RANKS, results);
-    for (int r = 0; r < RANKS; r++) /* where a loss ends the run, it may have ended that way
-                                       before */
-      cr_assert(results[r] == 128 + SIGKILL || results[r] == 1, "%s: rank %d: %d: %s", how, r,
-                results[r], j.out->why[r].text);
-    checkpoint_state at = place_of(&j);
-    uint64_t epochs = (uint64_t)stops[i] / 7, step = (uint64_t)stops[i] % 7 / 3 * 3;
-    cr_assert(at.epochs == epochs && at.step == step,
-              "%s: after step %d there is a checkpoint of epoch %" PRIu64 ", step %" PRIu64, how,
-              stops[i], at.epochs, at.step);
-    set_fault(NOTHING, -1, 0, NULL);
-    j.o.resume = true;
-    job_runs_well(&j, RANKS);
-    cr_assert_str_eq(job_curve(&j).hash[2], whole.hash[2], "%s: after step %d", how, stops[i]);
+/* It comes back when all is over, and does not put its old checkpoint in the place of the last. */
+Test(train_lost, frozen_with_a_checkpoint) {
+  static const char *const points[] = {"checkpoint_write", "checkpoint_publish"};
+  coll_config config = impatient(1000, 2000);
+  job j;
+  make(&j, "allreduce");
+  j.config = &config;
+  for (int i = 0; i < 2; i++) {
+    set_fault(FREEZE_TO_END, 0, 1, points[i]);
+    check_run(&j, "frozen");
   }
   drop(&j);
-}
-
-Test(train_lost, resumed_within_an_epoch) {
-  static const char *const all[] = {"--strategy allreduce",
-                                    "--strategy allreduce --wire int8",
-                                    "--strategy zero1 --optimizer adam --lr 0.01",
-                                    "--strategy zero1 --wire float16",
-                                    "--strategy ps-sharded",
-                                    "--strategy ps-sharded --servers 2 --wire int8",
-                                    "--strategy pipeline",
-                                    "--strategy tensor --schedule cosine --warmup 1"};
-  for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
-    check_resumed_within(all[i]);
 }

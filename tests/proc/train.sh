@@ -1,5 +1,5 @@
 #!/bin/sh
-# coll_train from a user's view: exit status, messages, and Fashion-MNIST with two ranks.
+# coll_train from a user's view: exit status, messages, a model of one's own, and Fashion-MNIST with two ranks.
 set -u
 train=$BUILD/bin/coll_train
 run="$BUILD/bin/collrun -n 2"
@@ -35,6 +35,35 @@ COLL_RANK=7 COLL_NRANKS=2 "$train" --quiet >out 2>err
 [ "$(wc -l <err)" -eq 1 ] || fail "a wrong rank: not exactly one line of error"
 "$train" --help >out 2>err || fail "--help failed"
 grep -q -e '--bucket-bytes' out || fail "--help does not name all options"
+
+# number NAME LINE: what the LINE-th line of metrics says.
+number() {
+  sed -n "$2s/.*\"$1\":\"*\([0-9a-f.e-]*\).*/\1/p" out
+}
+
+# trains RANKS STRATEGY, for trainer/example/own_model.c, a model of a user's own: three epochs, whose loss must fall; the trainer itself compares the ranks' weights.
+trains() {
+  if ! COLL_DETERMINISTIC=ordered "$BUILD/bin/collrun" -n "$1" "$BUILD/bin/own_model" --epochs 3 --json --strategy "$2" >out 2>err; then
+    fail "$2, $1 ranks: failed"
+    return
+  fi
+  first=$(number train_loss 1) last=$(number train_loss 3) accuracy=$(number test_accuracy 3)
+  awk -v f="$first" -v l="$last" -v a="$accuracy" 'BEGIN { exit !(l < 0.6 * f && a > 0.9) }' ||
+    fail "$2, $1 ranks: loss $first, then $last; test accuracy $accuracy"
+}
+
+for ranks in 2 4; do
+  trains $ranks allreduce
+  whole=$(number weights_hash 3)
+  trains $ranks zero1
+  [ -n "$whole" ] && [ "$(number weights_hash 3)" = "$whole" ] ||
+    fail "$ranks ranks: zero1 ends with other weights than allreduce, $whole"
+  trains $ranks gossip
+done
+
+# Ranks cannot share layers of a kind that they do not know.
+"$BUILD/bin/collrun" -n 2 "$BUILD/bin/own_model" --strategy tensor >out 2>err && fail "--strategy tensor was accepted"
+grep -q '^own_model: .*kind radial.*only linear layers' err || fail "--strategy tensor: not the reason"
 
 data=/usr/share/datasets/fashion-mnist
 if [ ! -e "$data/train-images-idx3-ubyte.gz" ]; then

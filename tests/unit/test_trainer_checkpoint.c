@@ -25,6 +25,13 @@ static checkpoint_state state_of(setup *s) {
                             .squares = s->with_squares ? s->squares : NULL};
 }
 
+/* Writes a state, as rank 0, in the place of what is there. */
+static void write_state(const setup *s, const checkpoint_state *state) {
+  fail why = {.text = ""};
+  cr_assert(checkpoint_write(s->path, 0, &s->run, state, &why), "%s", why.text);
+  cr_assert(checkpoint_publish(s->path, 0, &why), "%s", why.text);
+}
+
 static void make(setup *s, bool with_squares) {
   static const size_t sizes[] = {3, 4, 3};
   fail why = {.text = ""};
@@ -41,7 +48,7 @@ static void make(setup *s, bool with_squares) {
   s->with_squares = with_squares;
   checkpoint_state state = state_of(s);
   cr_assert(checkpoint_check(s->path, &why), "%s", why.text);
-  cr_assert(checkpoint_write(s->path, &s->run, &state, &why), "%s", why.text);
+  write_state(s, &state);
 }
 
 /* Reading must fail, say so with the file's name, and change nothing. */
@@ -73,17 +80,16 @@ static void expect_good(const setup *s) {
 
 Test(trainer_checkpoint, comes_back_exactly) {
   setup s;
-  fail why;
   struct stat st;
   char temporary[128];
   for (int squares = 0; squares < 2; squares++) {
     make(&s, squares);
     expect_good(&s);
-    snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", s.path, (long)getpid());
+    snprintf(temporary, sizeof(temporary), "%s.0.tmp", s.path);
     cr_assert_neq(stat(temporary, &st), 0, "the temporary file was left");
     s.params[3] = 4;
     checkpoint_state state = state_of(&s);
-    cr_assert(checkpoint_write(s.path, &s.run, &state, &why)); /* over the old one */
+    write_state(&s, &state); /* over the old one */
     expect_good(&s);
     files_remove(s.folder);
   }
@@ -107,7 +113,7 @@ Test(trainer_checkpoint, what_is_left_to_be_sent) {
     cr_assert(got[0] == got[PARAMS - 1] && got[0] != left[0], "not in the file, and touched");
     cr_assert_arr_eq(params, s.params, sizeof(params));
     state.pending = left;
-    cr_assert(checkpoint_write(s.path, &s.run, &state, &why), "%s", why.text);
+    write_state(&s, &state);
     expect_good(&s);
     memset(params, 0, sizeof(params));
     cr_assert(checkpoint_read(s.path, &s.run, &back, &why), "%s", why.text);
@@ -183,18 +189,39 @@ Test(trainer_checkpoint, failed_write_keeps_the_old_one) {
   char temporary[128];
   fail why = {.text = ""};
   make(&s, false);
-  snprintf(temporary, sizeof(temporary), "%s.%ld.tmp", s.path, (long)getpid());
+  snprintf(temporary, sizeof(temporary), "%s.0.tmp", s.path);
   cr_assert_eq(mkdir(temporary, 0700), 0);
   float other[PARAMS] = {0};
   checkpoint_state state = {.epochs = 6, .params = other, .velocity = other};
-  cr_assert_not(checkpoint_write(s.path, &s.run, &state, &why));
+  cr_assert_not(checkpoint_write(s.path, 0, &s.run, &state, &why));
   cr_assert(strstr(why.text, temporary), "%s", why.text);
   expect_good(&s);
   rmdir(temporary);
   cr_assert_eq(symlink("/dev/full", temporary), 0); /* the disk is full */
-  cr_assert_not(checkpoint_write(s.path, &s.run, &state, &why));
+  cr_assert_not(checkpoint_write(s.path, 0, &s.run, &state, &why));
   cr_assert(strstr(why.text, "No space left"), "%s", why.text);
   expect_good(&s);
+  files_remove(s.folder);
+}
+
+/* What was withdrawn cannot be published any more; the ranks from `end` on keep theirs. */
+Test(trainer_checkpoint, withdrawn) {
+  setup s;
+  fail why = {.text = ""};
+  float other[PARAMS] = {0};
+  make(&s, false);
+  checkpoint_state state = {.epochs = 6, .params = other, .velocity = other};
+  for (int rank = 0; rank < 3; rank++)
+    cr_assert(checkpoint_write(s.path, rank, &s.run, &state, &why), "%s", why.text);
+  checkpoint_withdraw(s.path, 0, 2);
+  for (int rank = 0; rank < 2; rank++) {
+    cr_assert_not(checkpoint_publish(s.path, rank, &why));
+    cr_assert(strstr(why.text, "continued without it"), "%s", why.text);
+    expect_good(&s);
+  }
+  cr_assert(checkpoint_publish(s.path, 2, &why), "%s", why.text);
+  checkpoint_state back = {.params = other, .velocity = other};
+  cr_assert(checkpoint_read(s.path, &s.run, &back, &why) && back.epochs == 6);
   files_remove(s.folder);
 }
 

@@ -1,6 +1,5 @@
 /* test_trainer_idx.c: IDX files, good ones and all kinds of bad ones; batches made from them. */
 #include "tests/unit/trainer_files.h"
-#include "trainer/idx.h"
 #include "trainer/loader.h"
 
 #include <criterion/criterion.h>

@@ -1,9 +1,9 @@
 /* test_trainer_options.c: the command line, the progress bar, the metrics, and which rank is to
  * blame. */
 #include "tests/unit/trainer_files.h"
-#include "trainer/agree.h"
-#include "trainer/options_table.h"
+#include "trainer/options.h"
 #include "trainer/progress.h"
+#include "trainer/ranks.h"
 #include "trainer/strategies/strategy.h"
 
 #include <criterion/criterion.h>
@@ -112,6 +112,10 @@ Test(trainer_options, bad_ones) {
       {"--quiet=1", "--quiet: takes no value"},
       {"-q", "-q"},
       {"stray", "stray"},
+      {"--strategy grid --clip 1", "--clip: has no meaning with --strategy grid"},
+      {"--strategy ps-sharded --clip 1", "--clip: has no meaning with --strategy ps-sharded"},
+      {"--strategy ps-bounded --clip 1", "--clip: has no meaning with --strategy ps-bounded"},
+      {"--accumulate 2 --strategy tensor", "--accumulate: has no meaning with --strategy tensor"},
   };
   for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
     options o;

@@ -5,10 +5,9 @@
  *
  *     collrun -n 4 own_model --strategy gossip --epochs 10
  */
-#include "trainer/hash.h"
+#include "trainer/base.h"
 #include "trainer/layers/layer.h"
 #include "trainer/program.h"
-#include "trainer/rng.h"
 
 #include <math.h>
 #include <string.h>
@@ -22,8 +21,7 @@ static void radial_seed(const layer *l, rng *g, float *params) {
 }
 
 /* out[j] = exp(-|in - centre j|^2), for each sample. */
-static bool radial_forward(const layer *l, const layer_run *run, fail *why) {
-  (void)why;
+static void radial_forward(const layer *l, layer_run *run) {
   for (size_t i = 0; i < run->rows * l->out; i++) {
     const float *in = run->in + i / l->out * l->in, *centre = run->params + i % l->out * l->in;
     float distance = 0;
@@ -31,12 +29,10 @@ static bool radial_forward(const layer *l, const layer_run *run, fail *why) {
       distance += (in[k] - centre[k]) * (in[k] - centre[k]);
     run->out[i] = expf(-distance);
   }
-  return true;
 }
 
 /* Derivatives of the loss by the centres and, unless this is the first layer, by `in`. */
-static bool radial_backward(const layer *l, const layer_run *run, fail *why) {
-  (void)why;
+static void radial_backward(const layer *l, layer_run *run) {
   memset(run->grads, 0, l->count * sizeof(float));
   if (run->in_delta)
     memset(run->in_delta, 0, run->rows * l->in * sizeof(float));
@@ -49,7 +45,6 @@ static bool radial_backward(const layer *l, const layer_run *run, fail *why) {
         run->in_delta[row + k] -= run->out_delta[i] * slope;
     }
   }
-  return true;
 }
 
 static const layer_kind radial = {"radial", radial_seed, radial_forward, radial_backward};
@@ -67,9 +62,9 @@ static bool make(model *m, const options *o, const dataset *d, fail *why) {
 
 /* The data: one byte for each number of a sample, one for its label. Every rank has all samples. */
 static bool load(dataset *d, const options *o, fail *why) {
+  (void)why;
   static uint8_t points[POINTS + TESTS][2], rings[POINTS + TESTS];
   rng g = rng_make(o->seed, RNG_WEIGHTS, POINTS);
-  (void)why;
   for (size_t i = 0; i < POINTS + TESTS; i++) {
     rings[i] = (uint8_t)rng_below(&g, RINGS);
     double radius = 40 * (rings[i] + 1) - 10 * rng_unit(&g), angle = 2 * M_PI * rng_unit(&g);

@@ -1,10 +1,14 @@
 /*
- * conv.c: the convolution of an image with square kernels, as one matrix product: the patch at
+ * conv.c: layers for images: convolution and pooling.
+ *
+ * conv: the convolution of an image with square kernels, as one matrix product: the patch under
  * each position of the kernel becomes a row (im2col), to which a linear layer is applied.
  * Images are stored pixel by pixel, all channels of a pixel together. Source: Chellapilla,
  * Puri, Simard: High Performance Convolutional Neural Networks for Document Processing, 2006.
  * dim: side (of the input, square), channels, kernel, padding, outputs (channels), side of the
  * output.
+ *
+ * pool: 2 x 2 max pooling, channel by channel. dim: side of the input (even), channels.
  */
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"
@@ -18,7 +22,7 @@ static size_t patch(const layer *l) {
   return l->dim[KERNEL] * l->dim[KERNEL] * l->dim[CHANNELS];
 }
 
-static void seed(const layer *l, rng *g, float *params) {
+static void conv_seed(const layer *l, rng *g, float *params) {
   layer_seed_linear(patch(l), l->dim[OUTPUTS], 2.0, g, params);
 }
 
@@ -67,29 +71,26 @@ static void fold(const layer *l, const float *patches, float *image) {
       }
 }
 
-static bool forward(const layer *l, const layer_run *run, fail *why) {
+static void conv_forward(const layer *l, layer_run *run) {
   size_t places = l->dim[OUT_SIDE] * l->dim[OUT_SIDE];
-  (void)why;
   for (size_t r = 0; r < run->rows; r++)
     unfold(l, run->in + r * l->in, run->memo + r * l->memo);
   rows_linear(run->rows * places, patch(l), l->dim[OUTPUTS], run->params, run->memo, run->out,
               l->relu);
-  return true;
 }
 
-static bool backward(const layer *l, const layer_run *run, fail *why) {
+static void conv_backward(const layer *l, layer_run *run) {
   size_t places = l->dim[OUT_SIDE] * l->dim[OUT_SIDE];
-  (void)why;
   layer_relu_delta(l, run);
   /* The patches are read for the gradients first, then overwritten by the derivatives by them. */
   rows_linear_back(run->rows * places, patch(l), l->dim[OUTPUTS], run->params, run->memo,
                    run->out_delta, run->in_delta ? run->memo : NULL, run->grads);
-  for (size_t r = 0; run->in_delta && r < run->rows; r++)
-    fold(l, run->memo + r * l->memo, run->in_delta + r * l->in);
-  return true;
+  if (run->in_delta)
+    for (size_t r = 0; r < run->rows; r++)
+      fold(l, run->memo + r * l->memo, run->in_delta + r * l->in);
 }
 
-static const layer_kind conv = {"conv", seed, forward, backward};
+static const layer_kind conv = {"conv", conv_seed, conv_forward, conv_backward};
 
 layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, size_t outputs) {
   size_t out = side + 2 * padding - kernel + 1;
@@ -101,4 +102,51 @@ layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, si
   l.memo = out * out * patch(&l);
   l.count = rows_linear_params(patch(&l), outputs);
   return l;
+}
+
+/* ---- pool ---------------------------------------------------------------------------------- */
+
+/* Index of the largest of the four inputs of output (y, x, c) of an image. */
+static size_t winner(const layer *l, const float *image, size_t y, size_t x, size_t c) {
+  size_t side = l->dim[0], channels = l->dim[1], best = 0;
+  for (size_t i = 0; i < 4; i++) {
+    size_t at = ((2 * y + i / 2) * side + 2 * x + i % 2) * channels + c;
+    if (i == 0 || image[at] > image[best])
+      best = at;
+  }
+  return best;
+}
+
+static void pool_forward(const layer *l, layer_run *run) {
+  size_t half = l->dim[0] / 2, channels = l->dim[1];
+  float *out = run->out;
+  for (size_t r = 0; r < run->rows; r++) {
+    const float *image = run->in + r * l->in;
+    for (size_t i = 0; i < half * half; i++)
+      for (size_t c = 0; c < channels; c++)
+        *out++ = image[winner(l, image, i / half, i % half, c)];
+  }
+}
+
+static void pool_backward(const layer *l, layer_run *run) {
+  size_t half = l->dim[0] / 2, channels = l->dim[1];
+  const float *delta = run->out_delta;
+  if (!run->in_delta)
+    return;
+  memset(run->in_delta, 0, run->rows * l->in * sizeof(float));
+  for (size_t r = 0; r < run->rows; r++) {
+    const float *image = run->in + r * l->in;
+    for (size_t i = 0; i < half * half; i++)
+      for (size_t c = 0; c < channels; c++)
+        run->in_delta[r * l->in + winner(l, image, i / half, i % half, c)] = *delta++;
+  }
+}
+
+static const layer_kind pool = {"pool", NULL, pool_forward, pool_backward};
+
+layer layer_pool(size_t side, size_t channels) {
+  return (layer){.kind = &pool,
+                 .in = side * side * channels,
+                 .out = side / 2 * (side / 2) * channels,
+                 .dim = {side, channels}};
 }

@@ -2,10 +2,7 @@
 #ifndef TRAINER_LAYERS_LAYER_H
 #define TRAINER_LAYERS_LAYER_H
 
-#include "trainer/fail.h"
-#include "trainer/rng.h"
-
-#include <stddef.h>
+#include "trainer/base.h"
 
 typedef struct layer layer;
 
@@ -22,14 +19,16 @@ typedef struct layer_run {
   float *out_delta; /* by `out`: input; backward may overwrite it */
   float *in_delta;  /* by `in`: output; NULL: not needed */
   float *grads;     /* by the parameters: output */
+  bool failed;      /* ranks that share the layer have lost one: set it, and say so in *why */
+  fail *why;
 } layer_run;
 
 /* The functions of a kind of layer. */
 typedef struct layer_kind {
   const char *name;
   void (*seed)(const layer *l, rng *g, float *params); /* initial parameters; NULL: it has none */
-  bool (*forward)(const layer *l, const layer_run *run, fail *why);
-  bool (*backward)(const layer *l, const layer_run *run, fail *why);
+  void (*forward)(const layer *l, layer_run *run);
+  void (*backward)(const layer *l, layer_run *run);
 } layer_kind;
 
 #define LAYER_DIMS 8
@@ -40,7 +39,7 @@ struct layer {
   size_t first, count;    /* its parameters, in the model's array */
   size_t dim[LAYER_DIMS]; /* parameters of its kind; see its file */
   bool relu;              /* ReLU is applied to its outputs */
-  struct split *split;    /* the ranks that have parts of it (split.h), or NULL */
+  struct split *split;    /* the ranks that have parts of it, or NULL */
 };
 
 /* A normally distributed number with mean 0 and deviation 1 (Box and Muller). */
@@ -52,13 +51,7 @@ void layer_relu_delta(const layer *l, const layer_run *run);
 /* Writes initial parameters of a linear map: normal with variance gain / inputs; biases 0. */
 void layer_seed_linear(size_t inputs, size_t outputs, double gain, rng *g, float *params);
 
-/* Writes initial parameters of a normalisation: factors 1, offsets 0. */
-void layer_seed_norm(size_t width, float *params);
-
-/* Whether ranks can share a layer (split.h): a linear one for whole samples. */
-bool layer_splits(const layer *l);
-
-/* The kinds of layers; each is described in the file of its name. */
+/* The kinds of layers; linear.c, conv.c and transformer.c describe them. */
 layer layer_linear(size_t inputs, size_t outputs, size_t positions, bool relu);
 layer layer_conv(size_t side, size_t channels, size_t kernel, size_t padding, size_t outputs);
 layer layer_pool(size_t side, size_t channels);
@@ -66,5 +59,21 @@ layer layer_embed(size_t symbols, size_t positions, size_t width);
 layer layer_norm(size_t positions, size_t width);
 layer layer_attention(size_t positions, size_t width, size_t heads);
 layer layer_mlp(size_t positions, size_t width, size_t hidden);
+
+/* The ranks that share layers, and the cost of their sums. It must outlive the layers. */
+typedef struct split {
+  coll_comm *comm;
+  int rank, nranks;
+  double waited_s, sent_bytes;
+} split;
+
+/* Whether ranks can share a layer: a linear one for whole samples. */
+bool layer_splits(const layer *l);
+
+/* A linear layer of which this rank has a part of the outputs and all inputs. */
+layer layer_columns(split *ranks, size_t inputs, size_t outputs, bool relu);
+
+/* A linear layer of which this rank has a part of the inputs and all outputs. */
+layer layer_rows(split *ranks, size_t inputs, size_t outputs, bool relu);
 
 #endif

@@ -14,18 +14,14 @@
 #include "trainer/strategies/buckets.h"
 #include "trainer/strategies/strategy.h"
 
-#include <stdlib.h>
-
 static bool open_allreduce(worker *w, fail *why) {
-  buckets *b = w->state = calloc(1, sizeof(*b));
-  return b ? buckets_open(b, w, false, why) : fail_memory(why, "the buckets");
+  buckets *b = w->state = worker_memory(w, sizeof(*b), why);
+  return b && buckets_open(b, w, false, why);
 }
 
+/* What packets of sums lacked is not lost. */
 static void close_allreduce(worker *w) {
-  if (w->state)
-    buckets_close(w->state);
-  free(w->state);
-  w->state = NULL;
+  buckets_settle(w->state);
 }
 
 /* With --clip: cuts all gradients to length, for which all must have come. */
@@ -40,10 +36,8 @@ static bool clip(worker *w, buckets *b, fail *why) {
 /* One step: this rank's part of the batch, the gradients of all, new weights. */
 static bool allreduce_step(worker *w, fail *why) {
   buckets *b = w->state;
-  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, w->nranks);
-  if (!worker_gradient(w, mine, 1.0f / (float)batch.count, b->grads, buckets_listener(b), why))
-    return false;
-  if (w->o->clip > 0 && !clip(w, b, why))
+  if (!worker_batch_gradient(w, w->rank, w->nranks, b->grads, buckets_listener(b), why) ||
+      (w->o->clip > 0 && !clip(w, b, why)))
     return false;
   for (size_t i = 0; i < b->count; i++) {
     const bucket *item = &b->item[i];
@@ -53,10 +47,6 @@ static bool allreduce_step(worker *w, fail *why) {
   }
   w->updates++;
   return true;
-}
-
-static bool allreduce_epoch(worker *w, fail *why) {
-  return worker_each_step(w, allreduce_step, why);
 }
 
 static const float *allreduce_settle(worker *w, fail *why) {
@@ -71,6 +61,6 @@ const strategy strategy_allreduce = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_allreduce,
     .close = close_allreduce,
-    .epoch = allreduce_epoch,
+    .step = allreduce_step,
     .settle = allreduce_settle,
 };

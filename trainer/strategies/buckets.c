@@ -1,11 +1,7 @@
 /* buckets.c: gradients that are summed over the ranks bucket by bucket. */
 #include "trainer/strategies/buckets.h"
 
-#include "trainer/strategies/message.h"
 #include "trainer/strategies/packets.h"
-
-#include <stdlib.h>
-#include <string.h>
 
 static const char *const doing = "summing gradients";
 
@@ -24,23 +20,11 @@ void buckets_cut(buckets *b, const model *m, size_t bucket_bytes) {
 }
 
 bool buckets_open(buckets *b, worker *w, bool parts, fail *why) {
-  *b = (buckets){.w = w, .comm = w->comm, .rank = w->rank, .nranks = w->nranks, .parts = parts};
-  b->lengths = calloc((size_t)w->nranks, sizeof(*b->lengths));
-  if (!b->lengths)
-    return fail_memory(why, "the buckets");
-  b->grads = message_memory(w, w->model.params * sizeof(float), "memory for the gradients", why);
-  if (!b->grads)
-    return false;
+  *b = (buckets){.w = w, .rank = w->rank, .nranks = w->nranks, .parts = parts};
   buckets_cut(b, &w->model, w->o->bucket_bytes);
-  return !w->pending || packets_open(b, why);
-}
-
-void buckets_close(buckets *b) {
-  packets_close(b);
-  if (b->grads)
-    coll_mem_free(b->comm, b->grads);
-  free(b->lengths);
-  *b = (buckets){.w = NULL};
+  return (b->lengths = worker_memory(w, (size_t)w->nranks * sizeof(*b->lengths), why)) &&
+         (b->grads = worker_shared_memory(w, w->model.params * sizeof(float), why)) &&
+         (!w->pending || packets_open(b, why));
 }
 
 const size_t *buckets_lengths(const buckets *b, const bucket *item) {
@@ -52,27 +36,27 @@ const size_t *buckets_lengths(const buckets *b, const bucket *item) {
 /* The gradients of a bucket are there: starts to sum them. */
 static bool start(buckets *b, bucket *item, fail *why) {
   float *grads = b->grads + item->first;
-  double whole = worker_allreduce_bytes(b->w, item->count * sizeof(float));
+  double whole = allreduce_bytes(b->nranks, item->count * sizeof(float));
   coll_status status;
   if (b->packets)
     return packets_send(b, item, why);
   if (b->parts)
     status = coll_ireduce_scatterv(grads, b->grads + buckets_part(b, item, b->rank).first,
-                                   buckets_lengths(b, item), COLL_FLOAT32, COLL_SUM, b->comm,
+                                   buckets_lengths(b, item), COLL_FLOAT32, COLL_SUM, b->w->comm,
                                    &item->request);
   else
-    status =
-        coll_iallreduce(grads, grads, item->count, COLL_FLOAT32, COLL_SUM, b->comm, &item->request);
+    status = coll_iallreduce(grads, grads, item->count, COLL_FLOAT32, COLL_SUM, b->w->comm,
+                             &item->request);
   b->w->sums.sent_bytes += b->parts ? whole / 2 : whole;
-  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
+  return succeeded(why, b->w->comm, status, doing);
 }
 
 /* Moves on what is in flight, without waiting. */
 static bool poll(buckets *b, fail *why) {
   for (size_t i = 0; i < b->started; i++) {
     coll_status status = b->item[i].request ? coll_test(&b->item[i].request) : COLL_OK;
-    if (status != COLL_OK && status != COLL_IN_PROGRESS)
-      return fail_coll(why, b->comm, status, doing);
+    if (status != COLL_IN_PROGRESS && !succeeded(why, b->w->comm, status, doing))
+      return false;
   }
   return true;
 }

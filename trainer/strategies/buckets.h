@@ -17,10 +17,9 @@ typedef struct bucket {
 
 typedef struct buckets {
   worker *w;
-  coll_comm *comm;  /* of the ranks among which the buckets were cut */
-  int rank, nranks; /* ... their number, and this one's */
+  int rank, nranks; /* among which the buckets were cut: this one's number, and theirs */
   bool parts;       /* each rank gets the sums of its part of each bucket; else all get all */
-  float *grads;     /* of the whole model, from coll_mem_alloc() */
+  float *grads;     /* of the whole model, from worker_shared_memory() */
   size_t *lengths;  /* see buckets_lengths() */
   struct packets *packets; /* with --wire, what travels instead; else NULL */
   size_t count;
@@ -31,10 +30,8 @@ typedef struct buckets {
 /* Cuts a model, last layer first, into buckets of at most bucket_bytes, but at least one layer. */
 void buckets_cut(buckets *b, const model *m, size_t bucket_bytes);
 
-/* Makes the buckets of the worker's model; `parts` is the member above. Collective. Release with
- * buckets_close() before the communicator, also after a failure. */
+/* Makes the buckets of the worker's model; `parts` is the member above. */
 bool buckets_open(buckets *b, worker *w, bool parts, fail *why);
-void buckets_close(buckets *b);
 
 /* For one backward pass, given to worker_gradient(): starts to sum each bucket that is complete.
  * The caller waits for every bucket before the next pass. */
@@ -43,7 +40,8 @@ model_listener buckets_listener(buckets *b);
 /* Waits until bucket i has its sums; returns at once if it has. */
 bool buckets_wait(buckets *b, size_t i, fail *why);
 
-/* With --wire, after an epoch: what sums still lack goes to worker.pending, for the checkpoint. */
+/* With --wire, after an epoch or the last one: what sums still lack goes to
+ * worker.pending, for the checkpoint. */
 void buckets_settle(buckets *b);
 
 /* A rank's part of a bucket, as parameters of the model. */

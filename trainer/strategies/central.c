@@ -1,17 +1,11 @@
 /* central.c: what strategies with one parameter server have in common. */
 #include "trainer/strategies/central.h"
 
-#include "trainer/clock.h"
-#include "trainer/strategies/message.h"
+#include "trainer/base.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAG_GRADIENT, TAG_TASK, TAG_WEIGHTS };
-
-int central_server(const worker *w) {
-  return w->nranks - 1;
-}
 
 int central_workers(const worker *w) {
   return w->nranks - 1;
@@ -25,49 +19,25 @@ bool central_check(const worker *w, fail *why) {
 
 bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
   size_t params = w->model.params;
-  central *c = calloc(1, sizeof(*c));
-  if (!c)
-    return fail_memory(why, "the strategy");
-  w->state = c;
-  c->comm = w->comm;
-  w->keeper = w->rank == central_server(w);
-  c->sum = w->keeper && slots > 0 ? matrix_alloc(slots, params) : NULL;
-  c->books = calloc(1, bytes);
-  if (!c->books || (w->keeper && slots > 0 && !c->sum))
-    return fail_memory(why, "the server's sums of gradients");
-  c->grads = message_memory(w, params * sizeof(float), "memory for the gradients", why);
-  if (!c->grads)
-    return false;
-  if (w->pending)
-    c->packet = message_memory(w, wire_bytes(&w->o->wire, params), "memory for a packet", why);
-  if (w->pending && !c->packet)
-    return false;
-  return worker_fit_parts(w, central_workers(w), why);
-}
-
-void central_close(worker *w) {
-  central *c = w->state;
-  if (!c)
-    return;
-  if (c->grads)
-    coll_mem_free(c->comm, c->grads);
-  if (c->packet)
-    coll_mem_free(c->comm, c->packet);
-  free(c->sum);
-  free(c->books);
-  free(c);
-  w->state = NULL;
+  central *c = w->state = worker_memory(w, sizeof(*c), why);
+  w->keeper = w->rank == central_workers(w);
+  return c && (c->books = worker_memory(w, bytes, why)) &&
+         (!w->keeper || (c->sum = worker_memory(w, slots * params * sizeof(float), why))) &&
+         (c->grads = worker_shared_memory(w, params * sizeof(float), why)) &&
+         (!w->pending ||
+          (c->packet = worker_shared_memory(w, wire_bytes(&w->o->wire, params), why))) &&
+         worker_fit(w, central_workers(w), why);
 }
 
 /* The model is the server's. */
 const float *central_settle(worker *w, fail *why) {
-  return worker_share_model(w, central_server(w), why) ? w->params : NULL;
+  return worker_share_model(w, central_workers(w), why) ? w->params : NULL;
 }
 
 bool central_tell(worker *w, double *numbers, size_t count, fail *why) {
   coll_status status =
-      coll_broadcast(numbers, numbers, count, COLL_FLOAT64, central_server(w), w->comm);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "sharing the server's books");
+      coll_broadcast(numbers, numbers, count, COLL_FLOAT64, central_workers(w), w->comm);
+  return succeeded(why, w->comm, status, "sharing the server's books");
 }
 
 bool central_push(worker *w, fail *why) {
@@ -76,15 +46,15 @@ bool central_push(worker *w, fail *why) {
   double begin = clock_s();
   const void *message = worker_pack(w, 0, count, c->grads, c->packet);
   w->sums.compute_s += clock_s() - begin;
-  return message_send(w, message, wire_bytes(&w->o->wire, count), central_server(w), TAG_GRADIENT,
-                      why);
+  return worker_send(w, message, wire_bytes(&w->o->wire, count), central_workers(w), TAG_GRADIENT,
+                     why);
 }
 
 bool central_take(worker *w, int from, int *source, fail *why) {
   const central *c = w->state;
   size_t count = w->model.params;
   void *message = w->pending ? c->packet : c->grads;
-  if (!message_receive(w, message, wire_bytes(&w->o->wire, count), from, TAG_GRADIENT, source, why))
+  if (!worker_receive(w, message, wire_bytes(&w->o->wire, count), from, TAG_GRADIENT, source, why))
     return false;
   if (w->pending) {
     double begin = clock_s();
@@ -101,16 +71,16 @@ static size_t weight_bytes(const worker *w) {
 }
 
 bool central_answer(worker *w, int rank, const task *next, fail *why) {
-  return message_send(w, next, sizeof(*next), rank, TAG_TASK, why) &&
-         (!next->left || message_send(w, w->params, weight_bytes(w), rank, TAG_WEIGHTS, why));
+  return worker_send(w, next, sizeof(*next), rank, TAG_TASK, why) &&
+         (!next->left || worker_send(w, w->params, weight_bytes(w), rank, TAG_WEIGHTS, why));
 }
 
 /* A worker: waits for its next task, and for the weights that it begins with. */
 static bool ask(worker *w, task *next, fail *why) {
-  int server = central_server(w);
-  return message_receive(w, next, sizeof(*next), server, TAG_TASK, NULL, why) &&
+  int server = central_workers(w);
+  return worker_receive(w, next, sizeof(*next), server, TAG_TASK, NULL, why) &&
          (!next->left ||
-          message_receive(w, w->params, weight_bytes(w), server, TAG_WEIGHTS, NULL, why));
+          worker_receive(w, w->params, weight_bytes(w), server, TAG_WEIGHTS, NULL, why));
 }
 
 bool central_work(worker *w, fail *why) {

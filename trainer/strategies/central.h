@@ -9,10 +9,9 @@
 
 /* State of a rank. */
 typedef struct central {
-  coll_comm *comm;
-  float *grads; /* of this worker, or what the server got last; from coll_mem_alloc() */
+  float *grads; /* of this worker, or what the server got last */
   float *sum;   /* the server's, of gradients; NULL where a strategy needs none */
-  void *packet; /* with --wire, one that is sent or received; from coll_mem_alloc() */
+  void *packet; /* with --wire, one that is sent or received */
   void *books;  /* what the server keeps about the workers */
 } central;
 
@@ -29,15 +28,13 @@ bool central_open(worker *w, size_t slots, size_t bytes, fail *why);
 
 /* Functions of the table in strategy.h. */
 bool central_check(const worker *w, fail *why);
-void central_close(worker *w);
 const float *central_settle(worker *w, fail *why);
 
-/* The server's rank, and how many workers there are. */
-int central_server(const worker *w);
+/* How many workers there are, which is the server's rank, too. */
 int central_workers(const worker *w);
 
 /* A worker: sends its gradients. The server: receives those of worker `from`, or of any with
- * COLL_ANY_SOURCE; *source is whose they were. */
+ * COLL_ANY_SOURCE; *source, unless NULL, is whose they were. */
 bool central_push(worker *w, fail *why);
 bool central_take(worker *w, int from, int *source, fail *why);
 

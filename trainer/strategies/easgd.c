@@ -23,16 +23,12 @@
  * S. Zhang, A. Choromanska, Y. LeCun, Deep Learning with Elastic Averaging SGD, NIPS 2015
  * (algorithm 1, asynchronous EASGD).
  */
-#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
-
-#include <stdlib.h>
 
 enum { TAG_WEIGHTS, TAG_WORK, TAG_CHANGE };
 
 typedef struct elastic {
-  coll_comm *comm;    /* to which `message` belongs */
-  float *message;     /* of a whole model: weights one way, change the other; coll_mem_alloc() */
+  float *message;     /* of a whole model: weights one way, change the other */
   float *grads;       /* of this rank's samples */
   size_t rows;        /* samples of a worker's step */
   size_t next, total; /* the centre: samples that were handed out, and all of the epoch */
@@ -44,33 +40,18 @@ typedef struct work {
   uint64_t first, count;
 } work;
 
-static void close_elastic(worker *w) {
-  elastic *e = w->state;
-  if (!e)
-    return;
-  if (e->message)
-    coll_mem_free(e->comm, e->message);
-  free(e->grads);
-  free(e);
-  w->state = NULL;
-}
-
 static bool open_elastic(worker *w, fail *why) {
   int workers = w->nranks > 1 ? w->nranks - 1 : 1;
-  size_t count = w->model.params;
-  elastic *e = w->state = calloc(1, sizeof(*e));
-  if (!e)
-    return fail_memory(why, "a worker");
-  e->comm = w->comm;
-  e->rows = worker_rows(w, workers);
+  size_t bytes = w->model.params * sizeof(float);
+  elastic *e = w->state = worker_memory(w, sizeof(*e), why);
+  if (!e || !(e->message = worker_shared_memory(w, bytes, why)) ||
+      !(e->grads = worker_memory(w, bytes, why)))
+    return false;
   w->keeper = w->nranks > 1 && w->rank == w->nranks - 1; /* the centre */
+  e->rows = worker_rows(w, workers);
   e->total = w->data->train.count;
   e->alpha = w->o->moving_rate / (float)workers;
-  e->message = message_memory(w, count * sizeof(float), "memory for the exchange", why);
-  if (!e->message)
-    return false;
-  e->grads = matrix_alloc(1, count);
-  return e->grads ? worker_fit_parts(w, workers, why) : fail_memory(why, "the gradients");
+  return worker_fit(w, workers, why);
 }
 
 /* The centre's choice of what a worker does next: nothing when all is handed out. */
@@ -92,9 +73,9 @@ static bool exchange(worker *w, work *next, fail *why) {
     *next = hand_out(w);
     return true;
   }
-  if (!message_send(w, w->params, count * sizeof(float), centre, TAG_WEIGHTS, why) ||
-      !message_receive(w, next, sizeof(*next), centre, TAG_WORK, NULL, why) ||
-      !message_receive(w, e->message, count * sizeof(float), centre, TAG_CHANGE, NULL, why))
+  if (!worker_send(w, w->params, count * sizeof(float), centre, TAG_WEIGHTS, why) ||
+      !worker_receive(w, next, sizeof(*next), centre, TAG_WORK, NULL, why) ||
+      !worker_receive(w, e->message, count * sizeof(float), centre, TAG_CHANGE, NULL, why))
     return false;
   for (size_t i = 0; i < count; i++)
     w->params[i] -= e->message[i];
@@ -129,7 +110,7 @@ static bool serve_as_centre(worker *w, fail *why) {
   int working = w->nranks - 1;
   while (working > 0) {
     int from;
-    if (!message_receive(w, e->message, bytes, COLL_ANY_SOURCE, TAG_WEIGHTS, &from, why))
+    if (!worker_receive(w, e->message, bytes, COLL_ANY_SOURCE, TAG_WEIGHTS, &from, why))
       return false;
     for (size_t i = 0; i < count; i++) {
       float change = e->alpha * (e->message[i] - w->params[i]);
@@ -137,8 +118,8 @@ static bool serve_as_centre(worker *w, fail *why) {
       e->message[i] = change;
     }
     work next = hand_out(w);
-    if (!message_send(w, &next, sizeof(next), from, TAG_WORK, why) ||
-        !message_send(w, e->message, bytes, from, TAG_CHANGE, why))
+    if (!worker_send(w, &next, sizeof(next), from, TAG_WORK, why) ||
+        !worker_send(w, e->message, bytes, from, TAG_CHANGE, why))
       return false;
     if (next.count == 0)
       working--;
@@ -162,10 +143,7 @@ static const float *easgd_settle(worker *w, fail *why) {
   int centre = w->nranks - 1;
   coll_status status =
       coll_broadcast(w->params, e->message, w->model.params, COLL_FLOAT32, centre, w->comm);
-  if (status == COLL_OK)
-    return e->message;
-  fail_coll(why, w->comm, status, "sharing the centre");
-  return NULL;
+  return succeeded(why, w->comm, status, "sharing the centre") ? e->message : NULL;
 }
 
 const strategy strategy_easgd = {
@@ -173,7 +151,6 @@ const strategy strategy_easgd = {
     .about = "workers pulled towards a centre on the last rank (asynchronous)",
     .bits = STRATEGY_ELASTIC,
     .open = open_elastic,
-    .close = close_elastic,
     .epoch = easgd_epoch,
     .settle = easgd_settle,
 };

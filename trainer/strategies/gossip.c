@@ -29,13 +29,10 @@
  * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous Decentralized Parallel Stochastic Gradient
  * Descent (AD-PSGD), ICML 2018.
  */
-#include "trainer/clock.h"
+#include "trainer/base.h"
 #include "trainer/layers/rows.h"
-#include "trainer/rng.h"
-#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAG_OFFER, TAG_ANSWER };
@@ -44,8 +41,7 @@ enum { TAG_OFFER, TAG_ANSWER };
 enum { OFFER_OUT, OFFER_IN, ANSWER_OUT, ANSWER_IN, MESSAGES };
 
 typedef struct gossip {
-  coll_comm *comm;            /* to which the messages belong */
-  uint8_t *message[MESSAGES]; /* counters, then weights or a change; from coll_mem_alloc() */
+  uint8_t *message[MESSAGES]; /* counters, then weights or a change */
   coll_request *request[MESSAGES];
   size_t head, whole;  /* bytes of the counters, and of a message with weights */
   coll_message offer;  /* what came to OFFER_IN */
@@ -66,44 +62,25 @@ static float *weights_in(const gossip *g, int which) {
   return (float *)(void *)(g->message[which] + g->head);
 }
 
-static void close_gossip(worker *w) {
-  gossip *g = w->state;
-  if (!g)
-    return;
-  for (int i = 0; i < MESSAGES; i++)
-    if (g->message[i])
-      coll_mem_free(g->comm, g->message[i]);
-  free(g->done);
-  free(g->grads);
-  free(g);
-  w->state = NULL;
-}
-
 static bool open_gossip(worker *w, fail *why) {
-  gossip *g = w->state = calloc(1, sizeof(*g));
+  gossip *g = w->state = worker_memory(w, sizeof(*g), why);
   if (!g)
-    return fail_memory(why, "messages");
-  g->comm = w->comm;
+    return false;
   g->rows = worker_rows(w, w->nranks);
   g->head = ((size_t)w->nranks * sizeof(uint64_t) + 63) / 64 * 64; /* weights lie aligned */
   g->whole = g->head + w->model.params * sizeof(float);
-  g->done = calloc(g->head, 1);
-  g->grads = matrix_alloc(1, w->model.params);
-  if (!g->done || !g->grads)
-    return fail_memory(why, "messages");
-  for (int i = 0; i < MESSAGES; i++) {
-    g->message[i] = message_memory(w, g->whole, "memory for messages", why);
-    if (!g->message[i])
+  for (int i = 0; i < MESSAGES; i++)
+    if (!(g->message[i] = worker_shared_memory(w, g->whole, why)))
       return false;
-  }
-  return true;
+  return (g->done = worker_memory(w, g->head, why)) &&
+         (g->grads = worker_memory(w, w->model.params * sizeof(float), why));
 }
 
 /* Starts to send a message, with the counters as they are now. */
 static bool start_send(worker *w, int which, size_t bytes, int peer, int tag, fail *why) {
   gossip *g = w->state;
   memcpy(g->message[which], g->done, g->head);
-  return message_start(w, g->message[which], bytes, peer, tag, &g->request[which], why);
+  return worker_start_send(w, g->message[which], bytes, peer, tag, &g->request[which], why);
 }
 
 /* Starts to receive a message. */
@@ -111,7 +88,7 @@ static bool start_receive(worker *w, int which, int peer, int tag, coll_message 
   gossip *g = w->state;
   coll_status status = coll_irecv(g->message[which], g->whole, COLL_UINT8, peer, tag, what, w->comm,
                                   &g->request[which]);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "gossiping");
+  return succeeded(why, w->comm, status, "gossiping");
 }
 
 /* Keeps the larger of each number of samples. */
@@ -194,8 +171,8 @@ static bool poll(worker *w, fail *why) {
   gossip *g = w->state;
   for (int i = 0; i < MESSAGES; i++) {
     coll_status status = g->request[i] ? coll_test(&g->request[i]) : COLL_OK;
-    if (status != COLL_OK && status != COLL_IN_PROGRESS)
-      return fail_coll(why, w->comm, status, "gossiping");
+    if (status != COLL_IN_PROGRESS && !succeeded(why, w->comm, status, "gossiping"))
+      return false;
   }
   return true;
 }
@@ -213,7 +190,7 @@ static bool wait_and_act(worker *w, fail *why) {
   double begin = clock_s();
   coll_status status = coll_wait_any(g->request, MESSAGES, &index, -1);
   w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK ? act(w, why) : fail_coll(why, w->comm, status, "gossiping");
+  return succeeded(why, w->comm, status, "gossiping") && act(w, why);
 }
 
 /* Whether one of this rank's messages is still under way. */
@@ -288,13 +265,10 @@ static bool gossip_epoch(worker *w, fail *why) {
 static const float *gossip_settle(worker *w, fail *why) {
   const gossip *g = w->state;
   float *mean = weights_in(g, OFFER_OUT);
-  size_t count = w->model.params;
-  coll_status status = coll_allreduce(w->params, mean, count, COLL_FLOAT32, COLL_AVG, w->comm);
-  w->sums.sent_bytes += worker_allreduce_bytes(w, count * sizeof(float));
-  if (status == COLL_OK)
-    return mean;
-  fail_coll(why, w->comm, status, "averaging weights");
-  return NULL;
+  return worker_allreduce(w, w->comm, w->params, mean, w->model.params, COLL_AVG,
+                          "averaging weights", why)
+             ? mean
+             : NULL;
 }
 
 const strategy strategy_gossip = {
@@ -302,7 +276,6 @@ const strategy strategy_gossip = {
     .about = "weights averaged with one other rank now and then (asynchronous, no centre)",
     .bits = STRATEGY_ELASTIC,
     .open = open_gossip,
-    .close = close_gossip,
     .epoch = gossip_epoch,
     .settle = gossip_settle,
 };

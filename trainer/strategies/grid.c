@@ -3,7 +3,6 @@
 
 #include "trainer/strategies/strategy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #define MEMORIES 3 /* parameters, velocity, and squares if the optimizer has them */
@@ -39,11 +38,6 @@ bool grid_check(const worker *w, fail *why) {
   const options *o = w->o;
   const char *name = o->strategy->name;
   grid_sizes(o, w->nranks, &tensor, &pipeline);
-  if (o->clip > 0 || o->accumulate > 1)
-    return fail_set(why,
-                    "--strategy %s: no rank knows all gradients, and micro-batches are parts "
-                    "already: leave out --clip and --accumulate",
-                    name);
   if (w->nranks % (tensor * pipeline) != 0)
     return fail_set(why,
                     "--strategy %s: %d ranks are no multiple of --tensor %d times --pipeline %d",
@@ -132,10 +126,10 @@ static bool open_axis(worker *w, axis *a, int color, fail *why) {
   if (a->size == 1)
     return true;
   coll_status status = coll_comm_split(w->comm, color, a->rank, NULL, &a->comm);
-  return status == COLL_OK || fail_coll(why, w->comm, status, "splitting the ranks");
+  return succeeded(why, w->comm, status, "splitting the ranks");
 }
 
-/* Finds this rank's coordinates, and makes the three communicators. */
+/* Finds this rank's coordinates, and makes the communicators for sums. */
 static bool open_axes(grid *g, worker *w, fail *why) {
   int tensor, pipeline;
   grid_sizes(w->o, w->nranks, &tensor, &pipeline);
@@ -143,8 +137,7 @@ static bool open_axes(grid *g, worker *w, fail *why) {
   g->pipeline = (axis){.size = pipeline, .rank = w->rank / tensor % pipeline};
   g->data = (axis){.size = w->nranks / tensor / pipeline, .rank = w->rank / tensor / pipeline};
   if (!open_axis(w, &g->tensor, w->rank / tensor, why) ||
-      !open_axis(w, &g->pipeline, g->data.rank * tensor + g->tensor.rank, why) ||
-      !open_axis(w, &g->data, g->pipeline.rank * tensor + g->tensor.rank, why))
+      !open_axis(w, &g->data, w->rank % (tensor * pipeline), why))
     return false;
   g->split = (split){.comm = g->tensor.comm, .rank = g->tensor.rank, .nranks = tensor};
   return true;
@@ -164,20 +157,16 @@ bool grid_open(grid *g, worker *w, fail *why) {
   for (int i = 0; i < MEMORIES; i++) {
     if (!whole[i])
       continue;
-    *mine[i] = matrix_alloc(1, g->part.params + 1);
+    *mine[i] = worker_memory(w, g->part.params * sizeof(float), why);
     if (!*mine[i])
-      return fail_memory(why, "a part of the model");
+      return false;
     copy_part(g, &w->model, whole[i], *mine[i], false);
   }
   return true;
 }
 
 void grid_close(grid *g) {
-  free(g->params);
-  free(g->velocity);
-  free(g->squares);
   coll_comm_destroy(&g->tensor.comm);
-  coll_comm_destroy(&g->pipeline.comm);
   coll_comm_destroy(&g->data.comm);
 }
 
@@ -192,8 +181,8 @@ bool grid_settle(grid *g, worker *w, fail *why) {
       copy_part(g, &w->model, whole[i], mine[i], true);
     coll_status status = coll_allreduce(whole[i], whole[i], w->model.params, COLL_FLOAT32, COLL_SUM,
                                         w->comm); /* of numbers that one rank has and others not */
-    if (status != COLL_OK)
-      return fail_coll(why, w->comm, status, "putting the model together");
+    if (!succeeded(why, w->comm, status, "putting the model together"))
+      return false;
   }
   return true;
 }

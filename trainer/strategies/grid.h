@@ -6,13 +6,13 @@
 #ifndef TRAINER_STRATEGIES_GRID_H
 #define TRAINER_STRATEGIES_GRID_H
 
-#include "trainer/layers/split.h"
+#include "trainer/layers/layer.h"
 #include "trainer/worker.h"
 
 /* One dimension of the grid: into how many parts something is cut, and which is this rank's. */
 typedef struct axis {
   int size, rank;
-  coll_comm *comm; /* of the ranks that differ in this dimension alone; NULL: there is one */
+  coll_comm *comm; /* of the ranks that differ in this dimension alone; NULL: one, or stages */
 } axis;
 
 typedef struct grid {

@@ -26,10 +26,8 @@
  * K. Patel, M. Jaggi, Don't Use Large Mini-Batches, Use Local SGD, ICLR 2020 (post-local). A.
  * Douillard et al., DiLoCo: Distributed Low-Communication Training of Language Models, 2023.
  */
-#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { AVERAGE_ALLREDUCE, AVERAGE_MASTER }; /* the words of --average */
@@ -37,43 +35,25 @@ enum { AVERAGE_ALLREDUCE, AVERAGE_MASTER }; /* the words of --average */
 static const char *const doing = "averaging weights";
 
 typedef struct local {
-  coll_comm *comm; /* to which `mean` belongs */
-  float *mean;     /* of the ranks' weights, from coll_mem_alloc() */
-  float *grads;    /* of this rank's samples */
-  float *anchor;   /* the weights after the last average; NULL without an outer optimizer */
-  float *outer;    /* the outer optimizer's velocity; NULL without */
+  float *mean;       /* of the ranks' weights */
+  float *grads;      /* of this rank's samples */
+  float *anchor;     /* the weights after the last average; NULL without an outer optimizer */
+  float *outer;      /* the outer optimizer's velocity; NULL without */
+  void *synchronous; /* the state of synchronous epochs; NULL: none is left */
 } local;
 
-static void close_local(worker *w) {
-  local *s = w->state;
-  if (!s)
-    return;
-  if (s->mean)
-    coll_mem_free(s->comm, s->mean);
-  free(s->grads);
-  free(s->anchor);
-  free(s->outer);
-  free(s);
-  w->state = NULL;
-}
-
 static bool open_local(worker *w, fail *why) {
-  size_t count = w->model.params;
-  local *s = w->state = calloc(1, sizeof(*s));
-  if (!s)
-    return fail_memory(why, "averages");
-  s->comm = w->comm;
-  s->mean = message_memory(w, count * sizeof(float), "memory for the averages", why);
-  if (!s->mean)
+  size_t bytes = w->model.params * sizeof(float);
+  local *s = worker_memory(w, sizeof(*s), why);
+  bool outer = w->o->outer_momentum > 0.0f || w->o->outer_lr != 1.0f;
+  if (!s || (w->epochs_done < w->o->post_local && !strategy_allreduce.open(w, why)))
     return false;
-  s->grads = matrix_alloc(1, count);
-  bool ok = s->grads != NULL;
-  if (w->o->outer_momentum > 0.0f || w->o->outer_lr != 1.0f) {
-    s->anchor = matrix_alloc(1, count);
-    s->outer = calloc(count, sizeof(float));
-    ok = ok && s->anchor && s->outer;
-  }
-  return ok || fail_memory(why, "averages");
+  s->synchronous = w->state;
+  w->state = s;
+  return (s->mean = worker_shared_memory(w, bytes, why)) &&
+         (s->grads = worker_memory(w, bytes, why)) &&
+         (!outer || ((s->anchor = worker_memory(w, bytes, why)) &&
+                     (s->outer = worker_memory(w, bytes, why))));
 }
 
 /* s->mean = the mean of all ranks' weights, by way of rank 0. */
@@ -84,18 +64,7 @@ static bool average_at_master(worker *w, fail *why) {
   coll_status status =
       coll_ireduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, 0, w->comm, &request);
   w->sums.sent_bytes += (double)(count * sizeof(float)) * (w->rank == 0 ? w->nranks - 1 : 1);
-  return message_finish(w, status, &request, doing, why) && worker_share(w, 0, s->mean, count, why);
-}
-
-/* s->mean = the mean of all ranks' weights. */
-static bool average_everywhere(worker *w, fail *why) {
-  const local *s = w->state;
-  size_t count = w->model.params;
-  coll_request *request = NULL;
-  coll_status status =
-      coll_iallreduce(w->params, s->mean, count, COLL_FLOAT32, COLL_AVG, w->comm, &request);
-  w->sums.sent_bytes += worker_allreduce_bytes(w, count * sizeof(float));
-  return message_finish(w, status, &request, doing, why);
+  return worker_finish(w, status, &request, doing, why) && worker_share(w, 0, s->mean, count, why);
 }
 
 /* A step of the outer optimizer, which takes the change of the average for a gradient. */
@@ -112,8 +81,11 @@ static void outer_step(const worker *w, local *s) {
 /* The ranks' average becomes the weights, or tells the outer optimizer where they go. */
 static bool synchronise(worker *w, fail *why) {
   local *s = w->state;
-  bool master = w->o->average == AVERAGE_MASTER;
-  if (!(master ? average_at_master : average_everywhere)(w, why))
+  bool ok =
+      w->o->average == AVERAGE_MASTER
+          ? average_at_master(w, why)
+          : worker_allreduce(w, w->comm, w->params, s->mean, w->model.params, COLL_AVG, doing, why);
+  if (!ok)
     return false;
   if (s->anchor)
     outer_step(w, s);
@@ -137,11 +109,10 @@ static bool local_step(worker *w, fail *why) {
 
 /* An epoch of synchronous training. */
 static bool synchronous_epoch(worker *w, fail *why) {
-  void *state = w->state;
-  w->state = NULL;
-  bool ok = strategy_allreduce.open(w, why) && strategy_allreduce.epoch(w, why);
-  strategy_allreduce.close(w);
-  w->state = state;
+  local *s = w->state;
+  w->state = s->synchronous;
+  bool ok = worker_each_step(w, strategy_allreduce.step, why);
+  w->state = s;
   return ok;
 }
 
@@ -181,17 +152,10 @@ static bool local_sgd_epoch(worker *w, fail *why) {
   return true;
 }
 
-static const float *local_sgd_settle(worker *w, fail *why) {
-  (void)why;
-  return w->params;
-}
-
 const strategy strategy_local_sgd = {
     .name = "local-sgd",
     .about = "weights averaged every --local-steps steps (synchronous, seldom)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_local,
-    .close = close_local,
     .epoch = local_sgd_epoch,
-    .settle = local_sgd_settle,
 };

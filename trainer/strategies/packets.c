@@ -1,11 +1,9 @@
 /* packets.c: the sum of a bucket whose gradients travel in packets. */
 #include "trainer/strategies/packets.h"
 
-#include "trainer/clock.h"
+#include "trainer/base.h"
 #include "trainer/layers/rows.h"
-#include "trainer/strategies/message.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 static const char *const doing = "summing gradients";
@@ -20,7 +18,7 @@ typedef struct layout {
 } layout;
 
 typedef struct packets {
-  unsigned char *memory;  /* from coll_mem_alloc() */
+  unsigned char *memory;  /* from worker_shared_memory() */
   size_t *length, *at;    /* of the packets that go to each rank */
   size_t *same, *arrives; /* the same of those that come from each */
   float *rests;           /* what sums lack, bucket after bucket; NULL: none are sent */
@@ -57,9 +55,9 @@ static void list(const buckets *b, const bucket *item) {
 
 bool packets_open(buckets *b, fail *why) {
   size_t ranks = (size_t)b->nranks, bytes = 0, own = 0;
-  packets *p = b->packets = calloc(1, sizeof(*p));
-  if (!p || !(p->length = calloc(4 * ranks, sizeof(*p->length))))
-    return fail_memory(why, "packets");
+  packets *p = b->packets = worker_memory(b->w, sizeof(*p), why);
+  if (!p || !(p->length = worker_memory(b->w, 4 * ranks * sizeof(*p->length), why)))
+    return false;
   p->at = p->length + ranks;
   p->same = p->at + ranks;
   p->arrives = p->same + ranks;
@@ -72,24 +70,8 @@ bool packets_open(buckets *b, fail *why) {
     bytes += ranks * bytes_of(b, item, b->rank);
     own += buckets_part(b, item, b->rank).count;
   }
-  p->rests = b->parts ? NULL : calloc(own + 1, sizeof(float)); /* + 1: never calloc(0) */
-  if (!b->parts && !p->rests)
-    return fail_memory(why, "packets");
-  p->memory = message_memory(b->w, bytes, "memory for packets", why);
-  return p->memory != NULL;
-}
-
-void packets_close(buckets *b) {
-  packets *p = b->packets;
-  if (!p)
-    return;
-  packets_settle(b);
-  if (p->memory)
-    coll_mem_free(b->comm, p->memory);
-  free(p->length);
-  free(p->rests);
-  free(p);
-  b->packets = NULL;
+  return (b->parts || (p->rests = worker_memory(b->w, own * sizeof(float), why))) &&
+         (p->memory = worker_shared_memory(b->w, bytes, why));
 }
 
 bool packets_send(buckets *b, bucket *item, fail *why) {
@@ -102,8 +84,8 @@ bool packets_send(buckets *b, bucket *item, fail *why) {
   }
   layout_of(b, item)->stage = GRADIENTS_SENT;
   coll_status status = coll_ialltoallv(p->memory, p->length, p->at, incoming(b, item), p->same,
-                                       p->arrives, COLL_UINT8, b->comm, &item->request);
-  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
+                                       p->arrives, COLL_UINT8, b->w->comm, &item->request);
+  return succeeded(why, b->w->comm, status, doing);
 }
 
 /* Waits for the packets of this rank's part, and adds them. */
@@ -137,8 +119,8 @@ static bool send_sum(buckets *b, bucket *item, fail *why) {
   b->w->sums.compute_s += clock_s() - begin;
   b->w->sums.sent_bytes += (double)(b->nranks - 1) * (double)p->length[b->rank];
   coll_status status =
-      coll_iallgatherv(packet, p->memory, p->length, p->at, COLL_UINT8, b->comm, &item->request);
-  return status == COLL_OK || fail_coll(why, b->comm, status, doing);
+      coll_iallgatherv(packet, p->memory, p->length, p->at, COLL_UINT8, b->w->comm, &item->request);
+  return succeeded(why, b->w->comm, status, doing);
 }
 
 /* Waits for the sums of all parts, which overwrite this rank's gradients. */

@@ -16,9 +16,8 @@
 
 #include "trainer/strategies/buckets.h"
 
-/* Makes b->packets of buckets that are cut. packets_close() does no harm where there are none. */
+/* Makes b->packets of buckets that are cut. */
 bool packets_open(buckets *b, fail *why);
-void packets_close(buckets *b);
 
 /* The gradients of a bucket are there: starts to send their packets. */
 bool packets_send(buckets *b, bucket *item, fail *why);
@@ -26,7 +25,7 @@ bool packets_send(buckets *b, bucket *item, fail *why);
 /* Waits until a bucket has its sums; returns at once if it has. */
 bool packets_wait(buckets *b, bucket *item, fail *why);
 
-/* Moves what packets of sums lacked to worker.pending. */
+/* Moves what packets of sums lacked to worker.pending; no harm where there are none. */
 void packets_settle(buckets *b);
 
 #endif

@@ -1,6 +1,6 @@
 /*
  * pipeline.c: model parallel training: the layers cut into stages, one a rank (`pipeline`), linear
- * layers cut into parts (`tensor`, see layers/split.c), and any product of both and of copies that
+ * layers cut into parts (`tensor`, see layers/linear.c), and any product of both and of copies that
  * share batches (`grid`, see grid.h).
  *
  *     for each batch, cut into m micro-batches; `ahead` is m with GPipe, with 1F1B the number of
@@ -33,10 +33,9 @@
  * NeurIPS 2019; D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training,
  * SOSP 2019 (1F1B, here with the flush of PipeDream-Flush, ICML 2021).
  */
-#include "trainer/clock.h"
+#include "trainer/base.h"
 #include "trainer/layers/rows.h"
 #include "trainer/strategies/grid.h"
-#include "trainer/strategies/stage_times.h"
 #include "trainer/strategies/strategy.h"
 
 #include <stdlib.h>
@@ -44,6 +43,13 @@
 
 enum { TAG_VALUES = 1, TAG_DELTAS = 2 };
 enum { SCHEDULE_GPIPE, SCHEDULE_1F1B }; /* in the order of --pipeline-schedule */
+
+#define MOST_SPANS 512 /* of all stages, that are shown in the metrics */
+
+/* When a pass of a micro-batch through a stage began and ended. */
+typedef struct span {
+  double begin_s, end_s;
+} span;
 
 /* A micro-batch between its forward and its backward pass. */
 typedef struct flight {
@@ -56,6 +62,7 @@ typedef struct pipeline {
   grid grid;
   int micro, window;    /* micro-batches of a batch, and how many are kept at once */
   bool first, last;     /* whether this is the first, the last stage */
+  int before, next;     /* the ranks of the stages before and behind this one */
   float *grads, *piece; /* of this rank's parameters: their sum, those of one micro-batch */
   float *inputs;        /* of samples of which only labels are needed */
   flight *flight;       /* micro-batch i has flight i % window */
@@ -66,76 +73,41 @@ typedef struct pipeline {
 static bool take_flights(worker *w, pipeline *p, fail *why) {
   const model *part = &p->grid.part;
   int behind = p->grid.pipeline.rank + 1; /* stages that a micro-batch must pass and come back */
+  int window = w->o->pipeline_schedule == SCHEDULE_1F1B && behind < p->micro ? behind : p->micro;
   size_t rows = shard_of(worker_rows(w, p->grid.data.size), 0, p->micro).count;
-  p->window = w->o->pipeline_schedule == SCHEDULE_1F1B && behind < p->micro ? behind : p->micro;
-  p->flight = calloc((size_t)p->window, sizeof(*p->flight));
-  p->inputs = matrix_alloc(rows, w->model.inputs);
-  if (!p->flight || !p->inputs)
-    return fail_memory(why, "the micro-batches");
-  for (int i = 0; i < p->window; i++) {
-    p->flight[i].in_delta = matrix_alloc(rows, part->inputs);
-    if (!p->flight[i].in_delta)
-      return fail_memory(why, "the micro-batches");
-    if (!pass_create(&p->flight[i].pass, part, rows, why))
+  p->flight = worker_memory(w, (size_t)window * sizeof(*p->flight), why);
+  if (!p->flight || !(p->inputs = worker_memory(w, rows * w->model.inputs * sizeof(float), why)))
+    return false;
+  for (; p->window < window; p->window++) {
+    flight *f = &p->flight[p->window];
+    if (!(f->in_delta = worker_memory(w, rows * part->inputs * sizeof(float), why)) ||
+        !pass_create(&f->pass, part, rows, why))
       return false;
   }
   return true;
 }
 
 static bool open_pipeline(worker *w, fail *why) {
-  pipeline *p = calloc(1, sizeof(*p));
-  if (!p)
-    return fail_memory(why, "the pipeline");
-  w->state = p;
-  if (!grid_open(&p->grid, w, why))
+  pipeline *p = w->state = worker_memory(w, sizeof(*p), why);
+  if (!p || !grid_open(&p->grid, w, why))
     return false;
   const axis *stages = &p->grid.pipeline;
+  size_t bytes = p->grid.part.params * sizeof(float);
   p->last = stages->rank == 0;
   p->first = stages->rank == stages->size - 1;
+  p->before = w->rank + p->grid.tensor.size;
+  p->next = w->rank - p->grid.tensor.size;
   p->micro = stages->size > 1 ? (int)w->o->micro_batches : 1;
-  p->grads = matrix_alloc(1, p->grid.part.params + 1);
-  p->piece = matrix_alloc(1, p->grid.part.params + 1);
-  p->span = calloc(2 * (size_t)p->micro, sizeof(*p->span));
-  if (!p->grads || !p->piece || !p->span)
-    return fail_memory(why, "the gradients of a stage");
-  return take_flights(w, p, why);
+  return (p->grads = worker_memory(w, bytes, why)) && (p->piece = worker_memory(w, bytes, why)) &&
+         (p->span = worker_memory(w, 2 * (size_t)p->micro * sizeof(*p->span), why)) &&
+         take_flights(w, p, why);
 }
 
 static void close_pipeline(worker *w) {
   pipeline *p = w->state;
-  if (!p)
-    return;
-  if (p->flight)
-    for (int i = 0; i < p->window; i++) {
-      pass_destroy(&p->flight[i].pass);
-      free(p->flight[i].in_delta);
-    }
-  free(p->flight);
-  free(p->inputs);
-  free(p->grads);
-  free(p->piece);
-  free(p->span);
+  for (int i = 0; i < p->window; i++)
+    pass_destroy(&p->flight[i].pass);
   grid_close(&p->grid);
-  free(p);
-  w->state = NULL;
-}
-
-/* Sends numbers to another stage; the request is waited for before the memory is used again. */
-static bool send_values(worker *w, const float *data, size_t count, int to, int tag,
-                        coll_request **request, fail *why) {
-  coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
-  coll_status status = coll_isend(data, count, COLL_FLOAT32, to, tag, stages, request);
-  w->sums.sent_bytes += (double)count * sizeof(float);
-  return status == COLL_OK || fail_coll(why, stages, status, "sending to another stage");
-}
-
-/* Waits for numbers from another stage. */
-static bool receive_values(worker *w, float *data, size_t count, int from, int tag, fail *why) {
-  double begin = clock_s();
-  coll_comm *stages = ((pipeline *)w->state)->grid.pipeline.comm;
-  coll_status status = coll_recv(data, count, COLL_FLOAT32, from, tag, NULL, stages);
-  w->sums.waited_s += clock_s() - begin;
-  return status == COLL_OK || fail_coll(why, stages, status, "receiving from another stage");
 }
 
 /* This copy's part of the batch, and a micro-batch of it. */
@@ -162,7 +134,6 @@ static bool forward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
-  int here = p->grid.pipeline.rank;
   shard micro = micro_batch(w, i);
   if (!worker_wait(w, &f->values, "sending values", why) ||
       !worker_wait(w, &f->deltas, "sending derivatives", why))
@@ -170,16 +141,16 @@ static bool forward_pass(worker *w, int i, fail *why) {
   if (p->first || p->last)
     loader_train(&w->loader, micro.first, micro.count, p->first ? f->pass.value[0] : p->inputs,
                  f->pass.labels);
-  if (!p->first &&
-      !receive_values(w, f->pass.value[0], micro.count * part->inputs, here + 1, TAG_VALUES, why))
+  size_t in = micro.count * part->inputs * sizeof(float);
+  if (!p->first && !worker_receive(w, f->pass.value[0], in, p->before, TAG_VALUES, NULL, why))
     return false;
   double begin = clock_s();
   if (!model_forward(part, p->grid.params, &f->pass, micro.count, why))
     return false;
   computed(w, begin, i);
-  size_t out = part->layer[part->layers - 1].out;
-  return p->last || send_values(w, f->pass.value[part->layers], micro.count * out, here - 1,
-                                TAG_VALUES, &f->values, why);
+  size_t out = micro.count * part->layer[part->layers - 1].out * sizeof(float);
+  return p->last || worker_start_send(w, f->pass.value[part->layers], out, p->next, TAG_VALUES,
+                                      &f->values, why);
 }
 
 /* The backward pass of micro-batch i through this stage: adds its gradients to the sum. */
@@ -187,9 +158,9 @@ static bool backward_pass(worker *w, int i, fail *why) {
   pipeline *p = w->state;
   flight *f = &p->flight[i % p->window];
   const model *part = &p->grid.part;
-  int here = p->grid.pipeline.rank;
-  size_t rows = micro_batch(w, i).count, out = part->layer[part->layers - 1].out;
-  if (!p->last && !receive_values(w, f->pass.delta[0], rows * out, here - 1, TAG_DELTAS, why))
+  size_t rows = micro_batch(w, i).count, in = rows * part->inputs * sizeof(float);
+  size_t out = rows * part->layer[part->layers - 1].out * sizeof(float);
+  if (!p->last && !worker_receive(w, f->pass.delta[0], out, p->next, TAG_DELTAS, NULL, why))
     return false;
   double begin = clock_s();
   if (p->last && p->grid.tensor.rank == 0) {
@@ -203,22 +174,7 @@ static bool backward_pass(worker *w, int i, fail *why) {
     return false;
   rows_add(part->params, p->grads, p->piece);
   computed(w, begin, p->micro + i);
-  return p->first ||
-         send_values(w, f->in_delta, rows * part->inputs, here + 1, TAG_DELTAS, &f->deltas, why);
-}
-
-/* Sums the gradients over the copies of the model. */
-static bool sum_copies(worker *w, fail *why) {
-  pipeline *p = w->state;
-  const axis *data = &p->grid.data;
-  double begin = clock_s(), n = (double)data->size;
-  if (data->size == 1)
-    return true;
-  coll_status status =
-      coll_allreduce(p->grads, p->grads, p->grid.part.params, COLL_FLOAT32, COLL_SUM, data->comm);
-  w->sums.waited_s += clock_s() - begin;
-  w->sums.sent_bytes += 2.0 * (n - 1) / n * (double)(p->grid.part.params * sizeof(float));
-  return status == COLL_OK || fail_coll(why, data->comm, status, "summing gradients");
+  return p->first || worker_start_send(w, f->in_delta, in, p->before, TAG_DELTAS, &f->deltas, why);
 }
 
 /* One batch: all micro-batches in the order of the schedule, and the update of this rank's part. */
@@ -232,12 +188,11 @@ static bool pipeline_step(worker *w, fail *why) {
     if (i < p->micro && !forward_pass(w, i, why))
       return false;
   }
-  if (!sum_copies(w, why))
+  size_t count = p->grid.part.params;
+  if (p->grid.data.comm && !worker_allreduce(w, p->grid.data.comm, p->grads, p->grads, count,
+                                             COLL_SUM, "summing gradients", why))
     return false;
-  double begin = clock_s();
-  optim_update(&w->rule, p->grid.part.params, p->grid.params, p->grid.velocity, p->grid.squares,
-               p->grads);
-  w->sums.compute_s += clock_s() - begin;
+  worker_update_arrays(w, count, p->grid.params, p->grid.velocity, p->grid.squares, p->grads);
   w->updates++;
   return true;
 }
@@ -253,22 +208,63 @@ static bool pipeline_epoch(worker *w, fail *why) {
   return true;
 }
 
+/* Notes the times of one stage's passes, forward or backward. */
+static void note_passes(worker *w, const char *name, const span *passes, size_t micro,
+                        double begin_s) {
+  worker_note(w, "\"%s\":[", name);
+  for (size_t i = 0; i < micro; i++)
+    worker_note(w, "%s[%.6f,%.6f]", i ? "," : "", passes[i].begin_s - begin_s,
+                passes[i].end_s - begin_s);
+  worker_note(w, "]");
+}
+
+/* Notes all stages, of which `all` has the spans of each rank: those of the first parts of the
+ * first copy, which are every tensor.size-th of the first ranks, the last stage first. */
+static void note_stages(worker *w, const grid *g, const span *all, size_t micro) {
+  int stages = g->pipeline.size, parts = g->tensor.size;
+  const span *first = all + (size_t)((stages - 1) * parts) * 2 * micro;
+  worker_note(w, ",\"stages\":[");
+  for (int s = 0; s < stages; s++) {
+    const span *stage = first - (size_t)(s * parts) * 2 * micro;
+    worker_note(w, s ? ",{" : "{");
+    note_passes(w, "forward", stage, micro, first->begin_s);
+    worker_note(w, ",");
+    note_passes(w, "backward", stage + micro, micro, first->begin_s);
+    worker_note(w, "}");
+  }
+  worker_note(w, "]");
+}
+
+/* Notes when each stage was at work in the last step, by its host's clock; collective. */
+static bool note_times(worker *w, fail *why) {
+  const pipeline *p = w->state;
+  size_t passes = 2 * (size_t)p->micro;
+  if (passes * (size_t)p->grid.pipeline.size > MOST_SPANS)
+    return true;
+  span *all = calloc((size_t)w->nranks * passes, sizeof(*all));
+  if (!all)
+    return fail_memory(why, "the times of the stages");
+  coll_status status = coll_allgather(p->span, all, 2 * passes, COLL_FLOAT64, w->comm);
+  if (status == COLL_OK)
+    note_stages(w, &p->grid, all, (size_t)p->micro);
+  free(all);
+  return succeeded(why, w->comm, status, "comparing the stages");
+}
+
 /* The whole model from its parts; and how long stages waited, beside the formula. */
 static const float *pipeline_settle(worker *w, fail *why) {
   pipeline *p = w->state;
   int stages = p->grid.pipeline.size;
   double spent = clock_s() - w->begin_s, idle[2] = {w->sums.waited_s / spent, 0};
   coll_status status = coll_allreduce(idle, idle + 1, 1, COLL_FLOAT64, COLL_SUM, w->comm);
-  if (status != COLL_OK) {
-    fail_coll(why, w->comm, status, "comparing the stages");
+  if (!succeeded(why, w->comm, status, "comparing the stages"))
     return NULL;
-  }
   worker_note(w, "\"tensor\":%d,\"pipeline\":%d,\"copies\":%d", p->grid.tensor.size, stages,
               p->grid.data.size);
   if (stages > 1) {
     worker_note(w, ",\"bubble\":%.4g,\"bubble_formula\":%.4g", idle[1] / w->nranks,
                 (double)(stages - 1) / (double)(p->micro + stages - 1));
-    if (!stage_times_note(w, &p->grid, p->span, p->micro, why))
+    if (!note_times(w, why))
       return NULL;
   }
   return grid_settle(&p->grid, w, why) ? w->params : NULL;

@@ -130,7 +130,6 @@ const strategy strategy_ps_async = {
     .bits = STRATEGY_ELASTIC,
     .check = central_check,
     .open = open_server,
-    .close = central_close,
     .epoch = ps_async_epoch,
     .settle = ps_async_settle,
 };

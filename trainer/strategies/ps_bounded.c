@@ -23,7 +23,7 @@
  * Q. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server,
  * NIPS 2013.
  */
-#include "trainer/clock.h"
+#include "trainer/base.h"
 #include "trainer/strategies/central.h"
 #include "trainer/strategies/strategy.h"
 
@@ -95,8 +95,8 @@ static bool release(worker *w, fail *why) {
 
 /* Gradients are put into the weights before their clock is complete: plain descent alone can. */
 static bool ps_bounded_check(const worker *w, fail *why) {
-  if (optim_has_squares(w->o) || w->o->clip > 0)
-    return fail_set(why, "--strategy ps-bounded: works with --optimizer sgd and without --clip");
+  if (optim_has_squares(w->o))
+    return fail_set(why, "--strategy ps-bounded: works with --optimizer sgd only");
   return central_check(w, why);
 }
 
@@ -184,7 +184,6 @@ const strategy strategy_ps_bounded = {
     .bits = STRATEGY_ELASTIC,
     .check = ps_bounded_check,
     .open = open_server,
-    .close = central_close,
     .epoch = ps_bounded_epoch,
     .settle = ps_bounded_settle,
 };

@@ -14,10 +14,10 @@
  *
  *     for each batch:
  *       push     worker:   send each shard's server its part of the gradient
- *       add      server:   g = sum of the gradients, in the order of the ranks; send g to the
- * replica follow   replica:  w = optimizer(w, g); tell the server publish  server:   w =
- * optimizer(w, g); when the replica has told, send w to the workers pull     worker:   receive w of
- * each shard
+ *       add      server:   g = sum of the gradients, in the order of the ranks; g to the replica
+ *       follow   replica:  w = optimizer(w, g); tell the server
+ *       publish  server:   w = optimizer(w, g); when the replica has told, send w to the workers
+ *       pull     worker:   receive w of each shard
  *
  * --servers k: the last k ranks are servers and nothing else; 0: every rank is worker and server.
  * A step with n workers and P parameters takes n messages to each server and as many back, n P 4
@@ -30,13 +30,11 @@
  * M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014 (ranges
  * of keys, chain replication); R. van Renesse, F. B. Schneider, Chain Replication, OSDI 2004.
  */
-#include "trainer/clock.h"
-#include "trainer/strategies/message.h"
+#include "trainer/base.h"
 #include "trainer/strategies/shards.h"
 #include "trainer/strategies/strategy.h"
 
 #include <inttypes.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { TAG_GRADIENT, TAG_SUM, TAG_DONE, TAG_WEIGHTS }; /* times the number of shards */
@@ -81,9 +79,6 @@ static const void *gradient_of(const worker *w, size_t j) {
 
 static bool ps_sharded_check(const worker *w, fail *why) {
   const options *o = w->o;
-  if (o->clip > 0)
-    return fail_set(why,
-                    "--strategy ps-sharded: no server knows all gradients, so leave out --clip");
   if (shards_servers(o, w->nranks) < 2)
     return fail_set(why, "--servers 1 or a single rank: a shard's replica needs a second server");
   return (int)o->servers < w->nranks ||
@@ -91,38 +86,19 @@ static bool ps_sharded_check(const worker *w, fail *why) {
 }
 
 static bool open_servers(worker *w, fail *why) {
-  size_t params = w->model.params;
-  sharded *s = w->state = calloc(1, sizeof(*s));
-  if (!s)
-    return fail_memory(why, "the strategy");
-  if (!shards_open(&s->shards, w, why))
+  size_t bytes = w->model.params * sizeof(float);
+  sharded *s = w->state = worker_memory(w, sizeof(*s), why);
+  if (!s || !shards_open(&s->shards, w, why))
     return false;
-  size_t count = s->shards.count, most = gradient_bytes(w, 0);
-  s->request = calloc(count * ((size_t)w->nranks + 2), sizeof(coll_request *));
-  s->grads = matrix_alloc(1, params);
-  s->sum = matrix_alloc(1, params);
-  s->message = malloc(most + 1); /* + 1: never malloc(0) */
-  s->packets = w->pending ? malloc(count * most + 1) : NULL;
-  if (!s->request || !s->grads || !s->sum || !s->message || (w->pending && !s->packets))
-    return fail_memory(why, "gradients and their sums");
+  size_t count = s->shards.count, most = gradient_bytes(w, 0),
+         sends = count * (size_t)(w->nranks + 2);
   for (size_t j = 0; j < count; j++)
     s->shards.version[j] = now(w);
   s->ready = NOTHING;
-  return true;
-}
-
-static void close_servers(worker *w) {
-  sharded *s = w->state;
-  if (!s)
-    return;
-  shards_close(&s->shards);
-  free(s->request);
-  free(s->grads);
-  free(s->sum);
-  free(s->message);
-  free(s->packets);
-  free(s);
-  w->state = NULL;
+  return (s->request = worker_memory(w, sends * sizeof(coll_request *), why)) &&
+         (s->grads = worker_memory(w, bytes, why)) && (s->sum = worker_memory(w, bytes, why)) &&
+         (s->message = worker_memory(w, most, why)) &&
+         (!w->pending || (s->packets = worker_memory(w, count * most, why)));
 }
 
 /* The tag of a message about shard j. */
@@ -134,13 +110,13 @@ static int tag_of(const sharded *s, int tag, size_t j) {
 static bool send_shard(worker *w, const void *data, size_t bytes, int to, int tag, size_t j,
                        fail *why) {
   sharded *s = w->state;
-  return message_start(w, data, bytes, to, tag_of(s, tag, j), &s->request[s->started++], why);
+  return worker_start_send(w, data, bytes, to, tag_of(s, tag, j), &s->request[s->started++], why);
 }
 
 /* Receives what send_shard() sent. */
 static bool receive_shard(worker *w, void *data, size_t bytes, int from, int tag, size_t j,
                           fail *why) {
-  return message_receive(w, data, bytes, from, tag_of(w->state, tag, j), NULL, why);
+  return worker_receive(w, data, bytes, from, tag_of(w->state, tag, j), NULL, why);
 }
 
 /* Waits until everything that was sent is off. */
@@ -156,10 +132,9 @@ static bool all_sent(worker *w, fail *why) {
 /* A worker: the gradient of its samples, unless it is there from before a loss. */
 static bool derive_gradients(worker *w, fail *why) {
   sharded *s = w->state;
-  shard batch = worker_batch(w), mine = shard_part(batch, s->shards.seat, s->shards.workers);
   if (s->ready == now(w) && s->ready_of == s->shards.workers)
     return true;
-  if (!worker_gradient(w, mine, 1.0f / (float)batch.count, s->grads, NO_LISTENER, why))
+  if (!worker_batch_gradient(w, s->shards.seat, s->shards.workers, s->grads, NO_LISTENER, why))
     return false;
   double begin = clock_s();
   for (size_t j = 0; j < s->shards.count; j++) {
@@ -276,10 +251,6 @@ static bool ps_sharded_step(worker *w, fail *why) {
   return true;
 }
 
-static bool ps_sharded_epoch(worker *w, fail *why) {
-  return worker_each_step(w, ps_sharded_step, why);
-}
-
 /* Every shard with its velocity from its server; and what was counted of the updates. */
 static const float *ps_sharded_settle(worker *w, fail *why) {
   const shards *s = &((const sharded *)w->state)->shards;
@@ -309,8 +280,7 @@ const strategy strategy_ps_sharded = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = ps_sharded_check,
     .open = open_servers,
-    .close = close_servers,
-    .epoch = ps_sharded_epoch,
+    .step = ps_sharded_step,
     .settle = ps_sharded_settle,
     .recover = recover_servers,
 };

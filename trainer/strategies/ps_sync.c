@@ -36,8 +36,7 @@ static bool serve(worker *w, fail *why) {
   const central *c = w->state;
   size_t count = w->model.params;
   for (int r = 0; r < central_workers(w); r++) {
-    int source;
-    if (!central_take(w, r, &source, why))
+    if (!central_take(w, r, NULL, why))
       return false;
     if (r == 0)
       memcpy(c->sum, c->grads, count * sizeof(float));
@@ -52,8 +51,7 @@ static bool serve(worker *w, fail *why) {
 /* A worker's part of a step: the gradient of its samples. */
 static bool work(worker *w, fail *why) {
   const central *c = w->state;
-  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, central_workers(w));
-  return worker_gradient(w, mine, 1.0f / (float)batch.count, c->grads, NO_LISTENER, why) &&
+  return worker_batch_gradient(w, w->rank, central_workers(w), c->grads, NO_LISTENER, why) &&
          central_push(w, why);
 }
 
@@ -67,7 +65,7 @@ static bool ps_sync_epoch(worker *w, fail *why) {
       w->step++; /* the server is ahead from here on: recover() takes its model */
       w->sums.sent_bytes += (double)central_workers(w) * (double)bytes;
     }
-    if (!worker_share(w, central_server(w), w->params, w->model.params, why))
+    if (!worker_share(w, central_workers(w), w->params, w->model.params, why))
       return false;
     if (!w->keeper)
       w->step++;
@@ -82,7 +80,6 @@ const strategy strategy_ps_sync = {
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = central_check,
     .open = open_server,
-    .close = central_close,
     .epoch = ps_sync_epoch,
     .settle = central_settle,
 };

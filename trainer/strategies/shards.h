@@ -19,9 +19,8 @@ typedef struct shards {
 /* How many servers a run begins with: --servers, where 0 stands for all ranks. */
 int shards_servers(const options *o, int nranks);
 
-/* Takes memory, and assigns the shards. Release with shards_close(), also after a failure. */
+/* Takes memory, and assigns the shards. */
 bool shards_open(shards *s, worker *w, fail *why);
-void shards_close(shards *s);
 
 /* Finds out who of those that are left serves and who works. If all of one kind are lost, or no
  * servers are dedicated, everybody does. */

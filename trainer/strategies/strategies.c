@@ -1,6 +1,7 @@
 /* strategies.c: the list of all strategies. */
 #include "trainer/strategies/strategy.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static const strategy *const all[] = {
@@ -14,9 +15,15 @@ const strategy *strategy_at(size_t index) {
   return index < COUNT ? all[index] : NULL;
 }
 
-const strategy *strategy_find(const char *name) {
-  for (size_t i = 0; i < COUNT; i++)
+const strategy *strategy_find(const char *name, fail *why) {
+  char names[256] = "";
+  size_t used = 0;
+  for (size_t i = 0; i < COUNT; i++) {
     if (strcmp(all[i]->name, name) == 0)
       return all[i];
+    used +=
+        (size_t)snprintf(names + used, sizeof(names) - used, "%s%s", i ? ", " : "", all[i]->name);
+  }
+  fail_set(why, "--strategy %s: must be one of %s", name, names);
   return NULL;
 }

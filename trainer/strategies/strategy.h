@@ -20,22 +20,24 @@ typedef struct strategy {
    * before anything is sent, and finds the same. NULL: always. */
   bool (*check)(const worker *w, fail *why);
 
-  /* Takes what the strategy needs, w->state above all, when w->params and w->velocity are equal on
-   * all ranks; collective. It may free w->velocity and w->squares if it keeps parts of its own;
-   * they are NULL then. */
+  /* Takes what the strategy needs, w->state above all, with worker_memory(), when w->params and
+   * w->velocity are equal on all ranks; collective. It may free w->velocity and w->squares if it
+   * keeps parts of its own; they are NULL then. */
   bool (*open)(worker *w, fail *why);
 
-  /* Gives it back; also after an open() that failed, and when the communicator of that time is
-   * revoked and w->comm is another one already. */
+  /* Gives back what is not memory; also after an open() that failed, and when the communicator of
+   * that time is revoked and w->comm is another one already. NULL: nothing. */
   void (*close)(worker *w);
 
-  /* Trains from step w->step of the current epoch to the epoch's end. */
+  /* Trains from step w->step of the current epoch to the epoch's end; or, if it is NULL, step()
+   * makes one step after the other. */
   bool (*epoch)(worker *w, fail *why);
+  bool (*step)(worker *w, fail *why);
 
   /*
    * After an epoch, collective: the model so far, equal on every rank, which is then tested and
    * saved; w->velocity and w->squares of rank 0 are the optimizer's memory that belongs to it, and
-   * needed if there is a checkpoint. NULL: see why.
+   * needed if there is a checkpoint. Its result is NULL: see why. No function: w->params.
    */
   const float *(*settle)(worker *w, fail *why);
 
@@ -47,8 +49,8 @@ typedef struct strategy {
   bool (*recover)(worker *w, fail *why);
 } strategy;
 
-/* The strategy of that name, or NULL. */
-const strategy *strategy_find(const char *name);
+/* The strategy of that name; NULL: see why. */
+const strategy *strategy_find(const char *name, fail *why);
 
 /* The index-th strategy, or NULL behind the last. */
 const strategy *strategy_at(size_t index);

@@ -22,9 +22,8 @@
  * S. Rajbhandari, J. Rasley, O. Ruwase, Y. He, ZeRO: Memory Optimizations Toward Training Trillion
  * Parameter Models, SC 2020 (stage 1).
  */
-#include "trainer/recover.h"
+#include "trainer/ranks.h"
 #include "trainer/strategies/buckets.h"
-#include "trainer/strategies/message.h"
 #include "trainer/strategies/strategy.h"
 
 #include <math.h>
@@ -50,20 +49,12 @@ static shard part_of(const zero *z, size_t i) {
   return buckets_part(&z->b, &z->b.item[i], z->b.rank);
 }
 
-/* Copies this rank's parts from the memory of the whole model to its own. */
-static void take_parts(const zero *z, const float *whole, float *own) {
+/* Copies this rank's parts of an array of the whole model to its own memory; `back`: from there. */
+static void copy_parts(const zero *z, float *whole, float *own, bool back) {
   for (size_t i = 0; i < z->b.count; i++) {
     shard part = part_of(z, i);
-    memcpy(own, whole + part.first, part.count * sizeof(float));
-    own += part.count;
-  }
-}
-
-/* ... and back. */
-static void put_parts(const zero *z, const float *own, float *whole) {
-  for (size_t i = 0; i < z->b.count; i++) {
-    shard part = part_of(z, i);
-    memcpy(whole + part.first, own, part.count * sizeof(float));
+    float *there = whole + part.first;
+    memcpy(back ? there : own, back ? own : there, part.count * sizeof(float));
     own += part.count;
   }
 }
@@ -76,54 +67,34 @@ static void drop_whole(worker *w) {
   }
 }
 
-/* Takes memory for the whole model again, all 0. */
-static bool take_whole(worker *w, fail *why) {
-  const zero *z = w->state;
-  size_t bytes = w->model.params * sizeof(float);
-  drop_whole(w);
-  for (int m = 0; m < MEMORIES; m++) {
-    if (!z->memory[m])
-      continue;
-    float *whole = *whole_of(w, m) = matrix_alloc(1, w->model.params);
-    if (!whole)
-      return fail_memory(why, "the optimizer of the whole model");
-    memset(whole, 0, bytes);
-  }
-  return true;
+/* How many memories the optimizer has. */
+static int memories(const worker *w) {
+  return optim_has_squares(w->o) ? 2 : 1;
 }
 
-static void close_zero(worker *w) {
-  zero *z = w->state;
-  if (!z)
-    return;
-  buckets_close(&z->b);
-  for (int m = 0; m < MEMORIES; m++)
-    free(z->memory[m]);
-  free(z);
-  w->state = NULL;
+/* Takes memory for the whole model again, all 0. */
+static bool take_whole(worker *w, fail *why) {
+  drop_whole(w);
+  for (int m = 0; m < memories(w); m++)
+    if (!(*whole_of(w, m) = matrix_zeroes(w->model.params)))
+      return fail_memory(why, "the optimizer of the whole model");
+  return true;
 }
 
 /* Keeps this rank's parts of the optimizer's memory, and frees the whole. */
 static bool open_zero(worker *w, fail *why) {
-  zero *z = w->state = calloc(1, sizeof(*z));
-  size_t own = 0;
-  if (!z)
-    return fail_memory(why, "the buckets");
-  if (!buckets_open(&z->b, w, true, why))
+  zero *z = w->state = worker_memory(w, sizeof(*z), why);
+  size_t bytes = 0;
+  if (!z || !buckets_open(&z->b, w, true, why))
     return false;
   for (size_t i = 0; i < z->b.count; i++)
-    own += part_of(z, i).count;
-  w->optimizer_bytes = 0;
-  for (int m = 0; m < MEMORIES; m++) {
-    const float *whole = *whole_of(w, m);
-    if (!whole)
-      continue;
-    z->memory[m] = matrix_alloc(1, own + 1); /* not NULL if this rank has no part */
-    if (!z->memory[m])
-      return fail_memory(why, "the optimizer");
-    take_parts(z, whole, z->memory[m]);
-    w->optimizer_bytes += own * sizeof(float);
+    bytes += part_of(z, i).count * sizeof(float);
+  for (int m = 0; m < memories(w); m++) {
+    if (!(z->memory[m] = worker_memory(w, bytes, why)))
+      return false;
+    copy_parts(z, *whole_of(w, m), z->memory[m], false);
   }
+  w->optimizer_bytes = (size_t)memories(w) * bytes;
   drop_whole(w);
   return true;
 }
@@ -141,7 +112,7 @@ static bool clip(worker *w, fail *why) {
   coll_request *request = NULL;
   coll_status status =
       coll_iallreduce(&square, &square, 1, COLL_FLOAT64, COLL_SUM, w->comm, &request);
-  if (!message_finish(w, status, &request, doing, why))
+  if (!worker_finish(w, status, &request, doing, why))
     return false;
   float factor = (float)((double)w->o->clip / sqrt(square));
   if (factor < 1.0f)
@@ -154,8 +125,8 @@ static bool clip(worker *w, fail *why) {
 static void update_part(worker *w, size_t i, size_t at) {
   const zero *z = w->state;
   shard part = part_of(z, i);
-  worker_update_with(w, part.first, part.count, z->memory[0] + at,
-                     z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
+  worker_update_arrays(w, part.count, w->params + part.first, z->memory[0] + at,
+                       z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
 }
 
 /* Starts to put the new parts of bucket i together on all ranks. */
@@ -165,8 +136,8 @@ static bool gather_weights(worker *w, size_t i, fail *why) {
   coll_status status =
       coll_iallgatherv(w->params + part_of(z, i).first, w->params + item->first,
                        buckets_lengths(&z->b, item), NULL, COLL_FLOAT32, w->comm, &item->request);
-  w->sums.sent_bytes += worker_allreduce_bytes(w, item->count * sizeof(float)) / 2;
-  return status == COLL_OK || fail_coll(why, w->comm, status, doing);
+  w->sums.sent_bytes += allreduce_bytes(w->nranks, item->count * sizeof(float)) / 2;
+  return succeeded(why, w->comm, status, doing);
 }
 
 /* One step: this rank's part of the batch, the sums of its parts of the gradients, new weights. */
@@ -174,10 +145,8 @@ static bool zero1_step(worker *w, fail *why) {
   zero *z = w->state;
   buckets *b = &z->b;
   size_t at = 0;
-  shard batch = worker_batch(w), mine = shard_part(batch, w->rank, w->nranks);
-  if (!worker_gradient(w, mine, 1.0f / (float)batch.count, b->grads, buckets_listener(b), why))
-    return false;
-  if (w->o->clip > 0 && !clip(w, why))
+  if (!worker_batch_gradient(w, w->rank, w->nranks, b->grads, buckets_listener(b), why) ||
+      (w->o->clip > 0 && !clip(w, why)))
     return false;
   for (size_t i = 0; i < b->count; i++) {
     if (!buckets_wait(b, i, why))
@@ -207,8 +176,8 @@ static bool gather_memory(worker *w, const float *own, float *whole, fail *why) 
     size_t mine = part_of(z, i).count;
     coll_status status = coll_gatherv(own, mine, whole ? whole + item->first : NULL,
                                       buckets_lengths(&z->b, item), NULL, COLL_FLOAT32, 0, w->comm);
-    if (status != COLL_OK)
-      return fail_coll(why, w->comm, status, "gathering the optimizer's memory");
+    if (!succeeded(why, w->comm, status, "gathering the optimizer's memory"))
+      return false;
     own += mine;
   }
   return true;
@@ -220,8 +189,8 @@ static const float *zero1_settle(worker *w, fail *why) {
     return w->params;
   if (w->rank == 0 && !take_whole(w, why))
     return NULL;
-  for (int m = 0; m < MEMORIES; m++)
-    if (z->memory[m] && !gather_memory(w, z->memory[m], *whole_of(w, m), why))
+  for (int m = 0; m < memories(w); m++)
+    if (!gather_memory(w, z->memory[m], *whole_of(w, m), why))
       return NULL;
   return w->params;
 }
@@ -230,20 +199,16 @@ static const float *zero1_settle(worker *w, fail *why) {
  * rest is 0. After a second loss in the middle of this it may be none. */
 static bool recover_zero(worker *w, fail *why) {
   const zero *z = w->state;
-  size_t count = w->model.params;
-  if (z && !take_whole(w, why))
+  if (!take_whole(w, why))
     return false;
-  for (int m = 0; m < MEMORIES; m++) {
+  for (int m = 0; m < memories(w); m++) {
     float *whole = *whole_of(w, m);
-    if (!whole)
-      continue;
     if (z)
-      put_parts(z, z->memory[m], whole);
-    else
-      memset(whole, 0, count * sizeof(float));
-    coll_status status = coll_allreduce(whole, whole, count, COLL_FLOAT32, COLL_SUM, w->comm);
-    if (status != COLL_OK)
-      return fail_coll(why, w->comm, status, "putting the optimizer's memory together");
+      copy_parts(z, whole, z->memory[m], true);
+    coll_status status =
+        coll_allreduce(whole, whole, w->model.params, COLL_FLOAT32, COLL_SUM, w->comm);
+    if (!succeeded(why, w->comm, status, "putting the optimizer's memory together"))
+      return false;
   }
   return recover_restart(w, why);
 }
@@ -253,7 +218,6 @@ const strategy strategy_zero1 = {
     .about = "as allreduce, with the optimizer's memory split over the ranks (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .open = open_zero,
-    .close = close_zero,
     .epoch = zero1_epoch,
     .settle = zero1_settle,
     .recover = recover_zero,
