@@ -3,7 +3,7 @@
  * and continues when a rank is lost; train_epoch() trains one epoch; start() prepares this rank,
  * checks that all ranks agree and gives them the same model.
  */
-#include "trainer/train.h"
+#include "trainer/program.h"
 
 #include "trainer/base.h"
 #include "trainer/checkpoint.h"

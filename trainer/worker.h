@@ -6,7 +6,7 @@
 #include "trainer/model.h"
 #include "trainer/optim.h"
 #include "trainer/options.h"
-#include "trainer/progress.h"
+#include "trainer/report.h"
 
 #include <coll/coll.h>
 

@@ -2,7 +2,7 @@
 #include "support_train.h"
 
 #include "trainer/dataset.h"
-#include "trainer/train.h"
+#include "trainer/program.h"
 
 #include <cblas.h>
 #include <criterion/criterion.h>

@@ -1,12 +1,12 @@
 /* test_train.c: training with several ranks: the same curve, resumption, and every way to fail. */
 #include "support_train.h"
-#include "trainer/ranks.h"
-#include "trainer/dataset.h"
 #include "trainer/base.h"
+#include "trainer/dataset.h"
 #include "trainer/loader.h"
 #include "trainer/optim.h"
+#include "trainer/program.h"
+#include "trainer/ranks.h"
 #include "trainer/strategies/buckets.h"
-#include "trainer/train.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

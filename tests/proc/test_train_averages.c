@@ -1,7 +1,7 @@
 /* test_train_averages.c: the strategies of the trainer that average weights. */
 #include "support_train.h"
-#include "trainer/dataset.h"
 #include "trainer/base.h"
+#include "trainer/dataset.h"
 #include "trainer/loader.h"
 #include "trainer/model.h"
 #include "trainer/optim.h"

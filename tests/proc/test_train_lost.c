@@ -9,7 +9,7 @@
 #include "trainer/checkpoint.h"
 #include "trainer/dataset.h"
 #include "trainer/loader.h"
-#include "trainer/progress.h"
+#include "trainer/report.h"
 #include "waits.h"
 
 #include <criterion/criterion.h>

@@ -3,7 +3,7 @@
  * checkpoint of --checkpoint-steps: it ends with the bits of one that was not disturbed.
  */
 #include "support_train.h"
-#include "trainer/progress.h"
+#include "trainer/report.h"
 
 #include <criterion/criterion.h>
 #include <inttypes.h>

@@ -1,7 +1,7 @@
 /* test_trainer_model.c: values, losses, gradients and updates against plain computation in double.
  */
-#include "trainer/model.h"
 #include "trainer/base.h"
+#include "trainer/model.h"
 
 #include <criterion/criterion.h>
 #include <float.h>

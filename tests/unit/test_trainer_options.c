@@ -2,8 +2,8 @@
  * blame. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/options.h"
-#include "trainer/progress.h"
 #include "trainer/ranks.h"
+#include "trainer/report.h"
 #include "trainer/strategies/strategy.h"
 
 #include <criterion/criterion.h>

@@ -1,8 +1,6 @@
 /* buckets.c: gradients that are summed over the ranks bucket by bucket. */
 #include "trainer/strategies/buckets.h"
 
-#include "trainer/strategies/packets.h"
-
 static const char *const doing = "summing gradients";
 
 void buckets_cut(buckets *b, const model *m, size_t bucket_bytes) {

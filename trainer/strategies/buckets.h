@@ -52,4 +52,18 @@ static inline shard buckets_part(const buckets *b, const bucket *item, int rank)
 /* The lengths of all ranks' parts, in memory of the buckets. */
 const size_t *buckets_lengths(const buckets *b, const bucket *item);
 
+/* ---- packets.c: sums of gradients that travel in packets ------------------------------------- */
+
+/* Makes b->packets of buckets that are cut. */
+bool packets_open(buckets *b, fail *why);
+
+/* The gradients of a bucket are there: starts to send their packets. */
+bool packets_send(buckets *b, bucket *item, fail *why);
+
+/* Waits until a bucket has its sums; returns at once if it has. */
+bool packets_wait(buckets *b, bucket *item, fail *why);
+
+/* Moves what packets of sums lacked to worker.pending; no harm where there are none. */
+void packets_settle(buckets *b);
+
 #endif

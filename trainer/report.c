@@ -1,14 +1,83 @@
-/* progress.c: shows how far a run is. */
-#include "trainer/progress.h"
+/* report.c: the results of a run as JSON lines, and its progress. */
+#include "trainer/report.h"
 
-#include "trainer/base.h"
+#include "trainer/strategies/strategy.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+bool metrics_open(metrics *m, const options *o, fail *why) {
+  m->path = o->metrics;
+  m->out = o->json ? stdout : NULL;
+  if (!m->path || m->file)
+    return true;
+  m->file = fopen(m->path, "ae");
+  return m->file ? true : fail_set(why, "%s: open: %s", m->path, strerror(errno));
+}
+
+bool metrics_restart(metrics *m, fail *why) {
+  /* Pipes and terminals cannot be truncated, and need not be. */
+  if (m->file && ftruncate(fileno(m->file), 0) != 0 && errno != EINVAL)
+    return fail_set(why, "%s: truncate: %s", m->path, strerror(errno));
+  return true;
+}
+
+/* Writes a line that begins with `head` and continues with what both kinds have, and flushes it,
+ * which notices a full disk. 17 digits represent a double exactly. */
+static bool put_line(const metrics *m, const char *head, double seconds, const epoch_result *r,
+                     fail *why) {
+  FILE *files[] = {m->file, m->out};
+  const char *notes = r->notes ? r->notes : "";
+  for (int i = 0; i < 2; i++) {
+    if (!files[i])
+      continue;
+    fprintf(files[i],
+            "{%s,\"seconds\":%.6g,\"ranks\":%d,\"train_loss\":%.17g,\"train_accuracy\":%.17g,"
+            "\"test_loss\":%.17g,\"test_accuracy\":%.17g,\"samples_per_s\":%.6g,"
+            "\"comm_wait_share\":%.6g,\"slowed_share\":%.6g,\"compute_share\":%.6g,"
+            "\"sent_bytes\":%.0f,\"optimizer_bytes\":%zu,\"weights_hash\":\"%016" PRIx64
+            "\"%s%s}\n",
+            head, seconds, r->ranks, r->train_loss, r->train_accuracy, r->test_loss,
+            r->test_accuracy, r->samples_per_s, r->wait_share, r->slowed_share, r->compute_share,
+            r->sent_bytes, r->optimizer_bytes, r->weights_hash, notes[0] ? "," : "", notes);
+    if (fflush(files[i]) != 0 || ferror(files[i]))
+      return fail_set(why, "%s: write: %s", i == 0 ? m->path : "standard output", strerror(errno));
+  }
+  return true;
+}
+
+bool metrics_epoch(metrics *m, const epoch_result *result, fail *why) {
+  char head[64];
+  snprintf(head, sizeof(head), "\"type\":\"epoch\",\"epoch\":%" PRIu64, result->epoch);
+  return put_line(m, head, result->seconds, result, why);
+}
+
+bool metrics_final(metrics *m, const options *o, const epoch_result *last, double seconds,
+                   fail *why) {
+  char head[256 + 24 * OPTIONS_MAX_SIZES];
+  size_t sizes = o->model == MODEL_PERCEPTRON ? o->size_count : 0;
+  int used = snprintf(head, sizeof(head),
+                      "\"type\":\"final\",\"epochs\":%" PRIu64 ",\"batch\":%" PRIu64
+                      ",\"seed\":%" PRIu64 ",\"strategy\":\"%s\",\"wire\":\"%s\",\"layers\":[",
+                      last->epoch, o->batch, o->seed, o->strategy->name, wire_name(&o->wire));
+  for (size_t i = 0; i < sizes; i++)
+    used += sprintf(head + used, "%s%zu", i ? "," : "", o->sizes[i]);
+  sprintf(head + used, "]");
+  return put_line(m, head, seconds, last, why);
+}
+
+void metrics_close(metrics *m) {
+  if (m->file)
+    fclose(m->file);
+  m->file = NULL;
+}
+
+/* ---- progress -------------------------------------------------------------------------------- */
 
 #define REDRAW_S   0.1
 #define MAX_WIDTH  200
