@@ -12,8 +12,8 @@ static double now_s(void) {
 }
 
 /*
- * The length of block k in a v-form, in which blocks have `count` elements on average and the last
- * is nranks times as long as the first.
+ * The length of block k in a v-form: blocks have `count` elements on average, and the last is
+ * nranks times as long as the first.
  */
 static size_t uneven(size_t count, int k, int nranks) {
   return 2 * count * ((size_t)k + 1) / ((size_t)nranks + 1);
@@ -37,7 +37,7 @@ static size_t extent_of(const perf_bench *b, perf_extent extent) {
   return extent == PERF_NOTHING ? 0 : extent == PERF_ALL_BLOCKS ? b->total : b->counts[b->rank];
 }
 
-/* Fills in the lengths of blocks, and where they begin. */
+/* Fills in the lengths and displacements of blocks. */
 static void set_blocks(perf_bench *b) {
   const perf_traits *traits = b->traits;
   bool both = traits->send == PERF_ALL_BLOCKS && traits->recv == PERF_ALL_BLOCKS;
@@ -53,8 +53,8 @@ static void set_blocks(perf_bench *b) {
 }
 
 /*
- * Allocates a buffer with room for one more cache line. It holds no zeros: memory can be faster for
- * those than for data.
+ * Allocates a buffer with room for one more cache line, and fills it with data: memory can be
+ * faster for zeros.
  */
 static coll_status get_buffer(const perf_bench *b, size_t bytes, char **buf) {
   void *got = NULL;

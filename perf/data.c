@@ -1,6 +1,6 @@
 /*
  * data.c: inputs whose reduction is exact in any order, so that the tolerance is zero. Sums fit
- * into 8 bits, those of float8 into 2. In a product at most one rank gives a factor of 2.
+ * into 8 bits, those of float8 into 2. In a product at most one rank contributes a factor of 2.
  */
 #include <math.h>
 #include <string.h>
@@ -9,7 +9,7 @@
 
 #define ELEMENT_MAX 16 /* bytes */
 
-/* Whether an operation takes a type. */
+/* Whether an operation supports a type. */
 bool perf_takes(int type, int op) {
   if (op >= COLL_MINLOC)
     return type >= COLL_INT32_LOC;
@@ -134,7 +134,7 @@ static int combine(int a, int b, int op) {
   }
 }
 
-/* Stores what the reduction over ranks 0 .. upto-1 gives for an element. */
+/* Stores the reduction of an element over ranks 0 .. upto-1. */
 static void store_reduced(void *want, size_t index, int type, int op, int upto, int nranks) {
   int result = value_of(index, type, op, 0, nranks), from = 0;
   if (op >= COLL_LAND && op <= COLL_LXOR)
@@ -158,8 +158,8 @@ long long perf_wrong(const void *buf, size_t count, size_t first, int type, int 
   size_t bytes = coll_type_bytes((coll_type)type), period = period_of(op, nranks);
   char want[4][ELEMENT_MAX];
   long long wrong = 0;
-  if (op ==
-      COLL_PROD) { /* rank r gives the factor 2 in every element whose index is r modulo nranks */
+  if (op == COLL_PROD) { /* rank r contributes the factor 2 in every element whose index is r modulo
+                            nranks */
     store(want[0], 0, type, 2, 0);
     store(want[1], 0, type, 1, 0);
   }

@@ -16,7 +16,7 @@ typedef struct rank_run {
   bool failed;
 } rank_run;
 
-/* What one rank has measured: lines, cells with several ways each, or overlaps. */
+/* The measurements of one rank: lines, cells with several variants each, or overlaps. */
 typedef struct results {
   perf_line *lines;
   perf_cell *cells;
@@ -25,7 +25,7 @@ typedef struct results {
   perf_variants variants;
 } results;
 
-/* Whether each size is measured in several ways. */
+/* Whether each size is measured in several variants. */
 static bool has_cells(const perf_options *options) {
   return options->all_algos || options->deterministic == PERF_ALL;
 }
@@ -185,7 +185,7 @@ static bool run_collective(const perf_options *options, coll_comm *comm) {
   return well;
 }
 
-/* One rank's whole run: true if everything went well and every value was right. */
+/* Runs one rank: true if everything went well and every value was right. */
 static bool run_rank(const perf_options *options, coll_comm *comm) {
   perf_options one = *options;
   bool well = true;
@@ -214,7 +214,7 @@ static int run_threads(const perf_options *options, const coll_config *config) {
     runs[r] = (rank_run){.options = options, .comm = comms[r]};
     if (pthread_create(&runs[r].thread, NULL, thread_main, &runs[r]) != 0) {
       fprintf(stderr, "coll_perf: cannot start thread %d of %d\n", r, n);
-      exit(1); /* the threads that already run would wait for it */
+      exit(1); /* the threads that already run would wait forever */
     }
   }
   for (int r = 0; r < n && !failed; r++)
@@ -242,7 +242,7 @@ int main(int argc, char **argv) {
     return run_threads(&options, &config);
   coll_comm *comm = NULL;
   if (coll_init_from_env(&comm, &config) != COLL_OK)
-    return 1; /* the library has said why */
+    return 1; /* libcoll has printed why */
   bool well = run_rank(&options, comm);
   coll_comm_destroy(&comm);
   return !well;

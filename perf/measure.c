@@ -3,7 +3,7 @@
 
 #include "perf.h"
 
-#define TARGET_S 0.05 /* how long a measurement takes when the number of iterations is free */
+#define TARGET_S 0.05 /* length of a measurement, unless the user sets the number of iterations */
 
 /* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
 static double bus_factor(const perf_options *options, int nranks) {

@@ -62,8 +62,8 @@ static const char usage[] =
     "  COLLECTIVE                allreduce, reduce, reduce_scatter, scan, exscan, broadcast,\n"
     "                            allgather, gather, scatter, alltoall, reduce_scatterv,\n"
     "                            allgatherv, gatherv, scatterv, alltoallv, barrier, sendrecv (to\n"
-    "                            the next rank), reduce_broadcast (an all-reduce must not take\n"
-    "                            longer); several are measured one after the other\n"
+    "                            the next rank), reduce_broadcast (which an all-reduce should\n"
+    "                            beat); several are measured one after the other\n"
     "  -b, --minbytes SIZE       smallest size (default 4; K, M, G: units); 4,1K,8K: these sizes\n"
     "  -e, --maxbytes SIZE       largest size (default 32M)\n"
     "  -f, --stepfactor F        multiply the size by F (default 4)\n"
@@ -77,18 +77,18 @@ static const char usage[] =
     "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
     "                            minloc, maxloc, or all: those that take the type (default sum)\n"
     "  -r, --root R              root, where there is one; -1: each rank in turn (default 0)\n"
-    "  -R, --local_register 0|1  buffers of coll_mem_alloc; peers on the host read in place\n"
+    "  -R, --local_register 0|1  use coll_mem_alloc() buffers, which peers read in place\n"
     "  -t, --nthreads N          N ranks as threads of this process, without a launcher\n"
     "  -T, --timeout SECONDS     deadline of an operation (default 60)\n"
-    "      --algo all            measure every algorithm; predicted time beside measured, and how\n"
-    "                            often the chosen one was within 10 % of the best\n"
-    "      --algo TEXT           force algorithms as COLL_ALGO does; or only a name\n"
-    "      --deterministic L     off, on or ordered; all: each, and what it costs\n"
+    "      --algo all            measure every algorithm; print predicted and measured times,\n"
+    "                            and how often the chosen one was within 10 % of the best\n"
+    "      --algo TEXT           force an algorithm: a name, or text as in COLL_ALGO\n"
+    "      --deterministic L     off, on or ordered; all: compare all three\n"
     "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such\n"
-    "                            work; set COLL_PROGRESS=on to let it progress meanwhile\n"
+    "                            work; COLL_PROGRESS=on lets it progress meanwhile\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
     "  -h, --help\n"
-    "As in nccl-tests, the size is that of the larger buffer, and the time is the mean on the\n"
+    "As in nccl-tests, the size is that of the larger buffer, and the time is the mean of the\n"
     "slowest rank. In v-forms the last of N blocks is N times as long as the first.\n";
 
 /* Ends the program because of bad usage. */
@@ -181,7 +181,7 @@ static perf_overlap_kind read_work(const char *text) {
   return PERF_OVERLAP_DEVICE;
 }
 
-/* Takes an option about sizes; false if it is another one. */
+/* Handles an option about sizes; false if it is another one. */
 static bool read_size_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
   case 'b':
@@ -203,7 +203,7 @@ static bool read_size_option(perf_options *options, int letter, const char *valu
   }
 }
 
-/* Takes any other option. */
+/* Handles any other option. */
 static void read_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
   case 'n':
@@ -255,7 +255,7 @@ static void read_option(perf_options *options, int letter, const char *value) {
   }
 }
 
-/* Adds a collective, and refuses options that make no sense with it. */
+/* Adds a collective, and refuses options that do not apply to it. */
 static void add_collective(perf_options *options, const char *name) {
   static char text[128];
   for (options->what = 0; options->what < PERF_WHAT_COUNT; options->what++)

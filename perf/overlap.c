@@ -1,8 +1,8 @@
 /*
- * overlap.c: how much of an operation is hidden by work that the program does meanwhile: the time
- * of start, work and wait, beside the times of operation and work alone. The work lasts about as
- * long as the operation. "cpu" computes in registers, on the core that the rank runs on; "device"
- * leaves the core alone, like a program that waits for a GPU.
+ * overlap.c: how much of an operation is hidden behind work that the program does meanwhile:
+ * compares the time of start, work and wait with the times of the operation and the work alone. The
+ * work takes about as long as the operation. "cpu" computes in registers, on the rank's core;
+ * "device" leaves the core idle, like a program that waits for a GPU.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +10,8 @@
 
 #include "perf.h"
 
-#define ROUNDS   9    /* the three take turns, so that a disturbance does not hit one alone */
-#define TARGET_S 0.02 /* how long a turn takes when the number of iterations is free */
+#define ROUNDS   9    /* the three are interleaved, so that a disturbance does not hit only one */
+#define TARGET_S 0.02 /* length of a turn, unless the user sets the number of iterations */
 
 /* Work of a certain length. */
 typedef struct work {
@@ -26,7 +26,7 @@ static double now_s(void) {
   return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
 }
 
-/* Arithmetic without memory: each step needs the one before. */
+/* Arithmetic without memory access; each step depends on the previous one. */
 static void compute(long steps) {
   double x = 1;
   for (long i = 0; i < steps; i++) {
@@ -85,7 +85,7 @@ static coll_status time_turn(const perf_bench *b, bool with_comm, const work *w,
   return status;
 }
 
-/* Work that lasts about as long as the operation: each rank measures how fast it is. */
+/* Makes work that takes about as long as the operation; each rank measures its own speed. */
 static work make_work(perf_overlap_kind kind, double us) {
   const long trial = 1000000;
   work w = {.kind = kind, .us = us};
@@ -122,7 +122,7 @@ static coll_status choose_iters(const perf_bench *b, int *iters) {
   return status;
 }
 
-/* Measures the three in turns. */
+/* Measures the three, interleaved. */
 static coll_status measure_overlap(const perf_bench *b, perf_overlap *out) {
   double comm_us[ROUNDS], work_us[ROUNDS], both_us[ROUNDS];
   int iters = 0;

@@ -1,4 +1,4 @@
-/* perf.h: what the parts of coll_perf share. */
+/* perf.h: declarations that the parts of coll_perf share. */
 #ifndef PERF_PERF_H
 #define PERF_PERF_H
 
@@ -10,8 +10,8 @@
 #define PERF_VARIANTS   48  /* at most, of a cell */
 #define PERF_SIZES      64  /* at most, in a list */
 #define PERF_FINALISTS  5   /* at most, of a cell */
-#define PERF_ROUNDS_MAX 128 /* in which they take turns */
-#define PERF_WITHIN     1.1 /* times the best: what a good choice takes at most */
+#define PERF_ROUNDS_MAX 128 /* of interleaved measurements */
+#define PERF_WITHIN     1.1 /* a good choice takes at most this many times the best time */
 
 /* What is measured. */
 typedef enum perf_what {
@@ -31,16 +31,16 @@ typedef enum perf_what {
   PERF_ALLTOALL,
   PERF_ALLTOALLV,
   PERF_BARRIER,
-  PERF_SENDRECV,         /* each rank sends to the next one and receives from the one before */
+  PERF_SENDRECV,         /* each rank sends to the next one and receives from the previous one */
   PERF_REDUCE_BROADCAST, /* an all-reduce composed of two operations, which must not be faster */
   PERF_WHAT_COUNT
 } perf_what;
 
-/* What a buffer of a collective holds. */
+/* The contents of a collective's buffer. */
 typedef enum perf_extent { PERF_NOTHING, PERF_ONE_BLOCK, PERF_ALL_BLOCKS } perf_extent;
 
 /*
- * What coll_perf must know about a collective. If it has no blocks, one block is the whole vector.
+ * The properties of a collective. If it has no blocks, one block is the whole vector.
  */
 typedef struct perf_traits {
   const char *name;
@@ -52,7 +52,7 @@ typedef struct perf_traits {
 } perf_traits;
 extern const perf_traits perf_collectives[PERF_WHAT_COUNT];
 
-/* The kind of work beside which --overlap measures operations. */
+/* The kind of work behind which --overlap hides operations. */
 typedef enum perf_overlap_kind {
   PERF_OVERLAP_NONE,
   PERF_OVERLAP_CPU,
@@ -97,7 +97,7 @@ typedef struct perf_line {
   perf_sample out_of_place, in_place;
 } perf_line;
 
-/* One way of doing what a cell asks for: an algorithm, or a level of determinism. */
+/* One variant of a cell: an algorithm, or a level of determinism. */
 typedef struct perf_variant {
   char name[24];       /* as in coll_candidate */
   double predicted_us; /* algorithms only */
@@ -107,7 +107,7 @@ typedef struct perf_variant {
   long long wrong;
 } perf_variant;
 
-/* A size, type and operation, done in several ways. */
+/* A size, type and operation, measured in several variants. */
 typedef struct perf_cell {
   perf_line line;
   int count;
@@ -155,8 +155,9 @@ void perf_bench_close(perf_bench *bench);
 /* Runs the operation once on known data and counts wrong elements over all ranks. */
 coll_status perf_verify(const perf_bench *bench, bool in_place, long long *wrong);
 
-/* Warms up. Finds how many operations take `seconds`; all ranks find the same number. */
+/* Runs the warm-up operations. */
 coll_status perf_warm_up(const perf_bench *bench, bool in_place);
+/* Finds how many operations take `seconds`; all ranks get the same number. */
 coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iters);
 
 /* Runs `iters` operations back to back; seconds of the slowest rank. */
@@ -187,8 +188,8 @@ typedef struct perf_variants {
 } perf_variants;
 
 /*
- * Measures the cell's line in every way that --algo all or --deterministic all asks for. The ways
- * take turns in several rounds. False after a failure, which is printed.
+ * Measures the cell's line in every variant of --algo all or --deterministic all, interleaved in
+ * several rounds. False after a failure, which is printed.
  */
 bool perf_measure_cell(perf_variants *variants, perf_cell *cell);
 void perf_variants_close(perf_variants *variants);
@@ -198,24 +199,24 @@ int perf_chosen(const perf_cell *cell);
 
 /* ---- rounds.c: ways that take turns, compared round by round --------------------------------- */
 
-/* Microseconds of each way's turn in each round. */
+/* The time of each variant in each round, in microseconds. */
 typedef struct perf_rounds {
   int ways;
   int count; /* of rounds; a multiple of 4 when any function below is called */
   double us[PERF_FINALISTS][PERF_ROUNDS_MAX];
 } perf_rounds;
 
-/* What a way takes. */
+/* The time of a variant. */
 double perf_rounds_us(const perf_rounds *rounds, int way);
 
 /*
- * What a way takes over what the fastest one takes. The fastest of many ways was also lucky: so it
- * is found in one half of the rounds and compared in the other half, and the other way round. The
- * ratio may come out a little below 1.
+ * The time of a variant over that of the fastest one. The fastest of many was also lucky, so it is
+ * found in one half of the rounds and compared in the other half, and vice versa. The ratio may be
+ * a little below 1.
  */
 double perf_rounds_of_best(const perf_rounds *rounds, int way);
 
-/* Whether it is clear by now that a way is within PERF_WITHIN of the fastest, or that it is not. */
+/* Whether it is clear that a variant is within PERF_WITHIN of the fastest, or that it is not. */
 bool perf_rounds_settled(const perf_rounds *rounds, int way);
 
 /* ---- overlap.c ------------------------------------------------------------------------------- */
@@ -223,7 +224,7 @@ bool perf_rounds_settled(const perf_rounds *rounds, int way);
 /* Whether --overlap knows the nonblocking form of a collective. */
 bool perf_can_overlap(perf_what what);
 
-/* One rank's part in measuring out->line beside work. */
+/* One rank's part in measuring out->line behind work. */
 coll_status perf_measure_overlap(const perf_options *options, coll_comm *comm, perf_overlap *out);
 
 void perf_print_overlap_head(const perf_options *options);
@@ -237,15 +238,16 @@ int perf_write_overlap_json(const perf_options *options, int nranks, const perf_
 /* Whether an operation takes a type. */
 bool perf_takes(int type, int op);
 
-/* Fills in what rank `rank` gives. */
+/* Fills in the input of rank `rank`. */
 void perf_fill(void *buf, size_t count, int type, int op, int rank, int nranks);
 /*
- * How many elements of buf are not what the reduction over ranks 0 .. upto-1 must give. buf begins
- * at element `first` of the inputs.
+ * Counts the elements of buf that are not the reduction over ranks 0 .. upto-1. buf begins at
+ * element `first` of the inputs.
  */
 long long perf_wrong(const void *buf, size_t count, size_t first, int type, int op, int upto,
                      int nranks);
-/* How many are not what perf_fill() gives rank `rank` (with COLL_SUM) from element `first` on. */
+/* Counts the elements that are not perf_fill()'s input of rank `rank` (for COLL_SUM) from element
+ * `first` on. */
 long long perf_wrong_copy(const void *buf, size_t count, size_t first, int type, int rank,
                           int nranks);
 

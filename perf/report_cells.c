@@ -1,4 +1,4 @@
-/* report_cells.c: predicted beside measured for every algorithm, and the cost of determinism. */
+/* report_cells.c: predicted and measured times of every algorithm, and the cost of determinism. */
 #include <string.h>
 
 #include "perf.h"

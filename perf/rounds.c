@@ -1,7 +1,7 @@
 /*
- * rounds.c: finds the fastest of several ways, and how much longer others take, from rounds in
- * which each had a turn. Logarithms are averaged, because ratios count. Only their middle half is
- * used, because a machine has bad moments and more than one speed.
+ * rounds.c: finds the fastest of several variants, and how much longer others take, from
+ * interleaved rounds. Averages logarithms, because ratios matter, and only their middle half,
+ * because a machine has disturbances and more than one speed.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -23,7 +23,8 @@ static double middle(double *values, int count, double *error) {
   qsort(values, (size_t)count, sizeof(*values), compare_doubles);
   for (int i = cut; i < count - cut; i++)
     sum += values[i];
-  for (int i = 0; i < count; i++) { /* values outside the middle half count as its outermost ones */
+  for (int i = 0; i < count; i++) { /* values outside the middle half are replaced by its
+                                       outermost ones */
     int at = i < cut ? cut : i >= count - cut ? count - cut - 1 : i;
     all += values[at];
     squares += values[at] * values[at];
@@ -33,14 +34,14 @@ static double middle(double *values, int count, double *error) {
   return sum / (count - 2 * cut);
 }
 
-/* Whether a round belongs to a half: pairs of rounds, there and back, alternate. */
+/* Whether a round belongs to a half: pairs of rounds (forwards and backwards) alternate. */
 static bool in_half(int round, int half) {
   return half < 0 || (round / 2 + half) % 2 == 0;
 }
 
 /*
- * The logarithm of one way's time over another's (-1: of the time itself) in one half of the rounds
- * (-1: in all).
+ * The logarithm of one variant's time over another's (-1: of the time itself) in one half of the
+ * rounds (-1: in all).
  */
 static double compare(const perf_rounds *r, int way, int other, int half, double *error) {
   double values[PERF_ROUNDS_MAX];
@@ -51,7 +52,7 @@ static double compare(const perf_rounds *r, int way, int other, int half, double
   return middle(values, count, error);
 }
 
-/* The way that was the fastest in one half of the rounds. */
+/* The fastest variant in one half of the rounds. */
 static int fastest(const perf_rounds *r, int half) {
   double error;
   int best = 0;

@@ -1,19 +1,21 @@
 /*
- * variants.c: measures one line in several ways: with every algorithm that can do it, or at every
- * level of determinism. Each way has a communicator of its own, made when it is first needed.
+ * variants.c: measures one line in several variants: with every algorithm that can do it, or at
+ * every level of determinism. Each variant has its own communicator, made on first use.
  */
 #include <stdlib.h>
 #include <string.h>
 
 #include "perf.h"
 
-#define ROUNDS       5   /* the ways take turns, so that a disturbance does not hit one alone */
-#define FINAL_ROUNDS 16  /* rounds of the final, or a multiple: until the choice is judged */
-#define FINAL_S      5.0 /* after this time no more rounds are added */
-#define FINALISTS    (PERF_FINALISTS - 1) /* the fastest so many, and the chosen one */
-#define TARGET_S     0.008 /* how long a way's turn takes when the number of iterations is free */
+#define ROUNDS 5 /* interleaved, so that a disturbance does not hit only one variant */
+#define FINAL_ROUNDS                                                                               \
+  16                  /* rounds of the final, or a multiple, until it is clear whether the         \
+                         choice is good */
+#define FINAL_S   5.0 /* after this time no more rounds are added */
+#define FINALISTS (PERF_FINALISTS - 1) /* this many of the fastest, and the chosen one */
+#define TARGET_S  0.008 /* length of a turn, unless the user sets the number of iterations */
 
-/* The settings of a way. */
+/* The settings of a variant. */
 static coll_config config_of(const perf_options *options, const char *name, char *text,
                              size_t bytes) {
   coll_config config = COLL_CONFIG_INIT;
@@ -48,11 +50,11 @@ static coll_comm *make_comm(const perf_options *options, coll_comm *base, const 
     return NULL;
   }
   if (coll_comm_create(&comm, &id, nranks, rank, &config) != COLL_OK)
-    return NULL; /* the library has said why */
+    return NULL; /* libcoll has printed why */
   return comm;
 }
 
-/* The communicator of a way; NULL after a failure. */
+/* The communicator of a variant; NULL after a failure. */
 static coll_comm *comm_of(perf_variants *v, const char *name) {
   for (int i = 0; i < v->count; i++)
     if (strcmp(v->name[i], name) == 0)
@@ -65,7 +67,7 @@ static coll_comm *comm_of(perf_variants *v, const char *name) {
   return comm;
 }
 
-/* Lists the ways of a cell; false after a failure. */
+/* Lists the variants of a cell; false after a failure. */
 static bool list_variants(const perf_variants *v, perf_cell *cell) {
   static const char *const levels[] = {"off", "on", "ordered"};
   const perf_line *line = &cell->line;
@@ -92,7 +94,7 @@ static bool list_variants(const perf_variants *v, perf_cell *cell) {
   return true;
 }
 
-/* One way's turn: the mean time of an operation. */
+/* One variant's turn: the mean time of an operation. */
 static coll_status take_turn(perf_bench *b, perf_variant *variant, bool first, int *iters,
                              double *us) {
   coll_status status = COLL_OK;
@@ -113,7 +115,7 @@ static coll_status take_turn(perf_bench *b, perf_variant *variant, bool first, i
   return status;
 }
 
-/* Every way's best of a few turns; false if a communicator could not be made. */
+/* The best of a few turns of every variant; false if a communicator could not be made. */
 static bool run_heats(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
                       coll_status *status) {
   for (int round = 0; round < ROUNDS && *status == COLL_OK; round++)
@@ -130,7 +132,7 @@ static bool run_heats(perf_variants *v, perf_bench *b, perf_cell *cell, int *ite
   return true;
 }
 
-/* Lists the fastest ways and the chosen one; *chosen: where in the list that is. */
+/* Lists the fastest variants and the chosen one; *chosen: its index in the list. */
 static int list_finalists(const perf_cell *cell, int *list, int *chosen) {
   int count = 0;
   for (int i = 0; i < cell->count; i++) {
@@ -145,7 +147,7 @@ static int list_finalists(const perf_cell *cell, int *list, int *chosen) {
   return count;
 }
 
-/* Computes how much longer each way takes than the fastest one in the heats. */
+/* Computes how much longer each variant took than the fastest one in the heats. */
 static void rank_all(perf_cell *cell) {
   double least = 0;
   for (int i = 0; i < cell->count; i++)
@@ -155,8 +157,9 @@ static void rank_all(perf_cell *cell) {
 }
 
 /*
- * The fastest of many ways was also lucky. So those that may be the best run again, in turns, there
- * and back, until it is clear whether the chosen one is good, or until time is up.
+ * The fastest of many variants was also lucky. So those that may be the best run again,
+ * interleaved, forwards and backwards, until it is clear whether the chosen one is good, or until
+ * time is up.
  */
 static void run_final(perf_variants *v, perf_bench *b, perf_cell *cell, int *iters,
                       coll_status *status) {

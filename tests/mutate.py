@@ -1,13 +1,13 @@
 #!/usr/bin/python3
-"""Measures what the tests notice: changes one operator, constant or statement of the library at random (a
-mutant), builds it, and runs tests until one fails. A mutant that passes them all has survived: either the change
-makes no difference that matters, or a test is missing.
+"""Measures which bugs the tests notice: changes one random operator, constant or statement of the library (a
+mutant), builds it, and runs tests until one fails. A mutant that passes all tests has survived: either the change
+does not matter, or a test is missing.
 
 Everything happens in private copies of this source tree, one for each job, below --work; the tree itself is only
-read. A mutant that does not compile, or whose object code is what it was, does not count. A test kills a mutant
-only if it fails twice in a row, so that a busy machine kills nothing; a test that takes too long has failed. Cheap
-tests run first, and those that have killed mutants of the same folder before. Results are appended to a file as
-they come: the same command goes on where an interrupted one stopped."""
+read. A mutant that does not compile, or whose object code did not change, does not count. A test kills a mutant
+only if it fails twice in a row, so that a busy machine kills none; a test that takes too long has failed. Fast
+tests, and tests that have killed mutants of the same folder before, run first. Results are appended to a file as
+they come: after an interruption, the same command continues."""
 import argparse
 import collections
 import fcntl
@@ -36,7 +36,7 @@ FLAGS = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutant", "-DCMAKE_C_FLAGS_MUTANT=-O2
          "-DCOLL_WERROR=OFF"]
 MARK = "MUTANT_OF"       # in the environment of every test, with the job's folder: so is what a test leaves behind
 MAX_BYTES = 8 << 30      # of memory or of a file: no mutant may fill the machine
-GRACE_S = 10             # what a test may take besides three times what it takes in the unchanged library
+GRACE_S = 10             # a test may take this long plus three times what it takes in the unchanged library
 
 Mutant = collections.namedtuple("Mutant", "key file offset line old new kind text")
 Test = collections.namedtuple("Test", "name command environment folder seconds")
@@ -45,7 +45,7 @@ Test = collections.namedtuple("Test", "name command environment folder seconds")
 # ---- mutants of a source text ---------------------------------------------------------------------------------
 
 def blank(match):
-    """Spaces in the place of some text, so that everything behind it stays where it was."""
+    """Spaces that replace some text, so that everything after it keeps its position."""
     return re.sub(r"[^\n]", " ", match.group())
 
 
@@ -398,23 +398,23 @@ class Campaign:
 
 def parse_options(root):
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", nargs="*", default=list(FOLDERS), help="what to change (default: %(default)s)")
-    parser.add_argument("--seed", type=int, default=1, help="which mutants (default: %(default)s)")
-    parser.add_argument("--number", type=int, default=200, help="how many are to count (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="copies of the tree at work (default: %(default)s)")
-    parser.add_argument("--tests", default="", metavar="REGEX", help="only these of the tests")
+    parser.add_argument("folder", nargs="*", default=list(FOLDERS), help="folders to change (default: %(default)s)")
+    parser.add_argument("--seed", type=int, default=1, help="selects the mutants (default: %(default)s)")
+    parser.add_argument("--number", type=int, default=200, help="number of valid mutants (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="mutants to test in parallel (default: %(default)s)")
+    parser.add_argument("--tests", default="", metavar="REGEX", help="run only these tests")
     parser.add_argument("--max-seconds", type=float, default=30, help="leave out slower tests (default: %(default)s)")
     parser.add_argument("--work", default=os.path.join(root, "build-mutate"), metavar="FOLDER",
-                        help="where copies and builds go, some 300 MB a job (default: %(default)s)")
+                        help="folder for copies and builds, about 300 MB per job (default: %(default)s)")
     parser.add_argument("--results", metavar="FILE", help="(default: WORK/seed-SEED.jsonl)")
     parser.add_argument("--again", choices=["survived", "timeout"],
                         help="run those that survived again, after tests were added or with slower ones; or those "
                         "killed by a timeout, after the machine was busy")
-    parser.add_argument("--only", default="", metavar="REGEX", help="with --again: only those whose FILE:LINE fits")
+    parser.add_argument("--only", default="", metavar="REGEX", help="with --again: only those whose FILE:LINE matches")
     parser.add_argument("--sanitize", default="", metavar="LIST", help="build with address,undefined, say: finds "
                         "leaks and stray accesses; give it a --work of its own, and --results of the first campaign")
     parser.add_argument("--list", action="store_true", help="print the first mutants, and run nothing")
-    parser.add_argument("--report", action="store_true", help="print what the results file says, and run nothing")
+    parser.add_argument("--report", action="store_true", help="summarise the results file, and run nothing")
     options = parser.parse_args()
     options.folder = [f.rstrip("/") for f in options.folder]
     options.work = os.path.abspath(options.work)
@@ -456,7 +456,7 @@ def main():
         campaign.lock.acquire()  # for good: what fails because of this is no verdict
         for copy in copies:
             copy.end_leftovers()
-        print("mutate.py: interrupted; the same command goes on from here", flush=True)
+        print("mutate.py: interrupted; the same command continues from here", flush=True)
         os._exit(130)
 
     signal.signal(signal.SIGINT, interrupted)

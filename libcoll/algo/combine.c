@@ -149,7 +149,7 @@ static operand merge_seats(combination *c, int first, int count, int at) {
   return merge_values(c, left, right, at);
 }
 
-/* Goes through the combination in the order of the shape. */
+/* Walks through the combination in the order of the shape. */
 static void merge_all(combination *c) {
   int n = c->shape->nranks, rank = c->shape->rank;
   if (c->shape->order == COLLI_ORDER_TREE) {

@@ -152,7 +152,7 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
   return true;
 }
 
-/* Allocates memory besides the caller's buffers; false if out of memory. */
+/* Allocates memory in addition to the caller's buffers; false if out of memory. */
 static bool prepare_memory(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t scratch = op->partition.piece * op->elem_bytes * (size_t)plan->sched->nscratch;

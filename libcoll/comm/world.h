@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The environment of a communicator, besides the transports. */
+/* The environment of a communicator, except the transports. */
 typedef struct colli_world {
   void *ctx; /* first argument of the functions below */
   uint64_t (*now_ns)(void *ctx);

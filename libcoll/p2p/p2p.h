@@ -120,7 +120,7 @@ typedef struct colli_p2p_peer {
   size_t unexpected_bytes;
   int nbuffered; /* buffered sends in `out` */
   size_t buffered_bytes;
-  unsigned blocked_polls; /* polls in vain since something was sent */
+  unsigned blocked_polls; /* unsuccessful polls since something was sent */
   uint32_t last_number;
   bool unsent; /* messages up to slot_ticket wait in the transport */
   uint64_t slot_ticket;

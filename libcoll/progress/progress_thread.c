@@ -20,7 +20,7 @@
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/poll.h"
 
-#define SPIN_POLLS      256u /* in vain, some 10 us, before it sleeps */
+#define SPIN_POLLS      256u /* without success, some 10 us, before it sleeps */
 #define POLLS_PER_WATCH 16u
 #define NAP_MS          50 /* the longest sleep with operations in flight, for their deadlines */
 #define SUSPECT_NAP_MS  10 /* the same while one waits for a notice about a broken connection */

@@ -344,7 +344,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
   return status;
 }
 
-/* Skips the rank for which a round waited in vain; its number is the one in the new
+/* Skips the rank that a round waited for without success; its number is the one in the new
  * communicator. */
 static void skip_rank(shrink *s, int peer) {
   for (int r = 0, rank = 0; r < s->b.nranks; r++)

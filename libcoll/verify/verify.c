@@ -120,7 +120,7 @@ static bool check_ended(colli_verifier *v) {
         continue;
       const colli_step *step = &sched->steps[lane->step];
       return colli_vobject(v, rank, lane->step, lane->pass,
-                           "waits for ever (receives from %d, sends to %d)", step->peer_recv,
+                           "waits forever (receives from %d, sends to %d)", step->peer_recv,
                            step->peer_send);
     }
   }

@@ -14,7 +14,7 @@
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
 
-/* What every rank knows about every other. Sent as it is, so it has no padding. */
+/* What every rank knows about every other. It is sent byte for byte, so it has no padding. */
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;

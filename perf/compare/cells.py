@@ -1,4 +1,4 @@
-"""cells.py: medians, ratios with their spread, floors, and what noise leaves undecided."""
+"""cells.py: medians, ratios with their spread, floors, and which results are within the noise."""
 import csv
 import os
 import platform
@@ -62,7 +62,7 @@ def machine():
 
 
 class Result:
-    """Everything that a run has found out, by cell: (ranks, operation, bytes)."""
+    """All results of a run, by cell: (ranks, operation, bytes)."""
 
     def __init__(self, options, found, samples, floors):
         self.options, self.samples = options, samples
@@ -86,7 +86,7 @@ class Result:
         return statistics.median(times) if times else None
 
     def _in_round(self, key, what, number):
-        """The two times of which a ratio is made, in one round."""
+        """The two times of a ratio, in one round."""
         def get(series):
             return self.samples.get(key, series, number)
         if what == "peer":
@@ -117,7 +117,7 @@ class Result:
         return next((v.floor for v in self.verdicts if v.key == key and v.what == what), None)
 
     def unclear(self, key):
-        """Whether noise hides on which side of 1 or of its floor a cell is."""
+        """Whether the noise is too large to say on which side of 1 or of its floor a cell is."""
         ratio = self.ratio(key, "peer")
         return ratio is not None and (not self.steady(key) or ratio.straddles(1)
                                       or ratio.straddles(self.floor(key)))
@@ -134,5 +134,5 @@ class Result:
                 yield Verdict(key, what, reached[-1], ratio, self.steady(key))
 
     def clearly_missed(self):
-        """Verdicts that noise does not excuse."""
+        """Misses that noise does not explain."""
         return [v for v in self.verdicts if not v.passed and v.clear]

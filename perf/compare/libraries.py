@@ -1,4 +1,4 @@
-"""libraries.py: finds, builds and starts what is compared: libcoll, its peers, and the limits."""
+"""libraries.py: finds, builds and starts the programs to compare: libcoll, its peers, and the limits."""
 import json
 import os
 import re
@@ -33,7 +33,7 @@ def cores():
 
 
 def stop(processes):
-    """Ends what still runs: first so that launchers can end their ranks, then at once."""
+    """Ends running commands: first gently, so that launchers can end their ranks, then by force."""
     for how in (signal.SIGTERM, signal.SIGKILL):
         running = [process for process in processes if process.poll() is None]
         for process in running:
@@ -80,7 +80,7 @@ def read_exchanges(text):
 
 
 class Library:
-    """What has a column: `run` gives [(series, bytes, us)] and None or why it failed."""
+    """A column of the table: `run` gives [(series, bytes, us)] and None or why it failed."""
     is_peer = True
     is_ours = False
     fastest = {}  # of a limit that tries several settings: (least us, setting) by (ranks, operation, bytes)
@@ -94,11 +94,11 @@ class Library:
         return True
 
     def seconds(self, sizes):
-        """How long a start may take."""
+        """The time limit of a run."""
         return START_S + 4 * MOST_S * len(sizes)
 
     def words(self, operation, sizes):
-        """What follows a program's own options."""
+        """The arguments after a program's own options."""
         return ["--seconds", str(self.options.seconds), "--most", str(MOST_S), operation,
                 *map(str, sizes)]
 
@@ -120,7 +120,7 @@ class Libcoll(Library):
         return list(self.times(results)), why
 
     def results(self, operation, ranks, sizes):
-        """What coll_perf says of each size, and None or why it failed."""
+        """coll_perf's times for each size, and None or why it failed."""
         with tempfile.TemporaryDirectory() as folder:
             path = os.path.join(folder, "json")
             command = [os.path.join(self.options.build, "bin", "collrun"), "-n", str(ranks), self.program,
@@ -147,7 +147,7 @@ class Libcoll(Library):
 
 
 class Composed(Libcoll):
-    """What an all-reduce must not take longer than: a reduce, and a broadcast of its result."""
+    """A reduce followed by a broadcast of its result, than which an all-reduce must not take longer."""
 
     def __init__(self, options):
         super().__init__(options, False)
@@ -164,7 +164,7 @@ class Mpi(Library):
     """mpi.c with one of the MPI libraries."""
 
     def network(self):
-        """What chooses the transport: words for mpirun, environment."""
+        """How to choose the transport: arguments for mpirun, environment."""
         tcp = self.options.transport == "tcp"
         if self.name == "openmpi":
             return ["--mca", "pml", "ob1", "--mca", "btl", ("tcp" if tcp else "vader") + ",self"], {}
@@ -199,7 +199,7 @@ class Gloo(Library):
 
 
 class Limits(Library):
-    """limits.c: what the machine's memory allows."""
+    """limits.c: the limit set by the machine's memory."""
     is_peer = False
 
     def takes(self, operation, ranks):
@@ -237,7 +237,7 @@ class SocketLimits(Library):
 
 
 class Found:
-    """What can be measured here, in the order of its columns."""
+    """The libraries that are available here, in the order of their columns."""
 
     def __init__(self, options):
         self.all = [Libcoll(options, False), Libcoll(options, True), Composed(options)]
@@ -245,7 +245,7 @@ class Found:
         self.versions = {}
 
     def handover(self):
-        """Microseconds in which one core hands a cache line to another, or None."""
+        """Microseconds to hand a cache line from one core to another, or None."""
         if not self.limits:
             return None
         text, why = run_all([[self.limits.program, "handover"]], START_S)

@@ -73,7 +73,7 @@ typedef struct worker {
   double seconds; /* that it took */
 } worker;
 
-/* Writes floats past the caches, or through them. */
+/* Writes floats with nontemporal or ordinary stores. */
 static void store_sum(float *to, const float *from, size_t count, bool stream) {
 #if defined(__x86_64__)
   if (stream && count % 16 == 0) {
@@ -185,7 +185,7 @@ static void measure_size(const traffic *what, int nranks, size_t bytes) {
     void *memory = NULL;
     if (posix_memalign(&memory, 4096, bytes + 64) != 0)
       die("posix_memalign");
-    memset(memory, 0x3f, bytes); /* no zeros: memory can be twice as fast for those */
+    memset(memory, 0x3f, bytes); /* not zeros: memory can be twice as fast for them */
     if (k < inputs)
       w.in[k] = memory;
     else
@@ -204,7 +204,7 @@ typedef struct line {
   _Alignas(128) atomic_uint number;
 } line;
 
-/* Answers each number with the same one. */
+/* Echoes each number. */
 static void *echo(void *arg) {
   line *lines = arg;
   double end = now_s() + DEADLINE_S;
@@ -218,7 +218,7 @@ static void *echo(void *arg) {
   return NULL;
 }
 
-/* Measures how long an answer takes. */
+/* Measures the round-trip time. */
 static void *call(void *arg) {
   line *lines = arg;
   const unsigned rounds = 200000;
@@ -237,7 +237,7 @@ static void *call(void *arg) {
   return NULL;
 }
 
-/* Runs two functions beside each other. */
+/* Runs two functions in parallel. */
 static void run_both(void *(*a)(void *), void *arg_a, void *(*b)(void *), void *arg_b) {
   pthread_t threads[2];
   if (pthread_create(&threads[0], NULL, a, arg_a) != 0 ||

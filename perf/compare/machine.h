@@ -1,4 +1,4 @@
-/* machine.h: what the programs that measure the machine share. */
+/* machine.h: functions that the programs that measure the machine share. */
 #ifndef PERF_COMPARE_MACHINE_H
 #define PERF_COMPARE_MACHINE_H
 

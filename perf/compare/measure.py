@@ -1,4 +1,4 @@
-"""measure.py: runs all libraries round by round and collects what they say."""
+"""measure.py: runs all libraries round by round and collects their times."""
 import collections
 import sys
 import time
@@ -27,7 +27,7 @@ class Samples:
         return self.us.get(key + (series, number))
 
     def complain(self, library, ranks, operation, why):
-        """Says once for each library and operation that it failed."""
+        """Reports a failure once for each library and operation."""
         told = (library.name, ranks, operation)
         self.complaints[told] += 1
         if library.is_ours:
@@ -46,14 +46,14 @@ def sizes_of(options, ranks, operation):
 
 
 def is_hopeless(samples, library, key):
-    """Whether a peer was so slow in the first round that its time is better spent otherwise."""
+    """Whether a peer was too slow in the first round to measure it again."""
     theirs, ours = samples.get(key, library.name, 0), samples.get(key, "libcoll", 0)
     return (library.is_peer and theirs is not None and ours is not None
             and theirs > HOPELESS_US and theirs > HOPELESS_RATIO * ours)
 
 
 def run_operation(options, found, samples, ranks, operation, number):
-    """All libraries in turn, another one first in each round."""
+    """Runs all libraries, starting with a different one in each round."""
     sizes = sizes_of(options, ranks, operation)
     samples.handover[ranks, operation, number] = found.handover()
     order = found.all[number % len(found.all):] + found.all[:number % len(found.all)]
@@ -70,7 +70,7 @@ def run_operation(options, found, samples, ranks, operation, number):
 
 
 def measure(options, found):
-    """Runs all rounds, fewer if the budget would not suffice for another one."""
+    """Runs all rounds, or fewer if the time budget does not suffice."""
     samples = Samples()
     start = time.monotonic()
     longest = 0

@@ -10,8 +10,7 @@
 
 #include "sanitized.h"
 
-/* The number for this run: of an everyday run, of one that goes through all cases, or of one under
- * a sanitizer. */
+/* The number for this run: of a default run, of one with all cases, or of one under a sanitizer. */
 static inline int extent(int usual, int all, int sanitized) {
   if (SANITIZED)
     return sanitized;

@@ -95,7 +95,7 @@ Test(shm, patient_dialer, .timeout = 60) {
   conf_finish(world);
 }
 
-/* Who dials and says nothing does not keep a descriptor of this rank for ever. */
+/* A silent dialer does not keep a descriptor of this rank open forever. */
 Test(shm, silent_stranger, .timeout = 60) {
   conf_world *world = conf_begin(&transport, 1, -1);
   struct sockaddr_storage addr;

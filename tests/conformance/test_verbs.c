@@ -1,5 +1,5 @@
 /*
- * test_verbs.c: the conformance suite on InfiniBand verbs: as it is, with large slots, and under
+ * test_verbs.c: the conformance suite on InfiniBand verbs: by default, with large slots, and under
  * the fault decorator. It needs a device: see docs/testing.md.
  */
 #include <netinet/in.h>

@@ -1,6 +1,6 @@
 /*
- * test_verbs_conn.c: connections over a pretended libibverbs: what becomes of the settings, of
- * devices with several ports or with little room; and ends that come at odd moments.
+ * test_verbs_conn.c: connections over a fake libibverbs: what becomes of the settings, of devices
+ * with several ports or with little room; and ends that come at odd moments.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -204,9 +204,9 @@ Test(verbs_conn, farewell_before_ready, .timeout = 30) {
 }
 
 /*
- * A peer whose process is killed: its queue pairs are gone without a word, and its end of the link
- * is closed. Messages of it that are here are received, then comes the error; memory that it had
- * been told of is the caller's again.
+ * A peer whose process is killed: its queue pairs are gone without an event, and its end of the
+ * link is closed. Messages of it that are here are received, then comes the error; memory that it
+ * had been told of is the caller's again.
  */
 enum { LONG = 32768, MEMORY = 8 * LONG };
 

@@ -1,5 +1,5 @@
 /*
- * fake_ibverbs.h: what a test tells the pretended libibverbs, and what that has noted. The library
+ * fake_ibverbs.h: what a test sets in the fake libibverbs, and what that records. The library
  * (tests/plugins/fake_ibverbs.c) has the real one's name for the loader, so that it is taken in its
  * place once it has been loaded by its path.
  */

@@ -1,7 +1,7 @@
 /*
- * fake_ibverbs_data.c: the pretended libibverbs: queues and reliable connections between queue
- * pairs of this process (of others: fake_ibverbs_far.c). What is posted moves at once, unless the
- * other end has no receive request for it.
+ * fake_ibverbs_data.c: the fake libibverbs: queues and reliable connections between queue pairs of
+ * this process (of others: fake_ibverbs_far.c). What is posted moves at once, unless the other end
+ * has no receive request for it.
  */
 #include <errno.h>
 #include <fcntl.h>

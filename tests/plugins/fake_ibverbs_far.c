@@ -1,8 +1,8 @@
 /*
- * fake_ibverbs_far.c: the pretended libibverbs: connections with queue pairs of other processes, so
- * that those can be killed or stopped. What is written travels in datagrams over a socket that is
- * named after the receiver's queue pair, to a thread there, which plays the device. A datagram that
- * has left the receiver's queue, where it stays until it was carried out, is acknowledged.
+ * fake_ibverbs_far.c: the fake libibverbs: connections with queue pairs of other processes, so that
+ * those can be killed or stopped. What is written travels in datagrams over a socket that is named
+ * after the receiver's queue pair, to a thread there, which plays the device. A datagram that has
+ * left the receiver's queue, where it stays until it was carried out, is acknowledged.
  */
 #include <errno.h>
 #include <linux/sockios.h>

@@ -1,4 +1,4 @@
-/* fake_ibverbs_parts.h: what the files of the pretended libibverbs share. */
+/* fake_ibverbs_parts.h: declarations that the files of the fake libibverbs share. */
 #ifndef COLLI_TESTS_PLUGINS_FAKE_IBVERBS_PARTS_H
 #define COLLI_TESTS_PLUGINS_FAKE_IBVERBS_PARTS_H
 

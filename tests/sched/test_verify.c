@@ -154,9 +154,9 @@ Test(verify, objects) {
       {"last step", COLLI_BROADCAST, "binomial", 4, drop_last, "never"},
       {"source", COLLI_ALLREDUCE, "recdbl", 4, read_output, "nobody wrote"},
       {"barrier", COLLI_BARRIER, "dissemination", 4, send_twice, "never receives"},
-      {"deadlock", COLLI_BARRIER, "dissemination", 4, receive_first, "for ever"},
+      {"deadlock", COLLI_BARRIER, "dissemination", 4, receive_first, "forever"},
       {"block", COLLI_ALLGATHER, "ring", 4, read_others_input, "does not exist"},
-      {"refer", COLLI_ALLREDUCE, "recdbl", 4, refer_always, "for ever"},
+      {"refer", COLLI_ALLREDUCE, "recdbl", 4, refer_always, "forever"},
   };
   for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
     const broken *b = &cases[i];

@@ -4,7 +4,7 @@ values: lines of the longest file and function, most parameters of a function, d
 statements, files of the fullest folder, words of the longest page, and the number of sleeps in tests, including
 those on purpose (tests/common/waits.h). A worse value fails, with its place; a better one is reported, and
 --update writes it to the file. --update never raises a number: that takes an editor, and a reason in the commit.
-(arrows.py forbids circular dependencies.)
+A few phrases that are not idiomatic English are refused altogether. (arrows.py forbids circular dependencies.)
 
 usage: ratchet.py [--update] [SOURCE]"""
 import collections
@@ -19,6 +19,9 @@ FILES = {"library": (".c", ".h"), "programs": (".c", ".h", ".py"), "tests": (".c
 SAYS = {"lines_a_file": "{} lines", "lines_a_function": "a function of {} lines", "parameters": "{} parameters",
         "depth": "statements {} deep", "files_a_folder": "{} files in a folder", "words_a_page": "{} words",
         "sleeps": "{} sleeps in all"}
+# Phrases that were translated word for word; the brackets keep this line from matching itself.
+REFUSED = re.compile(r"no [m]emory (?:for|to)\b|by [t]urns\b|how [m]anieth|could [n]ot be had|in the [p]lace of"
+                     r"|is [t]old of|for [e]ver\b|\b[p]retended|\bin [v]ain\b|has to do [w]ith", re.I)
 SLEEP = re.compile(r"\b(?:usleep|nanosleep|be_late|watch_for)\(|\bpoll\(NULL, 0, [1-9]|\bsleep [0-9]")
 QUOTED = re.compile(r'/\*.*?\*/|//[^\n]*|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'', re.S)
 CONTROL = re.compile(r"(?:\} )?(?:else )?(?:if|for|while|do|switch)\b")
@@ -110,6 +113,15 @@ def measure(root):
     return worst
 
 
+def refused(root):
+    """Refused phrases: (place, phrase)."""
+    for path in sorted({path for part in PARTS for path in walk(root, part)}):
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            for number, line in enumerate(file, 1):
+                if match := REFUSED.search(line):
+                    yield f"{path}:{number}", match.group()
+
+
 def read_numbers(path):
     """The numbers of ratchet.txt."""
     numbers = {}
@@ -148,6 +160,9 @@ def main():
             numbers[key] = number
             if not update:
                 print("    lower the number in tests/unit/ratchet.txt: tests/unit/ratchet.py --update")
+    for place, phrase in refused(root):
+        print(f"{place}: '{phrase}': use plain English (REFUSED in tests/unit/ratchet.py)")
+        failed = True
     for key in [key for key in numbers if key not in worst]:
         print(f"tests/unit/ratchet.txt: nothing is measured for {' '.join(key)}")
         failed = True

@@ -61,6 +61,7 @@ refuses libcoll/many.c:1 libcoll/many.c 'int many(int a, int b, int c) {\n}\n'
 refuses libcoll/deep.c:4 libcoll/deep.c 'int deep(int a) {\n  if (a)\n    if (a)\n      if (a)\n        a++;\n}\n'
 refuses tests tests/unit/late.sh 'sleep 1\n'
 refuses docs/more.md docs/more.md 'one two three four five six seven\n'
+refuses libcoll/odd.c:2 libcoll/odd.c '\n/* done by 'turns' */'
 
 # Improvements are reported, and written to the file with --update.
 echo 'five words are left now' >"$dir/docs/page.md"

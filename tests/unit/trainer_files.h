@@ -29,7 +29,7 @@ static inline void files_remove(const char *folder) {
     abort();
 }
 
-/* Writes a file as it is. */
+/* Writes a file. */
 static inline void files_raw(const char *folder, const char *name, const void *data, size_t bytes) {
   char path[512];
   snprintf(path, sizeof(path), "%s/%s", folder, name);

@@ -1,6 +1,6 @@
 /*
  * fault_conn.c: a connection of the decorator: when it is made, when it breaks or falls silent, and
- * the sends and the work that the inner connection is told of late.
+ * sends and work that are passed to the inner connection late.
  */
 #include "transports/hook/fault_internal.h"
 

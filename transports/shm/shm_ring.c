@@ -382,7 +382,7 @@ void shm_link_disarm(shm_link *link) {
 bool shm_link_ready(shm_link *link) {
   bool ready = link->tx_waiting && has_capacity(link, link->tx_wanted);
   if (ready)
-    link->tx_waiting = false; /* once: a send that was abandoned must not prevent sleep for ever */
+    link->tx_waiting = false; /* once: an abandoned send must not prevent sleep forever */
   if (link->ref_waiting &&
       atomic_load_explicit(&link->theirs->credit, memory_order_seq_cst) != link->ref_seen) {
     link->ref_waiting = false; /* once, as above */

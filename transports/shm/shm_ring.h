@@ -47,7 +47,7 @@
 #define SHM_OFFER     (1u << 30) /* it offers a region; the payload is in the slot */
 #define SHM_NOTES     (SHM_REFERENCE | SHM_OFFER)
 
-/* What a data call of a receiver returns besides those of coll_transport.h. */
+/* What a data call of a receiver returns, in addition to the values of coll_transport.h. */
 #define SHM_T_NOTED (-16) /* there is a message with a note, which the caller must look at */
 
 /* Bits of shm_side.state; the rest of the word is the number of the sleep. */

@@ -112,7 +112,7 @@ typedef struct verbs_conn {
   struct ibv_sge part[2];
   uint64_t peer_memory;
   uint32_t short_bytes;     /* messages up to this size are short */
-  uint32_t misses;          /* polls of memory in vain */
+  uint32_t misses;          /* unsuccessful polls of memory */
   uint64_t announced_sleep; /* the last verbs_tx_sleeps() that was sent to the peer */
   uint8_t *acquired;        /* where slot_acquire() has given room */
   verbs_reference references[VERBS_REFERENCES]; /* a ring: refs_done .. refs_posted */

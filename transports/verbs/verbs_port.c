@@ -148,7 +148,7 @@ coll_status verbs_qp_connect(verbs_conn *conn, verbs_fault *fault) {
                               .sq_psn = conn->offer.psn,
                               .timeout = ep->settings.timeout,
                               .retry_cnt = ep->settings.retry,
-                              .rnr_retry = 7}; /* for ever: the peer only has to poll */
+                              .rnr_retry = 7}; /* forever: the peer only has to poll */
   error = ep->lib.modify_qp(conn->qp, &attr,
                             IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
                                 IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC);

@@ -25,7 +25,7 @@
 #define VERBS_TARGETS_COUNTED                                                                      \
   64u /* copied adverts are counted modulo this; older counts are recognized */
 
-/* Describes a target; travels as it is. */
+/* Describes a target; it is sent byte for byte. */
 typedef struct verbs_advert {
   uint64_t first; /* message of the connection, from 0 */
   uint64_t address;

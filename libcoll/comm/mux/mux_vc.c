@@ -13,7 +13,7 @@ static mux_vc **bucket_of(const colli_mux *mux, int number, int peer, int channe
   return &mux->buckets[(hash >> 32) & (mux->nbuckets - 1)];
 }
 
-/* Doubles the hash table; if out of memory, it stays as it is. */
+/* Doubles the hash table; if out of memory, leaves it unchanged. */
 static void grow_table(colli_mux *mux) {
   mux_vc **old = mux->buckets;
   unsigned count = mux->nbuckets;
