@@ -7,13 +7,11 @@
 
 #include "perf.h"
 
-#define ROUNDS 5 /* interleaved, so that a disturbance does not hit only one variant */
-#define FINAL_ROUNDS                                                                               \
-  16                  /* rounds of the final, or a multiple, until it is clear whether the         \
-                         choice is good */
-#define FINAL_S   5.0 /* after this time no more rounds are added */
-#define FINALISTS (PERF_FINALISTS - 1) /* this many of the fastest, and the chosen one */
-#define TARGET_S  0.008 /* length of a turn, unless the user sets the number of iterations */
+#define ROUNDS       5   /* interleaved, so that a disturbance does not hit only one variant */
+#define FINAL_ROUNDS 16  /* rounds of the final, or a multiple, until the result is clear */
+#define FINAL_S      5.0 /* after this time no more rounds are added */
+#define FINALISTS    (PERF_FINALISTS - 1) /* this many of the fastest, and the chosen one */
+#define TARGET_S     0.008 /* length of a turn, unless the user sets the number of iterations */
 
 /* The settings of a variant. */
 static coll_config config_of(const perf_options *options, const char *name, char *text,

@@ -440,7 +440,7 @@ Test(train_lost, frozen_for_long) {
   fault_at_points("allreduce", FREEZE_LONG, 0, &config, points);
 }
 
-/* It comes back when all is over, and does not put its old checkpoint in the place of the last. */
+/* It comes back when the run has ended, and must not replace the last checkpoint by an old one. */
 Test(train_lost, frozen_with_a_checkpoint) {
   static const char *const points[] = {"checkpoint_write", "checkpoint_publish"};
   coll_config config = impatient(1000, 2000);

@@ -25,7 +25,7 @@ static checkpoint_state state_of(setup *s) {
                             .squares = s->with_squares ? s->squares : NULL};
 }
 
-/* Writes a state, as rank 0, in the place of what is there. */
+/* Writes a state as rank 0, and replaces the old one. */
 static void write_state(const setup *s, const checkpoint_state *state) {
   fail why = {.text = ""};
   cr_assert(checkpoint_write(s->path, 0, &s->run, state, &why), "%s", why.text);
