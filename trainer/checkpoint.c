@@ -1,8 +1,6 @@
 /* checkpoint.c: saves the state of a training run in a file, and loads it again. */
 #include "trainer/checkpoint.h"
 
-#include "trainer/base.h"
-
 #include <errno.h>
 #include <fcntl.h>
 #include <libgen.h>

@@ -2,7 +2,6 @@
 #ifndef TRAINER_CHECKPOINT_H
 #define TRAINER_CHECKPOINT_H
 
-#include "trainer/base.h"
 #include "trainer/model.h"
 
 /* What must be the same in the run that wrote a checkpoint and the one that resumes from it. */

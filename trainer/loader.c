@@ -1,7 +1,5 @@
 /* loader.c: which samples are in which batch, and the numbers of this rank's part. */
-#include "trainer/loader.h"
-
-#include "trainer/base.h"
+#include "trainer/dataset.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,6 @@
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
-#include "trainer/base.h"
 #include "trainer/layers/layer.h"
 
 #include <stddef.h>

@@ -2,7 +2,6 @@
 #ifndef TRAINER_OPTIONS_H
 #define TRAINER_OPTIONS_H
 
-#include "trainer/base.h"
 #include "trainer/wire.h"
 
 #include <stddef.h>

@@ -177,23 +177,20 @@ bool recover_restart(worker *w, fail *why) {
     return false;
   w->epochs_done = place >> 32;
   w->step = place & UINT32_MAX;
-  return worker_fit(w, w->nranks, why) && s->open(w, why);
+  return worker_fit(w, w->nranks, why) && worker_open(w, why);
 }
 
-/* Names the ranks of `before` that are not in w->comm, such as "1, 3". Returns how many they are.
- */
+/* Names the ranks of `before` that are not in w->comm, such as "1, 3". Returns how many. */
 static int name_lost(const worker *w, const coll_comm *before, char *names, size_t size) {
-  int all = 0, lost = 0, next = 0, was = 0, is = 0;
+  int all = 0, lost = 0, was = 0, is = 0;
   size_t used = 0;
   names[0] = '\0';
   coll_comm_nranks(before, &all);
-  for (int r = 0; r < all; r++) { /* a shrink keeps the order */
+  for (int r = 0; r < all; r++) {
     coll_comm_origin_rank(before, r, &was);
-    bool left = next < w->nranks && coll_comm_origin_rank(w->comm, next, &is) == COLL_OK;
-    if (left && was == is) {
-      next++;
+    int next = r - lost; /* the order stays */
+    if (next < w->nranks && coll_comm_origin_rank(w->comm, next, &is) == COLL_OK && was == is)
       continue;
-    }
     if (used + 16 < size)
       used += (size_t)snprintf(names + used, size - used, "%s%d", lost ? ", " : "", r);
     lost++;

@@ -5,7 +5,6 @@
  */
 #include "trainer/program.h"
 
-#include "trainer/base.h"
 #include "trainer/checkpoint.h"
 #include "trainer/ranks.h"
 #include "trainer/strategies/strategy.h"
@@ -138,7 +137,7 @@ static bool start(trainer *t, fail *why) {
   bool ok = prepare(t, why);
   if (!agree_start(w->comm, ok, options_fingerprint(o), w->data ? w->data->fingerprint : 0, why) ||
       !agree_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)) ||
-      (w->epochs_done < o->epochs && !o->strategy->open(w, why)))
+      (w->epochs_done < o->epochs && !worker_open(w, why)))
     return false;
   worker_open_progress(w);
   announce(w);

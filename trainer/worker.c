@@ -1,7 +1,6 @@
 /* worker.c: one rank of a run, and the functions that strategies use. */
 #include "trainer/worker.h"
 
-#include "trainer/base.h"
 #include "trainer/layers/rows.h"
 #include "trainer/strategies/strategy.h"
 
@@ -48,6 +47,11 @@ void *worker_shared_memory(worker *w, size_t bytes, fail *why) {
   coll_status status = coll_mem_alloc(w->comm, bytes, &memory);
   return succeeded(why, w->comm, status, "memory for messages") ? hold(w, memory, w->comm, why)
                                                                 : NULL;
+}
+
+bool worker_open(worker *w, fail *why) {
+  w->state = worker_memory(w, w->o->strategy->bytes, why);
+  return w->state && w->o->strategy->open(w, why);
 }
 
 void worker_close(worker *w) {

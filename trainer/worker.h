@@ -2,7 +2,7 @@
 #ifndef TRAINER_WORKER_H
 #define TRAINER_WORKER_H
 
-#include "trainer/loader.h"
+#include "trainer/dataset.h"
 #include "trainer/model.h"
 #include "trainer/optim.h"
 #include "trainer/options.h"
@@ -75,7 +75,8 @@ void *worker_memory(worker *w, size_t bytes, fail *why);
 /* The same, but other ranks of w->comm may read it in place: for what is sent and received. */
 void *worker_shared_memory(worker *w, size_t bytes, fail *why);
 
-/* Gives back all that the strategy has. */
+/* Opens the strategy, and gives back all that it has. */
+bool worker_open(worker *w, fail *why);
 void worker_close(worker *w);
 
 /*

@@ -2,7 +2,6 @@
 #include "support_train.h"
 #include "trainer/base.h"
 #include "trainer/dataset.h"
-#include "trainer/loader.h"
 #include "trainer/optim.h"
 #include "trainer/program.h"
 #include "trainer/ranks.h"

@@ -8,7 +8,6 @@
 #include "trainer/base.h"
 #include "trainer/checkpoint.h"
 #include "trainer/dataset.h"
-#include "trainer/loader.h"
 #include "trainer/report.h"
 #include "waits.h"
 

@@ -1,7 +1,6 @@
 /* test_trainer_data.c: CIFAR-10 and text, from good and damaged files. */
 #include "tests/unit/trainer_files.h"
 #include "trainer/dataset.h"
-#include "trainer/loader.h"
 
 #include <criterion/criterion.h>
 

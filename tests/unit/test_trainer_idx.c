@@ -1,6 +1,6 @@
 /* test_trainer_idx.c: IDX files, good ones and all kinds of bad ones; batches made from them. */
 #include "tests/unit/trainer_files.h"
-#include "trainer/loader.h"
+#include "trainer/dataset.h"
 
 #include <criterion/criterion.h>
 #include <dirent.h>

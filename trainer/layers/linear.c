@@ -8,9 +8,9 @@
  * et al.: Megatron-LM: Training Multi-Billion Parameter Language Models Using Model Parallelism,
  * 2019.
  */
+#include "trainer/dataset.h"
 #include "trainer/layers/layer.h"
 #include "trainer/layers/rows.h"
-#include "trainer/loader.h"
 
 #include <math.h>
 #include <string.h>

@@ -15,13 +15,12 @@
 #include "trainer/strategies/strategy.h"
 
 static bool open_allreduce(worker *w, fail *why) {
-  buckets *b = w->state = worker_memory(w, sizeof(*b), why);
-  return b && buckets_open(b, w, false, why);
+  return buckets_open(w->state, w, false, why);
 }
 
 /* What packets of sums lacked is not lost. */
 static void close_allreduce(worker *w) {
-  buckets_settle(w->state);
+  packets_settle(w->state);
 }
 
 /* With --clip: cuts all gradients to length, for which all must have come. */
@@ -51,7 +50,7 @@ static bool allreduce_step(worker *w, fail *why) {
 
 static const float *allreduce_settle(worker *w, fail *why) {
   (void)why;
-  buckets_settle(w->state);
+  packets_settle(w->state);
   return w->params;
 }
 
@@ -59,6 +58,7 @@ const strategy strategy_allreduce = {
     .name = "allreduce",
     .about = "gradients summed over the ranks during the backward pass (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
+    .bytes = sizeof(buckets),
     .open = open_allreduce,
     .close = close_allreduce,
     .step = allreduce_step,

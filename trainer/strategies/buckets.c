@@ -82,7 +82,3 @@ bool buckets_wait(buckets *b, size_t i, fail *why) {
   return b->packets ? packets_wait(b, &b->item[i], why)
                     : worker_wait(b->w, &b->item[i].request, doing, why);
 }
-
-void buckets_settle(buckets *b) {
-  packets_settle(b);
-}

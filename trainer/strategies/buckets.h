@@ -40,10 +40,6 @@ model_listener buckets_listener(buckets *b);
 /* Waits until bucket i has its sums; returns at once if it has. */
 bool buckets_wait(buckets *b, size_t i, fail *why);
 
-/* With --wire, after an epoch or the last one: what sums still lack goes to
- * worker.pending, for the checkpoint. */
-void buckets_settle(buckets *b);
-
 /* A rank's part of a bucket, as parameters of the model. */
 static inline shard buckets_part(const buckets *b, const bucket *item, int rank) {
   return shard_part((shard){item->first, item->count}, rank, b->nranks);

@@ -1,8 +1,6 @@
 /* central.c: what strategies with one parameter server have in common. */
 #include "trainer/strategies/central.h"
 
-#include "trainer/base.h"
-
 #include <string.h>
 
 enum { TAG_GRADIENT, TAG_TASK, TAG_WEIGHTS };
@@ -19,9 +17,9 @@ bool central_check(const worker *w, fail *why) {
 
 bool central_open(worker *w, size_t slots, size_t bytes, fail *why) {
   size_t params = w->model.params;
-  central *c = w->state = worker_memory(w, sizeof(*c), why);
+  central *c = w->state;
   w->keeper = w->rank == central_workers(w);
-  return c && (c->books = worker_memory(w, bytes, why)) &&
+  return (c->books = worker_memory(w, bytes, why)) &&
          (!w->keeper || (c->sum = worker_memory(w, slots * params * sizeof(float), why))) &&
          (c->grads = worker_shared_memory(w, params * sizeof(float), why)) &&
          (!w->pending ||

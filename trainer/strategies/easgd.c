@@ -35,16 +35,11 @@ typedef struct elastic {
   float alpha;
 } elastic;
 
-/* Samples of the epoch's order for a worker: sent as they are. */
-typedef struct work {
-  uint64_t first, count;
-} work;
-
 static bool open_elastic(worker *w, fail *why) {
   int workers = w->nranks > 1 ? w->nranks - 1 : 1;
   size_t bytes = w->model.params * sizeof(float);
-  elastic *e = w->state = worker_memory(w, sizeof(*e), why);
-  if (!e || !(e->message = worker_shared_memory(w, bytes, why)) ||
+  elastic *e = w->state;
+  if (!(e->message = worker_shared_memory(w, bytes, why)) ||
       !(e->grads = worker_memory(w, bytes, why)))
     return false;
   w->keeper = w->nranks > 1 && w->rank == w->nranks - 1; /* the centre */
@@ -55,17 +50,17 @@ static bool open_elastic(worker *w, fail *why) {
 }
 
 /* The centre's choice of what a worker does next: nothing when all is handed out. */
-static work hand_out(worker *w) {
+static shard hand_out(worker *w) {
   elastic *e = w->state;
   size_t left = e->total - e->next, rows = e->rows, steps = w->o->local_steps;
-  work next = {e->next, steps <= left / rows ? steps * rows : left};
+  shard next = {e->next, steps <= left / rows ? steps * rows : left};
   e->next += next.count;
   w->step = e->next / w->o->batch;
   return next;
 }
 
 /* A worker's exchange: it sends its weights, and gets their change and its next samples. */
-static bool exchange(worker *w, work *next, fail *why) {
+static bool exchange(worker *w, shard *next, fail *why) {
   elastic *e = w->state;
   int centre = w->nranks - 1;
   size_t count = w->model.params;
@@ -79,14 +74,14 @@ static bool exchange(worker *w, work *next, fail *why) {
     return false;
   for (size_t i = 0; i < count; i++)
     w->params[i] -= e->message[i];
-  w->step = (size_t)next->first / w->o->batch;
+  w->step = next->first / w->o->batch;
   return true;
 }
 
 /* Trains on what the centre hands out, until nothing is left. */
 static bool train_as_worker(worker *w, fail *why) {
   elastic *e = w->state;
-  work mine;
+  shard mine;
   while (exchange(w, &mine, why)) {
     if (mine.count == 0)
       return true;
@@ -117,7 +112,7 @@ static bool serve_as_centre(worker *w, fail *why) {
       w->params[i] += change;
       e->message[i] = change;
     }
-    work next = hand_out(w);
+    shard next = hand_out(w);
     if (!worker_send(w, &next, sizeof(next), from, TAG_WORK, why) ||
         !worker_send(w, e->message, bytes, from, TAG_CHANGE, why))
       return false;
@@ -150,6 +145,7 @@ const strategy strategy_easgd = {
     .name = "easgd",
     .about = "workers pulled towards a centre on the last rank (asynchronous)",
     .bits = STRATEGY_ELASTIC,
+    .bytes = sizeof(elastic),
     .open = open_elastic,
     .epoch = easgd_epoch,
     .settle = easgd_settle,

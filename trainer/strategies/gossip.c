@@ -29,7 +29,6 @@
  * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous Decentralized Parallel Stochastic Gradient
  * Descent (AD-PSGD), ICML 2018.
  */
-#include "trainer/base.h"
 #include "trainer/layers/rows.h"
 #include "trainer/strategies/strategy.h"
 
@@ -63,9 +62,7 @@ static float *weights_in(const gossip *g, int which) {
 }
 
 static bool open_gossip(worker *w, fail *why) {
-  gossip *g = w->state = worker_memory(w, sizeof(*g), why);
-  if (!g)
-    return false;
+  gossip *g = w->state;
   g->rows = worker_rows(w, w->nranks);
   g->head = ((size_t)w->nranks * sizeof(uint64_t) + 63) / 64 * 64; /* weights lie aligned */
   g->whole = g->head + w->model.params * sizeof(float);
@@ -275,6 +272,7 @@ const strategy strategy_gossip = {
     .name = "gossip",
     .about = "weights averaged with one other rank now and then (asynchronous, no centre)",
     .bits = STRATEGY_ELASTIC,
+    .bytes = sizeof(gossip),
     .open = open_gossip,
     .epoch = gossip_epoch,
     .settle = gossip_settle,

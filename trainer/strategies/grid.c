@@ -8,13 +8,9 @@
 #define MEMORIES 3 /* parameters, velocity, and squares if the optimizer has them */
 
 void grid_sizes(const options *o, int nranks, int *tensor, int *pipeline) {
-  const char *name = o->strategy->name;
-  *tensor = strcmp(name, "tensor") == 0 ? nranks : 1;
-  *pipeline = strcmp(name, "pipeline") == 0 ? nranks : 1;
-  if (strcmp(name, "grid") == 0) {
-    *tensor = (int)o->tensor;
-    *pipeline = (int)o->pipeline;
-  }
+  const char *name = o->strategy->name; /* only grid has the two options: otherwise they are 1 */
+  *tensor = strcmp(name, "tensor") == 0 ? nranks : (int)o->tensor;
+  *pipeline = strcmp(name, "pipeline") == 0 ? nranks : (int)o->pipeline;
 }
 
 /* Whether each layer of the model can be split into so many parts. */

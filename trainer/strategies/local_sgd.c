@@ -44,12 +44,15 @@ typedef struct local {
 
 static bool open_local(worker *w, fail *why) {
   size_t bytes = w->model.params * sizeof(float);
-  local *s = worker_memory(w, sizeof(*s), why);
+  local *s = w->state;
   bool outer = w->o->outer_momentum > 0.0f || w->o->outer_lr != 1.0f;
-  if (!s || (w->epochs_done < w->o->post_local && !strategy_allreduce.open(w, why)))
-    return false;
-  s->synchronous = w->state;
-  w->state = s;
+  if (w->epochs_done < w->o->post_local) {
+    w->state = s->synchronous = worker_memory(w, strategy_allreduce.bytes, why);
+    bool ok = w->state && strategy_allreduce.open(w, why);
+    w->state = s;
+    if (!ok)
+      return false;
+  }
   return (s->mean = worker_shared_memory(w, bytes, why)) &&
          (s->grads = worker_memory(w, bytes, why)) &&
          (!outer || ((s->anchor = worker_memory(w, bytes, why)) &&
@@ -156,6 +159,7 @@ const strategy strategy_local_sgd = {
     .name = "local-sgd",
     .about = "weights averaged every --local-steps steps (synchronous, seldom)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
+    .bytes = sizeof(local),
     .open = open_local,
     .epoch = local_sgd_epoch,
 };

@@ -13,7 +13,6 @@
  */
 #include "trainer/strategies/buckets.h"
 
-#include "trainer/base.h"
 #include "trainer/layers/rows.h"
 
 #include <string.h>

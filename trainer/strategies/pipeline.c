@@ -33,7 +33,6 @@
  * NeurIPS 2019; D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training,
  * SOSP 2019 (1F1B, here with the flush of PipeDream-Flush, ICML 2021).
  */
-#include "trainer/base.h"
 #include "trainer/layers/rows.h"
 #include "trainer/strategies/grid.h"
 #include "trainer/strategies/strategy.h"
@@ -88,8 +87,8 @@ static bool take_flights(worker *w, pipeline *p, fail *why) {
 }
 
 static bool open_pipeline(worker *w, fail *why) {
-  pipeline *p = w->state = worker_memory(w, sizeof(*p), why);
-  if (!p || !grid_open(&p->grid, w, why))
+  pipeline *p = w->state;
+  if (!grid_open(&p->grid, w, why))
     return false;
   const axis *stages = &p->grid.pipeline;
   size_t bytes = p->grid.part.params * sizeof(float);
@@ -273,8 +272,8 @@ static const float *pipeline_settle(worker *w, fail *why) {
 #define STRATEGY(word, words)                                                                      \
   {                                                                                                \
     .name = (word), .about = (words), .bits = STRATEGY_EXACT, .check = grid_check,                 \
-    .open = open_pipeline, .close = close_pipeline, .epoch = pipeline_epoch,                       \
-    .settle = pipeline_settle                                                                      \
+    .bytes = sizeof(pipeline), .open = open_pipeline, .close = close_pipeline,                     \
+    .epoch = pipeline_epoch, .settle = pipeline_settle                                             \
   }
 const strategy strategy_pipeline =
     STRATEGY("pipeline", "layers split over the ranks, micro-batches one behind the other");

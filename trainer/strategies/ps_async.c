@@ -129,6 +129,7 @@ const strategy strategy_ps_async = {
     .about = "the last rank is a server that applies each gradient as it comes (asynchronous)",
     .bits = STRATEGY_ELASTIC,
     .check = central_check,
+    .bytes = sizeof(central),
     .open = open_server,
     .epoch = ps_async_epoch,
     .settle = ps_async_settle,

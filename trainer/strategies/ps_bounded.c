@@ -23,7 +23,6 @@
  * Q. Ho et al., More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server,
  * NIPS 2013.
  */
-#include "trainer/base.h"
 #include "trainer/strategies/central.h"
 #include "trainer/strategies/strategy.h"
 
@@ -183,6 +182,7 @@ const strategy strategy_ps_bounded = {
     .about = "the last rank is a server; no worker is more than --staleness batches ahead",
     .bits = STRATEGY_ELASTIC,
     .check = ps_bounded_check,
+    .bytes = sizeof(central),
     .open = open_server,
     .epoch = ps_bounded_epoch,
     .settle = ps_bounded_settle,

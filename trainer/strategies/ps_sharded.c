@@ -24,32 +24,37 @@
  * bytes each way over all servers, and P 4 bytes to the replicas; where a server or replica is a
  * worker as well, its own messages fall away. Each server passes 1 / k of this.
  *
- * After a loss the shard's replica serves it, a third server becomes the replica, and the step goes
- * on where it was: shards that had their update do not get another.
+ * Of the servers that are left, number j modulo their count serves shard j, and the next one is its
+ * replica. So after a loss the replica serves it, and a third server becomes the replica. The step
+ * goes on where it was: shards that had their update do not get another.
  *
  * M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014 (ranges
  * of keys, chain replication); R. van Renesse, F. B. Schneider, Chain Replication, OSDI 2004.
  */
-#include "trainer/base.h"
-#include "trainer/strategies/shards.h"
 #include "trainer/strategies/strategy.h"
 
 #include <inttypes.h>
 #include <string.h>
 
 enum { TAG_GRADIENT, TAG_SUM, TAG_DONE, TAG_WEIGHTS }; /* times the number of shards */
-#define NOTHING UINT64_MAX
 
 typedef struct sharded {
-  shards shards;
+  size_t count;           /* of shards: as many as there were servers at first */
+  int *server, servers;   /* the ranks that serve, of those that are left */
+  int *worker, workers;   /* ... that work */
+  int seat;               /* this rank's number among the workers, or -1 */
+  uint64_t *version;      /* updates that this rank's weights of a shard have had */
+  bool *kept;             /* this rank serves a shard or is its replica, and has its velocity */
   float *grads;           /* this worker's, of the whole model */
   char *packets;          /* with --wire: the same by shards, as they are sent; else NULL */
-  uint64_t ready;         /* the step, as in version, whose gradients these are */
+  const void **outgoing;  /* by shards: what is sent of either */
+  uint64_t ready;         /* the step from 1, as in version, whose gradients these are */
   int ready_of;           /* ... if a batch is shared among so many workers */
   float *sum;             /* of this server's shards, at the places of the whole model */
   char *message;          /* what comes from a worker */
   coll_request **request; /* sends of this step */
   int started;
+  uint64_t *news; /* after a loss: how new copies are */
 } sharded;
 
 /* The number of the current step in the run, from 0. */
@@ -57,93 +62,121 @@ static uint64_t now(const worker *w) {
   return w->epochs_done * loader_steps(&w->loader) + w->step;
 }
 
+/* The parameters of shard j. */
+static shard range_of(const worker *w, size_t j) {
+  return shard_of(w->model.params, (int)j, (int)((const sharded *)w->state)->count);
+}
+
+/* The rank that serves shard j, and the one that has the copy, or -1 if one server is left. */
+static int server_of(const sharded *s, size_t j) {
+  return s->server[j % (size_t)s->servers];
+}
+
+static int replica_of(const sharded *s, size_t j) {
+  return s->servers > 1 ? s->server[(j + 1) % (size_t)s->servers] : -1;
+}
+
 /* Bytes of a worker's gradients of shard j. */
 static size_t gradient_bytes(const worker *w, size_t j) {
-  const sharded *s = w->state;
-  return wire_bytes(&w->o->wire, shards_range(&s->shards, w, j).count);
+  return wire_bytes(&w->o->wire, range_of(w, j).count);
 }
 
-/* Where the packet of shard j is; NULL without --wire. */
-static char *packet_of(const worker *w, size_t j) {
-  const sharded *s = w->state;
-  size_t most = gradient_bytes(w, 0); /* no shard is larger than the first */
-  return s->packets ? s->packets + j * most : NULL;
+/* Whether rank r, of those that are left, was one of the dedicated servers at the start. */
+static bool was_server(const worker *w, int r) {
+  int all = 0, origin = -1, mine = -1;
+  coll_comm_nranks(w->given, &all);
+  coll_comm_origin_rank(w->comm, r, &mine);
+  for (int i = all - (int)w->o->servers; i < all; i++)
+    if (coll_comm_origin_rank(w->given, i, &origin) == COLL_OK && origin == mine)
+      return true;
+  return false;
 }
 
-/* What this worker sends of its gradients of shard j. */
-static const void *gradient_of(const worker *w, size_t j) {
-  const sharded *s = w->state;
-  return w->pending ? (const void *)packet_of(w, j)
-                    : s->grads + shards_range(&s->shards, w, j).first;
+/* Lists those who serve, or who work: all if none are left or dedicated. Returns how many. */
+static int list_ranks(const worker *w, bool serve, int *list) {
+  int count = 0;
+  for (int r = 0; r < w->nranks; r++)
+    if (was_server(w, r) == serve)
+      list[count++] = r;
+  for (int r = 0; r < w->nranks && count == 0; r++)
+    list[r] = r;
+  return count ? count : w->nranks;
+}
+
+/* Finds out who of those that are left serves and who works. */
+static bool assign(worker *w, fail *why) {
+  sharded *s = w->state;
+  s->servers = list_ranks(w, true, s->server);
+  s->workers = list_ranks(w, false, s->worker);
+  s->seat = -1;
+  for (int i = 0; i < s->workers; i++)
+    if (s->worker[i] == w->rank)
+      s->seat = i;
+  for (size_t j = 0; j < s->count; j++)
+    s->kept[j] = server_of(s, j) == w->rank || replica_of(s, j) == w->rank;
+  return worker_fit(w, s->workers, why);
 }
 
 static bool ps_sharded_check(const worker *w, fail *why) {
-  const options *o = w->o;
-  if (shards_servers(o, w->nranks) < 2)
+  int servers = (int)w->o->servers;
+  if (servers == 1 || w->nranks < 2)
     return fail_set(why, "--servers 1 or a single rank: a shard's replica needs a second server");
-  return (int)o->servers < w->nranks ||
-         fail_set(why, "--servers %d: leaves no worker among %d ranks", (int)o->servers, w->nranks);
+  return servers < w->nranks ||
+         fail_set(why, "--servers %d: leaves no worker among %d ranks", servers, w->nranks);
 }
 
 static bool open_servers(worker *w, fail *why) {
-  size_t bytes = w->model.params * sizeof(float);
-  sharded *s = w->state = worker_memory(w, sizeof(*s), why);
-  if (!s || !shards_open(&s->shards, w, why))
+  size_t bytes = w->model.params * sizeof(float), ranks = (size_t)w->nranks;
+  sharded *s = w->state;
+  size_t count = s->count = w->o->servers ? (size_t)w->o->servers : ranks;
+  size_t most = gradient_bytes(w, 0); /* no shard is larger than the first */
+  if (!(s->server = worker_memory(w, ranks * sizeof(*s->server), why)) ||
+      !(s->worker = worker_memory(w, ranks * sizeof(*s->worker), why)) ||
+      !(s->version = worker_memory(w, count * sizeof(*s->version), why)) ||
+      !(s->kept = worker_memory(w, count * sizeof(*s->kept), why)) ||
+      !(s->request = worker_memory(w, count * (ranks + 2) * sizeof(coll_request *), why)) ||
+      !(s->grads = worker_memory(w, bytes, why)) || !(s->sum = worker_memory(w, bytes, why)) ||
+      !(s->message = worker_memory(w, most, why)) ||
+      !(s->outgoing = worker_memory(w, count * sizeof(*s->outgoing), why)) ||
+      !(s->packets = worker_memory(w, w->pending ? count * most : 0, why)) ||
+      !(s->news = worker_memory(w, (count + 1) * sizeof(*s->news), why)))
     return false;
-  size_t count = s->shards.count, most = gradient_bytes(w, 0),
-         sends = count * (size_t)(w->nranks + 2);
   for (size_t j = 0; j < count; j++)
-    s->shards.version[j] = now(w);
-  s->ready = NOTHING;
-  return (s->request = worker_memory(w, sends * sizeof(coll_request *), why)) &&
-         (s->grads = worker_memory(w, bytes, why)) && (s->sum = worker_memory(w, bytes, why)) &&
-         (s->message = worker_memory(w, most, why)) &&
-         (!w->pending || (s->packets = worker_memory(w, count * most, why)));
-}
-
-/* The tag of a message about shard j. */
-static int tag_of(const sharded *s, int tag, size_t j) {
-  return tag * (int)s->shards.count + (int)j;
+    s->version[j] = now(w);
+  return assign(w, why);
 }
 
 /* Starts to send something about shard j. */
 static bool send_shard(worker *w, const void *data, size_t bytes, int to, int tag, size_t j,
                        fail *why) {
   sharded *s = w->state;
-  return worker_start_send(w, data, bytes, to, tag_of(s, tag, j), &s->request[s->started++], why);
+  tag = tag * (int)s->count + (int)j;
+  return worker_start_send(w, data, bytes, to, tag, &s->request[s->started++], why);
 }
 
 /* Receives what send_shard() sent. */
 static bool receive_shard(worker *w, void *data, size_t bytes, int from, int tag, size_t j,
                           fail *why) {
-  return worker_receive(w, data, bytes, from, tag_of(w->state, tag, j), NULL, why);
-}
-
-/* Waits until everything that was sent is off. */
-static bool all_sent(worker *w, fail *why) {
-  sharded *s = w->state;
-  for (int i = 0; i < s->started; i++)
-    if (!worker_wait(w, &s->request[i], "sending to a server", why))
-      return false;
-  s->started = 0;
-  return true;
+  tag = tag * (int)((const sharded *)w->state)->count + (int)j;
+  return worker_receive(w, data, bytes, from, tag, NULL, why);
 }
 
 /* A worker: the gradient of its samples, unless it is there from before a loss. */
 static bool derive_gradients(worker *w, fail *why) {
   sharded *s = w->state;
-  if (s->ready == now(w) && s->ready_of == s->shards.workers)
+  if (s->ready == now(w) + 1 && s->ready_of == s->workers)
     return true;
-  if (!worker_batch_gradient(w, s->shards.seat, s->shards.workers, s->grads, NO_LISTENER, why))
+  if (!worker_batch_gradient(w, s->seat, s->workers, s->grads, NO_LISTENER, why))
     return false;
   double begin = clock_s();
-  for (size_t j = 0; j < s->shards.count; j++) {
-    shard r = shards_range(&s->shards, w, j);
-    worker_pack(w, r.first, r.count, s->grads + r.first, packet_of(w, j));
+  for (size_t j = 0; j < s->count; j++) {
+    shard r = range_of(w, j);
+    char *packet = s->packets + (w->pending ? j * gradient_bytes(w, 0) : 0);
+    s->outgoing[j] = worker_pack(w, r.first, r.count, s->grads + r.first, packet);
   }
   w->sums.compute_s += clock_s() - begin;
-  s->ready = now(w);
-  s->ready_of = s->shards.workers;
+  s->ready = now(w) + 1;
+  s->ready_of = s->workers;
   return true;
 }
 
@@ -152,10 +185,10 @@ static bool push_gradients(worker *w, fail *why) {
   const sharded *s = w->state;
   if (!derive_gradients(w, why))
     return false;
-  for (size_t j = 0; j < s->shards.count; j++) {
-    int to = shards_server(&s->shards, j);
+  for (size_t j = 0; j < s->count; j++) {
+    int to = server_of(s, j);
     if (to != w->rank &&
-        !send_shard(w, gradient_of(w, j), gradient_bytes(w, j), to, TAG_GRADIENT, j, why))
+        !send_shard(w, s->outgoing[j], gradient_bytes(w, j), to, TAG_GRADIENT, j, why))
       return false;
   }
   return true;
@@ -164,51 +197,51 @@ static bool push_gradients(worker *w, fail *why) {
 /* The server of shard j: adds the workers' gradients, and gives the replica their sum. */
 static bool add_gradients(worker *w, size_t j, fail *why) {
   const sharded *s = w->state;
-  shard r = shards_range(&s->shards, w, j);
+  shard r = range_of(w, j);
   float *sum = s->sum + r.first;
   memset(sum, 0, r.count * sizeof(float));
-  for (int i = 0; i < s->shards.workers; i++) {
-    int from = s->shards.worker[i];
+  for (int i = 0; i < s->workers; i++) {
+    int from = s->worker[i];
     bool own = from == w->rank;
     if (!own && !receive_shard(w, s->message, gradient_bytes(w, j), from, TAG_GRADIENT, j, why))
       return false;
-    wire_add(&w->o->wire, r.count, own ? gradient_of(w, j) : s->message, sum);
+    wire_add(&w->o->wire, r.count, own ? s->outgoing[j] : s->message, sum);
   }
-  int replica = shards_replica(&s->shards, j);
+  int replica = replica_of(s, j);
   return replica < 0 || send_shard(w, sum, r.count * sizeof(float), replica, TAG_SUM, j, why);
 }
 
 /* The update of shard j, unless it has had that of this step. */
 static void update_shard(worker *w, size_t j) {
   sharded *s = w->state;
-  shard r = shards_range(&s->shards, w, j);
-  if (s->shards.version[j] > now(w))
+  shard r = range_of(w, j);
+  if (s->version[j] > now(w))
     return;
   worker_update(w, r.first, r.count, s->sum + r.first);
-  s->shards.version[j] = now(w) + 1;
+  s->version[j] = now(w) + 1;
 }
 
 /* The replica of shard j: makes the same update, and says so. */
 static bool follow_update(worker *w, size_t j, fail *why) {
   const sharded *s = w->state;
-  shard r = shards_range(&s->shards, w, j);
-  int from = shards_server(&s->shards, j);
-  if (!receive_shard(w, s->sum + r.first, r.count * sizeof(float), from, TAG_SUM, j, why))
+  shard r = range_of(w, j);
+  size_t bytes = r.count * sizeof(float);
+  if (!receive_shard(w, s->sum + r.first, bytes, server_of(s, j), TAG_SUM, j, why))
     return false;
   update_shard(w, j);
-  return send_shard(w, NULL, 0, from, TAG_DONE, j, why);
+  return send_shard(w, NULL, 0, server_of(s, j), TAG_DONE, j, why);
 }
 
 /* The server of shard j: when the replica has the update, the workers get the weights. */
 static bool publish_weights(worker *w, size_t j, fail *why) {
   const sharded *s = w->state;
-  shard r = shards_range(&s->shards, w, j);
-  int replica = shards_replica(&s->shards, j);
+  shard r = range_of(w, j);
+  int replica = replica_of(s, j);
   update_shard(w, j);
   if (replica >= 0 && !receive_shard(w, NULL, 0, replica, TAG_DONE, j, why))
     return false;
-  for (int i = 0; i < s->shards.workers; i++) {
-    int to = s->shards.worker[i];
+  for (int i = 0; i < s->workers; i++) {
+    int to = s->worker[i];
     if (to != w->rank && to != replica &&
         !send_shard(w, w->params + r.first, r.count * sizeof(float), to, TAG_WEIGHTS, j, why))
       return false;
@@ -219,45 +252,40 @@ static bool publish_weights(worker *w, size_t j, fail *why) {
 /* A worker: shard j as its server has it now. */
 static bool pull_weights(worker *w, size_t j, fail *why) {
   const sharded *s = w->state;
-  shard r = shards_range(&s->shards, w, j);
-  if (!receive_shard(w, w->params + r.first, r.count * sizeof(float), shards_server(&s->shards, j),
-                     TAG_WEIGHTS, j, why))
+  shard r = range_of(w, j);
+  if (!receive_shard(w, w->params + r.first, r.count * sizeof(float), server_of(s, j), TAG_WEIGHTS,
+                     j, why))
     return false;
-  s->shards.version[j] = now(w) + 1;
+  s->version[j] = now(w) + 1;
   return true;
 }
 
 /* Each phase waits only for earlier ones of other ranks, so a rank may have several parts. */
 static bool ps_sharded_step(worker *w, fail *why) {
-  const shards *s = &((const sharded *)w->state)->shards;
-  bool works = s->seat >= 0;
-  if (works && !push_gradients(w, why))
-    return false;
+  sharded *s = w->state;
+  bool ok = s->seat < 0 || push_gradients(w, why);
   for (size_t j = 0; j < s->count; j++)
-    if (shards_server(s, j) == w->rank && !add_gradients(w, j, why))
-      return false;
+    ok = ok && (server_of(s, j) != w->rank || add_gradients(w, j, why));
   for (size_t j = 0; j < s->count; j++)
-    if (shards_replica(s, j) == w->rank && !follow_update(w, j, why))
-      return false;
+    ok = ok && (replica_of(s, j) != w->rank || follow_update(w, j, why));
   for (size_t j = 0; j < s->count; j++)
-    if (shards_server(s, j) == w->rank && !publish_weights(w, j, why))
-      return false;
+    ok = ok && (server_of(s, j) != w->rank || publish_weights(w, j, why));
   for (size_t j = 0; j < s->count; j++)
-    if (works && !s->kept[j] && !pull_weights(w, j, why))
-      return false;
-  if (!all_sent(w, why))
-    return false;
-  w->updates++;
-  return true;
+    ok = ok && (s->seat < 0 || s->kept[j] || pull_weights(w, j, why));
+  for (int i = 0; i < s->started; i++)
+    ok = ok && worker_wait(w, &s->request[i], "sending to a server", why);
+  s->started = 0;
+  w->updates += ok;
+  return ok;
 }
 
 /* Every shard with its velocity from its server; and what was counted of the updates. */
 static const float *ps_sharded_settle(worker *w, fail *why) {
-  const shards *s = &((const sharded *)w->state)->shards;
+  const sharded *s = w->state;
   uint64_t least = UINT64_MAX, most = 0;
   for (size_t j = 0; j < s->count; j++) {
-    shard r = shards_range(s, w, j);
-    if (!worker_share_part(w, shards_server(s, j), r.first, r.count, why))
+    shard r = range_of(w, j);
+    if (!worker_share_part(w, server_of(s, j), r.first, r.count, why))
       return NULL;
     least = s->version[j] < least ? s->version[j] : least;
     most = s->version[j] > most ? s->version[j] : most;
@@ -267,11 +295,40 @@ static const float *ps_sharded_settle(worker *w, fail *why) {
   return w->params;
 }
 
-/* The step goes on with the newest copy of each shard, which is a server's or its replica's. */
+/* Gives all ranks the newest copies. */
+static bool share_newest(worker *w, fail *why) {
+  sharded *s = w->state;
+  uint64_t ranks = (uint64_t)w->nranks, oldest = UINT64_MAX;
+  for (size_t j = 0; j < s->count; j++) {
+    shard r = range_of(w, j);
+    int best = w->nranks - 1 - (int)(s->news[j] % ranks);
+    if (!worker_share_part(w, best, r.first, r.count, why))
+      return false;
+    s->version[j] = s->news[j] / ranks / 2;
+    s->kept[j] = true;
+    oldest = s->version[j] < oldest ? s->version[j] : oldest;
+  }
+  w->epochs_done = s->news[s->count];
+  w->step = (size_t)(oldest - w->epochs_done * loader_steps(&w->loader));
+  w->updates = oldest;
+  return true;
+}
+
+/*
+ * The step goes on with the newest copy of each shard, which is a server's or its replica's; of
+ * equally new ones it is one that has the velocity, too, and of those the first rank's.
+ */
 static bool recover_servers(worker *w, fail *why) {
   sharded *s = w->state;
+  uint64_t ranks = (uint64_t)w->nranks, behind = ranks - 1 - (uint64_t)w->rank;
   s->started = 0; /* what was sent is gone with its communicator */
-  return shards_share_newest(&s->shards, w, why) && shards_assign(&s->shards, w, why);
+  for (size_t j = 0; j < s->count; j++)
+    s->news[j] = (2 * s->version[j] + s->kept[j]) * ranks + behind;
+  s->news[s->count] = w->epochs_done;
+  coll_status status =
+      coll_allreduce(s->news, s->news, s->count + 1, COLL_UINT64, COLL_MAX, w->comm);
+  return succeeded(why, w->comm, status, "comparing the shards") && share_newest(w, why) &&
+         assign(w, why);
 }
 
 const strategy strategy_ps_sharded = {
@@ -279,6 +336,7 @@ const strategy strategy_ps_sharded = {
     .about = "parameters split over several servers, each with a live replica (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = ps_sharded_check,
+    .bytes = sizeof(sharded),
     .open = open_servers,
     .step = ps_sharded_step,
     .settle = ps_sharded_settle,

@@ -79,6 +79,7 @@ const strategy strategy_ps_sync = {
     .about = "the last rank is a server that waits for all gradients of a step (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
     .check = central_check,
+    .bytes = sizeof(central),
     .open = open_server,
     .epoch = ps_sync_epoch,
     .settle = central_settle,

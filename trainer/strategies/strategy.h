@@ -20,6 +20,8 @@ typedef struct strategy {
    * before anything is sent, and finds the same. NULL: always. */
   bool (*check)(const worker *w, fail *why);
 
+  size_t bytes; /* of w->state, which is all 0 when open() is called */
+
   /* Takes what the strategy needs, w->state above all, with worker_memory(), when w->params and
    * w->velocity are equal on all ranks; collective. It may free w->velocity and w->squares if it
    * keeps parts of its own; they are NULL then. */

@@ -83,9 +83,9 @@ static bool take_whole(worker *w, fail *why) {
 
 /* Keeps this rank's parts of the optimizer's memory, and frees the whole. */
 static bool open_zero(worker *w, fail *why) {
-  zero *z = w->state = worker_memory(w, sizeof(*z), why);
+  zero *z = w->state;
   size_t bytes = 0;
-  if (!z || !buckets_open(&z->b, w, true, why))
+  if (!buckets_open(&z->b, w, true, why))
     return false;
   for (size_t i = 0; i < z->b.count; i++)
     bytes += part_of(z, i).count * sizeof(float);
@@ -121,14 +121,6 @@ static bool clip(worker *w, fail *why) {
   return true;
 }
 
-/* Updates this rank's part of bucket i, whose optimizer's memory begins at `at`. */
-static void update_part(worker *w, size_t i, size_t at) {
-  const zero *z = w->state;
-  shard part = part_of(z, i);
-  worker_update_arrays(w, part.count, w->params + part.first, z->memory[0] + at,
-                       z->memory[1] ? z->memory[1] + at : NULL, z->b.grads + part.first);
-}
-
 /* Starts to put the new parts of bucket i together on all ranks. */
 static bool gather_weights(worker *w, size_t i, fail *why) {
   zero *z = w->state;
@@ -151,10 +143,12 @@ static bool zero1_step(worker *w, fail *why) {
   for (size_t i = 0; i < b->count; i++) {
     if (!buckets_wait(b, i, why))
       return false;
-    update_part(w, i, at);
+    shard part = part_of(z, i);
+    worker_update_arrays(w, part.count, w->params + part.first, z->memory[0] + at,
+                         z->memory[1] ? z->memory[1] + at : NULL, b->grads + part.first);
     if (!gather_weights(w, i, why))
       return false;
-    at += part_of(z, i).count;
+    at += part.count;
   }
   for (size_t i = 0; i < b->count; i++)
     if (!worker_wait(w, &b->item[i].request, doing, why))
@@ -217,6 +211,7 @@ const strategy strategy_zero1 = {
     .name = "zero1",
     .about = "as allreduce, with the optimizer's memory split over the ranks (synchronous)",
     .bits = STRATEGY_EXACT | STRATEGY_ELASTIC,
+    .bytes = sizeof(zero),
     .open = open_zero,
     .epoch = zero1_epoch,
     .settle = zero1_settle,
