@@ -1,14 +1,14 @@
 #!/usr/bin/python3
-"""The operations of libcoll, read from the public headers, where the blocking form of each is declared
-with its contract. The other three forms are derived from it.
+"""Reads the operations of libcoll from the public headers, which declare the blocking form of each, with its
+contract. The other three forms are derived from it.
 
 usage: operations.py --check   fails if a header lacks a form or declares it differently, or if forms.c
                                does not define exactly these operations
        operations.py --write   writes the derived forms into the headers
-       operations.py --list    one line an operation, in order: name, declarations and contract,
+       operations.py --list    prints one line per operation, in order: name, declarations and contract,
                                separated by tabs, with \\001 for a newline
 
---source=FOLDER is the root of the sources, if they are not those of this script."""
+--source=FOLDER: the root of the sources; by default that of this script."""
 import difflib
 import os
 import re
@@ -19,7 +19,7 @@ COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/\n"
 DECLARATION = re.compile(rf"({COMMENT})?COLL_API coll_status (coll_\w+)\(([^;]*)\);\n")
 FORMS = re.compile(r"^FORMS\(\s*(\w+),\s*\(([^)]*)\)", re.M)
 WIDTH = 100
-# Of each derived form: its name, what it has instead of the last parameter, and its contract.
+# Each derived form: its name, the parameters that replace the last one, and its contract.
 DERIVED = [
     ("coll_i{}", "coll_comm *comm, coll_request **request",
      "Starts coll_{}(); complete the request."),

@@ -1,11 +1,11 @@
-# What `cmake --install` puts where: libraries, headers, programs, pkg-config and CMake packages.
+# Rules for `cmake --install`: libraries, headers, programs, pkg-config and CMake packages.
 include(CMakePackageConfigHelpers)
 set(COLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/coll)
 
 install(TARGETS coll EXPORT coll-targets)
 install(EXPORT coll-targets NAMESPACE coll:: DESTINATION ${COLL_CMAKE_DIR})
-# By itself, so that the shared library can be used without the development files of libcrypto and
-# hwloc.
+# A separate export set, so that the shared library can be used without the development files of
+# libcrypto and hwloc.
 install(TARGETS coll_static EXPORT coll-static-targets)
 install(EXPORT coll-static-targets NAMESPACE coll:: DESTINATION ${COLL_CMAKE_DIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/libcoll/include/coll TYPE INCLUDE)

@@ -1,5 +1,4 @@
-/* base.h: what everything here rests on: failures, files in memory, time, hashes, random numbers.
- */
+/* base.h: basics of the trainer: failures, files in memory, time, hashes, random numbers. */
 #ifndef TRAINER_BASE_H
 #define TRAINER_BASE_H
 
@@ -25,7 +24,7 @@ bool fail_set(fail *why, const char *format, ...) __attribute__((format(printf, 
 /* Out of memory for `what`. */
 bool fail_memory(fail *why, const char *what);
 
-/* Whether a libcoll call succeeded; if not, takes the message of the communicator's record. */
+/* Whether a libcoll call succeeded; if not, takes the communicator's error message. */
 bool succeeded(fail *why, const coll_comm *comm, coll_status status, const char *doing);
 
 /* ---- whole files in memory ----------------------------------------------------------------- */
@@ -48,7 +47,7 @@ void file_free(file_bytes *file);
 
 /* ---- time, hashes, random numbers ---------------------------------------------------------- */
 
-/* Seconds of a clock that never goes back. */
+/* Seconds of a monotonic clock. */
 static inline double clock_s(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

@@ -27,7 +27,7 @@ bool checkpoint_check(const char *path, fail *why);
 
 /*
  * Writes a state to a file beside `path`, one for each rank that may write, and syncs it to disk;
- * checkpoint_publish() then lets it take the place of `path`, which at any moment, also after a
+ * checkpoint_publish() then renames it to `path`, which at any moment, even after a
  * crash or power cut, is either the one before or the new one.
  */
 bool checkpoint_write(const char *path, int rank, const checkpoint_run *run,

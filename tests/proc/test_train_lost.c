@@ -20,8 +20,8 @@
 typedef enum fault_kind {
   NOTHING,       /* its events are counted */
   KILL,          /* it is gone */
-  FREEZE_SHORT,  /* it is woken up when another rank has begun to shrink the communicator */
-  FREEZE_LONG,   /* ... when the others have gone on without it */
+  FREEZE_SHORT,  /* it is woken when another rank has begun to shrink the communicator */
+  FREEZE_LONG,   /* ... when the others have continued without it */
   FREEZE_TO_END, /* ... when the others have written the last checkpoint */
 } fault_kind;
 
@@ -33,15 +33,15 @@ typedef struct fault {
   fault_kind kind;
   int rank, at;     /* the rank with the fault, and the number of the event, from 1 */
   const char *only; /* events of that name are counted; NULL: all are */
-  bool early;       /* those before training are counted, else those since it began */
+  bool early;       /* count those before training, else those since it began */
   pid_t frozen;     /* a rank that is frozen, or 0 */
   int events;       /* so many were seen */
-  char hit[32];     /* the event at which it came */
+  char hit[32];     /* the event at which the fault came */
   char name[MOST_EVENTS][32];
 } fault;
 
 static fault *shared;
-static bool mine;     /* this process is the rank to which it happens */
+static bool mine;     /* this process is the rank with the fault */
 static bool training; /* it has begun */
 static int seen;      /* events of this process that are counted */
 
@@ -252,7 +252,7 @@ static void check_run(const job *j, const char *what) {
     int want_result = r == shared->rank && shared->kind == KILL ? 128 + SIGKILL : 0;
     if (r == shared->rank && shared->kind == FREEZE_LONG && name[0] &&
         (results[r] != 0 || !at_end(name)))
-      want_result = 1; /* it learns that the others went on without it */
+      want_result = 1; /* it learns that the others continued without it */
     if (r == shared->rank && shared->kind == FREEZE_TO_END)
       want_result = 1;
     cr_assert_eq(results[r], want_result, "%s, event %d (%s): rank %d: %d: %s", what, at, name, r,
@@ -337,7 +337,7 @@ Test(train_lost, killed_anywhere_local_sgd) {
   kill_everywhere("local-sgd", 2);
 }
 
-/* At each event before training: those that are left start over. */
+/* At each event before training: the ranks that are left start over. */
 Test(train_lost, killed_before_training) {
   static const char *const all[] = {"allreduce", "zero1", "ps-async", "ps-sharded"};
   for (int i = 0; i < 4; i++) {

@@ -1,6 +1,6 @@
 /*
  * test_train_resumed.c: all ranks are killed within an epoch, and the job is resumed from the
- * checkpoint of --checkpoint-steps: it ends with the bits of one that was not disturbed.
+ * checkpoint of --checkpoint-steps: it ends with the same bits as an undisturbed one.
  */
 #include "support_train.h"
 #include "trainer/report.h"
@@ -9,11 +9,11 @@
 #include <inttypes.h>
 #include <signal.h>
 
-static int stop; /* ranks are killed after so many steps of the run; 0: never */
+static int stop; /* ranks are killed after this many steps of the run; 0: never */
 
 void __real_progress_step(progress *p, const progress_state *state);
 void __wrap_progress_step(progress *p, const progress_state *state);
-/* The linker leads what follows each step of a rank through here (tests/CMakeLists.txt). */
+/* The linker wraps the function that follows each step of a rank (tests/CMakeLists.txt). */
 void __wrap_progress_step(progress *p, const progress_state *state) {
   static int steps; /* of this process, which is one rank */
   if (++steps == stop)
@@ -21,7 +21,7 @@ void __wrap_progress_step(progress *p, const progress_state *state) {
   __real_progress_step(p, state);
 }
 
-/* Where the job's checkpoint is: epochs, and steps of the next. */
+/* The progress in the job's checkpoint: epochs, and steps of the next one. */
 static void read_place(const job *j, uint64_t place[2]) {
   FILE *file = fopen(j->checkpoint, "rb"); /* mark, version, byte order, length: 24 bytes */
   cr_assert(file && fseek(file, 24, SEEK_SET) == 0 && fread(place, 8, 2, file) == 2);
@@ -46,7 +46,8 @@ static void check_resumed_within(const char *how, int nranks) {
     j.o.resume = false;
     stop = stops[i];
     job_run(&j, nranks, results);
-    for (int r = 0; r < nranks; r++) /* where a loss ends the run, it may have ended so before */
+    for (int r = 0; r < nranks; r++) /* where a loss ends the run, it may have ended that way
+                                        before */
       cr_assert(results[r] == 128 + SIGKILL || results[r] == 1, "%s: rank %d: %d: %s", how, r,
                 results[r], j.out->why[r].text);
     read_place(&j, at);

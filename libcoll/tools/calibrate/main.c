@@ -34,9 +34,9 @@ typedef struct wishes {
 static const char help[] =
     "Usage: coll_calibrate [options]\n"
     "\n"
-    "Measures the cost of messages on this machine, over shared memory and TCP, with ranks that\n"
-    "have their own cores and ranks that share cores. Writes it to a file that libcoll\n"
-    "then uses to choose algorithms. The machine should be otherwise idle.\n"
+    "Measures the cost of messages on this machine, over shared memory and TCP, for ranks with\n"
+    "their own cores and ranks that share cores. Writes it to a file, which libcoll then uses to\n"
+    "choose algorithms. The machine should be otherwise idle.\n"
     "\n"
     "  -o, --output FILE    the file to write (default: COLL_CALIBRATION, or\n"
     "                       $XDG_CACHE_HOME/libcoll/calibration, or\n"

@@ -35,7 +35,7 @@ static const char help[] =
     "floats\n"
     "      --in-place       an all-to-all in place\n"
     "      --rank R         also print what rank R does, step by step\n"
-    "      --algo TEXT      take this algorithm instead of the best, or what COLL_ALGO would take\n"
+    "      --algo TEXT      force an algorithm: a name, or text as in COLL_ALGO\n"
     "      --transport T    shm (default), tcp, or a plug-in of COLL_TRANSPORT_PATH; between\n"
     "                       hosts shm means tcp\n"
     "      --hosts H        the ranks are spread over H hosts, in order (default 1)\n"
@@ -44,10 +44,8 @@ static const char help[] =
     "      --list           only list the algorithms of the collective\n"
     "  -h, --help           this text\n"
     "\n"
-    "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER and COLL_CALIBRATION count as they "
-    "do\n"
-    "for programs. Times come from this machine's calibration (coll_calibrate), or else from "
-    "typical\n"
+    "COLL_SLOT_BYTES, COLL_SLOT_COUNT, COLL_ALGO, COLL_TUNER and COLL_CALIBRATION work as in\n"
+    "programs. Times come from this machine's calibration (coll_calibrate), or else from typical\n"
     "constants of each transport: compare them with each other, and measure with coll_perf.\n";
 
 /* Ends the program because of a bad argument. */
