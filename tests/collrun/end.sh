@@ -2,7 +2,7 @@
 # How a run ends: failed ranks, signals, time limits, and nothing left over.
 . "$(dirname "$0")/support.inc"
 
-# Starts collrun in the background, with signals as a terminal would have them.
+# Starts collrun in the background, with the signal handling of a terminal.
 begin() {
   rm -f pids out err
   env --default-signal=INT,QUIT "$collrun" "$@" > out 2> err < /dev/null &
@@ -22,19 +22,19 @@ expect "status of a killed rank" 137 "$code"
 expect_in "name of a killed rank" "collrun: rank 2 (pid $(grep -o 'pid [0-9]*' err | head -1 | cut -c5-)) was killed by signal 9 (Killed); ending the others" err
 gone $(cat pids) || fail "ranks are left after a failure"
 
-# Others that find out by themselves may say so and end in their own way; the first failure counts.
+# Other ranks that notice the failure may report it and end in their own way; the first failure counts.
 begin -n 2 sh -c 'echo $$ >> pids; [ $COLL_RANK = 1 ] && exit 3; await grep -q "^collrun: rank 1 " err; echo lost a peer; exit 9'
 end
 expect "first failure" 3 "$code"
 expect_in "time to find out" "lost a peer" out
 expect "one report" 1 "$(grep -c 'collrun: rank' err)"
 
-# A rank that ends well ends nobody: rank 0 is there for a while longer.
+# A rank that succeeds does not end the others: rank 0 runs for a while longer.
 begin -n 2 sh -c '[ $COLL_RANK = 1 ] || { sleep 0.5; echo finished; }'
 end
 expect "early end" "0 finished" "$code $(cat out)"
 
-# What a rank leaves behind ends with it.
+# Processes that a rank leaves behind end with it.
 begin -n 2 sh -c 'stay & echo $! >> pids'
 end
 expect "background children" 0 "$code"
@@ -87,7 +87,7 @@ end
 expect "time limit, stubborn ranks" 124 "$code"
 gone $(cat pids) || fail "stubborn ranks are left after the time limit"
 
-# collrun killed with -9: neither ranks nor what they started are left.
+# collrun killed with -9: neither ranks nor their children are left.
 begin -n 3 sh -c 'stay & echo $! >> pids; echo $$ >> pids; wait'
 wait_for lines pids 6 || fail "ranks did not start"
 kill -9 "$run"

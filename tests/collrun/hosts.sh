@@ -1,5 +1,5 @@
 #!/bin/sh
-# --hosts, with a stand-in for ssh that runs the command here, as another host's shell would.
+# --hosts, with a fake ssh that runs the command here, as another host's shell would.
 . "$(dirname "$0")/support.inc"
 
 cat > ssh.sh <<'END'
@@ -9,7 +9,7 @@ while [ $# -gt 2 ]; do shift; done
 case $1 in
 unreachable) echo "ssh: connect to host unreachable: No route to host" >&2; exit 255 ;;
 esac
-# Another host knows nothing of our environment, starts elsewhere, and makes a session of its own.
+# Another host does not have our environment, starts in another folder, and creates its own session.
 cd / && setsid --wait env -i PATH="$PATH" FAKE_HOST="$1" sh -c "$2"
 END
 chmod +x ssh.sh
@@ -20,7 +20,7 @@ expect "ranks by host" "0 4 a 0/3,1 4 a 1/3,2 4 b 0/1,3 4 a 2/3," "$(tr '\n' , <
 expect "batch mode" 4 "$(grep -c -- '-o BatchMode=yes [ab] exec' ssh.log)"
 expect "-n takes the first" 2 "$("$collrun" -n 2 --hosts a:2,b:2 sh -c 'echo $FAKE_HOST' | grep -cx a)"
 
-# Folder, settings and arguments go along; strange characters too.
+# Folder, settings and arguments are passed on, also with special characters.
 expect "folder" "$scratch" "$("$collrun" --hosts a pwd)"
 mkdir "it's \$HOME"
 expect "strange folder" "$scratch/it's \$HOME" "$(cd "it's \$HOME" && "$collrun" --hosts a pwd)"
@@ -67,7 +67,7 @@ for bad in a:0 a:x : '' ,, -oProxyCommand=x:1 'a b:1' '[::1' a:5000; do
 done
 expect "too few places" 2 "$(status "$collrun" -n 4 --hosts a:2,b:1 true)"
 
-# Signals travel; stubborn ranks are killed; nothing is left when collrun is killed.
+# Signals are forwarded; stubborn ranks are killed; nothing is left when collrun is killed.
 env --default-signal=INT "$collrun" --hosts a,b sh -c 'trap "echo got it; exit 0" INT; echo $$ >> pids; await false' > out &
 run=$!
 wait_for lines pids 2 || fail "ranks did not start"

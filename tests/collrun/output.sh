@@ -1,12 +1,12 @@
 #!/bin/sh
-# --tag: each line with its rank, whole, on the right stream, nothing lost.
+# --tag: each line with its rank, in one piece, on the right stream; nothing is lost.
 . "$(dirname "$0")/support.inc"
 
 "$collrun" -n 2 --tag sh -c 'echo out$COLL_RANK; echo err$COLL_RANK >&2; printf "no end"' > out 2> err
 expect "standard output" "[0] no end,[0] out0,[1] no end,[1] out1," "$(sort out | tr '\n' ,)"
 expect "standard error" "[0] err0,[1] err1," "$(sort err | tr '\n' ,)"
 
-# A line that comes in parts is not torn by another rank's. (Whether collrun has read a part cannot be seen from here.)
+# A line that comes in parts is not interrupted by another rank's. (The test cannot see whether collrun has read a part.)
 "$collrun" -n 3 -l sh -c 'for i in 1 2 3 4 5; do printf "begin "; sleep 0.02; printf "middle "; sleep 0.02; echo "end $i"; done' > out
 expect "whole lines" 15 "$(grep -Ecx '\[[0-2]\] begin middle end [1-5]' out)"
 lines out 15 || fail "lines were torn: $(cat out)"
@@ -16,7 +16,7 @@ lines out 15 || fail "lines were torn: $(cat out)"
 expect "all lines" 80000 "$(grep -Ec '^\[([0-3])\] \1 line [0-9]{6}$' out)"
 expect "in order" "" "$(grep '^\[2\]' out | sort -c 2>&1)"
 
-# Any bytes pass, zeros too; lines longer than the buffer come in pieces that lose nothing.
+# All bytes are passed on, including zeros; lines longer than the buffer come in pieces, and nothing is lost.
 head -c 300000 /dev/urandom > random
 "$collrun" -n 1 -l sh -c 'cat random; echo' > out
 { cat random; echo; } | LC_ALL=C sed 's/^/[0] /' > wanted
@@ -24,17 +24,17 @@ LC_ALL=C cmp out wanted || fail "binary output was changed"
 "$collrun" -n 1 -l sh -c 'head -c 200000 /dev/zero | tr "\0" x; echo' > out
 expect "a long line" 200000 "$(sed 's/^\[0\] //' out | tr -d '\n' | wc -c)"
 
-# Nobody reads: ranks are told as by a broken pipe, and nothing hangs.
+# If nobody reads, ranks get a broken pipe, and nothing hangs.
 { "$collrun" --timeout 20 -n 2 -l yes 2> err; echo $? > code; } | head -1 > out
 expect "broken pipe" 141 "$(cat code)"
 expect "one line" 1 "$(wc -l < out)"
 
-# The rank's output ends, the rank does not.
+# A rank closes its output and continues.
 "$collrun" --timeout 20 -n 1 -l sh -c 'echo last; pipe=$(readlink /proc/$$/fd/1)
                          gone() { ! readlink /proc/$PPID/fd/* | grep -qxF "$pipe"; }
                          gone && exit 6; exec >&- 2>&-; until gone; do sleep 0.02; done; exit 5' > out 2> err
 expect "closed output" "5 [0] last" "$? $(cat out)"
 
-# Enough descriptors for many ranks where the soft limit is low.
+# Enough descriptors for many ranks, even if the soft limit is low.
 expect "many pipes" 200 "$(ulimit -Sn 256; "$collrun" -n 200 -l sh -c 'echo $(ulimit -Sn)' | grep -c ' 256$')"
 finish

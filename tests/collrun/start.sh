@@ -1,5 +1,5 @@
 #!/bin/sh
-# What collrun tells its ranks, what it makes of its arguments, and how ranks are placed.
+# The environment of ranks, collrun's arguments, and the placement of ranks.
 . "$(dirname "$0")/support.inc"
 
 "$collrun" -n 3 sh -c 'echo $COLL_RANK $COLL_NRANKS $COLL_LOCAL_RANK $COLL_LOCAL_NRANKS' | sort > out
@@ -28,10 +28,10 @@ expect "port range" "127.0.0.1:29" "$(COLL_PORT_RANGE=29410-29490 "$collrun" -n 
 list='[ "${COLL_RANK-1}" = 0 ] || ls "/proc/$$/fd"; :'
 expect "no other descriptors" "$(sh -c "$list" < /dev/null)" "$("$collrun" -n 2 sh -c "$list")"
 
-# Standard input goes to rank 0 alone.
+# Only rank 0 gets standard input.
 expect "stdin" "0 hello,1," "$(echo hello | "$collrun" -n 2 sh -c 'echo $COLL_RANK $(cat)' | sort | tr '\n' ,)"
 
-# Arguments arrive as they are.
+# Arguments arrive unchanged.
 expect "arguments" "[a  b][-n][\$x][]" "$("$collrun" -n 1 -- sh -c 'printf "[%s]" "$@"' - 'a  b' -n '$x' '')"
 
 # Exit statuses.
@@ -60,7 +60,7 @@ expect "unknown option" 2 "$(status "$collrun" -n 2 --nonsense true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout 0 true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout soon true)"
 
-# Each rank gets one core, of its own as long as there are enough; --no-bind leaves them alone.
+# Each rank is bound to one core, its own if there are enough; --no-bind does not bind.
 allowed=$(grep Cpus_allowed_list /proc/self/status)
 masks() {
   "$@" sh -c 'grep Cpus_allowed: /proc/$$/status' | sort

@@ -1,5 +1,5 @@
 #!/bin/sh
-# coll_topo: machines from files, places, and in a run the ranks and their transports.
+# coll_topo: machines from files, placement, and in a run the ranks and their transports.
 . "$(dirname "$0")/support.inc"
 topo=$BUILD/bin/coll_topo
 
@@ -20,7 +20,7 @@ done
 "$topo" -n 0 2> err && fail "took -n 0"
 "$topo" surplus 2> err && fail "took a surplus argument"
 
-# As ranks of a run: each rank with its process, each pair with its transport and the reason.
+# In a run: each rank with its process, each pair with its transport and the reason.
 "$collrun" --timeout 60 -n 3 sh -c 'echo $$ > pid.$COLL_RANK; exec "$0"' "$topo" > out 2> err || fail "in a run: $(cat err)"
 for r in 0 1 2; do
   grep -Eq "^$r +[^ ]+ +$(cat pid.$r) " out || fail "no line for rank $r: $(cat out)"
@@ -30,7 +30,7 @@ COLL_TRANSPORT=tcp "$collrun" --timeout 60 -n 3 "$topo" > out 2> err || fail "ov
 expect_in "tcp" "tcp, 6 links (the first from 0 to 1): " out
 grep -Eq '^ +1 +tcp +- +tcp$' out || fail "no table: $(cat out)"
 
-# Two hosts, as ranks with different host ids: shared memory inside, TCP between.
+# Two hosts, by ranks with different host ids: shared memory within a host, TCP between them.
 "$collrun" --timeout 60 -n 3 sh -c 'COLL_HOST_ID=host$((COLL_RANK / 2)) exec "$0"' "$topo" > out 2> err || fail "two hosts: $(cat err)"
 expect_in "inside a host" "shm, 2 links (the first from 0 to 1): " out
 expect_in "between hosts" "tcp, 4 links (the first from 0 to 2): " out
@@ -39,7 +39,7 @@ if [ "$(cores)" -ge 2 ]; then
   expect "bound ranks" 2 "$(sed -n '/^rank/,/^$/p' out | awk '$1 ~ /^[01]$/ && $4 ~ /^[0-9]+$/ {print $4}' | sort -u | wc -l)"
 fi
 
-# The same over the stand-in for ssh: rank 0 listens by itself.
+# The same over the fake ssh: rank 0 opens its own listener.
 cat > ssh.sh <<'END'
 #!/bin/sh
 while [ $# -gt 1 ]; do shift; done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# explain.sh: what coll_explain prints, and how it refuses bad arguments.
+# explain.sh: coll_explain's output, and how it refuses bad arguments.
 explain="$BUILD/bin/coll_explain"
 export COLL_CALIBRATION=none
 failed=0

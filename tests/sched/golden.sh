@@ -1,6 +1,6 @@
 #!/bin/bash
-# The schedules that algorithms make are those in tests/sched/golden, so that a review sees what a change
-# does to them. To take over what is meant: tests/sched/golden.sh --update [BUILD FOLDER]
+# The algorithms' schedules are those in tests/sched/golden, so that a review sees how a change
+# affects them. To update them: tests/sched/golden.sh --update [BUILD FOLDER]
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 if [ "${1:-}" = --update ]; then

@@ -97,7 +97,7 @@ static wishes parse_options(int argc, char **argv) {
       fputs(help, stdout);
       exit(0);
     default:
-      exit(USAGE_STATUS); /* getopt_long has said why */
+      exit(USAGE_STATUS); /* getopt_long has printed why */
     }
   if (optind < argc) {
     fprintf(stderr, "coll_calibrate: unknown argument '%s' (see coll_calibrate --help)\n",

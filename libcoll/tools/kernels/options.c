@@ -131,7 +131,7 @@ kernels_options kernels_read_options(int argc, char **argv) {
       fputs(help, stdout);
       exit(0);
     default:
-      exit(USAGE_STATUS); /* getopt_long has said why */
+      exit(USAGE_STATUS); /* getopt_long has printed why */
     }
   if (optind < argc) {
     fprintf(stderr, "coll_kernels: unknown argument '%s' (see --help)\n", argv[optind]);
