@@ -122,7 +122,9 @@ static layer_run run_of(const model *m, const float *params, const pass *p, size
 }
 
 bool model_forward(const model *m, const float *params, pass *p, size_t rows, fail *why) {
-  for (size_t l = 0; l < m->layers && rows > 0; l++) {
+  if (rows == 0)
+    return true;
+  for (size_t l = 0; l < m->layers; l++) {
     layer_run run = run_of(m, params, p, l, rows, why);
     m->layer[l].kind->forward(&m->layer[l], &run);
     if (run.failed)

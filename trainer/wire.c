@@ -1,7 +1,7 @@
 /* wire.c: gradients compressed for the wire, with error feedback. */
 #include "trainer/wire.h"
 
-#include "trainer/layers/rows.h"
+#include "trainer/layers/layer.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,7 +1,6 @@
 /* worker.c: one rank of a run, and the functions that strategies use. */
 #include "trainer/worker.h"
 
-#include "trainer/layers/rows.h"
 #include "trainer/strategies/strategy.h"
 
 #include <stdarg.h>

@@ -1,5 +1,4 @@
 /* test_trainer_layers.c: gradients of every kind of layer against differences of its loss. */
-#include "trainer/layers/rows.h"
 #include "trainer/model.h"
 
 #include <criterion/criterion.h>

@@ -11,7 +11,6 @@
  * pool: 2 x 2 max pooling, channel by channel. dim: side of the input (even), channels.
  */
 #include "trainer/layers/layer.h"
-#include "trainer/layers/rows.h"
 
 #include <string.h>
 

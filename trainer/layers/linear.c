@@ -10,7 +10,6 @@
  */
 #include "trainer/dataset.h"
 #include "trainer/layers/layer.h"
-#include "trainer/layers/rows.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* rows.c: what layers do to each row of a matrix, forwards and backwards. */
-#include "trainer/layers/rows.h"
+#include "trainer/layers/layer.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -13,7 +13,6 @@
  * Multitask Learners, 2019 (norm first); Hendrycks, Gimpel: Gaussian Error Linear Units, 2016.
  */
 #include "trainer/layers/layer.h"
-#include "trainer/layers/rows.h"
 
 #include <cblas.h>
 #include <math.h>

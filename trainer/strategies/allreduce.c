@@ -20,7 +20,7 @@ static bool open_allreduce(worker *w, fail *why) {
 
 /* What packets of sums lacked is not lost. */
 static void close_allreduce(worker *w) {
-  packets_settle(w->state);
+  buckets_settle(w->state);
 }
 
 /* With --clip: cuts all gradients to length, for which all must have come. */
@@ -50,7 +50,7 @@ static bool allreduce_step(worker *w, fail *why) {
 
 static const float *allreduce_settle(worker *w, fail *why) {
   (void)why;
-  packets_settle(w->state);
+  buckets_settle(w->state);
   return w->params;
 }
 

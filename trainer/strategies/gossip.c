@@ -29,7 +29,6 @@
  * X. Lian, W. Zhang, C. Zhang, J. Liu, Asynchronous Decentralized Parallel Stochastic Gradient
  * Descent (AD-PSGD), ICML 2018.
  */
-#include "trainer/layers/rows.h"
 #include "trainer/strategies/strategy.h"
 
 #include <string.h>

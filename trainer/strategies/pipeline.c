@@ -33,7 +33,6 @@
  * NeurIPS 2019; D. Narayanan et al., PipeDream: Generalized Pipeline Parallelism for DNN Training,
  * SOSP 2019 (1F1B, here with the flush of PipeDream-Flush, ICML 2021).
  */
-#include "trainer/layers/rows.h"
 #include "trainer/strategies/grid.h"
 #include "trainer/strategies/strategy.h"
 

@@ -98,9 +98,11 @@ static int list_ranks(const worker *w, bool serve, int *list) {
   for (int r = 0; r < w->nranks; r++)
     if (was_server(w, r) == serve)
       list[count++] = r;
-  for (int r = 0; r < w->nranks && count == 0; r++)
+  if (count > 0)
+    return count;
+  for (int r = 0; r < w->nranks; r++)
     list[r] = r;
-  return count ? count : w->nranks;
+  return w->nranks;
 }
 
 /* Finds out who of those that are left serves and who works. */
@@ -295,13 +297,24 @@ static const float *ps_sharded_settle(worker *w, fail *why) {
   return w->params;
 }
 
-/* Gives all ranks the newest copies. */
-static bool share_newest(worker *w, fail *why) {
+/*
+ * The step goes on with the newest copy of each shard, which is a server's or its replica's; of
+ * equally new ones it is one that has the velocity, too, and of those the first rank's.
+ */
+static bool recover_servers(worker *w, fail *why) {
   sharded *s = w->state;
-  uint64_t ranks = (uint64_t)w->nranks, oldest = UINT64_MAX;
+  uint64_t ranks = (uint64_t)w->nranks, behind = ranks - 1 - (uint64_t)w->rank, oldest = UINT64_MAX;
+  s->started = 0; /* what was sent is gone with its communicator */
+  for (size_t j = 0; j < s->count; j++)
+    s->news[j] = (2 * s->version[j] + s->kept[j]) * ranks + behind;
+  s->news[s->count] = w->epochs_done;
+  coll_status status =
+      coll_allreduce(s->news, s->news, s->count + 1, COLL_UINT64, COLL_MAX, w->comm);
+  if (!succeeded(why, w->comm, status, "comparing the shards"))
+    return false;
   for (size_t j = 0; j < s->count; j++) {
     shard r = range_of(w, j);
-    int best = w->nranks - 1 - (int)(s->news[j] % ranks);
+    int best = (int)(ranks - 1 - s->news[j] % ranks);
     if (!worker_share_part(w, best, r.first, r.count, why))
       return false;
     s->version[j] = s->news[j] / ranks / 2;
@@ -311,24 +324,7 @@ static bool share_newest(worker *w, fail *why) {
   w->epochs_done = s->news[s->count];
   w->step = (size_t)(oldest - w->epochs_done * loader_steps(&w->loader));
   w->updates = oldest;
-  return true;
-}
-
-/*
- * The step goes on with the newest copy of each shard, which is a server's or its replica's; of
- * equally new ones it is one that has the velocity, too, and of those the first rank's.
- */
-static bool recover_servers(worker *w, fail *why) {
-  sharded *s = w->state;
-  uint64_t ranks = (uint64_t)w->nranks, behind = ranks - 1 - (uint64_t)w->rank;
-  s->started = 0; /* what was sent is gone with its communicator */
-  for (size_t j = 0; j < s->count; j++)
-    s->news[j] = (2 * s->version[j] + s->kept[j]) * ranks + behind;
-  s->news[s->count] = w->epochs_done;
-  coll_status status =
-      coll_allreduce(s->news, s->news, s->count + 1, COLL_UINT64, COLL_MAX, w->comm);
-  return succeeded(why, w->comm, status, "comparing the shards") && share_newest(w, why) &&
-         assign(w, why);
+  return assign(w, why);
 }
 
 const strategy strategy_ps_sharded = {

@@ -21,7 +21,6 @@
  * M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014; J. Chen
  * et al., Revisiting Distributed Synchronous SGD, 2016.
  */
-#include "trainer/layers/rows.h"
 #include "trainer/strategies/central.h"
 #include "trainer/strategies/strategy.h"
 
