@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "libcoll/algo/emit.h"
+#include "libcoll/base/assert.h"
 
 /* Where costs are equal the first one wins. */
 const colli_algo *const colli_algos[] = {
@@ -80,9 +81,14 @@ const colli_algo *colli_algo_find(colli_coll coll, const char *name) {
 
 /* Makes this rank's schedule, complete. */
 coll_status colli_algo_emit(const colli_algo *algo, const colli_shape *shape, colli_sched **sched) {
+  COLLI_ASSERT_RANK(shape->rank >= 0 && shape->rank < shape->nranks, shape->rank);
+  COLLI_ASSERT_RANK(algo->coll == shape->coll, shape->rank);
   coll_status status = algo->emit(shape, sched);
   if (status != COLL_OK)
     return status;
+  COLLI_ASSERT_RANK((*sched)->rank == shape->rank && (*sched)->nranks == shape->nranks,
+                    shape->rank);
+  COLLI_ASSERT_RANK((*sched)->nlanes >= 1 && (*sched)->nlanes <= COLLI_MAX_LANES, shape->rank);
   (*sched)->algo = algo;
   colli_sched_mark_by_reference(*sched, !algo->exchanges);
   return COLL_OK;

@@ -6,6 +6,7 @@
  * there already is kept in one chunk of scratch. TREE: from left to right as well; halves that wait
  * for their other half are a stack in scratch, at most one for each level.
  */
+#include "libcoll/base/assert.h"
 #include "libcoll/sched/order.h"
 
 #include "libcoll/algo/timeline.h"
@@ -50,6 +51,7 @@ int colli_combine_scratch(const colli_shape *shape, bool store) {
 
 /* A rank's contribution, not read yet. */
 static operand leaf_of(const combination *c, int rank) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < c->shape->nranks, c->shape->rank);
   return (operand){rank == c->shape->rank ? OWN : MESSAGE, rank};
 }
 
@@ -83,6 +85,8 @@ static void time_step(combination *c, unsigned bits, int from) {
 /* Emits (or times) a step whose value comes from `src` and goes to `dst`. */
 static void do_step(combination *c, unsigned bits, operand src, int dst_buf, int dst, int from) {
   int n = c->shape->nranks, rank = c->shape->rank;
+  COLLI_ASSERT_RANK(!(bits & COLLI_RECV) == (from == COLLI_NOBODY), rank);
+  COLLI_ASSERT_RANK(from != rank && (src.kind != MESSAGE || src.at != rank), rank);
   if (!c->builder) {
     time_step(c, bits, from);
     return;
@@ -103,6 +107,7 @@ static void do_step(combination *c, unsigned bits, operand src, int dst_buf, int
 /* Emits left op right, one of which is a message. Unless this is the last operation, the result is
  * kept at `at`. */
 static operand merge_message(combination *c, operand left, operand right, int at, bool last) {
+  COLLI_ASSERT_RANK(left.kind == MESSAGE || right.kind == MESSAGE, c->shape->rank);
   operand kept = {KEPT, at};
   if (left.kind == MESSAGE && right.kind == MESSAGE) {
     do_step(c, COLLI_RECV | COLLI_STORE, kept, COLLI_SCRATCH, at, left.at);
@@ -123,9 +128,11 @@ static operand merge_message(combination *c, operand left, operand right, int at
 /* Emits left op right. If `right` is not a message, `left` is a kept value, because no tree of
  * order.h has a single rank to the left of a combined subtree. */
 static operand merge_values(combination *c, operand left, operand right, int at) {
+  COLLI_ASSERT_RANK(c->made < c->shape->nranks - 1, c->shape->rank);
   bool last = ++c->made == c->shape->nranks - 1;
   if (left.kind == MESSAGE || right.kind == MESSAGE)
     return merge_message(c, left, right, at, last);
+  COLLI_ASSERT_RANK(left.kind == KEPT, c->shape->rank);
   unsigned send = c->to == COLLI_NOBODY ? 0 : COLLI_SEND;
   unsigned bits = COLLI_FOLD | COLLI_STORE;
   if (last)
@@ -139,6 +146,8 @@ static operand merge_values(combination *c, operand left, operand right, int at)
 /* Emits the subtree of TREE over seats [first, first + count), with its result kept at `at`. */
 static operand merge_seats(combination *c, int first, int count, int at) {
   int n = c->shape->nranks;
+  COLLI_ASSERT_RANK(count >= 1 && (count & (count - 1)) == 0, c->shape->rank);
+  COLLI_ASSERT_RANK(first >= 0 && first + count <= colli_order_seats(n), c->shape->rank);
   if (count == 1) {
     int rank = colli_order_seat_rank(n, first);
     return first < paired_seats(n) ? merge_values(c, leaf_of(c, rank), leaf_of(c, rank + 1), at)
@@ -154,6 +163,7 @@ static void merge_all(combination *c) {
   int n = c->shape->nranks, rank = c->shape->rank;
   if (c->shape->order == COLLI_ORDER_TREE) {
     merge_seats(c, 0, colli_order_seats(n), 0);
+    COLLI_ASSERT_RANK(c->made == n - 1, rank);
     return;
   }
   /* ANY: own contribution first, then the others in the order in which they are sent. */
@@ -161,11 +171,13 @@ static void merge_all(combination *c) {
   operand value = leaf_of(c, first);
   for (int i = 1; i < n; i++)
     value = merge_values(c, value, leaf_of(c, (first + i) % n), 0);
+  COLLI_ASSERT_RANK(c->made == n - 1, rank);
 }
 
 /* Emits the combination of all ranks' contributions to the rank's own chunk. */
 void colli_emit_combine(colli_builder *builder, const colli_shape *shape, int lane, bool store,
                         int to) {
+  COLLI_ASSERT_RANK(shape->nranks > 1 && (store || to != COLLI_NOBODY), shape->rank);
   combination c = {.builder = builder, .shape = shape, .lane = lane, .store = store, .to = to};
   merge_all(&c);
 }

@@ -1,8 +1,13 @@
 /* emit.c: what the algorithms share. */
 #include "libcoll/algo/emit.h"
 
+#include "libcoll/base/assert.h"
+
 /* Adds a step that works on one chunk. */
 int colli_emit(colli_builder *builder, int lane, unsigned bits, colli_way way, int chunk) {
+  COLLI_ASSERT(lane >= 0 && lane < COLLI_MAX_LANES && chunk >= 0);
+  COLLI_ASSERT(!(bits & COLLI_RECV) || way.from != COLLI_NOBODY);
+  COLLI_ASSERT(!(bits & COLLI_SEND) || way.to != COLLI_NOBODY);
   return colli_builder_add(builder, (colli_step){
                                         .bits = (uint8_t)bits,
                                         .lane = (uint8_t)lane,
@@ -59,6 +64,7 @@ static double larger(double a, double b) {
 /* The terms of a cost. */
 colli_terms colli_terms_make(const colli_partition *partition, size_t elem_bytes,
                              const colli_model *model) {
+  COLLI_ASSERT(partition->nchunks >= 1 && partition->passes >= 1);
   size_t slice = partition->slice < partition->piece ? partition->slice : partition->piece;
   double bytes = (double)partition->region * (double)elem_bytes / partition->passes;
   double slices = slice ? (double)((partition->piece + slice - 1) / slice) : 1;

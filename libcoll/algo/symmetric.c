@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "libcoll/algo/timeline.h"
+#include "libcoll/base/assert.h"
 
 #define LANES 4 /* each lane needs a connection of its own to every partner */
 
@@ -18,6 +19,8 @@ static colli_symmetric empty_list(int n) {
 
 /* Adds a move. */
 static void add_move(colli_symmetric *symmetric, int distance, int offset, int round, int turn) {
+  COLLI_ASSERT(symmetric->count < symmetric->n - 1 || !symmetric->move);
+  COLLI_ASSERT(distance > 0 && distance < symmetric->n && offset >= 0 && offset < symmetric->n);
   if (symmetric->move)
     symmetric->move[symmetric->count++] = (colli_move){distance, offset, round, turn};
 }
@@ -64,8 +67,10 @@ colli_symmetric colli_symmetric_far_first(int n) {
 static void take_apart(colli_symmetric *symmetric, int most) {
   int left = symmetric->n, count = 0;
   for (int factor = 2; left > 1; factor++) {
-    for (; left % factor == 0; left /= factor)
+    for (; left % factor == 0; left /= factor) {
+      COLLI_ASSERT(count < COLLI_SYMMETRIC_DIGITS);
       symmetric->radix[count++] = factor;
+    }
     if (factor > left / factor && left > 1) /* what is left is a prime */
       factor = left - 1;
   }
@@ -85,6 +90,7 @@ static void take_apart(colli_symmetric *symmetric, int most) {
       packed[at] = packed[at - 1];
     packed[at] = symmetric->radix[i];
   }
+  COLLI_ASSERT(digits <= count);
   symmetric->digits = digits;
   for (int i = 0; i < digits; i++)
     symmetric->radix[i] = packed[i];
@@ -110,6 +116,7 @@ static int add_digits(const colli_symmetric *symmetric, int a, int sign, int b) 
               radix * stride;
     stride *= radix;
   }
+  COLLI_ASSERT(stride == symmetric->n && result >= 0 && result < stride);
   return result;
 }
 
@@ -134,6 +141,7 @@ static together find_round(const colli_symmetric *symmetric, int round) {
 
 /* Removes the next moves to be sent together from a round, and returns them. */
 static together take_together(together *round) {
+  COLLI_ASSERT(round->first < round->end);
   together some = {round->first, round->first};
   while (some.end < round->end && some.end->turn / LANES == some.first->turn / LANES)
     some.end++;
@@ -148,6 +156,7 @@ static int count_rounds(const colli_symmetric *symmetric) {
 
 /* The highest number of moves of a round to one rank. */
 static int most_turns(together round) {
+  COLLI_ASSERT(round.first < round.end);
   return round.end[-1].turn + 1;
 }
 
@@ -169,6 +178,7 @@ typedef struct writer {
 
 /* Adds a step of a move, which waits for the previous one. */
 static void emit_next(writer *w, const colli_move *move, unsigned bits, colli_way way, int block) {
+  COLLI_ASSERT_RANK(move->turn < w->turns && w->shift >= 0, w->rank);
   int lane = (w->turns - 1 - move->turn + w->shift) % LANES;
   int step = colli_emit(w->builder, lane, bits, way, block);
   if (w->last >= 0 && lane != w->lane)
@@ -207,6 +217,7 @@ static void emit_reducing(writer *w, const colli_move *move, bool sends) {
     emit_next(w, move, COLLI_SEND, (colli_way){COLLI_NOBODY, above, have, have}, block);
     return;
   }
+  COLLI_ASSERT_RANK(w->parts[block] > 0, w->rank);
   bool complete = --w->parts[block] == 0 && block == w->rank;
   w->begun[block] = true;
   emit_next(
@@ -257,6 +268,8 @@ static int count_lanes(const colli_symmetric *symmetric) {
 coll_status colli_symmetric_emit(const colli_shape *shape, colli_symmetric *symmetric,
                                  colli_sched **sched) {
   int n = shape->nranks;
+  COLLI_ASSERT_RANK(symmetric->n == n && (!symmetric->move || symmetric->count == n - 1),
+                    shape->rank);
   int sums = shape->coll == COLLI_REDUCE_SCATTER ? n : 0;
   writer w = {.symmetric = symmetric,
               .builder = colli_builder_create(shape, n, sums, count_lanes(symmetric)),

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "libcoll/base/assert.h"
+
 #define PASSES_RUN 4 /* by then the ranks have found their pace */
 
 static double later(double a, double b) {
@@ -23,6 +25,7 @@ colli_timeline colli_timeline_make(const colli_terms *terms, const colli_model *
 
 /* The rank works on a chunk whose slices arrive at `in`; returns when the first slice is done. */
 static double handle_chunk(colli_timeline *at, colli_flight in, double work) {
+  COLLI_ASSERT(at->slices >= 1 && at->now >= 0);
   double first = later(at->now, in.first) + work;
   at->now = later(later(at->now, in.first) + at->slices * work, in.last + work);
   return first;
@@ -81,6 +84,7 @@ typedef struct scanning {
  * fewer than `distance`.
  */
 static scanning scan_to(int rank, int distance, const scanning *begun) {
+  COLLI_ASSERT(rank >= 0 && distance >= 1);
   if (distance == 1)
     return *begun;
   int from = rank - distance / 2;
@@ -111,6 +115,7 @@ static double waits_of(int n, double passes, bool shifted) {
 
 /* Scan by doubling: when the last rank ends. */
 double colli_timeline_doubling(int n, double passes, colli_timeline fresh, bool shifted) {
+  COLLI_ASSERT(n > 1 && passes >= 1);
   int among = shifted ? n - 1 : n, rounds = colli_log2_up(among);
   scanning begun = {.at = fresh};
   begun.sent = colli_timeline_send(&begun.at);

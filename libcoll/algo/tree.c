@@ -1,6 +1,7 @@
 /* tree.c: algorithms whose messages go up and down a rooted tree. */
 #include "libcoll/algo/tree.h"
 
+#include "libcoll/base/assert.h"
 #include "libcoll/sched/order.h"
 
 /* The later of two times. */
@@ -11,12 +12,14 @@ static double later(double a, double b) {
 /* ---- places ---------------------------------------------------------------------------------- */
 
 static void add_child(colli_node *node, int rank, bool left) {
+  COLLI_ASSERT(node->children < COLLI_CHILDREN_MAX && rank >= 0);
   node->child[node->children] = rank;
   node->left[node->children++] = left;
 }
 
 /* k-nomial tree. */
 void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node) {
+  COLLI_ASSERT_RANK(tree->radix > 1 && rank >= 0 && rank < tree->nranks, rank);
   int n = tree->nranks, at = (rank - tree->root + n) % n;
   long span = 1; /* the subtree of `at` holds the distances below at + span */
   *node = (colli_node){.parent = COLLI_NOBODY};
@@ -29,6 +32,7 @@ void colli_tree_knomial(const colli_tree *tree, int rank, colli_node *node) {
 
 /* The place value of the lowest digit of `at` that is not 0; n or more for the root. */
 static long span_of(int n, int at, int radix) {
+  COLLI_ASSERT(at >= 0 && at < n && radix > 1);
   long span = 1;
   while (span < n && at / span % radix == 0)
     span *= radix;
@@ -49,6 +53,7 @@ int colli_knomial_parent(int n, int at, int radix) {
 
 /* The child of a rank whose subtree contains another rank. */
 int colli_knomial_towards(int at, int below, int radix) {
+  COLLI_ASSERT(below > at && radix > 1);
   int span = 1;
   while ((below - at) / span >= radix)
     span *= radix;
@@ -98,6 +103,7 @@ void colli_tree_binary(const colli_tree *tree, int rank, colli_node *node) {
 /* Emits the way up. */
 int colli_tree_up(colli_builder *builder, const colli_node *node, int lane, int chunk,
                   colli_buf kept) {
+  COLLI_ASSERT(node->children > 0 || node->parent != COLLI_NOBODY);
   colli_way way = {COLLI_NOBODY, node->parent, COLLI_INPUT, COLLI_OUTPUT};
   bool root = node->parent == COLLI_NOBODY;
   if (node->children == 0)
@@ -144,7 +150,9 @@ coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned 
   colli_node node;
   tree.nranks = shape->nranks;
   tree.root = shape->root;
+  COLLI_ASSERT_RANK(tree.root >= 0 && tree.root < tree.nranks, shape->rank);
   tree.place(&tree, shape->rank, &node);
+  COLLI_ASSERT_RANK((node.parent == COLLI_NOBODY) == (shape->rank == tree.root), shape->rank);
   bool both = (ways & COLLI_TREE_UP) && (ways & COLLI_TREE_DOWN), lanes = ways & COLLI_TREE_LANES;
   bool keeps = !both && (ways & COLLI_TREE_UP) && node.parent != COLLI_NOBODY && node.children > 1;
   colli_builder *builder = colli_builder_create(shape, 1, keeps, lanes ? 2 : 1);
@@ -159,6 +167,7 @@ coll_status colli_tree_emit(const colli_shape *shape, colli_tree tree, unsigned 
     up = colli_tree_up(builder, &node, 0, 0, both ? COLLI_OUTPUT : COLLI_SCRATCH);
   if (ways & COLLI_TREE_DOWN)
     down = colli_tree_down(builder, &node, lanes, 0, both ? COLLI_OUTPUT : COLLI_INPUT);
+  COLLI_ASSERT_RANK(!lanes || (up >= 0 && down >= 0), shape->rank);
   if (lanes)
     colli_builder_dep(builder, down, up);
   return colli_builder_finish(builder, sched);

@@ -7,6 +7,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
+
 /* A rank's way through one tree: it reduces the children's messages one after the other and sends
  * the result up; then it receives the vector and sends it down, to the last child first. */
 typedef struct way {
@@ -56,6 +58,7 @@ static void heap_push(race *r, call c) {
 
 /* Takes the earliest call off the heap. */
 static call heap_pop(race *r) {
+  COLLI_ASSERT(r->calls > 0);
   call top = r->heap[0], last = r->heap[--r->calls];
   size_t i = 0;
   for (size_t child; (child = 2 * i + 1) < r->calls; i = child) {
@@ -78,6 +81,7 @@ typedef struct action {
 } action;
 
 static action action_of(const way *w) {
+  COLLI_ASSERT(w->step <= 2 * (w->children ? w->children : 1));
   int c = w->children, down = w->step - (c ? c : 1);
   bool root = w->parent == COLLI_NOBODY;
   if (down < 0 && c == 0)
@@ -102,6 +106,7 @@ static void call_on(race *r, int number) {
 static void transmit(race *r, int number, int to, double at) {
   way *w = &r->ways[number];
   bool up = to == w->children;
+  COLLI_ASSERT(to >= 0 && to <= w->children && (!up || w->parent != COLLI_NOBODY));
   int target = 2 * (up ? w->parent : w->child[to]) + number % 2;
   node_time *rank = &r->ranks[number / 2];
   way *other = &r->ways[target];
@@ -138,6 +143,7 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
     colli_node node;
     tree->place(tree, rank, &node);
     way *w = &r->ways[2 * rank + which];
+    COLLI_ASSERT_RANK(node.children <= 2, rank);
     w->parent = node.parent;
     w->children = node.children;
     for (int i = 0; i < node.children; i++) {
@@ -153,6 +159,7 @@ static void place_ranks(race *r, const colli_tree *tree, int which) {
 double colli_twotrees_time(const colli_tree *a, const colli_tree *b, const colli_terms *terms,
                            const colli_model *model) {
   size_t n = (size_t)a->nranks;
+  COLLI_ASSERT(a->nranks == b->nranks);
   race r = {.ways = calloc(2 * n, sizeof(way)),
             .ranks = calloc(n, sizeof(node_time)),
             .heap = calloc(2 * n + 1, sizeof(call)),

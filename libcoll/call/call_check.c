@@ -1,4 +1,5 @@
 /* call_check.c: detects wrong calls, as far as one rank can, before anything is sent. */
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/names.h"
 #include "libcoll/call/calls.h"
@@ -47,6 +48,7 @@ static size_t blocks_end(const colli_calls *calls, const size_t *counts, const s
 
 /* The element at which a rank's block begins. */
 static size_t block_first(const size_t *counts, const size_t *displs, int block) {
+  COLLI_ASSERT(counts && block >= 0);
   size_t first = 0;
   if (displs)
     return displs[block];
@@ -60,6 +62,8 @@ void colli_call_extent(const colli_calls *calls, const colli_call *call, size_t 
                        size_t *writes) {
   bool root = call->root == calls->exec->rank, varying = call->varying;
   size_t n = (size_t)calls->exec->nranks, own = call->count, all = call->count * n;
+  COLLI_ASSERT_RANK(call->coll < COLLI_COLL_COUNT, calls->exec->rank);
+  COLLI_ASSERT_RANK(!varying || colli_exact(call->coll), calls->exec->rank);
   *reads = *writes = own;
   switch (call->coll) {
   case COLLI_REDUCE:

@@ -1,4 +1,5 @@
 /* call_plan.c: resolves types, operations and orders of a call, once for all equal calls. */
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/call/calls.h"
 #include "libcoll/call/tag.h"
@@ -41,6 +42,7 @@ static size_t typical_count(const colli_calls *calls, const colli_call *call) {
   size_t total = 0;
   if (call->coll != COLLI_ALLGATHER && call->coll != COLLI_REDUCE_SCATTER)
     return colli_call_assumed_count(call->type);
+  COLLI_ASSERT_RANK(call->varying && call->out_counts, calls->exec->rank);
   for (int rank = 0; rank < calls->exec->nranks; rank++)
     total += call->out_counts[rank];
   return (total + (size_t)calls->exec->nranks - 1) / (size_t)calls->exec->nranks;
@@ -61,6 +63,7 @@ static void resolve_reduction(const colli_calls *calls, const colli_call *call, 
   int kernel = plan->user ? COLL_SUM : call->op;
   plan->reduce = kernels->reduce[plan->wire_type][kernel];
   plan->average = kernel == COLL_AVG ? kernels->average[plan->wire_type] : NULL;
+  COLLI_ASSERT_RANK(plan->reduce && (kernel != COLL_AVG || plan->average), calls->exec->rank);
 }
 
 /* Fills in a plan but for what is chosen. */
@@ -71,6 +74,7 @@ void colli_call_resolve(const colli_calls *calls, const colli_call *call, const 
     resolve_reduction(calls, call, plan);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
+  COLLI_ASSERT_RANK(plan->elem_bytes > 0 && plan->key.coll == call->coll, calls->exec->rank);
 }
 
 /* Records which parts of the buffers a plan's calls use. */
@@ -84,6 +88,7 @@ static void note_buffers(const colli_calls *calls, const colli_call *call, colli
   colli_call_extent(calls, call, &plan->reads, &plan->writes);
   plan->reads *= bytes;
   plan->writes *= bytes;
+  COLLI_ASSERT_RANK(!call->varying && !plan->key.varying, calls->exec->rank);
   plan->shift = (plan->in_first - plan->out_first) * bytes;
 }
 
@@ -100,12 +105,14 @@ static coll_status make_plan(colli_calls *calls, const colli_call *call, const c
                              colli_plan **made, coll_error *error) {
   colli_plan *plan = colli_plans_evict(&calls->plans);
   colli_fastpath *fastpath = plan->fastpath;
+  COLLI_ASSERT_RANK(!plan->sched, calls->exec->rank);
   colli_call_resolve(calls, call, key, plan);
   plan->fastpath = fastpath;
   coll_error reason = COLL_ERROR_INIT;
   coll_status status = colli_plans_choose(&calls->plans, plan, &reason);
   if (status != COLL_OK)
     return colli_error_set(error, status, call->name, "%s", reason.message);
+  COLLI_ASSERT_RANK(plan->sched->rank == calls->exec->rank, calls->exec->rank);
   /* With blocks of differing lengths, the number of passes differs from rank to rank. */
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
                              call->op, key->root, 0, plan->sched->algo->id,
@@ -142,6 +149,7 @@ coll_status colli_call_plan(colli_calls *calls, const colli_call *call, colli_pl
 
 /* Begins a plan's connections, and decides whether its calls run on the fast path. */
 void colli_call_connect(const colli_calls *calls, colli_plan *plan, coll_request *op) {
+  COLLI_ASSERT_RANK(plan->sched && op->sched == plan->sched, calls->exec->rank);
   plan->connected = true;
   colli_exec_connect(calls->exec, op);
   plan->runs_fastpath = plan->has_fastpath && colli_fastpath_can(calls->exec, plan->fastpath);

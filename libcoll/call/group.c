@@ -1,11 +1,13 @@
 /* group.c: the list of calls that wait for the end of a group. */
 #include <stdlib.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/call/calls.h"
 
 /* Raises the capacity; false if out of memory. */
 static bool grow_group(colli_group *group, int capacity) {
+  COLLI_ASSERT(capacity > group->count);
   colli_call *calls = realloc(group->calls, (size_t)capacity * sizeof(*calls));
   if (calls)
     group->calls = calls;
@@ -19,6 +21,7 @@ static bool grow_group(colli_group *group, int capacity) {
 }
 
 coll_status colli_group_add(colli_group *group, const colli_call *call, coll_error *error) {
+  COLLI_ASSERT(group->depth > 0 && group->count <= group->capacity);
   if (group->count == group->capacity) {
     int capacity = group->capacity ? 2 * group->capacity : 16;
     if (!grow_group(group, capacity))

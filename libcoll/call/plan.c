@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/tuning/cache.h"
 
@@ -18,6 +19,7 @@ static bool same_shape(const colli_shape *a, const colli_shape *b) {
 /* The schedule of an algorithm for a shape, made on first use. */
 static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
                                     const colli_shape *shape, coll_error *error) {
+  COLLI_ASSERT_RANK(plans->nscheds <= plans->capacity, plans->rank);
   for (int i = 0; i < plans->nscheds; i++)
     if (plans->scheds[i]->algo == algo && same_shape(&plans->scheds[i]->shape, shape))
       return plans->scheds[i];
@@ -38,6 +40,7 @@ static const colli_sched *get_sched(colli_plans *plans, const colli_algo *algo,
                     shape->nranks);
     return NULL;
   }
+  COLLI_ASSERT_RANK(sched->algo == algo && same_shape(&sched->shape, shape), plans->rank);
   return plans->scheds[plans->nscheds++] = sched;
 }
 
@@ -91,6 +94,7 @@ static void choose_stores(colli_plans *plans, colli_plan *plan) {
     return;
   if (!plans->cache)
     plans->cache = colli_cache_share(plans->neighbours);
+  COLLI_ASSERT_RANK(plans->neighbours >= 1 && plans->neighbours <= plans->nranks, plans->rank);
   bool read_before = colli_reduces((colli_coll)plan->key.coll) || plan->key.coll == COLLI_ALLTOALL;
   uint64_t halves = plan->key.coll == COLLI_BROADCAST ? 10 : 3;
   plan->stream = plans->cache && bytes >= plans->cache / 2 * halves;
@@ -110,6 +114,7 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
                                     key->count * type_bytes, &choice, error);
   if (status != COLL_OK)
     return status;
+  COLLI_ASSERT_RANK(choice.algo->coll == shape.coll && choice.partition.passes >= 1, plans->rank);
   plan->partition = choice.partition;
   choose_stores(plans, plan);
   plan->number = ++plans->made;
@@ -123,13 +128,16 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
 /* Takes a plan out of its bucket. */
 static void remove_plan(colli_plans *plans, colli_plan *plan) {
   colli_plan **at = colli_plans_bucket(plans, &plan->key);
-  while (*at != plan)
+  while (*at != plan) {
+    COLLI_ASSERT_RANK(*at, plans->rank); /* it is in its bucket */
     at = &(*at)->next;
+  }
   *at = plan->next;
 }
 
 /* An entry for a new plan: the clock's hand skips entries that were used since its last round. */
 colli_plan *colli_plans_evict(colli_plans *plans) {
+  COLLI_ASSERT_RANK(plans->hand >= 0 && plans->hand < COLLI_PLANS, plans->rank);
   colli_plan *plan = &plans->plan[plans->hand];
   while (plan->sched && plan->recent) {
     plan->recent = false;
@@ -145,6 +153,8 @@ colli_plan *colli_plans_evict(colli_plans *plans) {
 /* Puts the entry that was last evicted into its bucket. */
 void colli_plans_insert(colli_plans *plans, colli_plan *plan) {
   colli_plan **bucket = colli_plans_bucket(plans, &plan->key);
+  COLLI_ASSERT_RANK(plan == &plans->plan[plans->hand] && plan->sched, plans->rank);
+  COLLI_ASSERT_RANK(plan != *bucket, plans->rank);
   plan->next = *bucket;
   *bucket = plan;
   plans->hand = (plans->hand + 1) % COLLI_PLANS;

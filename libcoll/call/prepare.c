@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/call/calls.h"
 #include "libcoll/exec/stage.h"
 
@@ -36,6 +37,7 @@ static void fill_side(const colli_calls *calls, const size_t *counts, const size
 static bool copy_blocks(const colli_calls *calls, const colli_call *call, coll_request *op) {
   size_t n = (size_t)calls->exec->nranks;
   bool root = call->root == calls->exec->rank;
+  COLLI_ASSERT_RANK(call->varying && colli_exact(call->coll), calls->exec->rank);
   if (!grow_buffer((char **)&op->blocks, &op->blocks_bytes, 4 * n * sizeof(size_t)))
     return false;
   const size_t *in = call->in_counts, *out = call->out_counts;
@@ -87,6 +89,8 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   colli_call_extent(calls, call, &reads, &writes);
   bool premul = plan->user && plan->user->premul, covers = !premul && !plan->widened;
   size_t elements = covers ? writes : reads;
+  COLLI_ASSERT_RANK(!covers || over_input(calls, call), calls->exec->rank);
+  COLLI_ASSERT_RANK(covers || plan->staged, calls->exec->rank);
   if (!grow_buffer(&op->stage, &op->stage_bytes, elements * plan->elem_bytes))
     return false;
   op->stage_count = writes;
@@ -119,6 +123,7 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
 
 /* Finishes a successful collective. */
 void colli_call_finish(const colli_calls *calls, coll_request *op) {
+  COLLI_ASSERT_RANK(op->done && op->stage_out != COLLI_STAGE_NONE, calls->exec->rank);
   const char *from = op->out;
   if (op->status == COLL_OK && op->stage_count) {
     if (op->stage_out == COLLI_STAGE_NARROW)
@@ -137,6 +142,7 @@ void colli_call_finish(const colli_calls *calls, coll_request *op) {
 static bool prepare_blocks(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                            coll_request *op) {
   size_t n = (size_t)calls->exec->nranks, rank = (size_t)calls->exec->rank;
+  COLLI_ASSERT_RANK(plan->key.varying, calls->exec->rank);
   if (!op->kept && !copy_blocks(calls, call, op))
     return false;
   colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
@@ -211,8 +217,10 @@ static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, col
 const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const colli_plan *plan,
                                coll_request *op) {
   bool ok = true;
+  COLLI_ASSERT_RANK(plan->sched && plan->number > 0, calls->exec->rank);
   if (op->plan != plan->number)
     fill_from_plan(calls, plan, op);
+  COLLI_ASSERT_RANK(op->sched == plan->sched && op->coll == call->coll, calls->exec->rank);
   if (__builtin_expect(call->varying, 0))
     ok = prepare_blocks(calls, call, plan, op);
   if (__builtin_expect(!ok, 0))

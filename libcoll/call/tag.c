@@ -3,11 +3,14 @@
 
 #include <stdio.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/names.h"
 
 /* The tag of an operation. */
 coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
                         uint64_t sequence, int algo, int passes) {
+  COLLI_ASSERT(coll < COLLI_COLL_COUNT && root >= 0 && passes >= 0);
+  COLLI_ASSERT(algo >= 0 && algo <= 255);
   coll_tag tag = {{0}};
   colli_tag_put(&tag, COLLI_TAG_COUNT, count);
   colli_tag_put_type(&tag, type);

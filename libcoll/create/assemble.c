@@ -8,6 +8,7 @@
 #include "libcoll/api/attr.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/api/request.h"
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
@@ -23,6 +24,7 @@
 coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, colli_rank_info *info,
                             coll_error *error) {
   *out = NULL;
+  COLLI_ASSERT_RANK(assembly->rank >= 0 && assembly->rank < assembly->nranks, assembly->rank);
   const colli_params *params = assembly->params;
   coll_status status = colli_force_check(params->text[COLLI_PARAM_ALGO], error);
   if (status != COLL_OK)
@@ -68,6 +70,8 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
                                  comm->family->corrections, &locality, error);
   if (status != COLL_OK)
     return status;
+  COLLI_ASSERT_RANK(locality.neighbours >= 1 && locality.neighbours <= comm->nranks, comm->rank);
+  COLLI_ASSERT_RANK(locality.ngroups <= 1 || locality.group, comm->rank);
   comm->watch.crowded = locality.crowded;
   comm->exec.shares_work = !locality.crowded;
   comm->watch.mate = locality.crowded ? locality.mate : -1;
@@ -86,6 +90,8 @@ static coll_status set_up_plans(coll_comm *comm, coll_error *error) {
 coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   size_t n = (size_t)comm->nranks;
   colli_exec *exec = &comm->exec;
+  COLLI_ASSERT_RANK(comm->table && comm->rank >= 0 && comm->rank < comm->nranks, comm->rank);
+  COLLI_ASSERT_RANK(!exec->links && !comm->calls.exec, comm->rank); /* not twice */
   exec->rank = comm->rank;
   exec->nranks = comm->nranks;
   exec->kernels = colli_kernels_best();
@@ -128,6 +134,7 @@ static void settle_slots(coll_comm *comm) {
     colli_shm_capacity_explain(comm->table, comm->nranks, comm->rank, family->shm_bits,
                                &family->shm_capacity, wanted, limits->slot_bytes, &comm->log);
   limits->slot_count = comm->table[0].slot_count;
+  COLLI_ASSERT_RANK(limits->slot_bytes > 0 && limits->slot_bytes <= wanted, comm->rank);
   limits->chunk_bytes = limits->slot_bytes * limits->slot_count / 2;
   comm->exec.slot_bytes = limits->slot_bytes;
   for (int i = 0; i < family->nports; i++)
@@ -147,6 +154,7 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
                             coll_error *error) {
   coll_comm *comm = *out;
   colli_family *family = comm->family;
+  COLLI_ASSERT_RANK(comm->uid == 0 && !comm->table, comm->rank);
   coll_status status = colli_family_join(family, table, ctrl, error);
   comm->table = family->table;
   if (status == COLL_OK)
@@ -173,6 +181,7 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
 
 /* Frees what belongs to one communicator. */
 void colli_comm_free(coll_comm *comm) {
+  COLLI_ASSERT_RANK(!comm->exec.oldest && !comm->exec.newest, comm->rank);
   colli_shrink_close(comm);
   colli_plans_free(&comm->calls.plans);
   colli_request_free_all(comm);

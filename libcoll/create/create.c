@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/auth.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
@@ -94,6 +95,7 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
 
 /* Ends a creating call: hands over the error record and logs it. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status) {
+  COLLI_ASSERT(status != COLL_IN_PROGRESS);
   if (status != COLL_OK) {
     settings->error.status = status;
     colli_log_write(&settings->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(status),
@@ -135,7 +137,7 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
  * the other does not know the secret or is missing. */
 static coll_status try_proofs(const colli_id *id, coll_error *error) {
   uint8_t mac[COLLI_MAC_BYTES];
-  if (colli_hmac(id->secret, mac, 0, mac))
+  if (colli_hmac(id->secret, "", 0, mac))
     return COLL_OK;
   return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                          "out of memory for the handshakes with other ranks; see ulimit -v");
@@ -144,6 +146,7 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
 /* Creates a communicator by meeting the other ranks at rank 0's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
+  COLLI_ASSERT_RANK(nranks >= 1 && rank >= 0 && rank < nranks, rank);
   coll_error *error = &settings->error;
   colli_lifelines none = {.listen_fd = -1};
   settings->log.rank = rank;
@@ -171,6 +174,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
     coll_comm_destroy(comm);
     return status;
   }
+  COLLI_ASSERT_RANK(table && ctrl, rank);
   status = colli_comm_join(comm, table, ctrl, error);
   free(table);
   return status;
@@ -247,6 +251,7 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
 /* Opens, and then joins, `nranks` communicators of this process. */
 coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
                                coll_error *error) {
+  COLLI_ASSERT(nranks >= 1 && nranks <= COLLI_MAX_RANKS);
   colli_id id = {.listen_fd = -1};
   memset(comms, 0, (size_t)nranks * sizeof(*comms));
   int failed = colli_random_secret(id.secret, sizeof(id.secret));
@@ -285,8 +290,10 @@ static coll_status open_meeting(coll_comm **comms, int nranks, coll_error *error
   if (!meeting)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                            "out of memory for a meeting point of %d ranks", nranks);
-  for (int rank = 0; rank < nranks; rank++)
+  for (int rank = 0; rank < nranks; rank++) {
+    COLLI_ASSERT_RANK(comms[rank]->rank == rank && !comms[rank]->shrink.meeting, rank);
     comms[rank]->shrink.meeting = meeting;
+  }
   return COLL_OK;
 }
 

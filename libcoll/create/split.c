@@ -10,6 +10,7 @@
 
 #include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
@@ -118,6 +119,8 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
     comm->map.from_base[i] = -1;
   for (int rank = 0; rank < comm->nranks; rank++) {
     int in_parent = members[rank].rank, in_base = colli_comm_base_rank(parent, in_parent);
+    COLLI_ASSERT_RANK(in_base >= 0 && in_base < family->nranks, parent->rank);
+    COLLI_ASSERT_RANK(comm->map.from_base[in_base] == -1, parent->rank); /* nobody is in it twice */
     comm->map.in_base[rank] = in_base;
     comm->map.from_base[in_base] = rank;
     comm->table[rank] = family->table[in_base];
@@ -127,6 +130,7 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
     if (in_parent == parent->rank)
       comm->rank = rank;
   }
+  COLLI_ASSERT_RANK(members[comm->rank].rank == parent->rank, parent->rank);
   const split_record *first = &split->records[members[0].rank];
   comm->uid = (uint64_t)(comm->map.in_base[0] + 1) << 32 | first->serial;
   comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
@@ -135,6 +139,7 @@ static bool take_members(coll_comm *comm, const colli_split *split, const candid
 
 /* Its connections are shared, so it must use their slot size. */
 static void take_links(coll_comm *comm, const coll_comm *parent) {
+  COLLI_ASSERT_RANK(comm->child && parent->exec.slot_bytes > 0, parent->rank);
   comm->calls.plans.limits = parent->calls.plans.limits;
   comm->exec.slot_bytes = parent->exec.slot_bytes;
   comm->watch.crowded = parent->watch.crowded;
@@ -150,6 +155,7 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
 /* Creates this rank's communicator from the sorted members; NULL if out of memory. */
 static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
   coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
+  COLLI_ASSERT_RANK(split->child && count >= 1 && count <= parent->nranks, parent->rank);
   if (!comm)
     return NULL;
   comm->nranks = count;
@@ -199,6 +205,7 @@ static coll_status check_agreement(const colli_split *split) {
 /* Creates the communicator from the contributions of all ranks. */
 static coll_status conclude(colli_split *split, coll_comm **child) {
   coll_comm *parent = split->parent;
+  COLLI_ASSERT_RANK(!*child && split->op && split->op->done, parent->rank);
   coll_status status = check_agreement(split);
   if (status != COLL_OK || split->mine.color == COLL_NO_COLOR)
     return status;
@@ -286,6 +293,7 @@ bool colli_split_done(const colli_split *split) {
 
 /* Frees everything that does not belong to the new communicator. */
 void colli_split_drop(colli_split *split) {
+  COLLI_ASSERT_RANK(split->parent->family->making > 0, split->parent->rank);
   if (split->op)
     colli_request_put(split->op);
   colli_mux_close(split->child);

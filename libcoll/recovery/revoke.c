@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <stdio.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/failure.h"
@@ -31,6 +32,7 @@ coll_status coll_comm_revoke(coll_comm *comm) {
              "a communicator to go on with",
              comm->rank, comm->host, record.peer_pid);
     colli_comm_fail(comm, &record);
+    COLLI_ASSERT_RANK(comm->failure.status != COLL_OK, comm->rank);
   }
   if (comm->family->ctrl && comm->world.now_ns == colli_world_real.now_ns)
     flush_notices(comm);

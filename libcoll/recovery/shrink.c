@@ -1,6 +1,7 @@
 /* shrink.c: coll_comm_shrink: a new communicator of the survivors. */
 #include <stdio.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
@@ -59,6 +60,7 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
     comm->shrink.count++;
     status = shrink_any(comm, &settings, child);
   }
+  COLLI_ASSERT_RANK((status == COLL_OK) == (*child != NULL), comm->rank);
   if (status == COLL_OK)
     inherit_settings(*child, comm, &settings);
   else

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/recovery/shrink_internal.h"
@@ -28,6 +29,7 @@ static coll_status take_part(shrink *s) {
   while (colli_now_ns() < s->limit_ns) {
     shrink_tend(s);
     int leader = shrink_candidate(s);
+    COLLI_ASSERT_RANK(leader >= 0 && leader <= s->b.rank, s->b.rank);
     if (leader == s->b.rank)
       return shrink_lead(s);
     coll_status status = shrink_follow(s, leader, &over);
@@ -41,6 +43,7 @@ static coll_status take_part(shrink *s) {
 static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings) {
   const size_t n = (size_t)comm->nranks;
   const colli_shrink_listener *listener = comm->shrink.listener;
+  COLLI_ASSERT_RANK(listener && !comm->shrink.meeting && comm->shrink.count > 0, comm->rank);
   s->comm = comm;
   s->settings = settings;
   s->patience_ns =
@@ -77,6 +80,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
     colli_error_set(&settings->error, status, "shrink", "out of memory for a shrink of %d ranks",
                     comm->nranks);
   if (s) {
+    COLLI_ASSERT_RANK(status != COLL_OK || s->child, comm->rank);
     if (status == COLL_OK)
       *child = s->child;
     else

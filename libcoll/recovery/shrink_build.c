@@ -3,6 +3,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/recovery/shrink_internal.h"
 
@@ -11,6 +12,8 @@
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
   const coll_comm *comm = s->comm;
+  COLLI_ASSERT_RANK(s->listed[s->b.rank], s->b.rank);
+  COLLI_ASSERT_RANK(nfds >= 0 && nfds < s->b.nranks, s->b.rank);
   /* Others may wait for this rank meanwhile, so half the time must suffice. */
   colli_lifelines lifelines = {.lifelines = fds,
                                .lifeline_ranks = ranks,
@@ -33,6 +36,7 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
     if (s->listed[r])
       members[nranks++] = r;
   }
+  COLLI_ASSERT_RANK(!members || (rank < nranks && members[rank] == s->b.rank), s->b.rank);
   coll_comm_destroy(&s->child);
   coll_status status =
       members ? colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines)

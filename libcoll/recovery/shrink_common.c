@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
@@ -54,6 +55,7 @@ void shrink_send_checkin(const shrink *s, int fd) {
 
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags) {
+  COLLI_ASSERT_RANK(ballot > s->ballot, s->b.rank); /* ballots only rise */
   s->ballot = ballot;
   s->proved = s->proved && s->list == list;
   s->list = list;
@@ -66,6 +68,7 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
  * -------------------------------------------------------------- */
 
 void shrink_drop(shrink *s, int rank) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks, s->b.rank);
   if (s->conns[rank]) {
     boot_close(&s->conns[rank]->fd);
     free(s->conns[rank]);
@@ -76,6 +79,7 @@ void shrink_drop(shrink *s, int rank) {
 /* Keeps a rank's new connection in place of the previous one, which it has abandoned. */
 static bool keep_pending(shrink *s, const boot_pending *pending) {
   int rank = pending->auth.hello.src_rank;
+  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
   if (!conn)
     return false;
@@ -132,6 +136,7 @@ static void welcome(shrink *s) {
 
 /* Adopts another rank's knowledge. A lower rank only reports what it knows and hangs up. */
 static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
+  COLLI_ASSERT_RANK(conn == s->conns[rank] && !conn->in, s->b.rank);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || (r != s->b.rank && (conn->flags[r] & SHRINK_GONE));
     s->skipped[r] =
@@ -157,6 +162,7 @@ static bool read_conn(shrink *s, int rank) {
     return result <= 0;
   }
   const size_t head_bytes = sizeof(conn->head);
+  COLLI_ASSERT_RANK(conn->done <= head_bytes + (size_t)s->b.nranks, s->b.rank);
   int result = COLL_T_DONE;
   if (conn->done < head_bytes)
     result = colli_net_pull(conn->fd, &conn->head, head_bytes, &conn->done);
@@ -210,6 +216,7 @@ void shrink_wait(shrink *s, uint64_t until_ns) {
 /* ---- dialling -------------------------------------------------------------------------------- */
 
 void shrink_dial(shrink *s, boot_dial *dial, int rank) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   boot_dial_begin(&s->b, dial, COLLI_HELLO_SHRINK, rank, s->comm->table[rank].control_addrs);
 }
 
@@ -220,6 +227,7 @@ int shrink_dial_step(shrink *s, boot_dial *dial) {
   /* If another program with another secret answers, the rank no longer listens. */
   if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
     return result;
+  COLLI_ASSERT_RANK(dial->peer != s->b.rank, s->b.rank);
   s->gone[dial->peer] = true;
   boot_dial_close(dial);
   return COLL_ERR_PEER_LOST;

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/recovery/shrink_internal.h"
 
@@ -19,6 +20,7 @@ static void reach_leader(shrink *s, int leader, int *fd) {
   const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
   until_ns = until_ns < least_ns ? least_ns : until_ns;
   *fd = -1;
+  COLLI_ASSERT_RANK(leader >= 0 && leader < s->b.rank, s->b.rank);
   if (!dial) {
     s->skipped[leader] = true;
     return;
@@ -70,6 +72,8 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
 
 /* Builds or renews as the leader ordered, and reports the result. */
 static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
+  COLLI_ASSERT_RANK(order->kind == SHRINK_BUILD || order->kind == SHRINK_RENEW, s->b.rank);
+  COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
   const int leader = 0;
   coll_status status = COLL_OK;
   shrink_word word;
@@ -118,6 +122,7 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
 
 /* Executes the leader's orders until the end, or until the leader is lost. */
 static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
+  COLLI_ASSERT_RANK(fd >= 0 && !*over, s->b.rank);
   shrink_order order;
   coll_status status = COLL_OK;
   uint8_t *flags = malloc((size_t)s->b.nranks);

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/recovery/shrink_internal.h"
 
@@ -63,6 +64,7 @@ static void begin_probes(lead *l) {
       l->next++;
     if (l->next == nranks)
       break;
+    COLLI_ASSERT_RANK(l->next != l->s->b.rank, l->s->b.rank);
     v->rank = l->next++;
     v->until_ns = colli_now_ns() + PROBE_NS;
     shrink_dial(l->s, &v->dial, v->rank);
@@ -111,6 +113,7 @@ static void take_latest(shrink *s) {
 static bool has_child(const shrink *s, int r) {
   if (r == s->b.rank)
     return s->child && s->child->comm_id == s->list;
+  COLLI_ASSERT_RANK(here(s, r), s->b.rank);
   return s->conns[r]->head.child == s->list;
 }
 
@@ -144,6 +147,7 @@ static bool enough(const shrink *s, const bool *takes) {
     alive++;
     lowest = lowest < 0 ? r : lowest;
   }
+  COLLI_ASSERT_RANK(count <= alive && lowest >= 0, s->b.rank);
   return 2 * count > alive || (2 * count == alive && takes[lowest]);
 }
 
@@ -251,6 +255,7 @@ static coll_status commit_list(lead *l) {
   end_others(l, COLL_ERR_TIMEOUT);
   if (!l->takes[s->b.rank])
     return COLL_ERR_TIMEOUT;
+  COLLI_ASSERT_RANK(has_child(s, s->b.rank), s->b.rank);
   colli_error_clear(s->b.error);
   return COLL_OK;
 }
@@ -331,6 +336,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
       status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
                          "rank %d of the new communicator was lost before it could be told", rank);
     if (s->listed[r] && r != s->b.rank && s->conns[r]) {
+      COLLI_ASSERT_RANK(s->conns[r]->in && count < s->b.nranks - 1, s->b.rank);
       fds[count] = s->conns[r]->fd;
       ranks[count++] = rank;
     }
@@ -369,9 +375,11 @@ static coll_status new_list(lead *l) {
   coll_status status = colli_id_make(&fresh, &s->settings->params, s->b.error);
   if (status != COLL_OK)
     return status;
+  COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
   s->list = fresh.comm_id;
   s->renewed = false;
+  COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
   l->ballot = s->ballot = next_ballot(s);
   shrink_order order = make_order(SHRINK_BUILD);
   memcpy(order.salt, fresh.secret, sizeof(order.salt));
@@ -421,6 +429,7 @@ static coll_status lead_on(lead *l) {
 }
 
 coll_status shrink_lead(shrink *s) {
+  COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
   lead *l = calloc(1, sizeof(*l) + (size_t)s->b.nranks * sizeof(*l->takes));
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");

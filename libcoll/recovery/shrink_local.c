@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
@@ -37,6 +38,7 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
       members[count] = rank;
       settings[count++] = group->waiters[rank]->settings;
     }
+  COLLI_ASSERT_RANK(!settings || !members || count == group->waiting, comm->rank);
   if (children && settings && members)
     status = colli_create_local(children, count, settings, &error);
   for (int i = 0; status == COLL_OK && i < count; i++)
@@ -49,6 +51,7 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
     colli_meeting_waiter *waiter = group->waiters[rank];
     if (!waiter)
       continue;
+    COLLI_ASSERT_RANK(!waiter->done && !waiter->child, rank);
     group->waiters[rank] = NULL;
     group->decided = waiter->number > group->decided ? waiter->number : group->decided;
     if (status == COLL_OK)
@@ -111,12 +114,14 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
         "allows, and went on without it",
         comm->rank);
   } else {
+    COLLI_ASSERT_RANK(!group->waiters[comm->rank] && group->waiting < group->nranks, comm->rank);
     group->waiters[comm->rank] = &mine;
     group->waiting++;
     wait_for_others(comm, group, &mine, colli_now_ns() + (uint64_t)patience_ms * COLLI_NS_PER_MS);
   }
   pthread_mutex_unlock(&meeting->mutex);
   colli_call_resume(comm);
+  COLLI_ASSERT_RANK((mine.status == COLL_OK) == (mine.child != NULL), comm->rank);
   if (mine.status != COLL_OK)
     settings->error.rank = comm->rank;
   *child = mine.child;

@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
@@ -93,6 +94,7 @@ static coll_status run_role(boot *b, boot_links *links, const colli_params *para
 static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl) {
   int peers[COLLI_CTRL_LINKS_MAX], fds[COLLI_CTRL_LINKS_MAX];
   for (int i = 0; i < links->count; i++) {
+    COLLI_ASSERT_RANK(links->at[i].up && links->at[i].fd >= 0, b->rank);
     peers[i] = links->at[i].peer;
     fds[i] = links->at[i].fd;
     links->at[i].fd = -1;
@@ -131,6 +133,7 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,
                             colli_lifelines *lifelines, colli_rank_info **table, colli_ctrl **ctrl,
                             coll_error *error) {
+  COLLI_ASSERT_RANK(rank >= 0 && rank < nranks, rank);
   *table = NULL;
   *ctrl = NULL;
   if (lifelines)
@@ -155,6 +158,7 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
     status = make_ctrl(&b, links, ctrl);
   boot_close(&listen_fd);
   if (status == COLL_OK) {
+    COLLI_ASSERT_RANK(links->table && *ctrl, rank);
     *table = links->table;
     links->table = NULL;
   }

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 
 #define STAGGER_NS    (200 * COLLI_NS_PER_MS) /* from one address to the next */
@@ -83,6 +84,7 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 
 /* Records that an attempt failed, and schedules the next one. */
 static void fail_attempt(boot_dial *dial, boot_attempt *attempt, int sys_errno) {
+  COLLI_ASSERT(attempt >= dial->attempts && attempt < dial->attempts + dial->count);
   boot_close(&attempt->fd);
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
   attempt->failures++;
@@ -98,6 +100,7 @@ static void fail_attempt(boot_dial *dial, boot_attempt *attempt, int sys_errno) 
 
 /* Begins to connect to an address. */
 static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  COLLI_ASSERT_RANK(attempt->fd < 0 && !attempt->dead, b->rank);
   attempt->connected = false;
   attempt->began_ns = now_ns;
   attempt->fd = colli_net_connect(&attempt->addr);
@@ -110,6 +113,7 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
 
 /* Whether the connection is established by now. */
 static bool attempt_connected(boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+  COLLI_ASSERT(attempt->fd >= 0);
   if (attempt->connected)
     return true;
   struct pollfd pfd = {.fd = attempt->fd, .events = POLLOUT};
@@ -187,6 +191,7 @@ static bool is_hopeless(const boot_dial *dial, uint64_t now_ns) {
 }
 
 int boot_dial_step(const boot *b, boot_dial *dial) {
+  COLLI_ASSERT_RANK(dial->fd < 0 && dial->count <= BOOT_ATTEMPTS_MAX, b->rank);
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++) {
     boot_attempt *attempt = &dial->attempts[i];

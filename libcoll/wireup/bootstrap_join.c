@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
@@ -104,6 +105,7 @@ static coll_status fail_root_late(join_state *j) {
 
 /* Reports this rank's failure to rank 0, so that the others learn the reason. */
 static void report_failure(join_state *j, coll_status status) {
+  COLLI_ASSERT_RANK(status != COLL_OK, j->b->rank);
   boot *b = j->b;
   boot_report report;
   size_t done = 0;
@@ -142,6 +144,7 @@ static coll_status await_outcome(join_state *j) {
   for (;;) {
     bool over;
     coll_status status = step_root(j, &over);
+    COLLI_ASSERT_RANK(!over || j->ready, j->b->rank);
     if (status != COLL_OK || over)
       return status;
     int broken = boot_lifelines_broken(b);
@@ -164,6 +167,7 @@ static coll_status await_outcome(join_state *j) {
 }
 
 coll_status boot_join(boot *b, boot_links *links) {
+  COLLI_ASSERT_RANK(b->rank > 0 && b->rank < b->nranks, b->rank);
   join_state *j = calloc(1, sizeof(*j));
   if (!j)
     return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory at check-in");

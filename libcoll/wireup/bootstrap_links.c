@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
@@ -18,6 +19,7 @@ static void plan_links(const boot *b, boot_links *links) {
   links->count = colli_ctrl_peers(b->rank, b->nranks, peers);
   for (int i = 0; i < links->count; i++) {
     boot_link *link = &links->at[i];
+    COLLI_ASSERT_RANK(peers[i] >= 0 && peers[i] < b->nranks && peers[i] != b->rank, b->rank);
     link->peer = peers[i];
     link->table = colli_ctrl_tree_joined(b->rank, peers[i]);
     link->dials = link->table ? peers[i] > b->rank : peers[i] == (b->rank + 1) % b->nranks;
@@ -83,6 +85,7 @@ static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
   const size_t head_bytes = sizeof(link->head);
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
   int result = COLL_T_DONE;
+  COLLI_ASSERT_RANK(!link->dials && !link->up && link->done <= head_bytes + table_bytes, b->rank);
   if (link->done < head_bytes)
     result = colli_net_pull(link->fd, &link->head, head_bytes, &link->done);
   if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
@@ -127,6 +130,7 @@ static int fail_dial(const boot *b, const boot_links *links, const boot_link *li
 static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
   const size_t head_bytes = sizeof(link->head);
   const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
+  COLLI_ASSERT_RANK(link->dials && !link->up && links->have_table, b->rank);
   if (!link->began) {
     boot_dial_begin(b, &link->dial, COLLI_HELLO_CONTROL, link->peer,
                     links->table[link->peer].control_addrs);
@@ -196,6 +200,7 @@ int boot_links_step(const boot *b, boot_links *links) {
       if (result > 0)
         return result;
     }
+    COLLI_ASSERT_RANK(!link->up || link->fd >= 0, b->rank);
     all_up = all_up && link->up;
   }
   if (all_up)

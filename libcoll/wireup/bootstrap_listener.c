@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 
 /* A pending connection is safe for this long before a later one may take its place. */
@@ -24,6 +25,7 @@ static const char *origin_text(int fd, char text[COLLI_ADDR_TEXT]) {
 /* Closes a pending connection, with a line in the log. */
 static void reject_pending(const boot *b, boot_listener *listener, int i, const char *why) {
   char text[COLLI_ADDR_TEXT];
+  COLLI_ASSERT_RANK(i >= 0 && i < listener->count, b->rank);
   boot_pending *pending = &listener->pending[i];
   colli_log_write(b->log, COLLI_LOG_INFO, "a connection from %s was turned away: %s",
                   origin_text(pending->fd, text), why);
@@ -54,6 +56,7 @@ static void accept_new(const boot *b, boot_listener *listener) {
         listener->sys_errno = errno;
       return;
     }
+    COLLI_ASSERT_RANK(listener->count < BOOT_PENDING_MAX, b->rank);
     boot_pending *pending = &listener->pending[listener->count++];
     pending->fd = fd;
     pending->since_ns = colli_now_ns();

@@ -7,10 +7,12 @@
 #include <string.h>
 #include <sys/socket.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) {
+  COLLI_ASSERT_RANK(status > COLL_IN_PROGRESS, b->rank);
   coll_error *error = b->error;
   char text[sizeof(error->message)];
   va_list args;
@@ -79,6 +81,7 @@ int boot_lifelines_broken(const boot *b) {
 }
 
 coll_status boot_fail_lifeline(const boot *b, int lifeline) {
+  COLLI_ASSERT_RANK(lifeline >= 0 && lifeline < b->lifelines->nlifelines, b->rank);
   int peer = b->lifelines->lifeline_ranks[lifeline];
   return boot_fail(b, COLL_ERR_PEER_LOST, peer, NULL,
                    "rank %d of the new communicator is lost, or gave up, before all its ranks were "

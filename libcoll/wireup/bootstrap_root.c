@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
@@ -91,6 +92,7 @@ static coll_status fail_links_late(root_state *r) {
 
 /* Closes one connection. */
 static void drop_conn(root_state *r, int i) {
+  COLLI_ASSERT_RANK(i >= 0 && i < r->count, r->b->rank);
   boot_close(&r->conns[i]->fd);
   free(r->conns[i]);
   r->conns[i] = r->conns[--r->count];
@@ -98,6 +100,7 @@ static void drop_conn(root_state *r, int i) {
 
 /* Keeps an authenticated connection; false if there are too many. */
 static bool add_conn(root_state *r, const boot_pending *pending) {
+  COLLI_ASSERT_RANK(r->count <= r->capacity && pending->fd >= 0, r->b->rank);
   if (r->count == r->capacity)
     return false;
   root_conn *conn = calloc(1, sizeof(*conn));
@@ -165,6 +168,7 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
   r->is_in[conn->rank] = conn->checked_in = true;
   conn->done = 0;
   r->checked_in++;
+  COLLI_ASSERT_RANK(r->checked_in <= b->nranks, b->rank);
   colli_log_write(b->log, COLLI_LOG_DEBUG, "rank %d (host %s, pid %d) has checked in: %d of %d",
                   conn->rank, info->host, info->pid, r->checked_in, b->nranks);
   uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
@@ -196,6 +200,7 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
     conn->ready = true;
     conn->done = 0;
     r->ready++;
+    COLLI_ASSERT_RANK(conn->checked_in && r->ready < r->checked_in, b->rank);
     return COLL_OK;
   }
   if (result == COLL_T_DONE)

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 
 #define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait if descriptors do not fit */
@@ -25,6 +26,7 @@ void boot_polls_clear(boot_polls *polls, uint64_t wake_ns) {
 }
 
 int boot_polls_add(boot_polls *polls, int fd, short events) {
+  COLLI_ASSERT(fd >= 0 && polls->count <= polls->capacity);
   if (polls->count == polls->capacity) {
     boot_polls_wake(polls, colli_now_ns() + FULL_WAIT_NS);
     return -1;

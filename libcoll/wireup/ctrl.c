@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 #define QUEUE_LONG     64 /* messages; a queue as long as this drops superseded ones */
@@ -24,6 +25,7 @@ colli_ctrl_event colli_ctrl_poll(colli_ctrl *ctrl, int *peer, colli_ctrl_msg *ms
   int link = 0;
   *sys_errno = 0;
   colli_ctrl_event event = ctrl->ops->poll(ctrl, &link, msg, sys_errno);
+  COLLI_ASSERT_RANK(event == COLLI_CTRL_NOTHING || (link >= 0 && link < ctrl->count), ctrl->rank);
   if (event != COLLI_CTRL_NOTHING)
     *peer = ctrl->peers[link];
   return event;
@@ -55,6 +57,7 @@ static void add_peer(int peer, int rank, int nranks, int peers[COLLI_CTRL_LINKS_
   for (int i = 0; i < *count; i++)
     if (peers[i] == peer)
       return;
+  COLLI_ASSERT_RANK(*count < COLLI_CTRL_LINKS_MAX, rank);
   peers[(*count)++] = peer;
 }
 
@@ -75,11 +78,13 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]) {
 
 /* The i-th oldest entry. */
 static colli_ctrl_entry *entry_at(const colli_ctrl_queue *queue, size_t i) {
+  COLLI_ASSERT(i < queue->count && queue->count <= queue->capacity);
   return &queue->at[(queue->first + i) % queue->capacity];
 }
 
 /* Removes the i-th oldest entry; the others keep their order. */
 static void remove_entry(colli_ctrl_queue *queue, size_t i) {
+  COLLI_ASSERT(i < queue->count);
   for (; i + 1 < queue->count; i++)
     *entry_at(queue, i) = *entry_at(queue, i + 1);
   queue->count--;

@@ -7,6 +7,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/ctrl_links.h"
 
@@ -37,6 +38,7 @@ static int link_back(int rank, int peer, int nranks) {
   int count = colli_ctrl_peers(peer, nranks, peers), link = 0;
   while (link < count - 1 && peers[link] != rank)
     link++;
+  COLLI_ASSERT_RANK(count > 0 && peers[link] == rank, rank); /* neighbours are mutual */
   return link;
 }
 
@@ -49,6 +51,7 @@ static void notify_owner(mailbox *box) {
 
 static void local_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   local_ctrl *ctrl = (local_ctrl *)base;
+  COLLI_ASSERT_RANK(link >= 0 && link < base->count, base->rank);
   int peer = base->peers[link];
   mailbox *box = &ctrl->group->boxes[peer];
   if (msg->kind == COLLI_CTRL_GOODBYE && msg->origin == base->rank)

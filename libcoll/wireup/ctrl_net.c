@@ -12,6 +12,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
@@ -56,6 +57,7 @@ static bool has_unsent(const net_link *l) {
 static void flush_link(net_ctrl *ctrl, int link) {
   net_link *l = &ctrl->links[link];
   while (l->fd >= 0 && has_unsent(l)) {
+    COLLI_ASSERT_RANK(l->out_done <= sizeof(l->out.msg), ctrl->base.rank);
     if (l->out_done == sizeof(l->out.msg) && colli_ctrl_queue_pop(&l->queue, &l->out))
       l->out_done = 0;
     int result = colli_net_push(l->fd, &l->out.msg, sizeof(l->out.msg), &l->out_done);
@@ -69,6 +71,7 @@ static void flush_link(net_ctrl *ctrl, int link) {
 }
 
 static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
+  COLLI_ASSERT_RANK(link >= 0 && link < base->count, base->rank);
   net_ctrl *ctrl = (net_ctrl *)base;
   net_link *l = &ctrl->links[link];
   if (l->fd < 0 || l->broken)
@@ -101,6 +104,7 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
 /* Reads from a link: a whole message, its end, or nothing yet. */
 static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
+  COLLI_ASSERT_RANK(l->fd >= 0 && l->in_done < sizeof(l->in), ctrl->base.rank);
   while (l->in_done < sizeof(l->in)) {
     ssize_t got =
         recv(l->fd, (char *)&l->in + l->in_done, sizeof(l->in) - l->in_done, MSG_DONTWAIT);
@@ -133,6 +137,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
   int count = epoll_wait(ctrl->epoll_fd, events, COLLI_CTRL_LINKS_MAX, 0);
   for (int i = 0; i < count; i++) {
     *link = (int)events[i].data.u32;
+    COLLI_ASSERT_RANK(*link >= 0 && *link < base->count, base->rank);
     if (events[i].events & EPOLLOUT)
       flush_link(ctrl, *link);
     if (!(events[i].events & ~(uint32_t)EPOLLOUT) || ctrl->links[*link].fd < 0)
@@ -227,6 +232,7 @@ static void enable_keepalive(int fd) {
 
 coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const int *peers,
                                   const int *fds, int count, coll_error *error) {
+  COLLI_ASSERT_RANK(count >= 0 && count <= COLLI_CTRL_LINKS_MAX, rank);
   net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   *out = NULL;
   bool ok = ctrl && (ctrl->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) >= 0;

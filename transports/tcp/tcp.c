@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define EVENTS_AT_ONCE 128
@@ -48,8 +49,10 @@ static int start_listening(tcp_endpoint *ep) {
 /* Frees the endpoint. */
 static void tcp_close(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
+  COLLI_ASSERT(LIST_EMPTY(&ep->conns) && LIST_EMPTY(&ep->blocked) && ep->ndialing == 0);
   tcp_linger_close(ep);
   tcp_accept_close(ep);
+  COLLI_ASSERT(ep->npending == 0);
   tcp_source_close(ep, &ep->listener);
   tcp_source_close(ep, &ep->wake);
   if (ep->epoll_fd >= 0)
@@ -135,6 +138,8 @@ static int tcp_connect(coll_endpoint *handle, int peer, const uint8_t blob[COLL_
 /* Closes a connection; an established one lingers until what was sent has arrived. */
 static void tcp_disconnect(coll_conn *base) {
   tcp_conn *conn = (tcp_conn *)base;
+  COLLI_ASSERT(conn->state != TCP_LINGERING && !conn->dial == (conn->state != TCP_DIALING));
+  COLLI_ASSERT(!conn->blocked || conn->state == TCP_ESTABLISHED);
   LIST_REMOVE(conn, link);
   if (conn->blocked)
     LIST_REMOVE(conn, blocked_link);
@@ -166,6 +171,7 @@ static int flush_blocked(tcp_endpoint *ep) {
   tcp_conn *conn, *next;
   for (conn = LIST_FIRST(&ep->blocked); conn; conn = next) {
     next = LIST_NEXT(conn, blocked_link);
+    COLLI_ASSERT(conn->blocked && conn->state == TCP_ESTABLISHED);
     if (colli_stream_blocked(&conn->stream)) {
       if (!(conn->source.events & ~(uint32_t)EPOLLIN))
         continue;
@@ -219,6 +225,7 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
   int moved = 0;
+  COLLI_ASSERT(ep->npending >= 0 && ep->npending <= TCP_MAX_PENDING && ep->ndialing >= 0);
   collect_events(ep);
   if (ep->wake.events) {
     uint64_t wakes;

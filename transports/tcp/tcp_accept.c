@@ -5,11 +5,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp_internal.h"
 
 /* Frees an inbound connection; closes its socket unless that was handed over. */
 static void drop_inbound(tcp_endpoint *ep, tcp_inbound *in) {
+  COLLI_ASSERT(in->parked || ep->npending > 0);
   if (!in->parked && ep->npending-- == TCP_MAX_PENDING)
     tcp_source_watch(ep, &ep->listener, EPOLLIN);
   tcp_source_close(ep, &in->source);
@@ -21,6 +23,8 @@ static void drop_inbound(tcp_endpoint *ep, tcp_inbound *in) {
 /* Hands a parked socket over to the connection that waits for it: 1, or 0 if it is broken. */
 static int hand_over(tcp_inbound *in, tcp_conn *conn) {
   tcp_endpoint *ep = conn->ep;
+  COLLI_ASSERT(in->parked && in->source.fd >= 0);
+  COLLI_ASSERT(conn->state == TCP_WAITING && conn->source.fd < 0);
   if (colli_auth_answer(&in->auth, true) != 0) {
     drop_inbound(ep, in);
     return 0;
@@ -63,6 +67,7 @@ static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
 /* The connection is authenticated: refuses it, parks it, or hands it over. */
 static void admit_inbound(tcp_endpoint *ep, tcp_inbound *in) {
   const colli_hello *hello = &in->auth.hello;
+  COLLI_ASSERT(!in->parked && ep->npending > 0);
   if (!is_expected(ep, hello)) {
     colli_auth_answer(&in->auth, false);
     drop_inbound(ep, in);
@@ -99,6 +104,7 @@ static int poll_pending(tcp_endpoint *ep, tcp_inbound *in) {
 
 /* Adds a pending connection; false if it was closed at once. */
 static bool add_pending(tcp_endpoint *ep, int fd) {
+  COLLI_ASSERT(fd >= 0 && ep->npending < TCP_MAX_PENDING);
   tcp_inbound *in = calloc(1, sizeof(*in));
   tcp_source source = {.fd = fd};
   if (!in) {

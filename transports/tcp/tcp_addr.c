@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
 
 /*
@@ -68,6 +69,7 @@ int tcp_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB_BYTES]
 /* Inserts an address after those that score as high or higher; returns how many there are. */
 static int insert_by_score(colli_addr *list, int *scores, int count, int max,
                            const colli_addr *addr, int score) {
+  COLLI_ASSERT(max > 0 && count >= 0 && count <= max);
   int at = count < max ? count : max - 1;
   if (count == max && scores[at] >= score)
     return count;
@@ -84,6 +86,7 @@ static int insert_by_score(colli_addr *list, int *scores, int count, int max,
 int tcp_candidates(const tcp_blob *self, const tcp_blob *peer, colli_addr *list, int max) {
   bool one_host = self->host_id == peer->host_id;
   int scores[TCP_MAX_CANDIDATES], count = 0;
+  COLLI_ASSERT(self->count <= COLLI_MAX_ADDRS && peer->count <= COLLI_MAX_ADDRS);
   max = max < TCP_MAX_CANDIDATES ? max : TCP_MAX_CANDIDATES;
   for (uint32_t j = 0; j < peer->count; j++) {
     colli_addr addr = peer->addrs[j];

@@ -5,11 +5,13 @@
 #include <stdlib.h>
 #include <sys/epoll.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
 
 /* Makes a connection fail with what its data calls will report. */
 void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int sys_errno,
                    const char *format, ...) {
+  COLLI_ASSERT(status > COLL_IN_PROGRESS && conn->state != TCP_FAILED && !conn->dial);
   va_list args;
   va_start(args, format);
   vsnprintf(conn->detail, sizeof(conn->detail), format, args);
@@ -24,6 +26,8 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
 /* The handshake is done on conn->source.fd: messages may flow. */
 void tcp_conn_establish(tcp_conn *conn) {
   const coll_transport_env *env = conn->ep->env;
+  COLLI_ASSERT(conn->state == TCP_WAITING || conn->state == TCP_DIALING);
+  COLLI_ASSERT(conn->source.fd >= 0 && !conn->dial && !conn->blocked);
   if (!colli_stream_init(&conn->stream, conn->source.fd, env->slot_bytes, env->slot_count)) {
     tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for a connection");
     return;
@@ -40,6 +44,7 @@ void tcp_conn_establish(tcp_conn *conn) {
 
 /* Tells the environment why a connection failed, once; returns the status. */
 static int report_failure(tcp_conn *conn, int status) {
+  COLLI_ASSERT(status > 0 && (conn->state == TCP_FAILED || conn->state == TCP_ESTABLISHED));
   if (conn->reported)
     return status;
   conn->reported = true;
@@ -101,6 +106,7 @@ int tcp_slot_acquire(coll_conn *base, size_t bytes, void **buf) {
 
 int tcp_slot_commit(coll_conn *base, const coll_tag *tag, size_t bytes) {
   tcp_conn *conn = (tcp_conn *)base;
+  COLLI_ASSERT(conn->state == TCP_ESTABLISHED); /* a slot was acquired */
   return after_send(conn, colli_stream_slot_commit(&conn->stream, tag, bytes));
 }
 
@@ -120,5 +126,6 @@ int tcp_slot_peek(coll_conn *base, coll_tag *got, const void **buf, size_t *byte
 }
 
 int tcp_slot_release(coll_conn *base) {
+  COLLI_ASSERT(((tcp_conn *)base)->state == TCP_ESTABLISHED); /* a message was peeked at */
   return colli_stream_slot_release(&((tcp_conn *)base)->stream);
 }

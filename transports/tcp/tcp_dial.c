@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
 
 _Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "colli_auth_events() speaks poll()");
@@ -13,6 +14,7 @@ _Static_assert(POLLIN == EPOLLIN && POLLOUT == EPOLLOUT, "colli_auth_events() sp
 /* Notes for the error message why the address in use failed. */
 static void note_attempt(tcp_conn *conn, const char *why) {
   tcp_dial *dial = conn->dial;
+  COLLI_ASSERT(dial->next > 0 && dial->next <= dial->count);
   char text[COLLI_ADDR_TEXT];
   size_t used = strlen(dial->tried);
   snprintf(dial->tried + used, sizeof(dial->tried) - used, "%s%s (%s)", used ? ", " : "",
@@ -33,6 +35,7 @@ static void note_errno(tcp_conn *conn, int error) {
 /* No address is left: fails, and says what all attempts together mean. */
 static void fail_dial(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
+  COLLI_ASSERT(dial->next == dial->count && conn->source.fd < 0);
   char tried[sizeof(dial->tried)];
   memcpy(tried, dial->tried, sizeof(tried));
   int error = dial->sys_errno;
@@ -55,6 +58,7 @@ static void fail_dial(tcp_conn *conn) {
 /* Dials the next address on which connect() does not fail at once. */
 static void dial_next(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
+  COLLI_ASSERT(conn->state == TCP_DIALING && dial->count <= TCP_MAX_CANDIDATES);
   tcp_source_close(conn->ep, &conn->source);
   dial->handshaking = false;
   while (dial->next < dial->count) {
@@ -72,6 +76,7 @@ static void dial_next(tcp_conn *conn) {
 
 /* Begins to dial the peer. */
 void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer) {
+  COLLI_ASSERT(conn->state == TCP_WAITING && !conn->dial && conn->source.fd < 0);
   conn->dial = calloc(1, sizeof(*conn->dial));
   if (!conn->dial) {
     tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory to connect");
@@ -88,6 +93,7 @@ void tcp_dial_start(tcp_conn *conn, const tcp_blob *peer) {
 void tcp_dial_free(tcp_conn *conn) {
   if (!conn->dial)
     return;
+  COLLI_ASSERT(conn->ep->ndialing > 0);
   explicit_bzero(conn->dial, sizeof(*conn->dial));
   free(conn->dial);
   conn->dial = NULL;
@@ -96,6 +102,7 @@ void tcp_dial_free(tcp_conn *conn) {
 
 /* Polls the connect: 1 if it has succeeded or failed. */
 static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
+  COLLI_ASSERT(!conn->dial->handshaking && conn->source.fd >= 0);
   tcp_dial *dial = conn->dial;
   const coll_transport_env *env = conn->ep->env;
   int error = ETIMEDOUT;
@@ -149,6 +156,7 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
 
 /* Advances dialling: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
+  COLLI_ASSERT(conn->state == TCP_DIALING && conn->dial);
   int moved = 0;
   if (!conn->dial->handshaking)
     moved = poll_connect(conn, now_ns);

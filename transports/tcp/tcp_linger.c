@@ -10,6 +10,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define DRAIN_READS 64 /* bounds the work of one call */
@@ -27,6 +28,7 @@ static bool discard_input(int fd) {
 
 /* Advances a lingering connection: true if nothing is left to wait for. */
 static bool step_lingering(tcp_conn *conn) {
+  COLLI_ASSERT(conn->state == TCP_LINGERING && conn->source.fd >= 0);
   int status = colli_stream_flush(&conn->stream), unacked = 0;
   if (status > 0)
     return true;
@@ -41,6 +43,7 @@ static bool step_lingering(tcp_conn *conn) {
 
 /* Frees a connection that has left all lists but `lingering`. */
 static void free_lingering(tcp_conn *conn) {
+  COLLI_ASSERT(conn->state == TCP_LINGERING);
   LIST_REMOVE(conn, link);
   colli_stream_destroy(&conn->stream);
   tcp_source_close(conn->ep, &conn->source);
@@ -49,6 +52,7 @@ static void free_lingering(tcp_conn *conn) {
 
 /* Takes over an established connection until what was sent has arrived, and frees it then. */
 void tcp_linger_start(tcp_conn *conn) {
+  COLLI_ASSERT(conn->state == TCP_ESTABLISHED && !conn->dial && conn->source.fd >= 0);
   conn->state = TCP_LINGERING;
   LIST_INSERT_HEAD(&conn->ep->lingering, conn, link);
   if (conn->stream.send_status != COLL_OK || step_lingering(conn) ||

@@ -18,7 +18,7 @@
 #define VERBS_MAX_RAILS  4
 #define VERBS_RAIL_GIDS  2
 #define VERBS_NAME_BYTES 64
-#define VERBS_RAIL_TEXT  160
+#define VERBS_RAIL_TEXT  240
 
 /* The COLL_VERBS_ settings, and COLL_TCP_IFNAME. */
 typedef struct verbs_settings {
