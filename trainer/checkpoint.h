@@ -27,15 +27,15 @@ bool checkpoint_check(const char *path, fail *why);
 
 /*
  * Writes a state to a file beside `path`, one for each rank that may write, and syncs it to disk;
- * checkpoint_publish() then renames it to `path`, which at any moment, even after a
- * crash or power cut, is either the one before or the new one.
+ * checkpoint_publish() then renames it to `path`. After a crash or power cut, `path` holds either
+ * the old file or the new one.
  */
 bool checkpoint_write(const char *path, int rank, const checkpoint_run *run,
                       const checkpoint_state *state, fail *why);
 bool checkpoint_publish(const char *path, int rank, fail *why);
 
-/* Takes away what the ranks [first, end) have written and not published: a rank that was frozen and
- * given up cannot publish any more when it wakes up. */
+/* Removes what the ranks [first, end) have written but not published: a rank that the others gave
+ * up cannot publish it any more. */
 void checkpoint_withdraw(const char *path, int first, int end);
 
 /* Reads a state into the arrays of *state. If only the file or only *state has `pending`, it is

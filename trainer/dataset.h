@@ -37,8 +37,8 @@ typedef struct dataset {
 bool dataset_load(dataset *d, const char *path, size_t places, fail *why);
 
 /*
- * Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k- files of the folder, each as
- * it is (then it is mapped) or with ".gz" behind its name (the plain one wins), and checks all
+ * Reads train-images-idx3-ubyte, train-labels-idx1-ubyte and the t10k- files of the folder. A plain
+ * file is mapped; if there is none, the file with ".gz" appended is unpacked. Checks kinds, sizes,
  * lengths, checksums, and that there is a label for each image. On failure d->file still lists what
  * was mapped or allocated.
  */
@@ -51,14 +51,10 @@ void dataset_free(dataset *d);
 void dataset_inputs(const dataset *d, const sample_set *set, size_t i, float scale, float offset,
                     float *inputs);
 
-/* Prefetches the inputs of sample i. */
-void dataset_prefetch(const dataset *d, const sample_set *set, size_t i);
-
 /* Writes the labels of sample i. */
 void dataset_labels(const dataset *d, const sample_set *set, size_t i, uint8_t *labels);
 
-/* ---- loader.c: which samples are in which batch, and the numbers of this rank's part ------------
- */
+/* ---- batches -------------------------------------------------------------------------------- */
 
 /* The part [first, first + count) of something that rank `rank` of `nranks` works on. */
 typedef struct shard {

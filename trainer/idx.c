@@ -15,8 +15,7 @@
  * refused before memory is allocated for it. */
 #define DEFLATE_RATIO 1040u
 
-/* A file as it lies on disk: an IDX header of `head` bytes with `count` sizes, and as many bytes.
- */
+/* A file on disk: an IDX header of `head` bytes with `count` sizes, and that many bytes. */
 typedef struct idx_file {
   char path[PATH_MAX];
   uint32_t magic;
@@ -112,8 +111,7 @@ static bool read_packed(idx_file *file, z_stream *z, file_bytes *whole, fail *wh
   return check_length(file, got + extra + (z->next_in < file->raw.data + file->raw.bytes), why);
 }
 
-/* Reads the whole of one file; gives its contents. What was taken is in d->file, also on failure.
- */
+/* Reads one whole file. On failure d->file still lists what was mapped or allocated. */
 static bool read_idx(dataset *d, idx_file *file, const char *folder, const char *name,
                      const uint8_t **contents, fail *why) {
   file->head = 4 + 4 * file->count;

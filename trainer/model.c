@@ -155,8 +155,7 @@ bool model_backward(const model *m, const float *params, pass *p, size_t rows, f
   return true;
 }
 
-/* ---- softmax cross entropy ---------------------------------------------------------------------
- */
+/* ---- softmax cross entropy ------------------------------------------------------------------ */
 
 /* Index of the largest of n numbers. */
 static size_t largest(const float *x, size_t n) {

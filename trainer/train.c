@@ -126,8 +126,7 @@ static void release(worker *w) {
   pass_destroy(&w->pass);
 }
 
-/* All that comes before the first epoch; once more from the beginning if a rank was lost meanwhile.
- */
+/* Everything before the first epoch; from the beginning if a rank was lost meanwhile. */
 static bool start(trainer *t, fail *why) {
   worker *w = &t->w;
   const options *o = w->o;
@@ -215,7 +214,7 @@ static bool meet(worker *w, fail *why) {
   return succeeded(why, w->comm, coll_barrier(w->comm), "meeting after an epoch");
 }
 
-/* Rank 0: shows and writes what a finished epoch has come to, and the run after the last. */
+/* Rank 0 shows and writes the result of a finished epoch, and of the run after the last one. */
 static bool write_epoch(trainer *t, const epoch_result *result, fail *why) {
   worker *w = &t->w;
   double seconds = clock_s() - t->begin_s;
@@ -232,10 +231,10 @@ static bool write_epoch(trainer *t, const epoch_result *result, fail *why) {
 }
 
 /*
- * Collective: if it `writes`, rank 0 writes the checkpoint of this moment, and the epoch's lines
- * unless `result` is NULL. The others hear that the checkpoint is written, and say that they have
- * heard, before it is published: a rank 0 that was frozen and given up does not come so far, or
- * finds that the others have withdrawn what it had written (go_on).
+ * Collective: if it `writes`, rank 0 writes a checkpoint of the current state, and the epoch's
+ * lines unless `result` is NULL. Before the checkpoint is published, the others are told that it is
+ * written, and confirm that: so a rank 0 that the others gave up never gets there, or finds that
+ * they have withdrawn its file (go_on).
  */
 static bool save(trainer *t, bool writes, const float *params, const epoch_result *result,
                  fail *why) {
@@ -270,9 +269,9 @@ static bool step_done(worker *w, fail *why) {
 }
 
 /*
- * The end of an epoch, collective: rank 0 writes the run's files, unless it has done so before, and
- * all wait for it. So if rank 0 is lost before they are written, the others still are in this
- * epoch, and the next rank writes them; and no rank leaves the run while another may still need it.
+ * The end of an epoch, collective: rank 0 writes the run's files, unless it has already done so,
+ * and all wait for it. If rank 0 is lost before that, the others are still in this epoch, and the
+ * next rank writes them. So no rank leaves the run while another may still need it.
  */
 static bool finish_epoch(trainer *t, const float *params, const epoch_result *result, fail *why) {
   worker *w = &t->w;

@@ -76,8 +76,7 @@ layer layer_columns(split *ranks, size_t inputs, size_t outputs, bool relu);
 /* A linear layer of which this rank has a part of the inputs and all outputs. */
 layer layer_rows(split *ranks, size_t inputs, size_t outputs, bool relu);
 
-/* ---- rows.c: what layers do to each row of a matrix -------------------------------------------
- */
+/* ---- rows.c: what layers do to each row of a matrix ----------------------------------------- */
 
 /* Parameters of rows_linear: a row of `inputs` weights for each output, then the biases. */
 static inline size_t rows_linear_params(size_t inputs, size_t outputs) {

@@ -5,8 +5,7 @@
 
 static const char *const doing = "summing gradients";
 
-/* ---- packets ----------------------------------------------------------------------------------
- */
+/* ---- packets -------------------------------------------------------------------------------- */
 
 /* How far the packets of a bucket are. */
 enum { ARRIVED, GRADIENTS_SENT, SUMS_SENT };
@@ -132,8 +131,7 @@ static bool wait_packets(buckets *b, bucket *item, fail *why) {
   return send_sums(b, why) && take_sums(b, item, why);
 }
 
-/* ---- buckets ----------------------------------------------------------------------------------
- */
+/* ---- buckets -------------------------------------------------------------------------------- */
 
 void buckets_cut(buckets *b, const model *m, size_t bucket_bytes) {
   size_t end = m->params;
