@@ -180,7 +180,7 @@ static bool unsent(const coll_comm *comm) {
     return false;
   for (const colli_p2p_peer *peer = comm->p2p.first_peer; peer; peer = peer->next)
     if ((peer->nbuffered > 0 || peer->unsent) && !comm->failure.left[peer->rank] &&
-        !comm->failure.lost[peer->rank])
+        !comm->failure.lost[peer->rank] && !comm->failure.silent[peer->rank])
       return true;
   return false;
 }

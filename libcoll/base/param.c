@@ -20,6 +20,12 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                        INT_MAX,
                                        "Deadline for creating a communicator, by which all ranks "
                                        "must have joined. In milliseconds."},
+    [COLLI_PARAM_SHRINK_QUORUM] =
+        {"COLL_SHRINK_QUORUM", COLLI_PARAM_WORD, "majority", COLL_SHRINK_QUORUM_MAJORITY,
+         COLL_SHRINK_QUORUM_REACHABLE,
+         "Who may continue in coll_comm_shrink() while other ranks are silent: majority (more than "
+         "half of the ranks, or half of them with rank 0) or reachable (whoever meets, even if the "
+         "others do the same). The same on all ranks. See docs/failures.md."},
     [COLLI_PARAM_TRANSPORT] = {"COLL_TRANSPORT", COLLI_PARAM_STRING, "", 0, 0,
                                "Comma-separated list of the transports to choose from: shm, "
                                "verbs, tcp, and those of plug-ins. The order counts only if it "
@@ -131,6 +137,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_DETERMINISTIC] = {"off", "on", "ordered"},
     [COLLI_PARAM_ACCUMULATE] = {"native", "float32"},
     [COLLI_PARAM_PROGRESS] = {"off", "on"},
+    [COLLI_PARAM_SHRINK_QUORUM] = {"majority", "reachable"},
 };
 
 const char *colli_param_word(colli_param_id id, long long number) {

@@ -67,6 +67,7 @@ typedef struct colli_failure {
   colli_wait_report *wait_reports; /* nranks records */
   bool *left;                      /* nranks: its process said goodbye */
   bool *lost;                      /* nranks: its process is known to be gone */
+  bool *silent;                    /* nranks: nothing was heard from it; it may live */
   atomic_int abort_flag;
 } colli_failure;
 

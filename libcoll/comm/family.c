@@ -165,6 +165,7 @@ void colli_family_free(colli_family *family) {
   free(family->heard);
   free(family->left);
   free(family->lost);
+  free(family->silent);
   free(family->early);
   pthread_mutex_destroy(&family->turns.mutex);
   pthread_cond_destroy(&family->turns.next);
@@ -319,7 +320,9 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
   family->heard = calloc(n, sizeof(*family->heard));
   family->left = calloc(n, sizeof(*family->left));
   family->lost = calloc(n, sizeof(*family->lost));
-  if (!family->table || !family->routes || !family->heard || !family->left || !family->lost)
+  family->silent = calloc(n, sizeof(*family->silent));
+  if (!family->table || !family->routes || !family->heard || !family->left || !family->lost ||
+      !family->silent)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));

@@ -81,6 +81,7 @@ typedef struct colli_family {
   uint64_t *heard;     /* nranks: serial number of the last message handled from each */
   bool *left;          /* nranks: said goodbye */
   bool *lost;          /* nranks: the process is gone */
+  bool *silent;        /* nranks: nothing was heard from it; it may live */
   coll_error reported; /* what a transport said last */
   coll_comm *members;  /* linked by coll_comm.sibling */
   colli_mux *mux;      /* NULL: nothing was split yet */

@@ -107,12 +107,13 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   comm->failure.wait_reports = calloc(n, sizeof(*comm->failure.wait_reports));
   comm->failure.left = calloc(n, sizeof(*comm->failure.left));
   comm->failure.lost = calloc(n, sizeof(*comm->failure.lost));
+  comm->failure.silent = calloc(n, sizeof(*comm->failure.silent));
   coll_request *first = colli_request_get(comm, true);
   if (first)
     colli_request_put(first);
   bool p2p = colli_p2p_init(&comm->p2p, exec, &colli_comm_p2p_events);
   if (!p2p || !exec->links || !comm->failure.wait_reports || !comm->failure.left ||
-      !comm->failure.lost || !first)
+      !comm->failure.lost || !comm->failure.silent || !first)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            comm->nranks);
   return COLL_OK;
@@ -193,6 +194,7 @@ void colli_comm_free(coll_comm *comm) {
   free(comm->failure.wait_reports);
   free(comm->failure.left);
   free(comm->failure.lost);
+  free(comm->failure.silent);
   free(comm->map.in_base);
   free(comm->map.from_base);
   free(comm->map.numbers);
@@ -205,8 +207,8 @@ void colli_comm_free(coll_comm *comm) {
 static void take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  if (comm->failure.wait_reports && comm->failure.left &&
-      comm->failure.lost) /* else it was never made */
+  if (comm->failure.wait_reports && comm->failure.left && comm->failure.lost &&
+      comm->failure.silent) /* else it was never made */
     colli_notice_poll(family);
   colli_p2p_linger(comm);
   bool last = colli_family_leave(family, comm);

@@ -29,11 +29,13 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
                            out->create_timeout_ms);
   if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
       (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32 ||
-      (unsigned)out->progress > COLL_PROGRESS_ON)
+      (unsigned)out->progress > COLL_PROGRESS_ON ||
+      (unsigned)out->shrink_quorum > COLL_SHRINK_QUORUM_REACHABLE)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
-                           "config.deterministic is %d, config.accumulate %d, config.progress %d; "
-                           "see coll.h",
-                           (int)out->deterministic, (int)out->accumulate, (int)out->progress);
+                           "config.deterministic is %d, config.accumulate %d, config.progress %d, "
+                           "config.shrink_quorum %d; see coll.h",
+                           (int)out->deterministic, (int)out->accumulate, (int)out->progress,
+                           (int)out->shrink_quorum);
   return COLL_OK;
 }
 
@@ -65,6 +67,8 @@ static coll_status apply_config(colli_settings *settings, const coll_config *con
     params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
   if (config->progress)
     params->number[COLLI_PARAM_PROGRESS] = config->progress;
+  if (config->shrink_quorum)
+    params->number[COLLI_PARAM_SHRINK_QUORUM] = config->shrink_quorum;
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");

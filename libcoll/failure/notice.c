@@ -1,8 +1,8 @@
 /*
  * notice.c: handles messages from the control links. Each is handled once, by the origin's serial
  * number, and forwarded to all neighbours, so it reaches every rank of the family, even those
- * outside the communicator that it names. The end of a process revokes all communicators that
- * contain it; every other message concerns only the one that it names.
+ * outside the communicator that it names. The loss of a rank revokes all communicators that contain
+ * it; every other message concerns only the one that it names.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,10 +23,26 @@ static coll_comm *find_member(const colli_family *family, uint64_t uid) {
   return comm;
 }
 
-/* ---- a process is gone ----------------------------------------------------------------------- */
+/* ---- a rank is lost -------------------------------------------------------------------------- */
 
-/* The error record of a lost process for the base: `finder` saw its control link close. */
-static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno) {
+/* Why a rank counts as lost, and what to do. `link`: its control link to whom. */
+static void describe_loss(coll_error *record, const char *link, bool silent) {
+  const char *why = record->sys_errno ? strerror(record->sys_errno) : "";
+  if (silent)
+    snprintf(record->message, sizeof(record->message),
+             "rank %d (host %s, pid %d) is silent: nothing comes over its control link to %s (%s); "
+             "look whether its host is down or the network between them is cut",
+             record->peer, record->peer_host, record->peer_pid, link, why);
+  else
+    snprintf(record->message, sizeof(record->message),
+             "rank %d (host %s, pid %d) is lost: its control link to %s closed without a "
+             "goodbye%s%s; look for what ended that process (signal, memory limit, crash)",
+             record->peer, record->peer_host, record->peer_pid, link, *why ? ": " : "", why);
+}
+
+/* The error record of a lost rank for the base. */
+static void lost_record(const colli_family *family, coll_error *record, int dead, int sys_errno,
+                        bool silent) {
   const coll_comm *base = find_member(family, 0);
   colli_error_clear(record);
   record->status = COLL_ERR_PEER_LOST;
@@ -38,54 +54,51 @@ static void lost_record(const colli_family *family, coll_error *record, int dead
   snprintf(record->peer_host, sizeof(record->peer_host), "%s", family->table[dead].host);
   if (base && base->exec.oldest)
     colli_comm_record_operation(record, base->exec.oldest);
-  snprintf(record->message, sizeof(record->message),
-           "rank %d (host %s, pid %d) is lost: its control link to rank %d closed without a "
-           "goodbye%s%s; look for what ended that process (signal, memory limit, crash)",
-           dead, record->peer_host, record->peer_pid, family->rank, sys_errno ? ": " : "",
-           sys_errno ? strerror(sys_errno) : "");
+  char link[32];
+  snprintf(link, sizeof(link), "rank %d", family->rank);
+  describe_loss(record, link, silent);
 }
 
 /* The same for a communicator that was split. */
-static void lost_record_of(const coll_comm *comm, coll_error *record, int dead, int finder,
-                           int sys_errno) {
-  int peer = colli_comm_rank_of(comm, dead);
+static void lost_record_of(const coll_comm *comm, coll_error *record, const colli_ctrl_msg *msg) {
+  int peer = colli_comm_rank_of(comm, msg->peer), finder = msg->origin;
   colli_comm_record(comm, record, COLL_ERR_PEER_LOST, peer, comm->exec.oldest);
   if (colli_comm_rank_of(comm, finder) >= 0)
     record->rank = colli_comm_rank_of(comm, finder);
-  record->sys_errno = sys_errno;
+  record->sys_errno = msg->error.sys_errno;
   snprintf(record->host, sizeof(record->host), "%s", comm->family->table[finder].host);
-  snprintf(record->message, sizeof(record->message),
-           "rank %d (host %s, pid %d) is lost: its control link to a process on host %s closed "
-           "without a goodbye%s%s; look for what ended that process (signal, memory limit, crash)",
-           peer, record->peer_host, record->peer_pid, record->host, sys_errno ? ": " : "",
-           sys_errno ? strerror(sys_errno) : "");
+  char link[96];
+  snprintf(link, sizeof(link), "a process on host %s", record->host);
+  describe_loss(record, link, msg->silent);
 }
 
-/* Revokes a communicator if a lost process is one of its ranks. */
+/* Revokes a communicator if a lost rank is one of its ranks. */
 static void note_lost(coll_comm *comm, const colli_ctrl_msg *msg) {
   int rank = colli_comm_rank_of(comm, msg->peer);
-  if (rank < 0 || comm->failure.lost[rank])
+  bool *known = msg->silent ? comm->failure.silent : comm->failure.lost;
+  if (rank < 0 || known[rank])
     return;
-  comm->failure.lost[rank] = true;
+  known[rank] = true;
   coll_error record = msg->error;
   if (comm->uid != 0)
-    lost_record_of(comm, &record, msg->peer, msg->origin, msg->error.sys_errno);
+    lost_record_of(comm, &record, msg);
   colli_comm_note_failure(comm, &record);
 }
 
-/* Revokes all communicators that contain a lost process. */
+/* Revokes all communicators that contain a lost rank. */
 static void note_lost_everywhere(colli_family *family, const colli_ctrl_msg *msg) {
-  family->lost[msg->peer] = true;
+  (msg->silent ? family->silent : family->lost)[msg->peer] = true;
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     note_lost(comm, msg);
 }
 
-/* The control link to a rank broke without a goodbye, so that rank is dead. */
-static void neighbour_lost(colli_family *family, int peer, int sys_errno) {
-  if (family->lost[peer])
+/* The control link to a rank closed without a goodbye, so that its process is gone; or it is
+ * silent, and nobody can know. */
+static void neighbour_lost(colli_family *family, int peer, int sys_errno, bool silent) {
+  if (family->lost[peer] || (silent && family->silent[peer]))
     return;
-  colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = peer};
-  lost_record(family, &msg.error, peer, sys_errno);
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = peer, .silent = silent};
+  lost_record(family, &msg.error, peer, sys_errno, silent);
   colli_notice_send(family, 0, &msg);
   note_lost_everywhere(family, &msg);
 }
@@ -202,7 +215,10 @@ void colli_notice_poll(colli_family *family) {
     case COLLI_CTRL_NOTHING:
       return;
     case COLLI_CTRL_CLOSED:
-      neighbour_lost(family, peer, sys_errno);
+      neighbour_lost(family, peer, sys_errno, false);
+      break;
+    case COLLI_CTRL_SILENT:
+      neighbour_lost(family, peer, sys_errno, true);
       break;
     case COLLI_CTRL_MESSAGE:
       take_notice(family, peer, &msg);
@@ -216,8 +232,10 @@ void colli_notice_catch_up(colli_family *family, coll_comm *comm) {
   for (int rank = 0; rank < comm->nranks; rank++) {
     int base_rank = colli_comm_base_rank(comm, rank);
     comm->failure.left[rank] = family->left[base_rank];
-    if (family->lost[base_rank])
-      note_lost(comm, &(colli_ctrl_msg){.origin = family->rank, .peer = base_rank});
+    if (family->lost[base_rank] || family->silent[base_rank])
+      note_lost(comm, &(colli_ctrl_msg){.origin = family->rank,
+                                        .peer = base_rank,
+                                        .silent = !family->lost[base_rank]});
   }
   for (int i = 0; i < COLLI_EARLY && i < family->nearly; i++)
     if (family->early[i].uid == comm->uid)

@@ -48,6 +48,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->settings = settings;
   s->patience_ns =
       (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+  s->quorum = (coll_shrink_quorum)settings->params.number[COLLI_PARAM_SHRINK_QUORUM];
   s->id = (colli_id){.listen_fd = -1, .comm_id = comm->comm_id};
   memcpy(s->id.secret, listener->secret, sizeof(s->id.secret));
   s->b = (boot){.id = &s->id,

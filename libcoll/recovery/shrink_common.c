@@ -184,7 +184,8 @@ void shrink_listen(shrink *s) {
   colli_notice_poll(comm->family);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || comm->failure.lost[r];
-    s->skipped[r] = s->skipped[r] || comm->failure.left[r]; /* it will not come, but it is alive */
+    /* It will not come, but may be alive. */
+    s->skipped[r] = s->skipped[r] || comm->failure.left[r] || comm->failure.silent[r];
   }
   colli_call_pause(comm);
 }

@@ -14,30 +14,18 @@
  *
  * If a round fails, the coordinator says STOP, hears everybody's word, and begins the next round
  * with those who are left, with a higher *ballot*. If the coordinator is lost, the members go to
- * the next candidate and tell it the latest list and what they adopted. These rules make all who
- * return OK return the same list:
- *
- *   1. A new list is committed when all its members have adopted it. So a coordinator that takes
- *      over knows that nobody returned with the latest list if one of its members is here without
- *      having adopted it, or if all of its members that are not gone are here. Otherwise it renews
- *      that list: order RENEW gives it a higher ballot at all who adopted it and are here, and when
- *      they have said so, it is committed to them. A renewed list stays the only one until all its
- *      members that are not gone are here.
- *   2. Those who take a list, new or renewed, must be more than half of the ranks that are not
- * gone, or half of them with the lowest. So ranks that were left out for being late form no other
- *      one, and two coordinators at a time cannot both succeed.
+ * the next candidate and tell it the latest list and what they adopted. The rules of shrink_rules.h
+ * make all who return OK return the same list.
  *
  * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
  * latter its outcome; and if it dials the listener of one that leads them, that proves the outcome.
- *
- * "Gone" means that nothing of that process can be in a communicator of this family any more: its
- * control link broke without a goodbye, or its host refuses connections to its listener.
  */
 #ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
 #define COLLI_RECOVERY_SHRINK_INTERNAL_H
 
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
+#include "libcoll/recovery/shrink_rules.h"
 #include "libcoll/wireup/bootstrap_dial.h"
 #include "libcoll/wireup/bootstrap_listener.h"
 
@@ -98,6 +86,7 @@ typedef struct shrink {
   colli_id id;
   coll_comm *comm;
   colli_settings *settings;
+  coll_shrink_quorum quorum;
   uint64_t patience_ns; /* create_timeout_ms */
   uint64_t limit_ns;    /* this call ends by then */
   bool *gone, *skipped; /* by rank */

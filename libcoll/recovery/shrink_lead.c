@@ -32,7 +32,9 @@ typedef struct lead {
   uint64_t next_ns;  /* when they do */
   uint64_t until_ns; /* when missing ranks are left out */
   uint64_t beat_ns;  /* when to tell the members again that this rank is there */
-  bool takes[];      /* indexed by rank: is here, and takes the list that is being made */
+  bool *here;        /* by rank: takes part, as of the last look at the latest list */
+  bool *adopted;     /* by rank: and has made its communicator */
+  bool takes[];      /* by rank: is here, and takes the list that is being made */
 } lead;
 
 /* Whether a rank need not be waited for. */
@@ -118,37 +120,23 @@ static bool has_child(const shrink *s, int r) {
 }
 
 /* Whether a rank may have returned with the latest list, so that there can be no other. */
-static bool maybe_committed(lead *l) {
+static bool may_be_committed(lead *l) {
   shrink *s = l->s;
-  bool missing = false, adopted = true;
   take_latest(s);
   if (s->proved)
     return true;
   if (s->ballot == 0 || s->ballot == l->ballot)
     return false; /* none, or this rank's own, which it did not commit */
   for (int r = 0; r < s->b.nranks; r++) {
-    if (!s->listed[r])
-      continue;
-    if (here(s, r))
-      adopted = adopted && has_child(s, r);
-    else
-      missing = missing || !s->gone[r];
+    l->here[r] = here(s, r);
+    l->adopted[r] = l->here[r] && has_child(s, r);
   }
-  return missing && (adopted || s->renewed);
-}
-
-/* Whether the ranks that take a list are enough (rule 2). */
-static bool enough(const shrink *s, const bool *takes) {
-  int alive = 0, count = 0, lowest = -1;
-  for (int r = 0; r < s->b.nranks; r++) {
-    count += takes[r];
-    if (s->gone[r] && !takes[r])
-      continue;
-    alive++;
-    lowest = lowest < 0 ? r : lowest;
-  }
-  COLLI_ASSERT_RANK(count <= alive && lowest >= 0, s->b.rank);
-  return 2 * count > alive || (2 * count == alive && takes[lowest]);
+  return shrink_may_be_committed(&(shrink_view){.nranks = s->b.nranks,
+                                                .gone = s->gone,
+                                                .here = l->here,
+                                                .listed = s->listed,
+                                                .adopted = l->adopted,
+                                                .renewed = s->renewed});
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -213,7 +201,7 @@ static bool gather(lead *l) {
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
     if (late || all || s->proved) {
-      bool committed = maybe_committed(l);
+      bool committed = may_be_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
       return committed;
@@ -278,9 +266,10 @@ static coll_status too_few(lead *l) {
   free(missing);
   return boot_fail(&s->b, COLL_ERR_TIMEOUT, first, first < 0 ? NULL : &s->comm->table[first],
                    "%d rank(s) met, led by rank %d (host %s), but rank(s) %s did not come within "
-                   "%.3g s, and nothing shows that they died. They are not fewer, and may have "
-                   "gone on without these ranks, which are left out; look whether they called "
-                   "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+                   "%.3g s, and nothing shows that they died. They may have gone on without these "
+                   "ranks, which are fewer than most, and left out; look whether they called "
+                   "coll_comm_shrink() too and can be reached; COLL_CREATE_TIMEOUT_MS gives more "
+                   "time, and COLL_SHRINK_QUORUM=reachable goes on all the same",
                    count, s->b.rank, s->b.mine->host, list,
                    (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S);
 }
@@ -415,7 +404,7 @@ static coll_status lead_on(lead *l) {
     bool committed = gather(l);
     if (s->proved)
       return commit_list(l);
-    if (!enough(s, l->takes))
+    if (!shrink_is_enough(s->quorum, s->b.nranks, s->gone, l->takes))
       return end_all(l, too_few(l));
     coll_status status = committed ? renew_list(l) : new_list(l);
     if (status == COLL_OK)
@@ -430,11 +419,14 @@ static coll_status lead_on(lead *l) {
 
 coll_status shrink_lead(shrink *s) {
   COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
-  lead *l = calloc(1, sizeof(*l) + (size_t)s->b.nranks * sizeof(*l->takes));
+  const size_t nranks = (size_t)s->b.nranks;
+  lead *l = calloc(1, sizeof(*l) + 3 * nranks * sizeof(*l->takes));
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
+  l->here = l->takes + nranks;
+  l->adopted = l->here + nranks;
   l->next_ns = now_ns + PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;

@@ -14,8 +14,8 @@
 #include "libcoll/base/log.h"
 
 typedef enum colli_ctrl_kind {
-  COLLI_CTRL_FAILED = 1,  /* the communicator is revoked; `error` says why. peer not -1: the process
-                             of that rank is gone, and all communicators that it is in are */
+  COLLI_CTRL_FAILED = 1, /* the communicator is revoked; `error` says why. peer not -1: that rank is
+                            lost, and all communicators that it is in are revoked */
   COLLI_CTRL_WAITING = 2, /* origin is in the operation of `sequence` and `signature`, and waits for
                              `peer` and `more` */
   COLLI_CTRL_GOODBYE = 3, /* the sender leaves as planned */
@@ -34,7 +34,7 @@ typedef struct colli_ctrl_msg {
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
   int32_t more[COLLI_CTRL_MORE]; /* WAITING: further ranks that origin waits for; ABSENT: one */
-  int32_t pad;
+  uint32_t silent; /* FAILED with a peer: nothing is heard from it; 0: its process is gone */
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in */
   coll_error error;      /* FAILED */
@@ -46,7 +46,10 @@ typedef struct colli_ctrl colli_ctrl;
 typedef enum colli_ctrl_event {
   COLLI_CTRL_NOTHING,
   COLLI_CTRL_MESSAGE, /* *msg is filled; *peer is the neighbour it came from */
-  COLLI_CTRL_CLOSED   /* the link to *peer ended without a goodbye; *sys_errno says why, or is 0 */
+  COLLI_CTRL_CLOSED,  /* the link to *peer ended without a goodbye: its kernel said so, thus its
+                         process is gone; *sys_errno says why, or is 0 */
+  COLLI_CTRL_SILENT   /* nothing is heard from *peer any more, which proves nothing; *sys_errno says
+                         why */
 } colli_ctrl_event;
 
 /* The ranks to which this one has links. Fills neighbours (8 at most) and returns their number. */

@@ -1,6 +1,7 @@
 /* ctrl_net.c: control links over the sockets that bootstrap made, watched by one epoll descriptor.
  */
 #include <errno.h>
+#include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -18,9 +19,16 @@
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
 
+/* The neighbour's kernel is asked for a sign of life each IDLE_S. */
+#define IDLE_S     10
+#define SILENT_MS  30000 /* none for so long, */
+#define UNANSWERED 2     /* and so often asked in vain: a machine that was suspended did not ask */
+#define LOOK_NS    COLLI_NS_PER_S
+
 typedef struct net_link {
   int fd;        /* -1: closed */
   bool left;     /* the neighbour said goodbye, so the end of the link is not a failure */
+  bool silent;   /* nothing has come for SILENT_MS */
   bool broken;   /* nothing more can be sent */
   bool watching; /* epoll watches for space to send */
   bool shut;     /* our side is shut down */
@@ -34,6 +42,7 @@ typedef struct net_link {
 typedef struct net_ctrl {
   colli_ctrl base;
   int epoll_fd;
+  uint64_t look_ns; /* when to look for silent links again */
   net_link links[COLLI_CTRL_LINKS_MAX];
 } net_ctrl;
 
@@ -101,6 +110,26 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
   return true;
 }
 
+/*
+ * What the end of a link shows. Its neighbour's kernel ends it when that process is gone; but a
+ * reset after a silence may come from a host that has given up the link, or was started again.
+ */
+static colli_ctrl_event end_link(net_link *l, int sys_errno) {
+  const bool proven = sys_errno == 0 || (sys_errno == ECONNRESET && !l->silent);
+  const bool known = l->left || (l->silent && !proven);
+  close_link(l);
+  return known ? COLLI_CTRL_NOTHING : proven ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
+}
+
+/* Takes nothing more from a link, and sends nothing. It stays open: the neighbour would take its
+ * end for that of this process. */
+static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
+  const bool known = l->left || l->silent;
+  epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
+  l->broken = l->silent = true;
+  return known ? COLLI_CTRL_NOTHING : COLLI_CTRL_SILENT;
+}
+
 /* Reads from a link: a whole message, its end, or nothing yet. */
 static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
@@ -114,21 +143,45 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
       return COLLI_CTRL_NOTHING;
     if (got <= 0) {
       *sys_errno = got < 0 ? errno : 0;
-      close_link(l);
-      return l->left ? COLLI_CTRL_NOTHING : COLLI_CTRL_CLOSED;
+      return end_link(l, *sys_errno);
     }
     l->in_done += (size_t)got;
   }
   l->in_done = 0;
   if (!check_message(&l->in, ctrl->base.nranks)) {
     *sys_errno = EPROTO;
-    close_link(l);
-    return COLLI_CTRL_CLOSED;
+    return mute_link(ctrl, l);
   }
   if (l->in.kind == COLLI_CTRL_GOODBYE && l->in.origin == ctrl->base.peers[link])
     l->left = true;
   *msg = l->in;
   return COLLI_CTRL_MESSAGE;
+}
+
+/* Whether nothing has come from the neighbour's kernel for too long: no acknowledgement, not even
+ * of the probes that this kernel sends on an idle link. */
+static bool is_silent(const net_link *l) {
+  struct tcp_info info;
+  socklen_t bytes = sizeof(info);
+  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
+         info.tcpi_last_ack_recv >= SILENT_MS && info.tcpi_last_data_recv >= SILENT_MS &&
+         info.tcpi_probes + info.tcpi_retransmits >= UNANSWERED;
+}
+
+/* Finds a link that has fallen silent. It stays open: the network may heal. */
+static bool find_silent(net_ctrl *ctrl, int *link) {
+  const uint64_t now_ns = colli_now_ns();
+  if (now_ns < ctrl->look_ns)
+    return false;
+  for (*link = 0; *link < ctrl->base.count; ++*link) {
+    net_link *l = &ctrl->links[*link];
+    if (l->fd >= 0 && !l->silent && !l->left && is_silent(l)) {
+      l->silent = true;
+      return true;
+    }
+  }
+  ctrl->look_ns = now_ns + LOOK_NS;
+  return false;
 }
 
 static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *msg, int *sys_errno) {
@@ -146,7 +199,10 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
     if (event != COLLI_CTRL_NOTHING)
       return event; /* the other links stay ready for the next call */
   }
-  return COLLI_CTRL_NOTHING;
+  if (!find_silent(ctrl, link))
+    return COLLI_CTRL_NOTHING;
+  *sys_errno = ETIMEDOUT;
+  return COLLI_CTRL_SILENT;
 }
 
 static bool net_unsent(const colli_ctrl *base) {
@@ -219,14 +275,16 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/* Makes the kernel detect a dead host even while nothing is sent. */
+/*
+ * Makes the kernel ask for a sign of life while nothing is sent, and never give up: when the
+ * network heals, the link goes on, or ends as its neighbour's kernel knows it has.
+ */
 static void enable_keepalive(int fd) {
-  const int on = 1, idle_s = 10, interval_s = 5, probes = 4, give_up_ms = 30000;
+  const int on = 1, idle_s = IDLE_S, interval_s = IDLE_S / 2, give_up_ms = INT_MAX;
   /* On sockets other than TCP these calls fail, but there they are not needed. */
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
   setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
 }
 

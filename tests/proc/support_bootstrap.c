@@ -37,6 +37,7 @@ static bool links_work(const member *m, colli_ctrl *ctrl) {
       gone += msg.kind == COLLI_CTRL_GOODBYE;
       break;
     case COLLI_CTRL_CLOSED:
+    case COLLI_CTRL_SILENT:
       return false;
     case COLLI_CTRL_NOTHING:
       poll(&(struct pollfd){.fd = colli_ctrl_fd(ctrl), .events = POLLIN}, 1, 100);

@@ -48,6 +48,17 @@ typedef enum coll_progress {
 } coll_progress;
 
 /*
+ * Who may continue in coll_comm_shrink() while other ranks are silent: neither there nor known to
+ * be dead. The same on all ranks.
+ */
+typedef enum coll_shrink_quorum {
+  COLL_SHRINK_QUORUM_DEFAULT = 0,  /* what the environment says */
+  COLL_SHRINK_QUORUM_MAJORITY = 1, /* more than half of the ranks, or half of them with rank 0 */
+  COLL_SHRINK_QUORUM_REACHABLE = 2 /* whoever meets: both sides of a cut network continue, and no
+                                      longer know of each other */
+} coll_shrink_quorum;
+
+/*
  * Settings of a communicator. Start from COLL_CONFIG_INIT. A field that you set takes precedence
  * over the environment variable named beside it. Other fields use that variable, or the default.
  */
@@ -58,14 +69,15 @@ typedef struct coll_config {
   const char *transport; /* comma-separated list to choose from; NULL: COLL_TRANSPORT, or all */
   coll_error *error;     /* if creation fails, its record is written here; may be NULL */
   const char *algo;      /* forces algorithms (docs/choosing.md); NULL: COLL_ALGO, or none forced */
-  coll_determinism deterministic; /* DEFAULT: COLL_DETERMINISTIC, or off */
-  coll_accumulate accumulate;     /* DEFAULT: COLL_ACCUMULATE, or native */
-  coll_progress progress;         /* DEFAULT: COLL_PROGRESS, or off */
+  coll_determinism deterministic;   /* DEFAULT: COLL_DETERMINISTIC, or off */
+  coll_accumulate accumulate;       /* DEFAULT: COLL_ACCUMULATE, or native */
+  coll_progress progress;           /* DEFAULT: COLL_PROGRESS, or off */
+  coll_shrink_quorum shrink_quorum; /* DEFAULT: COLL_SHRINK_QUORUM, or majority */
 } coll_config;
 #define COLL_CONFIG_INIT                                                                           \
   {                                                                                                \
     sizeof(coll_config), 0, 0, NULL, NULL, NULL, COLL_DETERMINISTIC_DEFAULT,                       \
-        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT                                             \
+        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT, COLL_SHRINK_QUORUM_DEFAULT                 \
   }
 
 /* ---- creation ------------------------------------------------------------------------------ */

@@ -1,0 +1,26 @@
+/* shrink_rules.c: the rules by which never more than one communicator comes of a shrink. */
+#include "libcoll/recovery/shrink_rules.h"
+
+bool shrink_may_be_committed(const shrink_view *view) {
+  bool missing = false, adopted = true;
+  for (int r = 0; r < view->nranks; r++) {
+    if (!view->listed[r])
+      continue;
+    if (view->here[r])
+      adopted = adopted && view->adopted[r];
+    else
+      missing = missing || !view->gone[r];
+  }
+  return missing && (adopted || view->renewed);
+}
+
+bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes) {
+  int count = 0;
+  bool all = true;
+  for (int r = 0; r < nranks; r++) {
+    count += takes[r];
+    all = all && (takes[r] || gone[r]);
+  }
+  return quorum == COLL_SHRINK_QUORUM_REACHABLE || all || 2 * count > nranks ||
+         (2 * count == nranks && takes[0]);
+}

@@ -1,0 +1,44 @@
+/*
+ * shrink_rules.h: the rules by which never more than one communicator comes of a shrink. They are
+ * functions of what a coordinator knows, so that tests can search all orders of events for a
+ * violation (tests/unit/test_shrink_model.c).
+ *
+ *   1. A new list is committed when all its members have adopted it. So a coordinator that takes
+ *      over knows that nobody returned with the latest list if one of its members is here without
+ *      having adopted it, or if all of its members that are not gone are here. Otherwise it renews
+ *      that list: order RENEW gives it a higher ballot at all who adopted it and are here, and when
+ *      they have said so, it is committed to them. A renewed list stays the only one until all its
+ *      members that are not gone are here.
+ *   2. Those who take a list, new or renewed, must be more than half of all ranks, or half of them
+ *      with rank 0, or all ranks that are not gone. So two lists always have a taker in common, or
+ *      nobody of one of them is left. That ranks are gone does not make the others more: they may
+ *      have gone only after they had returned with a list together with ranks that are silent now.
+ *
+ * "Gone" means that nothing of that process can be in a communicator of this family any more: its
+ * kernel ended its control link without a goodbye, or refuses connections to its listener. A rank
+ * from which nothing is heard is not gone.
+ */
+#ifndef COLLI_RECOVERY_SHRINK_RULES_H
+#define COLLI_RECOVERY_SHRINK_RULES_H
+
+#include <stdbool.h>
+
+#include "coll/coll.h"
+
+/* What a coordinator knows of the latest list; arrays by rank. */
+typedef struct shrink_view {
+  int nranks;
+  const bool *gone;
+  const bool *here;    /* takes part in this round */
+  const bool *listed;  /* is in the list */
+  const bool *adopted; /* is here and has made the list's communicator */
+  bool renewed;        /* the list was renewed */
+} shrink_view;
+
+/* Whether a rank may have returned with the latest list (rule 1). */
+bool shrink_may_be_committed(const shrink_view *view);
+
+/* Whether the ranks that take a list are enough: rule 2, unless reachable ones always are. */
+bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes);
+
+#endif
