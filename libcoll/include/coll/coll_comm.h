@@ -218,9 +218,11 @@ COLL_API coll_status coll_comm_revoke(coll_comm *comm);
  * After a failure: creates a new communicator of the ranks of `comm` that are still alive, in the
  * same order, with new connections. Collective over the survivors; `comm` may be revoked or not.
  * Ranks that die meanwhile, or do not join within create_timeout_ms, are left out; all survivors
- * agree on who is left. `comm` itself does not change and must still be destroyed. config:
- * as in coll_comm_split(). Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not
- * find the others), UNSUPPORTED (in the simulator), and those of coll_comm_create().
+ * agree on who is left. They must be more than half of the ranks, or half of them with rank 0, or
+ * all that are not proven dead, unless shrink_quorum says otherwise (docs/failures.md). `comm`
+ * itself does not change and must still be destroyed. config: as in coll_comm_split(). Errors:
+ * INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not find the others), UNSUPPORTED (in
+ * the simulator), and those of coll_comm_create().
  */
 COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
                                       coll_comm **child);
