@@ -20,10 +20,11 @@
 #include "libcoll/wireup/ctrl_links.h"
 
 /* The neighbour's kernel is asked for a sign of life each IDLE_S. */
-#define IDLE_S     10
-#define SILENT_MS  30000 /* none for so long, */
-#define UNANSWERED 2     /* and so often asked in vain: a machine that was suspended did not ask */
-#define LOOK_NS    COLLI_NS_PER_S
+#define IDLE_S    10
+#define SILENT_MS 30000 /* none for so long, */
+#define UNANSWERED                                                                                 \
+  2 /* and so many unanswered questions: a machine that was suspended has asked none */
+#define LOOK_NS COLLI_NS_PER_S
 
 typedef struct net_link {
   int fd;        /* -1: closed */

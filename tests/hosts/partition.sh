@@ -49,8 +49,9 @@ start() {
   shift
   port=$((port + 1))
   for host in "$@"; do
+    : >"$out/$name.$rank"
     COLL_RANK=$rank COLL_NRANKS=$# COLL_ROOT=10.79.0.$1:$port COLL_SECRET=$secret COLL_CREATE_TIMEOUT_MS=5000 \
-      timeout -k 1 200 ip netns exec "$tag-$host" "$BUILD/tests/hosts_survivor" >"$out/$name.$rank" 2>&1 &
+      timeout -k 1 200 ip netns exec "$tag-$host" "$BUILD/tests/hosts_survivor" >>"$out/$name.$rank" 2>&1 &
     pids="$pids $!"
     rank=$((rank + 1))
   done
@@ -72,10 +73,8 @@ start minority 3 1 2
 start two_each 1 1 3 3
 start majority 4 1 2 3 3
 COLL_SHRINK_QUORUM=reachable start reachable 1 2 3 4
-for _ in $(seq 300); do
-  [ "$(grep -lx running "$out"/*.* | wc -l)" = 20 ] && break
-  sleep 0.1
-done
+# All run: each says so when its first all-reduce is over.
+[ "$(grep -m 20 -cx running < <(timeout 60 tail -q -n +1 -F "$out"/*.[0-9]))" = 20 ] || echo "FAILED: not all ranks run"
 ip link set "c$tag" down
 for p in $pids; do wait "$p"; done
 
