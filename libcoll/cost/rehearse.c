@@ -23,16 +23,24 @@ typedef struct wire {
   uint64_t taken;
 } wire;
 
+/* What a step's messages go through; NULL where it sends or receives none. */
+typedef struct step_wires {
+  wire *in; /* also NULL if nobody sends what it receives */
+  wire *out;
+} step_wires;
+
 typedef struct lane {
   int pass;
   int step;
-  size_t done; /* elements of the step's chunk */
+  size_t count; /* elements of the step's chunk */
+  size_t done;  /* of these */
 } lane;
 
 typedef struct rank {
   const struct core *core;
   int round; /* collectives that are done */
   int lanes_left;
+  double blocked_until; /* it has nothing to do before, unless a peer does something first */
   lane lane[COLLI_MAX_LANES];
 } rank;
 
@@ -58,8 +66,9 @@ typedef struct rehearsal {
   rank *ranks;
   core *cores;
   int *waiting; /* the memory of all cores' queues, nranks each */
-  colli_conns conns;
   wire *wires;
+  step_wires *step_wires; /* of all ranks' steps */
+  step_wires **wires_of;  /* [rank][step] */
   double *times;
   double ended[ROUNDS]; /* when the last rank ended each */
 } rehearsal;
@@ -77,12 +86,6 @@ static bool deps_done(const rehearsal *r, int who, const lane *l, const colli_st
       return false;
   }
   return true;
-}
-
-/* The connection between two ranks on a lane's channel. */
-static wire *wire_of(const rehearsal *r, int from, int to, int channel) {
-  int at = colli_conns_find(&r->conns, from, to, channel);
-  return at < 0 ? NULL : &r->wires[at];
 }
 
 /* The costs per byte on the link between two ranks, and of a change of ranks. */
@@ -109,7 +112,7 @@ static double slice_effort(const rehearsal *r, int who, const colli_step *step, 
   return ns;
 }
 
-/* When a wire has a message to read; HUGE_VAL: not before another is sent. */
+/* When a step that receives has a message to read; HUGE_VAL: not before another is sent. */
 static double readable_at(const rehearsal *r, const wire *in) {
   return in && in->sent > in->taken ? in->arrives[in->taken % r->slots] : HUGE_VAL;
 }
@@ -121,27 +124,29 @@ static double writable_at(const rehearsal *r, const wire *out) {
   return out->sent - out->taken < r->slots ? out->frees[out->sent % r->slots] : HUGE_VAL;
 }
 
-/* When a step's next slice can be done; the wires on which it receives and sends, or NULL. */
-static double slice_at(const rehearsal *r, int who, const colli_step *step, wire **in, wire **out) {
+/* When a lane's next slice can be done. */
+static double slice_at(const rehearsal *r, int who, const lane *l) {
+  const step_wires *wires = &r->wires_of[who][l->step];
   double at = 0;
-  if (step->bits & COLLI_RECV)
-    at = readable_at(r, *in = wire_of(r, step->peer_recv, who, step->lane));
-  if (step->bits & COLLI_SEND)
-    at = fmax(at, writable_at(r, *out = wire_of(r, who, step->peer_send, step->lane)));
-  return at;
+  if (r->scheds[who]->steps[l->step].bits & COLLI_RECV)
+    at = readable_at(r, wires->in);
+  return wires->out ? fmax(at, writable_at(r, wires->out)) : at;
 }
 
 /* A lane's next slice, if it can be done now. */
-static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, size_t count) {
+static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step) {
   int who = c->running;
-  wire *in = NULL, *out = NULL;
-  if (slice_at(r, who, step, &in, &out) > c->now)
+  if (slice_at(r, who, l) > c->now)
     return false;
-  size_t part = count - l->done < r->part->slice ? count - l->done : r->part->slice;
+  wire *in = r->wires_of[who][l->step].in, *out = r->wires_of[who][l->step].out;
+  size_t left = l->count - l->done, part = left < r->part->slice ? left : r->part->slice;
   c->now += slice_effort(r, who, step, (double)part * r->elem_bytes);
-  if (in)
+  if (in) {
     in->frees[in->taken++ % r->slots] = c->now;
+    r->ranks[step->peer_recv].blocked_until = 0;
+  }
   if (out) {
+    r->ranks[step->peer_send].blocked_until = 0;
     bool away = r->ranks[step->peer_send].core != c;
     if (away) /* its core must take note of it, which the sender waits for: an interrupt, a line */
       c->now += r->model->flight_ns;
@@ -151,12 +156,17 @@ static bool do_slice(rehearsal *r, core *c, lane *l, const colli_step *step, siz
   return true;
 }
 
-/* The elements of a lane's chunk, and whether there is a slice to do before its next step. */
-static bool has_slice(const rehearsal *r, const colli_sched *sched, const lane *l, size_t *count) {
-  const colli_step *step = &sched->steps[l->step];
-  *count =
-      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), l->pass).count;
-  return sched->coll == COLLI_BARRIER ? l->done == 0 : l->done < *count;
+/* Whether there is a slice to do before a lane's next step. */
+static bool has_slice(const colli_sched *sched, const lane *l) {
+  return sched->coll == COLLI_BARRIER ? l->done == 0 : l->done < l->count;
+}
+
+/* Lets a lane begin a step. */
+static void begin_step(const rehearsal *r, int who, lane *l, int number, int pass) {
+  const colli_step *step = &r->scheds[who]->steps[number];
+  size_t count =
+      colli_partition_range(r->part, colli_step_buf(step), colli_step_chunk(step), pass).count;
+  *l = (lane){.pass = pass, .step = number, .count = count};
 }
 
 /* Runs a lane up to and including its next slice; false if the slice cannot be done yet. */
@@ -169,19 +179,18 @@ static bool try_lane(rehearsal *r, core *c, int index) {
     const colli_step *step = &sched->steps[l->step];
     if (!deps_done(r, who, l, step))
       return moved;
-    size_t count;
-    if (has_slice(r, sched, l, &count)) {
-      if (moved || !do_slice(r, c, l, step, count))
+    if (has_slice(sched, l)) {
+      if (moved || !do_slice(r, c, l, step))
         return moved;
       moved = true;
-      continue;
-    }
-    l->done = 0;
-    if (++l->step < sched->lane_first[index + 1])
-      continue;
-    l->step = sched->lane_first[index];
-    if (++l->pass == r->passes)
+    } else if (l->step + 1 < sched->lane_first[index + 1]) {
+      begin_step(r, who, l, l->step + 1, l->pass);
+    } else if (l->pass + 1 < r->passes) {
+      begin_step(r, who, l, sched->lane_first[index], l->pass + 1);
+    } else {
+      l->pass = r->passes;
       r->ranks[who].lanes_left--;
+    }
   }
   return moved;
 }
@@ -194,9 +203,11 @@ static void begin_collective(rehearsal *r, int who) {
   rank *me = &r->ranks[who];
   me->lanes_left = 0;
   for (int l = 0; l < sched->nlanes; l++) {
-    bool empty = sched->lane_first[l] == sched->lane_first[l + 1];
-    me->lane[l] = (lane){.step = sched->lane_first[l], .pass = empty ? r->passes : 0};
-    me->lanes_left += !empty;
+    me->lane[l].pass = r->passes;
+    if (sched->lane_first[l] == sched->lane_first[l + 1])
+      continue;
+    begin_step(r, who, &me->lane[l], sched->lane_first[l], 0);
+    me->lanes_left++;
   }
 }
 
@@ -208,34 +219,34 @@ static void end_collective(rehearsal *r, core *c) {
     begin_collective(r, c->running);
 }
 
+/* When a rank may do something next, as far as is known; HUGE_VAL: not before another rank does. */
+static double next_slice(const rehearsal *r, int who) {
+  const colli_sched *sched = r->scheds[who];
+  const rank *me = &r->ranks[who];
+  if (me->blocked_until > 0)
+    return me->blocked_until;
+  double at = me->lanes_left == 0 ? 0 : HUGE_VAL;
+  for (int i = 0; i < sched->nlanes && at > 0; i++) {
+    const lane *l = &me->lane[i];
+    if (l->pass == r->passes || !deps_done(r, who, l, &sched->steps[l->step]))
+      continue; /* another lane must move first */
+    at = has_slice(sched, l) ? fmin(at, slice_at(r, who, l)) : 0;
+  }
+  return at;
+}
+
 /* Lets the running rank of a core do a slice; false if it had none to do. */
 static bool move_on(rehearsal *r, core *c) {
   rank *me = &r->ranks[c->running];
-  if (me->round == r->rounds)
+  if (me->round == r->rounds || c->now < me->blocked_until)
     return false;
   bool moved = me->lanes_left == 0;
   for (int l = 0; l < r->scheds[c->running]->nlanes && !moved; l++)
     moved = try_lane(r, c, l);
   if (me->lanes_left == 0)
     end_collective(r, c);
+  me->blocked_until = moved ? 0 : next_slice(r, c->running);
   return moved;
-}
-
-/* When a rank may do something next, as far as is known; HUGE_VAL: not before another rank does. */
-static double next_slice(const rehearsal *r, int who) {
-  const colli_sched *sched = r->scheds[who];
-  const rank *me = &r->ranks[who];
-  double at = me->lanes_left == 0 ? 0 : HUGE_VAL;
-  for (int i = 0; i < sched->nlanes && at > 0; i++) {
-    const lane *l = &me->lane[i];
-    if (l->pass == r->passes || !deps_done(r, who, l, &sched->steps[l->step]))
-      continue; /* another lane must move first */
-    wire *in = NULL, *out = NULL;
-    size_t count;
-    bool slice = has_slice(r, sched, l, &count);
-    at = slice ? fmin(at, slice_at(r, who, &sched->steps[l->step], &in, &out)) : 0;
-  }
-  return at;
 }
 
 /* The same of a core; its present time if several ranks take turns on it. */
@@ -325,26 +336,55 @@ static void deal_out_ranks(rehearsal *r, int group, int ncores) {
   }
 }
 
+/* Looks up the wires of every step, which is done often. */
+static void find_wires(rehearsal *r, const colli_conns *conns) {
+  step_wires *next = r->step_wires;
+  for (int who = 0; who < r->nranks; who++) {
+    r->wires_of[who] = next;
+    for (int i = 0; i < r->scheds[who]->nsteps; i++, next++) {
+      const colli_step *step = &r->scheds[who]->steps[i];
+      int in =
+          step->bits & COLLI_RECV ? colli_conns_find(conns, step->peer_recv, who, step->lane) : -1;
+      next->in = in < 0 ? NULL : &r->wires[in];
+      if (step->bits & COLLI_SEND)
+        next->out = &r->wires[colli_conns_find(conns, who, step->peer_send, step->lane)];
+    }
+  }
+}
+
+/* Makes the wires. */
+static bool make_wires(rehearsal *r, const colli_conns *conns) {
+  size_t wires = (size_t)conns->count, steps = 0;
+  for (int who = 0; who < r->nranks; who++)
+    steps += (size_t)r->scheds[who]->nsteps;
+  r->wires = calloc(wires + 1, sizeof(*r->wires));
+  r->times = calloc((wires + 1) * 2 * r->slots, sizeof(*r->times));
+  r->step_wires = calloc(steps + 1, sizeof(*r->step_wires));
+  r->wires_of = calloc((size_t)r->nranks, sizeof(*r->wires_of));
+  if (!r->wires || !r->times || !r->step_wires || !r->wires_of)
+    return false;
+  for (size_t i = 0; i < wires; i++) {
+    r->wires[i].arrives = r->times + i * 2 * r->slots;
+    r->wires[i].frees = r->wires[i].arrives + r->slots;
+  }
+  find_wires(r, conns);
+  return true;
+}
+
 /* Takes all memory. */
 static bool make_rehearsal(rehearsal *r) {
   const colli_shape *shape = &r->scheds[0]->shape;
   int groups = shape->ngroups > 1 ? shape->ngroups : 1;
   int per_group = (int)(r->model->core_share * r->nranks / groups + 0.5);
   r->ncores = groups * (per_group > 0 ? per_group : 1);
-  if (!colli_conns_make(&r->conns, r->scheds, r->nranks))
-    return false;
-  size_t wires = (size_t)r->conns.count;
+  colli_conns conns;
+  bool wired = colli_conns_make(&conns, r->scheds, r->nranks) && make_wires(r, &conns);
+  colli_conns_free(&conns);
   r->ranks = calloc((size_t)r->nranks, sizeof(*r->ranks));
   r->waiting = calloc((size_t)r->ncores * (size_t)r->nranks, sizeof(*r->waiting));
   r->cores = calloc((size_t)r->ncores, sizeof(*r->cores));
-  r->wires = calloc(wires + 1, sizeof(*r->wires));
-  r->times = calloc((wires + 1) * 2 * r->slots, sizeof(*r->times));
-  if (!r->ranks || !r->waiting || !r->cores || !r->wires || !r->times)
+  if (!wired || !r->ranks || !r->waiting || !r->cores)
     return false;
-  for (size_t i = 0; i < wires; i++) {
-    r->wires[i].arrives = r->times + i * 2 * r->slots;
-    r->wires[i].frees = r->wires[i].arrives + r->slots;
-  }
   for (int i = 0; i < r->ncores; i++)
     r->cores[i] = (core){.running = -1, .waiting = r->waiting + i * r->nranks};
   for (int group = 0; group < groups; group++)
@@ -360,12 +400,13 @@ static double time_of(rehearsal r, int passes) {
   int last = r.rounds - 1, first = r.rounds / 2 - 1;
   if (make_rehearsal(&r) && run_cores(&r))
     ns = (r.ended[last] - r.ended[first]) / (last - first);
-  colli_conns_free(&r.conns);
   free(r.ranks);
   free(r.waiting);
   free(r.cores);
   free(r.wires);
   free(r.times);
+  free(r.step_wires);
+  free(r.wires_of);
   return ns;
 }
 
