@@ -137,14 +137,15 @@ def object_sources(root, build):
 def calls(root, build):
     """Which source file calls (or names) what another one defines: caller -> callee -> symbols."""
     defines, needs = {}, collections.defaultdict(set)
-    for path, source in object_sources(root, build):
-        listing = subprocess.run(["nm", path], capture_output=True, text=True, check=True).stdout
-        for line in listing.splitlines():
-            words = line.split()
-            if len(words) == 2 and words[0] in "Uw":
-                needs[source].add(words[1])
-            elif len(words) == 3 and words[1] in "TDBRVWC" and words[2] != "main":
-                defines[words[2]] = source
+    sources_of = dict(object_sources(root, build))
+    listing = subprocess.run(["nm", "-A", *sources_of], capture_output=True, text=True, check=True).stdout
+    for line in listing.splitlines():
+        path, _, entry = line.rpartition(":")
+        words = entry.split()
+        if len(words) == 2 and words[0] in "Uw":
+            needs[sources_of[path]].add(words[1])
+        elif len(words) == 3 and words[1] in "TDBRVWC" and words[2] != "main":
+            defines[words[2]] = sources_of[path]
     edges = collections.defaultdict(lambda: collections.defaultdict(list))
     for source, symbols in needs.items():
         for symbol in sorted(symbols):
