@@ -30,7 +30,7 @@ import time
 FOLDERS = {"libcoll/exec": r"^unit_(test_(fastpath|reduce|stage|ops|plans)|plain_kernels)$|^(sim|proc)_",
            "libcoll/comm": r"^unit_test_shm_capacity$|^conformance_test_mux$|^(sim|proc)_",
            "transports/shm": r"^unit_(\w+_shm_\w+|test_shared_detach)$|^conformance_test_(shm\w*|fault)$|^proc_"}
-# Never run: tests of other transports, of the trainer, of schedules on paper; and the slowest.
+# Not run unless asked for: tests of other transports, of the trainer, of schedules on paper; and the slowest.
 NOT_RUN = r"verbs|tcp|train|_test_(param|topo|net|auth|ctrl|fault_plan|perf_rounds|calib\w+|huge)$|^sched_|^hosts_"
 FLAGS = ["-G", "Ninja", "-DCMAKE_BUILD_TYPE=Mutant", "-DCMAKE_C_FLAGS_MUTANT=-O2", "-DCMAKE_CXX_FLAGS_MUTANT=-O2",
          "-DCOLL_WERROR=OFF"]
@@ -463,7 +463,8 @@ def main():
     signal.signal(signal.SIGTERM, interrupted)
     for copy in copies:
         copy.prepare(["coll_objects"])
-        names = [t for t in copy.tests() if re.search(options.tests, t.name) and not re.search(NOT_RUN, t.name)]
+        names = [t for t in copy.tests() if (re.search(options.tests, t.name) if options.tests
+                                             else not re.search(NOT_RUN, t.name))]
         copy.prepare([t.name for t in names])
         if copy is copies[0]:
             campaign.measure(copy, names)

@@ -1,10 +1,13 @@
 /* support_check_setup.c: endpoints and the making of connections. */
 #include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <malloc.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/auth.h"
 #include "tests/conformance/support_world.h"
 
 #define LIVES 20
@@ -164,8 +167,8 @@ void conf_wrong_secret(const conf_transport *transport) {
   conf_finish(world);
 }
 
-/* Connects to where an endpoint listens and sends bytes that mean nothing; the socket. */
-static int bother(conf_world *world, int rank, colli_prng *prng) {
+/* Connects to where an endpoint listens; -1: nowhere. */
+static int call_on(conf_world *world, int rank) {
   struct sockaddr_storage addr;
   socklen_t length = sizeof(addr);
   if (!world->transport->listener(world->rank[rank].blob, &addr, &length))
@@ -173,6 +176,58 @@ static int bother(conf_world *world, int rank, colli_prng *prng) {
   int fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   cr_assert_geq(fd, 0);
   cr_assert_eq(connect(fd, (struct sockaddr *)&addr, length), 0);
+  return fd;
+}
+
+/* What becomes of a connection to rank 1 by one who knows the secret and claims to be such a rank.
+ */
+static int claim(conf_world *world, const colli_hello *hello, int *sys_errno) {
+  const coll_transport_env *env = &world->rank[1].env;
+  colli_auth auth;
+  int fd = call_on(world, 1), result;
+  cr_assert_eq(fcntl(fd, F_SETFL, O_NONBLOCK), 0);
+  colli_auth_connect(&auth, fd, env->secret, (colli_hello_kind)hello->kind, hello->src_rank,
+                     hello->dst_rank, hello->comm_id, hello->word);
+  while ((result = colli_auth_poll(&auth)) == COLL_T_AGAIN)
+    conf_round(world);
+  *sys_errno = errno;
+  close(fd);
+  return result;
+}
+
+void conf_misplaced_hello(const conf_transport *transport) {
+  conf_world *world = conf_begin(transport, 2, -1);
+  const uint64_t comm_id = world->rank[1].env.comm_id;
+  const colli_hello good = {
+      .kind = COLLI_HELLO_DATA, .src_rank = 0, .dst_rank = 1, .comm_id = comm_id};
+  int fd = transport->listener ? call_on(world, 1) : -1;
+  if (fd < 0)
+    cr_skip_test("%s listens nowhere that a rank could connect to", transport->ops->name);
+  close(fd);
+  for (int i = 0; i < 7; i++) {
+    colli_hello bad = good;
+    int sys_errno = 0;
+    bad.src_rank = i == 0 ? 1 : i == 1 ? 2 : i == 2 ? -1 : 0;
+    bad.dst_rank = i == 3 ? 0 : 1;
+    bad.comm_id += i == 4;
+    bad.kind = i == 5 ? COLLI_HELLO_SHRINK : COLLI_HELLO_DATA;
+    bad.word = i == 6 ? UINT64_C(1) << 40 : 0;
+    cr_assert_eq(claim(world, &bad, &sys_errno), COLL_ERR_PEER_LOST, "claim %d", i);
+    cr_assert_eq(sys_errno, EPERM, "claim %d", i);
+  }
+  conf_end a, b;
+  conf_pair(world, 0, 1, 0, &a, &b);
+  cr_assert_eq(world->rank[0].failures + world->rank[1].failures, 0);
+  conf_disconnect(&a);
+  conf_disconnect(&b);
+  conf_finish(world);
+}
+
+/* Connects to where an endpoint listens and sends bytes that mean nothing; the socket. */
+static int bother(conf_world *world, int rank, colli_prng *prng) {
+  int fd = call_on(world, rank);
+  if (fd < 0)
+    return -1;
   uint8_t junk[600];
   data_fill_bytes(junk, sizeof(junk), colli_prng_next(prng));
   size_t bytes = colli_prng_below(prng, sizeof(junk));

@@ -63,6 +63,7 @@ typedef struct conf_transport {
   X(peer_close, suite, transport)                                                                  \
   X(peer_close_send, suite, transport)                                                             \
   X(wrong_secret, suite, transport)                                                                \
+  X(misplaced_hello, suite, transport)                                                             \
   X(strangers, suite, transport)                                                                   \
   X(wait_fd, suite, transport)                                                                     \
   X(wait_fd_quiet, suite, transport)                                                               \
