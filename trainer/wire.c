@@ -231,9 +231,20 @@ static void add_int8(size_t count, const float *packet, float *sum) {
   }
 }
 
-void wire_add(const wire *form, size_t count, const void *packet, float *sum) {
-  const entry *entries = packet;
-  size_t few = form->kind == WIRE_TOPK ? kept(form, count) : 0;
+/* Adds numbers to where their indices say. */
+static bool add_entries(size_t count, const entry *entries, size_t few, float *sum, fail *why) {
+  for (size_t i = 0; i < few; i++) {
+    if (entries[i].index >= count)
+      return fail_set(why,
+                      "a packet of gradients is damaged: index %u, where %zu numbers are; look at "
+                      "the rank that sent it",
+                      (unsigned)entries[i].index, count);
+    sum[entries[i].index] += entries[i].value;
+  }
+  return true;
+}
+
+bool wire_add(const wire *form, size_t count, const void *packet, float *sum, fail *why) {
   if (form->kind == WIRE_FLOAT32)
     rows_add(count, sum, packet);
   else if (form->kind == WIRE_FLOAT16)
@@ -243,6 +254,6 @@ void wire_add(const wire *form, size_t count, const void *packet, float *sum) {
   else if (form->kind == WIRE_INT8)
     add_int8(count, packet, sum);
   else
-    for (size_t i = 0; i < few; i++)
-      sum[entries[i].index] += entries[i].value;
+    return add_entries(count, packet, kept(form, count), sum, why);
+  return true;
 }

@@ -37,7 +37,8 @@ size_t wire_bytes(const wire *form, size_t count);
  */
 void wire_pack(const wire *form, size_t count, float *pending, void *packet);
 
-/* sum[i] += the i-th number of a packet. A packet of float32 is the numbers themselves. */
-void wire_add(const wire *form, size_t count, const void *packet, float *sum);
+/* sum[i] += the i-th number of a packet. A packet of float32 is the numbers themselves. False: the
+ * packet is none, as an index in it is too high; the sum is then of no use. */
+bool wire_add(const wire *form, size_t count, const void *packet, float *sum, fail *why);
 
 #endif

@@ -438,8 +438,10 @@ int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
   if (a->family == 6 && colli_addr_link_local(a) != colli_addr_link_local(b))
     return 0;
   if (colli_addr_link_local(a) && colli_addr_link_local(b))
-    return 1; /* every network has the same prefix */
+    return 1;                                 /* every network has the same prefix */
+  const int most = a->family == 4 ? 32 : 128; /* a peer may claim anything */
   int bits = a->prefix > b->prefix ? a->prefix : b->prefix;
+  bits = bits < most ? bits : most;
   if (bits == 0)
     return 1;
   for (int i = 0; i < bits; i++)

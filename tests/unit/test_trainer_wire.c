@@ -50,7 +50,8 @@ static void send_it(const wire *form, size_t count, float *pending, float *sum) 
   for (size_t i = 0; i < GUARD; i++)
     cr_assert_eq(packet[bytes + i], 0x5a, "a packet of %zu numbers is too long", count);
   memset(sum, 0, count * sizeof(float));
-  wire_add(form, count, packet, sum);
+  fail why = {.text = ""};
+  cr_assert(wire_add(form, count, packet, sum, &why), "%s", why.text);
   free(packet);
 }
 
@@ -102,7 +103,8 @@ Test(trainer_wire, all_numbers_of_16_bits) {
       value = bits & 0x8000 ? -value : value;
       uint16_t packet = (uint16_t)bits, again;
       float sum = 0, pending = (float)value;
-      wire_add(&form, 1, &packet, &sum);
+      fail why = {.text = ""};
+      cr_assert(wire_add(&form, 1, &packet, &sum, &why));
       cr_assert((double)sum == value, "%s: %x", forms[f], bits);
       wire_pack(&form, 1, &pending, &again);
       cr_assert(again == packet && pending == 0, "%s: %x, %x", forms[f], bits, again);
@@ -232,4 +234,15 @@ Test(trainer_wire, names) {
   cr_assert_eq(form_of("float32").kind, WIRE_FLOAT32);
   cr_assert_str_eq(wire_name(&(wire){.kind = form_of("topk:0.5").kind}), "topk");
   cr_assert_float_eq(form_of("topk:0.5").fraction, 0.5, 1e-9);
+}
+
+/* Indices come from another rank. */
+Test(trainer_wire, an_index_beyond_the_end_is_refused) {
+  wire form = form_of("topk:0.5");
+  const uint32_t packet[4] = {1, 0x3f800000, 4, 0x3f800000}; /* two of index and number, of 4 */
+  float sum[5] = {0};
+  fail why = {.text = ""};
+  cr_assert_not(wire_add(&form, 4, packet, sum, &why));
+  cr_assert_not_null(strstr(why.text, "index 4"));
+  cr_assert_eq(sum[4], 0);
 }

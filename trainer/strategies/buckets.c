@@ -73,7 +73,8 @@ static bool add_gradients(buckets *b, bucket *item, fail *why) {
   list(b, item);
   memset(sum, 0, part.count * sizeof(float));
   for (int r = 0; r < b->nranks; r++)
-    wire_add(&b->w->o->wire, part.count, b->packets + item->in + b->arrives[r], sum);
+    if (!wire_add(&b->w->o->wire, part.count, b->packets + item->in + b->arrives[r], sum, why))
+      return false;
   item->stage = ARRIVED;
   b->w->sums.compute_s += clock_s() - begin;
   return true;
@@ -105,7 +106,8 @@ static bool take_sums(buckets *b, bucket *item, fail *why) {
   memset(b->grads + item->first, 0, item->count * sizeof(float));
   for (int r = 0; r < b->nranks; r++) {
     shard part = buckets_part(b, item, r);
-    wire_add(&b->w->o->wire, part.count, b->packets + b->at[r], b->grads + part.first);
+    if (!wire_add(&b->w->o->wire, part.count, b->packets + b->at[r], b->grads + part.first, why))
+      return false;
   }
   item->stage = ARRIVED;
   b->w->sums.compute_s += clock_s() - begin;

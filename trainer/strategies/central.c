@@ -54,13 +54,13 @@ bool central_take(worker *w, int from, int *source, fail *why) {
   void *message = w->pending ? c->packet : c->grads;
   if (!worker_receive(w, message, wire_bytes(&w->o->wire, count), from, TAG_GRADIENT, source, why))
     return false;
-  if (w->pending) {
-    double begin = clock_s();
-    memset(c->grads, 0, count * sizeof(float));
-    wire_add(&w->o->wire, count, c->packet, c->grads);
-    w->sums.compute_s += clock_s() - begin;
-  }
-  return true;
+  if (!w->pending)
+    return true;
+  double begin = clock_s();
+  memset(c->grads, 0, count * sizeof(float));
+  bool added = wire_add(&w->o->wire, count, c->packet, c->grads, why);
+  w->sums.compute_s += clock_s() - begin;
+  return added;
 }
 
 /* Bytes of all weights. */

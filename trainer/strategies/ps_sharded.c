@@ -207,7 +207,8 @@ static bool add_gradients(worker *w, size_t j, fail *why) {
     bool own = from == w->rank;
     if (!own && !receive_shard(w, s->message, gradient_bytes(w, j), from, TAG_GRADIENT, j, why))
       return false;
-    wire_add(&w->o->wire, r.count, own ? s->outgoing[j] : s->message, sum);
+    if (!wire_add(&w->o->wire, r.count, own ? s->outgoing[j] : s->message, sum, why))
+      return false;
   }
   int replica = replica_of(s, j);
   return replica < 0 || send_shard(w, sum, r.count * sizeof(float), replica, TAG_SUM, j, why);
