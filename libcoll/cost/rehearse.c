@@ -336,7 +336,7 @@ static void deal_out_ranks(rehearsal *r, int group, int ncores) {
   }
 }
 
-/* Looks up the wires of every step, which is done often. */
+/* Finds the wires of every step, once: each poll needs them. */
 static void find_wires(rehearsal *r, const colli_conns *conns) {
   step_wires *next = r->step_wires;
   for (int who = 0; who < r->nranks; who++) {

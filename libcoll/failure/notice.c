@@ -25,7 +25,7 @@ static coll_comm *find_member(const colli_family *family, uint64_t uid) {
 
 /* ---- a rank is lost -------------------------------------------------------------------------- */
 
-/* Why a rank counts as lost, and what to do. `link`: its control link to whom. */
+/* Writes why a rank counts as lost, and what to do. `link`: who is at the other end of its link. */
 static void describe_loss(coll_error *record, const char *link, bool silent) {
   const char *why = record->sys_errno ? strerror(record->sys_errno) : "";
   if (silent)
@@ -92,8 +92,8 @@ static void note_lost_everywhere(colli_family *family, const colli_ctrl_msg *msg
     note_lost(comm, msg);
 }
 
-/* The control link to a rank closed without a goodbye, so that its process is gone; or it is
- * silent, and nobody can know. */
+/* A control link closed without a goodbye, so the neighbour's process is gone. Or it is silent, and
+ * the process may be alive. */
 static void neighbour_lost(colli_family *family, int peer, int sys_errno, bool silent) {
   if (family->lost[peer] || (silent && family->silent[peer]))
     return;

@@ -1,4 +1,4 @@
-/* shrink_rules.c: the rules by which never more than one communicator comes of a shrink. */
+/* shrink_rules.c: the rules that let at most one communicator come out of a shrink. */
 #include "libcoll/recovery/shrink_rules.h"
 
 bool shrink_may_be_committed(const shrink_view *view) {

@@ -1,7 +1,7 @@
 /*
- * shrink_rules.h: the rules by which never more than one communicator comes of a shrink. They are
- * functions of what a coordinator knows, so that tests can search all orders of events for a
- * violation (tests/unit/test_shrink_model.c).
+ * shrink_rules.h: the rules that let at most one communicator come out of a shrink. They depend
+ * only on what a coordinator knows, so tests can search all orders of events for a violation
+ * (tests/unit/test_shrink_model.c).
  *
  *   1. A new list is committed when all its members have adopted it. So a coordinator that takes
  *      over knows that nobody returned with the latest list if one of its members is here without
@@ -10,9 +10,9 @@
  *      they have said so, it is committed to them. A renewed list stays the only one until all its
  *      members that are not gone are here.
  *   2. Those who take a list, new or renewed, must be more than half of all ranks, or half of them
- *      with rank 0, or all ranks that are not gone. So two lists always have a taker in common, or
- *      nobody of one of them is left. That ranks are gone does not make the others more: they may
- *      have gone only after they had returned with a list together with ranks that are silent now.
+ *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
+ *      takers of one of them are dead. Dead ranks do not lower the bar for the others: before they
+ *      died, they may have returned with a list together with ranks that are silent now.
  *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
  * kernel ended its control link without a goodbye, or refuses connections to its listener. A rank

@@ -46,10 +46,9 @@ typedef struct colli_ctrl colli_ctrl;
 typedef enum colli_ctrl_event {
   COLLI_CTRL_NOTHING,
   COLLI_CTRL_MESSAGE, /* *msg is filled; *peer is the neighbour it came from */
-  COLLI_CTRL_CLOSED,  /* the link to *peer ended without a goodbye: its kernel said so, thus its
-                         process is gone; *sys_errno says why, or is 0 */
-  COLLI_CTRL_SILENT   /* nothing is heard from *peer any more, which proves nothing; *sys_errno says
-                         why */
+  COLLI_CTRL_CLOSED,  /* *peer's kernel ended the link without a goodbye, so that process is gone;
+                       *sys_errno says why, or is 0 */
+  COLLI_CTRL_SILENT   /* *peer is silent; its process may be alive; *sys_errno says why */
 } colli_ctrl_event;
 
 /* The ranks to which this one has links. Fills neighbours (8 at most) and returns their number. */

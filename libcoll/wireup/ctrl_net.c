@@ -19,12 +19,10 @@
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
 
-/* The neighbour's kernel is asked for a sign of life each IDLE_S. */
-#define IDLE_S    10
-#define SILENT_MS 30000 /* none for so long, */
-#define UNANSWERED                                                                                 \
-  2 /* and so many unanswered questions: a machine that was suspended has asked none */
-#define LOOK_NS COLLI_NS_PER_S
+#define IDLE_S     10    /* this often the kernel probes the neighbour of an idle link */
+#define SILENT_MS  30000 /* a link is silent after this long without an answer, */
+#define UNANSWERED 2     /* and this many probes: a machine that was suspended has sent none */
+#define LOOK_NS    COLLI_NS_PER_S /* between two searches for silent links */
 
 typedef struct net_link {
   int fd;        /* -1: closed */
@@ -112,8 +110,8 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
 }
 
 /*
- * What the end of a link shows. Its neighbour's kernel ends it when that process is gone; but a
- * reset after a silence may come from a host that has given up the link, or was started again.
+ * What the end of a link proves. If the neighbour's kernel ends it, that process is gone. But a
+ * reset after a silence may come from a host that has dropped the link, or was restarted.
  */
 static colli_ctrl_event end_link(net_link *l, int sys_errno) {
   const bool proven = sys_errno == 0 || (sys_errno == ECONNRESET && !l->silent);
@@ -122,8 +120,8 @@ static colli_ctrl_event end_link(net_link *l, int sys_errno) {
   return known ? COLLI_CTRL_NOTHING : proven ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
 }
 
-/* Takes nothing more from a link, and sends nothing. It stays open: the neighbour would take its
- * end for that of this process. */
+/* Stops using a link without closing it: the neighbour would take that for the end of this process.
+ */
 static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
   const bool known = l->left || l->silent;
   epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
@@ -169,7 +167,7 @@ static bool is_silent(const net_link *l) {
          info.tcpi_probes + info.tcpi_retransmits >= UNANSWERED;
 }
 
-/* Finds a link that has fallen silent. It stays open: the network may heal. */
+/* Finds a link that has become silent. It stays open, because the network may heal. */
 static bool find_silent(net_ctrl *ctrl, int *link) {
   const uint64_t now_ns = colli_now_ns();
   if (now_ns < ctrl->look_ns)
