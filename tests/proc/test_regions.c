@@ -209,6 +209,37 @@ Test(regions, not_while_in_flight, .timeout = 20) {
   cr_assert_eq(run_threads(2, NULL, in_flight, &tried), 0);
 }
 
+/* The same with messages: the first of an exchange is over, the second is not. */
+static int message_in_flight(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  atomic_bool *tried = arg;
+  const size_t count = REGION_BYTES / 2;
+  char *sent, *received, *spare;
+  coll_request *request = NULL;
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&sent));
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&received));
+  RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&spare));
+  if (rank == 1)
+    RANK_CHECK(WAIT_UNTIL(atomic_load(tried), 15));
+  RANK_OK(coll_isendrecv(sent, rank == 0 ? 0 : count, 1 - rank, 1, received, rank == 0 ? count : 0,
+                         1 - rank, 1, COLL_UINT8, NULL, comm, &request));
+  if (rank == 0) {
+    RANK_CHECK(coll_mem_free(comm, received) == COLL_ERR_INVALID_USAGE);
+    RANK_OK(coll_mem_free(comm, spare));
+    atomic_store(tried, true);
+  }
+  RANK_OK(coll_wait(&request, -1));
+  RANK_OK(coll_barrier(comm)); /* nobody leaves while the other still sends */
+  RANK_OK(coll_mem_free(comm, received));
+  RANK_OK(coll_mem_free(comm, sent));
+  return 0;
+}
+
+Test(regions, not_while_a_message_is_in_flight, .timeout = 20) {
+  atomic_bool tried = false;
+  cr_assert_eq(run_threads(2, NULL, message_in_flight, &tried), 0);
+}
+
 /* Memory of one communicator on others that share its connections. */
 static int on_a_child(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)arg;
