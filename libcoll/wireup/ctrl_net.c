@@ -1,7 +1,6 @@
 /* ctrl_net.c: control links over the sockets that bootstrap made, watched by one epoll descriptor.
  */
 #include <errno.h>
-#include <limits.h>
 #include <linux/sockios.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -19,9 +18,10 @@
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
 
-#define IDLE_S     10    /* this often the kernel probes the neighbour of an idle link */
-#define SILENT_MS  30000 /* a link is silent after this long without an answer, */
-#define UNANSWERED 2     /* and this many probes: a machine that was suspended has sent none */
+#define IDLE_S     10     /* this often the kernel probes the neighbour of an idle link */
+#define SILENT_MS  30000  /* a link is silent after this long without an answer, */
+#define UNANSWERED 2      /* and this many probes: a machine that was suspended has sent none */
+#define GIVE_UP_MS 120000 /* then the kernel drops the link */
 #define LOOK_NS    COLLI_NS_PER_S /* between two searches for silent links */
 
 typedef struct net_link {
@@ -109,12 +109,21 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
   return true;
 }
 
+/* Whether the neighbour's kernel has answered lately. It may be asked after the end of a link, too.
+ */
+static bool has_answered(const net_link *l) {
+  struct tcp_info info;
+  socklen_t bytes = sizeof(info);
+  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
+         info.tcpi_last_ack_recv < SILENT_MS;
+}
+
 /*
  * What the end of a link proves. If the neighbour's kernel ends it, that process is gone. But a
  * reset after a silence may come from a host that has dropped the link, or was restarted.
  */
 static colli_ctrl_event end_link(net_link *l, int sys_errno) {
-  const bool proven = sys_errno == 0 || (sys_errno == ECONNRESET && !l->silent);
+  const bool proven = sys_errno == 0 || (sys_errno == ECONNRESET && !l->silent && has_answered(l));
   const bool known = l->left || (l->silent && !proven);
   close_link(l);
   return known ? COLLI_CTRL_NOTHING : proven ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
@@ -274,12 +283,10 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/*
- * Makes the kernel ask for a sign of life while nothing is sent, and never give up: when the
- * network heals, the link goes on, or ends as its neighbour's kernel knows it has.
- */
+/* Makes the kernel ask for a sign of life while nothing is sent, and keep the link for a while
+ * after it has become silent: the network may heal. */
 static void enable_keepalive(int fd) {
-  const int on = 1, idle_s = IDLE_S, interval_s = IDLE_S / 2, give_up_ms = INT_MAX;
+  const int on = 1, idle_s = IDLE_S, interval_s = IDLE_S / 2, give_up_ms = GIVE_UP_MS;
   /* On sockets other than TCP these calls fail, but there they are not needed. */
   setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
   setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
