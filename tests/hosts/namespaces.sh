@@ -17,6 +17,7 @@ cleanup() {
   for i in $hosts; do
     ip netns pids "$tag-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
     ip netns del "$tag-$i" 2>/dev/null
+    ip link del "v$tag$i" 2>/dev/null # sockets with unsent data keep a deleted namespace alive for a while
   done
   ip link del "$bridge" 2>/dev/null
   rm -rf "$out"

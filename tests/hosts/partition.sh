@@ -16,6 +16,7 @@ cleanup() {
   for i in 1 2 3 4; do
     ip netns pids "$tag-$i" 2>/dev/null | xargs -r kill -9 2>/dev/null
     ip netns del "$tag-$i" 2>/dev/null
+    ip link del "v$tag$i" 2>/dev/null # sockets with unsent data keep a deleted namespace alive for a while
   done
   ip link del "c$tag" 2>/dev/null
   for switch in 1 2; do ip link del "s$tag$switch" 2>/dev/null; done
