@@ -109,13 +109,12 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
   return true;
 }
 
-/* Whether the neighbour's kernel has answered lately. It may be asked after the end of a link, too.
+/* Whether the neighbour's kernel leaves this one's probes unanswered, or did before the link ended.
  */
-static bool has_answered(const net_link *l) {
-  struct tcp_info info;
-  socklen_t bytes = sizeof(info);
-  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0 ||
-         info.tcpi_last_ack_recv < SILENT_MS;
+static bool is_unanswered(const net_link *l, struct tcp_info *info) {
+  socklen_t bytes = sizeof(*info);
+  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0 &&
+         info->tcpi_probes + info->tcpi_retransmits >= UNANSWERED;
 }
 
 /*
@@ -123,7 +122,9 @@ static bool has_answered(const net_link *l) {
  * reset after a silence may come from a host that has dropped the link, or was restarted.
  */
 static colli_ctrl_event end_link(net_link *l, int sys_errno) {
-  const bool proven = sys_errno == 0 || (sys_errno == ECONNRESET && !l->silent && has_answered(l));
+  struct tcp_info info;
+  const bool reset = sys_errno == ECONNRESET && !l->silent && !is_unanswered(l, &info);
+  const bool proven = sys_errno == 0 || reset;
   const bool known = l->left || (l->silent && !proven);
   close_link(l);
   return known ? COLLI_CTRL_NOTHING : proven ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
@@ -170,10 +171,8 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
  * of the probes that this kernel sends on an idle link. */
 static bool is_silent(const net_link *l) {
   struct tcp_info info;
-  socklen_t bytes = sizeof(info);
-  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) == 0 &&
-         info.tcpi_last_ack_recv >= SILENT_MS && info.tcpi_last_data_recv >= SILENT_MS &&
-         info.tcpi_probes + info.tcpi_retransmits >= UNANSWERED;
+  return is_unanswered(l, &info) && info.tcpi_last_ack_recv >= SILENT_MS &&
+         info.tcpi_last_data_recv >= SILENT_MS;
 }
 
 /* Finds a link that has become silent. It stays open, because the network may heal. */

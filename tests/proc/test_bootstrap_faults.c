@@ -88,7 +88,7 @@ Test(bootstrap_faults, foreign_connections_disturb_nobody) {
 
 /* ---- deaths ---------------------------------------------------------------------------------- */
 
-/* Reads rank 0's log until it says that so many ranks have checked in. */
+/* Reads rank 0's log until it reports `count` check-ins; false if the log ends before. */
 static bool await_check_ins(FILE *log, int count) {
   char line[1100];
   while (count > 0 && fgets(line, sizeof(line), log))
