@@ -51,11 +51,11 @@ static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COL
   return colli_hmac(auth->secret, msg, sizeof(msg), mac);
 }
 
-/* Ends the handshake with an error, and erases the secret. */
+/* Ends the handshake with an error. */
 static int fail_handshake(colli_auth *auth, int status, int sys_errno) {
   auth->state = STATE_FAILED;
   auth->done = (size_t)status;
-  explicit_bzero(auth->secret, sizeof(auth->secret));
+  auth->secret = NULL;
   errno = sys_errno;
   return status;
 }
@@ -64,7 +64,7 @@ static int fail_handshake(colli_auth *auth, int status, int sys_errno) {
 static void init_side(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
                       uint8_t nonce[COLLI_NONCE_BYTES]) {
   auth->fd = fd;
-  memcpy(auth->secret, secret, COLL_SECRET_BYTES);
+  auth->secret = secret;
   auth->deadline_ns = colli_now_ns() + COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS;
   int sys_errno = colli_random_secret(nonce, COLLI_NONCE_BYTES);
   if (sys_errno != 0)
@@ -217,7 +217,7 @@ int colli_auth_poll(colli_auth *auth) {
     if (result != COLL_T_DONE)
       return result;
   }
-  explicit_bzero(auth->secret, sizeof(auth->secret));
+  auth->secret = NULL;
   return COLL_T_DONE;
 }
 

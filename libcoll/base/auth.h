@@ -45,8 +45,8 @@ typedef struct colli_auth {
   int fd;
   bool connector;
   int state;
-  size_t done; /* bytes of the current message read or written */
-  uint8_t secret[COLL_SECRET_BYTES];
+  size_t done;           /* bytes of the current message read or written */
+  const uint8_t *secret; /* the caller's; NULL once the handshake has ended */
   colli_hello hello;
   uint8_t nonce[COLLI_NONCE_BYTES];
   uint8_t buf[COLLI_NONCE_BYTES + COLLI_MAC_BYTES];
@@ -57,8 +57,8 @@ typedef struct colli_auth {
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 
-/* Starts a handshake on a connected (or connecting) socket, which the caller keeps. It times out
- * after 5 s. */
+/* Starts a handshake on a connected (or connecting) socket. The caller keeps the socket, and the
+ * secret until the handshake has ended. It times out after 5 s. */
 void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],
                         colli_hello_kind kind, int src_rank, int dst_rank, uint64_t comm_id,
                         uint64_t word);
