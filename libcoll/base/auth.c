@@ -111,6 +111,19 @@ static int pull_message(colli_auth *auth, void *msg, size_t bytes) {
   return check_io(auth, colli_net_pull(auth->fd, msg, bytes, &auth->done));
 }
 
+/* The handshake has succeeded: derives the connection's keys from the secret and what was said. */
+static int finish_handshake(colli_auth *auth) {
+  uint8_t *of_connector = auth->connector ? auth->send_key : auth->recv_key;
+  uint8_t *of_acceptor = auth->connector ? auth->recv_key : auth->send_key;
+  if (!make_proof(auth, "connector key", of_connector) ||
+      !make_proof(auth, "acceptor key", of_acceptor))
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  auth->state = STATE_DONE;
+  auth->done = 0;
+  auth->secret = NULL;
+  return COLL_T_DONE;
+}
+
 /* Goes on to the next message. */
 static void next_state(colli_auth *auth, auth_state state) {
   auth->state = state;
@@ -158,8 +171,7 @@ static int step_connector(colli_auth *auth) {
       return fail_handshake(auth, COLL_ERR_PEER_LOST, EPERM);
     if (auth->buf[0] != 1)
       return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
-    next_state(auth, STATE_DONE);
-    return COLL_T_DONE;
+    return finish_handshake(auth);
   }
 }
 
@@ -202,8 +214,7 @@ static int step_acceptor(colli_auth *auth) {
       return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
     if (CRYPTO_memcmp(mac, auth->buf, sizeof(mac)) != 0)
       return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
-    next_state(auth, STATE_DONE);
-    return COLL_T_DONE;
+    return finish_handshake(auth);
   }
 }
 
@@ -217,7 +228,6 @@ int colli_auth_poll(colli_auth *auth) {
     if (result != COLL_T_DONE)
       return result;
   }
-  auth->secret = NULL;
   return COLL_T_DONE;
 }
 

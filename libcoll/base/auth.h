@@ -50,6 +50,8 @@ typedef struct colli_auth {
   colli_hello hello;
   uint8_t nonce[COLLI_NONCE_BYTES];
   uint8_t buf[COLLI_NONCE_BYTES + COLLI_MAC_BYTES];
+  /* Once it is done, keys for what follows (sealed.h). Of this connection and direction alone. */
+  uint8_t send_key[COLLI_MAC_BYTES], recv_key[COLLI_MAC_BYTES];
   uint64_t deadline_ns;
 } colli_auth;
 

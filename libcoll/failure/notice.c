@@ -4,6 +4,7 @@
  * outside the communicator that it names. The loss of a rank revokes all communicators that contain
  * it; every other message concerns only the one that it names.
  */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +29,12 @@ static coll_comm *find_member(const colli_family *family, uint64_t uid) {
 /* Writes why a rank counts as lost, and what to do. `link`: who is at the other end of its link. */
 static void describe_loss(coll_error *record, const char *link, bool silent) {
   const char *why = record->sys_errno ? strerror(record->sys_errno) : "";
-  if (silent)
+  if (record->status == COLL_ERR_AUTH)
+    snprintf(record->message, sizeof(record->message),
+             "a message of rank %d (host %s, pid %d) was altered or injected on its way over the "
+             "control link to %s; look who else has access to the network between them",
+             record->peer, record->peer_host, record->peer_pid, link);
+  else if (silent)
     snprintf(record->message, sizeof(record->message),
              "rank %d (host %s, pid %d) is silent: nothing comes over its control link to %s (%s); "
              "look whether its host is down or the network between them is cut",
@@ -45,7 +51,7 @@ static void lost_record(const colli_family *family, coll_error *record, int dead
                         bool silent) {
   const coll_comm *base = find_member(family, 0);
   colli_error_clear(record);
-  record->status = COLL_ERR_PEER_LOST;
+  record->status = sys_errno == EBADMSG ? COLL_ERR_AUTH : COLL_ERR_PEER_LOST;
   record->rank = family->rank;
   record->peer = dead;
   record->peer_pid = family->table[dead].pid;
@@ -62,7 +68,9 @@ static void lost_record(const colli_family *family, coll_error *record, int dead
 /* The same for a communicator that was split. */
 static void lost_record_of(const coll_comm *comm, coll_error *record, const colli_ctrl_msg *msg) {
   int peer = colli_comm_rank_of(comm, msg->peer), finder = msg->origin;
-  colli_comm_record(comm, record, COLL_ERR_PEER_LOST, peer, comm->exec.oldest);
+  const bool altered = msg->error.status == COLL_ERR_AUTH;
+  colli_comm_record(comm, record, altered ? COLL_ERR_AUTH : COLL_ERR_PEER_LOST, peer,
+                    comm->exec.oldest);
   if (colli_comm_rank_of(comm, finder) >= 0)
     record->rank = colli_comm_rank_of(comm, finder);
   record->sys_errno = msg->error.sys_errno;

@@ -61,6 +61,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
   s->listener.fd = listener->listen_fd;
+  s->altered = -1;
   s->b.polls.capacity = 4 * BOOT_PENDING_MAX + 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
   s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));

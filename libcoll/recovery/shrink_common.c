@@ -16,18 +16,19 @@
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes) {
+bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8_t *flags,
+                 size_t flag_bytes) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + SEND_NS;
   for (;;) {
-    int result = colli_net_push(fd, head, bytes, &done);
-    if (result == COLL_T_DONE)
-      result = colli_net_push(fd, flags, flag_bytes, &flags_done);
+    int result = colli_sealed_push(conn, head, bytes, &done);
+    if (result == COLL_T_DONE && flags)
+      result = colli_sealed_push(conn, flags, flag_bytes, &flags_done);
     if (result == COLL_T_DONE)
       return true;
     if (result > 0 || colli_now_ns() >= until_ns)
       return false;
-    poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 10);
+    poll(&(struct pollfd){.fd = conn->fd, .events = POLLOUT}, 1, 10);
   }
 }
 
@@ -38,7 +39,7 @@ static void fill_flags(const shrink *s, uint8_t *flags) {
                          (s->listed[r] ? SHRINK_LISTED : 0));
 }
 
-void shrink_send_checkin(const shrink *s, int fd) {
+void shrink_send_checkin(const shrink *s, colli_sealed *conn) {
   const shrink_checkin head = {.magic = MAGIC,
                                .nranks = s->b.nranks,
                                .ballot = s->ballot,
@@ -49,7 +50,7 @@ void shrink_send_checkin(const shrink *s, int fd) {
   if (!flags)
     return; /* the others count this rank as missing */
   fill_flags(s, flags);
-  shrink_send(fd, &head, sizeof(head), flags, (size_t)s->b.nranks);
+  shrink_send(conn, &head, sizeof(head), flags, (size_t)s->b.nranks);
   free(flags);
 }
 
@@ -70,7 +71,7 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
 void shrink_drop(shrink *s, int rank) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks, s->b.rank);
   if (s->conns[rank]) {
-    boot_close(&s->conns[rank]->fd);
+    colli_sealed_close(&s->conns[rank]->conn);
     free(s->conns[rank]);
     s->conns[rank] = NULL;
   }
@@ -84,7 +85,7 @@ static bool keep_pending(shrink *s, const boot_pending *pending) {
   if (!conn)
     return false;
   shrink_drop(s, rank);
-  conn->fd = pending->fd;
+  colli_sealed_open(&conn->conn, &pending->auth);
   s->conns[rank] = conn;
   return true;
 }
@@ -106,10 +107,12 @@ static void tell_outcome(shrink *s, boot_pending *pending) {
   order.kind = SHRINK_COMMIT;
   order.nranks = nranks;
   order.comm_id = s->comm->comm_id;
+  colli_sealed conn;
+  colli_sealed_open(&conn, &pending->auth);
   if (flags && colli_auth_answer(&pending->auth, true) == 0)
-    shrink_send(pending->fd, &order, sizeof(order), flags, (size_t)nranks);
+    shrink_send(&conn, &order, sizeof(order), flags, (size_t)nranks);
   free(flags);
-  boot_close(&pending->fd);
+  colli_sealed_close(&conn);
 }
 
 /* Accepts connections that belong to this shrink. Others may belong to another communicator's
@@ -148,33 +151,42 @@ static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
     shrink_drop(s, rank);
 }
 
-/* Reads one rank's messages; false if its connection ended or a message is invalid. */
-static bool read_conn(shrink *s, int rank) {
+/* Reads a rank's checkin, if it is not here yet: DONE, AGAIN or an errno. */
+static int read_checkin(shrink *s, int rank) {
   shrink_conn *conn = s->conns[rank];
-  if (conn->in) {
-    int result = COLL_T_AGAIN;
-    if (!conn->said)
-      result = colli_net_pull(conn->fd, &conn->word, sizeof(conn->word), &conn->done);
-    if (result == COLL_T_DONE) {
-      conn->said = true;
-      conn->done = 0;
-    }
-    return result <= 0;
-  }
-  const size_t head_bytes = sizeof(conn->head);
-  COLLI_ASSERT_RANK(conn->done <= head_bytes + (size_t)s->b.nranks, s->b.rank);
   int result = COLL_T_DONE;
-  if (conn->done < head_bytes)
-    result = colli_net_pull(conn->fd, &conn->head, head_bytes, &conn->done);
+  if (!conn->headed)
+    result = colli_sealed_pull(&conn->conn, &conn->head, sizeof(conn->head), &conn->done);
   if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks))
-    return false;
-  if (result == COLL_T_DONE) {
-    size_t done = conn->done - head_bytes;
-    result = colli_net_pull(conn->fd, conn->flags, (size_t)s->b.nranks, &done);
-    conn->done = head_bytes + done;
+    return EPROTO;
+  if (result == COLL_T_DONE && !conn->headed) {
+    conn->headed = true;
+    conn->done = 0;
   }
   if (result == COLL_T_DONE)
+    result = colli_sealed_pull(&conn->conn, conn->flags, (size_t)s->b.nranks, &conn->done);
+  if (result == COLL_T_DONE)
     take_checkin(s, rank, conn);
+  return result;
+}
+
+/* Reads a rank's word, if it is not here yet: DONE, AGAIN or an errno. */
+static int read_word(shrink_conn *conn) {
+  if (conn->said)
+    return COLL_T_AGAIN;
+  int result = colli_sealed_pull(&conn->conn, &conn->word, sizeof(conn->word), &conn->done);
+  if (result == COLL_T_DONE) {
+    conn->said = true;
+    conn->done = 0;
+  }
+  return result;
+}
+
+/* Reads one rank's messages; false if its connection ended or a message is invalid. */
+static bool read_conn(shrink *s, int rank) {
+  const int result = s->conns[rank]->in ? read_word(s->conns[rank]) : read_checkin(s, rank);
+  if (result == EBADMSG)
+    s->altered = rank;
   return result <= 0;
 }
 
@@ -210,7 +222,7 @@ void shrink_wait(shrink *s, uint64_t until_ns) {
   boot_listener_watch(b, &s->listener);
   for (int r = 0; r < b->nranks; r++)
     if (s->conns[r] && !s->conns[r]->said)
-      boot_polls_add(&b->polls, s->conns[r]->fd, POLLIN);
+      boot_polls_add(&b->polls, s->conns[r]->conn.fd, POLLIN);
   boot_polls_wait(&b->polls);
 }
 

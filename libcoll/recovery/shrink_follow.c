@@ -11,15 +11,15 @@
   (200 * COLLI_NS_PER_MS) /* extra time for a coordinator that is slow to report that it is there  \
                            */
 
-/* Reaches the leader: *fd is the connection, or -1 if it is another candidate's turn. */
-static void reach_leader(shrink *s, int leader, int *fd) {
+/* Reaches the leader: *conn is the connection, or none if it is another candidate's turn. */
+static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
   boot_dial *dial = calloc(1, sizeof(*dial));
   const uint64_t now_ns = colli_now_ns();
   uint64_t until_ns = s->b.start_ns + s->patience_ns;
   /* A later candidate may still be building, for half the patience. */
   const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
   until_ns = until_ns < least_ns ? least_ns : until_ns;
-  *fd = -1;
+  *conn = COLLI_SEALED_NONE;
   COLLI_ASSERT_RANK(leader >= 0 && leader < s->b.rank, s->b.rank);
   if (!dial) {
     s->skipped[leader] = true;
@@ -29,7 +29,7 @@ static void reach_leader(shrink *s, int leader, int *fd) {
   for (;;) {
     int result = shrink_dial_step(s, dial);
     if (result == COLL_T_DONE)
-      *fd = dial->fd;
+      *conn = dial->conn;
     if (result != COLL_T_AGAIN)
       break;
     shrink_tend(s);
@@ -50,20 +50,20 @@ static void reach_leader(shrink *s, int leader, int *fd) {
 
 /* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
  * long), or an errno. */
-static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
+static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_t *flags) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
   for (;;) {
-    int result = colli_net_pull(fd, order, sizeof(*order), &done);
+    int result = colli_sealed_pull(conn, order, sizeof(*order), &done);
     if (result == COLL_T_DONE && order->nranks != s->b.nranks)
       return EPROTO;
     if (result == COLL_T_DONE)
-      result = colli_net_pull(fd, flags, (size_t)s->b.nranks, &flags_done);
+      result = colli_sealed_pull(conn, flags, (size_t)s->b.nranks, &flags_done);
     if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
       return result;
     shrink_listen(s);
     shrink_wait_begin(s);
-    boot_polls_add(&s->b.polls, fd, POLLIN);
+    boot_polls_add(&s->b.polls, conn->fd, POLLIN);
     boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
     boot_polls_wake(&s->b.polls, until_ns);
     boot_polls_wait(&s->b.polls);
@@ -71,7 +71,7 @@ static int next_order(shrink *s, int fd, shrink_order *order, uint8_t *flags) {
 }
 
 /* Builds or renews as the leader ordered, and reports the result. */
-static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *flags) {
+static void obey(shrink *s, colli_sealed *conn, const shrink_order *order, const uint8_t *flags) {
   COLLI_ASSERT_RANK(order->kind == SHRINK_BUILD || order->kind == SHRINK_RENEW, s->b.rank);
   COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
   const int leader = 0;
@@ -79,16 +79,16 @@ static void obey(shrink *s, int fd, const shrink_order *order, const uint8_t *fl
   shrink_word word;
   shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
   if (order->kind == SHRINK_BUILD)
-    status = shrink_build(s, order, -1, &fd, &leader, 1);
+    status = shrink_build(s, order, -1, &conn->fd, &leader, 1);
   memset(&word, 0, sizeof(word));
   word.ballot = order->ballot;
   boot_report_fill(&s->b, &word.word, status);
-  shrink_send(fd, &word, sizeof(word), NULL, 0); /* if sending fails, reading will notice */
+  shrink_send(conn, &word, sizeof(word), NULL, 0); /* if sending fails, reading will notice */
 }
 
 /* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
-static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8_t *flags,
-                       coll_status *status, bool *over) {
+static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
+                       const uint8_t *flags, coll_status *status, bool *over) {
   const bool listed = flags[s->b.rank] & SHRINK_LISTED;
   const bool have = s->child && s->child->comm_id == order->comm_id;
   switch (order->kind) {
@@ -96,7 +96,7 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
   case SHRINK_RENEW:
     if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
       return false;
-    obey(s, fd, order, flags);
+    obey(s, conn, order, flags);
     return true;
   case SHRINK_STOP: /* has ended the building */
   case SHRINK_WAIT:
@@ -121,33 +121,37 @@ static bool take_order(shrink *s, int fd, const shrink_order *order, const uint8
 }
 
 /* Executes the leader's orders until the end, or until the leader is lost. */
-static coll_status take_orders(shrink *s, int leader, int fd, bool *over) {
-  COLLI_ASSERT_RANK(fd >= 0 && !*over, s->b.rank);
+static coll_status take_orders(shrink *s, int leader, colli_sealed *conn, bool *over) {
+  COLLI_ASSERT_RANK(conn->fd >= 0 && !*over, s->b.rank);
   shrink_order order;
   coll_status status = COLL_OK;
   uint8_t *flags = malloc((size_t)s->b.nranks);
   int result = flags ? COLL_T_DONE : ENOMEM;
   while (result == COLL_T_DONE && !*over) {
-    result = next_order(s, fd, &order, flags);
-    if (result == COLL_T_DONE && !take_order(s, fd, &order, flags, &status, over))
+    result = next_order(s, conn, &order, flags);
+    if (result == COLL_T_DONE && !take_order(s, conn, &order, flags, &status, over))
       result = EPROTO;
   }
   free(flags);
+  if (result == EBADMSG) {
+    *over = true;
+    return boot_fail_altered(&s->b, leader, &s->comm->table[leader]);
+  }
   if (result == COLL_T_AGAIN || result == EPROTO)
     s->skipped[leader] = true;
   return status;
 }
 
 coll_status shrink_follow(shrink *s, int leader, bool *over) {
-  int fd;
+  colli_sealed conn;
   *over = false;
-  reach_leader(s, leader, &fd);
-  if (fd < 0)
+  reach_leader(s, leader, &conn);
+  if (conn.fd < 0)
     return COLL_OK;
   for (int r = 0; r < s->b.nranks; r++) /* this rank does not lead these */
     shrink_drop(s, r);
-  shrink_send_checkin(s, fd); /* if that fails, there may still be an order to read */
-  coll_status status = take_orders(s, leader, fd, over);
-  boot_close(&fd);
+  shrink_send_checkin(s, &conn); /* if that fails, there may still be an order to read */
+  coll_status status = take_orders(s, leader, &conn, over);
+  colli_sealed_close(&conn);
   return status;
 }

@@ -71,9 +71,10 @@ typedef struct shrink_word {
 
 /* A higher rank that has dialled this rank's listener. */
 typedef struct shrink_conn {
-  int fd;
-  bool in; /* its checkin is here: head and flags */
-  size_t done;
+  colli_sealed conn;
+  bool in;     /* its checkin is here: head and flags */
+  size_t done; /* bytes of the current message */
+  bool headed; /* `head` is complete */
   shrink_checkin head;
   shrink_word word;
   bool said; /* `word` is complete */
@@ -90,6 +91,7 @@ typedef struct shrink {
   uint64_t patience_ns; /* create_timeout_ms */
   uint64_t limit_ns;    /* this call ends by then */
   bool *gone, *skipped; /* by rank */
+  int altered;          /* a rank one of whose messages arrived altered; -1: none */
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
@@ -125,10 +127,11 @@ void shrink_dial(shrink *s, boot_dial *dial, int rank);
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
 /* Sends a message, head and flags, within a second; false on failure. */
-bool shrink_send(int fd, const void *head, size_t bytes, const uint8_t *flags, size_t flag_bytes);
+bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8_t *flags,
+                 size_t flag_bytes);
 
 /* Sends this rank's checkin, if that can be done. */
-void shrink_send_checkin(const shrink *s, int fd);
+void shrink_send_checkin(const shrink *s, colli_sealed *conn);
 
 /* Closes a rank's connection to this rank. */
 void shrink_drop(shrink *s, int rank);

@@ -86,8 +86,8 @@ static void step_probes(lead *l) {
       continue;
     int result = shrink_dial_step(s, &v->dial);
     if (result == COLL_T_DONE) {
-      shrink_send_checkin(s, v->dial.fd); /* if it gets lost, the next one will arrive */
-      boot_close(&v->dial.fd);
+      shrink_send_checkin(s, &v->dial.conn); /* if it gets lost, the next one will arrive */
+      colli_sealed_close(&v->dial.conn);
     }
     if (result != COLL_T_AGAIN || is_settled(s, v->rank) || now_ns >= v->until_ns)
       end_probe(v);
@@ -154,7 +154,7 @@ static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
     flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
   for (int r = 0; r < s->b.nranks; r++)
     if (s->conns[r] && s->conns[r]->in && l->takes[r] == takers &&
-        !shrink_send(s->conns[r]->fd, order, sizeof(*order), flags, (size_t)s->b.nranks))
+        !shrink_send(&s->conns[r]->conn, order, sizeof(*order), flags, (size_t)s->b.nranks))
       shrink_drop(s, r);
   free(flags);
 }
@@ -200,7 +200,7 @@ static bool gather(lead *l) {
     }
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
-    if (late || all || s->proved) {
+    if (late || all || s->proved || s->altered >= 0) {
       bool committed = may_be_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
@@ -326,7 +326,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
                          "rank %d of the new communicator was lost before it could be told", rank);
     if (s->listed[r] && r != s->b.rank && s->conns[r]) {
       COLLI_ASSERT_RANK(s->conns[r]->in && count < s->b.nranks - 1, s->b.rank);
-      fds[count] = s->conns[r]->fd;
+      fds[count] = s->conns[r]->conn.fd;
       ranks[count++] = rank;
     }
     rank += s->listed[r];
@@ -402,6 +402,8 @@ static coll_status lead_on(lead *l) {
   shrink *s = l->s;
   for (;;) {
     bool committed = gather(l);
+    if (s->altered >= 0)
+      return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]));
     if (s->proved)
       return commit_list(l);
     if (!shrink_is_enough(s->quorum, s->b.nranks, s->gone, l->takes))

@@ -92,14 +92,18 @@ static coll_status run_role(boot *b, boot_links *links, const colli_params *para
 
 /* Turns the sockets of a successful bootstrap into control links. */
 static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl) {
-  int peers[COLLI_CTRL_LINKS_MAX], fds[COLLI_CTRL_LINKS_MAX];
+  int peers[COLLI_CTRL_LINKS_MAX];
+  colli_sealed conns[COLLI_CTRL_LINKS_MAX];
   for (int i = 0; i < links->count; i++) {
-    COLLI_ASSERT_RANK(links->at[i].up && links->at[i].fd >= 0, b->rank);
+    COLLI_ASSERT_RANK(links->at[i].up && links->at[i].conn.fd >= 0, b->rank);
     peers[i] = links->at[i].peer;
-    fds[i] = links->at[i].fd;
-    links->at[i].fd = -1;
+    conns[i] = links->at[i].conn;
+    links->at[i].conn = COLLI_SEALED_NONE;
   }
-  return colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, fds, links->count, b->error);
+  coll_status status =
+      colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, conns, links->count, b->error);
+  explicit_bzero(conns, sizeof(conns));
+  return status;
 }
 
 /* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */

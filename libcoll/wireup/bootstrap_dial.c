@@ -73,7 +73,7 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
   memset(dial, 0, sizeof(*dial));
   dial->kind = kind;
   dial->peer = peer;
-  dial->fd = -1;
+  dial->conn = COLLI_SEALED_NONE;
   const int loopback = same_network(b, addrs) ? 3 : 0;
   for (int wanted = 3; wanted >= 0; wanted--)
     add_with_affinity(b, dial, addrs, wanted, loopback);
@@ -191,13 +191,13 @@ static bool is_hopeless(const boot_dial *dial, uint64_t now_ns) {
 }
 
 int boot_dial_step(const boot *b, boot_dial *dial) {
-  COLLI_ASSERT_RANK(dial->fd < 0 && dial->count <= BOOT_ATTEMPTS_MAX, b->rank);
+  COLLI_ASSERT_RANK(dial->conn.fd < 0 && dial->count <= BOOT_ATTEMPTS_MAX, b->rank);
   uint64_t now_ns = colli_now_ns();
   for (int i = 0; i < dial->count; i++) {
     boot_attempt *attempt = &dial->attempts[i];
     if (!step_attempt(b, dial, attempt, now_ns))
       continue;
-    dial->fd = attempt->fd;
+    colli_sealed_open(&dial->conn, &attempt->auth);
     attempt->fd = -1;
     boot_dial_close(dial);
     return COLL_T_DONE;

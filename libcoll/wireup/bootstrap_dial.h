@@ -2,7 +2,7 @@
 #ifndef COLLI_WIREUP_BOOTSTRAP_DIAL_H
 #define COLLI_WIREUP_BOOTSTRAP_DIAL_H
 
-#include "libcoll/base/auth.h"
+#include "libcoll/base/sealed.h"
 #include "libcoll/wireup/bootstrap_report.h"
 
 #define BOOT_ATTEMPTS_MAX 12 /* addresses of one peer that are tried */
@@ -26,16 +26,16 @@ typedef struct boot_dial {
   int peer;
   int count;
   boot_attempt attempts[BOOT_ATTEMPTS_MAX];
-  int fd; /* the connection, once there is one */
+  colli_sealed conn; /* once there is one */
   bool wrong_secret, refused, answered;
 } boot_dial;
 
 void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
                      const colli_addr addrs[COLLI_MAX_ADDRS]);
 
-/* Advances the dialling. COLL_T_DONE: dial->fd is an authenticated connection that the caller owns.
- * COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but not
- * this communicator): retrying is pointless. */
+/* Advances the dialling. COLL_T_DONE: dial->conn is an authenticated connection that the caller
+ * owns. COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but
+ * not this communicator): retrying is pointless. */
 int boot_dial_step(const boot *b, boot_dial *dial);
 
 void boot_dial_watch(boot *b, const boot_dial *dial);

@@ -15,10 +15,10 @@ typedef struct join_state {
   boot *b;
   boot_links *links;
   boot_dial dial;
-  int fd; /* to rank 0; -1: not there yet */
+  colli_sealed conn; /* to rank 0 */
   boot_checkin checkin;
-  size_t checkin_done;
-  bool ready; /* the links are up */
+  size_t checkin_done, record_done; /* bytes that were sent */
+  bool ready;                       /* the links are up */
   boot_report ready_report;
   size_t ready_done;
   boot_report outcome;
@@ -44,7 +44,7 @@ static coll_status step_root_dial(join_state *j) {
                         "rank %d (host %s) knows rank 0's secret, but is of another communicator: "
                         "%s; give all ranks the same id, or the same text in COLL_ROOT");
   if (result == COLL_T_DONE) {
-    j->fd = j->dial.fd;
+    j->conn = j->dial.conn;
     j->checkin.remaining_ms = boot_remaining_ms(j->b->deadline_ns);
   }
   return COLL_OK;
@@ -67,15 +67,17 @@ static coll_status fail_root_lost(const join_state *j) {
 static coll_status step_root(join_state *j, bool *over) {
   const boot *b = j->b;
   *over = false;
-  if (j->fd < 0) {
+  if (j->conn.fd < 0) {
     coll_status status = step_root_dial(j);
-    if (status != COLL_OK || j->fd < 0)
+    if (status != COLL_OK || j->conn.fd < 0)
       return status;
   }
-  int sent = colli_net_push(j->fd, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+  int sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+  if (sent == COLL_T_DONE)
+    sent = colli_sealed_push(&j->conn, b->mine, sizeof(*b->mine), &j->record_done);
   if (sent == COLL_T_DONE && j->ready)
-    sent = colli_net_push(j->fd, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
-  int result = colli_net_pull(j->fd, &j->outcome, sizeof(j->outcome), &j->outcome_done);
+    sent = colli_sealed_push(&j->conn, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
+  int result = colli_sealed_pull(&j->conn, &j->outcome, sizeof(j->outcome), &j->outcome_done);
   if (result == COLL_T_DONE && j->outcome.status != COLL_OK)
     return boot_fail_reported(b, &j->outcome);
   if (result == COLL_T_DONE && j->ready) {
@@ -85,13 +87,21 @@ static coll_status step_root(join_state *j, bool *over) {
   if (result == COLL_T_DONE)
     return boot_fail(b, COLL_ERR_PROTOCOL, 0, NULL,
                      "rank 0 reported success before rank %d had its links", b->rank);
+  if (result == EBADMSG)
+    return boot_fail_altered(b, 0, j->links->have_table ? &j->links->table[0] : NULL);
   return result > 0 || sent > 0 ? fail_root_lost(j) : COLL_OK;
+}
+
+/* Whether nothing is being sent to rank 0. */
+static bool is_idle(const join_state *j) {
+  return j->record_done == COLLI_SEALED_BYTES(sizeof(*j->b->mine)) &&
+         (!j->ready || j->ready_done == COLLI_SEALED_BYTES(sizeof(j->ready_report)));
 }
 
 /* Fails because this rank's deadline has passed, and says why. */
 static coll_status fail_root_late(join_state *j) {
   const boot *b = j->b;
-  if (j->fd < 0)
+  if (j->conn.fd < 0)
     return fail_at_root(j, j->dial.answered ? COLL_ERR_TIMEOUT : COLL_ERR_UNREACHABLE,
                         "rank %d (host %s) could not reach rank 0 in time: %s; look whether rank 0 "
                         "was started and listens there (COLL_ROOT), and for a firewall "
@@ -111,13 +121,12 @@ static void report_failure(join_state *j, coll_status status) {
   size_t done = 0;
   uint64_t until_ns = colli_now_ns() + REPORT_NS;
   boot_report_fill(b, &report, status);
-  if (j->ready && j->ready_done < sizeof(j->ready_report))
+  if (!is_idle(j))
     return; /* in the middle of another message; closing the connection must suffice */
-  while (j->checkin_done == sizeof(j->checkin) &&
-         colli_net_push(j->fd, &report, sizeof(report), &done) == COLL_T_AGAIN &&
+  while (colli_sealed_push(&j->conn, &report, sizeof(report), &done) == COLL_T_AGAIN &&
          colli_now_ns() < until_ns) {
     boot_polls_clear(&b->polls, until_ns);
-    boot_polls_add(&b->polls, j->fd, POLLOUT);
+    boot_polls_add(&b->polls, j->conn.fd, POLLOUT);
     boot_polls_wait(&b->polls);
   }
 }
@@ -126,13 +135,10 @@ static void report_failure(join_state *j, coll_status status) {
 static void wait_for_events(join_state *j) {
   boot *b = j->b;
   boot_polls_clear(&b->polls, b->deadline_ns);
-  if (j->fd < 0) {
+  if (j->conn.fd < 0)
     boot_dial_watch(b, &j->dial);
-  } else {
-    bool sending = j->checkin_done < sizeof(j->checkin) ||
-                   (j->ready && j->ready_done < sizeof(j->ready_report));
-    boot_polls_add(&b->polls, j->fd, sending ? POLLIN | POLLOUT : POLLIN);
-  }
+  else
+    boot_polls_add(&b->polls, j->conn.fd, is_idle(j) ? POLLIN : POLLIN | POLLOUT);
   boot_links_watch(b, j->links);
   boot_lifelines_watch(b);
   boot_polls_wait(&b->polls);
@@ -173,12 +179,12 @@ coll_status boot_join(boot *b, boot_links *links) {
     return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory at check-in");
   j->b = b;
   j->links = links;
-  j->fd = -1;
-  j->checkin = (boot_checkin){.version = COLL_VERSION, .nranks = b->nranks, .info = *b->mine};
+  j->conn = COLLI_SEALED_NONE;
+  j->checkin = (boot_checkin){.version = COLL_VERSION, .nranks = b->nranks};
   boot_report_fill(b, &j->ready_report, COLL_OK);
   boot_dial_begin(b, &j->dial, COLLI_HELLO_CHECKIN, 0, b->id->addrs);
   coll_status status = await_outcome(j);
-  boot_close(&j->fd);
+  colli_sealed_close(&j->conn);
   boot_dial_close(&j->dial);
   explicit_bzero(j, sizeof(*j));
   free(j);

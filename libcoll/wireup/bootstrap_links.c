@@ -23,7 +23,7 @@ static void plan_links(const boot *b, boot_links *links) {
     link->peer = peers[i];
     link->table = colli_ctrl_tree_joined(b->rank, peers[i]);
     link->dials = link->table ? peers[i] > b->rank : peers[i] == (b->rank + 1) % b->nranks;
-    link->fd = link->dial.fd = -1;
+    link->conn = link->dial.conn = COLLI_SEALED_NONE;
   }
 }
 
@@ -50,7 +50,7 @@ static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *
       hello->dst_rank != b->rank)
     return NULL;
   for (int i = 0; i < links->count; i++)
-    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && links->at[i].fd < 0)
+    if (links->at[i].peer == hello->src_rank && !links->at[i].dials && links->at[i].conn.fd < 0)
       return &links->at[i];
   return NULL;
 }
@@ -63,8 +63,8 @@ static int accept_links(const boot *b, boot_links *links) {
     if (!link) {
       boot_pending_refuse(b, &pending);
     } else if (colli_auth_answer(&pending.auth, true) == 0) {
-      link->fd = pending.fd;
-      link->done = 0;
+      colli_sealed_open(&link->conn, &pending.auth);
+      link->head_done = link->table_done = 0;
     } else {
       boot_close(&pending.fd);
     }
@@ -81,37 +81,32 @@ static int accept_links(const boot *b, boot_links *links) {
 }
 
 /* Receives what the dialling neighbour sends: a head and, from the parent, the table. */
-static void step_accepted(const boot *b, boot_links *links, boot_link *link) {
-  const size_t head_bytes = sizeof(link->head);
-  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
-  int result = COLL_T_DONE;
-  COLLI_ASSERT_RANK(!link->dials && !link->up && link->done <= head_bytes + table_bytes, b->rank);
-  if (link->done < head_bytes)
-    result = colli_net_pull(link->fd, &link->head, head_bytes, &link->done);
+static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
+  COLLI_ASSERT_RANK(!link->dials && !link->up, b->rank);
+  int result = colli_sealed_pull(&link->conn, &link->head, sizeof(link->head), &link->head_done);
   if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
                                 link->head.records != (link->table ? (uint32_t)b->nranks : 0)))
     result = EPROTO;
-  if (result == COLL_T_DONE && link->table) {
-    size_t done = link->done - head_bytes;
-    result = colli_net_pull(link->fd, links->table, table_bytes, &done);
-    link->done = head_bytes + done;
-  }
-  if (result == COLL_T_AGAIN)
-    return;
-  if (result != COLL_T_DONE) {
+  if (result == COLL_T_DONE && link->table)
+    result = colli_sealed_pull(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
+                               &link->table_done);
+  if (result == EBADMSG)
+    return (int)boot_fail_altered(b, link->peer, NULL);
+  if (result != COLL_T_DONE && result != COLL_T_AGAIN)
     /* The neighbour gave up this connection, and may dial another address. */
-    boot_close(&link->fd);
-    return;
-  }
+    colli_sealed_close(&link->conn);
+  if (result != COLL_T_DONE)
+    return COLL_T_AGAIN;
   link->up = true;
   if (!link->table)
-    return;
+    return COLL_T_DONE;
   for (int rank = 0; rank < b->nranks; rank++)
     links->table[rank].host[sizeof(links->table[rank].host) - 1] = 0;
   links->have_table = true;
   uint64_t deadline_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
   if (deadline_ns < links->deadline_ns)
     links->deadline_ns = deadline_ns;
+  return COLL_T_DONE;
 }
 
 /* No address of a neighbour leads to it. */
@@ -128,35 +123,29 @@ static int fail_dial(const boot *b, const boot_links *links, const boot_link *li
 
 /* Connects to a neighbour and sends the head, and the table to a child. */
 static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
-  const size_t head_bytes = sizeof(link->head);
-  const size_t table_bytes = link->table ? (size_t)b->nranks * sizeof(*links->table) : 0;
   COLLI_ASSERT_RANK(link->dials && !link->up && links->have_table, b->rank);
   if (!link->began) {
     boot_dial_begin(b, &link->dial, COLLI_HELLO_CONTROL, link->peer,
                     links->table[link->peer].control_addrs);
     link->began = true;
   }
-  if (link->fd < 0) {
+  if (link->conn.fd < 0) {
     int result = boot_dial_step(b, &link->dial);
     if (result != COLL_T_DONE)
       return result == COLL_T_AGAIN ? result : fail_dial(b, links, link, result);
-    link->fd = link->dial.fd;
-    link->dial.fd = -1;
-    link->done = 0;
+    link->conn = link->dial.conn;
+    link->dial.conn = COLLI_SEALED_NONE;
+    link->head_done = link->table_done = 0;
     link->head = (boot_link_head){.magic = LINK_MAGIC,
                                   .records = link->table ? (uint32_t)b->nranks : 0,
                                   .remaining_ms = boot_remaining_ms(links->deadline_ns)};
   }
-  int result = COLL_T_DONE;
-  if (link->done < head_bytes)
-    result = colli_net_push(link->fd, &link->head, head_bytes, &link->done);
-  if (result == COLL_T_DONE) {
-    size_t done = link->done - head_bytes;
-    result = colli_net_push(link->fd, links->table, table_bytes, &done);
-    link->done = head_bytes + done;
-  }
+  int result = colli_sealed_push(&link->conn, &link->head, sizeof(link->head), &link->head_done);
+  if (result == COLL_T_DONE && link->table)
+    result = colli_sealed_push(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
+                               &link->table_done);
   if (result > 0) {
-    boot_close(&link->fd);
+    colli_sealed_close(&link->conn);
     link->began = false;
     return COLL_T_AGAIN;
   }
@@ -190,8 +179,10 @@ int boot_links_step(const boot *b, boot_links *links) {
     return result;
   for (int i = 0; i < links->count; i++) {
     boot_link *link = &links->at[i];
-    if (!link->up && !link->dials && link->fd >= 0)
-      step_accepted(b, links, link);
+    if (!link->up && !link->dials && link->conn.fd >= 0)
+      result = step_accepted(b, links, link);
+    if (result > 0)
+      return result;
   }
   for (int i = 0; i < links->count; i++) {
     boot_link *link = &links->at[i];
@@ -200,7 +191,7 @@ int boot_links_step(const boot *b, boot_links *links) {
       if (result > 0)
         return result;
     }
-    COLLI_ASSERT_RANK(!link->up || link->fd >= 0, b->rank);
+    COLLI_ASSERT_RANK(!link->up || link->conn.fd >= 0, b->rank);
     all_up = all_up && link->up;
   }
   if (all_up)
@@ -219,8 +210,8 @@ void boot_links_watch(boot *b, const boot_links *links) {
     const boot_link *link = &links->at[i];
     if (link->up)
       continue;
-    if (link->fd >= 0)
-      boot_polls_add(&b->polls, link->fd, link->dials ? POLLOUT : POLLIN);
+    if (link->conn.fd >= 0)
+      boot_polls_add(&b->polls, link->conn.fd, link->dials ? POLLOUT : POLLIN);
     else if (link->began)
       boot_dial_watch(b, &link->dial);
     else if (link->dials && links->have_table)
@@ -232,7 +223,7 @@ void boot_links_close(boot_links *links) {
   boot_listener_drop_pending(&links->listener);
   boot_close(&links->listener.fd);
   for (int i = 0; i < links->count; i++) {
-    boot_close(&links->at[i].fd);
+    colli_sealed_close(&links->at[i].conn);
     boot_dial_close(&links->at[i].dial);
   }
 }

@@ -19,8 +19,8 @@ typedef struct boot_link {
   bool dials; /* this rank connects */
   bool table; /* the table goes over it */
   bool began, up;
-  int fd;      /* -1: not connected */
-  size_t done; /* bytes of head and table sent or received so far */
+  colli_sealed conn;
+  size_t head_done, table_done; /* bytes sent or received so far */
   boot_link_head head;
   boot_dial dial;
 } boot_link;

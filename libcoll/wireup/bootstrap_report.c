@@ -30,6 +30,13 @@ coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_r
   return status;
 }
 
+coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info) {
+  return boot_fail(b, COLL_ERR_AUTH, peer, info,
+                   "a message of rank %d%s%s to rank %d (host %s) was altered or injected on its "
+                   "way; look who else has access to the network between them",
+                   peer, info ? " on host " : "", info ? info->host : "", b->rank, b->mine->host);
+}
+
 coll_status boot_fail_reported(const boot *b, boot_report *report) {
   colli_error_terminate(&report->error);
   bool known = report->status > COLL_IN_PROGRESS && report->status <= COLL_ERR_INTERNAL;

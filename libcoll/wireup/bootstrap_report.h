@@ -35,6 +35,9 @@ typedef struct boot_report {
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* Fails because a message of `peer` arrived altered (EBADMSG, sealed.h). */
+coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info);
+
 /* Adopts a failure that another rank reports, and terminates its strings. */
 coll_status boot_fail_reported(const boot *b, boot_report *report);
 

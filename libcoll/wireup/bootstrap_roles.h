@@ -3,7 +3,8 @@
  *
  * Every rank r > 0 keeps one check-in connection to rank 0 until the outcome is known:
  *
- *   r -> 0   boot_checkin    its record
+ *   r -> 0   boot_checkin    versions are compared before anything else is read
+ *   r -> 0   colli_rank_info its record
  *   r -> 0   boot_report     its links are up (COLL_OK), or why they cannot be made
  *   0 -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
  *
@@ -15,14 +16,11 @@
 #include "libcoll/wireup/bootstrap_links.h"
 
 typedef struct boot_checkin {
-  uint32_t version; /* COLL_VERSION; the rest is read only if the versions match */
+  uint32_t version; /* COLL_VERSION */
   int32_t nranks;
   uint32_t remaining_ms; /* until the sender gives up */
   uint32_t pad;
-  colli_rank_info info;
 } boot_checkin;
-#define BOOT_CHECKIN_HEAD 16
-_Static_assert(offsetof(boot_checkin, info) == BOOT_CHECKIN_HEAD, "the head comes first");
 
 /* Serves the other ranks as rank 0. */
 coll_status boot_root(boot *b, boot_links *links);

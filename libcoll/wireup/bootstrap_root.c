@@ -14,14 +14,16 @@
 
 /* An authenticated connection. */
 typedef struct root_conn {
-  int fd;
+  colli_sealed conn;
   int rank;
   int poll_index;  /* in boot->polls; -1: not in it yet */
   bool checked_in; /* its record has arrived */
   bool ready;
-  size_t done; /* bytes of the current message */
+  boot_checkin checkin;
+  size_t checkin_done;
+  size_t done; /* bytes of the current message after it */
   union {
-    boot_checkin checkin;
+    colli_rank_info record;
     boot_report report;
   } msg;
 } root_conn;
@@ -93,7 +95,7 @@ static coll_status fail_links_late(root_state *r) {
 /* Closes one connection. */
 static void drop_conn(root_state *r, int i) {
   COLLI_ASSERT_RANK(i >= 0 && i < r->count, r->b->rank);
-  boot_close(&r->conns[i]->fd);
+  colli_sealed_close(&r->conns[i]->conn);
   free(r->conns[i]);
   r->conns[i] = r->conns[--r->count];
 }
@@ -106,7 +108,7 @@ static bool add_conn(root_state *r, const boot_pending *pending) {
   root_conn *conn = calloc(1, sizeof(*conn));
   if (!conn)
     return false;
-  conn->fd = pending->fd;
+  colli_sealed_open(&conn->conn, &pending->auth);
   conn->rank = pending->auth.hello.src_rank;
   conn->poll_index = -1;
   r->conns[r->count++] = conn;
@@ -144,8 +146,8 @@ static coll_status fail_accept(root_state *r) {
 /* Checks a received record and puts it into the table. */
 static coll_status enter_record(root_state *r, root_conn *conn) {
   const boot *b = r->b;
-  boot_checkin *in = &conn->msg.checkin;
-  colli_rank_info *info = &in->info;
+  const boot_checkin *in = &conn->checkin;
+  colli_rank_info *info = &conn->msg.record;
   info->host[sizeof(info->host) - 1] = 0;
   if (in->nranks != b->nranks)
     return boot_fail(
@@ -178,21 +180,37 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
   return COLL_OK;
 }
 
+/* Fails because a rank runs another version. */
+static coll_status fail_version(const root_state *r, const root_conn *conn) {
+  const boot *b = r->b;
+  const uint32_t version = conn->checkin.version;
+  return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
+                   "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
+                   "same version everywhere",
+                   conn->rank, version / 10000, version / 100 % 100, version % 100, b->mine->host,
+                   COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+}
+
+/* Reads a rank's check-in and its record, or later its report: DONE, AGAIN or an errno. */
+static int pull_message(root_conn *conn) {
+  const size_t bytes = conn->checked_in ? sizeof(conn->msg.report) : sizeof(conn->msg.record);
+  int result =
+      colli_sealed_pull(&conn->conn, &conn->checkin, sizeof(conn->checkin), &conn->checkin_done);
+  if (result == COLL_T_DONE && conn->checkin.version == COLL_VERSION)
+    result = colli_sealed_pull(&conn->conn, &conn->msg, bytes, &conn->done);
+  return result;
+}
+
 /* Reads what a rank sends; *gone: its connection ended before it had checked in. */
 static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   const boot *b = r->b;
-  boot_checkin *in = &conn->msg.checkin;
-  int result = conn->checked_in
-                   ? colli_net_pull(conn->fd, &conn->msg.report, sizeof(boot_report), &conn->done)
-                   : colli_net_pull(conn->fd, in, sizeof(*in), &conn->done);
-  if (!conn->checked_in && conn->done >= BOOT_CHECKIN_HEAD && in->version != COLL_VERSION)
-    return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
-                     "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
-                     "same version everywhere",
-                     conn->rank, in->version / 10000, in->version / 100 % 100, in->version % 100,
-                     b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+  int result = pull_message(conn);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
+  if (result == EBADMSG)
+    return boot_fail_altered(b, conn->rank, conn->checked_in ? &r->links->table[conn->rank] : NULL);
+  if (result == COLL_T_DONE && conn->checkin.version != COLL_VERSION)
+    return fail_version(r, conn);
   if (result == COLL_T_DONE && !conn->checked_in)
     return enter_record(r, conn);
   const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : 0];
@@ -239,14 +257,14 @@ static coll_status read_conns(root_state *r) {
 /* Sends one rank the outcome; true when done. With `linger`, it is done only when the rank has
  * closed. */
 static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
-  int result = colli_net_push(conn->fd, outcome, sizeof(*outcome), &conn->done);
+  int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE || !linger)
     return result != COLL_T_AGAIN; /* sent, or the rank is gone, which its neighbours will notice */
   /* If the rank is still sending its record, closing now could discard the outcome before it is
    * read. */
   char waste[512];
   size_t wasted = 0;
-  return colli_net_pull(conn->fd, waste, sizeof(waste), &wasted) > 0;
+  return colli_net_pull(conn->conn.fd, waste, sizeof(waste), &wasted) > 0;
 }
 
 /*
@@ -277,8 +295,8 @@ static void tell_outcome(root_state *r, coll_status status) {
       return;
     boot_polls_clear(&b->polls, until_ns);
     for (int i = 0; i < r->count; i++)
-      boot_polls_add(&b->polls, r->conns[i]->fd,
-                     r->conns[i]->done < sizeof(outcome) ? POLLOUT : POLLIN);
+      boot_polls_add(&b->polls, r->conns[i]->conn.fd,
+                     r->conns[i]->done < COLLI_SEALED_BYTES(sizeof(outcome)) ? POLLOUT : POLLIN);
     if (linger)
       boot_listener_watch(b, &r->listener);
     boot_polls_wait(&b->polls);
@@ -292,7 +310,7 @@ static void wait_for_events(root_state *r) {
   boot *b = r->b;
   boot_polls_clear(&b->polls, r->deadline_ns);
   for (int i = 0; i < r->count; i++)
-    r->conns[i]->poll_index = boot_polls_add(&b->polls, r->conns[i]->fd, POLLIN);
+    r->conns[i]->poll_index = boot_polls_add(&b->polls, r->conns[i]->conn.fd, POLLIN);
   boot_listener_watch(b, &r->listener);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);

@@ -5,6 +5,7 @@
 
 #include <stddef.h>
 
+#include "libcoll/base/sealed.h"
 #include "libcoll/wireup/ctrl.h"
 
 #define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours; some spare */
@@ -57,9 +58,9 @@ int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 /* Whether two ranks are parent and child in the tree. */
 bool colli_ctrl_tree_joined(int a, int b);
 
-/* Makes control links from connected sockets: fds[i] leads to peers[i]. Takes ownership of the
- * descriptors in every case. */
+/* Makes control links from authenticated connections: conns[i] leads to peers[i]. Takes ownership
+ * of them in every case. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
-                                  const int *fds, int count, coll_error *error);
+                                  const colli_sealed *conns, int count, coll_error *error);
 
 #endif

@@ -22,19 +22,20 @@
 #define SILENT_MS  30000  /* a link is silent after this long without an answer, */
 #define UNANSWERED 2      /* and this many probes: a machine that was suspended has sent none */
 #define GIVE_UP_MS 120000 /* then the kernel drops the link */
+#define SEALED     COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)) /* a message on the wire */
 #define LOOK_NS    COLLI_NS_PER_S /* between two searches for silent links */
 
 typedef struct net_link {
-  int fd;        /* -1: closed */
-  bool left;     /* the neighbour said goodbye, so the end of the link is not a failure */
-  bool silent;   /* nothing has come for SILENT_MS */
-  bool broken;   /* nothing more can be sent */
-  bool watching; /* epoll watches for space to send */
-  bool shut;     /* our side is shut down */
+  colli_sealed conn; /* no descriptor: closed */
+  bool left;         /* the neighbour said goodbye, so the end of the link is not a failure */
+  bool silent;       /* nothing has come for SILENT_MS */
+  bool broken;       /* nothing more can be sent */
+  bool watching;     /* epoll watches for space to send */
+  bool shut;         /* our side is shut down */
   colli_ctrl_msg in;
   size_t in_done;
   colli_ctrl_entry out; /* being sent */
-  size_t out_done;      /* sizeof(colli_ctrl_msg): none is */
+  size_t out_done;      /* SEALED: none is */
   colli_ctrl_queue queue;
 } net_link;
 
@@ -52,29 +53,29 @@ static void watch_link(net_ctrl *ctrl, int link, bool sending) {
     return;
   struct epoll_event event = {.events = EPOLLIN | (sending ? EPOLLOUT : 0),
                               .data.u32 = (uint32_t)link};
-  if (epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_MOD, l->fd, &event) == 0)
+  if (epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_MOD, l->conn.fd, &event) == 0)
     l->watching = sending;
 }
 
 /* Whether anything still has to be sent. */
 static bool has_unsent(const net_link *l) {
-  return !l->broken && (l->out_done < sizeof(l->out.msg) || l->queue.count > 0);
+  return !l->broken && (l->out_done < SEALED || l->queue.count > 0);
 }
 
 /* Sends what the socket accepts. */
 static void flush_link(net_ctrl *ctrl, int link) {
   net_link *l = &ctrl->links[link];
-  while (l->fd >= 0 && has_unsent(l)) {
-    COLLI_ASSERT_RANK(l->out_done <= sizeof(l->out.msg), ctrl->base.rank);
-    if (l->out_done == sizeof(l->out.msg) && colli_ctrl_queue_pop(&l->queue, &l->out))
+  while (l->conn.fd >= 0 && has_unsent(l)) {
+    COLLI_ASSERT_RANK(l->out_done <= SEALED, ctrl->base.rank);
+    if (l->out_done == SEALED && colli_ctrl_queue_pop(&l->queue, &l->out))
       l->out_done = 0;
-    int result = colli_net_push(l->fd, &l->out.msg, sizeof(l->out.msg), &l->out_done);
+    int result = colli_sealed_push(&l->conn, &l->out.msg, sizeof(l->out.msg), &l->out_done);
     if (result == COLL_T_AGAIN)
       break;
     /* Earlier input from the neighbour can still be read; reading then finds the end. */
     l->broken = result > 0;
   }
-  if (l->fd >= 0)
+  if (l->conn.fd >= 0)
     watch_link(ctrl, link, has_unsent(l));
 }
 
@@ -82,7 +83,7 @@ static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   COLLI_ASSERT_RANK(link >= 0 && link < base->count, base->rank);
   net_ctrl *ctrl = (net_ctrl *)base;
   net_link *l = &ctrl->links[link];
-  if (l->fd < 0 || l->broken)
+  if (l->conn.fd < 0 || l->broken)
     return;
   colli_ctrl_queue_push(&l->queue, link, msg, base->nranks);
   flush_link(ctrl, link);
@@ -90,9 +91,7 @@ static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
 
 /* Closes one link for good. */
 static void close_link(net_link *l) {
-  if (l->fd >= 0)
-    close(l->fd); /* which takes it out of epoll too */
-  l->fd = -1;
+  colli_sealed_close(&l->conn); /* which takes it out of epoll too */
   colli_ctrl_queue_free(&l->queue);
 }
 
@@ -113,7 +112,7 @@ static bool check_message(colli_ctrl_msg *msg, int nranks) {
  */
 static bool is_unanswered(const net_link *l, struct tcp_info *info) {
   socklen_t bytes = sizeof(*info);
-  return getsockopt(l->fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0 &&
+  return getsockopt(l->conn.fd, IPPROTO_TCP, TCP_INFO, info, &bytes) == 0 &&
          info->tcpi_probes + info->tcpi_retransmits >= UNANSWERED;
 }
 
@@ -134,7 +133,7 @@ static colli_ctrl_event end_link(net_link *l, int sys_errno) {
  */
 static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
   const bool known = l->left || l->silent;
-  epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_DEL, l->fd, NULL);
+  epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_DEL, l->conn.fd, NULL);
   l->broken = l->silent = true;
   return known ? COLLI_CTRL_NOTHING : COLLI_CTRL_SILENT;
 }
@@ -142,19 +141,17 @@ static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
 /* Reads from a link: a whole message, its end, or nothing yet. */
 static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
-  COLLI_ASSERT_RANK(l->fd >= 0 && l->in_done < sizeof(l->in), ctrl->base.rank);
-  while (l->in_done < sizeof(l->in)) {
-    ssize_t got =
-        recv(l->fd, (char *)&l->in + l->in_done, sizeof(l->in) - l->in_done, MSG_DONTWAIT);
-    if (got < 0 && errno == EINTR)
-      continue;
-    if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-      return COLLI_CTRL_NOTHING;
-    if (got <= 0) {
-      *sys_errno = got < 0 ? errno : 0;
-      return end_link(l, *sys_errno);
-    }
-    l->in_done += (size_t)got;
+  COLLI_ASSERT_RANK(l->conn.fd >= 0 && l->in_done < SEALED, ctrl->base.rank);
+  int result = colli_sealed_pull(&l->conn, &l->in, sizeof(l->in), &l->in_done);
+  if (result == COLL_T_AGAIN)
+    return COLLI_CTRL_NOTHING;
+  if (result == EBADMSG || result == ENOMEM) {
+    *sys_errno = result;
+    return mute_link(ctrl, l);
+  }
+  if (result != COLL_T_DONE) {
+    *sys_errno = result == ESHUTDOWN ? 0 : result;
+    return end_link(l, *sys_errno);
   }
   l->in_done = 0;
   if (!check_message(&l->in, ctrl->base.nranks)) {
@@ -182,7 +179,7 @@ static bool find_silent(net_ctrl *ctrl, int *link) {
     return false;
   for (*link = 0; *link < ctrl->base.count; ++*link) {
     net_link *l = &ctrl->links[*link];
-    if (l->fd >= 0 && !l->silent && !l->left && is_silent(l)) {
+    if (l->conn.fd >= 0 && !l->silent && !l->left && is_silent(l)) {
       l->silent = true;
       return true;
     }
@@ -200,7 +197,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
     COLLI_ASSERT_RANK(*link >= 0 && *link < base->count, base->rank);
     if (events[i].events & EPOLLOUT)
       flush_link(ctrl, *link);
-    if (!(events[i].events & ~(uint32_t)EPOLLOUT) || ctrl->links[*link].fd < 0)
+    if (!(events[i].events & ~(uint32_t)EPOLLOUT) || ctrl->links[*link].conn.fd < 0)
       continue;
     colli_ctrl_event event = read_link(ctrl, *link, msg, sys_errno);
     if (event != COLLI_CTRL_NOTHING)
@@ -215,7 +212,7 @@ static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *ms
 static bool net_unsent(const colli_ctrl *base) {
   const net_ctrl *ctrl = (const net_ctrl *)base;
   for (int link = 0; link < base->count; link++)
-    if (ctrl->links[link].fd >= 0 && has_unsent(&ctrl->links[link]))
+    if (ctrl->links[link].conn.fd >= 0 && has_unsent(&ctrl->links[link]))
       return true;
   return false;
 }
@@ -228,7 +225,7 @@ static int net_fd(const colli_ctrl *base) {
 static void discard_input(net_link *l) {
   char waste[4096];
   for (int reads = 0; reads < 64; reads++) { /* neighbours may never stop sending */
-    ssize_t got = recv(l->fd, waste, sizeof(waste), MSG_DONTWAIT);
+    ssize_t got = recv(l->conn.fd, waste, sizeof(waste), MSG_DONTWAIT);
     if (got > 0 || (got < 0 && errno == EINTR))
       continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
@@ -242,12 +239,12 @@ static void discard_input(net_link *l) {
 static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
   net_link *l = &ctrl->links[link];
   flush_link(ctrl, link);
-  if (l->fd >= 0 && !l->shut && !has_unsent(l))
-    l->shut = shutdown(l->fd, SHUT_WR) == 0 || errno == ENOTCONN;
-  if (l->fd >= 0)
+  if (l->conn.fd >= 0 && !l->shut && !has_unsent(l))
+    l->shut = shutdown(l->conn.fd, SHUT_WR) == 0 || errno == ENOTCONN;
+  if (l->conn.fd >= 0)
     discard_input(l);
-  *pfd = (struct pollfd){.fd = l->fd, .events = POLLIN};
-  if (l->fd < 0)
+  *pfd = (struct pollfd){.fd = l->conn.fd, .events = POLLIN};
+  if (l->conn.fd < 0)
     return false;
   if (has_unsent(l)) {
     pfd->events |= POLLOUT;
@@ -255,7 +252,7 @@ static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
   }
   /* Once the neighbour's kernel has all data, nothing can get lost. */
   int unacknowledged = 0;
-  return ioctl(l->fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
+  return ioctl(l->conn.fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged > 0;
 }
 
 static void net_close(colli_ctrl *base, int timeout_ms) {
@@ -294,7 +291,7 @@ static void enable_keepalive(int fd) {
 }
 
 coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const int *peers,
-                                  const int *fds, int count, coll_error *error) {
+                                  const colli_sealed *conns, int count, coll_error *error) {
   COLLI_ASSERT_RANK(count >= 0 && count <= COLLI_CTRL_LINKS_MAX, rank);
   net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   *out = NULL;
@@ -302,10 +299,10 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
   for (int link = 0; ok && link < count; link++) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)link};
     ctrl->base.peers[link] = peers[link];
-    ctrl->links[link].fd = fds[link];
-    ctrl->links[link].out_done = sizeof(colli_ctrl_msg);
-    enable_keepalive(fds[link]);
-    ok = epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_ADD, fds[link], &event) == 0;
+    ctrl->links[link].conn = conns[link];
+    ctrl->links[link].out_done = SEALED;
+    enable_keepalive(conns[link].fd);
+    ok = epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_ADD, conns[link].fd, &event) == 0;
   }
   if (ok) {
     ctrl->base.ops = &net_ops;
@@ -317,7 +314,7 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
   }
   int sys_errno = errno;
   for (int link = 0; link < count; link++)
-    close(fds[link]);
+    close(conns[link].fd);
   if (ctrl && ctrl->epoll_fd >= 0)
     close(ctrl->epoll_fd);
   free(ctrl);

@@ -10,10 +10,96 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
+#include "libcoll/wireup/bootstrap_roles.h"
 #include "support_bootstrap.h"
 #include "support_ranks.h"
 #include "waits.h"
+
+/* ---- somebody on the way ----------------------------------------------------------------------
+ */
+
+/* Passes bytes on between a rank and rank 0, and changes one of those to or from rank 0. */
+typedef struct proxy {
+  int listener;
+  colli_addr root;
+  bool to_root;
+  size_t place; /* of the byte in that stream */
+} proxy;
+
+/* Passes on what one side has sent; false at its end. */
+static bool pass_on(int from, int to, size_t *count, size_t place) {
+  char bytes[4096];
+  ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+  for (ssize_t i = 0; i < got; i++)
+    if (*count + (size_t)i == place)
+      bytes[i] ^= 1;
+  *count += got > 0 ? (size_t)got : 0;
+  return got > 0 && send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
+}
+
+static void *run_proxy(void *arg) {
+  const proxy *p = arg;
+  size_t counts[2] = {0, 0};
+  poll(&(struct pollfd){.fd = p->listener, .events = POLLIN}, 1, 10000);
+  int rank = colli_net_accept(p->listener), root = colli_net_connect(&p->root);
+  cr_assert(rank >= 0 && root >= 0);
+  for (;;) {
+    struct pollfd fds[2] = {{.fd = rank, .events = POLLIN}, {.fd = root, .events = POLLIN}};
+    poll(fds, 2, 10000);
+    if (fds[0].revents && !pass_on(rank, root, &counts[0], p->to_root ? p->place : SIZE_MAX))
+      break;
+    if (fds[1].revents && !pass_on(root, rank, &counts[1], p->to_root ? SIZE_MAX : p->place))
+      break;
+  }
+  close(rank);
+  close(root);
+  close(p->listener);
+  return NULL;
+}
+
+/* Rank 1 of 3 bootstraps through a proxy. Returns the members. */
+static member *run_with_proxy(bool to_root, size_t place) {
+  member *members = make_members(3, 10000);
+  proxy p = {.to_root = to_root, .place = place, .root = members[0].id.addrs[0]};
+  uint16_t port;
+  pthread_t thread;
+  cr_assert_eq(colli_net_listen("", &p.listener, &port, &members[1].error), COLL_OK);
+  memset(members[1].id.addrs, 0, sizeof(members[1].id.addrs));
+  members[1].id.addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
+  pthread_create(&thread, NULL, run_proxy, &p);
+  run_members(members, 3, -1);
+  pthread_join(thread, NULL);
+  return members;
+}
+
+Test(bootstrap_faults, what_was_altered_on_the_way_is_refused) {
+  /* The handshake: a hello and a proof to rank 0; a challenge and an answer from it. */
+  const size_t to_root = sizeof(colli_hello) + COLLI_MAC_BYTES;
+  const size_t from_root = COLLI_NONCE_BYTES + COLLI_MAC_BYTES + 1;
+  const size_t record = to_root + COLLI_SEALED_BYTES(sizeof(boot_checkin));
+  const struct {
+    bool to_root;
+    size_t place;
+  } cases[] = {
+      {true, to_root + offsetof(boot_checkin, version)},
+      {true, to_root + offsetof(boot_checkin, nranks)},
+      {true, record + offsetof(colli_rank_info, host)},
+      {true, record + offsetof(colli_rank_info, control_addrs)},
+      {true, record + COLLI_SEALED_BYTES(sizeof(colli_rank_info)) - 1},
+      {true, record + COLLI_SEALED_BYTES(sizeof(colli_rank_info)) + offsetof(boot_report, status)},
+      {false, from_root + offsetof(boot_report, status)},
+  };
+  for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
+    member *members = run_with_proxy(cases[c].to_root, cases[c].place);
+    for (int i = 0; i < 3; i++)
+      if (cases[c].to_root || i == 1) /* the others have succeeded by then */
+        cr_assert_eq(members[i].status, COLL_ERR_AUTH, "case %zu, rank %d: %d %s", c, i,
+                     members[i].status, members[i].error.message);
+    cr_assert(strstr(members[1].error.message, "altered or injected"), "%s",
+              members[1].error.message);
+    free(members);
+  }
+}
 
 /* ---- foreign connections --------------------------------------------------------------------- */
 
@@ -161,18 +247,14 @@ Test(bootstrap_faults, rank_0_killed_while_others_wait) {
  * makes a link to it). Then it closes all connections. */
 static void *check_in_only(void *arg) {
   member *m = arg;
-  struct {
-    uint32_t version;
-    int32_t nranks;
-    uint32_t remaining_ms, pad;
-    colli_rank_info info;
-  } checkin = {.version = COLL_VERSION, .nranks = m->nranks, .remaining_ms = 60000};
-  snprintf(checkin.info.host, sizeof(checkin.info.host), "host%d", m->rank);
-  checkin.info.pid = m->pid;
+  const boot_checkin checkin = {
+      .version = COLL_VERSION, .nranks = m->nranks, .remaining_ms = 60000};
+  colli_rank_info info = {.pid = m->pid};
+  snprintf(info.host, sizeof(info.host), "host%d", m->rank);
   uint16_t port;
   int listener;
   cr_assert_eq(colli_net_listen("", &listener, &port, &m->error), COLL_OK);
-  checkin.info.control_addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
+  info.control_addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
   int fd = colli_net_connect(&m->id.addrs[0]), result;
   poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 1000);
   colli_auth auth;
@@ -180,13 +262,17 @@ static void *check_in_only(void *arg) {
   while ((result = colli_auth_poll(&auth)) == COLL_T_AGAIN)
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10);
   cr_assert_eq(result, COLL_T_DONE);
-  cr_assert_eq(send(fd, &checkin, sizeof(checkin), MSG_NOSIGNAL), (ssize_t)sizeof(checkin));
+  colli_sealed conn;
+  size_t done = 0, info_done = 0;
+  colli_sealed_open(&conn, &auth);
+  cr_assert_eq(colli_sealed_push(&conn, &checkin, sizeof(checkin), &done), COLL_T_DONE);
+  cr_assert_eq(colli_sealed_push(&conn, &info, sizeof(info), &info_done), COLL_T_DONE);
   if (m->begins)
     cr_assert(WAIT_UNTIL(m->begins(m->arg), 20));
   else
     cr_assert_eq(poll(&(struct pollfd){.fd = listener, .events = POLLIN}, 1, 20000), 1);
   close(listener);
-  close(fd);
+  colli_sealed_close(&conn);
   return NULL;
 }
 

@@ -34,6 +34,11 @@ static void tcp_pair(int fds[2]) {
   close(listener);
 }
 
+/* A connection whose keys are all zero, in both directions. */
+static colli_sealed unkeyed(int fd) {
+  return (colli_sealed){.fd = fd};
+}
+
 /* Control links of either kind for n ranks. */
 static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
   coll_error error = COLL_ERROR_INIT;
@@ -41,7 +46,8 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
     cr_assert_eq(colli_ctrl_create_local(ctrls, n, kind == LOCAL, &error), COLL_OK);
     return;
   }
-  int fds[16][16], peers[COLLI_CTRL_LINKS_MAX], own[COLLI_CTRL_LINKS_MAX];
+  int fds[16][16], peers[COLLI_CTRL_LINKS_MAX];
+  colli_sealed own[COLLI_CTRL_LINKS_MAX];
   for (int a = 0; a < n; a++) {
     int count = colli_ctrl_peers(a, n, peers);
     for (int i = 0; i < count; i++) {
@@ -56,7 +62,7 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
   for (int a = 0; a < n; a++) {
     int count = colli_ctrl_peers(a, n, peers);
     for (int i = 0; i < count; i++)
-      own[i] = fds[a][peers[i]];
+      own[i] = unkeyed(fds[a][peers[i]]);
     cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, count, &error), COLL_OK);
   }
 }
@@ -297,17 +303,33 @@ Test(ctrl, closing_ends_in_time_while_the_neighbour_sleeps) {
   colli_ctrl_close(ctrls[1], 0);
 }
 
-/* The event that rank 0 of 2 polls after these bytes from its neighbour, which then closes if
- * `then_close`. */
-static colli_ctrl_event event_after(const void *bytes, size_t count, bool then_close,
-                                    int *sys_errno) {
+/* The bytes of a message on the wire. */
+static void seal(const colli_ctrl_msg *msg, uint8_t bytes[COLLI_SEALED_BYTES(sizeof(*msg))]) {
+  int pair[2];
+  size_t done = 0;
+  cr_assert_eq(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
+  colli_sealed sealed = unkeyed(pair[0]);
+  cr_assert_eq(colli_sealed_push(&sealed, msg, sizeof(*msg), &done), COLL_T_DONE);
+  cr_assert_eq(recv(pair[1], bytes, done, MSG_WAITALL), (ssize_t)done);
+  colli_sealed_close(&sealed);
+  close(pair[1]);
+}
+
+/* The event that rank 0 of 2 polls after the first `count` bytes of a message from its neighbour,
+ * of which the first is changed by `flip`, and which then closes if `then_close`. */
+static colli_ctrl_event event_after(const colli_ctrl_msg *bad, int flip, size_t count,
+                                    bool then_close, int *sys_errno) {
   int pair[2], peer = 1;
   colli_ctrl *ctrl;
   colli_ctrl_msg msg;
+  uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
   coll_error error = COLL_ERROR_INIT;
   tcp_pair(pair);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
-  cr_assert_eq(send(pair[1], bytes, count, 0), (ssize_t)count);
+  const colli_sealed end = unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, &error), COLL_OK);
+  seal(bad, sealed);
+  sealed[0] ^= (uint8_t)flip;
+  cr_assert_eq(send(pair[1], sealed, count, 0), (ssize_t)count);
   if (then_close)
     close(pair[1]);
   colli_ctrl_event event;
@@ -321,8 +343,9 @@ static colli_ctrl_event event_after(const void *bytes, size_t count, bool then_c
 
 Test(ctrl, bad_bytes_mute_the_link) {
   int sys_errno;
+  enum { SEALED = COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)) };
   colli_ctrl_msg good = message(COLLI_CTRL_WAITING, 1, 1);
-  cr_assert_eq(event_after(&good, sizeof(good), false, &sys_errno), COLLI_CTRL_MESSAGE);
+  cr_assert_eq(event_after(&good, 0, SEALED, false, &sys_errno), COLLI_CTRL_MESSAGE);
   for (int i = 0; i < 8; i++) {
     colli_ctrl_msg bad = good;
     bad.kind = i == 0 ? 0 : i == 1 ? COLLI_CTRL_ABSENT + 1 : bad.kind;
@@ -330,11 +353,13 @@ Test(ctrl, bad_bytes_mute_the_link) {
     bad.peer = i == 4 ? 2 : i == 5 ? -2 : bad.peer;
     bad.nmore = i == 6 ? COLLI_CTRL_MORE + 1 : i == 7 ? 1 : 0;
     bad.more[0] = 2;
-    cr_assert_eq(event_after(&bad, sizeof(bad), false, &sys_errno), COLLI_CTRL_SILENT, "%d", i);
+    cr_assert_eq(event_after(&bad, 0, SEALED, false, &sys_errno), COLLI_CTRL_SILENT, "%d", i);
     cr_assert_eq(sys_errno, EPROTO, "%d", i);
   }
-  cr_assert_eq(event_after(&good, sizeof(good) / 2, true, &sys_errno), COLLI_CTRL_CLOSED);
-  cr_assert_eq(event_after(&good, sizeof(good) / 2, false, &sys_errno), COLLI_CTRL_NOTHING);
+  cr_assert_eq(event_after(&good, 0, SEALED / 2, true, &sys_errno), COLLI_CTRL_CLOSED);
+  cr_assert_eq(event_after(&good, 0, SEALED / 2, false, &sys_errno), COLLI_CTRL_NOTHING);
+  cr_assert_eq(event_after(&good, 1, SEALED, false, &sys_errno), COLLI_CTRL_SILENT);
+  cr_assert_eq(sys_errno, EBADMSG);
 }
 
 Test(ctrl, strings_of_a_message_end) {
@@ -343,9 +368,12 @@ Test(ctrl, strings_of_a_message_end) {
   colli_ctrl_msg msg = message(COLLI_CTRL_FAILED, 1, 1);
   coll_error error = COLL_ERROR_INIT;
   memset(&msg.error, 'x', sizeof(msg.error));
+  uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
   tcp_pair(pair);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &pair[0], 1, &error), COLL_OK);
-  cr_assert_eq(send(pair[1], &msg, sizeof(msg), 0), (ssize_t)sizeof(msg));
+  const colli_sealed end = unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, &error), COLL_OK);
+  seal(&msg, sealed);
+  cr_assert_eq(send(pair[1], sealed, sizeof(sealed), 0), (ssize_t)sizeof(sealed));
   cr_assert(WAIT_UNTIL(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_NOTHING, 10));
   cr_assert_lt(strnlen(msg.error.message, sizeof(msg.error.message)), sizeof(msg.error.message));
   cr_assert_lt(strnlen(msg.error.host, sizeof(msg.error.host)), sizeof(msg.error.host));

@@ -1,0 +1,93 @@
+/* sealed.c: messages on a connection after its handshake. */
+#include "libcoll/base/sealed.h"
+
+#include <errno.h>
+#include <openssl/crypto.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include "libcoll/base/assert.h"
+
+void colli_sealed_open(colli_sealed *sealed, const colli_auth *auth) {
+  COLLI_ASSERT(auth->fd >= 0);
+  *sealed = (colli_sealed){.fd = auth->fd};
+  memcpy(sealed->send_key, auth->send_key, sizeof(sealed->send_key));
+  memcpy(sealed->recv_key, auth->recv_key, sizeof(sealed->recv_key));
+}
+
+void colli_sealed_close(colli_sealed *sealed) {
+  if (sealed->fd >= 0)
+    close(sealed->fd);
+  explicit_bzero(sealed, sizeof(*sealed));
+  sealed->fd = -1;
+}
+
+/* The code of a message: the key of its number and length, applied to its bytes. */
+static bool make_mac(const uint8_t key[COLLI_MAC_BYTES], uint64_t number, const void *msg,
+                     size_t bytes, uint8_t mac[COLLI_MAC_BYTES]) {
+  const uint64_t head[2] = {number, bytes};
+  uint8_t message_key[COLLI_MAC_BYTES];
+  _Static_assert(COLLI_MAC_BYTES == COLL_SECRET_BYTES, "a code serves as a key");
+  const bool ok =
+      colli_hmac(key, head, sizeof(head), message_key) && colli_hmac(message_key, msg, bytes, mac);
+  explicit_bzero(message_key, sizeof(message_key));
+  return ok;
+}
+
+/* What is left of a message and its code after the first `done` bytes. */
+static struct msghdr rest_of(const void *msg, size_t bytes, uint8_t mac[COLLI_MAC_BYTES],
+                             size_t done, struct iovec iov[2]) {
+  const size_t msg_done = done < bytes ? done : bytes, mac_done = done - msg_done;
+  iov[0] = (struct iovec){(char *)msg + msg_done, bytes - msg_done};
+  iov[1] = (struct iovec){mac + mac_done, COLLI_MAC_BYTES - mac_done};
+  return (struct msghdr){.msg_iov = iov, .msg_iovlen = 2};
+}
+
+int colli_sealed_push(colli_sealed *sealed, const void *msg, size_t bytes, size_t *done) {
+  COLLI_ASSERT(*done <= COLLI_SEALED_BYTES(bytes));
+  if (*done == COLLI_SEALED_BYTES(bytes))
+    return COLL_T_DONE;
+  if (*done == 0 && !make_mac(sealed->send_key, sealed->sent, msg, bytes, sealed->send_mac))
+    return ENOMEM;
+  while (*done < COLLI_SEALED_BYTES(bytes)) {
+    struct iovec iov[2];
+    struct msghdr rest = rest_of(msg, bytes, sealed->send_mac, *done, iov);
+    ssize_t sent = sendmsg(sealed->fd, &rest, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent >= 0)
+      *done += (size_t)sent;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  sealed->sent++;
+  return COLL_T_DONE;
+}
+
+int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *done) {
+  COLLI_ASSERT(*done <= COLLI_SEALED_BYTES(bytes));
+  if (*done == COLLI_SEALED_BYTES(bytes))
+    return COLL_T_DONE;
+  while (*done < COLLI_SEALED_BYTES(bytes)) {
+    struct iovec iov[2];
+    struct msghdr rest = rest_of(msg, bytes, sealed->recv_mac, *done, iov);
+    ssize_t got = recvmsg(sealed->fd, &rest, MSG_DONTWAIT);
+    if (got > 0)
+      *done += (size_t)got;
+    else if (got == 0)
+      return ESHUTDOWN;
+    else if (errno == EAGAIN || errno == EWOULDBLOCK)
+      return COLL_T_AGAIN;
+    else if (errno != EINTR)
+      return errno;
+  }
+  uint8_t mac[COLLI_MAC_BYTES];
+  if (!make_mac(sealed->recv_key, sealed->received, msg, bytes, mac))
+    return ENOMEM;
+  if (CRYPTO_memcmp(mac, sealed->recv_mac, sizeof(mac)) != 0)
+    return EBADMSG;
+  sealed->received++;
+  return COLL_T_DONE;
+}

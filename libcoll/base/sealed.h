@@ -1,0 +1,40 @@
+/*
+ * sealed.h: messages on a connection after its handshake. Each is followed by a code (HMAC-SHA-256)
+ * over its bytes, its length and its number, with a key that this connection alone has, one for
+ * each direction. So a message that was altered, replayed, reflected, dropped or injected on the
+ * way is noticed. Nothing is encrypted.
+ */
+#ifndef COLLI_BASE_SEALED_H
+#define COLLI_BASE_SEALED_H
+
+#include "libcoll/base/auth.h"
+
+/* An authenticated connection. */
+typedef struct colli_sealed {
+  int fd; /* -1: none */
+  uint8_t send_key[COLLI_MAC_BYTES], recv_key[COLLI_MAC_BYTES];
+  uint64_t sent, received;                                      /* whole messages */
+  uint8_t send_mac[COLLI_MAC_BYTES], recv_mac[COLLI_MAC_BYTES]; /* of the current message */
+} colli_sealed;
+
+#define COLLI_SEALED_NONE ((colli_sealed){.fd = -1})
+
+/* How many bytes a message takes on the wire; *done is this much when it has been transferred. */
+#define COLLI_SEALED_BYTES(bytes) ((bytes) + COLLI_MAC_BYTES)
+
+/* Takes over the connection of a handshake that is done. */
+void colli_sealed_open(colli_sealed *sealed, const colli_auth *auth);
+
+/* Closes the connection, if there is one, and erases its keys. */
+void colli_sealed_close(colli_sealed *sealed);
+
+/*
+ * Send or receive the rest of a message, of which *done bytes have been transferred: COLL_T_DONE,
+ * COLL_T_AGAIN, or an errno (> 0): ESHUTDOWN at the end of the stream, EBADMSG if the received
+ * message is not what the other side sent. Both sides must divide their bytes into messages of the
+ * same lengths. Never block.
+ */
+int colli_sealed_push(colli_sealed *sealed, const void *msg, size_t bytes, size_t *done);
+int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *done);
+
+#endif
