@@ -14,7 +14,6 @@
 #include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
 
-#define HELLO_MAGIC   0x68694c43u /* "CLih" */
 #define HELLO_VERSION 1u
 #define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */
 
@@ -77,7 +76,7 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
   memset(auth, 0, sizeof(*auth));
   auth->connector = true;
   auth->state = STATE_SEND_HELLO;
-  auth->hello = (colli_hello){.magic = HELLO_MAGIC,
+  auth->hello = (colli_hello){.magic = COLLI_HELLO_MAGIC,
                               .version = HELLO_VERSION,
                               .kind = (uint16_t)kind,
                               .src_rank = src_rank,
@@ -177,7 +176,7 @@ static int step_connector(colli_auth *auth) {
 
 /* Whether the head of a hello is one of this version. */
 static bool head_valid(const colli_hello *hello) {
-  return hello->magic == HELLO_MAGIC && hello->version == HELLO_VERSION &&
+  return hello->magic == COLLI_HELLO_MAGIC && hello->version == HELLO_VERSION &&
          hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_SHRINK;
 }
 
@@ -240,6 +239,10 @@ int colli_auth_answer(colli_auth *auth, bool accepted) {
     if (errno != EINTR)
       return -1;
   }
+}
+
+bool colli_auth_spoken(const colli_auth *auth) {
+  return auth->state != STATE_READ_HELLO;
 }
 
 short colli_auth_events(const colli_auth *auth) {

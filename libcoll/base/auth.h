@@ -17,6 +17,7 @@
 
 #include "coll/coll_transport.h"
 
+#define COLLI_HELLO_MAGIC      0x68694c43u /* "CLih" in the bytes of a little-endian host */
 #define COLLI_NONCE_BYTES      32
 #define COLLI_MAC_BYTES        32
 #define COLLI_AUTH_DEADLINE_MS 5000 /* how long a handshake may take */
@@ -76,6 +77,9 @@ int colli_auth_poll(colli_auth *auth);
 
 /* Acceptor only, after DONE: tells the connector whether it is accepted. 0, or -1 with errno. */
 int colli_auth_answer(colli_auth *auth, bool accepted);
+
+/* Acceptor only: whether the connector has said its whole hello. */
+bool colli_auth_spoken(const colli_auth *auth);
 
 /* What to poll the socket for after AGAIN: POLLIN or POLLOUT. */
 short colli_auth_events(const colli_auth *auth);

@@ -428,6 +428,10 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) 
   return text;
 }
 
+bool colli_addr_same_ip(const colli_addr *a, const colli_addr *b) {
+  return a->family == b->family && memcmp(a->ip, b->ip, a->family == 4 ? 4 : sizeof(a->ip)) == 0;
+}
+
 int colli_addr_affinity(const colli_addr *a, const colli_addr *b) {
   if (a->family != b->family || (a->family != 4 && a->family != 6))
     return 0;

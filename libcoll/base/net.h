@@ -66,6 +66,9 @@ bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
 bool colli_addr_link_local(const colli_addr *addr);
 bool colli_addr_loopback(const colli_addr *addr);
 
+/* Whether two addresses are the same, whatever their ports. */
+bool colli_addr_same_ip(const colli_addr *a, const colli_addr *b);
+
 /* An upper bound on how well a can reach b: 0 not at all (families), 1 maybe, 2 same subnet. */
 int colli_addr_affinity(const colli_addr *a, const colli_addr *b);
 

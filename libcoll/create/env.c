@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
+#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
@@ -114,7 +114,7 @@ static coll_status open_root(const colli_params *params, colli_id *id, coll_erro
   char range[16];
   uint16_t port;
   snprintf(range, sizeof(range), "%u", id->addrs[0].port);
-  return colli_net_listen(range, &id->listen_fd, &port, error);
+  return colli_door_listen(range, &id->listen_fd, &port, error);
 }
 
 /* Makes the id that the variables describe. */

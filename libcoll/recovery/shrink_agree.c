@@ -45,6 +45,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   const colli_shrink_listener *listener = comm->shrink.listener;
   COLLI_ASSERT_RANK(listener && !comm->shrink.meeting && comm->shrink.count > 0, comm->rank);
   s->comm = comm;
+  s->door = COLLI_DOOR_CLOSED;
   s->settings = settings;
   s->patience_ns =
       (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
@@ -60,9 +61,8 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .error = &settings->error,
                 .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
-  s->listener.fd = listener->listen_fd;
   s->altered = -1;
-  s->b.polls.capacity = 4 * BOOT_PENDING_MAX + 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
+  s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
   s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));
   s->skipped = calloc(n, sizeof(*s->skipped));
@@ -76,18 +76,21 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
   shrink *s = calloc(1, sizeof(*s));
   settings->log.rank = comm->rank;
   colli_call_pause(comm);
-  if (s && prepare_shrink(s, comm, settings))
-    status = take_part(s);
-  else
+  if (s && prepare_shrink(s, comm, settings)) {
+    status = boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd);
+    if (status == COLL_OK)
+      status = take_part(s);
+  } else {
     colli_error_set(&settings->error, status, "shrink", "out of memory for a shrink of %d ranks",
                     comm->nranks);
+  }
   if (s) {
     COLLI_ASSERT_RANK(status != COLL_OK || s->child, comm->rank);
     if (status == COLL_OK)
       *child = s->child;
     else
       coll_comm_destroy(&s->child);
-    boot_listener_drop_pending(&s->listener);
+    colli_door_close(&s->door);
     for (int r = 0; s->conns && r < comm->nranks; r++)
       shrink_drop(s, r);
     free(s->conns);

@@ -78,19 +78,19 @@ void shrink_drop(shrink *s, int rank) {
 }
 
 /* Keeps a rank's new connection in place of the previous one, which it has abandoned. */
-static bool keep_pending(shrink *s, const boot_pending *pending) {
-  int rank = pending->auth.hello.src_rank;
+static bool keep_guest(shrink *s, const colli_guest *guest) {
+  int rank = guest->auth.hello.src_rank;
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
   if (!conn)
     return false;
   shrink_drop(s, rank);
-  colli_sealed_open(&conn->conn, &pending->auth);
+  colli_sealed_open(&conn->conn, &guest->auth);
   s->conns[rank] = conn;
   return true;
 }
 
-/* Whether a pending connection belongs to a rank that still is in the shrink that this communicator
+/* Whether a guest belongs to a rank that still is in the shrink that this communicator
  * came from. */
 static bool is_behind(const shrink *s, const colli_hello *hello) {
   const colli_shrink_origin *from = &s->comm->shrink.from;
@@ -99,7 +99,7 @@ static bool is_behind(const shrink *s, const colli_hello *hello) {
 }
 
 /* Tells such a rank that this communicator is the outcome. */
-static void tell_outcome(shrink *s, boot_pending *pending) {
+static void tell_outcome(shrink *s, colli_guest *guest) {
   shrink_order order;
   const int nranks = s->comm->shrink.from.nranks;
   uint8_t *flags = calloc(1, (size_t)nranks);
@@ -108,8 +108,8 @@ static void tell_outcome(shrink *s, boot_pending *pending) {
   order.nranks = nranks;
   order.comm_id = s->comm->comm_id;
   colli_sealed conn;
-  colli_sealed_open(&conn, &pending->auth);
-  if (flags && colli_auth_answer(&pending->auth, true) == 0)
+  colli_sealed_open(&conn, &guest->auth);
+  if (flags && colli_auth_answer(&guest->auth, true) == 0)
     shrink_send(&conn, &order, sizeof(order), flags, (size_t)nranks);
   free(flags);
   colli_sealed_close(&conn);
@@ -118,21 +118,23 @@ static void tell_outcome(shrink *s, boot_pending *pending) {
 /* Accepts connections that belong to this shrink. Others may belong to another communicator's
  * shrink, or to the next one of this, and will dial again. */
 static void welcome(shrink *s) {
-  boot_pending pending;
-  while (boot_listener_next(&s->b, &s->listener, &pending)) {
-    const colli_hello *hello = &pending.auth.hello;
+  colli_guest guest;
+  while (colli_door_next(&s->door, &guest)) {
+    const colli_hello *hello = &guest.auth.hello;
     bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
                   hello->word == s->b.hello_word && hello->dst_rank == s->b.rank &&
                   hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
                   hello->src_rank != s->b.rank;
-    if (wanted && keep_pending(s, &pending))
-      colli_auth_answer(&pending.auth, true); /* if that fails, reading finds out */
+    if (wanted && keep_guest(s, &guest))
+      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
+    else if (wanted)
+      boot_close(&guest.fd); /* no memory: it will dial again */
     else if (is_behind(s, hello))
-      tell_outcome(s, &pending);
+      tell_outcome(s, &guest);
     else {
       /* It is already shrinking the new communicator, and will dial again. */
       s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
-      boot_pending_refuse(&s->b, &pending);
+      boot_guest_refuse(&s->b, &guest);
     }
   }
 }
@@ -219,7 +221,7 @@ void shrink_wait(shrink *s, uint64_t until_ns) {
   boot *b = &s->b;
   boot_polls_wake(&b->polls, until_ns);
   boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-  boot_listener_watch(b, &s->listener);
+  boot_door_watch(b, &s->door);
   for (int r = 0; r < b->nranks; r++)
     if (s->conns[r] && !s->conns[r]->said)
       boot_polls_add(&b->polls, s->conns[r]->conn.fd, POLLIN);

@@ -27,7 +27,7 @@
 #include "libcoll/create/create.h"
 #include "libcoll/recovery/shrink_rules.h"
 #include "libcoll/wireup/bootstrap_dial.h"
-#include "libcoll/wireup/bootstrap_listener.h"
+#include "libcoll/wireup/bootstrap_door.h"
 
 /* What ranks know about each other: flags, one byte per rank, which follow a checkin or an
  * order. */
@@ -98,7 +98,7 @@ typedef struct shrink {
   bool proved;      /* some rank is known to have returned with that list */
   bool *listed;     /* its members */
   coll_comm *child; /* made here; of that list or an earlier one */
-  boot_listener listener;
+  colli_door door;
   shrink_conn **conns; /* by rank; NULL: not here */
 } shrink;
 

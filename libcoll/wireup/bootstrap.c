@@ -10,6 +10,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/wireup/bootstrap_roles.h"
@@ -34,7 +35,7 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
     return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", sys_errno,
                            "no random bytes for a secret");
   coll_status status =
-      colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE], &id->listen_fd, &port, error);
+      colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], &id->listen_fd, &port, error);
   for (int i = 0; i < count; i++)
     id->addrs[i].port = port;
   return status;
@@ -108,12 +109,13 @@ static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl
 
 /* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */
 static boot_links *create_links(boot *b) {
-  int descriptors = 2 * BOOT_PENDING_MAX + COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
+  int descriptors = COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
   descriptors += b->rank == 0 ? 2 * b->nranks : 0;
   descriptors += b->lifelines ? b->lifelines->nlifelines : 0;
   boot_links *links = calloc(1, sizeof(*links));
   if (links) {
-    links->listener.fd = -1;
+    links->listen_fd = -1;
+    links->door = COLLI_DOOR_CLOSED;
     links->table = calloc((size_t)b->nranks, sizeof(*links->table));
   }
   if (boot_polls_create(&b->polls, descriptors) && links && links->table)
@@ -166,8 +168,8 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
     links->table = NULL;
   }
   if (status == COLL_OK && lifelines) {
-    lifelines->listen_fd = links->listener.fd;
-    links->listener.fd = -1;
+    lifelines->listen_fd = links->listen_fd;
+    links->listen_fd = -1;
   }
   if (links)
     destroy_links(links);

@@ -26,8 +26,7 @@ static void add_address(boot_dial *dial, const colli_addr *addr) {
 /* Whether `addrs` lists an address, whatever its port. */
 static bool lists_address(const colli_addr addrs[COLLI_MAX_ADDRS], const colli_addr *addr) {
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
-    if (addrs[i].family == addr->family &&
-        memcmp(addrs[i].ip, addr->ip, addr->family == 4 ? 4 : sizeof(addr->ip)) == 0)
+    if (colli_addr_same_ip(&addrs[i], addr))
       return true;
   return false;
 }

@@ -38,10 +38,10 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
   if (count == 0)
     return b->error->status;
   coll_status status =
-      colli_net_listen(params->text[COLLI_PARAM_PORT_RANGE], &links->listener.fd, &port, b->error);
+      colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], &links->listen_fd, &port, b->error);
   for (int i = 0; i < count; i++)
     addrs[i].port = port;
-  return status;
+  return status == COLL_OK ? boot_door_open(b, &links->door, links->listen_fd) : status;
 }
 
 /* The link to which a new connection belongs; NULL if none. */
@@ -57,22 +57,23 @@ static boot_link *link_for(const boot *b, boot_links *links, const colli_hello *
 
 /* Accepts the connections of neighbours that dial this rank. */
 static int accept_links(const boot *b, boot_links *links) {
-  boot_pending pending;
-  while (boot_listener_next(b, &links->listener, &pending)) {
-    boot_link *link = link_for(b, links, &pending.auth.hello);
+  colli_guest guest;
+  while (colli_door_next(&links->door, &guest)) {
+    boot_link *link = link_for(b, links, &guest.auth.hello);
     if (!link) {
-      boot_pending_refuse(b, &pending);
-    } else if (colli_auth_answer(&pending.auth, true) == 0) {
-      colli_sealed_open(&link->conn, &pending.auth);
+      boot_guest_refuse(b, &guest);
+    } else if (colli_auth_answer(&guest.auth, true) == 0) {
+      colli_sealed_open(&link->conn, &guest.auth);
       link->head_done = link->table_done = 0;
     } else {
-      boot_close(&pending.fd);
+      boot_close(&guest.fd);
     }
   }
-  if (links->listener.sys_errno == 0)
+  int sys_errno = boot_door_failure(&links->door, colli_now_ns() >= links->deadline_ns);
+  if (sys_errno == 0)
     return COLL_T_AGAIN;
   coll_status status =
-      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", links->listener.sys_errno,
+      colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", sys_errno,
                       "rank %d cannot take control connections; if descriptors ran out, raise the "
                       "limit (ulimit -n)",
                       b->rank);
@@ -203,7 +204,7 @@ int boot_links_step(const boot *b, boot_links *links) {
 
 void boot_links_watch(boot *b, const boot_links *links) {
   uint64_t now_ns = colli_now_ns();
-  boot_listener_watch(b, &links->listener);
+  boot_door_watch(b, &links->door);
   if (links->deadline_ns > now_ns)
     boot_polls_wake(&b->polls, links->deadline_ns);
   for (int i = 0; i < links->count; i++) {
@@ -220,8 +221,8 @@ void boot_links_watch(boot *b, const boot_links *links) {
 }
 
 void boot_links_close(boot_links *links) {
-  boot_listener_drop_pending(&links->listener);
-  boot_close(&links->listener.fd);
+  colli_door_close(&links->door);
+  boot_close(&links->listen_fd);
   for (int i = 0; i < links->count; i++) {
     colli_sealed_close(&links->at[i].conn);
     boot_dial_close(&links->at[i].dial);

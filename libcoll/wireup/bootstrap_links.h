@@ -3,7 +3,7 @@
 #define COLLI_WIREUP_BOOTSTRAP_LINKS_H
 
 #include "libcoll/wireup/bootstrap_dial.h"
-#include "libcoll/wireup/bootstrap_listener.h"
+#include "libcoll/wireup/bootstrap_door.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 /* The first message on a control link. From parent to child, the table follows. */
@@ -26,7 +26,8 @@ typedef struct boot_link {
 } boot_link;
 
 typedef struct boot_links {
-  boot_listener listener;
+  int listen_fd; /* -1: none */
+  colli_door door;
   colli_rank_info *table;
   bool have_table;
   uint64_t deadline_ns; /* for the links; set by rank 0, arrives in the parent's head */

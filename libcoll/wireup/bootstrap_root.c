@@ -31,7 +31,7 @@ typedef struct root_conn {
 typedef struct root_state {
   boot *b;
   boot_links *links;
-  boot_listener listener;
+  colli_door door;
   root_conn **conns;
   int count, capacity;
   bool *is_in;           /* by rank: has checked in */
@@ -57,16 +57,17 @@ static int first_missing(const root_state *r, const bool *flag) {
 /* Fails because the deadline passed before all ranks had checked in. */
 static coll_status fail_checkin_late(root_state *r) {
   const boot *b = r->b;
-  char list[200], addr[COLLI_ADDR_TEXT];
+  char list[200], addr[COLLI_ADDR_TEXT], strangers[COLLI_STRANGERS_TEXT];
   int missing = b->nranks - r->checked_in;
   boot_list_ranks(r->is_in, b->nranks, false, list, sizeof(list));
   return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->is_in), NULL,
                    "rank%s %s of %d did not check in within %.3g s at rank 0 (host %s, %s); look "
                    "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
-                   "COLL_CREATE_TIMEOUT_MS gives more time",
+                   "COLL_CREATE_TIMEOUT_MS gives more time%s",
                    missing > 1 ? "s" : "", list, b->nranks,
                    (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->mine->host,
-                   colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was");
+                   colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was",
+                   colli_door_strangers(&r->door, strangers));
 }
 
 /* Fails because the deadline passed before all ranks had made their control links. */
@@ -100,41 +101,42 @@ static void drop_conn(root_state *r, int i) {
   r->conns[i] = r->conns[--r->count];
 }
 
-/* Keeps an authenticated connection; false if there are too many. */
-static bool add_conn(root_state *r, const boot_pending *pending) {
-  COLLI_ASSERT_RANK(r->count <= r->capacity && pending->fd >= 0, r->b->rank);
+/* Keeps an authenticated connection; false if there are too many or there is no memory. */
+static bool add_conn(root_state *r, const colli_guest *guest) {
+  COLLI_ASSERT_RANK(r->count <= r->capacity && guest->fd >= 0, r->b->rank);
   if (r->count == r->capacity)
     return false;
   root_conn *conn = calloc(1, sizeof(*conn));
   if (!conn)
     return false;
-  colli_sealed_open(&conn->conn, &pending->auth);
-  conn->rank = pending->auth.hello.src_rank;
+  colli_sealed_open(&conn->conn, &guest->auth);
+  conn->rank = guest->auth.hello.src_rank;
   conn->poll_index = -1;
   r->conns[r->count++] = conn;
   return true;
 }
 
-/* Accepts authenticated connections of ranks that check in; false if accept() fails. */
-static bool accept_checkins(root_state *r) {
+/* Accepts authenticated connections of ranks that check in. */
+static void accept_checkins(root_state *r) {
   const boot *b = r->b;
-  boot_pending pending;
-  while (boot_listener_next(b, &r->listener, &pending)) {
-    const colli_hello *hello = &pending.auth.hello;
+  colli_guest guest;
+  while (colli_door_next(&r->door, &guest)) {
+    const colli_hello *hello = &guest.auth.hello;
     bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id &&
                   hello->dst_rank == 0;
-    if (!wanted || !add_conn(r, &pending))
-      boot_pending_refuse(b, &pending);
+    if (!wanted)
+      boot_guest_refuse(b, &guest);
+    else if (add_conn(r, &guest))
+      colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
     else
-      colli_auth_answer(&pending.auth, true); /* if that fails, reading finds out */
+      boot_close(&guest.fd); /* the rank will dial again */
   }
-  return r->listener.sys_errno == 0;
 }
 
 /* Connections cannot be accepted. */
-static coll_status fail_accept(root_state *r) {
+static coll_status fail_accept(root_state *r, int sys_errno) {
   const boot *b = r->b;
-  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", r->listener.sys_errno,
+  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", sys_errno,
                   "rank 0 cannot take more check-ins (%d of %d ranks are in); it needs a "
                   "descriptor for each rank: raise the limit (ulimit -n)",
                   r->checked_in, b->nranks);
@@ -298,10 +300,10 @@ static void tell_outcome(root_state *r, coll_status status) {
       boot_polls_add(&b->polls, r->conns[i]->conn.fd,
                      r->conns[i]->done < COLLI_SEALED_BYTES(sizeof(outcome)) ? POLLOUT : POLLIN);
     if (linger)
-      boot_listener_watch(b, &r->listener);
+      boot_door_watch(b, &r->door);
     boot_polls_wait(&b->polls);
     if (linger)
-      accept_checkins(r); /* if descriptors ran out, closing connections frees some */
+      accept_checkins(r);
   }
 }
 
@@ -311,7 +313,7 @@ static void wait_for_events(root_state *r) {
   boot_polls_clear(&b->polls, r->deadline_ns);
   for (int i = 0; i < r->count; i++)
     r->conns[i]->poll_index = boot_polls_add(&b->polls, r->conns[i]->conn.fd, POLLIN);
-  boot_listener_watch(b, &r->listener);
+  boot_door_watch(b, &r->door);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);
   boot_polls_wait(&b->polls);
@@ -324,8 +326,11 @@ static coll_status serve_ranks(root_state *r) {
     coll_status status = read_conns(r);
     if (status != COLL_OK)
       return status;
-    if (!accept_checkins(r))
-      return fail_accept(r);
+    accept_checkins(r);
+    bool late = colli_now_ns() >= r->deadline_ns;
+    int sys_errno = boot_door_failure(&r->door, late);
+    if (sys_errno != 0)
+      return fail_accept(r, sys_errno);
     int broken = boot_lifelines_broken(b);
     if (broken >= 0)
       return boot_fail_lifeline(b, broken);
@@ -341,7 +346,7 @@ static coll_status serve_ranks(root_state *r) {
     r->links_up = result == COLL_T_DONE;
     if (r->links_up && r->ready == b->nranks - 1)
       return COLL_OK;
-    if (colli_now_ns() >= r->deadline_ns)
+    if (late)
       return all_in ? fail_links_late(r) : fail_checkin_late(r);
     wait_for_events(r);
   }
@@ -353,7 +358,7 @@ coll_status boot_root(boot *b, boot_links *links) {
   if (r) {
     r->b = b;
     r->links = links;
-    r->listener.fd = b->id->listen_fd;
+    r->door = COLLI_DOOR_CLOSED;
     r->deadline_ns = b->deadline_ns;
     r->capacity = 2 * b->nranks;
     r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));
@@ -363,9 +368,11 @@ coll_status boot_root(boot *b, boot_links *links) {
     r->is_in[0] = true;
     r->checked_in = 1;
     links->table[0] = *b->mine;
-    status = serve_ranks(r);
+    status = boot_door_open(b, &r->door, b->id->listen_fd);
+    if (status == COLL_OK)
+      status = serve_ranks(r);
     tell_outcome(r, status);
-    boot_listener_drop_pending(&r->listener);
+    colli_door_close(&r->door);
   } else {
     boot_fail(b, status, -1, NULL, "out of memory for the check-in of %d ranks", b->nranks);
   }

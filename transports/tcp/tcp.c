@@ -33,9 +33,9 @@ static int start_listening(tcp_endpoint *ep) {
     return fail_open(env, COLL_ERR_UNSUPPORTED, error.syscall, error.sys_errno, error.message);
   uint16_t port;
   coll_status status =
-      colli_net_listen(env->param(env->ctx, "COLL_PORT_RANGE"), &ep->listener.fd, &port, &error);
+      colli_door_listen(env->param(env->ctx, "COLL_PORT_RANGE"), &ep->listen_fd, &port, &error);
   if (status != COLL_OK) {
-    ep->listener.fd = -1;
+    ep->listen_fd = -1;
     return fail_open(env, status, error.syscall, error.sys_errno, error.message);
   }
   ep->blob.magic = TCP_BLOB_MAGIC;
@@ -52,8 +52,6 @@ static void tcp_close(coll_endpoint *handle) {
   COLLI_ASSERT(LIST_EMPTY(&ep->conns) && LIST_EMPTY(&ep->blocked) && ep->ndialing == 0);
   tcp_linger_close(ep);
   tcp_accept_close(ep);
-  COLLI_ASSERT(ep->npending == 0);
-  tcp_source_close(ep, &ep->listener);
   tcp_source_close(ep, &ep->wake);
   if (ep->epoll_fd >= 0)
     close(ep->epoll_fd);
@@ -67,8 +65,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   if (!ep)
     return fail_open(env, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for an endpoint");
   ep->env = env;
-  ep->listener.fd = -1;
-  LIST_INIT(&ep->pending);
+  ep->listen_fd = ep->door_source.fd = -1;
+  ep->door = COLLI_DOOR_CLOSED;
   LIST_INIT(&ep->parked);
   LIST_INIT(&ep->conns);
   LIST_INIT(&ep->blocked);
@@ -81,10 +79,14 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
                        "out of descriptors for the endpoint; raise ulimit -n");
   else
     status = start_listening(ep);
-  if (status == COLL_OK &&
-      (!tcp_source_watch(ep, &ep->listener, EPOLLIN) || !tcp_source_watch(ep, &ep->wake, EPOLLIN)))
-    status =
-        fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", errno, "cannot watch the listening socket");
+  if (status == COLL_OK) {
+    int sys_errno = tcp_accept_open(ep);
+    if (sys_errno == 0 && !tcp_source_watch(ep, &ep->wake, EPOLLIN))
+      sys_errno = errno;
+    if (sys_errno != 0)
+      status = fail_open(env, COLL_ERR_SYSTEM, "epoll_ctl", sys_errno,
+                         "cannot watch the listening socket");
+  }
   if (status != COLL_OK) {
     tcp_close((coll_endpoint *)ep);
     return status;
@@ -225,14 +227,14 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
   int moved = 0;
-  COLLI_ASSERT(ep->npending >= 0 && ep->npending <= TCP_MAX_PENDING && ep->ndialing >= 0);
+  COLLI_ASSERT(ep->ndialing >= 0);
   collect_events(ep);
   if (ep->wake.events) {
     uint64_t wakes;
     ep->wake.events = 0;
     moved = read(ep->wake.fd, &wakes, sizeof(wakes)) > 0;
   }
-  if (ep->listener.events || ep->npending > 0) {
+  if (tcp_accept_due(ep)) {
     int status = tcp_accept_progress(ep);
     if (status > 1)
       return status;

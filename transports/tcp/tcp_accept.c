@@ -4,44 +4,46 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <unistd.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "transports/tcp/tcp_internal.h"
 
-/* Frees an inbound connection; closes its socket unless that was handed over. */
-static void drop_inbound(tcp_endpoint *ep, tcp_inbound *in) {
-  COLLI_ASSERT(in->parked || ep->npending > 0);
-  if (!in->parked && ep->npending-- == TCP_MAX_PENDING)
-    tcp_source_watch(ep, &ep->listener, EPOLLIN);
-  tcp_source_close(ep, &in->source);
-  LIST_REMOVE(in, link);
-  explicit_bzero(in, sizeof(*in));
-  free(in);
+#define LONG_NS (5 * COLLI_NS_PER_S) /* shortage of descriptors that is no weather any more */
+
+/* Frees a parked connection; closes its socket unless that was handed over. */
+static void drop_parked(tcp_parked *parked) {
+  if (parked->guest.fd >= 0)
+    close(parked->guest.fd);
+  LIST_REMOVE(parked, link);
+  explicit_bzero(parked, sizeof(*parked));
+  free(parked);
 }
 
 /* Hands a parked socket over to the connection that waits for it: 1, or 0 if it is broken. */
-static int hand_over(tcp_inbound *in, tcp_conn *conn) {
-  tcp_endpoint *ep = conn->ep;
-  COLLI_ASSERT(in->parked && in->source.fd >= 0);
+static int hand_over(tcp_parked *parked, tcp_conn *conn) {
+  COLLI_ASSERT(parked->guest.fd >= 0);
   COLLI_ASSERT(conn->state == TCP_WAITING && conn->source.fd < 0);
-  if (colli_auth_answer(&in->auth, true) != 0) {
-    drop_inbound(ep, in);
+  if (colli_auth_answer(&parked->guest.auth, true) != 0) {
+    drop_parked(parked);
     return 0;
   }
-  conn->source.fd = in->source.fd;
-  in->source.fd = -1;
-  drop_inbound(ep, in);
+  conn->source.fd = parked->guest.fd;
+  parked->guest.fd = -1;
+  drop_parked(parked);
   tcp_conn_establish(conn);
   return 1;
 }
 
 /* The socket that is parked for a peer and channel, or NULL. */
-static tcp_inbound *find_parked(const tcp_endpoint *ep, int peer, int channel) {
-  tcp_inbound *in;
-  LIST_FOREACH(in, &ep->parked, link)
-    if (in->auth.hello.src_rank == peer && in->auth.hello.word == (uint64_t)channel)
-      return in;
+static tcp_parked *find_parked(const tcp_endpoint *ep, int peer, int channel) {
+  tcp_parked *parked;
+  LIST_FOREACH(parked, &ep->parked, link) {
+    const colli_hello *hello = &parked->guest.auth.hello;
+    if (hello->src_rank == peer && hello->word == (uint64_t)channel)
+      return parked;
+  }
   return NULL;
 }
 
@@ -65,118 +67,99 @@ static bool is_expected(const tcp_endpoint *ep, const colli_hello *hello) {
 }
 
 /* The connection is authenticated: refuses it, parks it, or hands it over. */
-static void admit_inbound(tcp_endpoint *ep, tcp_inbound *in) {
-  const colli_hello *hello = &in->auth.hello;
-  COLLI_ASSERT(!in->parked && ep->npending > 0);
-  if (!is_expected(ep, hello)) {
-    colli_auth_answer(&in->auth, false);
-    drop_inbound(ep, in);
+static void admit_guest(tcp_endpoint *ep, colli_guest *guest) {
+  const colli_hello *hello = &guest->auth.hello;
+  int peer = hello->src_rank, channel = (int)hello->word;
+  tcp_parked *parked = NULL;
+  if (!is_expected(ep, hello))
+    colli_auth_answer(&guest->auth, false);
+  else
+    parked = calloc(1, sizeof(*parked));
+  if (!parked) { /* without memory there is no answer, and the peer dials again */
+    close(guest->fd);
     return;
   }
-  int peer = hello->src_rank, channel = (int)hello->word;
-  tcp_inbound *old = find_parked(ep, peer, channel);
+  tcp_parked *old = find_parked(ep, peer, channel);
   if (old) /* the peer has dialled again */
-    drop_inbound(ep, old);
-  if (ep->npending-- == TCP_MAX_PENDING)
-    tcp_source_watch(ep, &ep->listener, EPOLLIN);
-  tcp_source_watch(ep, &in->source, 0);
-  in->parked = true;
-  LIST_REMOVE(in, link);
-  LIST_INSERT_HEAD(&ep->parked, in, link);
+    drop_parked(old);
+  parked->guest = *guest;
+  LIST_INSERT_HEAD(&ep->parked, parked, link);
   tcp_conn *conn = find_conn(ep, peer, channel);
   if (conn)
-    hand_over(in, conn);
+    hand_over(parked, conn);
 }
 
-/* Advances the handshake of a pending connection: 1 if something happened. */
-static int poll_pending(tcp_endpoint *ep, tcp_inbound *in) {
-  int status = colli_auth_poll(&in->auth);
-  if (status == COLL_T_AGAIN) {
-    tcp_source_watch(ep, &in->source, (uint32_t)colli_auth_events(&in->auth));
-    return 0;
-  }
-  if (status == COLL_T_DONE)
-    admit_inbound(ep, in);
-  else
-    drop_inbound(ep, in);
-  return 1;
-}
-
-/* Adds a pending connection; false if it was closed at once. */
-static bool add_pending(tcp_endpoint *ep, int fd) {
-  COLLI_ASSERT(fd >= 0 && ep->npending < TCP_MAX_PENDING);
-  tcp_inbound *in = calloc(1, sizeof(*in));
-  tcp_source source = {.fd = fd};
-  if (!in) {
-    tcp_source_close(ep, &source);
-    return false;
-  }
-  in->source = source;
-  in->source.events = EPOLLIN; /* poll it at once */
-  LIST_INSERT_HEAD(&ep->pending, in, link);
-  ep->npending++;
-  colli_auth_accept(&in->auth, fd, ep->env->secret);
-  if (tcp_source_watch(ep, &in->source, EPOLLIN))
-    return true;
-  drop_inbound(ep, in);
+/* Whether this rank waits for a peer to dial. */
+static bool is_waiting(const tcp_endpoint *ep) {
+  const tcp_conn *conn;
+  LIST_FOREACH(conn, &ep->conns, link)
+    if (conn->state == TCP_WAITING)
+      return true;
   return false;
 }
 
-/* Accepts waiting connections: how many, or minus a status of the endpoint. */
-static int accept_waiting(tcp_endpoint *ep) {
-  int taken = 0;
-  ep->listener.events = 0;
-  while (ep->npending < TCP_MAX_PENDING) {
-    int fd = colli_net_accept(ep->listener.fd);
-    if (fd < 0 && (errno == EMFILE || errno == ENFILE)) {
-      coll_transport_failure failure = {
-          COLL_ERR_SYSTEM, -1,       -1,
-          errno,           "accept", "out of descriptors for a peer's connection; raise ulimit -n"};
-      ep->env->fail(ep->env->ctx, &failure);
-      return -(int)COLL_ERR_SYSTEM;
-    }
-    if (fd < 0)
-      return taken;
-    taken += add_pending(ep, fd);
-  }
-  tcp_source_watch(ep, &ep->listener,
-                   0); /* the others wait in the kernel until fewer are pending */
-  return taken;
+/* Fails if connections could not be accepted for long, and this rank waits for one: 0 or a status.
+ */
+static int check_shortage(tcp_endpoint *ep) {
+  const coll_transport_env *env = ep->env;
+  uint64_t ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * COLLI_NS_PER_MS / 2;
+  int sys_errno = colli_door_failure(&ep->door, ns > 0 && ns < LONG_NS ? ns : LONG_NS);
+  if (sys_errno == 0 || !is_waiting(ep))
+    return COLL_OK;
+  coll_transport_failure failure = {
+      COLL_ERR_SYSTEM,
+      -1,
+      -1,
+      sys_errno,
+      "accept4",
+      "no connection of a peer can be accepted; if descriptors ran out, raise ulimit -n"};
+  env->fail(env->ctx, &failure);
+  return (int)COLL_ERR_SYSTEM;
 }
 
-/* Accepts connections, advances handshakes, parks: 1 if something happened, 0, or an error. */
+int tcp_accept_open(tcp_endpoint *ep) {
+  const coll_transport_env *env = ep->env;
+  int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
+  const colli_log log = {level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
+  int sys_errno = colli_door_open(&ep->door, ep->listen_fd, env->secret, &log);
+  if (sys_errno != 0)
+    return sys_errno;
+  ep->door_source.fd = ep->door.epoll_fd;
+  return tcp_source_watch(ep, &ep->door_source, EPOLLIN) ? 0 : errno;
+}
+
+bool tcp_accept_due(const tcp_endpoint *ep) {
+  if (ep->door_source.events)
+    return true;
+  uint64_t wake_ns = colli_door_wake_ns(&ep->door);
+  return wake_ns != UINT64_MAX && colli_now_ns() >= wake_ns;
+}
+
 int tcp_accept_progress(tcp_endpoint *ep) {
+  colli_guest guest;
   int moved = 0;
-  if (ep->listener.events) {
-    int taken = accept_waiting(ep);
-    if (taken < 0)
-      return -taken;
-    moved = taken > 0;
+  ep->door_source.events = 0;
+  while (colli_door_next(&ep->door, &guest)) {
+    admit_guest(ep, &guest);
+    moved = 1;
   }
-  if (ep->npending == 0)
-    return moved;
-  uint64_t now = colli_now_ns(); /* the clock of colli_auth's deadlines */
-  tcp_inbound *in, *next;
-  for (in = LIST_FIRST(&ep->pending); in; in = next) {
-    next = LIST_NEXT(in, link);
-    if (!in->source.events && now < in->auth.deadline_ns)
-      continue;
-    in->source.events = 0;
-    moved |= poll_pending(ep, in);
-  }
-  return moved;
+  int status = check_shortage(ep);
+  return status != COLL_OK ? status : moved;
 }
 
-/* Takes the parked socket of a connection that waits for one, if there is one: 1 or 0. */
 int tcp_accept_adopt(tcp_conn *conn) {
-  tcp_inbound *in = find_parked(conn->ep, conn->base.peer, conn->base.channel);
-  return in ? hand_over(in, conn) : 0;
+  tcp_parked *parked = find_parked(conn->ep, conn->base.peer, conn->base.channel);
+  return parked ? hand_over(parked, conn) : 0;
 }
 
-/* Closes all inbound sockets. */
 void tcp_accept_close(tcp_endpoint *ep) {
-  while (!LIST_EMPTY(&ep->pending))
-    drop_inbound(ep, LIST_FIRST(&ep->pending));
   while (!LIST_EMPTY(&ep->parked))
-    drop_inbound(ep, LIST_FIRST(&ep->parked));
+    drop_parked(LIST_FIRST(&ep->parked));
+  if (ep->door_source.fd >= 0)
+    tcp_source_watch(ep, &ep->door_source, 0);
+  ep->door_source.fd = -1;
+  colli_door_close(&ep->door);
+  if (ep->listen_fd >= 0)
+    close(ep->listen_fd);
+  ep->listen_fd = -1;
 }

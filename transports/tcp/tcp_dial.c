@@ -55,9 +55,11 @@ static void fail_dial(tcp_conn *conn) {
                   *tried ? tried : "it has none that fits ours");
 }
 
-/* Dials the next address on which connect() does not fail at once. */
+/* Dials the next address on which connect() does not fail at once. After the last, it is the first
+ * one's turn again, later, if an address may still lead to the peer. */
 static void dial_next(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
+  const coll_transport_env *env = conn->ep->env;
   COLLI_ASSERT(conn->state == TCP_DIALING && dial->count <= TCP_MAX_CANDIDATES);
   tcp_source_close(conn->ep, &conn->source);
   dial->handshaking = false;
@@ -65,13 +67,27 @@ static void dial_next(tcp_conn *conn) {
     const colli_addr *addr = &dial->candidate[dial->next++];
     conn->source.fd = colli_net_connect(addr);
     if (conn->source.fd >= 0 && tcp_source_watch(conn->ep, &conn->source, EPOLLOUT)) {
-      dial->since_ns = conn->ep->env->now_ns(conn->ep->env->ctx);
+      dial->since_ns = env->now_ns(env->ctx);
       return;
     }
     note_errno(conn, errno);
     tcp_source_close(conn->ep, &conn->source);
   }
-  fail_dial(conn);
+  if (dial->again)
+    dial->next_ns = env->now_ns(env->ctx) + TCP_REDIAL_NS;
+  else
+    fail_dial(conn);
+}
+
+/* Dials all addresses once more. */
+static void dial_again(tcp_conn *conn) {
+  tcp_dial *dial = conn->dial;
+  COLLI_ASSERT(dial->again && conn->source.fd < 0);
+  dial->again = false;
+  dial->next = dial->refused = dial->failed = 0;
+  dial->handshake_status = COLL_OK;
+  dial->tried[0] = '\0';
+  dial_next(conn);
 }
 
 /* Begins to dial the peer. */
@@ -124,9 +140,10 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
 }
 
 /* Advances the handshake: 1 if something happened. */
-static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
+static int poll_handshake(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   int status = colli_auth_poll(&dial->auth);
+  bool refused = status == COLL_ERR_PEER_LOST && errno == EPERM;
   if (status == COLL_T_AGAIN) {
     tcp_source_watch(conn->ep, &conn->source, (uint32_t)colli_auth_events(&dial->auth));
     return 0;
@@ -136,16 +153,14 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
     tcp_conn_establish(conn);
     return 1;
   }
-  /*
-   * The peer closes pending connections that are silent for too long, as ours was if our program
-   * was computing. Dial the same address again.
-   */
-  if (status == COLL_ERR_PEER_LOST &&
-      now_ns - dial->since_ns >= COLLI_AUTH_DEADLINE_MS * 1000000ull / 2) {
-    dial->next--;
-  } else if (status == COLL_ERR_PEER_LOST) {
+  if (refused) {
     note_attempt(conn, "turned away");
     dial->refused++;
+  } else if (status == COLL_ERR_PEER_LOST) {
+    /* The peer had no room for us, or closed our connection because our program was computing and
+     * said nothing. If it has ended, its address will refuse. */
+    note_attempt(conn, "closed");
+    dial->again = true;
   } else {
     note_attempt(conn, coll_status_name((coll_status)status));
     dial->handshake_status = (coll_status)status;
@@ -158,12 +173,18 @@ static int poll_handshake(tcp_conn *conn, uint64_t now_ns) {
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
   COLLI_ASSERT(conn->state == TCP_DIALING && conn->dial);
   int moved = 0;
+  if (conn->source.fd < 0) {
+    if (now_ns < conn->dial->next_ns)
+      return 0;
+    dial_again(conn);
+    return 1;
+  }
   if (!conn->dial->handshaking)
     moved = poll_connect(conn, now_ns);
   else if (!conn->source.events)
     return 0;
   conn->source.events = 0;
   if (conn->dial && conn->dial->handshaking)
-    moved |= poll_handshake(conn, now_ns);
+    moved |= poll_handshake(conn);
   return moved;
 }

@@ -1,9 +1,10 @@
 /*
  * tcp_internal.h: what the files of the TCP transport share.
  *
- * The lower rank of a pair dials, the higher accepts. An inbound connection is pending until it is
- * authenticated; then it is parked until this rank calls connect() for the same peer and channel,
- * and answered only then: an answer tells the dialer that both ranks have called connect().
+ * The lower rank of a pair dials, the higher accepts. An inbound connection is a guest at the door
+ * until it is authenticated; then it is parked until this rank calls connect() for the same peer
+ * and channel, and answered only then: an answer tells the dialer that both ranks have called
+ * connect().
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
  * tcp_linger.c; tcp.c with the table of operations.
@@ -13,17 +14,16 @@
 
 #include <sys/queue.h>
 
-#include "libcoll/base/auth.h"
-#include "libcoll/base/net.h"
+#include "libcoll/base/door.h"
 #include "transports/stream/stream.h"
 
 #define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */
-#define TCP_MAX_PENDING    64
 #define TCP_MAX_CANDIDATES 16
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
-#define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
-#define TCP_LINGER_MS      300       /* how long close() waits for what was sent to arrive */
+#define TCP_STUCK_NS       500000ull   /* after so long without progress, buffer what peers send */
+#define TCP_REDIAL_NS      20000000ull /* the pause if the peer had no time for a connection */
+#define TCP_LINGER_MS      300         /* how long close() waits for what was sent to arrive */
 
 /* What a peer must know. */
 typedef struct tcp_blob {
@@ -41,19 +41,19 @@ typedef struct tcp_source {
   uint32_t events;  /* events that came and were not handled yet */
 } tcp_source;
 
-/* An inbound connection: pending, or parked. */
-typedef struct tcp_inbound {
-  tcp_source source;
-  LIST_ENTRY(tcp_inbound) link;
-  colli_auth auth;
-  bool parked;
-} tcp_inbound;
+/* An inbound connection whose peer waits for the answer. */
+typedef struct tcp_parked {
+  LIST_ENTRY(tcp_parked) link;
+  colli_guest guest;
+} tcp_parked;
 
 /* What a dialling connection needs until it is established. */
 typedef struct tcp_dial {
   colli_addr candidate[TCP_MAX_CANDIDATES];
   int count, next;
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
+  bool again;          /* an address closed the connection without an answer: try all again */
+  uint64_t next_ns;    /* when */
   bool handshaking;    /* connected: the handshake has begun */
   uint64_t since_ns;
   coll_status handshake_status; /* a handshake that failed, or COLL_OK */
@@ -93,16 +93,16 @@ typedef struct tcp_conn {
 struct tcp_endpoint {
   const coll_transport_env *env;
   int epoll_fd;
-  tcp_source listener;
+  int listen_fd;
+  colli_door door;
+  tcp_source door_source; /* watches door.epoll_fd */
   tcp_source wake;
   tcp_blob blob;
-  int npending; /* inbound connections that are not authenticated yet */
   int ndialing;
   bool input;        /* something came that no receive may have asked for */
   uint64_t moved_ns; /* when bytes last moved, as far as was seen; 0: never */
   uint64_t moved;    /* how many those were */
-  LIST_HEAD(, tcp_inbound) pending;
-  LIST_HEAD(, tcp_inbound) parked;
+  LIST_HEAD(, tcp_parked) parked;
   LIST_HEAD(, tcp_conn) conns;
   LIST_HEAD(, tcp_conn) blocked;
   LIST_HEAD(, tcp_conn) lingering;
@@ -139,13 +139,19 @@ void tcp_dial_free(tcp_conn *conn);
 
 /* ---- tcp_accept.c ---- */
 
-/* Accepts connections, advances handshakes, parks: 1 if something happened. */
+/* Opens the door at the listening socket: 0, or an errno. */
+int tcp_accept_open(tcp_endpoint *ep);
+
+/* Whether there may be something to do at the door. */
+bool tcp_accept_due(const tcp_endpoint *ep);
+
+/* Accepts connections, advances handshakes, parks: 1 if something happened, 0, or a status. */
 int tcp_accept_progress(tcp_endpoint *ep);
 
 /* Takes the parked socket of a connection that waits for one, if there is one: 1 or 0. */
 int tcp_accept_adopt(tcp_conn *conn);
 
-/* Closes all inbound sockets. */
+/* Closes the door, the listening socket and all inbound ones. */
 void tcp_accept_close(tcp_endpoint *ep);
 
 /* ---- tcp_conn.c ---- */

@@ -6,8 +6,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/tools/collrun/run.h"
 
@@ -34,7 +34,7 @@ static int listen_here(run_job *job) {
   const char *range = getenv("COLL_PORT_RANGE");
   coll_error error = COLL_ERROR_INIT;
   uint16_t port;
-  if (colli_net_listen(range != NULL ? range : "", &job->root_fd, &port, &error) != COLL_OK) {
+  if (colli_door_listen(range != NULL ? range : "", &job->root_fd, &port, &error) != COLL_OK) {
     fprintf(stderr, "collrun: %s\n", error.message);
     return RUN_FAILED;
   }

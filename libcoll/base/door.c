@@ -1,0 +1,352 @@
+/* door.c: lets in who proves to know the secret, and keeps next to nothing for all others. */
+#include "libcoll/base/door.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <linux/filter.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
+
+#define PATIENCE_NS    (500 * COLLI_NS_PER_MS) /* what a guest that spoke has for its proof */
+#define RETRY_NS       (10 * COLLI_NS_PER_MS)  /* from one failed accept() to the next */
+#define ACCEPT_AT_ONCE 256                     /* bounds the work of one call */
+#define SOURCE_SHARE   (COLLI_DOOR_GUESTS / 4) /* guests of one source, while others wait */
+#define LOGGED_EACH    8                       /* so many strangers have a line of their own */
+#define FLAG_SYN_RST   0x06u                   /* in the TCP header */
+
+/* ---- the filter ------------------------------------------------------------------------------ */
+
+/*
+ * Has the kernel drop packets of connections that are not accepted yet, unless their data is
+ * a hello, which always fits into one packet. So the packet that would complete a silent connection
+ * is dropped, too: it stays half open. Without this the door works as well, but strangers cost
+ * time.
+ */
+static void attach_filter(int fd) {
+  struct sock_filter code[] = {
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* offsets are those of the TCP header */
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, FLAG_SYN_RST, 8, 0),
+      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12), /* length of that header in its high half */
+      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
+      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
+      BPF_STMT(BPF_MISC | BPF_TAX, 0),
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, sizeof(colli_hello) - 4), /* drops if there is less */
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(COLLI_HELLO_MAGIC), 1, 0),
+      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+  };
+  const struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
+  setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+}
+
+coll_status colli_door_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error) {
+  coll_status status = colli_net_listen(port_range, fd, port, error);
+  if (status == COLL_OK)
+    attach_filter(*fd);
+  return status;
+}
+
+/* ---- guests ---------------------------------------------------------------------------------- */
+
+/* Has epoll watch the listening socket, or not. */
+static void listen_for(colli_door *door, bool wanted) {
+  struct epoll_event event = {.events = wanted ? EPOLLIN : 0, .data.fd = door->listen_fd};
+  if (wanted != door->listening &&
+      epoll_ctl(door->epoll_fd, EPOLL_CTL_MOD, door->listen_fd, &event) == 0)
+    door->listening = wanted;
+}
+
+/* Takes a guest out of the list. Its socket stays open. */
+static colli_guest take_out(colli_door *door, int i) {
+  COLLI_ASSERT(i >= 0 && i < door->count);
+  colli_guest guest = door->guests[i];
+  epoll_ctl(door->epoll_fd, EPOLL_CTL_DEL, guest.fd, NULL);
+  door->count--;
+  memmove(&door->guests[i], &door->guests[i + 1],
+          (size_t)(door->count - i) * sizeof(door->guests[i]));
+  return guest;
+}
+
+/* Closes a stranger's connection. */
+static void turn_away(colli_door *door, colli_guest *guest, const char *why) {
+  char text[COLLI_ADDR_TEXT];
+  if (door->strangers.count < LOGGED_EACH)
+    colli_log_write(&door->log, COLLI_LOG_INFO, "a connection from %s was turned away: %s",
+                    colli_addr_text(&guest->from, text), why);
+  colli_strangers_add(&door->strangers, &guest->from);
+  close(guest->fd);
+}
+
+/* The oldest silent guest, of the same source as `from` (may be NULL) if that has its share; -1:
+ * none is silent. */
+static int find_silent(const colli_door *door, const colli_addr *from) {
+  int oldest = -1, oldest_same = -1, same = 0;
+  for (int i = 0; i < door->count; i++) {
+    const colli_guest *guest = &door->guests[i];
+    bool is_same = from && colli_addr_same_ip(&guest->from, from);
+    bool silent = !colli_auth_spoken(&guest->auth);
+    same += is_same;
+    if (silent && oldest < 0)
+      oldest = i;
+    if (silent && is_same && oldest_same < 0)
+      oldest_same = i;
+  }
+  return oldest_same >= 0 && same >= SOURCE_SHARE ? oldest_same : oldest;
+}
+
+/* The guest that makes room for one from `from`: a silent one, or the oldest if it had its time.
+ * -1: none. */
+static int find_victim(const colli_door *door, const colli_addr *from, uint64_t now_ns) {
+  int silent = find_silent(door, from);
+  bool had_time = door->count > 0 && now_ns - door->guests[0].since_ns >= PATIENCE_NS;
+  return silent < 0 && had_time ? 0 : silent;
+}
+
+/* Whether another guest can be let in, perhaps in place of one. */
+static bool has_room(const colli_door *door, uint64_t now_ns) {
+  return door->count < COLLI_DOOR_GUESTS || find_victim(door, NULL, now_ns) >= 0;
+}
+
+/* Why a handshake failed. */
+static const char *reject_reason(int status) {
+  switch (status) {
+  case COLL_ERR_AUTH:
+    return "it does not know the secret";
+  case COLL_ERR_PROTOCOL:
+    return "it does not speak this version's protocol";
+  case COLL_ERR_TIMEOUT:
+    return "it did not finish the handshake in time";
+  case COLL_ERR_PEER_LOST:
+    return "it closed during the handshake";
+  default:
+    return "its socket failed";
+  }
+}
+
+/* Advances a guest's handshake; true if it is done and *done is the guest, who has left the list.
+ */
+static bool serve(colli_door *door, int i, colli_guest *done) {
+  colli_guest *guest = &door->guests[i];
+  int result = colli_auth_poll(&guest->auth);
+  if (result == COLL_T_AGAIN)
+    return false;
+  colli_guest left = take_out(door, i);
+  if (result == COLL_T_DONE)
+    *done = left;
+  else
+    turn_away(door, &left, reject_reason(result));
+  return result == COLL_T_DONE;
+}
+
+/* ---- accepting ------------------------------------------------------------------------------- */
+
+/* Frees a descriptor: a silent guest's, or the spare one. False if there is neither. */
+static bool free_descriptor(colli_door *door) {
+  int victim = find_silent(door, NULL);
+  if (victim >= 0) {
+    colli_guest guest = take_out(door, victim);
+    turn_away(door, &guest, "descriptors ran out, and it said nothing");
+    return true;
+  }
+  if (door->spare_fd < 0)
+    return false;
+  close(door->spare_fd);
+  door->spare_fd = -1;
+  return true;
+}
+
+/* Accepts one connection, also if a descriptor must be freed for it: its descriptor, or -1 with
+ * errno. */
+static int accept_for_sure(colli_door *door) {
+  for (;;) {
+    int fd = colli_net_accept(door->listen_fd);
+    if (fd >= 0 || (errno != EMFILE && errno != ENFILE))
+      return fd;
+    int sys_errno = errno;
+    /* These errors come even if nobody waits. */
+    if (poll(&(struct pollfd){.fd = door->listen_fd, .events = POLLIN}, 1, 0) == 0)
+      sys_errno = EAGAIN;
+    else if (free_descriptor(door))
+      continue;
+    errno = sys_errno;
+    return -1;
+  }
+}
+
+/* Accepts one connection; -1 if none waits, or if that fails. */
+static int accept_one(colli_door *door, uint64_t now_ns) {
+  int fd = accept_for_sure(door);
+  if (fd >= 0 || errno == EAGAIN || errno == EWOULDBLOCK) {
+    door->sys_errno = 0;
+    return fd;
+  }
+  if (door->sys_errno == 0)
+    door->failing_since_ns = now_ns;
+  door->sys_errno = errno;
+  door->retry_ns = now_ns + RETRY_NS;
+  if (!door->logged)
+    colli_log_write(&door->log, COLLI_LOG_WARN,
+                    "connections cannot be accepted and wait (accept4: %s); if descriptors ran "
+                    "out, raise the limit (ulimit -n)",
+                    strerrordesc_np(errno));
+  door->logged = true;
+  return -1;
+}
+
+/* Lets a new connection in. True: it has proved everything at once, and is *done. */
+static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done) {
+  colli_guest guest = {.fd = fd, .since_ns = now_ns};
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  const int none = 0;
+  setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none)); /* inherited */
+  if (getpeername(fd, (struct sockaddr *)&name, &length) == 0)
+    colli_net_from_sockaddr((struct sockaddr *)&name, &guest.from);
+  colli_auth_accept(&guest.auth, fd, door->secret);
+  int result = colli_auth_poll(&guest.auth);
+  if (result != COLL_T_AGAIN && result != COLL_T_DONE) {
+    turn_away(door, &guest, reject_reason(result));
+    return false;
+  }
+  if (result == COLL_T_DONE) {
+    *done = guest;
+    return true;
+  }
+  if (door->count == COLLI_DOOR_GUESTS) {
+    colli_guest victim = take_out(door, find_victim(door, &guest.from, now_ns));
+    turn_away(door, &victim, "there were too many connections that prove nothing");
+  }
+  if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
+    close(fd); /* no memory: it will come again */
+    return false;
+  }
+  COLLI_ASSERT(door->count < COLLI_DOOR_GUESTS);
+  door->guests[door->count++] = guest;
+  return false;
+}
+
+/* Accepts connections that wait in the kernel; true if one is done at once. */
+static bool accept_waiting(colli_door *door, uint64_t now_ns, colli_guest *done) {
+  for (int i = 0; i < ACCEPT_AT_ONCE; i++) {
+    if (!has_room(door, now_ns)) {
+      listen_for(door, false);
+      return false;
+    }
+    int fd = accept_one(door, now_ns);
+    if (fd < 0) {
+      listen_for(door, door->sys_errno == 0);
+      return false;
+    }
+    if (welcome(door, fd, now_ns, done))
+      return true;
+  }
+  listen_for(door, true);
+  return false;
+}
+
+/* ---- the door -------------------------------------------------------------------------------- */
+
+int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
+                    const colli_log *log) {
+  struct epoll_event event = {.events = EPOLLIN, .data.fd = listen_fd};
+  *door = COLLI_DOOR_CLOSED;
+  door->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  if (door->epoll_fd < 0)
+    return errno;
+  if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, listen_fd, &event) != 0) {
+    int sys_errno = errno;
+    colli_door_close(door);
+    return sys_errno;
+  }
+  door->listen_fd = listen_fd;
+  door->listening = true;
+  door->secret = secret;
+  door->log = *log;
+  attach_filter(listen_fd); /* another program may have made the socket */
+  door->spare_fd = eventfd(0, EFD_CLOEXEC);
+  return 0;
+}
+
+/* The guest with a descriptor; -1: none. */
+static int find_guest(const colli_door *door, int fd) {
+  for (int i = 0; i < door->count; i++)
+    if (door->guests[i].fd == fd)
+      return i;
+  return -1;
+}
+
+bool colli_door_next(colli_door *door, colli_guest *guest) {
+  struct epoll_event events[COLLI_DOOR_GUESTS + 1];
+  if (door->listen_fd < 0)
+    return false;
+  int count = epoll_wait(door->epoll_fd, events, COLLI_DOOR_GUESTS + 1, 0);
+  for (int i = 0; i < count; i++) {
+    int index = find_guest(door, events[i].data.fd);
+    if (index >= 0 && serve(door, index, guest))
+      return true;
+  }
+  const uint64_t now_ns = colli_now_ns();
+  while (door->count > 0 && now_ns >= door->guests[0].auth.deadline_ns)
+    if (serve(door, 0, guest))
+      return true;
+  if (door->sys_errno != 0 && now_ns < door->retry_ns)
+    return false;
+  bool done = accept_waiting(door, now_ns, guest);
+  if (door->spare_fd < 0 && door->sys_errno == 0)
+    door->spare_fd = eventfd(0, EFD_CLOEXEC);
+  return done;
+}
+
+uint64_t colli_door_wake_ns(const colli_door *door) {
+  uint64_t wake_ns = UINT64_MAX;
+  if (door->count > 0)
+    wake_ns = door->guests[0].auth.deadline_ns;
+  if (door->count == COLLI_DOOR_GUESTS && !door->listening &&
+      door->guests[0].since_ns + PATIENCE_NS < wake_ns)
+    wake_ns = door->guests[0].since_ns + PATIENCE_NS;
+  if (door->sys_errno != 0 && door->retry_ns < wake_ns)
+    wake_ns = door->retry_ns;
+  return wake_ns;
+}
+
+int colli_door_failure(const colli_door *door, uint64_t ns) {
+  bool fails = door->sys_errno != 0 && colli_now_ns() - door->failing_since_ns >= ns;
+  return fails ? door->sys_errno : 0;
+}
+
+void colli_door_close(colli_door *door) {
+  char text[COLLI_STRANGERS_TEXT];
+  while (door->count > 0)
+    close(take_out(door, door->count - 1).fd);
+  if (door->strangers.count > LOGGED_EACH)
+    colli_log_write(&door->log, COLLI_LOG_INFO, "the port is closed%s",
+                    colli_strangers_text(&door->strangers, text));
+  if (door->epoll_fd >= 0)
+    close(door->epoll_fd);
+  if (door->spare_fd >= 0)
+    close(door->spare_fd);
+  explicit_bzero(door->guests, sizeof(door->guests)); /* keys */
+  *door = COLLI_DOOR_CLOSED;
+}
+
+const char *colli_door_strangers(const colli_door *door, char text[COLLI_STRANGERS_TEXT]) {
+  colli_strangers all = door->strangers;
+  struct sockaddr_storage name;
+  socklen_t length = sizeof(name);
+  colli_addr here;
+  for (int i = 0; i < door->count; i++)
+    colli_strangers_add(&all, &door->guests[i].from);
+  if (getsockname(door->listen_fd, (struct sockaddr *)&name, &length) == 0 &&
+      colli_net_from_sockaddr((struct sockaddr *)&name, &here))
+    colli_strangers_add_silent(&all, here.port);
+  return colli_strangers_text(&all, text);
+}

@@ -1,0 +1,77 @@
+/*
+ * door.h: lets in who proves to know the secret, and keeps next to nothing for all others.
+ *
+ * Anybody may connect to a port: thousands of connections that say nothing, or nonsense.
+ *
+ *   SYN --> kernel --> filter: does it begin as a hello? --> queue --> guests: handshake --> caller
+ *                 \--> silent, nonsense: stays in the kernel, which forgets it after a minute
+ *
+ * The filter is a property of the listening socket. The kernel keeps no socket for a connection
+ * until a packet has passed it. If the kernel cannot filter, and for strangers that begin a hello,
+ * the number of guests is bounded: a silent one makes room for the next, the oldest first.
+ *
+ * If accept() fails for lack of descriptors or memory, that is like bad weather: silent guests are
+ * turned away, a spare descriptor is used up, and then connections wait in the kernel until it is
+ * over.
+ */
+#ifndef COLLI_BASE_DOOR_H
+#define COLLI_BASE_DOOR_H
+
+#include "libcoll/base/auth.h"
+#include "libcoll/base/log.h"
+#include "libcoll/base/strangers.h"
+
+#define COLLI_DOOR_GUESTS 16
+
+/* A connection in its handshake. */
+typedef struct colli_guest {
+  int fd;
+  uint64_t since_ns;
+  colli_addr from;
+  colli_auth auth;
+} colli_guest;
+
+typedef struct colli_door {
+  int listen_fd;  /* the caller's; -1: the door is closed */
+  int epoll_fd;   /* wait for this one: readable when colli_door_next() has something to do */
+  int spare_fd;   /* given up when descriptors run out; -1: used up */
+  bool listening; /* epoll_fd watches listen_fd */
+  const uint8_t *secret; /* the caller's */
+  colli_log log;
+  int sys_errno;             /* of accept(), if it fails */
+  uint64_t failing_since_ns; /* when it began to fail */
+  uint64_t retry_ns;         /* when to try again */
+  bool logged;               /* that it fails */
+  colli_strangers strangers;
+  int count;
+  colli_guest guests[COLLI_DOOR_GUESTS]; /* oldest first */
+} colli_door;
+
+#define COLLI_DOOR_CLOSED ((colli_door){.listen_fd = -1, .epoll_fd = -1, .spare_fd = -1})
+
+/* colli_net_listen() on a socket that filters. */
+coll_status colli_door_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error);
+
+/* Opens a door at a listening socket. The caller keeps the socket and the secret until it has
+ * closed the door. 0, or the errno of epoll_create1() or epoll_ctl(). */
+int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
+                    const colli_log *log);
+
+/* Accepts connections and advances their handshakes. True: *guest has proved that it knows the
+ * secret; the caller now owns it and must answer it. Call until it returns false. */
+bool colli_door_next(colli_door *door, colli_guest *guest);
+
+/* When to call colli_door_next() even if epoll_fd is not readable; UINT64_MAX: never. */
+uint64_t colli_door_wake_ns(const colli_door *door);
+
+/* Why connections cannot be accepted, if it has been so for `ns`: an errno. Else 0. */
+int colli_door_failure(const colli_door *door, uint64_t ns);
+
+/* Closes the door and turns all guests away. Fine if it is closed. */
+void colli_door_close(colli_door *door);
+
+/* Says who else came since the door was opened, for the end of a message; "" if nobody did. Returns
+ * text. */
+const char *colli_door_strangers(const colli_door *door, char text[COLLI_STRANGERS_TEXT]);
+
+#endif

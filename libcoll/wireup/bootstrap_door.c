@@ -1,0 +1,45 @@
+/* bootstrap_door.c: what parts of a bootstrap do at their doors. */
+#include "libcoll/wireup/bootstrap_door.h"
+
+#include <stdio.h>
+
+#include "libcoll/base/clock.h"
+#include "libcoll/base/error.h"
+
+#define LONG_NS (5 * COLLI_NS_PER_S)
+
+coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd) {
+  int sys_errno = colli_door_open(door, listen_fd, b->id->secret, b->log);
+  if (sys_errno == 0)
+    return COLL_OK;
+  colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "epoll_create1", sys_errno,
+                  "rank %d cannot take connections; if descriptors ran out, raise the limit "
+                  "(ulimit -n)",
+                  b->rank);
+  b->error->rank = b->rank;
+  snprintf(b->error->host, sizeof(b->error->host), "%s", b->mine->host);
+  return COLL_ERR_SYSTEM;
+}
+
+int boot_door_failure(const colli_door *door, bool late) {
+  return colli_door_failure(door, late ? 0 : LONG_NS);
+}
+
+void boot_door_watch(boot *b, const colli_door *door) {
+  if (door->listen_fd < 0)
+    return;
+  boot_polls_add(&b->polls, door->epoll_fd, POLLIN);
+  boot_polls_wake(&b->polls, colli_door_wake_ns(door));
+}
+
+void boot_guest_refuse(const boot *b, colli_guest *guest) {
+  char text[COLLI_ADDR_TEXT];
+  const colli_hello *hello = &guest->auth.hello;
+  colli_log_write(b->log, COLLI_LOG_INFO,
+                  "a connection from %s was refused: it knows the secret, but it is rank %d's to "
+                  "rank %d of %s communicator",
+                  colli_addr_text(&guest->from, text), hello->src_rank, hello->dst_rank,
+                  hello->comm_id == b->id->comm_id ? "this" : "another");
+  colli_auth_answer(&guest->auth, false);
+  boot_close(&guest->fd);
+}

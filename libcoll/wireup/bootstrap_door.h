@@ -1,0 +1,21 @@
+/* bootstrap_door.h: what parts of a bootstrap do at their doors. */
+#ifndef COLLI_WIREUP_BOOTSTRAP_DOOR_H
+#define COLLI_WIREUP_BOOTSTRAP_DOOR_H
+
+#include "libcoll/base/door.h"
+#include "libcoll/wireup/bootstrap_report.h"
+
+/* Opens a door at a listening socket. */
+coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd);
+
+/* Why connections cannot be accepted, if it has been so for long or `late` says that time is up: an
+ * errno. Else 0. */
+int boot_door_failure(const colli_door *door, bool late);
+
+/* Waits for what happens at a door, which may be closed. */
+void boot_door_watch(boot *b, const colli_door *door);
+
+/* Refuses a guest that knows the secret but does not belong here. */
+void boot_guest_refuse(const boot *b, colli_guest *guest);
+
+#endif

@@ -1,0 +1,192 @@
+/*
+ * test_strangers.c: connections of strangers at all ports of a job, held while ranks create a
+ * communicator, make their first connections, and shrink. Each phase must end well, in time and
+ * with 64 descriptors more than before.
+ *
+ *   TEST_STRANGERS=10000 build/tests/doors_test_strangers --verbose     the times with so many
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "support_strangers.h"
+#include "tests/proc/support_ranks.h"
+#include "waits.h"
+
+enum { RANKS = 4, PORTS = 3, PATIENCE_MS = 8000, DESCRIPTORS = 64 };
+
+/* Where ranks meet before each phase; in shared memory. */
+typedef struct stage {
+  coll_id id;
+  int count; /* strangers at a port */
+  stranger_kind kind;
+  bool filtered; /* by the kernel, if it can */
+  atomic_int arrived;
+  double seconds[RANKS][3]; /* of a rank's creation, all-reduce, shrink */
+} stage;
+
+/* Waits until all ranks are here for the n-th time. */
+static void meet(stage *s, int n) {
+  atomic_fetch_add(&s->arrived, 1);
+  if (!WAIT_UNTIL(atomic_load(&s->arrived) >= n * RANKS, 60))
+    abort();
+}
+
+/* Allows this process so many descriptors more than it has. */
+static void allow_descriptors(int more) {
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  limit.rlim_cur = (rlim_t)(count_fds() + more);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+/* Strangers come to all ports of this process; how many processes they are. */
+static int besiege(const stage *s, strangers who[PORTS]) {
+  uint16_t ports[PORTS];
+  int count = s->count ? listening_ports(ports, PORTS, s->filtered) : 0;
+  for (int i = 0; i < count; i++)
+    who[i] = strangers_come(ports[i], s->count, s->kind);
+  return count;
+}
+
+/* Makes the first connections, and shrinks, with strangers at all ports of two ranks. */
+static int work_and_shrink(stage *s, coll_comm *comm, int rank) {
+  strangers who[PORTS];
+  coll_comm *child = NULL;
+  int value = 1, sum = 0;
+  int groups = rank == 0 || rank == RANKS - 1 ? besiege(s, who) : 0;
+  meet(s, 3);
+  allow_descriptors(DESCRIPTORS);
+  double begin = now_s();
+  RANK_OK(coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, comm));
+  s->seconds[rank][1] = now_s() - begin;
+  RANK_CHECK(sum == RANKS);
+  meet(s, 4);
+  allow_descriptors(DESCRIPTORS);
+  begin = now_s();
+  RANK_OK(coll_comm_shrink(comm, NULL, &child));
+  s->seconds[rank][2] = now_s() - begin;
+  coll_comm_destroy(&child);
+  for (int i = 0; i < groups; i++)
+    strangers_leave(&who[i]);
+  return 0;
+}
+
+/* One rank. */
+static int take_part(stage *s, int rank) {
+  coll_comm *comm = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  strangers who[PORTS];
+  int groups = 0;
+  config.transport = "tcp";
+  config.create_timeout_ms = slow_ms(PATIENCE_MS);
+  config.timeout_ms = slow_ms(PATIENCE_MS);
+  config.error = &error;
+  if (rank == 0) {
+    RANK_CHECK(coll_unique_id(&s->id, NULL) == COLL_OK);
+    groups = besiege(s, who);
+  }
+  meet(s, 1);
+  allow_descriptors(DESCRIPTORS);
+  double begin = now_s();
+  coll_status status = coll_comm_create(&comm, &s->id, RANKS, rank, &config);
+  s->seconds[rank][0] = now_s() - begin;
+  if (status != COLL_OK)
+    fprintf(stderr, "rank %d: %s\n", rank, error.message);
+  RANK_CHECK(status == COLL_OK);
+  meet(s, 2);
+  for (int i = 0; i < groups; i++)
+    strangers_leave(&who[i]);
+  int result = work_and_shrink(s, comm, rank);
+  coll_comm_destroy(&comm);
+  return result;
+}
+
+/* Runs all ranks as processes; how many failed. */
+static int run_ranks(stage *s) {
+  pid_t pids[RANKS];
+  int failed = 0;
+  for (int r = 0; r < RANKS; r++)
+    if ((pids[r] = fork()) == 0)
+      _exit(take_part(s, r));
+  for (int r = 0; r < RANKS; r++) {
+    int status = 0;
+    waitpid(pids[r], &status, 0);
+    failed += status != 0;
+  }
+  return failed;
+}
+
+/* The longest time of a phase, in milliseconds. */
+static double slowest_ms(const stage *s, int phase) {
+  double worst = 0;
+  for (int r = 0; r < RANKS; r++)
+    worst = s->seconds[r][phase] > worst ? s->seconds[r][phase] : worst;
+  return worst * 1e3;
+}
+
+/* How many strangers there are at each port: as many as wanted, or as one process may hold. */
+static int strangers_wanted(void) {
+  const char *text = getenv("TEST_STRANGERS");
+  int wanted = text ? atoi(text) : 2000;
+  struct rlimit limit;
+  getrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_max < (rlim_t)wanted + 64 ? (int)limit.rlim_max - 64 : wanted;
+}
+
+/* Plays with strangers of a kind at each port. */
+static void play(stranger_kind kind, bool filtered) {
+  stage *s = shared_memory(sizeof(*s));
+  s->count = strangers_wanted();
+  s->kind = kind;
+  s->filtered = filtered;
+  cr_expect_eq(run_ranks(s), 0);
+  cr_log_info("%d strangers: creation %.1f ms, first all-reduce %.1f ms, shrink %.1f ms", s->count,
+              slowest_ms(s, 0), slowest_ms(s, 1), slowest_ms(s, 2));
+}
+
+Test(strangers, silent, .timeout = 120) {
+  play(STRANGERS_SILENT, true);
+}
+
+Test(strangers, that_send_garbage, .timeout = 120) {
+  play(STRANGERS_GARBAGE, true);
+}
+
+Test(strangers, that_begin_a_hello, .timeout = 120) {
+  play(STRANGERS_HALF_HELLO, true);
+}
+
+/* Where the kernel does not filter, they fill the queues of the listening sockets. */
+Test(strangers, silent_and_not_filtered, .timeout = 120) {
+  play(STRANGERS_SILENT, false);
+}
+
+Test(strangers, that_send_garbage_and_are_not_filtered, .timeout = 120) {
+  play(STRANGERS_GARBAGE, false);
+}
+
+Test(strangers, are_counted_in_the_message, .timeout = 60) {
+  coll_id id;
+  coll_comm *comm;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  uint16_t port;
+  config.create_timeout_ms = slow_ms(500);
+  config.error = &error;
+  cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
+  cr_assert_eq(listening_ports(&port, 1, true), 1);
+  strangers who = strangers_come(port, 41, STRANGERS_SILENT);
+  cr_assert_eq(coll_comm_create(&comm, &id, 2, 0, &config), COLL_ERR_TIMEOUT);
+  cr_expect(strstr(error.message, "rank 1 of 2 did not check in"), "%s", error.message);
+  const char *count = strstr(error.message, "meanwhile ");
+  cr_expect(count && strstr(count, " of them from 127.0.0."), "%s", error.message);
+  /* The kernel may remember others, from an earlier use of the port. */
+  cr_expect_geq(count ? atoi(count + strlen("meanwhile ")) : 0, 41);
+  strangers_leave(&who);
+}

@@ -1,0 +1,203 @@
+/* test_door.c: who gets in at a door, who makes room, and what happens when descriptors run out. */
+#include <arpa/inet.h>
+#include <criterion/criterion.h>
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "libcoll/base/door.h"
+#include "libcoll/base/error.h"
+#include "waits.h"
+
+static const uint8_t secret[COLL_SECRET_BYTES] = {7, 1, 3};
+static const colli_log quiet = {COLLI_LOG_NONE, 0};
+
+/* A door and its port. */
+typedef struct place {
+  colli_door door;
+  int listen_fd;
+  uint16_t port;
+} place;
+
+/* Opens a door; without `filtered` the kernel hands over all connections. */
+static void open_place(place *p, bool filtered) {
+  coll_error error = COLL_ERROR_INIT;
+  const int none = 0;
+  cr_assert_eq(colli_door_listen("", &p->listen_fd, &p->port, &error), COLL_OK, "%s",
+               error.message);
+  cr_assert_eq(colli_door_open(&p->door, p->listen_fd, secret, &quiet), 0);
+  if (!filtered)
+    setsockopt(p->listen_fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none));
+}
+
+static void close_place(place *p) {
+  colli_door_close(&p->door);
+  close(p->listen_fd);
+}
+
+/* Connects from 127.0.0.`host`. */
+static int connect_from(const place *p, uint32_t host) {
+  struct sockaddr_in from = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(0x7f000000 + host)};
+  struct sockaddr_in to = {
+      .sin_family = AF_INET, .sin_port = htons(p->port), .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+  int fd = socket(AF_INET, SOCK_STREAM, 0);
+  cr_assert_eq(bind(fd, (struct sockaddr *)&from, sizeof(from)), 0);
+  cr_assert_eq(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+  return fd;
+}
+
+/* Begins a connection of a rank. */
+static void begin_rank(const place *p, colli_auth *auth, int rank) {
+  colli_auth_connect(auth, connect_from(p, 1), secret, COLLI_HELLO_DATA, rank, 0, 5, 0);
+  cr_assert_eq(colli_auth_poll(auth), COLL_T_AGAIN);
+}
+
+/* Whether the rank is let in; its guest is *guest. */
+static bool is_let_in(place *p, colli_auth *auth, colli_guest *guest) {
+  colli_auth_poll(auth);
+  return colli_door_next(&p->door, guest);
+}
+
+/* Lets a rank in, and accepts it. */
+static void let_in(place *p, colli_auth *auth, int rank) {
+  colli_guest guest;
+  cr_assert(WAIT_UNTIL(is_let_in(p, auth, &guest), 5));
+  cr_assert_eq(guest.auth.hello.src_rank, rank);
+  cr_assert_eq(colli_auth_answer(&guest.auth, true), 0);
+  cr_assert(WAIT_UNTIL(colli_auth_poll(auth) == COLL_T_DONE, 5));
+  close(guest.fd);
+  close(auth->fd);
+}
+
+/* Whether the other end has closed a connection. */
+static bool is_closed(int fd) {
+  char byte;
+  return recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0 || (errno != EAGAIN && errno != EINTR);
+}
+
+Test(door, the_kernel_keeps_who_says_no_hello) {
+  enum { STRANGERS = 40 };
+  place p;
+  colli_guest guest;
+  colli_auth auth;
+  char text[COLLI_STRANGERS_TEXT];
+  int fds[STRANGERS];
+  open_place(&p, true);
+  for (int i = 0; i < STRANGERS; i++) {
+    fds[i] = connect_from(&p, i < 30 ? 2 : 3);
+    if (i % 2)
+      send(fds[i], "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+  }
+  begin_rank(&p, &auth, 4);
+  cr_assert(poll(&(struct pollfd){.fd = p.door.epoll_fd, .events = POLLIN}, 1, 5000) == 1);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_eq(p.door.count, 1, "only the rank is here");
+  let_in(&p, &auth, 4);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_str_eq(colli_door_strangers(&p.door, text),
+                   "; meanwhile 40 strangers connected, 30 of them from 127.0.0.2");
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close_place(&p);
+}
+
+Test(door, silent_guests_make_room) {
+  enum { STRANGERS = 10 * COLLI_DOOR_GUESTS };
+  place p;
+  colli_auth auth;
+  char text[COLLI_STRANGERS_TEXT];
+  int fds[STRANGERS];
+  open_place(&p, false);
+  for (int i = 0; i < STRANGERS; i++)
+    fds[i] = connect_from(&p, 2);
+  begin_rank(&p, &auth, 1);
+  let_in(&p, &auth, 1);
+  cr_assert_leq(p.door.count, COLLI_DOOR_GUESTS);
+  cr_assert(is_closed(fds[0]));
+  cr_assert_not(is_closed(fds[STRANGERS - 1]));
+  cr_assert_str_eq(colli_door_strangers(&p.door, text),
+                   "; meanwhile 160 strangers connected, 160 of them from 127.0.0.2");
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close_place(&p);
+}
+
+Test(door, a_crowd_from_one_source_leaves_room_for_another) {
+  enum { STRANGERS = 10 * COLLI_DOOR_GUESTS };
+  place p;
+  colli_guest guest;
+  int fds[STRANGERS];
+  open_place(&p, false);
+  int slow = connect_from(&p, 3);
+  for (int i = 0; i < STRANGERS; i++)
+    fds[i] = connect_from(&p, 2);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_eq(p.door.strangers.count, STRANGERS + 1 - COLLI_DOOR_GUESTS);
+  cr_assert_not(is_closed(slow));
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close(slow);
+  close_place(&p);
+}
+
+/* Allows no more descriptors than there are; returns the limit before. */
+static struct rlimit forbid_descriptors(void) {
+  struct rlimit before, limit;
+  uint8_t mac[COLLI_MAC_BYTES];
+  cr_assert(colli_hmac(secret, "", 0, mac)); /* the first one reads files */
+  getrlimit(RLIMIT_NOFILE, &before);
+  int top = dup(0);
+  close(top);
+  limit = before;
+  limit.rlim_cur = (rlim_t)top;
+  cr_assert_eq(setrlimit(RLIMIT_NOFILE, &limit), 0);
+  return before;
+}
+
+Test(door, a_spare_descriptor_lets_one_rank_in_and_others_wait) {
+  place p;
+  colli_guest guest;
+  colli_auth one, two;
+  open_place(&p, true);
+  begin_rank(&p, &one, 1);
+  begin_rank(&p, &two, 2);
+  struct rlimit before = forbid_descriptors();
+  cr_assert(WAIT_UNTIL(is_let_in(&p, &one, &guest), 5));
+  cr_assert_eq(guest.auth.hello.src_rank, 1);
+  cr_assert_eq(p.door.spare_fd, -1);
+  cr_assert_not(colli_door_next(&p.door, &(colli_guest){0}));
+  cr_assert_eq(colli_door_failure(&p.door, 0), EMFILE);
+  cr_assert_eq(colli_door_failure(&p.door, 60000000000), 0, "it has just begun");
+  cr_assert_eq(poll(&(struct pollfd){.fd = p.door.epoll_fd, .events = POLLIN}, 1, 0), 0,
+               "nobody spins");
+  cr_assert_lt(colli_door_wake_ns(&p.door), UINT64_MAX);
+  setrlimit(RLIMIT_NOFILE, &before);
+  let_in(&p, &two, 2);
+  cr_assert_eq(colli_door_failure(&p.door, 0), 0);
+  cr_assert_geq(p.door.spare_fd, 0, "there is a spare one again");
+  close(guest.fd);
+  close(one.fd);
+  close_place(&p);
+}
+
+Test(door, silent_guests_give_their_descriptors_to_ranks) {
+  place p;
+  colli_guest guest;
+  colli_auth one;
+  open_place(&p, false);
+  int silent = connect_from(&p, 2);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_eq(p.door.count, 1);
+  begin_rank(&p, &one, 1);
+  struct rlimit before = forbid_descriptors();
+  let_in(&p, &one, 1);
+  cr_assert_geq(p.door.spare_fd, 0, "it was not needed");
+  cr_assert(is_closed(silent));
+  setrlimit(RLIMIT_NOFILE, &before);
+  close(silent);
+  close_place(&p);
+}
