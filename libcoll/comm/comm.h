@@ -20,6 +20,7 @@ typedef struct colli_wait_report {
   uint64_t sequence;
   coll_tag tag;
   uint64_t heard_ns;
+  uint64_t again_ns; /* after which it reports again, if it still waits */
   int nwaits;
   int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_wait_report;

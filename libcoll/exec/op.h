@@ -75,9 +75,10 @@ struct coll_request {
   struct coll_request *newer, *older; /* among them */
   coll_status status;
   bool done;
-  bool moved;        /* since the watchdog last checked */
-  uint64_t told_at;  /* the watchdog's time of the last report to other ranks that it is stuck */
-  uint64_t moved_at; /* the watchdog's time when it last moved */
+  bool moved;          /* since the watchdog last checked */
+  uint64_t told_at;    /* the watchdog's time of the last report to other ranks that it is stuck */
+  uint64_t told_again; /* after how long it reports again */
+  uint64_t moved_at;   /* the watchdog's time when it last moved */
   uint64_t sequence; /* sequence number of the collective on its communicator; 0: point-to-point */
   coll_tag tag;
   colli_coll coll;

@@ -15,8 +15,9 @@
 #include "libcoll/failure/watchdog.h"
 
 #define INTERVAL_NS    (250 * COLLI_NS_PER_MS)
+#define LONGEST        8  /* intervals between two reports */
 #define LEFT_INTERVALS 4  /* how long to wait for a rank that has left */
-#define INTERVAL_RANKS 64 /* with more it is longer: each report takes O(n^2) messages in all */
+#define INTERVAL_RANKS 32 /* with more it is longer: each report takes O(n^2) messages in all */
 
 /* The watchdog interval: how long an operation stands still before this rank tells the others, and
  * tells them again. */
@@ -25,6 +26,14 @@ uint64_t colli_watchdog_interval_ns(const coll_comm *comm) {
   if (comm->nranks > INTERVAL_RANKS)
     interval = interval * (uint64_t)comm->nranks / INTERVAL_RANKS;
   return comm->watch.timeout_ns / 3 < interval ? comm->watch.timeout_ns / 3 : interval;
+}
+
+uint64_t colli_watchdog_next_ns(const coll_comm *comm, uint64_t still) {
+  const uint64_t interval = colli_watchdog_interval_ns(comm);
+  const uint64_t most = comm->watch.timeout_ns / 8 < LONGEST * interval ? comm->watch.timeout_ns / 8
+                                                                        : LONGEST * interval;
+  const uint64_t next = still < most ? still : most;
+  return next > interval ? next : interval;
 }
 
 /* Whether an operation in flight waits for a rank. */
@@ -63,12 +72,14 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
 
 /* Tells all ranks that `op` does not move. Nobody else need answer for ranks that have said goodbye
  * to this one. */
-void colli_watchdog_tell(coll_comm *comm, const coll_request *op) {
+void colli_watchdog_tell(coll_comm *comm, const coll_request *op, bool first) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
   int nwaits = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING,
                         .peer = nwaits > 0 ? colli_comm_base_rank(comm, waits[0]) : -1,
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
+                        .once = first,
+                        .again_ms = (uint32_t)(op->told_again / COLLI_NS_PER_MS + 1),
                         .sequence = op->sequence};
   for (int i = 0; i < msg.nmore; i++)
     msg.more[i] = colli_comm_base_rank(comm, waits[i + 1]);
@@ -114,6 +125,7 @@ static void keep_report(coll_comm *comm, colli_wait_report *report, const colli_
   report->serial = msg->serial;
   report->sequence = msg->sequence;
   report->heard_ns = comm->world.now_ns(comm->world.ctx);
+  report->again_ns = msg->again_ms * COLLI_NS_PER_MS;
   memcpy(report->tag.word, msg->signature, sizeof(msg->signature));
   report->nwaits = 0;
   for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
@@ -139,11 +151,11 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
     colli_watchdog_disagree(comm, mine, origin, &report->tag, comm->exec.oldest);
 }
 
-/* Whether a rank has reported recently that it waits. It repeats this every interval. */
+/* Whether a rank has reported that it waits, and is not late in repeating it. */
 static bool is_known_to_wait(const coll_comm *comm, int rank) {
   const colli_wait_report *report = &comm->failure.wait_reports[rank];
   uint64_t now = comm->world.now_ns(comm->world.ctx);
-  return report->serial && now - report->heard_ns < 5 * colli_watchdog_interval_ns(comm) / 2;
+  return report->serial && now - report->heard_ns < 5 * report->again_ns / 2;
 }
 
 /*

@@ -7,8 +7,13 @@
 /* How long an operation stands still before this rank tells the others, and tells them again. */
 uint64_t colli_watchdog_interval_ns(const coll_comm *comm);
 
-/* Tells all ranks that `op` does not move, and for whom it waits. */
-void colli_watchdog_tell(coll_comm *comm, const coll_request *op);
+/* How long until a rank reports again that an operation has not moved, `still` ns after it last
+ * did: the longer it stands, the less often, because every report goes to all ranks. */
+uint64_t colli_watchdog_next_ns(const coll_comm *comm, uint64_t still);
+
+/* Tells all ranks that `op` does not move, and for whom it waits. The `first` report goes once to
+ * each rank, and not past frozen ones, because most operations move after all. */
+void colli_watchdog_tell(coll_comm *comm, const coll_request *op, bool first);
 
 /* Another rank reported where it waits: compares its operation with this rank's. */
 void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg);

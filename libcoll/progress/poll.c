@@ -25,14 +25,17 @@ static void check_operations(coll_comm *comm) {
       op->moved = false;
       op->moved_at = waited;
       op->told_at = waited;
+      op->told_again = interval;
     }
     uint64_t still = waited - op->moved_at;
-    if (age++ < MAX_TOLD && waited - op->told_at >= interval) {
+    if (age++ < MAX_TOLD && waited - op->told_at >= op->told_again) {
+      const bool first = op->told_at == op->moved_at;
+      op->told_again = colli_watchdog_next_ns(comm, still);
       op->told_at = waited;
       colli_p2p_abandoned(&comm->p2p);
       if (comm->failure.status != COLL_OK || comm->failure.suspended)
         return;
-      colli_watchdog_tell(comm, op);
+      colli_watchdog_tell(comm, op, first);
       if (comm->failure.status != COLL_OK)
         return;
     }

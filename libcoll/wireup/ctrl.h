@@ -23,7 +23,7 @@ typedef enum colli_ctrl_kind {
                              have this communicator (any more), or has left altogether */
 } colli_ctrl_kind;
 
-#define COLLI_CTRL_MORE 7
+#define COLLI_CTRL_MORE 9
 
 /* Ranks are those of the base communicator, except for those that `error` names. */
 typedef struct colli_ctrl_msg {
@@ -34,6 +34,8 @@ typedef struct colli_ctrl_msg {
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
   int32_t more[COLLI_CTRL_MORE]; /* WAITING: further ranks that origin waits for; ABSENT: one */
+  uint32_t again_ms;             /* WAITING: when origin will say so again, if it still does */
+  uint32_t once;   /* WAITING: goes over the links of the tree alone, once to each rank */
   uint32_t silent; /* FAILED with a peer: nothing is heard from it; 0: its process is gone */
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in */
@@ -50,6 +52,9 @@ typedef enum colli_ctrl_event {
                        *sys_errno says why, or is 0 */
   COLLI_CTRL_SILENT   /* *peer is silent; its process may be alive; *sys_errno says why */
 } colli_ctrl_event;
+
+/* Whether two ranks are parent and child in the tree that some of the links form. */
+bool colli_ctrl_tree_joined(int a, int b);
 
 /* The ranks to which this one has links. Fills neighbours (8 at most) and returns their number. */
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours);

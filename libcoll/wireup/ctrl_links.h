@@ -55,9 +55,6 @@ void colli_ctrl_queue_free(colli_ctrl_queue *queue);
 /* The neighbours of a rank, each once: tree parent and children, next and previous in the ring. */
 int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 
-/* Whether two ranks are parent and child in the tree. */
-bool colli_ctrl_tree_joined(int a, int b);
-
 /* Makes control links from authenticated connections: conns[i] leads to peers[i]. Takes ownership
  * of them in every case. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
