@@ -4,9 +4,13 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/file.h"
 #include "topology/topology.h"
+
+#define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
@@ -52,11 +56,12 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
   if (source[0] == '\0')
     return COLL_OK;
   if (is_file(source)) {
-    FILE *file = fopen(source, "re");
-    if (file == NULL)
-      return colli_error_sys(error, COLL_ERR_INVALID_ARGUMENT, "topology", "open", errno,
-                             "cannot read the machine file %s", source);
-    fclose(file);
+    char why[160];
+    int fd = colli_file_open(source, MOST_XML_BYTES, why, sizeof(why));
+    if (fd < 0)
+      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
+                             "cannot read the machine file %s: %s", source, why);
+    close(fd);
     return hwloc_topology_set_xml(machine, source) < 0 ? not_a_machine(source, error) : COLL_OK;
   }
   if (hwloc_topology_set_synthetic(machine, source) < 0)

@@ -108,9 +108,16 @@ static bool put_state(FILE *file, const checkpoint_run *run, const checkpoint_st
 bool checkpoint_write(const char *path, int rank, const checkpoint_run *run,
                       const checkpoint_state *state, fail *why) {
   char name[PATH_MAX];
-  FILE *file = fopen(temporary_of(path, rank, name), "we");
-  if (!file)
-    return fail_set(why, "%s: open: %s", name, strerror(errno));
+  unlink(temporary_of(path, rank, name));
+  /* Exclusive: in a folder that others may write to, the name may lead to a file of ours. */
+  int fd = open(name, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+  if (!file) {
+    fail_set(why, "%s: open: %s", name, strerror(errno));
+    if (fd >= 0)
+      close(fd);
+    return false;
+  }
   bool ok = put_state(file, run, state) && fflush(file) == 0 && fsync(fileno(file)) == 0;
   if (!ok) {
     fail_set(why, "%s: write: %s", name, strerror(errno));

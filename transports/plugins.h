@@ -8,7 +8,7 @@
  * Loads the libraries in `path`, separated by colons, and appends their transports to the `count`
  * that the list has. Errors: INVALID_USAGE.
  */
-coll_status transports_load_plugins(const char *path, int count, const colli_log *log,
-                                    colli_transport_list *list, coll_error *error);
+coll_status transports_load_plugins(const char *path, int count, colli_transport_list *list,
+                                    coll_error *error);
 
 #endif

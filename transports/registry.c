@@ -43,10 +43,10 @@ static void order_by_choice(colli_transport_list *list, const char *choice) {
   }
 }
 
-coll_status colli_transports_list(const char *path, const char *choice, const colli_log *log,
-                                  colli_transport_list *list, coll_error *error) {
+coll_status colli_transports_list(const char *path, const char *choice, colli_transport_list *list,
+                                  coll_error *error) {
   *list = (colli_transport_list){{&shm_transport, &verbs_transport, &tcp_transport}};
-  coll_status status = transports_load_plugins(path, COLLI_TRANSPORTS_BUILT_IN, log, list, error);
+  coll_status status = transports_load_plugins(path, COLLI_TRANSPORTS_BUILT_IN, list, error);
   if (status == COLL_OK && names_plugin(list, choice))
     order_by_choice(list, choice);
   return status;

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include "coll/coll_transport.h"
-#include "libcoll/base/log.h"
 
 #define COLLI_TRANSPORTS_BUILT_IN 3
 #define COLLI_TRANSPORTS_MAX      6  /* with plug-ins */
@@ -21,8 +20,8 @@ typedef struct colli_transport_list {
  * `choice`, a comma-separated list of names, names a plug-in, all that it names come first, in its
  * order. Errors: INVALID_USAGE (a plug-in cannot be used).
  */
-coll_status colli_transports_list(const char *path, const char *choice, const colli_log *log,
-                                  colli_transport_list *list, coll_error *error);
+coll_status colli_transports_list(const char *path, const char *choice, colli_transport_list *list,
+                                  coll_error *error);
 
 /*
  * Prints which network devices the transports would use on this machine, a line each, or why there

@@ -13,6 +13,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/base/secret.h"
 
 #define HELLO_VERSION 1u
 #define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */
@@ -32,10 +33,12 @@ typedef enum auth_state {
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]) {
   unsigned length = 0;
-  if (HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
+  if (colli_secret_present(secret) &&
+      HMAC(EVP_sha256(), secret, COLL_SECRET_BYTES, msg, bytes, mac, &length) &&
       length == COLLI_MAC_BYTES)
     return true;
-  /* If HMAC fails, the code must not be one that the other side could compute as well. */
+  /* If there is no secret or HMAC fails, the code must not be one that the other side could compute
+   * as well. */
   if (colli_random_secret(mac, COLLI_MAC_BYTES) != 0)
     abort();
   return false;

@@ -56,7 +56,8 @@ typedef struct colli_auth {
   uint64_t deadline_ns;
 } colli_auth;
 
-/* HMAC-SHA-256 of a message. False: out of memory; mac is then random. */
+/* HMAC-SHA-256 of a message. False: out of memory, or the secret is all zeros, which is none
+ * (secret.h); mac is then random. */
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 

@@ -95,6 +95,12 @@ bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr) {
   return false;
 }
 
+/* Whether the fields of an address from outside are possible. */
+bool colli_addr_sound(const colli_addr *addr) {
+  return addr->family == 0 || (addr->family == 4 && addr->prefix <= 32) ||
+         (addr->family == 6 && addr->prefix <= 128);
+}
+
 /* Whether an address is link-local: 169.254/16, fe80::/10. */
 bool colli_addr_link_local(const colli_addr *addr) {
   return addr->family == 4 ? addr->ip[0] == 169 && addr->ip[1] == 254

@@ -62,6 +62,9 @@ const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);
 /* Converts the kernel's form of an address to ours; false for families other than IPv4 and IPv6. */
 bool colli_net_from_sockaddr(const struct sockaddr *sa, colli_addr *addr);
 
+/* Whether the fields of an address from outside are possible. */
+bool colli_addr_sound(const colli_addr *addr);
+
 /* Whether an address is link-local (169.254/16, fe80::/10) or loopback (127/8, ::1). */
 bool colli_addr_link_local(const colli_addr *addr);
 bool colli_addr_loopback(const colli_addr *addr);

@@ -5,6 +5,7 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
@@ -33,8 +34,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TRANSPORT_PATH] =
         {"COLL_TRANSPORT_PATH", COLLI_PARAM_STRING, "", 0, 0,
          "Transport plug-ins: a colon-separated list of shared libraries (coll/coll_transport.h); "
-         "the same on all ranks. Ignored in set-uid programs. See docs/transports.md. Empty: "
-         "none."},
+         "the same on all ranks. See docs/transports.md. Empty: none.",
+         true},
     [COLLI_PARAM_ALGO] =
         {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
          "Forces algorithms: a comma-separated list of collective:algorithm or collective:ranges, "
@@ -42,12 +43,14 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "affected; see docs/choosing.md. `coll_explain --list` shows the names."},
     [COLLI_PARAM_TUNER] = {"COLL_TUNER", COLLI_PARAM_STRING, "", 0, 0,
                            "Path of a tuner, a shared library that chooses algorithms "
-                           "(coll/coll_tuner.h). Empty: none."},
+                           "(coll/coll_tuner.h). Empty: none.",
+                           true},
     [COLLI_PARAM_CALIBRATION] =
         {"COLL_CALIBRATION", COLLI_PARAM_STRING, "", 0, 0,
          "File with this machine's costs for the cost model, written by `coll_calibrate`; none: "
          "built-in costs. Empty: $XDG_CACHE_HOME/libcoll/calibration or "
-         "~/.cache/libcoll/calibration, if it exists."},
+         "~/.cache/libcoll/calibration, if it exists.",
+         true},
     [COLLI_PARAM_DETERMINISTIC] =
         {"COLL_DETERMINISTIC", COLLI_PARAM_WORD, "off", COLL_DETERMINISTIC_OFF,
          COLL_DETERMINISTIC_ORDERED,
@@ -103,14 +106,16 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Number of slots for each connection and direction. The same on all ranks."},
     [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
                                "Description of a machine to use instead of this one: an hwloc XML "
-                               "file, or an hwloc synthetic description. Empty: this machine."},
+                               "file, or an hwloc synthetic description. Empty: this machine.",
+                               true},
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to inject into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
          "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
-                         "Program, with options, that collrun uses to start ranks on other hosts."},
+                         "Program, with options, that collrun uses to start ranks on other hosts.",
+                         true},
     [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
                           "This process's rank. Set by launchers."},
     [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
@@ -126,9 +131,16 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_ROOT_FD] = {"COLL_ROOT_FD", COLLI_PARAM_INT, "", 0, INT_MAX,
                              "Rank 0 only: descriptor of a socket that already listens there. Set "
                              "by launchers."},
+    [COLLI_PARAM_SECRET_FD] = {"COLL_SECRET_FD", COLLI_PARAM_INT, "", 0, INT_MAX,
+                               "Descriptor from which the secret that all ranks share is read: 64 "
+                               "hexadecimal digits. It is closed then. Set by collrun."},
+    [COLLI_PARAM_SECRET_FILE] = {"COLL_SECRET_FILE", COLLI_PARAM_STRING, "", 0, 0,
+                                 "File with the secret, which must belong to the user or to root, "
+                                 "and which nobody else may "
+                                 "read.",
+                                 true},
     [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
-                            "The secret that all ranks share: 64 hexadecimal digits. Never "
-                            "printed. Set by launchers."},
+                            "The secret itself. Erased from the environment once it is read."},
 };
 
 /* The words of WORD settings; numbered from colli_param_info.min. */
@@ -291,8 +303,12 @@ static coll_status load_variable(colli_params *params, const char *entry, coll_e
     snprintf(name, sizeof(name), "%.*s", (int)(equals - entry), entry);
     return fail_unknown(name, error);
   }
-  if (!equals[1])
+  if (id == COLLI_PARAM_SECRET || !equals[1])
     return COLL_OK; /* an empty value counts as unset */
+  if (colli_param_table[id].trusted && getauxval(AT_SECURE)) {
+    params->ignored[id] = true;
+    return COLL_OK;
+  }
   if (!colli_params_set_text(params, (colli_param_id)id, equals + 1))
     return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
                            "%s is too long: all COLL_ settings together must fit %zu bytes",
@@ -304,7 +320,7 @@ static coll_status load_variable(colli_params *params, const char *entry, coll_e
 coll_status colli_params_load(colli_params *params, coll_error *error) {
   for (int i = 0; i < COLLI_PARAM_COUNT; i++) {
     params->text[i] = colli_param_table[i].fallback;
-    params->from_env[i] = false;
+    params->from_env[i] = params->ignored[i] = false;
   }
   coll_status status = COLL_OK;
   for (char **entry = environ; entry && *entry && status == COLL_OK; entry++)
@@ -345,6 +361,7 @@ void colli_params_write_doc(FILE *out) {
       fputs(" – | – |", out);
     else
       fprintf(out, " %lld | %lld |", info->min, info->max);
-    fprintf(out, " %s |\n", info->help);
+    fprintf(out, " %s%s |\n", info->help,
+            info->trusted ? " Ignored in programs that have more rights than their caller." : "");
   }
 }

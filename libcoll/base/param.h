@@ -45,7 +45,9 @@ typedef enum colli_param_id {
   COLLI_PARAM_LOCAL_NRANKS,
   COLLI_PARAM_ROOT,
   COLLI_PARAM_ROOT_FD,
-  COLLI_PARAM_SECRET,
+  COLLI_PARAM_SECRET_FD,
+  COLLI_PARAM_SECRET_FILE,
+  COLLI_PARAM_SECRET, /* never loaded: see create/find_secret.h */
   COLLI_PARAM_COUNT
 } colli_param_id;
 
@@ -62,6 +64,9 @@ typedef struct colli_param_info {
   const char *fallback; /* the default, as text */
   long long min, max;   /* for INT and BYTES; WORD: the numbers of the first word and the last */
   const char *help;
+  /* It names code to run, or a file. If the process has more rights than its caller (set-uid,
+   * set-gid, file capabilities), whoever sets the environment must choose neither. */
+  bool trusted;
 } colli_param_info;
 
 /* All settings, indexed by colli_param_id. */
@@ -72,6 +77,7 @@ typedef struct colli_params {
   const char *text[COLLI_PARAM_COUNT]; /* never NULL; a copy in `storage` */
   long long number[COLLI_PARAM_COUNT]; /* INT, BYTES and WORD */
   bool from_env[COLLI_PARAM_COUNT];
+  bool ignored[COLLI_PARAM_COUNT]; /* set, but `trusted` in a process with more rights */
   char storage[4096];
 } colli_params;
 

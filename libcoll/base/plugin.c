@@ -3,20 +3,13 @@
 
 #include <dlfcn.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
-#include <sys/auxv.h>
+#include <string.h>
+#include <unistd.h>
 
 #include "libcoll/base/error.h"
-
-bool colli_plugin_allowed(const char *setting, const colli_log *log) {
-  if (!getauxval(AT_SECURE))
-    return true;
-  colli_log_write(log, COLLI_LOG_WARN,
-                  "%s is ignored: this program runs with more rights than its caller (set-uid, "
-                  "set-gid or capabilities)",
-                  setting);
-  return false;
-}
+#include "libcoll/base/file.h"
 
 coll_status colli_plugin_refuse(const colli_plugin_kind *kind, const char *path, coll_error *error,
                                 const char *reason, ...) {
@@ -31,7 +24,13 @@ coll_status colli_plugin_refuse(const colli_plugin_kind *kind, const char *path,
 
 coll_status colli_plugin_load(const colli_plugin_kind *kind, const char *path, bool forever,
                               void **library, void **symbol, coll_error *error) {
+  char why[160];
   *symbol = NULL;
+  int fd = strchr(path, '/') ? colli_file_open(path, SIZE_MAX, why, sizeof(why)) : -1;
+  if (fd >= 0)
+    close(fd);
+  else if (strchr(path, '/')) /* without a slash, dlopen() looks for the file */
+    return colli_plugin_refuse(kind, path, error, "cannot be loaded: %s", why);
   *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | (forever ? RTLD_NODELETE : 0));
   if (!*library)
     return colli_plugin_refuse(kind, path, error, "cannot be loaded: %s", dlerror());

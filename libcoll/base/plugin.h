@@ -5,7 +5,6 @@
 #include <stdbool.h>
 
 #include "coll/coll.h"
-#include "libcoll/base/log.h"
 
 /* A kind of plug-in, as its error messages describe it. */
 typedef struct colli_plugin_kind {
@@ -13,13 +12,6 @@ typedef struct colli_plugin_kind {
   const char *symbol;  /* what the library must export */
   const char *advice;  /* what the user can do about a library that cannot be used */
 } colli_plugin_kind;
-
-/*
- * Whether this process may load what a setting names. Not if it has more rights than its caller
- * (set-uid, set-gid, file capabilities), because whoever sets the environment must not choose its
- * code. The log then says that the setting is ignored.
- */
-bool colli_plugin_allowed(const char *setting, const colli_log *log);
 
 /*
  * Loads a library and finds its symbol. forever: it is never unloaded again, so *library need not

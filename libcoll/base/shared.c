@@ -211,6 +211,6 @@ void colli_shared_probe(colli_shared_capacity *capacity) {
 }
 
 const char *colli_shared_tmp(void) {
-  const char *folder = getenv("TMPDIR");
+  const char *folder = secure_getenv("TMPDIR");
   return folder && *folder ? folder : "/tmp";
 }

@@ -98,13 +98,13 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .nranks = family->nranks,
       .host_id = info->host_id,
       .comm_id = family->comm_id,
+      .secret = family->secret->bytes,
       .slot_bytes = (size_t)family->params.number[COLLI_PARAM_SLOT_BYTES],
       .slot_count = (unsigned)family->params.number[COLLI_PARAM_SLOT_COUNT],
       .device = assembly->world.device,
       .note = env_note,
       .ops = port->ops,
   };
-  memcpy(port->env.secret, assembly->secret, COLL_SECRET_BYTES);
   int status = port->ops->open(&port->env, &port->endpoint);
   if (status == COLL_T_DONE)
     status = port->ops->describe(port->endpoint, info->blob[index]);
@@ -169,9 +169,7 @@ void colli_family_free(colli_family *family) {
   free(family->early);
   pthread_mutex_destroy(&family->turns.mutex);
   pthread_cond_destroy(&family->turns.next);
-  explicit_bzero(family->params.storage, sizeof(family->params.storage));
-  for (int i = 0; i < COLLI_MAX_TRANSPORTS; i++)
-    explicit_bzero(family->ports[i].env.secret, COLL_SECRET_BYTES);
+  colli_secret_release(family->secret);
   free(family);
 }
 
@@ -191,6 +189,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   family->rank = assembly->rank;
   family->nranks = assembly->nranks;
   family->comm_id = assembly->comm_id;
+  family->secret = colli_secret_acquire(assembly->secret);
   colli_params_copy(&family->params, params);
   family->log = (colli_log){(colli_log_level)colli_log_level_parse(params->text[COLLI_PARAM_LOG]),
                             assembly->rank};
@@ -200,7 +199,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_probe(&family->shm_capacity);
   describe_self(family, assembly, info);
-  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->log, &family->tuner, error);
+  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status != COLL_OK) {
     colli_family_free(family);
     return status;

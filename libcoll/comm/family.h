@@ -27,7 +27,7 @@ typedef struct colli_assembly {
   int rank;
   int nranks;
   uint64_t comm_id;
-  uint8_t secret[COLL_SECRET_BYTES];
+  colli_secret *secret;       /* may be NULL for a single rank */
   const colli_params *params; /* copied */
   colli_world world;
   /* The transports that may be used, best first, NULL-terminated; their order is the blob index. */
@@ -64,7 +64,8 @@ typedef struct colli_family {
   int rank;
   int nranks;
   uint64_t comm_id;
-  colli_params params; /* those that the transports ask for */
+  colli_secret *secret; /* one reference, or NULL */
+  colli_params params;  /* those that the transports ask for */
   colli_log log;
   colli_world world;
   char host[64];

@@ -2,12 +2,10 @@
 #include "libcoll/comm/shrink_listener.h"
 
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 
 /* Takes over a listening socket. */
-colli_shrink_listener *colli_shrink_listener_create(int listen_fd,
-                                                    const uint8_t secret[COLL_SECRET_BYTES]) {
+colli_shrink_listener *colli_shrink_listener_create(int listen_fd, colli_secret *secret) {
   colli_shrink_listener *listener = calloc(1, sizeof(*listener));
   if (!listener) {
     close(listen_fd);
@@ -15,7 +13,7 @@ colli_shrink_listener *colli_shrink_listener_create(int listen_fd,
   }
   atomic_init(&listener->refs, 1);
   listener->listen_fd = listen_fd;
-  memcpy(listener->secret, secret, sizeof(listener->secret));
+  listener->secret = colli_secret_acquire(secret);
   return listener;
 }
 
@@ -30,6 +28,6 @@ void colli_shrink_listener_release(colli_shrink_listener *listener) {
   if (!listener || atomic_fetch_sub(&listener->refs, 1) != 1)
     return;
   close(listener->listen_fd);
-  explicit_bzero(listener->secret, sizeof(listener->secret));
+  colli_secret_release(listener->secret);
   free(listener);
 }

@@ -8,18 +8,17 @@
 
 #include <stdatomic.h>
 
-#include "coll/coll_transport.h"
+#include "libcoll/base/secret.h"
 
 typedef struct colli_shrink_listener {
   atomic_int refs;
   int listen_fd;
-  uint8_t secret[COLL_SECRET_BYTES];
+  colli_secret *secret; /* one reference */
 } colli_shrink_listener;
 
 /* Takes ownership of a listening socket, with one reference; closes it and returns NULL if out of
  * memory. */
-colli_shrink_listener *colli_shrink_listener_create(int listen_fd,
-                                                    const uint8_t secret[COLL_SECRET_BYTES]);
+colli_shrink_listener *colli_shrink_listener_create(int listen_fd, colli_secret *secret);
 
 /* Take and drop a reference; the last drop closes the socket. NULL is allowed. */
 void colli_shrink_listener_acquire(colli_shrink_listener *listener);

@@ -199,7 +199,6 @@ void colli_comm_free(coll_comm *comm) {
   free(comm->map.from_base);
   free(comm->map.numbers);
   free(comm->map.origins);
-  explicit_bzero(comm->params.storage, sizeof(comm->params.storage));
   free(comm);
 }
 

@@ -9,7 +9,6 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/auth.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
 #include "transports/registry.h"
@@ -79,13 +78,33 @@ static coll_status apply_config(colli_settings *settings, const coll_config *con
   return COLL_OK;
 }
 
+/* Says which settings are ignored, because they name code or files. */
+static void log_ignored(const colli_settings *settings) {
+  char list[256] = "";
+  for (int i = 0; i < COLLI_PARAM_COUNT; i++)
+    if (settings->params.ignored[i]) {
+      size_t used = strlen(list);
+      snprintf(list + used, sizeof(list) - used, "%s%s", used ? ", " : "",
+               colli_param_table[i].name);
+    }
+  if (*list)
+    colli_log_write(&settings->log, COLLI_LOG_WARN,
+                    "ignored, because this program runs with more rights than its caller (set-uid, "
+                    "set-gid or capabilities): %s",
+                    list);
+}
+
 /* Loads the environment and applies the configuration on top. */
 coll_status colli_settings_load(colli_settings *settings, const coll_config *config) {
   coll_config known;
   coll_status status = begin_settings(settings, config, &known);
   if (status == COLL_OK)
     status = colli_params_load(&settings->params, &settings->error);
-  return status == COLL_OK ? apply_config(settings, &known) : status;
+  if (status == COLL_OK)
+    status = apply_config(settings, &known);
+  if (status == COLL_OK)
+    log_ignored(settings);
+  return status;
 }
 
 /* Copies the settings of another communicator and applies the configuration on top. */
@@ -107,7 +126,6 @@ coll_status colli_settings_finish(colli_settings *settings, coll_status status) 
     if (settings->to_caller)
       colli_error_copy(settings->to_caller, &settings->error);
   }
-  explicit_bzero(settings->params.storage, sizeof(settings->params.storage));
   return status;
 }
 
@@ -120,28 +138,26 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
                  "a record has room for all names");
   const colli_params *params = &settings->params;
   colli_transport_list transports;
-  coll_status status = colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],
-                                             params->text[COLLI_PARAM_TRANSPORT], &settings->log,
-                                             &transports, error);
+  coll_status status =
+      colli_transports_list(params->text[COLLI_PARAM_TRANSPORT_PATH],
+                            params->text[COLLI_PARAM_TRANSPORT], &transports, error);
   if (status != COLL_OK)
     return status;
   colli_assembly assembly = {.rank = rank,
                              .nranks = nranks,
                              .comm_id = id->comm_id,
+                             .secret = id->secret,
                              .params = params,
                              .world = colli_world_real,
                              .transports = transports.ops};
-  memcpy(assembly.secret, id->secret, sizeof(assembly.secret));
-  status = colli_comm_open(&assembly, comm, info, error);
-  explicit_bzero(assembly.secret, sizeof(assembly.secret));
-  return status;
+  return colli_comm_open(&assembly, comm, info, error);
 }
 
 /* Checks that there is memory for handshake proofs. Without it, each side would later conclude that
  * the other does not know the secret or is missing. */
 static coll_status try_proofs(const colli_id *id, coll_error *error) {
   uint8_t mac[COLLI_MAC_BYTES];
-  if (colli_hmac(id->secret, "", 0, mac))
+  if (!id->secret || colli_hmac(id->secret->bytes, "", 0, mac))
     return COLL_OK;
   return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                          "out of memory for the handshakes with other ranks; see ulimit -v");
@@ -199,9 +215,10 @@ coll_status coll_unique_id(coll_id *out, const coll_config *config) {
   coll_status status = colli_settings_load(&settings, config);
   if (status == COLL_OK)
     status = colli_id_make(&id, &settings.params, &settings.error);
-  if (status == COLL_OK)
-    memcpy(out->bytes, &id, sizeof(id));
-  explicit_bzero(&id, sizeof(id));
+  if (status == COLL_OK) {
+    colli_id_pack(&id, out);
+    colli_id_release(&id);
+  }
   return colli_settings_finish(&settings, status);
 }
 
@@ -209,10 +226,10 @@ coll_status coll_unique_id_release(coll_id *out) {
   if (!out)
     return COLL_ERR_INVALID_ARGUMENT;
   colli_id id;
-  memcpy(&id, out->bytes, sizeof(id));
-  if (id.magic == COLLI_ID_MAGIC)
+  if (colli_id_unpack(out, &id, NULL) == COLL_OK) {
     colli_id_close(&id, 0);
-  explicit_bzero(&id, sizeof(id));
+    colli_id_release(&id);
+  }
   explicit_bzero(out, sizeof(*out));
   return COLL_OK;
 }
@@ -236,19 +253,15 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
   if (status == COLL_OK && !id_bytes)
     status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create", "id is NULL");
   if (status == COLL_OK)
-    memcpy(&id, id_bytes->bytes, sizeof(id));
-  if (status == COLL_OK)
     status = check_nranks(nranks, &settings.error);
   if (status == COLL_OK && (rank < 0 || rank >= nranks))
     status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
                              "rank %d is not in 0 .. %d", rank, nranks - 1);
-  if (status == COLL_OK && id.magic != COLLI_ID_MAGIC)
-    status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
-                             "the id was not made by coll_unique_id() of this version, or was "
-                             "damaged on the way");
+  if (status == COLL_OK)
+    status = colli_id_unpack(id_bytes, &id, &settings.error);
   if (status == COLL_OK)
     status = colli_create(comm, &id, nranks, rank, &settings, NULL);
-  explicit_bzero(&id, sizeof(id));
+  colli_id_release(&id);
   return colli_settings_finish(&settings, status);
 }
 
@@ -256,19 +269,16 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
 coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
                                coll_error *error) {
   COLLI_ASSERT(nranks >= 1 && nranks <= COLLI_MAX_RANKS);
-  colli_id id = {.listen_fd = -1};
+  colli_id id;
   memset(comms, 0, (size_t)nranks * sizeof(*comms));
-  int failed = colli_random_secret(id.secret, sizeof(id.secret));
-  if (!failed)
-    failed = colli_random_secret(&id.comm_id, sizeof(id.comm_id));
-  if (failed)
-    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", failed,
-                           "cannot make a secret");
+  coll_status status = colli_id_fresh(&id, error);
+  if (status != COLL_OK)
+    return status;
   colli_rank_info *table = calloc((size_t)nranks, sizeof(*table));
   colli_ctrl **ctrls = calloc((size_t)nranks, sizeof(*ctrls));
-  coll_status status = table && ctrls ? COLL_OK
-                                      : colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                                                        "out of memory for %d ranks", nranks);
+  if (!table || !ctrls)
+    status =
+        colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
     status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &table[rank], error);
   if (status == COLL_OK)
@@ -284,7 +294,7 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
     coll_comm_destroy(&comms[rank]);
   free(table);
   free(ctrls);
-  explicit_bzero(&id, sizeof(id));
+  colli_id_release(&id);
   return status;
 }
 

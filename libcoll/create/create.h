@@ -22,7 +22,7 @@ coll_status colli_settings_load(colli_settings *settings, const coll_config *con
 coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *comm,
                                    const coll_config *config);
 
-/* Ends a creating call: hands over the record of a failure, logs it, and erases the secret. */
+/* Ends a creating call: hands over the record of a failure, and logs it. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
 /* Creates a communicator by meeting the other ranks at rank 0's listener. lifelines: set if it is

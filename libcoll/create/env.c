@@ -7,10 +7,13 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/auth.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
+#include "libcoll/create/find_secret.h"
 
 /* A launcher's names for rank and number of ranks. */
 typedef struct launcher {
@@ -64,20 +67,6 @@ static coll_status find_rank(int *rank, int *nranks, coll_error *error) {
   return COLL_OK;
 }
 
-/* Reads 64 hexadecimal digits. */
-static bool read_secret(const char *text, uint8_t secret[COLL_SECRET_BYTES]) {
-  if (strlen(text) != 2 * COLL_SECRET_BYTES)
-    return false;
-  for (int i = 0; i < COLL_SECRET_BYTES; i++) {
-    unsigned byte;
-    if (strspn(text + 2 * i, "0123456789abcdefABCDEF") < 2 ||
-        sscanf(text + 2 * i, "%2x", &byte) != 1)
-      return false;
-    secret[i] = (uint8_t)byte;
-  }
-  return true;
-}
-
 /* Where rank 0 listens, as text: COLL_ROOT, or MASTER_ADDR and MASTER_PORT. */
 static coll_status find_root(const colli_params *params, char *text, size_t bytes,
                              coll_error *error) {
@@ -91,7 +80,7 @@ static coll_status find_root(const colli_params *params, char *text, size_t byte
     return colli_error_set(
         error, COLL_ERR_INVALID_USAGE, "create",
         "COLL_ROOT is not set: export COLL_ROOT=address:port of rank 0 (a free "
-        "port) and the same COLL_SECRET to all ranks, or start them with collrun");
+        "port) and the same secret (COLL_SECRET_FILE) to all ranks, or start them with collrun");
   return COLL_OK;
 }
 
@@ -121,22 +110,22 @@ static coll_status open_root(const colli_params *params, colli_id *id, coll_erro
 static coll_status read_id(const colli_params *params, int rank, colli_id *id, coll_error *error) {
   char root[256];
   int count = 0;
+  uint64_t deadline_ns =
+      colli_now_ns() + (uint64_t)params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
   coll_status status = find_root(params, root, sizeof(root), error);
   if (status != COLL_OK)
     return status;
-  if (!read_secret(params->text[COLLI_PARAM_SECRET], id->secret))
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "COLL_SECRET must be 64 hexadecimal digits, the same on all ranks; make "
-                           "one with: openssl rand -hex 32");
+  status = colli_find_secret(params, deadline_ns, &id->secret, error);
+  if (status != COLL_OK)
+    return status;
   status = colli_net_parse(root, id->addrs, COLLI_MAX_ADDRS, &count, error);
   if (status != COLL_OK)
     return status;
   uint8_t mac[COLLI_MAC_BYTES];
-  if (!colli_hmac(id->secret, root, strlen(root), mac))
+  if (!colli_hmac(id->secret->bytes, root, strlen(root), mac))
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
-                           "out of memory for COLL_SECRET; see ulimit -v");
+                           "out of memory for an HMAC; see ulimit -v");
   memcpy(&id->comm_id, mac, sizeof(id->comm_id));
-  id->magic = COLLI_ID_MAGIC;
   return rank == 0 ? open_root(params, id, error) : COLL_OK;
 }
 
@@ -154,6 +143,6 @@ coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
     status = read_id(&settings.params, rank, &id, &settings.error);
   if (status == COLL_OK)
     status = colli_create(comm, &id, nranks, rank, &settings, NULL);
-  explicit_bzero(&id, sizeof(id));
+  colli_id_release(&id);
   return colli_settings_finish(&settings, status);
 }

@@ -298,7 +298,6 @@ void colli_split_drop(colli_split *split) {
     colli_request_put(split->op);
   colli_mux_close(split->child);
   split->parent->family->making--;
-  explicit_bzero(split->settings.params.storage, sizeof(split->settings.params.storage));
   free(split);
 }
 

@@ -50,8 +50,8 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->patience_ns =
       (uint64_t)settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
   s->quorum = (coll_shrink_quorum)settings->params.number[COLLI_PARAM_SHRINK_QUORUM];
-  s->id = (colli_id){.listen_fd = -1, .comm_id = comm->comm_id};
-  memcpy(s->id.secret, listener->secret, sizeof(s->id.secret));
+  s->id = (colli_id){
+      .listen_fd = -1, .comm_id = comm->comm_id, .secret = colli_secret_acquire(listener->secret)};
   s->b = (boot){.id = &s->id,
                 .rank = comm->rank,
                 .nranks = comm->nranks,
@@ -98,7 +98,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
     free(s->gone);
     free(s->skipped);
     free(s->listed);
-    explicit_bzero(s, sizeof(*s));
+    colli_id_release(&s->id);
   }
   free(s);
   colli_call_resume(comm);

@@ -9,6 +9,19 @@
 
 #define SALT_LABEL "coll shrink"
 
+/* The secret of the new communicator. NULL: out of memory. */
+static colli_secret *new_secret(const shrink *s, const shrink_order *order) {
+  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
+  colli_secret *secret = colli_secret_create();
+  memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
+  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
+  if (secret && !colli_hmac(s->id.secret->bytes, text, sizeof(text), secret->bytes)) {
+    colli_secret_release(secret);
+    return NULL;
+  }
+  return secret;
+}
+
 coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
   const coll_comm *comm = s->comm;
@@ -19,15 +32,10 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
                                .lifeline_ranks = ranks,
                                .nlifelines = nfds,
                                .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
-  colli_id id = {.magic = COLLI_ID_MAGIC,
-                 .version = COLLI_ID_VERSION,
-                 .pid = getpid(),
+  colli_id id = {.pid = getpid(),
                  .listen_fd = listen_fd,
-                 .comm_id = order->comm_id};
-  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
-  memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
-  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
-  colli_hmac(s->id.secret, text, sizeof(text), id.secret);
+                 .comm_id = order->comm_id,
+                 .secret = new_secret(s, order)};
   memcpy(id.addrs, order->addrs, sizeof(id.addrs));
   int nranks = 0, rank = 0;
   int *members = malloc((size_t)s->b.nranks * sizeof(*members));
@@ -38,10 +46,14 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
   }
   COLLI_ASSERT_RANK(!members || (rank < nranks && members[rank] == s->b.rank), s->b.rank);
   coll_comm_destroy(&s->child);
-  coll_status status =
-      members ? colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines)
-              : boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
-  explicit_bzero(&id, sizeof(id));
+  coll_status status;
+  if (members && id.secret) {
+    status = colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines);
+  } else {
+    colli_id_close(&id, rank);
+    status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
+  }
+  colli_id_release(&id);
   if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
     coll_comm_destroy(&s->child);
     status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");

@@ -371,7 +371,8 @@ static coll_status new_list(lead *l) {
   COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
   l->ballot = s->ballot = next_ballot(s);
   shrink_order order = make_order(SHRINK_BUILD);
-  memcpy(order.salt, fresh.secret, sizeof(order.salt));
+  memcpy(order.salt, fresh.secret->bytes, sizeof(order.salt));
+  colli_id_release(&fresh);
   memcpy(order.addrs, fresh.addrs, sizeof(order.addrs));
   send_order_to_members(l, &order, true);
   status = build(s, &order, fresh.listen_fd);

@@ -89,7 +89,6 @@ static void print_devices(void) {
   }
   coll_transport_env env = {.size = sizeof(env), .ctx = &params, .param = setting};
   colli_devices_print(&env, stdout);
-  explicit_bzero(params.storage, sizeof(params.storage));
 }
 
 /* ---- the ranks ------------------------------------------------------------------------------- */

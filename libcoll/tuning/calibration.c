@@ -14,9 +14,11 @@
 #include <unistd.h>
 
 #include "libcoll/algo/algo.h"
+#include "libcoll/base/file.h"
 #include "libcoll/cost/links.h"
 
-#define MOST 1e9 /* no cost is larger, in ns */
+#define MOST       1e9               /* no cost is larger, in ns */
+#define MOST_BYTES ((size_t)4 << 20) /* of a file: ten times what all corrections need */
 
 static const char *const fields[] = {"alpha_ns", "beta_ns_per_byte", "gamma_ns_per_byte",
                                      "step_ns"};
@@ -184,11 +186,9 @@ bool colli_calibration_read(const char *path, colli_calibration *out,
                             colli_corrections **corrections, colli_calibration_origin *origin,
                             char *why, size_t why_bytes) {
   draft d = {0};
-  FILE *file = fopen(path, "re");
-  if (!file) {
-    snprintf(why, why_bytes, "%s", strerror(errno));
+  FILE *file = colli_file_stream(path, MOST_BYTES, why, why_bytes);
+  if (!file)
     return false;
-  }
   char line[256];
   int number = 1;
   bool fine = true;
@@ -218,7 +218,7 @@ bool colli_calibration_read(const char *path, colli_calibration *out,
 
 /* The usual place. */
 bool colli_calibration_path(char *path, size_t bytes) {
-  const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+  const char *cache = secure_getenv("XDG_CACHE_HOME"), *home = secure_getenv("HOME");
   int length = cache && *cache ? snprintf(path, bytes, "%s/libcoll/calibration", cache)
                : home && *home ? snprintf(path, bytes, "%s/.cache/libcoll/calibration", home)
                                : -1;
@@ -283,9 +283,8 @@ int colli_calibration_write(const char *path, const colli_calibration *calibrati
                             const colli_corrections *corrections,
                             const colli_calibration_origin *origin) {
   char draft_path[544];
-  snprintf(draft_path, sizeof(draft_path), "%s.%d", path, (int)getpid());
   int failed = make_folders(path);
-  FILE *file = failed ? NULL : fopen(draft_path, "we");
+  FILE *file = failed ? NULL : colli_file_draft(path, draft_path, sizeof(draft_path));
   if (!file)
     return failed ? failed : errno;
   colli_calibration numbers = *calibration;
@@ -300,12 +299,5 @@ int colli_calibration_write(const char *path, const colli_calibration *calibrati
   }
   if (corrections)
     write_corrections(file, corrections);
-  failed = ferror(file) ? EIO : 0;
-  if (fclose(file) != 0 && !failed)
-    failed = errno;
-  if (!failed && rename(draft_path, path) != 0)
-    failed = errno;
-  if (failed)
-    unlink(draft_path);
-  return failed;
+  return colli_file_publish(file, draft_path, path);
 }

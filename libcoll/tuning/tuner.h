@@ -2,7 +2,6 @@
 #ifndef COLLI_TUNING_TUNER_H
 #define COLLI_TUNING_TUNER_H
 
-#include "libcoll/base/log.h"
 #include "libcoll/tuning/select.h"
 
 typedef struct colli_tuner colli_tuner;
@@ -12,8 +11,7 @@ typedef struct colli_tuner colli_tuner;
  * plug-ins. Errors: INVALID_USAGE (cannot be loaded, not a tuner, wrong version, or refuses),
  * NO_MEMORY.
  */
-coll_status colli_tuner_open(const char *path, const colli_log *log, colli_tuner **tuner,
-                             coll_error *error);
+coll_status colli_tuner_open(const char *path, colli_tuner **tuner, coll_error *error);
 
 /* Asks for one of `count` candidates, best first; *index is -1 if the tuner has no preference.
  * Errors: INVALID_USAGE if the tuner returns an invalid index. */

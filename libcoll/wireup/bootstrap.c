@@ -1,4 +1,4 @@
-/* bootstrap.c: makes ids, and runs one rank's part in a bootstrap from beginning to end. */
+/* bootstrap.c: runs one rank's part in a bootstrap from beginning to end. */
 #include "libcoll/wireup/bootstrap.h"
 
 #include <errno.h>
@@ -12,34 +12,9 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/prng.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
 _Static_assert(sizeof(colli_rank_info) % 8 == 0, "travels as it is");
-
-coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error) {
-  uint16_t port;
-  memset(id, 0, sizeof(*id));
-  id->magic = COLLI_ID_MAGIC;
-  id->version = COLLI_ID_VERSION;
-  id->pid = getpid();
-  id->listen_fd = -1;
-  int count =
-      colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], id->addrs, COLLI_MAX_ADDRS, error);
-  if (count == 0)
-    return error->status;
-  int sys_errno = colli_random_secret(id->secret, sizeof(id->secret));
-  if (sys_errno == 0)
-    sys_errno = colli_random_secret(&id->comm_id, sizeof(id->comm_id));
-  if (sys_errno != 0)
-    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", sys_errno,
-                           "no random bytes for a secret");
-  coll_status status =
-      colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], &id->listen_fd, &port, error);
-  for (int i = 0; i < count; i++)
-    id->addrs[i].port = port;
-  return status;
-}
 
 /* Whether a descriptor is still the id's listener, and not something else that reused its number.
  */
@@ -131,6 +106,7 @@ static boot_links *create_links(boot *b) {
 static void destroy_links(boot_links *links) {
   boot_links_close(links);
   free(links->table);
+  explicit_bzero(links, sizeof(*links)); /* handshakes leave keys */
   free(links);
 }
 

@@ -10,6 +10,7 @@
 #include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
 #include "libcoll/wireup/ctrl.h"
+#include "libcoll/wireup/id.h"
 
 #define COLLI_MAX_TRANSPORTS 6
 #define COLLI_CPU_WORDS      16
@@ -37,24 +38,6 @@ typedef struct colli_rank_info {
   char transport_names[64]; /* in the order of choice: "shm,verbs,tcp" */
   uint8_t blob[COLLI_MAX_TRANSPORTS][COLL_BLOB_BYTES];
 } colli_rank_info;
-
-#define COLLI_ID_MAGIC   0x64694c43u /* "CLid" */
-#define COLLI_ID_VERSION 1u
-
-/* An id, unpacked. */
-typedef struct colli_id {
-  uint32_t magic;
-  uint32_t version;
-  int32_t pid;       /* of the process that listens */
-  int32_t listen_fd; /* valid in that process only */
-  uint64_t comm_id;
-  uint8_t secret[COLL_SECRET_BYTES];
-  colli_addr addrs[COLLI_MAX_ADDRS];
-} colli_id;
-_Static_assert(sizeof(colli_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its bytes");
-
-/* Makes an id: secret, listener, addresses. */
-coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
 /*
  * Lifelines: connections to other ranks that stay silent while all is well. If one brings data or

@@ -106,8 +106,8 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   if (attempt->fd < 0)
     fail_attempt(dial, attempt, errno);
   else
-    colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret, dial->kind, b->rank, dial->peer,
-                       b->id->comm_id, b->hello_word);
+    colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
+                       dial->peer, b->id->comm_id, b->hello_word);
 }
 
 /* Whether the connection is established by now. */

@@ -31,12 +31,13 @@ lines][]" "$("$collrun" --hosts a -- sh -c 'printf "[%s]" "$@"' - 'a  b' "it's" 
 lines' '')"
 expect "root" "a" "$("$collrun" --hosts user@a:1,b:1 sh -c 'echo ${COLL_ROOT%:*}' | sort -u)"
 expect "root port" "4" "$(COLL_PORT_RANGE=30001-30008 "$collrun" --hosts a:1 sh -c 'echo ${COLL_ROOT#a:3000}' | tr 5678 4)"
-expect "one secret" 1 "$("$collrun" --hosts a:2,b:2 sh -c 'echo $COLL_SECRET' | grep -Ex '[0-9a-f]{64}' | sort -u | wc -l)"
+read_secret='[ -z "${COLL_SECRET+set}" ] && cat "/dev/fd/$COLL_SECRET_FD"'
+expect "one secret" 1 "$(COLL_SECRET=outer "$collrun" --hosts a:2,b:2 sh -c "$read_secret" | grep -Ex '[0-9a-f]{64}' | sort -u | wc -l)"
 expect "tags" "[0] a,[1] b," "$("$collrun" -l --hosts a,b sh -c 'echo $FAKE_HOST' | sort | tr '\n' ,)"
 expect "no input" "" "$(echo text | "$collrun" --hosts a cat)"
 
 # The secret is in no argument list while the ranks run, on either side.
-"$collrun" --hosts a:1,b:1 sh -c 'echo $COLL_SECRET > secret.$COLL_RANK; await [ -f go ]' &
+"$collrun" --hosts a:1,b:1 sh -c "$read_secret"' > secret.$COLL_RANK; await [ -f go ]' &
 run=$!
 wait_for test -s secret.0 || fail "rank 0 did not start"
 wait_for test -s secret.1 || fail "rank 1 did not start"

@@ -6,11 +6,16 @@
 expect "ranks" "0 3 0 3,1 3 1 3,2 3 2 3," "$(tr '\n' , < out)"
 
 # One secret for all ranks of a run, another for the next run.
-"$collrun" -n 3 sh -c 'echo $COLL_SECRET' | sort -u > first
-"$collrun" -n 1 sh -c 'echo $COLL_SECRET' > second
+read_secret='[ -z "${COLL_SECRET+set}" ] && cat "/dev/fd/$COLL_SECRET_FD"'
+COLL_SECRET=outer "$collrun" -n 3 sh -c "$read_secret" | sort -u > first
+"$collrun" -n 1 sh -c "$read_secret" > second
 lines first 1 || fail "ranks have different secrets"
 grep -Eqx '[0-9a-f]{64}' first || fail "a secret is 64 hexadecimal digits: $(cat first)"
 cmp -s first second && fail "two runs share a secret"
+
+# A rank may be a script that runs several programs.
+"$collrun" -n 2 sh -c '"$0" allreduce -b 4 -n 1 >&2 && "$0" allreduce -b 4 -n 1' "$BUILD/bin/coll_perf" > out 2> err ||
+  fail "two programs: $(cat err)"
 
 # Rank 0 inherits a socket that listens on the port of COLL_ROOT; the others get none.
 cat > root.sh <<'END'
@@ -25,7 +30,7 @@ esac
 END
 expect "root socket" "fd=none,listens," "$("$collrun" -n 2 sh root.sh | sort | tr '\n' ,)"
 expect "port range" "127.0.0.1:29" "$(COLL_PORT_RANGE=29410-29490 "$collrun" -n 1 sh -c 'echo ${COLL_ROOT%???}')"
-list='[ "${COLL_RANK-1}" = 0 ] || ls "/proc/$$/fd"; :'
+list='[ "${COLL_RANK-1}" = 0 ] || { ls "/proc/$$/fd" > fds && grep -vx "${COLL_SECRET_FD-none}" fds; }; :'
 expect "no other descriptors" "$(sh -c "$list" < /dev/null)" "$("$collrun" -n 2 sh -c "$list")"
 
 # Only rank 0 gets standard input.

@@ -37,6 +37,9 @@ static const char *env_param(void *ctx, const char *name) {
   return text ? text : "";
 }
 
+static const uint8_t secret[COLL_SECRET_BYTES] = "the secret of the world's ranks";
+static const uint8_t other_secret[COLL_SECRET_BYTES] = "a traitor knows another secret.";
+
 /* Fills in what a rank's endpoint gets from its surroundings. */
 static void make_env(conf_world *world, int rank, bool traitor) {
   coll_transport_env *env = &world->rank[rank].env;
@@ -53,7 +56,7 @@ static void make_env(conf_world *world, int rank, bool traitor) {
                               .slot_count = world->slot_count,
                               .device = world->device,
                               .ops = world->ops};
-  memset(env->secret, traitor ? 0x66 : 0x55, sizeof(env->secret));
+  env->secret = traitor ? other_secret : secret;
   if (world->transport->prepare)
     world->transport->prepare(env);
 }

@@ -78,7 +78,7 @@ change taken 's/\.name = "file"/.name = "tcp"/'
 change null 's/return &table;/return table.size ? NULL : \&table;/'
 change symbol 's/coll_transport_plugin(void) {/another_function(void) {/; s/coll_transport_plugin(), peer/NULL, peer/'
 echo "no library" > text.so
-refuse "wrong ABI" "$scratch/abi.so" "its abi is 2, not 1"
+refuse "wrong ABI" "$scratch/abi.so" "its abi is 3, not 2"
 refuse "short table" "$scratch/short.so" "its table's size is"
 refuse "missing function" "$scratch/lacks.so" "transport 'file' has no slot_peek()"
 refuse "half a group" "$scratch/half.so" "only one of region_add() and region_remove()"
@@ -89,6 +89,8 @@ refuse "no table" "$scratch/null.so" "returned NULL"
 refuse "missing symbol" "$scratch/symbol.so" "exports no coll_transport_plugin"
 refuse "missing file" "$scratch/nowhere.so" "cannot be loaded"
 refuse "no library" "$scratch/text.so" "cannot be loaded"
+mkfifo fifo.so # a dynamic loader that opened it would wait
+refuse "FIFO" "$scratch/fifo.so" "not a regular file"
 COLL_TRANSPORT_PATH="$scratch/file.so:$scratch/file.so" run && fail "took one plug-in twice"
 expect_in "twice" "its name, 'file', belongs to another transport already" err
 
@@ -113,8 +115,18 @@ else
   export COLL_TRANSPORT_PATH=/nowhere.so COLL_TUNER=/nowhere.so
   as_nobody "$perf" allreduce -b 4 -t 2 > out 2> err && fail "took plug-ins that are not there"
   expect_in "not set-uid" "COLL_TRANSPORT_PATH=/nowhere.so: cannot be loaded" err
+  export COLL_CALIBRATION=/nowhere COLL_SECRET_FILE=/nowhere
   as_nobody ./perf allreduce -b 4 -t 2 > out 2> err || fail "set-uid: $(cat err)"
-  expect_in "set-uid: transports" "COLL_TRANSPORT_PATH is ignored: this program runs with more rights" err
-  expect_in "set-uid: tuner" "COLL_TUNER is ignored: this program runs with more rights" err
+  expect "set-uid: said once" 1 "$(grep -c "more rights than its caller" err)"
+  for name in COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE; do
+    expect_in "set-uid: $name" "$name" err
+  done
+  unset COLL_TRANSPORT_PATH COLL_TUNER COLL_CALIBRATION COLL_SECRET_FILE
+  # Nor read what the caller could not read.
+  secret=$(printf '%064d' 1)
+  echo "$secret" > private && chmod 600 private
+  COLL_RANK=1 COLL_NRANKS=2 COLL_ROOT=127.0.0.1:9 COLL_SECRET_FILE=$scratch/private as_nobody ./perf allreduce -b 4 \
+    > out 2> err && fail "set-uid: created a communicator alone"
+  expect_in "set-uid: private file" "there is no secret" err
 fi
 finish

@@ -219,10 +219,11 @@ static void *enter(void *arg) {
 /* Connects to the id's port and sends some bytes. */
 static int connect_and_send(const coll_id *id, const void *bytes, size_t count) {
   colli_id unpacked;
-  memcpy(&unpacked, id->bytes, sizeof(unpacked));
+  cr_assert_eq(colli_id_unpack(id, &unpacked, NULL), COLL_OK);
   struct sockaddr_in address = {.sin_family = AF_INET,
                                 .sin_port = htons(unpacked.addrs[0].port),
                                 .sin_addr = {htonl(INADDR_LOOPBACK)}};
+  colli_id_release(&unpacked);
   int fd = socket(AF_INET, SOCK_STREAM, 0);
   cr_assert_eq(connect(fd, (struct sockaddr *)&address, sizeof(address)), 0);
   cr_assert_eq(send(fd, bytes, count, MSG_NOSIGNAL), (ssize_t)count);
@@ -246,8 +247,11 @@ Test(bad_input, strangers, .timeout = 30) {
   fds[2] = connect_and_send(&a.id, "", 0);
   fds[3] = connect_and_send(&a.id, "GET / HTTP/1.0\r\n\r\n", 18);
   listener thief = {.rank = 1, .nranks = 2, .timeout_ms = 4000, .id = a.id};
-  colli_id *unpacked = (colli_id *)(void *)thief.id.bytes;
-  unpacked->secret[5] ^= 1;
+  colli_id guess;
+  cr_assert_eq(colli_id_unpack(&a.id, &guess, NULL), COLL_OK);
+  guess.secret->bytes[5] ^= 1;
+  colli_id_pack(&guess, &thief.id);
+  colli_id_release(&guess);
   enter(&thief);
   cr_expect_eq(thief.status, COLL_ERR_AUTH, "%s", thief.error.message);
   cr_assert_eq(pthread_create(&second, NULL, enter, &b), 0);

@@ -125,10 +125,19 @@ Test(bootstrap, a_rank_beyond_nranks_is_a_mismatch) {
   free(members);
 }
 
+/* A secret that differs from another one in one bit. */
+static colli_secret *other_secret(const colli_secret *secret) {
+  static uint8_t bytes[COLL_SECRET_BYTES];
+  static colli_secret other = {.refs = 1, .bytes = bytes};
+  memcpy(bytes, secret->bytes, COLL_SECRET_BYTES);
+  bytes[5] ^= 1;
+  return &other;
+}
+
 Test(bootstrap, a_wrong_secret_disturbs_nobody) {
   member *members = make_members(4, 8000);
   members[3].rank = 2;
-  members[3].id.secret[5] ^= 1;
+  members[3].id.secret = other_secret(members[0].id.secret);
   for (int i = 0; i < 3; i++)
     members[i].nranks = 3;
   members[3].nranks = 3;

@@ -258,7 +258,8 @@ static void *check_in_only(void *arg) {
   int fd = colli_net_connect(&m->id.addrs[0]), result;
   poll(&(struct pollfd){.fd = fd, .events = POLLOUT}, 1, 1000);
   colli_auth auth;
-  colli_auth_connect(&auth, fd, m->id.secret, COLLI_HELLO_CHECKIN, m->rank, 0, m->id.comm_id, 0);
+  colli_auth_connect(&auth, fd, m->id.secret->bytes, COLLI_HELLO_CHECKIN, m->rank, 0, m->id.comm_id,
+                     0);
   while ((result = colli_auth_poll(&auth)) == COLL_T_AGAIN)
     poll(&(struct pollfd){.fd = fd, .events = POLLIN}, 1, 10);
   cr_assert_eq(result, COLL_T_DONE);

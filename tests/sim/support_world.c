@@ -33,6 +33,9 @@ static bool make_params(const world_config *config, colli_params *params) {
          colli_params_set_text(params, COLLI_PARAM_FAULT, config->fault ? config->fault : "");
 }
 
+static uint8_t secret_bytes[COLL_SECRET_BYTES] = "all ranks of all worlds know it";
+static colli_secret secret = {.refs = 1, .bytes = secret_bytes};
+
 /* Virtual time, for communicators. */
 static uint64_t now_of(void *ctx) {
   return sim_world_now(((world *)ctx)->sim);
@@ -48,6 +51,7 @@ static bool open_all(world *w, const world_config *config, const colli_params *p
         .rank = rank,
         .nranks = w->nranks,
         .comm_id = config->sim.seed,
+        .secret = &secret,
         .params = params,
         .world = {.ctx = w, .now_ns = now_of, .device = w->sim, .pause = world_pause},
         .transports = transports,

@@ -65,7 +65,10 @@ Test(hook, malformed) {
   cr_assert_eq(colli_params_load(params, &error), COLL_OK);
   cr_assert(colli_params_set_text(params, COLLI_PARAM_LOG, "none"));
   cr_assert(colli_params_set_text(params, COLLI_PARAM_FAULT, "agian=5"));
+  uint8_t bytes[COLL_SECRET_BYTES] = {1};
+  colli_secret secret = {.refs = 1, .bytes = bytes};
   colli_assembly assembly = {.nranks = 2,
+                             .secret = &secret,
                              .params = params,
                              .world = {.ctx = sim, .now_ns = sim_world_now, .device = sim},
                              .transports = transports};

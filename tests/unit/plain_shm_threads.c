@@ -118,17 +118,19 @@ int main(void) {
   for (int i = 0; i < RANKS; i++) {
     ranks[i].barrier = &barrier;
     ranks[i].blobs = blobs;
-    ranks[i].env = (coll_transport_env){.size = sizeof(coll_transport_env),
-                                        .ctx = &ranks[i],
-                                        .now_ns = now_ns,
-                                        .fail = note_failure,
-                                        .param = no_param,
-                                        .rank = i,
-                                        .nranks = RANKS,
-                                        .host_id = 1,
-                                        .comm_id = 3,
-                                        .slot_bytes = 4096,
-                                        .slot_count = 2};
+    ranks[i].env =
+        (coll_transport_env){.size = sizeof(coll_transport_env),
+                             .ctx = &ranks[i],
+                             .now_ns = now_ns,
+                             .fail = note_failure,
+                             .param = no_param,
+                             .rank = i,
+                             .nranks = RANKS,
+                             .host_id = 1,
+                             .comm_id = 3,
+                             .secret = (const uint8_t *)"the same secret for all of these",
+                             .slot_bytes = 4096,
+                             .slot_count = 2};
   }
   for (int i = 0; i < RANKS; i++)
     if (pthread_create(&threads[i], NULL, run, &ranks[i]) != 0)

@@ -120,6 +120,42 @@ Test(calibration, malformed_files_are_refused) {
   cr_assert(colli_calibration_read(path, &have, NULL, NULL, why, sizeof(why)), "%s", why);
 }
 
+/* What is no file, or no end of one, neither blocks a creation nor fills its memory. */
+Test(calibration, only_regular_files_of_a_sensible_size_are_read, .timeout = 20) {
+  colli_calibration all;
+  char why[160] = "";
+  write_file();
+  unlink(path);
+  cr_assert_eq(mkfifo(path, 0600), 0);
+  cr_assert_not(colli_calibration_read(path, &all, NULL, NULL, why, sizeof(why)));
+  cr_assert(strstr(why, "not a regular file"), "%s", why);
+  cr_assert_not(colli_calibration_read("/dev/zero", &all, NULL, NULL, why, sizeof(why)));
+  cr_assert(strstr(why, "not a regular file"), "%s", why);
+  unlink(path);
+  write_file();
+  cr_assert_eq(truncate(path, (off_t)1 << 32), 0);
+  cr_assert_not(colli_calibration_read(path, &all, NULL, NULL, why, sizeof(why)));
+  cr_assert(strstr(why, "4294967296 bytes"), "%s", why);
+}
+
+/* Whoever may write to the folder cannot foresee the name of the new file, and put a link there. */
+Test(calibration, a_link_with_the_process_id_is_not_followed) {
+  char draft[300], victim[300];
+  struct stat st;
+  write_file();
+  snprintf(victim, sizeof(victim), "%s/victim", folder);
+  snprintf(draft, sizeof(draft), "%s.%d", path, (int)getpid());
+  FILE *file = fopen(victim, "w");
+  fputs("precious", file);
+  fclose(file);
+  cr_assert_eq(symlink(victim, draft), 0);
+  write_file();
+  cr_assert_eq(stat(victim, &st), 0);
+  cr_assert_eq(st.st_size, 8);
+  unlink(draft);
+  unlink(victim);
+}
+
 Test(calibration, is_found_at_the_usual_place) {
   char place[512];
   colli_calibration have, want = numbered();

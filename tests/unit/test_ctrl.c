@@ -34,9 +34,9 @@ static void tcp_pair(int fds[2]) {
   close(listener);
 }
 
-/* A connection whose keys are all zero, in both directions. */
+/* A connection with the same key in both directions. */
 static colli_sealed unkeyed(int fd) {
-  return (colli_sealed){.fd = fd};
+  return (colli_sealed){.fd = fd, .send_key = {1}, .recv_key = {1}};
 }
 
 /* Control links of either kind for n ranks. */

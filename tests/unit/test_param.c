@@ -93,7 +93,7 @@ Test(param, unknown_names_get_a_hint_and_show_no_value) {
 Test(param, too_long_values_are_an_error_without_their_text) {
   static char text[5000];
   memset(text, 'f', sizeof(text) - 1);
-  refused("COLL_SECRET", text, "too long");
+  refused("COLL_ALGO", text, "too long");
   cr_assert_null(strstr(error.message, "ffff"));
 }
 

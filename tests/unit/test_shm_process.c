@@ -26,6 +26,7 @@ TestSuite(shm_process, .timeout = 60);
 /* One rank. */
 typedef struct node {
   coll_transport_env env;
+  uint8_t secret[COLL_SECRET_BYTES];
   coll_endpoint *ep;
   coll_transport_failure last;
   int failures;
@@ -63,7 +64,8 @@ static void open_node(node *n, int rank, int nranks, uint8_t secret) {
                                 .comm_id = 77,
                                 .slot_bytes = SLOT_BYTES,
                                 .slot_count = SLOT_COUNT};
-  memset(n->env.secret, secret, sizeof n->env.secret);
+  memset(n->secret, secret, sizeof n->secret);
+  n->env.secret = n->secret;
   if (shm_transport.open(&n->env, &n->ep) != COLL_OK) {
     fprintf(stderr, "open: %s\n", n->last.detail);
     exit(3);

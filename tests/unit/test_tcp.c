@@ -55,6 +55,7 @@ static int open_node(node *n, int rank) {
                                 .nranks = 4,
                                 .host_id = 1,
                                 .comm_id = 2,
+                                .secret = (const uint8_t *)"the same secret for both of them",
                                 .slot_bytes = 4096,
                                 .slot_count = 4};
   int status = tcp_transport.open(&n->env, &n->ep);

@@ -251,6 +251,12 @@ static const char *write_file(char path[64], const char *text) {
 Test(topo, bad_sources_are_refused_with_a_reason) {
   char path[64];
   expect_refused("/no/such/machine.xml", "No such file");
+  char fifo[] = "/tmp/coll-machine-XXXXXX.xml";
+  close(mkstemps(fifo, 4));
+  unlink(fifo);
+  cr_assert_eq(mkfifo(fifo, 0600), 0);
+  expect_refused(fifo, "not a regular file");
+  unlink(fifo);
   expect_refused("numa:2 nonsense:3", "numa:2 nonsense:3");
   expect_refused("core", "neither a file");
   expect_refused(write_file(path, ""), "not a machine file");

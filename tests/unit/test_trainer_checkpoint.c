@@ -3,6 +3,9 @@
 #include "trainer/checkpoint.h"
 
 #include <criterion/criterion.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #define PARAMS 31 /* 3 * 4 + 4 + 4 * 3 + 3 */
@@ -197,10 +200,36 @@ Test(trainer_checkpoint, failed_write_keeps_the_old_one) {
   cr_assert(strstr(why.text, temporary), "%s", why.text);
   expect_good(&s);
   rmdir(temporary);
-  cr_assert_eq(symlink("/dev/full", temporary), 0); /* the disk is full */
-  cr_assert_not(checkpoint_write(s.path, 0, &s.run, &state, &why));
-  cr_assert(strstr(why.text, "No space left"), "%s", why.text);
+  const struct rlimit few = {.rlim_cur = 100, .rlim_max = RLIM_INFINITY};
+  signal(SIGXFSZ, SIG_IGN);
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &few), 0);
+  bool written = checkpoint_write(s.path, 0, &s.run, &state, &why);
+  const struct rlimit all = {.rlim_cur = RLIM_INFINITY, .rlim_max = RLIM_INFINITY};
+  cr_assert_eq(setrlimit(RLIMIT_FSIZE, &all), 0);
+  cr_assert_not(written);
+  cr_assert(strstr(why.text, "File too large"), "%s", why.text);
   expect_good(&s);
+  files_remove(s.folder);
+}
+
+/* Whoever may write to the folder can put a link in the way. It is not followed. */
+Test(trainer_checkpoint, a_link_in_the_way_is_replaced) {
+  setup s;
+  char temporary[128], victim[128];
+  struct stat st;
+  fail why = {.text = ""};
+  make(&s, false);
+  snprintf(temporary, sizeof(temporary), "%s.0.tmp", s.path);
+  snprintf(victim, sizeof(victim), "%s/victim", s.folder);
+  int fd = open(victim, O_WRONLY | O_CREAT, 0600);
+  cr_assert_eq(write(fd, "precious", 8), 8);
+  close(fd);
+  cr_assert_eq(symlink(victim, temporary), 0);
+  float other[PARAMS] = {0};
+  checkpoint_state state = {.epochs = 6, .params = other, .velocity = other};
+  cr_assert(checkpoint_write(s.path, 0, &s.run, &state, &why), "%s", why.text);
+  cr_assert_eq(stat(victim, &st), 0);
+  cr_assert_eq(st.st_size, 8);
   files_remove(s.folder);
 }
 

@@ -196,7 +196,7 @@ static void plan_for(sim_world *world, uint64_t base_ns, sim_event_kind kind, si
 
 /* Whether two endpoints belong to the same communicator and hold the same secret. */
 static bool same_secret(const coll_transport_env *a, const coll_transport_env *b) {
-  return a->comm_id == b->comm_id && memcmp(a->secret, b->secret, sizeof(a->secret)) == 0;
+  return a->comm_id == b->comm_id && memcmp(a->secret, b->secret, COLL_SECRET_BYTES) == 0;
 }
 
 /* Opens one end. */

@@ -84,7 +84,8 @@ typedef struct coll_config {
 
 /*
  * Identifies a communicator that is about to be created: the addresses at which rank 0 listens, and
- * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel.
+ * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel, and
+ * erase them once the communicator is there.
  */
 #define COLL_UNIQUE_ID_BYTES 256
 typedef struct coll_id {
@@ -97,8 +98,10 @@ typedef struct coll_id {
  * Rank and nranks: COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and SLURM_NTASKS, else
  * OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE
  * (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or "name:port"), else
- * MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET (64 hexadecimal digits). A single
- * rank needs neither. Without any launcher variable the communicator has one rank.
+ * MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD, else COLL_SECRET_FILE, else
+ * COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first and the last variable are
+ * empty afterwards. A single rank needs neither. Without any launcher variable the communicator has
+ * one rank.
  *
  * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
  * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed

@@ -35,7 +35,7 @@
 extern "C" {
 #endif
 
-#define COLL_TRANSPORT_ABI 1
+#define COLL_TRANSPORT_ABI 2
 #define COLL_BLOB_BYTES    256 /* what a peer must know to connect; the bootstrap carries it */
 #define COLL_SECRET_BYTES  32
 
@@ -72,7 +72,8 @@ typedef struct coll_transport_env {
   int nranks;
   uint64_t host_id; /* equal for ranks that share memory and the network's loopback */
   uint64_t comm_id; /* identifies this communicator */
-  uint8_t secret[COLL_SECRET_BYTES];
+  /* COLL_SECRET_BYTES of them; no dump of the process shows them, so do not copy them. */
+  const uint8_t *secret;
   /* The largest payload of a message, and how many messages a connection holds; the same on all
    * ranks. slot_bytes may still change before the first connect(). */
   size_t slot_bytes;

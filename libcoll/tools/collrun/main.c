@@ -9,24 +9,34 @@
 #include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/base/shared.h"
 #include "libcoll/tools/collrun/run.h"
 
 /* Ports for rank 0 on another host, below the ephemeral ports of common systems. */
 #define FIRST_PORT 20000
 #define LAST_PORT  32767
 
-/* Makes the secret of this run. */
+/* Makes the secret of this run and, for ranks on this host, the file from which they read it. */
 static int make_secret(run_job *job) {
-  unsigned char bytes[(RUN_SECRET_TEXT - 1) / 2];
-  int failed = colli_random_secret(bytes, sizeof(bytes));
-  if (failed != 0) {
-    fprintf(stderr, "collrun: getrandom: %s\n", strerror(failed));
-    return RUN_FAILED;
+  char line[RUN_SECRET_LINE];
+  colli_shared_fault fault = {"mmap", ENOMEM};
+  job->secret = colli_secret_create();
+  if (job->secret != NULL)
+    fault = (colli_shared_fault){"getrandom",
+                                 colli_random_secret(job->secret->bytes, COLL_SECRET_BYTES)};
+  if (fault.sys_errno == 0 && job->options.hosts == NULL) {
+    job->secret_fd = colli_shared_create(RUN_SECRET_LINE - 1, &fault);
+    run_secret_line(job, line);
+    if (job->secret_fd >= 0)
+      fault = (colli_shared_fault){
+          "write", pwrite(job->secret_fd, line, RUN_SECRET_LINE - 1, 0) < 0 ? errno : 0};
+    explicit_bzero(line, sizeof(line));
   }
-  for (size_t i = 0; i < sizeof(bytes); i++)
-    snprintf(job->secret + 2 * i, 3, "%02x", bytes[i]);
-  explicit_bzero(bytes, sizeof(bytes));
-  return 0;
+  if (fault.sys_errno == 0)
+    return 0;
+  fprintf(stderr, "collrun: cannot make a secret: %s: %s\n", fault.syscall,
+          strerror(fault.sys_errno));
+  return RUN_FAILED;
 }
 
 /* Local: listens for rank 0 before any rank runs, so that no other process can take its port. */
@@ -104,7 +114,9 @@ static int run_ranks(run_job *job) {
     run_output_started(output);
   if (job->root_fd >= 0)
     close(job->root_fd);
-  job->root_fd = -1;
+  if (job->secret_fd >= 0)
+    close(job->secret_fd);
+  job->root_fd = job->secret_fd = -1;
   if (status == 0) {
     int guard_fd = run_guard_start(job);
     if (guard_fd < 0)
@@ -121,7 +133,7 @@ static int run_ranks(run_job *job) {
 }
 
 int main(int argc, char **argv) {
-  run_job job = {.root_fd = -1, .pid = getpid()};
+  run_job job = {.root_fd = -1, .secret_fd = -1, .pid = getpid()};
   int status = run_options_read(argc, argv, &job.options);
   if (status != 0)
     return status < 0 ? 0 : status;
@@ -135,6 +147,6 @@ int main(int argc, char **argv) {
     status = run_ranks(&job);
   }
   free(job.ranks);
-  explicit_bzero(job.secret, sizeof(job.secret));
+  colli_secret_release(job.secret);
   return status;
 }

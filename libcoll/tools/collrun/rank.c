@@ -24,7 +24,16 @@ void run_settings(const run_job *job, int rank,
     put(to, numbers[i].name, text);
   }
   put(to, "COLL_ROOT", job->root);
-  put(to, "COLL_SECRET", job->secret);
+}
+
+/* Writes the secret as a line. */
+void run_secret_line(const run_job *job, char line[RUN_SECRET_LINE]) {
+  static const char digits[] = "0123456789abcdef";
+  for (int i = 0; i < COLL_SECRET_BYTES; i++) {
+    line[2 * i] = digits[job->secret->bytes[i] >> 4];
+    line[2 * i + 1] = digits[job->secret->bytes[i] & 15];
+  }
+  memcpy(line + COLLI_SECRET_DIGITS, "\n", 2);
 }
 
 /* Sends the name of a signal, in the shell's form, to the other host. */

@@ -5,6 +5,7 @@
  * the rank is killed.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,20 @@
 #define MAX_SSH_WORDS 32
 
 /*
+ * The beginning of the script; a line with the secret comes in between. The program can read the
+ * secret from a file that has no name any more, as on collrun's host. With the braces, an
+ * incomplete script is a syntax error.
+ */
+static const char before_secret[] =
+    "{\n"
+    "unset COLL_SECRET COLL_SECRET_FILE\n"
+    "export COLL_SECRET_FD=9\n"
+    "file=$(mktemp /dev/shm/libcoll.XXXXXXXX 2>/dev/null || mktemp) || exit 125\n"
+    "cat >\"$file\" <<'END' && exec 9<\"$file\" && rm \"$file\" || exit 125\n";
+static const char after_secret[] = "END\nunset file\n";
+#define BEGINNING_BYTES (sizeof(before_secret) + RUN_SECRET_LINE + sizeof(after_secret) - 3)
+
+/*
  * A shell runs beside the program, sends it the signals and, when its input ends, kills it. It
  * reads descriptor 3, because background commands get an empty standard input. ssh's server puts
  * everything into one process group, to which 0 refers. The program must be a foreground command,
@@ -22,7 +37,8 @@
  * signals that are meant for the program.
  */
 static const char watcher[] = "exec 3<&0 </dev/null\n"
-                              "(trap '' INT TERM HUP USR1 USR2\n"
+                              "(exec 9<&-\n"
+                              "trap '' INT TERM HUP USR1 USR2\n"
                               "while read -r name; do kill -s \"$name\" 0; done\n"
                               "kill -s KILL 0) <&3 >/dev/null 2>&1 &\n"
                               "exec 3<&-\n"
@@ -52,10 +68,11 @@ static void put_variable(void *script, const char *name, const char *value) {
   fputc('\n', script);
 }
 
-/* Whether to pass a variable of ours to the other hosts. COLL_SSH is only for collrun. */
+/* Whether to pass a variable of ours to the other hosts. COLL_SSH is only for collrun, and the
+ * secret is another one. */
 static bool travels(const char *entry) {
   return (strncmp(entry, "COLL_", 5) == 0 && strncmp(entry, "COLL_SSH=", 9) != 0 &&
-          strncmp(entry, "COLL_ROOT_FD=", 13) != 0) ||
+          strncmp(entry, "COLL_ROOT_FD=", 13) != 0 && strncmp(entry, "COLL_SECRET", 11) != 0) ||
          strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
 }
 
@@ -85,8 +102,7 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
     free(folder);
     return ENOMEM;
   }
-  /* With the braces, an incomplete script is a syntax error. */
-  fputs("{\ncd ", script);
+  fputs("cd ", script);
   put_quoted(script, folder);
   fputs(" || exit 125\n", script);
   put_environment(script, job, rank);
@@ -103,8 +119,25 @@ int run_remote_make(const run_job *job, int rank, run_remote *remote) {
   }
   /* dd reads exactly the given number of bytes; what follows is for the script. */
   snprintf(remote->command, sizeof(remote->command),
-           "exec /bin/sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'", remote->bytes);
+           "exec /bin/sh -c 'eval \"$(dd bs=1 count=%zu 2>/dev/null)\"'",
+           BEGINNING_BYTES + remote->bytes);
   return 0;
+}
+
+/* Writes the whole script into a pipe. */
+int run_remote_send(const run_job *job, const run_remote *remote, int fd) {
+  char beginning[BEGINNING_BYTES + 1], line[RUN_SECRET_LINE];
+  run_secret_line(job, line);
+  snprintf(beginning, sizeof(beginning), "%s%s%s", before_secret, line, after_secret);
+  explicit_bzero(line, sizeof(line));
+  /* collrun does not wait for ssh here, so everything must fit into the pipe. */
+  (void)fcntl(fd, F_SETFL, O_NONBLOCK);
+  if (remote->bytes > 32768)
+    (void)fcntl(fd, F_SETPIPE_SZ, 1 << 20);
+  bool sent = write(fd, beginning, BEGINNING_BYTES) == (ssize_t)BEGINNING_BYTES &&
+              write(fd, remote->script, remote->bytes) == (ssize_t)remote->bytes;
+  explicit_bzero(beginning, sizeof(beginning));
+  return sent ? 0 : E2BIG;
 }
 
 /* Replaces this process by ssh. */

@@ -9,8 +9,9 @@
 #include <sys/resource.h>
 #include <sys/types.h>
 
-#define RUN_MAX_RANKS   4096 /* each is a process on this host: itself, or its ssh */
-#define RUN_SECRET_TEXT 65   /* 64 hexadecimal digits and the end */
+#include "libcoll/base/secret.h"
+
+#define RUN_MAX_RANKS 4096 /* each is a process on this host: itself, or its ssh */
 
 /* collrun's own exit statuses; otherwise it exits with that of the first failed rank. */
 enum { RUN_USAGE = 2, RUN_TIMEOUT = 124, RUN_FAILED = 125, RUN_NO_EXEC = 126, RUN_NOT_FOUND = 127 };
@@ -43,7 +44,8 @@ typedef struct run_job {
   int nranks;
   int root_fd; /* local: rank 0's listening socket, or -1 */
   char root[300];
-  char secret[RUN_SECRET_TEXT];
+  colli_secret *secret;
+  int secret_fd;       /* local: a file without a name from which ranks read it, or -1 */
   pid_t pid;           /* collrun's own */
   struct rlimit files; /* as collrun found them, for the ranks */
 } run_job;
@@ -65,6 +67,10 @@ void run_signal(run_rank *rank, int number);
 void run_settings(const run_job *job, int rank,
                   void (*put)(void *to, const char *name, const char *value), void *to);
 
+/* Writes the secret as a line of hexadecimal digits. The caller erases it. */
+#define RUN_SECRET_LINE (COLLI_SECRET_DIGITS + 2)
+void run_secret_line(const run_job *job, char line[RUN_SECRET_LINE]);
+
 /* ---- start.c --------------------------------------------------------------------------------- */
 
 typedef struct run_output run_output;
@@ -76,13 +82,17 @@ int run_start(run_job *job, run_output *output);
 
 /* A script for a shell on the other host, and the command that makes that shell read it. */
 typedef struct run_remote {
-  char *script; /* freed by the caller */
+  char *script; /* without the secret; freed by the caller */
   size_t bytes;
   char command[96];
 } run_remote;
 
 /* Makes the script of one rank. 0 or an errno. */
 int run_remote_make(const run_job *job, int rank, run_remote *remote);
+
+/* Writes the beginning of the script, which has the secret, and then the rest into a pipe, without
+ * waiting. 0 or an errno. */
+int run_remote_send(const run_job *job, const run_remote *remote, int fd);
 
 /* Replaces this process by ssh. Returns an errno if that fails. */
 int run_remote_exec(const run_rank *rank, const run_remote *remote);

@@ -69,18 +69,25 @@ static int set_streams(const starter *start, int rank, int control_fd) {
   return 0;
 }
 
+/* In the child: leaves a descriptor open for the rank. */
+static void pass_descriptor(const char *name, int fd) {
+  char text[16];
+  snprintf(text, sizeof(text), "%d", fd);
+  (void)fcntl(fd, F_SETFD, 0);
+  setenv(name, text, 1);
+}
+
 /* In the child: sets the rank's variables, core and listener. */
 static void set_place(const starter *start, int rank) {
   const run_job *job = start->job;
   coll_error error = COLL_ERROR_INIT;
   run_settings(job, rank, put_here, NULL);
-  unsetenv("COLL_ROOT_FD");
-  if (rank == 0 && job->root_fd >= 0) {
-    char text[16];
-    snprintf(text, sizeof(text), "%d", job->root_fd);
-    (void)fcntl(job->root_fd, F_SETFD, 0);
-    setenv("COLL_ROOT_FD", text, 1);
-  }
+  static const char *const others[] = {"COLL_ROOT_FD", "COLL_SECRET", "COLL_SECRET_FILE"};
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+    unsetenv(others[i]);
+  pass_descriptor("COLL_SECRET_FD", job->secret_fd);
+  if (rank == 0 && job->root_fd >= 0)
+    pass_descriptor("COLL_ROOT_FD", job->root_fd);
   if (start->topo != NULL && job->ranks[rank].core >= 0 &&
       colli_topo_bind(start->topo, job->ranks[rank].core, &error) != COLL_OK)
     fprintf(stderr, "collrun: rank %d is not bound to a core: %s\n", rank, error.message);
@@ -137,13 +144,9 @@ static int start_there(starter *start, int rank) {
     free(remote.script);
     return errno;
   }
-  /* collrun does not wait for ssh here, so the whole script must fit into the pipe. */
-  (void)fcntl(ends[1], F_SETFL, O_NONBLOCK);
-  if (remote.bytes > 32768)
-    (void)fcntl(ends[1], F_SETPIPE_SZ, 1 << 20);
-  ssize_t wrote = write(ends[1], remote.script, remote.bytes);
-  failed = wrote == (ssize_t)remote.bytes ? start_here(start, rank, ends[0], &remote) : E2BIG;
-  explicit_bzero(remote.script, remote.bytes);
+  failed = run_remote_send(start->job, &remote, ends[1]);
+  if (failed == 0)
+    failed = start_here(start, rank, ends[0], &remote);
   free(remote.script);
   close(ends[0]);
   if (failed != 0)

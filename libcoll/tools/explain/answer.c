@@ -65,8 +65,7 @@ static void set_chooser(const question *q, answer *a) {
                         : q->algo  ? q->algo
                                    : params.text[COLLI_PARAM_ALGO],
                         &a->chooser.force, &error) != COLL_OK ||
-      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &(colli_log){COLLI_LOG_WARN, -1},
-                       &a->chooser.tuner, &error) != COLL_OK)
+      colli_tuner_open(params.text[COLLI_PARAM_TUNER], &a->chooser.tuner, &error) != COLL_OK)
     explain_refuse("%s", error.message);
 }
 

@@ -187,12 +187,9 @@ static const coll_transport_ops *find_plugin(const char *name) {
   colli_params params;
   colli_transport_list list;
   coll_error error = COLL_ERROR_INIT;
-  const colli_log log = {COLLI_LOG_WARN, -1};
   coll_status status = colli_params_load(&params, &error);
   if (status == COLL_OK)
-    status =
-        colli_transports_list(params.text[COLLI_PARAM_TRANSPORT_PATH], "", &log, &list, &error);
-  explicit_bzero(params.storage, sizeof(params.storage));
+    status = colli_transports_list(params.text[COLLI_PARAM_TRANSPORT_PATH], "", &list, &error);
   if (status != COLL_OK)
     explain_refuse("%s", error.message);
   int i = COLLI_TRANSPORTS_BUILT_IN;
