@@ -170,6 +170,7 @@ void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op
     p2p->post[p2p->nposts++] = sending(comm, call, p2p);
   if (p2p->nposts == 0)
     p2p->post[p2p->nposts++] = one_sided(call, p2p);
+  op->partner = p2p->post[0].peer;
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
   op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
 }

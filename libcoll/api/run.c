@@ -171,7 +171,8 @@ static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const c
   *ran = colli_fastpath_run(&comm->exec, fastpath, &its, op);
   if (*ran < fastpath->count || !fastpath->whole || op->lane[fastpath->lane].npending > 0)
     return false;
-  colli_calls_count(&comm->calls, plan, &tag);
+  colli_calls_count(&comm->calls, plan);
+  colli_flight_ran(&comm->exec.flights, &tag, comm->calls.sequence);
   return true;
 }
 

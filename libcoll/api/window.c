@@ -94,6 +94,7 @@ static coll_status end_window(coll_comm *comm, coll_window *window) {
                              "out of memory for a request");
   op->coll = COLLI_SENDRECV;
   op->name = "window_destroy";
+  op->partner = -1;
   op->sequence = 0;
   op->plan = 0;
   op->sched = NULL;

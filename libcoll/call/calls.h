@@ -10,8 +10,6 @@
 #include "libcoll/call/memory.h"
 #include "libcoll/exec/exec.h"
 
-#define COLLI_HISTORY 64 /* operations whose tags are kept for comparison with other ranks' */
-
 /* The calls that wait for the end of a group. */
 typedef struct colli_group {
   int depth;
@@ -27,7 +25,6 @@ typedef struct colli_calls {
   colli_plans plans;
   uint64_t sequence; /* of the last collective */
   int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
-  coll_tag history[COLLI_HISTORY];
   coll_request *free_requests;
   struct colli_request_block *request_blocks;
   int nrequests;
@@ -37,10 +34,9 @@ typedef struct colli_calls {
   colli_ops ops;
 } colli_calls;
 
-/* Counts an operation that starts or was run; `tag` is its tag with the next sequence number. */
-static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan,
-                                     const coll_tag *tag) {
-  calls->history[++calls->sequence % COLLI_HISTORY] = *tag;
+/* Counts an operation that starts or was run. */
+static inline void colli_calls_count(colli_calls *calls, const colli_plan *plan) {
+  calls->sequence++;
   calls->turn ^= plan->turns;
 }
 

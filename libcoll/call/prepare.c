@@ -243,6 +243,6 @@ const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const
   }
   op->sequence = calls->sequence + 1;
   op->tag.word[1] = colli_plan_tag(plan, op->sequence).word[1];
-  colli_calls_count(calls, plan, &op->tag);
+  colli_calls_count(calls, plan);
   return NULL;
 }

@@ -85,6 +85,40 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   return text;
 }
 
+/* "4 MiB ", "12 B ", "1.5 GiB "; nothing where ranks may have different counts. */
+static void write_bytes(const coll_tag *tag, char *text, size_t bytes) {
+  static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  int type = colli_tag_type(tag), unit = 0;
+  double size = (double)colli_tag_get(tag, COLLI_TAG_COUNT) *
+                (double)(type >= COLL_TYPE_USER_BASE ? (size_t)(type - COLL_TYPE_USER_BASE)
+                                                     : coll_type_bytes((coll_type)type));
+  for (; size >= 1024 && unit < 4; unit++)
+    size /= 1024;
+  *text = 0;
+  if (!colli_tag_get(tag, COLLI_TAG_VARYING))
+    snprintf(text, bytes, "%.4g %s ", size, units[unit]);
+}
+
+const char *colli_tag_brief(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
+  colli_coll coll = (colli_coll)colli_tag_get(tag, COLLI_TAG_COLL);
+  unsigned op = (unsigned)colli_tag_get(tag, COLLI_TAG_OP);
+  const char *name = coll < COLLI_COLL_COUNT ? colli_coll_name(coll) : "unknown";
+  const char *maker = maker_name(coll, op);
+  char size[32], type[32], combine[48], number[16] = "";
+  write_bytes(tag, size, sizeof(size));
+  write_type(tag, type, sizeof(type));
+  write_op(coll, op, combine, sizeof(combine));
+  if (coll != COLLI_SENDRECV)
+    snprintf(number, sizeof(number), " #%u", colli_tag_sequence(tag));
+  if (maker || coll == COLLI_BARRIER)
+    snprintf(text, COLLI_TAG_TEXT, "%s%s", maker ? maker : name, number);
+  else
+    snprintf(text, COLLI_TAG_TEXT, "%s%s%s (%s%s%s)", coll == COLLI_SENDRECV ? "message" : name,
+             colli_tag_get(tag, COLLI_TAG_VARYING) ? "v" : "", number, size, type,
+             *combine ? combine + 1 : "");
+  return text;
+}
+
 /* Whether two tags mean the same call; fields that ranks choose by themselves are ignored. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b) {
   uint64_t chosen = colli_tag_mask(COLLI_TAG_ALGO) | colli_tag_mask(COLLI_TAG_PASSES);

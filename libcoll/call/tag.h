@@ -13,6 +13,9 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
 #define COLLI_TAG_TEXT 192
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 
+/* "allreduce #1042 (4 MiB float32 sum)"; of a point-to-point operation "message (8 B int32)" */
+const char *colli_tag_brief(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
+
 /* The low 32 bits of a sequence number, which a tag contains. */
 static inline uint32_t colli_tag_sequence(const coll_tag *tag) {
   return (uint32_t)colli_tag_get(tag, COLLI_TAG_SEQUENCE);

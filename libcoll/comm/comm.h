@@ -14,6 +14,15 @@
 
 #define COLLI_SPIN_MOST 1024u /* polls (20 to 100 us) before a waiting rank hands over its core */
 
+/* What a rank for which others wait last said of itself. */
+typedef struct colli_answer {
+  uint64_t heard_ns; /* 0: nothing */
+  uint64_t entered;  /* number of the last collective that it has entered */
+  coll_tag tag;      /* of the operation that it has ended last, */
+  uint32_t since_ms; /* and how long ago that was then */
+  bool ended;        /* it has ended any */
+} colli_answer;
+
 /* Another rank's last report of where it waits. */
 typedef struct colli_wait_report {
   uint64_t serial;
@@ -21,6 +30,8 @@ typedef struct colli_wait_report {
   coll_tag tag;
   uint64_t heard_ns;
   uint64_t again_ns; /* after which it reports again, if it still waits */
+  uint32_t since_ms; /* how long it had waited then */
+  colli_answer answer;
   int nwaits;
   int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_wait_report;
@@ -69,6 +80,7 @@ typedef struct colli_failure {
   bool *left;                      /* nranks: its process said goodbye */
   bool *lost;                      /* nranks: its process is known to be gone */
   bool *silent;                    /* nranks: nothing was heard from it; it may live */
+  uint64_t answered_ns;            /* when this rank last said what it did last */
   atomic_int abort_flag;
 } colli_failure;
 

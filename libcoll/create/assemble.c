@@ -97,6 +97,8 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
+  bool real = colli_world_is_real(&comm->world);
+  colli_flights_init(&exec->flights, real ? NULL : comm->world.now_ns, comm->world.ctx);
   comm->calls.exec = exec;
   comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;

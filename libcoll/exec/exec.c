@@ -21,6 +21,7 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
   else
     exec->oldest = op;
   exec->newest = op;
+  colli_flight_begins(&exec->flights, op);
 }
 
 /* Takes an operation out of the list of those in flight and marks it complete. */
@@ -38,6 +39,7 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
     exec->newest = op->older;
   if (__builtin_expect(op->registered, 0))
     colli_exec_release(op);
+  colli_flight_ends(&exec->flights, op, status);
   op->status = status;
   op->done = true;
 }

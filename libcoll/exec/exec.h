@@ -12,7 +12,7 @@
 #ifndef COLLI_EXEC_EXEC_H
 #define COLLI_EXEC_EXEC_H
 
-#include "libcoll/exec/op.h"
+#include "libcoll/exec/flight.h"
 
 #define COLLI_CHANNEL_P2P COLLI_MAX_LANES
 #define COLLI_CHANNELS    (COLLI_MAX_LANES + 1)
@@ -49,6 +49,7 @@ typedef struct colli_exec {
   bool shares_work; /* there are enough cores that waiting ranks may work for others */
   void *ctx;
   const colli_exec_events *events;
+  colli_flights flights;
 } colli_exec;
 
 /* Starts a collective whose fields, except for lanes and list links, are set. */

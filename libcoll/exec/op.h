@@ -83,6 +83,8 @@ struct coll_request {
   coll_tag tag;
   colli_coll coll;
   const char *name; /* of a point-to-point operation: "send", ... */
+  int partner;      /* of such a one: the first rank that it is about, or COLL_ANY_SOURCE */
+  uint64_t flight;  /* of such a one: its number in the flight record */
 
   /* of a collective: what it runs, on which memory */
   size_t elem_bytes;

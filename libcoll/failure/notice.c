@@ -12,6 +12,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/failure/answer.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
@@ -160,6 +161,8 @@ static void heard_waiting(colli_family *family, const colli_ctrl_msg *msg) {
     colli_watchdog_heard(comm, msg);
   for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
     int rank = i < 0 ? msg->peer : msg->more[i];
+    if (comm && rank == family->rank)
+      colli_answer_send(comm, msg, colli_watchdog_interval_ns(comm) / 2);
     if (rank >= 0 && rank < family->nranks &&
         (rank == family->rank ? mine : family->left[rank] && !family->lost[rank]))
       tell_absent(family, msg, rank);
@@ -172,6 +175,13 @@ static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
   int absent = msg->nmore == 1 ? msg->more[0] : -1;
   if (msg->peer == family->rank && comm && absent >= 0 && absent < family->nranks)
     colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
+}
+
+/* A rank for which others wait tells what it did last. */
+static void heard_answer(colli_family *family, const colli_ctrl_msg *msg) {
+  coll_comm *comm = find_member(family, msg->uid);
+  if (comm)
+    colli_answer_heard(comm, msg);
 }
 
 /* A rank leaves all its communicators as planned. */
@@ -198,6 +208,8 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
     heard_waiting(family, msg);
   else if (msg->kind == COLLI_CTRL_ABSENT)
     heard_absent(family, msg);
+  else if (msg->kind == COLLI_CTRL_ANSWER)
+    heard_answer(family, msg);
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */

@@ -10,6 +10,7 @@
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/failure/answer.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/op_text.h"
 #include "libcoll/failure/watchdog.h"
@@ -80,7 +81,9 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op, bool first) {
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
                         .once = first,
                         .again_ms = (uint32_t)(op->told_again / COLLI_NS_PER_MS + 1),
-                        .sequence = op->sequence};
+                        .sequence = op->sequence,
+                        .since_ms =
+                            (uint32_t)((comm->watch.waited_ns - op->moved_at) / COLLI_NS_PER_MS)};
   for (int i = 0; i < msg.nmore; i++)
     msg.more[i] = colli_comm_base_rank(comm, waits[i + 1]);
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
@@ -124,6 +127,7 @@ void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
 static void keep_report(coll_comm *comm, colli_wait_report *report, const colli_ctrl_msg *msg) {
   report->serial = msg->serial;
   report->sequence = msg->sequence;
+  report->since_ms = msg->since_ms;
   report->heard_ns = comm->world.now_ns(comm->world.ctx);
   report->again_ns = msg->again_ms * COLLI_NS_PER_MS;
   memcpy(report->tag.word, msg->signature, sizeof(msg->signature));
@@ -143,19 +147,11 @@ void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
     return;
   colli_wait_report *report = &comm->failure.wait_reports[origin];
   keep_report(comm, report, msg);
-  if (msg->sequence == 0 || msg->sequence > comm->calls.sequence ||
-      msg->sequence + COLLI_HISTORY <= comm->calls.sequence || comm->failure.status != COLL_OK)
+  const colli_flight *mine = colli_flight_of(&comm->exec.flights, msg->sequence);
+  if (!mine || comm->failure.status != COLL_OK)
     return;
-  const coll_tag *mine = &comm->calls.history[msg->sequence % COLLI_HISTORY];
-  if (memcmp(mine, &report->tag, sizeof(*mine)) != 0)
-    colli_watchdog_disagree(comm, mine, origin, &report->tag, comm->exec.oldest);
-}
-
-/* Whether a rank has reported that it waits, and is not late in repeating it. */
-static bool is_known_to_wait(const coll_comm *comm, int rank) {
-  const colli_wait_report *report = &comm->failure.wait_reports[rank];
-  uint64_t now = comm->world.now_ns(comm->world.ctx);
-  return report->serial && now - report->heard_ns < 5 * report->again_ns / 2;
+  if (memcmp(&mine->tag, &report->tag, sizeof(mine->tag)) != 0)
+    colli_watchdog_disagree(comm, &mine->tag, origin, &report->tag, comm->exec.oldest);
 }
 
 /*
@@ -178,7 +174,7 @@ static int find_culprit(const coll_comm *comm, int first) {
     if (head == tail)
       break;
     int rank = queue[head++];
-    if (!is_known_to_wait(comm, rank)) {
+    if (!colli_reports_waiting(comm, rank)) {
       culprit = rank;
       break;
     }
@@ -211,7 +207,13 @@ void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op) {
     colli_comm_fail(comm, &record);
     return;
   }
-  const char *verdict = is_known_to_wait(comm, peer)
+  const bool waits = colli_reports_waiting(comm, peer);
+  if (!waits && op->coll != COLLI_SENDRECV) {
+    colli_answer_text(comm, op, peer, record.message, sizeof(record.message));
+    colli_comm_fail(comm, &record);
+    return;
+  }
+  const char *verdict = waits
                             ? ", which waits as well"
                             : ", which has not come to this operation, or is frozen, or cannot be "
                               "reached";

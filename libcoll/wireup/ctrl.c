@@ -94,8 +94,7 @@ static void remove_entry(colli_ctrl_queue *queue, size_t i) {
 static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg) {
   for (size_t i = 0; i < queue->count; i++) {
     const colli_ctrl_entry *entry = entry_at(queue, i);
-    if (entry->link == link && entry->msg.kind == COLLI_CTRL_WAITING &&
-        entry->msg.origin == msg->origin) {
+    if (entry->link == link && entry->msg.kind == msg->kind && entry->msg.origin == msg->origin) {
       remove_entry(queue, i);
       return;
     }
@@ -122,9 +121,10 @@ static bool grow_queue(colli_ctrl_queue *queue) {
 bool colli_ctrl_queue_push(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg,
                            int nranks) {
   /* The queue stays short: every rank sends one failure, one goodbye, its latest report of waiting,
-   * and failures of communicators that were split. */
-  const size_t most = QUEUE_FAILURES + 3 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
-  if (queue->count >= QUEUE_LONG && msg->kind == COLLI_CTRL_WAITING)
+   * its latest answer, and failures of communicators that were split. */
+  const size_t most = QUEUE_FAILURES + 4 * (size_t)nranks * COLLI_CTRL_LINKS_MAX;
+  if (queue->count >= QUEUE_LONG &&
+      (msg->kind == COLLI_CTRL_WAITING || msg->kind == COLLI_CTRL_ANSWER))
     drop_superseded(queue, link, msg);
   if (queue->count >= most)
     return true; /* no correct peer sends so many */

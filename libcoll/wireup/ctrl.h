@@ -19,8 +19,11 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_WAITING = 2, /* origin is in the operation of `sequence` and `signature`, and waits for
                              `peer` and `more` */
   COLLI_CTRL_GOODBYE = 3, /* the sender leaves as planned */
-  COLLI_CTRL_ABSENT = 4   /* answers WAITING of `peer`: rank more[0], for which it waits, does not
+  COLLI_CTRL_ABSENT = 4,  /* answers WAITING of `peer`: rank more[0], for which it waits, does not
                              have this communicator (any more), or has left altogether */
+  COLLI_CTRL_ANSWER = 5,  /* origin, for which others wait, has entered `sequence` collectives, and
+                             finished `signature` last */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_ANSWER
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9
@@ -38,7 +41,9 @@ typedef struct colli_ctrl_msg {
   uint32_t once;   /* WAITING: goes over the links of the tree alone, once to each rank */
   uint32_t silent; /* FAILED with a peer: nothing is heard from it; 0: its process is gone */
   uint64_t sequence;
-  uint64_t signature[3]; /* the tag of the operation that origin is in */
+  uint64_t signature[3]; /* the tag of the operation that origin is in, or finished last */
+  uint32_t since_ms;     /* how long ago it last moved, or was finished */
+  uint32_t ended;        /* ANSWER: origin has finished an operation */
   coll_error error;      /* FAILED */
 } colli_ctrl_msg;
 

@@ -97,7 +97,7 @@ static void close_link(net_link *l) {
 
 /* Whether a message is valid. Terminates its strings. */
 static bool check_message(colli_ctrl_msg *msg, int nranks) {
-  if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_ABSENT || msg->origin < 0 ||
+  if (msg->kind < COLLI_CTRL_FAILED || msg->kind > COLLI_CTRL_LAST_KIND || msg->origin < 0 ||
       msg->origin >= nranks || msg->peer < -1 || msg->peer >= nranks || msg->nmore < 0 ||
       msg->nmore > COLLI_CTRL_MORE)
     return false;

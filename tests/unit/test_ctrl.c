@@ -348,7 +348,7 @@ Test(ctrl, bad_bytes_mute_the_link) {
   cr_assert_eq(event_after(&good, 0, SEALED, false, &sys_errno), COLLI_CTRL_MESSAGE);
   for (int i = 0; i < 8; i++) {
     colli_ctrl_msg bad = good;
-    bad.kind = i == 0 ? 0 : i == 1 ? COLLI_CTRL_ABSENT + 1 : bad.kind;
+    bad.kind = i == 0 ? 0 : i == 1 ? COLLI_CTRL_LAST_KIND + 1 : bad.kind;
     bad.origin = i == 2 ? 2 : i == 3 ? -1 : bad.origin;
     bad.peer = i == 4 ? 2 : i == 5 ? -2 : bad.peer;
     bad.nmore = i == 6 ? COLLI_CTRL_MORE + 1 : i == 7 ? 1 : 0;

@@ -1,0 +1,42 @@
+/* flight.c: writes and reads the flight record. */
+#include "libcoll/exec/flight.h"
+
+void colli_flights_init(colli_flights *flights, uint64_t (*clock)(void *), void *clock_ctx) {
+  flights->clock = clock;
+  flights->clock_ctx = clock_ctx;
+  flights->start_ns = colli_now_ns();
+  flights->start_ticks = colli_flight_ticks(flights);
+}
+
+uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks) {
+  uint64_t now = colli_flight_ticks(flights);
+  uint64_t age = now > ticks ? now - ticks : 0;
+  if (flights->clock || now <= flights->start_ticks)
+    return age;
+  double ns_a_tick =
+      (double)(colli_now_ns() - flights->start_ns) / (double)(now - flights->start_ticks);
+  return (uint64_t)((double)age * ns_a_tick);
+}
+
+void colli_flight_message_begins(colli_flights *flights, coll_request *op) {
+  op->flight = ++flights->nmessages;
+  flights->messages[op->flight % COLLI_FLIGHTS] =
+      (colli_flight){.tag = op->tag,
+                     .number = op->flight,
+                     .begun = colli_flight_ticks(flights),
+                     .name = op->name,
+                     .peer = op->partner};
+}
+
+/* The one of a ring that ended last, if it did so after `best`. */
+static const colli_flight *later_of(const colli_flight *ring, const colli_flight *best) {
+  for (int i = 0; i < COLLI_FLIGHTS; i++)
+    if (ring[i].ended > (best ? best->ended : 0) ||
+        (best && ring[i].ended == best->ended && ring[i].number > best->number))
+      best = &ring[i];
+  return best;
+}
+
+const colli_flight *colli_flight_last_ended(const colli_flights *flights) {
+  return later_of(flights->messages, later_of(flights->collectives, NULL));
+}

@@ -1,0 +1,96 @@
+/*
+ * flight.h: the flight record: the last operations of a communicator, when they began and how they
+ * ended. It is always kept. Two rings, because the number of a collective is the same on all ranks
+ * and that of a point-to-point operation is not. Times are read from the processor's counter, which
+ * needs no system call; only a reader converts them to seconds.
+ */
+#ifndef COLLI_EXEC_FLIGHT_H
+#define COLLI_EXEC_FLIGHT_H
+
+#include "libcoll/base/clock.h"
+#include "libcoll/exec/op.h"
+
+#define COLLI_FLIGHTS 64 /* collectives, and as many point-to-point operations */
+
+/* One operation. */
+typedef struct colli_flight {
+  coll_tag tag;
+  uint64_t number;  /* of a collective: its sequence number; counts from 1 */
+  uint64_t begun;   /* ticks */
+  uint64_t ended;   /* ticks; 0: in flight */
+  const char *name; /* point-to-point: "send", ... */
+  int peer;         /* point-to-point: the first rank that it is about, or COLL_ANY_SOURCE */
+  coll_status status;
+} colli_flight;
+
+typedef struct colli_flights {
+  colli_flight collectives[COLLI_FLIGHTS]; /* number n is at n % COLLI_FLIGHTS */
+  colli_flight messages[COLLI_FLIGHTS];    /* point-to-point and one-sided */
+  uint64_t last;                           /* number of the last collective that began */
+  uint64_t nmessages;
+  uint64_t (*clock)(void *ctx); /* counts the ticks instead of the processor; or NULL */
+  void *clock_ctx;
+  uint64_t start_ticks, start_ns; /* one moment in ticks and on the clock */
+} colli_flights;
+
+/* Sets the clock: NULL for the processor's counter, or one of nanoseconds. */
+void colli_flights_init(colli_flights *flights, uint64_t (*clock)(void *), void *clock_ctx);
+
+/* Nanoseconds since a moment given in ticks. */
+uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks);
+
+/* The operation that ended last, or NULL. */
+const colli_flight *colli_flight_last_ended(const colli_flights *flights);
+
+/* The collective with that number, or NULL if it is not among the last ones. */
+static inline const colli_flight *colli_flight_of(const colli_flights *flights, uint64_t number) {
+  const colli_flight *flight = &flights->collectives[number % COLLI_FLIGHTS];
+  return number && flight->number == number ? flight : NULL;
+}
+
+static inline uint64_t colli_flight_ticks(const colli_flights *flights) {
+  if (__builtin_expect(flights->clock != NULL, 0))
+    return flights->clock(flights->clock_ctx) + 1; /* never 0 */
+  return colli_ticks();
+}
+
+/* A point-to-point operation begins. */
+void colli_flight_message_begins(colli_flights *flights, coll_request *op);
+
+/* An operation begins. */
+static inline void colli_flight_begins(colli_flights *flights, coll_request *op) {
+  if (op->coll == COLLI_SENDRECV) {
+    colli_flight_message_begins(flights, op);
+    return;
+  }
+  colli_flight *flight = &flights->collectives[op->sequence % COLLI_FLIGHTS];
+  flight->tag = op->tag;
+  flight->number = flights->last = op->sequence;
+  flight->begun = colli_flight_ticks(flights);
+  flight->ended = 0;
+}
+
+/* An operation ends. Others that began later may have taken its place in the record. */
+static inline void colli_flight_ends(colli_flights *flights, const coll_request *op,
+                                     coll_status status) {
+  bool message = op->coll == COLLI_SENDRECV;
+  uint64_t number = message ? op->flight : op->sequence;
+  colli_flight *flight =
+      &(message ? flights->messages : flights->collectives)[number % COLLI_FLIGHTS];
+  if (flight->number != number)
+    return;
+  flight->ended = colli_flight_ticks(flights);
+  flight->status = status;
+}
+
+/* A collective began and ended at once, on the fast path. */
+static inline void colli_flight_ran(colli_flights *flights, const coll_tag *tag, uint64_t number) {
+  colli_flight *flight = &flights->collectives[number % COLLI_FLIGHTS];
+  uint64_t now = colli_flight_ticks(flights);
+  flight->tag = *tag;
+  flight->number = flights->last = number;
+  flight->begun = flight->ended = now;
+  flight->status = COLL_OK;
+}
+
+#endif

@@ -1,0 +1,133 @@
+/* answer.c: a rank that hears that others wait for it tells them what it did last. */
+#include "libcoll/failure/answer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "libcoll/call/tag.h"
+#include "libcoll/comm/notice_send.h"
+
+bool colli_reports_waiting(const coll_comm *comm, int rank) {
+  const colli_wait_report *report = &comm->failure.wait_reports[rank];
+  uint64_t now = comm->world.now_ns(comm->world.ctx);
+  return report->serial && now - report->heard_ns < 5 * report->again_ns / 2;
+}
+
+/* ---- answers --------------------------------------------------------------------------------- */
+
+void colli_answer_send(coll_comm *comm, const colli_ctrl_msg *waiting, uint64_t interval_ns) {
+  const colli_flights *flights = &comm->exec.flights;
+  uint64_t now = comm->world.now_ns(comm->world.ctx);
+  if (waiting->sequence == 0 || waiting->sequence <= flights->last || /* it reports that itself */
+      (comm->failure.answered_ns && now - comm->failure.answered_ns < interval_ns))
+    return;
+  comm->failure.answered_ns = now;
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_ANSWER, .peer = -1, .sequence = flights->last};
+  const colli_flight *last = colli_flight_last_ended(flights);
+  if (last) {
+    memcpy(msg.signature, last->tag.word, sizeof(msg.signature));
+    uint64_t age_ms = colli_flight_age_ns(flights, last->ended) / COLLI_NS_PER_MS;
+    msg.since_ms = age_ms < UINT32_MAX ? (uint32_t)age_ms : UINT32_MAX;
+    msg.ended = 1;
+  }
+  colli_notice_send(comm->family, comm->uid, &msg);
+}
+
+void colli_answer_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
+  int origin = colli_comm_rank_of(comm, msg->origin);
+  if (origin < 0)
+    return;
+  colli_answer *answer = &comm->failure.wait_reports[origin].answer;
+  answer->heard_ns = comm->world.now_ns(comm->world.ctx);
+  answer->entered = msg->sequence;
+  answer->ended = msg->ended;
+  answer->since_ms = msg->since_ms;
+  memcpy(answer->tag.word, msg->signature, sizeof(msg->signature));
+}
+
+/* ---- the message ----------------------------------------------------------------------------- */
+
+/* A message that grows, and is cut at its end. */
+typedef struct line {
+  char *text;
+  size_t bytes, used;
+} line;
+
+__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  int wrote = vsnprintf(l->text + l->used, l->bytes - l->used, format, args);
+  va_end(args);
+  l->used += wrote > 0 ? (size_t)wrote : 0;
+  if (l->used >= l->bytes)
+    l->used = l->bytes - 1;
+}
+
+/* How long a rank has waited in `op`, in ms; -1 if it is not known to. */
+static long long waited_ms(const coll_comm *comm, const coll_request *op, int rank) {
+  const colli_wait_report *report = &comm->failure.wait_reports[rank];
+  if (rank == comm->rank)
+    return (long long)((comm->watch.waited_ns - op->moved_at) / COLLI_NS_PER_MS);
+  if (!colli_reports_waiting(comm, rank) || report->sequence != op->sequence)
+    return -1;
+  uint64_t since = comm->world.now_ns(comm->world.ctx) - report->heard_ns;
+  return (long long)(report->since_ms + since / COLLI_NS_PER_MS);
+}
+
+/* Adds "ranks 0-2, 5 have waited for 30.0 s". */
+static void add_waiting(line *l, const coll_comm *comm, const coll_request *op) {
+  long long longest = 0;
+  int count = 0, first = -1;
+  line ranks = {(char[128]){0}, 128, 0};
+  for (int rank = 0; rank <= comm->nranks; rank++) {
+    long long ms = rank < comm->nranks ? waited_ms(comm, op, rank) : -1;
+    longest = ms > longest ? ms : longest;
+    count += ms >= 0;
+    if (ms >= 0 && first < 0)
+      first = rank;
+    if (ms >= 0 || first < 0)
+      continue;
+    add(&ranks, "%s%d", ranks.used ? ", " : "", first);
+    if (rank - 1 > first)
+      add(&ranks, "%s%d", rank - 1 > first + 1 ? "-" : ", ", rank - 1);
+    first = -1;
+  }
+  add(l, "rank%s %s %s waited for %.1f s", count > 1 ? "s" : "", ranks.text,
+      count > 1 ? "have" : "has", (double)longest / 1e3);
+}
+
+/* Adds the operation that ended last, and when. */
+static void add_last(line *l, const coll_tag *tag, uint64_t age_ms) {
+  char text[COLLI_TAG_TEXT];
+  add(l, " last was %s, finished %.1f s ago", colli_tag_brief(tag, text), (double)age_ms / 1e3);
+}
+
+void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, char *text,
+                       size_t bytes) {
+  line l = {text, bytes, 0};
+  char call[COLLI_TAG_TEXT];
+  const colli_answer *answer = &comm->failure.wait_reports[peer].answer;
+  uint64_t quiet_ms = (comm->world.now_ns(comm->world.ctx) - answer->heard_ns) / COLLI_NS_PER_MS;
+  bool says = answer->heard_ns && answer->entered < op->sequence;
+  add(&l, "rank %d (host %s, pid %d) has not entered %s", peer, comm->table[peer].host,
+      comm->table[peer].pid, colli_tag_brief(&op->tag, call));
+  if (!says)
+    add(&l, ", or is frozen, or cannot be reached: it does not answer");
+  else if (quiet_ms >= comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS)
+    add(&l, ", and has not answered for %.1f s", (double)quiet_ms / 1e3);
+  add(&l, "; ");
+  add_waiting(&l, comm, op);
+  const colli_flight *mine = colli_flight_last_ended(&comm->exec.flights);
+  if (says && answer->ended) {
+    add(&l, "; its");
+    add_last(&l, &answer->tag, answer->since_ms + quiet_ms);
+  } else if (says) {
+    add(&l, "; it has finished none before");
+  } else if (mine) {
+    add(&l, "; rank %d's", comm->rank);
+    add_last(&l, &mine->tag,
+             colli_flight_age_ns(&comm->exec.flights, mine->ended) / COLLI_NS_PER_MS);
+  }
+  add(&l, "; look at that process, or raise COLL_TIMEOUT_MS");
+}

@@ -1,0 +1,26 @@
+/*
+ * answer.h: what a rank for which others wait says of itself, from its flight record, and how that
+ * becomes the message about a deadline. A rank that is outside libcoll cannot answer; then the
+ * message has what the waiting ranks know.
+ */
+#ifndef COLLI_FAILURE_ANSWER_H
+#define COLLI_FAILURE_ANSWER_H
+
+#include "libcoll/comm/comm.h"
+
+/* Whether a rank has reported that it waits, and is not late in repeating it. */
+bool colli_reports_waiting(const coll_comm *comm, int rank);
+
+/* Another rank waits for this one: tells all ranks what this one did last in that communicator, but
+ * not again within interval_ns. */
+void colli_answer_send(coll_comm *comm, const colli_ctrl_msg *waiting, uint64_t interval_ns);
+
+/* Keeps another rank's answer. */
+void colli_answer_heard(coll_comm *comm, const colli_ctrl_msg *msg);
+
+/* Writes what is known at the deadline: that `peer` has not entered `op`, a collective, who has
+ * waited for how long, and what the peer did last. */
+void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, char *text,
+                       size_t bytes);
+
+#endif
