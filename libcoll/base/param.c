@@ -21,6 +21,11 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                        INT_MAX,
                                        "Deadline for creating a communicator, by which all ranks "
                                        "must have joined. In milliseconds."},
+    [COLLI_PARAM_HEARTBEAT_MS] =
+        {"COLL_HEARTBEAT_MS", COLLI_PARAM_INT, "2000", 100, 3600000,
+         "A host that does not answer for so long, in milliseconds, counts as silent; a rank that "
+         "waits notices it within twice that time. Its processes may be alive. Hosts answer for "
+         "processes that compute or are stopped."},
     [COLLI_PARAM_SHRINK_QUORUM] =
         {"COLL_SHRINK_QUORUM", COLLI_PARAM_WORD, "majority", COLL_SHRINK_QUORUM_MAJORITY,
          COLL_SHRINK_QUORUM_REACHABLE,

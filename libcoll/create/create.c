@@ -26,6 +26,12 @@ static coll_status read_config(const coll_config *config, coll_config *out, coll
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config timeouts must not be negative (%d, %d ms)", out->timeout_ms,
                            out->create_timeout_ms);
+  if (out->heartbeat_ms != 0 &&
+      (out->heartbeat_ms < colli_param_table[COLLI_PARAM_HEARTBEAT_MS].min ||
+       out->heartbeat_ms > colli_param_table[COLLI_PARAM_HEARTBEAT_MS].max))
+    return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
+                           "config.heartbeat_ms is %d; it must be 0, or 100 to 3600000",
+                           out->heartbeat_ms);
   if ((unsigned)out->deterministic > COLL_DETERMINISTIC_ORDERED ||
       (unsigned)out->accumulate > COLL_ACCUMULATE_FLOAT32 ||
       (unsigned)out->progress > COLL_PROGRESS_ON ||
@@ -53,11 +59,19 @@ static coll_status begin_settings(colli_settings *settings, const coll_config *c
   return status;
 }
 
+/* Sets a number, of which transports read the text. */
+static void set_number(colli_params *params, colli_param_id id, int number) {
+  char text[16];
+  snprintf(text, sizeof(text), "%d", number);
+  params->number[id] = number;
+  (void)colli_params_set_text(params, id, text); /* there is space: settings are short */
+}
+
 /* Applies the configuration on top of existing settings. */
 static coll_status apply_config(colli_settings *settings, const coll_config *config) {
   colli_params *params = &settings->params;
   if (config->timeout_ms)
-    params->number[COLLI_PARAM_TIMEOUT_MS] = config->timeout_ms;
+    set_number(params, COLLI_PARAM_TIMEOUT_MS, config->timeout_ms);
   if (config->create_timeout_ms)
     params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
   if (config->deterministic)
@@ -66,6 +80,8 @@ static coll_status apply_config(colli_settings *settings, const coll_config *con
     params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
   if (config->progress)
     params->number[COLLI_PARAM_PROGRESS] = config->progress;
+  if (config->heartbeat_ms)
+    set_number(params, COLLI_PARAM_HEARTBEAT_MS, config->heartbeat_ms);
   if (config->shrink_quorum)
     params->number[COLLI_PARAM_SHRINK_QUORUM] = config->shrink_quorum;
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))

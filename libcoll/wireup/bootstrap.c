@@ -67,7 +67,8 @@ static coll_status run_role(boot *b, boot_links *links, const colli_params *para
 }
 
 /* Turns the sockets of a successful bootstrap into control links. */
-static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl) {
+static coll_status make_ctrl(const boot *b, boot_links *links, const colli_params *params,
+                             colli_ctrl **ctrl) {
   int peers[COLLI_CTRL_LINKS_MAX];
   colli_sealed conns[COLLI_CTRL_LINKS_MAX];
   for (int i = 0; i < links->count; i++) {
@@ -77,7 +78,8 @@ static coll_status make_ctrl(const boot *b, boot_links *links, colli_ctrl **ctrl
     links->at[i].conn = COLLI_SEALED_NONE;
   }
   coll_status status =
-      colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, conns, links->count, b->error);
+      colli_ctrl_create_net(ctrl, b->rank, b->nranks, peers, conns, links->count,
+                            (int)params->number[COLLI_PARAM_HEARTBEAT_MS], b->error);
   explicit_bzero(conns, sizeof(conns));
   return status;
 }
@@ -136,7 +138,7 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
   if (status == COLL_OK)
     status = run_role(&b, links, params);
   if (status == COLL_OK)
-    status = make_ctrl(&b, links, ctrl);
+    status = make_ctrl(&b, links, params, ctrl);
   boot_close(&listen_fd);
   if (status == COLL_OK) {
     COLLI_ASSERT_RANK(links->table && *ctrl, rank);

@@ -23,7 +23,8 @@ typedef enum colli_ctrl_kind {
                              have this communicator (any more), or has left altogether */
   COLLI_CTRL_ANSWER = 5,  /* origin, for which others wait, has entered `sequence` collectives, and
                              finished `signature` last */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_ANSWER
+  COLLI_CTRL_BEAT = 6,    /* asks the neighbour's kernel for an answer; links drop it */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_BEAT
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9

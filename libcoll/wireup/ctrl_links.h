@@ -56,8 +56,9 @@ void colli_ctrl_queue_free(colli_ctrl_queue *queue);
 int colli_ctrl_peers(int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX]);
 
 /* Makes control links from authenticated connections: conns[i] leads to peers[i]. Takes ownership
- * of them in every case. */
+ * of them in every case. A neighbour is silent once its host has not answered for heartbeat_ms. */
 coll_status colli_ctrl_create_net(colli_ctrl **ctrl, int rank, int nranks, const int *peers,
-                                  const colli_sealed *conns, int count, coll_error *error);
+                                  const colli_sealed *conns, int count, int heartbeat_ms,
+                                  coll_error *error);
 
 #endif

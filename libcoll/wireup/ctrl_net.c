@@ -15,20 +15,19 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/heartbeat.h"
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
 
-#define IDLE_S     10     /* this often the kernel probes the neighbour of an idle link */
-#define SILENT_MS  30000  /* a link is silent after this long without an answer, */
-#define UNANSWERED 2      /* and this many probes: a machine that was suspended has sent none */
-#define GIVE_UP_MS 120000 /* then the kernel drops the link */
+#define UNANSWERED 2      /* after so many probes without an answer a link was silent */
+#define GIVE_UP_MS 120000 /* after this the kernel drops what a closed link still has to send */
+#define BEATS_MOST 64     /* sent to a neighbour that does not read */
 #define SEALED     COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)) /* a message on the wire */
-#define LOOK_NS    COLLI_NS_PER_S /* between two searches for silent links */
 
 typedef struct net_link {
   colli_sealed conn; /* no descriptor: closed */
   bool left;         /* the neighbour said goodbye, so the end of the link is not a failure */
-  bool silent;       /* nothing has come for SILENT_MS */
+  bool silent;       /* its host does not answer */
   bool broken;       /* nothing more can be sent */
   bool watching;     /* epoll watches for space to send */
   bool shut;         /* our side is shut down */
@@ -37,11 +36,14 @@ typedef struct net_link {
   colli_ctrl_entry out; /* being sent */
   size_t out_done;      /* SEALED: none is */
   colli_ctrl_queue queue;
+  colli_heartbeat heartbeat;
+  int beats; /* sent since the neighbour's last message */
 } net_link;
 
 typedef struct net_ctrl {
   colli_ctrl base;
   int epoll_fd;
+  int heartbeat_ms;
   uint64_t look_ns; /* when to look for silent links again */
   net_link links[COLLI_CTRL_LINKS_MAX];
 } net_ctrl;
@@ -158,18 +160,25 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
     *sys_errno = EPROTO;
     return mute_link(ctrl, l);
   }
+  l->beats = 0;
+  if (l->in.kind == COLLI_CTRL_BEAT)
+    return COLLI_CTRL_NOTHING;
   if (l->in.kind == COLLI_CTRL_GOODBYE && l->in.origin == ctrl->base.peers[link])
     l->left = true;
   *msg = l->in;
   return COLLI_CTRL_MESSAGE;
 }
 
-/* Whether nothing has come from the neighbour's kernel for too long: no acknowledgement, not even
- * of the probes that this kernel sends on an idle link. */
-static bool is_silent(const net_link *l) {
-  struct tcp_info info;
-  return is_unanswered(l, &info) && info.tcpi_last_ack_recv >= SILENT_MS &&
-         info.tcpi_last_data_recv >= SILENT_MS;
+/* Sends something that the neighbour's kernel has to answer, if the kernel here asks too seldom.
+ * A neighbour that does not read gets few: they must not fill its memory. */
+static void send_beat(net_ctrl *ctrl, int link) {
+  net_link *l = &ctrl->links[link];
+  if (ctrl->heartbeat_ms >= COLLI_HEARTBEAT_KERNEL_MS || !l->heartbeat.idle || has_unsent(l) ||
+      l->beats >= BEATS_MOST)
+    return;
+  l->beats++;
+  net_send(&ctrl->base, link,
+           &(colli_ctrl_msg){.kind = COLLI_CTRL_BEAT, .origin = ctrl->base.rank, .peer = -1});
 }
 
 /* Finds a link that has become silent. It stays open, because the network may heal. */
@@ -177,15 +186,22 @@ static bool find_silent(net_ctrl *ctrl, int *link) {
   const uint64_t now_ns = colli_now_ns();
   if (now_ns < ctrl->look_ns)
     return false;
-  for (*link = 0; *link < ctrl->base.count; ++*link) {
-    net_link *l = &ctrl->links[*link];
-    if (l->conn.fd >= 0 && !l->silent && !l->left && is_silent(l)) {
-      l->silent = true;
-      return true;
+  ctrl->look_ns = now_ns + colli_heartbeat_look_ns(ctrl->heartbeat_ms);
+  bool found = false;
+  for (int i = 0; i < ctrl->base.count; i++) {
+    net_link *l = &ctrl->links[i];
+    if (l->conn.fd < 0 || l->silent || l->left)
+      continue;
+    if (!colli_heartbeat_silent(&l->heartbeat, l->conn.fd, ctrl->heartbeat_ms, now_ns)) {
+      send_beat(ctrl, i);
+    } else if (!found) {
+      found = l->silent = true;
+      *link = i;
+    } else {
+      ctrl->look_ns = 0; /* one at a time */
     }
   }
-  ctrl->look_ns = now_ns + LOOK_NS;
-  return false;
+  return found;
 }
 
 static colli_ctrl_event net_poll(colli_ctrl *base, int *link, colli_ctrl_msg *msg, int *sys_errno) {
@@ -271,27 +287,21 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
       break;
     poll(fds, (nfds_t)base->count, 1); /* acknowledgements cause no event, so poll */
   }
-  for (int link = 0; link < base->count; link++)
+  const int give_up_ms = GIVE_UP_MS;
+  for (int link = 0; link < base->count; link++) {
+    setsockopt(ctrl->links[link].conn.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms,
+               sizeof(give_up_ms));
     close_link(&ctrl->links[link]);
+  }
   close(ctrl->epoll_fd);
   free(ctrl);
 }
 
 static const colli_ctrl_ops net_ops = {net_send, net_poll, net_unsent, net_fd, net_close};
 
-/* Makes the kernel ask for a sign of life while nothing is sent, and keep the link for a while
- * after it has become silent: the network may heal. */
-static void enable_keepalive(int fd) {
-  const int on = 1, idle_s = IDLE_S, interval_s = IDLE_S / 2, give_up_ms = GIVE_UP_MS;
-  /* On sockets other than TCP these calls fail, but there they are not needed. */
-  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle_s, sizeof(idle_s));
-  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval_s, sizeof(interval_s));
-  setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms, sizeof(give_up_ms));
-}
-
 coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const int *peers,
-                                  const colli_sealed *conns, int count, coll_error *error) {
+                                  const colli_sealed *conns, int count, int heartbeat_ms,
+                                  coll_error *error) {
   COLLI_ASSERT_RANK(count >= 0 && count <= COLLI_CTRL_LINKS_MAX, rank);
   net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   *out = NULL;
@@ -301,10 +311,11 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
     ctrl->base.peers[link] = peers[link];
     ctrl->links[link].conn = conns[link];
     ctrl->links[link].out_done = SEALED;
-    enable_keepalive(conns[link].fd);
+    colli_heartbeat_enable(conns[link].fd, heartbeat_ms);
     ok = epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_ADD, conns[link].fd, &event) == 0;
   }
   if (ok) {
+    ctrl->heartbeat_ms = heartbeat_ms;
     ctrl->base.ops = &net_ops;
     ctrl->base.rank = rank;
     ctrl->base.nranks = nranks;

@@ -74,15 +74,18 @@ start minority 3 1 2
 start two_each 1 1 3 3
 start majority 4 1 2 3 3
 COLL_SHRINK_QUORUM=reachable start reachable 1 2 3 4
+COLL_HEARTBEAT_MS=200 start quick 1 2 3 4
 # All run: each says so when its first all-reduce is over.
-[ "$(grep -m 20 -cx running < <(timeout 60 tail -q -n +1 -F "$out"/*.[0-9]))" = 20 ] || echo "FAILED: not all ranks run"
+[ "$(grep -m 24 -cx running < <(timeout 60 tail -q -n +1 -F "$out"/*.[0-9]))" = 24 ] || echo "FAILED: not all ranks run"
 ip link set "c$tag" down
+read -r cut _ </proc/uptime
 for p in $pids; do wait "$p"; done
 ip link set "c$tag" up # or sockets with unsent data would keep the hosts alive
 
 for rank in 0 1; do
   expect halves.$rank "continues: 2 ranks"
   expect two_each.$rank "continues: 2 ranks"
+  expect quick.$rank "continues: 2 ranks"
   expect reachable.$rank "continues: 2 ranks"
 done
 for rank in 2 3; do
@@ -96,4 +99,15 @@ for rank in 1 2; do expect minority.$rank "continues: 2 ranks"; done
 for rank in 1 2; do expect majority.$rank "ends: COLL_ERR_TIMEOUT"; done
 for rank in 0 3 4; do expect majority.$rank "continues: 3 ranks"; done
 grep -qE 'rank [23] \(host .*\) is silent' "$out"/halves.[01] || { echo "FAILED: nobody says who is silent"; failed=1; }
+
+# The limits allow for machines that are much slower than the heartbeats.
+noticed() {
+  for rank in 0 1 2 3; do
+    sed -n 's/^failed at: //p' "$out/$1.$rank" | awk -v cut="$cut" -v name="$1.$rank" -v most="$2" '
+      { after = $1 - cut; print name " noticed it after " after " s" }
+      END { exit !(NR == 1 && after < most) }' || { echo "FAILED: $1.$rank: later than $2 s"; failed=1; }
+  done
+}
+noticed halves 12
+noticed quick 6
 exit $failed

@@ -1,9 +1,11 @@
 /*
  * survivor.c: a rank that makes all-reduces until one fails, continues with those who are left, and
- * says on standard output what becomes of it: "running" after the first all-reduce, then
- * "continues: N ranks" or "ends: STATUS". Run by partition.sh.
+ * says on standard output what becomes of it: "running" after the first all-reduce, "failed at: S"
+ * (seconds since the machine started), then "continues: N ranks" or "ends: STATUS". Run by
+ * partition.sh.
  */
 #include <stdio.h>
+#include <time.h>
 
 #include "coll/coll.h"
 
@@ -25,6 +27,9 @@ int main(void) {
   if (coll_init_from_env(&comm, NULL) != COLL_OK)
     return 1;
   reduce_until_failure(comm, 1L << 60);
+  struct timespec now;
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  printf("failed at: %lld.%03ld\n", (long long)now.tv_sec, now.tv_nsec / 1000000);
   coll_status status = coll_comm_shrink(comm, NULL, &left);
   coll_comm_destroy(&comm);
   if (status != COLL_OK) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -63,7 +64,7 @@ static void make_ctrls(int kind, int n, colli_ctrl **ctrls) {
     int count = colli_ctrl_peers(a, n, peers);
     for (int i = 0; i < count; i++)
       own[i] = unkeyed(fds[a][peers[i]]);
-    cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, count, &error), COLL_OK);
+    cr_assert_eq(colli_ctrl_create_net(&ctrls[a], a, n, peers, own, count, 2000, &error), COLL_OK);
   }
 }
 
@@ -326,7 +327,7 @@ static colli_ctrl_event event_after(const colli_ctrl_msg *bad, int flip, size_t 
   coll_error error = COLL_ERROR_INIT;
   tcp_pair(pair);
   const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, &error), COLL_OK);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 2000, &error), COLL_OK);
   seal(bad, sealed);
   sealed[0] ^= (uint8_t)flip;
   cr_assert_eq(send(pair[1], sealed, count, 0), (ssize_t)count);
@@ -371,12 +372,49 @@ Test(ctrl, strings_of_a_message_end) {
   uint8_t sealed[COLLI_SEALED_BYTES(sizeof(msg))];
   tcp_pair(pair);
   const colli_sealed end = unkeyed(pair[0]);
-  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, &error), COLL_OK);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 2000, &error), COLL_OK);
   seal(&msg, sealed);
   cr_assert_eq(send(pair[1], sealed, sizeof(sealed), 0), (ssize_t)sizeof(sealed));
   cr_assert(WAIT_UNTIL(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno) != COLLI_CTRL_NOTHING, 10));
   cr_assert_lt(strnlen(msg.error.message, sizeof(msg.error.message)), sizeof(msg.error.message));
   cr_assert_lt(strnlen(msg.error.host, sizeof(msg.error.host)), sizeof(msg.error.host));
+  colli_ctrl_close(ctrl, 0);
+  close(pair[1]);
+}
+
+/* A process that computes or is stopped does not read, but its kernel answers. */
+Test(ctrl, a_neighbour_that_does_not_read_is_not_silent) {
+  enum { LIMIT_MS = 100 };
+  int pair[2], peer = 1, sys_errno, queued = 0;
+  colli_ctrl *ctrl;
+  colli_ctrl_msg msg;
+  coll_error error = COLL_ERROR_INIT;
+  tcp_pair(pair);
+  const colli_sealed end = unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, LIMIT_MS, &error), COLL_OK);
+  const uint64_t until_ns = colli_now_ns() + 5 * LIMIT_MS * COLLI_NS_PER_MS;
+  while (colli_now_ns() < until_ns)
+    cr_assert_eq(colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno), COLLI_CTRL_NOTHING);
+  cr_assert_eq(ioctl(pair[1], FIONREAD, &queued), 0);
+  cr_assert_gt(queued, 0, "with such a limit links send beats");
+  colli_ctrl_close(ctrl, 0);
+  close(pair[1]);
+}
+
+Test(ctrl, beats_do_not_fill_the_memory_of_a_neighbour_that_does_not_read) {
+  enum { SEALED = COLLI_SEALED_BYTES(sizeof(colli_ctrl_msg)), MOST = 64 };
+  int pair[2], peer = 1, sys_errno, queued = 0;
+  colli_ctrl *ctrl;
+  colli_ctrl_msg msg;
+  coll_error error = COLL_ERROR_INIT;
+  tcp_pair(pair);
+  const colli_sealed end = unkeyed(pair[0]);
+  cr_assert_eq(colli_ctrl_create_net(&ctrl, 0, 2, &peer, &end, 1, 1, &error), COLL_OK);
+  const uint64_t until_ns = colli_now_ns() + 100 * COLLI_NS_PER_MS; /* of the limit */
+  while (colli_now_ns() < until_ns)
+    colli_ctrl_poll(ctrl, &peer, &msg, &sys_errno);
+  cr_assert_eq(ioctl(pair[1], FIONREAD, &queued), 0);
+  cr_assert_leq(queued, MOST * SEALED);
   colli_ctrl_close(ctrl, 0);
   close(pair[1]);
 }

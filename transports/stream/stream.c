@@ -1,6 +1,7 @@
 /* stream.c: setting up and destroying a message stream. */
 #include "transports/stream/stream.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -38,6 +39,17 @@ int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status 
     stream->detail = detail;
   }
   return (int)status;
+}
+
+void colli_stream_give_up(colli_stream *stream) {
+  static const char detail[] =
+      "the peer's host does not answer; look whether it is down or the network between is cut";
+  if (stream->recv_status == COLL_OK)
+    colli_stream_fail(stream, &stream->recv_status, COLL_ERR_PEER_LOST, "getsockopt", ETIMEDOUT,
+                      detail);
+  if (stream->send_status == COLL_OK)
+    colli_stream_fail(stream, &stream->send_status, COLL_ERR_PEER_LOST, "getsockopt", ETIMEDOUT,
+                      detail);
 }
 
 /* Allocates `bytes` bytes, aligned as slots are, unless *buffer is allocated already. */

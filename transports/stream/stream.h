@@ -95,6 +95,9 @@ static inline bool colli_stream_blocked(const colli_stream *stream) {
 /* Sends waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */
 int colli_stream_flush(colli_stream *stream);
 
+/* Makes both directions fail because the peer's host does not answer. */
+void colli_stream_give_up(colli_stream *stream);
+
 /*
  * Reads what has arrived into the stream's own memory, up to the slot_count messages that a
  * connection must hold. This helps where nothing moves because both sides wait for their sends.

@@ -65,6 +65,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   if (!ep)
     return fail_open(env, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for an endpoint");
   ep->env = env;
+  const int heartbeat_ms = atoi(env->param(env->ctx, "COLL_HEARTBEAT_MS"));
+  ep->heartbeat_ms = heartbeat_ms > 0 ? heartbeat_ms : COLLI_HEARTBEAT_KERNEL_MS; /* not set */
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;
   LIST_INIT(&ep->parked);
@@ -223,6 +225,23 @@ static int buffer_stuck_input(tcp_endpoint *ep) {
   return bytes_moved(ep) != moved;
 }
 
+/* Gives up connections whose other end has not answered for too long: 1 if there was one. */
+static int drop_silent(tcp_endpoint *ep) {
+  const uint64_t now_ns = ep->env->now_ns(ep->env->ctx);
+  if (now_ns < ep->look_ns)
+    return 0;
+  ep->look_ns = now_ns + colli_heartbeat_look_ns(ep->heartbeat_ms);
+  int found = 0;
+  tcp_conn *conn;
+  LIST_FOREACH(conn, &ep->conns, link)
+    if (conn->state == TCP_ESTABLISHED &&
+        colli_heartbeat_silent(&conn->heartbeat, conn->source.fd, ep->heartbeat_ms, now_ns)) {
+      colli_stream_give_up(&conn->stream);
+      found = 1;
+    }
+  return found;
+}
+
 /* Accepts, dials, advances handshakes, flushes. */
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
@@ -250,6 +269,7 @@ static int tcp_progress(coll_endpoint *handle) {
   moved |= flush_blocked(ep);
   if (ep->input)
     moved |= buffer_stuck_input(ep);
+  moved |= drop_silent(ep);
   tcp_linger_progress(ep);
   return moved;
 }

@@ -34,6 +34,7 @@ void tcp_conn_establish(tcp_conn *conn) {
   }
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
+  colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
   /* Edge-triggered: input that nobody asks for must not keep a sleeper awake. */
   if (!tcp_source_watch(conn->ep, &conn->source, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET)) {
     int error = errno;

@@ -15,6 +15,7 @@
 #include <sys/queue.h>
 
 #include "libcoll/base/door.h"
+#include "libcoll/base/heartbeat.h"
 #include "transports/stream/stream.h"
 
 #define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */
@@ -83,6 +84,7 @@ typedef struct tcp_conn {
   bool shut;     /* lingering: our side is shut down */
   tcp_conn_state state;
   colli_stream stream;
+  colli_heartbeat heartbeat;
   tcp_dial *dial;
   coll_status status; /* TCP_FAILED: why */
   int sys_errno;
@@ -99,6 +101,8 @@ struct tcp_endpoint {
   tcp_source wake;
   tcp_blob blob;
   int ndialing;
+  int heartbeat_ms;
+  uint64_t look_ns;  /* when to look for silent peers again */
   bool input;        /* something came that no receive may have asked for */
   uint64_t moved_ns; /* when bytes last moved, as far as was seen; 0: never */
   uint64_t moved;    /* how many those were */

@@ -73,11 +73,12 @@ typedef struct coll_config {
   coll_accumulate accumulate;       /* DEFAULT: COLL_ACCUMULATE, or native */
   coll_progress progress;           /* DEFAULT: COLL_PROGRESS, or off */
   coll_shrink_quorum shrink_quorum; /* DEFAULT: COLL_SHRINK_QUORUM, or majority */
+  int heartbeat_ms; /* silence of a host that counts, 100 at least; 0: COLL_HEARTBEAT_MS, or 2000 */
 } coll_config;
 #define COLL_CONFIG_INIT                                                                           \
   {                                                                                                \
     sizeof(coll_config), 0, 0, NULL, NULL, NULL, COLL_DETERMINISTIC_DEFAULT,                       \
-        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT, COLL_SHRINK_QUORUM_DEFAULT                 \
+        COLL_ACCUMULATE_DEFAULT, COLL_PROGRESS_DEFAULT, COLL_SHRINK_QUORUM_DEFAULT, 0              \
   }
 
 /* ---- creation ------------------------------------------------------------------------------ */

@@ -1,0 +1,44 @@
+/* heartbeat.c: whether the host at the other end of a TCP connection answers. */
+#include "libcoll/base/heartbeat.h"
+
+#include <linux/sockios.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+
+#include "libcoll/base/clock.h"
+
+#define LOOKS       8u  /* within one limit */
+#define MOST_PROBES 127 /* as many as the kernel allows: the network may heal */
+
+uint64_t colli_heartbeat_look_ns(int limit_ms) {
+  return (uint64_t)limit_ms * COLLI_NS_PER_MS / LOOKS;
+}
+
+void colli_heartbeat_enable(int fd, int limit_ms) {
+  const int on = 1, probes = MOST_PROBES;
+  const int every_s = limit_ms > COLLI_HEARTBEAT_KERNEL_MS ? limit_ms / 2000 : 1;
+  setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &every_s, sizeof(every_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &every_s, sizeof(every_s));
+  setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+}
+
+bool colli_heartbeat_silent(colli_heartbeat *beat, int fd, int limit_ms, uint64_t now_ns) {
+  struct tcp_info info;
+  socklen_t bytes = sizeof(info);
+  if (getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0)
+    return false;
+  const uint64_t gap_ns = beat->looked_ns ? now_ns - beat->looked_ns : 0;
+  const uint64_t most_ns = 2 * colli_heartbeat_look_ns(limit_ms);
+  const bool answered = info.tcpi_last_ack_recv * COLLI_NS_PER_MS <= gap_ns;
+  beat->looked_ns = now_ns;
+  int queued = 0;
+  beat->idle = info.tcpi_probes == 0 && ioctl(fd, SIOCOUTQ, &queued) == 0 && queued == 0;
+  if (answered || (info.tcpi_unacked == 0 && info.tcpi_probes == 0))
+    beat->unanswered_ns = 0;
+  else
+    beat->unanswered_ns += gap_ns < most_ns ? gap_ns : most_ns;
+  return beat->unanswered_ns >= (uint64_t)limit_ms * COLLI_NS_PER_MS;
+}
