@@ -44,6 +44,30 @@ bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t
   return false;
 }
 
+colli_gmac *colli_gmac_open(const uint8_t key[COLLI_MAC_BYTES]) {
+  colli_gmac *gmac = EVP_CIPHER_CTX_new();
+  if (gmac && EVP_EncryptInit_ex(gmac, EVP_aes_256_gcm(), NULL, key, NULL) == 1)
+    return gmac;
+  EVP_CIPHER_CTX_free(gmac);
+  return NULL;
+}
+
+void colli_gmac_close(colli_gmac *gmac) {
+  EVP_CIPHER_CTX_free(gmac);
+}
+
+bool colli_gmac_compute(colli_gmac *gmac, uint64_t number, const void *head, size_t head_bytes,
+                        const void *msg, size_t bytes, uint8_t code[COLLI_GMAC_BYTES]) {
+  uint8_t iv[12] = {0};
+  int ignored;
+  memcpy(iv, &number, sizeof(number));
+  return EVP_EncryptInit_ex(gmac, NULL, NULL, NULL, iv) == 1 &&
+         EVP_EncryptUpdate(gmac, NULL, &ignored, head, (int)head_bytes) == 1 &&
+         (bytes == 0 || EVP_EncryptUpdate(gmac, NULL, &ignored, msg, (int)bytes) == 1) &&
+         EVP_EncryptFinal_ex(gmac, code, &ignored) == 1 &&
+         EVP_CIPHER_CTX_ctrl(gmac, EVP_CTRL_AEAD_GET_TAG, COLLI_GMAC_BYTES, code) == 1;
+}
+
 /* The proof that one side knows the secret, bound to its role and to both nonces. */
 static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COLLI_MAC_BYTES]) {
   uint8_t msg[16 + sizeof(colli_hello) + COLLI_NONCE_BYTES] = {0};

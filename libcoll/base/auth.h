@@ -61,6 +61,17 @@ typedef struct colli_auth {
 bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
                 uint8_t mac[COLLI_MAC_BYTES]);
 
+/*
+ * AES-256-GMAC: five times as fast as HMAC for long messages, but each of a key's messages needs a
+ * number of its own. compute() covers `head_bytes` and then `bytes` bytes, both less than 2 GiB.
+ */
+#define COLLI_GMAC_BYTES 16
+typedef struct evp_cipher_ctx_st colli_gmac;
+colli_gmac *colli_gmac_open(const uint8_t key[COLLI_MAC_BYTES]); /* NULL: out of memory */
+void colli_gmac_close(colli_gmac *gmac);                         /* may be NULL */
+bool colli_gmac_compute(colli_gmac *gmac, uint64_t number, const void *head, size_t head_bytes,
+                        const void *msg, size_t bytes, uint8_t code[COLLI_GMAC_BYTES]);
+
 /* Starts a handshake on a connected (or connecting) socket. The caller keeps the socket, and the
  * secret until the handshake has ended. It times out after 5 s. */
 void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES],

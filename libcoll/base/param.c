@@ -102,6 +102,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_VERBS_RETRY] =
         {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
          "How often verbs devices resend an unanswered packet before the peer counts as lost."},
+    [COLLI_PARAM_DATA_CHECK] =
+        {"COLL_DATA_CHECK", COLLI_PARAM_WORD, "none", COLLI_DATA_CHECK_NONE, COLLI_DATA_CHECK_MAC,
+         "How data is checked on its way between ranks: none, crc32c (checksums find damage, in "
+         "shared memory too) or mac (codes that need the secret also find what others have "
+         "altered, "
+         "repeated or added; not in shared memory, where only ranks write). The same on all ranks. "
+         "See docs/reliability.md."},
     [COLLI_PARAM_SLOT_BYTES] =
         {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "64K", 4096, 1 << 20,
          "Size of the slots through which data is pipelined; a multiple of 64, the same on all "
@@ -117,7 +124,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to inject into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
-         "drop_after=K, cut=A-B@K, stall=A-B@K. Empty: none."},
+         "drop_after=K, and cut, stall, flip, lose, replay or swap=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
                          "Program, with options, that collrun uses to start ranks on other hosts.",
                          true},
@@ -155,6 +162,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_ACCUMULATE] = {"native", "float32"},
     [COLLI_PARAM_PROGRESS] = {"off", "on"},
     [COLLI_PARAM_SHRINK_QUORUM] = {"majority", "reachable"},
+    [COLLI_PARAM_DATA_CHECK] = {"none", "crc32c", "mac"},
 };
 
 const char *colli_param_word(colli_param_id id, long long number) {

@@ -35,6 +35,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_VERBS_SERVICE,     /* COLL_VERBS_SERVICE_LEVEL */
   COLLI_PARAM_VERBS_TIMEOUT,     /* COLL_VERBS_TIMEOUT */
   COLLI_PARAM_VERBS_RETRY,       /* COLL_VERBS_RETRY */
+  COLLI_PARAM_DATA_CHECK,        /* COLL_DATA_CHECK: colli_data_check */
   COLLI_PARAM_SLOT_BYTES,        /* COLL_SLOT_BYTES */
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
   COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */
@@ -51,6 +52,13 @@ typedef enum colli_param_id {
   COLLI_PARAM_SECRET, /* never loaded: see create/find_secret.h */
   COLLI_PARAM_COUNT
 } colli_param_id;
+
+/* The words of COLL_DATA_CHECK: transports/check. */
+typedef enum colli_data_check {
+  COLLI_DATA_CHECK_NONE,
+  COLLI_DATA_CHECK_CRC32C,
+  COLLI_DATA_CHECK_MAC
+} colli_data_check;
 
 typedef enum colli_param_type {
   COLLI_PARAM_STRING,

@@ -9,6 +9,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/mux/mux.h"
 #include "libcoll/comm/notice_send.h"
@@ -78,6 +79,11 @@ static coll_status check_transport_names(const colli_assembly *assembly, const c
   return COLL_OK;
 }
 
+/* What a rank has drawn for its keys. */
+static const uint8_t *nonce_of(void *ctx, int rank) {
+  return ((colli_family *)ctx)->table[rank].nonce;
+}
+
 /* Opens one transport into entry `index` of the table. A machine without it is not an error yet. */
 static void open_port(colli_family *family, const colli_assembly *assembly, int index,
                       colli_rank_info *info) {
@@ -87,7 +93,9 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
     return;
   const coll_transport_ops *faulty =
       *family->params.text[COLLI_PARAM_FAULT] ? colli_fault_over(ops, &port->fault) : NULL;
-  port->ops = faulty ? faulty : ops;
+  port->ops = colli_check_over(faulty ? faulty : ops,
+                               (colli_data_check)family->params.number[COLLI_PARAM_DATA_CHECK],
+                               nonce_of, &port->check);
   port->env = (coll_transport_env){
       .size = sizeof(port->env),
       .ctx = family,
@@ -123,6 +131,17 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
   port->endpoint = NULL;
 }
 
+/* Draws what keys of this communicator are derived from, if there will be some. */
+static coll_status draw_nonce(colli_rank_info *info, coll_error *error) {
+  if (info->data_check != COLLI_DATA_CHECK_MAC)
+    return COLL_OK;
+  int sys_errno = colli_random_secret(info->nonce, sizeof(info->nonce));
+  if (sys_errno == 0)
+    return COLL_OK;
+  return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getrandom", sys_errno,
+                         "no random bytes for the keys of COLL_DATA_CHECK=mac");
+}
+
 /* Fills in this rank's record for the others. */
 static void describe_self(colli_family *family, const colli_assembly *assembly,
                           colli_rank_info *info) {
@@ -137,6 +156,7 @@ static void describe_self(colli_family *family, const colli_assembly *assembly,
   info->timeout_ms = (uint32_t)params->number[COLLI_PARAM_TIMEOUT_MS];
   info->deterministic = (uint8_t)params->number[COLLI_PARAM_DETERMINISTIC];
   info->accumulate = (uint8_t)params->number[COLLI_PARAM_ACCUMULATE];
+  info->data_check = (uint8_t)params->number[COLLI_PARAM_DATA_CHECK];
   name_transports(assembly->transports, info->transport_names, sizeof(info->transport_names));
   colli_locality_describe(info);
   colli_shm_capacity_describe(&family->shm_capacity, info);
@@ -199,7 +219,9 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_probe(&family->shm_capacity);
   describe_self(family, assembly, info);
-  status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+  status = draw_nonce(info, error);
+  if (status == COLL_OK)
+    status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status != COLL_OK) {
     colli_family_free(family);
     return status;
@@ -263,6 +285,13 @@ static coll_status compare_settings(const colli_family *family, int peer, coll_e
         "and %u (0: not set); set them to the same on all ranks",
         family->rank, family->host, self->slot_bytes, self->slot_count, peer, other->host,
         other->slot_bytes, other->slot_count);
+  if (other->data_check != self->data_check)
+    return colli_error_set(
+        error, COLL_ERR_MISMATCH, "create",
+        "rank %d (host %s) has COLL_DATA_CHECK=%s, rank %d (host %s) has %s; set it to the same on "
+        "all ranks",
+        family->rank, family->host, colli_param_word(COLLI_PARAM_DATA_CHECK, self->data_check),
+        peer, other->host, colli_param_word(COLLI_PARAM_DATA_CHECK, other->data_check));
   if (other->deterministic == self->deterministic && other->accumulate == self->accumulate)
     return COLL_OK;
   return colli_error_set(

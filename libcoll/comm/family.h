@@ -17,6 +17,7 @@
 #include "libcoll/comm/world.h"
 #include "libcoll/tuning/tuner.h"
 #include "libcoll/wireup/bootstrap.h"
+#include "transports/check/check.h"
 #include "transports/hook/fault.h"
 
 typedef struct colli_mux colli_mux;
@@ -40,6 +41,7 @@ typedef struct colli_port {
   coll_endpoint *endpoint;
   coll_transport_env env;
   fault_table fault; /* decorates it, if COLL_FAULT is set */
+  check_table check; /* decorates that, if COLL_DATA_CHECK is set */
   char *left_out;    /* why it could not be opened, or NULL */
   bool absent;       /* because this machine has no such device and nobody asked for it */
 } colli_port;

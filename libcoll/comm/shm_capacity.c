@@ -57,9 +57,11 @@ static size_t host_slots(const capacity_host *host, const colli_rank_info *info,
                          bool *in_tmp) {
   size_t least = info->slot_bytes ? wanted : SLOT_LEAST; /* what a user has set is not changed */
   const uint64_t capacities[] = {host->dev_shm, host->tmp};
+  /* A checksum takes another page of each slot. */
+  size_t more = info->data_check == COLLI_DATA_CHECK_CRC32C ? 4096 : 0;
   for (int i = 0; i < 2; i++)
     for (size_t bytes = wanted; bytes >= least; bytes /= 2)
-      if (fits(host, capacities[i], bytes, info->slot_count)) {
+      if (fits(host, capacities[i], bytes + more, info->slot_count)) {
         *in_tmp = i == 1;
         return bytes;
       }

@@ -6,6 +6,7 @@
 #define COLLI_WIREUP_BOOTSTRAP_H
 
 #include "coll/coll_transport.h"
+#include "libcoll/base/auth.h"
 #include "libcoll/base/calibration.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
@@ -28,8 +29,10 @@ typedef struct colli_rank_info {
   uint32_t transports;   /* bit t: blob[t] is valid; t is an index of transport_names */
   uint8_t deterministic; /* coll_determinism */
   uint8_t accumulate;    /* coll_accumulate */
-  uint16_t pad;
-  uint64_t dev_shm_free; /* bytes for shared memory: see shm_capacity.h */
+  uint8_t data_check;    /* colli_data_check */
+  uint8_t pad;
+  uint8_t nonce[COLLI_NONCE_BYTES]; /* drawn for this communicator, if data is checked */
+  uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
   uint64_t tmp_free;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
   colli_calibration calibration;  /* what it has measured, or typical costs */

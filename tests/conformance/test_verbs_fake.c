@@ -7,6 +7,7 @@
 
 #include "support_verbs.h"
 #include "tests/conformance/support_conformance.h"
+#include "transports/check/check.h"
 #include "transports/hook/fault.h"
 #include "transports/verbs/verbs.h"
 
@@ -82,6 +83,21 @@ Test(verbs_fake_fault, long_messages, .timeout = 60) {
                               .param = param_refuse};
   conf_memory_traffic(&transport);
 }
+
+/* With its messages checked. */
+static const uint8_t *nonce(void *ctx, int rank) {
+  static const uint8_t drawn[4][COLLI_NONCE_BYTES] = {{1, 7}, {2, 8}, {3, 9}, {4, 10}};
+  (void)ctx;
+  return drawn[rank];
+}
+
+static const conf_transport *checked(void) {
+  static conf_transport transport = {.slot_bytes = 1 << 15, .setup = roce};
+  static check_table table;
+  transport.ops = colli_check_over(&verbs_transport, COLLI_DATA_CHECK_MAC, nonce, &table);
+  return &transport;
+}
+CONFORMANCE(verbs_fake_check, checked())
 
 static const conf_transport version_1 = {
     .ops = &verbs_transport, .slot_bytes = 1 << 15, .setup = roce_v1};

@@ -4,6 +4,7 @@
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "case.h"
 #include "libcoll/base/prng.h"
@@ -98,4 +99,66 @@ int fault_cut(const char *transport) {
       return result;
   }
   return 0;
+}
+
+int fault_checked(const char *transport, const char *check) {
+  setenv("COLL_DATA_CHECK", check, 1);
+  int result = fault_play(transport);
+  unsetenv("COLL_DATA_CHECK");
+  return result;
+}
+
+/* What a tampered run is made of. */
+typedef struct tampering {
+  const char *transport, *check;
+  size_t count; /* elements of each all-reduce */
+  coll_status status;
+} tampering;
+
+/* All-reduces until that fails. Rank 1 received what was wrong, and tells rank 0. */
+static int run_until_noticed(coll_comm *comm, int rank, int nranks, void *arg) {
+  const tampering *t = arg;
+  int *memory = calloc(2 * t->count, sizeof(int));
+  coll_status status = COLL_OK;
+  coll_error error = COLL_ERROR_INIT;
+  bool right = true;
+  (void)nranks;
+  RANK_CHECK(memory);
+  for (int i = 0; i < 100 && status == COLL_OK; i++) {
+    for (size_t k = 0; k < t->count; k++)
+      memory[k] = rank + i;
+    status = coll_allreduce(memory, memory + t->count, t->count, COLL_INT32, COLL_SUM, comm);
+    for (size_t k = 0; k < t->count && status == COLL_OK; k++)
+      right &= memory[t->count + k] == 2 * i + 1;
+  }
+  free(memory);
+  coll_last_error(comm, &error);
+  const char *wanted[] = {strcmp(t->check, "mac") == 0 ? "MAC check" : "CRC32C check",
+                          "from rank 0 to rank 1", t->transport, "allreduce"};
+  for (int i = 0; i < 4; i++)
+    right &= strstr(error.message, wanted[i]) != NULL;
+  right &= status == t->status && error.peer == 0 && error.rank == 1;
+  if (!right)
+    fprintf(stderr, "rank %d: %s: %s\n", rank, coll_status_name(status), error.message);
+  return !right;
+}
+
+int fault_tampered(const char *transport, const char *check, coll_status status) {
+  static const char *const kinds[] = {"flip", "lose", "replay", "swap"};
+  int result = 0;
+  setenv("COLL_DATA_CHECK", check, 1);
+  for (int i = 0; i < 24 && result == 0; i++) {
+    tampering t = {transport, check, i % 2 ? 3 : 100000, status};
+    coll_config config = COLL_CONFIG_INIT;
+    config.transport = transport;
+    config.timeout_ms = slow_ms(20000);
+    char fault[64];
+    snprintf(fault, sizeof(fault), "seed=%d,again=10,%s=0-1@%d", i, kinds[i / 2 % 4], i / 8 * 5);
+    setenv("COLL_FAULT", fault, 1);
+    result = run_threads(2, &config, run_until_noticed, &t);
+    if (result != 0)
+      fprintf(stderr, "%s, COLL_DATA_CHECK=%s, COLL_FAULT=%s\n", transport, check, fault);
+  }
+  unsetenv("COLL_DATA_CHECK");
+  return result;
 }

@@ -168,25 +168,35 @@ Test(choice, corrections, .timeout = 60) {
 
 /* ---- settings that must be equal ------------------------------------------------------------- */
 
+/* A setting that rank 1 has and rank 0 has not. */
+typedef struct setting {
+  const char *name, *value;
+  coll_determinism deterministic; /* in its coll_config */
+} setting;
+
 static int unequal(coll_comm *comm, int rank, int nranks, void *arg) {
+  const setting *its = arg;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   coll_comm *other = NULL;
   config.error = &error;
   setenv("COLL_LOG", "none", 1);
-  if (arg && rank == 1)
-    config.deterministic = COLL_DETERMINISTIC_ORDERED;
-  else if (rank == 1)
-    setenv("COLL_ACCUMULATE", "float32", 1);
+  if (rank == 1)
+    config.deterministic = its->deterministic;
+  if (rank == 1 && its->deterministic == COLL_DETERMINISTIC_DEFAULT)
+    setenv(its->name, its->value, 1);
   RANK_CHECK(make_comm(comm, rank, nranks, &config, &other) == COLL_ERR_MISMATCH);
-  RANK_CHECK(strstr(error.message, arg ? "ordered" : "float32"));
-  RANK_CHECK(strstr(error.message, arg ? "COLL_DETERMINISTIC" : "COLL_ACCUMULATE"));
+  RANK_CHECK(strstr(error.message, its->value) && strstr(error.message, its->name));
   return 0;
 }
 
 Test(choice, unequal_settings, .timeout = 60) {
-  cr_expect_eq(run_processes(2, NULL, unequal, NULL, 30, NULL), 0);
-  cr_expect_eq(run_processes(2, NULL, unequal, (void *)1, 30, NULL), 0);
+  setting settings[] = {{.name = "COLL_ACCUMULATE", .value = "float32"},
+                        {.name = "COLL_DATA_CHECK", .value = "mac"},
+                        {"COLL_DETERMINISTIC", "ordered", COLL_DETERMINISTIC_ORDERED}};
+  for (int i = 0; i < 3; i++)
+    cr_expect_eq(run_processes(2, NULL, unequal, &settings[i], 30, NULL), 0, "%s",
+                 settings[i].name);
   coll_config config = COLL_CONFIG_INIT;
   coll_comm *comm = NULL;
   config.deterministic = (coll_determinism)4;

@@ -200,3 +200,12 @@ Test(verbs, cut_in_the_middle, .init = load, .timeout = 60) {
   cr_assert_eq(fault_cut("verbs"), 0);
   cr_assert_eq(fake->registered, 0);
 }
+
+Test(verbs, checked, .init = load, .timeout = 100) {
+  cr_assert_eq(fault_checked("verbs", "crc32c"), 0);
+}
+
+Test(verbs, damaged, .init = load, .timeout = 100) {
+  cr_assert_eq(fault_tampered("verbs", "crc32c", COLL_ERR_PROTOCOL), 0);
+  cr_assert_eq(fault_tampered("verbs", "mac", COLL_ERR_AUTH), 0);
+}

@@ -28,6 +28,7 @@ static bool make_params(const world_config *config, colli_params *params) {
   set_number(params, COLLI_PARAM_SLOT_BYTES, (long long)config->slot_bytes);
   set_number(params, COLLI_PARAM_SLOT_COUNT, config->slot_count);
   set_number(params, COLLI_PARAM_TIMEOUT_MS, config->timeout_ms);
+  set_number(params, COLLI_PARAM_DATA_CHECK, (long long)config->check);
   return colli_params_set_text(params, COLLI_PARAM_LOG, "none") &&
          colli_params_set_text(params, COLLI_PARAM_ALGO, config->algo ? config->algo : "") &&
          colli_params_set_text(params, COLLI_PARAM_FAULT, config->fault ? config->fault : "");

@@ -18,6 +18,7 @@ typedef struct world_config {
   int timeout_ms;
   const char *algo;  /* COLL_ALGO, or NULL */
   const char *fault; /* COLL_FAULT, or NULL */
+  colli_data_check check;
 } world_config;
 
 typedef struct world {

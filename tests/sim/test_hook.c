@@ -1,6 +1,7 @@
 /* test_hook.c: a link that COLL_FAULT breaks leads to an error that names one of its ends. */
 #include "libcoll/create/assemble.h"
 #include <criterion/criterion.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,14 +11,16 @@
 
 /* Runs ten ring all-reduces on four ranks under COLL_FAULT=`fault`, after which every rank must
  * have failed with `status`. */
-static void run(const char *fault, coll_status status, int a, int b) {
+static void run_checked(const char *fault, colli_data_check check, coll_status status, int a,
+                        int b) {
   world_config config = {.sim = {.seed = 5, .nranks = 4, .alpha_ns = 1000, .ns_per_byte = 0.1},
                          .transport = &sim_transport,
                          .slot_bytes = 256,
                          .slot_count = 4,
                          .timeout_ms = 1000,
                          .algo = "allreduce:ring",
-                         .fault = fault};
+                         .fault = fault,
+                         .check = check};
   world w;
   program p;
   cr_assert(world_open(&w, &config));
@@ -40,6 +43,10 @@ static void run(const char *fault, coll_status status, int a, int b) {
   program_free(&p);
 }
 
+static void run(const char *fault, coll_status status, int a, int b) {
+  run_checked(fault, COLLI_DATA_CHECK_NONE, status, a, b);
+}
+
 Test(hook, cut) {
   run("cut=1-2@30", COLL_ERR_PEER_LOST, 1, 2);
 }
@@ -54,6 +61,24 @@ Test(hook, drop_after) {
 
 Test(hook, stall) {
   run("stall=1-2@30", COLL_ERR_TIMEOUT, -1, -1);
+}
+
+/* Every seed flips another bit of a message of rank 1, and every rank learns between whom. */
+Test(hook, flips_are_noticed) {
+  for (unsigned seed = 1; seed <= 60; seed++) {
+    char fault[40];
+    snprintf(fault, sizeof(fault), "seed=%u,flip=1-2@%u", seed, seed % 20);
+    run_checked(fault, COLLI_DATA_CHECK_CRC32C, COLL_ERR_PROTOCOL, 1, 1);
+    run_checked(fault, COLLI_DATA_CHECK_MAC, COLL_ERR_AUTH, 1, 1);
+  }
+}
+
+Test(hook, messages_out_of_order_are_noticed) {
+  static const char *const faults[] = {"lose=1-2@7", "replay=1-2@7", "swap=1-2@7"};
+  for (int i = 0; i < 3; i++) {
+    run_checked(faults[i], COLLI_DATA_CHECK_CRC32C, COLL_ERR_PROTOCOL, 1, 1);
+    run_checked(faults[i], COLLI_DATA_CHECK_MAC, COLL_ERR_AUTH, 1, 1);
+  }
 }
 
 /* An invalid setting fails the creation, and the error names the setting and what it accepts. */

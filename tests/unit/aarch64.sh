@@ -22,6 +22,9 @@ $cc $flags -O3 -ffp-contract=off -fno-trapping-math -static -o "$folder/kernels"
 qemu-aarch64-static "$folder/kernels" >"$folder/said"
 cat "$folder/said"
 grep -q '^neon: same bits$' "$folder/said"
+# shellcheck disable=SC2086
+$cc $flags -O2 -static -o "$folder/crc32c" tests/conformance/plain_crc32c.c transports/check/check_crc32c.c libcoll/base/prng.c
+qemu-aarch64-static "$folder/crc32c" | grep -q "^crc32c: same values$"
 
 # Like the second compiler of this processor, only ./check --all asks it about the whole library.
 [ -n "${TEST_ALL-}" ] || exit 0

@@ -19,8 +19,20 @@ Test(fault_plan, all_words) {
                        &plan, why, sizeof(why)));
   cr_assert(plan.seed == 7 && plan.again == 10 && plan.pending == 99 && plan.refuse == 3);
   cr_assert(plan.delay_us == 50 && plan.drop_after == 100 && plan.nlinks == 2);
-  cr_assert(plan.links[0].a == 1 && plan.links[0].b == 2 && plan.links[0].after == 500);
-  cr_assert(!plan.links[0].silent && plan.links[1].silent && plan.links[1].after == 0);
+  cr_assert(plan.links[0].a == 1 && plan.links[0].b == 2 && plan.links[0].at == 500);
+  cr_assert(plan.links[0].kind == FAULT_CUT && plan.links[1].kind == FAULT_STALL);
+  cr_assert_eq(plan.links[1].at, 0);
+}
+
+Test(fault_plan, messages) {
+  fault_plan plan;
+  cr_assert(
+      fault_plan_parse("flip=0-1@3,lose=1-0@4,replay=2-3@5,swap=3-2@6", &plan, why, sizeof(why)));
+  for (int i = 0; i < 4; i++) {
+    cr_assert_eq(plan.links[i].kind, FAULT_FLIP + i);
+    cr_assert_eq(plan.links[i].at, 3 + i);
+  }
+  cr_assert(plan.links[2].a == 2 && plan.links[2].b == 3);
 }
 
 Test(fault_plan, defaults) {

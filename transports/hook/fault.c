@@ -50,6 +50,8 @@ static int fault_recv(coll_conn *conn, const coll_tag *expect, void *buf, size_t
   int status = fault_enter(fc);
   if (status != COLL_T_DONE)
     return status;
+  if (fault_tampers(fc))
+    return fault_counted(fc, fault_tamper_recv(fc, expect, buf, bytes, got, got_bytes));
   return fault_counted(fc, fc->inner->ops->recv(fc->inner, expect, buf, bytes, got, got_bytes));
 }
 
@@ -57,7 +59,8 @@ static int fault_slot_peek(coll_conn *conn, coll_tag *got, const void **buf, siz
   fault_conn *fc = (fault_conn *)conn;
   int status = fault_enter(fc);
   if (status == COLL_T_DONE)
-    status = fc->inner->ops->slot_peek(fc->inner, got, buf, bytes);
+    status = fault_tampers(fc) ? fault_tamper_peek(fc, got, buf, bytes)
+                               : fc->inner->ops->slot_peek(fc->inner, got, buf, bytes);
   return fault_noted(fc, status);
 }
 
@@ -65,7 +68,8 @@ static int fault_slot_release(coll_conn *conn) {
   fault_conn *fc = (fault_conn *)conn;
   if (fc->status != COLL_OK)
     return fault_report(fc);
-  return fault_counted(fc, fc->inner->ops->slot_release(fc->inner));
+  return fault_counted(fc, fault_tampers(fc) ? fault_tamper_release(fc)
+                                             : fc->inner->ops->slot_release(fc->inner));
 }
 
 static int fault_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
@@ -115,6 +119,7 @@ static void fault_disconnect(coll_conn *conn) {
     fault_flush(fc); /* what was taken is delivered if the inner connection takes it now */
     fc->inner->ops->disconnect(fc->inner);
   }
+  fault_tamper_free(fc);
   free(fc);
 }
 

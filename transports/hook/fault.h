@@ -14,7 +14,12 @@
  *   drop_after=K  each connection breaks after K messages sent and received
  *   cut=A-B@K     the connections between ranks A and B break after K messages
  *   stall=A-B@K   the connections between ranks A and B fall silent after K messages
- * cut and stall may be given up to 8 times.
+ *   flip=A-B@K    on connections from rank A to rank B, one bit of message K (from 0) arrives wrong
+ *   lose=A-B@K    message K does not arrive
+ *   replay=A-B@K  message K arrives twice
+ *   swap=A-B@K    message K arrives after the one behind it
+ * Those with ranks may be given up to 8 times together. The last four break the contract of
+ * transports: COLL_DATA_CHECK notices them.
  */
 #ifndef COLLI_TRANSPORTS_HOOK_FAULT_H
 #define COLLI_TRANSPORTS_HOOK_FAULT_H
@@ -25,11 +30,21 @@
 
 #define FAULT_MAX_LINKS 8
 
-/* A link that breaks or falls silent. */
+typedef enum fault_kind {
+  FAULT_CUT,
+  FAULT_STALL,
+  FAULT_FLIP, /* from here on: what happens to one message */
+  FAULT_LOSE,
+  FAULT_REPLAY,
+  FAULT_SWAP,
+  FAULT_KINDS
+} fault_kind;
+
+/* What happens between two ranks, and when. */
 typedef struct fault_link {
+  fault_kind kind;
   int a, b;
-  uint64_t after;
-  bool silent;
+  uint64_t at; /* number of messages before it */
 } fault_link;
 
 /* COLL_FAULT, taken apart. */

@@ -123,9 +123,11 @@ void fault_plan_limit(fault_conn *fc) {
   for (int i = 0; i < plan->nlinks; i++) {
     const fault_link *link = &plan->links[i];
     bool here = (link->a == rank && link->b == peer) || (link->a == peer && link->b == rank);
-    if (!here || link->after >= fc->limit)
-      continue;
-    fc->limit = link->after;
-    fc->silent = link->silent;
+    if (link->kind <= FAULT_STALL && here && link->at < fc->limit) {
+      fc->limit = link->at;
+      fc->silent = link->kind == FAULT_STALL;
+    } else if (link->kind > FAULT_STALL && link->a == peer && link->b == rank) {
+      fc->tamper = (fault_tamper){.kind = link->kind, .at = link->at};
+    }
   }
 }

@@ -5,6 +5,22 @@
 #include "libcoll/base/prng.h"
 #include "transports/hook/fault.h"
 
+/* A received message, in memory of its own. */
+typedef struct fault_message {
+  bool full;
+  coll_tag tag;
+  char *payload; /* room for the largest one; or NULL */
+  size_t bytes;
+} fault_message;
+
+/* What happens to one message that a connection receives. */
+typedef struct fault_tamper {
+  fault_kind kind; /* FAULT_CUT: nothing */
+  uint64_t at, taken;
+  fault_message shown; /* the next one */
+  fault_message kept;  /* comes after that */
+} fault_tamper;
+
 /*
  * A connection; `inner` is made late if the plan delays it, and ended early if the plan breaks it.
  */
@@ -29,6 +45,7 @@ typedef struct fault_conn {
   uint64_t sent;  /* last count of the inner connection */
   bool worked;    /* work is done, but the inner connection was not told */
   coll_work work; /* that */
+  fault_tamper tamper;
 } fault_conn;
 
 struct coll_endpoint {
@@ -50,7 +67,7 @@ int fault_report(fault_conn *fc);
 /* Decides by chance whether something goes wrong now, in `percent` of 100 cases. */
 bool fault_chance(const fault_conn *fc, unsigned percent);
 
-/* Sets after how many messages the plan ends this connection, and how. */
+/* Sets what the plan has for this connection, and when. */
 void fault_plan_limit(fault_conn *fc);
 
 /* Makes the inner connection once its time has come: DONE, AGAIN or an error. */
@@ -80,6 +97,20 @@ int fault_flush(fault_conn *fc);
 
 /* Tells the inner connection of work that is done, if it does not know yet. */
 void fault_settle(fault_conn *fc);
+
+/* ---- fault_tamper.c: messages that arrive wrong --------------------------------------------- */
+
+/* Whether the plan has something for a message that this connection receives. */
+static inline bool fault_tampers(const fault_conn *fc) {
+  return fc->tamper.kind != FAULT_CUT;
+}
+
+/* slot_peek(), slot_release() and recv() of such a connection. */
+int fault_tamper_peek(fault_conn *fc, coll_tag *got, const void **buf, size_t *bytes);
+int fault_tamper_release(fault_conn *fc);
+int fault_tamper_recv(fault_conn *fc, const coll_tag *expect, void *buf, size_t bytes,
+                      coll_tag *got, size_t *got_bytes);
+void fault_tamper_free(fault_conn *fc);
 
 /* ---- fault_memory.c: entries of the table that not all transports have ------------------- */
 

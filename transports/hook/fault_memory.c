@@ -33,7 +33,7 @@ static bool passes_on(const fault_conn *fc) {
 
 int fault_offer_work(coll_conn *conn, const coll_work_offer *offer_work) {
   fault_conn *fc = (fault_conn *)conn;
-  if (!passes_on(fc) || fault_chance(fc, fc->ep->plan.refuse))
+  if (fault_tampers(fc) || !passes_on(fc) || fault_chance(fc, fc->ep->plan.refuse))
     return 0;
   return fc->inner->ops->offer_work(fc->inner, offer_work);
 }
@@ -74,7 +74,7 @@ int fault_expect(coll_conn *conn, uint64_t ahead, const coll_tag *tag, void *buf
   fault_conn *fc = (fault_conn *)conn;
   if (!passes_on(fc))
     return COLL_T_AGAIN;
-  if (fault_chance(fc, fc->ep->plan.refuse))
+  if (fault_tampers(fc) || fault_chance(fc, fc->ep->plan.refuse))
     return COLL_T_DONE;
   return fc->inner->ops->expect(fc->inner, ahead, tag, buf, bytes, slice);
 }

@@ -26,26 +26,36 @@ static bool parse_number(const char *text, uint64_t max, char stop, uint64_t *va
 
 /* Reads "A-B@K". */
 static bool parse_link(const char *text, fault_link *link) {
-  uint64_t a, b, after;
+  uint64_t a, b, at;
   if (!parse_number(text, INT_MAX, '-', &a, &text) ||
       !parse_number(text, INT_MAX, '@', &b, &text) ||
-      !parse_number(text, UINT64_MAX - 1, 0, &after, &text) || a == b)
+      !parse_number(text, UINT64_MAX - 1, 0, &at, &text) || a == b)
     return false;
   link->a = (int)a;
   link->b = (int)b;
-  link->after = after;
+  link->at = at;
   return true;
+}
+
+/* The kind of a link's fault, or FAULT_KINDS. */
+static fault_kind find_kind(const char *key) {
+  static const char *const keys[FAULT_KINDS] = {"cut", "stall", "flip", "lose", "replay", "swap"};
+  int kind = 0;
+  while (kind < FAULT_KINDS && strcmp(key, keys[kind]) != 0)
+    kind++;
+  return (fault_kind)kind;
 }
 
 /* Reads one "key=value". */
 static bool parse_setting(const char *key, const char *value, fault_plan *plan) {
   uint64_t n = 0;
   const char *end;
-  if (strcmp(key, "cut") == 0 || strcmp(key, "stall") == 0) {
+  fault_kind kind = find_kind(key);
+  if (kind < FAULT_KINDS) {
     if (plan->nlinks == FAULT_MAX_LINKS)
       return false;
     fault_link *link = &plan->links[plan->nlinks++];
-    link->silent = key[0] == 's';
+    link->kind = kind;
     return parse_link(value, link);
   }
   bool percent =
@@ -89,12 +99,11 @@ bool fault_plan_parse(const char *text, fault_plan *plan, char *why, size_t why_
     if (equals)
       *equals = 0;
     if (!equals || !parse_setting(word, equals + 1, plan)) {
-      snprintf(
-          why, why_bytes,
-          "COLL_FAULT: cannot make sense of '%s'; it takes seed=N, again=0..99, "
-          "pending=0..99, refuse=0..99, delay_us=N, drop_after=N, cut=A-B@N and stall=A-B@N (at "
-          "most %d)",
-          shown, FAULT_MAX_LINKS);
+      snprintf(why, why_bytes,
+               "COLL_FAULT: cannot make sense of '%s'; it takes seed=N, again=0..99, "
+               "pending=0..99, refuse=0..99, delay_us=N, drop_after=N, and cut, stall, flip, lose, "
+               "replay or swap=A-B@N (at most %d)",
+               shown, FAULT_MAX_LINKS);
       return false;
     }
   }
