@@ -5,7 +5,6 @@
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdio.h>
@@ -369,55 +368,6 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done) {
 }
 
 /* ---- addresses ------------------------------------------------------------------------------- */
-
-/* Splits "host:port" or "[host]:port"; false for any other form. */
-static bool split_address(const char *text, char *host, size_t host_bytes, char *port,
-                          size_t port_bytes) {
-  const char *colon = strrchr(text, ':');
-  if (!colon || colon == text)
-    return false;
-  const char *first = text;
-  size_t length = (size_t)(colon - text);
-  if (*text == '[') {
-    if (length < 3 || text[length - 1] != ']')
-      return false;
-    first++;
-    length -= 2;
-  } else if (memchr(text, ':', length)) {
-    return false;
-  }
-  long number;
-  const char *end = colon + 1;
-  if (!read_port(&end, &number) || *end || number == 0 || length >= host_bytes)
-    return false;
-  snprintf(host, host_bytes, "%.*s", (int)length, first);
-  snprintf(port, port_bytes, "%u", (unsigned)(uint16_t)number);
-  return true;
-}
-
-coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *count,
-                            coll_error *error) {
-  char host[256], port[8];
-  *count = 0;
-  if (!split_address(text, host, sizeof(host), port, sizeof(port)))
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "\"%s\" is no address with a port; write 10.0.0.1:6000, [fd00::1]:6000 "
-                           "or name:6000",
-                           text);
-  struct addrinfo hints = {
-      .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_flags = AI_NUMERICSERV};
-  struct addrinfo *list = NULL;
-  int result = getaddrinfo(host, port, &hints, &list);
-  if (result != 0)
-    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                           "the host \"%s\" in \"%s\" has no address (%s); give a number such as "
-                           "10.0.0.1, or a name that this host can look up",
-                           host, text, gai_strerror(result));
-  for (const struct addrinfo *ai = list; ai && *count < max; ai = ai->ai_next)
-    *count += colli_net_from_sockaddr(ai->ai_addr, &addrs[*count]);
-  freeaddrinfo(list);
-  return COLL_OK;
-}
 
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) {
   char ip[INET6_ADDRSTRLEN], scope[16] = "";

@@ -36,10 +36,6 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
  */
 coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error);
 
-/* Resolves "1.2.3.4:5", "[::1]:5" or "name:5" to addresses (names through getaddrinfo). */
-coll_status colli_net_parse(const char *text, colli_addr *addrs, int max, int *count,
-                            coll_error *error);
-
 /* Starts a nonblocking connect, with TCP_NODELAY. Returns the descriptor, or -1 with errno. */
 int colli_net_connect(const colli_addr *addr);
 

@@ -14,6 +14,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/create/find_secret.h"
+#include "libcoll/wireup/resolve.h"
 
 /* A launcher's names for rank and number of ranks. */
 typedef struct launcher {
@@ -118,7 +119,7 @@ static coll_status read_id(const colli_params *params, int rank, colli_id *id, c
   status = colli_find_secret(params, deadline_ns, &id->secret, error);
   if (status != COLL_OK)
     return status;
-  status = colli_net_parse(root, id->addrs, COLLI_MAX_ADDRS, &count, error);
+  status = colli_net_parse(root, deadline_ns, id->addrs, COLLI_MAX_ADDRS, &count, error);
   if (status != COLL_OK)
     return status;
   uint8_t mac[COLLI_MAC_BYTES];

@@ -94,7 +94,8 @@ static int count_copies(const uint8_t *inverted, size_t bytes) {
   if (!maps || memory < 0 || block == MAP_FAILED)
     abort();
   for (unsigned long from, to; fgets(line, sizeof(line), maps);) {
-    if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3 || strcmp(mode, "rw-p") != 0)
+    if (sscanf(line, "%lx-%lx %7s", &from, &to, mode) != 3 || strcmp(mode, "rw-p") != 0 ||
+        to - from > 1ul << 30) /* of a sanitizer */
       continue;
     for (unsigned long at = from; at < to; at += BLOCK - bytes + 1) {
       ssize_t got = pread(memory, block, to - at < BLOCK ? to - at : BLOCK, (off_t)at);

@@ -12,6 +12,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/wireup/resolve.h"
 #include "waits.h"
 
 static const uint8_t secret[COLL_SECRET_BYTES] = "0123456789abcdef0123456789abcde";
@@ -28,7 +29,7 @@ static void make_pair(bool tcp, int fds[2]) {
   colli_addr addr;
   coll_error error = COLL_ERROR_INIT;
   cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
-  colli_net_parse("127.0.0.1:1", &addr, 1, &count, &error);
+  colli_net_parse("127.0.0.1:1", 0, &addr, 1, &count, &error);
   addr.port = port;
   fds[0] = colli_net_connect(&addr);
   struct pollfd pfd = {.fd = listener, .events = POLLIN};

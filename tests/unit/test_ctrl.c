@@ -14,6 +14,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
+#include "libcoll/wireup/resolve.h"
 #include "waits.h"
 
 enum { LOCAL, LOCAL_SILENT, NET, KINDS };
@@ -25,7 +26,7 @@ static void tcp_pair(int fds[2]) {
   colli_addr addr;
   coll_error error = COLL_ERROR_INIT;
   cr_assert_eq(colli_net_listen("", &listener, &port, &error), COLL_OK);
-  colli_net_parse("127.0.0.1:1", &addr, 1, &count, &error);
+  colli_net_parse("127.0.0.1:1", 0, &addr, 1, &count, &error);
   addr.port = port;
   fds[0] = colli_net_connect(&addr);
   struct pollfd pfd = {.fd = listener, .events = POLLIN};

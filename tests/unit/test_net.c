@@ -1,18 +1,24 @@
 /* test_net.c: interfaces, listening, connecting, addresses. */
 #include <arpa/inet.h>
 #include <criterion/criterion.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
+#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/net.h"
+#include "libcoll/wireup/resolve.h"
 
 /* The number of open descriptors. */
 static int open_fds(void) {
@@ -30,7 +36,9 @@ static colli_addr parsed(const char *text) {
   colli_addr addrs[4] = {0};
   coll_error error = COLL_ERROR_INIT;
   int count = 0;
-  cr_assert_eq(colli_net_parse(text, addrs, 4, &count, &error), COLL_OK, "%s", error.message);
+  cr_assert_eq(
+      colli_net_parse(text, colli_now_ns() + 30000 * COLLI_NS_PER_MS, addrs, 4, &count, &error),
+      COLL_OK, "%s", error.message);
   cr_assert_geq(count, 1);
   return addrs[0];
 }
@@ -256,15 +264,53 @@ Test(net, malformed_addresses) {
                                     "a:b:5",
                                     "10.0.0.1:5 ",
                                     "no.such.host.invalid:5"};
+  const uint64_t in_30_s = colli_now_ns() + 30000 * COLLI_NS_PER_MS;
   for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
     colli_addr addrs[2];
     int count = 9;
     coll_error error = COLL_ERROR_INIT;
-    cr_assert_eq(colli_net_parse(bad[i], addrs, 2, &count, &error), COLL_ERR_INVALID_USAGE, "%s",
-                 bad[i]);
+    cr_assert_eq(colli_net_parse(bad[i], in_30_s, addrs, 2, &count, &error), COLL_ERR_INVALID_USAGE,
+                 "%s", bad[i]);
     cr_assert_eq(count, 0);
     cr_assert(strstr(error.message, bad[i]) && error.message[0], "%s", error.message);
   }
+}
+
+/* Stands in front of the C library's: a name server that does not answer until `answers` is set,
+ * and an immediate answer for numbers. */
+static atomic_bool answers, answered;
+int getaddrinfo(const char *host, const char *port, const struct addrinfo *hints,
+                struct addrinfo **list) {
+  int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
+  *(void **)&real = dlsym(RTLD_NEXT, "getaddrinfo");
+  if (strcmp(host, "slow.example") != 0 || hints->ai_flags & AI_NUMERICHOST)
+    return real(host, port, hints, list);
+  while (!atomic_load(&answers))
+    sched_yield();
+  int result = real("10.1.2.3", port, hints, list);
+  atomic_store(&answered, true);
+  return result;
+}
+
+Test(net, a_lookup_ends_at_the_deadline, .timeout = 60) {
+  colli_addr addrs[2];
+  int count = 9;
+  coll_error error = COLL_ERROR_INIT;
+  cr_assert_eq(colli_net_parse("slow.example:5", colli_now_ns() + 50 * COLLI_NS_PER_MS, addrs, 2,
+                               &count, &error),
+               COLL_ERR_TIMEOUT);
+  cr_assert_eq(count, 0);
+  cr_assert(strstr(error.message, "slow.example"), "%s", error.message);
+  atomic_store(&answers,
+               true); /* the thread that still asks frees what it has; see LeakSanitizer */
+  while (!atomic_load(&answered))
+    sched_yield();
+  int before = open_fds();
+  cr_assert_eq(colli_net_parse("slow.example:5", colli_now_ns() + 30000 * COLLI_NS_PER_MS, addrs, 2,
+                               &count, &error),
+               COLL_OK, "%s", error.message);
+  cr_assert(count >= 1 && addrs[0].family == 4 && addrs[0].ip[0] == 10 && addrs[0].port == 5);
+  cr_assert_leq(open_fds(), before);
 }
 
 /* An address with a prefix. */
