@@ -18,11 +18,20 @@ typedef struct colli_shrink_origin {
   int nranks;
 } colli_shrink_origin;
 
+/* The outcome of an agreement. */
+typedef struct colli_agreed {
+  uint64_t number; /* counted as shrinks are; 0: there was none */
+  uint64_t list;   /* of the ranks that took part */
+  uint64_t word;
+  int absent; /* ranks of the communicator that did not */
+} colli_agreed;
+
 /* A communicator's part. */
 typedef struct colli_shrink {
   colli_shrink_listener *listener; /* between processes; NULL: one rank, threads, or simulated */
   colli_meeting *meeting;          /* between threads of one process; else NULL */
-  uint64_t count;                  /* shrinks of this communicator so far */
+  uint64_t count;                  /* shrinks and agreements of this communicator so far */
+  colli_agreed agreed;             /* the last one, for ranks that are still in it */
   colli_shrink_origin from;
 } colli_shrink;
 

@@ -1,4 +1,5 @@
-/* shrink.c: coll_comm_shrink: a new communicator of the survivors. */
+/* shrink.c: coll_comm_shrink: a new communicator of the survivors; coll_comm_agree: a word of
+ * theirs. */
 #include <stdio.h>
 
 #include "libcoll/base/assert.h"
@@ -27,20 +28,38 @@ static void inherit_settings(coll_comm *child, const coll_comm *comm,
   child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;
 }
 
-/* Shrinks in the way that fits the communicator's ranks. */
-static coll_status shrink_any(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+/* Does the task in the way that fits the communicator's ranks. */
+static coll_status run_task(coll_comm *comm, colli_settings *settings, shrink_task task,
+                            uint64_t word, shrink_outcome *outcome) {
+  comm->shrink.count++;
   if (comm->world.now_ns != colli_world_real.now_ns)
     return colli_error_set(&settings->error, COLL_ERR_UNSUPPORTED, "shrink",
-                           "a simulated communicator cannot be shrunk; make a new one");
+                           "a simulated communicator has no %s; make a new communicator",
+                           colli_shrink_name(task));
+  if (comm->nranks == 1 && task == SHRINK_AGREE) {
+    outcome->agreed.word = word;
+    return COLL_OK;
+  }
   if (comm->nranks == 1)
-    return shrink_alone(comm, settings, child);
+    return shrink_alone(comm, settings, &outcome->child);
   if (comm->shrink.meeting)
-    return colli_shrink_local(comm, settings, child);
+    return colli_shrink_local(comm, settings, task, word, outcome);
   if (comm->shrink.listener)
-    return colli_shrink_agree(comm, settings, child);
+    return colli_shrink_agree(comm, settings, task, word, outcome);
   return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
                          "out of memory for a shrink: there was not enough when this communicator "
                          "was made");
+}
+
+/* Ends a call; coll_last_error() has its failure unless there was one before. */
+static coll_status end_task(coll_comm *comm, colli_settings *settings, coll_status status,
+                            const char *operation) {
+  if (status != COLL_OK)
+    snprintf(settings->error.operation, sizeof(settings->error.operation), "%s", operation);
+  if (status != COLL_OK && comm->failure.status == COLL_OK)
+    comm->failure.error = settings->error;
+  colli_call_leave(comm);
+  return colli_settings_finish(settings, status);
 }
 
 coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
@@ -55,18 +74,37 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
     return status;
   }
   colli_settings settings;
+  shrink_outcome outcome = {0};
   status = colli_settings_inherit(&settings, comm, config);
-  if (status == COLL_OK) {
-    comm->shrink.count++;
-    status = shrink_any(comm, &settings, child);
-  }
+  if (status == COLL_OK)
+    status = run_task(comm, &settings, SHRINK_SHRINK, 0, &outcome);
+  *child = outcome.child;
   COLLI_ASSERT_RANK((status == COLL_OK) == (*child != NULL), comm->rank);
   if (status == COLL_OK)
     inherit_settings(*child, comm, &settings);
-  else
-    snprintf(settings.error.operation, sizeof(settings.error.operation), "shrink");
-  if (status != COLL_OK && comm->failure.status == COLL_OK)
-    comm->failure.error = settings.error;
-  colli_call_leave(comm);
-  return colli_settings_finish(&settings, status);
+  return end_task(comm, &settings, status, "shrink");
+}
+
+coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
+                            const coll_config *config) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  if (!word) {
+    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "agree", "word is NULL");
+    colli_call_leave(comm);
+    return status;
+  }
+  colli_settings settings;
+  shrink_outcome outcome = {0};
+  status = colli_settings_inherit(&settings, comm, config);
+  if (status == COLL_OK)
+    status = run_task(comm, &settings, SHRINK_AGREE, *word, &outcome);
+  if (status == COLL_OK) {
+    comm->shrink.agreed = outcome.agreed;
+    *word = outcome.agreed.word;
+  }
+  if (status == COLL_OK && absent)
+    *absent = outcome.agreed.absent;
+  return end_task(comm, &settings, status, "agree");
 }

@@ -16,11 +16,10 @@ static coll_status shrink_timed_out(shrink *s) {
   boot_list_ranks(s->skipped, s->b.nranks, true, list, sizeof(list));
   return boot_fail(
       &s->b, COLL_ERR_TIMEOUT, -1, NULL,
-      "rank %d (host %s) was left out of the new communicator: within %.3g s it met no "
-      "rank that led the others (no answer from: %s); look whether they called "
-      "coll_comm_shrink() too; COLL_CREATE_TIMEOUT_MS gives more time",
+      "rank %d (host %s) was left out: within %.3g s it met no rank that led the others (no answer "
+      "from: %s); look whether they called %s too; COLL_CREATE_TIMEOUT_MS gives more time",
       s->b.rank, s->b.mine->host, (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
-      list);
+      list, colli_shrink_name(s->task));
 }
 
 /* Takes part until the end. */
@@ -61,7 +60,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .error = &settings->error,
                 .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
-  s->altered = -1;
+  s->altered = s->astray = -1;
   s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
   s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));
@@ -71,12 +70,15 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   return s->b.polls.fds && s->gone && s->skipped && s->listed && s->conns;
 }
 
-coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink_task task,
+                               uint64_t word, shrink_outcome *outcome) {
   coll_status status = COLL_ERR_NO_MEMORY;
   shrink *s = calloc(1, sizeof(*s));
   settings->log.rank = comm->rank;
   colli_call_pause(comm);
   if (s && prepare_shrink(s, comm, settings)) {
+    s->task = task;
+    s->word = word;
     status = boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd);
     if (status == COLL_OK)
       status = take_part(s);
@@ -85,9 +87,9 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_c
                     comm->nranks);
   }
   if (s) {
-    COLLI_ASSERT_RANK(status != COLL_OK || s->child, comm->rank);
+    COLLI_ASSERT_RANK(status != COLL_OK || s->adopted, comm->rank);
     if (status == COLL_OK)
-      *child = s->child;
+      *outcome = (shrink_outcome){s->child, s->agreed};
     else
       coll_comm_destroy(&s->child);
     colli_door_close(&s->door);

@@ -1,4 +1,4 @@
-/* shrink_build.c: makes the new communicator of a shrink. */
+/* shrink_build.c: adopts the list of a shrink: makes its communicator. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,7 +22,8 @@ static colli_secret *new_secret(const shrink *s, const shrink_order *order) {
   return secret;
 }
 
-coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+/* Creates the communicator of the list. */
+static coll_status build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
   const coll_comm *comm = s->comm;
   COLLI_ASSERT_RANK(s->listed[s->b.rank], s->b.rank);
@@ -71,5 +72,21 @@ coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, co
     memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
            sizeof(s->child->table[r].control_addrs));
   free(members);
+  return COLL_OK;
+}
+
+coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+                         const int *ranks, int nfds) {
+  s->adopted = 0;
+  if (s->task == SHRINK_AGREE) {
+    s->agreed = (colli_agreed){.number = s->b.hello_word, .list = s->list, .word = order->word};
+    for (int r = 0; r < s->b.nranks; r++)
+      s->agreed.absent += !s->listed[r];
+  } else {
+    coll_status status = build(s, order, listen_fd, fds, ranks, nfds);
+    if (status != COLL_OK)
+      return status;
+  }
+  s->adopted = order->comm_id;
   return COLL_OK;
 }

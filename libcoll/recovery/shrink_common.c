@@ -14,6 +14,10 @@
 #define SEND_NS COLLI_NS_PER_S
 #define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
 
+const char *colli_shrink_name(shrink_task task) {
+  return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink()";
+}
+
 /* ---- messages -------------------------------------------------------------------------------- */
 
 bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8_t *flags,
@@ -44,8 +48,10 @@ void shrink_send_checkin(const shrink *s, colli_sealed *conn) {
                                .nranks = s->b.nranks,
                                .ballot = s->ballot,
                                .list = s->list,
-                               .child = s->child ? s->child->comm_id : 0,
-                               .renewed = s->renewed};
+                               .adopted = s->adopted,
+                               .word = s->word,
+                               .renewed = s->renewed,
+                               .task = s->task};
   uint8_t *flags = malloc((size_t)s->b.nranks);
   if (!flags)
     return; /* the others count this rank as missing */
@@ -98,15 +104,21 @@ static bool is_behind(const shrink *s, const colli_hello *hello) {
          hello->word == from->number && hello->dst_rank == from->rank;
 }
 
-/* Tells such a rank that this communicator is the outcome. */
-static void tell_outcome(shrink *s, colli_guest *guest) {
+/* Whether it belongs to a rank that still is in the last agreement of this communicator. */
+static bool is_agreeing(const shrink *s, const colli_hello *hello) {
+  const colli_agreed *agreed = &s->comm->shrink.agreed;
+  return hello->kind == COLLI_HELLO_SHRINK && agreed->number && hello->word == agreed->number &&
+         hello->comm_id == s->id.comm_id && hello->dst_rank == s->b.rank;
+}
+
+/* Tells such a rank the outcome: the list of that many ranks that was committed. */
+static void tell_outcome(colli_guest *guest, int nranks, uint64_t list) {
   shrink_order order;
-  const int nranks = s->comm->shrink.from.nranks;
   uint8_t *flags = calloc(1, (size_t)nranks);
   memset(&order, 0, sizeof(order));
   order.kind = SHRINK_COMMIT;
   order.nranks = nranks;
-  order.comm_id = s->comm->comm_id;
+  order.comm_id = list;
   colli_sealed conn;
   colli_sealed_open(&conn, &guest->auth);
   if (flags && colli_auth_answer(&guest->auth, true) == 0)
@@ -130,7 +142,9 @@ static void welcome(shrink *s) {
     else if (wanted)
       boot_close(&guest.fd); /* no memory: it will dial again */
     else if (is_behind(s, hello))
-      tell_outcome(s, &guest);
+      tell_outcome(&guest, s->comm->shrink.from.nranks, s->comm->comm_id);
+    else if (is_agreeing(s, hello))
+      tell_outcome(&guest, s->b.nranks, s->comm->shrink.agreed.list);
     else {
       /* It is already shrinking the new communicator, and will dial again. */
       s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
@@ -149,6 +163,8 @@ static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
   }
   conn->in = true;
   conn->done = 0;
+  if (conn->head.task != s->task)
+    s->astray = rank;
   if (rank < s->b.rank)
     shrink_drop(s, rank);
 }
@@ -172,11 +188,11 @@ static int read_checkin(shrink *s, int rank) {
   return result;
 }
 
-/* Reads a rank's word, if it is not here yet: DONE, AGAIN or an errno. */
-static int read_word(shrink_conn *conn) {
+/* Reads a rank's report, if it is not here yet: DONE, AGAIN or an errno. */
+static int read_report(shrink_conn *conn) {
   if (conn->said)
     return COLL_T_AGAIN;
-  int result = colli_sealed_pull(&conn->conn, &conn->word, sizeof(conn->word), &conn->done);
+  int result = colli_sealed_pull(&conn->conn, &conn->report, sizeof(conn->report), &conn->done);
   if (result == COLL_T_DONE) {
     conn->said = true;
     conn->done = 0;
@@ -186,7 +202,7 @@ static int read_word(shrink_conn *conn) {
 
 /* Reads one rank's messages; false if its connection ended or a message is invalid. */
 static bool read_conn(shrink *s, int rank) {
-  const int result = s->conns[rank]->in ? read_word(s->conns[rank]) : read_checkin(s, rank);
+  const int result = s->conns[rank]->in ? read_report(s->conns[rank]) : read_checkin(s, rank);
   if (result == EBADMSG)
     s->altered = rank;
   return result <= 0;

@@ -76,21 +76,21 @@ static void obey(shrink *s, colli_sealed *conn, const shrink_order *order, const
   COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
   const int leader = 0;
   coll_status status = COLL_OK;
-  shrink_word word;
+  shrink_report report;
   shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
   if (order->kind == SHRINK_BUILD)
-    status = shrink_build(s, order, -1, &conn->fd, &leader, 1);
-  memset(&word, 0, sizeof(word));
-  word.ballot = order->ballot;
-  boot_report_fill(&s->b, &word.word, status);
-  shrink_send(conn, &word, sizeof(word), NULL, 0); /* if sending fails, reading will notice */
+    status = shrink_adopt(s, order, -1, &conn->fd, &leader, 1);
+  memset(&report, 0, sizeof(report));
+  report.ballot = order->ballot;
+  boot_report_fill(&s->b, &report.report, status);
+  shrink_send(conn, &report, sizeof(report), NULL, 0); /* if sending fails, reading will notice */
 }
 
 /* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
 static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
                        const uint8_t *flags, coll_status *status, bool *over) {
   const bool listed = flags[s->b.rank] & SHRINK_LISTED;
-  const bool have = s->child && s->child->comm_id == order->comm_id;
+  const bool have = s->adopted && s->adopted == order->comm_id;
   switch (order->kind) {
   case SHRINK_BUILD:
   case SHRINK_RENEW:
@@ -105,9 +105,9 @@ static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
     *over = true;
     if (!have)
       *status = boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
-                          "rank %d (host %s) was left out: the others agreed on a communicator "
-                          "without it; COLL_CREATE_TIMEOUT_MS gives more time",
-                          s->b.rank, s->b.mine->host);
+                          "rank %d (host %s) was left out of %s: the others agreed without it; "
+                          "COLL_CREATE_TIMEOUT_MS gives more time",
+                          s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
     return true;
   case SHRINK_END: {
     boot_report word = {.status = (int32_t)order->error.status, .error = order->error};

@@ -1,18 +1,20 @@
 /*
- * shrink_internal.h: the parts of coll_comm_shrink().
+ * shrink_internal.h: the parts of coll_comm_shrink() and coll_comm_agree(). An agreement is a
+ * shrink whose list comes with a word instead of a communicator.
  *
  * Between processes the survivors agree in rounds, each led by a coordinator: the lowest rank that
  * a rank does not know to be gone and that has not kept it waiting for too long (*skipped*).
  * Everybody dials its coordinator's shrink listener and keeps that connection until the end:
  *
- *   r -> c   checkin         who is gone or skipped as far as r knows, and what it adopted before
- *   c -> r   order BUILD     the list: make a communicator of these ranks
- *   r -> c   word            it is made (r has *adopted* the list), or why not
+ *   r -> c   checkin         who is gone or skipped as far as r knows, what it adopted before, and
+ *                            its word (agreement)
+ *   c -> r   order BUILD     the list: make a communicator of these ranks, or keep their word
+ *   r -> c   report          it is made (r has *adopted* the list), or why not
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
  *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
- * If a round fails, the coordinator says STOP, hears everybody's word, and begins the next round
+ * If a round fails, the coordinator says STOP, hears everybody's report, and begins the next round
  * with those who are left, with a higher *ballot*. If the coordinator is lost, the members go to
  * the next candidate and tell it the latest list and what they adopted. The rules of shrink_rules.h
  * make all who return OK return the same list.
@@ -35,14 +37,18 @@
 #define SHRINK_SKIPPED 2u
 #define SHRINK_LISTED  4u /* in the latest list */
 
+/* What the ranks do together. */
+typedef enum shrink_task { SHRINK_SHRINK = 1, SHRINK_AGREE = 2 } shrink_task;
+
 typedef struct shrink_checkin {
   uint32_t magic;
   int32_t nranks;
-  uint64_t ballot; /* of the latest list that it knows; 0: none */
-  uint64_t list;   /* comm_id of that list's communicator */
-  uint64_t child;  /* comm_id of the communicator that it made; 0: none */
+  uint64_t ballot;  /* of the latest list that it knows; 0: none */
+  uint64_t list;    /* comm_id of that list's communicator, or just a number */
+  uint64_t adopted; /* the list that it has adopted; 0: none */
+  uint64_t word;    /* SHRINK_AGREE: its own */
   uint32_t renewed;
-  uint32_t pad;
+  uint32_t task;
 } shrink_checkin;
 
 typedef enum shrink_order_kind {
@@ -58,16 +64,17 @@ typedef struct shrink_order {
   uint32_t kind;
   int32_t nranks;
   uint64_t ballot;
-  uint64_t comm_id;                /* of the new communicator */
+  uint64_t comm_id;                /* of the new communicator, or the list's number */
+  uint64_t word;                   /* SHRINK_AGREE: that of all on the list */
   uint8_t salt[COLL_SECRET_BYTES]; /* BUILD: its secret is made from this and the old one */
   colli_addr addrs[COLLI_MAX_ADDRS];
   coll_error error; /* END */
 } shrink_order;
 
-typedef struct shrink_word {
+typedef struct shrink_report {
   uint64_t ballot;
-  boot_report word;
-} shrink_word;
+  boot_report report;
+} shrink_report;
 
 /* A higher rank that has dialled this rank's listener. */
 typedef struct shrink_conn {
@@ -76,33 +83,41 @@ typedef struct shrink_conn {
   size_t done; /* bytes of the current message */
   bool headed; /* `head` is complete */
   shrink_checkin head;
-  shrink_word word;
-  bool said; /* `word` is complete */
+  shrink_report report;
+  bool said; /* `report` is complete */
   uint8_t flags[];
 } shrink_conn;
 
-/* The state of one call of coll_comm_shrink(). */
+/* The state of one call. */
 typedef struct shrink {
   boot b; /* rank, nranks and secret are those of the old communicator */
   colli_id id;
   coll_comm *comm;
   colli_settings *settings;
+  shrink_task task;
+  uint64_t word; /* SHRINK_AGREE: this rank's */
   coll_shrink_quorum quorum;
   uint64_t patience_ns; /* create_timeout_ms */
   uint64_t limit_ns;    /* this call ends by then */
   bool *gone, *skipped; /* by rank */
   int altered;          /* a rank one of whose messages arrived altered; -1: none */
+  int astray;           /* a rank that made another call (task); -1: none */
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
   bool proved;      /* some rank is known to have returned with that list */
   bool *listed;     /* its members */
-  coll_comm *child; /* made here; of that list or an earlier one */
+  uint64_t adopted; /* the list that this rank has adopted: that one, an earlier one, 0: none */
+  coll_comm *child; /* made from it, or: */
+  colli_agreed agreed;
   colli_door door;
   shrink_conn **conns; /* by rank; NULL: not here */
 } shrink;
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
+
+/* The public name of a call. */
+const char *colli_shrink_name(shrink_task task);
 
 /* The lowest rank that may coordinate: this one or a lower one. */
 int shrink_candidate(const shrink *s);
@@ -142,8 +157,9 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
 
 /* ---- shrink_build.c -------------------------------------------------------------------------- */
 
-/* Creates the communicator of the list in `order`, with lifelines to other ranks. */
-coll_status shrink_build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
+/* Adopts the list in `order`: creates its communicator, with lifelines to other ranks, or keeps its
+ * word. */
+coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds);
 
 /* ---- the two roles --------------------------------------------------------------------------- */
@@ -157,12 +173,20 @@ coll_status shrink_follow(shrink *s, int leader, bool *over);
 
 /* ---- between processes (shrink_agree.c) ------------------------------------------------------ */
 
-/* Agrees with the other survivors and creates the child. settings->error reports a failure. */
-coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, coll_comm **child);
+/* What comes out of it. */
+typedef struct shrink_outcome {
+  coll_comm *child;    /* SHRINK_SHRINK */
+  colli_agreed agreed; /* SHRINK_AGREE */
+} shrink_outcome;
+
+/* Agrees with the other survivors on a child, or on a word. settings->error reports a failure. */
+coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink_task task,
+                               uint64_t word, shrink_outcome *outcome);
 
 /* ---- threads (shrink_local.c) ---------------------------------------------------------------- */
 
 /* The same for a rank that is a thread. */
-coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_comm **child);
+coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, shrink_task task,
+                               uint64_t word, shrink_outcome *outcome);
 
 #endif

@@ -6,6 +6,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/prng.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define BEATS            8 /* signs of life of a waiting coordinator within the patience */
@@ -111,12 +112,10 @@ static void take_latest(shrink *s) {
   }
 }
 
-/* Whether a rank that is here has made the communicator of the latest list. */
-static bool has_child(const shrink *s, int r) {
-  if (r == s->b.rank)
-    return s->child && s->child->comm_id == s->list;
+/* Whether a rank that is here has adopted the latest list. */
+static bool has_adopted(const shrink *s, int r) {
   COLLI_ASSERT_RANK(here(s, r), s->b.rank);
-  return s->conns[r]->head.child == s->list;
+  return (r == s->b.rank ? s->adopted : s->conns[r]->head.adopted) == s->list;
 }
 
 /* Whether a rank may have returned with the latest list, so that there can be no other. */
@@ -125,18 +124,20 @@ static bool may_be_committed(lead *l) {
   take_latest(s);
   if (s->proved)
     return true;
-  if (s->ballot == 0 || s->ballot == l->ballot)
+  const bool outside = s->task == SHRINK_AGREE;
+  if (s->ballot == 0 || (s->ballot == l->ballot && !outside))
     return false; /* none, or this rank's own, which it did not commit */
   for (int r = 0; r < s->b.nranks; r++) {
     l->here[r] = here(s, r);
-    l->adopted[r] = l->here[r] && has_child(s, r);
+    l->adopted[r] = l->here[r] && has_adopted(s, r);
   }
   return shrink_may_be_committed(&(shrink_view){.nranks = s->b.nranks,
                                                 .gone = s->gone,
                                                 .here = l->here,
                                                 .listed = s->listed,
                                                 .adopted = l->adopted,
-                                                .renewed = s->renewed});
+                                                .renewed = s->renewed,
+                                                .outside = outside});
 }
 
 /* ---- orders ---------------------------------------------------------------------------------- */
@@ -203,7 +204,7 @@ static bool gather(lead *l) {
     if (late || all || s->proved || s->altered >= 0) {
       bool committed = may_be_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
-        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_child(s, r)));
+        l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_adopted(s, r)));
       return committed;
     }
     shrink_wait_begin(s);
@@ -237,13 +238,13 @@ static coll_status commit_list(lead *l) {
   shrink_order order = make_order(SHRINK_COMMIT);
   send_order_to_members(l, &order, true);
   boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
-            "the other ranks, led by rank %d (host %s), agreed on a communicator without this one, "
-            "which came too late; COLL_CREATE_TIMEOUT_MS gives more time",
-            s->b.rank, s->b.mine->host);
+            "the other ranks, led by rank %d (host %s), ended %s without this one, which came too "
+            "late; COLL_CREATE_TIMEOUT_MS gives more time",
+            s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
   end_others(l, COLL_ERR_TIMEOUT);
   if (!l->takes[s->b.rank])
     return COLL_ERR_TIMEOUT;
-  COLLI_ASSERT_RANK(has_child(s, s->b.rank), s->b.rank);
+  COLLI_ASSERT_RANK(has_adopted(s, s->b.rank), s->b.rank);
   colli_error_clear(s->b.error);
   return COLL_OK;
 }
@@ -268,14 +269,15 @@ static coll_status too_few(lead *l) {
                    "%d rank(s) met, led by rank %d (host %s), but rank(s) %s did not come within "
                    "%.3g s, and nothing shows that they died. They may have gone on without these "
                    "ranks, which are fewer than most, and left out; look whether they called "
-                   "coll_comm_shrink() too and can be reached; COLL_CREATE_TIMEOUT_MS gives more "
-                   "time, and COLL_SHRINK_QUORUM=reachable goes on all the same",
+                   "%s too and can be reached; COLL_CREATE_TIMEOUT_MS gives more time, and "
+                   "COLL_SHRINK_QUORUM=reachable goes on all the same",
                    count, s->b.rank, s->b.mine->host, list,
-                   (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S);
+                   (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
+                   colli_shrink_name(s->task));
 }
 
-/* Waits for the replies to this round of those who take the list. COLL_OK: all have adopted it. */
-static coll_status hear_words(lead *l) {
+/* Waits for the reports of this round of those who take the list. COLL_OK: all have adopted it. */
+static coll_status hear_reports(lead *l) {
   shrink *s = l->s;
   uint64_t left_ns = s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
   const uint64_t until_ns = colli_now_ns() + left_ns;
@@ -297,10 +299,10 @@ static coll_status hear_words(lead *l) {
           shrink_drop(s, r);
       } else if (!conn || !conn->in) {
         status = status == COLL_OK ? COLL_ERR_PEER_LOST : status;
-      } else if (conn->word.word.status == COLL_OK && conn->word.ballot == s->ballot) {
-        conn->head.child = s->list;
+      } else if (conn->report.report.status == COLL_OK && conn->report.ballot == s->ballot) {
+        conn->head.adopted = s->list;
       } else {
-        status = boot_fail_reported(&s->b, &conn->word.word);
+        status = boot_fail_reported(&s->b, &conn->report.report);
       }
     }
     if (all || late)
@@ -310,8 +312,8 @@ static coll_status hear_words(lead *l) {
   }
 }
 
-/* Builds this rank's part over lifelines to the others. */
-static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
+/* Adopts the list here, with lifelines to the others. */
+static coll_status adopt(shrink *s, const shrink_order *order, int listen_fd) {
   int count = 0, rank = 0;
   int *fds = malloc(2 * (size_t)s->b.nranks * sizeof(*fds));
   if (!fds) {
@@ -332,7 +334,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
     rank += s->listed[r];
   }
   if (status == COLL_OK)
-    status = shrink_build(s, order, listen_fd, fds, ranks, count);
+    status = shrink_adopt(s, order, listen_fd, fds, ranks, count);
   else
     close(listen_fd);
   free(fds);
@@ -356,37 +358,66 @@ static uint64_t next_ballot(const shrink *s) {
   return ((s->ballot >> BALLOT_RANK_BITS) + 1) << BALLOT_RANK_BITS | (uint64_t)s->b.rank;
 }
 
-/* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
- * another round may succeed with those who are left. */
-static coll_status new_list(lead *l) {
-  shrink *s = l->s;
+/* Gives a new list its identity and what its communicator is made from; *listen_fd: -1, or where
+ * its ranks meet. */
+static coll_status identify_list(shrink *s, shrink_order *order, int *listen_fd) {
+  *listen_fd = -1;
+  if (s->task == SHRINK_AGREE) {
+    int failed = colli_random_secret(&s->list, sizeof(s->list));
+    return failed ? colli_error_sys(s->b.error, COLL_ERR_SYSTEM, "agree", "getrandom", failed,
+                                    "cannot make a number for a list")
+                  : COLL_OK;
+  }
   colli_id fresh;
   coll_status status = colli_id_make(&fresh, &s->settings->params, s->b.error);
   if (status != COLL_OK)
     return status;
+  memcpy(order->salt, fresh.secret->bytes, sizeof(order->salt));
+  memcpy(order->addrs, fresh.addrs, sizeof(order->addrs));
+  colli_id_release(&fresh);
+  s->list = fresh.comm_id;
+  *listen_fd = fresh.listen_fd;
+  return COLL_OK;
+}
+
+/* The word of all who take the list. */
+static uint64_t common_word(const lead *l) {
+  const shrink *s = l->s;
+  uint64_t word = s->word;
+  for (int r = 0; r < s->b.nranks; r++)
+    if (l->takes[r] && r != s->b.rank)
+      word &= s->conns[r]->head.word;
+  return word;
+}
+
+/* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
+ * another round may succeed with those who are left. */
+static coll_status new_list(lead *l) {
+  shrink *s = l->s;
+  int listen_fd;
+  shrink_order order = make_order(SHRINK_BUILD);
+  coll_status status = identify_list(s, &order, &listen_fd);
+  if (status != COLL_OK)
+    return status;
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
-  s->list = fresh.comm_id;
   s->renewed = false;
   COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
   l->ballot = s->ballot = next_ballot(s);
-  shrink_order order = make_order(SHRINK_BUILD);
-  memcpy(order.salt, fresh.secret->bytes, sizeof(order.salt));
-  colli_id_release(&fresh);
-  memcpy(order.addrs, fresh.addrs, sizeof(order.addrs));
+  order.word = common_word(l);
   send_order_to_members(l, &order, true);
-  status = build(s, &order, fresh.listen_fd);
+  status = adopt(s, &order, listen_fd);
   if (status == COLL_ERR_TIMEOUT)
     skip_rank(s, s->b.error->peer);
   if (status != COLL_OK) {
     coll_error why = *s->b.error;
     order = make_order(SHRINK_STOP);
     send_order_to_members(l, &order, true);
-    hear_words(l); /* so that no message of this round reaches the next one */
+    hear_reports(l); /* so that no message of this round reaches the next one */
     *s->b.error = why;
     return status;
   }
-  return hear_words(l);
+  return hear_reports(l);
 }
 
 /* A round with the latest list, which may already be committed. */
@@ -395,7 +426,19 @@ static coll_status renew_list(lead *l) {
   l->s->ballot = next_ballot(l->s);
   l->s->renewed = true;
   send_order_to_members(l, &order, true);
-  return hear_words(l);
+  return hear_reports(l);
+}
+
+/* A rank makes another call. */
+static coll_status fail_astray(const shrink *s) {
+  const shrink_conn *conn = s->conns[s->astray];
+  const char *other = conn ? colli_shrink_name((shrink_task)conn->head.task) : "another call";
+  return boot_fail(
+      &s->b, COLL_ERR_MISMATCH, s->astray, &s->comm->table[s->astray],
+      "rank %d (host %s) is in %s while rank %d (host %s) is in %s; all ranks must make "
+      "the same call",
+      s->astray, s->comm->table[s->astray].host, other, s->b.rank, s->b.mine->host,
+      colli_shrink_name(s->task));
 }
 
 /* Gathers and builds until all survivors have the same communicator. */
@@ -405,6 +448,8 @@ static coll_status lead_on(lead *l) {
     bool committed = gather(l);
     if (s->altered >= 0)
       return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]));
+    if (s->astray >= 0)
+      return end_all(l, fail_astray(s));
     if (s->proved)
       return commit_list(l);
     if (!shrink_is_enough(s->quorum, s->b.nranks, s->gone, l->takes))

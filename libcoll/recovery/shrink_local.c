@@ -1,6 +1,6 @@
 /*
- * shrink_local.c: shrinking where ranks are threads of one process. They meet in memory: the rank
- * that completes the meeting, or finds that time is up, creates the communicators of all who came.
+ * shrink_local.c: shrinks and agreements where ranks are threads of one process. They meet in
+ * memory: the rank that completes the meeting, or finds that time is up, decides for all who came.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -19,10 +19,54 @@
 struct colli_meeting_waiter {
   colli_settings *settings;
   uint64_t number;
-  coll_comm *child;
+  shrink_task task;
+  uint64_t word;
+  shrink_outcome outcome;
   coll_status status;
   bool done;
 };
+
+/* Whether all who wait make the same call; if not, says who does not. */
+static bool same_task(const colli_meeting_group *group, coll_error *error) {
+  int first = 0;
+  while (!group->waiters[first])
+    first++;
+  for (int rank = first; rank < group->nranks; rank++)
+    if (group->waiters[rank] && group->waiters[rank]->task != group->waiters[first]->task) {
+      colli_error_set(error, COLL_ERR_MISMATCH, "shrink",
+                      "rank %d is in %s while rank %d is in %s; all ranks must make the same call",
+                      rank, colli_shrink_name(group->waiters[rank]->task), first,
+                      colli_shrink_name(group->waiters[first]->task));
+      error->peer = rank;
+      return false;
+    }
+  return true;
+}
+
+/* All who wait in a group leave with this status, and `children` or `agreed`. */
+static void dismiss(coll_comm *comm, colli_meeting_group *group, coll_status status,
+                    coll_comm **children, colli_agreed agreed, const coll_error *error) {
+  int count = 0;
+  for (int rank = 0; rank < group->nranks; rank++) {
+    colli_meeting_waiter *waiter = group->waiters[rank];
+    if (!waiter)
+      continue;
+    COLLI_ASSERT_RANK(!waiter->done && !waiter->outcome.child, rank);
+    group->waiters[rank] = NULL;
+    group->decided = waiter->number > group->decided ? waiter->number : group->decided;
+    if (status == COLL_OK)
+      waiter->outcome = (shrink_outcome){children ? children[count++] : NULL, agreed};
+    else
+      waiter->settings->error = *error;
+    waiter->status = status;
+    waiter->done = true;
+    if (waiter->outcome.child) {
+      waiter->outcome.child->shrink.meeting = comm->shrink.meeting;
+      comm->shrink.meeting->refs++;
+    }
+  }
+  group->waiting = 0;
+}
 
 /* Creates the communicators of all who wait in a group; the meeting point's mutex is held. */
 static void make_children(coll_comm *comm, colli_meeting_group *group) {
@@ -46,27 +90,25 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
       status = colli_error_set(&error, COLL_ERR_NO_MEMORY, "shrink", "out of memory for the ranks");
   for (int i = 0; status != COLL_OK && children && i < count; i++)
     coll_comm_destroy(&children[i]);
-  count = 0;
-  for (int rank = 0; rank < group->nranks; rank++) {
-    colli_meeting_waiter *waiter = group->waiters[rank];
-    if (!waiter)
-      continue;
-    COLLI_ASSERT_RANK(!waiter->done && !waiter->child, rank);
-    group->waiters[rank] = NULL;
-    group->decided = waiter->number > group->decided ? waiter->number : group->decided;
-    if (status == COLL_OK)
-      waiter->child = children[count++];
-    else
-      waiter->settings->error = error;
-    waiter->status = status;
-    waiter->done = true;
-    if (waiter->child)
-      waiter->child->shrink.meeting = comm->shrink.meeting;
-  }
-  group->waiting = 0;
+  dismiss(comm, group, status, children, (colli_agreed){0}, &error);
   free(children);
   free(settings);
   free(members);
+}
+
+/* Decides for all who wait in a group; the mutex is held. */
+static void decide(coll_comm *comm, colli_meeting_group *group, const colli_meeting_waiter *mine) {
+  coll_error error;
+  colli_agreed agreed = {.word = mine->word, .absent = group->nranks - group->waiting};
+  if (!same_task(group, &error)) {
+    dismiss(comm, group, COLL_ERR_MISMATCH, NULL, agreed, &error);
+  } else if (mine->task == SHRINK_AGREE) {
+    for (int rank = 0; rank < group->nranks; rank++)
+      agreed.word &= group->waiters[rank] ? group->waiters[rank]->word : agreed.word;
+    dismiss(comm, group, COLL_OK, NULL, agreed, NULL);
+  } else {
+    make_children(comm, group);
+  }
 }
 
 /* Waits in a group until a rank has decided. The mutex is held, except while checking for
@@ -76,10 +118,7 @@ static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_m
   colli_meeting *meeting = comm->shrink.meeting;
   while (!mine->done) {
     if (group->waiting + group->left >= group->nranks || colli_now_ns() >= until_ns) {
-      int made = group->waiting;
-      make_children(comm, group);
-      if (mine->child)
-        meeting->refs += made;
+      decide(comm, group, mine);
       pthread_cond_broadcast(&meeting->changed);
       return;
     }
@@ -97,9 +136,11 @@ static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_m
   }
 }
 
-coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_comm **child) {
+coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, shrink_task task,
+                               uint64_t word, shrink_outcome *outcome) {
   colli_meeting *meeting = comm->shrink.meeting;
-  colli_meeting_waiter mine = {.settings = settings, .number = comm->shrink.count};
+  colli_meeting_waiter mine = {
+      .settings = settings, .number = comm->shrink.count, .task = task, .word = word};
   long long patience_ms = settings->params.number[COLLI_PARAM_CREATE_TIMEOUT_MS];
   colli_call_pause(comm); /* threads in other communicators of the family can work meanwhile */
   pthread_mutex_lock(&meeting->mutex);
@@ -121,9 +162,10 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, coll_c
   }
   pthread_mutex_unlock(&meeting->mutex);
   colli_call_resume(comm);
-  COLLI_ASSERT_RANK((mine.status == COLL_OK) == (mine.child != NULL), comm->rank);
+  COLLI_ASSERT_RANK(
+      (mine.status == COLL_OK && task != SHRINK_AGREE) == (mine.outcome.child != NULL), comm->rank);
   if (mine.status != COLL_OK)
     settings->error.rank = comm->rank;
-  *child = mine.child;
+  *outcome = mine.outcome;
   return mine.status;
 }

@@ -2,7 +2,7 @@
 #include "libcoll/recovery/shrink_rules.h"
 
 bool shrink_may_be_committed(const shrink_view *view) {
-  bool missing = false, adopted = true;
+  bool missing = view->outside, adopted = true;
   for (int r = 0; r < view->nranks; r++) {
     if (!view->listed[r])
       continue;

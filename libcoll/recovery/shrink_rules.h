@@ -9,6 +9,8 @@
  *      that list: order RENEW gives it a higher ballot at all who adopted it and are here, and when
  *      they have said so, it is committed to them. A renewed list stays the only one until all its
  *      members that are not gone are here.
+ *      A word that was agreed on must stay even if all who returned with it are dead by now,
+ * because they may have acted on it (*outside*). So it is renewed also if all members are here.
  *   2. Those who take a list, new or renewed, must be more than half of all ranks, or half of them
  *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
  *      takers of one of them are dead. Dead ranks do not lower the bar for the others: before they
@@ -33,6 +35,8 @@ typedef struct shrink_view {
   const bool *listed;  /* is in the list */
   const bool *adopted; /* is here and has made the list's communicator */
   bool renewed;        /* the list was renewed */
+  bool outside;        /* somebody may have returned with it who is none of its members that live,
+                          and counts */
 } shrink_view;
 
 /* Whether a rank may have returned with the latest list (rule 1). */

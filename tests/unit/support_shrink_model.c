@@ -17,11 +17,21 @@ static void spread(bool *flags, unsigned set) {
     flags[r] = set & bit(r);
 }
 
-bool is_split(const world *w, int nranks) {
+/* Whether one of a set of ranks lives. */
+static bool some_live(const world *w, unsigned set) {
+  for (int r = 0; r < MOST; r++)
+    if (set & bit(r) && w->rank[r].alive)
+      return true;
+  return false;
+}
+
+bool is_split(const world *w, const bounds *b) {
   uint8_t seen = 0;
-  for (int r = 0; r < nranks; r++) {
+  for (int r = 0; r < b->nranks; r++) {
     const rank *me = &w->rank[r];
-    if (!me->alive || me->outcome == 0 || me->outcome == FAILED)
+    if (me->outcome == 0 || me->outcome == FAILED)
+      continue;
+    if (!me->alive && !(b->uniform && some_live(w, w->adopters[me->outcome])))
       continue;
     if (seen && seen != me->outcome)
       return true;
@@ -96,9 +106,9 @@ static bool begin_round(world *w, const bounds *b, int c) {
   spread(is_here, here);
   spread(listed, w->members[me->list]);
   spread(adopted, adopters);
-  bool committed = me->ballot != 0 && me->ballot != me->own &&
-                   shrink_may_be_committed(
-                       &(shrink_view){b->nranks, gone, is_here, listed, adopted, me->renewed});
+  bool committed = me->ballot != 0 && (me->ballot != me->own || b->uniform) &&
+                   shrink_may_be_committed(&(shrink_view){b->nranks, gone, is_here, listed, adopted,
+                                                          me->renewed, b->uniform});
   me->takes = (uint8_t)(committed ? here & adopters & w->members[me->list] : here);
   spread(takes, me->takes);
   if (!shrink_is_enough(b->quorum, b->nranks, gone, takes)) {
@@ -114,6 +124,7 @@ static bool begin_round(world *w, const bounds *b, int c) {
     me->list = ++w->lists;
     w->members[me->list] = me->takes;
     me->child = me->list;
+    w->adopters[me->list] |= (uint8_t)bit(c);
   }
   me->phase = HEARING;
   send_order(w, c, me->takes & ~bit(c), committed ? RENEW : BUILD);
@@ -205,6 +216,7 @@ static bool take_order(world *w, int r, bool can) {
   me->renewed = what == RENEW;
   if (what == BUILD)
     me->child = can ? me->list : 0;
+  w->adopters[me->child] |= (uint8_t)bit(r);
   l->word = can ? 1 : 2;
   l->word_ballot = me->ballot;
   return true;

@@ -41,7 +41,7 @@ typedef struct rank {
 typedef struct world {
   rank rank[MOST];
   link link[MOST][MOST]; /* [leader][rank] */
-  uint8_t members[LISTS + 1];
+  uint8_t members[LISTS + 1], adopters[LISTS + 1];
   uint8_t lists, deaths, given_up;
 } world;
 
@@ -50,6 +50,7 @@ typedef struct bounds {
   int nranks;
   int lists, deaths, give_ups;
   coll_shrink_quorum quorum;
+  bool uniform; /* an agreement: what dead ranks returned with counts, too */
 } bounds;
 
 typedef enum event {
@@ -74,7 +75,8 @@ world begin_world(const bounds *b);
 /* Lets an event happen to rank r (with another one, x); false if it cannot. */
 bool happen(world *w, const bounds *b, event kind, int r, int x);
 
-/* Whether two ranks that live have returned with different lists. */
-bool is_split(const world *w, int nranks);
+/* Whether two ranks have returned with different lists. Both live; or, if it is uniform, somebody
+ * who once adopted the list of one that died does. */
+bool is_split(const world *w, const bounds *b);
 
 #endif

@@ -58,7 +58,7 @@ static bool search_all(const bounds *b, size_t *states) {
   stack[depth++] = begin_world(b);
   while (depth > 0 && !split) {
     const world w = stack[--depth];
-    split = is_split(&w, b->nranks);
+    split = is_split(&w, b);
     for (int i = 0; i < EVENTS * b->nranks * b->nranks && !split; i++) {
       world next = w;
       event kind = (event)(i % EVENTS);
@@ -96,7 +96,7 @@ static bool walk(const bounds *most, uint64_t seed, int *returned) {
     if (!happen(&w, b, kind, r, x))
       continue;
     vain = 0;
-    if (is_split(&w, b->nranks))
+    if (is_split(&w, b))
       return true;
   }
   for (int r = 0; r < b->nranks; r++)
@@ -105,21 +105,26 @@ static bool walk(const bounds *most, uint64_t seed, int *returned) {
 }
 
 /* Three ranks, exhaustively. */
-static void search_three(int lists, int deaths, int give_ups) {
-  bounds b = {3, lists, deaths, give_ups, COLL_SHRINK_QUORUM_MAJORITY};
+static void search_three(int lists, int deaths, int give_ups, bool uniform) {
+  bounds b = {3, lists, deaths, give_ups, COLL_SHRINK_QUORUM_MAJORITY, uniform};
   size_t states;
   cr_assert(!search_all(&b, &states), "%d lists, %d deaths, %d given up", lists, deaths, give_ups);
   printf("%zu states\n", states);
 }
 
 Test(shrink_model, three_ranks) {
-  search_three(2, 2, 2);
-  search_three(3, 1, extent(1, 2, 1));
+  search_three(2, 2, 2, false);
+  search_three(3, 1, extent(1, 2, 1), false);
+}
+
+Test(shrink_model, three_ranks_agree) {
+  search_three(2, 2, 2, true);
+  search_three(3, 1, extent(1, 2, 1), true);
 }
 
 /* Both sides of a cut go on if that is wanted: the search would see it. */
 Test(shrink_model, reachable_ranks_split) {
-  bounds b = {3, 2, 0, 2, COLL_SHRINK_QUORUM_REACHABLE};
+  bounds b = {3, 2, 0, 2, COLL_SHRINK_QUORUM_REACHABLE, false};
   size_t states;
   cr_assert(search_all(&b, &states));
 }
@@ -127,15 +132,16 @@ Test(shrink_model, reachable_ranks_split) {
 Test(shrink_model, random_orders) {
   int returned = 0;
   for (int nranks = 4; nranks <= MOST; nranks++) {
-    bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_MAJORITY};
-    for (int i = 0; i < extent(40000, 1000000, 20000); i++)
+    for (int i = 0; i < extent(40000, 1000000, 20000); i++) {
+      bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_MAJORITY, i % 2};
       cr_assert(!walk(&b, (uint64_t)(nranks * 100000000 + i), &returned), "%d ranks, order %d",
                 nranks, i);
+    }
   }
   printf("%d ranks returned with a communicator\n", returned);
   cr_assert_gt(returned, 10000);
   for (int nranks = 4; nranks <= MOST; nranks++) {
-    bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_REACHABLE};
+    bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_REACHABLE, false};
     int split = 0;
     for (int i = 0; i < 1000; i++)
       split += walk(&b, (uint64_t)i, &returned);

@@ -1,7 +1,7 @@
 /*
  * coll_comm.h: communicators. Settings; creation from a launcher's environment, from an id, or from
- * other communicators; abort, revoke and shrink; attributes; memory; candidate algorithms. Included
- * by coll.h.
+ * other communicators; abort, revoke, shrink and agreement; attributes; memory; candidate
+ * algorithms. Included by coll.h.
  */
 #ifndef COLL_COLL_COMM_H
 #define COLL_COLL_COMM_H
@@ -200,7 +200,7 @@ COLL_API coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int cou
  */
 COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin);
 
-/* ---- abort, revoke, shrink ----------------------------------------------------------------- */
+/* ---- abort, revoke, shrink, agree ---------------------------------------------------------- */
 
 /*
  * Makes every pending and later operation on this communicator fail with COLL_ERR_ABORTED, here
@@ -230,6 +230,27 @@ COLL_API coll_status coll_comm_revoke(coll_comm *comm);
  */
 COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
                                       coll_comm **child);
+
+/*
+ * Agreement in spite of failures: every rank that gets COLL_OK gets the same *word, whoever dies
+ * meanwhile: the bitwise AND of the words of those who took part. So it tells for certain whether
+ * something succeeded on all ranks, which the result of a collective does not: that may be COLL_OK
+ * on one rank and an error on another. Collective over the ranks of `comm` that are alive, which
+ * may be revoked or not, and stays as it is. A word that some rank has got is not replaced by
+ * another one after that rank's death, as long as any rank lives that knows it.
+ *
+ * Who is waited for and left out, and how many must meet, is as in coll_comm_shrink(). Shrinks and
+ * agreements of a communicator must come in the same order on all ranks.
+ *
+ * word: in: this rank's; out: the common one; unchanged on an error. absent: receives the number of
+ * ranks of `comm` that did not take part, because they are dead or did not come; the same on all
+ * ranks; 0 if all took part; may be NULL. config: NULL, or error, create_timeout_ms and
+ * shrink_quorum of this call. Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or too few
+ * met), MISMATCH (another rank is in coll_comm_shrink() instead), AUTH (a message was altered on
+ * its way), UNSUPPORTED (in the simulator), SYSTEM, NO_MEMORY.
+ */
+COLL_API coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
+                                     const coll_config *config);
 
 /* ---- attributes ---------------------------------------------------------------------------- */
 
