@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "libcoll/api/check_finite.h"
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
@@ -48,6 +49,8 @@ static coll_status start_collective(coll_comm *comm, const colli_call *call, col
     colli_exec_start(&comm->exec, op);
   if (__builtin_expect(!plan->connected, 0))
     colli_call_connect(&comm->calls, plan, op);
+  if (__builtin_expect(plan->checks_finite, 0))
+    colli_check_finite(comm, call, op);
   return COLL_OK;
 }
 

@@ -102,6 +102,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_VERBS_RETRY] =
         {"COLL_VERBS_RETRY", COLLI_PARAM_INT, "7", 0, 7,
          "How often verbs devices resend an unanswered packet before the peer counts as lost."},
+    [COLLI_PARAM_CHECK_FINITE] =
+        {"COLL_CHECK_FINITE", COLLI_PARAM_WORD, "off", COLLI_CHECK_FINITE_OFF,
+         COLLI_CHECK_FINITE_ERROR,
+         "Whether the input of collectives is searched for NaN and infinity before it is sent: "
+         "off, "
+         "warn (each rank logs its first: operation, element, value) or error (the operation fails "
+         "on all ranks, which name the rank that had it). See docs/types.md."},
     [COLLI_PARAM_DATA_CHECK] =
         {"COLL_DATA_CHECK", COLLI_PARAM_WORD, "none", COLLI_DATA_CHECK_NONE, COLLI_DATA_CHECK_MAC,
          "How data is checked on its way between ranks: none, crc32c (checksums find damage, in "
@@ -162,6 +169,7 @@ static const char *const words[COLLI_PARAM_COUNT][5] = {
     [COLLI_PARAM_ACCUMULATE] = {"native", "float32"},
     [COLLI_PARAM_PROGRESS] = {"off", "on"},
     [COLLI_PARAM_SHRINK_QUORUM] = {"majority", "reachable"},
+    [COLLI_PARAM_CHECK_FINITE] = {"off", "warn", "error"},
     [COLLI_PARAM_DATA_CHECK] = {"none", "crc32c", "mac"},
 };
 

@@ -35,6 +35,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_VERBS_SERVICE,     /* COLL_VERBS_SERVICE_LEVEL */
   COLLI_PARAM_VERBS_TIMEOUT,     /* COLL_VERBS_TIMEOUT */
   COLLI_PARAM_VERBS_RETRY,       /* COLL_VERBS_RETRY */
+  COLLI_PARAM_CHECK_FINITE,      /* COLL_CHECK_FINITE: colli_finite_check */
   COLLI_PARAM_DATA_CHECK,        /* COLL_DATA_CHECK: colli_data_check */
   COLLI_PARAM_SLOT_BYTES,        /* COLL_SLOT_BYTES */
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
@@ -59,6 +60,13 @@ typedef enum colli_data_check {
   COLLI_DATA_CHECK_CRC32C,
   COLLI_DATA_CHECK_MAC
 } colli_data_check;
+
+/* The words of COLL_CHECK_FINITE: libcoll/api/check_finite.h. */
+typedef enum colli_finite_check {
+  COLLI_CHECK_FINITE_OFF,
+  COLLI_CHECK_FINITE_WARN,
+  COLLI_CHECK_FINITE_ERROR
+} colli_finite_check;
 
 typedef enum colli_param_type {
   COLLI_PARAM_STRING,

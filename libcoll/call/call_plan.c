@@ -4,6 +4,7 @@
 #include "libcoll/call/calls.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/exec/finite.h"
 
 #define ASSUMED_BLOCK_BYTES 65536
 
@@ -72,6 +73,8 @@ void colli_call_resolve(const colli_calls *calls, const colli_call *call, const 
   *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1};
   if (colli_reduces(call->coll))
     resolve_reduction(calls, call, plan);
+  plan->checks_finite =
+      calls->check_finite && call->coll != COLLI_BARRIER && colli_may_be_nan(call->type);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
   COLLI_ASSERT_RANK(plan->elem_bytes > 0 && plan->key.coll == call->coll, calls->exec->rank);
@@ -95,7 +98,8 @@ static void note_buffers(const colli_calls *calls, const colli_call *call, colli
 /* Compiles the fast path of a plan whose calls need nothing but their buffers; false if there is
  * none. */
 static bool make_fastpath(colli_plan *plan) {
-  bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul);
+  bool plain = !plan->staged && !plan->average && !(plan->user && !plan->user->premul) &&
+               !plan->checks_finite;
   return plain && colli_fastpath_make(&plan->fastpath, plan->sched, &plan->partition,
                                       plan->elem_bytes, plan->in_first, plan->out_first);
 }

@@ -6,6 +6,7 @@
 #ifndef COLLI_CALL_CALLS_H
 #define COLLI_CALL_CALLS_H
 
+#include "libcoll/base/param.h"
 #include "libcoll/call/call.h"
 #include "libcoll/call/memory.h"
 #include "libcoll/exec/exec.h"
@@ -31,6 +32,8 @@ typedef struct colli_calls {
   colli_group group;
   coll_determinism deterministic; /* from the settings, as is accumulate */
   coll_accumulate accumulate;
+  colli_finite_check check_finite;
+  bool found_nonfinite; /* by that check; it is over */
   colli_ops ops;
 } colli_calls;
 

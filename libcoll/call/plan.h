@@ -41,8 +41,9 @@ typedef struct colli_plan {
   int wire_type;             /* in which it is reduced and sent */
   size_t elem_bytes;         /* of that type */
   colli_order order;
-  bool widened; /* wire_type is float32 instead of the caller's */
-  bool staged;  /* works on a copy of the input */
+  bool widened;       /* wire_type is float32 instead of the caller's */
+  bool staged;        /* works on a copy of the input */
+  bool checks_finite; /* the input is looked through first */
   colli_reduce_fn reduce;
   colli_average_fn average;
   bool stream;          /* results go past the caches, which are too small for all vectors */

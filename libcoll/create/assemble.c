@@ -47,6 +47,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   memcpy(comm->host, family->host, sizeof(comm->host));
   comm->calls.deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
   comm->calls.accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
+  comm->calls.check_finite = (colli_finite_check)params->number[COLLI_PARAM_CHECK_FINITE];
   colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_family_add(family, comm);

@@ -78,6 +78,7 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   colli_params_copy(&comm->params, &settings->params);
   comm->calls.deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
   comm->calls.accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
+  comm->calls.check_finite = (colli_finite_check)comm->params.number[COLLI_PARAM_CHECK_FINITE];
   comm->log = parent->log;
   comm->world = parent->world;
   memcpy(comm->host, parent->host, sizeof(comm->host));
