@@ -39,8 +39,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TRANSPORT_PATH] =
         {"COLL_TRANSPORT_PATH", COLLI_PARAM_STRING, "", 0, 0,
          "Transport plug-ins: a colon-separated list of shared libraries (coll/coll_transport.h); "
-         "the same on all ranks. See docs/transports.md. Empty: none.",
-         true},
+         "the same on all ranks. See docs/transports.md. Empty: none."},
     [COLLI_PARAM_ALGO] =
         {"COLL_ALGO", COLLI_PARAM_STRING, "", 0, 0,
          "Forces algorithms: a comma-separated list of collective:algorithm or collective:ranges, "
@@ -48,14 +47,12 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "affected; see docs/choosing.md. `coll_explain --list` shows the names."},
     [COLLI_PARAM_TUNER] = {"COLL_TUNER", COLLI_PARAM_STRING, "", 0, 0,
                            "Path of a tuner, a shared library that chooses algorithms "
-                           "(coll/coll_tuner.h). Empty: none.",
-                           true},
+                           "(coll/coll_tuner.h). Empty: none."},
     [COLLI_PARAM_CALIBRATION] =
         {"COLL_CALIBRATION", COLLI_PARAM_STRING, "", 0, 0,
          "File with this machine's costs for the cost model, written by `coll_calibrate`; none: "
          "built-in costs. Empty: $XDG_CACHE_HOME/libcoll/calibration or "
-         "~/.cache/libcoll/calibration, if it exists.",
-         true},
+         "~/.cache/libcoll/calibration, if it exists."},
     [COLLI_PARAM_DETERMINISTIC] =
         {"COLL_DETERMINISTIC", COLLI_PARAM_WORD, "off", COLL_DETERMINISTIC_OFF,
          COLL_DETERMINISTIC_ORDERED,
@@ -125,16 +122,14 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "Number of slots for each connection and direction. The same on all ranks."},
     [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
                                "Description of a machine to use instead of this one: an hwloc XML "
-                               "file, or an hwloc synthetic description. Empty: this machine.",
-                               true},
+                               "file, or an hwloc synthetic description. Empty: this machine."},
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to inject into every transport, for tests: a comma-separated list of "
          "seed=N, again=P, pending=P, refuse=P (percent of the calls), delay_us=N, "
          "drop_after=K, and cut, stall, flip, lose, replay or swap=A-B@K. Empty: none."},
     [COLLI_PARAM_SSH] = {"COLL_SSH", COLLI_PARAM_STRING, "ssh", 0, 0,
-                         "Program, with options, that collrun uses to start ranks on other hosts.",
-                         true},
+                         "Program, with options, that collrun uses to start ranks on other hosts."},
     [COLLI_PARAM_RANK] = {"COLL_RANK", COLLI_PARAM_INT, "", 0, INT_MAX,
                           "This process's rank. Set by launchers."},
     [COLLI_PARAM_NRANKS] = {"COLL_NRANKS", COLLI_PARAM_INT, "", 1, INT_MAX,
@@ -156,10 +151,20 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_SECRET_FILE] = {"COLL_SECRET_FILE", COLLI_PARAM_STRING, "", 0, 0,
                                  "File with the secret, which must belong to the user or to root, "
                                  "and which nobody else may "
-                                 "read.",
-                                 true},
+                                 "read."},
     [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
                             "The secret itself. Erased from the environment once it is read."},
+};
+
+/* Settings that name code to run, or a file. If the process has more rights than its caller
+ * (set-uid, set-gid, file capabilities), whoever sets the environment must choose neither. */
+static const bool trusted[COLLI_PARAM_COUNT] = {
+    [COLLI_PARAM_TRANSPORT_PATH] = true,
+    [COLLI_PARAM_TUNER] = true,
+    [COLLI_PARAM_CALIBRATION] = true,
+    [COLLI_PARAM_TOPO_FILE] = true,
+    [COLLI_PARAM_SSH] = true,
+    [COLLI_PARAM_SECRET_FILE] = true,
 };
 
 /* The words of WORD settings; numbered from colli_param_info.min. */
@@ -326,7 +331,7 @@ static coll_status load_variable(colli_params *params, const char *entry, coll_e
   }
   if (id == COLLI_PARAM_SECRET || !equals[1])
     return COLL_OK; /* an empty value counts as unset */
-  if (colli_param_table[id].trusted && getauxval(AT_SECURE)) {
+  if (trusted[id] && getauxval(AT_SECURE)) {
     params->ignored[id] = true;
     return COLL_OK;
   }
@@ -383,6 +388,6 @@ void colli_params_write_doc(FILE *out) {
     else
       fprintf(out, " %lld | %lld |", info->min, info->max);
     fprintf(out, " %s%s |\n", info->help,
-            info->trusted ? " Ignored in programs that have more rights than their caller." : "");
+            trusted[i] ? " Ignored in programs that have more rights than their caller." : "");
   }
 }

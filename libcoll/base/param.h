@@ -81,9 +81,6 @@ typedef struct colli_param_info {
   const char *fallback; /* the default, as text */
   long long min, max;   /* for INT and BYTES; WORD: the numbers of the first word and the last */
   const char *help;
-  /* It names code to run, or a file. If the process has more rights than its caller (set-uid,
-   * set-gid, file capabilities), whoever sets the environment must choose neither. */
-  bool trusted;
 } colli_param_info;
 
 /* All settings, indexed by colli_param_id. */
@@ -94,7 +91,7 @@ typedef struct colli_params {
   const char *text[COLLI_PARAM_COUNT]; /* never NULL; a copy in `storage` */
   long long number[COLLI_PARAM_COUNT]; /* INT, BYTES and WORD */
   bool from_env[COLLI_PARAM_COUNT];
-  bool ignored[COLLI_PARAM_COUNT]; /* set, but `trusted` in a process with more rights */
+  bool ignored[COLLI_PARAM_COUNT]; /* set, but names code or a file: see param.c */
   char storage[4096];
 } colli_params;
 
