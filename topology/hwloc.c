@@ -8,6 +8,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/base/file.h"
+#include "libcoll/base/fork.h"
 #include "topology/topology.h"
 
 #define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
@@ -61,7 +62,7 @@ static coll_status choose_source(hwloc_topology_t machine, const char *source, c
     if (fd < 0)
       return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "topology",
                              "cannot read the machine file %s: %s", source, why);
-    close(fd);
+    colli_fd_close(fd);
     return hwloc_topology_set_xml(machine, source) < 0 ? not_a_machine(source, error) : COLL_OK;
   }
   if (hwloc_topology_set_synthetic(machine, source) < 0)

@@ -1,5 +1,6 @@
 /* comm_query.c: public calls that query the state of a communicator, or abort it. */
 #include <string.h>
+#include <unistd.h>
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
@@ -9,6 +10,8 @@
 coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
   if (!comm || !rank)
     return COLL_ERR_INVALID_ARGUMENT;
+  if (comm->entry.guard.inherited)
+    return COLL_ERR_INVALID_USAGE;
   *rank = comm->rank;
   return COLL_OK;
 }
@@ -16,17 +19,27 @@ coll_status coll_comm_rank(const coll_comm *comm, int *rank) {
 coll_status coll_comm_nranks(const coll_comm *comm, int *nranks) {
   if (!comm || !nranks)
     return COLL_ERR_INVALID_ARGUMENT;
+  if (comm->entry.guard.inherited)
+    return COLL_ERR_INVALID_USAGE;
   *nranks = comm->nranks;
   return COLL_OK;
 }
 
-/* The error record of a call that found another thread inside. */
+/* The error record of a call that found another thread inside, or was made in a forked child. */
 static void record_misuse(const coll_comm *comm, coll_error *error) {
   coll_error record;
-  colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,
-                  "two threads were in calls on one communicator at a time; give each thread one "
-                  "of its own (coll_comm_dup), or let them take turns (rank %d of %d on %s)",
-                  comm->rank, comm->nranks, comm->host);
+  if (comm->entry.guard.inherited)
+    colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,
+                    "this process (pid %d) is a forked child of rank %d of %d (pid %d on %s) and "
+                    "cannot use that rank's communicator; create one here (coll_comm_create), or "
+                    "make the call in the parent",
+                    (int)getpid(), comm->rank, comm->nranks, comm->table[comm->rank].pid,
+                    comm->host);
+  else
+    colli_error_set(&record, COLL_ERR_INVALID_USAGE, NULL,
+                    "two threads were in calls on one communicator at a time; give each thread one "
+                    "of its own (coll_comm_dup), or let them take turns (rank %d of %d on %s)",
+                    comm->rank, comm->nranks, comm->host);
   record.rank = comm->rank;
   memcpy(record.host, comm->host, sizeof(record.host));
   colli_error_copy(error, &record);
@@ -52,6 +65,8 @@ coll_status coll_last_error(const coll_comm *comm, coll_error *error) {
 coll_status coll_comm_abort(coll_comm *comm) {
   if (!comm)
     return COLL_ERR_INVALID_ARGUMENT;
+  if (comm->entry.guard.inherited)
+    return COLL_ERR_INVALID_USAGE;
   atomic_store(&comm->failure.abort_flag, 1);
   colli_family *family = comm->family;
   for (int i = 0; i < family->nports; i++)
@@ -64,6 +79,8 @@ coll_status coll_comm_abort(coll_comm *comm) {
 coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int *origin) {
   if (!comm || !origin || rank < 0 || rank >= comm->nranks)
     return COLL_ERR_INVALID_ARGUMENT;
+  if (comm->entry.guard.inherited)
+    return COLL_ERR_INVALID_USAGE;
   *origin = comm->map.origins ? comm->map.origins[rank] : colli_comm_base_rank(comm, rank);
   return COLL_OK;
 }

@@ -3,12 +3,17 @@
 #define COLLI_BASE_CLOCK_H
 
 #include <stdint.h>
+#include <time.h>
 
 #define COLLI_NS_PER_MS 1000000ull
 #define COLLI_NS_PER_S  1000000000ull
 
 /* Nanoseconds of a clock that never goes back (CLOCK_MONOTONIC). */
-uint64_t colli_now_ns(void);
+static inline uint64_t colli_now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (uint64_t)now.tv_sec * COLLI_NS_PER_S + (uint64_t)now.tv_nsec;
+}
 
 /* A counter of the processor that runs at a constant rate, which is not known; much faster to read
  * than a clock. Another processor's may be ahead by less than a message takes. */

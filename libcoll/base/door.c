@@ -13,6 +13,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 
 #define PATIENCE_NS    (500 * COLLI_NS_PER_MS) /* what a guest that spoke has for its proof */
 #define RETRY_NS       (10 * COLLI_NS_PER_MS)  /* from one failed accept() to the next */
@@ -82,7 +83,7 @@ static void turn_away(colli_door *door, colli_guest *guest, const char *why) {
     colli_log_write(&door->log, COLLI_LOG_INFO, "a connection from %s was turned away: %s",
                     colli_addr_text(&guest->from, text), why);
   colli_strangers_add(&door->strangers, &guest->from);
-  close(guest->fd);
+  colli_fd_close(guest->fd);
 }
 
 /* The oldest silent guest, of the same source as `from` (may be NULL) if that has its share; -1:
@@ -158,7 +159,7 @@ static bool free_descriptor(colli_door *door) {
   }
   if (door->spare_fd < 0)
     return false;
-  close(door->spare_fd);
+  colli_fd_close(door->spare_fd);
   door->spare_fd = -1;
   return true;
 }
@@ -226,7 +227,7 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
     turn_away(door, &victim, "there were too many connections that prove nothing");
   }
   if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-    close(fd); /* no memory: it will come again */
+    colli_fd_close(fd); /* no memory: it will come again */
     return false;
   }
   COLLI_ASSERT(door->count < COLLI_DOOR_GUESTS);
@@ -259,7 +260,7 @@ int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_S
                     const colli_log *log) {
   struct epoll_event event = {.events = EPOLLIN, .data.fd = listen_fd};
   *door = COLLI_DOOR_CLOSED;
-  door->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  door->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
   if (door->epoll_fd < 0)
     return errno;
   if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, listen_fd, &event) != 0) {
@@ -272,7 +273,7 @@ int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_S
   door->secret = secret;
   door->log = *log;
   attach_filter(listen_fd); /* another program may have made the socket */
-  door->spare_fd = eventfd(0, EFD_CLOEXEC);
+  door->spare_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   return 0;
 }
 
@@ -302,7 +303,7 @@ bool colli_door_next(colli_door *door, colli_guest *guest) {
     return false;
   bool done = accept_waiting(door, now_ns, guest);
   if (door->spare_fd < 0 && door->sys_errno == 0)
-    door->spare_fd = eventfd(0, EFD_CLOEXEC);
+    door->spare_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   return done;
 }
 
@@ -326,14 +327,14 @@ int colli_door_failure(const colli_door *door, uint64_t ns) {
 void colli_door_close(colli_door *door) {
   char text[COLLI_STRANGERS_TEXT];
   while (door->count > 0)
-    close(take_out(door, door->count - 1).fd);
+    colli_fd_close(take_out(door, door->count - 1).fd);
   if (door->strangers.count > LOGGED_EACH)
     colli_log_write(&door->log, COLLI_LOG_INFO, "the port is closed%s",
                     colli_strangers_text(&door->strangers, text));
   if (door->epoll_fd >= 0)
-    close(door->epoll_fd);
+    colli_fd_close(door->epoll_fd);
   if (door->spare_fd >= 0)
-    close(door->spare_fd);
+    colli_fd_close(door->spare_fd);
   explicit_bzero(door->guests, sizeof(door->guests)); /* keys */
   *door = COLLI_DOOR_CLOSED;
 }

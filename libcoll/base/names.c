@@ -1,4 +1,4 @@
-/* names.c: names of types and operations. */
+/* names.c: the constants of the public headers, as names and sizes. */
 #include "libcoll/base/names.h"
 
 #include "coll/coll.h"
@@ -22,4 +22,41 @@ const char *colli_op_name(int op) {
   if (op >= COLL_OP_USER_BASE)
     return "an operation of the caller's own";
   return op >= 0 && op < COLL_OP_COUNT ? names[op] : "unknown operation";
+}
+
+int coll_version(void) {
+  return COLL_VERSION;
+}
+
+const char *coll_status_name(coll_status status) {
+  static const char *const names[] = {"COLL_OK",
+                                      "COLL_IN_PROGRESS",
+                                      "COLL_ERR_INVALID_ARGUMENT",
+                                      "COLL_ERR_INVALID_USAGE",
+                                      "COLL_ERR_SYSTEM",
+                                      "COLL_ERR_NO_MEMORY",
+                                      "COLL_ERR_TIMEOUT",
+                                      "COLL_ERR_PEER_LOST",
+                                      "COLL_ERR_MISMATCH",
+                                      "COLL_ERR_ABORTED",
+                                      "COLL_ERR_AUTH",
+                                      "COLL_ERR_UNREACHABLE",
+                                      "COLL_ERR_PROTOCOL",
+                                      "COLL_ERR_UNSUPPORTED",
+                                      "COLL_ERR_INTERNAL"};
+  int number = (int)status;
+  return number >= 0 && number <= COLL_ERR_INTERNAL ? names[number] : "unknown coll_status";
+}
+
+size_t coll_type_bytes(coll_type type) {
+  static const unsigned char bytes[COLL_TYPE_COUNT] = {
+      [COLL_INT8] = 1,        [COLL_UINT8] = 1,       [COLL_INT16] = 2,     [COLL_UINT16] = 2,
+      [COLL_INT32] = 4,       [COLL_UINT32] = 4,      [COLL_INT64] = 8,     [COLL_UINT64] = 8,
+      [COLL_FLOAT16] = 2,     [COLL_BFLOAT16] = 2,    [COLL_FLOAT32] = 4,   [COLL_FLOAT64] = 8,
+      [COLL_FLOAT8_E4M3] = 1, [COLL_FLOAT8_E5M2] = 1, [COLL_INT32_LOC] = 8, [COLL_INT64_LOC] = 16,
+      [COLL_FLOAT32_LOC] = 8, [COLL_FLOAT64_LOC] = 16};
+  int number = (int)type;
+  if (number > COLL_TYPE_USER_BASE && number <= COLL_TYPE_USER_BASE + COLL_TYPE_USER_BYTES_MAX)
+    return (size_t)(number - COLL_TYPE_USER_BASE);
+  return number >= 0 && number < COLL_TYPE_COUNT ? bytes[number] : 0;
 }

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 
 #define MAX_FOUND 64 /* addresses of one host that are looked at */
 #define BACKLOG   4096
@@ -207,7 +208,7 @@ static bool read_range(const char *text, long *first, long *last) {
 /* Binds a socket of one family to a port and listens. Returns the descriptor, or -1 with errno. */
 static int listen_on(int family, uint16_t port) {
   const int on = 1, off = 0;
-  int fd = socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int fd = COLLI_FD(socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (fd < 0)
     return -1;
   struct sockaddr_in6 in6 = {
@@ -221,7 +222,7 @@ static int listen_on(int family, uint16_t port) {
   if (ok)
     return fd;
   int sys_errno = errno;
-  close(fd);
+  colli_fd_close(fd);
   errno = sys_errno;
   return -1;
 }
@@ -259,7 +260,7 @@ coll_status colli_net_listen(const char *port_range, int *fd, uint16_t *port, co
   if (getsockname(*fd, (struct sockaddr *)&name, &length) != 0 ||
       !colli_net_from_sockaddr((struct sockaddr *)&name, &addr)) {
     int sys_errno = errno;
-    close(*fd);
+    colli_fd_close(*fd);
     *fd = -1;
     return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "getsockname", sys_errno,
                            "the port of a new socket cannot be found");
@@ -296,14 +297,14 @@ int colli_net_connect(const colli_addr *addr) {
     return -1;
   }
   socklen_t length = to_sockaddr(addr, &sa);
-  int fd = socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int fd = COLLI_FD(socket(sa.ss_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (fd < 0)
     return -1;
   setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
   if (connect(fd, (struct sockaddr *)&sa, length) == 0 || errno == EINPROGRESS || errno == EINTR)
     return fd;
   int sys_errno = errno;
-  close(fd);
+  colli_fd_close(fd);
   errno = sys_errno;
   return -1;
 }
@@ -330,7 +331,7 @@ int colli_net_accept(int listen_fd) {
   const int on = 1;
   int fd;
   do
-    fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    fd = COLLI_FD(accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
   while (fd < 0 && (errno == EINTR || errno == ECONNABORTED));
   if (fd >= 0)
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));

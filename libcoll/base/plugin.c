@@ -10,6 +10,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/base/file.h"
+#include "libcoll/base/fork.h"
 
 coll_status colli_plugin_refuse(const colli_plugin_kind *kind, const char *path, coll_error *error,
                                 const char *reason, ...) {
@@ -28,7 +29,7 @@ coll_status colli_plugin_load(const colli_plugin_kind *kind, const char *path, b
   *symbol = NULL;
   int fd = strchr(path, '/') ? colli_file_open(path, SIZE_MAX, why, sizeof(why)) : -1;
   if (fd >= 0)
-    close(fd);
+    colli_fd_close(fd);
   else if (strchr(path, '/')) /* without a slash, dlopen() looks for the file */
     return colli_plugin_refuse(kind, path, error, "cannot be loaded: %s", why);
   *library = dlopen(path, RTLD_NOW | RTLD_LOCAL | (forever ? RTLD_NODELETE : 0));

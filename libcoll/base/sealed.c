@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/fork.h"
 
 void colli_sealed_open(colli_sealed *sealed, const colli_auth *auth) {
   COLLI_ASSERT(auth->fd >= 0);
@@ -19,7 +20,7 @@ void colli_sealed_open(colli_sealed *sealed, const colli_auth *auth) {
 
 void colli_sealed_close(colli_sealed *sealed) {
   if (sealed->fd >= 0)
-    close(sealed->fd);
+    colli_fd_close(sealed->fd);
   explicit_bzero(sealed, sizeof(*sealed));
   sealed->fd = -1;
 }

@@ -12,6 +12,8 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
+
 #define DEV_SHM    "/dev/shm"
 #define SEALS      (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
 #define HUGE_BYTES ((size_t)2 << 20)
@@ -23,13 +25,13 @@
 static int fail_create(int fd, const char *syscall, int sys_errno, colli_shared_fault *fault) {
   *fault = (colli_shared_fault){syscall, sys_errno};
   if (fd >= 0)
-    close(fd);
+    colli_fd_close(fd);
   return -1;
 }
 
 /* The first way: a sealed memfd. */
 static int make_memfd(size_t bytes, colli_shared_fault *fault) {
-  int fd = memfd_create("libcoll", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  int fd = COLLI_FD(memfd_create("libcoll", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (fd < 0)
     return fail_create(-1, "memfd_create", errno, fault);
   if (ftruncate(fd, (off_t)bytes) != 0)
@@ -41,7 +43,7 @@ static int make_memfd(size_t bytes, colli_shared_fault *fault) {
 
 /* Opens an unnamed file in a folder. Returns -1 with errno on failure. */
 static int open_unnamed(const char *folder) {
-  int fd = open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600);
+  int fd = COLLI_FD(open(folder, O_TMPFILE | O_RDWR | O_CLOEXEC | O_EXCL, 0600));
   if (fd >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL))
     return fd;
   char path[4096]; /* no O_TMPFILE on this file system: the name exists only for a moment */
@@ -49,7 +51,7 @@ static int open_unnamed(const char *folder) {
     errno = ENAMETOOLONG;
     return -1;
   }
-  fd = mkostemp(path, O_CLOEXEC);
+  fd = COLLI_FD(mkostemp(path, O_CLOEXEC));
   if (fd >= 0)
     unlink(path);
   return fd;
@@ -188,7 +190,7 @@ static uint64_t probe_folder(const char *folder, int *sys_errno) {
   else if (fd >= 0)
     fault.sys_errno = errno;
   if (fd >= 0)
-    close(fd);
+    colli_fd_close(fd);
   *sys_errno = fault.sys_errno;
   return bytes;
 }
@@ -202,7 +204,7 @@ void colli_shared_probe(colli_shared_capacity *capacity) {
   }
   int fd = make_memfd(1, &fault);
   if (fd >= 0) {
-    close(fd);
+    colli_fd_close(fd);
     return;
   }
   capacity->memfd_errno = fault.sys_errno;

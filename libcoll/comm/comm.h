@@ -6,6 +6,7 @@
 
 #include "libcoll/algo/algo.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/call/calls.h"
 #include "libcoll/comm/family.h"
 #include "libcoll/comm/mux/mux.h"
@@ -46,9 +47,9 @@ typedef struct colli_rank_map {
 
 /* Which thread is inside: progress/enter.c. */
 typedef struct colli_entry {
-  atomic_int inside;  /* a thread is in a public call */
-  atomic_int misused; /* another one wanted in since */
-  bool locked;        /* the thread inside has the family's lock */
+  colli_fork_guard guard; /* inside: a thread is in a public call */
+  atomic_int misused;     /* another one wanted in since */
+  bool locked;            /* the thread inside has the family's lock */
 } colli_entry;
 
 /* How a rank waits, and how long it has polled without success: progress/. */

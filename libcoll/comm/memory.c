@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/comm.h"
 
@@ -90,7 +91,7 @@ static void release_memory(coll_comm *comm, colli_memory *memory) {
   if (memory->ptr)
     munmap(memory->ptr, memory->bytes);
   if (memory->fd >= 0)
-    close(memory->fd);
+    colli_fd_close(memory->fd);
   free(memory);
 }
 

@@ -4,11 +4,13 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
+
 /* Takes over a listening socket. */
 colli_shrink_listener *colli_shrink_listener_create(int listen_fd, colli_secret *secret) {
   colli_shrink_listener *listener = calloc(1, sizeof(*listener));
   if (!listener) {
-    close(listen_fd);
+    colli_fd_close(listen_fd);
     return NULL;
   }
   atomic_init(&listener->refs, 1);
@@ -27,7 +29,7 @@ void colli_shrink_listener_acquire(colli_shrink_listener *listener) {
 void colli_shrink_listener_release(colli_shrink_listener *listener) {
   if (!listener || atomic_fetch_sub(&listener->refs, 1) != 1)
     return;
-  close(listener->listen_fd);
+  colli_fd_close(listener->listen_fd);
   colli_secret_release(listener->secret);
   free(listener);
 }

@@ -30,11 +30,14 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   if (status != COLL_OK)
     return status;
   coll_comm *comm = calloc(1, sizeof(*comm));
-  if (!comm)
+  if (!comm || !colli_fork_guard_add(&comm->entry.guard)) {
+    free(comm);
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a communicator");
+  }
   colli_family *family;
   status = colli_family_open(assembly, &family, info, error);
   if (status != COLL_OK) {
+    colli_fork_guard_remove(&comm->entry.guard);
     free(comm);
     return status;
   }
@@ -186,6 +189,7 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
 /* Frees what belongs to one communicator. */
 void colli_comm_free(coll_comm *comm) {
   COLLI_ASSERT_RANK(!comm->exec.oldest && !comm->exec.newest, comm->rank);
+  colli_fork_guard_remove(&comm->entry.guard);
   colli_shrink_close(comm);
   colli_plans_free(&comm->calls.plans);
   colli_request_free_all(comm);

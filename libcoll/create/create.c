@@ -9,6 +9,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/auth.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
 #include "transports/registry.h"
@@ -203,7 +204,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   status = colli_bootstrap(id, rank, nranks, &mine, &settings->params, deadline_ns, &settings->log,
                            used, &table, &ctrl, error);
   if (status == COLL_OK && lifelines && used->listen_fd >= 0)
-    close(used->listen_fd);
+    colli_fd_close(used->listen_fd);
   else if (status == COLL_OK && nranks > 1)
     (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, id->secret);
   if (status != COLL_OK) {
@@ -219,7 +220,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
 /* Closes the listener that an id holds in this process. */
 void colli_id_close(const colli_id *id, int rank) {
   if (rank == 0 && id->pid == getpid() && id->listen_fd >= 0)
-    close(id->listen_fd);
+    colli_fd_close(id->listen_fd);
 }
 
 coll_status coll_unique_id(coll_id *out, const coll_config *config) {

@@ -11,6 +11,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/create/find_secret.h"
@@ -98,7 +99,7 @@ static coll_status open_root(const colli_params *params, colli_id *id, coll_erro
                              "COLL_ROOT_FD=%s is no listening socket in this process; unset it, or "
                              "make only one communicator from the environment",
                              fd_text);
-    id->listen_fd = fd;
+    id->listen_fd = COLLI_FD(fd);
     return COLL_OK;
   }
   char range[16];

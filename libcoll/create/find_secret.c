@@ -14,6 +14,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/file.h"
+#include "libcoll/base/fork.h"
 
 #define TEXT_AT    512 /* in the secret's page: text that is not parsed yet */
 #define TEXT_BYTES 128 /* of it that are read: the digits, and some line ends */
@@ -100,7 +101,7 @@ static coll_status take_descriptor(const colli_params *params, uint64_t deadline
                            "%s=%d cannot be read; a program between the launcher and this one must "
                            "leave it open, and only one may read a pipe",
                            name, fd);
-  close(fd);
+  colli_fd_close(fd);
   empty_variable(name);
   return COLL_OK;
 }
@@ -124,7 +125,7 @@ static coll_status take_file(const char *path, colli_secret *secret, coll_error 
     snprintf(why, sizeof(why), "%s", failed == EINVAL ? ADVICE : strerror(failed));
   }
   if (fd >= 0)
-    close(fd);
+    colli_fd_close(fd);
   if (fd >= 0 && failed == 0)
     return COLL_OK;
   return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",

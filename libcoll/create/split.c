@@ -157,8 +157,10 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
 static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
   coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
   COLLI_ASSERT_RANK(split->child && count >= 1 && count <= parent->nranks, parent->rank);
-  if (!comm)
+  if (!comm || !colli_fork_guard_add(&comm->entry.guard)) {
+    free(comm);
     return NULL;
+  }
   comm->nranks = count;
   comm->family = parent->family;
   comm->uid = UINT64_MAX; /* until it is known: not the base */

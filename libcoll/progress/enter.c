@@ -1,8 +1,8 @@
 /*
  * enter.c: the beginning and end of every public call on a communicator. A flag per communicator
- * detects a second thread inside it. A lock per family, used once the family has more than the base
- * or has a progress thread, lets several threads use its communicators. A waiting thread lets the
- * others in (wait.c).
+ * detects a second thread inside it; in a forked child it is always set. A lock per family, used
+ * once the family has more than the base or has a progress thread, lets several threads use its
+ * communicators. A waiting thread lets the others in (wait.c).
  */
 #include "libcoll/progress/enter.h"
 
@@ -26,14 +26,20 @@ __attribute__((noinline, cold)) static void leave_family(colli_family *family) {
   colli_family_unlock(family);
 }
 
+/* Another thread is inside, or the communicator is one of this process's parent. */
+__attribute__((noinline, cold)) static coll_status refuse_entry(coll_comm *comm) {
+  if (!comm->entry.guard.inherited)
+    atomic_store_explicit(&comm->entry.misused, 1, memory_order_relaxed);
+  return COLL_ERR_INVALID_USAGE;
+}
+
 /* Begins a public call. */
 coll_status colli_call_enter(coll_comm *comm) {
   if (__builtin_expect(!comm, 0))
     return COLL_ERR_INVALID_ARGUMENT;
-  if (__builtin_expect(atomic_exchange_explicit(&comm->entry.inside, 1, memory_order_acquire), 0)) {
-    atomic_store_explicit(&comm->entry.misused, 1, memory_order_relaxed);
-    return COLL_ERR_INVALID_USAGE;
-  }
+  atomic_int *inside = &comm->entry.guard.inside;
+  if (__builtin_expect(atomic_exchange_explicit(inside, 1, memory_order_acquire), 0))
+    return refuse_entry(comm);
   if (__builtin_expect(comm->family->shared, 0)) {
     enter_family(comm->family);
     COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
@@ -48,7 +54,7 @@ void colli_call_leave(coll_comm *comm) {
     comm->entry.locked = false;
     leave_family(comm->family);
   }
-  atomic_store_explicit(&comm->entry.inside, 0, memory_order_release);
+  atomic_store_explicit(&comm->entry.guard.inside, 0, memory_order_release);
 }
 
 /* From here on public calls take the lock. */
@@ -57,7 +63,7 @@ void colli_family_share(colli_family *family, coll_comm *comm) {
     return;
   family->shared = true;
   /* Not in the simulator, whose driver calls internal functions. */
-  if (atomic_load_explicit(&comm->entry.inside, memory_order_relaxed)) {
+  if (atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed)) {
     enter_family(family);
     comm->entry.locked = true;
   }

@@ -6,8 +6,8 @@
 
 /*
  * Every public call on a communicator begins with enter and ends with leave, unless enter fails
- * (null, or another thread is inside). Code inside the library calls colli_call_run() and the like,
- * never public functions.
+ * (null, another thread is inside, or this is a forked child of the communicator's process). Code
+ * inside the library calls colli_call_run() and the like, never public functions.
  */
 coll_status colli_call_enter(coll_comm *comm);
 void colli_call_leave(coll_comm *comm);

@@ -80,7 +80,7 @@ int colli_comm_poll_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
     if (other != comm && (other->exec.oldest || other->p2p.outgoing) &&
-        !atomic_load(&other->entry.inside))
+        !atomic_load(&other->entry.guard.inside))
       moved |= colli_comm_poll(other);
   return moved;
 }

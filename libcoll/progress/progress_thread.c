@@ -14,6 +14,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/doorbell.h"
@@ -146,7 +147,8 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
   if (!p)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                            "out of memory for a progress thread");
-  *p = (colli_progress){.family = family, .wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
+  *p = (colli_progress){.family = family,
+                        .wake_fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))};
   int failed = p->wake_fd < 0 ? errno : 0;
   const char *call = failed ? "eventfd" : "pthread_create";
   family->shared = true;
@@ -156,7 +158,7 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
     return COLL_OK;
   atomic_store(&family->progress, NULL);
   if (p->wake_fd >= 0)
-    close(p->wake_fd);
+    colli_fd_close(p->wake_fd);
   free(p);
   return colli_error_sys(error, COLL_ERR_SYSTEM, "create", call, failed,
                          "the progress thread of rank %d cannot be started; raise the limit of "
@@ -173,7 +175,7 @@ void colli_progress_stop(colli_family *family) {
   colli_family_unlock(family);
   wake_thread(p);
   pthread_join(p->thread, NULL);
-  close(p->wake_fd);
+  colli_fd_close(p->wake_fd);
   free(p);
   atomic_store(&family->progress, NULL);
 }

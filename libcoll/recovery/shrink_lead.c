@@ -317,7 +317,7 @@ static coll_status adopt(shrink *s, const shrink_order *order, int listen_fd) {
   int count = 0, rank = 0;
   int *fds = malloc(2 * (size_t)s->b.nranks * sizeof(*fds));
   if (!fds) {
-    close(listen_fd);
+    boot_close(&listen_fd);
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
   }
   int *ranks = fds + s->b.nranks;
@@ -336,7 +336,7 @@ static coll_status adopt(shrink *s, const shrink_order *order, int listen_fd) {
   if (status == COLL_OK)
     status = shrink_adopt(s, order, listen_fd, fds, ranks, count);
   else
-    close(listen_fd);
+    boot_close(&listen_fd);
   free(fds);
   return status;
 }

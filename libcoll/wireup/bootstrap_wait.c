@@ -6,6 +6,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 
 #define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait if descriptors do not fit */
 #define MAX_WAIT_MS  1000
@@ -53,7 +54,7 @@ void boot_polls_wait(boot_polls *polls) {
 
 void boot_close(int *fd) {
   if (*fd >= 0)
-    close(*fd);
+    colli_fd_close(*fd);
   *fd = -1;
 }
 

@@ -9,6 +9,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 typedef struct mailbox {
@@ -114,7 +115,7 @@ static void close_mailbox(mailbox *box) {
   box->open = false;
   colli_ctrl_queue_free(&box->queue);
   if (box->event_fd >= 0)
-    close(box->event_fd);
+    colli_fd_close(box->event_fd);
   box->event_fd = -1;
   pthread_mutex_unlock(&box->mutex);
 }
@@ -153,7 +154,7 @@ static colli_ctrl *make_local(local_group *group, int rank, int nranks, bool eve
   local_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   if (!ctrl)
     return NULL;
-  if (events && (box->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0) {
+  if (events && (box->event_fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))) < 0) {
     free(ctrl);
     return NULL;
   }

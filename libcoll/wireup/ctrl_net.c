@@ -15,6 +15,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/base/heartbeat.h"
 #include "libcoll/base/net.h"
 #include "libcoll/wireup/ctrl_links.h"
@@ -91,9 +92,12 @@ static void net_send(colli_ctrl *base, int link, const colli_ctrl_msg *msg) {
   flush_link(ctrl, link);
 }
 
-/* Closes one link for good. */
-static void close_link(net_link *l) {
-  colli_sealed_close(&l->conn); /* which takes it out of epoll too */
+/* Closes one link for good. Closing alone would leave it in epoll while a child that is being
+ * forked still holds it. */
+static void close_link(net_ctrl *ctrl, net_link *l) {
+  if (l->conn.fd >= 0)
+    epoll_ctl(ctrl->epoll_fd, EPOLL_CTL_DEL, l->conn.fd, NULL);
+  colli_sealed_close(&l->conn);
   colli_ctrl_queue_free(&l->queue);
 }
 
@@ -122,12 +126,12 @@ static bool is_unanswered(const net_link *l, struct tcp_info *info) {
  * What the end of a link proves. If the neighbour's kernel ends it, that process is gone. But a
  * reset after a silence may come from a host that has dropped the link, or was restarted.
  */
-static colli_ctrl_event end_link(net_link *l, int sys_errno) {
+static colli_ctrl_event end_link(net_ctrl *ctrl, net_link *l, int sys_errno) {
   struct tcp_info info;
   const bool reset = sys_errno == ECONNRESET && !l->silent && !is_unanswered(l, &info);
   const bool proven = sys_errno == 0 || reset;
   const bool known = l->left || (l->silent && !proven);
-  close_link(l);
+  close_link(ctrl, l);
   return known ? COLLI_CTRL_NOTHING : proven ? COLLI_CTRL_CLOSED : COLLI_CTRL_SILENT;
 }
 
@@ -153,7 +157,7 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
   }
   if (result != COLL_T_DONE) {
     *sys_errno = result == ESHUTDOWN ? 0 : result;
-    return end_link(l, *sys_errno);
+    return end_link(ctrl, l, *sys_errno);
   }
   l->in_done = 0;
   if (!check_message(&l->in, ctrl->base.nranks)) {
@@ -238,7 +242,7 @@ static int net_fd(const colli_ctrl *base) {
 }
 
 /* Discards some of a link's input; closes it at its end. */
-static void discard_input(net_link *l) {
+static void discard_input(net_ctrl *ctrl, net_link *l) {
   char waste[4096];
   for (int reads = 0; reads < 64; reads++) { /* neighbours may never stop sending */
     ssize_t got = recv(l->conn.fd, waste, sizeof(waste), MSG_DONTWAIT);
@@ -246,7 +250,7 @@ static void discard_input(net_link *l) {
       continue;
     if (got < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
       return;
-    close_link(l);
+    close_link(ctrl, l);
     return;
   }
 }
@@ -258,7 +262,7 @@ static bool step_closing(net_ctrl *ctrl, int link, struct pollfd *pfd) {
   if (l->conn.fd >= 0 && !l->shut && !has_unsent(l))
     l->shut = shutdown(l->conn.fd, SHUT_WR) == 0 || errno == ENOTCONN;
   if (l->conn.fd >= 0)
-    discard_input(l);
+    discard_input(ctrl, l);
   *pfd = (struct pollfd){.fd = l->conn.fd, .events = POLLIN};
   if (l->conn.fd < 0)
     return false;
@@ -291,9 +295,9 @@ static void net_close(colli_ctrl *base, int timeout_ms) {
   for (int link = 0; link < base->count; link++) {
     setsockopt(ctrl->links[link].conn.fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &give_up_ms,
                sizeof(give_up_ms));
-    close_link(&ctrl->links[link]);
+    close_link(ctrl, &ctrl->links[link]);
   }
-  close(ctrl->epoll_fd);
+  colli_fd_close(ctrl->epoll_fd);
   free(ctrl);
 }
 
@@ -305,7 +309,7 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
   COLLI_ASSERT_RANK(count >= 0 && count <= COLLI_CTRL_LINKS_MAX, rank);
   net_ctrl *ctrl = calloc(1, sizeof(*ctrl));
   *out = NULL;
-  bool ok = ctrl && (ctrl->epoll_fd = epoll_create1(EPOLL_CLOEXEC)) >= 0;
+  bool ok = ctrl && (ctrl->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC))) >= 0;
   for (int link = 0; ok && link < count; link++) {
     struct epoll_event event = {.events = EPOLLIN, .data.u32 = (uint32_t)link};
     ctrl->base.peers[link] = peers[link];
@@ -325,9 +329,9 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
   }
   int sys_errno = errno;
   for (int link = 0; link < count; link++)
-    close(conns[link].fd);
+    colli_fd_close(conns[link].fd);
   if (ctrl && ctrl->epoll_fd >= 0)
-    close(ctrl->epoll_fd);
+    colli_fd_close(ctrl->epoll_fd);
   free(ctrl);
   return colli_error_sys(error, sys_errno == ENOMEM ? COLL_ERR_NO_MEMORY : COLL_ERR_SYSTEM,
                          "create", "epoll_create1", sys_errno,

@@ -15,6 +15,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 
 /*
  * One lookup of a name. getaddrinfo() may ask servers for minutes and cannot be interrupted, so a
@@ -34,7 +35,7 @@ static void release(lookup *l) {
     return;
   if (l->list)
     freeaddrinfo(l->list);
-  close(l->done_fd);
+  colli_fd_close(l->done_fd);
   free(l);
 }
 
@@ -144,7 +145,7 @@ coll_status colli_net_parse(const char *text, uint64_t deadline_ns, colli_addr *
   if (!l)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for an address");
   atomic_init(&l->refs, 1);
-  l->done_fd = eventfd(0, EFD_CLOEXEC);
+  l->done_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   coll_status status;
   if (!split_address(text, l))
     status = colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",

@@ -111,6 +111,7 @@ EXPORT struct ibv_context *ibv_open_device(struct ibv_device *device) {
   made->verbs.query_device_ex = query_device_ex;
   made->verbs.context.device = device;
   made->verbs.context.async_fd = made->pipe[0];
+  made->verbs.context.cmd_fd = made->pipe[1];
   made->verbs.context.abi_compat = fake.compat ? NULL : __VERBS_ABI_IS_EXTENDED;
   fake_data_calls(&made->verbs.context.ops);
   pthread_mutex_lock(&fake_lock);

@@ -10,6 +10,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/wireup/ctrl_links.h"
 #include "waits.h"
 
@@ -103,6 +104,7 @@ static colli_id make_id(void) {
     fprintf(stderr, "make_id: %s\n", error.message);
     abort();
   }
+  colli_fd_disown(id.listen_fd); /* a forked member may have it */
   static uint8_t bytes[COLL_SECRET_BYTES];
   static colli_secret secret = {.refs = 1, .bytes = bytes}; /* so that nobody must release it */
   memcpy(bytes, id.secret->bytes, sizeof(bytes));

@@ -2,12 +2,12 @@
 #include <criterion/criterion.h>
 #include <errno.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
@@ -265,19 +265,24 @@ Test(ctrl, a_flood_never_blocks_and_the_latest_and_the_failure_arrive) {
   }
 }
 
+/* A neighbour that reads slowly: from when rank 0, which is the main thread, waits. Returns whether
+ * all came. */
+static void *read_slowly(void *ctrl) {
+  colli_ctrl_msg msg = {.serial = 0};
+  uint64_t last = 0;
+  int peer;
+  WAIT_UNTIL(sleeps(getpid()), 2); /* closing has begun */
+  while (next_event(ctrl, &peer, &msg) == COLLI_CTRL_MESSAGE)
+    last = msg.serial;
+  return last == 5001 && msg.kind == COLLI_CTRL_GOODBYE ? ctrl : NULL;
+}
+
 Test(ctrl, closing_delivers_what_waits) {
   colli_ctrl *ctrls[2];
   colli_ctrl_msg msg;
-  int peer;
+  pthread_t neighbour;
   make_ctrls(NET, 2, ctrls);
-  pid_t pid = fork();
-  if (pid == 0) { /* the slow neighbour */
-    uint64_t last = 0;
-    WAIT_UNTIL(sleeps(getppid()), 2); /* closing has begun */
-    while (next_event(ctrls[1], &peer, &msg) == COLLI_CTRL_MESSAGE)
-      last = msg.serial;
-    _exit(last == 5001 && msg.kind == COLLI_CTRL_GOODBYE ? 0 : 1);
-  }
+  cr_assert_eq(pthread_create(&neighbour, NULL, read_slowly, ctrls[1]), 0);
   for (uint64_t serial = 1; serial <= 5000; serial++) {
     msg = message(COLLI_CTRL_WAITING, 0, serial);
     colli_ctrl_send(ctrls[0], 1, &msg);
@@ -285,9 +290,9 @@ Test(ctrl, closing_delivers_what_waits) {
   msg = message(COLLI_CTRL_GOODBYE, 0, 5001);
   colli_ctrl_send(ctrls[0], 1, &msg);
   colli_ctrl_close(ctrls[0], 3000);
-  int status = -1;
-  waitpid(pid, &status, 0);
-  cr_assert_eq(status, 0);
+  void *all;
+  pthread_join(neighbour, &all);
+  cr_assert_eq(all, ctrls[1]);
   colli_ctrl_close(ctrls[1], 0);
 }
 

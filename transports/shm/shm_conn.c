@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/fork.h"
 #include "transports/shm/shm_internal.h"
 
 /* Reports why connect() fails. */
@@ -84,7 +85,7 @@ void shm_disconnect(coll_conn *base) {
   shm_handshake_forget(ep, conn);
   shm_watch_close(ep, &conn->watch);
   if (conn->bell_fd >= 0 && !conn->local)
-    close(conn->bell_fd);
+    colli_fd_close(conn->bell_fd);
   shm_region_leave(conn);
   shm_segment_unmap(&conn->segment);
   shm_conn **link = &ep->conns;

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 #include "transports/shm/shm.h"
 #include "transports/shm/shm_internal.h"
 
@@ -31,11 +32,11 @@ static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
                                     fault->syscall, fault->detail};
   ep->env->fail(ep->env->ctx, &failure);
   if (ep->listener.fd >= 0)
-    close(ep->listener.fd);
+    colli_fd_close(ep->listener.fd);
   if (ep->bell.fd >= 0)
-    close(ep->bell.fd);
+    colli_fd_close(ep->bell.fd);
   if (ep->epoll_fd >= 0)
-    close(ep->epoll_fd);
+    colli_fd_close(ep->epoll_fd);
   free(ep);
   return fault->status;
 }
@@ -61,7 +62,7 @@ static int open_fault(shm_fault *fault, const char *syscall, int error) {
 static int open_listener(shm_endpoint *ep, shm_fault *fault) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   socklen_t bytes = sizeof address;
-  ep->listener.fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  ep->listener.fd = COLLI_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (ep->listener.fd < 0)
     return open_fault(fault, "socket", errno);
   if (bind(ep->listener.fd, (struct sockaddr *)&address, sizeof(sa_family_t)) != 0)
@@ -109,12 +110,12 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
   ep->epoll_fd = -1;
   if (probe_segment(ep, &fault) != COLL_OK || open_listener(ep, &fault) != COLL_OK)
     return open_failed(ep, &fault);
-  ep->bell.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+  ep->bell.fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (ep->bell.fd < 0) {
     open_fault(&fault, "eventfd", errno);
     return open_failed(ep, &fault);
   }
-  ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  ep->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
   if (ep->epoll_fd < 0) {
     open_fault(&fault, "epoll_create1", errno);
     return open_failed(ep, &fault);
@@ -134,9 +135,9 @@ static void shm_close_endpoint(coll_endpoint *endpoint) {
   shm_handshake_forget(ep, NULL);
   shm_handshake_tend(ep, 0);
   shm_region_free_all(ep);
-  close(ep->listener.fd);
-  close(ep->bell.fd);
-  close(ep->epoll_fd);
+  colli_fd_close(ep->listener.fd);
+  colli_fd_close(ep->bell.fd);
+  colli_fd_close(ep->epoll_fd);
   free(ep);
 }
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 #include "transports/shm/shm_internal.h"
 
 #define SHM_PATIENCE_NS    (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
@@ -39,7 +40,7 @@ static void end_handshake(shm_handshake *hs) {
   hs->conn = NULL;
   shm_watch_close(hs->ep, &hs->watch);
   if (hs->bell_fd >= 0 && !hs->local)
-    close(hs->bell_fd);
+    colli_fd_close(hs->bell_fd);
   hs->bell_fd = -1;
   shm_segment_unmap(&hs->segment);
   explicit_bzero(&hs->auth, sizeof hs->auth);
@@ -92,7 +93,7 @@ static void dial_peer(shm_handshake *hs) {
   struct sockaddr_un address;
   socklen_t bytes = shm_blob_address(&hs->blob, &address);
   shm_endpoint *ep = hs->ep;
-  int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  int fd = COLLI_FD(socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (fd < 0 && (errno == EMFILE || errno == ENFILE))
     return;
   if (fd < 0) {
@@ -102,7 +103,7 @@ static void dial_peer(shm_handshake *hs) {
   }
   if (connect(fd, (struct sockaddr *)&address, bytes) != 0) {
     int error = errno;
-    close(fd);
+    colli_fd_close(fd);
     if (error == EAGAIN || error == EINTR)
       return;
     shm_fault_set(&fault, error == ECONNREFUSED ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "connect",
@@ -178,13 +179,13 @@ static int accept_failed(shm_endpoint *ep, int error) {
 
 int shm_handshake_accept(shm_endpoint *ep) {
   for (int capacity = SHM_MAX_HANDSHAKES - count_accepted(ep); capacity > 0; capacity--) {
-    int fd = accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = COLLI_FD(accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0)
       return accept_failed(ep, errno);
     ep->starved_ns = 0;
     shm_handshake *hs = new_handshake(ep);
     if (!hs) {
-      close(fd);
+      colli_fd_close(fd);
       return COLL_OK;
     }
     hs->watch.fd = fd;
@@ -242,7 +243,7 @@ static void send_offer(shm_handshake *hs) {
   shm_offer offer = {SHM_MAGIC, env->slot_count, env->slot_bytes, hs->local ? fds[1] : -1, 0};
   int failed = shm_send_fds(hs->watch.fd, &offer, sizeof offer, fds, hs->local ? 1 : 2);
   int error = errno;
-  close(fds[0]);
+  colli_fd_close(fds[0]);
   if (failed) {
     shm_fault_set(&fault, error == EPIPE ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "sendmsg", error,
                   "cannot pass the shared segment to the peer");
@@ -340,7 +341,7 @@ static void receive_offer(shm_handshake *hs) {
   } else {
     (void)shm_segment_adopt(&hs->segment, segment_bytes(hs->ep), fds[0], &fault);
   }
-  close(fds[0]);
+  colli_fd_close(fds[0]);
   if (fault.status != COLL_OK || hs->conn)
     send_answer(hs, &fault);
   else

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/fork.h"
 #include "transports/shm/shm_internal.h"
 
 /* ---- the owner's side ------------------------------------------------------------------------ */
@@ -247,7 +248,7 @@ int shm_region_receive(shm_conn *conn) {
   char byte;
   int fd = -1, result = shm_recv_fds(conn->watch.fd, &byte, sizeof byte, &fd, 1);
   if (result == 1 && conn->offered_fd >= 0) {
-    close(fd);
+    colli_fd_close(fd);
     errno = EPROTO;
     return -1;
   }
@@ -291,7 +292,7 @@ static bool map_offer(shm_conn *conn, const shm_note *note, shm_fault *fault) {
     }
   }
   if (conn->offered_fd >= 0) {
-    close(conn->offered_fd);
+    colli_fd_close(conn->offered_fd);
     conn->offered_fd = -1;
   }
   return known;
@@ -373,7 +374,7 @@ bool shm_region_join(shm_conn *conn) {
 void shm_region_leave(shm_conn *conn) {
   shm_peer *peer = conn->shared;
   if (conn->offered_fd >= 0)
-    close(conn->offered_fd);
+    colli_fd_close(conn->offered_fd);
   if (conn->offer && find_share(peer, conn->offer->region))
     free_first_share(peer);
   COLLI_ASSERT(peer->conns > 0);

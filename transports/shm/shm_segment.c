@@ -5,12 +5,18 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
 #include "libcoll/base/shared.h"
 
 coll_status shm_fault_set(shm_fault *fault, coll_status status, const char *syscall, int sys_errno,
                           const char *detail) {
   *fault = (shm_fault){status, syscall, sys_errno, detail};
   return status;
+}
+
+/* Keeps a mapping out of forked children, which must neither touch it nor keep its memory alive. */
+static void keep_from_children(const shm_segment *segment) {
+  (void)madvise(segment->memory, segment->bytes, MADV_DONTFORK);
 }
 
 /* Maps the whole of fd for both to write. Pages come when they are touched first. */
@@ -24,6 +30,7 @@ static coll_status map_segment(shm_segment *segment, size_t bytes, int fd, shm_f
                          "or COLL_SLOT_COUNT");
   }
   *segment = (shm_segment){memory, bytes};
+  keep_from_children(segment);
   return COLL_OK;
 }
 
@@ -58,7 +65,7 @@ coll_status shm_segment_create(shm_segment *segment, size_t bytes, int *fd, shm_
     return create_fault(fault, &shared);
   coll_status status = map_segment(segment, bytes, *fd, fault);
   if (status != COLL_OK) {
-    close(*fd);
+    colli_fd_close(*fd);
     *fd = -1;
   }
   return status;
@@ -72,7 +79,7 @@ coll_status shm_segment_probe(size_t bytes, shm_fault *fault) {
   if (fd < 0)
     return create_fault(fault, &shared);
   coll_status status = map_segment(&segment, bytes, fd, fault);
-  close(fd);
+  colli_fd_close(fd);
   if (status == COLL_OK)
     shm_segment_unmap(&segment);
   return status;
@@ -108,6 +115,7 @@ coll_status shm_segment_view(shm_segment *segment, size_t bytes, int fd, shm_fau
   if (!memory)
     return shm_fault_set(fault, COLL_ERR_NO_MEMORY, "mmap", errno, "cannot map a peer's memory");
   *segment = (shm_segment){memory, bytes};
+  keep_from_children(segment);
   return COLL_OK;
 }
 

@@ -3,6 +3,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
+
 #include "transports/shm/shm_internal.h"
 
 int shm_watch_add(shm_endpoint *ep, shm_watch *watch) {
@@ -17,13 +19,11 @@ int shm_watch_move(shm_endpoint *ep, shm_watch *watch) {
 
 void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
   if (watch->fd >= 0) {
-    /*
-     * A forked child may hold the same socket. Then close() alone would neither remove it from the
-     * epoll nor tell the peer.
-     */
+    /* A child that is being forked still holds the socket. Then closing it alone would neither
+     * remove it from the epoll nor tell the peer. */
     (void)epoll_ctl(ep->epoll_fd, EPOLL_CTL_DEL, watch->fd, NULL);
     (void)shutdown(watch->fd, SHUT_RDWR);
-    close(watch->fd);
+    colli_fd_close(watch->fd);
     watch->fd = -1;
   }
 }

@@ -2,8 +2,11 @@
 #include "transports/shm/shm_wire.h"
 
 #include <errno.h>
+#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "libcoll/base/fork.h"
 
 int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob) {
   memcpy(blob, raw, sizeof *blob);
@@ -54,21 +57,16 @@ int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, in
   return 0;
 }
 
-/* Takes the descriptors out of a received message; returns how many fit into fds[count], and closes
- * those that do not. */
-static int take_fds(struct msghdr *header, int *fds, int count) {
+/* Takes the descriptors out of a received message; returns how many. */
+static int take_fds(struct msghdr *header, int fds[SHM_MAX_FDS]) {
   int taken = 0;
   for (struct cmsghdr *cmsg = CMSG_FIRSTHDR(header); cmsg; cmsg = CMSG_NXTHDR(header, cmsg)) {
     if (cmsg->cmsg_level != SOL_SOCKET || cmsg->cmsg_type != SCM_RIGHTS)
       continue;
     size_t came = (cmsg->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-    for (size_t i = 0; i < came; i++) {
-      int fd;
-      memcpy(&fd, CMSG_DATA(cmsg) + i * sizeof(int), sizeof fd);
-      if (taken < count)
-        fds[taken++] = fd;
-      else
-        close(fd);
+    for (size_t i = 0; i < came && taken < SHM_MAX_FDS; i++, taken++) {
+      memcpy(&fds[taken], CMSG_DATA(cmsg) + i * sizeof(int), sizeof(int));
+      colli_fd_enlist(fds[taken]);
     }
   }
   return taken;
@@ -85,16 +83,25 @@ int shm_recv_fds(int sock, void *message, size_t bytes, int *fds, int count) {
                           .msg_control = control.space,
                           .msg_controllen = sizeof control.space};
   ssize_t got;
+  int all[SHM_MAX_FDS], taken = 0;
+  colli_fork_hold();
   do {
     got = recvmsg(sock, &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
   } while (got < 0 && errno == EINTR);
+  if (got >= 0)
+    taken = take_fds(&header, all);
+  colli_fork_release();
   if (got < 0)
     return -1;
-  int taken = take_fds(&header, fds, count);
-  if (taken == count && (size_t)got == bytes && !(header.msg_flags & MSG_CTRUNC))
+  bool fine = taken >= count && (size_t)got == bytes && !(header.msg_flags & MSG_CTRUNC);
+  for (int i = 0; i < taken; i++) {
+    if (fine && i < count)
+      fds[i] = all[i];
+    else
+      colli_fd_close(all[i]);
+  }
+  if (fine)
     return 1;
-  for (int i = 0; i < taken; i++)
-    close(fds[i]);
   if (got == 0)
     return 0;
   errno = (size_t)got == bytes && (header.msg_flags & MSG_CTRUNC) ? EMFILE : EPROTO;

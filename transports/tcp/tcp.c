@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/fork.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define EVENTS_AT_ONCE 128
@@ -54,7 +55,7 @@ static void tcp_close(coll_endpoint *handle) {
   tcp_accept_close(ep);
   tcp_source_close(ep, &ep->wake);
   if (ep->epoll_fd >= 0)
-    close(ep->epoll_fd);
+    colli_fd_close(ep->epoll_fd);
   free(ep);
 }
 
@@ -73,8 +74,8 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   LIST_INIT(&ep->conns);
   LIST_INIT(&ep->blocked);
   LIST_INIT(&ep->lingering);
-  ep->wake.fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
-  ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+  ep->wake.fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  ep->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
   int status = COLL_OK;
   if (ep->wake.fd < 0 || ep->epoll_fd < 0)
     status = fail_open(env, COLL_ERR_SYSTEM, "epoll_create1", errno,

@@ -8,6 +8,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define LONG_NS (5 * COLLI_NS_PER_S) /* shortage of descriptors that is no weather any more */
@@ -15,7 +16,7 @@
 /* Frees a parked connection; closes its socket unless that was handed over. */
 static void drop_parked(tcp_parked *parked) {
   if (parked->guest.fd >= 0)
-    close(parked->guest.fd);
+    colli_fd_close(parked->guest.fd);
   LIST_REMOVE(parked, link);
   explicit_bzero(parked, sizeof(*parked));
   free(parked);
@@ -76,7 +77,7 @@ static void admit_guest(tcp_endpoint *ep, colli_guest *guest) {
   else
     parked = calloc(1, sizeof(*parked));
   if (!parked) { /* without memory there is no answer, and the peer dials again */
-    close(guest->fd);
+    colli_fd_close(guest->fd);
     return;
   }
   tcp_parked *old = find_parked(ep, peer, channel);
@@ -160,6 +161,6 @@ void tcp_accept_close(tcp_endpoint *ep) {
   ep->door_source.fd = -1;
   colli_door_close(&ep->door);
   if (ep->listen_fd >= 0)
-    close(ep->listen_fd);
+    colli_fd_close(ep->listen_fd);
   ep->listen_fd = -1;
 }

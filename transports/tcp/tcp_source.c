@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/fork.h"
 #include "transports/tcp/tcp_internal.h"
 
 /* Has epoll watch a source for `events` (0: for nothing any more): false with errno. */
@@ -23,6 +24,6 @@ void tcp_source_close(tcp_endpoint *ep, tcp_source *source) {
   if (source->fd < 0)
     return;
   tcp_source_watch(ep, source, 0);
-  close(source->fd);
+  colli_fd_close(source->fd);
   *source = (tcp_source){.fd = -1};
 }

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/base/param.h"
 #include "transports/tcp/tcp.h"
 #include "transports/verbs/verbs_poll.h"
@@ -23,7 +24,7 @@
 #define USUAL_SLOT_BYTES (128u << 10) /* between hosts */
 #define LEAST_SLOT_BYTES (16u << 10)  /* with smaller ones TCP is about as good */
 #define PEERS_MOST       32           /* few ranks have more connections */
-#define LINGER_MS        1000         /* how long close() waits for what was sent to arrive */
+#define LINGER_MS        1000 /* how long colli_fd_close() waits for what was sent to arrive */
 
 /* A failure of a link, or of the endpoint of all links: kept for whoever asks. */
 static void link_failed(void *ctx, const coll_transport_failure *failure) {
@@ -156,7 +157,7 @@ static void verbs_close(coll_endpoint *handle) {
   verbs_rails_close(&ep->lib, ep->rails, ep->nports);
   verbs_lib_close(&ep->lib);
   if (ep->epoll_fd >= 0)
-    close(ep->epoll_fd);
+    colli_fd_close(ep->epoll_fd);
   free(ep);
 }
 
@@ -175,7 +176,7 @@ static int verbs_open(const coll_transport_env *env, coll_endpoint **handle) {
     ep->poll_now = true;
     TAILQ_INIT(&ep->conns);
     TAILQ_INIT(&ep->lingering);
-    ep->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    ep->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
     if (ep->epoll_fd < 0)
       status = verbs_fault_set(&fault, COLL_ERR_SYSTEM, "epoll_create1", errno,
                                "out of descriptors for the endpoint; raise ulimit -n");

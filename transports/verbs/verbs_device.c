@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/fork.h"
 #include "transports/verbs/verbs_device_internal.h"
 #include "transports/verbs/verbs_event.h"
 
@@ -101,7 +102,13 @@ static bool is_usable_kind(search *s, const struct ibv_device *device, const cha
 /* Opens a device, or says why not. */
 static struct ibv_context *open_device(search *s, struct ibv_device *device, const char *name) {
   errno = 0;
+  colli_fork_hold();
   struct ibv_context *context = s->lib->open_device(device);
+  if (context) {
+    colli_fd_enlist(context->cmd_fd);
+    colli_fd_enlist(context->async_fd);
+  }
+  colli_fork_release();
   if (context)
     return context;
   int error = errno;
@@ -115,6 +122,15 @@ static struct ibv_context *open_device(search *s, struct ibv_device *device, con
                "device %s cannot be opened through /dev/infiniband/%s: %s", name, device->dev_name,
                advice);
   return NULL;
+}
+
+/* Closes it again. */
+static void close_device(const verbs_lib *lib, struct ibv_context *context) {
+  colli_fork_hold();
+  colli_fd_delist(context->cmd_fd);
+  colli_fd_delist(context->async_fd);
+  lib->close_device(context);
+  colli_fork_release();
 }
 
 /* Asks what the device can do; false if it does not answer. */
@@ -169,7 +185,7 @@ static void examine_device(search *s, struct ibv_device *device) {
     else if (examine_port(s, context, &rail))
       s->found[s->count++] = (candidate){device, rail};
   }
-  s->lib->close_device(context);
+  close_device(s->lib, context);
 }
 
 /* ---- choice ---------------------------------------------------------------------------------- */
@@ -217,7 +233,7 @@ static int open_rails(search *s, verbs_rail *rails, int max) {
     if (flags < 0 || fcntl(rail->async_fd, F_SETFL, flags | O_NONBLOCK) != 0) {
       verbs_refuse(&s->refusal, VERBS_REFUSED_OPEN, COLL_ERR_SYSTEM, "fcntl", errno,
                    "the events of device %s cannot be read", rail->name);
-      s->lib->close_device(rail->context);
+      close_device(s->lib, rail->context);
       continue;
     }
     opened++;
@@ -286,7 +302,7 @@ int verbs_rails_open(const verbs_lib *lib, const verbs_settings *settings, verbs
 void verbs_rails_close(const verbs_lib *lib, verbs_rail *rails, int count) {
   for (int i = 0; i < count; i++) {
     if (rails[i].context)
-      lib->close_device(rails[i].context);
+      close_device(lib, rails[i].context);
     rails[i].context = NULL;
     rails[i].async_fd = -1;
   }

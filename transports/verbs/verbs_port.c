@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <sys/random.h>
 
+#include "libcoll/base/fork.h"
 #include "transports/verbs/verbs_internal.h"
 
 void verbs_port_repost(verbs_port *port) {
@@ -30,7 +31,10 @@ static coll_status create_queues(verbs_endpoint *ep, verbs_port *port, verbs_fau
   unsigned entries = port->receives + conns * VERBS_SENDS;
   entries = entries < (unsigned)limits->max_cqe ? entries : (unsigned)limits->max_cqe;
   port->conns_most = (entries - port->receives) / VERBS_SENDS;
+  colli_fork_hold();
   port->channel = lib->create_comp_channel(context);
+  colli_fd_enlist(port->channel ? port->channel->fd : -1);
+  colli_fork_release();
   if (!port->channel || fcntl(port->channel->fd, F_SETFL, O_NONBLOCK) != 0)
     return verbs_fault_set(fault, COLL_ERR_SYSTEM, "ibv_create_comp_channel", errno,
                            "no completion channel of %s; raise ulimit -n", port->rail->name);
@@ -68,8 +72,12 @@ void verbs_port_close(verbs_endpoint *ep, verbs_port *port) {
     lib->destroy_srq(port->srq);
   if (port->cq)
     lib->destroy_cq(port->cq);
-  if (port->channel)
+  if (port->channel) {
+    colli_fork_hold();
+    colli_fd_delist(port->channel->fd);
     lib->destroy_comp_channel(port->channel);
+    colli_fork_release();
+  }
   if (port->domain.pd)
     lib->dealloc_pd(port->domain.pd);
 }

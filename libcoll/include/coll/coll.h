@@ -25,6 +25,13 @@
  *    communicator returns COLL_ERR_INVALID_USAGE and does nothing. Only coll_comm_abort() may be
  *    called from any thread at any time. Different communicators, including ones that were split
  *    from each other, may be used from different threads at the same time.
+ *  - A communicator belongs to the process that created it. In a child of fork(), every call on an
+ *    inherited communicator, or on its requests and windows, returns COLL_ERR_INVALID_USAGE and
+ *    does nothing, coll_comm_destroy() included; coll_last_error() says why. The child may create
+ *    communicators of its own. It does not disturb the job: its parent's death is noticed at once
+ *    although the child lives on, and it may end in any way. This needs the handlers of
+ *    pthread_atfork(): a child of clone(2) or _Fork() must call exec or _exit() and nothing else
+ *    (docs/failures.md).
  *  - Nothing waits forever: an operation times out when it makes no progress for
  *    coll_config.timeout_ms. This time counts only while the rank, or its progress thread, works on
  *    the operation. A transfer that makes progress never times out, however long it takes.

@@ -85,8 +85,8 @@ typedef struct coll_config {
 
 /*
  * Identifies a communicator that is about to be created: the addresses at which rank 0 listens, and
- * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel, and
- * erase them once the communicator is there.
+ * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel,
+ * and erase them once the communicator is there.
  */
 #define COLL_UNIQUE_ID_BYTES 256
 typedef struct coll_id {
@@ -100,9 +100,9 @@ typedef struct coll_id {
  * OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE
  * (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or "name:port"), else
  * MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD, else COLL_SECRET_FILE, else
- * COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first and the last variable are
- * empty afterwards. A single rank needs neither. Without any launcher variable the communicator has
- * one rank.
+ * COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first and the last variable
+ * are empty afterwards. A single rank needs neither. Without any launcher variable the communicator
+ * has one rank.
  *
  * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
  * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed
@@ -148,14 +148,15 @@ COLL_API coll_status coll_comm_create_local(coll_comm **comms, int nranks,
  * Releases a communicator and sets *comm to NULL. Requests that are still open on it become
  * invalid. Not collective: it notifies the other ranks and waits for them at most one second. A
  * rank that still needs data from this one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors:
- * INVALID_ARGUMENT (comm is NULL).
+ * INVALID_ARGUMENT (comm is NULL), INVALID_USAGE (another thread is inside, or this process is a
+ * forked child; *comm stays as it is).
  */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
-/* This rank's number. Errors: INVALID_ARGUMENT. */
+/* This rank's number. Errors: INVALID_ARGUMENT, INVALID_USAGE (in a forked child). */
 COLL_API coll_status coll_comm_rank(const coll_comm *comm, int *rank);
 
-/* The number of ranks. Errors: INVALID_ARGUMENT. */
+/* The number of ranks. Errors: INVALID_ARGUMENT, INVALID_USAGE (in a forked child). */
 COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
 
 /* ---- communicators made from others -------------------------------------------------------- */
@@ -277,7 +278,8 @@ COLL_API coll_status coll_comm_get_attr(coll_comm *comm, const void *key, void *
  * each has its own core, they also write to it, so that a rank that would only wait does part of
  * the work. A send or receive buffer may be such memory, a part of it, or ordinary memory. On other
  * communicators, including those made from `comm`, it is ordinary memory. No rank writes to it
- * after the call that uses it has returned, even with an error (docs/failures.md).
+ * after the call that uses it has returned, even with an error (docs/failures.md). A forked child
+ * may read it and must not write to it: it is the same memory as the parent's.
  *
  * Errors: INVALID_ARGUMENT, NO_MEMORY, SYSTEM.
  */

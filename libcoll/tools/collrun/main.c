@@ -8,6 +8,7 @@
 
 #include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/tools/collrun/run.h"
@@ -26,6 +27,7 @@ static int make_secret(run_job *job) {
                                  colli_random_secret(job->secret->bytes, COLL_SECRET_BYTES)};
   if (fault.sys_errno == 0 && job->options.hosts == NULL) {
     job->secret_fd = colli_shared_create(RUN_SECRET_LINE - 1, &fault);
+    colli_fd_disown(job->secret_fd); /* ranks get it */
     run_secret_line(job, line);
     if (job->secret_fd >= 0)
       fault = (colli_shared_fault){
@@ -48,6 +50,7 @@ static int listen_here(run_job *job) {
     fprintf(stderr, "collrun: %s\n", error.message);
     return RUN_FAILED;
   }
+  colli_fd_disown(job->root_fd); /* rank 0 gets it */
   snprintf(job->root, sizeof(job->root), "127.0.0.1:%u", (unsigned)port);
   return 0;
 }
