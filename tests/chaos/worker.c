@@ -1,0 +1,418 @@
+/*
+ * worker.c: a rank in a storm of tests/chaos/run. It makes collectives, drawn from a seed, compares
+ * each result with a reference, and shrinks after a failure. One line on standard output for each
+ * event; "depth" counts the shrinks before this communicator:
+ *   comm DEPTH RANK MEMBERS        a communicator: this rank's number, all ranks' first numbers
+ *   id DEPTH NUMBER                what its rank 0 has drawn for it
+ *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1
+ *   wrong DEPTH INDEX KIND ...     a result that is not what the reference says
+ *   left DEPTH STATUS MESSAGE      the shrink has failed
+ *   leak BEFORE AFTER              open descriptors
+ *   done DEPTH COUNT               the file CHAOS_STOP exists: the rank ends, COUNT collectives
+ * later usage: chaos_worker SEED
+ */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "coll/coll.h"
+
+enum { MOST_RANKS = 16, MOST_ELEMENTS = 1 << 20, STOP_EVERY = 8 };
+
+enum kind {
+  ALLREDUCE,
+  REDUCE,
+  REDUCE_SCATTER,
+  REDUCE_SCATTERV,
+  SCAN,
+  EXSCAN,
+  BROADCAST,
+  ALLGATHER,
+  ALLGATHERV,
+  GATHER,
+  GATHERV,
+  SCATTER,
+  SCATTERV,
+  ALLTOALL,
+  ALLTOALLV,
+  BARRIER,
+  SPLIT,
+  KINDS
+};
+static const char *const kind_names[] = {
+    "allreduce", "reduce",    "reduce_scatter", "reduce_scatterv", "scan",    "exscan",
+    "broadcast", "allgather", "allgatherv",     "gather",          "gatherv", "scatter",
+    "scatterv",  "alltoall",  "alltoallv",      "barrier",         "split",
+};
+
+/* One collective. counts: of each rank, in v-forms. */
+struct call {
+  uint64_t seed;
+  enum kind kind;
+  coll_type type;
+  coll_op op;
+  size_t count;
+  int root, rank, nranks;
+  size_t counts[MOST_RANKS], displs[MOST_RANKS];
+};
+
+struct worker {
+  coll_comm *comm;
+  int depth, rank, nranks, done;
+  uint64_t seed, index;
+  char *send, *receive;
+};
+
+static uint64_t mix(uint64_t a, uint64_t b) {
+  uint64_t x = a * 0x9e3779b97f4a7c15u + b + 0x632be59bd9b4e019u;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/* Element i of what a rank sends. Sums of all ranks are exact in all types but uint8, which wraps.
+ */
+static int64_t element(const struct call *call, int rank, size_t i) {
+  return (int64_t)(mix(call->seed + (uint64_t)rank, i) % 200);
+}
+
+static void store(coll_type type, void *buffer, size_t i, int64_t value) {
+  switch (type) {
+  case COLL_UINT8:
+    ((uint8_t *)buffer)[i] = (uint8_t)value;
+    break;
+  case COLL_INT32:
+    ((int32_t *)buffer)[i] = (int32_t)value;
+    break;
+  case COLL_FLOAT64:
+    ((double *)buffer)[i] = (double)value;
+    break;
+  default:
+    ((int64_t *)buffer)[i] = value;
+  }
+}
+
+static int64_t load(coll_type type, const void *buffer, size_t i) {
+  switch (type) {
+  case COLL_UINT8:
+    return ((const uint8_t *)buffer)[i];
+  case COLL_INT32:
+    return ((const int32_t *)buffer)[i];
+  case COLL_FLOAT64:
+    return (int64_t)((const double *)buffer)[i];
+  default:
+    return ((const int64_t *)buffer)[i];
+  }
+}
+
+/* How many elements rank s sends to rank d in an all-to-all with counts. */
+static size_t between(const struct call *call, int s, int d) {
+  return mix(call->seed ^ 77, (uint64_t)(s * MOST_RANKS + d)) % (call->count + 1);
+}
+
+static void draw(struct call *call, uint64_t seed, int rank, int nranks) {
+  static const size_t sizes[] = {0, 1, 2, 7, 33, 1000, 4097, 30011};
+  static const coll_type types[] = {COLL_UINT8, COLL_INT32, COLL_INT64, COLL_FLOAT64};
+  static const coll_op ops[] = {COLL_SUM, COLL_MIN, COLL_MAX};
+  *call = (struct call){.seed = seed, .rank = rank, .nranks = nranks};
+  call->kind = (enum kind)(mix(seed, 1) % KINDS);
+  if (call->kind == SPLIT && mix(seed, 2) % 4 != 0)
+    call->kind = ALLREDUCE;
+  call->type = types[mix(seed, 3) % 4];
+  call->op = ops[mix(seed, 4) % 3];
+  call->count = sizes[mix(seed, 5) % 8];
+  call->root = (int)(mix(seed, 6) % (uint64_t)nranks);
+  size_t sum = 0;
+  for (int r = 0; r < nranks; r++) {
+    call->counts[r] = mix(seed, (uint64_t)(100 + r)) % (call->count + 1);
+    call->displs[r] = sum;
+    sum += call->counts[r];
+  }
+}
+
+static coll_status run_alltoallv(const struct call *call, const void *send, void *receive,
+                                 coll_comm *comm) {
+  size_t to[MOST_RANKS], from[MOST_RANKS];
+  for (int r = 0; r < call->nranks; r++) {
+    to[r] = between(call, call->rank, r);
+    from[r] = between(call, r, call->rank);
+  }
+  return coll_alltoallv(send, to, NULL, receive, from, NULL, call->type, comm);
+}
+
+static coll_status run(const struct call *c, const void *send, void *receive, coll_comm *comm) {
+  switch (c->kind) {
+  case ALLREDUCE:
+    return coll_allreduce(send, receive, c->count, c->type, c->op, comm);
+  case REDUCE:
+    return coll_reduce(send, receive, c->count, c->type, c->op, c->root, comm);
+  case REDUCE_SCATTER:
+    return coll_reduce_scatter(send, receive, c->count, c->type, c->op, comm);
+  case REDUCE_SCATTERV:
+    return coll_reduce_scatterv(send, receive, c->counts, c->type, c->op, comm);
+  case SCAN:
+    return coll_scan(send, receive, c->count, c->type, c->op, comm);
+  case EXSCAN:
+    return coll_exscan(send, receive, c->count, c->type, c->op, comm);
+  case BROADCAST:
+    return coll_broadcast(send, receive, c->count, c->type, c->root, comm);
+  case ALLGATHER:
+    return coll_allgather(send, receive, c->count, c->type, comm);
+  case ALLGATHERV:
+    return coll_allgatherv(send, receive, c->counts, NULL, c->type, comm);
+  case GATHER:
+    return coll_gather(send, receive, c->count, c->type, c->root, comm);
+  case GATHERV:
+    return coll_gatherv(send, c->counts[c->rank], receive, c->counts, NULL, c->type, c->root, comm);
+  case SCATTER:
+    return coll_scatter(send, receive, c->count, c->type, c->root, comm);
+  case SCATTERV:
+    return coll_scatterv(send, c->counts, NULL, receive, c->counts[c->rank], c->type, c->root,
+                         comm);
+  case ALLTOALL:
+    return coll_alltoall(send, receive, c->count, c->type, comm);
+  case ALLTOALLV:
+    return run_alltoallv(c, send, receive, comm);
+  default:
+    return coll_barrier(comm);
+  }
+}
+
+/* The reduction over ranks first .. last of element i. */
+static int64_t reduced(const struct call *call, int first, int last, size_t i) {
+  int64_t result = element(call, first, i);
+  for (int r = first + 1; r <= last; r++) {
+    int64_t value = element(call, r, i);
+    if (call->op == COLL_SUM)
+      result += value;
+    else if ((call->op == COLL_MIN) == (value < result))
+      result = value;
+  }
+  return call->type == COLL_UINT8 ? (uint8_t)result : result;
+}
+
+/* Where the block that rank s sends begins there, and how long it is; 0 if it sends none here. */
+static size_t block_from(const struct call *c, int s, size_t *begin) {
+  *begin = 0;
+  switch (c->kind) {
+  case BROADCAST:
+    return s == c->root ? c->count : 0;
+  case GATHER:
+    return c->rank == c->root ? c->count : 0;
+  case GATHERV:
+    return c->rank == c->root ? c->counts[s] : 0;
+  case ALLGATHER:
+    return c->count;
+  case ALLGATHERV:
+    return c->counts[s];
+  case SCATTER:
+    *begin = (size_t)c->rank * c->count;
+    return s == c->root ? c->count : 0;
+  case SCATTERV:
+    *begin = c->displs[c->rank];
+    return s == c->root ? c->counts[c->rank] : 0;
+  case ALLTOALL:
+    *begin = (size_t)c->rank * c->count;
+    return c->count;
+  case ALLTOALLV:
+    for (int d = 0; d < c->rank; d++)
+      *begin += between(c, s, d);
+    return between(c, s, c->rank);
+  default:
+    return 0;
+  }
+}
+
+/* How many elements a reduction leaves here, with which element it begins, and its last rank. */
+static size_t reduced_here(const struct call *c, size_t *begin, int *last) {
+  *begin = 0;
+  *last = c->nranks - 1;
+  switch (c->kind) {
+  case ALLREDUCE:
+    return c->count;
+  case REDUCE:
+    return c->rank == c->root ? c->count : 0;
+  case REDUCE_SCATTER:
+    *begin = (size_t)c->rank * c->count;
+    return c->count;
+  case REDUCE_SCATTERV:
+    *begin = c->displs[c->rank];
+    return c->counts[c->rank];
+  case SCAN:
+  case EXSCAN:
+    *last = c->kind == SCAN ? c->rank : c->rank - 1;
+    return *last < 0 ? 0 : c->count;
+  default:
+    return 0;
+  }
+}
+
+/* Whether element i of the result is `want`; says so if not. */
+static int is(const struct worker *worker, const struct call *call, size_t i, int64_t want) {
+  int64_t got = load(call->type, worker->receive, i);
+  if (got == want)
+    return 1;
+  printf("wrong %d %" PRIu64 " %s type %d op %d count %zu root %d: element %zu is %" PRId64
+         " instead of %" PRId64 "\n",
+         worker->depth, worker->index, kind_names[call->kind], call->type, call->op, call->count,
+         call->root, i, got, want);
+  return 0;
+}
+
+static int is_right(const struct worker *worker, const struct call *call) {
+  size_t begin;
+  int last;
+  size_t count = reduced_here(call, &begin, &last), at = 0;
+  for (size_t i = 0; i < count; i++)
+    if (!is(worker, call, i, reduced(call, 0, last, begin + i)))
+      return 0;
+  for (int s = 0; s < call->nranks; s++) {
+    count = block_from(call, s, &begin);
+    for (size_t i = 0; i < count; i++)
+      if (!is(worker, call, at + i, element(call, s, begin + i)))
+        return 0;
+    at += count;
+  }
+  return 1;
+}
+
+/* Makes a collective on a communicator and compares; exits if the result is wrong. */
+static coll_status run_and_compare(struct worker *worker, const struct call *call,
+                                   coll_comm *comm) {
+  size_t count = (size_t)call->nranks * call->count;
+  for (size_t i = 0; i < count; i++) {
+    store(call->type, worker->send, i, element(call, call->rank, i));
+    store(call->type, worker->receive, i, 251);
+  }
+  coll_status status = run(call, worker->send, worker->receive, comm);
+  if (status == COLL_OK && !is_right(worker, call))
+    exit(2);
+  return status;
+}
+
+/* Halves of the communicator make a collective each. */
+static coll_status split_and_run(struct worker *worker, uint64_t seed) {
+  coll_comm *half;
+  int color = (int)(mix(seed, (uint64_t)(200 + worker->rank)) % 2);
+  coll_status status = coll_comm_split(worker->comm, color, 0, NULL, &half);
+  if (status != COLL_OK)
+    return status;
+  struct call call;
+  int rank, nranks;
+  coll_comm_rank(half, &rank);
+  coll_comm_nranks(half, &nranks);
+  draw(&call, mix(seed, (uint64_t)color), rank, nranks);
+  if (call.kind == SPLIT)
+    call.kind = ALLREDUCE;
+  status = run_and_compare(worker, &call, half);
+  /* The ranks of the other half, and those who are done here, must learn of it. */
+  if (status != COLL_OK)
+    coll_comm_revoke(worker->comm);
+  coll_comm_destroy(&half);
+  return status;
+}
+
+static coll_status step(struct worker *worker, enum kind *kind) {
+  uint64_t seed = mix(worker->seed, worker->index++);
+  struct call call;
+  if (worker->index % STOP_EVERY == 0) {
+    int mine = access(getenv("CHAOS_STOP"), F_OK) == 0;
+    *kind = ALLREDUCE;
+    return coll_allreduce(&mine, &worker->done, 1, COLL_INT32, COLL_MAX, worker->comm);
+  }
+  draw(&call, seed, worker->rank, worker->nranks);
+  *kind = call.kind;
+  return call.kind == SPLIT ? split_and_run(worker, seed)
+                            : run_and_compare(worker, &call, worker->comm);
+}
+
+/* Says which communicator this is. */
+static coll_status enter(struct worker *worker) {
+  char members[MOST_RANKS * 4] = "";
+  coll_comm_rank(worker->comm, &worker->rank);
+  coll_comm_nranks(worker->comm, &worker->nranks);
+  for (int r = 0, at = 0; r < worker->nranks; r++) {
+    int origin;
+    coll_comm_origin_rank(worker->comm, r, &origin);
+    at += snprintf(members + at, sizeof members - (size_t)at, r == 0 ? "%d" : ",%d", origin);
+  }
+  printf("comm %d %d %s\n", worker->depth, worker->rank, members);
+  uint64_t drawn = 0;
+  if (worker->rank == 0 && getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+    exit(1);
+  coll_status status = coll_broadcast(&drawn, &drawn, 1, COLL_UINT64, 0, worker->comm);
+  if (status == COLL_OK)
+    printf("id %d %" PRIx64 "\n", worker->depth, drawn);
+  return status;
+}
+
+/* Makes collectives until one fails, or the storm is over. */
+static coll_status live(struct worker *worker) {
+  enum kind kind = BROADCAST;
+  coll_status status = enter(worker);
+  while (status == COLL_OK && !worker->done)
+    status = step(worker, &kind);
+  if (status == COLL_OK)
+    return status;
+  coll_error error = COLL_ERROR_INIT;
+  coll_last_error(worker->comm, &error);
+  int culprit = -1;
+  if (error.peer >= 0)
+    coll_comm_origin_rank(worker->comm, error.peer, &culprit);
+  printf("fail %d %" PRIu64 " %s %s %d %s\n", worker->depth, worker->index, kind_names[kind],
+         coll_status_name(status), culprit, error.message);
+  return status;
+}
+
+static int descriptors(void) {
+  int count = 0;
+  DIR *dir = opendir("/proc/self/fd");
+  while (dir && readdir(dir))
+    count++;
+  if (dir)
+    closedir(dir);
+  return count;
+}
+
+int main(int argc, char **argv) {
+  static char line[4096];
+  setvbuf(stdout, line, _IOLBF, sizeof line);
+  struct worker worker = {.send = calloc(MOST_ELEMENTS, 8), .receive = calloc(MOST_ELEMENTS, 8)};
+  if (argc != 2 || !worker.send || !worker.receive || !getenv("CHAOS_STOP"))
+    return 1;
+  int before = descriptors();
+  coll_status status = coll_init_from_env(&worker.comm, NULL);
+  if (status != COLL_OK)
+    return 1;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  config.create_timeout_ms = atoi(getenv("CHAOS_SHRINK_MS"));
+  config.error = &error;
+  for (;; worker.depth++) {
+    worker.seed = mix(strtoull(argv[1], NULL, 10), (uint64_t)worker.depth);
+    worker.index = 0;
+    if (live(&worker) == COLL_OK) {
+      printf("done %d %" PRIu64 "\n", worker.depth, worker.index);
+      break;
+    }
+    coll_comm *child = NULL;
+    status = coll_comm_shrink(worker.comm, &config, &child);
+    coll_comm_destroy(&worker.comm);
+    worker.comm = child;
+    if (status != COLL_OK) {
+      printf("left %d %s %s\n", worker.depth, coll_status_name(status), error.message);
+      break;
+    }
+  }
+  if (worker.comm)
+    coll_comm_destroy(&worker.comm);
+  free(worker.send);
+  free(worker.receive);
+  int after = descriptors();
+  if (after >= 0 && after != before)
+    printf("leak %d %d\n", before, after);
+  return 0;
+}
