@@ -100,18 +100,18 @@ static int lower_release(coll_conn *conn) {
 static int lower_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
                          int channel, coll_conn **conn);
 
-static const coll_transport_ops lower_ops = {.size = sizeof(lower_ops),
-                                             .abi = COLL_TRANSPORT_ABI,
-                                             .name = "queue",
-                                             .open = lower_open,
-                                             .close = lower_close,
-                                             .connect = lower_connect,
-                                             .disconnect = lower_disconnect,
-                                             .sent = lower_sent,
-                                             .slot_acquire = lower_acquire,
-                                             .slot_commit = lower_commit,
-                                             .slot_peek = lower_peek,
-                                             .slot_release = lower_release};
+static coll_transport_ops lower_ops = {.size = sizeof(lower_ops),
+                                       .abi = COLL_TRANSPORT_ABI,
+                                       .name = "queue",
+                                       .open = lower_open,
+                                       .close = lower_close,
+                                       .connect = lower_connect,
+                                       .disconnect = lower_disconnect,
+                                       .sent = lower_sent,
+                                       .slot_acquire = lower_acquire,
+                                       .slot_commit = lower_commit,
+                                       .slot_peek = lower_peek,
+                                       .slot_release = lower_release};
 
 static int lower_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES],
                          int channel, coll_conn **conn) {
@@ -291,4 +291,27 @@ Test(data_check, made_up) {
   refused(COLLI_DATA_CHECK_MAC, &m, "altered");
   close_end(&from);
   close_end(&stranger);
+}
+
+/* Who can write where a device has put a message changes nothing once it was checked. */
+Test(data_check, changed_after_the_check) {
+  rank_end from, to;
+  open_sender(&from, COLLI_DATA_CHECK_MAC);
+  lower_ops.caps = COLL_CAP_DEVICE;
+  open_end(&to, 1, 0, 5, COLLI_DATA_CHECK_MAC);
+  message m = send_one(&from, 7);
+  to.below.comes = m;
+  to.below.any = true;
+  for (int i = 0; i < 2; i++) {
+    coll_tag got;
+    const void *payload;
+    size_t bytes;
+    cr_assert_eq(to.conn->ops->slot_peek(to.conn, &got, &payload, &bytes), COLL_T_DONE);
+    cr_assert_eq(memcmp(payload, m.payload, 40), 0);
+    cr_assert(bytes == 40 && got.word[0] == 7);
+    memset(&to.below.comes, 0, sizeof(to.below.comes));
+    cr_assert_eq(memcmp(payload, m.payload, 40), 0);
+  }
+  close_end(&from);
+  close_end(&to);
 }

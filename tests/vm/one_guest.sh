@@ -42,6 +42,9 @@ in_huge_pages() {
 # with_faults PLAN N ARGUMENTS: under the fault decorator.
 with_faults() { COLL_FAULT=$1 COLL_TIMEOUT_MS=4000 perf "$2" "$3"; }
 
+# with_check KIND PLAN ARGUMENTS: messages are checked, above the fault decorator.
+with_check() { COLL_DATA_CHECK=$1 with_faults "$2" 2 "$3"; }
+
 check "conformance" suite conformance_test_verbs 'verbs?(_fault)/*'
 check "conformance, large slots" suite conformance_test_verbs \
   'verbs_large/@(pairings|buffer_in_use|flow_control|sent_without_receive|disconnect_delivers|memory_traffic)'
@@ -52,6 +55,11 @@ check "every collective, 4 ranks" perf 4 "allreduce reduce reduce_scatter broadc
 check "faults to bear" with_faults seed=5,again=20,pending=10,delay_us=2000 4 "allreduce -b 64 -e 256K -f 64 -n 3"
 check "cut link" says 'PEER_LOST: .*broke this connection' with_faults cut=0-1@20 3 "allreduce -b 64K -n 50"
 check "stalled link" says 'TIMEOUT: .*rank [01] ' with_faults stall=0-1@20 3 "allreduce -b 64K -n 50"
+check "checked data" with_check mac seed=1,again=5 "allreduce -b 64 -e 256K -f 64 -n 3"
+check "flipped bit, checksum" says 'PROTOCOL: .*CRC32C check: message 20 from rank 0 to rank 1 over verbs.* was altered' \
+  with_check crc32c flip=0-1@20 "allreduce -b 64K -n 50"
+check "repeated message, code" says 'AUTH: .*MAC check: message 21 from rank 0 to rank 1 over verbs.* message 20 came again' \
+  with_check mac replay=0-1@20 "allreduce -b 64K -n 50"
 check "huge pages" in_huge_pages
 
 # If a rank cannot use the device, one line says why, and the next transport is used, if there is one.

@@ -55,19 +55,26 @@ static int look(check_conn *cc, coll_tag *tag, const void **payload, size_t *byt
   if (cc->status != COLL_OK)
     return report(cc);
   size_t whole;
-  int status = cc->inner->ops->slot_peek(cc->inner, tag, payload, &whole);
+  const void *message;
+  int status = cc->inner->ops->slot_peek(cc->inner, tag, &message, &whole);
   if (status != COLL_T_DONE)
     return status;
   if (!cc->seen) {
     uint64_t came;
-    check_verdict verdict = check_verify(&cc->recv, tag, *payload, whole, &came);
+    if (cc->copy)
+      memcpy(cc->copy, message, whole);
+    check_verdict verdict =
+        check_verify(&cc->recv, tag, cc->copy ? cc->copy : message, whole, &came);
     if (verdict == CHECK_UNABLE)
       return out_of_memory(cc);
     if (verdict != CHECK_GOOD)
       return refuse(cc, verdict, whole, came);
     cc->seen = true;
+    cc->tag = *tag;
     cc->payload_bytes = whole - sizeof(check_trailer);
   }
+  *tag = cc->tag;
+  *payload = cc->copy ? cc->copy : message;
   *bytes = cc->payload_bytes;
   return COLL_T_DONE;
 }
@@ -142,21 +149,35 @@ int check_sent(coll_conn *conn, uint64_t *count) {
 static void free_conn(check_conn *cc) {
   check_stream_close(&cc->send);
   check_stream_close(&cc->recv);
+  free(cc->copy);
   free(cc);
+}
+
+/* Makes a connection but for its inner one; NULL: out of memory. */
+static check_conn *make_conn(coll_endpoint *ep, int peer, int channel) {
+  check_conn *cc = calloc(1, sizeof(*cc));
+  if (!cc)
+    return NULL;
+  /* Who can forge packets of a device may write to its receive buffers at any time. */
+  bool copies = ep->table->kind == COLLI_DATA_CHECK_MAC && ep->table->ops.caps & COLL_CAP_DEVICE;
+  if (copies)
+    cc->copy = aligned_alloc(64, (ep->inner_env.slot_bytes + 63) / 64 * 64);
+  if (check_stream_open(&cc->send, ep, ep->env->rank, peer, channel) &&
+      check_stream_open(&cc->recv, ep, peer, ep->env->rank, channel) && (cc->copy || !copies))
+    return cc;
+  free_conn(cc);
+  return NULL;
 }
 
 int check_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTES], int channel,
                   coll_conn **conn) {
   *conn = NULL;
   ep->inner_env.slot_bytes = ep->env->slot_bytes + CHECK_SLOT_BYTES;
-  check_conn *cc = calloc(1, sizeof(*cc));
-  if (!cc || !check_stream_open(&cc->send, ep, ep->env->rank, peer, channel) ||
-      !check_stream_open(&cc->recv, ep, peer, ep->env->rank, channel)) {
+  check_conn *cc = make_conn(ep, peer, channel);
+  if (!cc) {
     coll_transport_failure failure = {
         COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
-    if (cc)
-      free_conn(cc);
     return COLL_ERR_NO_MEMORY;
   }
   cc->conn = (coll_conn){&ep->table->ops, peer, channel};

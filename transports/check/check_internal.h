@@ -31,9 +31,11 @@ typedef struct check_conn {
   coll_conn *inner;
   coll_endpoint *ep;
   check_stream send, recv;
-  char *slot;           /* acquired, or NULL */
-  bool seen;            /* the inner connection's next message was checked */
-  size_t payload_bytes; /* of that */
+  char *slot; /* acquired, or NULL */
+  bool seen;  /* the inner connection's next message was checked; it is: */
+  coll_tag tag;
+  size_t payload_bytes;
+  char *copy; /* ... here, if others could still change it where it arrived; else NULL */
   coll_status status;
   char why[CHECK_DETAIL_BYTES];
 } check_conn;
