@@ -168,11 +168,11 @@ static int arrives(rank_end *to, const message *m, uint64_t number) {
 
 /* A receiver that has got nothing yet refuses a message, says why, and keeps to it. */
 static void refused(colli_data_check kind, const message *m, const char *why) {
-  coll_status wanted = kind == COLLI_DATA_CHECK_MAC ? COLL_ERR_AUTH : COLL_ERR_PROTOCOL;
+  int wanted = kind == COLLI_DATA_CHECK_MAC ? COLL_ERR_AUTH : COLL_ERR_PROTOCOL;
   rank_end to;
   open_end(&to, 1, 0, 5, kind);
   cr_expect_eq(arrives(&to, m, 0), wanted, "%s", why);
-  cr_expect_eq(to.said, wanted);
+  cr_expect_eq((int)to.said, wanted);
   cr_expect(strstr(to.why, why) && strstr(to.why, "from rank 0 to rank 1 over queue, channel 5"),
             "%s", to.why);
   uint64_t count;
@@ -239,7 +239,7 @@ Test(data_check, every_length) {
 
 Test(data_check, order) {
   for (int k = 0; k < 2; k++) {
-    coll_status wanted = k ? COLL_ERR_AUTH : COLL_ERR_PROTOCOL;
+    int wanted = k ? COLL_ERR_AUTH : COLL_ERR_PROTOCOL;
     rank_end from, to;
     open_sender(&from, kinds[k]);
     message first = send_one(&from, 0), second = send_one(&from, 1);
