@@ -29,8 +29,8 @@ Test(fault_plan, messages) {
   cr_assert(
       fault_plan_parse("flip=0-1@3,lose=1-0@4,replay=2-3@5,swap=3-2@6", &plan, why, sizeof(why)));
   for (int i = 0; i < 4; i++) {
-    cr_assert_eq(plan.links[i].kind, FAULT_FLIP + i);
-    cr_assert_eq(plan.links[i].at, 3 + i);
+    cr_assert_eq((int)plan.links[i].kind, (int)FAULT_FLIP + i);
+    cr_assert_eq((int)plan.links[i].at, 3 + i);
   }
   cr_assert(plan.links[2].a == 2 && plan.links[2].b == 3);
 }
