@@ -1,4 +1,5 @@
 /* comm_query.c: public calls that query the state of a communicator, or abort it. */
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -73,6 +74,26 @@ coll_status coll_comm_abort(coll_comm *comm) {
     if (family->ports[i].endpoint)
       family->ports[i].ops->wake(family->ports[i].endpoint);
   colli_progress_wake(family);
+  return COLL_OK;
+}
+
+coll_status coll_comm_set_name(coll_comm *comm, const char *name) {
+  if (!name)
+    return COLL_ERR_INVALID_ARGUMENT;
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK)
+    return status;
+  snprintf(comm->name, sizeof(comm->name), "%s", name);
+  if (comm->uid == 0)
+    memcpy(comm->family->name, comm->name, sizeof(comm->name));
+  colli_call_leave(comm);
+  return COLL_OK;
+}
+
+coll_status coll_comm_name(const coll_comm *comm, const char **name) {
+  if (!comm || !name)
+    return COLL_ERR_INVALID_ARGUMENT;
+  *name = comm->name;
   return COLL_OK;
 }
 

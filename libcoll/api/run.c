@@ -8,6 +8,7 @@
 #include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"
@@ -19,6 +20,8 @@
 static coll_status check_usable(coll_comm *comm) {
   if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
     colli_notice_poll(comm->family);
+  if (__builtin_expect(comm->failure.status != COLL_OK, 0))
+    colli_comm_admit(comm);
   return comm->failure.status;
 }
 

@@ -28,13 +28,10 @@ typedef struct colli_answer {
 typedef struct colli_wait_report {
   uint64_t serial;
   uint64_t sequence;
-  coll_tag tag;
   uint64_t heard_ns;
   uint64_t again_ns; /* after which it reports again, if it still waits */
   uint32_t since_ms; /* how long it had waited then */
   colli_answer answer;
-  int nwaits;
-  int waits[COLLI_CTRL_MORE + 1]; /* the ranks that it waits for */
 } colli_wait_report;
 
 /* The numbers of a communicator's ranks elsewhere; all NULL: the base, or the same ranks. */
@@ -68,6 +65,9 @@ typedef struct colli_watch {
   uint64_t now_ns;         /* last reading */
   uint64_t control_ns;     /* when control links were last polled */
   uint64_t waited_ns;      /* time spent inside the library, waiting: the watchdog's clock */
+  uint64_t told_ns;        /* when this rank last told the others where it waits */
+  uint64_t asked_ns;       /* when it last asked them */
+  uint64_t fresh_ns;       /* what they said before that does not count as an answer */
 } colli_watch;
 
 /* What has failed, and what is known of the other ranks: failure/. */
@@ -82,6 +82,8 @@ typedef struct colli_failure {
   bool *lost;                      /* nranks: its process is known to be gone */
   bool *silent;                    /* nranks: nothing was heard from it; it may live */
   uint64_t answered_ns;            /* when this rank last said what it did last */
+  int root;                        /* the rank of the base that is to blame, or -1 */
+  bool admitted;                   /* the family knows that this rank's caller knows of it */
   atomic_int abort_flag;
 } colli_failure;
 
@@ -92,6 +94,8 @@ struct coll_comm {
   uint64_t comm_id; /* identifies the communicator, the same on all ranks */
   uint64_t uid;     /* its name in the family, the same on all ranks; 0: the base */
   char host[64];
+  char name[COLLI_NAME]; /* for messages */
+  uint32_t made;         /* splits of it so far, for the names of children */
   colli_family *family;
   coll_comm *sibling;     /* the next member of the family */
   colli_rank_info *table; /* nranks records; the base's are the family's */

@@ -171,6 +171,7 @@ static void describe_self(colli_family *family, const colli_assembly *assembly,
 /* Frees a family whose last communicator has left. */
 void colli_family_free(colli_family *family) {
   colli_mux_destroy(family->mux);
+  colli_reports_free(family->reports, family->nranks);
   colli_tuner_close(family->tuner);
   free(family->corrections);
   for (int i = 0; i < family->nports; i++) {
@@ -349,8 +350,9 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
   family->left = calloc(n, sizeof(*family->left));
   family->lost = calloc(n, sizeof(*family->lost));
   family->silent = calloc(n, sizeof(*family->silent));
+  family->reports = colli_reports_create(family->nranks);
   if (!family->table || !family->routes || !family->heard || !family->left || !family->lost ||
-      !family->silent)
+      !family->silent || !family->reports)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            family->nranks);
   memcpy(family->table, table, n * sizeof(*table));

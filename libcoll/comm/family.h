@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 
 #include "libcoll/base/shared.h"
+#include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
 #include "libcoll/tuning/tuner.h"
 #include "libcoll/wireup/bootstrap.h"
@@ -71,6 +72,7 @@ typedef struct colli_family {
   colli_log log;
   colli_world world;
   char host[64];
+  char name[COLLI_NAME];  /* the base's, for messages on communicators that lack a rank */
   colli_rank_info *table; /* nranks records */
   colli_route *routes;    /* nranks */
   colli_port ports[COLLI_MAX_TRANSPORTS];
@@ -80,16 +82,18 @@ typedef struct colli_family {
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
   colli_ctrl *ctrl;
-  uint64_t serial;     /* of control messages made here */
-  uint64_t *heard;     /* nranks: serial number of the last message handled from each */
-  bool *left;          /* nranks: said goodbye */
-  bool *lost;          /* nranks: the process is gone */
-  bool *silent;        /* nranks: nothing was heard from it; it may live */
-  coll_error reported; /* what a transport said last */
-  coll_comm *members;  /* linked by coll_comm.sibling */
-  colli_mux *mux;      /* NULL: nothing was split yet */
-  uint32_t made;       /* communicators begun here */
-  int making;          /* of them not finished */
+  uint64_t serial;        /* of control messages made here */
+  uint64_t *heard;        /* nranks: serial number of the last message handled from each */
+  bool *left;             /* nranks: said goodbye */
+  bool *lost;             /* nranks: the process is gone */
+  bool *silent;           /* nranks: nothing was heard from it; it may live */
+  colli_reports *reports; /* what the others said of themselves */
+  uint64_t idle_ns;       /* when this rank last said that it waits nowhere */
+  coll_error reported;    /* what a transport said last */
+  coll_comm *members;     /* linked by coll_comm.sibling */
+  colli_mux *mux;         /* NULL: nothing was split yet */
+  uint32_t made;          /* communicators begun here */
+  int making;             /* of them not finished */
   colli_ctrl_msg *early;
   int nearly;
 

@@ -1,6 +1,7 @@
 /* assemble.c: makes a communicator from its parts, and takes it apart. */
 #include "libcoll/create/assemble.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -48,10 +49,13 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   comm->log = family->log;
   comm->world = assembly->world;
   memcpy(comm->host, family->host, sizeof(comm->host));
+  snprintf(comm->name, sizeof(comm->name), "world");
+  memcpy(family->name, comm->name, sizeof(family->name));
   comm->calls.deterministic = (coll_determinism)params->number[COLLI_PARAM_DETERMINISTIC];
   comm->calls.accumulate = (coll_accumulate)params->number[COLLI_PARAM_ACCUMULATE];
   comm->calls.check_finite = (colli_finite_check)params->number[COLLI_PARAM_CHECK_FINITE];
   colli_error_clear(&comm->failure.error);
+  comm->failure.root = -1;
   comm->watch.spin = COLLI_SPIN_MOST;
   colli_family_add(family, comm);
   *out = comm;

@@ -5,6 +5,7 @@
  */
 #include "libcoll/create/split.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +34,7 @@ _Static_assert(sizeof(split_record) == 20, "travels as it is");
 struct colli_split {
   coll_comm *parent;
   const char *name;
+  unsigned number; /* of the communicators made from the parent */
   colli_settings settings;
   colli_mux_child *child;
   coll_request *op;
@@ -82,6 +84,7 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   comm->log = parent->log;
   comm->world = parent->world;
   memcpy(comm->host, parent->host, sizeof(comm->host));
+  comm->failure.root = -1;
   colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
   comm->calls.ops = parent->calls.ops;
@@ -153,6 +156,15 @@ static void take_links(coll_comm *comm, const coll_comm *parent) {
   }
 }
 
+/* Names it: "world/split 2, color 1", "world/dup 3". */
+static void name_child(coll_comm *comm, const colli_split *split) {
+  char color[32] = "";
+  if (strcmp(split->name, operation_names[COLLI_SPLIT_COLORS]) == 0)
+    snprintf(color, sizeof(color), ", color %d", split->mine.color);
+  snprintf(comm->name, sizeof(comm->name), "%.24s/%s %u%s", split->parent->name, split->name,
+           split->number, color);
+}
+
 /* Creates this rank's communicator from the sorted members; NULL if out of memory. */
 static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
   coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
@@ -166,6 +178,7 @@ static coll_comm *make_child(colli_split *split, const candidate *members, int c
   comm->uid = UINT64_MAX; /* until it is known: not the base */
   comm->map.numbers = malloc((size_t)count * sizeof(*comm->map.numbers));
   inherit(comm, parent, &split->settings);
+  name_child(comm, split);
   bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers) &&
             colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
                                comm->map.numbers) == COLL_OK;
@@ -264,6 +277,7 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
   parent->family->making++;
   split->parent = parent;
   split->name = name;
+  split->number = ++parent->made;
   coll_status status = read_settings(parent, name, call->config, &split->settings);
   if (status != COLL_OK) {
     colli_split_drop(split);
@@ -321,8 +335,10 @@ static coll_status run_split(coll_comm *parent, const colli_split_call *call, co
   colli_split *split;
   if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
     colli_notice_poll(parent->family);
-  if (parent->failure.status != COLL_OK)
+  if (parent->failure.status != COLL_OK) {
+    colli_comm_admit(parent);
     return parent->failure.status;
+  }
   coll_status status = colli_split_start(parent, call, &split);
   return status == COLL_OK ? colli_split_finish(split, child) : status;
 }

@@ -5,11 +5,14 @@
 #include "libcoll/failure/failure.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/exec/connect.h"
+
+#define CAUSE_TIMEOUTS 4 /* a failure explains what follows for so many timeouts */
 
 /* Fills in which operation a record is about. */
 void colli_comm_record_operation(coll_error *record, const coll_request *op) {
@@ -34,15 +37,49 @@ void colli_comm_record(const coll_comm *comm, coll_error *record, coll_status st
     colli_comm_record_operation(record, op);
 }
 
+uint64_t colli_cause_window_ns(const colli_family *family) {
+  return CAUSE_TIMEOUTS * (uint64_t)family->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
+}
+
+/* Keeps who caused a failure of some communicator of the family. */
+void colli_comm_note_cause(colli_family *family, int root, const char *name,
+                           const coll_error *record) {
+  if (root < 0 || !family->reports)
+    return;
+  const uint64_t now_ns = family->world.now_ns(family->world.ctx);
+  const uint64_t window_ns = colli_cause_window_ns(family);
+  colli_reports_note_recent(family->reports, root, name, record, now_ns,
+                            now_ns > window_ns ? now_ns - window_ns : 0);
+}
+
+/* Tells the family that this rank's caller knows of the failure. */
+void colli_comm_admit(coll_comm *comm) {
+  const colli_family *family = comm->family;
+  const bool only = family->members == comm && !comm->sibling;
+  if (comm->failure.admitted || comm->failure.root < 0 || only)
+    return;
+  comm->failure.admitted = true;
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_AFFECTED,
+                        .peer = -1,
+                        .root = comm->failure.root,
+                        .error = comm->failure.error};
+  memcpy(msg.name, comm->name, sizeof(msg.name));
+  colli_notice_send(comm->family, comm->uid, &msg);
+}
+
 /* Revokes the communicator for the reason in `record`, only on this rank. */
-void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
+void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root) {
   if (comm->failure.status != COLL_OK)
     return;
   COLLI_ASSERT_RANK(record->status != COLL_OK && record->status != COLL_IN_PROGRESS, comm->rank);
   comm->failure.error = *record;
+  comm->failure.root = root;
   comm->failure.status = record->status;
+  colli_comm_note_cause(comm->family, root, comm->name, record);
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);
+  if (comm->exec.oldest || comm->p2p.busy > 0)
+    colli_comm_admit(comm);
   colli_mux_mute(comm->child);
   /* This comes before the caller gets its buffers back, because a transport may still be reading
    * them, and a peer may be working on them. */
@@ -53,10 +90,14 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record) {
 }
 
 /* Revokes the communicator for the reason in `record` and tells all ranks. */
-void colli_comm_fail(coll_comm *comm, const coll_error *record) {
+void colli_comm_fail_for(coll_comm *comm, const coll_error *record, int root) {
   if (comm->failure.status != COLL_OK)
     return;
-  colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = -1, .error = *record};
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_FAILED, .peer = -1, .root = root, .error = *record};
   colli_notice_send(comm->family, comm->uid, &msg);
-  colli_comm_note_failure(comm, record);
+  colli_comm_note_failure(comm, record, root);
+}
+
+void colli_comm_fail(coll_comm *comm, const coll_error *record) {
+  colli_comm_fail_for(comm, record, -1);
 }

@@ -13,6 +13,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/failure/answer.h"
+#include "libcoll/failure/blame.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
@@ -91,7 +92,8 @@ static void note_lost(coll_comm *comm, const colli_ctrl_msg *msg) {
   coll_error record = msg->error;
   if (comm->uid != 0)
     lost_record_of(comm, &record, msg);
-  colli_comm_note_failure(comm, &record);
+  const int root = colli_blame_departed(comm, &record, true);
+  colli_comm_note_failure(comm, &record, root);
 }
 
 /* Revokes all communicators that contain a lost rank. */
@@ -124,10 +126,20 @@ static void keep_early(colli_family *family, const colli_ctrl_msg *msg) {
     family->early[family->nearly++ % COLLI_EARLY] = *msg;
 }
 
+/* Who is to blame, as a message says. */
+static int root_of(const colli_family *family, const colli_ctrl_msg *msg) {
+  return msg->root >= 0 && msg->root < family->nranks ? msg->root : -1;
+}
+
+/* Whether a message tells a failure. */
+static bool is_failure(const coll_error *record) {
+  return record->status > COLL_IN_PROGRESS && record->status <= COLL_ERR_INTERNAL;
+}
+
 /* Adopts a failure that another rank found. */
 static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
   coll_error *record = &msg->error;
-  if (record->status <= COLL_IN_PROGRESS || record->status > COLL_ERR_INTERNAL)
+  if (!is_failure(record))
     return;
   record->size = sizeof(*record);
   if (msg->peer >= 0) {
@@ -136,9 +148,17 @@ static void heard_failed(colli_family *family, colli_ctrl_msg *msg) {
   }
   coll_comm *comm = find_member(family, msg->uid);
   if (comm)
-    colli_comm_note_failure(comm, record);
+    colli_comm_note_failure(comm, record, root_of(family, msg));
   else
     keep_early(family, msg);
+}
+
+/* A failure has reached the caller of another rank. */
+static void heard_affected(colli_family *family, const colli_ctrl_msg *msg) {
+  if (!is_failure(&msg->error) || root_of(family, msg) < 0)
+    return;
+  colli_reports_note_affected(family->reports, msg);
+  colli_comm_note_cause(family, msg->root, msg->name, &msg->error);
 }
 
 /* Tells a rank that the one for which it waits is not in the communicator. */
@@ -157,8 +177,7 @@ static void tell_absent(colli_family *family, const colli_ctrl_msg *waiting, int
 static void heard_waiting(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
   bool mine = !comm && family->making == 0;
-  if (comm)
-    colli_watchdog_heard(comm, msg);
+  colli_watchdog_heard(family, comm, msg);
   for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
     int rank = i < 0 ? msg->peer : msg->more[i];
     if (comm && rank == family->rank)
@@ -201,6 +220,7 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->origin == family->rank || msg->serial <= family->heard[msg->origin])
     return;
   family->heard[msg->origin] = msg->serial;
+  msg->name[sizeof(msg->name) - 1] = 0;
   colli_notice_forward(family, msg, from);
   if (msg->kind == COLLI_CTRL_FAILED)
     heard_failed(family, msg);
@@ -210,6 +230,8 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
     heard_absent(family, msg);
   else if (msg->kind == COLLI_CTRL_ANSWER)
     heard_answer(family, msg);
+  else if (msg->kind == COLLI_CTRL_AFFECTED)
+    heard_affected(family, msg);
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */
@@ -259,5 +281,5 @@ void colli_notice_catch_up(colli_family *family, coll_comm *comm) {
   }
   for (int i = 0; i < COLLI_EARLY && i < family->nearly; i++)
     if (family->early[i].uid == comm->uid)
-      colli_comm_note_failure(comm, &family->early[i].error);
+      colli_comm_note_failure(comm, &family->early[i].error, root_of(family, &family->early[i]));
 }

@@ -1,16 +1,18 @@
 /*
- * watchdog.c: finds the rank to blame when nothing moves. A rank whose operation has not moved for
- * a while tells all ranks which operation it is in and for whom it waits. From this, every rank can
- * see whether another rank made a different call and, at the deadline, which rank has not come.
+ * watchdog.c: a rank whose operation has not moved for a while tells all ranks which operation it
+ * is in and for whom it waits. From this, every rank can see whether another rank made a different
+ * call. Shortly before its deadline a rank asks all others where they wait: whoever says nothing
+ * then is frozen or elsewhere, and blame.c finds out for whom all this waits.
  */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/error.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/notice_send.h"
-#include "libcoll/failure/answer.h"
+#include "libcoll/failure/blame.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/op_text.h"
 #include "libcoll/failure/watchdog.h"
@@ -68,18 +70,45 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
            "it in %s; see its own error, or let it take part as long as the others",
            absent, record.peer_host, record.peer_pid, comm->rank, comm->host,
            colli_op_text(op, text));
-  colli_comm_fail(comm, &record);
+  const int root = colli_blame_departed(comm, &record, false);
+  colli_comm_fail_for(comm, &record, root);
+}
+
+/* Whether a thread of this rank is in a call. The simulator's driver is in none. */
+static bool is_inside(coll_comm *comm) {
+  return atomic_load(&comm->entry.guard.inside) || comm->world.pause;
+}
+
+/* Keeps what a rank says of itself. */
+static void keep_report(colli_family *family, const colli_ctrl_msg *msg) {
+  colli_report *report = colli_reports_get(family->reports, msg->origin, msg->uid);
+  if (!report)
+    return; /* then it counts as silent */
+  report->heard_ns = family->world.now_ns(family->world.ctx);
+  report->inside = msg->inside != 0;
+  report->idle = !*msg->error.message;
+  memcpy(report->name, msg->name, sizeof(report->name));
+  snprintf(report->text, sizeof(report->text), "%.*s", COLLI_REPORT_TEXT - 1, msg->error.message);
+  report->nwaits = 0;
+  for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
+    int peer = i < 0 ? msg->peer : msg->more[i];
+    if (peer >= 0 && peer < family->nranks)
+      report->waits[report->nwaits++] = peer;
+  }
 }
 
 /* Tells all ranks that `op` does not move. Nobody else need answer for ranks that have said goodbye
  * to this one. */
-void colli_watchdog_tell(coll_comm *comm, const coll_request *op, bool first) {
+void colli_watchdog_tell(coll_comm *comm, const coll_request *op, colli_tell how) {
   int waits[COLLI_CTRL_MORE + 1] = {-1};
+  char text[COLLI_OP_TEXT];
   int nwaits = colli_engine_all_waits(&comm->exec, waits, COLLI_CTRL_MORE + 1);
   colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING,
                         .peer = nwaits > 0 ? colli_comm_base_rank(comm, waits[0]) : -1,
                         .nmore = nwaits > 1 ? nwaits - 1 : 0,
-                        .once = first,
+                        .once = how == COLLI_TELL_FIRST,
+                        .ask = how == COLLI_TELL_ASK,
+                        .inside = is_inside(comm),
                         .again_ms = (uint32_t)(op->told_again / COLLI_NS_PER_MS + 1),
                         .sequence = op->sequence,
                         .since_ms =
@@ -87,7 +116,12 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op, bool first) {
   for (int i = 0; i < msg.nmore; i++)
     msg.more[i] = colli_comm_base_rank(comm, waits[i + 1]);
   memcpy(msg.signature, op->tag.word, sizeof(msg.signature));
+  memcpy(msg.name, comm->name, sizeof(msg.name));
+  colli_error_clear(&msg.error);
+  snprintf(msg.error.message, sizeof(msg.error.message), "%s", colli_op_text(op, text));
+  comm->watch.told_ns = comm->world.now_ns(comm->world.ctx);
   colli_notice_send(comm->family, comm->uid, &msg);
+  keep_report(comm->family, &msg); /* others may wait for this rank there */
   for (int i = 0; i < nwaits; i++)
     if (comm->failure.left[waits[i]])
       colli_watchdog_heard_absent(comm, waits[i], false);
@@ -123,104 +157,66 @@ void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
   colli_comm_fail(comm, &record);
 }
 
-/* Keeps what another rank says of itself. */
-static void keep_report(coll_comm *comm, colli_wait_report *report, const colli_ctrl_msg *msg) {
+/* Tells all ranks that this one is alive and waits for nobody. */
+static void tell_idle(colli_family *family, uint64_t uid) {
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_WAITING, .peer = -1};
+  family->idle_ns = family->world.now_ns(family->world.ctx);
+  colli_notice_send(family, uid, &msg);
+}
+
+/* A rank asks who waits where. What was said just now need not be said again. */
+static void answer(colli_family *family, uint64_t uid) {
+  const uint64_t now_ns = family->world.now_ns(family->world.ctx);
+  bool waits = false;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling) {
+    const coll_request *op = comm->exec.oldest;
+    if (!op || comm->failure.status != COLL_OK)
+      continue;
+    waits = true;
+    if (now_ns - comm->watch.told_ns >= colli_watchdog_interval_ns(comm) / 4)
+      colli_watchdog_tell(comm, op, COLLI_TELL_ALL);
+  }
+  if (!waits && now_ns - family->idle_ns >= INTERVAL_NS / 4)
+    tell_idle(family, uid);
+}
+
+/* Another rank told where it waits. */
+void colli_watchdog_heard(colli_family *family, coll_comm *comm, const colli_ctrl_msg *msg) {
+  keep_report(family, msg);
+  if (msg->ask)
+    answer(family, msg->uid);
+  int origin = comm ? colli_comm_rank_of(comm, msg->origin) : -1;
+  if (origin < 0)
+    return;
+  colli_wait_report *report = &comm->failure.wait_reports[origin];
   report->serial = msg->serial;
   report->sequence = msg->sequence;
   report->since_ms = msg->since_ms;
   report->heard_ns = comm->world.now_ns(comm->world.ctx);
   report->again_ns = msg->again_ms * COLLI_NS_PER_MS;
-  memcpy(report->tag.word, msg->signature, sizeof(msg->signature));
-  report->nwaits = 0;
-  for (int i = -1; i < msg->nmore && i < COLLI_CTRL_MORE; i++) {
-    int peer = i < 0 ? msg->peer : msg->more[i];
-    peer = peer >= 0 ? colli_comm_rank_of(comm, peer) : -1;
-    if (peer >= 0)
-      report->waits[report->nwaits++] = peer;
-  }
-}
-
-/* Another rank told where it waits. */
-void colli_watchdog_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
-  int origin = colli_comm_rank_of(comm, msg->origin);
-  if (origin < 0)
-    return;
-  colli_wait_report *report = &comm->failure.wait_reports[origin];
-  keep_report(comm, report, msg);
   const colli_flight *mine = colli_flight_of(&comm->exec.flights, msg->sequence);
   if (!mine || comm->failure.status != COLL_OK)
     return;
-  if (memcmp(&mine->tag, &report->tag, sizeof(mine->tag)) != 0)
-    colli_watchdog_disagree(comm, &mine->tag, origin, &report->tag, comm->exec.oldest);
+  coll_tag theirs;
+  memcpy(theirs.word, msg->signature, sizeof(msg->signature));
+  if (memcmp(&mine->tag, &theirs, sizeof(theirs)) != 0)
+    colli_watchdog_disagree(comm, &mine->tag, origin, &theirs, comm->exec.oldest);
 }
 
-/*
- * Follows "waits for" from rank to rank, nearest first, to one that has not reported that it waits.
- * If all have, returns the rank for which `op` waits.
- */
-static int find_culprit(const coll_comm *comm, int first) {
-  int own[COLLI_CTRL_MORE + 1];
-  int count = colli_engine_all_waits(&comm->exec, own, COLLI_CTRL_MORE + 1);
-  int *queue = malloc((size_t)comm->nranks * sizeof(*queue));
-  bool *seen = calloc((size_t)comm->nranks, sizeof(*seen));
-  int culprit = first >= 0 ? first : count > 0 ? own[0] : -1, head = 0, tail = 0;
-  const int *next = own;
-  while (queue && seen) {
-    for (int i = 0; i < count; i++)
-      if (next[i] != comm->rank && !seen[next[i]]) {
-        seen[next[i]] = true;
-        queue[tail++] = next[i];
-      }
-    if (head == tail)
-      break;
-    int rank = queue[head++];
-    if (!colli_reports_waiting(comm, rank)) {
-      culprit = rank;
-      break;
-    }
-    next = comm->failure.wait_reports[rank].waits;
-    count = comm->failure.wait_reports[rank].nwaits;
-  }
-  free(queue);
-  free(seen);
-  return culprit;
+void colli_watchdog_ask(coll_comm *comm, const coll_request *op) {
+  const uint64_t now_ns = comm->world.now_ns(comm->world.ctx);
+  if (comm->watch.asked_ns && now_ns - comm->watch.asked_ns < 2 * colli_watchdog_interval_ns(comm))
+    return;
+  /* Those who said so just before do not say it again. */
+  const uint64_t slack_ns = colli_watchdog_interval_ns(comm) / 4;
+  comm->watch.asked_ns = now_ns;
+  comm->watch.fresh_ns = now_ns > slack_ns ? now_ns - slack_ns : 0;
+  colli_watchdog_tell(comm, op, COLLI_TELL_ASK);
+  answer(comm->family, comm->uid);
 }
 
-/* Fails the communicator because `op` did not move for the whole timeout. */
-void colli_watchdog_timed_out(coll_comm *comm, const coll_request *op) {
-  int channel, step;
-  int first = colli_engine_waits_for(op, &channel, &step);
-  bool anybody = first < 0 && op->coll == COLLI_SENDRECV;
-  int peer = anybody ? -1 : find_culprit(comm, first);
-  coll_error record;
-  colli_comm_record(comm, &record, COLL_ERR_TIMEOUT, peer, op);
-  record.channel = channel;
-  record.step = step;
-  char text[COLLI_OP_TEXT];
-  colli_op_text(op, text);
-  unsigned long long waited_ms = comm->watch.timeout_ns / COLLI_NS_PER_MS;
-  if (peer < 0) {
-    snprintf(record.message, sizeof(record.message),
-             "%s, did not move for %llu ms on rank %d (host %s): it waits for anybody, and nobody "
-             "has sent what it takes; look at the ranks that should have, or raise COLL_TIMEOUT_MS",
-             text, waited_ms, comm->rank, comm->host);
-    colli_comm_fail(comm, &record);
-    return;
-  }
-  const bool waits = colli_reports_waiting(comm, peer);
-  if (!waits && op->coll != COLLI_SENDRECV) {
-    colli_answer_text(comm, op, peer, record.message, sizeof(record.message));
-    colli_comm_fail(comm, &record);
-    return;
-  }
-  const char *verdict = waits
-                            ? ", which waits as well"
-                            : ", which has not come to this operation, or is frozen, or cannot be "
-                              "reached";
-  snprintf(record.message, sizeof(record.message),
-           "%s, did not move for %llu ms on rank %d (host %s): waiting for rank %d (host %s, pid "
-           "%d)%s; look at that process, or raise COLL_TIMEOUT_MS",
-           text, waited_ms, comm->rank, comm->host, peer, record.peer_host, record.peer_pid,
-           verdict);
-  colli_comm_fail(comm, &record);
+bool colli_watchdog_has_answers(const coll_comm *comm) {
+  const uint64_t now_ns = comm->world.now_ns(comm->world.ctx);
+  return comm->watch.asked_ns &&
+         now_ns - comm->watch.asked_ns >= colli_watchdog_interval_ns(comm) / 2;
 }

@@ -7,6 +7,7 @@
  */
 #include "libcoll/progress/poll.h"
 
+#include "libcoll/failure/blame.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
@@ -35,12 +36,16 @@ static void check_operations(coll_comm *comm) {
       colli_p2p_abandoned(&comm->p2p);
       if (comm->failure.status != COLL_OK || comm->failure.suspended)
         return;
-      colli_watchdog_tell(comm, op, first);
+      colli_watchdog_tell(comm, op, first ? COLLI_TELL_FIRST : COLLI_TELL_ALL);
       if (comm->failure.status != COLL_OK)
         return;
     }
-    if (still >= comm->watch.timeout_ns) {
-      colli_watchdog_timed_out(comm, op);
+    if (still + interval >= comm->watch.timeout_ns)
+      colli_watchdog_ask(comm, op);
+    if (comm->failure.status != COLL_OK)
+      return;
+    if (still >= comm->watch.timeout_ns && colli_watchdog_has_answers(comm)) {
+      colli_blame_timed_out(comm, op);
       return;
     }
   }
@@ -104,8 +109,10 @@ static bool advance_clock(coll_comm *comm) {
  * explained. */
 static void check_deadlines(coll_comm *comm) {
   if (comm->failure.status == COLL_OK && comm->failure.suspended &&
-      comm->watch.now_ns - comm->failure.suspect_ns >= COLLI_SUSPECT_NS)
-    colli_comm_fail(comm, &comm->failure.suspect);
+      comm->watch.now_ns - comm->failure.suspect_ns >= COLLI_SUSPECT_NS) {
+    const int root = colli_blame_departed(comm, &comm->failure.suspect, false);
+    colli_comm_fail_for(comm, &comm->failure.suspect, root);
+  }
   if (comm->failure.status == COLL_OK && !comm->failure.suspended)
     check_operations(comm);
 }

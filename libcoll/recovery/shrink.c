@@ -1,6 +1,7 @@
 /* shrink.c: coll_comm_shrink: a new communicator of the survivors; coll_comm_agree: a word of
  * theirs. */
 #include <stdio.h>
+#include <string.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
@@ -23,6 +24,8 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
 static void inherit_settings(coll_comm *child, const coll_comm *comm,
                              const colli_settings *settings) {
   child->calls.ops = comm->calls.ops;
+  memcpy(child->name, comm->name, sizeof(child->name));
+  memcpy(child->family->name, comm->name, sizeof(comm->name));
   child->calls.deterministic =
       settings->deterministic ? settings->deterministic : comm->calls.deterministic;
   child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;

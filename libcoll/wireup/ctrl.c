@@ -90,11 +90,13 @@ static void remove_entry(colli_ctrl_queue *queue, size_t i) {
   queue->count--;
 }
 
-/* Drops an entry that `msg` supersedes: an earlier report of the same rank from the same link. */
+/* Drops an entry that `msg` supersedes: an earlier report of the same rank on the same communicator
+ * from the same link. */
 static void drop_superseded(colli_ctrl_queue *queue, int link, const colli_ctrl_msg *msg) {
   for (size_t i = 0; i < queue->count; i++) {
     const colli_ctrl_entry *entry = entry_at(queue, i);
-    if (entry->link == link && entry->msg.kind == msg->kind && entry->msg.origin == msg->origin) {
+    if (entry->link == link && entry->msg.kind == msg->kind && entry->msg.origin == msg->origin &&
+        entry->msg.uid == msg->uid) {
       remove_entry(queue, i);
       return;
     }

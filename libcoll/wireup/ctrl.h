@@ -24,10 +24,13 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_ANSWER = 5,  /* origin, for which others wait, has entered `sequence` collectives, and
                              finished `signature` last */
   COLLI_CTRL_BEAT = 6,    /* asks the neighbour's kernel for an answer; links drop it */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_BEAT
+  COLLI_CTRL_AFFECTED = 7, /* the communicator has failed, and origin's caller has learned it, or is
+                              about to; `error` and `root` say why */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_AFFECTED
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9
+#define COLLI_NAME      64 /* bytes of a communicator's name, with the end */
 
 /* Ranks are those of the base communicator, except for those that `error` names. */
 typedef struct colli_ctrl_msg {
@@ -38,14 +41,20 @@ typedef struct colli_ctrl_msg {
   int32_t peer;    /* WAITING: the rank that origin waits for, or -1 */
   int32_t nmore;
   int32_t more[COLLI_CTRL_MORE]; /* WAITING: further ranks that origin waits for; ABSENT: one */
-  uint32_t again_ms;             /* WAITING: when origin will say so again, if it still does */
-  uint32_t once;   /* WAITING: goes over the links of the tree alone, once to each rank */
-  uint32_t silent; /* FAILED with a peer: nothing is heard from it; 0: its process is gone */
+  int32_t root; /* FAILED, AFFECTED: the rank to blame, maybe in no communicator of origin's; -1:
+                   no single one */
+  uint32_t again_ms; /* WAITING: when origin will say so again, if it still does */
+  uint32_t once;     /* WAITING: goes over the links of the tree alone, once to each rank */
+  uint32_t ask;      /* WAITING: all who wait somewhere shall say so now */
+  uint32_t inside;   /* WAITING: a thread of origin is in a call there */
+  uint32_t silent;   /* FAILED with a peer: nothing is heard from it; 0: its process is gone */
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in, or finished last */
   uint32_t since_ms;     /* how long ago it last moved, or was finished */
   uint32_t ended;        /* ANSWER: origin has finished an operation */
-  coll_error error;      /* FAILED */
+  char name[COLLI_NAME]; /* WAITING, AFFECTED: of the communicator */
+  coll_error error; /* FAILED, AFFECTED; WAITING: `message` describes the operation, or is empty
+                       if origin waits nowhere */
 } colli_ctrl_msg;
 
 typedef struct colli_ctrl colli_ctrl;

@@ -1,4 +1,4 @@
-/* test_attr.c: values that a caller keeps with a communicator. */
+/* test_attr.c: values that a caller keeps with a communicator, and its name. */
 #include <criterion/criterion.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,4 +71,52 @@ static int bad_calls(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(attr, bad_calls, .timeout = 30) {
   cr_assert_eq(run_threads(2, NULL, bad_calls, NULL), 0);
+}
+
+/* ---- names ----------------------------------------------------------------------------------- */
+
+/* Whether a communicator has a name. */
+static bool has_name(const coll_comm *comm, const char *name) {
+  const char *is = NULL;
+  return coll_comm_name(comm, &is) == COLL_OK && strcmp(is, name) == 0;
+}
+
+static int names(coll_comm *comm, int rank, int nranks, void *arg) {
+  (void)nranks;
+  (void)arg;
+  coll_comm *dup = NULL, *split = NULL, *smaller = NULL;
+  coll_error error = COLL_ERROR_INIT;
+  char text[100], cut[64] = {0};
+  memset(text, 'x', sizeof(text));
+  memcpy(cut, text, sizeof(cut) - 1);
+  text[sizeof(text) - 1] = 0;
+  RANK_CHECK(has_name(comm, "world"));
+  RANK_OK(coll_comm_dup(comm, NULL, &dup));
+  RANK_OK(coll_comm_split(comm, rank == 0 ? 3 : 4, 0, NULL, &split));
+  RANK_CHECK(has_name(dup, "world/dup 1"));
+  RANK_CHECK(has_name(split, rank == 0 ? "world/split 2, color 3" : "world/split 2, color 4"));
+  RANK_OK(coll_comm_set_name(dup, text));
+  RANK_CHECK(has_name(dup, cut));
+  RANK_OK(coll_comm_set_name(dup, "dp"));
+  RANK_CHECK(coll_comm_set_name(dup, NULL) == COLL_ERR_INVALID_ARGUMENT && has_name(dup, "dp"));
+  RANK_CHECK(coll_comm_set_name(NULL, "dp") == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_comm_name(dup, NULL) == COLL_ERR_INVALID_ARGUMENT);
+  int in = 0, out;
+  if (rank == 0) { /* nobody sends: the message has the name */
+    RANK_CHECK(coll_recv(&in, 1, COLL_INT32, COLL_ANY_SOURCE, 0, NULL, dup) == COLL_ERR_TIMEOUT);
+    RANK_CHECK(coll_last_error(dup, &error) == COLL_OK && strstr(error.message, "\"dp\""));
+  }
+  RANK_OK(coll_comm_shrink(dup, NULL, &smaller));
+  RANK_CHECK(has_name(smaller, "dp"));
+  RANK_OK(coll_allreduce(&in, &out, 1, COLL_INT32, COLL_SUM, smaller));
+  coll_comm_destroy(&dup);
+  coll_comm_destroy(&split);
+  coll_comm_destroy(&smaller);
+  return 0;
+}
+
+Test(attr, names, .timeout = 30) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.timeout_ms = slow_ms(900);
+  cr_assert_eq(run_threads(3, &config, names, NULL), 0);
 }

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "extent.h"
+#include "libcoll/base/prng.h"
 #include "support_family.h"
 #include "support_ranks.h"
 #include "waits.h"
@@ -229,4 +231,160 @@ Test(split_failures, killed, .timeout = 100) {
       cr_assert_eq(results[r], 0, "%s: rank %d: %d", transports[t], r, results[r]);
     cr_assert_eq(results[5], 128 + SIGKILL);
   }
+}
+
+/* ---- random communicators, and a rank that is struck ----------------------------------------- */
+
+#define STRUCK_RANKS 7
+#define STRUCK_COMMS 5
+#define STRUCK_STEPS 60
+
+/* What a rank does after its first error. */
+typedef enum manner { STOP, LEAVE, GO_ON, MANNERS } manner;
+
+typedef struct struck_scene {
+  uint64_t seed;
+  int signal; /* SIGKILL or SIGSTOP */
+  int victim;
+  int at; /* the step in which it is struck */
+  atomic_int pids[STRUCK_RANKS];
+  atomic_int step; /* of the victim */
+  atomic_int over; /* survivors that make no more calls */
+  atomic_int errors;
+} struck_scene;
+
+/* The communicators of a rank: the first is the given one, the others are split from earlier ones.
+ */
+static int make_comms(const struck_scene *s, coll_comm *comm, int rank, coll_comm **comms) {
+  colli_prng prng = {s->seed};
+  comms[0] = comm;
+  for (int n = 1; n < STRUCK_COMMS; n++) {
+    coll_comm *parent = comms[colli_prng_below(&prng, (uint64_t)n)];
+    int color = 0;
+    for (int r = 0; r < STRUCK_RANKS; r++) {
+      int drawn = (int)colli_prng_below(&prng, 3) - 1;
+      color = r == rank ? drawn : color;
+    }
+    comms[n] = NULL;
+    if (parent)
+      RANK_OK(coll_comm_split(parent, color, 0, NULL, &comms[n]));
+  }
+  return 0;
+}
+
+/* Step `i` of every rank that is in its communicator. */
+static coll_status struck_step(const struck_scene *s, coll_comm **comms, int i, int *node) {
+  colli_prng prng = {s->seed * 1000 + (uint64_t)i};
+  int in[300] = {0}, out[300], rank, nranks;
+  *node = (int)colli_prng_below(&prng, STRUCK_COMMS);
+  const int kind = (int)colli_prng_below(&prng, 4), root = (int)colli_prng_below(&prng, 64);
+  const size_t count = colli_prng_below(&prng, 300);
+  coll_comm *comm = comms[*node];
+  if (!comm)
+    return COLL_OK;
+  coll_comm_rank(comm, &rank);
+  coll_comm_nranks(comm, &nranks);
+  switch (kind) {
+  case 0:
+    return coll_barrier(comm);
+  case 1:
+    return coll_broadcast(in, in, count, COLL_INT32, root % nranks, comm);
+  case 2:
+    return coll_sendrecv(in, count, (rank + 1) % nranks, 0, out, count,
+                         (rank + nranks - 1) % nranks, 0, COLL_INT32, NULL, comm);
+  default:
+    return coll_allreduce(in, out, count, COLL_INT32, COLL_SUM, comm);
+  }
+}
+
+/* Whether the error of a communicator names the victim. */
+static int names_victim(struck_scene *s, const coll_comm *comm, int rank) {
+  coll_error error = COLL_ERROR_INIT;
+  int nranks, origin, peer = -1;
+  coll_last_error(comm, &error);
+  coll_comm_nranks(comm, &nranks);
+  for (int r = 0; r < nranks; r++)
+    if (coll_comm_origin_rank(comm, r, &origin) == COLL_OK && origin == s->victim)
+      peer = r;
+  atomic_fetch_add(&s->errors, 1);
+  if (error.status == (s->signal == SIGKILL ? COLL_ERR_PEER_LOST : COLL_ERR_TIMEOUT) &&
+      error.peer == peer && error.peer_pid == atomic_load(&s->pids[s->victim]))
+    return 0;
+  fprintf(stderr, "seed %llu: %s: rank %d, where the victim is %d (pid %d): %s: peer %d: %s\n",
+          (unsigned long long)s->seed, s->signal == SIGKILL ? "kill" : "freeze", rank, peer,
+          atomic_load(&s->pids[s->victim]), coll_status_name(error.status), error.peer,
+          error.message);
+  return 1;
+}
+
+static void *strike(void *arg) {
+  struck_scene *s = arg;
+  WAIT_UNTIL(atomic_load(&s->step) >= s->at, 20);
+  kill(getpid(), s->signal);
+  return NULL;
+}
+
+/* One rank of the scene. */
+static int struck_rank(coll_comm *comm, int rank, int nranks, void *arg) {
+  struck_scene *s = arg;
+  coll_comm *comms[STRUCK_COMMS];
+  pthread_t thread;
+  bool failed[STRUCK_COMMS] = {false};
+  int wrong = 0, node;
+  const manner how = (manner)((s->seed * 7 + (uint64_t)rank * 5) / 3 % MANNERS);
+  atomic_store(&s->pids[rank], getpid());
+  RANK_CHECK(make_comms(s, comm, rank, comms) == 0);
+  RANK_OK(coll_barrier(comm)); /* all pids are known */
+  if (rank == s->victim && pthread_create(&thread, NULL, strike, s) != 0)
+    return 2;
+  for (int i = 0; rank == s->victim || i < STRUCK_STEPS; i++) {
+    if (rank == s->victim)
+      atomic_store(&s->step, i);
+    if (struck_step(s, comms, i % STRUCK_STEPS, &node) == COLL_OK || failed[node])
+      continue;
+    failed[node] = true;
+    wrong |= names_victim(s, comms[node], rank);
+    if (how != GO_ON)
+      break;
+  }
+  atomic_fetch_add(&s->over, 1);
+  if (how == STOP) /* in no call */
+    (void)WAIT_UNTIL(atomic_load(&s->over) == nranks - 1, slow_s(20));
+  for (int n = 1; n < STRUCK_COMMS; n++)
+    coll_comm_destroy(&comms[n]);
+  return wrong;
+}
+
+/* Runs scenes with the seeds first .. first + count - 1; returns how many went wrong. */
+static int strike_ranks(int signal, uint64_t first, int count) {
+  const char *transports[] = {"shm", "tcp"};
+  int wrong = 0, errors = 0;
+  for (uint64_t seed = first; seed < first + (uint64_t)count; seed++) {
+    colli_prng prng = {seed * 31};
+    coll_config config = COLL_CONFIG_INIT;
+    int results[STRUCK_RANKS];
+    struck_scene *s = shared_memory(sizeof(*s));
+    s->seed = seed;
+    s->signal = signal;
+    s->victim = (int)colli_prng_below(&prng, STRUCK_RANKS);
+    s->at = (int)colli_prng_below(&prng, STRUCK_STEPS / 2);
+    config.transport = transports[seed % 2];
+    config.timeout_ms = slow_ms(1000);
+    run_processes(STRUCK_RANKS, &config, struck_rank, s, 40, results);
+    bool bad = false;
+    for (int r = 0; r < STRUCK_RANKS; r++)
+      bad |= r != s->victim && results[r] != 0;
+    wrong += bad;
+    errors += atomic_load(&s->errors);
+  }
+  cr_expect_gt(errors, count);
+  return wrong;
+}
+
+Test(split_failures, struck_killed, .timeout = 600) {
+  cr_assert_eq(strike_ranks(SIGKILL, 1, extent(5, 60, 5)), 0);
+}
+
+Test(split_failures, struck_frozen, .timeout = 600) {
+  cr_assert_eq(strike_ranks(SIGSTOP, 1, extent(2, 60, 2)), 0);
 }

@@ -55,8 +55,8 @@ typedef struct coll_error {
   size_t size;        /* sizeof(coll_error) as the caller compiled it */
   coll_status status; /* why the call failed; COLL_OK: nothing has failed yet */
   int rank;           /* the rank that made this record first */
-  int peer;           /* the rank that is to blame, or -1 */
-  int peer_pid;       /* its process id on its host, or 0 */
+  int peer;           /* the rank that is to blame; -1: none, or one outside this communicator */
+  int peer_pid;       /* the process id on its host of the one to blame, or 0 */
   int channel;        /* the channel on which it failed, or -1 */
   int step;           /* index of the step in the schedule, or -1 */
   int sys_errno;      /* errno of the failed system call, or 0 */
@@ -64,7 +64,7 @@ typedef struct coll_error {
   char operation[24]; /* "allreduce", "broadcast", ..., "create" */
   char syscall[24];   /* "connect", "recvmsg", ... */
   char host[64];      /* host of `rank` */
-  char peer_host[64]; /* host of `peer` */
+  char peer_host[64]; /* its host */
   char message[640];
 } coll_error;
 #define COLL_ERROR_INIT                                                                            \

@@ -159,6 +159,18 @@ COLL_API coll_status coll_comm_rank(const coll_comm *comm, int *rank);
 /* The number of ranks. Errors: INVALID_ARGUMENT, INVALID_USAGE (in a forked child). */
 COLL_API coll_status coll_comm_nranks(const coll_comm *comm, int *nranks);
 
+/*
+ * Names the communicator in this rank's messages about failures, for example "dp": up to 63
+ * characters, copied; longer names are cut. Give it the same name on all ranks. Before, it is
+ * "world", or tells how it was made: "world/split 2, color 1", "world/dup 3". A shrink keeps the
+ * name. Errors: INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_comm_set_name(coll_comm *comm, const char *name);
+
+/* The name; valid until the next coll_comm_set_name() or the end of `comm`. Errors:
+ * INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_name(const coll_comm *comm, const char **name);
+
 /* ---- communicators made from others -------------------------------------------------------- */
 
 #define COLL_NO_COLOR (-1) /* coll_comm_split: this rank gets no child */
