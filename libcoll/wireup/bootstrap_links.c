@@ -101,8 +101,13 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   link->up = true;
   if (!link->table)
     return COLL_T_DONE;
-  for (int rank = 0; rank < b->nranks; rank++)
-    links->table[rank].host[sizeof(links->table[rank].host) - 1] = 0;
+  for (int rank = 0; rank < b->nranks; rank++) {
+    const char *wrong = boot_record_check(&links->table[rank]);
+    if (wrong)
+      return (int)boot_fail(b, COLL_ERR_PROTOCOL, link->peer, NULL,
+                            "rank %d passed on an impossible record (%s) of rank %d", link->peer,
+                            wrong, rank);
+  }
   links->have_table = true;
   uint64_t deadline_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
   if (deadline_ns < links->deadline_ns)

@@ -150,7 +150,7 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
   const boot *b = r->b;
   const boot_checkin *in = &conn->checkin;
   colli_rank_info *info = &conn->msg.record;
-  info->host[sizeof(info->host) - 1] = 0;
+  const char *wrong = boot_record_check(info);
   if (in->nranks != b->nranks)
     return boot_fail(
         b, COLL_ERR_MISMATCH, conn->rank, info,
@@ -161,6 +161,10 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
     return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
                      "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
                      info->pid, conn->rank, b->nranks);
+  if (wrong)
+    return boot_fail(b, COLL_ERR_PROTOCOL, conn->rank, info,
+                     "rank %d (host %s, pid %d) sent an impossible record (%s)", conn->rank,
+                     info->host, info->pid, wrong);
   if (r->is_in[conn->rank]) {
     const colli_rank_info *first = conn->rank == 0 ? b->mine : &r->links->table[conn->rank];
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,

@@ -24,6 +24,7 @@ typedef struct member {
   uint64_t took_ms;
   bool sound; /* table and links are correct */
   const char *ifname;
+  bool damaged; /* its record is impossible */
 } member;
 
 /* Makes correct members 0 .. n-1 of one id, whose listener belongs to rank 0. The caller frees

@@ -152,6 +152,19 @@ Test(bootstrap, a_wrong_secret_disturbs_nobody) {
   free(members);
 }
 
+Test(bootstrap, an_impossible_record_is_refused_everywhere) {
+  member *members = make_members(4, 8000);
+  members[2].damaged = true;
+  run_members(members, 4, -1);
+  for (int i = 0; i < 4; i++) {
+    cr_assert_eq(members[i].status, COLL_ERR_PROTOCOL, "%s", members[i].error.message);
+    cr_assert(strstr(members[i].error.message, "rank 2 (host host2, pid 1002) sent an impossible "
+                                               "record (costs)"),
+              "%s", members[i].error.message);
+  }
+  free(members);
+}
+
 Test(bootstrap, another_communicator_with_the_same_secret) {
   member *members = make_members(3, 5000);
   members[0].nranks = members[1].nranks = members[2].nranks = 2;

@@ -1,0 +1,43 @@
+/* bootstrap_record.c: the check of the records that ranks exchange. */
+#include <string.h>
+
+#include "libcoll/wireup/bootstrap_report.h"
+
+#define MOST_COST_NS 1e9 /* as in a calibration file */
+
+/* Whether a number of an array of doubles is impossible: negative, too large, or none. */
+static bool costs_sound(const colli_calibration *calibration) {
+  double numbers[COLLI_CALIBRATION_NUMBERS];
+  _Static_assert(sizeof(numbers) == sizeof(*calibration), "it has nothing else");
+  memcpy(numbers, calibration, sizeof(numbers));
+  for (int i = 0; i < COLLI_CALIBRATION_NUMBERS; i++)
+    if (!(numbers[i] >= 0 && numbers[i] <= MOST_COST_NS))
+      return false;
+  return true;
+}
+
+const char *boot_record_check(colli_rank_info *info) {
+  info->host[sizeof(info->host) - 1] = '\0';
+  info->transport_names[sizeof(info->transport_names) - 1] = '\0';
+  const colli_param_info *bytes = &colli_param_table[COLLI_PARAM_SLOT_BYTES];
+  const colli_param_info *count = &colli_param_table[COLLI_PARAM_SLOT_COUNT];
+  if (info->slot_bytes != 0 && (info->slot_bytes < bytes->min || info->slot_bytes > bytes->max ||
+                                info->slot_bytes % 64 != 0))
+    return "slot_bytes";
+  if (info->slot_count > count->max)
+    return "slot_count";
+  if (info->core < -1 || info->numa_node < -1)
+    return "place";
+  if (info->transports >> COLLI_MAX_TRANSPORTS != 0)
+    return "transports";
+  if (info->deterministic > COLL_DETERMINISTIC_ORDERED ||
+      info->accumulate > COLL_ACCUMULATE_FLOAT32 ||
+      info->data_check > colli_param_table[COLLI_PARAM_DATA_CHECK].max)
+    return "settings";
+  if (!costs_sound(&info->calibration))
+    return "costs";
+  for (int i = 0; i < COLLI_MAX_ADDRS; i++)
+    if (!colli_addr_sound(&info->control_addrs[i]))
+      return "addresses";
+  return NULL;
+}
