@@ -8,6 +8,7 @@
 #include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/exec/event.h"
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
@@ -165,8 +166,9 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
 
 /* Runs a call on the fast path: true if the call is complete, else *ran is the number of steps that
  * were run. `op` keeps pending sends. */
-static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const colli_plan *plan,
-                                unsigned polls, coll_request *op, int *ran) {
+__attribute__((always_inline)) static inline bool
+run_fastpath(coll_comm *comm, const colli_call *call, const colli_plan *plan, unsigned polls,
+             coll_request *op, int *ran) {
   const colli_fastpath *fastpath = plan->fastpath;
   coll_tag tag = colli_plan_tag(plan, comm->calls.sequence + 1);
   colli_fastpath_call its = {.in = call->sendbuf,
@@ -174,11 +176,12 @@ static inline bool run_fastpath(coll_comm *comm, const colli_call *call, const c
                              .tag = &tag,
                              .reduce = plan->reduce,
                              .polls = polls};
+  colli_event_fast_begins(&comm->exec, &tag, comm->calls.sequence + 1);
   *ran = colli_fastpath_run(&comm->exec, fastpath, &its, op);
   if (*ran < fastpath->count || !fastpath->whole || op->lane[fastpath->lane].npending > 0)
     return false;
   colli_calls_count(&comm->calls, plan);
-  colli_flight_ran(&comm->exec.flights, &tag, comm->calls.sequence);
+  colli_event_fast_ends(&comm->exec, &tag, comm->calls.sequence);
   return true;
 }
 

@@ -68,6 +68,17 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "off or on. Ranks may choose differently; see docs/overlap.md."},
     [COLLI_PARAM_LOG] = {"COLL_LOG", COLLI_PARAM_WORD, "warn", COLLI_LOG_NONE, COLLI_LOG_DEBUG,
                          "What libcoll logs on standard error: none, error, warn, info or debug."},
+    [COLLI_PARAM_TRACE] =
+        {"COLL_TRACE", COLLI_PARAM_STRING, "", 0, 0,
+         "File to which each rank writes when its operations begin and end, for "
+         "https://ui.perfetto.dev; %r is the rank. See docs/tracing.md. Empty: none."},
+    [COLLI_PARAM_TRACE_BYTES] = {"COLL_TRACE_BYTES", COLLI_PARAM_BYTES, "16M", 65536, 1 << 30,
+                                 "Size of that file, which is allocated at creation. An operation "
+                                 "takes about 200 bytes."},
+    [COLLI_PARAM_PROFILER] = {"COLL_PROFILER", COLLI_PARAM_STRING, "", 0, 0,
+                              "Path of a profiler, a shared library that is told when operations "
+                              "begin and end (coll/coll_profiler.h). See docs/tracing.md. Empty: "
+                              "none."},
     [COLLI_PARAM_HOST_ID] = {"COLL_HOST_ID", COLLI_PARAM_STRING, "", 0, 0,
                              "Any text; ranks with the same text count as one host. Empty: boot id "
                              "and network namespace. For tests."},
@@ -159,6 +170,8 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
 /* Settings that name code to run, or a file. If the process has more rights than its caller
  * (set-uid, set-gid, file capabilities), whoever sets the environment must choose neither. */
 static const bool trusted[COLLI_PARAM_COUNT] = {
+    [COLLI_PARAM_TRACE] = true,
+    [COLLI_PARAM_PROFILER] = true,
     [COLLI_PARAM_TRANSPORT_PATH] = true,
     [COLLI_PARAM_TUNER] = true,
     [COLLI_PARAM_CALIBRATION] = true,

@@ -173,6 +173,8 @@ void colli_family_free(colli_family *family) {
   colli_mux_destroy(family->mux);
   colli_reports_free(family->reports, family->nranks);
   colli_tuner_close(family->tuner);
+  colli_trace_close(family->trace);
+  colli_profiler_close(family->profiler);
   free(family->corrections);
   for (int i = 0; i < family->nports; i++) {
     if (family->ports[i].endpoint)
@@ -192,6 +194,21 @@ void colli_family_free(colli_family *family) {
   pthread_cond_destroy(&family->turns.next);
   colli_secret_release(family->secret);
   free(family);
+}
+
+/* Opens what settings ask for besides transports: tuner, trace, profiler. */
+static coll_status open_extras(colli_family *family, const colli_params *params,
+                               coll_error *error) {
+  const colli_trace_source source = {family->rank, family->nranks, family->host, family->comm_id};
+  coll_status status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+  if (status == COLL_OK)
+    status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
+                                 &family->observers, &family->profiler, error);
+  if (status == COLL_OK)
+    status = colli_trace_open(params->text[COLLI_PARAM_TRACE],
+                              (size_t)params->number[COLLI_PARAM_TRACE_BYTES], &source,
+                              &family->observers, &family->trace, error);
+  return status;
 }
 
 /* First half of creation: opens the endpoints and fills in *info. */
@@ -222,7 +239,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   describe_self(family, assembly, info);
   status = draw_nonce(info, error);
   if (status == COLL_OK)
-    status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
+    status = open_extras(family, params, error);
   if (status != COLL_OK) {
     colli_family_free(family);
     return status;

@@ -16,6 +16,8 @@
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
+#include "libcoll/trace/profiler.h"
+#include "libcoll/trace/trace.h"
 #include "libcoll/tuning/tuner.h"
 #include "libcoll/wireup/bootstrap.h"
 #include "transports/check/check.h"
@@ -81,6 +83,9 @@ typedef struct colli_family {
   colli_shared_capacity shm_capacity; /* what this process found for it */
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
+  colli_trace *trace;                 /* or NULL */
+  colli_profiler *profiler;           /* or NULL */
+  struct colli_observers observers;   /* these two */
   colli_ctrl *ctrl;
   uint64_t serial;        /* of control messages made here */
   uint64_t *heard;        /* nranks: serial number of the last message handled from each */

@@ -105,6 +105,8 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->kernels = colli_kernels_best();
   exec->ctx = comm;
   exec->events = &colli_comm_events;
+  exec->id = comm->comm_id;
+  exec->observers = comm->family->observers.count ? &comm->family->observers : NULL;
   bool real = colli_world_is_real(&comm->world);
   colli_flights_init(&exec->flights, real ? NULL : comm->world.now_ns, comm->world.ctx);
   comm->calls.exec = exec;

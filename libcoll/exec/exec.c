@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/exec/event.h"
 #include "libcoll/exec/step.h"
 #include "libcoll/exec/worksharing.h"
 
@@ -21,7 +22,7 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
   else
     exec->oldest = op;
   exec->newest = op;
-  colli_flight_begins(&exec->flights, op);
+  colli_event_begins(exec, op);
 }
 
 /* Takes an operation out of the list of those in flight and marks it complete. */
@@ -39,7 +40,7 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
     exec->newest = op->older;
   if (__builtin_expect(op->registered, 0))
     colli_exec_release(op);
-  colli_flight_ends(&exec->flights, op, status);
+  colli_event_ends(exec, op, status);
   op->status = status;
   op->done = true;
 }
@@ -110,6 +111,7 @@ static int run_lane(colli_exec *exec, colli_lane *lane) {
     }
     COLLI_ASSERT_RANK(!lane->cut && !lane->received, exec->rank);
     moved = 1;
+    colli_event_step(exec, lane);
     lane->done = 0;
     if (++lane->step == end) {
       lane->step = sched->lane_first[lane->index];

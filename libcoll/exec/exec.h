@@ -49,6 +49,8 @@ typedef struct colli_exec {
   bool shares_work; /* there are enough cores that waiting ranks may work for others */
   void *ctx;
   const colli_exec_events *events;
+  uint64_t id;                             /* of the communicator, for those who watch it */
+  const struct colli_observers *observers; /* or NULL */
   colli_flights flights;
 } colli_exec;
 

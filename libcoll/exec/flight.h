@@ -58,7 +58,8 @@ static inline uint64_t colli_flight_ticks(const colli_flights *flights) {
 void colli_flight_message_begins(colli_flights *flights, coll_request *op);
 
 /* An operation begins. */
-static inline void colli_flight_begins(colli_flights *flights, coll_request *op) {
+__attribute__((always_inline)) static inline void colli_flight_begins(colli_flights *flights,
+                                                                      coll_request *op) {
   if (op->coll == COLLI_SENDRECV) {
     colli_flight_message_begins(flights, op);
     return;
@@ -71,8 +72,8 @@ static inline void colli_flight_begins(colli_flights *flights, coll_request *op)
 }
 
 /* An operation ends. Others that began later may have taken its place in the record. */
-static inline void colli_flight_ends(colli_flights *flights, const coll_request *op,
-                                     coll_status status) {
+__attribute__((always_inline)) static inline void
+colli_flight_ends(colli_flights *flights, const coll_request *op, coll_status status) {
   bool message = op->coll == COLLI_SENDRECV;
   uint64_t number = message ? op->flight : op->sequence;
   colli_flight *flight =
@@ -84,7 +85,8 @@ static inline void colli_flight_ends(colli_flights *flights, const coll_request 
 }
 
 /* A collective began and ended at once, on the fast path. */
-static inline void colli_flight_ran(colli_flights *flights, const coll_tag *tag, uint64_t number) {
+__attribute__((always_inline)) static inline void
+colli_flight_ran(colli_flights *flights, const coll_tag *tag, uint64_t number) {
   colli_flight *flight = &flights->collectives[number % COLLI_FLIGHTS];
   uint64_t now = colli_flight_ticks(flights);
   flight->tag = *tag;

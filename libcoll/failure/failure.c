@@ -11,6 +11,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/exec/connect.h"
+#include "libcoll/exec/event.h"
 
 #define CAUSE_TIMEOUTS 4 /* a failure explains what follows for so many timeouts */
 
@@ -78,6 +79,7 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root
   colli_comm_note_cause(comm->family, root, comm->name, record);
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);
+  colli_event_fails(&comm->exec, &comm->failure.error);
   if (comm->exec.oldest || comm->p2p.busy > 0)
     colli_comm_admit(comm);
   colli_mux_mute(comm->child);

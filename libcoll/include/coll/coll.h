@@ -8,7 +8,8 @@
  *   coll_collectives.h  all-reduce, broadcast, all-gather and so on
  *   coll_p2p.h          point-to-point messages, one-sided writes
  *
- * A program includes this header alone. coll_transport.h and coll_tuner.h are for plug-ins.
+ * A program includes this header alone. coll_transport.h, coll_tuner.h and coll_profiler.h are for
+ * plug-ins.
  *
  * A *communicator* (coll_comm) is one rank's membership in a group of `nranks` ranks, numbered
  * 0 .. nranks-1. A collective is called by every rank of the communicator, in the same order, with

@@ -1,0 +1,111 @@
+/*
+ * event.h: the one place that learns when operations begin and end, steps are done, and a
+ * communicator fails. Four watch: the flight record, which is always on; USDT probes, which cost a
+ * `nop` each; and two observers, COLL_TRACE and COLL_PROFILER, which cost a comparison if neither
+ * is set.
+ */
+#ifndef COLLI_EXEC_EVENT_H
+#define COLLI_EXEC_EVENT_H
+
+#include "coll/coll_profiler.h"
+#include "libcoll/exec/exec.h"
+
+#if COLLI_USDT
+#include <sys/sdt.h>
+#define COLLI_PROBE3(name, a, b, c)       DTRACE_PROBE3(coll, name, a, b, c)
+#define COLLI_PROBE4(name, a, b, c, d)    DTRACE_PROBE4(coll, name, a, b, c, d)
+#define COLLI_PROBE5(name, a, b, c, d, e) DTRACE_PROBE5(coll, name, a, b, c, d, e)
+#else
+#define COLLI_PROBE3(name, a, b, c)       ((void)0)
+#define COLLI_PROBE4(name, a, b, c, d)    ((void)0)
+#define COLLI_PROBE5(name, a, b, c, d, e) ((void)0)
+#endif
+
+/* Who else is told. */
+typedef struct colli_observer {
+  void (*event)(void *ctx, const coll_profiler_event *event);
+  void *ctx;
+} colli_observer;
+
+#define COLLI_OBSERVERS 2
+
+struct colli_observers {
+  int count;
+  colli_observer at[COLLI_OBSERVERS];
+};
+
+/* Tells the observers that an operation begins or ends. */
+__attribute__((cold)) void colli_observe(const colli_exec *exec, coll_profiler_kind kind,
+                                         const colli_flight *flight);
+
+/* The same on the fast path. */
+__attribute__((cold)) void colli_observe_fast(const colli_exec *exec, coll_profiler_kind kind,
+                                              const coll_tag *tag, uint64_t number);
+
+/* Tells them that a communicator has failed. */
+__attribute__((cold)) void colli_observe_failure(const colli_exec *exec, const coll_error *error);
+
+/* Where the flight record has an operation. */
+static inline colli_flight *colli_event_flight(colli_exec *exec, const coll_request *op) {
+  return op->coll == COLLI_SENDRECV ? &exec->flights.messages[op->flight % COLLI_FLIGHTS]
+                                    : &exec->flights.collectives[op->sequence % COLLI_FLIGHTS];
+}
+
+/* An operation begins. */
+static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
+  bool known = op->sequence && exec->flights.last == op->sequence; /* from the fast path */
+  colli_flight_begins(&exec->flights, op);
+  if (known)
+    return;
+  if (__builtin_expect(exec->observers != NULL, 0))
+    colli_observe(exec, COLL_PROFILER_BEGIN, colli_event_flight(exec, op));
+  COLLI_PROBE5(begin, exec->id, exec->rank, op->sequence, op->tag.word[2], op->tag.word[0]);
+}
+
+/* It ends. */
+__attribute__((always_inline)) static inline void
+colli_event_ends(colli_exec *exec, const coll_request *op, coll_status status) {
+  colli_flight_ends(&exec->flights, op, status);
+  if (__builtin_expect(exec->observers != NULL, 0)) {
+    const colli_flight *flight = colli_event_flight(exec, op);
+    if (flight->number == (op->coll == COLLI_SENDRECV ? op->flight : op->sequence))
+      colli_observe(exec, COLL_PROFILER_END, flight);
+  }
+  COLLI_PROBE4(end, exec->id, exec->rank, op->sequence, (int)status);
+}
+
+/* A collective begins on the fast path. If it does not end there, colli_event_begins() follows. */
+__attribute__((always_inline)) static inline void
+colli_event_fast_begins(colli_exec *exec, const coll_tag *tag, uint64_t number) {
+  exec->flights.last = number;
+  if (__builtin_expect(exec->observers != NULL, 0))
+    colli_observe_fast(exec, COLL_PROFILER_BEGIN, tag, number);
+  COLLI_PROBE5(begin, exec->id, exec->rank, number, tag->word[2], tag->word[0]);
+}
+
+/* It has ended there. */
+__attribute__((always_inline)) static inline void
+colli_event_fast_ends(colli_exec *exec, const coll_tag *tag, uint64_t number) {
+  colli_flight_ran(&exec->flights, tag, number);
+  if (__builtin_expect(exec->observers != NULL, 0))
+    colli_observe_fast(exec, COLL_PROFILER_END, tag, number);
+  COLLI_PROBE4(end, exec->id, exec->rank, number, COLL_OK);
+}
+
+/* A step of a lane is done. */
+__attribute__((always_inline)) static inline void colli_event_step(const colli_exec *exec,
+                                                                   const colli_lane *lane) {
+  COLLI_PROBE5(step, exec->id, exec->rank, lane->op->sequence, lane->index, lane->step);
+  (void)exec;
+  (void)lane;
+}
+
+/* A communicator fails. */
+__attribute__((always_inline)) static inline void colli_event_fails(const colli_exec *exec,
+                                                                    const coll_error *error) {
+  if (exec->observers)
+    colli_observe_failure(exec, error);
+  COLLI_PROBE4(failed, exec->id, exec->rank, (int)error->status, &error->message[0]);
+}
+
+#endif

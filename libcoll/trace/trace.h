@@ -1,0 +1,36 @@
+/*
+ * trace.h: writes the operations of one rank to a file that Perfetto opens (COLL_TRACE). The file
+ * is allocated when the communicator is created and mapped: later events are stores to memory, so a
+ * full disk cannot fail a job, and a killed process leaves all that it wrote. A full file takes no
+ * more events, and says how many are missing.
+ */
+#ifndef COLLI_TRACE_TRACE_H
+#define COLLI_TRACE_TRACE_H
+
+#include "libcoll/exec/event.h"
+
+typedef struct colli_trace colli_trace;
+
+/* What a trace is about. */
+typedef struct colli_trace_source {
+  int rank, nranks;
+  const char *host;
+  uint64_t comm_id;
+} colli_trace_source;
+
+/*
+ * Creates the file of this rank and adds it to the observers. *trace is NULL if the path is "".
+ * "%r" in the path is the rank; without it, ".RANK" is appended. A file that exists is not touched:
+ * ".2", ".3", ... is appended. Errors: SYSTEM (which file, and why), NO_MEMORY.
+ */
+coll_status colli_trace_open(const char *path, size_t bytes, const colli_trace_source *source,
+                             struct colli_observers *observers, colli_trace **trace,
+                             coll_error *error);
+
+/* What is added to this host's clock so that it shows the time of rank 0's. */
+void colli_trace_set_offset(colli_trace *trace, int64_t offset_ns);
+
+/* Completes the file; NULL is fine. */
+void colli_trace_close(colli_trace *trace);
+
+#endif
