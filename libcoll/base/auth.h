@@ -57,9 +57,10 @@ typedef struct colli_auth {
 } colli_auth;
 
 /* HMAC-SHA-256 of a message. False: out of memory, or the secret is all zeros, which is none
- * (secret.h); mac is then random. */
-bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t bytes,
-                uint8_t mac[COLLI_MAC_BYTES]);
+ * (secret.h); mac is then no code. */
+__attribute__((warn_unused_result)) bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES],
+                                                    const void *msg, size_t bytes,
+                                                    uint8_t mac[COLLI_MAC_BYTES]);
 
 /*
  * AES-256-GMAC: five times as fast as HMAC for long messages, but each of a key's messages needs a

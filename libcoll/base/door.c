@@ -17,6 +17,7 @@
 
 #define PATIENCE_NS    (500 * COLLI_NS_PER_MS) /* what a guest that spoke has for its proof */
 #define RETRY_NS       (10 * COLLI_NS_PER_MS)  /* from one failed accept() to the next */
+#define RECENT_NS      COLLI_NS_PER_S          /* a failure before may be over: nobody came since */
 #define ACCEPT_AT_ONCE 256                     /* bounds the work of one call */
 #define SOURCE_SHARE   (COLLI_DOOR_GUESTS / 4) /* guests of one source, while others wait */
 #define LOGGED_EACH    8                       /* so many strangers have a line of their own */
@@ -132,19 +133,45 @@ static const char *reject_reason(int status) {
   }
 }
 
+/* Notes that nobody can be let in for now. */
+static void note_failure(colli_door *door, int sys_errno, bool in_handshake, uint64_t now_ns) {
+  if (door->sys_errno == 0)
+    door->failing_since_ns = now_ns;
+  door->sys_errno = sys_errno;
+  door->in_handshake = in_handshake;
+  door->failed_ns = now_ns;
+  if (!door->logged)
+    colli_log_write(&door->log, COLLI_LOG_WARN,
+                    "connections cannot be accepted and wait (%s); if descriptors ran out, raise "
+                    "the limit (ulimit -n)",
+                    strerrordesc_np(sys_errno));
+  door->logged = true;
+}
+
+/* A handshake is over: true if it succeeded and *done is the guest, who has left the list. */
+static bool end_handshake(colli_door *door, colli_guest *guest, int result, int sys_errno,
+                          colli_guest *done) {
+  if (result == COLL_T_DONE) {
+    door->sys_errno = 0;
+    door->in_handshake = false;
+    *done = *guest;
+  } else if (colli_errno_is_shortage(sys_errno)) {
+    close(guest->fd); /* no stranger, as far as we know: it will come again */
+    note_failure(door, sys_errno, true, colli_now_ns());
+  } else {
+    turn_away(door, guest, reject_reason(result));
+  }
+  return result == COLL_T_DONE;
+}
+
 /* Advances a guest's handshake; true if it is done and *done is the guest, who has left the list.
  */
 static bool serve(colli_door *door, int i, colli_guest *done) {
-  colli_guest *guest = &door->guests[i];
-  int result = colli_auth_poll(&guest->auth);
+  int result = colli_auth_poll(&door->guests[i].auth), sys_errno = errno;
   if (result == COLL_T_AGAIN)
     return false;
-  colli_guest left = take_out(door, i);
-  if (result == COLL_T_DONE)
-    *done = left;
-  else
-    turn_away(door, &left, reject_reason(result));
-  return result == COLL_T_DONE;
+  colli_guest guest = take_out(door, i);
+  return end_handshake(door, &guest, result, sys_errno, done);
 }
 
 /* ---- accepting ------------------------------------------------------------------------------- */
@@ -162,6 +189,12 @@ static bool free_descriptor(colli_door *door) {
   colli_fd_close(door->spare_fd);
   door->spare_fd = -1;
   return true;
+}
+
+/* Removes the filter that an accepted socket inherited; false with errno. */
+static bool detach_filter(int fd) {
+  const int none = 0;
+  return setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none)) == 0 || errno == ENOENT;
 }
 
 /* Accepts one connection, also if a descriptor must be freed for it: its descriptor, or -1 with
@@ -185,21 +218,11 @@ static int accept_for_sure(colli_door *door) {
 /* Accepts one connection; -1 if none waits, or if that fails. */
 static int accept_one(colli_door *door, uint64_t now_ns) {
   int fd = accept_for_sure(door);
-  if (fd >= 0 || errno == EAGAIN || errno == EWOULDBLOCK) {
+  if (fd < 0 && errno != EAGAIN && errno != EWOULDBLOCK)
+    note_failure(door, errno, false, now_ns);
+  else if (!door->in_handshake)
     door->sys_errno = 0;
-    return fd;
-  }
-  if (door->sys_errno == 0)
-    door->failing_since_ns = now_ns;
-  door->sys_errno = errno;
-  door->retry_ns = now_ns + RETRY_NS;
-  if (!door->logged)
-    colli_log_write(&door->log, COLLI_LOG_WARN,
-                    "connections cannot be accepted and wait (accept4: %s); if descriptors ran "
-                    "out, raise the limit (ulimit -n)",
-                    strerrordesc_np(errno));
-  door->logged = true;
-  return -1;
+  return fd;
 }
 
 /* Lets a new connection in. True: it has proved everything at once, and is *done. */
@@ -208,20 +231,17 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
   struct epoll_event event = {.events = EPOLLIN, .data.fd = fd};
   struct sockaddr_storage name;
   socklen_t length = sizeof(name);
-  const int none = 0;
-  setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none)); /* inherited */
   if (getpeername(fd, (struct sockaddr *)&name, &length) == 0)
     colli_net_from_sockaddr((struct sockaddr *)&name, &guest.from);
-  colli_auth_accept(&guest.auth, fd, door->secret);
-  int result = colli_auth_poll(&guest.auth);
-  if (result != COLL_T_AGAIN && result != COLL_T_DONE) {
-    turn_away(door, &guest, reject_reason(result));
+  if (!detach_filter(fd)) {
+    note_failure(door, errno, true, now_ns);
+    close(fd); /* it could receive nothing; it will come again */
     return false;
   }
-  if (result == COLL_T_DONE) {
-    *done = guest;
-    return true;
-  }
+  colli_auth_accept(&guest.auth, fd, door->secret);
+  int result = colli_auth_poll(&guest.auth), sys_errno = errno;
+  if (result != COLL_T_AGAIN)
+    return end_handshake(door, &guest, result, sys_errno, done);
   if (door->count == COLLI_DOOR_GUESTS) {
     colli_guest victim = take_out(door, find_victim(door, &guest.from, now_ns));
     turn_away(door, &victim, "there were too many connections that prove nothing");
@@ -290,6 +310,9 @@ bool colli_door_next(colli_door *door, colli_guest *guest) {
   if (door->listen_fd < 0)
     return false;
   int count = epoll_wait(door->epoll_fd, events, COLLI_DOOR_GUESTS + 1, 0);
+  for (int i = 0; count < 0 && i < door->count; i++) /* nothing is known of any */
+    if (serve(door, i, guest))
+      return true;
   for (int i = 0; i < count; i++) {
     int index = find_guest(door, events[i].data.fd);
     if (index >= 0 && serve(door, index, guest))
@@ -299,7 +322,7 @@ bool colli_door_next(colli_door *door, colli_guest *guest) {
   while (door->count > 0 && now_ns >= door->guests[0].auth.deadline_ns)
     if (serve(door, 0, guest))
       return true;
-  if (door->sys_errno != 0 && now_ns < door->retry_ns)
+  if (door->sys_errno != 0 && now_ns < door->failed_ns + RETRY_NS)
     return false;
   bool done = accept_waiting(door, now_ns, guest);
   if (door->spare_fd < 0 && door->sys_errno == 0)
@@ -314,14 +337,14 @@ uint64_t colli_door_wake_ns(const colli_door *door) {
   if (door->count == COLLI_DOOR_GUESTS && !door->listening &&
       door->guests[0].since_ns + PATIENCE_NS < wake_ns)
     wake_ns = door->guests[0].since_ns + PATIENCE_NS;
-  if (door->sys_errno != 0 && door->retry_ns < wake_ns)
-    wake_ns = door->retry_ns;
+  if (door->sys_errno != 0 && !door->listening && door->failed_ns + RETRY_NS < wake_ns)
+    wake_ns = door->failed_ns + RETRY_NS;
   return wake_ns;
 }
 
 int colli_door_failure(const colli_door *door, uint64_t ns) {
-  bool fails = door->sys_errno != 0 && colli_now_ns() - door->failing_since_ns >= ns;
-  return fails ? door->sys_errno : 0;
+  bool still = door->sys_errno != 0 && colli_now_ns() - door->failed_ns < RECENT_NS;
+  return still && door->failed_ns - door->failing_since_ns >= ns ? door->sys_errno : 0;
 }
 
 void colli_door_close(colli_door *door) {

@@ -38,10 +38,11 @@ typedef struct colli_door {
   bool listening; /* epoll_fd watches listen_fd */
   const uint8_t *secret; /* the caller's */
   colli_log log;
-  int sys_errno;             /* of accept(), if it fails */
-  uint64_t failing_since_ns; /* when it began to fail */
-  uint64_t retry_ns;         /* when to try again */
-  bool logged;               /* that it fails */
+  int sys_errno;             /* why nobody can be let in; 0: all is well */
+  bool in_handshake;         /* that errno is of a handshake, not of accept() */
+  uint64_t failing_since_ns; /* when that began */
+  uint64_t failed_ns;        /* when it was last so */
+  bool logged;               /* that it is so */
   colli_strangers strangers;
   int count;
   colli_guest guests[COLLI_DOOR_GUESTS]; /* oldest first */
@@ -64,7 +65,7 @@ bool colli_door_next(colli_door *door, colli_guest *guest);
 /* When to call colli_door_next() even if epoll_fd is not readable; UINT64_MAX: never. */
 uint64_t colli_door_wake_ns(const colli_door *door);
 
-/* Why connections cannot be accepted, if it has been so for `ns`: an errno. Else 0. */
+/* Why nobody can be let in, if it has been so for `ns`: an errno. Else 0. */
 int colli_door_failure(const colli_door *door, uint64_t ns);
 
 /* Closes the door and turns all guests away. Fine if it is closed. */

@@ -368,6 +368,11 @@ int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done) {
   return COLL_T_DONE;
 }
 
+bool colli_errno_is_shortage(int sys_errno) {
+  return sys_errno == EMFILE || sys_errno == ENFILE || sys_errno == ENOMEM ||
+         sys_errno == ENOBUFS || sys_errno == ENOSYS;
+}
+
 /* ---- addresses ------------------------------------------------------------------------------- */
 
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]) {

@@ -51,6 +51,10 @@ int colli_net_accept(int listen_fd);
 int colli_net_push(int fd, const void *msg, size_t bytes, size_t *done);
 int colli_net_pull(int fd, void *msg, size_t bytes, size_t *done);
 
+/* Whether an errno says only that this process or host lacks descriptors or memory, and nothing
+ * about the other side. */
+bool colli_errno_is_shortage(int sys_errno);
+
 /* Writes "10.0.0.1:80" or "[fe80::1%2]:80" and returns text. */
 #define COLLI_ADDR_TEXT 80
 const char *colli_addr_text(const colli_addr *addr, char text[COLLI_ADDR_TEXT]);

@@ -69,7 +69,7 @@ int colli_sealed_push(colli_sealed *sealed, const void *msg, size_t bytes, size_
 
 int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *done) {
   COLLI_ASSERT(*done <= COLLI_SEALED_BYTES(bytes));
-  if (*done == COLLI_SEALED_BYTES(bytes))
+  if (*done == COLLI_SEALED_BYTES(bytes) && !sealed->unchecked)
     return COLL_T_DONE;
   while (*done < COLLI_SEALED_BYTES(bytes)) {
     struct iovec iov[2];
@@ -85,7 +85,8 @@ int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *don
       return errno;
   }
   uint8_t mac[COLLI_MAC_BYTES];
-  if (!make_mac(sealed->recv_key, sealed->received, msg, bytes, mac))
+  sealed->unchecked = !make_mac(sealed->recv_key, sealed->received, msg, bytes, mac);
+  if (sealed->unchecked)
     return ENOMEM;
   if (CRYPTO_memcmp(mac, sealed->recv_mac, sizeof(mac)) != 0)
     return EBADMSG;

@@ -13,7 +13,8 @@
 typedef struct colli_sealed {
   int fd; /* -1: none */
   uint8_t send_key[COLLI_MAC_BYTES], recv_key[COLLI_MAC_BYTES];
-  uint64_t sent, received;                                      /* whole messages */
+  uint64_t sent, received; /* whole messages */
+  bool unchecked;          /* a message is here whose code could not be computed: no memory */
   uint8_t send_mac[COLLI_MAC_BYTES], recv_mac[COLLI_MAC_BYTES]; /* of the current message */
 } colli_sealed;
 

@@ -6,6 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "libcoll/base/clock.h"
+
+#define READ_NS (300 * COLLI_NS_PER_MS) /* the table has all connections of the host */
+
 /* Counts one from an address in the form of IPv6. */
 static void add_source(colli_strangers *strangers, const uint8_t ip[16]) {
   strangers->count++;
@@ -42,10 +46,11 @@ static bool read_remote(const char *text, uint8_t ip[16]) {
 
 void colli_strangers_add_silent(colli_strangers *strangers, uint16_t port) {
   static const char *const tables[] = {"/proc/net/tcp", "/proc/net/tcp6"};
+  const uint64_t until_ns = colli_now_ns() + READ_NS;
   for (int i = 0; i < 2; i++) {
     char line[300], local[64], remote[64];
     FILE *file = fopen(tables[i], "re");
-    while (file && fgets(line, sizeof(line), file)) {
+    while (file && colli_now_ns() < until_ns && fgets(line, sizeof(line), file)) {
       unsigned local_port, state;
       uint8_t ip[16];
       if (sscanf(line, " %*[0-9]: %63s %63s %x", local, remote, &state) == 3 &&

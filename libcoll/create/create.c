@@ -138,6 +138,8 @@ coll_status colli_settings_finish(colli_settings *settings, coll_status status) 
   COLLI_ASSERT(status != COLL_IN_PROGRESS);
   if (status != COLL_OK) {
     settings->error.status = status;
+    if (settings->error.rank < 0)
+      settings->error.rank = settings->log.rank;
     colli_log_write(&settings->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(status),
                     settings->error.message);
     if (settings->to_caller)

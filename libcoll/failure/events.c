@@ -14,15 +14,34 @@
 #include "libcoll/failure/op_text.h"
 #include "libcoll/failure/watchdog.h"
 
+/* A transport call failed for a reason that lies with this rank. */
+static void fail_here(coll_comm *comm, coll_request *op, coll_status status,
+                      const coll_error *said) {
+  coll_error record;
+  char text[COLLI_OP_TEXT];
+  colli_comm_record(comm, &record, status, -1, op);
+  record.sys_errno = said->sys_errno;
+  memcpy(record.syscall, said->syscall, sizeof(record.syscall));
+  int used = snprintf(record.message, sizeof(record.message),
+                      "rank %d (host %s) failed in %s: ", comm->rank, comm->host,
+                      op ? colli_op_text(op, text) : "no operation");
+  snprintf(record.message + used, sizeof(record.message) - (size_t)used, "%s", said->message);
+  colli_comm_fail(comm, &record);
+}
+
 /* A transport call of the executor failed. */
 static void on_failed(void *ctx, coll_request *op, int peer, int channel, int step,
                       coll_status status) {
   coll_comm *comm = ctx;
   coll_error record;
+  const coll_error *said = &comm->family->reported;
+  if (said->status == status && said->peer < 0) {
+    fail_here(comm, op, status, said);
+    return;
+  }
   colli_comm_record(comm, &record, status, peer, op);
   record.channel = channel;
   record.step = step;
-  const coll_error *said = &comm->family->reported;
   int base_rank = colli_comm_base_rank(comm, peer);
   bool about_it = said->status == status && said->peer == base_rank;
   if (about_it) {

@@ -51,7 +51,9 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->quorum = (coll_shrink_quorum)settings->params.number[COLLI_PARAM_SHRINK_QUORUM];
   s->id = (colli_id){
       .listen_fd = -1, .comm_id = comm->comm_id, .secret = colli_secret_acquire(listener->secret)};
+  s->shortage.lasts = true;
   s->b = (boot){.id = &s->id,
+                .shortage = &s->shortage,
                 .rank = comm->rank,
                 .nranks = comm->nranks,
                 .mine = &comm->table[comm->rank],

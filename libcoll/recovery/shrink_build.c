@@ -50,6 +50,8 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
   coll_status status;
   if (members && id.secret) {
     status = colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines);
+    if (status != COLL_OK && (s->b.error->rank < 0 || s->b.error->rank == rank))
+      boot_note_errno(&s->b, s->b.error->sys_errno, true);
   } else {
     colli_id_close(&id, rank);
     status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");

@@ -20,8 +20,8 @@ const char *colli_shrink_name(shrink_task task) {
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
-bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8_t *flags,
-                 size_t flag_bytes) {
+bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
+                 const uint8_t *flags, size_t flag_bytes) {
   size_t done = 0, flags_done = 0;
   const uint64_t until_ns = colli_now_ns() + SEND_NS;
   for (;;) {
@@ -30,6 +30,7 @@ bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8
       result = colli_sealed_push(conn, flags, flag_bytes, &flags_done);
     if (result == COLL_T_DONE)
       return true;
+    boot_note_errno(&s->b, result, true);
     if (result > 0 || colli_now_ns() >= until_ns)
       return false;
     poll(&(struct pollfd){.fd = conn->fd, .events = POLLOUT}, 1, 10);
@@ -53,10 +54,12 @@ void shrink_send_checkin(const shrink *s, colli_sealed *conn) {
                                .renewed = s->renewed,
                                .task = s->task};
   uint8_t *flags = malloc((size_t)s->b.nranks);
-  if (!flags)
-    return; /* the others count this rank as missing */
+  if (!flags) { /* the others count this rank as missing */
+    boot_note_errno(&s->b, ENOMEM, true);
+    return;
+  }
   fill_flags(s, flags);
-  shrink_send(conn, &head, sizeof(head), flags, (size_t)s->b.nranks);
+  shrink_send(s, conn, &head, sizeof(head), flags, (size_t)s->b.nranks);
   free(flags);
 }
 
@@ -112,7 +115,7 @@ static bool is_agreeing(const shrink *s, const colli_hello *hello) {
 }
 
 /* Tells such a rank the outcome: the list of that many ranks that was committed. */
-static void tell_outcome(colli_guest *guest, int nranks, uint64_t list) {
+static void tell_outcome(const shrink *s, colli_guest *guest, int nranks, uint64_t list) {
   shrink_order order;
   uint8_t *flags = calloc(1, (size_t)nranks);
   memset(&order, 0, sizeof(order));
@@ -122,7 +125,7 @@ static void tell_outcome(colli_guest *guest, int nranks, uint64_t list) {
   colli_sealed conn;
   colli_sealed_open(&conn, &guest->auth);
   if (flags && colli_auth_answer(&guest->auth, true) == 0)
-    shrink_send(&conn, &order, sizeof(order), flags, (size_t)nranks);
+    shrink_send(s, &conn, &order, sizeof(order), flags, (size_t)nranks);
   free(flags);
   colli_sealed_close(&conn);
 }
@@ -131,6 +134,7 @@ static void tell_outcome(colli_guest *guest, int nranks, uint64_t list) {
  * shrink, or to the next one of this, and will dial again. */
 static void welcome(shrink *s) {
   colli_guest guest;
+  boot_note_errno(&s->b, colli_door_failure(&s->door, 0), true);
   while (colli_door_next(&s->door, &guest)) {
     const colli_hello *hello = &guest.auth.hello;
     bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
@@ -142,9 +146,9 @@ static void welcome(shrink *s) {
     else if (wanted)
       boot_close(&guest.fd); /* no memory: it will dial again */
     else if (is_behind(s, hello))
-      tell_outcome(&guest, s->comm->shrink.from.nranks, s->comm->comm_id);
+      tell_outcome(s, &guest, s->comm->shrink.from.nranks, s->comm->comm_id);
     else if (is_agreeing(s, hello))
-      tell_outcome(&guest, s->b.nranks, s->comm->shrink.agreed.list);
+      tell_outcome(s, &guest, s->b.nranks, s->comm->shrink.agreed.list);
     else {
       /* It is already shrinking the new communicator, and will dial again. */
       s->proved = s->proved || (hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->list);
@@ -203,6 +207,7 @@ static int read_report(shrink_conn *conn) {
 /* Reads one rank's messages; false if its connection ended or a message is invalid. */
 static bool read_conn(shrink *s, int rank) {
   const int result = s->conns[rank]->in ? read_report(s->conns[rank]) : read_checkin(s, rank);
+  boot_note_errno(&s->b, result, true);
   if (result == EBADMSG)
     s->altered = rank;
   return result <= 0;
@@ -241,7 +246,7 @@ void shrink_wait(shrink *s, uint64_t until_ns) {
   for (int r = 0; r < b->nranks; r++)
     if (s->conns[r] && !s->conns[r]->said)
       boot_polls_add(&b->polls, s->conns[r]->conn.fd, POLLIN);
-  boot_polls_wait(&b->polls);
+  boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
 /* ---- dialling -------------------------------------------------------------------------------- */

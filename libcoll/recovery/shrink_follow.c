@@ -13,7 +13,7 @@
 
 /* Reaches the leader: *conn is the connection, or none if it is another candidate's turn. */
 static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
-  boot_dial *dial = calloc(1, sizeof(*dial));
+  boot_dial *dial = &s->dial;
   const uint64_t now_ns = colli_now_ns();
   uint64_t until_ns = s->b.start_ns + s->patience_ns;
   /* A later candidate may still be building, for half the patience. */
@@ -21,10 +21,6 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
   until_ns = until_ns < least_ns ? least_ns : until_ns;
   *conn = COLLI_SEALED_NONE;
   COLLI_ASSERT_RANK(leader >= 0 && leader < s->b.rank, s->b.rank);
-  if (!dial) {
-    s->skipped[leader] = true;
-    return;
-  }
   shrink_dial(s, dial, leader);
   for (;;) {
     int result = shrink_dial_step(s, dial);
@@ -45,7 +41,6 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
   }
   boot_dial_close(dial);
   explicit_bzero(dial, sizeof(*dial));
-  free(dial);
 }
 
 /* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
@@ -66,7 +61,7 @@ static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_
     boot_polls_add(&s->b.polls, conn->fd, POLLIN);
     boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
     boot_polls_wake(&s->b.polls, until_ns);
-    boot_polls_wait(&s->b.polls);
+    boot_note_errno(&s->b, boot_polls_wait(&s->b.polls), true);
   }
 }
 
@@ -83,7 +78,8 @@ static void obey(shrink *s, colli_sealed *conn, const shrink_order *order, const
   memset(&report, 0, sizeof(report));
   report.ballot = order->ballot;
   boot_report_fill(&s->b, &report.report, status);
-  shrink_send(conn, &report, sizeof(report), NULL, 0); /* if sending fails, reading will notice */
+  shrink_send(s, conn, &report, sizeof(report), NULL,
+              0); /* if sending fails, reading will notice */
 }
 
 /* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
@@ -133,6 +129,7 @@ static coll_status take_orders(shrink *s, int leader, colli_sealed *conn, bool *
       result = EPROTO;
   }
   free(flags);
+  boot_note_errno(&s->b, result, true);
   if (result == EBADMSG) {
     *over = true;
     return boot_fail_altered(&s->b, leader, &s->comm->table[leader]);

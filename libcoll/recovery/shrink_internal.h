@@ -92,6 +92,8 @@ typedef struct shrink_conn {
 typedef struct shrink {
   boot b; /* rank, nranks and secret are those of the old communicator */
   colli_id id;
+  boot_shortage shortage;
+  boot_dial dial; /* to the leader */
   coll_comm *comm;
   colli_settings *settings;
   shrink_task task;
@@ -142,8 +144,8 @@ void shrink_dial(shrink *s, boot_dial *dial, int rank);
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
 /* Sends a message, head and flags, within a second; false on failure. */
-bool shrink_send(colli_sealed *conn, const void *head, size_t bytes, const uint8_t *flags,
-                 size_t flag_bytes);
+bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
+                 const uint8_t *flags, size_t flag_bytes);
 
 /* Sends this rank's checkin, if that can be done. */
 void shrink_send_checkin(const shrink *s, colli_sealed *conn);

@@ -1,5 +1,4 @@
-/* shrink_lead.c: the coordinator of a shrink: gathers the survivors and leads them until all have
- * the same new communicator. */
+/* shrink_lead.c: the coordinator of a shrink gathers the survivors and leads them to its end. */
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -155,7 +154,7 @@ static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
     flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
   for (int r = 0; r < s->b.nranks; r++)
     if (s->conns[r] && s->conns[r]->in && l->takes[r] == takers &&
-        !shrink_send(&s->conns[r]->conn, order, sizeof(*order), flags, (size_t)s->b.nranks))
+        !shrink_send(s, &s->conns[r]->conn, order, sizeof(*order), flags, (size_t)s->b.nranks))
       shrink_drop(s, r);
   free(flags);
 }
@@ -221,6 +220,7 @@ static bool gather(lead *l) {
 static void end_others(lead *l, coll_status status) {
   shrink_order order = make_order(SHRINK_END);
   order.error = *l->s->b.error;
+  order.error.rank = order.error.rank < 0 ? l->s->b.rank : order.error.rank;
   order.error.status = status;
   send_order_to_members(l, &order, false);
 }

@@ -23,9 +23,12 @@ static bool is_listener(const colli_id *id) {
   socklen_t length = sizeof(listening);
   struct sockaddr_storage name;
   socklen_t name_length = sizeof(name);
-  if (id->pid != getpid() || id->listen_fd < 0 ||
-      getsockopt(id->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
-      !listening || getsockname(id->listen_fd, (struct sockaddr *)&name, &name_length) != 0)
+  if (id->pid != getpid() || id->listen_fd < 0)
+    return false;
+  if (getsockopt(id->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
+      (listening && getsockname(id->listen_fd, (struct sockaddr *)&name, &name_length) != 0))
+    return colli_errno_is_shortage(errno); /* then it is a socket, and probably this one */
+  if (!listening)
     return false;
   colli_addr addr;
   return colli_net_from_sockaddr((struct sockaddr *)&name, &addr) && addr.port == id->addrs[0].port;
@@ -121,7 +124,9 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
   *ctrl = NULL;
   if (lifelines)
     lifelines->listen_fd = -1;
+  boot_shortage shortage = {0};
   boot b = {.id = id,
+            .shortage = &shortage,
             .rank = rank,
             .nranks = nranks,
             .mine = mine,

@@ -82,9 +82,10 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 }
 
 /* Records that an attempt failed, and schedules the next one. */
-static void fail_attempt(boot_dial *dial, boot_attempt *attempt, int sys_errno) {
+static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, int sys_errno) {
   COLLI_ASSERT(attempt >= dial->attempts && attempt < dial->attempts + dial->count);
   boot_close(&attempt->fd);
+  boot_note_errno(b, sys_errno, false);
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
   attempt->failures++;
   attempt->sys_errno = sys_errno;
@@ -104,26 +105,30 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   attempt->began_ns = now_ns;
   attempt->fd = colli_net_connect(&attempt->addr);
   if (attempt->fd < 0)
-    fail_attempt(dial, attempt, errno);
+    fail_attempt(b, dial, attempt, errno);
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
                        dial->peer, b->id->comm_id, b->hello_word);
 }
 
 /* Whether the connection is established by now. */
-static bool attempt_connected(boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
+static bool attempt_connected(const boot *b, boot_dial *dial, boot_attempt *attempt,
+                              uint64_t now_ns) {
   COLLI_ASSERT(attempt->fd >= 0);
   if (attempt->connected)
     return true;
   struct pollfd pfd = {.fd = attempt->fd, .events = POLLOUT};
-  if (poll(&pfd, 1, 0) <= 0) {
+  const int ready = poll(&pfd, 1, 0);
+  if (ready < 0)
+    boot_note_errno(b, errno, true);
+  if (ready <= 0) {
     if (now_ns >= attempt->auth.deadline_ns)
-      fail_attempt(dial, attempt, ETIMEDOUT);
+      fail_attempt(b, dial, attempt, ETIMEDOUT);
     return false;
   }
   int sys_errno = colli_net_connect_result(attempt->fd);
   if (sys_errno != 0)
-    fail_attempt(dial, attempt, sys_errno);
+    fail_attempt(b, dial, attempt, sys_errno);
   else
     attempt->connected = dial->answered = true;
   return attempt->connected;
@@ -135,7 +140,7 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
     return false;
   if (attempt->fd < 0 && now_ns >= attempt->next_ns)
     start_attempt(b, dial, attempt, now_ns);
-  if (attempt->fd < 0 || !attempt_connected(dial, attempt, now_ns))
+  if (attempt->fd < 0 || !attempt_connected(b, dial, attempt, now_ns))
     return false;
   int result = colli_auth_poll(&attempt->auth);
   if (result == COLL_T_AGAIN)
@@ -150,7 +155,7 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
    * connection ended. */
   attempt->dead = result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL ||
                   (refused && dial->kind == COLLI_HELLO_CHECKIN);
-  fail_attempt(dial, attempt, sys_errno);
+  fail_attempt(b, dial, attempt, sys_errno);
   return false;
 }
 

@@ -89,7 +89,10 @@ static coll_status step_root(join_state *j, bool *over) {
                      "rank 0 reported success before rank %d had its links", b->rank);
   if (result == EBADMSG)
     return boot_fail_altered(b, 0, j->links->have_table ? &j->links->table[0] : NULL);
-  return result > 0 || sent > 0 ? fail_root_lost(j) : COLL_OK;
+  if (result <= 0 && sent <= 0)
+    return COLL_OK;
+  boot_note_errno(b, result > 0 ? result : sent, true);
+  return fail_root_lost(j);
 }
 
 /* Whether nothing is being sent to rank 0. */
@@ -141,7 +144,7 @@ static void wait_for_events(join_state *j) {
     boot_polls_add(&b->polls, j->conn.fd, is_idle(j) ? POLLIN : POLLIN | POLLOUT);
   boot_links_watch(b, j->links);
   boot_lifelines_watch(b);
-  boot_polls_wait(&b->polls);
+  boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
 /* Runs until the outcome is known or something fails here. */

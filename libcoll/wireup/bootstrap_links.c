@@ -69,6 +69,7 @@ static int accept_links(const boot *b, boot_links *links) {
       boot_close(&guest.fd);
     }
   }
+  boot_note_errno(b, colli_door_failure(&links->door, 0), false);
   int sys_errno = boot_door_failure(&links->door, colli_now_ns() >= links->deadline_ns);
   if (sys_errno == 0)
     return COLL_T_AGAIN;
@@ -93,6 +94,10 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
                                &link->table_done);
   if (result == EBADMSG)
     return (int)boot_fail_altered(b, link->peer, NULL);
+  if (colli_errno_is_shortage(result)) {
+    boot_note_errno(b, result, true);
+    return (int)boot_fail(b, COLL_ERR_PEER_LOST, link->peer, NULL, "the control link broke");
+  }
   if (result != COLL_T_DONE && result != COLL_T_AGAIN)
     /* The neighbour gave up this connection, and may dial another address. */
     colli_sealed_close(&link->conn);

@@ -8,12 +8,42 @@
 #include <sys/socket.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
+
+#define REMEMBERED_NS COLLI_NS_PER_S /* so long a shortage that may be over explains failures */
+
+void boot_note_errno(const boot *b, int sys_errno, bool for_good) {
+  if (!colli_errno_is_shortage(sys_errno))
+    return;
+  uint64_t until_ns = for_good || b->shortage->lasts ? UINT64_MAX : colli_now_ns() + REMEMBERED_NS;
+  b->shortage->sys_errno = sys_errno;
+  if (until_ns > b->shortage->until_ns)
+    b->shortage->until_ns = until_ns;
+}
+
+/* Fails because this rank had a shortage. */
+static coll_status fail_short(const boot *b) {
+  const int sys_errno = b->shortage->sys_errno;
+  coll_error *error = b->error;
+  colli_error_set(error, COLL_ERR_SYSTEM, "create",
+                  "rank %d (host %s) had a shortage of descriptors or memory while it met the "
+                  "others (%s); raise its limits (ulimit -n, ulimit -v)",
+                  b->rank, b->mine->host, strerrordesc_np(sys_errno));
+  error->sys_errno = sys_errno;
+  error->rank = b->rank;
+  snprintf(error->host, sizeof(error->host), "%s", b->mine->host);
+  return COLL_ERR_SYSTEM;
+}
 
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) {
   COLLI_ASSERT_RANK(status > COLL_IN_PROGRESS, b->rank);
   coll_error *error = b->error;
+  if ((status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE ||
+       status == COLL_ERR_PEER_LOST) &&
+      b->shortage->sys_errno != 0 && colli_now_ns() < b->shortage->until_ns)
+    return fail_short(b);
   char text[sizeof(error->message)];
   va_list args;
   va_start(args, format);
@@ -47,6 +77,10 @@ coll_status boot_fail_reported(const boot *b, boot_report *report) {
 
 void boot_report_fill(const boot *b, boot_report *report, coll_status status) {
   memset(report, 0, sizeof(*report));
+  if (status != COLL_OK && b->error->rank < 0) {
+    b->error->rank = b->rank;
+    snprintf(b->error->host, sizeof(b->error->host), "%s", b->mine->host);
+  }
   report->status = (int32_t)status;
   if (status != COLL_OK)
     memcpy(&report->error, b->error, sizeof(report->error));
@@ -81,7 +115,10 @@ int boot_lifelines_broken(const boot *b) {
   char byte;
   for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++) {
     ssize_t got = recv(b->lifelines->lifelines[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    if (got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR))
+    const bool ended = got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    if (got < 0)
+      boot_note_errno(b, errno, false);
+    if (ended && (got >= 0 || !colli_errno_is_shortage(errno)))
       return i;
   }
   return -1;

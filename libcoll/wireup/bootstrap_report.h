@@ -8,6 +8,13 @@
 #include "libcoll/wireup/bootstrap.h"
 #include "libcoll/wireup/bootstrap_wait.h"
 
+/* Descriptors or memory that this rank lacked. */
+typedef struct boot_shortage {
+  int sys_errno; /* 0: nothing was short */
+  bool lasts;    /* it explains all later failures: in a shrink, others do not wait for its end */
+  uint64_t until_ns; /* until then, failures are put down to it */
+} boot_shortage;
+
 /* What all parts of one bootstrap share. */
 typedef struct boot {
   const colli_id *id;
@@ -21,6 +28,7 @@ typedef struct boot {
   const colli_lifelines *lifelines; /* may be NULL */
   uint64_t hello_word;              /* sent in the hello of outgoing connections */
   boot_polls polls;
+  boot_shortage *shortage;
 } boot;
 
 /* Tells another rank that this one succeeded, or why it failed. */
@@ -30,8 +38,12 @@ typedef struct boot_report {
   coll_error error;
 } boot_report;
 
+/* Notes the errno of a failed call, if it is a shortage. `for_good`: it will not be tried again. */
+void boot_note_errno(const boot *b, int sys_errno, bool for_good);
+
 /* Fills in boot->error: status, this rank, and `peer` (-1: nobody), described by `info` if not
- * NULL. Returns status. */
+ * NULL. If another rank seems late or lost, but this one had a shortage, that is the error. Returns
+ * the status. */
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
 

@@ -229,7 +229,8 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   }
   if (result == COLL_T_DONE)
     return boot_fail_reported(b, &conn->msg.report);
-  if (conn->checked_in)
+  boot_note_errno(b, result, true);
+  if (conn->checked_in || colli_errno_is_shortage(result))
     return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
                      "rank %d (host %s, pid %d) is lost: it closed its connection to rank 0 after "
                      "it had checked in and before all ranks were joined; look for what ended that "
@@ -264,6 +265,8 @@ static coll_status read_conns(root_state *r) {
  * closed. */
 static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
   int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
+  if (result != COLL_T_DONE && colli_errno_is_shortage(result))
+    return false; /* try again */
   if (result != COLL_T_DONE || !linger)
     return result != COLL_T_AGAIN; /* sent, or the rank is gone, which its neighbours will notice */
   /* If the rank is still sending its record, closing now could discard the outcome before it is
@@ -320,7 +323,7 @@ static void wait_for_events(root_state *r) {
   boot_door_watch(b, &r->door);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);
-  boot_polls_wait(&b->polls);
+  boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
 /* Serves the other ranks until all are joined or something fails. */

@@ -1,6 +1,7 @@
 /* bootstrap_wait.c: waiting, for all parts of a bootstrap. */
 #include "libcoll/wireup/bootstrap_wait.h"
 
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -41,15 +42,18 @@ void boot_polls_wake(boot_polls *polls, uint64_t at_ns) {
     polls->wake_ns = at_ns;
 }
 
-void boot_polls_wait(boot_polls *polls) {
+int boot_polls_wait(boot_polls *polls) {
   uint64_t now_ns = colli_now_ns();
   uint64_t left_ns = polls->wake_ns > now_ns ? polls->wake_ns - now_ns : 0;
   uint64_t left_ms = (left_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS;
   if (left_ms > MAX_WAIT_MS)
     left_ms = MAX_WAIT_MS;
-  if (poll(polls->fds, (nfds_t)polls->count, (int)left_ms) < 0)
-    for (int i = 0; i < polls->count; i++)
-      polls->fds[i].revents = polls->fds[i].events; /* a signal: assume that all are ready */
+  if (poll(polls->fds, (nfds_t)polls->count, (int)left_ms) >= 0)
+    return 0;
+  int sys_errno = errno;
+  for (int i = 0; i < polls->count; i++)
+    polls->fds[i].revents = polls->fds[i].events; /* a signal, mostly: assume that all are ready */
+  return sys_errno;
 }
 
 void boot_close(int *fd) {

@@ -32,8 +32,8 @@ int boot_polls_add(boot_polls *polls, int fd, short events);
 /* Makes boot_polls_wait() return at this time at the latest. */
 void boot_polls_wake(boot_polls *polls, uint64_t at_ns);
 
-/* Waits until a descriptor is ready or the time has come. */
-void boot_polls_wait(boot_polls *polls);
+/* Waits until a descriptor is ready or the time has come: 0, or the errno of poll(). */
+int boot_polls_wait(boot_polls *polls);
 
 /* Closes a descriptor that may be -1 and sets it to -1. */
 void boot_close(int *fd);

@@ -147,11 +147,11 @@ static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
 /* Reads from a link: a whole message, its end, or nothing yet. */
 static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
   net_link *l = &ctrl->links[link];
-  COLLI_ASSERT_RANK(l->conn.fd >= 0 && l->in_done < SEALED, ctrl->base.rank);
+  COLLI_ASSERT_RANK(l->conn.fd >= 0 && l->in_done <= SEALED, ctrl->base.rank);
   int result = colli_sealed_pull(&l->conn, &l->in, sizeof(l->in), &l->in_done);
-  if (result == COLL_T_AGAIN)
-    return COLLI_CTRL_NOTHING;
-  if (result == EBADMSG || result == ENOMEM) {
+  if (result == COLL_T_AGAIN || colli_errno_is_shortage(result))
+    return COLLI_CTRL_NOTHING; /* a shortage here says nothing about the peer: try again */
+  if (result == EBADMSG) {
     *sys_errno = result;
     return mute_link(ctrl, l);
   }

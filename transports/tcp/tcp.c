@@ -68,6 +68,9 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   ep->env = env;
   const int heartbeat_ms = atoi(env->param(env->ctx, "COLL_HEARTBEAT_MS"));
   ep->heartbeat_ms = heartbeat_ms > 0 ? heartbeat_ms : COLLI_HEARTBEAT_KERNEL_MS; /* not set */
+  ep->patience_ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * 500000;
+  if (ep->patience_ns == 0 || ep->patience_ns > TCP_PATIENCE_NS)
+    ep->patience_ns = TCP_PATIENCE_NS;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;
   LIST_INIT(&ep->parked);
@@ -108,7 +111,9 @@ static int tcp_describe(coll_endpoint *handle, uint8_t blob[COLL_BLOB_BYTES]) {
 /* Reports why connect() fails. */
 static int fail_connect(tcp_endpoint *ep, int peer, int channel, coll_status status,
                         const char *detail) {
-  coll_transport_failure failure = {status, peer, channel, 0, NULL, detail};
+  /* It is no fault of the peer if memory runs out here. */
+  const int blamed = status == COLL_ERR_NO_MEMORY ? -1 : peer;
+  coll_transport_failure failure = {status, blamed, channel, 0, NULL, detail};
   ep->env->fail(ep->env->ctx, &failure);
   return (int)status;
 }

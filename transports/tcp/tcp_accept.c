@@ -11,8 +11,6 @@
 #include "libcoll/base/fork.h"
 #include "transports/tcp/tcp_internal.h"
 
-#define LONG_NS (5 * COLLI_NS_PER_S) /* shortage of descriptors that is no weather any more */
-
 /* Frees a parked connection; closes its socket unless that was handed over. */
 static void drop_parked(tcp_parked *parked) {
   if (parked->guest.fd >= 0)
@@ -103,8 +101,7 @@ static bool is_waiting(const tcp_endpoint *ep) {
  */
 static int check_shortage(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
-  uint64_t ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * COLLI_NS_PER_MS / 2;
-  int sys_errno = colli_door_failure(&ep->door, ns > 0 && ns < LONG_NS ? ns : LONG_NS);
+  int sys_errno = colli_door_failure(&ep->door, ep->patience_ns);
   if (sys_errno == 0 || !is_waiting(ep))
     return COLL_OK;
   coll_transport_failure failure = {

@@ -56,6 +56,8 @@ static int report_failure(tcp_conn *conn, int status) {
     failure.syscall = conn->stream.syscall;
     failure.detail = conn->stream.detail;
   }
+  if (colli_errno_is_shortage(failure.sys_errno))
+    failure.peer = -1; /* it is no fault of the peer */
   conn->ep->env->fail(conn->ep->env->ctx, &failure);
   return status;
 }

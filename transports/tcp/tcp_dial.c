@@ -26,7 +26,9 @@ static void note_errno(tcp_conn *conn, int error) {
   tcp_dial *dial = conn->dial;
   note_attempt(conn, strerror(error));
   dial->sys_errno = error;
-  if (error == ECONNREFUSED || error == ECONNRESET)
+  if (colli_errno_is_shortage(error))
+    dial->short_errno = error;
+  else if (error == ECONNREFUSED || error == ECONNRESET)
     dial->refused++;
   else if (error != ENETUNREACH && error != EAFNOSUPPORT && error != EADDRNOTAVAIL)
     dial->failed++; /* other errors arise on this host and say nothing about the peer */
@@ -40,9 +42,13 @@ static void fail_dial(tcp_conn *conn) {
   memcpy(tried, dial->tried, sizeof(tried));
   int error = dial->sys_errno;
   coll_status handshake_status = dial->handshake_status;
+  const int short_errno = dial->short_errno;
   bool gone = dial->refused > 0 && dial->failed == 0;
   tcp_dial_free(conn);
-  if (handshake_status != COLL_OK)
+  if (short_errno != 0)
+    tcp_conn_fail(conn, COLL_ERR_SYSTEM, "connect", short_errno,
+                  "no connection can be made: %s; raise the limits (ulimit -n, ulimit -v)", tried);
+  else if (handshake_status != COLL_OK)
     tcp_conn_fail(conn, handshake_status, "connect", 0,
                   "no libcoll rank with our secret answers at %s", tried);
   else if (gone)
@@ -73,8 +79,14 @@ static void dial_next(tcp_conn *conn) {
     note_errno(conn, errno);
     tcp_source_close(conn->ep, &conn->source);
   }
-  if (dial->again)
-    dial->next_ns = env->now_ns(env->ctx) + TCP_REDIAL_NS;
+  const uint64_t now_ns = env->now_ns(env->ctx);
+  if (dial->short_errno == 0)
+    dial->short_since_ns = 0;
+  else if (dial->short_since_ns == 0)
+    dial->short_since_ns = now_ns;
+  bool is_short = dial->short_errno != 0 && now_ns - dial->short_since_ns < conn->ep->patience_ns;
+  if (dial->again || is_short)
+    dial->next_ns = now_ns + TCP_REDIAL_NS;
   else
     fail_dial(conn);
 }
@@ -82,9 +94,9 @@ static void dial_next(tcp_conn *conn) {
 /* Dials all addresses once more. */
 static void dial_again(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
-  COLLI_ASSERT(dial->again && conn->source.fd < 0);
+  COLLI_ASSERT((dial->again || dial->short_errno != 0) && conn->source.fd < 0);
   dial->again = false;
-  dial->next = dial->refused = dial->failed = 0;
+  dial->next = dial->refused = dial->failed = dial->short_errno = 0;
   dial->handshake_status = COLL_OK;
   dial->tried[0] = '\0';
   dial_next(conn);
@@ -143,7 +155,8 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
 static int poll_handshake(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   int status = colli_auth_poll(&dial->auth);
-  bool refused = status == COLL_ERR_PEER_LOST && errno == EPERM;
+  const int error = errno;
+  bool refused = status == COLL_ERR_PEER_LOST && error == EPERM;
   if (status == COLL_T_AGAIN) {
     tcp_source_watch(conn->ep, &conn->source, (uint32_t)colli_auth_events(&dial->auth));
     return 0;
@@ -161,6 +174,8 @@ static int poll_handshake(tcp_conn *conn) {
      * said nothing. If it has ended, its address will refuse. */
     note_attempt(conn, "closed");
     dial->again = true;
+  } else if (colli_errno_is_shortage(error)) {
+    note_errno(conn, error);
   } else {
     note_attempt(conn, coll_status_name((coll_status)status));
     dial->handshake_status = (coll_status)status;

@@ -22,9 +22,10 @@
 #define TCP_MAX_CANDIDATES 16
 #define TCP_DETAIL_BYTES   400
 #define TCP_DIAL_NS        5000000000ull /* how long one address may stay silent */
-#define TCP_STUCK_NS       500000ull   /* after so long without progress, buffer what peers send */
-#define TCP_REDIAL_NS      20000000ull /* the pause if the peer had no time for a connection */
-#define TCP_LINGER_MS      300         /* how long close() waits for what was sent to arrive */
+#define TCP_STUCK_NS       500000ull /* after so long without progress, buffer what peers send */
+#define TCP_PATIENCE_NS    5000000000ull /* how long a shortage may last; half the timeout at most */
+#define TCP_REDIAL_NS      20000000ull   /* the pause if the peer had no time for a connection */
+#define TCP_LINGER_MS      300           /* how long close() waits for what was sent to arrive */
 
 /* What a peer must know. */
 typedef struct tcp_blob {
@@ -55,7 +56,9 @@ typedef struct tcp_dial {
   int refused, failed; /* addresses that refused; that failed otherwise, after leaving this host */
   bool again;          /* an address closed the connection without an answer: try all again */
   uint64_t next_ns;    /* when */
-  bool handshaking;    /* connected: the handshake has begun */
+  int short_errno;     /* of descriptors or memory, in this round: try all again */
+  uint64_t short_since_ns;
+  bool handshaking; /* connected: the handshake has begun */
   uint64_t since_ns;
   coll_status handshake_status; /* a handshake that failed, or COLL_OK */
   int sys_errno;
@@ -101,6 +104,7 @@ struct tcp_endpoint {
   tcp_source wake;
   tcp_blob blob;
   int ndialing;
+  uint64_t patience_ns; /* how long a shortage of descriptors or memory may last */
   int heartbeat_ms;
   uint64_t look_ns;  /* when to look for silent peers again */
   bool input;        /* something came that no receive may have asked for */
