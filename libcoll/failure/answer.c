@@ -110,8 +110,8 @@ void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, 
   const colli_answer *answer = &comm->failure.wait_reports[peer].answer;
   uint64_t quiet_ms = (comm->world.now_ns(comm->world.ctx) - answer->heard_ns) / COLLI_NS_PER_MS;
   bool says = answer->heard_ns && answer->entered < op->sequence;
-  add(&l, "rank %d (host %s, pid %d) has not entered %s", peer, comm->table[peer].host,
-      comm->table[peer].pid, colli_tag_brief(&op->tag, call));
+  add(&l, "rank %d (host %s, pid %d) has not entered %s on communicator \"%s\"", peer,
+      comm->table[peer].host, comm->table[peer].pid, colli_tag_brief(&op->tag, call), comm->name);
   if (!says)
     add(&l, ", or is frozen, or cannot be reached: it does not answer");
   else if (quiet_ms >= comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS)

@@ -85,20 +85,20 @@ static void play(const char *transport, bool processes, bool answers, const char
 
 /* The late rank polls, so it answers. */
 Test(answer, of_the_late_rank, .timeout = 100) {
-  const char *const words[] = {"rank 3 (host ",
-                               ") has not entered allreduce #3 (1 KiB float64 sum); ",
-                               "; ranks 0-2 have waited for ",
-                               "; its last was broadcast #2 (8 B float64), finished ", NULL};
+  const char *const words[] = {
+      "rank 3 (host ",
+      ") has not entered allreduce #3 (1 KiB float64 sum) on communicator \"world\"; ",
+      "; ranks 0-2 have waited for ", "; its last was broadcast #2 (8 B float64), finished ", NULL};
   play("shm", false, true, words);
   play("tcp", true, true, words);
 }
 
 /* It computes, and cannot answer: the others say what they know. */
 Test(answer, missing, .timeout = 100) {
-  const char *const words[] = {
-      ") has not entered allreduce #3 (1 KiB float64 sum), or is frozen, or "
-      "cannot be reached: it does not answer; ranks 0-2 have waited for ",
-      "'s last was broadcast #2 (8 B float64), finished ", NULL};
+  const char *const words[] = {") has not entered allreduce #3 (1 KiB float64 sum) on communicator "
+                               "\"world\", or is frozen, or "
+                               "cannot be reached: it does not answer; ranks 0-2 have waited for ",
+                               "'s last was broadcast #2 (8 B float64), finished ", NULL};
   play("shm", false, false, words);
   play("tcp", true, false, words);
 }
