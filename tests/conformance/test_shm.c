@@ -116,3 +116,103 @@ Test(shm, silent_stranger, .timeout = 60) {
   close(fd);
   conf_finish(world);
 }
+
+/* A connection of a stranger to rank 0. */
+static int come_as_stranger(const conf_world *world) {
+  struct sockaddr_storage addr;
+  socklen_t length;
+  cr_assert(listener(world->rank[0].blob, &addr, &length));
+  int fd = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  cr_assert_eq(connect(fd, (struct sockaddr *)&addr, length), 0);
+  return fd;
+}
+
+/* Whether a stranger's connection was closed. */
+static bool is_turned_away(int fd) {
+  char bytes[100];
+  ssize_t got;
+  while ((got = recv(fd, bytes, sizeof bytes, 0)) > 0)
+    ;
+  return got == 0 || errno == ECONNRESET;
+}
+
+/* A clock that a test sets. */
+static uint64_t ahead_ns;
+
+static uint64_t now_ahead(void *ctx) {
+  (void)ctx;
+  return colli_now_ns() + ahead_ns;
+}
+
+/* The handshake as a whole has a deadline: single bytes do not renew it. */
+Test(shm, slow_stranger, .timeout = 60) {
+  static const uint8_t hello[] = {'C', 'L', 'i', 'h'};
+  conf_world *world = conf_begin(&transport, 1, -1);
+  world->rank[0].env.now_ns = now_ahead;
+  int fd = come_as_stranger(world);
+  for (int i = 0; i < 3; i++) {
+    cr_assert_eq(send(fd, &hello[i], 1, MSG_NOSIGNAL), 1);
+    conf_rounds(world);
+    cr_assert(!is_turned_away(fd), "after %d bytes", i);
+    ahead_ns += 2 * COLLI_NS_PER_S;
+  }
+  conf_rounds(world);
+  cr_expect(is_turned_away(fd));
+  cr_expect_eq(world->rank[0].failures, 0);
+  close(fd);
+  conf_finish(world);
+}
+
+/* Strangers are few, the oldest leaves first; a rank that has to leave with them dials again. */
+Test(shm, many_strangers, .timeout = 60) {
+  enum { MANY = 400 };
+  int fds[MANY], left = 0;
+  conf_world *world = conf_begin(&transport, 2, -1);
+  const coll_transport_ops *ops = world->ops;
+  world->rank[1].env.now_ns = now_ahead;
+  conf_end a = conf_connect(world, 0, 1, 0), b = conf_connect(world, 1, 0, 0);
+  for (int i = 0; i < 100; i++) /* rank 1 accepts, and rank 0 computes */
+    cr_assert_geq(ops->progress(world->rank[1].ep), 0);
+  struct sockaddr_storage addr;
+  socklen_t length;
+  cr_assert(listener(world->rank[1].blob, &addr, &length));
+  for (int i = 0; i < MANY; i++) {
+    fds[i] = socket(addr.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    cr_assert_eq(connect(fds[i], (struct sockaddr *)&addr, length), 0);
+    ahead_ns += 10 * COLLI_NS_PER_MS;
+    cr_assert_geq(ops->progress(world->rank[1].ep), 0);
+  }
+  for (int i = 0; i < 100; i++) {
+    ahead_ns += COLLI_NS_PER_MS;
+    cr_assert_geq(ops->progress(world->rank[1].ep), 0);
+  }
+  for (int i = 0; i < MANY; i++)
+    left += !is_turned_away(fds[i]);
+  cr_expect_gt(left, 0);
+  cr_expect_lt(left, 100);
+  cr_expect(is_turned_away(fds[0]));
+  cr_expect(!is_turned_away(fds[MANY - 1]));
+  conf_exchange(world, &a, CONF_SEND, &b, CONF_RECV, 1, 16);
+  cr_expect_eq(world->rank[0].failures + world->rank[1].failures, 0);
+  for (int i = 0; i < MANY; i++)
+    close(fds[i]);
+  conf_disconnect(&a);
+  conf_disconnect(&b);
+  conf_finish(world);
+}
+
+/* Another user's connection is closed before anything is kept of it, also where the rank is root.
+ */
+Test(shm, other_user, .timeout = 60) {
+  if (geteuid() != 0)
+    cr_skip_test("needs root, to become another user");
+  conf_world *world = conf_begin(&transport, 1, -1);
+  cr_assert_eq(seteuid(65534), 0);
+  int fd = come_as_stranger(world);
+  cr_assert_eq(seteuid(0), 0);
+  conf_rounds(world);
+  cr_expect(is_turned_away(fd));
+  cr_expect_eq(world->rank[0].failures, 0);
+  close(fd);
+  conf_finish(world);
+}

@@ -157,7 +157,7 @@ static int shm_reach(const uint8_t a[COLL_BLOB_BYTES], const uint8_t b[COLL_BLOB
     reason = "no shared-memory endpoint on one side";
   else if (left.host_id != right.host_id)
     reason = "different hosts";
-  else if (!shm_users_match(left.uid, right.uid))
+  else if (left.uid != right.uid)
     reason = "different users";
   /* Latency and bandwidth of a cached copy through another core's cache on current servers. */
   *link = (coll_link){.alpha_ns = 130, .ns_per_byte = 0.05};

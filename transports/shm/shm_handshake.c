@@ -22,8 +22,11 @@
 #include "libcoll/base/fork.h"
 #include "transports/shm/shm_internal.h"
 
-#define SHM_PATIENCE_NS    (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
-#define SHM_MAX_HANDSHAKES 4096 /* accepted, not complete; strangers are cut off after 5 s */
+#define SHM_PATIENCE_NS (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
+#define SHM_GRACE_NS    (250 * COLLI_NS_PER_MS) /* what a handshake has before others push it out */
+#define SHM_REDIAL_NS   (20 * COLLI_NS_PER_MS)
+#define SHM_STRANGERS   64  /* the most that have proved nothing, besides all ranks */
+#define SHM_ACCEPTS     256 /* bounds the work of one call */
 
 /* The size of a connection's segment. The size of slots is settled before the first connection. */
 static size_t segment_bytes(const shm_endpoint *ep) {
@@ -69,16 +72,6 @@ static shm_handshake *new_handshake(shm_endpoint *ep) {
   return hs;
 }
 
-/* Checks the user at the other end, and notes whether it is this very process. */
-static bool check_peer(shm_handshake *hs) {
-  struct ucred cred;
-  socklen_t bytes = sizeof cred;
-  if (getsockopt(hs->watch.fd, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
-    return false;
-  hs->local = cred.pid == hs->ep->self.pid;
-  return shm_users_match(cred.uid, hs->ep->self.uid);
-}
-
 /*
  * colli_auth's deadline counts from the start, but a rank that computes does not look for long. So
  * only silence while this side looks counts here.
@@ -104,6 +97,8 @@ static void dial_peer(shm_handshake *hs) {
   if (connect(fd, (struct sockaddr *)&address, bytes) != 0) {
     int error = errno;
     colli_fd_close(fd);
+    if (error == EAGAIN) /* the queue is full; how long to wait is for the operation to say */
+      hs->deadline_ns = ep->env->now_ns(ep->env->ctx) + SHM_PATIENCE_NS;
     if (error == EAGAIN || error == EINTR)
       return;
     shm_fault_set(&fault, error == ECONNREFUSED ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "connect",
@@ -114,7 +109,7 @@ static void dial_peer(shm_handshake *hs) {
     return;
   }
   hs->watch.fd = fd;
-  if (!check_peer(hs)) {
+  if (!shm_is_same_user(fd, &ep->self, &hs->local)) {
     shm_fault_set(&fault, COLL_ERR_AUTH, NULL, 0,
                   "the process at the peer's Unix socket belongs to another user");
     fail_handshake(hs, &fault);
@@ -151,12 +146,32 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
   dial_peer(hs);
 }
 
-/* How many handshakes this endpoint has accepted but not completed. */
-static int count_accepted(const shm_endpoint *ep) {
+/* The peer closed the socket before it answered: it had no room, or this rank came too late. */
+static void dial_again(shm_handshake *hs) {
+  shm_endpoint *ep = hs->ep;
+  shm_watch_close(ep, &hs->watch);
+  hs->stage = SHM_STAGE_DIAL;
+  hs->redial_ns = ep->env->now_ns(ep->env->ctx) + SHM_REDIAL_NS;
+  hs->deadline_ns = hs->redial_ns + SHM_PATIENCE_NS;
+  ep->redials++;
+}
+
+/* Whether one more may be accepted, perhaps in place of the oldest one that has proved nothing. */
+static bool make_room(shm_endpoint *ep) {
+  shm_handshake *oldest = NULL;
   int count = 0;
-  for (const shm_handshake *hs = ep->handshakes; hs; hs = hs->next)
-    count += !hs->dialer && hs->stage != SHM_STAGE_OVER;
-  return count;
+  for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
+    if (hs->dialer || hs->stage != SHM_STAGE_AUTH)
+      continue;
+    count++;
+    oldest = hs; /* the newest come first */
+  }
+  if (count < SHM_STRANGERS + ep->env->nranks)
+    return true;
+  if (ep->env->now_ns(ep->env->ctx) + SHM_PATIENCE_NS < oldest->deadline_ns + SHM_GRACE_NS)
+    return false;
+  end_handshake(oldest);
+  return true;
 }
 
 /* accept() failed, which is an error of the endpoint only if it lasts. */
@@ -178,21 +193,23 @@ static int accept_failed(shm_endpoint *ep, int error) {
 }
 
 int shm_handshake_accept(shm_endpoint *ep) {
-  for (int capacity = SHM_MAX_HANDSHAKES - count_accepted(ep); capacity > 0; capacity--) {
+  for (int i = 0; i < SHM_ACCEPTS && make_room(ep); i++) {
     int fd = COLLI_FD(accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0)
       return accept_failed(ep, errno);
     ep->starved_ns = 0;
-    shm_handshake *hs = new_handshake(ep);
+    bool local;
+    shm_handshake *hs = shm_is_same_user(fd, &ep->self, &local) ? new_handshake(ep) : NULL;
     if (!hs) {
       colli_fd_close(fd);
-      return COLL_OK;
+      continue;
     }
+    hs->local = local;
     hs->watch.fd = fd;
     hs->stage = SHM_STAGE_AUTH;
     colli_auth_accept(&hs->auth, fd, ep->env->secret);
     trust_own_clock(hs);
-    if (!check_peer(hs) || shm_watch_add(ep, &hs->watch) != 0) {
+    if (shm_watch_add(ep, &hs->watch) != 0) {
       end_handshake(hs);
       continue;
     }
@@ -379,9 +396,12 @@ static void step_auth(shm_handshake *hs) {
                   "libcoll");
     break;
   case COLL_ERR_PEER_LOST:
+    if (hs->dialer && errno != EPERM) {
+      dial_again(hs);
+      return;
+    }
     shm_fault_set(&fault, COLL_ERR_PEER_LOST, NULL, 0,
-                  "the peer closed or refused the connection: it has ended, or is another rank or "
-                  "communicator");
+                  "the peer refused the connection: it is another rank or communicator");
     break;
   default:
     shm_fault_set(&fault, COLL_ERR_SYSTEM, "handshake", errno, "the handshake's socket failed");
@@ -398,7 +418,6 @@ static void step_parked(shm_handshake *hs) {
 }
 
 void shm_handshake_event(shm_handshake *hs) {
-  hs->deadline_ns = hs->ep->env->now_ns(hs->ep->env->ctx) + SHM_PATIENCE_NS;
   switch (hs->stage) {
   case SHM_STAGE_AUTH:
     step_auth(hs);
@@ -433,21 +452,20 @@ void shm_handshake_match(shm_endpoint *ep, shm_conn *conn) {
 
 /* Whether a handshake waits for something that does not depend on when ranks call connect(). */
 static bool can_expire(const shm_handshake *hs) {
-  return hs->stage == SHM_STAGE_DIAL || hs->stage == SHM_STAGE_OFFER ||
-         (hs->stage == SHM_STAGE_AUTH && !hs->dialer);
+  return hs->stage == SHM_STAGE_DIAL || (hs->stage == SHM_STAGE_AUTH && !hs->dialer);
 }
 
 void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
   for (shm_handshake *hs = ep->handshakes; hs; hs = hs->next) {
-    if (hs->stage == SHM_STAGE_DIAL)
+    if (hs->stage == SHM_STAGE_DIAL && now_ns >= hs->redial_ns)
       dial_peer(hs);
     else if (hs->stage == SHM_STAGE_AUTH && colli_auth_events(&hs->auth) == POLLOUT)
       step_auth(hs);
     if (can_expire(hs) && now_ns > hs->deadline_ns) {
       shm_fault fault;
       shm_fault_set(&fault, COLL_ERR_SYSTEM, "connect", EMFILE,
-                    "out of descriptors, or the peer's queue was full, for five seconds; raise the "
-                    "limit of open files (ulimit -n)");
+                    "out of descriptors for five seconds; raise the limit of open files (ulimit "
+                    "-n)");
       fail_handshake(hs, &fault);
     }
   }

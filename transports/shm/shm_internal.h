@@ -70,7 +70,8 @@ typedef struct shm_handshake {
   shm_conn *conn; /* dialer's */
   int peer;       /* -1 while not known */
   int channel;
-  uint64_t deadline_ns; /* extended whenever something comes */
+  uint64_t deadline_ns; /* of the whole, until the dialer has proved that it knows the secret */
+  uint64_t redial_ns;   /* dialer: not before */
   colli_auth auth;
   shm_segment segment;
   int bell_fd;

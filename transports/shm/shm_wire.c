@@ -23,8 +23,13 @@ socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address) {
   return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + blob->name_bytes);
 }
 
-int shm_users_match(uint32_t a, uint32_t b) {
-  return a == b || a == 0 || b == 0;
+bool shm_is_same_user(int sock, const shm_blob *self, bool *local) {
+  struct ucred cred;
+  socklen_t bytes = sizeof cred;
+  if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
+    return false;
+  *local = cred.pid == self->pid;
+  return cred.uid == self->uid || cred.uid == geteuid();
 }
 
 int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, int count) {

@@ -2,6 +2,7 @@
 #ifndef COLLI_TRANSPORTS_SHM_WIRE_H
 #define COLLI_TRANSPORTS_SHM_WIRE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/socket.h>
@@ -49,8 +50,9 @@ int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob);
 /* The address that a blob names; returns its length. */
 socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address);
 
-/* Whether processes of these users may share memory: the same user, or one of them is root. */
-int shm_users_match(uint32_t a, uint32_t b);
+/* Whether the user at the other end of a Unix socket is this process's; *local: it is this very
+ * process. One that has dropped its rights since it wrote `self` is met by others that have. */
+bool shm_is_same_user(int sock, const shm_blob *self, bool *local);
 
 /* Sends a message with descriptors (which stay the caller's) in one piece: 0, or -1 with errno. */
 int shm_send_fds(int sock, const void *message, size_t bytes, const int *fds, int count);
