@@ -156,7 +156,7 @@ static bool end_handshake(colli_door *door, colli_guest *guest, int result, int 
     door->in_handshake = false;
     *done = *guest;
   } else if (colli_errno_is_shortage(sys_errno)) {
-    close(guest->fd); /* no stranger, as far as we know: it will come again */
+    colli_fd_close(guest->fd); /* no stranger, as far as we know: it will come again */
     note_failure(door, sys_errno, true, colli_now_ns());
   } else {
     turn_away(door, guest, reject_reason(result));
@@ -235,7 +235,7 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
     colli_net_from_sockaddr((struct sockaddr *)&name, &guest.from);
   if (!detach_filter(fd)) {
     note_failure(door, errno, true, now_ns);
-    close(fd); /* it could receive nothing; it will come again */
+    colli_fd_close(fd); /* it could receive nothing; it will come again */
     return false;
   }
   colli_auth_accept(&guest.auth, fd, door->secret);

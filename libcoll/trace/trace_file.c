@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/error.h"
+#include "libcoll/base/fork.h"
 
 #define MOST_FILES 1000 /* of one name */
 
@@ -30,7 +31,7 @@ static int create_new(char name[PATH_MAX]) {
   for (int number = 1; number <= MOST_FILES; number++) {
     if (number > 1)
       snprintf(name + length, PATH_MAX - length, ".%d", number);
-    int fd = open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    int fd = COLLI_FD(open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
     if (fd >= 0 || errno != EEXIST)
       return fd;
   }
@@ -72,7 +73,7 @@ coll_status colli_trace_file_open(colli_trace_file *file, const char *path, int 
     return COLL_OK;
   }
   unlink(name);
-  close(file->fd);
+  colli_fd_close(file->fd);
   file->fd = -1;
   return colli_error_sys(error, COLL_ERR_SYSTEM, "create", call, failed,
                          "COLL_TRACE=%s: cannot allocate %zu bytes for %s; name a file on a disk "
@@ -86,6 +87,6 @@ void colli_trace_file_close(colli_trace_file *file) {
   munmap(file->at, file->bytes);
   if (ftruncate(file->fd, (off_t)file->used) != 0)
     file->used = file->bytes; /* its rest is padding, which readers skip */
-  close(file->fd);
+  colli_fd_close(file->fd);
   file->at = NULL;
 }
