@@ -7,11 +7,11 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
-#include "libcoll/base/auth.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
+#include "libcoll/net/auth.h"
 #include "transports/registry.h"
 
 /* Copies the fields that the caller's configuration has over the defaults. */

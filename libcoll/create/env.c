@@ -7,14 +7,14 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
 #include "libcoll/base/clock.h"
-#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/create/find_secret.h"
+#include "libcoll/net/auth.h"
+#include "libcoll/net/door.h"
 #include "libcoll/wireup/resolve.h"
 
 /* A launcher's names for rank and number of ranks. */

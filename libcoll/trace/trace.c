@@ -26,7 +26,6 @@ struct colli_trace {
   colli_trace_file file;
   uint64_t track; /* of the rank; that of lane l is track + 1 + l */
   uint32_t sequence;
-  int64_t offset_ns;
   uint64_t missing;   /* operations that did not fit */
   uint64_t described; /* bit l: lane l has been named */
   open_span open[LANES];
@@ -51,7 +50,7 @@ static bool append(colli_trace *trace, const colli_packet *packet, size_t reserv
 static void begin_packet(const colli_trace *trace, uint64_t time_ns, colli_packet *packet) {
   packet->used = 0;
   if (time_ns)
-    colli_packet_number(packet, PACKET_TIMESTAMP, time_ns + (uint64_t)trace->offset_ns);
+    colli_packet_number(packet, PACKET_TIMESTAMP, time_ns);
   colli_packet_number(packet, PACKET_SEQUENCE_ID, trace->sequence);
 }
 
@@ -211,10 +210,6 @@ coll_status colli_trace_open(const char *path, size_t bytes, const colli_trace_s
   observers->at[observers->count++] = (colli_observer){take_event, trace};
   *out = trace;
   return COLL_OK;
-}
-
-void colli_trace_set_offset(colli_trace *trace, int64_t offset_ns) {
-  trace->offset_ns = offset_ns;
 }
 
 void colli_trace_close(colli_trace *trace) {

@@ -27,9 +27,6 @@ coll_status colli_trace_open(const char *path, size_t bytes, const colli_trace_s
                              struct colli_observers *observers, colli_trace **trace,
                              coll_error *error);
 
-/* What is added to this host's clock so that it shows the time of rank 0's. */
-void colli_trace_set_offset(colli_trace *trace, int64_t offset_ns);
-
 /* Completes the file; NULL is fine. */
 void colli_trace_close(colli_trace *trace);
 

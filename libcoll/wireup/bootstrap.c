@@ -10,8 +10,8 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
-#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
+#include "libcoll/net/door.h"
 #include "libcoll/wireup/bootstrap_roles.h"
 
 _Static_assert(sizeof(colli_rank_info) % 8 == 0, "travels as it is");

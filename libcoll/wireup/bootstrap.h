@@ -6,10 +6,10 @@
 #define COLLI_WIREUP_BOOTSTRAP_H
 
 #include "coll/coll_transport.h"
-#include "libcoll/base/auth.h"
 #include "libcoll/base/calibration.h"
-#include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
+#include "libcoll/net/auth.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl.h"
 #include "libcoll/wireup/id.h"
 

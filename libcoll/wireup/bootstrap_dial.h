@@ -2,7 +2,7 @@
 #ifndef COLLI_WIREUP_BOOTSTRAP_DIAL_H
 #define COLLI_WIREUP_BOOTSTRAP_DIAL_H
 
-#include "libcoll/base/sealed.h"
+#include "libcoll/net/sealed.h"
 #include "libcoll/wireup/bootstrap_report.h"
 
 #define BOOT_ATTEMPTS_MAX 12 /* addresses of one peer that are tried */

@@ -2,7 +2,7 @@
 #ifndef COLLI_WIREUP_BOOTSTRAP_DOOR_H
 #define COLLI_WIREUP_BOOTSTRAP_DOOR_H
 
-#include "libcoll/base/door.h"
+#include "libcoll/net/door.h"
 #include "libcoll/wireup/bootstrap_report.h"
 
 /* Opens a door at a listening socket. */

@@ -5,7 +5,7 @@
 
 #include <stddef.h>
 
-#include "libcoll/base/sealed.h"
+#include "libcoll/net/sealed.h"
 #include "libcoll/wireup/ctrl.h"
 
 #define COLLI_CTRL_LINKS_MAX 8 /* a parent, two children, two ring neighbours; some spare */

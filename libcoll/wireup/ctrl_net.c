@@ -16,8 +16,8 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
-#include "libcoll/base/heartbeat.h"
-#include "libcoll/base/net.h"
+#include "libcoll/net/heartbeat.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl_links.h"
 
 #define UNANSWERED 2      /* after so many probes without an answer a link was silent */

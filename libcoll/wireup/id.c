@@ -5,9 +5,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/net/door.h"
 
 #define ID_MAGIC   0x64694c43u /* "CLid" */
 #define ID_VERSION 1u

@@ -2,9 +2,9 @@
 #ifndef COLLI_WIREUP_ID_H
 #define COLLI_WIREUP_ID_H
 
-#include "libcoll/base/net.h"
 #include "libcoll/base/param.h"
 #include "libcoll/base/secret.h"
+#include "libcoll/net/sockets.h"
 
 /* An id, unpacked. */
 typedef struct colli_id {

@@ -2,7 +2,7 @@
 #ifndef COLLI_WIREUP_RESOLVE_H
 #define COLLI_WIREUP_RESOLVE_H
 
-#include "libcoll/base/net.h"
+#include "libcoll/net/sockets.h"
 
 /* Resolves "1.2.3.4:5", "[::1]:5" or "name:5" to addresses. A name is looked up by deadline_ns
  * (colli_now_ns time). */

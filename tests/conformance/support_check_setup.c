@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 #include "tests/conformance/support_world.h"
 
 #define LIVES 20

@@ -11,10 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/create/find_secret.h"
+#include "libcoll/net/auth.h"
 
 #define TEXT  "00112233445566778899aabbccddeeff00112233445566778899AABBCCDDEEFF"
 #define OTHER "ff112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

@@ -48,7 +48,7 @@ notices() {
     exit 1
   fi
 }
-notices libcoll/base/net.c 's/COLLI_FD(\(accept4(.*)\));/\1;/'
-notices libcoll/base/net.c '0,/colli_fd_close(/s//close(/'
+notices libcoll/net/sockets.c 's/COLLI_FD(\(accept4(.*)\));/\1;/'
+notices libcoll/net/sockets.c '0,/colli_fd_close(/s//close(/'
 notices transports/shm/shm_wire.c '/colli_fork_hold()/d'
 notices transports/tcp/tcp.c 's/COLLI_FD(\(eventfd(.*)\));/\1;/'

@@ -3,7 +3,7 @@
 #include <unistd.h>
 
 #include "fuzz.h"
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes) {
   static const uint8_t secret[COLL_SECRET_BYTES] = "nobody outside can know this one";

@@ -14,10 +14,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/inspect.h"
+#include "libcoll/net/sockets.h"
 #include "support_ranks.h"
 #include "support_shrink.h"
 #include "waits.h"

@@ -13,7 +13,7 @@ import sys
 
 TREES = ["libcoll", "transports", "topology", "trainer", "perf"]
 # Headers of libraries that are loaded at run time or wrapped: only these files may include them.
-ONLY_IN = {r"hwloc": r"topology/hwloc[a-z_]*\.c", r"openssl/": r"libcoll/base/",
+ONLY_IN = {r"hwloc": r"topology/hwloc[a-z_]*\.c", r"openssl/": r"libcoll/(base|net)/",
            r"infiniband/": r"transports/verbs/", r"cuda": r"transports/cuda/"}
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[">]', re.M)
 

@@ -7,11 +7,11 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libcoll/base/auth.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/net/auth.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/resolve.h"
 #include "waits.h"
 

@@ -12,7 +12,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/net.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/ctrl_links.h"
 #include "libcoll/wireup/resolve.h"
 #include "waits.h"

@@ -10,8 +10,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
+#include "libcoll/net/door.h"
 #include "waits.h"
 
 static const uint8_t secret[COLL_SECRET_BYTES] = {7, 1, 3};

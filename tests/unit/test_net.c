@@ -17,7 +17,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
-#include "libcoll/base/net.h"
+#include "libcoll/net/sockets.h"
 #include "libcoll/wireup/resolve.h"
 
 /* The number of open descriptors. */

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "libcoll/base/sealed.h"
+#include "libcoll/net/sealed.h"
 
 static const uint8_t secret[COLL_SECRET_BYTES] = {1, 2, 3};
 

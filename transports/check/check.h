@@ -16,8 +16,8 @@
 #define COLLI_TRANSPORTS_CHECK_CHECK_H
 
 #include "coll/coll_transport.h"
-#include "libcoll/base/auth.h"
 #include "libcoll/base/param.h"
+#include "libcoll/net/auth.h"
 
 /* The table of a decorated transport; `ops` comes first, as open() finds the rest from env->ops. */
 typedef struct check_table {

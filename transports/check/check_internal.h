@@ -2,7 +2,7 @@
 #ifndef COLLI_TRANSPORTS_CHECK_CHECK_INTERNAL_H
 #define COLLI_TRANSPORTS_CHECK_CHECK_INTERNAL_H
 
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 #include "transports/check/check.h"
 #include "transports/check/check_crc32c.h"
 

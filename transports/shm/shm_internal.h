@@ -6,7 +6,7 @@
 #include <stdint.h>
 
 #include "coll/coll_transport.h"
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 #include "transports/shm/shm_region.h"
 #include "transports/shm/shm_ring.h"
 #include "transports/shm/shm_segment.h"

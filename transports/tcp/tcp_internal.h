@@ -14,8 +14,8 @@
 
 #include <sys/queue.h>
 
-#include "libcoll/base/door.h"
-#include "libcoll/base/heartbeat.h"
+#include "libcoll/net/door.h"
+#include "libcoll/net/heartbeat.h"
 #include "transports/stream/stream.h"
 
 #define TCP_BLOB_MAGIC     0x70637443u /* "Ctcp" */

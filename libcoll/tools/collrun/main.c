@@ -6,11 +6,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/base/door.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/base/shared.h"
+#include "libcoll/net/door.h"
 #include "libcoll/tools/collrun/run.h"
 
 /* Ports for rank 0 on another host, below the ephemeral ports of common systems. */

@@ -1,8 +1,8 @@
 /* strangers.h: how many connections came from strangers, and from where. */
-#ifndef COLLI_BASE_STRANGERS_H
-#define COLLI_BASE_STRANGERS_H
+#ifndef COLLI_NET_STRANGERS_H
+#define COLLI_NET_STRANGERS_H
 
-#include "libcoll/base/net.h"
+#include "libcoll/net/sockets.h"
 
 #define COLLI_STRANGERS_SOURCES 8
 #define COLLI_STRANGERS_TEXT    128

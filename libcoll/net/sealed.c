@@ -1,5 +1,5 @@
 /* sealed.c: messages on a connection after its handshake. */
-#include "libcoll/base/sealed.h"
+#include "libcoll/net/sealed.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>

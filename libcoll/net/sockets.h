@@ -1,6 +1,6 @@
-/* net.h: nonblocking TCP sockets, addresses, and the interfaces of this host. */
-#ifndef COLLI_BASE_NET_H
-#define COLLI_BASE_NET_H
+/* sockets.h: nonblocking TCP sockets, addresses, and the interfaces of this host. */
+#ifndef COLLI_NET_SOCKETS_H
+#define COLLI_NET_SOCKETS_H
 
 #include <stdbool.h>
 #include <stddef.h>

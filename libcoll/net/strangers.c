@@ -1,5 +1,5 @@
 /* strangers.c: how many connections came from strangers, and from where. */
-#include "libcoll/base/strangers.h"
+#include "libcoll/net/strangers.h"
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>

@@ -1,5 +1,5 @@
-/* net.c: addresses, interfaces and nonblocking TCP sockets. */
-#include "libcoll/base/net.h"
+/* sockets.c: addresses, interfaces and nonblocking TCP sockets. */
+#include "libcoll/net/sockets.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -4,10 +4,10 @@
  * each direction. So a message that was altered, replayed, reflected, dropped or injected on the
  * way is noticed. Nothing is encrypted.
  */
-#ifndef COLLI_BASE_SEALED_H
-#define COLLI_BASE_SEALED_H
+#ifndef COLLI_NET_SEALED_H
+#define COLLI_NET_SEALED_H
 
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 
 /* An authenticated connection. */
 typedef struct colli_sealed {

@@ -1,5 +1,5 @@
 /* heartbeat.c: whether the host at the other end of a TCP connection answers. */
-#include "libcoll/base/heartbeat.h"
+#include "libcoll/net/heartbeat.h"
 
 #include <linux/sockios.h>
 #include <netinet/in.h>

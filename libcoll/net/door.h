@@ -14,12 +14,12 @@
  * turned away, a spare descriptor is used up, and then connections wait in the kernel until it is
  * over.
  */
-#ifndef COLLI_BASE_DOOR_H
-#define COLLI_BASE_DOOR_H
+#ifndef COLLI_NET_DOOR_H
+#define COLLI_NET_DOOR_H
 
-#include "libcoll/base/auth.h"
 #include "libcoll/base/log.h"
-#include "libcoll/base/strangers.h"
+#include "libcoll/net/auth.h"
+#include "libcoll/net/strangers.h"
 
 #define COLLI_DOOR_GUESTS 16
 

@@ -1,5 +1,5 @@
 /* door.c: lets in who proves to know the secret, and keeps next to nothing for all others. */
-#include "libcoll/base/door.h"
+#include "libcoll/net/door.h"
 
 #include <arpa/inet.h>
 #include <errno.h>

@@ -1,5 +1,5 @@
 /* auth.c: the handshake that opens every connection. */
-#include "libcoll/base/auth.h"
+#include "libcoll/net/auth.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
@@ -10,9 +10,9 @@
 #include <sys/socket.h>
 
 #include "libcoll/base/clock.h"
-#include "libcoll/base/net.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/base/secret.h"
+#include "libcoll/net/sockets.h"
 
 #define HELLO_VERSION 1u
 #define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */

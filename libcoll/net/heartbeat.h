@@ -4,8 +4,8 @@
  * for which something was sent and not acknowledged, while this process looked: if this process or
  * its host was suspended meanwhile, that time does not count.
  */
-#ifndef COLLI_BASE_HEARTBEAT_H
-#define COLLI_BASE_HEARTBEAT_H
+#ifndef COLLI_NET_HEARTBEAT_H
+#define COLLI_NET_HEARTBEAT_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -9,8 +9,8 @@
  *
  * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
  */
-#ifndef COLLI_BASE_AUTH_H
-#define COLLI_BASE_AUTH_H
+#ifndef COLLI_NET_AUTH_H
+#define COLLI_NET_AUTH_H
 
 #include <stdbool.h>
 #include <stdint.h>
