@@ -282,8 +282,7 @@ Test(train, checkpoint_that_cannot_be_written) {
   j.before = block_checkpoint;
   snprintf(blocked, sizeof(blocked), "%s", j.checkpoint);
   job_runs_badly(&j, 3);
-  cr_assert(strstr(j.out->why[0].text, j.checkpoint) &&
-                strstr(j.out->why[0].text, "File exists"),
+  cr_assert(strstr(j.out->why[0].text, j.checkpoint) && strstr(j.out->why[0].text, "File exists"),
             "%s", j.out->why[0].text);
   for (int r = 1; r < 3; r++)
     cr_assert(strstr(j.out->why[r].text, "COLL_ERR_ABORTED"), "%s", j.out->why[r].text);
