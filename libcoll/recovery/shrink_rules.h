@@ -10,7 +10,8 @@
  *      they have said so, it is committed to them. A renewed list stays the only one until all its
  *      members that are not gone are here.
  *      A word that was agreed on must stay even if all who returned with it are dead by now,
- * because they may have acted on it (*outside*). So it is renewed also if all members are here.
+ * because they may have acted on it (*outside*). So it is renewed also if all members are here. If
+ *      nobody lives who took part in its last round, it may be replaced.
  *   2. Those who take a list, new or renewed, must be more than half of all ranks, or half of them
  *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
  *      takers of one of them are dead. Dead ranks do not lower the bar for the others: before they

@@ -17,10 +17,10 @@ static void spread(bool *flags, unsigned set) {
     flags[r] = set & bit(r);
 }
 
-/* Whether one of a set of ranks lives. */
-static bool some_live(const world *w, unsigned set) {
+/* Whether a rank lives that took a list with this ballot or a higher one. */
+static bool is_known(const world *w, uint8_t list, uint8_t ballot) {
   for (int r = 0; r < MOST; r++)
-    if (set & bit(r) && w->rank[r].alive)
+    if (w->rank[r].alive && w->known[r][list] >= ballot)
       return true;
   return false;
 }
@@ -31,7 +31,7 @@ bool is_split(const world *w, const bounds *b) {
     const rank *me = &w->rank[r];
     if (me->outcome == 0 || me->outcome == FAILED)
       continue;
-    if (!me->alive && !(b->uniform && some_live(w, w->adopters[me->outcome])))
+    if (!me->alive && !(b->uniform && is_known(w, me->outcome, me->ballot)))
       continue;
     if (seen && seen != me->outcome)
       return true;
@@ -124,8 +124,8 @@ static bool begin_round(world *w, const bounds *b, int c) {
     me->list = ++w->lists;
     w->members[me->list] = me->takes;
     me->child = me->list;
-    w->adopters[me->list] |= (uint8_t)bit(c);
   }
+  w->known[c][me->list] = me->ballot;
   me->phase = HEARING;
   send_order(w, c, me->takes & ~bit(c), committed ? RENEW : BUILD);
   return true;
@@ -216,7 +216,7 @@ static bool take_order(world *w, int r, bool can) {
   me->renewed = what == RENEW;
   if (what == BUILD)
     me->child = can ? me->list : 0;
-  w->adopters[me->child] |= (uint8_t)bit(r);
+  w->known[r][me->child] = me->ballot;
   l->word = can ? 1 : 2;
   l->word_ballot = me->ballot;
   return true;

@@ -41,7 +41,8 @@ typedef struct rank {
 typedef struct world {
   rank rank[MOST];
   link link[MOST][MOST]; /* [leader][rank] */
-  uint8_t members[LISTS + 1], adopters[LISTS + 1];
+  uint8_t members[LISTS + 1];
+  uint8_t known[MOST][LISTS + 1]; /* the highest ballot with which a rank took a list */
   uint8_t lists, deaths, given_up;
 } world;
 
@@ -76,7 +77,7 @@ world begin_world(const bounds *b);
 bool happen(world *w, const bounds *b, event kind, int r, int x);
 
 /* Whether two ranks have returned with different lists. Both live; or, if it is uniform, somebody
- * who once adopted the list of one that died does. */
+ * does who took part in the round in which one that died got its list. */
 bool is_split(const world *w, const bounds *b);
 
 #endif

@@ -252,7 +252,8 @@ COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config
  * something succeeded on all ranks, which the result of a collective does not: that may be COLL_OK
  * on one rank and an error on another. Collective over the ranks of `comm` that are alive, which
  * may be revoked or not, and stays as it is. A word that some rank has got is not replaced by
- * another one after that rank's death, as long as any rank lives that knows it.
+ * another one after that rank's death, as long as any rank lives that took part in the round which
+ * decided on it.
  *
  * Who is waited for and left out, and how many must meet, is as in coll_comm_shrink(). Shrinks and
  * agreements of a communicator must come in the same order on all ranks.
