@@ -60,19 +60,17 @@ static coll_status begin_settings(colli_settings *settings, const coll_config *c
   return status;
 }
 
-/* Sets a number, of which transports read the text. */
-static void set_number(colli_params *params, colli_param_id id, int number) {
+/* Sets a number, of which transports read the text; false if there is no space for that. */
+static bool set_number(colli_params *params, colli_param_id id, int number) {
   char text[16];
   snprintf(text, sizeof(text), "%d", number);
   params->number[id] = number;
-  (void)colli_params_set_text(params, id, text); /* there is space: settings are short */
+  return colli_params_set_text(params, id, text);
 }
 
 /* Applies the configuration on top of existing settings. */
 static coll_status apply_config(colli_settings *settings, const coll_config *config) {
   colli_params *params = &settings->params;
-  if (config->timeout_ms)
-    set_number(params, COLLI_PARAM_TIMEOUT_MS, config->timeout_ms);
   if (config->create_timeout_ms)
     params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] = config->create_timeout_ms;
   if (config->deterministic)
@@ -81,10 +79,13 @@ static coll_status apply_config(colli_settings *settings, const coll_config *con
     params->number[COLLI_PARAM_ACCUMULATE] = config->accumulate;
   if (config->progress)
     params->number[COLLI_PARAM_PROGRESS] = config->progress;
-  if (config->heartbeat_ms)
-    set_number(params, COLLI_PARAM_HEARTBEAT_MS, config->heartbeat_ms);
   if (config->shrink_quorum)
     params->number[COLLI_PARAM_SHRINK_QUORUM] = config->shrink_quorum;
+  if ((config->timeout_ms && !set_number(params, COLLI_PARAM_TIMEOUT_MS, config->timeout_ms)) ||
+      (config->heartbeat_ms && !set_number(params, COLLI_PARAM_HEARTBEAT_MS, config->heartbeat_ms)))
+    return colli_error_set(&settings->error, COLL_ERR_INVALID_USAGE, "create",
+                           "the COLL_ variables are too long to add config.timeout_ms and "
+                           "config.heartbeat_ms; shorten them");
   if (config->transport && !colli_params_set_text(params, COLLI_PARAM_TRANSPORT, config->transport))
     return colli_error_set(&settings->error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "config.transport is too long");

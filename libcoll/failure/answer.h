@@ -18,8 +18,8 @@ void colli_answer_send(coll_comm *comm, const colli_ctrl_msg *waiting, uint64_t 
 /* Keeps another rank's answer. */
 void colli_answer_heard(coll_comm *comm, const colli_ctrl_msg *msg);
 
-/* Writes what is known at the deadline: that `peer` has not entered `op`, a collective, who has
- * waited for how long, and what the peer did last. */
+/* Writes what is known at the deadline: that `peer` has not entered `op`, a collective, which ranks
+ * wait for it and since when, and the peer's last operation. */
 void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, char *text,
                        size_t bytes);
 

@@ -85,11 +85,12 @@ int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *don
       return errno;
   }
   uint8_t mac[COLLI_MAC_BYTES];
-  sealed->unchecked = !make_mac(sealed->recv_key, sealed->received, msg, bytes, mac);
-  if (sealed->unchecked)
+  sealed->unchecked = true; /* until the code is found right: another call must not accept it */
+  if (!make_mac(sealed->recv_key, sealed->received, msg, bytes, mac))
     return ENOMEM;
   if (CRYPTO_memcmp(mac, sealed->recv_mac, sizeof(mac)) != 0)
     return EBADMSG;
+  sealed->unchecked = false;
   sealed->received++;
   return COLL_T_DONE;
 }

@@ -65,17 +65,23 @@ static coll_status end_task(coll_comm *comm, colli_settings *settings, coll_stat
   return colli_settings_finish(settings, status);
 }
 
+/* Enters the communicator, if there is a place for the result. */
+static coll_status begin_task(coll_comm *comm, const void *result, const char *operation,
+                              const char *missing) {
+  coll_status status = colli_call_enter(comm);
+  if (status != COLL_OK || result)
+    return status;
+  status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation, missing);
+  colli_call_leave(comm);
+  return status;
+}
+
 coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
   if (child)
     *child = NULL;
-  coll_status status = colli_call_enter(comm);
+  coll_status status = begin_task(comm, child, "shrink", "child is NULL");
   if (status != COLL_OK)
     return status;
-  if (!child) {
-    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "shrink", "child is NULL");
-    colli_call_leave(comm);
-    return status;
-  }
   colli_settings settings;
   shrink_outcome outcome = {0};
   status = colli_settings_inherit(&settings, comm, config);
@@ -90,14 +96,9 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
 
 coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
                             const coll_config *config) {
-  coll_status status = colli_call_enter(comm);
+  coll_status status = begin_task(comm, word, "agree", "word is NULL");
   if (status != COLL_OK)
     return status;
-  if (!word) {
-    status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "agree", "word is NULL");
-    colli_call_leave(comm);
-    return status;
-  }
   colli_settings settings;
   shrink_outcome outcome = {0};
   status = colli_settings_inherit(&settings, comm, config);

@@ -144,9 +144,8 @@ static colli_ctrl_event mute_link(net_ctrl *ctrl, net_link *l) {
   return known ? COLLI_CTRL_NOTHING : COLLI_CTRL_SILENT;
 }
 
-/* Reads from a link: a whole message, its end, or nothing yet. */
-static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
-  net_link *l = &ctrl->links[link];
+/* Reads a whole message of a link to l->in, its end, or nothing yet. */
+static colli_ctrl_event read_message(net_ctrl *ctrl, net_link *l, int *sys_errno) {
   COLLI_ASSERT_RANK(l->conn.fd >= 0 && l->in_done <= SEALED, ctrl->base.rank);
   int result = colli_sealed_pull(&l->conn, &l->in, sizeof(l->in), &l->in_done);
   if (result == COLL_T_AGAIN || colli_errno_is_shortage(result))
@@ -165,8 +164,18 @@ static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg,
     return mute_link(ctrl, l);
   }
   l->beats = 0;
-  if (l->in.kind == COLLI_CTRL_BEAT)
-    return COLLI_CTRL_NOTHING;
+  return COLLI_CTRL_MESSAGE;
+}
+
+/* The same, without beats, which must not delay the messages behind them. */
+static colli_ctrl_event read_link(net_ctrl *ctrl, int link, colli_ctrl_msg *msg, int *sys_errno) {
+  net_link *l = &ctrl->links[link];
+  colli_ctrl_event event = read_message(ctrl, l, sys_errno);
+  for (int i = 0; i < BEATS_MOST && event == COLLI_CTRL_MESSAGE && l->in.kind == COLLI_CTRL_BEAT;
+       i++)
+    event = read_message(ctrl, l, sys_errno);
+  if (event != COLLI_CTRL_MESSAGE || l->in.kind == COLLI_CTRL_BEAT)
+    return event == COLLI_CTRL_MESSAGE ? COLLI_CTRL_NOTHING : event;
   if (l->in.kind == COLLI_CTRL_GOODBYE && l->in.origin == ctrl->base.peers[link])
     l->left = true;
   *msg = l->in;
