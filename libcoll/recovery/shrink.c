@@ -67,11 +67,11 @@ static coll_status end_task(coll_comm *comm, colli_settings *settings, coll_stat
 
 /* Enters the communicator, if there is a place for the result. */
 static coll_status begin_task(coll_comm *comm, const void *result, const char *operation,
-                              const char *missing) {
+                              const char *name) {
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK || result)
     return status;
-  status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation, missing);
+  status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation, "%s is NULL", name);
   colli_call_leave(comm);
   return status;
 }
@@ -79,7 +79,7 @@ static coll_status begin_task(coll_comm *comm, const void *result, const char *o
 coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
   if (child)
     *child = NULL;
-  coll_status status = begin_task(comm, child, "shrink", "child is NULL");
+  coll_status status = begin_task(comm, child, "shrink", "child");
   if (status != COLL_OK)
     return status;
   colli_settings settings;
@@ -96,7 +96,7 @@ coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_co
 
 coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
                             const coll_config *config) {
-  coll_status status = begin_task(comm, word, "agree", "word is NULL");
+  coll_status status = begin_task(comm, word, "agree", "word");
   if (status != COLL_OK)
     return status;
   colli_settings settings;
