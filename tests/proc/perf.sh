@@ -1,8 +1,8 @@
 #!/bin/bash
 # coll_perf: columns, JSON, every collective, type and operation, every algorithm, levels of
-# determinism, bad usage, under collrun and with -t.
+# determinism, bad usage, under collrun and with -t. coll_recovery: each rank dies once.
 set -u
-perf=$BUILD/bin/coll_perf run=$BUILD/bin/collrun
+perf=$BUILD/bin/coll_perf run=$BUILD/bin/collrun recovery=$BUILD/bin/coll_recovery
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 failed=0
@@ -118,6 +118,13 @@ if command -v python3 >/dev/null; then check "its JSON parses" python3 -c "impor
 for word in size count type redop root time algbw busbw '#wrong' out-of-place in-place 'Avg bus bandwidth' 'Out of bounds values : 0 OK'; do
   grep -q -- "$word" "$out/log" || { echo "FAILED: '$word' is not in the table"; failed=1; }
 done
+
+check "recovery" "$run" -n 3 "$recovery" -k 3
+has "3 ranks, 3 times" '^notice' '^shrink' '^first all-reduce' '^in all'
+awk '$1 == "in" { inall = $3 } $1 ~ /^(notice|shrink)$/ { sum += $2 } END { exit !(inall > 0 && sum > 0) }' "$out/log" ||
+  { echo "FAILED: a time is 0"; failed=1; }
+refuse "recovery of one rank" "no survivors" "$run" -n 1 "$recovery"
+refuse "no repetitions" usage "$recovery" -k 0
 
 refuse "no collective" usage "$perf"
 refuse "unknown collective" "gatherall" "$perf" gatherall
