@@ -13,6 +13,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/create.h"
 #include "libcoll/create/find_secret.h"
+#include "libcoll/create/pmix.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
 #include "libcoll/wireup/resolve.h"
@@ -109,11 +110,10 @@ static coll_status open_root(const colli_params *params, colli_id *id, coll_erro
 }
 
 /* Makes the id that the variables describe. */
-static coll_status read_id(const colli_params *params, int rank, colli_id *id, coll_error *error) {
+static coll_status read_id(const colli_params *params, uint64_t deadline_ns, int rank, colli_id *id,
+                           coll_error *error) {
   char root[256];
   int count = 0;
-  uint64_t deadline_ns =
-      colli_now_ns() + (uint64_t)params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
   coll_status status = find_root(params, root, sizeof(root), error);
   if (status != COLL_OK)
     return status;
@@ -131,6 +131,29 @@ static coll_status read_id(const colli_params *params, int rank, colli_id *id, c
   return rank == 0 ? open_root(params, id, error) : COLL_OK;
 }
 
+/* Finds rank, nranks and the id in a launcher's variables. */
+static coll_status ask_variables(const colli_params *params, uint64_t deadline_ns, int *rank,
+                                 int *nranks, colli_id *id, coll_error *error) {
+  coll_status status = find_rank(rank, nranks, error);
+  return status == COLL_OK && *nranks > 1 ? read_id(params, deadline_ns, *rank, id, error) : status;
+}
+
+/* Asks the launcher for rank and nranks, and shares rank 0's id through it. */
+static coll_status ask_pmix(const colli_params *params, uint64_t deadline_ns, int *rank,
+                            int *nranks, colli_id *id, coll_error *error) {
+  coll_status status = colli_pmix_join(deadline_ns, rank, nranks, error);
+  if (status == COLL_OK && (*nranks < 1 || *nranks > COLLI_MAX_RANKS || *rank >= *nranks))
+    return colli_error_set(
+        error, COLL_ERR_INVALID_USAGE, "create",
+        "the launcher says that this is rank %d of %d; 1 .. %d ranks are possible", *rank, *nranks,
+        COLLI_MAX_RANKS);
+  if (status == COLL_OK && *nranks > 1 && *rank == 0)
+    status = colli_id_make(id, params, error);
+  if (status == COLL_OK && *nranks > 1)
+    status = colli_pmix_share(deadline_ns, *rank, id, error);
+  return status;
+}
+
 coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
   if (!comm)
     return COLL_ERR_INVALID_ARGUMENT;
@@ -139,10 +162,13 @@ coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
   colli_id id = {.listen_fd = -1};
   int rank = 0, nranks = 1;
   coll_status status = colli_settings_load(&settings, config);
-  if (status == COLL_OK)
-    status = find_rank(&rank, &nranks, &settings.error);
-  if (status == COLL_OK && nranks > 1)
-    status = read_id(&settings.params, rank, &id, &settings.error);
+  const colli_params *params = &settings.params;
+  if (status == COLL_OK) {
+    uint64_t deadline_ns =
+        colli_now_ns() + (uint64_t)params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
+    status = (colli_pmix_offered(params) ? ask_pmix : ask_variables)(params, deadline_ns, &rank,
+                                                                     &nranks, &id, &settings.error);
+  }
   if (status == COLL_OK)
     status = colli_create(comm, &id, nranks, rank, &settings, NULL);
   colli_id_release(&id);

@@ -96,17 +96,22 @@ typedef struct coll_id {
 /*
  * Creates a communicator from the launcher's environment variables, collectively over all ranks.
  *
- * Rank and nranks: COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and SLURM_NTASKS, else
- * OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE
- * (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or "name:port"), else
- * MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD, else COLL_SECRET_FILE, else
- * COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first and the last variable
- * are empty afterwards. A single rank needs neither. Without any launcher variable the communicator
- * has one rank.
+ * A launcher that speaks PMIx (Open MPI's; Slurm's with --mpi=pmix) tells everything, unless
+ * COLL_ROOT, COLL_RANK or RANK is set. Then all ranks must make this call equally often, and no
+ * child that a rank has forked since may.
+ *
+ * With others, rank and nranks come from COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and
+ * SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK
+ * and WORLD_SIZE (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or
+ * "name:port"), else MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD, else
+ * COLL_SECRET_FILE, else COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first
+ * and the last variable are empty afterwards. A single rank needs neither. Without any launcher
+ * variable the communicator has one rank.
  *
  * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
  * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed
- * or contradictory; unknown COLL_ variable), and those of coll_comm_create().
+ * or contradictory; unknown COLL_ variable; no PMIx library), SYSTEM (PMIx failed), TIMEOUT (it did
+ * not answer in time), and those of coll_comm_create().
  */
 COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *config);
 

@@ -1,0 +1,19 @@
+/*
+ * slow_call.h: calls of other libraries that may take minutes and cannot be interrupted. A thread
+ * makes the call, so that its caller can give up at a deadline.
+ */
+#ifndef COLLI_BASE_SLOW_CALL_H
+#define COLLI_BASE_SLOW_CALL_H
+
+#include <stdint.h>
+
+/*
+ * Runs make(data) in a thread that takes no signals, and waits for its end until deadline_ns
+ * (colli_now_ns() time). Returns 0 when it ended. ETIMEDOUT: it goes on, and data, which must be
+ * from malloc(), belongs to it from now on: when it ends, it calls discard(data). Another errno: no
+ * thread could be started, see *syscall. A caller that waits cannot be cancelled.
+ */
+int colli_slow_call(void (*make)(void *data), void (*discard)(void *data), void *data,
+                    uint64_t deadline_ns, const char **syscall);
+
+#endif

@@ -1,0 +1,281 @@
+/* pmix.c: rank and id from a launcher that speaks PMIx. */
+#include "libcoll/create/pmix.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <pmix.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/base/error.h"
+#include "libcoll/base/slow_call.h"
+
+#define LIBRARY   "libpmix.so.2"
+#define HEX_BYTES (2 * COLL_UNIQUE_ID_BYTES + 1)
+
+/* The functions that are used. */
+typedef struct pmix_lib {
+  __typeof__(&PMIx_Init) init;
+  __typeof__(&PMIx_Finalize) finalize;
+  __typeof__(&PMIx_Put) put;
+  __typeof__(&PMIx_Commit) commit;
+  __typeof__(&PMIx_Fence) fence;
+  __typeof__(&PMIx_Get) get;
+  __typeof__(&PMIx_Error_string) error_string;
+} pmix_lib;
+
+/* A process is a client of PMIx once, like the library itself sees it, so this belongs to the
+ * process. */
+static struct {
+  pthread_mutex_t mutex; /* held by the thread of a call, also while PMIx waits */
+  pmix_lib lib;
+  pmix_proc_t self;
+  pid_t pid;       /* the process that joined; 0: none */
+  unsigned shared; /* ids that were shared */
+} client = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+
+/* One exchange with the launcher, made by a thread. */
+typedef struct exchange {
+  int rank, nranks;
+  char id[HEX_BYTES]; /* to share, or shared by rank 0 */
+  const char *call;   /* the function that failed, or NULL */
+  char reason[200];   /* why */
+  coll_status status;
+} exchange;
+
+/* ---- calls, in the thread -------------------------------------------------------------------- */
+
+/* Notes that a function failed. */
+static void fail(exchange *e, coll_status status, const char *call, const char *reason) {
+  e->status = status;
+  e->call = call;
+  snprintf(e->reason, sizeof(e->reason), "%s", reason);
+}
+
+/* Notes what PMIx said. */
+static bool succeeded(exchange *e, const char *call, pmix_status_t result) {
+  if (result == PMIX_SUCCESS)
+    return true;
+  fail(e, COLL_ERR_SYSTEM, call, client.lib.error_string(result));
+  return false;
+}
+
+/* Loads the library. It stays loaded, because it has threads. Its own plug-ins look for its
+ * functions, so they are visible to libraries that are loaded later. */
+static bool load(exchange *e) {
+  static const struct {
+    const char *name;
+    size_t offset;
+  } functions[] = {
+      {"PMIx_Init", offsetof(pmix_lib, init)},
+      {"PMIx_Finalize", offsetof(pmix_lib, finalize)},
+      {"PMIx_Put", offsetof(pmix_lib, put)},
+      {"PMIx_Commit", offsetof(pmix_lib, commit)},
+      {"PMIx_Fence", offsetof(pmix_lib, fence)},
+      {"PMIx_Get", offsetof(pmix_lib, get)},
+      {"PMIx_Error_string", offsetof(pmix_lib, error_string)},
+  };
+  void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE);
+  for (size_t i = 0; library && i < sizeof(functions) / sizeof(*functions); i++) {
+    void *function = dlsym(library, functions[i].name);
+    memcpy((char *)&client.lib + functions[i].offset, &function, sizeof(function));
+    if (!function)
+      library = NULL;
+  }
+  if (library)
+    return true;
+  const char *reason = dlerror();
+  fail(e, COLL_ERR_INVALID_USAGE, "dlopen", reason ? reason : "unknown reason");
+  return false;
+}
+
+/* Leaves the launcher's job when the process exits: earlier would end it for an MPI as well, and
+ * launchers count a client that never leaves as failed. */
+static void leave_at_exit(void) {
+  if (client.pid == getpid())
+    client.lib.finalize(NULL, 0);
+}
+
+/* Becomes a client, once in this process. */
+static bool become_client(exchange *e) {
+  if (client.pid == getpid())
+    return true;
+  if (client.pid != 0) {
+    fail(e, COLL_ERR_INVALID_USAGE, "PMIx_Init",
+         "this process was forked from one that uses PMIx, whose connection it cannot use");
+    return false;
+  }
+  if (!load(e) || !succeeded(e, "PMIx_Init", client.lib.init(&client.self, NULL, 0)))
+    return false;
+  client.pid = getpid();
+  atexit(leave_at_exit);
+  return true;
+}
+
+/* Gets a value of rank 0 or, with PMIX_RANK_WILDCARD, of the job. NULL: it failed. */
+static pmix_value_t *get(exchange *e, pmix_rank_t rank, const char *key, pmix_data_type_t type) {
+  pmix_proc_t from = client.self;
+  pmix_value_t *value = NULL;
+  from.rank = rank;
+  if (!succeeded(e, "PMIx_Get", client.lib.get(&from, key, NULL, 0, &value)))
+    return NULL;
+  if (value->type == type)
+    return value;
+  fail(e, COLL_ERR_SYSTEM, "PMIx_Get", "the value has an unexpected type");
+  free(value);
+  return NULL;
+}
+
+/* Becomes a client, and asks for its place. */
+static void join(void *arg) {
+  exchange *e = arg;
+  pthread_mutex_lock(&client.mutex);
+  pmix_value_t *size =
+      become_client(e) ? get(e, PMIX_RANK_WILDCARD, PMIX_JOB_SIZE, PMIX_UINT32) : NULL;
+  if (size) {
+    e->rank = (int)client.self.rank;
+    e->nranks = (int)size->data.uint32;
+    free(size);
+  }
+  pthread_mutex_unlock(&client.mutex);
+}
+
+/* Rank 0: passes the id on. */
+static bool put_id(exchange *e, const char *key) {
+  pmix_value_t value = {.type = PMIX_STRING, .data.string = e->id};
+  return succeeded(e, "PMIx_Put", client.lib.put(PMIX_GLOBAL, key, &value)) &&
+         succeeded(e, "PMIx_Commit", client.lib.commit());
+}
+
+/* Waits for all ranks, and spreads what they put. */
+static bool meet(exchange *e) {
+  pmix_info_t collect = {.key = PMIX_COLLECT_DATA, .value = {.type = PMIX_BOOL, .data.flag = true}};
+  return succeeded(e, "PMIx_Fence", client.lib.fence(NULL, 0, &collect, 1));
+}
+
+/* The others: wait for it. */
+static void get_id(exchange *e, const char *key) {
+  pmix_value_t *value = get(e, 0, key, PMIX_STRING);
+  if (!value)
+    return;
+  if (strlen(value->data.string) == sizeof(e->id) - 1)
+    memcpy(e->id, value->data.string, sizeof(e->id));
+  else
+    fail(e, COLL_ERR_SYSTEM, "PMIx_Get", "rank 0's id has another length");
+  explicit_bzero(value->data.string, strlen(value->data.string));
+  free(value->data.string);
+  free(value);
+}
+
+/* Shares an id. A daemon may ask for rank 0's values only once, and then those of an MPI in the
+ * same processes might be all it has: only a meeting of all ranks is sure to spread later ones. */
+static void share(void *arg) {
+  exchange *e = arg;
+  char key[40];
+  pthread_mutex_lock(&client.mutex);
+  snprintf(key, sizeof(key), "libcoll.id.%u", client.shared++);
+  if ((e->rank != 0 || put_id(e, key)) && meet(e) && e->rank != 0)
+    get_id(e, key);
+  pthread_mutex_unlock(&client.mutex);
+}
+
+/* ---- calls with a deadline ------------------------------------------------------------------- */
+
+/* Frees an exchange, which may have the secret in it. */
+static void discard(void *arg) {
+  explicit_bzero(arg, sizeof(exchange));
+  free(arg);
+}
+
+static exchange *make_exchange(int rank, coll_error *error) {
+  exchange *e = calloc(1, sizeof(*e));
+  if (e)
+    e->rank = rank;
+  else
+    colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for an id");
+  return e;
+}
+
+/* Makes an exchange. Its owner is the caller if COLL_OK is returned, else it is discarded. */
+static coll_status run(void (*make)(void *), exchange *e, uint64_t deadline_ns, const char *what,
+                       coll_error *error) {
+  const char *syscall;
+  int failed = colli_slow_call(make, discard, e, deadline_ns, &syscall);
+  if (failed == ETIMEDOUT)
+    return colli_error_set(
+        error, COLL_ERR_TIMEOUT, "create",
+        "%s took too long; look whether all ranks were started and the launcher's "
+        "daemons answer, or raise COLL_CREATE_TIMEOUT_MS",
+        what);
+  coll_status status = failed ? COLL_ERR_SYSTEM : e->status;
+  if (failed)
+    colli_error_sys(error, status, "create", syscall, failed, "%s needs a thread; see ulimit -u",
+                    what);
+  else if (status != COLL_OK)
+    colli_error_set(error, status, "create",
+                    "%s failed in %s: %s; install " LIBRARY " (Debian: libpmix2) as the launcher "
+                    "has it, or export COLL_ROOT and COLL_SECRET_FILE",
+                    what, e->call, e->reason);
+  if (status != COLL_OK)
+    discard(e);
+  return status;
+}
+
+bool colli_pmix_offered(const colli_params *params) {
+  /* Not in set-uid programs: PMIx has variables of its own that name code. */
+  return secure_getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") &&
+         !*params->text[COLLI_PARAM_ROOT] && !getenv("COLL_RANK") && !getenv("RANK");
+}
+
+coll_status colli_pmix_join(uint64_t deadline_ns, int *rank, int *nranks, coll_error *error) {
+  exchange *e = make_exchange(0, error);
+  if (!e)
+    return COLL_ERR_NO_MEMORY;
+  coll_status status = run(join, e, deadline_ns, "joining the launcher's job by PMIx", error);
+  if (status != COLL_OK)
+    return status;
+  *rank = e->rank;
+  *nranks = e->nranks;
+  discard(e);
+  return COLL_OK;
+}
+
+/* Reads an id from its digits. */
+static coll_status read_digits(const char *digits, colli_id *id, coll_error *error) {
+  coll_id packed;
+  bool sound = true;
+  for (size_t i = 0; i < sizeof(packed.bytes); i++) {
+    unsigned byte = 0;
+    sound = sound && sscanf(digits + 2 * i, "%2x", &byte) == 1;
+    packed.bytes[i] = (uint8_t)byte;
+  }
+  coll_status status = sound ? colli_id_unpack(&packed, id, error)
+                             : colli_error_set(error, COLL_ERR_SYSTEM, "create",
+                                               "PMIx: what rank 0 passed on is no id");
+  explicit_bzero(&packed, sizeof(packed));
+  return status;
+}
+
+coll_status colli_pmix_share(uint64_t deadline_ns, int rank, colli_id *id, coll_error *error) {
+  exchange *e = make_exchange(rank, error);
+  if (!e)
+    return COLL_ERR_NO_MEMORY;
+  if (rank == 0) {
+    coll_id packed;
+    colli_id_pack(id, &packed);
+    for (size_t i = 0; i < sizeof(packed.bytes); i++)
+      snprintf(e->id + 2 * i, 3, "%02x", packed.bytes[i]);
+    explicit_bzero(&packed, sizeof(packed));
+  }
+  coll_status status =
+      run(share, e, deadline_ns, "waiting for all ranks of the launcher's job in PMIx", error);
+  if (status != COLL_OK)
+    return status;
+  if (rank != 0)
+    status = read_digits(e->id, id, error);
+  discard(e);
+  return status;
+}
