@@ -7,7 +7,7 @@ expect "standard output" "[0] no end,[0] out0,[1] no end,[1] out1," "$(sort out 
 expect "standard error" "[0] err0,[1] err1," "$(sort err | tr '\n' ,)"
 
 # A line that comes in parts is not interrupted by another rank's. (The test cannot see whether collrun has read a part.)
-"$collrun" -n 3 -l sh -c 'for i in 1 2 3 4 5; do printf "begin "; sleep 0.02; printf "middle "; sleep 0.02; echo "end $i"; done' > out
+"$collrun" -n 3 -l sh -c 'for i in 1 2 3 4 5; do printf "begin "; sleep 0.02; printf "middle "; echo "end $i"; done' > out
 expect "whole lines" 15 "$(grep -Ecx '\[[0-2]\] begin middle end [1-5]' out)"
 lines out 15 || fail "lines were torn: $(cat out)"
 
