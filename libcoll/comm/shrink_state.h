@@ -5,6 +5,7 @@
 #ifndef COLLI_COMM_SHRINK_STATE_H
 #define COLLI_COMM_SHRINK_STATE_H
 
+#include "libcoll/comm/entrance.h"
 #include "libcoll/comm/meeting.h"
 #include "libcoll/comm/shrink_listener.h"
 
@@ -33,14 +34,21 @@ typedef struct colli_shrink {
   uint64_t count;                  /* shrinks and agreements of this communicator so far */
   colli_agreed agreed;             /* the last one, for ranks that are still in it */
   colli_shrink_origin from;
+  uint64_t epoch;           /* shrinks and growths since the first communicator */
+  int32_t origins_used;     /* numbers of original ranks given out so far; 0: the base's */
+  colli_entrance *entrance; /* rank 0, between processes: for newcomers; NULL: none */
 } colli_shrink;
 
 /* Makes a new communicator share the listener or meeting point of its parent. */
 void colli_shrink_share(coll_comm *child, const coll_comm *comm);
 
-/* Records the old ranks of a new communicator's ranks: `members` are their ranks in `comm`. False
- * if out of memory. */
-bool colli_shrink_note_origins(coll_comm *child, const coll_comm *comm, const int *members);
+/* The original rank of the next newcomer: a number that no rank had before. */
+int32_t colli_shrink_next_origin(const coll_comm *comm);
+
+/* Records the epoch of a new communicator, and who its ranks were: `members` are the ranks in
+ * `comm` of the first `nmembers`; the others are new. False if out of memory. */
+bool colli_shrink_inherit(coll_comm *child, const coll_comm *comm, const int *members,
+                          int nmembers);
 
 /* The communicator is destroyed. */
 void colli_shrink_close(coll_comm *comm);

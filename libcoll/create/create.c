@@ -206,10 +206,11 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_lifelines *used = lifelines ? lifelines : &none;
   status = colli_bootstrap(id, rank, nranks, &mine, &settings->params, deadline_ns, &settings->log,
                            used, &table, &ctrl, error);
-  if (status == COLL_OK && lifelines && used->listen_fd >= 0)
+  colli_secret *known = lifelines ? lifelines->keep : id->secret;
+  if (status == COLL_OK && !known && used->listen_fd >= 0)
     colli_fd_close(used->listen_fd);
-  else if (status == COLL_OK && nranks > 1)
-    (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, id->secret);
+  else if (status == COLL_OK && known && nranks > 1)
+    (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, known);
   if (status != COLL_OK) {
     coll_comm_destroy(comm);
     return status;

@@ -26,8 +26,8 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
 /* Creates a communicator by meeting the other ranks at rank 0's listener. lifelines: set if it is
- * made from another communicator, whose shrink listener it will share; NULL: it gets a new
- * listener. */
+ * made from another communicator, whose shrink listener it will share unless `keep` is set; NULL:
+ * it gets a new listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines);
 

@@ -200,7 +200,7 @@ static int step_connector(colli_auth *auth) {
 /* Whether the head of a hello is one of this version. */
 static bool head_valid(const colli_hello *hello) {
   return hello->magic == COLLI_HELLO_MAGIC && hello->version == HELLO_VERSION &&
-         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_SHRINK;
+         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_JOIN;
 }
 
 /* Acceptor: reads the hello, head first, so that a foreign program is recognised even if it sends

@@ -1,5 +1,5 @@
-/* shrink.c: coll_comm_shrink: a new communicator of the survivors; coll_comm_agree: a word of
- * theirs. */
+/* shrink.c: coll_comm_shrink, coll_comm_grow: a new communicator of the survivors, and newcomers;
+ * coll_comm_agree: a word of theirs. */
 #include <stdio.h>
 #include <string.h>
 
@@ -13,22 +13,23 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
   const colli_id id = {.listen_fd = -1};
   const int self = 0;
   coll_status status = colli_create(child, &id, 1, 0, settings, NULL);
-  if (status != COLL_OK || colli_shrink_note_origins(*child, comm, &self))
+  if (status != COLL_OK || colli_shrink_inherit(*child, comm, &self, 1))
     return status;
   coll_comm_destroy(child);
   return colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
                          "out of memory for a shrink");
 }
 
-/* What the caller left open is as it was. */
-static void inherit_settings(coll_comm *child, const coll_comm *comm,
-                             const colli_settings *settings) {
+/* What the caller left open is as it was. Newcomers now wait for the child to grow. */
+static void settle(coll_comm *child, coll_comm *comm, const colli_settings *settings) {
   child->calls.ops = comm->calls.ops;
   memcpy(child->name, comm->name, sizeof(child->name));
   memcpy(child->family->name, comm->name, sizeof(comm->name));
   child->calls.deterministic =
       settings->deterministic ? settings->deterministic : comm->calls.deterministic;
   child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;
+  child->shrink.entrance = comm->shrink.entrance;
+  comm->shrink.entrance = NULL;
 }
 
 /* Does the task in the way that fits the communicator's ranks. */
@@ -43,7 +44,11 @@ static coll_status run_task(coll_comm *comm, colli_settings *settings, shrink_ta
     outcome->agreed.word = word;
     return COLL_OK;
   }
-  if (comm->nranks == 1)
+  if (task == SHRINK_GROW) {
+    coll_status status = colli_grow_prepare(comm, settings);
+    if (status != COLL_OK)
+      return status;
+  } else if (comm->nranks == 1)
     return shrink_alone(comm, settings, &outcome->child);
   if (comm->shrink.meeting)
     return colli_shrink_local(comm, settings, task, word, outcome);
@@ -76,22 +81,32 @@ static coll_status begin_task(coll_comm *comm, const void *result, const char *o
   return status;
 }
 
-coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
+/* Makes a communicator of those who are left, and of newcomers. */
+static coll_status make_child(coll_comm *comm, const coll_config *config, coll_comm **child,
+                              shrink_task task, const char *operation) {
   if (child)
     *child = NULL;
-  coll_status status = begin_task(comm, child, "shrink", "child");
+  coll_status status = begin_task(comm, child, operation, "child");
   if (status != COLL_OK)
     return status;
   colli_settings settings;
   shrink_outcome outcome = {0};
   status = colli_settings_inherit(&settings, comm, config);
   if (status == COLL_OK)
-    status = run_task(comm, &settings, SHRINK_SHRINK, 0, &outcome);
+    status = run_task(comm, &settings, task, 0, &outcome);
   *child = outcome.child;
   COLLI_ASSERT_RANK((status == COLL_OK) == (*child != NULL), comm->rank);
   if (status == COLL_OK)
-    inherit_settings(*child, comm, &settings);
-  return end_task(comm, &settings, status, "shrink");
+    settle(*child, comm, &settings);
+  return end_task(comm, &settings, status, operation);
+}
+
+coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  return make_child(comm, config, child, SHRINK_SHRINK, "shrink");
+}
+
+coll_status coll_comm_grow(coll_comm *comm, const coll_config *config, coll_comm **child) {
+  return make_child(comm, config, child, SHRINK_GROW, "grow");
 }
 
 coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,

@@ -63,7 +63,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
   s->altered = s->astray = -1;
-  s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + 16;
+  s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + COLLI_NEWCOMERS_MAX + 16;
   s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));
   s->skipped = calloc(n, sizeof(*s->skipped));
@@ -79,7 +79,8 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
   settings->log.rank = comm->rank;
   colli_call_pause(comm);
   if (s && prepare_shrink(s, comm, settings)) {
-    s->task = task;
+    s->task = task == SHRINK_GROW ? SHRINK_SHRINK : task;
+    s->entrance = task == SHRINK_GROW ? comm->shrink.entrance : NULL;
     s->word = word;
     status = boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd);
     if (status == COLL_OK)

@@ -9,25 +9,38 @@
 
 #define SALT_LABEL "coll shrink"
 
-/* The secret of the new communicator. NULL: out of memory. */
-static colli_secret *new_secret(const shrink *s, const shrink_order *order) {
-  uint8_t text[sizeof(SALT_LABEL) + sizeof(order->salt)];
+colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[COLL_SECRET_BYTES]) {
+  uint8_t text[sizeof(SALT_LABEL) + COLL_SECRET_BYTES];
   colli_secret *secret = colli_secret_create();
   memcpy(text, SALT_LABEL, sizeof(SALT_LABEL));
-  memcpy(text + sizeof(SALT_LABEL), order->salt, sizeof(order->salt));
-  if (secret && !colli_hmac(s->id.secret->bytes, text, sizeof(text), secret->bytes)) {
+  memcpy(text + sizeof(SALT_LABEL), salt, COLL_SECRET_BYTES);
+  if (secret && !colli_hmac(known->bytes, text, sizeof(text), secret->bytes)) {
     colli_secret_release(secret);
     return NULL;
   }
   return secret;
 }
 
+/* What a new communicator takes over from the old one. `members`: its first ranks, in the old one.
+ * False: out of memory. */
+static bool take_over(const shrink *s, coll_comm *child, const int *members, int nmembers) {
+  const coll_comm *comm = s->comm;
+  colli_shrink_share(child, comm);
+  child->shrink.from = (colli_shrink_origin){.comm_id = comm->comm_id,
+                                             .number = s->b.hello_word,
+                                             .rank = s->b.rank,
+                                             .nranks = s->b.nranks};
+  for (int r = 0; r < nmembers; r++) /* their listeners stay where they were */
+    memcpy(child->table[r].control_addrs, comm->table[members[r]].control_addrs,
+           sizeof(child->table[r].control_addrs));
+  return colli_shrink_inherit(child, comm, members, nmembers);
+}
+
 /* Creates the communicator of the list. */
 static coll_status build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
-  const coll_comm *comm = s->comm;
   COLLI_ASSERT_RANK(s->listed[s->b.rank], s->b.rank);
-  COLLI_ASSERT_RANK(nfds >= 0 && nfds < s->b.nranks, s->b.rank);
+  COLLI_ASSERT_RANK(nfds >= 0 && nfds < s->b.nranks + order->newcomers, s->b.rank);
   /* Others may wait for this rank meanwhile, so half the time must suffice. */
   colli_lifelines lifelines = {.lifelines = fds,
                                .lifeline_ranks = ranks,
@@ -36,7 +49,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
   colli_id id = {.pid = getpid(),
                  .listen_fd = listen_fd,
                  .comm_id = order->comm_id,
-                 .secret = new_secret(s, order)};
+                 .secret = shrink_new_secret(s->id.secret, order->salt)};
   memcpy(id.addrs, order->addrs, sizeof(id.addrs));
   int nranks = 0, rank = 0;
   int *members = malloc((size_t)s->b.nranks * sizeof(*members));
@@ -49,7 +62,7 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
   coll_comm_destroy(&s->child);
   coll_status status;
   if (members && id.secret) {
-    status = colli_create(&s->child, &id, nranks, rank, s->settings, &lifelines);
+    status = colli_create(&s->child, &id, nranks + order->newcomers, rank, s->settings, &lifelines);
     if (status != COLL_OK && (s->b.error->rank < 0 || s->b.error->rank == rank))
       boot_note_errno(&s->b, s->b.error->sys_errno, true);
   } else {
@@ -57,24 +70,12 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
     status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
   }
   colli_id_release(&id);
-  if (status == COLL_OK && !colli_shrink_note_origins(s->child, comm, members)) {
+  if (status == COLL_OK && !take_over(s, s->child, members, nranks)) {
     coll_comm_destroy(&s->child);
     status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
   }
-  if (status != COLL_OK) {
-    free(members);
-    return status;
-  }
-  colli_shrink_share(s->child, comm);
-  s->child->shrink.from = (colli_shrink_origin){.comm_id = comm->comm_id,
-                                                .number = s->b.hello_word,
-                                                .rank = s->b.rank,
-                                                .nranks = s->b.nranks};
-  for (int r = 0; r < nranks; r++) /* the listener stays where it was */
-    memcpy(s->child->table[r].control_addrs, comm->table[members[r]].control_addrs,
-           sizeof(s->child->table[r].control_addrs));
   free(members);
-  return COLL_OK;
+  return status;
 }
 
 coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
@@ -91,4 +92,37 @@ coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, co
   }
   s->adopted = order->comm_id;
   return COLL_OK;
+}
+
+coll_status shrink_adopt_leading(shrink *s, const shrink_order *order, int listen_fd) {
+  int count = 0, rank = 0;
+  const size_t most = (size_t)(s->b.nranks + s->called);
+  int *fds = malloc(2 * most * sizeof(*fds));
+  if (!fds) {
+    boot_close(&listen_fd);
+    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
+  }
+  int *ranks = fds + most;
+  coll_status status = COLL_OK;
+  for (int r = 0; r < s->b.nranks; r++) {
+    if (s->listed[r] && r != s->b.rank && !s->conns[r])
+      status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
+                         "rank %d of the new communicator was lost before it could be told", rank);
+    if (s->listed[r] && r != s->b.rank && s->conns[r]) {
+      COLLI_ASSERT_RANK(s->conns[r]->in && count < s->b.nranks - 1, s->b.rank);
+      fds[count] = s->conns[r]->conn.fd;
+      ranks[count++] = rank;
+    }
+    rank += s->listed[r];
+  }
+  for (int i = 0; i < s->called; i++) {
+    fds[count] = s->entrance->at[i].conn.fd;
+    ranks[count++] = rank + i;
+  }
+  if (status == COLL_OK)
+    status = shrink_adopt(s, order, listen_fd, fds, ranks, count);
+  else
+    boot_close(&listen_fd);
+  free(fds);
+  return status;
 }

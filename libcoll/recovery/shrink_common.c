@@ -15,7 +15,7 @@
 #define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
 
 const char *colli_shrink_name(shrink_task task) {
-  return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink()";
+  return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink() or coll_comm_grow()";
 }
 
 /* ---- messages -------------------------------------------------------------------------------- */

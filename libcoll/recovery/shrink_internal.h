@@ -21,6 +21,8 @@
  *
  * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
  * latter its outcome; and if it dials the listener of one that leads them, that proves the outcome.
+ *
+ * A growth is a shrink in which rank 0 takes in newcomers as well (grow.h).
  */
 #ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
 #define COLLI_RECOVERY_SHRINK_INTERNAL_H
@@ -38,7 +40,11 @@
 #define SHRINK_LISTED  4u /* in the latest list */
 
 /* What the ranks do together. */
-typedef enum shrink_task { SHRINK_SHRINK = 1, SHRINK_AGREE = 2 } shrink_task;
+typedef enum shrink_task {
+  SHRINK_SHRINK = 1,
+  SHRINK_AGREE = 2,
+  SHRINK_GROW = 3 /* of this rank only: to all others it is a shrink */
+} shrink_task;
 
 typedef struct shrink_checkin {
   uint32_t magic;
@@ -64,8 +70,10 @@ typedef struct shrink_order {
   uint32_t kind;
   int32_t nranks;
   uint64_t ballot;
-  uint64_t comm_id;                /* of the new communicator, or the list's number */
-  uint64_t word;                   /* SHRINK_AGREE: that of all on the list */
+  uint64_t comm_id;  /* of the new communicator, or the list's number */
+  uint64_t word;     /* SHRINK_AGREE: that of all on the list */
+  int32_t newcomers; /* BUILD: ranks behind those of the list */
+  int32_t pad;
   uint8_t salt[COLL_SECRET_BYTES]; /* BUILD: its secret is made from this and the old one */
   colli_addr addrs[COLLI_MAX_ADDRS];
   coll_error error; /* END */
@@ -113,7 +121,9 @@ typedef struct shrink {
   coll_comm *child; /* made from it, or: */
   colli_agreed agreed;
   colli_door door;
-  shrink_conn **conns; /* by rank; NULL: not here */
+  colli_entrance *entrance; /* of newcomers that this rank may take in; NULL: of none */
+  int called;               /* the first ones there are told to build */
+  shrink_conn **conns;      /* by rank; NULL: not here */
 } shrink;
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
@@ -164,6 +174,13 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
 coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds);
 
+/* The same at the coordinator, with lifelines to all others. */
+coll_status shrink_adopt_leading(shrink *s, const shrink_order *order, int listen_fd);
+
+/* The secret of the new communicator, which all who know that of the shrink listeners can make.
+ * NULL: out of memory. */
+colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[COLL_SECRET_BYTES]);
+
 /* ---- the two roles --------------------------------------------------------------------------- */
 
 /* Leads rounds until the end (shrink_lead.c). */
@@ -184,6 +201,11 @@ typedef struct shrink_outcome {
 /* Agrees with the other survivors on a child, or on a word. settings->error reports a failure. */
 coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink_task task,
                                uint64_t word, shrink_outcome *outcome);
+
+/* ---- growing (grow.c) ------------------------------------------------------------------------ */
+
+/* Before a growth: whether this communicator can grow. One of a single rank gets a listener. */
+coll_status colli_grow_prepare(coll_comm *comm, colli_settings *settings);
 
 /* ---- threads (shrink_local.c) ---------------------------------------------------------------- */
 

@@ -6,7 +6,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
-#include "libcoll/recovery/shrink_internal.h"
+#include "libcoll/recovery/grow.h"
 
 #define BEATS            8 /* signs of life of a waiting coordinator within the patience */
 #define BALLOT_RANK_BITS 20
@@ -237,6 +237,7 @@ static coll_status commit_list(lead *l) {
   shrink *s = l->s;
   shrink_order order = make_order(SHRINK_COMMIT);
   send_order_to_members(l, &order, true);
+  grow_dismiss(s, true);
   boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
             "the other ranks, led by rank %d (host %s), ended %s without this one, which came too "
             "late; COLL_CREATE_TIMEOUT_MS gives more time",
@@ -284,8 +285,10 @@ static coll_status hear_reports(lead *l) {
   /* Not at once, because a member may not know yet that all have joined. */
   l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
   for (;;) {
-    coll_status status = COLL_OK;
-    bool all = true, late = colli_now_ns() >= until_ns;
+    bool late = colli_now_ns() >= until_ns;
+    int newcomers = grow_all_built(s);
+    bool all = newcomers != COLL_T_AGAIN;
+    coll_status status = newcomers > 0 ? (coll_status)newcomers : COLL_OK;
     shrink_tend(s);
     beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
@@ -308,37 +311,9 @@ static coll_status hear_reports(lead *l) {
     if (all || late)
       return all ? status : COLL_ERR_TIMEOUT;
     shrink_wait_begin(s);
+    grow_watch(s);
     shrink_wait(s, until_ns);
   }
-}
-
-/* Adopts the list here, with lifelines to the others. */
-static coll_status adopt(shrink *s, const shrink_order *order, int listen_fd) {
-  int count = 0, rank = 0;
-  int *fds = malloc(2 * (size_t)s->b.nranks * sizeof(*fds));
-  if (!fds) {
-    boot_close(&listen_fd);
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
-  }
-  int *ranks = fds + s->b.nranks;
-  coll_status status = COLL_OK;
-  for (int r = 0; r < s->b.nranks; r++) {
-    if (s->listed[r] && r != s->b.rank && !s->conns[r])
-      status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
-                         "rank %d of the new communicator was lost before it could be told", rank);
-    if (s->listed[r] && r != s->b.rank && s->conns[r]) {
-      COLLI_ASSERT_RANK(s->conns[r]->in && count < s->b.nranks - 1, s->b.rank);
-      fds[count] = s->conns[r]->conn.fd;
-      ranks[count++] = rank;
-    }
-    rank += s->listed[r];
-  }
-  if (status == COLL_OK)
-    status = shrink_adopt(s, order, listen_fd, fds, ranks, count);
-  else
-    boot_close(&listen_fd);
-  free(fds);
-  return status;
 }
 
 /* Skips the rank that a round waited for without success; its number is the one in the new
@@ -401,18 +376,21 @@ static coll_status new_list(lead *l) {
     return status;
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
+  order.newcomers = grow_count(s);
   s->renewed = false;
   COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
   l->ballot = s->ballot = next_ballot(s);
   order.word = common_word(l);
   send_order_to_members(l, &order, true);
-  status = adopt(s, &order, listen_fd);
+  grow_call_all(s, &order);
+  status = shrink_adopt_leading(s, &order, listen_fd);
   if (status == COLL_ERR_TIMEOUT)
     skip_rank(s, s->b.error->peer);
   if (status != COLL_OK) {
     coll_error why = *s->b.error;
     order = make_order(SHRINK_STOP);
     send_order_to_members(l, &order, true);
+    grow_dismiss(s, false);
     hear_reports(l); /* so that no message of this round reaches the next one */
     *s->b.error = why;
     return status;
@@ -457,6 +435,7 @@ static coll_status lead_on(lead *l) {
     coll_status status = committed ? renew_list(l) : new_list(l);
     if (status == COLL_OK)
       return commit_list(l);
+    grow_dismiss(s, false);
     if ((status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT) ||
         colli_now_ns() >= s->limit_ns)
       return end_all(l, status);

@@ -86,7 +86,7 @@ static void make_children(coll_comm *comm, colli_meeting_group *group) {
   if (children && settings && members)
     status = colli_create_local(children, count, settings, &error);
   for (int i = 0; status == COLL_OK && i < count; i++)
-    if (!colli_shrink_note_origins(children[i], comm, members))
+    if (!colli_shrink_inherit(children[i], comm, members, count))
       status = colli_error_set(&error, COLL_ERR_NO_MEMORY, "shrink", "out of memory for the ranks");
   for (int i = 0; status != COLL_OK && children && i < count; i++)
     coll_comm_destroy(&children[i]);

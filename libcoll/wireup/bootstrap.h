@@ -52,6 +52,7 @@ typedef struct colli_lifelines {
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
   long long timeout_ms; /* for colli_create: replaces create_timeout_ms unless it is 0 */
+  colli_secret *keep;   /* for colli_create: this rank gets a shrink listener with this secret */
   int listen_fd; /* out: the listener behind control_addrs, which the caller then owns; or -1 */
 } colli_lifelines;
 

@@ -137,6 +137,7 @@ static int try_comm(belongings *b, coll_comm *comm) {
   int number = -1, ranks[1] = {0};
   uint64_t word = 1;
   void *value = NULL;
+  coll_id id;
   coll_op op = b->op;
   coll_comm *made = NULL, *same = comm;
   REFUSED(coll_comm_rank(comm, &number));
@@ -147,6 +148,10 @@ static int try_comm(belongings *b, coll_comm *comm) {
   REFUSED(coll_comm_subset(comm, ranks, 1, NULL, &made));
   REFUSED(coll_comm_shrink(comm, NULL, &made));
   REFUSED(coll_comm_agree(comm, &word, &number, NULL));
+  REFUSED(coll_comm_grow(comm, NULL, &made));
+  REFUSED(coll_comm_join_id(comm, &id));
+  REFUSED(coll_comm_joiners(comm, &number));
+  REFUSED(coll_comm_epoch(comm, &word));
   REFUSED(coll_comm_abort(comm));
   REFUSED(coll_comm_revoke(comm));
   REFUSED(coll_comm_set_attr(comm, b, NULL, NULL));

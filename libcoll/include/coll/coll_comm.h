@@ -273,6 +273,51 @@ COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config
 COLL_API coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
                                      const coll_config *config);
 
+/* ---- growing ------------------------------------------------------------------------------- */
+
+/*
+ * Like coll_comm_shrink(), and takes in the newcomers that wait at rank 0, at most 64 at a time:
+ * their ranks come behind those of the members, in the order of their arrival. Possibly nobody
+ * waits. Collective over the living ranks of `comm`, which may have failed or not; a rank that
+ * calls coll_comm_shrink() instead gets the same communicator. It is decided as in
+ * coll_comm_shrink() who stays; a newcomer that dies or freezes meanwhile is left out, and those
+ * who arrived with it may have to wait for the next growth. If rank 0 of `comm` is lost, nobody
+ * joins. Errors: as coll_comm_shrink(), and UNSUPPORTED (ranks are threads).
+ */
+COLL_API coll_status coll_comm_grow(coll_comm *comm, const coll_config *config, coll_comm **child);
+
+/*
+ * The id with which newcomers join, to be passed to them over a trusted channel: whoever has it can
+ * join. On rank 0, which listens for them from then on. After coll_comm_grow() and
+ * coll_comm_shrink() they join the new communicator; the id is valid until its rank 0 is another
+ * process or has destroyed it. Errors: INVALID_ARGUMENT, INVALID_USAGE (not rank 0), UNSUPPORTED
+ * (ranks are threads or simulated), SYSTEM (no port available), NO_MEMORY.
+ */
+COLL_API coll_status coll_comm_join_id(coll_comm *comm, coll_id *id);
+
+/*
+ * How many newcomers wait; 0 on other ranks than 0. Not collective; takes microseconds, and at most
+ * 20 ms while somebody is connecting. Newcomers get in only while rank 0 is in this call or in
+ * coll_comm_grow(). So call it from time to time, for example after each step of a training, and
+ * tell the others to grow; or revoke the communicator, which they notice wherever they are. Errors:
+ * INVALID_ARGUMENT.
+ */
+COLL_API coll_status coll_comm_joiners(coll_comm *comm, int *count);
+
+/*
+ * Joins a running communicator: waits until its ranks call coll_comm_grow(), and receives the new
+ * communicator. As an original rank (coll_comm_origin_rank) it gets a number that nobody had
+ * before, also if this process was a member earlier. id: from coll_comm_join_id(). config: as in
+ * coll_comm_create(), and should be the same as the members'; create_timeout_ms is how long to wait
+ * for a growth, and again for its end. Errors: as coll_comm_create(); TIMEOUT (nobody grew; the
+ * message says how far this came), AUTH or MISMATCH (the id is old), PEER_LOST (rank 0 is gone).
+ */
+COLL_API coll_status coll_comm_join(coll_comm **comm, const coll_id *id, const coll_config *config);
+
+/* How often ranks left or joined: shrinks and growths from the first communicator to this one.
+ * Errors: INVALID_ARGUMENT. */
+COLL_API coll_status coll_comm_epoch(const coll_comm *comm, uint64_t *epoch);
+
 /* ---- attributes ---------------------------------------------------------------------------- */
 
 /*

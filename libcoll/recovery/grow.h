@@ -1,0 +1,64 @@
+/*
+ * grow.h: how a shrink takes newcomers in. They wait at rank 0's entrance. If rank 0 leads a shrink
+ * that is a growth, it calls them, on the connections that they have made there:
+ *
+ *   newcomer -> rank 0   handshake   it knows the secret of the entrance
+ *   rank 0 -> newcomer   call        BUILD: make a communicator with this rank; and who the others
+ *                                    are
+ *   newcomer -> rank 0   built       the communicator's number: it is made
+ *   rank 0 -> newcomer   call        COMMIT: return it
+ *
+ * They have no part in the decisions of a shrink. If a round fails, rank 0 closes their connections
+ * and they dial again, perhaps in time for the next round.
+ */
+#ifndef COLLI_RECOVERY_GROW_H
+#define COLLI_RECOVERY_GROW_H
+
+#include "libcoll/recovery/shrink_internal.h"
+
+typedef enum grow_call_kind { GROW_BUILD = 1, GROW_COMMIT = 2 } grow_call_kind;
+
+typedef struct grow_call {
+  uint32_t kind;
+  int32_t nranks;   /* of the new communicator */
+  int32_t nmembers; /* of these, ranks of the old one: so many records follow */
+  int32_t rank;     /* the newcomer's */
+  int32_t origins_used;
+  int32_t pad;
+  uint64_t epoch;
+  uint64_t comm_id;
+  uint8_t salt[COLL_SECRET_BYTES];   /* as in a shrink_order */
+  uint8_t hidden[COLL_SECRET_BYTES]; /* the secret of the shrink listeners, see grow_hide() */
+  colli_addr addrs[COLLI_MAX_ADDRS]; /* where its ranks meet */
+} grow_call;
+
+/* What a newcomer must know of a member. */
+typedef struct grow_member {
+  int32_t origin;
+  uint32_t pad;
+  colli_addr addrs[COLLI_MAX_ADDRS]; /* of its shrink listener */
+} grow_member;
+
+/* Hides a secret from all who do not know the entrance's, and back. `once`: random bytes that are
+ * used for nothing else. False: out of memory. */
+bool grow_hide(const colli_secret *entrance, const uint8_t once[COLL_SECRET_BYTES],
+               const uint8_t in[COLL_SECRET_BYTES], uint8_t out[COLL_SECRET_BYTES]);
+
+/* ---- rank 0 ---------------------------------------------------------------------------------- */
+
+/* How many newcomers wait and fit into the latest list. */
+int grow_count(shrink *s);
+
+/* Calls those of a list. Whoever cannot be told is noticed later, as one who died. */
+void grow_call_all(shrink *s, const shrink_order *order);
+
+/* Whether all who were called have built that: COLL_T_DONE, COLL_T_AGAIN or COLL_ERR_PEER_LOST. */
+int grow_all_built(shrink *s);
+
+/* Waits for them, too. */
+void grow_watch(shrink *s);
+
+/* Ends the round: those who were called may return, if `committed`, or must come again. */
+void grow_dismiss(shrink *s, bool committed);
+
+#endif
