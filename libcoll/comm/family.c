@@ -196,18 +196,31 @@ void colli_family_free(colli_family *family) {
   free(family);
 }
 
-/* Opens what settings ask for besides transports: tuner, trace, profiler. */
-static coll_status open_extras(colli_family *family, const colli_params *params,
-                               coll_error *error) {
+/* Opens the trace. Its disk may be full by now: no reason to end a job that has survived. */
+static coll_status open_trace(colli_family *family, const colli_assembly *assembly,
+                              coll_error *error) {
   const colli_trace_source source = {family->rank, family->nranks, family->host, family->comm_id};
+  const colli_params *params = assembly->params;
+  coll_status status = colli_trace_open(params->text[COLLI_PARAM_TRACE],
+                                        (size_t)params->number[COLLI_PARAM_TRACE_BYTES], &source,
+                                        &family->observers, &family->trace, error);
+  if (status == COLL_OK || !assembly->inherited)
+    return status;
+  colli_log_write(&family->log, COLLI_LOG_WARN, "%s; going on without a trace", error->message);
+  colli_error_clear(error);
+  return COLL_OK;
+}
+
+/* Opens what settings ask for besides transports: tuner, trace, profiler. */
+static coll_status open_extras(colli_family *family, const colli_assembly *assembly,
+                               coll_error *error) {
+  const colli_params *params = assembly->params;
   coll_status status = colli_tuner_open(params->text[COLLI_PARAM_TUNER], &family->tuner, error);
   if (status == COLL_OK)
     status = colli_profiler_open(params->text[COLLI_PARAM_PROFILER], family->rank, family->nranks,
                                  &family->observers, &family->profiler, error);
   if (status == COLL_OK)
-    status = colli_trace_open(params->text[COLLI_PARAM_TRACE],
-                              (size_t)params->number[COLLI_PARAM_TRACE_BYTES], &source,
-                              &family->observers, &family->trace, error);
+    status = open_trace(family, assembly, error);
   return status;
 }
 
@@ -239,7 +252,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   describe_self(family, assembly, info);
   status = draw_nonce(info, error);
   if (status == COLL_OK)
-    status = open_extras(family, params, error);
+    status = open_extras(family, assembly, error);
   if (status != COLL_OK) {
     colli_family_free(family);
     return status;

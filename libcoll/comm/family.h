@@ -33,6 +33,7 @@ typedef struct colli_assembly {
   uint64_t comm_id;
   colli_secret *secret;       /* may be NULL for a single rank */
   const colli_params *params; /* copied */
+  bool inherited; /* they come from another communicator: a job that has begun needs no trace */
   colli_world world;
   /* The transports that may be used, best first, NULL-terminated; their order is the blob index. */
   const coll_transport_ops *const *transports;

@@ -51,6 +51,7 @@ static coll_status begin_settings(colli_settings *settings, const coll_config *c
   colli_error_clear(&settings->error);
   settings->log = (colli_log){COLLI_LOG_ERROR, -1};
   settings->to_caller = NULL;
+  settings->inherited = false;
   coll_status status = read_config(config, known, &settings->error);
   if (status != COLL_OK)
     return status;
@@ -131,6 +132,7 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
   coll_config known;
   coll_status status = begin_settings(settings, config, &known);
   colli_params_copy(&settings->params, &comm->params);
+  settings->inherited = true;
   return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
@@ -168,6 +170,7 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
                              .comm_id = id->comm_id,
                              .secret = id->secret,
                              .params = params,
+                             .inherited = settings->inherited,
                              .world = colli_world_real,
                              .transports = transports.ops};
   return colli_comm_open(&assembly, comm, info, error);

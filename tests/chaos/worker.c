@@ -4,9 +4,9 @@
  * event; "depth" counts the shrinks before this communicator:
  *   comm DEPTH RANK MEMBERS        a communicator: this rank's number, all ranks' first numbers
  *   id DEPTH NUMBER                what its rank 0 has drawn for it
- *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1
- *   wrong DEPTH INDEX KIND ...     a result that is not what the reference says
- *   left DEPTH STATUS MESSAGE      the shrink has failed
+ *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1. KIND "half":
+ * in a communicator made by split; the rank then revoked its parent wrong DEPTH INDEX KIND ... a
+ * result that is not what the reference says left DEPTH STATUS MESSAGE      the shrink has failed
  *   leak BEFORE AFTER              open descriptors
  *   done DEPTH COUNT               the file CHAOS_STOP exists: the rank ends, COUNT collectives
  * later usage: chaos_worker SEED
@@ -40,12 +40,13 @@ enum kind {
   ALLTOALLV,
   BARRIER,
   SPLIT,
-  KINDS
+  HALF,
+  KINDS = HALF
 };
 static const char *const kind_names[] = {
     "allreduce", "reduce",    "reduce_scatter", "reduce_scatterv", "scan",    "exscan",
     "broadcast", "allgather", "allgatherv",     "gather",          "gatherv", "scatter",
-    "scatterv",  "alltoall",  "alltoallv",      "barrier",         "split",
+    "scatterv",  "alltoall",  "alltoallv",      "barrier",         "split",   "half",
 };
 
 /* One collective. counts: of each rank, in v-forms. */
@@ -61,6 +62,8 @@ struct call {
 
 struct worker {
   coll_comm *comm;
+  coll_error error; /* of the call that failed */
+  int culprit;      /* its first number, or -1 */
   int depth, rank, nranks, done;
   uint64_t seed, index;
   char *send, *receive;
@@ -293,15 +296,31 @@ static coll_status run_and_compare(struct worker *worker, const struct call *cal
   return status;
 }
 
+/* Notes the failure of a call on a communicator. A shortage is the fault of the rank that has it.
+ */
+static void note(struct worker *worker, const coll_comm *comm) {
+  worker->error = (coll_error)COLL_ERROR_INIT;
+  coll_last_error(comm, &worker->error);
+  int culprit = worker->error.peer;
+  if (worker->error.status == COLL_ERR_NO_MEMORY || worker->error.status == COLL_ERR_SYSTEM)
+    culprit = worker->error.rank;
+  worker->culprit = -1;
+  if (culprit >= 0)
+    coll_comm_origin_rank(comm, culprit, &worker->culprit);
+}
+
 /* Halves of the communicator make a collective each. */
-static coll_status split_and_run(struct worker *worker, uint64_t seed) {
+static coll_status split_and_run(struct worker *worker, uint64_t seed, enum kind *kind) {
   coll_comm *half;
   int color = (int)(mix(seed, (uint64_t)(200 + worker->rank)) % 2);
   coll_status status = coll_comm_split(worker->comm, color, 0, NULL, &half);
-  if (status != COLL_OK)
+  if (status != COLL_OK) {
+    note(worker, worker->comm);
     return status;
+  }
   struct call call;
   int rank, nranks;
+  *kind = HALF;
   coll_comm_rank(half, &rank);
   coll_comm_nranks(half, &nranks);
   draw(&call, mix(seed, (uint64_t)color), rank, nranks);
@@ -309,8 +328,10 @@ static coll_status split_and_run(struct worker *worker, uint64_t seed) {
     call.kind = ALLREDUCE;
   status = run_and_compare(worker, &call, half);
   /* The ranks of the other half, and those who are done here, must learn of it. */
-  if (status != COLL_OK)
+  if (status != COLL_OK) {
+    note(worker, half);
     coll_comm_revoke(worker->comm);
+  }
   coll_comm_destroy(&half);
   return status;
 }
@@ -318,15 +339,21 @@ static coll_status split_and_run(struct worker *worker, uint64_t seed) {
 static coll_status step(struct worker *worker, enum kind *kind) {
   uint64_t seed = mix(worker->seed, worker->index++);
   struct call call;
+  coll_status status;
+  draw(&call, seed, worker->rank, worker->nranks);
+  *kind = call.kind;
   if (worker->index % STOP_EVERY == 0) {
     int mine = access(getenv("CHAOS_STOP"), F_OK) == 0;
     *kind = ALLREDUCE;
-    return coll_allreduce(&mine, &worker->done, 1, COLL_INT32, COLL_MAX, worker->comm);
+    status = coll_allreduce(&mine, &worker->done, 1, COLL_INT32, COLL_MAX, worker->comm);
+  } else if (call.kind == SPLIT) {
+    return split_and_run(worker, seed, kind);
+  } else {
+    status = run_and_compare(worker, &call, worker->comm);
   }
-  draw(&call, seed, worker->rank, worker->nranks);
-  *kind = call.kind;
-  return call.kind == SPLIT ? split_and_run(worker, seed)
-                            : run_and_compare(worker, &call, worker->comm);
+  if (status != COLL_OK)
+    note(worker, worker->comm);
+  return status;
 }
 
 /* Says which communicator this is. */
@@ -346,6 +373,8 @@ static coll_status enter(struct worker *worker) {
   coll_status status = coll_broadcast(&drawn, &drawn, 1, COLL_UINT64, 0, worker->comm);
   if (status == COLL_OK)
     printf("id %d %" PRIx64 "\n", worker->depth, drawn);
+  else
+    note(worker, worker->comm);
   return status;
 }
 
@@ -357,13 +386,8 @@ static coll_status live(struct worker *worker) {
     status = step(worker, &kind);
   if (status == COLL_OK)
     return status;
-  coll_error error = COLL_ERROR_INIT;
-  coll_last_error(worker->comm, &error);
-  int culprit = -1;
-  if (error.peer >= 0)
-    coll_comm_origin_rank(worker->comm, error.peer, &culprit);
   printf("fail %d %" PRIu64 " %s %s %d %s\n", worker->depth, worker->index, kind_names[kind],
-         coll_status_name(status), culprit, error.message);
+         coll_status_name(status), worker->culprit, worker->error.message);
   return status;
 }
 

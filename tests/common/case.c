@@ -445,8 +445,8 @@ static coll_status complete(coll_comm *comm, const test_case *c, coll_request **
   return status;
 }
 
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_op affine_op) {
+int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
+             coll_op affine_op, coll_status *result) {
   case_state *states[CASE_MAX_AT_ONCE] = {NULL};
   coll_request *open[CASE_MAX_AT_ONCE] = {NULL};
   int made = 0, wrong = 0;
@@ -455,6 +455,16 @@ int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int 
     status = case_begin(comm, rank, nranks, &cases[made], affine_op, &states[made], &open[made]);
   if (status == COLL_OK)
     status = complete(comm, cases, open, count);
+  for (int i = 0; i < made; i++)
+    wrong |= case_end(states[i], status == COLL_OK);
+  *result = status;
+  return wrong;
+}
+
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
+             coll_op affine_op) {
+  coll_status status;
+  int wrong = case_try(comm, rank, nranks, cases, count, affine_op, &status);
   if (status != COLL_OK) {
     coll_error error = COLL_ERROR_INIT;
     char text[160];
@@ -462,7 +472,5 @@ int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int 
     fprintf(stderr, "rank %d: %d from %s: %s: %s\n", rank, count, case_text(cases, nranks, text),
             coll_status_name(status), error.message);
   }
-  for (int i = 0; i < made; i++)
-    wrong |= case_end(states[i], status == COLL_OK);
   return wrong || status != COLL_OK;
 }

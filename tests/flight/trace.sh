@@ -77,3 +77,16 @@ if [ "$(id -u)" = 0 ] && unshare -m true 2>/dev/null; then
   [ ! -s left ] || fail "left $(cat left)"
 fi
 [ ! -e long.0 ] || fail "left long.0"
+
+# But survivors of a failure go on without a trace, and say so: their folder is gone by then.
+mkdir gone
+COLL_TRACE=gone/trace CHAOS_STOP=$dir/stop CHAOS_SHRINK_MS=10000 "$collrun" --keep-going --timeout 60 -n 3 sh -c '
+  echo $$ >pid$COLL_RANK && exec "$0" 5' "$BUILD/tests/chaos_worker" >out 2>err &
+while [ "$(grep -c "id 0 " out)" -lt 3 ]; do kill -0 $! || fail "$(cat out err)"; done
+rm -r gone
+kill -9 "$(cat pid2)"
+while [ "$(grep -c "id 1 " out)" -lt 2 ]; do kill -0 $! || fail "$(cat out err)"; done
+touch stop
+wait $! || true
+[ "$(grep -c "done 1 " out)" = 2 ] || fail "$(cat out err)"
+grep -q "warn: COLL_TRACE=gone/trace: cannot create .*; going on without a trace" err || fail "$(cat err)"

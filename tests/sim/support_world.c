@@ -90,10 +90,14 @@ bool world_open(world *w, const world_config *config) {
   w->sim = sim_world_create(&config->sim);
   w->comms = calloc(n, sizeof(coll_comm *));
   w->buried = calloc(n, sizeof(bool));
+  w->doomed = calloc(n, sizeof(bool));
+  for (int i = 0; w->doomed && i < config->sim.nfaults; i++)
+    if (config->sim.faults[i].kind == SIM_KILL || config->sim.faults[i].kind == SIM_FREEZE)
+      w->doomed[config->sim.faults[i].rank] = true;
   colli_rank_info *table = calloc(n, sizeof(*table));
   colli_params *params = calloc(1, sizeof(*params));
-  bool ok = w->sim && w->comms && w->buried && table && params && make_params(config, params) &&
-            open_all(w, config, params, table) && join_all(w, table);
+  bool ok = w->sim && w->comms && w->buried && w->doomed && table && params &&
+            make_params(config, params) && open_all(w, config, params, table) && join_all(w, table);
   free(table);
   free(params);
   if (!ok)
@@ -107,6 +111,7 @@ void world_close(world *w) {
   sim_world_destroy(w->sim);
   free(w->comms);
   free(w->buried);
+  free(w->doomed);
   *w = (world){0};
 }
 

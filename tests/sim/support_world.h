@@ -26,6 +26,7 @@ typedef struct world {
   int nranks;
   coll_comm **comms;
   bool *buried; /* killed, and its control links are closed */
+  bool *doomed; /* will be killed, or freeze */
   colli_prng prng;
   uint64_t steps;
   struct fibers *fibers; /* of world_run_fibers() */

@@ -1,0 +1,127 @@
+"""Four hosts at two switches: network namespaces, visible nowhere outside, and what can happen to their network."""
+import os
+import shutil
+import subprocess
+import sys
+
+HOSTS = 4  # hosts 0 and 1 are at switch 0, hosts 2 and 3 at switch 1; the cable between them is c0-c1
+LOSS = "numgen random mod 100 < 3 drop"
+NARROW = ["root", "tbf", "rate", "20mbit", "burst", "5kb", "limit", "30kb"]
+
+
+def say(text):
+    print(text, flush=True)
+
+
+def skip(reason):
+    say(f"skipped: {reason}")
+    sys.exit(77)
+
+
+def works(*command):
+    return subprocess.run(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def call(*command):
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+
+
+def inside(host, *command):
+    return ["ip", "netns", "exec", f"h{host}", *command]
+
+
+def address(host):
+    return f"10.79.0.{host + 1}"
+
+
+def listening(host):
+    """The ports at which processes of a host listen."""
+    table = subprocess.run(inside(host, "cat", "/proc/net/tcp"), stdout=subprocess.PIPE, check=True).stdout
+    return [int(line.split()[1].split(":")[1], 16) for line in table.decode().splitlines()[1:] if line.split()[3] == "0A"]
+
+
+def build():
+    """Makes the hosts, and a /dev/shm of their own that is soon full."""
+    call("mount", "-t", "tmpfs", "none", "/run")
+    call("mount", "-t", "tmpfs", "-o", "size=8m", "none", "/dev/shm")
+    call("ip", "link", "add", "c0", "type", "veth", "peer", "name", "c1")
+    for switch in 0, 1:
+        call("ip", "link", "add", f"s{switch}", "type", "bridge")
+        call("ip", "link", "set", f"s{switch}", "up")
+        call("ip", "link", "set", f"c{switch}", "master", f"s{switch}", "up")
+    for host in range(HOSTS):
+        call("ip", "netns", "add", f"h{host}")
+        call("ip", "link", "add", f"v{host}", "type", "veth", "peer", "name", "eth0", "netns", f"h{host}")
+        call("ip", "link", "set", f"v{host}", "master", f"s{host // 2}", "up")
+        call("ip", "-n", f"h{host}", "addr", "add", address(host) + "/24", "dev", "eth0")
+        for link in "lo", "eth0":
+            call("ip", "-n", f"h{host}", "link", "set", link, "up")
+
+
+def loses(host, begin):
+    """Begins or ends that a host loses three of a hundred packets that arrive."""
+    if not begin:
+        return works(*inside(host, "nft", "delete", "table", "inet", "storm"))
+    chain = ["chain", "inet", "storm", "in"]
+    return (shutil.which("nft") is not None and works(*inside(host, "nft", "add", "table", "inet", "storm"))
+            and works(*inside(host, "nft", "add", *chain, "{ type filter hook input priority 0; }"))
+            and works(*inside(host, "nft", "add", "rule", *chain[1:], *LOSS.split())))
+
+
+def is_narrow(host, begin):
+    """Begins or ends that the link to a host is slow, with a queue so short that packets are lost."""
+    return works("tc", "qdisc", "add" if begin else "del", "dev", f"v{host}", *(NARROW if begin else ["root"]))
+
+
+def can(what):
+    """Whether the kernel can do loses() or is_narrow()."""
+    there = what(0, True)
+    what(0, False)
+    return there
+
+
+class Cable:
+    """A second cable between the switches, which a program carries: chaos_cable. It is plugged in instead of the
+    first one while frames are to be lost, repeated, swapped or delayed."""
+
+    def __init__(self, program, seed):
+        self.process = subprocess.Popen([program, "t0", "t1", str(seed)], stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, text=True)
+        self.works = self.process.stdout.readline() == "ready\n"
+        for switch in 0, 1:
+            if self.works:
+                call("ip", "link", "set", f"t{switch}", "master", f"s{switch}")
+
+    def plug(self, loss=0, repeat=0, swap=0, delay_ms=0, deaf=0):
+        self.tell(loss, repeat, swap, delay_ms, deaf)
+        call("ip", "link", "set", "c0", "down")
+        for switch in 0, 1:
+            call("ip", "link", "set", f"t{switch}", "up")
+
+    def unplug(self):
+        """Returns how many frames came, and how many of them were lost, repeated, swapped."""
+        for switch in 0, 1:
+            call("ip", "link", "set", f"t{switch}", "down")
+        call("ip", "link", "set", "c0", "up")
+        return self.tell(0, 0, 0, 0, 0)
+
+    def tell(self, *numbers):
+        self.process.stdin.write(" ".join(map(str, numbers)) + "\n")
+        self.process.stdin.flush()
+        return [int(number) for number in self.process.stdout.readline().split()]
+
+    def end(self):
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def fill(folder):
+    """Takes all space of the file system in which a folder is; returns the file that has it."""
+    path = os.path.join(folder, "full")
+    with open(path, "wb", buffering=0) as file:
+        try:
+            while file.write(bytes(65536)):
+                pass
+        except OSError:
+            pass
+    return path

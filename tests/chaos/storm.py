@@ -1,0 +1,313 @@
+"""One job, what happens to it, and its end. A seed decides what happens to whom and when."""
+import os
+import random
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+import hosts
+
+TIMEOUT_MS, SHRINK_MS = 3000, 2000
+HEARTBEAT_MS = 1500  # longer than the kernel's first retransmission of a lost SYN
+LONGEST = 60  # seconds that a rank may take to end after the storm: seven times SHRINK_MS, several times over
+LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
+EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
+          "full_disk", "clock_step"]
+
+
+class Rank:
+    def __init__(self, command, number, host, log, environment):
+        self.number, self.host, self.log = number, host, log
+        with open(log, "wb") as out:
+            self.process = subprocess.Popen(hosts.inside(host, *command), env=environment, stdout=out,
+                                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self.pid = self.process.pid
+        self.stopped = False
+
+    def lives(self):
+        return self.process.poll() is None
+
+    def signal(self, number):
+        if self.lives():
+            os.kill(self.pid, number)
+            self.stopped = number == signal.SIGSTOP
+
+    def lines(self):
+        with open(self.log, encoding="utf-8", errors="replace") as log:
+            return log.read().splitlines()
+
+    def is_without(self, numbers):
+        """Whether it is in a communicator without these ranks, or in none any more."""
+        where = None
+        for line in (line.split(" ") for line in self.lines()):
+            if line[0] in ("left", "done"):
+                return True
+            if line[0] == "comm":
+                where = {int(number) for number in line[3].split(",")}
+        return where is not None and not where & numbers
+
+
+class Storm:
+    """programs: the folder with chaos_worker and chaos_clock.so; cable: a hosts.Cable."""
+
+    def __init__(self, seed, number, folder, kinds, programs, cable):
+        self.random = random.Random(f"{seed}/{number}")
+        self.folder, self.kinds, self.cable = folder, kinds, cable
+        self.disk, self.stop = os.path.join(folder, "disk"), os.path.join(folder, "stop")
+        self.helpers = {os.getpid(), os.getppid(), cable.process.pid}
+        self.struck = set()  # who may be blamed
+        self.harmed = False  # whether anything happened that is a reason to fail
+        self.silence = False  # whether ranks or their network were silent for long
+        self.short = set()  # who lacks descriptors or memory
+        self.victims = {}  # number -> signal that ended it
+        self.errors, self.events, self.loans, self.fillers = [], [], [], []
+        self.frames = [0, 0, 0, 0]  # on the second cable: carried, lost, repeated, swapped
+        os.mkdir(self.disk)
+        hosts.call("mount", "-t", "tmpfs", "-o", "size=2m", "none", self.disk)
+        self.clock = os.open(os.path.join(folder, "clock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        os.truncate(self.clock, 4096)
+        self.begin(programs, number)
+
+    def begin(self, programs, number):
+        nranks = self.random.randint(3, 8)
+        places = [self.random.randrange(hosts.HOSTS) for _ in range(nranks)]
+        environment = {name: value for name, value in os.environ.items()
+                       if not name.startswith(("COLL_", "ASAN_", "LSAN_"))}
+        environment.update(
+            COLL_NRANKS=str(nranks), COLL_ROOT=f"{hosts.address(places[0])}:{20000 + number % 10000}",
+            COLL_SECRET=self.random.randbytes(32).hex(), COLL_TIMEOUT_MS=str(TIMEOUT_MS), COLL_CREATE_TIMEOUT_MS="30000",
+            COLL_HEARTBEAT_MS=str(HEARTBEAT_MS), CHAOS_SHRINK_MS=str(SHRINK_MS), CHAOS_STOP=self.stop,
+            CHAOS_CLOCK=os.path.join(self.folder, "clock"), LD_PRELOAD=os.path.join(programs, "chaos_clock.so"))
+        if self.random.random() < 0.5:
+            environment.update(COLL_TRACE=os.path.join(self.disk, "trace"), COLL_TRACE_BYTES="65536")
+        command = [os.path.join(programs, "chaos_worker"), str(self.random.getrandbits(60))]
+        self.ranks = [Rank(command, r, places[r], f"{self.folder}/rank{r}", dict(environment, COLL_RANK=str(r)))
+                      for r in range(nranks)]
+
+    # ---- events: each takes a little while ------------------------------------------------------------------------
+
+    def pause(self, low, high):
+        time.sleep(self.random.uniform(low, high))
+
+    def longer_than_heartbeats(self):
+        self.pause(2 * HEARTBEAT_MS / 1000 + 1, 2 * HEARTBEAT_MS / 1000 + 2)
+
+    def victim(self, keep=2):
+        """A rank that lives, unless few are left."""
+        choice = self.random.choice(self.ranks)
+        return choice if choice.lives() and sum(r.lives() and not r.stopped for r in self.ranks) > keep else None
+
+    def strike(self, what, *ranks):
+        self.silence |= what.split(" ")[0] in ("freeze", "cut", "one_way", "deaf")
+        self.events.append(f"{what} {','.join(str(r.number) for r in ranks)}")
+        self.struck.update(r.number for r in ranks)
+        self.harmed = True
+
+    def kill(self):
+        rank = self.victim()
+        if rank:
+            self.strike("kill", rank)
+            self.victims[rank.number] = signal.SIGKILL
+            rank.signal(signal.SIGKILL)
+
+    def kill_two(self):
+        self.kill()
+        self.kill()
+
+    def freeze(self):
+        """Stopped until the end of the storm, and then woken or killed."""
+        rank = self.victim()
+        if rank:
+            self.strike("freeze", rank)
+            rank.signal(signal.SIGSTOP)
+
+    def slow(self):
+        """Pauses that no deadline notices."""
+        rank = self.victim(0)
+        for _ in range(3 if rank and not rank.stopped else 0):
+            rank.signal(signal.SIGSTOP)
+            self.pause(0.05, 0.3)
+            rank.signal(signal.SIGCONT)
+            self.pause(0.01, 0.05)
+        self.events.append("slow")
+
+    def cut(self):
+        """The cable between the switches is away, longer than the heartbeat allows."""
+        hosts.call("ip", "link", "set", "c0", "down")
+        self.strike("cut", *self.ranks)
+        self.longer_than_heartbeats()
+        hosts.call("ip", "link", "set", "c0", "up")
+
+    def blip(self):
+        """A cable that is away for a moment."""
+        hosts.call("ip", "link", "set", "c0", "down")
+        self.pause(0.02, 0.3)
+        hosts.call("ip", "link", "set", "c0", "up")
+        self.events.append("blip")
+
+    def one_way(self):
+        """What one host sends to another arrives nowhere; the other direction works."""
+        there = sorted({r.host for r in self.ranks})
+        if len(there) < 2:
+            return
+        source, target = self.random.sample(there, 2)
+        entry = [hosts.address(target), "dev", "eth0"]
+        hosts.call("ip", "-n", f"h{source}", "neigh", "replace", *entry, "lladdr", "02:00:00:00:00:01", "nud",
+                   "permanent")
+        self.strike(f"one_way h{source} to h{target}:", *(r for r in self.ranks if r.host in (source, target)))
+        self.longer_than_heartbeats()
+        hosts.call("ip", "-n", f"h{source}", "neigh", "del", *entry)
+
+    def on_the_other_cable(self, pause, **setting):
+        self.cable.plug(**setting)
+        pause()
+        self.frames = [a + b for a, b in zip(self.frames, self.cable.unplug())]
+
+    def deaf(self):
+        """What one switch sends to the other is lost; the other direction works."""
+        self.strike("deaf", *self.ranks)
+        self.on_the_other_cable(self.longer_than_heartbeats, deaf=self.random.choice([1, 2]))
+
+    def duplicate(self):
+        self.events.append("duplicate")
+        self.on_the_other_cable(lambda: self.pause(0.5, 1), repeat=self.random.choice([5, 30, 100]))
+
+    def reorder(self):
+        self.events.append("reorder")
+        self.on_the_other_cable(lambda: self.pause(0.5, 1), swap=self.random.choice([2, 10, 30]))
+
+    def rough(self):
+        """Frames between the switches are lost, repeated, swapped and late."""
+        self.events.append("rough")
+        self.on_the_other_cable(lambda: self.pause(0.5, 1), loss=1, repeat=5, swap=5,
+                                delay_ms=self.random.choice([1, 5, 20]))
+
+    def narrow(self):
+        """A host's link gets slow, with a queue so short that packets are lost."""
+        host = self.random.randrange(hosts.HOSTS)
+        hosts.is_narrow(host, True)
+        self.events.append(f"narrow h{host}")
+        self.pause(0.3, 0.6)
+        hosts.is_narrow(host, False)
+
+    def loss(self):
+        """A host loses three of a hundred packets that arrive."""
+        host = self.random.randrange(hosts.HOSTS)
+        hosts.loses(host, True)
+        self.events.append(f"loss h{host}")
+        self.pause(0.3, 0.6)
+        hosts.loses(host, False)
+
+    def strangers(self):
+        """Connections with noise to every port at which a rank listens."""
+        for host in sorted({r.host for r in self.ranks}):
+            noise = self.random.randbytes(300)
+            code = ("import socket\n"
+                    f"kept = []\nfor port in {hosts.listening(host) * 5}:\n"
+                    "  try:\n"
+                    f"    kept.append(socket.create_connection(({hosts.address(host)!r}, port), 1))\n"
+                    f"    kept[-1].sendall({noise!r}[:len(kept) * 7])\n"
+                    "  except OSError: pass\n")
+            self.loans.append(subprocess.Popen(hosts.inside((host + 1) % hosts.HOSTS, sys.executable, "-c", code)))
+        self.events.append("strangers")
+
+    def limit(self, what, name, value):
+        rank = self.victim()
+        if rank:
+            self.strike(what, rank)
+            self.short.add(rank.number)
+            resource.prlimit(rank.pid, name, (value(rank.pid), LIMITS[name][1]))
+
+    def no_descriptors(self):
+        self.limit("no_descriptors", resource.RLIMIT_NOFILE, lambda pid: len(os.listdir(f"/proc/{pid}/fd")))
+
+    def no_memory(self):
+        def size(pid):
+            with open(f"/proc/{pid}/statm", encoding="ascii") as file:
+                return int(file.read().split()[0]) * resource.getpagesize()
+        self.limit("no_memory", resource.RLIMIT_AS, size)
+
+    def full_disk(self):
+        """No space where the ranks' traces are, nor in /dev/shm, until the end of the storm."""
+        self.fillers += [hosts.fill(self.disk), hosts.fill("/dev/shm")]
+        self.events.append("full_disk")
+
+    def clock_step(self):
+        """A rank's time of day is wrong from now on."""
+        rank = self.random.randrange(len(self.ranks))
+        step = self.random.choice([-1, 1]) * self.random.choice([1, 60, 86400, 10 * 365 * 86400])
+        os.pwrite(self.clock, struct.pack("q", step), 8 * rank)
+        self.events.append(f"clock_step {rank} {step}")
+
+    # ---- the storm ------------------------------------------------------------------------------------------------
+
+    def await_event(self, happened, longest):
+        """Waits for something that ranks do; whether it came within so many seconds."""
+        deadline = time.monotonic() + longest
+        while not happened():
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.02)
+        return True
+
+    def started(self):
+        """Waits until all ranks are in the first communicator."""
+        def all_in():
+            return all(any(line.startswith("id 0") for line in r.lines()) for r in self.ranks)
+        self.await_event(lambda: all_in() or not all(r.lives() for r in self.ranks), 40)
+        if not all_in():
+            self.errors.append("not all ranks have started")
+        return all_in()
+
+    def rage(self, most):
+        """The storm, and its end. Afterwards judge it, then clear it."""
+        try:
+            if self.started():
+                for _ in range(self.random.randint(1, most)):
+                    self.pause(0.05, 0.5)
+                    getattr(self, self.random.choice(self.kinds))()
+                self.pause(0.3, 0.6)
+            self.calm()
+        finally:
+            for rank in self.ranks:
+                if rank.lives():
+                    rank.process.kill()
+                rank.process.wait()
+            for path in set(self.fillers):
+                os.unlink(path)
+
+    def clear(self):
+        os.close(self.clock)
+        hosts.call("umount", self.disk)
+
+    def calm(self):
+        """Ends the storm: the others go on without frozen ranks first, and then these wake or die."""
+        frozen = [r for r in self.ranks if r.stopped and r.lives()]
+        numbers = {r.number for r in frozen}
+        if not self.await_event(lambda: all(r.is_without(numbers) for r in self.ranks if r.lives() and not r.stopped),
+                                LONGEST if frozen else 0) and frozen:
+            self.errors.append(f"not all go on without {sorted(numbers)}, who are frozen")
+        for rank in frozen:
+            if self.random.random() < 0.5:
+                self.victims[rank.number] = signal.SIGKILL
+                rank.signal(signal.SIGKILL)
+            else:
+                rank.signal(signal.SIGCONT)
+        for number in self.short:  # or it would shrink again and again, and fail each time
+            if self.ranks[number].lives():
+                for name, (_, most) in LIMITS.items():
+                    resource.prlimit(self.ranks[number].pid, name, (most, most))
+        with open(self.stop, "w", encoding="ascii"):
+            pass
+        for stranger in self.loans:
+            stranger.wait()
+        deadline = time.monotonic() + LONGEST
+        for rank in self.ranks:
+            try:
+                rank.process.wait(max(0.01, deadline - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                with open(f"/proc/{rank.pid}/wchan", encoding="ascii") as file:
+                    self.errors.append(f"rank {rank.number} hangs ({file.read()})")
