@@ -49,6 +49,13 @@ static size_t typical_count(const colli_calls *calls, const colli_call *call) {
   return (total + (size_t)calls->exec->nranks - 1) / (size_t)calls->exec->nranks;
 }
 
+/* Whether this rank's input may be a result without having met another one, so that a logical
+ * operation has not made it 0 or 1. */
+static bool may_stay_alone(const colli_calls *calls, const colli_call *call) {
+  bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
+  return calls->exec->nranks == 1 || (scan && calls->exec->rank == 0);
+}
+
 /* Resolves what a reduction is made of. */
 static void resolve_reduction(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
   const colli_kernels *kernels = calls->exec->kernels;
@@ -56,7 +63,8 @@ static void resolve_reduction(const colli_calls *calls, const colli_call *call, 
   plan->order = order_of(calls, call, plan->user);
   plan->widened = is_sum(call->op, plan->user) && is_short_float(call->type) &&
                   calls->accumulate == COLL_ACCUMULATE_FLOAT32;
-  plan->staged = plan->widened || (plan->user && plan->user->premul);
+  plan->truth = call->op >= COLL_LAND && call->op <= COLL_LXOR && may_stay_alone(calls, call);
+  plan->staged = plan->widened || plan->truth || (plan->user && plan->user->premul);
   if (plan->widened)
     plan->wire_type = COLL_FLOAT32;
   if (plan->user && !plan->user->premul)

@@ -42,6 +42,7 @@ typedef struct colli_plan {
   size_t elem_bytes;         /* of that type */
   colli_order order;
   bool widened;       /* wire_type is float32 instead of the caller's */
+  bool truth;         /* the input becomes 0 or 1 first */
   bool staged;        /* works on a copy of the input */
   bool checks_finite; /* the input is looked through first */
   colli_reduce_fn reduce;

@@ -80,14 +80,15 @@ static bool over_input(const colli_calls *calls, const colli_call *call) {
 }
 
 /*
- * Works on a copy where the caller's buffers are unsuitable: inputs that are widened or multiplied
- * first, and results that would overwrite unread input.
+ * Works on a copy where the caller's buffers are unsuitable: inputs that are widened, multiplied or
+ * made 0 or 1 first, and results that would overwrite unread input.
  */
 static bool stage_input(const colli_calls *calls, const colli_call *call, const colli_plan *plan,
                         coll_request *op) {
   size_t reads, writes;
   colli_call_extent(calls, call, &reads, &writes);
-  bool premul = plan->user && plan->user->premul, covers = !premul && !plan->widened;
+  const colli_kernels *kernels = calls->exec->kernels;
+  bool premul = plan->user && plan->user->premul, covers = !plan->staged;
   size_t elements = covers ? writes : reads;
   COLLI_ASSERT_RANK(!covers || over_input(calls, call), calls->exec->rank);
   COLLI_ASSERT_RANK(covers || plan->staged, calls->exec->rank);
@@ -102,7 +103,7 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   }
   op->in = op->stage;
   if (plan->widened) {
-    colli_stage_widen(calls->exec->kernels, (float *)(void *)op->stage, call->sendbuf, reads,
+    colli_stage_widen(kernels, (float *)(void *)op->stage, call->sendbuf, reads,
                       (coll_type)call->type);
     op->out = op->stage + op->out_first * plan->elem_bytes;
     op->stage_out = COLLI_STAGE_NARROW;
@@ -112,11 +113,15 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   }
   if (premul && plan->widened) {
     float factor;
-    colli_stage_widen(calls->exec->kernels, &factor, plan->user->factor, 1, (coll_type)call->type);
-    colli_stage_scale(calls->exec->kernels, op->stage, op->stage, reads, COLL_FLOAT32, &factor);
+    colli_stage_widen(kernels, &factor, plan->user->factor, 1, (coll_type)call->type);
+    colli_stage_combine(kernels, op->stage, op->stage, reads, COLL_FLOAT32, COLL_PROD, &factor);
   } else if (premul) {
-    colli_stage_scale(calls->exec->kernels, op->stage, call->sendbuf, reads, (coll_type)call->type,
-                      plan->user->factor);
+    colli_stage_combine(kernels, op->stage, call->sendbuf, reads, (coll_type)call->type, COLL_PROD,
+                        plan->user->factor);
+  } else if (plan->truth) {
+    static const uint64_t ones = ~(uint64_t)0; /* of any type */
+    colli_stage_combine(kernels, op->stage, call->sendbuf, reads, (coll_type)call->type, COLL_LAND,
+                        &ones);
   }
   return true;
 }

@@ -3,15 +3,15 @@
 
 #include <string.h>
 
-#define BLOCK_BYTES 4096 /* of copies of the factor; whole elements of each type */
+#define BLOCK_BYTES 4096 /* of copies of the operand; whole elements of each type */
 
-void colli_stage_scale(const colli_kernels *kernels, void *to, const void *from, size_t count,
-                       coll_type type, const void *factor) {
+void colli_stage_combine(const colli_kernels *kernels, void *to, const void *from, size_t count,
+                         coll_type type, coll_op op, const void *operand) {
   unsigned char block[BLOCK_BYTES];
   size_t elem_bytes = coll_type_bytes(type), most = BLOCK_BYTES / elem_bytes;
-  colli_reduce_fn multiply = kernels->reduce[type][COLL_PROD];
+  colli_reduce_fn combine = kernels->reduce[type][op];
   size_t filled = elem_bytes, wanted = (count < most ? count : most) * elem_bytes;
-  memcpy(block, factor, elem_bytes);
+  memcpy(block, operand, elem_bytes);
   while (filled < wanted) {
     size_t more = wanted - filled < filled ? wanted - filled : filled;
     memcpy(block + filled, block, more);
@@ -19,7 +19,7 @@ void colli_stage_scale(const colli_kernels *kernels, void *to, const void *from,
   }
   for (size_t done = 0; done < count; done += most) {
     size_t some = count - done < most ? count - done : most, at = done * elem_bytes;
-    multiply((char *)to + at, NULL, (const char *)from + at, block, some);
+    combine((char *)to + at, NULL, (const char *)from + at, block, some);
   }
 }
 

@@ -9,11 +9,11 @@
 #include "libcoll/exec/reduce.h"
 
 /*
- * to[i] = from[i] * *factor for i < count, as COLL_PROD does it; `type` is one of integers or
- * floats. `to` may be equal to `from` and does not overlap it otherwise.
+ * to[i] = from[i] op *operand for i < count; `type` is one of integers or floats that `op` has.
+ * `to` may be equal to `from` and does not overlap it otherwise.
  */
-void colli_stage_scale(const colli_kernels *kernels, void *to, const void *from, size_t count,
-                       coll_type type, const void *factor);
+void colli_stage_combine(const colli_kernels *kernels, void *to, const void *from, size_t count,
+                         coll_type type, coll_op op, const void *operand);
 
 /* Elements of float16, bfloat16 or float8 to float32, exactly. The buffers do not overlap. */
 void colli_stage_widen(const colli_kernels *kernels, float *to, const void *from, size_t count,

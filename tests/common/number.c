@@ -193,6 +193,8 @@ void number_reduce(void *result, coll_type type, int op, int first, int last, ui
     reduce_float(result, type, op, first, last, index, seed);
   } else {
     uint64_t value = integer(op, first, index, seed);
+    if (op >= COLL_LAND && op <= COLL_LXOR)
+      value = combine(value, 1, type, COLL_LAND);
     for (int rank = first + 1; rank <= last; rank++)
       value = combine(value, integer(op, rank, index, seed), type, op);
     if (op == COLL_AVG)

@@ -46,6 +46,14 @@ for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan br
   check "$collective, 3 threads" "$perf" $collective -t 3 -b 4 -e 64K -f 16 -n 3
   [ $collective = barrier ] || has "values : 0 OK"
 done
+for collective in allreduce reduce reduce_scatter reduce_scatterv scan exscan; do
+  for ranks in 1 4; do
+    check "$collective, $ranks threads, all types and operations" "$perf" $collective -t $ranks -d all -o all -b 4 -e 1K -f 16 -n 1
+    has "values : 0 OK"
+  done
+  check "$collective, 3 processes, all types and operations" "$run" -n 3 "$perf" $collective -d all -o all -b 4 -e 1K -f 16 -n 1
+  has "values : 0 OK"
+done
 check "several collectives, 2 processes" "$run" -n 2 "$perf" allreduce reduce_scatterv alltoallv barrier sendrecv \
   -b 4 -e 64K -f 64 -n 3
 [ "$(grep -c 'values : 0 OK' "$out/log")" = 5 ] || { echo "FAILED: 5 collectives give as many tables"; failed=1; }

@@ -187,7 +187,7 @@ Test(stage, scaling_is_the_product) {
         ref_element(type, COLL_PROD, want + i * each, from + 1 + i * each, factor);
       unsigned char *out = c % 2 ? from + 1 : to + 1; /* in place and not */
       out[-1] = out[bytes] = 0xa5;
-      colli_stage_scale(kernels, out, from + 1, count, type, factor);
+      colli_stage_combine(kernels, out, from + 1, count, type, COLL_PROD, factor);
       cr_assert_eq(memcmp(out, want, bytes), 0, "type %d count %zu", type, count);
       cr_assert(out[-1] == 0xa5 && out[bytes] == 0xa5);
     }

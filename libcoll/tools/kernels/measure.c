@@ -33,7 +33,7 @@ static void run_kernel(const kernels_work *work) {
     work->kernels->average[work->type](m->a, count, NRANKS);
     break;
   case FORM_SCALE:
-    colli_stage_scale(work->kernels, m->to, m->a, count, work->type, m->b);
+    colli_stage_combine(work->kernels, m->to, m->a, count, work->type, COLL_PROD, m->b);
     break;
   case FORM_STREAM:
     colli_reduce_stream(reduce, m->to, NULL, m->a, m->b, count, coll_type_bytes(work->type), false);
