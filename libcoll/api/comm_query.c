@@ -68,7 +68,7 @@ coll_status coll_comm_abort(coll_comm *comm) {
     return COLL_ERR_INVALID_ARGUMENT;
   if (comm->entry.guard.inherited)
     return COLL_ERR_INVALID_USAGE;
-  atomic_store(&comm->failure.abort_flag, 1);
+  atomic_fetch_add(&comm->failure.aborts, 1);
   colli_family *family = comm->family;
   for (int i = 0; i < family->nports; i++)
     if (family->ports[i].endpoint)

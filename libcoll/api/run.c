@@ -19,7 +19,7 @@
 
 /* Whether the communicator accepts a call; polls for an abort first. */
 static coll_status check_usable(coll_comm *comm) {
-  if (__builtin_expect(atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed), 0))
+  if (__builtin_expect(atomic_load_explicit(&comm->failure.aborts, memory_order_relaxed), 0))
     colli_notice_poll(comm->family);
   if (__builtin_expect(comm->failure.status != COLL_OK, 0))
     colli_comm_admit(comm);
@@ -153,7 +153,7 @@ static inline colli_plan *find_fast_plan(coll_comm *comm, const colli_call *call
   const colli_exec *exec = &comm->exec;
   if (comm->calls.group.depth > 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
       exec->oldest || comm->p2p.busy || !comm->calls.free_requests ||
-      atomic_load_explicit(&comm->failure.abort_flag, memory_order_relaxed))
+      atomic_load_explicit(&comm->failure.aborts, memory_order_relaxed))
     return NULL;
   colli_plan_key key = colli_call_key(call, comm->calls.turn);
   colli_plan *plan = colli_plans_find(&comm->calls.plans, &key);

@@ -84,7 +84,7 @@ typedef struct colli_failure {
   uint64_t answered_ns;            /* when this rank last said what it did last */
   int root;                        /* the rank of the base that is to blame, or -1 */
   bool admitted;                   /* the family knows that this rank's caller knows of it */
-  atomic_int abort_flag;
+  atomic_int aborts;               /* calls of coll_comm_abort() */
 } colli_failure;
 
 /* One rank's membership in a communicator. Only the owner of each part writes it. */

@@ -21,6 +21,8 @@ typedef struct colli_meeting_group {
   int waiting;                     /* ranks with an entry in `waiters` */
   int left;                        /* ranks with a flag in `gone` */
   uint64_t decided;                /* number of the last shrink that is over */
+  uint64_t aborted;                /* of the last one that was aborted */
+  int aborter;                     /* on which rank */
   bool *gone;                      /* by rank: its communicator was destroyed */
   colli_meeting_waiter *waiters[]; /* by rank; NULL: does not wait */
 } colli_meeting_group;

@@ -33,6 +33,9 @@ typedef struct colli_shrink {
   colli_meeting *meeting;          /* between threads of one process; else NULL */
   uint64_t count;                  /* shrinks and agreements of this communicator so far */
   colli_agreed agreed;             /* the last one, for ranks that are still in it */
+  int aborts;                      /* of the communicator before the last shrink or agreement */
+  uint64_t aborted;                /* this one, and those before it, are over because of an abort */
+  int aborter;                     /* on which rank */
   colli_shrink_origin from;
   uint64_t epoch;           /* shrinks and growths since the first communicator */
   int32_t origins_used;     /* numbers of original ranks given out so far; 0: the base's */

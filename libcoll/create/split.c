@@ -333,7 +333,7 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 /* A whole split, for a thread that is inside the parent. */
 static coll_status run_split(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
-  if (atomic_load_explicit(&parent->failure.abort_flag, memory_order_relaxed))
+  if (atomic_load_explicit(&parent->failure.aborts, memory_order_relaxed))
     colli_notice_poll(parent->family);
   if (parent->failure.status != COLL_OK) {
     colli_comm_admit(parent);

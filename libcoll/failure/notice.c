@@ -203,6 +203,17 @@ static void heard_answer(colli_family *family, const colli_ctrl_msg *msg) {
     colli_answer_heard(comm, msg);
 }
 
+/* A shrink or agreement was aborted. */
+static void heard_aborted(colli_family *family, const colli_ctrl_msg *msg) {
+  coll_comm *comm = find_member(family, msg->uid);
+  const bool known = comm && msg->peer >= 0 && msg->peer < family->nranks;
+  const int aborter = known ? colli_comm_rank_of(comm, msg->peer) : -1;
+  if (aborter < 0 || msg->sequence <= comm->shrink.aborted)
+    return;
+  comm->shrink.aborted = msg->sequence;
+  comm->shrink.aborter = aborter;
+}
+
 /* A rank leaves all its communicators as planned. */
 static void heard_goodbye(colli_family *family, int from) {
   family->left[from] = true;
@@ -232,11 +243,13 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
     heard_answer(family, msg);
   else if (msg->kind == COLLI_CTRL_AFFECTED)
     heard_affected(family, msg);
+  else if (msg->kind == COLLI_CTRL_ABORTED)
+    heard_aborted(family, msg);
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */
 static void check_abort(coll_comm *comm) {
-  if (!atomic_load(&comm->failure.abort_flag) || comm->failure.status != COLL_OK)
+  if (!atomic_load(&comm->failure.aborts) || comm->failure.status != COLL_OK)
     return;
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_ABORTED, comm->rank, comm->exec.oldest);

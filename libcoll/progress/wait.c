@@ -59,7 +59,7 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   uint64_t wait_ns = longest_sleep(comm, until_ns);
   bool ready = !colli_doorbells_arm(family, fds, &count) || colli_comm_poll(comm) ||
                colli_comm_poll_siblings(comm) || !colli_doorbells_quiet(family);
-  if (!ready && !atomic_load(&comm->failure.abort_flag)) {
+  if (!ready && !atomic_load(&comm->failure.aborts)) {
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);

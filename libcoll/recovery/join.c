@@ -213,7 +213,9 @@ static coll_status take_part(join *j, coll_comm **comm) {
     free(members);
     colli_sealed_close(&j->conn);
     boot_dial_close(&j->dial);
-    if (!called || (status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT))
+    const bool in_vain = status == COLL_ERR_PEER_LOST || status == COLL_ERR_TIMEOUT ||
+                         status == COLL_ERR_ABORTED; /* the growth, not this call */
+    if (!called || !in_vain)
       return status;
     j->failures++;
     j->last = *j->b.error;

@@ -73,9 +73,13 @@ static coll_status end_task(coll_comm *comm, colli_settings *settings, coll_stat
 /* Enters the communicator, if there is a place for the result. */
 static coll_status begin_task(coll_comm *comm, const void *result, const char *operation,
                               const char *name) {
+  const int aborts = comm ? atomic_load(&comm->failure.aborts) : 0;
   coll_status status = colli_call_enter(comm);
-  if (status != COLL_OK || result)
+  if (status != COLL_OK)
     return status;
+  comm->shrink.aborts = aborts;
+  if (result)
+    return COLL_OK;
   status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation, "%s is NULL", name);
   colli_call_leave(comm);
   return status;

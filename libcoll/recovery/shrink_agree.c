@@ -27,6 +27,8 @@ static coll_status take_part(shrink *s) {
   bool over = false;
   while (colli_now_ns() < s->limit_ns) {
     shrink_tend(s);
+    if (s->aborter >= 0)
+      return shrink_fail_aborted(s);
     int leader = shrink_candidate(s);
     COLLI_ASSERT_RANK(leader >= 0 && leader <= s->b.rank, s->b.rank);
     if (leader == s->b.rank)
@@ -62,7 +64,7 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .error = &settings->error,
                 .hello_word = comm->shrink.count};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
-  s->altered = s->astray = -1;
+  s->altered = s->astray = s->aborter = -1;
   s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + COLLI_NEWCOMERS_MAX + 16;
   s->b.polls.fds = calloc((size_t)s->b.polls.capacity, sizeof(*s->b.polls.fds));
   s->gone = calloc(n, sizeof(*s->gone));
@@ -85,6 +87,8 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
     status = boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd);
     if (status == COLL_OK)
       status = take_part(s);
+    if (status == COLL_ERR_ABORTED && s->aborter == comm->rank)
+      shrink_tell_abort(s);
   } else {
     colli_error_set(&settings->error, status, "shrink", "out of memory for a shrink of %d ranks",
                     comm->nranks);

@@ -36,6 +36,28 @@ static bool take_over(const shrink *s, coll_comm *child, const int *members, int
   return colli_shrink_inherit(child, comm, members, nmembers);
 }
 
+/* Ends the bootstrap after an abort. */
+static coll_status interrupt(void *ctx, coll_error *error) {
+  shrink *s = ctx;
+  shrink_listen(s);
+  if (s->aborter < 0)
+    return COLL_OK;
+  return colli_shrink_fail_aborted(s->comm, s->aborter, s->task, error);
+}
+
+/* The members of the list, and this rank's place among them. NULL: out of memory. */
+static int *list_members(const shrink *s, int *nranks, int *rank) {
+  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
+  *nranks = *rank = 0;
+  for (int r = 0; members && r < s->b.nranks; r++) {
+    *rank = r == s->b.rank ? *nranks : *rank;
+    if (s->listed[r])
+      members[(*nranks)++] = r;
+  }
+  COLLI_ASSERT_RANK(!members || (*rank < *nranks && members[*rank] == s->b.rank), s->b.rank);
+  return members;
+}
+
 /* Creates the communicator of the list. */
 static coll_status build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds) {
@@ -45,20 +67,16 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
   colli_lifelines lifelines = {.lifelines = fds,
                                .lifeline_ranks = ranks,
                                .nlifelines = nfds,
+                               .interrupt = interrupt,
+                               .interrupt_ctx = s,
                                .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
   colli_id id = {.pid = getpid(),
                  .listen_fd = listen_fd,
                  .comm_id = order->comm_id,
                  .secret = shrink_new_secret(s->id.secret, order->salt)};
   memcpy(id.addrs, order->addrs, sizeof(id.addrs));
-  int nranks = 0, rank = 0;
-  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
-  for (int r = 0; members && r < s->b.nranks; r++) {
-    rank = r == s->b.rank ? nranks : rank;
-    if (s->listed[r])
-      members[nranks++] = r;
-  }
-  COLLI_ASSERT_RANK(!members || (rank < nranks && members[rank] == s->b.rank), s->b.rank);
+  int nranks, rank;
+  int *members = list_members(s, &nranks, &rank);
   coll_comm_destroy(&s->child);
   coll_status status;
   if (members && id.secret) {
@@ -87,6 +105,8 @@ coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, co
       s->agreed.absent += !s->listed[r];
   } else {
     coll_status status = build(s, order, listen_fd, fds, ranks, nfds);
+    if (status == COLL_ERR_ABORTED) /* here, or a rank said so in the bootstrap */
+      shrink_note_abort(s, s->b.error->peer);
     if (status != COLL_OK)
       return status;
   }

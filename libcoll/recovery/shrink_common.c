@@ -14,10 +14,6 @@
 #define SEND_NS COLLI_NS_PER_S
 #define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
 
-const char *colli_shrink_name(shrink_task task) {
-  return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink() or coll_comm_grow()";
-}
-
 /* ---- messages -------------------------------------------------------------------------------- */
 
 bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
@@ -52,7 +48,8 @@ void shrink_send_checkin(const shrink *s, colli_sealed *conn) {
                                .adopted = s->adopted,
                                .word = s->word,
                                .renewed = s->renewed,
-                               .task = s->task};
+                               .task = s->task,
+                               .aborter = s->aborter};
   uint8_t *flags = malloc((size_t)s->b.nranks);
   if (!flags) { /* the others count this rank as missing */
     boot_note_errno(&s->b, ENOMEM, true);
@@ -167,6 +164,7 @@ static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
   }
   conn->in = true;
   conn->done = 0;
+  shrink_note_abort(s, conn->head.aborter);
   if (conn->head.task != s->task)
     s->astray = rank;
   if (rank < s->b.rank)
@@ -193,20 +191,22 @@ static int read_checkin(shrink *s, int rank) {
 }
 
 /* Reads a rank's report, if it is not here yet: DONE, AGAIN or an errno. */
-static int read_report(shrink_conn *conn) {
+static int read_report(shrink *s, shrink_conn *conn) {
   if (conn->said)
     return COLL_T_AGAIN;
   int result = colli_sealed_pull(&conn->conn, &conn->report, sizeof(conn->report), &conn->done);
   if (result == COLL_T_DONE) {
     conn->said = true;
     conn->done = 0;
+    if (conn->report.report.status == COLL_ERR_ABORTED)
+      shrink_note_abort(s, conn->report.report.error.rank);
   }
   return result;
 }
 
 /* Reads one rank's messages; false if its connection ended or a message is invalid. */
 static bool read_conn(shrink *s, int rank) {
-  const int result = s->conns[rank]->in ? read_report(s->conns[rank]) : read_checkin(s, rank);
+  const int result = s->conns[rank]->in ? read_report(s, s->conns[rank]) : read_checkin(s, rank);
   boot_note_errno(&s->b, result, true);
   if (result == EBADMSG)
     s->altered = rank;
@@ -222,6 +222,7 @@ void shrink_listen(shrink *s) {
     /* It will not come, but may be alive. */
     s->skipped[r] = s->skipped[r] || comm->failure.left[r] || comm->failure.silent[r];
   }
+  shrink_hear_abort(s);
   colli_call_pause(comm);
 }
 

@@ -29,7 +29,7 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
     if (result != COLL_T_AGAIN)
       break;
     shrink_tend(s);
-    if (shrink_candidate(s) != leader)
+    if (shrink_candidate(s) != leader || s->aborter >= 0)
       break;
     if (colli_now_ns() >= until_ns) {
       s->skipped[leader] = true;
@@ -44,10 +44,10 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
 }
 
 /* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
- * long), or an errno. */
+ * long; after an abort that is soon), or an errno. */
 static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_t *flags) {
   size_t done = 0, flags_done = 0;
-  const uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
+  uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
   for (;;) {
     int result = colli_sealed_pull(conn, order, sizeof(*order), &done);
     if (result == COLL_T_DONE && (order->nranks != s->b.nranks || order->newcomers < 0 ||
@@ -58,6 +58,8 @@ static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_
     if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
       return result;
     shrink_listen(s);
+    if (s->aborter >= 0 && s->verdict_ns < until_ns)
+      until_ns = s->verdict_ns;
     shrink_wait_begin(s);
     boot_polls_add(&s->b.polls, conn->fd, POLLIN);
     boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);

@@ -23,6 +23,8 @@
  * latter its outcome; and if it dials the listener of one that leads them, that proves the outcome.
  *
  * A growth is a shrink in which rank 0 takes in newcomers as well (grow.h).
+ *
+ * coll_comm_abort() ends all of this: shrink_abort.c.
  */
 #ifndef COLLI_RECOVERY_SHRINK_INTERNAL_H
 #define COLLI_RECOVERY_SHRINK_INTERNAL_H
@@ -46,6 +48,11 @@ typedef enum shrink_task {
   SHRINK_GROW = 3 /* of this rank only: to all others it is a shrink */
 } shrink_task;
 
+/* The public name of the call. */
+static inline const char *colli_shrink_name(shrink_task task) {
+  return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink() or coll_comm_grow()";
+}
+
 typedef struct shrink_checkin {
   uint32_t magic;
   int32_t nranks;
@@ -55,6 +62,8 @@ typedef struct shrink_checkin {
   uint64_t word;    /* SHRINK_AGREE: its own */
   uint32_t renewed;
   uint32_t task;
+  int32_t aborter; /* the rank on which the shrink was aborted; -1: it was not */
+  uint32_t pad;
 } shrink_checkin;
 
 typedef enum shrink_order_kind {
@@ -112,6 +121,8 @@ typedef struct shrink {
   bool *gone, *skipped; /* by rank */
   int altered;          /* a rank one of whose messages arrived altered; -1: none */
   int astray;           /* a rank that made another call (task); -1: none */
+  int aborter;          /* the rank on which this call was aborted; -1: it was not */
+  uint64_t verdict_ns;  /* if it was: how long to wait for what the leader says */
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
@@ -127,9 +138,6 @@ typedef struct shrink {
 } shrink;
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
-
-/* The public name of a call. */
-const char *colli_shrink_name(shrink_task task);
 
 /* The lowest rank that may coordinate: this one or a lower one. */
 int shrink_candidate(const shrink *s);
@@ -166,6 +174,54 @@ void shrink_drop(shrink *s, int rank);
 /* Records the latest list from an order or checkin. */
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags);
+
+/* ---- dialling many ranks (shrink_probe.c) ---------------------------------------------------- */
+
+#define SHRINK_PROBES 16 /* at a time */
+
+/* Whether a rank is to be dialled, or still to be. */
+typedef bool shrink_wanted(const shrink *s, int rank);
+
+/* A rank that is dialled in order to learn whether it is gone, and to send it a checkin. */
+typedef struct shrink_probe {
+  int rank; /* -1: none */
+  uint64_t until_ns;
+  boot_dial dial;
+} shrink_probe;
+
+typedef struct shrink_probes {
+  shrink_probe at[SHRINK_PROBES];
+  shrink_wanted *wanted;
+  uint64_t each_ns; /* then it is another one's turn */
+  int next;         /* the rank from which on they go on; 0: from the beginning */
+} shrink_probes;
+
+void shrink_probes_begin(shrink_probes *p, shrink_wanted *wanted, uint64_t each_ns);
+
+/* Moves them on; false once each wanted rank has been dialled. */
+bool shrink_probes_step(shrink *s, shrink_probes *p);
+
+void shrink_probes_watch(shrink *s, const shrink_probes *p);
+void shrink_probes_end(shrink_probes *p);
+
+/* Tells the ranks to which the control links may not lead that the call was aborted. */
+void shrink_tell_abort(shrink *s);
+
+/* ---- aborts (shrink_abort.c) ----------------------------------------------------------------- */
+
+/* Whether coll_comm_abort() was called here since the call began. */
+bool colli_shrink_was_aborted(const coll_comm *comm);
+
+/* Fails because it was called on rank `aborter`. */
+coll_status colli_shrink_fail_aborted(const coll_comm *comm, int aborter, shrink_task task,
+                                      coll_error *error);
+coll_status shrink_fail_aborted(const shrink *s);
+
+/* Another rank says that the call was aborted on `aborter`, if that is one. */
+void shrink_note_abort(shrink *s, int aborter);
+
+/* Notes whether it was aborted, here or elsewhere, and passes that on. */
+void shrink_hear_abort(shrink *s);
 
 /* ---- shrink_build.c -------------------------------------------------------------------------- */
 

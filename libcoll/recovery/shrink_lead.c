@@ -10,31 +10,21 @@
 
 #define BEATS            8 /* signs of life of a waiting coordinator within the patience */
 #define BALLOT_RANK_BITS 20
-#define PROBES           16                       /* missing ranks to dial at a time */
 #define PROBE_AFTER_NS   (50 * COLLI_NS_PER_MS)   /* most come by themselves */
 #define PROBE_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
 #define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
 
-/* A missing rank, whose shrink listener this rank dials to learn whether it is gone and to tell it
- * who leads. */
-typedef struct probe {
-  int rank; /* -1: none */
-  uint64_t until_ns;
-  boot_dial dial;
-} probe;
-
 /* The state of the leading rank. */
 typedef struct lead {
   shrink *s;
-  probe probes[PROBES];
-  uint64_t ballot;   /* of the last list that this rank chose; 0: none */
-  int next;          /* the rank from which on probes go on */
-  uint64_t next_ns;  /* when they do */
-  uint64_t until_ns; /* when missing ranks are left out */
-  uint64_t beat_ns;  /* when to tell the members again that this rank is there */
-  bool *here;        /* by rank: takes part, as of the last look at the latest list */
-  bool *adopted;     /* by rank: and has made its communicator */
-  bool takes[];      /* by rank: is here, and takes the list that is being made */
+  shrink_probes probes; /* of missing ranks */
+  uint64_t ballot;      /* of the last list that this rank chose; 0: none */
+  uint64_t next_ns;     /* when they go on */
+  uint64_t until_ns;    /* when missing ranks are left out */
+  uint64_t beat_ns;     /* when to tell the members again that this rank is there */
+  bool *here;           /* by rank: takes part, as of the last look at the latest list */
+  bool *adopted;        /* by rank: and has made its communicator */
+  bool takes[];         /* by rank: is here, and takes the list that is being made */
 } lead;
 
 /* Whether a rank need not be waited for. */
@@ -47,56 +37,18 @@ static bool here(const shrink *s, int r) {
   return r == s->b.rank || (s->conns[r] && s->conns[r]->in);
 }
 
-/* ---- probes of missing ranks ----------------------------------------------------------------- */
-
-/* Ends a probe. */
-static void end_probe(probe *v) {
-  boot_dial_close(&v->dial);
-  v->rank = -1;
+/* Whether a rank is missing. */
+static bool is_missing(const shrink *s, int r) {
+  return !is_settled(s, r);
 }
 
-/* Begins to probe missing ranks, in turn. */
-static void begin_probes(lead *l) {
-  const int nranks = l->s->b.nranks;
-  for (int i = 0; i < PROBES && l->next < nranks; i++) {
-    probe *v = &l->probes[i];
-    if (v->rank >= 0)
-      continue;
-    while (l->next < nranks && is_settled(l->s, l->next))
-      l->next++;
-    if (l->next == nranks)
-      break;
-    COLLI_ASSERT_RANK(l->next != l->s->b.rank, l->s->b.rank);
-    v->rank = l->next++;
-    v->until_ns = colli_now_ns() + PROBE_NS;
-    shrink_dial(l->s, &v->dial, v->rank);
-  }
-}
-
-/* Moves the probes on. */
+/* Dials missing ranks again and again, to learn whether they are gone and to tell them who leads.
+ */
 static void step_probes(lead *l) {
-  shrink *s = l->s;
   const uint64_t now_ns = colli_now_ns();
-  bool any = false;
-  if (now_ns >= l->next_ns)
-    begin_probes(l);
-  for (int i = 0; i < PROBES; i++) {
-    probe *v = &l->probes[i];
-    if (v->rank < 0)
-      continue;
-    int result = shrink_dial_step(s, &v->dial);
-    if (result == COLL_T_DONE) {
-      shrink_send_checkin(s, &v->dial.conn); /* if it gets lost, the next one will arrive */
-      colli_sealed_close(&v->dial.conn);
-    }
-    if (result != COLL_T_AGAIN || is_settled(s, v->rank) || now_ns >= v->until_ns)
-      end_probe(v);
-    else
-      any = true;
-  }
-  if (any || l->next < s->b.nranks || now_ns < l->next_ns)
+  if (now_ns < l->next_ns || shrink_probes_step(l->s, &l->probes))
     return;
-  l->next = 0;
+  l->probes.next = 0;
   l->next_ns = now_ns + AGAIN_NS;
 }
 
@@ -200,16 +152,14 @@ static bool gather(lead *l) {
     }
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
-    if (late || all || s->proved || s->altered >= 0) {
+    if (late || all || s->proved || s->altered >= 0 || s->aborter >= 0) {
       bool committed = may_be_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_adopted(s, r)));
       return committed;
     }
     shrink_wait_begin(s);
-    for (int i = 0; i < PROBES; i++)
-      if (l->probes[i].rank >= 0)
-        boot_dial_watch(&s->b, &l->probes[i].dial);
+    shrink_probes_watch(s, &l->probes);
     shrink_wait(s, l->until_ns);
   }
 }
@@ -290,6 +240,8 @@ static coll_status hear_reports(lead *l) {
     bool all = newcomers != COLL_T_AGAIN;
     coll_status status = newcomers > 0 ? (coll_status)newcomers : COLL_OK;
     shrink_tend(s);
+    if (s->aborter >= 0)
+      return shrink_fail_aborted(s);
     beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
       shrink_conn *conn = s->conns[r];
@@ -386,7 +338,7 @@ static coll_status new_list(lead *l) {
   status = shrink_adopt_leading(s, &order, listen_fd);
   if (status == COLL_ERR_TIMEOUT)
     skip_rank(s, s->b.error->peer);
-  if (status != COLL_OK) {
+  if (status != COLL_OK && status != COLL_ERR_ABORTED) {
     coll_error why = *s->b.error;
     order = make_order(SHRINK_STOP);
     send_order_to_members(l, &order, true);
@@ -395,7 +347,7 @@ static coll_status new_list(lead *l) {
     *s->b.error = why;
     return status;
   }
-  return hear_reports(l);
+  return status == COLL_OK ? hear_reports(l) : status;
 }
 
 /* A round with the latest list, which may already be committed. */
@@ -424,6 +376,8 @@ static coll_status lead_on(lead *l) {
   shrink *s = l->s;
   for (;;) {
     bool committed = gather(l);
+    if (s->aborter >= 0)
+      return end_all(l, shrink_fail_aborted(s));
     if (s->altered >= 0)
       return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]));
     if (s->astray >= 0)
@@ -439,7 +393,7 @@ static coll_status lead_on(lead *l) {
     if ((status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT) ||
         colli_now_ns() >= s->limit_ns)
       return end_all(l, status);
-    l->next = 0;
+    l->probes.next = 0;
     l->next_ns = 0; /* somebody died: look who */
   }
 }
@@ -457,11 +411,9 @@ coll_status shrink_lead(shrink *s) {
   l->next_ns = now_ns + PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;
-  for (int i = 0; i < PROBES; i++)
-    l->probes[i].rank = -1;
+  shrink_probes_begin(&l->probes, is_missing, PROBE_NS);
   coll_status status = lead_on(l);
-  for (int i = 0; i < PROBES; i++)
-    end_probe(&l->probes[i]);
+  shrink_probes_end(&l->probes);
   explicit_bzero(l, sizeof(*l));
   free(l);
   return status;

@@ -111,14 +111,27 @@ static void decide(coll_comm *comm, colli_meeting_group *group, const colli_meet
   }
 }
 
+/* Ends the call for all who wait in a group, because it was aborted on this rank. */
+static void end_aborted(coll_comm *comm, colli_meeting_group *group,
+                        const colli_meeting_waiter *mine) {
+  coll_error error;
+  group->aborted = mine->number;
+  group->aborter = comm->rank;
+  colli_shrink_fail_aborted(comm, comm->rank, mine->task, &error);
+  dismiss(comm, group, COLL_ERR_ABORTED, NULL, (colli_agreed){0}, &error);
+}
+
 /* Waits in a group until a rank has decided. The mutex is held, except while checking for
  * events. */
 static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_meeting_waiter *mine,
                             uint64_t until_ns) {
   colli_meeting *meeting = comm->shrink.meeting;
   while (!mine->done) {
-    if (group->waiting + group->left >= group->nranks || colli_now_ns() >= until_ns) {
+    if (colli_shrink_was_aborted(comm))
+      end_aborted(comm, group, mine);
+    else if (group->waiting + group->left >= group->nranks || colli_now_ns() >= until_ns)
       decide(comm, group, mine);
+    if (mine->done) {
       pthread_cond_broadcast(&meeting->changed);
       return;
     }
@@ -148,6 +161,8 @@ coll_status colli_shrink_local(coll_comm *comm, colli_settings *settings, shrink
   if (!group) {
     mine.status = colli_error_set(&settings->error, COLL_ERR_NO_MEMORY, "shrink",
                                   "out of memory for a shrink of %d ranks", comm->nranks);
+  } else if (mine.number <= group->aborted) {
+    mine.status = colli_shrink_fail_aborted(comm, group->aborter, task, &settings->error);
   } else if (mine.number <= group->decided) {
     mine.status = colli_error_set(
         &settings->error, COLL_ERR_TIMEOUT, "shrink",

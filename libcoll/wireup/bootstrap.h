@@ -46,11 +46,16 @@ typedef struct colli_rank_info {
  * Lifelines: connections to other ranks that stay silent while all is well. If one brings data or
  * ends, its rank has given up or died, and the bootstrap fails with PEER_LOST at once. A NULL
  * colli_lifelines means that there are none and that the listener is not kept.
+ *
+ * Whoever waits beside them may end the bootstrap for another reason: *interrupt* is called at
+ * least every 50 ms, and says so with a failure.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
+  coll_status (*interrupt)(void *ctx, coll_error *error); /* or NULL */
+  void *interrupt_ctx;
   long long timeout_ms; /* for colli_create: replaces create_timeout_ms unless it is 0 */
   colli_secret *keep;   /* for colli_create: this rank gets a shrink listener with this secret */
   int listen_fd; /* out: the listener behind control_addrs, which the caller then owns; or -1 */

@@ -156,8 +156,9 @@ static coll_status await_outcome(join_state *j) {
     COLLI_ASSERT_RANK(!over || j->ready, j->b->rank);
     if (status != COLL_OK || over)
       return status;
-    int broken = boot_lifelines_broken(b);
-    int result = broken < 0 ? boot_links_step(b, j->links) : (int)boot_fail_lifeline(b, broken);
+    int result = (int)boot_lifelines_check(b);
+    if (result == COLL_OK)
+      result = boot_links_step(b, j->links);
     if (result > 0) {
       report_failure(j, (coll_status)result);
       return (coll_status)result;

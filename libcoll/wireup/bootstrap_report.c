@@ -11,6 +11,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
+#define INTERRUPT_NS  (50 * COLLI_NS_PER_MS) /* the longest time between two looks */
 #define REMEMBERED_NS COLLI_NS_PER_S /* so long a shortage that may be over explains failures */
 
 void boot_note_errno(const boot *b, int sys_errno, bool for_good) {
@@ -109,11 +110,14 @@ void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, siz
 void boot_lifelines_watch(boot *b) {
   for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++)
     boot_polls_add(&b->polls, b->lifelines->lifelines[i], POLLIN);
+  if (b->lifelines && b->lifelines->interrupt)
+    boot_polls_wake(&b->polls, colli_now_ns() + INTERRUPT_NS);
 }
 
-int boot_lifelines_broken(const boot *b) {
+/* The index of a lifeline that ended or has data; -1 if all are silent. */
+static int broken_lifeline(const boot *b) {
   char byte;
-  for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++) {
+  for (int i = 0; i < b->lifelines->nlifelines; i++) {
     ssize_t got = recv(b->lifelines->lifelines[i], &byte, 1, MSG_PEEK | MSG_DONTWAIT);
     const bool ended = got >= 0 || (errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
     if (got < 0)
@@ -124,9 +128,16 @@ int boot_lifelines_broken(const boot *b) {
   return -1;
 }
 
-coll_status boot_fail_lifeline(const boot *b, int lifeline) {
-  COLLI_ASSERT_RANK(lifeline >= 0 && lifeline < b->lifelines->nlifelines, b->rank);
-  int peer = b->lifelines->lifeline_ranks[lifeline];
+coll_status boot_lifelines_check(const boot *b) {
+  if (!b->lifelines)
+    return COLL_OK;
+  coll_status status = COLL_OK;
+  if (b->lifelines->interrupt)
+    status = b->lifelines->interrupt(b->lifelines->interrupt_ctx, b->error);
+  const int broken = status == COLL_OK ? broken_lifeline(b) : -1;
+  if (broken < 0)
+    return status;
+  int peer = b->lifelines->lifeline_ranks[broken];
   return boot_fail(b, COLL_ERR_PEER_LOST, peer, NULL,
                    "rank %d of the new communicator is lost, or gave up, before all its ranks were "
                    "joined",

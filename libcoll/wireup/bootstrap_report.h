@@ -63,13 +63,10 @@ const char *boot_record_check(colli_rank_info *info);
 /* Lists the ranks whose flag is `wanted`, as many as fit: "3, 5-7". */
 void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes);
 
-/* Watches the lifelines. */
+/* Watches the lifelines, and for interruptions. */
 void boot_lifelines_watch(boot *b);
 
-/* The index of a lifeline that ended or has data; -1 if all are silent. */
-int boot_lifelines_broken(const boot *b);
-
-/* Fails because of the lifeline with that index. */
-coll_status boot_fail_lifeline(const boot *b, int lifeline);
+/* Fails if there is an interruption, or a lifeline ended or has data. */
+coll_status boot_lifelines_check(const boot *b);
 
 #endif

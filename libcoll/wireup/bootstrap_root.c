@@ -338,9 +338,9 @@ static coll_status serve_ranks(root_state *r) {
     int sys_errno = boot_door_failure(&r->door, late);
     if (sys_errno != 0)
       return fail_accept(r, sys_errno);
-    int broken = boot_lifelines_broken(b);
-    if (broken >= 0)
-      return boot_fail_lifeline(b, broken);
+    status = boot_lifelines_check(b);
+    if (status != COLL_OK)
+      return status;
     bool all_in = r->checked_in == b->nranks;
     if (all_in && !r->links->have_table) {
       r->links->have_table = true;

@@ -26,7 +26,9 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_BEAT = 6,    /* asks the neighbour's kernel for an answer; links drop it */
   COLLI_CTRL_AFFECTED = 7, /* the communicator has failed, and origin's caller has learned it, or is
                               about to; `error` and `root` say why */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_AFFECTED
+  COLLI_CTRL_ABORTED = 8,  /* shrink or agreement `sequence` of the communicator is over, because
+                              coll_comm_abort() was called on rank `peer` meanwhile */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_ABORTED
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9

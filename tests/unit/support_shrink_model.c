@@ -257,6 +257,15 @@ static bool give_up(world *w, const bounds *b, int r) {
   return true;
 }
 
+/* A rank leaves the shrink with an error, in the middle of whatever it does. */
+static bool leave(world *w, const bounds *b, int r) {
+  if (w->left == b->leaves)
+    return false;
+  w->left++;
+  w->rank[r].outcome = FAILED;
+  return true;
+}
+
 /* A leader gets the word of a rank, which may have left since. */
 static bool hear_word(world *w, int c, int r) {
   const rank *me = &w->rank[c];
@@ -301,6 +310,8 @@ bool happen(world *w, const bounds *b, event kind, int r, int x) {
     return follows && x == 0 && take_order(w, r, false);
   case GIVES_UP:
     return follows && x == 0 && give_up(w, b, r);
+  case LEAVES:
+    return in && x == 0 && leave(w, b, r);
   case HEARS_WORD:
     return leads && hear_word(w, r, x);
   case NOTICES_END:

@@ -43,13 +43,13 @@ typedef struct world {
   link link[MOST][MOST]; /* [leader][rank] */
   uint8_t members[LISTS + 1];
   uint8_t known[MOST][LISTS + 1]; /* the highest ballot with which a rank took a list */
-  uint8_t lists, deaths, given_up;
+  uint8_t lists, deaths, given_up, left;
 } world;
 
 /* What a search may do. */
 typedef struct bounds {
   int nranks;
-  int lists, deaths, give_ups;
+  int lists, deaths, give_ups, leaves;
   coll_shrink_quorum quorum;
   bool uniform; /* an agreement: what dead ranks returned with counts, too */
 } bounds;
@@ -67,6 +67,7 @@ typedef enum event {
   BEGINS_ROUND,
   ENDS_ROUND,
   ENDS_ROUND_EARLY,
+  LEAVES, /* because of an abort */
   EVENTS
 } event;
 

@@ -2,7 +2,8 @@
  * test_shrink_model.c: searches the orders of events of a shrink for one from which two
  * communicators come at once.
  *
- *   3 ranks     every order of events, up to a number of lists, of deaths, and of ranks given up
+ *   3 ranks     every order of events, up to a number of lists, of deaths, of ranks given up, and
+ *               of ranks that leave because of an abort
  *   4, 5 ranks  random ones
  */
 #include <criterion/criterion.h>
@@ -83,14 +84,15 @@ static bool walk(const bounds *most, uint64_t seed, int *returned) {
   bounds drawn = *most, *b = &drawn;
   drawn.deaths = (int)colli_prng_below(&prng, (uint64_t)most->deaths + 1);
   drawn.give_ups = (int)colli_prng_below(&prng, (uint64_t)most->give_ups + 1);
+  drawn.leaves = (int)colli_prng_below(&prng, (uint64_t)most->leaves + 1);
   world w = begin_world(b);
   for (int vain = 0; vain < 400; vain++) {
     event kind = (event)colli_prng_below(&prng, EVENTS);
     int r = (int)colli_prng_below(&prng, (uint64_t)b->nranks);
     bool pair = kind == LEARNS_OF_DEATH || kind == HEARS_WORD || kind == NOTICES_END;
     int x = pair ? (int)colli_prng_below(&prng, (uint64_t)b->nranks) : 0;
-    bool ends =
-        kind == DIES || kind == GIVES_UP || kind == BEGINS_ROUND || kind == ENDS_ROUND_EARLY;
+    bool ends = kind == DIES || kind == GIVES_UP || kind == BEGINS_ROUND ||
+                kind == ENDS_ROUND_EARLY || kind == LEAVES;
     if (ends && vain < 200 && colli_prng_below(&prng, 64))
       continue; /* or nobody would ever return */
     if (!happen(&w, b, kind, r, x))
@@ -105,26 +107,29 @@ static bool walk(const bounds *most, uint64_t seed, int *returned) {
 }
 
 /* Three ranks, exhaustively. */
-static void search_three(int lists, int deaths, int give_ups, bool uniform) {
-  bounds b = {3, lists, deaths, give_ups, COLL_SHRINK_QUORUM_MAJORITY, uniform};
+static void search_three(int lists, int deaths, int give_ups, int leaves, bool uniform) {
+  bounds b = {3, lists, deaths, give_ups, leaves, COLL_SHRINK_QUORUM_MAJORITY, uniform};
   size_t states;
-  cr_assert(!search_all(&b, &states), "%d lists, %d deaths, %d given up", lists, deaths, give_ups);
+  cr_assert(!search_all(&b, &states), "%d lists, %d deaths, %d given up, %d left", lists, deaths,
+            give_ups, leaves);
   printf("%zu states\n", states);
 }
 
 Test(shrink_model, three_ranks) {
-  search_three(2, 2, 2, false);
-  search_three(3, 1, extent(1, 2, 1), false);
+  search_three(2, 2, 2, 0, false);
+  search_three(2, 1, 1, 2, false);
+  search_three(3, 1, extent(1, 2, 1), 0, false);
 }
 
 Test(shrink_model, three_ranks_agree) {
-  search_three(2, 2, 2, true);
-  search_three(3, 1, extent(1, 2, 1), true);
+  search_three(2, 2, 2, 0, true);
+  search_three(2, 1, 1, 2, true);
+  search_three(3, 1, extent(1, 2, 1), 0, true);
 }
 
 /* Both sides of a cut go on if that is wanted: the search would see it. */
 Test(shrink_model, reachable_ranks_split) {
-  bounds b = {3, 2, 0, 2, COLL_SHRINK_QUORUM_REACHABLE, false};
+  bounds b = {3, 2, 0, 2, 0, COLL_SHRINK_QUORUM_REACHABLE, false};
   size_t states;
   cr_assert(search_all(&b, &states));
 }
@@ -133,7 +138,7 @@ Test(shrink_model, random_orders) {
   int returned = 0;
   for (int nranks = 4; nranks <= MOST; nranks++) {
     for (int i = 0; i < extent(40000, 200000, 20000); i++) {
-      bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_MAJORITY, i % 2};
+      bounds b = {nranks, LISTS, 3, 6, i % 3, COLL_SHRINK_QUORUM_MAJORITY, i % 2};
       cr_assert(!walk(&b, (uint64_t)(nranks * 100000000 + i), &returned), "%d ranks, order %d",
                 nranks, i);
     }
@@ -141,7 +146,7 @@ Test(shrink_model, random_orders) {
   printf("%d ranks returned with a communicator\n", returned);
   cr_assert_gt(returned, 10000);
   for (int nranks = 4; nranks <= MOST; nranks++) {
-    bounds b = {nranks, LISTS, 3, 6, COLL_SHRINK_QUORUM_REACHABLE, false};
+    bounds b = {nranks, LISTS, 3, 6, 0, COLL_SHRINK_QUORUM_REACHABLE, false};
     int split = 0;
     for (int i = 0; i < 1000; i++)
       split += walk(&b, (uint64_t)i, &returned);

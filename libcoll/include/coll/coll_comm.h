@@ -225,7 +225,12 @@ COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int 
 /*
  * Makes every pending and later operation on this communicator fail with COLL_ERR_ABORTED, here
  * and, as soon as this rank is in a libcoll call or has a progress thread, on all ranks. From any
- * thread; does not block. Errors: INVALID_ARGUMENT.
+ * thread; does not block.
+ *
+ * If this rank is in coll_comm_shrink(), _grow() or _agree() of this communicator, that call fails
+ * the same way within a second, on all ranks that are in it or come to it later. Only ranks that
+ * were about to return may still get COLL_OK, and the same result as those that already have it. An
+ * abort before this rank's call does not end it. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_comm_abort(coll_comm *comm);
 
@@ -245,8 +250,8 @@ COLL_API coll_status coll_comm_revoke(coll_comm *comm);
  * agree on who is left. They must be more than half of the ranks, or half of them with rank 0, or
  * all that are not proven dead, unless shrink_quorum says otherwise (docs/failures.md). `comm`
  * itself does not change and must still be destroyed. config: as in coll_comm_split(). Errors:
- * INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not find the others), UNSUPPORTED (in
- * the simulator), and those of coll_comm_create().
+ * INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not find the others), ABORTED
+ * (meanwhile, on any rank), UNSUPPORTED (in the simulator), and those of coll_comm_create().
  */
 COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config,
                                       coll_comm **child);
@@ -267,8 +272,8 @@ COLL_API coll_status coll_comm_shrink(coll_comm *comm, const coll_config *config
  * ranks of `comm` that did not take part, because they are dead or did not come; the same on all
  * ranks; 0 if all took part; may be NULL. config: NULL, or error, create_timeout_ms and
  * shrink_quorum of this call. Errors: INVALID_ARGUMENT, TIMEOUT (this rank was left out, or too few
- * met), MISMATCH (another rank is in coll_comm_shrink() instead), AUTH (a message was altered on
- * its way), UNSUPPORTED (in the simulator), SYSTEM, NO_MEMORY.
+ * met), ABORTED (meanwhile, on any rank), MISMATCH (another rank is in coll_comm_shrink() instead),
+ * AUTH (a message was altered on its way), UNSUPPORTED (in the simulator), SYSTEM, NO_MEMORY.
  */
 COLL_API coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absent,
                                      const coll_config *config);
