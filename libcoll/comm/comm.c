@@ -27,3 +27,10 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
 coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason) {
   return colli_comm_refuse(comm, reason->status, reason->operation, "%s", reason->message);
 }
+
+void colli_comm_refuse_op(coll_comm *comm, const coll_error *record) {
+  if (comm->failure.status != COLL_OK)
+    return;
+  atomic_store_explicit(&comm->entry.misused, 0, memory_order_relaxed); /* this is newer */
+  comm->failure.error = *record;
+}

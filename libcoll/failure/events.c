@@ -77,7 +77,8 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
   colli_watchdog_disagree(ctx, &op->tag, peer, got, op);
 }
 
-/* A message and the receive that matched it differ in type or number of elements. */
+/* A message and the receive that matched it differ in type or number of elements. That concerns
+ * this receive alone: the sender may be complete long since, and the communicator goes on. */
 static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head) {
   coll_comm *comm = ctx;
   coll_error record;
@@ -93,7 +94,7 @@ static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2
            "to it, tag %d; %s",
            comm->rank, comm->host, text, peer, record.peer_host, record.peer_pid,
            (unsigned long long)head->word, colli_type_text(head->type, type), head->tag, advice);
-  colli_comm_fail(comm, &record);
+  colli_comm_refuse_op(comm, &record);
 }
 
 /* A message arrived that this version of libcoll does not send. */

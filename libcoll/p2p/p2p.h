@@ -49,6 +49,7 @@ typedef struct colli_post {
   int type;
   size_t count;          /* of a receive: capacity in elements; at completion those received */
   bool exact;            /* a receive of exactly `count` elements */
+  bool unfit;            /* a receive: its message has another type or length, and is thrown away */
   bool over;             /* complete */
   coll_message *message; /* of a receive, or NULL */
   char *buf;

@@ -33,25 +33,26 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
   return post ? p2p_take(&peer->recvs, before) : NULL;
 }
 
-/* Delivers a message, or its first slice, to the matched receive. */
+/* Delivers a message, or its first slice, to the matched receive. One that does not fit ends only
+ * this receive: its slices still come, and nobody uses them. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes) {
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
   COLLI_ASSERT_RANK(post->peer == peer->rank || post->peer == COLL_ANY_SOURCE, p2p->exec->rank);
   size_t count = (size_t)head->word;
-  if (head->type != post->type || count > post->count || (post->exact && count < post->count)) {
+  post->unfit =
+      head->type != post->type || count > post->count || (post->exact && count < post->count);
+  if (__builtin_expect(post->unfit, 0))
     p2p->events->unfit(p2p->exec->ctx, post, peer->rank, head);
-    return COLLI_STEP_FAILED;
-  }
   if (post->peer == COLL_ANY_SOURCE)
     post->peer = peer->rank;
   post->tag = head->tag;
   post->count = count;
-  post->bytes = count * coll_type_bytes((coll_type)post->type);
+  post->bytes = count * coll_type_bytes((coll_type)head->type);
   COLLI_ASSERT_RANK(bytes <= post->bytes, p2p->exec->rank);
   post->done = bytes;
   post->op->request.moved = true;
-  if (bytes)
+  if (bytes && !post->unfit)
     memcpy(post->buf, data, bytes);
   if (bytes == post->bytes) {
     p2p_finish(p2p, post);

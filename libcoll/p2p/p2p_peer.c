@@ -60,6 +60,14 @@ int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op) {
   return 0;
 }
 
+/* How an operation ends whose posts are all over. */
+static coll_status end_of(const colli_p2p_op *op) {
+  for (int i = 0; i < op->nposts; i++)
+    if (op->post[i].unfit)
+      return COLL_ERR_MISMATCH;
+  return COLL_OK;
+}
+
 void p2p_finish(colli_p2p *p2p, colli_post *post) {
   COLLI_ASSERT_RANK(post->op && !post->over && post->op->posts_left > 0, p2p->exec->rank);
   COLLI_ASSERT_RANK(p2p->busy > 0 && (!post->window || post->window->inflight > 0),
@@ -73,5 +81,5 @@ void p2p_finish(colli_p2p *p2p, colli_post *post) {
     *post->message = (coll_message){post->peer, post->tag, post->count};
   op->request.moved = true;
   if (--op->posts_left == 0)
-    colli_exec_finish(p2p->exec, &op->request, COLL_OK);
+    colli_exec_finish(p2p->exec, &op->request, end_of(op));
 }

@@ -45,7 +45,8 @@ static int take_slice(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_head
   if (!post || head->word != post->done || bytes == 0 || bytes > post->bytes - post->done)
     return report_broken(p2p, peer, "a slice that is not the next one of its message");
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);
-  memcpy(post->buf + post->done, data, bytes);
+  if (!post->unfit)
+    memcpy(post->buf + post->done, data, bytes);
   post->done += bytes;
   post->op->request.moved = true;
   if (post->done == post->bytes)

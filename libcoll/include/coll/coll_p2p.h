@@ -57,8 +57,9 @@ COLL_API coll_status coll_send_on_stream(const void *sendbuf, size_t count, coll
  * Receives a message from rank peer (COLL_ANY_SOURCE: from any rank) with tag `tag` (COLL_ANY_TAG:
  * any). message: NULL, or receives the source, tag and length of the message at completion; it must
  * stay valid until then. If it is given, the message may be shorter than count elements; otherwise
- * it must have exactly count. Another type or length is a MISMATCH. Messages of one sender are
- * received in the order sent. If several receives match a message, the one called first gets it.
+ * it must have exactly count. Another type or length is a MISMATCH of this receive alone: its
+ * message is thrown away, and the communicator stays usable. Messages of one sender are received in
+ * the order sent. If several receives match a message, the one called first gets it.
  */
 COLL_API coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
                                coll_message *message, coll_comm *comm);
