@@ -23,8 +23,8 @@ colli_entrance *colli_entrance_open(const colli_params *params, const colli_log 
     free(entrance);
     return NULL;
   }
-  int sys_errno =
-      colli_door_open(&entrance->door, entrance->id.listen_fd, entrance->id.secret->bytes, log);
+  int sys_errno = colli_door_open(&entrance->door, entrance->id.listen_fd,
+                                  entrance->id.secret->bytes, COLLI_HELLO_JOIN, -1, log);
   if (sys_errno == 0)
     return entrance;
   colli_error_sys(error, COLL_ERR_SYSTEM, "join_id", "epoll_create1", sys_errno,

@@ -12,6 +12,7 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/net/auth.h"
+#include "libcoll/net/door.h"
 #include "transports/registry.h"
 
 /* Copies the fields that the caller's configuration has over the defaults. */
@@ -240,6 +241,7 @@ coll_status coll_unique_id(coll_id *out, const coll_config *config) {
   if (status == COLL_OK)
     status = colli_id_make(&id, &settings.params, &settings.error);
   if (status == COLL_OK) {
+    colli_door_expect(id.listen_fd, id.secret->bytes);
     colli_id_pack(&id, out);
     colli_id_release(&id);
   }

@@ -106,7 +106,7 @@ static coll_status open_root(const colli_params *params, colli_id *id, coll_erro
   char range[16];
   uint16_t port;
   snprintf(range, sizeof(range), "%u", id->addrs[0].port);
-  return colli_door_listen(range, &id->listen_fd, &port, error);
+  return colli_door_listen(range, id->secret->bytes, &id->listen_fd, &port, error);
 }
 
 /* Makes the id that the variables describe. */

@@ -6,6 +6,7 @@
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <poll.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -14,7 +15,7 @@
 #include "libcoll/base/secret.h"
 #include "libcoll/net/sockets.h"
 
-#define HELLO_VERSION 1u
+#define HELLO_VERSION 2u
 #define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */
 
 typedef enum auth_state {
@@ -64,6 +65,22 @@ bool colli_gmac_compute(colli_gmac *gmac, uint64_t number, const void *head, siz
          EVP_CIPHER_CTX_ctrl(gmac, EVP_CTRL_AEAD_GET_TAG, COLLI_GMAC_BYTES, code) == 1;
 }
 
+bool colli_auth_tag(const uint8_t secret[COLL_SECRET_BYTES], uint8_t tag[COLLI_TAG_BYTES]) {
+  uint8_t mac[COLLI_MAC_BYTES];
+  bool good = colli_hmac(secret, "tag", sizeof("tag"), mac);
+  memcpy(tag, mac, COLLI_TAG_BYTES);
+  return good;
+}
+
+/* The code of a hello. */
+static bool make_code(const colli_auth *auth, uint8_t code[COLLI_CODE_BYTES]) {
+  uint8_t msg[16 + offsetof(colli_hello, code)] = "hello", mac[COLLI_MAC_BYTES];
+  memcpy(msg + 16, &auth->hello, offsetof(colli_hello, code));
+  bool good = colli_hmac(auth->secret, msg, sizeof(msg), mac);
+  memcpy(code, mac, COLLI_CODE_BYTES);
+  return good;
+}
+
 /* The proof that one side knows the secret, bound to its role and to both nonces. */
 static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COLLI_MAC_BYTES]) {
   uint8_t msg[16 + sizeof(colli_hello) + COLLI_NONCE_BYTES] = {0};
@@ -107,6 +124,9 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                               .comm_id = comm_id,
                               .word = word};
   init_side(auth, fd, secret, auth->hello.nonce);
+  if (auth->state != STATE_FAILED &&
+      (!colli_auth_tag(secret, auth->hello.tag) || !make_code(auth, auth->hello.code)))
+    fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
 }
 
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]) {
@@ -158,13 +178,8 @@ static int check_acceptor(colli_auth *auth) {
   memcpy(auth->nonce, auth->buf, sizeof(auth->nonce));
   if (!make_proof(auth, "acceptor", mac))
     return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
-  if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0) {
-    /* Sent in place of the proof, so that the acceptor learns why the connection ends. */
-    memset(mac, 0, sizeof(mac));
-    ssize_t ignored = send(auth->fd, mac, sizeof(mac), MSG_NOSIGNAL | MSG_DONTWAIT);
-    (void)ignored;
+  if (CRYPTO_memcmp(mac, auth->buf + COLLI_NONCE_BYTES, sizeof(mac)) != 0)
     return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
-  }
   if (!make_proof(auth, "connector", auth->buf))
     return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
   next_state(auth, STATE_SEND_PROOF);
@@ -203,13 +218,30 @@ static bool head_valid(const colli_hello *hello) {
          hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_JOIN;
 }
 
+/* Acceptor: refuses a hello that was made with another secret, or none. */
+static int refuse_hello(colli_auth *auth) {
+  /* In place of a proof, so that the connector learns that its secret is another one. */
+  memset(auth->buf, 0, sizeof(auth->buf));
+  ssize_t ignored = send(auth->fd, auth->buf, sizeof(auth->buf), MSG_NOSIGNAL | MSG_DONTWAIT);
+  (void)ignored;
+  return fail_handshake(auth, COLL_ERR_AUTH, EACCES);
+}
+
 /* Acceptor: reads the hello, head first, so that a foreign program is recognised even if it sends
  * only a few bytes. */
 static int read_hello(colli_auth *auth) {
+  uint8_t code[COLLI_CODE_BYTES];
   int result = pull_message(auth, &auth->hello, HELLO_HEAD);
   if (result == COLL_T_DONE && !head_valid(&auth->hello))
     return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
-  return result == COLL_T_DONE ? pull_message(auth, &auth->hello, sizeof(auth->hello)) : result;
+  if (result == COLL_T_DONE)
+    result = pull_message(auth, &auth->hello, sizeof(auth->hello));
+  if (result != COLL_T_DONE)
+    return result;
+  if (!make_code(auth, code))
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  bool good = CRYPTO_memcmp(code, auth->hello.code, sizeof(code)) == 0;
+  return good ? COLL_T_DONE : refuse_hello(auth);
 }
 
 /* Moves the acceptor's side on by one message. */

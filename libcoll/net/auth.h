@@ -2,10 +2,15 @@
  * auth.h: the handshake that opens every connection: mutual HMAC-SHA-256 challenge and response
  * with the communicator's secret, before one byte of the other side is trusted.
  *
- *   connector -> acceptor   hello: magic, version, kind, src and dst rank, comm_id, word, nonce A
+ *   connector -> acceptor   hello: magic, version, kind, src and dst rank, comm_id, word, nonce A,
+ *                           tag, HMAC(secret, "hello" | all that)
  *   acceptor  -> connector  nonce B, HMAC(secret, "acceptor" | hello | nonce B)
  *   connector -> acceptor   HMAC(secret, "connector" | hello | nonce B)
  *   acceptor  -> connector  one byte: accepted (1) or refused (0)
+ *
+ * The tag is the same in all hellos of a job: a kernel can compare it (door.h). With tag and code
+ * the acceptor turns away at once who does not know the secret, and keeps nothing of it. They prove
+ * nothing: both can be recorded.
  *
  * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
  */
@@ -20,6 +25,8 @@
 #define COLLI_HELLO_MAGIC      0x68694c43u /* "CLih" in the bytes of a little-endian host */
 #define COLLI_NONCE_BYTES      32
 #define COLLI_MAC_BYTES        32
+#define COLLI_TAG_BYTES        8
+#define COLLI_CODE_BYTES       16
 #define COLLI_AUTH_DEADLINE_MS 5000 /* how long a handshake may take */
 
 typedef enum colli_hello_kind {
@@ -40,8 +47,10 @@ typedef struct colli_hello {
   uint64_t comm_id;
   uint64_t word;
   uint8_t nonce[COLLI_NONCE_BYTES];
+  uint8_t tag[COLLI_TAG_BYTES];
+  uint8_t code[COLLI_CODE_BYTES];
 } colli_hello;
-_Static_assert(sizeof(colli_hello) == 64, "travels as it is");
+_Static_assert(sizeof(colli_hello) == 88, "travels as it is");
 
 typedef struct colli_auth {
   int fd;
@@ -62,6 +71,10 @@ typedef struct colli_auth {
 __attribute__((warn_unused_result)) bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES],
                                                     const void *msg, size_t bytes,
                                                     uint8_t mac[COLLI_MAC_BYTES]);
+
+/* The tag of all hellos that are made with a secret. False: as colli_hmac(). */
+__attribute__((warn_unused_result)) bool colli_auth_tag(const uint8_t secret[COLL_SECRET_BYTES],
+                                                        uint8_t tag[COLLI_TAG_BYTES]);
 
 /*
  * AES-256-GMAC: five times as fast as HMAC for long messages, but each of a key's messages needs a
@@ -92,7 +105,7 @@ int colli_auth_poll(colli_auth *auth);
 /* Acceptor only, after DONE: tells the connector whether it is accepted. 0, or -1 with errno. */
 int colli_auth_answer(colli_auth *auth, bool accepted);
 
-/* Acceptor only: whether the connector has said its whole hello. */
+/* Acceptor only: whether the connector has said its whole hello, and its code is right. */
 bool colli_auth_spoken(const colli_auth *auth);
 
 /* What to poll the socket for after AGAIN: POLLIN or POLLOUT. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <linux/filter.h>
 #include <poll.h>
+#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -21,9 +22,16 @@
 #define ACCEPT_AT_ONCE 256                     /* bounds the work of one call */
 #define SOURCE_SHARE   (COLLI_DOOR_GUESTS / 4) /* guests of one source, while others wait */
 #define LOGGED_EACH    8                       /* so many strangers have a line of their own */
+#define ANSWERED       64                      /* so many with another secret are told so */
 #define FLAG_SYN_RST   0x06u                   /* in the TCP header */
 
 /* ---- the filter ------------------------------------------------------------------------------ */
+
+/* What a filter tells from others. */
+typedef enum filter_kind {
+  FILTER_HELLOS,   /* any hello */
+  FILTER_OUR_HELLO /* with the tag of our secret: what outsiders who cannot record us never have */
+} filter_kind;
 
 /*
  * Has the kernel drop packets of connections that are not accepted yet, unless their data is
@@ -31,29 +39,43 @@
  * is dropped, too: it stays half open. Without this the door works as well, but strangers cost
  * time.
  */
-static void attach_filter(int fd) {
+static void attach_filter(int fd, filter_kind kind, const uint8_t secret[COLL_SECRET_BYTES]) {
+  uint32_t tag[COLLI_TAG_BYTES / 4] = {0};
+  if (kind == FILTER_OUR_HELLO && !colli_auth_tag(secret, (uint8_t *)tag))
+    kind = FILTER_HELLOS;
   struct sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* offsets are those of the TCP header */
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, FLAG_SYN_RST, 8, 0),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, FLAG_SYN_RST, 11, 0),
       BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12), /* length of that header in its high half */
       BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
       BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
       BPF_STMT(BPF_MISC | BPF_TAX, 0),
       BPF_STMT(BPF_LD | BPF_W | BPF_IND, sizeof(colli_hello) - 4), /* drops if there is less */
       BPF_STMT(BPF_LD | BPF_W | BPF_IND, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(COLLI_HELLO_MAGIC), 1, 0),
-      BPF_STMT(BPF_RET | BPF_K, 0),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(COLLI_HELLO_MAGIC), 0, 5),
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, offsetof(colli_hello, tag)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(tag[0]), 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_IND, offsetof(colli_hello, tag) + 4),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(tag[1]), 0, 1),
       BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
+      BPF_STMT(BPF_RET | BPF_K, 0),
   };
+  if (kind == FILTER_HELLOS)
+    code[9] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
   const struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
   setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
 }
 
-coll_status colli_door_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error) {
+coll_status colli_door_listen(const char *port_range, const uint8_t secret[COLL_SECRET_BYTES],
+                              int *fd, uint16_t *port, coll_error *error) {
   coll_status status = colli_net_listen(port_range, fd, port, error);
   if (status == COLL_OK)
-    attach_filter(*fd);
+    attach_filter(*fd, secret ? FILTER_OUR_HELLO : FILTER_HELLOS, secret);
   return status;
+}
+
+void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES]) {
+  attach_filter(listen_fd, FILTER_OUR_HELLO, secret);
 }
 
 /* ---- guests ---------------------------------------------------------------------------------- */
@@ -87,6 +109,14 @@ static void turn_away(colli_door *door, colli_guest *guest, const char *why) {
   colli_fd_close(guest->fd);
 }
 
+/* Whether a guest has earned the time for its proof: it said a hello that is meant for this door. A
+ * recorded one may be meant for another. */
+static bool is_promising(const colli_door *door, const colli_guest *guest) {
+  const colli_hello *hello = &guest->auth.hello;
+  return colli_auth_spoken(&guest->auth) && hello->kind == door->kind &&
+         (door->rank < 0 || hello->dst_rank == door->rank);
+}
+
 /* The oldest silent guest, of the same source as `from` (may be NULL) if that has its share; -1:
  * none is silent. */
 static int find_silent(const colli_door *door, const colli_addr *from) {
@@ -94,7 +124,7 @@ static int find_silent(const colli_door *door, const colli_addr *from) {
   for (int i = 0; i < door->count; i++) {
     const colli_guest *guest = &door->guests[i];
     bool is_same = from && colli_addr_same_ip(&guest->from, from);
-    bool silent = !colli_auth_spoken(&guest->auth);
+    bool silent = !is_promising(door, guest);
     same += is_same;
     if (silent && oldest < 0)
       oldest = i;
@@ -118,10 +148,11 @@ static bool has_room(const colli_door *door, uint64_t now_ns) {
 }
 
 /* Why a handshake failed. */
-static const char *reject_reason(int status) {
+static const char *reject_reason(int status, int sys_errno) {
   switch (status) {
   case COLL_ERR_AUTH:
-    return "it does not know the secret";
+    return sys_errno == EALREADY ? "its first message was recorded on another connection"
+                                 : "it does not know the secret";
   case COLL_ERR_PROTOCOL:
     return "it does not speak this version's protocol";
   case COLL_ERR_TIMEOUT:
@@ -148,6 +179,41 @@ static void note_failure(colli_door *door, int sys_errno, bool in_handshake, uin
   door->logged = true;
 }
 
+/* Notes a hello without the secret. Honest mistakes are few, and are answered. After many the
+ * kernel drops them. */
+static void note_impostor(colli_door *door) {
+  if (++door->impostors == ANSWERED && door->answers)
+    attach_filter(door->listen_fd, FILTER_OUR_HELLO, door->secret);
+}
+
+/* Whether a hello was said here before, so that it is a recorded one. */
+static bool is_replay(colli_door *door, colli_guest *guest) {
+  uint64_t code;
+  if (guest->noted || !colli_auth_spoken(&guest->auth))
+    return false;
+  guest->noted = true;
+  memcpy(&code, guest->auth.hello.code, sizeof(code));
+  const unsigned long count = door->nheard < COLLI_DOOR_HEARD ? door->nheard : COLLI_DOOR_HEARD;
+  for (unsigned long i = 0; i < count; i++)
+    if (door->heard[i] == code)
+      return true;
+  door->heard[door->nheard++ % COLLI_DOOR_HEARD] = code;
+  return false;
+}
+
+/* Advances a guest's handshake: as colli_auth_poll(). */
+static int poll_guest(colli_door *door, colli_guest *guest) {
+  int result = colli_auth_poll(&guest->auth), sys_errno = errno;
+  if (result == COLL_T_AGAIN && is_replay(door, guest)) {
+    result = COLL_ERR_AUTH;
+    sys_errno = EALREADY;
+  } else if (result == COLL_ERR_AUTH && sys_errno == EACCES) {
+    note_impostor(door);
+  }
+  errno = sys_errno;
+  return result;
+}
+
 /* A handshake is over: true if it succeeded and *done is the guest, who has left the list. */
 static bool end_handshake(colli_door *door, colli_guest *guest, int result, int sys_errno,
                           colli_guest *done) {
@@ -159,7 +225,7 @@ static bool end_handshake(colli_door *door, colli_guest *guest, int result, int 
     colli_fd_close(guest->fd); /* no stranger, as far as we know: it will come again */
     note_failure(door, sys_errno, true, colli_now_ns());
   } else {
-    turn_away(door, guest, reject_reason(result));
+    turn_away(door, guest, reject_reason(result, sys_errno));
   }
   return result == COLL_T_DONE;
 }
@@ -167,7 +233,7 @@ static bool end_handshake(colli_door *door, colli_guest *guest, int result, int 
 /* Advances a guest's handshake; true if it is done and *done is the guest, who has left the list.
  */
 static bool serve(colli_door *door, int i, colli_guest *done) {
-  int result = colli_auth_poll(&door->guests[i].auth), sys_errno = errno;
+  int result = poll_guest(door, &door->guests[i]), sys_errno = errno;
   if (result == COLL_T_AGAIN)
     return false;
   colli_guest guest = take_out(door, i);
@@ -239,7 +305,7 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
     return false;
   }
   colli_auth_accept(&guest.auth, fd, door->secret);
-  int result = colli_auth_poll(&guest.auth), sys_errno = errno;
+  int result = poll_guest(door, &guest), sys_errno = errno;
   if (result != COLL_T_AGAIN)
     return end_handshake(door, &guest, result, sys_errno, done);
   if (door->count == COLLI_DOOR_GUESTS) {
@@ -277,7 +343,7 @@ static bool accept_waiting(colli_door *door, uint64_t now_ns, colli_guest *done)
 /* ---- the door -------------------------------------------------------------------------------- */
 
 int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
-                    const colli_log *log) {
+                    colli_hello_kind kind, int rank, const colli_log *log) {
   struct epoll_event event = {.events = EPOLLIN, .data.fd = listen_fd};
   *door = COLLI_DOOR_CLOSED;
   door->epoll_fd = COLLI_FD(epoll_create1(EPOLL_CLOEXEC));
@@ -291,8 +357,11 @@ int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_S
   door->listen_fd = listen_fd;
   door->listening = true;
   door->secret = secret;
+  door->kind = kind;
+  door->rank = rank;
+  door->answers = kind != COLLI_HELLO_CONTROL && kind != COLLI_HELLO_DATA;
   door->log = *log;
-  attach_filter(listen_fd); /* another program may have made the socket */
+  attach_filter(listen_fd, door->answers ? FILTER_HELLOS : FILTER_OUR_HELLO, secret);
   door->spare_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   return 0;
 }
@@ -354,6 +423,8 @@ void colli_door_close(colli_door *door) {
   if (door->strangers.count > LOGGED_EACH)
     colli_log_write(&door->log, COLLI_LOG_INFO, "the port is closed%s",
                     colli_strangers_text(&door->strangers, text));
+  if (door->listen_fd >= 0) /* until it is opened again, nobody gets an answer */
+    attach_filter(door->listen_fd, FILTER_OUR_HELLO, door->secret);
   if (door->epoll_fd >= 0)
     colli_fd_close(door->epoll_fd);
   if (door->spare_fd >= 0)

@@ -7,8 +7,15 @@
  *                 \--> silent, nonsense: stays in the kernel, which forgets it after a minute
  *
  * The filter is a property of the listening socket. The kernel keeps no socket for a connection
- * until a packet has passed it. If the kernel cannot filter, and for strangers that begin a hello,
- * the number of guests is bounded: a silent one makes room for the next, the oldest first.
+ * until a packet has passed it. Only hellos with the tag of the secret pass. Exceptions are doors
+ * where others come by mistake and want an answer: ranks and newcomers that were given another
+ * secret dial rank 0, and survivors the port of a dead rank that another job has now. There all
+ * hellos pass while the door is open, until too many came with another tag.
+ *
+ * A guest says a hello that has the right code (auth.h), or is turned away at once. A code that was
+ * heard before is a recorded one. If the kernel cannot filter, and for recorded hellos of other
+ * doors, the number of guests is bounded: one that is silent, or meant for another door, makes room
+ * for the next, the oldest first.
  *
  * If accept() fails for lack of descriptors or memory, that is like bad weather: silent guests are
  * turned away, a spare descriptor is used up, and then connections wait in the kernel until it is
@@ -22,12 +29,14 @@
 #include "libcoll/net/strangers.h"
 
 #define COLLI_DOOR_GUESTS 16
+#define COLLI_DOOR_HEARD  512 /* hellos that it remembers */
 
 /* A connection in its handshake. */
 typedef struct colli_guest {
   int fd;
   uint64_t since_ns;
   colli_addr from;
+  bool noted; /* its hello is among those heard */
   colli_auth auth;
 } colli_guest;
 
@@ -37,6 +46,9 @@ typedef struct colli_door {
   int spare_fd;   /* given up when descriptors run out; -1: used up */
   bool listening; /* epoll_fd watches listen_fd */
   const uint8_t *secret; /* the caller's */
+  colli_hello_kind kind; /* of the hellos that are meant for this door */
+  int rank;              /* to which they are; -1: any */
+  bool answers;          /* tells those who have another secret so */
   colli_log log;
   int sys_errno;             /* why nobody can be let in; 0: all is well */
   bool in_handshake;         /* that errno is of a handshake, not of accept() */
@@ -44,19 +56,27 @@ typedef struct colli_door {
   uint64_t failed_ns;        /* when it was last so */
   bool logged;               /* that it is so */
   colli_strangers strangers;
+  unsigned long impostors; /* said a hello without the secret */
+  unsigned long nheard;
+  uint64_t heard[COLLI_DOOR_HEARD]; /* codes of hellos, the last ones */
   int count;
   colli_guest guests[COLLI_DOOR_GUESTS]; /* oldest first */
 } colli_door;
 
 #define COLLI_DOOR_CLOSED ((colli_door){.listen_fd = -1, .epoll_fd = -1, .spare_fd = -1})
 
-/* colli_net_listen() on a socket that filters. */
-coll_status colli_door_listen(const char *port_range, int *fd, uint16_t *port, coll_error *error);
+/* colli_net_listen() on a socket that filters, for a secret (NULL: it is not known yet). */
+coll_status colli_door_listen(const char *port_range, const uint8_t secret[COLL_SECRET_BYTES],
+                              int *fd, uint16_t *port, coll_error *error);
 
-/* Opens a door at a listening socket. The caller keeps the socket and the secret until it has
- * closed the door. 0, or the errno of epoll_create1() or epoll_ctl(). */
+/* Sets the secret for which a listening socket filters until a door is opened at it. */
+void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES]);
+
+/* Opens a door at a listening socket, for hellos of a kind to a rank (-1: any). Others are heard,
+ * too, but make room first. The caller keeps the socket and the secret until it has closed the
+ * door. 0, or the errno of epoll_create1() or epoll_ctl(). */
 int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
-                    const colli_log *log);
+                    colli_hello_kind kind, int rank, const colli_log *log);
 
 /* Accepts connections and advances their handshakes. True: *guest has proved that it knows the
  * secret; the caller now owns it and must answer it. Call until it returns false. */

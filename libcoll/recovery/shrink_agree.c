@@ -84,7 +84,8 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
     s->task = task == SHRINK_GROW ? SHRINK_SHRINK : task;
     s->entrance = task == SHRINK_GROW ? comm->shrink.entrance : NULL;
     s->word = word;
-    status = boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd);
+    status =
+        boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd, COLLI_HELLO_SHRINK, -1);
     if (status == COLL_OK)
       status = take_part(s);
     if (status == COLL_ERR_ABORTED && s->aborter == comm->rank)

@@ -8,8 +8,9 @@
 
 #define LONG_NS (5 * COLLI_NS_PER_S)
 
-coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd) {
-  int sys_errno = colli_door_open(door, listen_fd, b->id->secret->bytes, b->log);
+coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli_hello_kind kind,
+                           int rank) {
+  int sys_errno = colli_door_open(door, listen_fd, b->id->secret->bytes, kind, rank, b->log);
   if (sys_errno == 0)
     return COLL_OK;
   colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "epoll_create1", sys_errno,

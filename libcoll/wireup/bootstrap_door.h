@@ -5,8 +5,9 @@
 #include "libcoll/net/door.h"
 #include "libcoll/wireup/bootstrap_report.h"
 
-/* Opens a door at a listening socket. */
-coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd);
+/* Opens a door at a listening socket for hellos of a kind to a rank (-1: any). */
+coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli_hello_kind kind,
+                           int rank);
 
 /* Why connections cannot be accepted, if it has been so for long or `late` says that time is up: an
  * errno. Else 0. */

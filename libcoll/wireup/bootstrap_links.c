@@ -37,11 +37,13 @@ coll_status boot_links_open(const boot *b, boot_links *links, const colli_params
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], addrs, COLLI_MAX_ADDRS, b->error);
   if (count == 0)
     return b->error->status;
-  coll_status status =
-      colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], &links->listen_fd, &port, b->error);
+  coll_status status = colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], b->id->secret->bytes,
+                                         &links->listen_fd, &port, b->error);
   for (int i = 0; i < count; i++)
     addrs[i].port = port;
-  return status == COLL_OK ? boot_door_open(b, &links->door, links->listen_fd) : status;
+  return status == COLL_OK
+             ? boot_door_open(b, &links->door, links->listen_fd, COLLI_HELLO_CONTROL, b->rank)
+             : status;
 }
 
 /* The link to which a new connection belongs; NULL if none. */

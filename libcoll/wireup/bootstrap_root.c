@@ -375,7 +375,7 @@ coll_status boot_root(boot *b, boot_links *links) {
     r->is_in[0] = true;
     r->checked_in = 1;
     links->table[0] = *b->mine;
-    status = boot_door_open(b, &r->door, b->id->listen_fd);
+    status = boot_door_open(b, &r->door, b->id->listen_fd, COLLI_HELLO_CHECKIN, 0);
     if (status == COLL_OK)
       status = serve_ranks(r);
     tell_outcome(r, status);

@@ -55,8 +55,8 @@ coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *
   int count =
       colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], id->addrs, COLLI_MAX_ADDRS, error);
   status = count == 0 ? error->status
-                      : colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], &id->listen_fd,
-                                          &port, error);
+                      : colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], NULL,
+                                          &id->listen_fd, &port, error);
   if (status != COLL_OK)
     colli_id_release(id);
   for (int i = 0; status == COLL_OK && i < count; i++)

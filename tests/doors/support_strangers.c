@@ -11,6 +11,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libcoll/net/auth.h"
+
 int listening_ports(uint16_t *ports, int max, bool filtered) {
   const int none = 0;
   int count = 0;
@@ -46,18 +48,39 @@ static int begin_to_connect(uint16_t port, int number) {
   return fd;
 }
 
-/* Says what strangers of a kind say; those that are not connected yet say nothing. */
-static void speak(int fd, stranger_kind kind) {
-  char garbage[200];
-  memset(garbage, 'x', sizeof(garbage));
-  if (kind == STRANGERS_GARBAGE)
-    (void)send(fd, garbage, sizeof(garbage), MSG_NOSIGNAL | MSG_DONTWAIT);
-  else if (kind == STRANGERS_HALF_HELLO)
-    (void)send(fd, "CLih\1\0\1\0", 8, MSG_NOSIGNAL | MSG_DONTWAIT);
+/* A hello that was recorded: to any rank, of any kind. */
+static void record_hello(colli_hello *hello, int i, const uint8_t *secret, uint64_t comm_id,
+                         int nranks) {
+  colli_auth auth;
+  int dst_rank = i / COLLI_HELLO_SHRINK % nranks;
+  colli_hello_kind kind = (colli_hello_kind)(COLLI_HELLO_CHECKIN + i % COLLI_HELLO_SHRINK);
+  colli_auth_connect(&auth, -1, secret, kind, (dst_rank + 1) % nranks, dst_rank, comm_id, 0);
+  *hello = auth.hello;
+}
+
+void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, uint64_t comm_id,
+                    int nranks) {
+  const uint8_t guess[COLL_SECRET_BYTES] = {1};
+  colli_hello hello;
+  memset(words, 'x', sizeof(*words));
+  words->count = kind == STRANGERS_SILENT ? 0 : kind == STRANGERS_REPLAY ? 128 : 1;
+  words->bytes = kind == STRANGERS_GARBAGE      ? sizeof(words->text[0])
+                 : kind == STRANGERS_HALF_HELLO ? 8
+                                                : sizeof(hello);
+  for (int i = 0; i < words->count && kind != STRANGERS_GARBAGE; i++) {
+    record_hello(&hello, i, kind == STRANGERS_REPLAY ? secret : guess, comm_id, nranks);
+    memcpy(words->text[i], &hello, sizeof(hello));
+  }
+}
+
+/* Says something; who is not connected yet says nothing. */
+static void speak(int fd, const speeches *words, int number) {
+  if (words->count > 0)
+    (void)send(fd, words->text[number % words->count], words->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* The process of some strangers. */
-static void stay(uint16_t port, int count, stranger_kind kind, int ready, int hold) {
+static void stay(uint16_t port, int count, const speeches *words, int ready, int hold) {
   char byte = 0;
   dup2(ready, 0);
   dup2(hold, 1);
@@ -68,22 +91,22 @@ static void stay(uint16_t port, int count, stranger_kind kind, int ready, int ho
   int *fds = calloc((size_t)count, sizeof(*fds));
   for (int i = 0; fds && i < count; i++)
     fds[i] = begin_to_connect(port, i);
-  for (int i = 0; fds && i < count && kind != STRANGERS_SILENT; i++)
-    speak(fds[i], kind);
+  for (int i = 0; fds && i < count; i++)
+    speak(fds[i], words, i);
   if (write(0, &byte, 1) == 1)
     while (read(1, &byte, 1) > 0)
       continue;
   _exit(0);
 }
 
-strangers strangers_come(uint16_t port, int count, stranger_kind kind) {
+strangers strangers_come(uint16_t port, int count, const speeches *words) {
   int ready[2], hold[2];
   char byte;
   if (pipe(ready) != 0 || pipe(hold) != 0)
     abort();
   pid_t pid = fork();
   if (pid == 0) {
-    stay(port, count, kind, ready[1], hold[0]);
+    stay(port, count, words, ready[1], hold[0]);
     _exit(1);
   }
   close(ready[1]);

@@ -9,10 +9,23 @@
 /* What strangers say once they are connected. */
 typedef enum stranger_kind {
   STRANGERS_SILENT,
-  STRANGERS_GARBAGE,    /* 200 bytes of nonsense */
-  STRANGERS_HALF_HELLO, /* the first bytes of a hello, and no more */
+  STRANGERS_GARBAGE,     /* 200 bytes of nonsense */
+  STRANGERS_HALF_HELLO,  /* the first bytes of a hello, and no more */
+  STRANGERS_FALSE_HELLO, /* a whole one, but without the secret */
+  STRANGERS_REPLAY,      /* some of many that they have recorded on connections of the job */
   STRANGER_KINDS
 } stranger_kind;
+
+/* Words that strangers say, one after the other. */
+typedef struct speeches {
+  int count;
+  size_t bytes; /* of each */
+  uint8_t text[128][200];
+} speeches;
+
+/* The words of a kind. secret: that of the job, whose hellos have been recorded; else NULL. */
+void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, uint64_t comm_id,
+                    int nranks);
 
 /* Some connections, and the process that holds them. */
 typedef struct strangers {
@@ -26,7 +39,7 @@ int listening_ports(uint16_t *ports, int max, bool filtered);
 
 /* Connects `count` times to a port of this host, half of them from 127.0.0.2 and the others from
  * 127.0.0.3, and holds what is not closed at the other end. Returns once all have tried. */
-strangers strangers_come(uint16_t port, int count, stranger_kind kind);
+strangers strangers_come(uint16_t port, int count, const speeches *words);
 
 /* They close their connections and end. */
 void strangers_leave(strangers *who);

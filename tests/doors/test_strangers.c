@@ -1,9 +1,11 @@
 /*
  * test_strangers.c: connections of strangers at all ports of a job, held while ranks create a
  * communicator, make their first connections, and shrink. Each phase must end well, in time and
- * with 64 descriptors more than before.
+ * with 64 descriptors more than before, and strangers must cost less than 1 MiB.
  *
- *   TEST_STRANGERS=10000 build/tests/doors_test_strangers --verbose     the times with so many
+ * What they cost with so many (at each port; half a minute, on an idle machine):
+ *
+ *   TEST_STRANGERS=10000 build/tests/doors_test_strangers --verbose --filter 'strangers/cost*'
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -13,11 +15,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "libcoll/wireup/id.h"
+#include "sanitized.h"
 #include "support_strangers.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { RANKS = 4, PORTS = 3, PATIENCE_MS = 8000, DESCRIPTORS = 64 };
+enum { RANKS = 4, PORTS = 3, PATIENCE_MS = 8000, DESCRIPTORS = 64, PHASES = 3 };
+enum { ROUNDS_MOST = 9, LIMIT_KIB = 1024 };
 
 /* Where ranks meet before each phase; in shared memory. */
 typedef struct stage {
@@ -26,7 +31,8 @@ typedef struct stage {
   stranger_kind kind;
   bool filtered; /* by the kernel, if it can */
   atomic_int arrived;
-  double seconds[RANKS][3]; /* of a rank's creation, all-reduce, shrink */
+  double seconds[RANKS][PHASES]; /* of a rank's creation, all-reduce, shrink */
+  int kib[RANKS];                /* of memory, at the end */
 } stage;
 
 /* Waits until all ranks are here for the n-th time. */
@@ -47,10 +53,29 @@ static void allow_descriptors(int more) {
 /* Strangers come to all ports of this process; how many processes they are. */
 static int besiege(const stage *s, strangers who[PORTS]) {
   uint16_t ports[PORTS];
+  speeches words;
+  colli_id id;
+  coll_error error = COLL_ERROR_INIT;
+  if (colli_id_unpack(&s->id, &id, &error) != COLL_OK)
+    abort();
+  speeches_write(&words, s->kind, id.secret->bytes, id.comm_id, RANKS);
+  colli_id_release(&id);
   int count = s->count ? listening_ports(ports, PORTS, s->filtered) : 0;
   for (int i = 0; i < count; i++)
-    who[i] = strangers_come(ports[i], s->count, s->kind);
+    who[i] = strangers_come(ports[i], s->count, &words);
   return count;
+}
+
+/* KiB of memory that this process alone has. */
+static int anonymous_kib(void) {
+  char line[256];
+  int kib = 0;
+  FILE *file = fopen("/proc/self/status", "re");
+  while (file && fgets(line, sizeof(line), file) && sscanf(line, "RssAnon: %d", &kib) != 1)
+    continue;
+  if (file)
+    fclose(file);
+  return kib;
 }
 
 /* Makes the first connections, and shrinks, with strangers at all ports of two ranks. */
@@ -70,6 +95,7 @@ static int work_and_shrink(stage *s, coll_comm *comm, int rank) {
   begin = now_s();
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   s->seconds[rank][2] = now_s() - begin;
+  s->kib[rank] = anonymous_kib();
   coll_comm_destroy(&child);
   for (int i = 0; i < groups; i++)
     strangers_leave(&who[i]);
@@ -130,10 +156,11 @@ static double slowest_ms(const stage *s, int phase) {
   return worst * 1e3;
 }
 
-/* How many strangers there are at each port: as many as wanted, or as one process may hold. */
-static int strangers_wanted(void) {
+/* How many strangers there are at each port: as many as TEST_STRANGERS says, or as one process may
+ * hold. */
+static int strangers_wanted(int otherwise) {
   const char *text = getenv("TEST_STRANGERS");
-  int wanted = text ? atoi(text) : 2000;
+  int wanted = text ? atoi(text) : otherwise;
   struct rlimit limit;
   getrlimit(RLIMIT_NOFILE, &limit);
   return limit.rlim_max < (rlim_t)wanted + 64 ? (int)limit.rlim_max - 64 : wanted;
@@ -142,13 +169,72 @@ static int strangers_wanted(void) {
 /* Plays with strangers of a kind at each port. */
 static void play(stranger_kind kind, bool filtered) {
   stage *s = shared_memory(sizeof(*s));
-  s->count = strangers_wanted();
+  s->count = strangers_wanted(2000);
   s->kind = kind;
   s->filtered = filtered;
   cr_expect_eq(run_ranks(s), 0);
   cr_log_info("%d strangers: creation %.1f ms, first all-reduce %.1f ms, shrink %.1f ms", s->count,
               slowest_ms(s, 0), slowest_ms(s, 1), slowest_ms(s, 2));
 }
+
+/* ---- what they cost -------------------------------------------------------------------------- */
+
+static int by_size(const void *a, const void *b) {
+  double left = *(const double *)a, right = *(const double *)b;
+  return (left > right) - (left < right);
+}
+
+static double median(double *values, int count) {
+  qsort(values, (size_t)count, sizeof(*values), by_size);
+  return values[count / 2];
+}
+
+/* The medians of the phases, in milliseconds, and the memory of each rank. */
+typedef struct cost {
+  double ms[PHASES], kib[RANKS];
+} cost;
+
+/* Plays several times with strangers of each kind and without any (the last), interleaved. */
+static void measure_cost(cost costs[STRANGER_KINDS + 1], int rounds) {
+  static double ms[STRANGER_KINDS + 1][PHASES][ROUNDS_MOST];
+  static double kib[STRANGER_KINDS + 1][RANKS][ROUNDS_MOST];
+  for (int i = 0; i < rounds; i++)
+    for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
+      stage *s = shared_memory(sizeof(*s));
+      s->count = kind == STRANGER_KINDS ? 0 : strangers_wanted(500);
+      s->kind = (stranger_kind)kind;
+      s->filtered = true;
+      cr_assert_eq(run_ranks(s), 0);
+      for (int phase = 0; phase < PHASES; phase++)
+        ms[kind][phase][i] = slowest_ms(s, phase);
+      for (int r = 0; r < RANKS; r++)
+        kib[kind][r][i] = s->kib[r];
+    }
+  for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
+    for (int phase = 0; phase < PHASES; phase++)
+      costs[kind].ms[phase] = median(ms[kind][phase], rounds);
+    for (int r = 0; r < RANKS; r++)
+      costs[kind].kib[r] = median(kib[kind][r], rounds);
+  }
+}
+
+Test(strangers, cost_little_memory, .timeout = 300) {
+  static const char *const names[] = {"silent",      "garbage", "half hello",
+                                      "false hello", "replay",  "none"};
+  cost costs[STRANGER_KINDS + 1];
+  measure_cost(costs, getenv("TEST_STRANGERS") ? ROUNDS_MOST : 3);
+  cr_log_info("%-12s %12s %12s %12s %12s", "strangers", "creation ms", "all-reduce", "shrink",
+              "rank 0 KiB");
+  for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
+    cr_log_info("%-12s %12.1f %12.1f %12.1f %12.0f", names[kind], costs[kind].ms[0],
+                costs[kind].ms[1], costs[kind].ms[2], costs[kind].kib[0]);
+    for (int r = 0; r < RANKS && !SANITIZED; r++)
+      cr_expect_lt(costs[kind].kib[r], costs[STRANGER_KINDS].kib[r] + LIMIT_KIB, "%s, rank %d",
+                   names[kind], r);
+  }
+}
+
+/* ---- kinds ----------------------------------------------------------------------------------- */
 
 Test(strangers, silent, .timeout = 120) {
   play(STRANGERS_SILENT, true);
@@ -162,9 +248,21 @@ Test(strangers, that_begin_a_hello, .timeout = 120) {
   play(STRANGERS_HALF_HELLO, true);
 }
 
+Test(strangers, that_make_up_a_hello, .timeout = 120) {
+  play(STRANGERS_FALSE_HELLO, true);
+}
+
+Test(strangers, that_repeat_recorded_hellos, .timeout = 120) {
+  play(STRANGERS_REPLAY, true);
+}
+
 /* Where the kernel does not filter, they fill the queues of the listening sockets. */
 Test(strangers, silent_and_not_filtered, .timeout = 120) {
   play(STRANGERS_SILENT, false);
+}
+
+Test(strangers, that_make_up_a_hello_and_are_not_filtered, .timeout = 120) {
+  play(STRANGERS_FALSE_HELLO, false);
 }
 
 Test(strangers, that_send_garbage_and_are_not_filtered, .timeout = 120) {
@@ -176,12 +274,13 @@ Test(strangers, are_counted_in_the_message, .timeout = 60) {
   coll_comm *comm;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
+  const speeches silence = {.count = 0};
   uint16_t port;
   config.create_timeout_ms = slow_ms(500);
   config.error = &error;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   cr_assert_eq(listening_ports(&port, 1, true), 1);
-  strangers who = strangers_come(port, 41, STRANGERS_SILENT);
+  strangers who = strangers_come(port, 41, &silence);
   cr_assert_eq(coll_comm_create(&comm, &id, 2, 0, &config), COLL_ERR_TIMEOUT);
   cr_expect(strstr(error.message, "rank 1 of 2 did not check in"), "%s", error.message);
   const char *count = strstr(error.message, "meanwhile ");

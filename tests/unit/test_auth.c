@@ -205,6 +205,18 @@ Test(auth, wrong_version_magic_and_kind) {
   }
 }
 
+Test(auth, a_hello_that_was_altered) {
+  colli_auth model;
+  int fds[2];
+  make_pair(false, fds);
+  colli_auth_connect(&model, fds[0], secret, COLLI_HELLO_DATA, 0, 1, 7, 0);
+  for (size_t byte = 8; byte < sizeof(model.hello); byte++) {
+    colli_hello hello = model.hello;
+    ((uint8_t *)&hello)[byte] ^= 0x40;
+    cr_assert_eq(accept_bytes(&hello, sizeof(hello), false), COLL_ERR_AUTH, "byte %zu", byte);
+  }
+}
+
 Test(auth, every_truncation_is_noticed) {
   colli_auth model;
   int fds[2];

@@ -28,9 +28,9 @@ typedef struct place {
 static void open_place(place *p, bool filtered) {
   coll_error error = COLL_ERROR_INIT;
   const int none = 0;
-  cr_assert_eq(colli_door_listen("", &p->listen_fd, &p->port, &error), COLL_OK, "%s",
+  cr_assert_eq(colli_door_listen("", secret, &p->listen_fd, &p->port, &error), COLL_OK, "%s",
                error.message);
-  cr_assert_eq(colli_door_open(&p->door, p->listen_fd, secret, &quiet), 0);
+  cr_assert_eq(colli_door_open(&p->door, p->listen_fd, secret, COLLI_HELLO_DATA, 0, &quiet), 0);
   if (!filtered)
     setsockopt(p->listen_fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none));
 }
@@ -127,6 +127,102 @@ Test(door, silent_guests_make_room) {
   cr_assert(strstr(text, " of them from 127.0.0.2"), "%s", text);
   for (int i = 0; i < STRANGERS; i++)
     close(fds[i]);
+  close_place(&p);
+}
+
+/* Says a hello of a kind to a rank, and nothing more. */
+static int say_hello(const place *p, const uint8_t *with, colli_hello_kind kind, int rank) {
+  colli_auth auth;
+  colli_auth_connect(&auth, connect_from(p, 2), with, kind, 1, rank, 5, 0);
+  cr_assert_eq(colli_auth_poll(&auth), COLL_T_AGAIN);
+  return auth.fd;
+}
+
+/* Whether there is a guest who is in the handshake, or was. */
+static bool has_come(place *p, unsigned long nheard) {
+  colli_guest guest;
+  cr_assert_not(colli_door_next(&p->door, &guest));
+  return p->door.nheard == nheard;
+}
+
+Test(door, who_has_another_secret_gets_an_answer_at_once_and_many_do_not) {
+  enum { MANY = 100 };
+  static const uint8_t other[COLL_SECRET_BYTES] = {1};
+  place p;
+  colli_guest guest;
+  colli_auth auth[MANY], rank;
+  int answered = 0;
+  open_place(&p, true);
+  colli_door_close(&p.door);
+  cr_assert_eq(colli_door_open(&p.door, p.listen_fd, secret, COLLI_HELLO_CHECKIN, 0, &quiet), 0);
+  for (int i = 0; i < MANY; i++) {
+    colli_auth_connect(&auth[i], connect_from(&p, 2), other, COLLI_HELLO_CHECKIN, 1, 0, 5, 0);
+    cr_assert_eq(colli_auth_poll(&auth[i]), COLL_T_AGAIN);
+    cr_assert_not(colli_door_next(&p.door, &guest));
+    cr_assert_eq(p.door.count, 0, "it keeps nobody");
+  }
+  begin_rank(&p, &rank, 4);
+  let_in(&p, &rank, 4);
+  for (int i = 0; i < MANY; i++) {
+    answered += colli_auth_poll(&auth[i]) == COLL_ERR_AUTH;
+    close(auth[i].fd);
+  }
+  cr_assert_eq((unsigned long)answered, p.door.impostors);
+  cr_assert(answered >= 8 && answered < MANY, "%d were answered", answered);
+  close_place(&p);
+}
+
+Test(door, the_kernel_keeps_who_has_another_secret_where_nobody_errs) {
+  static const uint8_t other[COLL_SECRET_BYTES] = {1};
+  place p;
+  colli_guest guest;
+  colli_auth rank;
+  open_place(&p, true);
+  int fd = say_hello(&p, other, COLLI_HELLO_DATA, 0);
+  begin_rank(&p, &rank, 4);
+  let_in(&p, &rank, 4);
+  cr_assert_not(colli_door_next(&p.door, &guest));
+  cr_assert_eq(p.door.impostors, 0);
+  cr_assert_not(is_closed(fd));
+  close(fd);
+  close_place(&p);
+}
+
+Test(door, a_recorded_hello_is_turned_away) {
+  place p;
+  colli_guest guest;
+  colli_auth rank;
+  open_place(&p, true);
+  begin_rank(&p, &rank, 4);
+  cr_assert(WAIT_UNTIL(has_come(&p, 1), 5));
+  int fd = connect_from(&p, 2);
+  cr_assert_eq(send(fd, &rank.hello, sizeof(rank.hello), 0), (ssize_t)sizeof(rank.hello));
+  cr_assert(WAIT_UNTIL(!colli_door_next(&p.door, &guest) && p.door.strangers.count == 1, 5));
+  cr_assert_eq(p.door.count, 1, "the rank is still here");
+  let_in(&p, &rank, 4);
+  close(fd);
+  close_place(&p);
+}
+
+Test(door, hellos_recorded_at_other_doors_make_room) {
+  enum { STRANGERS = 10 * COLLI_DOOR_GUESTS };
+  place p;
+  colli_auth rank;
+  int fds[STRANGERS];
+  open_place(&p, true);
+  int first = say_hello(&p, secret, COLLI_HELLO_DATA, 0);
+  cr_assert(WAIT_UNTIL(has_come(&p, 1), 5));
+  for (int i = 0; i < STRANGERS; i++)
+    fds[i] = i % 2 ? say_hello(&p, secret, COLLI_HELLO_DATA, 3)
+                   : say_hello(&p, secret, COLLI_HELLO_CONTROL, 0);
+  begin_rank(&p, &rank, 4);
+  let_in(&p, &rank, 4);
+  cr_assert_leq(p.door.count, COLLI_DOOR_GUESTS);
+  cr_assert_geq(p.door.strangers.count, STRANGERS - COLLI_DOOR_GUESTS);
+  cr_assert_eq(p.door.guests[0].auth.hello.dst_rank, 0, "its hello is meant for this door");
+  for (int i = 0; i < STRANGERS; i++)
+    close(fds[i]);
+  close(first);
   close_place(&p);
 }
 

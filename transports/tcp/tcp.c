@@ -33,8 +33,8 @@ static int start_listening(tcp_endpoint *ep) {
   if (count == 0)
     return fail_open(env, COLL_ERR_UNSUPPORTED, error.syscall, error.sys_errno, error.message);
   uint16_t port;
-  coll_status status =
-      colli_door_listen(env->param(env->ctx, "COLL_PORT_RANGE"), &ep->listen_fd, &port, &error);
+  coll_status status = colli_door_listen(env->param(env->ctx, "COLL_PORT_RANGE"), env->secret,
+                                         &ep->listen_fd, &port, &error);
   if (status != COLL_OK) {
     ep->listen_fd = -1;
     return fail_open(env, status, error.syscall, error.sys_errno, error.message);

@@ -119,7 +119,8 @@ int tcp_accept_open(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
   int level = colli_log_level_parse(env->param(env->ctx, "COLL_LOG"));
   const colli_log log = {level < 0 ? COLLI_LOG_NONE : (colli_log_level)level, env->rank};
-  int sys_errno = colli_door_open(&ep->door, ep->listen_fd, env->secret, &log);
+  int sys_errno =
+      colli_door_open(&ep->door, ep->listen_fd, env->secret, COLLI_HELLO_DATA, env->rank, &log);
   if (sys_errno != 0)
     return sys_errno;
   ep->door_source.fd = ep->door.epoll_fd;

@@ -1,10 +1,12 @@
 /* tcp_dial.c: the lower rank's side of making a connection: dials one address after the other. */
 #include <errno.h>
+#include <linux/sockios.h>
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 
 #include "libcoll/base/assert.h"
 #include "transports/tcp/tcp_internal.h"
@@ -144,6 +146,7 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
     return 1;
   }
   dial->handshaking = true;
+  dial->heard = false;
   dial->since_ns = now_ns;
   colli_auth_connect(&dial->auth, conn->source.fd, env->secret, COLLI_HELLO_DATA, env->rank,
                      conn->base.peer, env->comm_id, (uint64_t)conn->base.channel);
@@ -184,6 +187,22 @@ static int poll_handshake(tcp_conn *conn) {
   return 1;
 }
 
+/* Whether the other end does not take the hello, in time: it may be another job's port at an
+ * address that several hosts have (door.h), or very busy. Then it is the next address's turn: 1. */
+static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
+  tcp_dial *dial = conn->dial;
+  int queued = 0;
+  if (dial->heard || now_ns - dial->since_ns < TCP_HELLO_NS)
+    return 0;
+  dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
+  if (dial->heard)
+    return 0;
+  note_attempt(conn, "takes no message of ours");
+  dial->again = true;
+  dial_next(conn);
+  return 1;
+}
+
 /* Advances dialling: 1 if something happened. */
 int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
   COLLI_ASSERT(conn->state == TCP_DIALING && conn->dial);
@@ -197,7 +216,7 @@ int tcp_dial_progress(tcp_conn *conn, uint64_t now_ns) {
   if (!conn->dial->handshaking)
     moved = poll_connect(conn, now_ns);
   else if (!conn->source.events)
-    return 0;
+    return look_at_hello(conn, now_ns);
   conn->source.events = 0;
   if (conn->dial && conn->dial->handshaking)
     moved |= poll_handshake(conn);

@@ -46,7 +46,8 @@ static int listen_here(run_job *job) {
   const char *range = getenv("COLL_PORT_RANGE");
   coll_error error = COLL_ERROR_INIT;
   uint16_t port;
-  if (colli_door_listen(range != NULL ? range : "", &job->root_fd, &port, &error) != COLL_OK) {
+  if (colli_door_listen(range != NULL ? range : "", job->secret->bytes, &job->root_fd, &port,
+                        &error) != COLL_OK) {
     fprintf(stderr, "collrun: %s\n", error.message);
     return RUN_FAILED;
   }
