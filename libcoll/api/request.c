@@ -18,16 +18,13 @@ typedef struct colli_request_block {
 } colli_request_block;
 
 /* A request from the pool. */
-coll_request *colli_request_get(coll_comm *comm, bool limited) {
+coll_request *colli_request_get(coll_comm *comm) {
   if (__builtin_expect(!comm->calls.free_requests, 0)) {
-    if (limited && comm->calls.nrequests + BLOCK_REQUESTS > COLL_MAX_REQUESTS)
-      return NULL;
     colli_request_block *block = calloc(1, sizeof(*block));
     if (!block)
       return NULL;
     block->next = comm->calls.request_blocks;
     comm->calls.request_blocks = block;
-    comm->calls.nrequests += BLOCK_REQUESTS;
     for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
       coll_request *request = &block->requests[i].request;
       request->comm = comm;

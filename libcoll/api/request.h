@@ -6,8 +6,8 @@
 
 #include "coll/coll.h"
 
-/* A request from the pool, or NULL if out of memory or, if `limited`, COLL_MAX_REQUESTS exist. */
-coll_request *colli_request_get(coll_comm *comm, bool limited);
+/* A request from the pool, which grows; NULL: out of memory. */
+coll_request *colli_request_get(coll_comm *comm);
 void colli_request_put(coll_request *request);
 void colli_request_free_all(coll_comm *comm);
 

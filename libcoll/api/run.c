@@ -70,31 +70,33 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   return COLL_OK;
 }
 
+/* Memory is out. */
+static coll_status refuse_request(coll_comm *comm, const colli_call *call) {
+  return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
+                           "out of memory for a request; complete some first, or see ulimit -v");
+}
+
 /* Checks a call and takes a request for it; never on a failed communicator, on which nobody would
  * complete it. */
-static coll_status acquire_request(coll_comm *comm, const colli_call *call, bool limited,
-                                   colli_plan **plan, coll_request **op) {
+static coll_status acquire_request(coll_comm *comm, const colli_call *call, colli_plan **plan,
+                                   coll_request **op) {
   coll_status status = check_usable(comm);
   if (__builtin_expect(status == COLL_OK, 1))
     status = check_call(comm, call, plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  *op = colli_request_get(comm, limited);
+  *op = colli_request_get(comm);
   if (__builtin_expect(!*op, 0))
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
-                             "%d requests are in flight already, or memory is out; complete some "
-                             "first",
-                             comm->calls.nrequests);
+    return refuse_request(comm, call);
   return COLL_OK;
 }
 
 /* Checks and starts a call. */
-coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
-                             coll_request **started) {
+coll_status colli_call_start(coll_comm *comm, const colli_call *call, coll_request **started) {
   colli_plan *plan;
   coll_request *op;
   *started = NULL;
-  coll_status status = acquire_request(comm, call, limited, &plan, &op);
+  coll_status status = acquire_request(comm, call, &plan, &op);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
   status = start_request(comm, call, plan, op);
@@ -190,7 +192,7 @@ __attribute__((noinline)) static coll_status run_request(coll_comm *comm, const 
   if (comm->calls.group.depth > 0)
     return keep_in_group(comm, call);
   coll_request *op;
-  coll_status status = colli_call_start(comm, call, false, &op);
+  coll_status status = colli_call_start(comm, call, &op);
   if (status != COLL_OK)
     return status;
   status = colli_call_wait(comm, op);
@@ -214,7 +216,7 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
   int ran;
   if (__builtin_expect(run_fastpath(comm, call, plan, polls, comm->calls.free_requests, &ran), 1))
     return COLL_OK;
-  coll_request *op = colli_request_get(comm, false);
+  coll_request *op = colli_request_get(comm);
   leave_fastpath(comm, call, plan, ran, op);
   coll_status status = wait_on(comm, op);
   colli_request_put(op);
@@ -241,12 +243,12 @@ static inline void poll_once(coll_comm *comm) {
 coll_status colli_call_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
   colli_plan *plan = comm->entry.locked ? NULL : find_fast_plan(comm, call);
   if (!plan) {
-    coll_status status = colli_call_start(comm, call, true, request);
+    coll_status status = colli_call_start(comm, call, request);
     if (status == COLL_OK)
       poll_once(comm);
     return status;
   }
-  coll_request *op = colli_request_get(comm, true);
+  coll_request *op = colli_request_get(comm);
   int ran;
   if (run_fastpath(comm, call, plan, 0, op, &ran)) {
     op->done = true;
@@ -267,11 +269,9 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
     status = check_call(comm, call, &plan);
   if (status != COLL_OK)
     return status;
-  coll_request *op = colli_request_get(comm, true);
+  coll_request *op = colli_request_get(comm);
   if (!op)
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_USAGE, call->name,
-                             "%d requests exist already, or memory is out; release some first",
-                             comm->calls.nrequests);
+    return refuse_request(comm, call);
   op->coll = call->coll;
   op->plan = 0;
   op->active = false;

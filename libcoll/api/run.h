@@ -16,9 +16,8 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
 /* Stream-ordered: not yet. */
 coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
 
-/* Checks and starts a call. `limited`: counts against COLL_MAX_REQUESTS. */
-coll_status colli_call_start(coll_comm *comm, const colli_call *call, bool limited,
-                             coll_request **started);
+/* Checks and starts a call. */
+coll_status colli_call_start(coll_comm *comm, const colli_call *call, coll_request **started);
 
 /* Waits until an operation is complete, finishes it, and returns its status. */
 coll_status colli_call_wait(coll_comm *comm, coll_request *op);

@@ -45,7 +45,7 @@ static coll_status exchange_sizes(coll_comm *comm, coll_window *window) {
                      .type = COLL_UINT64,
                      .op = COLLI_MAKES_WINDOW};
   coll_request *op;
-  coll_status status = colli_call_start(comm, &call, false, &op);
+  coll_status status = colli_call_start(comm, &call, &op);
   if (status != COLL_OK)
     return status;
   /* Puts may arrive as soon as this rank has sent its size. */
@@ -88,7 +88,7 @@ coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_w
 
 /* Tells all ranks that this one no longer writes, and waits until all have done the same. */
 static coll_status end_window(coll_comm *comm, coll_window *window) {
-  coll_request *op = colli_request_get(comm, false);
+  coll_request *op = colli_request_get(comm);
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy",
                              "out of memory for a request");

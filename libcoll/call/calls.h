@@ -28,7 +28,6 @@ typedef struct colli_calls {
   int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
   coll_request *free_requests;
   struct colli_request_block *request_blocks;
-  int nrequests;
   colli_group group;
   coll_determinism deterministic; /* from the settings, as is accumulate */
   coll_accumulate accumulate;

@@ -120,7 +120,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   comm->failure.left = calloc(n, sizeof(*comm->failure.left));
   comm->failure.lost = calloc(n, sizeof(*comm->failure.lost));
   comm->failure.silent = calloc(n, sizeof(*comm->failure.silent));
-  coll_request *first = colli_request_get(comm, true);
+  coll_request *first = colli_request_get(comm);
   if (first)
     colli_request_put(first);
   bool p2p = colli_p2p_init(&comm->p2p, exec, &colli_comm_p2p_events);

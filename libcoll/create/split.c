@@ -295,7 +295,7 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                            .count = sizeof(split->mine),
                            .type = COLL_UINT8,
                            .op = COLLI_MAKES_SPLIT + (int)call->kind};
-  status = colli_call_start(parent, &all_gather, false, &split->op);
+  status = colli_call_start(parent, &all_gather, &split->op);
   if (status == COLL_OK) {
     *out = split;
     return COLL_OK;

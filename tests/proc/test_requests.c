@@ -159,28 +159,32 @@ Test(requests, patience, .timeout = 60) {
   cr_assert_eq(run_threads(2, NULL, patience, NULL), 0);
 }
 
-/* Beyond the limit on requests in flight there is a clear error. */
-static int too_many(coll_comm *comm, int rank, int nranks, void *arg) {
+/* There is no limit on requests in flight, messages and collectives alike. */
+static int many(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   (void)arg;
-  static coll_request *all[2][COLL_MAX_REQUESTS + 1];
+  enum { MANY = 5000 };
+  static coll_request *all[2][2 * MANY];
+  static int sent[MANY], got[MANY], sums[2][MANY];
   coll_request **requests = all[rank];
-  int started = 0;
-  coll_status status = COLL_OK;
-  char byte[2] = {0, 0};
-  while (started <= COLL_MAX_REQUESTS && status == COLL_OK) {
-    status = rank == 0 ? coll_isend(byte, 1, COLL_INT8, 1, 0, comm, &requests[started])
-                       : coll_irecv(byte, 1, COLL_INT8, 0, 0, NULL, comm, &requests[started]);
-    started += status == COLL_OK;
+  for (int i = 0; i < MANY; i++) {
+    if (rank == 0)
+      sent[i] = i;
+    RANK_OK(rank == 0 ? coll_isend(&sent[i], 1, COLL_INT32, 1, 0, comm, &requests[2 * i])
+                      : coll_irecv(&got[i], 1, COLL_INT32, 0, 0, NULL, comm, &requests[2 * i]));
+    sums[rank][i] = i + rank;
+    RANK_OK(coll_iallreduce(&sums[rank][i], &sums[rank][i], 1, COLL_INT32, COLL_SUM, comm,
+                            &requests[2 * i + 1]));
   }
-  RANK_CHECK(status == COLL_ERR_INVALID_USAGE && started >= COLL_MAX_REQUESTS - 16);
-  for (int i = 0; i < started; i++)
+  for (int i = 0; i < 2 * MANY; i++)
     RANK_OK(coll_wait(&requests[i], -1));
+  for (int i = 0; i < MANY; i++)
+    RANK_CHECK(sums[rank][i] == 2 * i + 1 && (rank == 0 || got[i] == i));
   return 0;
 }
 
-Test(requests, too_many, .timeout = 20) {
-  cr_assert_eq(run_threads(2, NULL, too_many, NULL), 0);
+Test(requests, many, .timeout = 60) {
+  cr_assert_eq(run_threads(2, NULL, many, NULL), 0);
 }
 
 /* Memory of coll_mem_alloc works as a buffer and is returned in any order. */

@@ -13,8 +13,6 @@ extern "C" {
 
 /* ---- requests ------------------------------------------------------------------------------ */
 
-#define COLL_MAX_REQUESTS 1024 /* in flight and persistent, on a communicator */
-
 /*
  * Polls the communicator and checks a request. COLL_OK or an error: the operation is complete;
  * unless it is persistent, the request is released and *request is NULL. A persistent request that
