@@ -11,7 +11,7 @@ install(EXPORT coll-static-targets NAMESPACE coll:: DESTINATION ${COLL_CMAKE_DIR
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/libcoll/include/coll TYPE INCLUDE)
 install(FILES ${CMAKE_SOURCE_DIR}/LICENSE ${CMAKE_SOURCE_DIR}/README.md TYPE DOC)
 
-foreach(program collrun coll_perf coll_recovery coll_train coll_explain coll_calibrate coll_topo)
+foreach(program collrun collctl coll_perf coll_recovery coll_train coll_explain coll_calibrate coll_topo)
   if(TARGET ${program})
     install(TARGETS ${program})
   endif()

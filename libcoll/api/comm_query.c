@@ -86,6 +86,7 @@ coll_status coll_comm_set_name(coll_comm *comm, const char *name) {
   snprintf(comm->name, sizeof(comm->name), "%s", name);
   if (comm->uid == 0)
     memcpy(comm->family->name, comm->name, sizeof(comm->name));
+  memcpy(comm->shown->name, comm->name, sizeof(comm->name));
   colli_call_leave(comm);
   return COLL_OK;
 }

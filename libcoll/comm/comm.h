@@ -113,6 +113,7 @@ struct coll_comm {
   colli_calls calls;
   colli_memories memory; /* memory.c */
   colli_shrink shrink;
+  colli_status_comm *shown; /* its flight record and counters, which other programs see */
 };
 
 /* Translates a rank of this communicator to the base, and back (-1: none). */

@@ -15,6 +15,7 @@
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/comm/report.h"
 #include "libcoll/comm/shm_capacity.h"
+#include "libcoll/comm/shown.h"
 #include "libcoll/cost/links.h"
 #include "libcoll/tuning/calibration.h"
 #include "libcoll/tuning/locality.h"
@@ -183,6 +184,7 @@ void colli_family_free(colli_family *family) {
   }
   if (family->ctrl)
     colli_ctrl_close(family->ctrl, GOODBYE_MS);
+  colli_status_close(&family->status);
   free(family->table);
   free(family->routes);
   free(family->heard);
@@ -388,7 +390,10 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
   memcpy(family->table, table, n * sizeof(*table));
   explain_left_out(family);
   colli_shm_capacity_check(family->table, family->nranks, family->shm_bits);
-  return meet_peers(family, error);
+  coll_status status = meet_peers(family, error);
+  if (status == COLL_OK)
+    colli_family_show(family);
+  return status;
 }
 
 void colli_family_add(colli_family *family, coll_comm *comm) {

@@ -16,6 +16,7 @@
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
+#include "libcoll/status/page.h"
 #include "libcoll/trace/profiler.h"
 #include "libcoll/trace/trace.h"
 #include "libcoll/tuning/tuner.h"
@@ -82,6 +83,7 @@ typedef struct colli_family {
   int nports;
   uint32_t shm_bits;                  /* of the transports that share memory, in records */
   colli_shared_capacity shm_capacity; /* what this process found for it */
+  colli_status_page status;           /* what other programs see of it */
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
   colli_trace *trace;                 /* or NULL */

@@ -5,19 +5,25 @@
 
 #include "libcoll/comm/comm.h"
 
-/* Which transport connects this rank and `peer`, and why. */
-coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
-                            size_t reason_bytes) {
-  if (peer < 0 || peer >= comm->nranks)
-    return COLL_ERR_INVALID_ARGUMENT;
-  const colli_family *family = comm->family;
-  const colli_route *route = &family->routes[colli_comm_base_rank(comm, peer)];
+/* Which transport connects this rank and another one of the base, and why. */
+void colli_family_link(const colli_family *family, int rank, const char **transport, char *reason,
+                       size_t reason_bytes) {
+  const colli_route *route = &family->routes[rank];
   *transport = route->ops ? route->ops->name : "self";
   coll_link how = {.reason = "the rank itself"};
   for (int i = 0; i < family->nports; i++)
     if (route->ops && family->ports[i].ops == route->ops)
       route->ops->reach(family->table[family->rank].blob[i], route->blob, &how);
   snprintf(reason, reason_bytes, "%s", how.reason);
+}
+
+/* The same for a rank of a communicator. */
+coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
+                            size_t reason_bytes) {
+  if (peer < 0 || peer >= comm->nranks)
+    return COLL_ERR_INVALID_ARGUMENT;
+  colli_family_link(comm->family, colli_comm_base_rank(comm, peer), transport, reason,
+                    reason_bytes);
   return COLL_OK;
 }
 

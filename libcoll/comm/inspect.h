@@ -18,6 +18,11 @@
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes);
 
+/* The same for a rank of the base. */
+struct colli_family;
+void colli_family_link(const struct colli_family *family, int rank, const char **transport,
+                       char *reason, size_t reason_bytes);
+
 /* The record with which `rank` described itself at creation, or NULL if there is no such rank. */
 const colli_rank_info *colli_comm_info(const coll_comm *comm, int rank);
 

@@ -13,6 +13,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/shm_capacity.h"
+#include "libcoll/comm/shown.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/failure/events.h"
 #include "libcoll/failure/failure.h"
@@ -107,8 +108,6 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   exec->events = &colli_comm_events;
   exec->id = comm->comm_id;
   exec->observers = comm->family->observers.count ? &comm->family->observers : NULL;
-  bool real = colli_world_is_real(&comm->world);
-  colli_flights_init(&exec->flights, real ? NULL : comm->world.now_ns, comm->world.ctx);
   comm->calls.exec = exec;
   comm->calls.memories = &comm->memory;
   comm->watch.timeout_ns = (uint64_t)comm->params.number[COLLI_PARAM_TIMEOUT_MS] * COLLI_NS_PER_MS;
@@ -123,9 +122,10 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   coll_request *first = colli_request_get(comm);
   if (first)
     colli_request_put(first);
+  bool shown = exec->links && colli_comm_show(comm);
   bool p2p = colli_p2p_init(&comm->p2p, exec, &colli_comm_p2p_events);
-  if (!p2p || !exec->links || !comm->failure.wait_reports || !comm->failure.left ||
-      !comm->failure.lost || !comm->failure.silent || !first)
+  if (!p2p || !shown || !comm->failure.wait_reports || !comm->failure.left || !comm->failure.lost ||
+      !comm->failure.silent || !first)
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks",
                            comm->nranks);
   return COLL_OK;
@@ -212,6 +212,7 @@ void colli_comm_free(coll_comm *comm) {
   free(comm->map.from_base);
   free(comm->map.numbers);
   free(comm->map.origins);
+  colli_status_free(&comm->family->status, comm->shown);
   free(comm);
 }
 
@@ -219,7 +220,7 @@ void colli_comm_free(coll_comm *comm) {
 static void take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
-  if (comm->failure.wait_reports && comm->failure.left && comm->failure.lost &&
+  if (comm->shown && comm->failure.wait_reports && comm->failure.left && comm->failure.lost &&
       comm->failure.silent) /* else it was never made */
     colli_notice_poll(family);
   colli_p2p_linger(comm);

@@ -33,7 +33,8 @@ void colli_observe(const colli_exec *exec, coll_profiler_kind kind, const colli_
   size_t count = varying ? 0 : (size_t)colli_tag_get(tag, COLLI_TAG_COUNT);
   coll_profiler_event event = {
       .kind = kind,
-      .operation = message ? flight->name : colli_coll_name(coll),
+      .operation = message ? exec->flights.rings->names[flight->number % COLLI_FLIGHTS]
+                           : colli_coll_name(coll),
       .number = flight->number,
       .collective = !message,
       .peer = message              ? flight->peer
@@ -43,7 +44,7 @@ void colli_observe(const colli_exec *exec, coll_profiler_kind kind, const colli_
       .bytes = count * coll_type_bytes((coll_type)type),
       .type = colli_type_name(type),
       .op = combination(tag, coll),
-      .status = kind == COLL_PROFILER_END ? flight->status : COLL_OK,
+      .status = kind == COLL_PROFILER_END ? (coll_status)flight->status : COLL_OK,
       .message = "",
   };
   tell(exec, &event);

@@ -45,20 +45,14 @@ __attribute__((cold)) void colli_observe_fast(const colli_exec *exec, coll_profi
 /* Tells them that a communicator has failed. */
 __attribute__((cold)) void colli_observe_failure(const colli_exec *exec, const coll_error *error);
 
-/* Where the flight record has an operation. */
-static inline colli_flight *colli_event_flight(colli_exec *exec, const coll_request *op) {
-  return op->coll == COLLI_SENDRECV ? &exec->flights.messages[op->flight % COLLI_FLIGHTS]
-                                    : &exec->flights.collectives[op->sequence % COLLI_FLIGHTS];
-}
-
 /* An operation begins. */
 static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
-  bool known = op->sequence && exec->flights.last == op->sequence; /* from the fast path */
+  bool known = op->sequence && exec->flights.rings->last == op->sequence; /* from the fast path */
   colli_flight_begins(&exec->flights, op);
   if (known)
     return;
   if (__builtin_expect(exec->observers != NULL, 0))
-    colli_observe(exec, COLL_PROFILER_BEGIN, colli_event_flight(exec, op));
+    colli_observe(exec, COLL_PROFILER_BEGIN, op->record);
   COLLI_PROBE5(begin, exec->id, exec->rank, op->sequence, op->tag.word[2], op->tag.word[0]);
 }
 
@@ -66,18 +60,15 @@ static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
 __attribute__((always_inline)) static inline void
 colli_event_ends(colli_exec *exec, const coll_request *op, coll_status status) {
   colli_flight_ends(&exec->flights, op, status);
-  if (__builtin_expect(exec->observers != NULL, 0)) {
-    const colli_flight *flight = colli_event_flight(exec, op);
-    if (flight->number == (op->coll == COLLI_SENDRECV ? op->flight : op->sequence))
-      colli_observe(exec, COLL_PROFILER_END, flight);
-  }
+  if (__builtin_expect(exec->observers != NULL, 0) && colli_flight_is_of(op->record, op))
+    colli_observe(exec, COLL_PROFILER_END, op->record);
   COLLI_PROBE4(end, exec->id, exec->rank, op->sequence, (int)status);
 }
 
 /* A collective begins on the fast path. If it does not end there, colli_event_begins() follows. */
 __attribute__((always_inline)) static inline void
 colli_event_fast_begins(colli_exec *exec, const coll_tag *tag, uint64_t number) {
-  exec->flights.last = number;
+  exec->flights.rings->last = number;
   if (__builtin_expect(exec->observers != NULL, 0))
     colli_observe_fast(exec, COLL_PROFILER_BEGIN, tag, number);
   COLLI_PROBE5(begin, exec->id, exec->rank, number, tag->word[2], tag->word[0]);

@@ -149,13 +149,13 @@ static inline bool receive_message(coll_conn *conn, const colli_fastpath_step *s
 }
 
 /* Sends from src before it copies to dst, so that the peer need not wait for the copy. */
-static inline bool send_message(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+static inline bool send_message(colli_link *link, colli_lane *lane, coll_conn *conn,
                                 const colli_fastpath_step *step, const colli_fastpath_call *call,
                                 const char *src, char *dst) {
   int status = conn->ops->send(conn, call->tag, src, step->bytes);
   if (status != COLL_T_DONE && status != COLL_T_PENDING)
     return false;
-  colli_exec_note_sent(exec, lane, conn, status, src, step->bytes);
+  colli_exec_note_sent(link, lane, conn, status, src, step->bytes);
   if (step->bits & COLLI_STORE && dst != src)
     memcpy(dst, src, step->bytes);
   return true;
@@ -189,12 +189,13 @@ int colli_fastpath_run(colli_exec *exec, const colli_fastpath *fastpath,
       }
       continue;
     }
-    coll_conn *conn = exec->links[step->peer].conn[fastpath->lane];
+    colli_link *link = &exec->links[step->peer];
+    coll_conn *conn = link->conn[fastpath->lane];
     COLLI_ASSERT_RANK(conn && conn->peer == step->peer, exec->rank);
     if (sent && step->bits & COLLI_RECV)
       pause_for_peer(step, call);
     sent = step->bits & COLLI_SEND && (dst == src || !(step->bits & COLLI_STORE));
-    bool went = !(step->bits & COLLI_RECV) ? send_message(exec, lane, conn, step, call, src, dst)
+    bool went = !(step->bits & COLLI_RECV) ? send_message(link, lane, conn, step, call, src, dst)
                 : step->bits & COLLI_FOLD  ? fold_message(conn, step, call, src, dst)
                                            : receive_message(conn, step, call, dst);
     if (!went)

@@ -1,7 +1,11 @@
 /* flight.c: writes and reads the flight record. */
 #include "libcoll/exec/flight.h"
 
-void colli_flights_init(colli_flights *flights, uint64_t (*clock)(void *), void *clock_ctx) {
+#include <string.h>
+
+void colli_flights_init(colli_flights *flights, colli_flight_rings *rings,
+                        uint64_t (*clock)(void *), void *clock_ctx) {
+  flights->rings = rings;
   flights->clock = clock;
   flights->clock_ctx = clock_ctx;
   flights->start_ns = colli_now_ns();
@@ -19,13 +23,14 @@ uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks) {
 }
 
 void colli_flight_message_begins(colli_flights *flights, coll_request *op) {
-  op->flight = ++flights->nmessages;
-  flights->messages[op->flight % COLLI_FLIGHTS] =
-      (colli_flight){.tag = op->tag,
-                     .number = op->flight,
-                     .begun = colli_flight_ticks(flights),
-                     .name = op->name,
-                     .peer = op->partner};
+  colli_flight_rings *rings = flights->rings;
+  op->flight = ++rings->nmessages;
+  op->record = &rings->messages[op->flight % COLLI_FLIGHTS];
+  *op->record = (colli_flight){.tag = op->tag,
+                               .number = op->flight,
+                               .begun = colli_flight_ticks(flights),
+                               .peer = op->partner};
+  memccpy(rings->names[op->flight % COLLI_FLIGHTS], op->name, 0, COLLI_FLIGHT_NAME - 1);
 }
 
 /* The one of a ring that ended last, if it did so after `best`. */
@@ -38,5 +43,5 @@ static const colli_flight *later_of(const colli_flight *ring, const colli_flight
 }
 
 const colli_flight *colli_flight_last_ended(const colli_flights *flights) {
-  return later_of(flights->messages, later_of(flights->collectives, NULL));
+  return later_of(flights->rings->messages, later_of(flights->rings->collectives, NULL));
 }

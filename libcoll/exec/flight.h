@@ -10,31 +10,40 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/exec/op.h"
 
-#define COLLI_FLIGHTS 64 /* collectives, and as many point-to-point operations */
+#define COLLI_FLIGHTS     64 /* collectives, and as many point-to-point operations */
+#define COLLI_FLIGHT_NAME 16
 
 /* One operation. */
 typedef struct colli_flight {
   coll_tag tag;
-  uint64_t number;  /* of a collective: its sequence number; counts from 1 */
-  uint64_t begun;   /* ticks */
-  uint64_t ended;   /* ticks; 0: in flight */
-  const char *name; /* point-to-point: "send", ... */
-  int peer;         /* point-to-point: the first rank that it is about, or COLL_ANY_SOURCE */
-  coll_status status;
+  uint64_t number; /* of a collective: its sequence number; counts from 1 */
+  uint64_t begun;  /* ticks */
+  uint64_t ended;  /* ticks; 0: in flight */
+  uint64_t unused; /* makes it a cache line */
+  int32_t peer;    /* point-to-point: the first rank that it is about, or COLL_ANY_SOURCE */
+  int32_t status;  /* coll_status */
 } colli_flight;
 
-typedef struct colli_flights {
-  colli_flight collectives[COLLI_FLIGHTS]; /* number n is at n % COLLI_FLIGHTS */
-  colli_flight messages[COLLI_FLIGHTS];    /* point-to-point and one-sided */
-  uint64_t last;                           /* number of the last collective that began */
+/* The record itself. Other processes read it (libcoll/status), so there are no pointers in it. */
+typedef struct colli_flight_rings {
+  colli_flight collectives[COLLI_FLIGHTS];      /* number n is at n % COLLI_FLIGHTS */
+  colli_flight messages[COLLI_FLIGHTS];         /* point-to-point and one-sided */
+  char names[COLLI_FLIGHTS][COLLI_FLIGHT_NAME]; /* of those: "send", ... */
+  uint64_t last;                                /* number of the last collective that began */
   uint64_t nmessages;
+} colli_flight_rings;
+
+typedef struct colli_flights {
+  colli_flight_rings *rings;    /* the owner's */
   uint64_t (*clock)(void *ctx); /* counts the ticks instead of the processor; or NULL */
   void *clock_ctx;
   uint64_t start_ticks, start_ns; /* one moment in ticks and on the clock */
 } colli_flights;
 
-/* Sets the clock: NULL for the processor's counter, or one of nanoseconds. */
-void colli_flights_init(colli_flights *flights, uint64_t (*clock)(void *), void *clock_ctx);
+/* Sets where the record is kept, and the clock: NULL for the processor's counter, or one of
+ * nanoseconds. */
+void colli_flights_init(colli_flights *flights, colli_flight_rings *rings,
+                        uint64_t (*clock)(void *), void *clock_ctx);
 
 /* Nanoseconds since a moment given in ticks. */
 uint64_t colli_flight_age_ns(const colli_flights *flights, uint64_t ticks);
@@ -44,7 +53,7 @@ const colli_flight *colli_flight_last_ended(const colli_flights *flights);
 
 /* The collective with that number, or NULL if it is not among the last ones. */
 static inline const colli_flight *colli_flight_of(const colli_flights *flights, uint64_t number) {
-  const colli_flight *flight = &flights->collectives[number % COLLI_FLIGHTS];
+  const colli_flight *flight = &flights->rings->collectives[number % COLLI_FLIGHTS];
   return number && flight->number == number ? flight : NULL;
 }
 
@@ -64,33 +73,37 @@ __attribute__((always_inline)) static inline void colli_flight_begins(colli_flig
     colli_flight_message_begins(flights, op);
     return;
   }
-  colli_flight *flight = &flights->collectives[op->sequence % COLLI_FLIGHTS];
+  colli_flight_rings *rings = flights->rings;
+  colli_flight *flight = &rings->collectives[op->sequence % COLLI_FLIGHTS];
   flight->tag = op->tag;
-  flight->number = flights->last = op->sequence;
+  flight->number = rings->last = op->sequence;
   flight->begun = colli_flight_ticks(flights);
   flight->ended = 0;
+  op->record = flight;
+}
+
+/* Whether a place in the record is still that of an operation. */
+static inline bool colli_flight_is_of(const colli_flight *flight, const coll_request *op) {
+  return flight->number == (op->coll == COLLI_SENDRECV ? op->flight : op->sequence);
 }
 
 /* An operation ends. Others that began later may have taken its place in the record. */
 __attribute__((always_inline)) static inline void
-colli_flight_ends(colli_flights *flights, const coll_request *op, coll_status status) {
-  bool message = op->coll == COLLI_SENDRECV;
-  uint64_t number = message ? op->flight : op->sequence;
-  colli_flight *flight =
-      &(message ? flights->messages : flights->collectives)[number % COLLI_FLIGHTS];
-  if (flight->number != number)
+colli_flight_ends(const colli_flights *flights, const coll_request *op, coll_status status) {
+  colli_flight *flight = op->record;
+  if (!colli_flight_is_of(flight, op))
     return;
   flight->ended = colli_flight_ticks(flights);
   flight->status = status;
 }
 
-/* A collective began and ended at once, on the fast path. */
+/* A collective, the last one that began, began and ended at once on the fast path. */
 __attribute__((always_inline)) static inline void
 colli_flight_ran(colli_flights *flights, const coll_tag *tag, uint64_t number) {
-  colli_flight *flight = &flights->collectives[number % COLLI_FLIGHTS];
+  colli_flight *flight = &flights->rings->collectives[number % COLLI_FLIGHTS];
   uint64_t now = colli_flight_ticks(flights);
   flight->tag = *tag;
-  flight->number = flights->last = number;
+  flight->number = number;
   flight->begun = flight->ended = now;
   flight->status = COLL_OK;
 }

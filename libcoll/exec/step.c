@@ -119,7 +119,7 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
     return block_on(lane, step->peer_send);
   if (status > 0)
     return fail_lane(exec, lane, step->peer_send, status);
-  colli_exec_note_sent(exec, lane, conn, status, buf, bytes);
+  colli_exec_note_sent(&exec->links[step->peer_send], lane, conn, status, buf, bytes);
   return COLLI_STEP_DONE;
 }
 
@@ -286,7 +286,7 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
       status = out->ops->slot_commit(out, &op->tag, s->bytes);
       if (status > 0)
         return fail_lane(exec, lane, step->peer_send, status);
-      colli_exec_note_sent(exec, lane, out, status, NULL, s->bytes);
+      colli_exec_note_sent(&exec->links[step->peer_send], lane, out, status, NULL, s->bytes);
       return COLLI_STEP_DONE;
     }
     lane->received = true;

@@ -9,9 +9,10 @@ void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket,
                              size_t bytes);
 
 /* Counts a message that a connection has accepted with `status`. */
-static inline void colli_exec_note_sent(colli_exec *exec, colli_lane *lane, coll_conn *conn,
+static inline void colli_exec_note_sent(colli_link *link, colli_lane *lane, coll_conn *conn,
                                         int status, const char *buf, size_t bytes) {
-  uint64_t ticket = ++exec->links[conn->peer].posted[lane->index];
+  uint64_t ticket = ++link->posted[lane->index];
+  *link->sent_bytes += bytes;
   if (__builtin_expect(status == COLL_T_PENDING, 0))
     colli_exec_note_pending(lane, conn, ticket, buf, bytes);
 }

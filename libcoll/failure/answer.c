@@ -19,11 +19,12 @@ bool colli_reports_waiting(const coll_comm *comm, int rank) {
 void colli_answer_send(coll_comm *comm, const colli_ctrl_msg *waiting, uint64_t interval_ns) {
   const colli_flights *flights = &comm->exec.flights;
   uint64_t now = comm->world.now_ns(comm->world.ctx);
-  if (waiting->sequence == 0 || waiting->sequence <= flights->last || /* it reports that itself */
+  if (waiting->sequence == 0 ||
+      waiting->sequence <= flights->rings->last || /* it reports that itself */
       (comm->failure.answered_ns && now - comm->failure.answered_ns < interval_ns))
     return;
   comm->failure.answered_ns = now;
-  colli_ctrl_msg msg = {.kind = COLLI_CTRL_ANSWER, .peer = -1, .sequence = flights->last};
+  colli_ctrl_msg msg = {.kind = COLLI_CTRL_ANSWER, .peer = -1, .sequence = flights->rings->last};
   const colli_flight *last = colli_flight_last_ended(flights);
   if (last) {
     memcpy(msg.signature, last->tag.word, sizeof(msg.signature));

@@ -76,6 +76,8 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root
   comm->failure.error = *record;
   comm->failure.root = root;
   comm->failure.status = record->status;
+  if (comm->shown)
+    comm->shown->failed = (int32_t)record->status;
   colli_comm_note_cause(comm->family, root, comm->name, record);
   colli_log_write(&comm->log, COLLI_LOG_ERROR, "%s: %s", coll_status_name(record->status),
                   record->message);

@@ -12,8 +12,10 @@
 #define POLLS_BEFORE_BUFFERING 16u /* failed attempts before an eager message is buffered */
 
 /* Counts a message that the connection accepted, and returns its number. */
-static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer) {
-  return ++p2p->exec->links[peer->rank].posted[COLLI_CHANNEL_P2P];
+static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer, size_t bytes) {
+  colli_link *link = &p2p->exec->links[peer->rank];
+  *link->sent_bytes += bytes;
+  return ++link->posted[COLLI_CHANNEL_P2P];
 }
 
 /* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
@@ -31,7 +33,7 @@ static int send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, 
   status = peer->conn->ops->slot_commit(peer->conn, tag, bytes);
   if (status > 0)
     return status;
-  uint64_t number = count_sent(p2p, peer);
+  uint64_t number = count_sent(p2p, peer, bytes);
   COLLI_ASSERT_RANK(number > peer->slot_ticket, p2p->exec->rank);
   if (status == COLL_T_PENDING) {
     peer->slot_ticket = number;
@@ -56,7 +58,7 @@ static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, co
     return COLLI_STEP_BLOCKED;
   if (status > 0)
     return status;
-  uint64_t number = count_sent(p2p, peer);
+  uint64_t number = count_sent(p2p, peer, bytes);
   if (status == COLL_T_PENDING)
     post->ticket = number; /* a copy may leave at once, behind references that are not read yet */
   post->done += bytes;

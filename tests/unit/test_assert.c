@@ -74,7 +74,8 @@ Test(assert, evaluates_only_where_invariants_are_checked) {
 /* An operation ends twice. */
 static void end_twice(void) {
   static coll_request op;
-  static colli_exec exec;
+  static colli_flight_rings flights;
+  static colli_exec exec = {.flights = {.rings = &flights}};
   colli_exec_enlist(&exec, &op);
   colli_exec_finish(&exec, &op, COLL_OK);
   colli_exec_finish(&exec, &op, COLL_OK);

@@ -106,6 +106,8 @@ static void add_twice(void *dst, void *dst2, const void *a, const void *b, size_
 typedef struct one_run {
   colli_exec exec;
   colli_link links[2];
+  colli_flight_rings flights;
+  uint64_t sent_bytes;
   fake_conn fake;
   coll_request *op;
   colli_sched *sched;
@@ -136,9 +138,10 @@ static one_run *run_open(colli_coll coll, const char *name, int root, int arrive
                         .tag = right,
                         .arrived = arrived,
                         .credit = credit};
-  p->links[1] = (colli_link){.ops = &fake_ops};
+  p->links[1] = (colli_link){.ops = &fake_ops, .sent_bytes = &p->sent_bytes};
   p->links[1].conn[0] = &p->fake.base;
   p->exec = (colli_exec){.nranks = 2, .links = p->links, .ctx = &p->fake, .events = &events};
+  p->exec.flights.rings = &p->flights;
   return p;
 }
 

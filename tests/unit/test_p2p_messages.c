@@ -31,6 +31,8 @@ typedef struct fake_world {
   colli_exec exec;
   colli_p2p p2p;
   colli_link links[2];
+  colli_flight_rings flights;
+  uint64_t sent_bytes;
   fake_conn conn;
   const char *broken;
   int unfit, failed;
@@ -127,8 +129,10 @@ static fake_world *open_world(void) {
   w->conn.conn.ops = &fake_ops;
   w->conn.credit = 100;
   w->links[1].ops = &fake_ops;
+  w->links[1].sent_bytes = &w->sent_bytes;
   w->exec =
       (colli_exec){.nranks = 2, .links = w->links, .slot_bytes = SLOT, .ctx = w, .events = &events};
+  w->exec.flights.rings = &w->flights;
   cr_assert(colli_p2p_init(&w->p2p, &w->exec, &p2p_events));
   return current = w;
 }

@@ -1,0 +1,14 @@
+/* shown.h: what other programs see of a family and its communicators: libcoll/status/page.h. */
+#ifndef COLLI_COMM_SHOWN_H
+#define COLLI_COMM_SHOWN_H
+
+#include "libcoll/comm/comm.h"
+
+/* Makes the page of a family whose routes are chosen. Without one, the job goes on unseen. */
+void colli_family_show(colli_family *family);
+
+/* Makes the flight record and the counters of a communicator that has its name, ranks and links,
+ * and shows them. False: out of memory. */
+bool colli_comm_show(coll_comm *comm);
+
+#endif
