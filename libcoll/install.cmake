@@ -5,7 +5,7 @@ set(COLL_CMAKE_DIR ${CMAKE_INSTALL_LIBDIR}/cmake/coll)
 install(TARGETS coll EXPORT coll-targets)
 install(EXPORT coll-targets NAMESPACE coll:: DESTINATION ${COLL_CMAKE_DIR})
 # A separate export set, so that the shared library can be used without the development files of
-# libcrypto and hwloc.
+# OpenSSL and hwloc.
 install(TARGETS coll_static EXPORT coll-static-targets)
 install(EXPORT coll-static-targets NAMESPACE coll:: DESTINATION ${COLL_CMAKE_DIR})
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/libcoll/include/coll TYPE INCLUDE)

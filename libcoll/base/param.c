@@ -124,6 +124,12 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "altered, "
          "repeated or added; not in shared memory, where only ranks write). The same on all ranks. "
          "See docs/reliability.md."},
+    [COLLI_PARAM_TLS] =
+        {"COLL_TLS", COLLI_PARAM_INT, "0", 0, 1,
+         "1: encrypt everything that ranks send over sockets, with TLS 1.3. InfiniBand and RoCE "
+         "are "
+         "not used then; shared memory is, and needs none. The same on all ranks. See "
+         "docs/encryption.md."},
     [COLLI_PARAM_SLOT_BYTES] =
         {"COLL_SLOT_BYTES", COLLI_PARAM_BYTES, "64K", 4096, 1 << 20,
          "Size of the slots through which data is pipelined; a multiple of 64, the same on all "

@@ -40,6 +40,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_VERBS_RETRY,       /* COLL_VERBS_RETRY */
   COLLI_PARAM_CHECK_FINITE,      /* COLL_CHECK_FINITE: colli_finite_check */
   COLLI_PARAM_DATA_CHECK,        /* COLL_DATA_CHECK: colli_data_check */
+  COLLI_PARAM_TLS,               /* COLL_TLS */
   COLLI_PARAM_SLOT_BYTES,        /* COLL_SLOT_BYTES */
   COLLI_PARAM_SLOT_COUNT,        /* COLL_SLOT_COUNT */
   COLLI_PARAM_TOPO_FILE,         /* COLL_TOPO_FILE */

@@ -25,6 +25,7 @@ colli_entrance *colli_entrance_open(const colli_params *params, const colli_log 
   }
   int sys_errno = colli_door_open(&entrance->door, entrance->id.listen_fd,
                                   entrance->id.secret->bytes, COLLI_HELLO_JOIN, -1, log);
+  entrance->door.tls = params->number[COLLI_PARAM_TLS] != 0;
   if (sys_errno == 0)
     return entrance;
   colli_error_sys(error, COLL_ERR_SYSTEM, "join_id", "epoll_create1", sys_errno,
@@ -71,9 +72,24 @@ static void let_in(colli_entrance *entrance) {
     colli_newcomer *newcomer = &entrance->at[entrance->count++];
     memset(newcomer, 0, sizeof(*newcomer));
     colli_sealed_open(&newcomer->conn, &guest.auth);
+    newcomer->shaking = true;
     newcomer->pid = (int32_t)hello->word;
     newcomer->from = guest.from;
   }
+}
+
+/* Advances TLS handshakes; true if one goes on. */
+static bool shake_hands(colli_entrance *entrance) {
+  bool any = false;
+  for (int i = entrance->count - 1; i >= 0; i--) {
+    colli_newcomer *newcomer = &entrance->at[i];
+    int result = newcomer->shaking ? colli_sealed_shake(&newcomer->conn) : COLL_T_DONE;
+    newcomer->shaking = result != COLL_T_DONE;
+    any = any || result == COLL_T_AGAIN;
+    if (result > 0)
+      forget(entrance, i);
+  }
+  return any;
 }
 
 /* Whether a newcomer that waits has left: while it waits it is silent. */
@@ -87,11 +103,12 @@ void colli_entrance_tend(colli_entrance *entrance, uint64_t ns) {
   const uint64_t until_ns = colli_now_ns() + ns;
   for (;;) {
     let_in(entrance);
-    if (entrance->door.count == 0 || colli_now_ns() >= until_ns)
+    const bool shaking = shake_hands(entrance);
+    if ((entrance->door.count == 0 && !shaking) || colli_now_ns() >= until_ns)
       break;
     poll(&(struct pollfd){.fd = entrance->door.epoll_fd, .events = POLLIN}, 1, 1);
   }
   for (int i = entrance->count - 1; i >= 0; i--)
-    if (has_left(&entrance->at[i]))
+    if (!entrance->at[i].shaking && has_left(&entrance->at[i]))
       forget(entrance, i);
 }

@@ -14,6 +14,7 @@
 /* A process that waits. It says nothing until it is called. */
 typedef struct colli_newcomer {
   colli_sealed conn;
+  bool shaking; /* its TLS handshake goes on */
   int32_t pid;
   colli_addr from;
   uint64_t built; /* the communicator that it has made, once that message is `in`; */

@@ -85,6 +85,11 @@ static const uint8_t *nonce_of(void *ctx, int rank) {
   return ((colli_family *)ctx)->table[rank].nonce;
 }
 
+/* Whether nobody can read on the way what a transport moves, if COLL_TLS is 1. */
+static bool is_private(const coll_transport_ops *ops) {
+  return ops->caps & (COLL_CAP_ENCRYPTS | COLL_CAP_SHARED_MEMORY);
+}
+
 /* Opens one transport into entry `index` of the table. A machine without it is not an error yet. */
 static void open_port(colli_family *family, const colli_assembly *assembly, int index,
                       colli_rank_info *info) {
@@ -114,7 +119,12 @@ static void open_port(colli_family *family, const colli_assembly *assembly, int 
       .note = env_note,
       .ops = port->ops,
   };
-  int status = port->ops->open(&port->env, &port->endpoint);
+  int status = COLL_ERR_UNSUPPORTED;
+  if (!family->params.number[COLLI_PARAM_TLS] || is_private(ops))
+    status = port->ops->open(&port->env, &port->endpoint);
+  else
+    colli_error_set(&family->reported, COLL_ERR_UNSUPPORTED, "create",
+                    "transport %s does not encrypt, so COLL_TLS=1 leaves it out", ops->name);
   if (status == COLL_T_DONE)
     status = port->ops->describe(port->endpoint, info->blob[index]);
   if (status == COLL_T_DONE) {

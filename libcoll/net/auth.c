@@ -18,11 +18,15 @@
 #define HELLO_VERSION 2u
 #define HELLO_HEAD    8 /* magic, version, kind: enough to recognise libcoll */
 
+/* What the acceptor says at the end. */
+typedef enum auth_answer { ANSWER_REFUSED, ANSWER_ACCEPTED, ANSWER_TLS_DIFFERS } auth_answer;
+
 typedef enum auth_state {
   STATE_SEND_HELLO, /* connector */
   STATE_READ_PROOF,
   STATE_SEND_PROOF,
   STATE_READ_ANSWER,
+  STATE_SHAKE_TLS,
   STATE_READ_HELLO, /* acceptor */
   STATE_SEND_CHALLENGE,
   STATE_READ_RESPONSE,
@@ -92,6 +96,7 @@ static bool make_proof(const colli_auth *auth, const char *role, uint8_t mac[COL
 
 /* Ends the handshake with an error. */
 static int fail_handshake(colli_auth *auth, int status, int sys_errno) {
+  colli_auth_drop(auth);
   auth->state = STATE_FAILED;
   auth->done = (size_t)status;
   auth->secret = NULL;
@@ -118,7 +123,7 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
   auth->state = STATE_SEND_HELLO;
   auth->hello = (colli_hello){.magic = COLLI_HELLO_MAGIC,
                               .version = HELLO_VERSION,
-                              .kind = (uint16_t)kind,
+                              .kind = (uint8_t)kind,
                               .src_rank = src_rank,
                               .dst_rank = dst_rank,
                               .comm_id = comm_id,
@@ -135,11 +140,20 @@ void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRE
   init_side(auth, fd, secret, auth->nonce);
 }
 
+void colli_auth_want_tls(colli_auth *auth) {
+  auth->tls = true;
+  if (!auth->connector || auth->state == STATE_FAILED)
+    return;
+  auth->hello.tls = 1;
+  if (!make_code(auth, auth->hello.code))
+    fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+}
+
 /* The result of sending or receiving a message: DONE, AGAIN or the status of the failure. */
 static int check_io(colli_auth *auth, int result) {
   if (result <= 0)
     return result;
-  bool lost = result == ECONNRESET || result == EPIPE;
+  bool lost = result == ECONNRESET || result == EPIPE || result == ESHUTDOWN;
   return fail_handshake(auth, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, result);
 }
 
@@ -153,23 +167,23 @@ static int pull_message(colli_auth *auth, void *msg, size_t bytes) {
   return check_io(auth, colli_net_pull(auth->fd, msg, bytes, &auth->done));
 }
 
-/* The handshake has succeeded: derives the connection's keys from the secret and what was said. */
-static int finish_handshake(colli_auth *auth) {
-  uint8_t *of_connector = auth->connector ? auth->send_key : auth->recv_key;
-  uint8_t *of_acceptor = auth->connector ? auth->recv_key : auth->send_key;
-  if (!make_proof(auth, "connector key", of_connector) ||
-      !make_proof(auth, "acceptor key", of_acceptor))
-    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
-  auth->state = STATE_DONE;
-  auth->done = 0;
-  auth->secret = NULL;
-  return COLL_T_DONE;
-}
-
 /* Goes on to the next message. */
 static void next_state(colli_auth *auth, auth_state state) {
   auth->state = state;
   auth->done = 0;
+}
+
+/* The proofs are right: derives the connection's keys from the secret and what was said. */
+static int finish_handshake(colli_auth *auth) {
+  uint8_t *of_connector = auth->connector ? auth->send_key : auth->recv_key;
+  uint8_t *of_acceptor = auth->connector ? auth->recv_key : auth->send_key;
+  if (!make_proof(auth, "connector key", of_connector) ||
+      !make_proof(auth, "acceptor key", of_acceptor) ||
+      (auth->tls && !make_proof(auth, "tls key", auth->tls_key)))
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  auth->secret = NULL;
+  next_state(auth, auth->tls && auth->connector ? STATE_SHAKE_TLS : STATE_DONE);
+  return COLL_T_DONE;
 }
 
 /* Connector: checks the acceptor's proof (nonce and proof are in buf) and prepares its own. */
@@ -184,6 +198,40 @@ static int check_acceptor(colli_auth *auth) {
     return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
   next_state(auth, STATE_SEND_PROOF);
   return COLL_T_DONE;
+}
+
+/* Makes this side of TLS; NULL: out of memory. */
+static colli_tls *open_tls(colli_auth *auth) {
+  colli_tls *tls = colli_tls_open(auth->fd, auth->connector, auth->hello.kind == COLLI_HELLO_DATA,
+                                  auth->tls_key);
+  explicit_bzero(auth->tls_key, sizeof(auth->tls_key));
+  return tls;
+}
+
+/* Connector: advances the TLS handshake. */
+static int shake_tls(colli_auth *auth) {
+  if (!auth->secured && !(auth->secured = open_tls(auth)))
+    return fail_handshake(auth, COLL_ERR_SYSTEM, ENOMEM);
+  const int result = colli_tls_shake(auth->secured);
+  if (result == EBADMSG)
+    return fail_handshake(auth, COLL_ERR_AUTH, result);
+  if (result == COLL_T_DONE)
+    next_state(auth, STATE_DONE);
+  return check_io(auth, result);
+}
+
+/* Connector: what the acceptor answered. */
+static int check_answer(colli_auth *auth) {
+  switch (auth->buf[0]) {
+  case ANSWER_ACCEPTED:
+    return finish_handshake(auth);
+  case ANSWER_REFUSED:
+    return fail_handshake(auth, COLL_ERR_PEER_LOST, EPERM);
+  case ANSWER_TLS_DIFFERS:
+    return fail_handshake(auth, COLL_ERR_MISMATCH, EPROTONOSUPPORT);
+  default:
+    return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
+  }
 }
 
 /* Advances the connector's side by one message. */
@@ -201,21 +249,18 @@ static int step_connector(colli_auth *auth) {
     if ((result = push_message(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
       next_state(auth, STATE_READ_ANSWER);
     return result;
+  case STATE_READ_ANSWER:
+    result = pull_message(auth, auth->buf, 1);
+    return result == COLL_T_DONE ? check_answer(auth) : result;
   default:
-    if ((result = pull_message(auth, auth->buf, 1)) != COLL_T_DONE)
-      return result;
-    if (auth->buf[0] == 0)
-      return fail_handshake(auth, COLL_ERR_PEER_LOST, EPERM);
-    if (auth->buf[0] != 1)
-      return fail_handshake(auth, COLL_ERR_PROTOCOL, EPROTO);
-    return finish_handshake(auth);
+    return shake_tls(auth);
   }
 }
 
 /* Whether the head of a hello is one of this version. */
 static bool head_valid(const colli_hello *hello) {
   return hello->magic == COLLI_HELLO_MAGIC && hello->version == HELLO_VERSION &&
-         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_JOIN;
+         hello->kind >= COLLI_HELLO_CHECKIN && hello->kind <= COLLI_HELLO_JOIN && hello->tls <= 1;
 }
 
 /* Acceptor: refuses a hello that was made with another secret, or none. */
@@ -286,14 +331,27 @@ int colli_auth_poll(colli_auth *auth) {
 }
 
 int colli_auth_answer(colli_auth *auth, bool accepted) {
-  const uint8_t answer = accepted;
-  for (;;) {
-    ssize_t sent = send(auth->fd, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent == 1)
-      return 0;
-    if (errno != EINTR)
-      return -1;
-  }
+  const bool differs = accepted && (auth->hello.tls != 0) != auth->tls;
+  const uint8_t answer = differs ? ANSWER_TLS_DIFFERS : accepted ? ANSWER_ACCEPTED : ANSWER_REFUSED;
+  ssize_t sent;
+  do
+    sent = send(auth->fd, &answer, 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+  while (sent < 0 && errno == EINTR);
+  if (sent == 1 && !differs)
+    return 0;
+  errno = sent == 1 ? EPROTONOSUPPORT : errno;
+  return -1;
+}
+
+colli_tls *colli_auth_take_tls(colli_auth *auth) {
+  colli_tls *tls = auth->secured;
+  auth->secured = NULL;
+  return auth->tls && !auth->connector ? open_tls(auth) : tls;
+}
+
+void colli_auth_drop(colli_auth *auth) {
+  colli_tls_close(auth->secured);
+  auth->secured = NULL;
 }
 
 bool colli_auth_spoken(const colli_auth *auth) {
@@ -303,5 +361,6 @@ bool colli_auth_spoken(const colli_auth *auth) {
 short colli_auth_events(const colli_auth *auth) {
   bool sending = auth->state == STATE_SEND_HELLO || auth->state == STATE_SEND_PROOF ||
                  auth->state == STATE_SEND_CHALLENGE;
-  return sending ? POLLOUT : POLLIN;
+  const short events = sending ? POLLOUT : POLLIN;
+  return auth->secured ? colli_tls_events(auth->secured, events) : events;
 }

@@ -6,7 +6,8 @@
  *                           tag, HMAC(secret, "hello" | all that)
  *   acceptor  -> connector  nonce B, HMAC(secret, "acceptor" | hello | nonce B)
  *   connector -> acceptor   HMAC(secret, "connector" | hello | nonce B)
- *   acceptor  -> connector  one byte: accepted (1) or refused (0)
+ *   acceptor  -> connector  one byte: accepted (1), refused (0), or one of us uses TLS (2)
+ *   both                    with COLL_TLS=1: a TLS handshake (tls.h)
  *
  * The tag is the same in all hellos of a job: a kernel can compare it (door.h). With tag and code
  * the acceptor turns away at once who does not know the secret, and keeps nothing of it. They prove
@@ -21,6 +22,7 @@
 #include <stdint.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/net/tls.h"
 
 #define COLLI_HELLO_MAGIC      0x68694c43u /* "CLih" in the bytes of a little-endian host */
 #define COLLI_NONCE_BYTES      32
@@ -41,7 +43,8 @@ typedef enum colli_hello_kind {
 typedef struct colli_hello {
   uint32_t magic;
   uint16_t version;
-  uint16_t kind;
+  uint8_t kind;
+  uint8_t tls; /* 1: the connector has COLL_TLS=1 */
   int32_t src_rank;
   int32_t dst_rank;
   uint64_t comm_id;
@@ -64,6 +67,9 @@ typedef struct colli_auth {
   /* Once it is done, keys for what follows (sealed.h). Of this connection and direction alone. */
   uint8_t send_key[COLLI_MAC_BYTES], recv_key[COLLI_MAC_BYTES];
   uint64_t deadline_ns;
+  bool tls; /* this side has COLL_TLS=1 */
+  uint8_t tls_key[COLLI_TLS_KEY_BYTES];
+  colli_tls *secured; /* connector: TLS over it, until colli_auth_take_tls() */
 } colli_auth;
 
 /* HMAC-SHA-256 of a message. False: out of memory, or the secret is all zeros, which is none
@@ -94,16 +100,28 @@ void colli_auth_connect(colli_auth *auth, int fd, const uint8_t secret[COLL_SECR
                         uint64_t word);
 void colli_auth_accept(colli_auth *auth, int fd, const uint8_t secret[COLL_SECRET_BYTES]);
 
+/* This side has COLL_TLS=1. To be called before the first colli_auth_poll(). */
+void colli_auth_want_tls(colli_auth *auth);
+
 /*
- * Advances the handshake: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret), _PROTOCOL
- * (not a libcoll of this version), _PEER_LOST (closed, or refused: wrong rank or communicator),
- * _TIMEOUT, _SYSTEM. errno is set with every error: EPERM means refused. For the acceptor, DONE
- * means that auth->hello can be trusted; it must then call colli_auth_answer().
+ * Advances the handshake: COLL_T_AGAIN, COLL_T_DONE, or COLL_ERR_AUTH (wrong secret; EBADMSG: the
+ * TLS handshake failed after it was found right), _MISMATCH (only one side has COLL_TLS=1),
+ * _PROTOCOL (not a libcoll of this version), _PEER_LOST (closed, or refused: wrong rank or
+ * communicator), _TIMEOUT, _SYSTEM. errno is set with every error: EPERM means refused. For the
+ * acceptor, DONE means that auth->hello can be trusted; it must then call colli_auth_answer().
  */
 int colli_auth_poll(colli_auth *auth);
 
-/* Acceptor only, after DONE: tells the connector whether it is accepted. 0, or -1 with errno. */
+/* Acceptor only, after DONE: tells the connector whether it is accepted. 0, or -1 with errno:
+ * EPROTONOSUPPORT if only one side has COLL_TLS=1, which the connector is told then. */
 int colli_auth_answer(colli_auth *auth, bool accepted);
+
+/* The caller takes over TLS of a handshake that is done (of the acceptor: and answered). Its end of
+ * the TLS handshake may have to go on. NULL: there is no TLS, or (auth->tls) no memory. */
+colli_tls *colli_auth_take_tls(colli_auth *auth);
+
+/* Frees what a handshake holds that is given up. The socket stays open. */
+void colli_auth_drop(colli_auth *auth);
 
 /* Acceptor only: whether the connector has said its whole hello, and its code is right. */
 bool colli_auth_spoken(const colli_auth *auth);

@@ -305,6 +305,8 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
     return false;
   }
   colli_auth_accept(&guest.auth, fd, door->secret);
+  if (door->tls)
+    colli_auth_want_tls(&guest.auth);
   int result = poll_guest(door, &guest), sys_errno = errno;
   if (result != COLL_T_AGAIN)
     return end_handshake(door, &guest, result, sys_errno, done);

@@ -49,6 +49,7 @@ typedef struct colli_door {
   colli_hello_kind kind; /* of the hellos that are meant for this door */
   int rank;              /* to which they are; -1: any */
   bool answers;          /* tells those who have another secret so */
+  bool tls;              /* COLL_TLS=1: the caller's, from before the first colli_door_next() */
   colli_log log;
   int sys_errno;             /* why nobody can be let in; 0: all is well */
   bool in_handshake;         /* that errno is of a handshake, not of accept() */

@@ -11,14 +11,19 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/fork.h"
 
-void colli_sealed_open(colli_sealed *sealed, const colli_auth *auth) {
+void colli_sealed_open(colli_sealed *sealed, colli_auth *auth) {
   COLLI_ASSERT(auth->fd >= 0);
-  *sealed = (colli_sealed){.fd = auth->fd};
+  *sealed = (colli_sealed){.fd = auth->fd, .wants_tls = auth->tls};
+  if (auth->connector)
+    sealed->tls = colli_auth_take_tls(auth);
+  else
+    memcpy(sealed->tls_key, auth->tls_key, sizeof(sealed->tls_key));
   memcpy(sealed->send_key, auth->send_key, sizeof(sealed->send_key));
   memcpy(sealed->recv_key, auth->recv_key, sizeof(sealed->recv_key));
 }
 
 void colli_sealed_close(colli_sealed *sealed) {
+  colli_tls_close(sealed->tls);
   if (sealed->fd >= 0)
     colli_fd_close(sealed->fd);
   explicit_bzero(sealed, sizeof(*sealed));
@@ -46,6 +51,28 @@ static struct msghdr rest_of(const void *msg, size_t bytes, uint8_t mac[COLLI_MA
   return (struct msghdr){.msg_iov = iov, .msg_iovlen = 2};
 }
 
+/* The acceptor's side of TLS begins here, as it may have been answered only now. */
+static bool begin_tls(colli_sealed *sealed) {
+  if (!sealed->tls)
+    sealed->tls = colli_tls_open(sealed->fd, false, false, sealed->tls_key);
+  explicit_bzero(sealed->tls_key, sealed->tls ? sizeof(sealed->tls_key) : 0);
+  errno = sealed->tls ? errno : ENOMEM;
+  return sealed->tls != NULL;
+}
+
+/* sendmsg() and recvmsg(), over TLS if there is. */
+static ssize_t send_some(colli_sealed *sealed, const struct msghdr *rest) {
+  if (!sealed->wants_tls)
+    return sendmsg(sealed->fd, rest, MSG_NOSIGNAL | MSG_DONTWAIT);
+  return begin_tls(sealed) ? colli_tls_send(sealed->tls, rest->msg_iov, rest->msg_iovlen) : -1;
+}
+
+static ssize_t recv_some(colli_sealed *sealed, struct msghdr *rest) {
+  if (!sealed->wants_tls)
+    return recvmsg(sealed->fd, rest, MSG_DONTWAIT);
+  return begin_tls(sealed) ? colli_tls_recv(sealed->tls, rest->msg_iov, rest->msg_iovlen) : -1;
+}
+
 int colli_sealed_push(colli_sealed *sealed, const void *msg, size_t bytes, size_t *done) {
   COLLI_ASSERT(*done <= COLLI_SEALED_BYTES(bytes));
   if (*done == COLLI_SEALED_BYTES(bytes))
@@ -55,7 +82,7 @@ int colli_sealed_push(colli_sealed *sealed, const void *msg, size_t bytes, size_
   while (*done < COLLI_SEALED_BYTES(bytes)) {
     struct iovec iov[2];
     struct msghdr rest = rest_of(msg, bytes, sealed->send_mac, *done, iov);
-    ssize_t sent = sendmsg(sealed->fd, &rest, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t sent = send_some(sealed, &rest);
     if (sent >= 0)
       *done += (size_t)sent;
     else if (errno == EAGAIN || errno == EWOULDBLOCK)
@@ -74,7 +101,7 @@ int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *don
   while (*done < COLLI_SEALED_BYTES(bytes)) {
     struct iovec iov[2];
     struct msghdr rest = rest_of(msg, bytes, sealed->recv_mac, *done, iov);
-    ssize_t got = recvmsg(sealed->fd, &rest, MSG_DONTWAIT);
+    ssize_t got = recv_some(sealed, &rest);
     if (got > 0)
       *done += (size_t)got;
     else if (got == 0)
@@ -93,4 +120,14 @@ int colli_sealed_pull(colli_sealed *sealed, void *msg, size_t bytes, size_t *don
   sealed->unchecked = false;
   sealed->received++;
   return COLL_T_DONE;
+}
+
+int colli_sealed_shake(colli_sealed *sealed) {
+  if (!sealed->wants_tls)
+    return COLL_T_DONE;
+  return begin_tls(sealed) ? colli_tls_shake(sealed->tls) : ENOMEM;
+}
+
+short colli_sealed_events(const colli_sealed *sealed, short events) {
+  return sealed->tls ? colli_tls_events(sealed->tls, events) : events;
 }

@@ -61,7 +61,7 @@ static bool wait_conn(join *j, short events) {
   if (colli_now_ns() >= j->b.deadline_ns)
     return false;
   boot_polls_clear(&j->b.polls, j->b.deadline_ns);
-  boot_polls_add(&j->b.polls, j->conn.fd, events);
+  boot_polls_add(&j->b.polls, j->conn.fd, colli_sealed_events(&j->conn, events));
   boot_polls_wait(&j->b.polls);
   return true;
 }
@@ -103,6 +103,14 @@ static coll_status reach(join *j) {
       j->conn = j->dial.conn;
       return COLL_OK;
     }
+    if (result > 0 && j->dial.altered)
+      return boot_fail_altered(b, 0, NULL);
+    if (result > 0 && j->dial.tls_differs)
+      return boot_fail(
+          b, COLL_ERR_MISMATCH, 0, NULL,
+          "the newcomer on host %s has COLL_TLS=%d, but rank 0 has COLL_TLS=%d; set it "
+          "to the same",
+          j->mine.host, b->tls, !b->tls);
     if (result != COLL_T_AGAIN)
       return boot_fail(b, (coll_status)result, 0, NULL,
                        "another program, or one with another id, listens where the newcomer on "
@@ -238,6 +246,7 @@ static coll_status prepare(join *j, colli_settings *settings) {
                 .start_ns = now_ns,
                 .deadline_ns = now_ns + j->patience_ns,
                 .hello_word = (uint64_t)getpid(),
+                .tls = settings->params.number[COLLI_PARAM_TLS] != 0,
                 .error = error};
   gethostname(j->mine.host, sizeof(j->mine.host) - 1);
   if (colli_net_interfaces(settings->params.text[COLLI_PARAM_TCP_IFNAME], j->mine.control_addrs,

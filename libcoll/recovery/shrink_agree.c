@@ -62,7 +62,8 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
                 .log = &settings->log,
                 .start_ns = colli_now_ns(),
                 .error = &settings->error,
-                .hello_word = comm->shrink.count};
+                .hello_word = comm->shrink.count,
+                .tls = settings->params.number[COLLI_PARAM_TLS] != 0};
   s->limit_ns = s->b.deadline_ns = s->b.start_ns + LIMIT * s->patience_ns;
   s->altered = s->astray = s->aborter = -1;
   s->b.polls.capacity = 17 * BOOT_ATTEMPTS_MAX + comm->nranks + COLLI_NEWCOMERS_MAX + 16;

@@ -29,7 +29,7 @@ bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t b
     boot_note_errno(&s->b, result, true);
     if (result > 0 || colli_now_ns() >= until_ns)
       return false;
-    poll(&(struct pollfd){.fd = conn->fd, .events = POLLOUT}, 1, 10);
+    poll(&(struct pollfd){.fd = conn->fd, .events = colli_sealed_events(conn, POLLOUT)}, 1, 10);
   }
 }
 
@@ -84,7 +84,7 @@ void shrink_drop(shrink *s, int rank) {
 }
 
 /* Keeps a rank's new connection in place of the previous one, which it has abandoned. */
-static bool keep_guest(shrink *s, const colli_guest *guest) {
+static bool keep_guest(shrink *s, colli_guest *guest) {
   int rank = guest->auth.hello.src_rank;
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
   shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
@@ -265,8 +265,12 @@ int shrink_dial_step(shrink *s, boot_dial *dial) {
   if (result <= 0 && !(result == COLL_T_AGAIN && boot_dial_gone(dial, same_host)))
     return result;
   COLLI_ASSERT_RANK(dial->peer != s->b.rank, s->b.rank);
-  s->gone[dial->peer] = true;
   boot_dial_close(dial);
+  if (dial->altered) { /* somebody between, which says nothing about that rank */
+    s->altered = dial->peer;
+    return COLL_ERR_AUTH;
+  }
+  s->gone[dial->peer] = true;
   return COLL_ERR_PEER_LOST;
 }
 

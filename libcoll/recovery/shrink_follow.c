@@ -11,10 +11,12 @@
   (200 * COLLI_NS_PER_MS) /* extra time for a coordinator that is slow to report that it is there  \
                            */
 
-/* Reaches the leader: *conn is the connection, or none if it is another candidate's turn. */
-static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
+/* Reaches the leader: *conn is the connection, or none if it is another candidate's turn. False:
+ * what the leader sent was altered. */
+static bool reach_leader(shrink *s, int leader, colli_sealed *conn) {
   boot_dial *dial = &s->dial;
   const uint64_t now_ns = colli_now_ns();
+  int result;
   uint64_t until_ns = s->b.start_ns + s->patience_ns;
   /* A later candidate may still be building, for half the patience. */
   const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
@@ -23,7 +25,7 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
   COLLI_ASSERT_RANK(leader >= 0 && leader < s->b.rank, s->b.rank);
   shrink_dial(s, dial, leader);
   for (;;) {
-    int result = shrink_dial_step(s, dial);
+    result = shrink_dial_step(s, dial);
     if (result == COLL_T_DONE)
       *conn = dial->conn;
     if (result != COLL_T_AGAIN)
@@ -41,6 +43,7 @@ static void reach_leader(shrink *s, int leader, colli_sealed *conn) {
   }
   boot_dial_close(dial);
   explicit_bzero(dial, sizeof(*dial));
+  return result != COLL_ERR_AUTH;
 }
 
 /* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
@@ -145,7 +148,10 @@ static coll_status take_orders(shrink *s, int leader, colli_sealed *conn, bool *
 coll_status shrink_follow(shrink *s, int leader, bool *over) {
   colli_sealed conn;
   *over = false;
-  reach_leader(s, leader, &conn);
+  if (!reach_leader(s, leader, &conn)) {
+    *over = true;
+    return boot_fail_altered(&s->b, leader, &s->comm->table[leader]);
+  }
   if (conn.fd < 0)
     return COLL_OK;
   for (int r = 0; r < s->b.nranks; r++) /* this rank does not lead these */

@@ -158,7 +158,8 @@ void shrink_wait_begin(shrink *s);
 /* Begins to dial a rank's listener. */
 void shrink_dial(shrink *s, boot_dial *dial, int rank);
 
-/* Advances dialling: COLL_T_DONE, COLL_T_AGAIN, or COLL_ERR_PEER_LOST if that rank is gone. */
+/* Advances dialling: COLL_T_DONE, COLL_T_AGAIN, COLL_ERR_PEER_LOST if that rank is gone, or
+ * COLL_ERR_AUTH if what it sent was altered. */
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
 /* Sends a message, head and flags, within a second; false on failure. */

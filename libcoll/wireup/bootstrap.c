@@ -134,7 +134,8 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
             .start_ns = colli_now_ns(),
             .deadline_ns = deadline_ns,
             .error = error,
-            .lifelines = lifelines};
+            .lifelines = lifelines,
+            .tls = params->number[COLLI_PARAM_TLS] != 0};
   int listen_fd = -1;
   boot_links *links = NULL;
   coll_status status = rank == 0 ? take_listener(&b, &listen_fd) : COLL_OK;

@@ -84,6 +84,7 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 /* Records that an attempt failed, and schedules the next one. */
 static void fail_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, int sys_errno) {
   COLLI_ASSERT(attempt >= dial->attempts && attempt < dial->attempts + dial->count);
+  colli_auth_drop(&attempt->auth);
   boot_close(&attempt->fd);
   boot_note_errno(b, sys_errno, false);
   uint64_t pause_ns = (10 * COLLI_NS_PER_MS) << (attempt->failures < 4 ? attempt->failures : 4);
@@ -109,6 +110,8 @@ static void start_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt,
   else
     colli_auth_connect(&attempt->auth, attempt->fd, b->id->secret->bytes, dial->kind, b->rank,
                        dial->peer, b->id->comm_id, b->hello_word);
+  if (attempt->fd >= 0 && b->tls)
+    colli_auth_want_tls(&attempt->auth);
 }
 
 /* Whether the connection is established by now. */
@@ -151,10 +154,12 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
   bool refused = result == COLL_ERR_PEER_LOST && sys_errno == EPERM;
   dial->wrong_secret |= result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL;
   dial->refused |= refused;
+  dial->tls_differs |= result == COLL_ERR_MISMATCH;
+  dial->altered |= result == COLL_ERR_AUTH && sys_errno == EBADMSG;
   /* The peer may have refused a control link because it has not noticed yet that an earlier
    * connection ended. */
   attempt->dead = result == COLL_ERR_AUTH || result == COLL_ERR_PROTOCOL ||
-                  (refused && dial->kind == COLLI_HELLO_CHECKIN);
+                  result == COLL_ERR_MISMATCH || (refused && dial->kind == COLLI_HELLO_CHECKIN);
   fail_attempt(b, dial, attempt, sys_errno);
   return false;
 }
@@ -206,7 +211,7 @@ int boot_dial_step(const boot *b, boot_dial *dial) {
     boot_dial_close(dial);
     return COLL_T_DONE;
   }
-  if (!is_hopeless(dial, now_ns))
+  if (!dial->altered && !is_hopeless(dial, now_ns))
     return COLL_T_AGAIN;
   return dial->wrong_secret ? COLL_ERR_AUTH : COLL_ERR_MISMATCH;
 }
@@ -245,8 +250,10 @@ void boot_dial_watch(boot *b, const boot_dial *dial) {
 }
 
 void boot_dial_close(boot_dial *dial) {
-  for (int i = 0; i < dial->count; i++)
+  for (int i = 0; i < dial->count; i++) {
+    colli_auth_drop(&dial->attempts[i].auth);
     boot_close(&dial->attempts[i].fd);
+  }
 }
 
 void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
@@ -257,7 +264,9 @@ void boot_dial_describe(const boot_dial *dial, char *text, size_t bytes) {
     char addr[COLLI_ADDR_TEXT];
     const char *why = attempt->failures ? strerrordesc_np(attempt->sys_errno) : "no answer";
     if (attempt->dead)
-      why = attempt->sys_errno == EPERM ? "refused us" : "does not know the secret";
+      why = attempt->sys_errno == EPERM             ? "refused us"
+            : attempt->sys_errno == EPROTONOSUPPORT ? "has another COLL_TLS"
+                                                    : "does not know the secret";
     used += (size_t)snprintf(text + used, bytes - used, "%s%s (%s)", i ? ", " : "",
                              colli_addr_text(&attempt->addr, addr), why ? why : "failed");
   }

@@ -27,7 +27,7 @@ typedef struct boot_dial {
   int count;
   boot_attempt attempts[BOOT_ATTEMPTS_MAX];
   colli_sealed conn; /* once there is one */
-  bool wrong_secret, refused, answered;
+  bool wrong_secret, refused, answered, tls_differs, altered;
 } boot_dial;
 
 void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
@@ -35,7 +35,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 
 /* Advances the dialling. COLL_T_DONE: dial->conn is an authenticated connection that the caller
  * owns. COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but
- * not this communicator): retrying is pointless. */
+ * not this communicator, or tls_differs): retrying is pointless. With `altered`, AUTH means that it
+ * knows the secret, too. */
 int boot_dial_step(const boot *b, boot_dial *dial);
 
 void boot_dial_watch(boot *b, const boot_dial *dial);

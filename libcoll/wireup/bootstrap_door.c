@@ -11,6 +11,7 @@
 coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli_hello_kind kind,
                            int rank) {
   int sys_errno = colli_door_open(door, listen_fd, b->id->secret->bytes, kind, rank, b->log);
+  door->tls = b->tls;
   if (sys_errno == 0)
     return COLL_OK;
   colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "epoll_create1", sys_errno,

@@ -35,6 +35,13 @@ static coll_status fail_at_root(join_state *j, coll_status status, const char *f
 /* Dials rank 0; fails if something there refuses for good. */
 static coll_status step_root_dial(join_state *j) {
   int result = boot_dial_step(j->b, &j->dial);
+  if (result > 0 && j->dial.tls_differs)
+    return boot_fail(j->b, COLL_ERR_MISMATCH, 0, NULL,
+                     "rank %d (host %s) has COLL_TLS=%d, but rank 0 has COLL_TLS=%d; set it to the "
+                     "same on all ranks",
+                     j->b->rank, j->b->mine->host, j->b->tls, !j->b->tls);
+  if (result > 0 && j->dial.altered)
+    return boot_fail_altered(j->b, 0, NULL);
   if (result == COLL_ERR_AUTH)
     return fail_at_root(j, COLL_ERR_AUTH,
                         "rank %d (host %s) and rank 0 do not have the same secret: %s; give all "
@@ -129,7 +136,7 @@ static void report_failure(join_state *j, coll_status status) {
   while (colli_sealed_push(&j->conn, &report, sizeof(report), &done) == COLL_T_AGAIN &&
          colli_now_ns() < until_ns) {
     boot_polls_clear(&b->polls, until_ns);
-    boot_polls_add(&b->polls, j->conn.fd, POLLOUT);
+    boot_polls_add(&b->polls, j->conn.fd, colli_sealed_events(&j->conn, POLLOUT));
     boot_polls_wait(&b->polls);
   }
 }
@@ -141,7 +148,8 @@ static void wait_for_events(join_state *j) {
   if (j->conn.fd < 0)
     boot_dial_watch(b, &j->dial);
   else
-    boot_polls_add(&b->polls, j->conn.fd, is_idle(j) ? POLLIN : POLLIN | POLLOUT);
+    boot_polls_add(&b->polls, j->conn.fd,
+                   colli_sealed_events(&j->conn, is_idle(j) ? POLLIN : POLLIN | POLLOUT));
   boot_links_watch(b, j->links);
   boot_lifelines_watch(b);
   boot_note_errno(b, boot_polls_wait(&b->polls), true);

@@ -126,6 +126,8 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
 static int fail_dial(const boot *b, const boot_links *links, const boot_link *link, int status) {
   char attempts[400];
   const colli_rank_info *info = &links->table[link->peer];
+  if (link->dial.altered)
+    return (int)boot_fail_altered(b, link->peer, info);
   boot_dial_describe(&link->dial, attempts, sizeof(attempts));
   return (int)boot_fail(b, (coll_status)status, link->peer, info,
                         "rank %d (host %s) found nobody who knows the secret at the addresses of "
@@ -224,7 +226,8 @@ void boot_links_watch(boot *b, const boot_links *links) {
     if (link->up)
       continue;
     if (link->conn.fd >= 0)
-      boot_polls_add(&b->polls, link->conn.fd, link->dials ? POLLOUT : POLLIN);
+      boot_polls_add(&b->polls, link->conn.fd,
+                     colli_sealed_events(&link->conn, link->dials ? POLLOUT : POLLIN));
     else if (link->began)
       boot_dial_watch(b, &link->dial);
     else if (link->dials && links->have_table)

@@ -27,6 +27,7 @@ typedef struct boot {
   coll_error *error;
   const colli_lifelines *lifelines; /* may be NULL */
   uint64_t hello_word;              /* sent in the hello of outgoing connections */
+  bool tls;                         /* COLL_TLS=1 */
   boot_polls polls;
   boot_shortage *shortage;
 } boot;

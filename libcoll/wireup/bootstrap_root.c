@@ -36,6 +36,7 @@ typedef struct root_state {
   int count, capacity;
   bool *is_in;           /* by rank: has checked in */
   int checked_in, ready; /* how many ranks */
+  int tls_differs;       /* a rank whose COLL_TLS differs from ours; -1: none is known */
   bool links_up;
   uint64_t deadline_ns; /* of the rank that gives up first */
 } root_state;
@@ -102,7 +103,7 @@ static void drop_conn(root_state *r, int i) {
 }
 
 /* Keeps an authenticated connection; false if there are too many or there is no memory. */
-static bool add_conn(root_state *r, const colli_guest *guest) {
+static bool add_conn(root_state *r, colli_guest *guest) {
   COLLI_ASSERT_RANK(r->count <= r->capacity && guest->fd >= 0, r->b->rank);
   if (r->count == r->capacity)
     return false;
@@ -116,6 +117,13 @@ static bool add_conn(root_state *r, const colli_guest *guest) {
   return true;
 }
 
+/* Turns a rank away whose COLL_TLS differs. */
+static void refuse_tls(root_state *r, colli_guest *guest) {
+  r->tls_differs = guest->auth.hello.src_rank;
+  colli_auth_answer(&guest->auth, true); /* says so */
+  boot_close(&guest->fd);
+}
+
 /* Accepts authenticated connections of ranks that check in. */
 static void accept_checkins(root_state *r) {
   const boot *b = r->b;
@@ -126,6 +134,8 @@ static void accept_checkins(root_state *r) {
                   hello->dst_rank == 0;
     if (!wanted)
       boot_guest_refuse(b, &guest);
+    else if ((hello->tls != 0) != b->tls)
+      refuse_tls(r, &guest);
     else if (add_conn(r, &guest))
       colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
     else
@@ -195,6 +205,15 @@ static coll_status fail_version(const root_state *r, const root_conn *conn) {
                    "same version everywhere",
                    conn->rank, version / 10000, version / 100 % 100, version % 100, b->mine->host,
                    COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+}
+
+/* Fails because only some ranks have COLL_TLS=1. */
+static coll_status fail_tls(const root_state *r) {
+  const boot *b = r->b;
+  return boot_fail(b, COLL_ERR_MISMATCH, r->tls_differs, NULL,
+                   "rank %d has COLL_TLS=%d, but rank 0 (host %s) has COLL_TLS=%d; set it to the "
+                   "same on all ranks",
+                   r->tls_differs, !b->tls, b->mine->host, b->tls);
 }
 
 /* Reads a rank's check-in and its record, or later its report: DONE, AGAIN or an errno. */
@@ -305,7 +324,9 @@ static void tell_outcome(root_state *r, coll_status status) {
     boot_polls_clear(&b->polls, until_ns);
     for (int i = 0; i < r->count; i++)
       boot_polls_add(&b->polls, r->conns[i]->conn.fd,
-                     r->conns[i]->done < COLLI_SEALED_BYTES(sizeof(outcome)) ? POLLOUT : POLLIN);
+                     r->conns[i]->done < COLLI_SEALED_BYTES(sizeof(outcome))
+                         ? colli_sealed_events(&r->conns[i]->conn, POLLOUT)
+                         : POLLIN);
     if (linger)
       boot_door_watch(b, &r->door);
     boot_polls_wait(&b->polls);
@@ -334,6 +355,8 @@ static coll_status serve_ranks(root_state *r) {
     if (status != COLL_OK)
       return status;
     accept_checkins(r);
+    if (r->tls_differs >= 0)
+      return fail_tls(r);
     bool late = colli_now_ns() >= r->deadline_ns;
     int sys_errno = boot_door_failure(&r->door, late);
     if (sys_errno != 0)
@@ -366,6 +389,7 @@ coll_status boot_root(boot *b, boot_links *links) {
     r->b = b;
     r->links = links;
     r->door = COLLI_DOOR_CLOSED;
+    r->tls_differs = -1;
     r->deadline_ns = b->deadline_ns;
     r->capacity = 2 * b->nranks;
     r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));

@@ -337,8 +337,10 @@ coll_status colli_ctrl_create_net(colli_ctrl **out, int rank, int nranks, const 
     return COLL_OK;
   }
   int sys_errno = errno;
-  for (int link = 0; link < count; link++)
-    colli_fd_close(conns[link].fd);
+  for (int link = 0; link < count; link++) {
+    colli_sealed conn = conns[link];
+    colli_sealed_close(&conn);
+  }
   if (ctrl && ctrl->epoll_fd >= 0)
     colli_fd_close(ctrl->epoll_fd);
   free(ctrl);

@@ -42,8 +42,14 @@ static const char *faults(const char *name) {
 
 static conf_transport sim = {.setup = world, .teardown = destroy, .advance = advance};
 static conf_transport sim_mac = {.setup = world, .teardown = destroy, .advance = advance};
+static const char *with_tls(const char *name) {
+  return strcmp(name, "COLL_TLS") == 0 ? "1" : NULL;
+}
+
+static conf_transport tls = {.param = with_tls};
 static conf_transport shm, tcp, tcp_mac, faulty = {.param = faults};
-static check_table sim_table, sim_mac_table, shm_table, tcp_table, tcp_mac_table, faulty_table;
+static check_table sim_table, sim_mac_table, shm_table, tcp_table, tcp_mac_table, tls_table,
+    faulty_table;
 
 /* The checked version of a transport, as the suite takes it. */
 static const conf_transport *over(conf_transport *checked, const coll_transport_ops *inner,
@@ -65,6 +71,7 @@ CONFORMANCE(check_sim_mac, over(&sim_mac, &sim_transport, COLLI_DATA_CHECK_MAC, 
 CONFORMANCE(check_shm, over(&shm, &shm_transport, COLLI_DATA_CHECK_CRC32C, &shm_table))
 CONFORMANCE(check_tcp, over(&tcp, &tcp_transport, COLLI_DATA_CHECK_CRC32C, &tcp_table))
 CONFORMANCE(check_tcp_mac, over(&tcp_mac, &tcp_transport, COLLI_DATA_CHECK_MAC, &tcp_mac_table))
+CONFORMANCE(check_tls_mac, over(&tls, &tcp_transport, COLLI_DATA_CHECK_MAC, &tls_table))
 CONFORMANCE(check_fault, over_faults())
 
 /* Memory that ranks share needs no codes, and nothing is decorated for nothing. */

@@ -1,5 +1,5 @@
-/* test_tcp.c: the conformance suite on TCP, with small slots and with more than the kernel holds.
- */
+/* test_tcp.c: the conformance suite on TCP, with small slots and with more than the kernel holds,
+ * plain and over TLS. */
 #include <netinet/in.h>
 #include <string.h>
 
@@ -28,3 +28,18 @@ CONFORMANCE(tcp, &small)
 static const conf_transport large = {
     .ops = &tcp_transport, .slot_bytes = 1 << 20, .slot_count = 16, .listener = listener};
 CONFORMANCE(tcp_large, &large)
+
+static const char *with_tls(const char *name) {
+  return strcmp(name, "COLL_TLS") == 0 ? "1" : NULL;
+}
+
+static const conf_transport small_tls = {
+    .ops = &tcp_transport, .param = with_tls, .listener = listener};
+CONFORMANCE(tcp_tls, &small_tls)
+
+static const conf_transport large_tls = {.ops = &tcp_transport,
+                                         .slot_bytes = 1 << 20,
+                                         .slot_count = 16,
+                                         .param = with_tls,
+                                         .listener = listener};
+CONFORMANCE(tcp_tls_large, &large_tls)

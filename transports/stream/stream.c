@@ -41,6 +41,14 @@ int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status 
   return (int)status;
 }
 
+int colli_stream_fail_altered(colli_stream *stream, coll_status *direction) {
+  return colli_stream_fail(
+      stream, direction, COLL_ERR_AUTH, NULL, EBADMSG,
+      "TLS: what came from the peer was altered, repeated, reflected or made "
+      "up; somebody changes packets, or a device damages them: see the network "
+      "between the hosts");
+}
+
 void colli_stream_give_up(colli_stream *stream) {
   static const char detail[] =
       "the peer's host does not answer; look whether it is down or the network between is cut";

@@ -15,6 +15,7 @@
 #include <stdbool.h>
 
 #include "coll/coll_transport.h"
+#include "libcoll/net/tls.h"
 
 #define COLLI_FRAME_MAGIC 0x314d4c43u /* "CLM1" */
 
@@ -40,7 +41,8 @@ typedef struct colli_out {
 } colli_out;
 
 typedef struct colli_stream {
-  int fd; /* belongs to whoever made the connection */
+  int fd;         /* belongs to whoever made the connection */
+  colli_tls *tls; /* so does this: TLS over it; NULL: none */
   size_t slot_bytes;
   unsigned slot_count;
   uint64_t moved; /* grows whenever bytes move */

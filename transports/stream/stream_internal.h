@@ -14,6 +14,9 @@
 int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status status,
                       const char *syscall, int sys_errno, const char *detail);
 
+/* The same because bytes arrived altered: TLS found it. */
+int colli_stream_fail_altered(colli_stream *stream, coll_status *direction);
+
 /* Allocates `bytes` bytes, aligned as slots are, unless *buffer is allocated already. False: out of
  * memory. */
 bool colli_stream_alloc(char **buffer, size_t bytes);

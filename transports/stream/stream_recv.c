@@ -35,6 +35,13 @@ static bool grow_stage(colli_stream *stream, size_t capacity) {
   return true;
 }
 
+/* readv(), over TLS if there is. */
+static ssize_t read_some(colli_stream *stream, struct iovec *iov, int count) {
+  if (__builtin_expect(stream->tls != NULL, 0))
+    return colli_tls_recv(stream->tls, iov, (size_t)count);
+  return count == 1 ? read(stream->fd, iov->iov_base, iov->iov_len) : readv(stream->fd, iov, count);
+}
+
 /* What a read that returned no bytes means: AGAIN or an error. */
 static int read_failed(colli_stream *stream, ssize_t n) {
   if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR))
@@ -44,6 +51,8 @@ static int read_failed(colli_stream *stream, ssize_t n) {
                              stream->frame_done
                                  ? "the peer closed the connection in the middle of a message"
                                  : "the peer closed the connection; it ended or was destroyed");
+  if (errno == EBADMSG)
+    return colli_stream_fail_altered(stream, &stream->recv_status);
   bool lost = errno == ECONNRESET || errno == ETIMEDOUT || errno == EPIPE ||
               errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETRESET;
   return colli_stream_fail(
@@ -66,7 +75,8 @@ static int check_frame(colli_stream *stream) {
 /* Reads several small messages ahead into the stage; returns what read() did. */
 static ssize_t read_ahead(colli_stream *stream) {
   COLLI_ASSERT(stream->stage_end == 0 && stream->stage_capacity >= COLLI_STAGE_BYTES);
-  ssize_t n = read(stream->fd, stream->stage, COLLI_STAGE_BYTES);
+  struct iovec stage = {stream->stage, COLLI_STAGE_BYTES};
+  ssize_t n = read_some(stream, &stage, 1);
   if (n > 0)
     stream->stage_end = (size_t)n;
   return n;
@@ -78,8 +88,7 @@ static ssize_t read_direct(colli_stream *stream, char *payload, size_t bytes) {
   size_t missing = sizeof(stream->frame) - stream->frame_done;
   struct iovec iov[2] = {{(char *)&stream->frame + stream->frame_done, missing},
                          {payload + stream->payload_done, bytes - stream->payload_done}};
-  ssize_t n =
-      missing ? readv(stream->fd, iov, 2) : read(stream->fd, iov[1].iov_base, iov[1].iov_len);
+  ssize_t n = missing ? read_some(stream, iov, 2) : read_some(stream, &iov[1], 1);
   if (n > 0) {
     size_t of_frame = (size_t)n < missing ? (size_t)n : missing;
     stream->frame_done += of_frame;
@@ -231,8 +240,9 @@ void colli_stream_buffer_input(colli_stream *stream) {
   }
   ssize_t n = 1;
   while (n > 0 && stream->stage_end < stream->stage_capacity) {
-    n = read(stream->fd, stream->stage + stream->stage_end,
-             stream->stage_capacity - stream->stage_end);
+    struct iovec room = {stream->stage + stream->stage_end,
+                         stream->stage_capacity - stream->stage_end};
+    n = read_some(stream, &room, 1);
     if (n > 0) {
       stream->stage_end += (size_t)n;
       stream->moved += (uint64_t)n;

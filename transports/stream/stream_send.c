@@ -15,11 +15,18 @@ static colli_out *nth_waiting(const colli_stream *stream, unsigned i) {
   return &stream->out[(stream->out_first + i) % stream->slot_count];
 }
 
+/* sendmsg(), over TLS if there is. */
+static ssize_t send_some(colli_stream *stream, const struct msghdr *msg) {
+  if (__builtin_expect(stream->tls != NULL, 0))
+    return colli_tls_send(stream->tls, msg->msg_iov, msg->msg_iovlen);
+  return sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
 /* Writes: bytes accepted, 0 if the kernel accepts nothing now, -1 after an error. */
 static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count) {
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
   for (;;) {
-    ssize_t n = sendmsg(stream->fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    ssize_t n = send_some(stream, &msg);
     if (n >= 0) {
       stream->moved += (uint64_t)n;
       return n;
@@ -28,6 +35,10 @@ static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count)
       continue;
     if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
       return 0;
+    if (errno == EBADMSG) {
+      colli_stream_fail_altered(stream, &stream->send_status);
+      return -1;
+    }
     bool lost = errno == ECONNRESET || errno == EPIPE || errno == ETIMEDOUT ||
                 errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETRESET;
     colli_stream_fail(stream, &stream->send_status, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM,

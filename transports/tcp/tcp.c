@@ -71,6 +71,7 @@ static int tcp_open(const coll_transport_env *env, coll_endpoint **handle) {
   ep->patience_ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * 500000;
   if (ep->patience_ns == 0 || ep->patience_ns > TCP_PATIENCE_NS)
     ep->patience_ns = TCP_PATIENCE_NS;
+  ep->tls = strcmp(env->param(env->ctx, "COLL_TLS"), "1") == 0;
   ep->listen_fd = ep->door_source.fd = -1;
   ep->door = COLLI_DOOR_CLOSED;
   LIST_INIT(&ep->parked);
@@ -158,8 +159,9 @@ static void tcp_disconnect(coll_conn *base) {
     tcp_linger_start(conn);
     return;
   }
-  tcp_source_close(conn->ep, &conn->source);
-  free(conn);
+  if (conn->state == TCP_SECURING)
+    conn->ep->nsecuring--;
+  tcp_conn_free(conn);
 }
 
 /* Gets events from epoll and notes them at their sources. */
@@ -248,6 +250,16 @@ static int drop_silent(tcp_endpoint *ep) {
   return found;
 }
 
+/* Advances TLS handshakes: 1 if one is over. */
+static int shake_hands(tcp_endpoint *ep) {
+  int moved = 0;
+  tcp_conn *conn;
+  LIST_FOREACH(conn, &ep->conns, link)
+    if (conn->state == TCP_SECURING && conn->source.events)
+      moved |= tcp_conn_shake(conn);
+  return moved;
+}
+
 /* Accepts, dials, advances handshakes, flushes. */
 static int tcp_progress(coll_endpoint *handle) {
   tcp_endpoint *ep = (tcp_endpoint *)handle;
@@ -272,6 +284,8 @@ static int tcp_progress(coll_endpoint *handle) {
       if (conn->state == TCP_DIALING)
         moved |= tcp_dial_progress(conn, now);
   }
+  if (ep->nsecuring > 0)
+    moved |= shake_hands(ep);
   moved |= flush_blocked(ep);
   if (ep->input)
     moved |= buffer_stuck_input(ep);
@@ -305,7 +319,7 @@ static void tcp_wake(coll_endpoint *handle) {
 const coll_transport_ops tcp_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
-    .caps = COLL_CAP_SEND_DIRECT,
+    .caps = COLL_CAP_SEND_DIRECT | COLL_CAP_ENCRYPTS,
     .name = "tcp",
     .open = tcp_open,
     .close = tcp_close,

@@ -28,10 +28,11 @@ static int hand_over(tcp_parked *parked, tcp_conn *conn) {
     drop_parked(parked);
     return 0;
   }
+  colli_tls *tls = colli_auth_take_tls(&parked->guest.auth);
   conn->source.fd = parked->guest.fd;
   parked->guest.fd = -1;
   drop_parked(parked);
-  tcp_conn_establish(conn);
+  tcp_conn_secure(conn, tls);
   return 1;
 }
 
@@ -123,6 +124,7 @@ int tcp_accept_open(tcp_endpoint *ep) {
       colli_door_open(&ep->door, ep->listen_fd, env->secret, COLLI_HELLO_DATA, env->rank, &log);
   if (sys_errno != 0)
     return sys_errno;
+  ep->door.tls = ep->tls;
   ep->door_source.fd = ep->door.epoll_fd;
   return tcp_source_watch(ep, &ep->door_source, EPOLLIN) ? 0 : errno;
 }

@@ -1,5 +1,6 @@
 /* tcp_conn.c: connections, and the data calls on them. */
 #include <errno.h>
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,19 +20,33 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
   conn->status = status;
   conn->syscall = syscall;
   conn->sys_errno = sys_errno;
+  if (conn->state == TCP_SECURING)
+    conn->ep->nsecuring--;
   conn->state = TCP_FAILED;
+  colli_tls_close(conn->tls);
+  conn->tls = NULL;
   tcp_source_close(conn->ep, &conn->source);
+}
+
+void tcp_conn_free(tcp_conn *conn) {
+  colli_stream_destroy(&conn->stream);
+  colli_tls_close(conn->tls);
+  tcp_source_close(conn->ep, &conn->source);
+  free(conn);
 }
 
 /* The handshake is done on conn->source.fd: messages may flow. */
 void tcp_conn_establish(tcp_conn *conn) {
   const coll_transport_env *env = conn->ep->env;
-  COLLI_ASSERT(conn->state == TCP_WAITING || conn->state == TCP_DIALING);
+  COLLI_ASSERT(conn->state != TCP_ESTABLISHED && conn->state < TCP_FAILED);
   COLLI_ASSERT(conn->source.fd >= 0 && !conn->dial && !conn->blocked);
   if (!colli_stream_init(&conn->stream, conn->source.fd, env->slot_bytes, env->slot_count)) {
     tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for a connection");
     return;
   }
+  if (conn->state == TCP_SECURING)
+    conn->ep->nsecuring--;
+  conn->stream.tls = conn->tls;
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
@@ -41,6 +56,46 @@ void tcp_conn_establish(tcp_conn *conn) {
     colli_stream_destroy(&conn->stream);
     tcp_conn_fail(conn, COLL_ERR_SYSTEM, "epoll_ctl", error, "cannot watch a connection");
   }
+}
+
+int tcp_conn_shake(tcp_conn *conn) {
+  COLLI_ASSERT(conn->state == TCP_SECURING && conn->tls && conn->source.fd >= 0);
+  const int result = colli_tls_shake(conn->tls);
+  conn->source.events = 0;
+  if (result == COLL_T_DONE) {
+    tcp_conn_establish(conn);
+    return 1;
+  }
+  const short events = colli_tls_events(conn->tls, POLLIN);
+  if (result == COLL_T_AGAIN && tcp_source_watch(conn->ep, &conn->source, (uint32_t)events))
+    return 0;
+  if (result == EBADMSG)
+    tcp_conn_fail(conn, COLL_ERR_AUTH, NULL, result,
+                  "the TLS handshake failed after the peer had proved that it knows the secret; "
+                  "somebody changes packets: see the network between the hosts");
+  else if (result == ESHUTDOWN || result == ECONNRESET || result == EPIPE)
+    tcp_conn_fail(conn, COLL_ERR_PEER_LOST, "recv", result,
+                  "the peer closed the connection during the TLS handshake");
+  else
+    tcp_conn_fail(conn, COLL_ERR_SYSTEM, "recv", result > 0 ? result : errno,
+                  "the TLS handshake failed");
+  return 1;
+}
+
+void tcp_conn_secure(tcp_conn *conn, colli_tls *tls) {
+  COLLI_ASSERT(conn->state == TCP_WAITING && conn->source.fd >= 0 && !conn->tls);
+  if (!conn->ep->tls) {
+    tcp_conn_establish(conn);
+    return;
+  }
+  conn->tls = tls;
+  if (!tls) {
+    tcp_conn_fail(conn, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for TLS");
+    return;
+  }
+  conn->state = TCP_SECURING;
+  conn->ep->nsecuring++;
+  tcp_conn_shake(conn);
 }
 
 /* Tells the environment why a connection failed, once; returns the status. */

@@ -50,6 +50,16 @@ static void fail_dial(tcp_conn *conn) {
   if (short_errno != 0)
     tcp_conn_fail(conn, COLL_ERR_SYSTEM, "connect", short_errno,
                   "no connection can be made: %s; raise the limits (ulimit -n, ulimit -v)", tried);
+  else if (handshake_status == COLL_ERR_AUTH && error == EBADMSG)
+    tcp_conn_fail(
+        conn, handshake_status, "connect", error,
+        "the TLS handshake failed after the peer had proved that it knows the secret (%s); "
+        "somebody changes packets: see the network between the hosts",
+        tried);
+  else if (handshake_status == COLL_ERR_MISMATCH)
+    tcp_conn_fail(conn, handshake_status, "connect", 0,
+                  "only one of both ranks has COLL_TLS=1: %s; set it to the same on all ranks",
+                  tried);
   else if (handshake_status != COLL_OK)
     tcp_conn_fail(conn, handshake_status, "connect", 0,
                   "no libcoll rank with our secret answers at %s", tried);
@@ -69,6 +79,7 @@ static void dial_next(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
   const coll_transport_env *env = conn->ep->env;
   COLLI_ASSERT(conn->state == TCP_DIALING && dial->count <= TCP_MAX_CANDIDATES);
+  colli_auth_drop(&dial->auth);
   tcp_source_close(conn->ep, &conn->source);
   dial->handshaking = false;
   while (dial->next < dial->count) {
@@ -124,6 +135,7 @@ void tcp_dial_free(tcp_conn *conn) {
   if (!conn->dial)
     return;
   COLLI_ASSERT(conn->ep->ndialing > 0);
+  colli_auth_drop(&conn->dial->auth);
   explicit_bzero(conn->dial, sizeof(*conn->dial));
   free(conn->dial);
   conn->dial = NULL;
@@ -150,6 +162,8 @@ static int poll_connect(tcp_conn *conn, uint64_t now_ns) {
   dial->since_ns = now_ns;
   colli_auth_connect(&dial->auth, conn->source.fd, env->secret, COLLI_HELLO_DATA, env->rank,
                      conn->base.peer, env->comm_id, (uint64_t)conn->base.channel);
+  if (conn->ep->tls)
+    colli_auth_want_tls(&dial->auth);
   dial->auth.deadline_ns = UINT64_MAX; /* the peer answers when it calls connect(), perhaps late */
   return 1;
 }
@@ -165,6 +179,7 @@ static int poll_handshake(tcp_conn *conn) {
     return 0;
   }
   if (status == COLL_T_DONE) {
+    conn->tls = colli_auth_take_tls(&dial->auth);
     tcp_dial_free(conn);
     tcp_conn_establish(conn);
     return 1;
@@ -182,6 +197,7 @@ static int poll_handshake(tcp_conn *conn) {
   } else {
     note_attempt(conn, coll_status_name((coll_status)status));
     dial->handshake_status = (coll_status)status;
+    dial->sys_errno = error;
   }
   dial_next(conn);
   return 1;

@@ -4,7 +4,8 @@
  * The lower rank of a pair dials, the higher accepts. An inbound connection is a guest at the door
  * until it is authenticated; then it is parked until this rank calls connect() for the same peer
  * and channel, and answered only then: an answer tells the dialer that both ranks have called
- * connect().
+ * connect(). With COLL_TLS=1 the TLS handshake follows; on the dialer's side it is part of
+ * dialling.
  *
  * The files, from the bottom: tcp_addr.c and tcp_source.c; tcp_conn.c; tcp_dial.c, tcp_accept.c and
  * tcp_linger.c; tcp.c with the table of operations.
@@ -71,6 +72,7 @@ typedef struct tcp_dial {
 typedef enum tcp_conn_state {
   TCP_WAITING, /* for the peer to dial */
   TCP_DIALING,
+  TCP_SECURING, /* answered; the TLS handshake goes on */
   TCP_ESTABLISHED,
   TCP_FAILED,
   TCP_LINGERING /* disconnected; what was sent is still under way */
@@ -88,6 +90,7 @@ typedef struct tcp_conn {
   bool reported; /* env->fail() was called */
   bool shut;     /* lingering: our side is shut down */
   tcp_conn_state state;
+  colli_tls *tls; /* NULL: none */
   colli_stream stream;
   colli_heartbeat heartbeat;
   tcp_dial *dial;
@@ -105,7 +108,8 @@ struct tcp_endpoint {
   tcp_source door_source; /* watches door.epoll_fd */
   tcp_source wake;
   tcp_blob blob;
-  int ndialing;
+  int ndialing, nsecuring;
+  bool tls;             /* COLL_TLS=1 */
   uint64_t patience_ns; /* how long a shortage of descriptors or memory may last */
   int heartbeat_ms;
   uint64_t look_ns;  /* when to look for silent peers again */
@@ -170,8 +174,18 @@ void tcp_accept_close(tcp_endpoint *ep);
 void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int sys_errno,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
 
-/* The handshake is done on conn->source.fd: messages may flow. */
+/* The handshake is done on conn->source.fd: messages may flow, over conn->tls if it is there. */
 void tcp_conn_establish(tcp_conn *conn);
+
+/* The same for an answered connection, unless the TLS handshake has to come first. `tls` (may be
+ * NULL) is the connection's from now on. */
+void tcp_conn_secure(tcp_conn *conn, colli_tls *tls);
+
+/* Advances the TLS handshake of a TCP_SECURING connection: 1 if it is over. */
+int tcp_conn_shake(tcp_conn *conn);
+
+/* Frees a connection that is in no list any more, and closes its socket. */
+void tcp_conn_free(tcp_conn *conn);
 
 /* The data calls of coll_transport.h. */
 int tcp_send(coll_conn *conn, const coll_tag *tag, const void *buf, size_t bytes);

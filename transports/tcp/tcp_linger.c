@@ -45,9 +45,7 @@ static bool step_lingering(tcp_conn *conn) {
 static void free_lingering(tcp_conn *conn) {
   COLLI_ASSERT(conn->state == TCP_LINGERING);
   LIST_REMOVE(conn, link);
-  colli_stream_destroy(&conn->stream);
-  tcp_source_close(conn->ep, &conn->source);
-  free(conn);
+  tcp_conn_free(conn);
 }
 
 /* Takes over an established connection until what was sent has arrived, and frees it then. */

@@ -131,10 +131,11 @@ typedef struct coll_work {
 } coll_work;
 
 /* Properties of a transport (caps). */
-#define COLL_CAP_SEND_DIRECT   1u /* send() reads straight from the caller's buffer */
-#define COLL_CAP_SPIN          2u /* polling costs no system call */
-#define COLL_CAP_DEVICE        4u /* a device moves the data; no warning if a machine has none */
-#define COLL_CAP_SHARED_MEMORY 8u /* cores copy messages through segments (memfd, /dev/shm) */
+#define COLL_CAP_SEND_DIRECT   1u  /* send() reads straight from the caller's buffer */
+#define COLL_CAP_SPIN          2u  /* polling costs no system call */
+#define COLL_CAP_DEVICE        4u  /* a device moves the data; no warning if a machine has none */
+#define COLL_CAP_SHARED_MEMORY 8u  /* cores copy messages through segments (memfd, /dev/shm) */
+#define COLL_CAP_ENCRYPTS      16u /* encrypts all that it sends if the setting COLL_TLS is 1 */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */

@@ -74,9 +74,10 @@ static void take_cores(const calibrate_world *world, int rank) {
 
 /* Settings that would change the measurements. */
 static void forget_settings(const char *calibration) {
-  static const char *const names[] = {
-      "COLL_ALGO",       "COLL_TUNER", "COLL_DETERMINISTIC", "COLL_ACCUMULATE", "COLL_SLOT_BYTES",
-      "COLL_SLOT_COUNT", "COLL_FAULT", "COLL_HOST_ID",       "COLL_PROGRESS",   "COLL_DATA_CHECK"};
+  static const char *const names[] = {"COLL_ALGO",       "COLL_TUNER",      "COLL_DETERMINISTIC",
+                                      "COLL_ACCUMULATE", "COLL_SLOT_BYTES", "COLL_SLOT_COUNT",
+                                      "COLL_FAULT",      "COLL_HOST_ID",    "COLL_PROGRESS",
+                                      "COLL_DATA_CHECK", "COLL_TLS"};
   for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
     unsetenv(names[i]);
   setenv("COLL_CALIBRATION", calibration, 1);
