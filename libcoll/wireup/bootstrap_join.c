@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
@@ -10,6 +11,7 @@
 #include "libcoll/wireup/bootstrap_roles.h"
 
 #define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to report a failure to rank 0 */
+#define DOUBT_NS  COLLI_NS_PER_S          /* how long others have to notice that rank 0 is lost */
 
 typedef struct join_state {
   boot *b;
@@ -70,6 +72,55 @@ static coll_status fail_root_lost(const join_state *j) {
                    b->mine->host);
 }
 
+/* What a neighbour's link shows of it: COLL_T_DONE: it sent something, so it has returned from the
+ * bootstrap with success; COLL_T_AGAIN: nothing; PEER_LOST: it has closed, so it has failed. */
+static int look_at_neighbour(const join_state *j, const boot_link *link) {
+  char byte;
+  ssize_t got = recv(link->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  if (got > 0)
+    return COLL_T_DONE;
+  if (got == 0)
+    return COLL_ERR_PEER_LOST;
+  boot_note_errno(j->b, errno, false);
+  const bool wait = errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+  return wait || colli_errno_is_shortage(errno) ? COLL_T_AGAIN : COLL_ERR_PEER_LOST;
+}
+
+/*
+ * Rank 0's connection ended without an outcome. It may have told others a success, and then the
+ * links of all ranks are up. If not, a rank with a missing link fails at once. That ends its other
+ * links, so their ranks fail too, and so on. If nothing of that comes, it is a success: the first
+ * call will find rank 0 lost. In a shrink, another round decides.
+ */
+static coll_status decide_without_root(const join_state *j, bool *over) {
+  boot *b = j->b;
+  const bool shrinks = b->lifelines && b->lifelines->nlifelines > 0;
+  if (!j->ready || b->nranks == 2 || shrinks)
+    return fail_root_lost(j);
+  const uint64_t until_ns = colli_now_ns() + DOUBT_NS;
+  for (*over = false; !*over;) {
+    boot_polls_clear(&b->polls, until_ns);
+    *over = colli_now_ns() >= until_ns;
+    for (int i = 0; i < j->links->count; i++) {
+      const boot_link *link = &j->links->at[i];
+      const int result = link->peer == 0 ? COLL_T_AGAIN : look_at_neighbour(j, link);
+      if (result > 0) {
+        *over = false;
+        return fail_root_lost(j);
+      }
+      *over = *over || result == COLL_T_DONE;
+      if (link->peer != 0)
+        boot_polls_add(&b->polls, link->conn.fd, POLLIN);
+    }
+    if (!*over)
+      boot_note_errno(b, boot_polls_wait(&b->polls), true);
+  }
+  colli_log_write(b->log, COLLI_LOG_WARN,
+                  "rank 0 is lost, after all ranks were joined and before it told rank %d",
+                  b->rank);
+  return COLL_OK;
+}
+
 /* Exchanges messages with rank 0. Sets *over when the outcome has arrived and is COLL_OK. */
 static coll_status step_root(join_state *j, bool *over) {
   const boot *b = j->b;
@@ -99,7 +150,7 @@ static coll_status step_root(join_state *j, bool *over) {
   if (result <= 0 && sent <= 0)
     return COLL_OK;
   boot_note_errno(b, result > 0 ? result : sent, true);
-  return fail_root_lost(j);
+  return decide_without_root(j, over);
 }
 
 /* Whether nothing is being sent to rank 0. */

@@ -8,7 +8,8 @@
  *   r -> 0   boot_report     its links are up (COLL_OK), or why they cannot be made
  *   0 -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
  *
- * so that rank 0 notices a death at once, and all ranks succeed or all fail.
+ * so that rank 0 notices a death at once, and all ranks succeed or all fail. If rank 0 dies before
+ * it has told all, the others decide by what happens to their links (bootstrap_join.c).
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_ROLES_H
 #define COLLI_WIREUP_BOOTSTRAP_ROLES_H

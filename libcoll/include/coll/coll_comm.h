@@ -131,13 +131,13 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
 /*
  * Creates a communicator of `nranks` ranks, collectively: each rank passes the same id and nranks
  * and its own rank. Rank 0 must be the process that called coll_unique_id(). Returns when all ranks
- * have joined, or with an error on every rank that did. One exception: if rank 0 dies while it
- * tells the outcome, ranks that it told get COLL_OK, the others PEER_LOST. The former get PEER_LOST
- * at their first call that waits for another rank, whose record may name rank 0 or one of the
- * latter. Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1, malformed id), TIMEOUT
- * (missing ranks are named), MISMATCH (two processes claim one rank, or nranks differs: both are
- * named), AUTH (the secret differs), UNREACHABLE (rank 0 cannot be reached, or no transport
- * connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
+ * have joined, or with an error on every rank that did. If rank 0 dies when all have joined, the
+ * others get COLL_OK nevertheless, and PEER_LOST at their first call that waits for another rank;
+ * if it dies before, PEER_LOST. Only if another rank dies or stops at the same time may some of
+ * them get the one and some the other. Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1,
+ * malformed id), TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or
+ * nranks differs: both are named), AUTH (the secret differs), UNREACHABLE (rank 0 cannot be
+ * reached, or no transport connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_id *id, int nranks, int rank,
                                       const coll_config *config);

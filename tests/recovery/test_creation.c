@@ -1,0 +1,125 @@
+/*
+ * test_creation.c: rank 0 dies at any moment of a creation: all others have the same outcome, and
+ * know whose death it was.
+ */
+#include <criterion/criterion.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "libcoll/wireup/bootstrap_roles.h"
+#include "tests/proc/support_ranks.h"
+#include "tests/proc/support_shrink.h"
+#include "waits.h"
+
+/* What each rank saw. */
+typedef struct scene {
+  bool is_over; /* rank 0 has got through */
+  bool created[MOST];
+  coll_status first[MOST]; /* of its first call */
+  int peer[MOST];
+  double seconds[MOST];
+} scene;
+
+/* ---- death at a certain call ----------------------------------------------------------------- */
+
+static scene *shared;
+static int calls_left;              /* until rank 0 dies, after all have checked in */
+static const boot_links *its_links; /* in rank 0, during the bootstrap */
+
+ssize_t __real_send(int fd, const void *buf, size_t bytes, int flags);
+ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __real_recv(int fd, void *buf, size_t bytes, int flags);
+coll_status __real_boot_root(boot *b, boot_links *links);
+ssize_t __wrap_send(int fd, const void *buf, size_t bytes, int flags);
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
+ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags);
+coll_status __wrap_boot_root(boot *b, boot_links *links);
+
+static void come_closer(void) {
+  if (its_links && its_links->have_table && --calls_left == 0)
+    raise(SIGKILL);
+}
+
+ssize_t __wrap_send(int fd, const void *buf, size_t bytes, int flags) {
+  come_closer();
+  return __real_send(fd, buf, bytes, flags);
+}
+
+ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags) {
+  come_closer();
+  return __real_sendmsg(fd, msg, flags);
+}
+
+ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags) {
+  come_closer();
+  return __real_recv(fd, buf, bytes, flags);
+}
+
+coll_status __wrap_boot_root(boot *b, boot_links *links) {
+  its_links = links;
+  coll_status status = __real_boot_root(b, links);
+  its_links = NULL;
+  shared->is_over = true;
+  return status;
+}
+
+/* ---- ranks ----------------------------------------------------------------------------------- */
+
+static int make_first_call(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_error error = COLL_ERROR_INIT;
+  (void)nranks;
+  s->created[rank] = true;
+  s->first[rank] = coll_barrier(comm);
+  coll_last_error(comm, &error);
+  s->peer[rank] = error.peer;
+  return 0;
+}
+
+/* Rank 0 dies at the n-th such call; false if that is after the end. */
+static bool die_at(int n, int nranks, int *created, int *failed) {
+  coll_config config = COLL_CONFIG_INIT;
+  config.create_timeout_ms = slow_ms(20000);
+  scene *s = shared = shared_memory(sizeof(*s));
+  int results[MOST], count = 0;
+  calls_left = n;
+  run_processes(nranks, &config, make_first_call, s, 40, results);
+  for (int r = 0; r < nranks; r++)
+    count += s->created[r];
+  if (s->is_over) {
+    cr_expect_eq(count, nranks);
+    for (int r = 0; r < nranks; r++)
+      cr_expect_eq(s->first[r], COLL_OK);
+    return false;
+  }
+  cr_expect_eq(results[0], 128 + SIGKILL);
+  cr_expect(count == 0 || count == nranks - 1, "call %d of %d ranks: %d have a communicator", n,
+            nranks, count);
+  *created += count > 0;
+  *failed += count == 0;
+  for (int r = 1; r < nranks; r++) {
+    cr_expect(results[r] == 0 || results[r] == 120, "call %d: rank %d ended with %d", n, r,
+              results[r]);
+    if (!s->created[r])
+      continue;
+    cr_expect_eq(s->first[r], COLL_ERR_PEER_LOST, "call %d: rank %d has %s", n, r,
+                 coll_status_name(s->first[r]));
+    cr_expect_eq(s->peer[r], 0, "call %d: rank %d blames rank %d", n, r, s->peer[r]);
+  }
+  return true;
+}
+
+Test(creation, rank_0_dies_at_each_call, .timeout = 400) {
+  for (int nranks = 3; nranks <= MOST; nranks += extent(5, 1, 5)) {
+    int created = 0, failed = 0, n = 1;
+    while (die_at(n, nranks, &created, &failed))
+      n++;
+    printf("%d ranks: dead at %d calls: %d times with communicator, %d times without\n", nranks,
+           n - 1, created, failed);
+    cr_expect_gt(created, 0);
+    cr_expect_gt(failed, 0);
+  }
+}
