@@ -147,8 +147,9 @@ static bool run_seed(uint64_t seed, bool verbose) {
     sw.config.sim.again = 0;
     sw.fault[0] = 0;
   }
-  /* Who waits for anybody cannot say who is late. */
-  s->plan.names_sources = has(s, SIM_FREEZE) || has(s, SIM_CUT) || has(s, SIM_STALL);
+  /* Who waits for anybody cannot say who is late, or no longer comes. */
+  s->plan.names_sources =
+      has(s, SIM_KILL) || has(s, SIM_FREEZE) || has(s, SIM_CUT) || has(s, SIM_STALL);
   s->plan.seed = seed;
   s->plan.config = sw.config;
   s->plan.failed = judge;
