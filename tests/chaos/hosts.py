@@ -26,6 +26,11 @@ def call(*command):
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
 
 
+def switch(*links):
+    """Sets links up or down, one right after the other: "c0 down"."""
+    subprocess.run(["ip", "-batch", "-"], input="".join(f"link set {link}\n" for link in links), text=True, check=True)
+
+
 def inside(host, *command):
     return ["ip", "netns", "exec", f"h{host}", *command]
 
@@ -45,10 +50,9 @@ def build():
     call("mount", "-t", "tmpfs", "none", "/run")
     call("mount", "-t", "tmpfs", "-o", "size=8m", "none", "/dev/shm")
     call("ip", "link", "add", "c0", "type", "veth", "peer", "name", "c1")
-    for switch in 0, 1:
-        call("ip", "link", "add", f"s{switch}", "type", "bridge")
-        call("ip", "link", "set", f"s{switch}", "up")
-        call("ip", "link", "set", f"c{switch}", "master", f"s{switch}", "up")
+    for number in 0, 1:
+        call("ip", "link", "add", f"s{number}", "type", "bridge")
+        switch(f"s{number} up", f"c{number} master s{number} up")
     for host in range(HOSTS):
         call("ip", "netns", "add", f"h{host}")
         call("ip", "link", "add", f"v{host}", "type", "veth", "peer", "name", "eth0", "netns", f"h{host}")
@@ -88,21 +92,16 @@ class Cable:
         self.process = subprocess.Popen([program, "t0", "t1", str(seed)], stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, text=True)
         self.works = self.process.stdout.readline() == "ready\n"
-        for switch in 0, 1:
-            if self.works:
-                call("ip", "link", "set", f"t{switch}", "master", f"s{switch}")
+        if self.works:
+            switch("t0 master s0", "t1 master s1")
 
     def plug(self, loss=0, repeat=0, swap=0, delay_ms=0, deaf=0):
         self.tell(loss, repeat, swap, delay_ms, deaf)
-        call("ip", "link", "set", "c0", "down")
-        for switch in 0, 1:
-            call("ip", "link", "set", f"t{switch}", "up")
+        switch("c0 down", "t0 up", "t1 up")
 
     def unplug(self):
         """Returns how many frames came, and how many of them were lost, repeated, swapped."""
-        for switch in 0, 1:
-            call("ip", "link", "set", f"t{switch}", "down")
-        call("ip", "link", "set", "c0", "up")
+        switch("t0 down", "t1 down", "c0 up")
         return self.tell(0, 0, 0, 0, 0)
 
     def tell(self, *numbers):

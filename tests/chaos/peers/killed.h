@@ -3,7 +3,7 @@
  *   pid RANK PID            at the start
  *   round RANK              the first operation is done
  *   error RANK SECONDS MESSAGE   an operation failed after so many seconds inside it
- *   on RANK RANKS           100 more operations worked, with so many ranks
+ *   on RANK RANKS           10 more operations worked, with so many ranks
  *   off RANK MESSAGE        they did not
  * in the file rankRANK of a folder. Ranks run operations without end: all-reduces of 1 KiB, or
  * broadcasts of 64 MiB from rank 0.
@@ -16,7 +16,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { KILLED_SHORT = 256, KILLED_LONG = 16 << 20, KILLED_MORE = 100 };
+enum { KILLED_SHORT = 256, KILLED_LONG = 16 << 20, KILLED_MORE = 10 };
 
 static inline double killed_now(void) {
   struct timespec now;

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """torch.distributed with Gloo for tests/chaos/peers/run; killed.h says what it prints. It has no shrink: survivors can
-only make a new process group with a list of who is left that the program has made, and this tries that.
+only make a new process group with a list of who is left that the program has made.
 Usage: killed_torch.py RANK RANKS FOLDER TIMEOUT_S allreduce|broadcast"""
 import datetime
 import os
@@ -10,7 +10,7 @@ import time
 import torch
 from torch import distributed
 
-SHORT, LONG, MORE = 256, 16 << 20, 100
+SHORT, LONG = 256, 16 << 20
 
 
 def operate(what, tensor):
