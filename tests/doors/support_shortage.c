@@ -18,6 +18,7 @@ static struct {
   bool on, for_good;
   shortage_call call; /* SHORTAGE_COUNT: any */
   int nth, failed;
+  int sys_errno; /* instead of the call's usual one, if it is not 0 */
   unsigned odds;
   colli_prng prng;
 } plan; /* a rank has one thread */
@@ -28,8 +29,9 @@ const char *shortage_name(shortage_call call) {
   return names[call];
 }
 
-void shortage_begin(shortage_call call, int nth, bool for_good) {
+void shortage_begin(shortage_call call, int nth, bool for_good, int sys_errno) {
   plan.call = call;
+  plan.sys_errno = sys_errno;
   plan.nth = nth;
   plan.for_good = for_good;
   plan.failed = 0;
@@ -38,6 +40,7 @@ void shortage_begin(shortage_call call, int nth, bool for_good) {
 
 void shortage_begin_random(unsigned long long seed, unsigned odds) {
   plan.call = SHORTAGE_COUNT;
+  plan.sys_errno = 0;
   plan.prng = (colli_prng){seed};
   plan.odds = odds;
   plan.failed = 0;
@@ -60,7 +63,7 @@ static bool strikes(shortage_call call, int sys_errno) {
     fails = --plan.nth == 0 || (plan.nth < 0 && plan.for_good);
   plan.failed += fails;
   if (fails)
-    errno = sys_errno;
+    errno = plan.sys_errno ? plan.sys_errno : sys_errno;
   return fails;
 }
 

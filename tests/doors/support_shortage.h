@@ -42,8 +42,9 @@ typedef enum shortage_call { SHORTAGE_CALLS(SHORTAGE_ENUM) SHORTAGE_COUNT } shor
 
 const char *shortage_name(shortage_call call);
 
-/* From now on in this process the `nth` such call fails, and with `for_good` all after it. */
-void shortage_begin(shortage_call call, int nth, bool for_good);
+/* From now on in this process the `nth` such call fails, and with `for_good` all after it.
+ * sys_errno: why; 0: as in the table. */
+void shortage_begin(shortage_call call, int nth, bool for_good, int sys_errno);
 
 /* From now on each call of any kind fails with a probability of 1 to `odds`. */
 void shortage_begin_random(unsigned long long seed, unsigned odds);

@@ -7,6 +7,7 @@
  *   TEST_SHORTAGE=shrink,2,calloc,17,always build/tests/doors_test_shortage    plays one case
  */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ typedef struct shortage_case {
   shortage_call call; /* SHORTAGE_COUNT: any, at random */
   int nth;            /* of random calls: the seed */
   bool for_good;
+  int sys_errno; /* 0: the usual one */
 } shortage_case;
 
 /* What became of a rank. */
@@ -65,7 +67,7 @@ static void maybe_begin(const stage *s, int rank, phase now) {
   if (c->call == SHORTAGE_COUNT)
     shortage_begin_random((unsigned long long)c->nth, 60);
   else
-    shortage_begin(c->call, c->nth, c->for_good);
+    shortage_begin(c->call, c->nth, c->for_good, c->sys_errno);
 }
 
 /* Calls the operation of a phase. */
@@ -141,12 +143,9 @@ static const char *judge(const stage *s, int rank) {
   return NULL;
 }
 
-/* Plays a case, prints what is wrong: how many calls failed, or -1 if something is wrong. */
-static int play(const shortage_case *what) {
-  stage *s = shared_memory(sizeof(*s));
+/* Runs all ranks. */
+static void run_ranks(stage *s) {
   pid_t pids[RANKS];
-  int result;
-  s->what = *what;
   for (int r = 0; r < RANKS; r++)
     if ((pids[r] = fork()) == 0) {
       alarm((unsigned)slow_s(LIMIT_S));
@@ -155,7 +154,14 @@ static int play(const shortage_case *what) {
     }
   for (int r = 0; r < RANKS; r++)
     waitpid(pids[r], NULL, 0);
-  result = s->ranks[what->victim].failed;
+}
+
+/* Plays a case, prints what is wrong: how many calls failed, or -1 if something is wrong. */
+static int play(const shortage_case *what) {
+  stage *s = shared_memory(sizeof(*s));
+  s->what = *what;
+  run_ranks(s);
+  int result = s->ranks[what->victim].failed;
   for (int r = 0; r < RANKS; r++) {
     const char *wrong = judge(s, r);
     if (!wrong)
@@ -226,7 +232,7 @@ static void play_kinds(bool for_good) {
     for (int victim = 0; victim < RANKS; victim++)
       for (int call = 0; call < SHORTAGE_COUNT; call++)
         if (number++ % part == 0)
-          jobs[count++] = (shortage_case){now, victim, call, 1, for_good};
+          jobs[count++] = (shortage_case){now, victim, call, 1, for_good, 0};
   play_jobs(jobs, count);
 }
 
@@ -242,8 +248,26 @@ Test(shortage, calls_fail_at_random, .timeout = 600) {
   shortage_case jobs[60];
   const int count = extent(12, 60, 12);
   for (int i = 0; i < count; i++)
-    jobs[i] = (shortage_case){i % PHASES, i / PHASES % RANKS, SHORTAGE_COUNT, i + 1, false};
+    jobs[i] = (shortage_case){i % PHASES, i / PHASES % RANKS, SHORTAGE_COUNT, i + 1, false, 0};
   play_jobs(jobs, count);
+}
+
+/* A rank whose kernel has no buffers for what it sends says so, well before the others' deadline.
+ */
+Test(shortage, no_buffers_for_sending, .timeout = 100) {
+  for (int victim = 0; victim < RANKS; victim++) {
+    stage *s = shared_memory(sizeof(*s));
+    s->what = (shortage_case){FIRST_SUM, victim, SHORTAGE_sendmsg, 1, true, ENOBUFS};
+    run_ranks(s);
+    for (int r = 0; r < RANKS; r++)
+      cr_expect_null(judge(s, r), "rank %d of victim %d %s: %s", r, victim, judge(s, r),
+                     s->ranks[r].error.message);
+    const coll_error *error = &s->ranks[victim].error;
+    cr_expect_eq(s->ranks[victim].status, COLL_ERR_SYSTEM, "%s", error->message);
+    cr_expect_str_eq(error->syscall, "sendmsg");
+    cr_expect_eq(error->sys_errno, ENOBUFS);
+    cr_expect(strstr(error->message, "tcp_mem"), "%s", error->message);
+  }
 }
 
 /* Reads "sum,2,calloc,17,always"; false if it is malformed. */
@@ -252,8 +276,8 @@ static bool read_case(char *text, shortage_case *what) {
   for (int i = 0; i < 5; i++)
     if (!(words[i] = strtok_r(i ? NULL : text, ",", &rest)))
       return false;
-  *what = (shortage_case){PHASES, atoi(words[1]), SHORTAGE_COUNT, atoi(words[3]),
-                          strcmp(words[4], "always") == 0};
+  *what = (shortage_case){
+      PHASES, atoi(words[1]), SHORTAGE_COUNT, atoi(words[3]), strcmp(words[4], "always") == 0, 0};
   for (int i = 0; i < PHASES; i++)
     if (strcmp(words[0], phase_names[i]) == 0)
       what->phase = (phase)i;

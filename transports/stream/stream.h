@@ -62,6 +62,8 @@ typedef struct colli_stream {
   char *adopted;     /* copies that colli_stream_adopt() made */
   unsigned slot_first, slot_used;
   bool slot_acquired;
+  uint64_t lacking_since_ns; /* the kernel has had no buffers since then; 0: it has */
+  uint64_t patience_ns;      /* how long that may last; the owner sets it */
 
   /* Receiving: the current message, and bytes behind it that were read ahead. */
   colli_frame frame;
@@ -92,6 +94,11 @@ int colli_stream_slot_release(colli_stream *stream);
 /* Whether messages wait for the kernel to accept them. */
 static inline bool colli_stream_blocked(const colli_stream *stream) {
   return stream->out_count > 0;
+}
+
+/* Whether the kernel lacks buffers. It does not say when it has some again. */
+static inline bool colli_stream_lacks_buffers(const colli_stream *stream) {
+  return stream->lacking_since_ns != 0;
 }
 
 /* Sends waiting messages: COLL_T_DONE if none is left, COLL_T_AGAIN, or an error. */

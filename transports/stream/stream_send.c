@@ -6,6 +6,7 @@
 #include <sys/uio.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
 #include "transports/stream/stream_internal.h"
 
 #define FLUSH_MESSAGES 8u /* at most, in one system call */
@@ -22,23 +23,41 @@ static ssize_t send_some(colli_stream *stream, const struct msghdr *msg) {
   return sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* The kernel has no buffers: it is time to try again, 0, or to give up, -1. */
+static ssize_t lack_buffers(colli_stream *stream) {
+  const uint64_t now_ns = colli_now_ns();
+  if (stream->lacking_since_ns == 0)
+    stream->lacking_since_ns = now_ns;
+  if (now_ns - stream->lacking_since_ns < stream->patience_ns)
+    return 0;
+  colli_stream_fail(stream, &stream->send_status, COLL_ERR_SYSTEM, "sendmsg", ENOBUFS,
+                    "the kernel of this host has had no buffers for sending for too long; see its "
+                    "memory, and the limits net.ipv4.tcp_mem and tcp_wmem");
+  if (stream->recv_status == COLL_OK) /* who waits for an answer must hear of it */
+    stream->recv_status = stream->send_status;
+  return -1;
+}
+
 /* Writes: bytes accepted, 0 if the kernel accepts nothing now, -1 after an error. */
 static ssize_t write_some(colli_stream *stream, struct iovec *iov, size_t count) {
   struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
   for (;;) {
     ssize_t n = send_some(stream, &msg);
     if (n >= 0) {
+      stream->lacking_since_ns = 0;
       stream->moved += (uint64_t)n;
       return n;
     }
     if (errno == EINTR)
       continue;
-    if (errno == EAGAIN || errno == EWOULDBLOCK || errno == ENOBUFS)
+    if (errno == EAGAIN || errno == EWOULDBLOCK)
       return 0;
     if (errno == EBADMSG) {
       colli_stream_fail_altered(stream, &stream->send_status);
       return -1;
     }
+    if (errno == ENOBUFS)
+      return lack_buffers(stream);
     bool lost = errno == ECONNRESET || errno == EPIPE || errno == ETIMEDOUT ||
                 errno == EHOSTUNREACH || errno == ENETUNREACH || errno == ENETRESET;
     colli_stream_fail(stream, &stream->send_status, lost ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM,

@@ -185,7 +185,8 @@ static int flush_blocked(tcp_endpoint *ep) {
     next = LIST_NEXT(conn, blocked_link);
     COLLI_ASSERT(conn->blocked && conn->state == TCP_ESTABLISHED);
     if (colli_stream_blocked(&conn->stream)) {
-      if (!(conn->source.events & ~(uint32_t)EPOLLIN))
+      bool told = conn->source.events & ~(uint32_t)EPOLLIN;
+      if (!told && !colli_stream_lacks_buffers(&conn->stream))
         continue;
       conn->source.events &= EPOLLIN;
       uint64_t before = conn->stream.moved;

@@ -47,6 +47,7 @@ void tcp_conn_establish(tcp_conn *conn) {
   if (conn->state == TCP_SECURING)
     conn->ep->nsecuring--;
   conn->stream.tls = conn->tls;
+  conn->stream.patience_ns = conn->ep->patience_ns;
   conn->state = TCP_ESTABLISHED;
   conn->source.events = 0;
   colli_heartbeat_enable(conn->source.fd, conn->ep->heartbeat_ms);
