@@ -91,13 +91,14 @@ static bool parse_wire(options *o, const char *text, fail *why) {
 #define CHOICE(member, words)    .kind = OPTION_CHOICE, AT(member), .choices = (words)
 #define PARSED(member, function) .kind = OPTION_PARSED, AT(member), .parse = (function)
 #define STRATEGIES(words)        .needs = {{"strategy", words}}
+#define ELASTIC                                                                                    \
+  { "strategy", "allreduce|zero1|ps-sync|ps-async|ps-bounded|ps-sharded|local-sgd|easgd|gossip" }
 
 const option_row option_rows[] = {
     {"data", "DIR", "/usr/share/datasets/fashion-mnist",
      "folder of IDX files (plain or .gz) or CIFAR-10 files, or a text file", TEXT(data),
      .own = true},
-    {"model", "NAME", "perceptron", "the model to train",
-     CHOICE(model, "perceptron|lenet|transformer")},
+    {"model", "NAME", "perceptron", "what to train", CHOICE(model, "perceptron|lenet|transformer")},
     {"layers", "N,N,...", "784,256,128,10", "sizes of all layers: inputs first, classes last",
      PARSED(sizes, parse_layers), .needs = {{"model", "perceptron"}}},
     {"context", "N", "64", "bytes per sample", COUNT(context, 1, 65536),
@@ -113,13 +114,10 @@ const option_row option_rows[] = {
     {"epochs", "N", "5", "passes over the training set", COUNT(epochs, 1, 1000000)},
     {"batch", "N", "128", "samples per step, over all ranks together", COUNT(batch, 1, INT_MAX)},
     {"accumulate", "N", "1", "a rank computes its samples of a step in N parts",
-     COUNT(accumulate, 1, INT_MAX),
-     STRATEGIES("allreduce|zero1|ps-sync|ps-async|ps-bounded|ps-sharded|local-sgd|easgd|gossip")},
-    {"optimizer", "NAME", "sgd", "the rule that updates the weights",
-     CHOICE(optimizer, "sgd|adam")},
+     COUNT(accumulate, 1, INT_MAX), .needs = {ELASTIC}},
+    {"optimizer", "NAME", "sgd", "the update rule", CHOICE(optimizer, "sgd|adam")},
     {"lr", "X", "0.05", "learning rate", ABOVE(lr, 1000)},
-    {"schedule", "NAME", "decay", "how the learning rate changes",
-     CHOICE(schedule, "decay|cosine")},
+    {"schedule", "NAME", "decay", "of the learning rate", CHOICE(schedule, "decay|cosine")},
     {"warmup", "EPOCHS", "0", "the learning rate first rises from 0 for this long",
      REAL(warmup, 1000000)},
     {"clip", "X", "0",
@@ -172,6 +170,10 @@ const option_row option_rows[] = {
                {"checkpoint", NULL}}},
     {"resume", NULL, NULL, "continue from the checkpoint", FLAG(resume), .own = true,
      .needs = {{"checkpoint", NULL}}},
+    {"join", NULL, NULL, "join the run of --join-file", FLAG(join), .own = true,
+     .needs = {ELASTIC, {"join-file", NULL}}},
+    {"join-file", "FILE", NULL, "rank 0 writes here how others can join", TEXT(join_file),
+     .own = true, .needs = {ELASTIC}},
     {"metrics", "FILE", NULL, "write JSON lines: one for each epoch, one for the run",
      TEXT(metrics), .own = true},
     {"json", NULL, NULL, "print these lines instead of text", FLAG(json), .own = true},

@@ -20,6 +20,7 @@ typedef struct options {
   const char *checkpoint;    /* NULL: none */
   uint64_t checkpoint_steps; /* 0: only after epochs */
   const char *metrics;       /* NULL: none */
+  const char *join_file;     /* NULL: nobody can join */
   const struct strategy *strategy;
   int model;
   uint64_t context, width, heads, blocks; /* of the transformer */
@@ -45,7 +46,7 @@ typedef struct options {
   uint64_t threads_per_rank;
   int slow_rank; /* works slow_factor times as long as it needs */
   float slow_factor;
-  bool resume, quiet, json;
+  bool resume, join, quiet, json;
 } options;
 
 typedef enum options_result {

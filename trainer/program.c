@@ -53,6 +53,57 @@ static void report_failure(const coll_comm *comm, const fail *why) {
     fprintf(stderr, "%s: rank %d: %s\n", name, rank, why->text);
 }
 
+/* ---- joining a run -------------------------------------------------------------------------- */
+
+#define OFFER_S 30.0 /* how long a process that joins waits for a new --join-file */
+
+/* Reads what --join-file says. */
+static bool read_offer(const char *path, coll_id *id, fail *why) {
+  file_bytes file;
+  if (!file_map(&file, path, why))
+    return false;
+  bool whole = file.bytes == sizeof(*id);
+  if (whole)
+    memcpy(id, file.data, sizeof(*id));
+  file_free(&file);
+  return whole || fail_set(why, "%s: was not written by --join-file", path);
+}
+
+/* Waits until another rank 0 has written the file. False: there is none, or nobody does. */
+static bool await_offer(const char *path, coll_id *id, fail *why) {
+  const struct timespec pause = {.tv_nsec = 50000000};
+  const double until = clock_s() + OFFER_S;
+  for (coll_id next; read_offer(path, &next, why); nanosleep(&pause, NULL)) {
+    if (memcmp(&next, id, sizeof(next)) != 0) {
+      *id = next;
+      return true;
+    }
+    if (clock_s() >= until)
+      return fail_set(why, "%s: the run that wrote this is gone", path);
+  }
+  return fail_set(why, "%s: is not there any more: the run has ended", path);
+}
+
+bool join_run(const options *o, coll_comm **comm, fail *why) {
+  coll_id id;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  coll_status status = COLL_ERR_TIMEOUT;
+  config.error = &error;
+  if (!read_offer(o->join_file, &id, why))
+    return false;
+  /* TIMEOUT: no epoch ended in that time. */
+  while (status == COLL_ERR_TIMEOUT ||
+         (status == COLL_ERR_PEER_LOST && await_offer(o->join_file, &id, why)))
+    if ((status = coll_comm_join(comm, &id, &config)) == COLL_OK)
+      return true;
+  if (!why->text[0])
+    fail_set(why, "joining the run: %s: %s", coll_status_name(status), error.message);
+  return false;
+}
+
+/* ---- the program ---------------------------------------------------------------------------- */
+
 /* Loads the data, joins the other ranks, trains. */
 static int run_training(const options *o, data_loader load, model_maker make) {
   fail why = {.text = ""};
@@ -63,7 +114,12 @@ static int run_training(const options *o, data_loader load, model_maker make) {
   setenv("COLL_LOG", "none", 0); /* report_failure() reports errors, once */
   bool loaded = load(&data, o, &why);
   config.error = &error;
-  coll_status status = coll_init_from_env(&comm, &config);
+  if (o->join && (!loaded || !join_run(o, &comm, &why))) {
+    report_failure(NULL, &why);
+    dataset_free(&data);
+    return EXIT_FAILED;
+  }
+  coll_status status = o->join ? COLL_OK : coll_init_from_env(&comm, &config);
   if (status != COLL_OK) {
     if (!loaded)
       report_failure(NULL, &why);

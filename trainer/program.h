@@ -16,11 +16,15 @@ typedef bool (*model_maker)(model *m, const options *o, const dataset *d, fail *
  * on all of them. Returns the exit status. */
 int program_run(int argc, char **argv, data_loader load, model_maker make);
 
+/* Joins a run (--join): waits until it lets this process in. False also if the run ends before. */
+bool join_run(const options *o, coll_comm **comm, fail *why);
+
 /*
  * Trains, collectively over the ranks of comm. If ranks are lost and the strategy can do without
  * them, those that are left continue. The caller keeps comm. data: from dataset_load(), or NULL if
  * that failed; then `why` holds the reason, which the other ranks learn here. On failure every
- * rank returns false soon; why->everywhere: all have the same text.
+ * rank returns false soon; why->everywhere: all have the same text. With --join, comm is from
+ * join_run().
  */
 bool train(const options *o, model_maker make, coll_comm *comm, const dataset *data, fail *why);
 

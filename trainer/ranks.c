@@ -1,12 +1,15 @@
-/* ranks.c: checks that all ranks agree, and continues after a rank is lost. */
+/* ranks.c: checks that all ranks agree, and continues after a rank is lost or one joins. */
 #include "trainer/ranks.h"
 
 #include "trainer/strategies/strategy.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* ---- agreement ------------------------------------------------------------------------------ */
 
@@ -114,8 +117,8 @@ bool agree_state(worker *w, fail *why) {
 
 /* ---- recovery ------------------------------------------------------------------------------- */
 
-/* Makes a communicator of the ranks that are left, and keeps the old one. */
-static bool shrink(worker *w, fail *why) {
+/* Makes a communicator of the ranks that are left and those that join, and keeps the old one. */
+static bool replace(worker *w, fail *why) {
   coll_comm *rest = NULL, **old = realloc(w->old, (w->olds + 1) * sizeof(*old));
   if (!old)
     return fail_memory(why, "another communicator");
@@ -123,7 +126,8 @@ static bool shrink(worker *w, fail *why) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   config.error = &error;
-  coll_status status = coll_comm_shrink(w->comm, &config, &rest);
+  coll_status status = w->o->join_file ? coll_comm_grow(w->comm, &config, &rest)
+                                       : coll_comm_shrink(w->comm, &config, &rest);
   if (status == COLL_ERR_TIMEOUT)
     return fail_set(why,
                     "this rank did not answer in time, and the others continued without it "
@@ -198,10 +202,31 @@ static int name_lost(const worker *w, const coll_comm *before, char *names, size
   return lost;
 }
 
+/* Whether this rank has the options and data of rank 0: a process that has just joined may not. */
+static bool fits_in(const worker *w, fail *why) {
+  const uint64_t mine[] = {w->asked, w->data ? w->data->fingerprint : 0};
+  uint64_t first[] = {mine[0], mine[1]};
+  coll_status status = coll_broadcast(first, first, 2, COLL_UINT64, 0, w->comm);
+  return succeeded(why, w->comm, status, "comparing the options") &&
+         (memcmp(first, mine, sizeof(mine)) == 0 ||
+          fail_set(why, "the run that this process joins has different %s: give it the same",
+                   first[0] == mine[0] ? "data" : "options"));
+}
+
+/* In a new communicator: puts all ranks at one place with one model; or finds that not all had
+ * begun to train, which is no failure. */
+static bool settle_down(worker *w, bool *ready, fail *why) {
+  const strategy *s = w->o->strategy;
+  return fits_in(w, why) && all_ready(w, ready, why) &&
+         (!*ready || (s->recover ? s->recover : recover_restart)(w, why));
+}
+
 /* Says who is lost and where the others continue. `story`: the first error message of the loss. */
 static void report(worker *w, const coll_comm *before, const char *story) {
   char names[200], where[64];
-  int lost = name_lost(w, before, names, sizeof(names)), left = w->nranks;
+  int lost = name_lost(w, before, names, sizeof(names)), left = w->nranks, was = 0;
+  coll_comm_nranks(before, &was);
+  int joined = left + lost - was;
   if (!w->ready)
     snprintf(where, sizeof(where), "the beginning");
   else if (w->step < loader_steps(&w->loader))
@@ -209,31 +234,91 @@ static void report(worker *w, const coll_comm *before, const char *story) {
   else
     snprintf(where, sizeof(where), "the test after epoch %" PRIu64, w->epochs_done + 1);
   worker_open_progress(w);
-  if (lost == 0)
+  if (joined > 0)
+    progress_say(&w->progress, "%d process%s joined", joined, joined == 1 ? "" : "es");
+  if (lost == 0 && joined > 0)
+    progress_say(&w->progress, "all %d continue from %s", left, where);
+  else if (lost == 0)
     progress_say(&w->progress, "no rank is lost, all %d continue from %s: %s", left, where, story);
   else
     progress_say(&w->progress, "rank%s %s of %d %s lost, %d continue%s from %s: %s",
-                 lost == 1 ? "" : "s", names, lost + left, lost == 1 ? "is" : "are", left,
+                 lost == 1 ? "" : "s", names, was, lost == 1 ? "is" : "are", left,
                  left == 1 ? "s" : "", where, story);
 }
 
 bool recover(worker *w, fail *why) {
-  const strategy *s = w->o->strategy;
   const coll_comm *before = w->comm;
   char story[sizeof(why->text)];
   bool ready = false;
   snprintf(story, sizeof(story), "%s", why->text);
   for (bool ok = false; !ok;) {
-    if (!why->lost || !(s->bits & STRATEGY_ELASTIC))
+    if (!why->lost || !(w->o->strategy->bits & STRATEGY_ELASTIC))
       return false;
     *why = (fail){.text = ""};
-    ok = shrink(w, why) && all_ready(w, &ready, why) &&
-         (!ready || (s->recover ? s->recover : recover_restart)(w, why));
+    ok = replace(w, why) && settle_down(w, &ready, why);
   }
   w->ready = ready;
   if (!ready)
     worker_close(w);
   report(w, before, story);
   recover_forget(w);
+  return true;
+}
+
+/* ---- joining -------------------------------------------------------------------------------- */
+
+bool join_offer(worker *w, fail *why) {
+  const char *path = w->o->join_file;
+  char name[PATH_MAX];
+  coll_id id;
+  if (!path || w->rank != 0)
+    return true;
+  if (!succeeded(why, w->comm, coll_comm_join_id(w->comm, &id), "opening the run to others"))
+    return false;
+  if (snprintf(name, sizeof(name), "%s.XXXXXX", path) >= (int)sizeof(name))
+    return fail_set(why, "%.200s...: the path is too long", path);
+  int fd = mkostemp(name, O_CLOEXEC); /* nobody else may read it */
+  bool ok = fd >= 0 && write(fd, &id, sizeof(id)) == (ssize_t)sizeof(id);
+  ok = fd >= 0 && close(fd) == 0 && ok && rename(name, path) == 0;
+  if (ok)
+    return true;
+  int error = errno;
+  if (fd >= 0)
+    unlink(name);
+  return fail_set(why, "%s: writing: %s", path, strerror(error));
+}
+
+void join_end(const worker *w) {
+  if (w->o->join_file && w->rank == 0)
+    unlink(w->o->join_file);
+}
+
+bool join_ask(worker *w, fail *why) {
+  int32_t waiting = 0;
+  if (w->o->join_file && !succeeded(why, w->comm, coll_comm_joiners(w->comm, &waiting), "joining"))
+    return false;
+  coll_status status = coll_broadcast(&waiting, &waiting, 1, COLL_INT32, 0, w->comm);
+  w->waiting = waiting;
+  return succeeded(why, w->comm, status, "meeting rank 0");
+}
+
+bool join_nobody(worker *w, fail *why) {
+  if (w->waiting == 0)
+    return true;
+  w->waiting = 0;
+  fail_set(why, "processes wait to join");
+  why->lost = true;
+  return false;
+}
+
+bool recover_joined(worker *w, fail *why) {
+  bool ready = false;
+  w->ready = true; /* it does not keep the others from going on */
+  if (!settle_down(w, &ready, why))
+    return recover(w, why);
+  w->ready = ready;
+  if (!ready)
+    worker_close(w);
+  worker_open_progress(w);
   return true;
 }

@@ -21,8 +21,9 @@ bool agree_state(worker *w, fail *why);
 size_t agree_reference(const uint64_t *values, size_t count);
 
 /*
- * Call this when `why` says that a rank is lost; collective over the ranks that are left. Replaces
- * w->comm by a communicator of those ranks. If one of them had not begun to train, all must start
+ * Call this when `why` says that a rank is lost, or that processes wait to join; collective over
+ * the ranks that are left. Replaces w->comm by a communicator of those ranks, and of those who wait
+ * (--join-file). If one of them had not begun to train, all must start
  * over: w->ready is false then. Otherwise calls the strategy's recover(), or recover_restart() if
  * it has none. The epoch continues with step w->step, and the ranks that are left share the lost
  * rank's part of each batch. Starts again if another rank is lost meanwhile. Some layers may
@@ -31,6 +32,22 @@ size_t agree_reference(const uint64_t *values, size_t count);
  * continued without this one.
  */
 bool recover(worker *w, fail *why);
+
+/* Rank 0: writes --join-file, if it was asked for. */
+bool join_offer(worker *w, fail *why);
+
+/* Collective: rank 0 tells all that it has come here, and how many processes wait to join. */
+bool join_ask(worker *w, fail *why);
+
+/* Rank 0: removes the file at the end of the run. */
+void join_end(const worker *w);
+
+/* All ranks: says so in `why` if processes wait to join, as for a loss: recover() lets them in. */
+bool join_nobody(worker *w, fail *why);
+
+/* A process that has joined: takes part in the recovery in which the others are, and may then go on
+ * as they do. */
+bool recover_joined(worker *w, fail *why);
 
 /* Destroys the earlier communicators, once nothing uses their memory. */
 void recover_forget(worker *w);

@@ -134,14 +134,14 @@ static bool start(trainer *t, fail *why) {
   w->epochs_done = w->step = w->updates = w->begun = 0;
   t->begin_s = clock_s();
   bool ok = prepare(t, why);
-  if (!agree_start(w->comm, ok, options_fingerprint(o), w->data ? w->data->fingerprint : 0, why) ||
+  if (!agree_start(w->comm, ok, w->asked, w->data ? w->data->fingerprint : 0, why) ||
       !agree_state(w, why) || (!o->resume && !metrics_restart(&t->metrics, why)) ||
       (w->epochs_done < o->epochs && !worker_open(w, why)))
     return false;
   worker_open_progress(w);
   announce(w);
   w->ready = true;
-  return true;
+  return join_offer(w, why);
 }
 
 /* ---- one epoch ----------------------------------------------------------------------------- */
@@ -241,12 +241,9 @@ static bool save(trainer *t, bool writes, const float *params, const epoch_resul
   worker *w = &t->w;
   const char *path = writes ? w->o->checkpoint : NULL;
   checkpoint_state state = state_of(w, (float *)(uintptr_t)params);
-  uint8_t written = 1;
   if (path && !checkpoint_write(path, w->number, &t->run, &state, why))
     return false;
-  coll_status status = coll_broadcast(&written, &written, 1, COLL_UINT8, 0, w->comm);
-  bool ok = succeeded(why, w->comm, status, "writing a checkpoint") && meet(w, why) &&
-            (!writes || !result || write_epoch(t, result, why));
+  bool ok = join_ask(w, why) && meet(w, why) && (!writes || !result || write_epoch(t, result, why));
   if (path && !ok)
     checkpoint_withdraw(path, w->number, w->number + 1);
   return ok && (!path || checkpoint_publish(path, w->number, why));
@@ -265,7 +262,7 @@ static bool step_done(worker *w, fail *why) {
   const float *params = settle(w, why);
   w->notes[0] = '\0';
   return params && worker_gather_pending(w, why) &&
-         save((trainer *)w, w->rank == 0, params, NULL, why);
+         save((trainer *)w, w->rank == 0, params, NULL, why) && join_nobody(w, why);
 }
 
 /*
@@ -280,7 +277,7 @@ static bool finish_epoch(trainer *t, const float *params, const epoch_result *re
   w->step = 0;
   bool writes = w->rank == 0 && t->written != w->epochs_done;
   if (save(t, writes, params, result, why) && meet(w, why))
-    return true;
+    return w->epochs_done == w->o->epochs || join_nobody(w, why);
   w->epochs_done--;
   w->step = step;
   return false;
@@ -314,22 +311,30 @@ static bool go_on(trainer *t, fail *why) {
     return false;
   if (w->rank == 0 && w->o->checkpoint)
     checkpoint_withdraw(w->o->checkpoint, 0, w->number);
-  return w->rank != 0 || metrics_open(&t->metrics, w->o, why);
+  return (w->rank != 0 || metrics_open(&t->metrics, w->o, why)) && join_offer(w, why);
+}
+
+/* A process that joins the run gets ready by itself, and then what the others have. */
+static bool join(trainer *t, fail *why) {
+  t->begin_s = clock_s();
+  return prepare(t, why) && recover_joined(&t->w, why);
 }
 
 bool train(const options *o, model_maker make, coll_comm *comm, const dataset *data, fail *why) {
   trainer t = {.w = {.o = o, .comm = comm, .given = comm, .data = data, .step_done = step_done},
                .make = make};
   worker *w = &t.w;
+  w->asked = options_fingerprint(o);
   coll_comm_rank(comm, &w->rank);
   coll_comm_nranks(comm, &w->nranks);
-  w->number = w->rank;
-  bool ok = true;
+  coll_comm_origin_rank(comm, w->rank, &w->number);
+  bool ok = !o->join || join(&t, why), in = ok || !o->join;
   while (ok && (!w->ready || w->epochs_done < o->epochs))
     ok = (w->ready ? train_epoch(&t, why) : start(&t, why)) || go_on(&t, why);
   worker_close(w);
-  if (!ok && !why->everywhere)
+  if (!ok && in && !why->everywhere)
     coll_comm_abort(w->comm); /* so that the others do not wait for this rank */
+  join_end(w);
   release(w);
   metrics_close(&t.metrics);
   recover_forget(w);

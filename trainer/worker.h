@@ -29,12 +29,15 @@ typedef struct holding {
 
 typedef struct worker {
   const options *o;
+  uint64_t asked;   /* their fingerprint */
   coll_comm *given; /* the caller's, of all ranks */
   coll_comm *comm;  /* of the ranks that are left */
   coll_comm **old;  /* earlier ones; the strategy may still use their memory */
   size_t olds;
   int rank, nranks; /* in comm */
-  int number;       /* this rank's in `given` */
+  int number;       /* of this rank, in the whole run */
+  int waiting;      /* processes that wait to join, as rank 0 told all ranks */
+  bool serves;      /* ps-sharded: this rank is a server and nothing else */
   const dataset *data;
   model model;
   pass pass;

@@ -28,6 +28,7 @@ expect() {
 
 expect 2 '--batch 0' --batch 0
 expect 2 'needs --checkpoint' --resume
+expect 2 'needs --join-file' --join
 expect 2 '--bogus' --bogus
 expect 1 "$folder/none/train-images" --data "$folder/none"
 COLL_RANK=7 COLL_NRANKS=2 "$train" --quiet >out 2>err
@@ -61,6 +62,18 @@ for ranks in 2 4; do
   trains $ranks gossip
 done
 
+# A process joins, and the run, which would not end by itself, has a third rank.
+"$BUILD/bin/collrun" -n 2 "$BUILD/bin/own_model" --epochs 1000000 --join-file offer --metrics joined --quiet >out 2>err &
+run_pid=$!
+until [ -s offer ] || ! kill -0 $run_pid 2>/dev/null; do :; done
+[ "$(stat -c %a offer)" = 600 ] || fail "others can read --join-file"
+"$BUILD/bin/own_model" --epochs 1000000 --join-file offer --join --quiet 2>joiner &
+joiner_pid=$!
+until grep -qs '"ranks":3' joined || ! kill -0 $joiner_pid 2>/dev/null || ! kill -0 $run_pid 2>/dev/null; do :; done
+kill $run_pid $joiner_pid
+wait $run_pid $joiner_pid
+grep -q '"ranks":3' joined || fail "--join: did not join: $(cat joiner)"
+
 # Ranks cannot share layers of a kind that they do not know.
 "$BUILD/bin/collrun" -n 2 "$BUILD/bin/own_model" --strategy tensor >out 2>err && fail "--strategy tensor was accepted"
 grep -q '^own_model: .*kind radial.*only linear layers' err || fail "--strategy tensor: not the reason"
@@ -71,6 +84,7 @@ if [ ! -e "$data/train-images-idx3-ubyte.gz" ]; then
   [ "$failures" -eq 0 ] && exit 77
   exit 1
 fi
+expect 1 'no-file: No such file' --join --join-file no-file
 # One clear line, even if all ranks have the same problem.
 mkdir broken && head -c 1000000 "$data/train-images-idx3-ubyte.gz" >broken/train-images-idx3-ubyte.gz
 $run "$train" --data broken >out 2>err && fail "truncated data was accepted"

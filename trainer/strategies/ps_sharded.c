@@ -20,17 +20,16 @@
  *       pull     worker:   receive w of each shard
  *
  * --servers k: the last k ranks are servers and nothing else; 0: every rank is worker and server.
- * A step with n workers and P parameters takes n messages to each server and as many back, n P 4
- * bytes each way over all servers, and P 4 bytes to the replicas; where a server or replica is a
- * worker as well, its own messages fall away. Each server passes 1 / k of this.
+ * A step with n workers and P parameters takes n P 4 bytes to the servers and as many back, and P 4
+ * bytes to the replicas, less what a rank would send itself. Each server passes 1 / k of this.
  *
  * Of the servers that are left, number j modulo their count serves shard j, and the next one is its
- * replica. So after a loss the replica serves it, and a third server becomes the replica. The step
- * goes on where it was: shards that had their update do not get another.
+ * replica, which serves it after a loss. Shards that had their update do not get another.
  *
  * M. Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014 (ranges
  * of keys, chain replication); R. van Renesse, F. B. Schneider, Chain Replication, OSDI 2004.
  */
+#include "trainer/ranks.h"
 #include "trainer/strategies/strategy.h"
 
 #include <inttypes.h>
@@ -42,6 +41,7 @@ typedef struct sharded {
   size_t count;           /* of shards: as many as there were servers at first */
   int *server, servers;   /* the ranks that serve, of those that are left */
   int *worker, workers;   /* ... that work */
+  bool *serves;           /* by rank: it serves and nothing else */
   int seat;               /* this rank's number among the workers, or -1 */
   uint64_t *version;      /* updates that this rank's weights of a shard have had */
   bool *kept;             /* this rank serves a shard or is its replica, and has its velocity */
@@ -54,7 +54,6 @@ typedef struct sharded {
   char *message;          /* what comes from a worker */
   coll_request **request; /* sends of this step */
   int started;
-  uint64_t *news; /* after a loss: how new copies are */
 } sharded;
 
 /* The number of the current step in the run, from 0. */
@@ -81,39 +80,30 @@ static size_t gradient_bytes(const worker *w, size_t j) {
   return wire_bytes(&w->o->wire, range_of(w, j).count);
 }
 
-/* Whether rank r, of those that are left, was one of the dedicated servers at the start. */
-static bool was_server(const worker *w, int r) {
-  int all = 0, origin = -1, mine = -1;
-  coll_comm_nranks(w->given, &all);
-  coll_comm_origin_rank(w->comm, r, &mine);
-  for (int i = all - (int)w->o->servers; i < all; i++)
-    if (coll_comm_origin_rank(w->given, i, &origin) == COLL_OK && origin == mine)
-      return true;
-  return false;
-}
-
 /* Lists those who serve, or who work: all if none are left or dedicated. Returns how many. */
 static int list_ranks(const worker *w, bool serve, int *list) {
+  const sharded *s = w->state;
   int count = 0;
   for (int r = 0; r < w->nranks; r++)
-    if (was_server(w, r) == serve)
+    if (s->serves[r] == serve)
       list[count++] = r;
-  if (count > 0)
-    return count;
-  for (int r = 0; r < w->nranks; r++)
+  for (int r = 0; count == 0 && r < w->nranks; r++)
     list[r] = r;
-  return w->nranks;
+  return count ? count : w->nranks;
 }
 
 /* Finds out who of those that are left serves and who works. */
 static bool assign(worker *w, fail *why) {
   sharded *s = w->state;
+  if (!succeeded(why, w->comm, coll_allgather(&w->serves, s->serves, 1, COLL_UINT8, w->comm),
+                 "finding the servers"))
+    return false;
   s->servers = list_ranks(w, true, s->server);
   s->workers = list_ranks(w, false, s->worker);
   s->seat = -1;
+  s->started = 0; /* what was sent is gone with its communicator */
   for (int i = 0; i < s->workers; i++)
-    if (s->worker[i] == w->rank)
-      s->seat = i;
+    s->seat = s->worker[i] == w->rank ? i : s->seat;
   for (size_t j = 0; j < s->count; j++)
     s->kept[j] = server_of(s, j) == w->rank || replica_of(s, j) == w->rank;
   return worker_fit(w, s->workers, why);
@@ -134,17 +124,19 @@ static bool open_servers(worker *w, fail *why) {
   size_t most = gradient_bytes(w, 0); /* no shard is larger than the first */
   if (!(s->server = worker_memory(w, ranks * sizeof(*s->server), why)) ||
       !(s->worker = worker_memory(w, ranks * sizeof(*s->worker), why)) ||
+      !(s->serves = worker_memory(w, ranks, why)) ||
       !(s->version = worker_memory(w, count * sizeof(*s->version), why)) ||
       !(s->kept = worker_memory(w, count * sizeof(*s->kept), why)) ||
       !(s->request = worker_memory(w, count * (ranks + 2) * sizeof(coll_request *), why)) ||
       !(s->grads = worker_memory(w, bytes, why)) || !(s->sum = worker_memory(w, bytes, why)) ||
       !(s->message = worker_memory(w, most, why)) ||
       !(s->outgoing = worker_memory(w, count * sizeof(*s->outgoing), why)) ||
-      !(s->packets = worker_memory(w, w->pending ? count * most : 0, why)) ||
-      !(s->news = worker_memory(w, (count + 1) * sizeof(*s->news), why)))
+      !(s->packets = worker_memory(w, w->pending ? count * most : 0, why)))
     return false;
   for (size_t j = 0; j < count; j++)
     s->version[j] = now(w);
+  if (!w->ready) /* later, who joins works */
+    w->serves = w->rank >= w->nranks - (int)w->o->servers;
   return assign(w, why);
 }
 
@@ -299,33 +291,44 @@ static const float *ps_sharded_settle(worker *w, fail *why) {
 }
 
 /*
- * The step goes on with the newest copy of each shard, which is a server's or its replica's; of
- * equally new ones it is one that has the velocity, too, and of those the first rank's.
+ * The step goes on with the newest copy of each shard, a server's or its replica's; of equally new
+ * ones one that has the velocity, too, and of those the first rank's. Who has just joined has none.
  */
-static bool recover_servers(worker *w, fail *why) {
+static bool merge_shards(worker *w, size_t count, fail *why) {
   sharded *s = w->state;
   uint64_t ranks = (uint64_t)w->nranks, behind = ranks - 1 - (uint64_t)w->rank, oldest = UINT64_MAX;
-  s->started = 0; /* what was sent is gone with its communicator */
-  for (size_t j = 0; j < s->count; j++)
-    s->news[j] = (2 * s->version[j] + s->kept[j]) * ranks + behind;
-  s->news[s->count] = w->epochs_done;
-  coll_status status =
-      coll_allreduce(s->news, s->news, s->count + 1, COLL_UINT64, COLL_MAX, w->comm);
+  uint64_t *news = worker_memory(w, (count + 1) * sizeof(*news), why);
+  if (!news)
+    return false;
+  for (size_t j = 0; s && j < count; j++)
+    news[j] = (2 * s->version[j] + s->kept[j]) * ranks + behind;
+  news[count] = w->epochs_done;
+  coll_status status = coll_allreduce(news, news, count + 1, COLL_UINT64, COLL_MAX, w->comm);
   if (!succeeded(why, w->comm, status, "comparing the shards"))
     return false;
-  for (size_t j = 0; j < s->count; j++) {
-    shard r = range_of(w, j);
-    int best = (int)(ranks - 1 - s->news[j] % ranks);
-    if (!worker_share_part(w, best, r.first, r.count, why))
+  for (size_t j = 0; j < count; j++) {
+    shard r = shard_of(w->model.params, (int)j, (int)count);
+    if (!worker_share_part(w, (int)(ranks - 1 - news[j] % ranks), r.first, r.count, why))
       return false;
-    s->version[j] = s->news[j] / ranks / 2;
-    s->kept[j] = true;
-    oldest = s->version[j] < oldest ? s->version[j] : oldest;
+    news[j] = news[j] / ranks / 2;
+    oldest = news[j] < oldest ? news[j] : oldest;
+    if (s)
+      s->version[j] = news[j], s->kept[j] = true;
   }
-  w->epochs_done = s->news[s->count];
+  w->epochs_done = news[count];
   w->step = (size_t)(oldest - w->epochs_done * loader_steps(&w->loader));
   w->updates = oldest;
-  return assign(w, why);
+  return true;
+}
+
+/* With a rank that has no shards yet, they are made anew: as many as servers now. */
+static bool recover_servers(worker *w, fail *why) {
+  const sharded *s = w->state;
+  uint64_t shards[] = {s ? s->count : 0, !s}; /* how many; whether a rank has none */
+  return succeeded(why, w->comm, coll_allreduce(shards, shards, 2, COLL_UINT64, COLL_MAX, w->comm),
+                   "comparing the shards") &&
+         (shards[0] == 0 || merge_shards(w, (size_t)shards[0], why)) &&
+         (shards[1] ? recover_restart(w, why) : assign(w, why));
 }
 
 const strategy strategy_ps_sharded = {
