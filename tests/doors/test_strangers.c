@@ -1,7 +1,7 @@
 /*
  * test_strangers.c: connections of strangers at all ports of a job, held while ranks create a
- * communicator, make their first connections, and shrink. Each phase must end well, in time and
- * with 64 descriptors more than before, and strangers must cost less than 1 MiB.
+ * communicator, make their first connections, shrink, and let a process join. Each phase must end
+ * well, in time and with 64 descriptors more than before, and strangers must cost less than 1 MiB.
  *
  * What they cost with so many (at each port; half a minute, on an idle machine):
  *
@@ -21,17 +21,18 @@
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
 
-enum { RANKS = 4, PORTS = 3, PATIENCE_MS = 8000, DESCRIPTORS = 64, PHASES = 3 };
+enum { RANKS = 4, PORTS = 3, PATIENCE_MS = 8000, DESCRIPTORS = 64, PHASES = 4 };
 enum { ROUNDS_MOST = 9, LIMIT_KIB = 1024 };
 
 /* Where ranks meet before each phase; in shared memory. */
 typedef struct stage {
-  coll_id id;
-  int count; /* strangers at a port */
+  coll_id id, join;
+  atomic_int open; /* the process may join */
+  int count;       /* strangers at a port */
   stranger_kind kind;
   bool filtered; /* by the kernel, if it can */
   atomic_int arrived;
-  double seconds[RANKS][PHASES]; /* of a rank's creation, all-reduce, shrink */
+  double seconds[RANKS][PHASES]; /* of creation, all-reduce, shrink, growth */
   int kib[RANKS];                /* of memory, at the end */
 } stage;
 
@@ -78,11 +79,43 @@ static int anonymous_kib(void) {
   return kib;
 }
 
-/* Makes the first connections, and shrinks, with strangers at all ports of two ranks. */
-static int work_and_shrink(stage *s, coll_comm *comm, int rank) {
+/* Lets a process join. */
+static int grow(stage *s, coll_comm *comm, int rank) {
+  coll_comm *bigger = NULL;
+  int count = 0;
+  meet(s, 5);
+  allow_descriptors(DESCRIPTORS);
+  double begin = now_s();
+  if (rank == 0) {
+    atomic_store(&s->open, 1);
+    RANK_CHECK(WAIT_UNTIL(coll_comm_joiners(comm, &count) != COLL_OK || count == 1, 30));
+  }
+  RANK_OK(coll_comm_grow(comm, NULL, &bigger));
+  s->seconds[rank][3] = now_s() - begin;
+  RANK_OK(coll_barrier(bigger));
+  return coll_comm_destroy(&bigger) == COLL_OK ? 0 : 1;
+}
+
+/* The process that joins. */
+static int join(stage *s) {
+  coll_comm *comm = NULL;
+  const int rank = RANKS;
+  int nranks = 0;
+  RANK_CHECK(WAIT_UNTIL(atomic_load(&s->open), 60));
+  RANK_OK(coll_comm_join(&comm, &s->join, NULL));
+  coll_comm_nranks(comm, &nranks);
+  RANK_CHECK(nranks == RANKS + 1);
+  RANK_OK(coll_barrier(comm));
+  return coll_comm_destroy(&comm) == COLL_OK ? 0 : 1;
+}
+
+/* Makes the first connections, shrinks and grows, with strangers at all ports of two ranks. */
+static int work_shrink_and_grow(stage *s, coll_comm *comm, int rank) {
   strangers who[PORTS];
   coll_comm *child = NULL;
   int value = 1, sum = 0;
+  if (rank == 0)
+    RANK_OK(coll_comm_join_id(comm, &s->join));
   int groups = rank == 0 || rank == RANKS - 1 ? besiege(s, who) : 0;
   meet(s, 3);
   allow_descriptors(DESCRIPTORS);
@@ -95,11 +128,12 @@ static int work_and_shrink(stage *s, coll_comm *comm, int rank) {
   begin = now_s();
   RANK_OK(coll_comm_shrink(comm, NULL, &child));
   s->seconds[rank][2] = now_s() - begin;
+  int result = grow(s, child, rank);
   s->kib[rank] = anonymous_kib();
   coll_comm_destroy(&child);
   for (int i = 0; i < groups; i++)
     strangers_leave(&who[i]);
-  return 0;
+  return result;
 }
 
 /* One rank. */
@@ -128,19 +162,19 @@ static int take_part(stage *s, int rank) {
   meet(s, 2);
   for (int i = 0; i < groups; i++)
     strangers_leave(&who[i]);
-  int result = work_and_shrink(s, comm, rank);
+  int result = work_shrink_and_grow(s, comm, rank);
   coll_comm_destroy(&comm);
   return result;
 }
 
 /* Runs all ranks as processes; how many failed. */
 static int run_ranks(stage *s) {
-  pid_t pids[RANKS];
+  pid_t pids[RANKS + 1];
   int failed = 0;
-  for (int r = 0; r < RANKS; r++)
+  for (int r = 0; r <= RANKS; r++)
     if ((pids[r] = fork()) == 0)
-      _exit(take_part(s, r));
-  for (int r = 0; r < RANKS; r++) {
+      _exit(r < RANKS ? take_part(s, r) : join(s));
+  for (int r = 0; r <= RANKS; r++) {
     int status = 0;
     waitpid(pids[r], &status, 0);
     failed += status != 0;
@@ -173,8 +207,9 @@ static void play(stranger_kind kind, bool filtered) {
   s->kind = kind;
   s->filtered = filtered;
   cr_expect_eq(run_ranks(s), 0);
-  cr_log_info("%d strangers: creation %.1f ms, first all-reduce %.1f ms, shrink %.1f ms", s->count,
-              slowest_ms(s, 0), slowest_ms(s, 1), slowest_ms(s, 2));
+  cr_log_info("%d strangers: creation %.1f ms, first all-reduce %.1f ms, shrink %.1f ms, growth "
+              "%.1f ms",
+              s->count, slowest_ms(s, 0), slowest_ms(s, 1), slowest_ms(s, 2), slowest_ms(s, 3));
 }
 
 /* ---- what they cost -------------------------------------------------------------------------- */
@@ -223,11 +258,11 @@ Test(strangers, cost_little_memory, .timeout = 300) {
                                       "false hello", "replay",  "none"};
   cost costs[STRANGER_KINDS + 1];
   measure_cost(costs, getenv("TEST_STRANGERS") ? ROUNDS_MOST : 3);
-  cr_log_info("%-12s %12s %12s %12s %12s", "strangers", "creation ms", "all-reduce", "shrink",
-              "rank 0 KiB");
+  cr_log_info("%-12s %12s %12s %12s %12s %12s", "strangers", "creation ms", "all-reduce", "shrink",
+              "growth", "rank 0 KiB");
   for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
-    cr_log_info("%-12s %12.1f %12.1f %12.1f %12.0f", names[kind], costs[kind].ms[0],
-                costs[kind].ms[1], costs[kind].ms[2], costs[kind].kib[0]);
+    cr_log_info("%-12s %12.1f %12.1f %12.1f %12.1f %12.0f", names[kind], costs[kind].ms[0],
+                costs[kind].ms[1], costs[kind].ms[2], costs[kind].ms[3], costs[kind].kib[0]);
     for (int r = 0; r < RANKS && !SANITIZED; r++)
       cr_expect_lt(costs[kind].kib[r], costs[STRANGER_KINDS].kib[r] + LIMIT_KIB, "%s, rank %d",
                    names[kind], r);
