@@ -40,7 +40,7 @@ struct colli_tls {
 /* Notes how a system call failed. If it may be tried again, OpenSSL must do so. */
 static void note_errno(BIO *bio, int sys_errno, int again) {
   colli_tls *tls = BIO_get_app_data(bio);
-  const bool not_now = sys_errno == EAGAIN || sys_errno == EWOULDBLOCK || sys_errno == ENOBUFS;
+  const bool not_now = sys_errno == EAGAIN || sys_errno == EWOULDBLOCK;
   if (!not_now)
     tls->sys_errno = sys_errno;
   if (not_now || colli_errno_is_shortage(sys_errno))

@@ -42,8 +42,8 @@ short colli_tls_events(const colli_tls *tls, short events);
 
 /*
  * Like sendmsg() and recvmsg() without blocking: the number of bytes, 0 at the end of the stream,
- * or -1 with errno. After -1 with EAGAIN, or less than all, what is sent next must begin with the
- * same bytes: some of them may be under way.
+ * or -1 with errno. After -1 with EAGAIN, or less than all, the next call must offer at least the
+ * rest of the same bytes: some of them may be under way.
  */
 ssize_t colli_tls_send(colli_tls *tls, const struct iovec *iov, size_t count);
 ssize_t colli_tls_recv(colli_tls *tls, const struct iovec *iov, size_t count);

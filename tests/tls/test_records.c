@@ -27,15 +27,18 @@ static void transfer(tapped *t, const uint8_t *bytes, uint8_t *copy, size_t coun
   colli_tls *to = to_acceptor ? t->acceptor : t->connector;
   const int in = to_acceptor ? t->to_connector : t->to_acceptor;
   const int out = to_acceptor ? t->to_acceptor : t->to_connector;
-  size_t sent = 0, got = 0;
+  size_t sent = 0, got = 0, least = 0; /* least: was offered before, and is under way */
   while (got < count) {
-    size_t first = (size_t)colli_prng_below(prng, count - sent + 1);
+    size_t offered = (size_t)colli_prng_below(prng, count - sent + 1);
+    offered = offered > least ? offered : least;
+    size_t first = (size_t)colli_prng_below(prng, offered + 1);
     struct iovec pieces[3] = {{(void *)(bytes + sent), first},
                               {NULL, 0},
-                              {(void *)(bytes + sent + first), count - sent - first}};
-    ssize_t n = sent < count ? colli_tls_send(from, pieces, 3) : 0;
+                              {(void *)(bytes + sent + first), offered - first}};
+    ssize_t n = colli_tls_send(from, pieces, 3);
     cr_assert(n >= 0 || errno == EAGAIN, "%s", strerror(errno));
     sent += n > 0 ? (size_t)n : 0;
+    least = offered - (n > 0 ? (size_t)n : 0);
     uint8_t wire[5000];
     ssize_t moved = recv(in, wire, 1 + colli_prng_below(prng, sizeof(wire)), MSG_DONTWAIT);
     if (moved > 0)
@@ -59,6 +62,9 @@ Test(tls, bytes_of_any_number_in_any_pieces) {
   for (size_t i = 0; i < most; i++)
     bytes[i] = (uint8_t)(i * 7 + i / 251);
   tapped t = tapped_shaken();
+  const int room = 20000; /* so that sends have to wait */
+  cr_assert_eq(setsockopt(t.connector_fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
+  cr_assert_eq(setsockopt(t.acceptor_fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room)), 0);
   for (size_t i = 0; i < sizeof(counts) / sizeof(*counts); i++) {
     transfer(&t, bytes, copy, counts[i], i % 2 == 0, &prng);
     cr_assert(colli_tls_renew(t.connector), "a new key changes nothing");
