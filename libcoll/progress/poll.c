@@ -117,14 +117,16 @@ static void check_deadlines(coll_comm *comm) {
     check_operations(comm);
 }
 
-/* Polls transports and sibling communicators; from time to time control links and deadlines. */
+/* Polls transports and sibling communicators; from time to time control links and deadlines. A
+ * failure counts as progress: who waits must not go to sleep over it. */
 int colli_comm_watch(coll_comm *comm) {
+  const coll_status before = comm->failure.status;
   int moved = poll_transports(comm->family) | colli_comm_poll_siblings(comm);
   if (advance_clock(comm)) {
     colli_notice_poll(comm->family);
     check_deadlines(comm);
   }
-  return moved;
+  return moved | (comm->failure.status != before);
 }
 
 /* Whether a communicator has operations in flight, messages to send, or windows. */
