@@ -14,7 +14,8 @@
 #include "libcoll/trace/packet.h"
 #include "libcoll/trace/trace_file.h"
 
-#define LANES 64
+#define LANES    64
+#define READINGS 5 /* of two clocks, to compare them */
 
 /* An operation in flight. */
 typedef struct open_span {
@@ -26,6 +27,7 @@ struct colli_trace {
   colli_trace_file file;
   uint64_t track; /* of the rank; that of lane l is track + 1 + l */
   uint32_t sequence;
+  uint64_t wall_ns;   /* what is added to times of CLOCK_MONOTONIC */
   uint64_t missing;   /* operations that did not fit */
   uint64_t described; /* bit l: lane l has been named */
   open_span open[LANES];
@@ -50,7 +52,7 @@ static bool append(colli_trace *trace, const colli_packet *packet, size_t reserv
 static void begin_packet(const colli_trace *trace, uint64_t time_ns, colli_packet *packet) {
   packet->used = 0;
   if (time_ns)
-    colli_packet_number(packet, PACKET_TIMESTAMP, time_ns);
+    colli_packet_number(packet, PACKET_TIMESTAMP, trace->wall_ns + time_ns);
   colli_packet_number(packet, PACKET_SEQUENCE_ID, trace->sequence);
 }
 
@@ -182,6 +184,25 @@ static void take_event(void *ctx, const coll_profiler_event *event) {
   }
 }
 
+/* The time of day, less CLOCK_MONOTONIC. Each host's CLOCK_MONOTONIC begins at another time, but
+ * hosts agree on the time of day as well as they keep time (NTP, PTP). Of several readings the one
+ * counts that was disturbed least. */
+static uint64_t time_of_day_offset(void) {
+  uint64_t offset_ns = 0, least_ns = UINT64_MAX;
+  for (int i = 0; i < READINGS; i++) {
+    struct timespec wall;
+    const uint64_t before_ns = colli_now_ns();
+    clock_gettime(CLOCK_REALTIME, &wall);
+    const uint64_t took_ns = colli_now_ns() - before_ns;
+    if (took_ns >= least_ns)
+      continue;
+    least_ns = took_ns;
+    offset_ns =
+        (uint64_t)wall.tv_sec * COLLI_NS_PER_S + (uint64_t)wall.tv_nsec - before_ns - took_ns / 2;
+  }
+  return offset_ns;
+}
+
 /* ---- the whole ------------------------------------------------------------------------------- */
 
 coll_status colli_trace_open(const char *path, size_t bytes, const colli_trace_source *source,
@@ -202,6 +223,7 @@ coll_status colli_trace_open(const char *path, size_t bytes, const colli_trace_s
   uint64_t mixed = (source->comm_id ^ (uint64_t)source->rank << 32) * 0x9e3779b97f4a7c15ull;
   trace->track = mixed & ~(uint64_t)0xff;
   trace->sequence = (uint32_t)(mixed >> 32) | 1u;
+  trace->wall_ns = time_of_day_offset();
   char name[160];
   snprintf(name, sizeof(name), "rank %d of %d (host %s, pid %d)", source->rank, source->nranks,
            source->host, (int)getpid());

@@ -40,6 +40,20 @@ awk '$1 == "begin" || $1 == "end" { for (i = 5; i <= NF; i++) if ($i ~ /^number=
   END { for (key in first) { n++; if (last[key] - first[key] > 5e9 || first[key] - last[key] > 5e9) bad++ }
     exit !(n >= 40 && !bad) }' text || fail "ranks are at different times"
 
+# Hosts whose CLOCK_MONOTONIC differs by a day are on one clock, that of the time of day.
+if unshare -T --monotonic 86400 --fork true 2>/dev/null; then
+  from=$(date +%s%N)
+  COLL_TRACE=day COLL_TRANSPORT=tcp "$collrun" --timeout 60 -n 2 sh -c '
+    [ "$COLL_RANK" = 0 ] && exec "$0" allreduce -b 4 -e 4 -n 20 -w 0
+    exec unshare -T --monotonic 86400 --fork "$0" allreduce -b 4 -e 4 -n 20 -w 0' "$perf" >out
+  till=$(date +%s%N)
+  read_all day.0 day.1 >text
+  awk -v from="$from" -v till="$till" '$1 == "begin" { n[$3]++; bad += $2 < from || $2 > till }
+    END { for (track in n) ranks++; exit !(ranks == 2 && !bad) }' text ||
+    fail "not from $from to $till: $(grep -m 3 ^begin text)"
+  rm day.0 day.1
+fi
+
 # A second run leaves the files of the first.
 COLL_TRACE=trace "$collrun" --timeout 60 -n 2 "$perf" allreduce -b 4 -e 4 -n 1 >out
 [ "$(echo trace*)" = "trace.0 trace.0.2 trace.1 trace.1.2" ] || fail "files: $(echo trace*)"
