@@ -10,9 +10,9 @@
 #include "transports/shm/shm_internal.h"
 
 /* Reports why connect() fails. */
-static int report_no_memory(shm_endpoint *ep, int peer, int channel) {
+static int report_no_memory(shm_endpoint *ep, int channel) {
   coll_transport_failure failure = {
-      COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
+      COLL_ERR_NO_MEMORY, -1, channel, ENOMEM, "malloc", "out of memory for a connection"};
   ep->env->fail(ep->env->ctx, &failure);
   return COLL_ERR_NO_MEMORY;
 }
@@ -27,7 +27,7 @@ int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_B
   /* shm_link is aligned to cache lines. */
   shm_conn *conn = aligned_alloc(SHM_LINE, (sizeof *conn + SHM_LINE - 1) / SHM_LINE * SHM_LINE);
   if (!conn)
-    return report_no_memory(ep, peer, channel);
+    return report_no_memory(ep, channel);
   memset(conn, 0, sizeof *conn);
   conn->base = (coll_conn){NULL, peer, channel}; /* the table is above this file */
   conn->gate = SHM_GATE_CONNECTING;
@@ -36,7 +36,7 @@ int shm_connect(coll_endpoint *endpoint, int peer, const uint8_t raw[COLL_BLOB_B
   conn->bell_fd = conn->offered_fd = -1;
   if (!shm_region_join(conn)) {
     free(conn);
-    return report_no_memory(ep, peer, channel);
+    return report_no_memory(ep, channel);
   }
   conn->next = ep->conns;
   ep->conns = conn;

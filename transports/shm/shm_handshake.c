@@ -132,7 +132,7 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
   shm_handshake *hs = new_handshake(ep);
   if (!hs) {
     shm_fault fault;
-    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0, "out of memory for a handshake");
+    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, "malloc", ENOMEM, "out of memory for a handshake");
     shm_conn_fail(conn, &fault);
     return;
   }
@@ -302,6 +302,13 @@ static void receive_answer(shm_handshake *hs) {
   }
   hs->bell_fd = hs->local ? answer.bell_fd : bell;
   shm_fault fault;
+  if (answer.magic == SHM_MAGIC && (coll_status)answer.status == COLL_ERR_NO_MEMORY) {
+    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0,
+                  "the peer has no memory for the shared segment; raise its limits (ulimit -v), or "
+                  "use a smaller COLL_SLOT_BYTES or COLL_SLOT_COUNT");
+    fail_handshake(hs, &fault);
+    return;
+  }
   if (answer.magic != SHM_MAGIC || answer.status != COLL_OK) {
     shm_fault_set(
         &fault, COLL_ERR_PROTOCOL, NULL, 0,

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/net/sockets.h"
 #include "transports/shm/shm_internal.h"
 
 int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
@@ -13,8 +14,12 @@ int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
   COLLI_ASSERT_RANK(fault->status != COLL_OK, ep->env->rank);
   if (conn->status == COLL_OK) {
     conn->status = fault->status;
-    coll_transport_failure failure = {fault->status,    conn->base.peer, conn->base.channel,
-                                      fault->sys_errno, fault->syscall,  fault->detail};
+    /* What is short here is not the peer's fault. */
+    const bool own = fault->sys_errno != 0 && (fault->status == COLL_ERR_NO_MEMORY ||
+                                               colli_errno_is_shortage(fault->sys_errno));
+    coll_transport_failure failure = {fault->status,      own ? -1 : conn->base.peer,
+                                      conn->base.channel, fault->sys_errno,
+                                      fault->syscall,     fault->detail};
     ep->env->fail(ep->env->ctx, &failure);
   }
   if (conn->gate & SHM_GATE_CONNECTING)
