@@ -31,7 +31,7 @@ typedef struct colli_algo {
   /* Makes this rank's schedule. Errors: NO_MEMORY, INTERNAL. */
   coll_status (*emit)(const colli_shape *shape, colli_sched **sched);
   /* Predicted ns on an uncongested network, in closed form; `bytes` is the partition's whole vector
-   * (all-gather: nranks * count). Independent of shape->rank. */
+   * (all-gather: nranks * count). Independent of shape->rank. Infinite if memory for it ran out. */
   double (*cost)(const colli_shape *shape, const colli_partition *partition, size_t elem_bytes,
                  const colli_model *model);
 } colli_algo;

@@ -423,7 +423,7 @@ static double work_cost(const colli_hier *hier, const layout *l, const colli_par
   return work / n;
 }
 
-/* The predicted time of the first few passes of a partition; negative if out of memory. */
+/* The predicted time of the first few passes of a partition. */
 static double replay_passes(colli_sched *const *scheds, int nranks, const colli_partition *whole,
                             int passes, size_t elem_bytes, const colli_model *model) {
   colli_partition cut = *whole;
@@ -437,7 +437,7 @@ static double replay_passes(colli_sched *const *scheds, int nranks, const colli_
 }
 
 /* The cost, by replaying the events of all ranks for a few passes; further passes take as long as
- * the last of these. Negative if out of memory. */
+ * the last of these. Infinite if out of memory. */
 static double replay_all(const colli_hier *hier, const colli_shape *shape,
                          const colli_partition *partition, size_t elem_bytes,
                          const colli_model *model) {
@@ -447,14 +447,14 @@ static double replay_all(const colli_hier *hier, const colli_shape *shape,
   for (mine.rank = 0; mine.rank < shape->nranks; mine.rank++, made++)
     if (colli_hier_emit(hier, &mine, &scheds[made]) != COLL_OK)
       break;
-  double ns = -1;
+  double ns = INFINITY;
   if (made == shape->nranks && partition->passes <= 2 * REPLAY_PASSES) {
     ns = replay_passes(scheds, made, partition, partition->passes, elem_bytes, model);
   } else if (made == shape->nranks) {
     double few = replay_passes(scheds, made, partition, REPLAY_PASSES, elem_bytes, model);
     double more = replay_passes(scheds, made, partition, 2 * REPLAY_PASSES, elem_bytes, model);
-    double each = (more - few) / REPLAY_PASSES;
-    ns = few < 0 || more < 0 ? -1 : more + each * (partition->passes - 2 * REPLAY_PASSES);
+    double rest = (more - few) / REPLAY_PASSES * (partition->passes - 2 * REPLAY_PASSES);
+    ns = !isfinite(rest) ? INFINITY : few < 0 || more < 0 ? -1 : more + rest;
   }
   while (made > 0)
     colli_sched_free(scheds[--made]);
@@ -474,7 +474,7 @@ double colli_hier_cost(const colli_hier *hier, const colli_shape *shape,
   if (replayed >= 0)
     return replayed;
   if (!make_layout(&l, shape))
-    return HUGE_VAL; /* nobody will choose it */
+    return INFINITY;
   colli_model far = *model, near = near_model(model);
   far.core_share = near.core_share = 1;
   hier = fitting(hier, &l);

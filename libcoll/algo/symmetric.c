@@ -327,7 +327,7 @@ double colli_symmetric_cost(const colli_shape *shape, colli_symmetric *symmetric
                             const colli_partition *partition, size_t elem_bytes,
                             const colli_model *model) {
   if (!symmetric->move)
-    return HUGE_VAL;
+    return INFINITY;
   double times = shape->coll == COLLI_ALLREDUCE ? 2 : 1, partners = 1;
   colli_work work = {.steps = 2 * times * symmetric->count, .received = times * symmetric->count};
   work.reduced = shape->coll == COLLI_ALLGATHER ? 0 : symmetric->count;

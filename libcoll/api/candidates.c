@@ -64,6 +64,8 @@ static int list_candidates(coll_comm *comm, const colli_call *call, colli_choice
                            &choice, list, COLLI_MAX_CANDIDATES);
   size_t type_bytes = coll_type_bytes((coll_type)call->type);
   *chosen = NULL;
+  if (count < 0)
+    return count;
   if (colli_choose(&plans->chooser, &shape, key.count, plan.elem_bytes, key.count * type_bytes,
                    &choice, &error) != COLL_OK)
     return count;
@@ -91,6 +93,11 @@ coll_status coll_candidates(coll_comm *comm, const char *collective, size_t coun
     colli_choice list[COLLI_MAX_CANDIDATES];
     const colli_algo *chosen;
     *found = list_candidates(comm, &call, list, &chosen);
+    if (*found < 0) {
+      *found = 0;
+      status =
+          colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, operation, "out of memory for the costs");
+    }
     for (int i = 0; i < *found && i < capacity; i++) {
       candidates[i] = (coll_candidate){.predicted_us = list[i].predicted_ns / 1e3,
                                        .chosen = list[i].algo == chosen};

@@ -343,7 +343,9 @@ double colli_predict(const colli_sched *const *scheds, int nranks, const colli_p
       .slots = slot_count ? slot_count : 1,
   };
   double result = -1;
-  if (make_replay(&r) && run_events(&r)) {
+  if (!make_replay(&r)) {
+    result = INFINITY;
+  } else if (run_events(&r)) {
     /* With shared cores, the total work divided by the cores is a lower bound. */
     result = r.last;
     if (model->core_share < 1)

@@ -10,8 +10,8 @@
  * Replays the schedules of all ranks (scheds[0 .. nranks-1]) with this partition as events: a
  * message leaves when its sender has finished the step's slice and the link is free, and arrives
  * alpha and bytes * beta later; slots limit the messages in flight. Returns the time in ns at which
- * the last rank ends, or a negative number if the schedules deadlock or memory runs out. Ranks of
- * one group of scheds[0]->shape have the model's near links.
+ * the last rank ends, a negative number if the schedules deadlock, or infinity if memory runs out.
+ * Ranks of one group of scheds[0]->shape have the model's near links.
  */
 double colli_predict(const colli_sched *const *scheds, int nranks, const colli_partition *partition,
                      size_t elem_bytes, unsigned slot_count, const colli_model *model);

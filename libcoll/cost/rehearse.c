@@ -398,7 +398,9 @@ static double time_of(rehearsal r, int passes) {
   r.passes = passes;
   r.rounds = passes * ROUNDS_MIN < ROUNDS ? ROUNDS / passes : ROUNDS_MIN;
   int last = r.rounds - 1, first = r.rounds / 2 - 1;
-  if (make_rehearsal(&r) && run_cores(&r))
+  if (!make_rehearsal(&r))
+    ns = INFINITY;
+  else if (run_cores(&r))
     ns = (r.ended[last] - r.ended[first]) / (last - first);
   free(r.ranks);
   free(r.waiting);
@@ -425,5 +427,7 @@ double colli_rehearse(const colli_sched *const *scheds, int nranks,
   if (partition->passes <= 2 * PASSES)
     return time_of(r, partition->passes);
   double few = time_of(r, PASSES), more = time_of(r, 2 * PASSES);
+  if (!isfinite(few) || !isfinite(more))
+    return INFINITY;
   return few < 0 || more < 0 ? -1 : more + (more - few) / PASSES * (partition->passes - 2 * PASSES);
 }

@@ -14,8 +14,8 @@
 
 /*
  * Replays the schedules of all ranks on the cores that the model gives them (core_share), one
- * collective after the other. Returns the time in ns of one collective, or a negative number if
- * they deadlock or memory runs out. Of many passes only the first few are replayed.
+ * collective after the other. Returns the time in ns of one collective, a negative number if they
+ * deadlock, or infinity if memory runs out. Of many passes only the first few are replayed.
  */
 double colli_rehearse(const colli_sched *const *scheds, int nranks,
                       const colli_partition *partition, size_t elem_bytes, unsigned slot_count,

@@ -35,9 +35,20 @@ static bool is_answer(const colli_memo *a, const colli_memo *key) {
          a->in_place == key->in_place && a->varying == key->varying;
 }
 
-/* Asks the model about the class of a size; NULL if no algorithm supports the shape. */
+/* There is no choice: colli_select() returned 0 or -1. */
+static coll_status fail_choice(int found, const colli_shape *shape, coll_error *error) {
+  const char *name = colli_coll_name(shape->coll);
+  if (found < 0)
+    return colli_error_set(error, COLL_ERR_NO_MEMORY, name,
+                           "out of memory for the choice of an algorithm for %s", name);
+  return colli_error_set(error, COLL_ERR_INTERNAL, name, "no algorithm for %s of %d ranks", name,
+                         shape->nranks);
+}
+
+/* Asks the model about the class of a size; NULL if there is no choice, for the reason in *found.
+ */
 static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *shape, size_t count,
-                                   size_t elem_bytes) {
+                                   size_t elem_bytes, int *found) {
   colli_memo key = {.elem_bytes = elem_bytes,
                     .size_class = class_of(count * elem_bytes),
                     .coll = (uint8_t)shape->coll,
@@ -51,7 +62,9 @@ static const colli_memo *ask_model(colli_chooser *chooser, const colli_shape *sh
   size_t least = class_floor(key.size_class) / elem_bytes;
   if (count > 0 && least == 0)
     least = 1;
-  if (!colli_select(shape, least, elem_bytes, chooser->limits, chooser->model, "", &best, NULL, 0))
+  *found =
+      colli_select(shape, least, elem_bytes, chooser->limits, chooser->model, "", &best, NULL, 0);
+  if (*found <= 0)
     return NULL;
   *entry = key;
   entry->algo = best.algo;
@@ -65,9 +78,9 @@ static coll_status obey_force(const colli_chooser *chooser, const colli_algo *al
                               colli_choice *choice, coll_error *error) {
   if (!colli_algo_can(algo, shape))
     return colli_force_refuse(algo, shape, error);
-  colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, algo->name, choice, NULL,
-               0);
-  return COLL_OK;
+  int found = colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, algo->name,
+                           choice, NULL, 0);
+  return found > 0 ? COLL_OK : fail_choice(found, shape, error);
 }
 
 /* Chooses. */
@@ -82,6 +95,8 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
     int listed = colli_select(shape, count, elem_bytes, chooser->limits, chooser->model, "", choice,
                               list, COLLI_MAX_CANDIDATES);
     int index = -1;
+    if (listed <= 0)
+      return fail_choice(listed, shape, error);
     coll_status status =
         colli_tuner_ask(chooser->tuner, shape, call_bytes, list, listed, &index, error);
     if (status != COLL_OK)
@@ -91,11 +106,10 @@ coll_status colli_choose(colli_chooser *chooser, const colli_shape *shape, size_
       return COLL_OK;
     }
   }
-  const colli_memo *memo = ask_model(chooser, shape, count, elem_bytes);
+  int found = 0;
+  const colli_memo *memo = ask_model(chooser, shape, count, elem_bytes, &found);
   if (!memo)
-    return colli_error_set(error, COLL_ERR_INTERNAL, colli_coll_name(shape->coll),
-                           "no algorithm for %s of %d ranks", colli_coll_name(shape->coll),
-                           shape->nranks);
+    return fail_choice(found, shape, error);
   colli_limits limits = *chooser->limits;
   limits.chunk_bytes = memo->chunk_bytes;
   *choice = (colli_choice){.algo = memo->algo, .chunk_bytes = memo->chunk_bytes};

@@ -68,6 +68,10 @@ static void best_chunk(const colli_algo *algo, const colli_shape *shape, size_t 
       tried.predicted_ns = algo->cost(shape, &tried.partition, elem_bytes, model);
     if (first || (!known && tried.predicted_ns < CHUNK_GAIN * best->predicted_ns))
       *best = tried;
+    if (!known && !isfinite(tried.predicted_ns)) { /* memory ran out */
+      best->predicted_ns = INFINITY;
+      return;
+    }
     size_t power = (size_t)1 << (63 - __builtin_clzll(wanted.chunk_bytes));
     size_t smaller = power < wanted.chunk_bytes ? power : power / 2;
     if (!algo->pipelined || smaller < least)
@@ -112,7 +116,7 @@ static int list_all(const colli_shape *shape, size_t count, size_t elem_bytes,
   return listed;
 }
 
-/* The time of a rehearsal with all ranks; negative if out of memory. */
+/* The time of a rehearsal with all ranks; infinite if out of memory. */
 static double rehearse_choice(const colli_choice *choice, const colli_shape *shape,
                               size_t elem_bytes, unsigned slot_count, const colli_model *model) {
   colli_sched *scheds[REHEARSE_RANKS];
@@ -121,7 +125,7 @@ static double rehearse_choice(const colli_choice *choice, const colli_shape *sha
   for (mine.rank = 0; mine.rank < shape->nranks; mine.rank++, made++)
     if (choice->algo->emit(&mine, &scheds[made]) != COLL_OK)
       break;
-  double ns = -1;
+  double ns = INFINITY;
   if (made == shape->nranks)
     ns = colli_rehearse((const colli_sched *const *)scheds, made, &choice->partition, elem_bytes,
                         slot_count, model);
@@ -168,6 +172,9 @@ int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
   int considered = list_all(&usual, count, elem_bytes, limits, model, force, list), listed = 0;
   if (considered > 1 && model->core_share < 1)
     rehearse_best(list, considered, &usual, elem_bytes, limits, model);
+  for (int i = 0; i < considered; i++)
+    if (!isfinite(list[i].predicted_ns))
+      return -1;
   for (int i = 0; i < considered; i++) {
     list[i].predicted_ns *=
         colli_correction_factor(model->corrections, list[i].algo->id, count * elem_bytes);

@@ -18,7 +18,8 @@ typedef struct colli_choice {
  * The algorithm and chunk size with the lowest cost for `count` elements (blocks: per rank).
  * `force`: an algorithm name, or "" for free choice. The same numbers give the same choice on every
  * rank. candidates (may be NULL) receives up to max_candidates considered choices, best first.
- * Returns their number, or 0 if `force` names no algorithm of this collective.
+ * Returns their number, 0 if `force` names no algorithm of this collective, or -1 if memory ran
+ * out: a choice without some of the costs would differ from the other ranks'.
  */
 int colli_select(const colli_shape *shape, size_t count, size_t elem_bytes,
                  const colli_limits *limits, const colli_model *model, const char *force,

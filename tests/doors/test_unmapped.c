@@ -1,6 +1,6 @@
 /*
- * test_unmapped.c: a rank has no memory for connections over shared memory: the error on all ranks
- * names that rank, and says of what there was too little.
+ * test_unmapped.c: a rank runs out of memory for connections over shared memory: the error on all
+ * ranks names that rank, and says of what there was too little.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

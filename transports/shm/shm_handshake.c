@@ -302,18 +302,12 @@ static void receive_answer(shm_handshake *hs) {
   }
   hs->bell_fd = hs->local ? answer.bell_fd : bell;
   shm_fault fault;
-  if (answer.magic == SHM_MAGIC && (coll_status)answer.status == COLL_ERR_NO_MEMORY) {
-    shm_fault_set(&fault, COLL_ERR_NO_MEMORY, NULL, 0,
-                  "the peer has no memory for the shared segment; raise its limits (ulimit -v), or "
-                  "use a smaller COLL_SLOT_BYTES or COLL_SLOT_COUNT");
-    fail_handshake(hs, &fault);
-    return;
-  }
   if (answer.magic != SHM_MAGIC || answer.status != COLL_OK) {
-    shm_fault_set(
-        &fault, COLL_ERR_PROTOCOL, NULL, 0,
-        "the peer refused the shared segment; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be "
-        "the same on all ranks");
+    const bool differs = answer.magic != SHM_MAGIC || answer.status != COLL_ERR_NO_MEMORY;
+    shm_fault_set(&fault, differs ? COLL_ERR_PROTOCOL : COLL_ERR_NO_MEMORY, NULL, 0,
+                  differs ? "the peer refused the shared segment; COLL_SLOT_BYTES and "
+                            "COLL_SLOT_COUNT must be the same on all ranks"
+                          : "the peer is out of memory for the segment; raise ulimit -v there");
     fail_handshake(hs, &fault);
     return;
   }

@@ -113,6 +113,8 @@ static int explain_size(const question *q, answer *a) {
   int listed = colli_select(&a->shape, q->bytes / q->type_bytes, q->type_bytes, &a->limits,
                             &a->model, "", &best, list, COLLI_MAX_CANDIDATES);
   bool listed_too = false;
+  if (listed < 0)
+    explain_refuse("out of memory");
   for (int i = 0; i < listed; i++)
     listed_too |= list[i].algo == chosen.algo;
   if (!listed_too)
