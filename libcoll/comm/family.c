@@ -429,6 +429,7 @@ bool colli_family_leave(colli_family *family, coll_comm *comm) {
     *at = comm->sibling;
   if (family->members)
     return false;
-  say_goodbye(family);
+  if (!family->unborn)
+    say_goodbye(family);
   return true;
 }

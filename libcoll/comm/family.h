@@ -105,6 +105,7 @@ typedef struct colli_family {
   colli_ctrl_msg *early;
   int nearly;
 
+  bool unborn;  /* its base was never given to the program: this rank leaves as a dead one does */
   bool shared;  /* more than one thread may use the family, so public calls take the lock */
   bool several; /* more than one thread of the caller has been inside at a time */
   int inside;   /* calls under way that hold the lock, or let others in while they wait */
@@ -125,7 +126,8 @@ coll_status colli_family_join(colli_family *family, const colli_rank_info *table
 void colli_family_add(colli_family *family, coll_comm *comm);
 
 /* Removes a communicator before its connections are closed. If it was the last one, the family says
- * goodbye; then returns true, and the caller frees the family once the connections are closed. */
+ * goodbye (unless it is unborn); then returns true, and the caller frees the family once the
+ * connections are closed. */
 bool colli_family_leave(colli_family *family, coll_comm *comm);
 void colli_family_free(colli_family *family);
 

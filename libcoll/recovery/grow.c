@@ -118,8 +118,10 @@ void grow_dismiss(shrink *s, bool committed) {
   call.kind = GROW_COMMIT;
   for (int i = 0; committed && i < s->called; i++)
     shrink_send(s, &s->entrance->at[i].conn, &call, sizeof(call), NULL, 0);
-  if (s->called > 0)
+  if (s->called > 0) {
     colli_entrance_drop(s->entrance, s->called);
+    s->entrance = NULL; /* the members go on without trying again, so that this ends */
+  }
   s->called = 0;
 }
 

@@ -8,8 +8,8 @@
  *   newcomer -> rank 0   built       the communicator's number: it is made
  *   rank 0 -> newcomer   call        COMMIT: return it
  *
- * They have no part in the decisions of a shrink. If a round fails, rank 0 closes their connections
- * and they dial again, perhaps in time for the next round.
+ * They have no part in the decisions of a shrink. If a round fails, rank 0 closes their
+ * connections, and they dial again and wait for the next growth.
  */
 #ifndef COLLI_RECOVERY_GROW_H
 #define COLLI_RECOVERY_GROW_H

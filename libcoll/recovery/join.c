@@ -202,8 +202,12 @@ static coll_status build(join *j, const grow_member *members, coll_comm **comm) 
     status = receive(j, call, sizeof(*call));
   if (status == COLL_OK && call->kind != GROW_COMMIT)
     status = boot_fail(&j->b, COLL_ERR_PROTOCOL, 0, NULL, "rank 0 did not commit the growth");
-  if (status != COLL_OK)
+  if (status != COLL_OK && *comm) {
+    /* The others may have it already. A goodbye would only say that this rank does not answer, and
+     * count against their majority. */
+    (*comm)->family->unborn = true;
     coll_comm_destroy(comm);
+  }
   return status;
 }
 

@@ -329,6 +329,8 @@ static coll_status new_list(lead *l) {
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
   order.newcomers = grow_count(s);
+  /* Whatever fails, another round may succeed without the newcomers. */
+  const bool grows = order.newcomers > 0;
   s->renewed = false;
   COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
   l->ballot = s->ballot = next_ballot(s);
@@ -345,9 +347,11 @@ static coll_status new_list(lead *l) {
     grow_dismiss(s, false);
     hear_reports(l); /* so that no message of this round reaches the next one */
     *s->b.error = why;
-    return status;
+    return grows ? COLL_ERR_PEER_LOST : status;
   }
-  return status == COLL_OK ? hear_reports(l) : status;
+  if (status == COLL_OK)
+    status = hear_reports(l);
+  return status != COLL_OK && status != COLL_ERR_ABORTED && grows ? COLL_ERR_PEER_LOST : status;
 }
 
 /* A round with the latest list, which may already be committed. */

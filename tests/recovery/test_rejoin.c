@@ -1,11 +1,14 @@
 /*
  * test_rejoin.c: a rank that the others left out, because it came late, gets nothing from what they
- * did meanwhile, and joins again as a newcomer.
+ * did meanwhile, and joins again as a newcomer. And a newcomer that cannot be in a communicator
+ * with the others does not keep them from growing.
  */
 #include <criterion/criterion.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/proc/support_ranks.h"
 #include "tests/proc/support_shrink.h"
@@ -83,4 +86,43 @@ Test(rejoin, late_rank_comes_back, .timeout = 120) {
     s->grows = grows;
     cr_expect_eq(run_processes(3, &config, lose_and_find, s, 60, NULL), 0);
   }
+}
+
+/* ---- a newcomer that does not fit ------------------------------------------------------------ */
+
+static int grow_without_it(coll_comm *comm, int rank, int nranks, void *arg) {
+  scene *s = arg;
+  coll_comm *same;
+  int count = 0, size = 0, mask;
+  bool right;
+  if (rank == 0) {
+    RANK_OK(coll_comm_join_id(comm, &s->id));
+    atomic_store(&s->here, 1);
+    RANK_CHECK(WAIT_UNTIL(coll_comm_joiners(comm, &count) != COLL_OK || count == 1, 30));
+  }
+  RANK_OK(coll_comm_grow(comm, NULL, &same));
+  coll_comm_nranks(same, &size);
+  RANK_CHECK(size == nranks);
+  RANK_CHECK(go_on(same, rank, &mask, &right) == COLL_OK && right);
+  RANK_OK(coll_barrier(same));
+  coll_comm_destroy(&same);
+  return 0;
+}
+
+/* It has no transport in common with them. */
+Test(rejoin, newcomer_does_not_fit, .timeout = 60) {
+  int status;
+  scene *s = shared_memory(sizeof(*s));
+  coll_config config = COLL_CONFIG_INIT, other = COLL_CONFIG_INIT;
+  config.transport = "tcp";
+  other.transport = "shm";
+  pid_t pid = fork();
+  if (pid == 0) {
+    coll_comm *comm;
+    (void)WAIT_UNTIL(atomic_load(&s->here), 30);
+    _exit(coll_comm_join(&comm, &s->id, &other));
+  }
+  cr_expect_eq(run_processes(3, &config, grow_without_it, s, 30, NULL), 0);
+  cr_assert_eq(waitpid(pid, &status, 0), pid);
+  cr_expect(WIFEXITED(status) && WEXITSTATUS(status) == COLL_ERR_UNREACHABLE, "%x", status);
 }
