@@ -194,6 +194,9 @@ void colli_family_free(colli_family *family) {
   }
   if (family->ctrl)
     colli_ctrl_close(family->ctrl, GOODBYE_MS);
+  colli_status_service_stop(family->service);
+  if (family->status_fd >= 0)
+    colli_fd_close(family->status_fd);
   colli_status_close(&family->status);
   free(family->table);
   free(family->routes);
@@ -249,6 +252,7 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for a communicator");
   pthread_mutex_init(&family->turns.mutex, NULL);
   pthread_cond_init(&family->turns.next, NULL);
+  family->status_fd = -1;
   family->rank = assembly->rank;
   family->nranks = assembly->nranks;
   family->comm_id = assembly->comm_id;
@@ -262,6 +266,8 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
   if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_probe(&family->shm_capacity);
   describe_self(family, assembly, info);
+  if (assembly->apart)
+    colli_family_offer_status(family, info);
   status = draw_nonce(info, error);
   if (status == COLL_OK)
     status = open_extras(family, assembly, error);

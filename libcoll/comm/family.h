@@ -17,6 +17,7 @@
 #include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
 #include "libcoll/status/page.h"
+#include "libcoll/status/service.h"
 #include "libcoll/trace/profiler.h"
 #include "libcoll/trace/trace.h"
 #include "libcoll/tuning/tuner.h"
@@ -36,6 +37,7 @@ typedef struct colli_assembly {
   const colli_params *params; /* copied */
   bool inherited; /* they come from another communicator: a job that has begun needs no trace */
   colli_world world;
+  bool apart; /* the ranks are processes, which may be on several hosts */
   /* The transports that may be used, best first, NULL-terminated; their order is the blob index. */
   const coll_transport_ops *const *transports;
 } colli_assembly;
@@ -84,6 +86,8 @@ typedef struct colli_family {
   uint32_t shm_bits;                  /* of the transports that share memory, in records */
   colli_shared_capacity shm_capacity; /* what this process found for it */
   colli_status_page status;           /* what other programs see of it */
+  int status_fd;                      /* a listener for a service, until it has it; or -1 */
+  colli_status_service *service;      /* or NULL */
   colli_tuner *tuner;                 /* or NULL */
   colli_corrections *corrections;     /* or NULL */
   colli_trace *trace;                 /* or NULL */

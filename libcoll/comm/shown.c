@@ -1,11 +1,15 @@
 /* shown.c: fills in the status page. */
 #include "libcoll/comm/shown.h"
 
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/fork.h"
 #include "libcoll/comm/inspect.h"
+#include "libcoll/net/door.h"
 
 /* What is known of a rank, and how this one reaches it. */
 static void show_rank(const colli_family *family, int rank, colli_status_rank *shown) {
@@ -18,6 +22,77 @@ static void show_rank(const colli_family *family, int rank, colli_status_rank *s
   shown->core = info->core;
   snprintf(shown->transport, sizeof(shown->transport), "%s", transport);
 }
+
+/* ---- other hosts ----------------------------------------------------------------------------- */
+
+#define SERVE_A_HOST 2 /* ranks with a service on each host: one of them may be stopped */
+
+void colli_family_offer_status(colli_family *family, colli_rank_info *info) {
+  uint16_t port;
+  coll_error error = COLL_ERROR_INIT;
+  /* A range of ports has room for those that a job cannot do without. */
+  if (!*family->params.text[COLLI_PARAM_PORT_RANGE] && family->secret &&
+      colli_door_listen("", family->secret->bytes, &family->status_fd, &port, &error) == COLL_OK)
+    info->status_port = port;
+}
+
+static int by_host(const void *a, const void *b) {
+  const colli_status_post *left = a, *right = b;
+  if (left->host_id != right->host_id)
+    return left->host_id < right->host_id ? -1 : 1;
+  return left->rank < right->rank ? -1 : left->rank > right->rank;
+}
+
+/* Lists the ranks of other hosts that have a service. Returns whether this one has one. */
+static bool list_posts(const colli_family *family, colli_status_plan *plan) {
+  const uint64_t here = family->table[family->rank].host_id;
+  uint64_t before = 0;
+  int all = 0, on_host = 0;
+  bool serves = false;
+  for (int rank = 0; rank < family->nranks; rank++) {
+    const colli_rank_info *info = &family->table[rank];
+    if (info->status_port == 0)
+      continue;
+    colli_status_post *post = &plan->posts[all++];
+    *post = (colli_status_post){.rank = rank, .host_id = info->host_id};
+    memcpy(post->addrs, info->control_addrs, sizeof(post->addrs));
+    for (int i = 0; i < COLLI_MAX_ADDRS; i++)
+      post->addrs[i].port = (uint16_t)info->status_port;
+  }
+  qsort(plan->posts, (size_t)all, sizeof(*plan->posts), by_host);
+  for (int i = 0; i < all; i++) {
+    const colli_status_post post = plan->posts[i];
+    on_host = i > 0 && post.host_id == before ? on_host + 1 : 0;
+    before = post.host_id;
+    serves |= on_host < SERVE_A_HOST && post.rank == family->rank;
+    if (on_host < SERVE_A_HOST && post.host_id != here)
+      plan->posts[plan->nposts++] = post;
+  }
+  return serves;
+}
+
+/* Starts the service, if there are other hosts and this rank is one that has it. */
+static void start_service(colli_family *family) {
+  colli_status_plan plan = {.rank = family->rank,
+                            .comm_id = family->comm_id,
+                            .listen_fd = family->status_fd,
+                            .secret = family->secret,
+                            .tls = family->params.number[COLLI_PARAM_TLS] != 0,
+                            .log = family->log};
+  plan.posts = calloc((size_t)family->nranks, sizeof(*plan.posts));
+  if (!plan.posts || !list_posts(family, &plan) || plan.nposts == 0) {
+    free(plan.posts);
+    colli_fd_close(family->status_fd);
+  } else {
+    family->service = colli_status_service_start(&plan, family->status.head->desk);
+    if (!family->service)
+      colli_log_write(&family->log, COLLI_LOG_INFO, "collctl cannot ask this rank for others: %s",
+                      strerror(errno));
+  }
+  family->status_fd = -1;
+}
+
+/* ---- this process ---------------------------------------------------------------------------- */
 
 void colli_family_show(colli_family *family) {
   if (!colli_world_is_real(&family->world))
@@ -35,6 +110,8 @@ void colli_family_show(colli_family *family) {
                     strerror(sys_errno));
   for (int rank = 0; family->status.head && rank < family->nranks; rank++)
     show_rank(family, rank, colli_status_ranks(family->status.head) + rank);
+  if (family->status.head && family->status_fd >= 0)
+    start_service(family);
 }
 
 bool colli_comm_show(coll_comm *comm) {

@@ -4,7 +4,12 @@
 
 #include "libcoll/comm/comm.h"
 
-/* Makes the page of a family whose routes are chosen. Without one, the job goes on unseen. */
+/* Listens for other hosts that ask for status pages, if this is possible; *info tells them where.
+ */
+void colli_family_offer_status(colli_family *family, colli_rank_info *info);
+
+/* Makes the page of a family whose routes are chosen, and starts its service if that is needed.
+ * Without them, the job goes on unseen. */
 void colli_family_show(colli_family *family);
 
 /* Makes the flight record and the counters of a communicator that has its name, ranks and links,

@@ -173,6 +173,7 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
                              .params = params,
                              .inherited = settings->inherited,
                              .world = colli_world_real,
+                             .apart = nranks > 1,
                              .transports = transports.ops};
   return colli_comm_open(&assembly, comm, info, error);
 }

@@ -47,6 +47,7 @@ const char *colli_status_check(colli_status_head *head, size_t bytes) {
       bytes != colli_status_bytes(head))
     return "its sizes are impossible";
   clean(head->host, sizeof(head->host));
+  clean(head->desk, sizeof(head->desk));
   if (head->state < ' ' || head->state > '~')
     head->state = '?';
   for (int rank = 0; rank < head->nranks; rank++) {

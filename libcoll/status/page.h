@@ -24,6 +24,7 @@
 #define COLLI_STATUS_COMMS   64    /* communicators in a page; further ones are only counted */
 #define COLLI_STATUS_RANKS   65536 /* the most that a reader believes */
 #define COLLI_STATUS_TEXT    64    /* bytes of a name, with the end */
+#define COLLI_STATUS_DESK    40
 #define COLLI_STATUS_REASON  96
 
 typedef struct colli_status_head {
@@ -41,6 +42,7 @@ typedef struct colli_status_head {
   uint8_t state;                  /* a copy: what the process does, as in proc(5): R, S, D, T, t */
   uint8_t pad[7];
   char host[COLLI_STATUS_TEXT];
+  char desk[COLLI_STATUS_DESK]; /* where to ask for other hosts (service.h), or empty */
 } colli_status_head;
 
 /* A rank of the base. */

@@ -36,6 +36,8 @@ const char *boot_record_check(colli_rank_info *info) {
     return "settings";
   if (!costs_sound(&info->calibration))
     return "costs";
+  if (info->status_port > UINT16_MAX)
+    return "status port";
   for (int i = 0; i < COLLI_MAX_ADDRS; i++)
     if (!colli_addr_sound(&info->control_addrs[i]))
       return "addresses";

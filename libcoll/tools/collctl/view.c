@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "collctl.h"
+#include "libcoll/status/service.h"
 
 /* Ends the program: memory for its own tables is out. */
 static void *checked(void *memory) {
@@ -41,6 +42,37 @@ static void free_copies(ctl_view *view) {
   free(view->copies);
   view->copies = NULL;
   view->ncopies = 0;
+}
+
+/* Whether a page of this rank is there. */
+static bool has_rank(const ctl_view *view, uint64_t comm_id, int rank) {
+  for (int i = 0; i < view->ncopies; i++)
+    if (view->copies[i]->comm_id == comm_id && view->copies[i]->rank == rank)
+      return true;
+  return false;
+}
+
+/* Keeps a page that came from another host, unless it is that of a process here. */
+static void keep_remote(void *ctx, colli_status_head *copy) {
+  if (has_rank(ctx, copy->comm_id, copy->rank))
+    free(copy);
+  else
+    keep(ctx, copy);
+}
+
+/* Adds the pages of other hosts: for each job asks its processes here, until one knows some. */
+static void ask_other_hosts(ctl_view *view) {
+  const int local = view->ncopies;
+  for (int i = 0; i < local; i++) {
+    const uint64_t comm_id = view->copies[i]->comm_id;
+    bool answered = false;
+    for (int before = 0; before < i && !answered; before++)
+      answered = view->copies[before]->comm_id == comm_id; /* it was asked below */
+    for (int at = i; at < local && !answered; at++)        /* stopped ones do not answer */
+      answered = view->copies[at]->comm_id == comm_id && *view->copies[at]->desk &&
+                 view->copies[at]->state != 'T' && view->copies[at]->state != 't' &&
+                 colli_status_ask(view->copies[at]->desk, comm_id, keep_remote, view) > 0;
+  }
 }
 
 /* Drops the pages of jobs that the process is not in. */
@@ -163,6 +195,8 @@ int ctl_view_make(ctl_view *view, const ctl_options *options) {
   } else if (options->pid) {
     status = select_job(view, options->pid);
   }
+  if (status == 0)
+    ask_other_hosts(view);
   if (ctl_view_put_together(view, options->name) == 0 && status == 0) {
     fprintf(stderr, "collctl: %s\n",
             options->name  ? "no communicator of this name is shown by a process of this user"

@@ -1,0 +1,57 @@
+/*
+ * service.h: status pages of other hosts. In a job on several hosts, the first two ranks of each
+ * host have two threads that sleep in poll() until collctl asks:
+ *
+ *   collctl --unix socket--> desk of a rank here --TCP, sealed--> door of a rank there --> /proc
+ *
+ * The desk takes only the same user and root (the kernel says who connects). The door takes only
+ * who knows the job's secret, which collctl never sees. Both read and send status pages, nothing
+ * else: they use nothing of the communicator, so they answer whatever its threads do.
+ */
+#ifndef COLLI_STATUS_SERVICE_H
+#define COLLI_STATUS_SERVICE_H
+
+#include "libcoll/base/log.h"
+#include "libcoll/base/secret.h"
+#include "libcoll/net/sockets.h"
+#include "libcoll/status/page.h"
+
+#define COLLI_STATUS_COPY_MOST ((size_t)64 << 20) /* bytes of a copy that travels */
+
+/* A rank of another host that has a door. */
+typedef struct colli_status_post {
+  int rank;
+  uint64_t host_id;
+  colli_addr addrs[COLLI_MAX_ADDRS]; /* with the door's port */
+} colli_status_post;
+
+/* What a service is made from. */
+typedef struct colli_status_plan {
+  int rank;
+  uint64_t comm_id;
+  int listen_fd;            /* of the door; the service owns it */
+  colli_secret *secret;     /* the service takes a reference */
+  colli_status_post *posts; /* malloc'ed, those of a host together; the service owns them */
+  int nposts;
+  bool tls; /* COLL_TLS=1 */
+  colli_log log;
+} colli_status_plan;
+
+typedef struct colli_status_service colli_status_service;
+
+/* Starts the threads; desk receives the name of the unix socket, for the page. NULL with errno. */
+colli_status_service *colli_status_service_start(const colli_status_plan *plan,
+                                                 char desk[COLLI_STATUS_DESK]);
+
+/* Ends them. NULL is allowed. */
+void colli_status_service_stop(colli_status_service *service);
+
+/* ---- a stream of copies: for each its length and its bytes, at the end 0 -----------------------
+ */
+
+/* Asks the desk of a process for the copies of other hosts. Returns how many it found, or -1 with
+ * errno; copies were checked. */
+int colli_status_ask(const char *desk, uint64_t comm_id,
+                     void (*found)(void *ctx, colli_status_head *copy), void *ctx);
+
+#endif
