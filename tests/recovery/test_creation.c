@@ -112,14 +112,15 @@ static bool die_at(int n, int nranks, int *created, int *failed) {
   return true;
 }
 
+/* With few ranks there may be no moment at which enough has been said. */
 Test(creation, rank_0_dies_at_each_call, .timeout = 400) {
+  int created = 0, failed = 0;
   for (int nranks = 3; nranks <= MOST; nranks += extent(5, 1, 5)) {
-    int created = 0, failed = 0, n = 1;
+    int n = 1;
     while (die_at(n, nranks, &created, &failed))
       n++;
-    printf("%d ranks: dead at %d calls: %d times with communicator, %d times without\n", nranks,
-           n - 1, created, failed);
-    cr_expect_gt(created, 0);
-    cr_expect_gt(failed, 0);
+    printf("%d ranks: rank 0 can die at %d calls\n", nranks, n - 1);
   }
+  cr_expect_gt(created, 0);
+  cr_expect_gt(failed, 0);
 }
