@@ -7,7 +7,7 @@ import hosts
 
 
 def judge(storm):
-    """Adds what is wrong to storm.errors; returns how many shrinks there were, and how many collectives."""
+    """Adds what is wrong to storm.errors; returns how many failures there were, and how many collectives."""
     said = {r.number: [line.split(" ") for line in r.lines()] for r in storm.ranks}
     for rank in storm.ranks:
         judge_end(storm, rank, said[rank.number])
@@ -21,10 +21,11 @@ def judge(storm):
         members, depth = children, depth + 1
     for rank in storm.ranks:
         judge_leaving(storm, rank, said[rank.number])
-    if not storm.harmed and depth > 1:
-        storm.errors.append("a shrink, although nothing happened that is a reason")
+    failures = sum(any(line[:2] == ["fail", str(d)] for lines in said.values() for line in lines) for d in range(depth))
+    if not storm.harmed and failures:
+        storm.errors.append("a failure, although nothing happened that is a reason")
     judge_remains(storm)
-    return max(0, depth - 1), sum(collectives(said, d) for d in range(depth))
+    return failures, sum(collectives(said, d) for d in range(depth))
 
 
 def collectives(said, depth):
@@ -39,9 +40,11 @@ def judge_end(storm, rank, lines):
     if -status != storm.victims.get(rank.number, 0) and not (status == 0 and rank.number in storm.victims):
         storm.errors.append(f"rank {rank.number} ended with {status}")
     for line in lines:
+        if line[0] == "unjoined" and not storm.harmed:
+            storm.errors.append(f"a newcomer did not get in: {' '.join(line)}")
         if line[0] in ("wrong", "leak"):
             storm.errors.append(f"rank {rank.number}: {' '.join(line)}")
-    if status == 0 and not any(line[0] in ("done", "left") for line in lines):
+    if status == 0 and not any(line[0] in ("done", "left", "unjoined") for line in lines):
         storm.errors.append(f"rank {rank.number} ended without a word")
 
 
@@ -101,7 +104,7 @@ def judge_remains(storm):
         storm.errors.append(f"processes are left: {alive}")
     if os.listdir("/dev/shm"):
         storm.errors.append(f"segments are left: {os.listdir('/dev/shm')}")
-    extra = set(os.listdir(storm.folder)) - {"stop", "clock", "disk"} - {f"rank{r.number}" for r in storm.ranks}
+    extra = set(os.listdir(storm.folder)) - {"stop", "clock", "disk", "id"} - {os.path.basename(r.log) for r in storm.ranks}
     if extra:
         storm.errors.append(f"files are left: {extra}")
     strange = [name for name in os.listdir(storm.disk) if not re.match(r"trace\.\d+(\.\d+)?$", name)]

@@ -15,12 +15,12 @@ HEARTBEAT_MS = 1500  # longer than the kernel's first retransmission of a lost S
 LONGEST = 60  # seconds that a rank may take to end after the storm: seven times SHRINK_MS, several times over
 LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
 EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
-          "full_disk", "clock_step"]
+          "full_disk", "clock_step", "join", "rejoin"]
 
 
 class Rank:
     def __init__(self, command, number, host, log, environment):
-        self.number, self.host, self.log = number, host, log
+        self.number, self.host, self.log, self.environment = number, host, log, environment
         with open(log, "wb") as out:
             self.process = subprocess.Popen(hosts.inside(host, *command), env=environment, stdout=out,
                                             stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
@@ -39,15 +39,16 @@ class Rank:
         with open(self.log, encoding="utf-8", errors="replace") as log:
             return log.read().splitlines()
 
+    def where(self):
+        """The ranks of the communicator where it is or was at last, or none."""
+        lists = [line.split(" ")[3] for line in self.lines() if line.startswith("comm ")]
+        return {int(number) for number in lists[-1].split(",")} if lists else set()
+
     def is_without(self, numbers):
         """Whether it is in a communicator without these ranks, or in none any more."""
-        where = None
-        for line in (line.split(" ") for line in self.lines()):
-            if line[0] in ("left", "done"):
-                return True
-            if line[0] == "comm":
-                where = {int(number) for number in line[3].split(",")}
-        return where is not None and not where & numbers
+        if any(line.startswith(("left ", "done ", "unjoined ")) for line in self.lines()):
+            return True
+        return bool(self.where()) and not self.where() & numbers
 
 
 class Storm:
@@ -80,11 +81,11 @@ class Storm:
             COLL_NRANKS=str(nranks), COLL_ROOT=f"{hosts.address(places[0])}:{20000 + number % 10000}",
             COLL_SECRET=self.random.randbytes(32).hex(), COLL_TIMEOUT_MS=str(TIMEOUT_MS), COLL_CREATE_TIMEOUT_MS="30000",
             COLL_HEARTBEAT_MS=str(HEARTBEAT_MS), CHAOS_SHRINK_MS=str(SHRINK_MS), CHAOS_STOP=self.stop,
-            CHAOS_CLOCK=os.path.join(self.folder, "clock"), LD_PRELOAD=os.path.join(programs, "chaos_clock.so"))
+            CHAOS_ID=os.path.join(self.folder, "id"), CHAOS_CLOCK=os.path.join(self.folder, "clock"), LD_PRELOAD=os.path.join(programs, "chaos_clock.so"))
         if self.random.random() < 0.5:
             environment.update(COLL_TRACE=os.path.join(self.disk, "trace"), COLL_TRACE_BYTES="65536")
-        command = [os.path.join(programs, "chaos_worker"), str(self.random.getrandbits(60))]
-        self.ranks = [Rank(command, r, places[r], f"{self.folder}/rank{r}", dict(environment, COLL_RANK=str(r)))
+        self.command = [os.path.join(programs, "chaos_worker"), str(self.random.getrandbits(60))]
+        self.ranks = [Rank(self.command, r, places[r], f"{self.folder}/rank{r}", dict(environment, COLL_RANK=str(r)))
                       for r in range(nranks)]
 
     # ---- events: each takes a little while ------------------------------------------------------------------------
@@ -254,6 +255,25 @@ class Storm:
         os.pwrite(self.clock, struct.pack("q", step), 8 * rank)
         self.events.append(f"clock_step {rank} {step}")
 
+    def join(self):
+        """A newcomer, on any host. It waits a few seconds for the ranks to grow."""
+        count = len(self.ranks)
+        rank = Rank([*self.command, "join"], -1 - count, self.random.randrange(hosts.HOSTS), f"{self.folder}/rank{count}",
+                    self.ranks[0].environment)
+        self.ranks.append(rank)
+        self.await_event(lambda: rank.where() or not rank.lives(), LONGEST)
+        for line in (line.split(" ") for line in rank.lines()):
+            if line[0] == "comm":
+                rank.number = int(line[3].split(",")[int(line[2])])
+            elif line[0] == "unjoined" and int(line[1]) >= 0:
+                self.struck.add(int(line[1]))  # it got in, but heard nothing any more, and left
+        self.events.append(f"join {rank.number}")
+
+    def rejoin(self):
+        """One dies, and another comes."""
+        self.kill()
+        self.join()
+
     # ---- the storm ------------------------------------------------------------------------------------------------
 
     def await_event(self, happened, longest):
@@ -308,10 +328,10 @@ class Storm:
                 rank.signal(signal.SIGKILL)
             else:
                 rank.signal(signal.SIGCONT)
-        for number in self.short:  # or it would shrink again and again, and fail each time
-            if self.ranks[number].lives():
+        for rank in self.ranks:  # or it would shrink again and again, and fail each time
+            if rank.number in self.short and rank.lives():
                 for name, (_, most) in LIMITS.items():
-                    resource.prlimit(self.ranks[number].pid, name, (most, most))
+                    resource.prlimit(rank.pid, name, (most, most))
         with open(self.stop, "w", encoding="ascii"):
             pass
         for stranger in self.loans:

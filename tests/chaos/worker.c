@@ -1,18 +1,24 @@
 /*
  * worker.c: a rank in a storm of tests/chaos/run. It makes collectives, drawn from a seed, compares
- * each result with a reference, and shrinks after a failure. One line on standard output for each
- * event; "depth" counts the shrinks before this communicator:
- *   comm DEPTH RANK MEMBERS        a communicator: this rank's number, all ranks' first numbers
- *   id DEPTH NUMBER                what its rank 0 has drawn for it
- *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1. KIND "half":
- * in a communicator made by split; the rank then revoked its parent wrong DEPTH INDEX KIND ... a
- * result that is not what the reference says left DEPTH STATUS MESSAGE      the shrink has failed
- *   leak BEFORE AFTER              open descriptors
- *   done DEPTH COUNT               the file CHAOS_STOP exists: the rank ends, COUNT collectives
- * later usage: chaos_worker SEED
+ * each result with a reference, shrinks after a failure, and grows when somebody waits to join: the
+ * file CHAOS_ID says where. One line on standard output for each event; "depth" counts the shrinks
+ * and growths before this communicator:
+ *
+ *   comm DEPTH RANK MEMBERS   a communicator: this rank's number, all ranks' first numbers
+ *   id DEPTH NUMBER           what its rank 0 has drawn for it
+ *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1
+ *                             KIND "half": in a part; the rank then revoked the whole
+ *   wrong DEPTH INDEX KIND ...  a result that is not what the reference says
+ *   left DEPTH STATUS MESSAGE   the shrink or growth has failed
+ *   unjoined RANK STATUS MESSAGE   a newcomer did not get in, or out of it at once; -1: no rank yet
+ *   leak BEFORE AFTER         open descriptors
+ *   done DEPTH COUNT          the file CHAOS_STOP exists: the rank ends, COUNT collectives later
+ *
+ * usage: chaos_worker SEED [join]
  */
 #include <dirent.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
@@ -20,7 +26,10 @@
 
 #include "coll/coll.h"
 
-enum { MOST_RANKS = 16, MOST_ELEMENTS = 1 << 20, STOP_EVERY = 8 };
+enum { MOST_RANKS = 16, MOST_ELEMENTS = 1 << 20, STOP_EVERY = 8, JOIN_MS = 5000 };
+
+/* What the ranks agree on now and then; the highest counts. */
+enum { GO_ON, GROW, STOP };
 
 enum kind {
   ALLREDUCE,
@@ -64,8 +73,9 @@ struct worker {
   coll_comm *comm;
   coll_error error; /* of the call that failed */
   int culprit;      /* its first number, or -1 */
-  int depth, rank, nranks, done;
-  uint64_t seed, index;
+  int depth, rank, nranks;
+  int next; /* GO_ON, GROW or STOP */
+  uint64_t job_seed, seed, index;
   char *send, *receive;
 };
 
@@ -343,9 +353,11 @@ static coll_status step(struct worker *worker, enum kind *kind) {
   draw(&call, seed, worker->rank, worker->nranks);
   *kind = call.kind;
   if (worker->index % STOP_EVERY == 0) {
-    int mine = access(getenv("CHAOS_STOP"), F_OK) == 0;
+    int waiting = 0;
+    coll_comm_joiners(worker->comm, &waiting);
+    int mine = access(getenv("CHAOS_STOP"), F_OK) == 0 ? STOP : waiting > 0 ? GROW : GO_ON;
     *kind = ALLREDUCE;
-    status = coll_allreduce(&mine, &worker->done, 1, COLL_INT32, COLL_MAX, worker->comm);
+    status = coll_allreduce(&mine, &worker->next, 1, COLL_INT32, COLL_MAX, worker->comm);
   } else if (call.kind == SPLIT) {
     return split_and_run(worker, seed, kind);
   } else {
@@ -356,33 +368,61 @@ static coll_status step(struct worker *worker, enum kind *kind) {
   return status;
 }
 
-/* Says which communicator this is. */
+/* Rank 0 listens for newcomers, and writes down where. */
+static void open_door(struct worker *worker) {
+  const char *path = getenv("CHAOS_ID");
+  char fresh[4096];
+  coll_id id;
+  snprintf(fresh, sizeof fresh, "%s.new", path);
+  if (worker->rank != 0 || coll_comm_join_id(worker->comm, &id) != COLL_OK)
+    return;
+  FILE *file = fopen(fresh, "wb");
+  if (!file || fwrite(&id, sizeof id, 1, file) != 1 || fclose(file) != 0 || rename(fresh, path))
+    exit(1);
+}
+
+/* Says which communicator this is. A newcomer learns its depth. */
 static coll_status enter(struct worker *worker) {
   char members[MOST_RANKS * 4] = "";
   coll_comm_rank(worker->comm, &worker->rank);
   coll_comm_nranks(worker->comm, &worker->nranks);
+  int origin = -1, mine = -1;
   for (int r = 0, at = 0; r < worker->nranks; r++) {
-    int origin;
     coll_comm_origin_rank(worker->comm, r, &origin);
+    mine = r == worker->rank ? origin : mine;
     at += snprintf(members + at, sizeof members - (size_t)at, r == 0 ? "%d" : ",%d", origin);
   }
-  printf("comm %d %d %s\n", worker->depth, worker->rank, members);
-  uint64_t drawn = 0;
-  if (worker->rank == 0 && getrandom(&drawn, sizeof drawn, 0) != sizeof drawn)
+  bool knows = worker->depth >= 0;
+  if (knows)
+    printf("comm %d %d %s\n", worker->depth, worker->rank, members);
+  uint64_t drawn[2] = {0, (uint64_t)worker->depth};
+  if (worker->rank == 0 && getrandom(drawn, sizeof *drawn, 0) != sizeof *drawn)
     exit(1);
-  coll_status status = coll_broadcast(&drawn, &drawn, 1, COLL_UINT64, 0, worker->comm);
-  if (status == COLL_OK)
-    printf("id %d %" PRIx64 "\n", worker->depth, drawn);
-  else
+  coll_status status = coll_broadcast(drawn, drawn, 2, COLL_UINT64, 0, worker->comm);
+  if (status != COLL_OK)
     note(worker, worker->comm);
+  if (status != COLL_OK && !knows)
+    printf("unjoined %d %s %s\n", mine, coll_status_name(status), worker->error.message);
+  if (status != COLL_OK)
+    return status;
+  worker->depth = (int)drawn[1];
+  if (!knows)
+    printf("comm %d %d %s\n", worker->depth, worker->rank, members);
+  printf("id %d %" PRIx64 "\n", worker->depth, drawn[0]);
+  open_door(worker);
   return status;
 }
 
-/* Makes collectives until one fails, or the storm is over. */
+/* Makes collectives until one fails, somebody wants to join, or the storm is over. */
 static coll_status live(struct worker *worker) {
   enum kind kind = BROADCAST;
   coll_status status = enter(worker);
-  while (status == COLL_OK && !worker->done)
+  if (worker->depth < 0)
+    return status;
+  worker->seed = mix(worker->job_seed, (uint64_t)worker->depth);
+  worker->index = 0;
+  worker->next = GO_ON;
+  while (status == COLL_OK && worker->next == GO_ON)
     status = step(worker, &kind);
   if (status == COLL_OK)
     return status;
@@ -401,38 +441,64 @@ static int descriptors(void) {
   return count;
 }
 
-int main(int argc, char **argv) {
-  static char line[4096];
-  setvbuf(stdout, line, _IOLBF, sizeof line);
-  struct worker worker = {.send = calloc(MOST_ELEMENTS, 8), .receive = calloc(MOST_ELEMENTS, 8)};
-  if (argc != 2 || !worker.send || !worker.receive || !getenv("CHAOS_STOP"))
-    return 1;
-  int before = descriptors();
-  coll_status status = coll_init_from_env(&worker.comm, NULL);
+/* Joins the job of which the file CHAOS_ID says where it is. */
+static coll_status join(struct worker *worker) {
+  coll_id id;
+  coll_error error = COLL_ERROR_INIT;
+  coll_config config = COLL_CONFIG_INIT;
+  FILE *file = fopen(getenv("CHAOS_ID"), "rb");
+  if (!file || fread(&id, sizeof id, 1, file) != 1)
+    exit(1);
+  fclose(file);
+  config.create_timeout_ms = JOIN_MS;
+  config.error = &error;
+  worker->depth = -1;
+  coll_status status = coll_comm_join(&worker->comm, &id, &config);
   if (status != COLL_OK)
-    return 1;
+    printf("unjoined -1 %s %s\n", coll_status_name(status), error.message);
+  return status;
+}
+
+/* Lives in one communicator after the other. */
+static void live_on(struct worker *worker) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   config.create_timeout_ms = atoi(getenv("CHAOS_SHRINK_MS"));
   config.error = &error;
-  for (;; worker.depth++) {
-    worker.seed = mix(strtoull(argv[1], NULL, 10), (uint64_t)worker.depth);
-    worker.index = 0;
-    if (live(&worker) == COLL_OK) {
-      printf("done %d %" PRIu64 "\n", worker.depth, worker.index);
-      break;
+  for (;; worker->depth++) {
+    coll_status status = live(worker);
+    if (worker->depth < 0)
+      return;
+    if (status == COLL_OK && worker->next == STOP) {
+      printf("done %d %" PRIu64 "\n", worker->depth, worker->index);
+      return;
     }
     coll_comm *child = NULL;
-    status = coll_comm_shrink(worker.comm, &config, &child);
-    coll_comm_destroy(&worker.comm);
-    worker.comm = child;
+    status = status == COLL_OK ? coll_comm_grow(worker->comm, &config, &child)
+                               : coll_comm_shrink(worker->comm, &config, &child);
+    coll_comm_destroy(&worker->comm);
+    worker->comm = child;
     if (status != COLL_OK) {
-      printf("left %d %s %s\n", worker.depth, coll_status_name(status), error.message);
-      break;
+      printf("left %d %s %s\n", worker->depth, coll_status_name(status), error.message);
+      return;
     }
   }
-  if (worker.comm)
-    coll_comm_destroy(&worker.comm);
+}
+
+int main(int argc, char **argv) {
+  static char line[4096];
+  setvbuf(stdout, line, _IOLBF, sizeof line);
+  struct worker worker = {.send = calloc(MOST_ELEMENTS, 8), .receive = calloc(MOST_ELEMENTS, 8)};
+  if (argc < 2 || !worker.send || !worker.receive || !getenv("CHAOS_STOP") || !getenv("CHAOS_ID"))
+    return 1;
+  worker.job_seed = strtoull(argv[1], NULL, 10);
+  int before = descriptors();
+  coll_status status = argc > 2 ? join(&worker) : coll_init_from_env(&worker.comm, NULL);
+  if (status == COLL_OK)
+    live_on(&worker);
+  else if (argc == 2)
+    return 1;
+  coll_comm_destroy(&worker.comm);
   free(worker.send);
   free(worker.receive);
   int after = descriptors();

@@ -94,7 +94,7 @@ fi
 
 # But survivors of a failure go on without a trace, and say so: their folder is gone by then.
 mkdir gone
-COLL_TRACE=gone/trace CHAOS_STOP=$dir/stop CHAOS_SHRINK_MS=10000 "$collrun" --keep-going --timeout 60 -n 3 sh -c '
+COLL_TRACE=gone/trace CHAOS_STOP=$dir/stop CHAOS_ID=$dir/id CHAOS_SHRINK_MS=10000 "$collrun" --keep-going --timeout 60 -n 3 sh -c '
   echo $$ >pid$COLL_RANK && exec "$0" 5' "$BUILD/tests/chaos_worker" >out 2>err &
 while [ "$(grep -c "id 0 " out)" -lt 3 ]; do kill -0 $! || fail "$(cat out err)"; done
 rm -r gone
