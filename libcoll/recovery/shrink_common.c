@@ -177,7 +177,8 @@ static int read_checkin(shrink *s, int rank) {
   int result = COLL_T_DONE;
   if (!conn->headed)
     result = colli_sealed_pull(&conn->conn, &conn->head, sizeof(conn->head), &conn->done);
-  if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks))
+  if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks ||
+                                !shrink_is_ballot(conn->head.ballot, s->b.nranks)))
     return EPROTO;
   if (result == COLL_T_DONE && !conn->headed) {
     conn->headed = true;

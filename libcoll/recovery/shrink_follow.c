@@ -53,8 +53,9 @@ static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_
   uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
   for (;;) {
     int result = colli_sealed_pull(conn, order, sizeof(*order), &done);
-    if (result == COLL_T_DONE && (order->nranks != s->b.nranks || order->newcomers < 0 ||
-                                  order->newcomers > COLLI_NEWCOMERS_MAX))
+    if (result == COLL_T_DONE &&
+        (order->nranks != s->b.nranks || !shrink_is_ballot(order->ballot, s->b.nranks) ||
+         order->newcomers < 0 || order->newcomers > COLLI_NEWCOMERS_MAX))
       return EPROTO;
     if (result == COLL_T_DONE)
       result = colli_sealed_pull(conn, flags, (size_t)s->b.nranks, &flags_done);

@@ -8,11 +8,10 @@
 #include "libcoll/base/prng.h"
 #include "libcoll/recovery/grow.h"
 
-#define BEATS            8 /* signs of life of a waiting coordinator within the patience */
-#define BALLOT_RANK_BITS 20
-#define PROBE_AFTER_NS   (50 * COLLI_NS_PER_MS)   /* most come by themselves */
-#define PROBE_NS         (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
-#define AGAIN_NS         (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
+#define BEATS          8 /* signs of life of a waiting coordinator within the patience */
+#define PROBE_AFTER_NS (50 * COLLI_NS_PER_MS)   /* most come by themselves */
+#define PROBE_NS       (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
+#define AGAIN_NS       (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
 
 /* The state of the leading rank. */
 typedef struct lead {
@@ -278,13 +277,6 @@ static void skip_rank(shrink *s, int peer) {
     }
 }
 
-/* A ballot above all known ones and different from every other rank's, because two ranks may lead
- * without knowing it. */
-static uint64_t next_ballot(const shrink *s) {
-  _Static_assert(COLLI_MAX_RANKS <= 1 << BALLOT_RANK_BITS, "a rank fits");
-  return ((s->ballot >> BALLOT_RANK_BITS) + 1) << BALLOT_RANK_BITS | (uint64_t)s->b.rank;
-}
-
 /* Gives a new list its identity and what its communicator is made from; *listen_fd: -1, or where
  * its ranks meet. */
 static coll_status identify_list(shrink *s, shrink_order *order, int *listen_fd) {
@@ -332,8 +324,9 @@ static coll_status new_list(lead *l) {
   /* Whatever fails, another round may succeed without the newcomers. */
   const bool grows = order.newcomers > 0;
   s->renewed = false;
-  COLLI_ASSERT_RANK(next_ballot(s) > s->ballot, s->b.rank);
-  l->ballot = s->ballot = next_ballot(s);
+  _Static_assert(COLLI_MAX_RANKS <= 1 << SHRINK_RANK_BITS, "a rank fits");
+  COLLI_ASSERT_RANK(shrink_next_ballot(s->ballot, s->b.rank) > s->ballot, s->b.rank);
+  l->ballot = s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
   order.word = common_word(l);
   send_order_to_members(l, &order, true);
   grow_call_all(s, &order);
@@ -357,7 +350,7 @@ static coll_status new_list(lead *l) {
 /* A round with the latest list, which may already be committed. */
 static coll_status renew_list(lead *l) {
   shrink_order order = make_order(SHRINK_RENEW);
-  l->s->ballot = next_ballot(l->s);
+  l->s->ballot = shrink_next_ballot(l->s->ballot, l->s->b.rank);
   l->s->renewed = true;
   send_order_to_members(l, &order, true);
   return hear_reports(l);

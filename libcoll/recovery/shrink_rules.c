@@ -1,6 +1,9 @@
 /* shrink_rules.c: the rules that let at most one communicator come out of a shrink. */
 #include "libcoll/recovery/shrink_rules.h"
 
+#define RANK_MASK ((UINT64_C(1) << SHRINK_RANK_BITS) - 1)
+#define LATEST    (UINT64_MAX >> SHRINK_RANK_BITS >> 1) /* leaves room for as many more */
+
 bool shrink_may_be_committed(const shrink_view *view) {
   bool missing = view->outside, adopted = true;
   for (int r = 0; r < view->nranks; r++) {
@@ -23,4 +26,12 @@ bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, c
   }
   return quorum == COLL_SHRINK_QUORUM_REACHABLE || all || 2 * count > nranks ||
          (2 * count == nranks && takes[0]);
+}
+
+uint64_t shrink_next_ballot(uint64_t known, int rank) {
+  return ((known >> SHRINK_RANK_BITS) + 1) << SHRINK_RANK_BITS | (uint64_t)rank;
+}
+
+bool shrink_is_ballot(uint64_t ballot, int nranks) {
+  return ballot >> SHRINK_RANK_BITS <= LATEST && (ballot & RANK_MASK) < (uint64_t)nranks;
 }

@@ -154,3 +154,20 @@ Test(shrink_model, random_orders) {
     cr_assert_gt(split, 0);
   }
 }
+
+/* A ballot from another rank leaves room for the next one, or it is refused. */
+Test(shrink_model, ballots) {
+  const uint64_t first = shrink_next_ballot(0, 2);
+  cr_assert(shrink_is_ballot(0, 3)); /* none */
+  cr_assert(shrink_is_ballot(first, 3));
+  cr_assert_not(shrink_is_ballot(first, 2));
+  for (int shift = 0; shift < 64; shift++) {
+    uint64_t known = UINT64_MAX >> shift & ~(uint64_t)0xfffff;
+    for (int round = 0; shrink_is_ballot(known, 1) && round < 3; round++) {
+      cr_assert_gt(shrink_next_ballot(known, 0), known, "shift %d", shift);
+      known = shrink_next_ballot(known, 0);
+    }
+  }
+  cr_assert_not(shrink_is_ballot(UINT64_MAX & ~(uint64_t)0xfffff, 1));
+  cr_assert(shrink_is_ballot(UINT64_MAX >> 1 & ~(uint64_t)0xfffff, 1));
+}
