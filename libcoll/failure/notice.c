@@ -193,7 +193,7 @@ static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
   int absent = msg->nmore == 1 ? msg->more[0] : -1;
   if (msg->peer == family->rank && comm && absent >= 0 && absent < family->nranks)
-    colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent), msg->origin == absent);
+    colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent));
 }
 
 /* A rank for which others wait tells what it did last. */

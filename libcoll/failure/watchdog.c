@@ -50,17 +50,16 @@ static bool waits_for(const coll_comm *comm, int rank) {
 }
 
 /*
- * A rank is no longer in this communicator. If there is a connection, messages that it sent before
- * may still arrive, so a rank that has left altogether gets some time; one that reports its own
- * absence gets none.
+ * A rank is no longer in this communicator. Messages that it sent before may still arrive, later
+ * than what is said over control links, so it gets some time.
  */
-void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself) {
+void colli_watchdog_heard_absent(coll_comm *comm, int absent) {
   const coll_request *op = comm->exec.oldest;
+  uint64_t grace_ns = LEFT_INTERVALS * colli_watchdog_interval_ns(comm);
+  if (grace_ns > comm->watch.timeout_ns / 2)
+    grace_ns = comm->watch.timeout_ns / 2;
   if (!op || absent < 0 || comm->failure.status != COLL_OK || comm->failure.suspended ||
-      !waits_for(comm, absent))
-    return;
-  if (!by_itself && (op->moved || comm->watch.waited_ns - op->moved_at <
-                                      LEFT_INTERVALS * colli_watchdog_interval_ns(comm)))
+      !waits_for(comm, absent) || op->moved || comm->watch.waited_ns - op->moved_at < grace_ns)
     return;
   coll_error record;
   char text[COLLI_OP_TEXT];
@@ -124,7 +123,7 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op, colli_tell how
   keep_report(comm->family, &msg); /* others may wait for this rank there */
   for (int i = 0; i < nwaits; i++)
     if (comm->failure.left[waits[i]])
-      colli_watchdog_heard_absent(comm, waits[i], false);
+      colli_watchdog_heard_absent(comm, waits[i]);
 }
 
 /* Says how two calls differ, in words. */

@@ -32,9 +32,10 @@ bool colli_watchdog_has_answers(const coll_comm *comm);
  * comm: the communicator, or NULL if this rank does not have it. */
 void colli_watchdog_heard(colli_family *family, coll_comm *comm, const colli_ctrl_msg *msg);
 
-/* Rank `absent` has left the communicator: fails it if an operation waits for that rank. by_itself:
- * that rank itself sent the notice. */
-void colli_watchdog_heard_absent(coll_comm *comm, int absent, bool by_itself);
+/* Rank `absent` has left the communicator: fails it if an operation has waited for that rank for
+ * long.
+ */
+void colli_watchdog_heard_absent(coll_comm *comm, int absent);
 
 /* Fails the communicator because another rank's call, with tag `theirs`, does not match `op`'s. */
 void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,

@@ -385,3 +385,47 @@ Test(family, settings_are_inherited, .timeout = 20) {
   }
   world_close(&w);
 }
+
+/* A broadcast over a network that is slow for a while; its root destroys the communicator at once.
+ * Time passes in steps, because ranks 2 and 3 talk. */
+static int leave_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
+  coll_comm **child = (coll_comm **)arg + rank;
+  int32_t value = 7 * rank;
+  (void)nranks;
+  if (!*child)
+    return coll_comm_split(comm, rank / 2, 0, NULL, child) != COLL_OK ||
+           coll_barrier(*child) != COLL_OK;
+  int failed = 0;
+  for (int i = 0; rank >= 2 && i < 1000; i++)
+    failed |= coll_barrier(*child) != COLL_OK;
+  if (rank < 2)
+    failed = coll_broadcast(&value, &value, 1, COLL_INT32, 1, *child) != COLL_OK || value != 7;
+  coll_comm_destroy(child);
+  return failed || coll_barrier(comm) != COLL_OK;
+}
+
+/* What a rank has sent before it left counts, also if it comes late. */
+Test(family, last_message_is_late, .timeout = 20) {
+  sim_fault slow = {.kind = SIM_SLOW,
+                    .rank = 1,
+                    .at_ns = COLLI_NS_PER_S,
+                    .for_ns = COLLI_NS_PER_S,
+                    .extra_ns = 700 * COLLI_NS_PER_MS};
+  world_config config = {.sim = {.seed = 1,
+                                 .nranks = 4,
+                                 .alpha_ns = COLLI_NS_PER_MS,
+                                 .ns_per_byte = 1,
+                                 .faults = &slow,
+                                 .nfaults = 1},
+                         .transport = &sim_transport,
+                         .slot_bytes = 1024,
+                         .slot_count = 4,
+                         .timeout_ms = 10000};
+  world w;
+  coll_comm *children[4] = {NULL, NULL, NULL, NULL};
+  cr_assert(world_open(&w, &config));
+  cr_assert(world_run_fibers(&w, leave_at_once, children, COLLI_NS_PER_S / 2));
+  sim_world_pass(w.sim, COLLI_NS_PER_S + COLLI_NS_PER_MS - world_now(&w));
+  cr_assert(world_run_fibers(&w, leave_at_once, children, LIMIT_NS));
+  world_close(&w);
+}
