@@ -15,8 +15,8 @@ def judge(storm):
     members = entered(said, 0)
     while members:
         children = entered(said, depth + 1)
-        judge_lineage(storm, said, depth, members)
-        if children:
+        if storm.liar is None:  # who may say anything of the others
+            judge_lineage(storm, said, depth, members)
             judge_verdict(storm, said, depth, children)
         members, depth = children, depth + 1
     for rank in storm.ranks:
@@ -51,9 +51,10 @@ def judge_end(storm, rank, lines):
 def judge_leaving(storm, rank, lines):
     """Only silence, of a rank or of a network, and a shortage may cost a rank its place."""
     for line in lines:
-        if line[0] == "left" and not storm.silence and not storm.short:
+        if line[0] == "left" and not storm.silence and not storm.short and storm.liar is None:
             storm.errors.append(f"rank {rank.number} was left out, although nobody was silent: {' '.join(line)}")
-        elif line[0] == "left" and line[2] in ("COLL_ERR_SYSTEM", "COLL_ERR_NO_MEMORY") and not storm.short:
+        elif line[0] == "left" and line[2] in ("COLL_ERR_SYSTEM", "COLL_ERR_NO_MEMORY") and not (
+                storm.short or storm.liar is not None):
             storm.errors.append(f"rank {rank.number} lacked something: {' '.join(line)}")
 
 

@@ -12,10 +12,11 @@ import hosts
 
 TIMEOUT_MS, SHRINK_MS = 3000, 2000
 HEARTBEAT_MS = 1500  # longer than the kernel's first retransmission of a lost SYN
+CORRUPT_AT = 2048  # in the file "clock": one byte for each rank
 LONGEST = 60  # seconds that a rank may take to end after the storm: seven times SHRINK_MS, several times over
 LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
 EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
-          "full_disk", "clock_step", "join", "rejoin"]
+          "full_disk", "clock_step", "join", "rejoin", "corrupt"]
 
 
 class Rank:
@@ -63,6 +64,7 @@ class Storm:
         self.harmed = False  # whether anything happened that is a reason to fail
         self.silence = False  # whether ranks or their network were silent for long
         self.short = set()  # who lacks descriptors or memory
+        self.liar = None  # a rank that says what is not true
         self.victims = {}  # number -> signal that ended it
         self.errors, self.events, self.loans, self.fillers = [], [], [], []
         self.frames = [0, 0, 0, 0]  # on the second cable: carried, lost, repeated, swapped
@@ -73,7 +75,7 @@ class Storm:
         self.begin(programs, number)
 
     def begin(self, programs, number):
-        nranks = self.random.randint(3, 8)
+        nranks = self.founders = self.random.randint(3, 8)
         places = [self.random.randrange(hosts.HOSTS) for _ in range(nranks)]
         environment = {name: value for name, value in os.environ.items()
                        if not name.startswith(("COLL_", "ASAN_", "LSAN_"))}
@@ -255,6 +257,13 @@ class Storm:
         os.pwrite(self.clock, struct.pack("q", step), 8 * rank)
         self.events.append(f"clock_step {rank} {step}")
 
+    def corrupt(self):
+        """Control messages of one rank are wrong, although its own (corrupt.c), until the end of the storm."""
+        if self.liar is None:
+            self.liar = self.random.randrange(self.founders)
+            self.strike("corrupt", self.ranks[self.liar])
+            os.pwrite(self.clock, b"\1", CORRUPT_AT + self.liar)
+
     def join(self):
         """A newcomer, on any host. It waits a few seconds for the ranks to grow."""
         count = len(self.ranks)
@@ -332,6 +341,8 @@ class Storm:
             if rank.number in self.short and rank.lives():
                 for name, (_, most) in LIMITS.items():
                     resource.prlimit(rank.pid, name, (most, most))
+        if self.liar is not None:
+            os.pwrite(self.clock, b"\0", CORRUPT_AT + self.liar)
         with open(self.stop, "w", encoding="ascii"):
             pass
         for stranger in self.loans:
