@@ -82,7 +82,8 @@ def judge_verdict(storm, said, depth, children):
     revoked = {rank for rank, lines in said.items() for line in lines
                if line[:2] == ["fail", str(depth)] and line[3] == "half"}
     culprits = {rank: int(line[5]) for rank, line in failures.items()
-                if line[4] != "COLL_ERR_ABORTED" or int(line[5]) not in revoked}
+                if (line[4] != "COLL_ERR_ABORTED" or int(line[5]) not in revoked)
+                and (line[3] != "half" or int(line[5]) >= 0)}  # -1: somebody who is not in that part
     counted = collections.Counter(culprits.values())
     if set(counted) <= ended and ended:
         return
