@@ -90,7 +90,8 @@ static void note(struct worker *worker, const coll_comm *comm) {
   worker->error = (coll_error)COLL_ERROR_INIT;
   coll_last_error(comm, &worker->error);
   int culprit = worker->error.peer;
-  if (worker->error.status == COLL_ERR_NO_MEMORY || worker->error.status == COLL_ERR_SYSTEM)
+  if (culprit < 0 &&
+      (worker->error.status == COLL_ERR_NO_MEMORY || worker->error.status == COLL_ERR_SYSTEM))
     culprit = worker->error.rank;
   worker->culprit = -1;
   if (culprit >= 0)
