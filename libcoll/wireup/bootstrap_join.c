@@ -149,7 +149,10 @@ static coll_status step_root(join_state *j, bool *over) {
     return boot_fail_altered(b, 0, j->links->have_table ? &j->links->table[0] : NULL);
   if (result <= 0 && sent <= 0)
     return COLL_OK;
-  boot_note_errno(b, result > 0 ? result : sent, true);
+  const int why = result > 0 ? result : sent;
+  boot_note_errno(b, why, true);
+  if (colli_errno_is_shortage(why))
+    return fail_root_lost(j); /* the others see this rank's connection end, not that of rank 0 */
   return decide_without_root(j, over);
 }
 

@@ -35,6 +35,7 @@ for name in hwloc hwloc.h openssl; do
   ln -s "/usr/include/$name" "$folder/headers/$name"
 done
 multiarch=/usr/include/$(${CC:-cc} -dumpmachine)
+pmix=$(pkg-config --cflags-only-I pmix | sed 's/-I/-idirafter /g')
 # shellcheck disable=SC2086
 find libcoll transports topology -name "*.c" ! -name "reduce_avx*" -print0 |
-  xargs -0 -n 8 -P "$(nproc)" $cc $flags -O1 -fsyntax-only -I"$folder/headers" -idirafter "$multiarch"
+  xargs -0 -n 8 -P "$(nproc)" $cc $flags -O1 -fsyntax-only -I"$folder/headers" $pmix -idirafter "$multiarch"
