@@ -1,7 +1,8 @@
 /*
- * recovery.c: coll_recovery: how long the survivors of a killed rank need to notice it, to shrink,
- * and to sum again. Each process that the launcher starts is a keeper: in each repetition it forks
- * a rank, so that all repetitions have the same number of ranks, and no launcher sees one die.
+ * recovery.c: coll_recovery: how long the survivors of a killed rank take to notice its death, to
+ * shrink, and to sum again. Each process that the launcher starts is a keeper: in each repetition
+ * it forks a rank, so that all repetitions have the same number of ranks, and no launcher sees one
+ * die.
  *
  *   keepers   fork, pass the id ..... barrier, kill a rank ............ collect the times
  *   ranks     create, sum, sum, sum, sum, (error) shrink, sum: done

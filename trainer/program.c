@@ -69,7 +69,8 @@ static bool read_offer(const char *path, coll_id *id, fail *why) {
   return whole || fail_set(why, "%s: was not written by --join-file", path);
 }
 
-/* Waits until another rank 0 has written the file. False: there is none, or nobody does. */
+/* Waits until another rank 0 has written the file. False: there is no file, or none was written in
+ * time. */
 static bool await_offer(const char *path, coll_id *id, fail *why) {
   const struct timespec pause = {.tv_nsec = 50000000};
   const double until = clock_s() + OFFER_S;

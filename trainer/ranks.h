@@ -36,17 +36,18 @@ bool recover(worker *w, fail *why);
 /* Rank 0: writes --join-file, if it was asked for. */
 bool join_offer(worker *w, fail *why);
 
-/* Collective: rank 0 tells all that it has come here, and how many processes wait to join. */
+/* Collective: rank 0 tells all that it has got here, and how many processes wait to join. */
 bool join_ask(worker *w, fail *why);
 
 /* Rank 0: removes the file at the end of the run. */
 void join_end(const worker *w);
 
-/* All ranks: says so in `why` if processes wait to join, as for a loss: recover() lets them in. */
+/* All ranks: if processes wait to join, sets `why` as for a lost rank, so that recover() lets them
+ * in. */
 bool join_nobody(worker *w, fail *why);
 
-/* A process that has joined: takes part in the recovery in which the others are, and may then go on
- * as they do. */
+/* A process that has joined: takes part in the recovery that the others are in, and may then
+ * continue as they do. */
 bool recover_joined(worker *w, fail *why);
 
 /* Destroys the earlier communicators, once nothing uses their memory. */

@@ -314,7 +314,7 @@ static bool go_on(trainer *t, fail *why) {
   return (w->rank != 0 || metrics_open(&t->metrics, w->o, why)) && join_offer(w, why);
 }
 
-/* A process that joins the run gets ready by itself, and then what the others have. */
+/* A process that joins the run prepares itself, then gets the others' state. */
 static bool join(trainer *t, fail *why) {
   t->begin_s = clock_s();
   return prepare(t, why) && recover_joined(&t->w, why);

@@ -190,7 +190,7 @@ void colli_p2p_linger(coll_comm *comm) {
   const colli_world *world = &comm->world;
   if (!unsent(comm) || (world->pause && !world->pause(world->ctx, true)))
     return;
-  /* Others may wait for this rank elsewhere: well before their deadline it must be there. */
+  /* Others may wait for this rank elsewhere, so it must get there well before their deadline. */
   uint64_t linger_ns = comm->watch.timeout_ns / 2;
   uint64_t until_ns = world->now_ns(world->ctx) + (linger_ns < LINGER_NS ? linger_ns : LINGER_NS);
   colli_comm_wait_begin(comm);

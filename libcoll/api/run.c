@@ -70,7 +70,7 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   return COLL_OK;
 }
 
-/* Memory is out. */
+/* Out of memory. */
 static coll_status refuse_request(coll_comm *comm, const colli_call *call) {
   return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, call->name,
                            "out of memory for a request; complete some first, or see ulimit -v");

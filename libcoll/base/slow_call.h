@@ -8,10 +8,10 @@
 #include <stdint.h>
 
 /*
- * Runs make(data) in a thread that takes no signals, and waits for its end until deadline_ns
- * (colli_now_ns() time). Returns 0 when it ended. ETIMEDOUT: it goes on, and data, which must be
- * from malloc(), belongs to it from now on: when it ends, it calls discard(data). Another errno: no
- * thread could be started, see *syscall. A caller that waits cannot be cancelled.
+ * Runs make(data) in a thread with all signals blocked, and waits until deadline_ns (colli_now_ns()
+ * time) for it to end. Returns 0 when it has ended. ETIMEDOUT: the thread is still running and now
+ * owns data, which must be from malloc(); at its end, it calls discard(data). Another errno: no
+ * thread could be started, see *syscall. A waiting caller cannot be cancelled.
  */
 int colli_slow_call(void (*make)(void *data), void (*discard)(void *data), void *data,
                     uint64_t deadline_ns, const char **syscall);

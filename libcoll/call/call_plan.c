@@ -49,8 +49,8 @@ static size_t typical_count(const colli_calls *calls, const colli_call *call) {
   return (total + (size_t)calls->exec->nranks - 1) / (size_t)calls->exec->nranks;
 }
 
-/* Whether this rank's input may be a result without having met another one, so that a logical
- * operation has not made it 0 or 1. */
+/* Whether this rank's input may become a result without being combined with another one, so that no
+ * logical operation has made it 0 or 1. */
 static bool may_stay_alone(const colli_calls *calls, const colli_call *call) {
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
   return calls->exec->nranks == 1 || (scan && calls->exec->rank == 0);

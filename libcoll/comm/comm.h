@@ -132,7 +132,7 @@ coll_status colli_comm_refuse(coll_comm *comm, coll_status status, const char *o
 /* The same with an error record from libcoll/call. */
 coll_status colli_comm_refuse_as(coll_comm *comm, const coll_error *reason);
 
-/* Records why an operation failed that concerns nothing else. */
+/* Records why an operation failed, if nothing else is affected. */
 void colli_comm_refuse_op(coll_comm *comm, const coll_error *record);
 
 /* ---- memory.c -------------------------------------------------------------------------------- */

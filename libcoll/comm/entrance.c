@@ -58,7 +58,7 @@ void colli_entrance_drop(colli_entrance *entrance, int count) {
     forget(entrance, 0);
 }
 
-/* Lets in who has proved that it knows the secret. */
+/* Admits newcomers that have proved that they know the secret. */
 static void let_in(colli_entrance *entrance) {
   colli_guest guest;
   while (colli_door_next(&entrance->door, &guest)) {
@@ -78,7 +78,7 @@ static void let_in(colli_entrance *entrance) {
   }
 }
 
-/* Advances TLS handshakes; true if one goes on. */
+/* Advances TLS handshakes; true if one is still in progress. */
 static bool shake_hands(colli_entrance *entrance) {
   bool any = false;
   for (int i = entrance->count - 1; i >= 0; i--) {
@@ -92,7 +92,7 @@ static bool shake_hands(colli_entrance *entrance) {
   return any;
 }
 
-/* Whether a newcomer that waits has left: while it waits it is silent. */
+/* Whether a waiting newcomer has left: it sends nothing while it waits. */
 static bool has_left(const colli_newcomer *newcomer) {
   char byte;
   ssize_t got = recv(newcomer->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);

@@ -14,7 +14,7 @@
 /* A process that waits. It says nothing until it is called. */
 typedef struct colli_newcomer {
   colli_sealed conn;
-  bool shaking; /* its TLS handshake goes on */
+  bool shaking; /* its TLS handshake is in progress */
   int32_t pid;
   colli_addr from;
   uint64_t built; /* the communicator that it has made, once that message is `in`; */
@@ -33,11 +33,10 @@ typedef struct colli_entrance {
 colli_entrance *colli_entrance_open(const colli_params *params, const colli_log *log,
                                     coll_error *error);
 
-/* Turns everybody away. NULL is allowed. */
+/* Closes it, and turns all waiting newcomers away. NULL is allowed. */
 void colli_entrance_close(colli_entrance *entrance);
 
-/* Lets newcomers in and forgets those that left. Those in their handshake are waited for, up to
- * `ns`. */
+/* Admits newcomers and forgets those that left. Waits up to `ns` for handshakes in progress. */
 void colli_entrance_tend(colli_entrance *entrance, uint64_t ns);
 
 /* Forgets the first `count` newcomers. */

@@ -85,7 +85,7 @@ static const uint8_t *nonce_of(void *ctx, int rank) {
   return ((colli_family *)ctx)->table[rank].nonce;
 }
 
-/* Whether nobody can read on the way what a transport moves, if COLL_TLS is 1. */
+/* Whether nobody on the network can read what a transport sends if COLL_TLS is 1. */
 static bool is_private(const coll_transport_ops *ops) {
   return ops->caps & (COLL_CAP_ENCRYPTS | COLL_CAP_SHARED_MEMORY);
 }
@@ -211,7 +211,8 @@ void colli_family_free(colli_family *family) {
   free(family);
 }
 
-/* Opens the trace. Its disk may be full by now: no reason to end a job that has survived. */
+/* Opens the trace. Its disk may be full by now, which is no reason to end a job that has survived a
+ * failure. */
 static coll_status open_trace(colli_family *family, const colli_assembly *assembly,
                               coll_error *error) {
   const colli_trace_source source = {family->rank, family->nranks, family->host, family->comm_id};

@@ -109,7 +109,7 @@ typedef struct colli_family {
   colli_ctrl_msg *early;
   int nearly;
 
-  bool unborn;  /* its base was never given to the program: this rank leaves as a dead one does */
+  bool unborn;  /* its base was never given to the program: this rank leaves without a goodbye */
   bool shared;  /* more than one thread may use the family, so public calls take the lock */
   bool several; /* more than one thread of the caller has been inside at a time */
   int inside;   /* calls under way that hold the lock, or let others in while they wait */

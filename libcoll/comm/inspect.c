@@ -17,7 +17,7 @@ void colli_family_link(const colli_family *family, int rank, const char **transp
   snprintf(reason, reason_bytes, "%s", how.reason);
 }
 
-/* The same for a rank of a communicator. */
+/* Which transport connects this rank and another one of a communicator, and why. */
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes) {
   if (peer < 0 || peer >= comm->nranks)

@@ -18,7 +18,7 @@
 coll_status colli_comm_link(const coll_comm *comm, int peer, const char **transport, char *reason,
                             size_t reason_bytes);
 
-/* The same for a rank of the base. */
+/* Like colli_comm_link(), but for a rank of the family's base. */
 struct colli_family;
 void colli_family_link(const struct colli_family *family, int rank, const char **transport,
                        char *reason, size_t reason_bytes);

@@ -30,7 +30,7 @@ static void show_rank(const colli_family *family, int rank, colli_status_rank *s
 void colli_family_offer_status(colli_family *family, colli_rank_info *info) {
   uint16_t port;
   coll_error error = COLL_ERROR_INIT;
-  /* A range of ports has room for those that a job cannot do without. */
+  /* With COLL_PORT_RANGE, a job opens only the ports that it needs. */
   if (!*family->params.text[COLLI_PARAM_PORT_RANGE] && family->secret &&
       colli_door_listen("", family->secret->bytes, &family->status_fd, &port, &error) == COLL_OK)
     info->status_port = port;

@@ -8,8 +8,8 @@
  */
 void colli_family_offer_status(colli_family *family, colli_rank_info *info);
 
-/* Makes the page of a family whose routes are chosen, and starts its service if that is needed.
- * Without them, the job goes on unseen. */
+/* Makes the page of a family whose routes are chosen, and starts its service if that is needed. If
+ * either fails, the job continues without it. */
 void colli_family_show(colli_family *family);
 
 /* Makes the flight record and the counters of a communicator that has its name, ranks and links,

@@ -27,8 +27,7 @@ typedef struct pmix_lib {
   __typeof__(&PMIx_Error_string) error_string;
 } pmix_lib;
 
-/* A process is a client of PMIx once, like the library itself sees it, so this belongs to the
- * process. */
+/* PMIx lets a process be a client only once, so this state is per process. */
 static struct {
   pthread_mutex_t mutex; /* held by the thread of a call, also while PMIx waits */
   pmix_lib lib;
@@ -92,8 +91,8 @@ static bool load(exchange *e) {
   return false;
 }
 
-/* Leaves the launcher's job when the process exits: earlier would end it for an MPI as well, and
- * launchers count a client that never leaves as failed. */
+/* Leaves the launcher's job when the process exits. Leaving earlier would disconnect an MPI in this
+ * process as well, and launchers count a client that never leaves as failed. */
 static void leave_at_exit(void) {
   if (client.pid == getpid())
     client.lib.finalize(NULL, 0);
@@ -129,7 +128,7 @@ static pmix_value_t *get(exchange *e, pmix_rank_t rank, const char *key, pmix_da
   return NULL;
 }
 
-/* Becomes a client, and asks for its place. */
+/* Becomes a client, and asks for its rank and the number of ranks. */
 static void join(void *arg) {
   exchange *e = arg;
   pthread_mutex_lock(&client.mutex);
@@ -150,7 +149,7 @@ static bool put_id(exchange *e, const char *key) {
          succeeded(e, "PMIx_Commit", client.lib.commit());
 }
 
-/* Waits for all ranks, and spreads what they put. */
+/* Waits for all ranks, and distributes the values that they have put. */
 static bool meet(exchange *e) {
   pmix_info_t collect = {.key = PMIX_COLLECT_DATA, .value = {.type = PMIX_BOOL, .data.flag = true}};
   return succeeded(e, "PMIx_Fence", client.lib.fence(NULL, 0, &collect, 1));
@@ -170,8 +169,8 @@ static void get_id(exchange *e, const char *key) {
   free(value);
 }
 
-/* Shares an id. A daemon may ask for rank 0's values only once, and then those of an MPI in the
- * same processes might be all it has: only a meeting of all ranks is sure to spread later ones. */
+/* Shares an id. A daemon may ask for rank 0's values only once, and may then have only those of an
+ * MPI in the same processes: only a fence over all ranks is sure to distribute later ones. */
 static void share(void *arg) {
   exchange *e = arg;
   char key[40];

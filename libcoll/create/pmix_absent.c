@@ -1,4 +1,4 @@
-/* pmix_absent.c: what a build without PMIx's headers has instead of pmix.c. */
+/* pmix_absent.c: stubs that replace pmix.c in a build without PMIx's headers. */
 #include "libcoll/base/error.h"
 #include "libcoll/create/pmix.h"
 

@@ -27,7 +27,7 @@ typedef struct colli_link {
   const uint8_t *blob;
   coll_conn *conn[COLLI_CHANNELS];
   uint64_t posted[COLLI_CHANNELS]; /* messages that the connection has taken */
-  uint64_t *sent_bytes;            /* of all channels: the owner's, who lets others read it */
+  uint64_t *sent_bytes;            /* of all channels; the owner's, which lets others read it */
 } colli_link;
 
 /* What the executor tells its owner. */

@@ -85,7 +85,7 @@ struct coll_request {
   const char *name; /* of a point-to-point operation: "send", ... */
   int partner;      /* of such a one: the first rank that it is about, or COLL_ANY_SOURCE */
   uint64_t flight;  /* of such a one: its number in the flight record */
-  struct colli_flight *record; /* where the flight record has it, unless others took its place */
+  struct colli_flight *record; /* its place in the flight record, unless reused since */
 
   /* of a collective: what it runs, on which memory */
   size_t elem_bytes;

@@ -78,7 +78,7 @@ static void on_mismatch(void *ctx, coll_request *op, int peer, const coll_tag *g
 }
 
 /* A message and the receive that matched it differ in type or number of elements. That concerns
- * this receive alone: the sender may be complete long since, and the communicator goes on. */
+ * this receive alone: the sender may have completed long ago, and the communicator stays usable. */
 static void on_unfit(void *ctx, const colli_post *recv, int peer, const colli_p2p_header *head) {
   coll_comm *comm = ctx;
   coll_error record;

@@ -50,8 +50,8 @@ static bool waits_for(const coll_comm *comm, int rank) {
 }
 
 /*
- * A rank is no longer in this communicator. Messages that it sent before may still arrive, later
- * than what is said over control links, so it gets some time.
+ * A rank is no longer in this communicator. Messages that it sent before may arrive later than the
+ * notice over a control link, so wait some time for them.
  */
 void colli_watchdog_heard_absent(coll_comm *comm, int absent) {
   const coll_request *op = comm->exec.oldest;

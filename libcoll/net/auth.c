@@ -220,7 +220,7 @@ static int shake_tls(colli_auth *auth) {
   return check_io(auth, result);
 }
 
-/* Connector: what the acceptor answered. */
+/* Connector: reads the acceptor's answer. */
 static int check_answer(colli_auth *auth) {
   switch (auth->buf[0]) {
   case ANSWER_ACCEPTED:

@@ -9,9 +9,9 @@
  *   acceptor  -> connector  one byte: accepted (1), refused (0), or one of us uses TLS (2)
  *   both                    with COLL_TLS=1: a TLS handshake (tls.h)
  *
- * The tag is the same in all hellos of a job: a kernel can compare it (door.h). With tag and code
- * the acceptor turns away at once who does not know the secret, and keeps nothing of it. They prove
- * nothing: both can be recorded.
+ * The tag is the same in all hellos of a job: a kernel can compare it (door.h). With tag and code,
+ * the acceptor turns away at once a peer that does not know the secret, and keeps no state for it.
+ * They prove nothing, since both can be recorded and replayed.
  *
  * Poll-driven: colli_auth_poll() never blocks; works on any stream socket (TCP or Unix).
  */
@@ -117,14 +117,15 @@ int colli_auth_poll(colli_auth *auth);
  * EPROTONOSUPPORT if only one side has COLL_TLS=1, which the connector is told then. */
 int colli_auth_answer(colli_auth *auth, bool accepted);
 
-/* The caller takes over TLS of a handshake that is done (of the acceptor: and answered). Its end of
- * the TLS handshake may have to go on. NULL: there is no TLS, or (auth->tls) no memory. */
+/* Moves the TLS session of a finished handshake (acceptor: after colli_auth_answer()) to the
+ * caller. This side's TLS handshake may still be in progress. NULL: there is no TLS, or (auth->tls)
+ * no memory. */
 colli_tls *colli_auth_take_tls(colli_auth *auth);
 
-/* Frees what a handshake holds that is given up. The socket stays open. */
+/* Frees what an abandoned handshake holds. The socket stays open. */
 void colli_auth_drop(colli_auth *auth);
 
-/* Acceptor only: whether the connector has said its whole hello, and its code is right. */
+/* Acceptor only: whether the connector's whole hello has arrived, and its code is right. */
 bool colli_auth_spoken(const colli_auth *auth);
 
 /* What to poll the socket for after AGAIN: POLLIN or POLLOUT. */

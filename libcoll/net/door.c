@@ -22,15 +22,15 @@
 #define ACCEPT_AT_ONCE 256                     /* bounds the work of one call */
 #define SOURCE_SHARE   (COLLI_DOOR_GUESTS / 4) /* guests of one source, while others wait */
 #define LOGGED_EACH    8                       /* so many strangers have a line of their own */
-#define ANSWERED       64                      /* so many with another secret are told so */
+#define ANSWERED       64                      /* peers with another secret that are told so */
 #define FLAG_SYN_RST   0x06u                   /* in the TCP header */
 
 /* ---- the filter ------------------------------------------------------------------------------ */
 
-/* What a filter tells from others. */
+/* Which first messages a filter lets pass. */
 typedef enum filter_kind {
   FILTER_HELLOS,   /* any hello */
-  FILTER_OUR_HELLO /* with the tag of our secret: what outsiders who cannot record us never have */
+  FILTER_OUR_HELLO /* with our secret's tag, which outsiders can only record */
 } filter_kind;
 
 /*
@@ -109,7 +109,7 @@ static void turn_away(colli_door *door, colli_guest *guest, const char *why) {
   colli_fd_close(guest->fd);
 }
 
-/* Whether a guest has earned the time for its proof: it said a hello that is meant for this door. A
+/* Whether a guest may take its time for the proof: it sent a hello that is meant for this door. A
  * recorded one may be meant for another. */
 static bool is_promising(const colli_door *door, const colli_guest *guest) {
   const colli_hello *hello = &guest->auth.hello;
@@ -179,14 +179,14 @@ static void note_failure(colli_door *door, int sys_errno, bool in_handshake, uin
   door->logged = true;
 }
 
-/* Notes a hello without the secret. Honest mistakes are few, and are answered. After many the
+/* Counts a hello without the secret. Honest mistakes are few, and are answered. After too many, the
  * kernel drops them. */
 static void note_impostor(colli_door *door) {
   if (++door->impostors == ANSWERED && door->answers)
     attach_filter(door->listen_fd, FILTER_OUR_HELLO, door->secret);
 }
 
-/* Whether a hello was said here before, so that it is a recorded one. */
+/* Whether a hello was received here before, so that this one is a replay. */
 static bool is_replay(colli_door *door, colli_guest *guest) {
   uint64_t code;
   if (guest->noted || !colli_auth_spoken(&guest->auth))

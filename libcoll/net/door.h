@@ -8,14 +8,15 @@
  *
  * The filter is a property of the listening socket. The kernel keeps no socket for a connection
  * until a packet has passed it. Only hellos with the tag of the secret pass. Exceptions are doors
- * where others come by mistake and want an answer: ranks and newcomers that were given another
- * secret dial rank 0, and survivors the port of a dead rank that another job has now. There all
- * hellos pass while the door is open, until too many came with another tag.
+ * that honest processes may dial by mistake and that should answer them: ranks and newcomers that
+ * were given another secret dial rank 0, and survivors dial the port of a dead rank that another
+ * job uses now. There, all hellos pass while the door is open, until too many have come with
+ * another tag.
  *
- * A guest says a hello that has the right code (auth.h), or is turned away at once. A code that was
- * heard before is a recorded one. If the kernel cannot filter, and for recorded hellos of other
- * doors, the number of guests is bounded: one that is silent, or meant for another door, makes room
- * for the next, the oldest first.
+ * A guest whose hello does not have the right code (auth.h) is turned away at once. A code that was
+ * received before means a replayed hello. If the kernel cannot filter, and for hellos that were
+ * recorded at other doors, the number of guests is bounded: guests that are silent, or meant for
+ * another door, are evicted to make room, oldest first.
  *
  * If accept() fails for lack of descriptors or memory, that is like bad weather: silent guests are
  * turned away, a spare descriptor is used up, and then connections wait in the kernel until it is
@@ -48,7 +49,7 @@ typedef struct colli_door {
   const uint8_t *secret; /* the caller's */
   colli_hello_kind kind; /* of the hellos that are meant for this door */
   int rank;              /* to which they are; -1: any */
-  bool answers;          /* tells those who have another secret so */
+  bool answers;          /* answers peers with another secret */
   bool tls;              /* COLL_TLS=1: the caller's, from before the first colli_door_next() */
   colli_log log;
   int sys_errno;             /* why nobody can be let in; 0: all is well */
@@ -73,9 +74,9 @@ coll_status colli_door_listen(const char *port_range, const uint8_t secret[COLL_
 /* Sets the secret for which a listening socket filters until a door is opened at it. */
 void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES]);
 
-/* Opens a door at a listening socket, for hellos of a kind to a rank (-1: any). Others are heard,
- * too, but make room first. The caller keeps the socket and the secret until it has closed the
- * door. 0, or the errno of epoll_create1() or epoll_ctl(). */
+/* Opens a door at a listening socket, for hellos of a kind to a rank (-1: any). Guests with other
+ * hellos are admitted, too, but evicted first. The caller keeps the socket and the secret until it
+ * has closed the door. 0, or the errno of epoll_create1() or epoll_ctl(). */
 int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
                     colli_hello_kind kind, int rank, const colli_log *log);
 

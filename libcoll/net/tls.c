@@ -171,7 +171,7 @@ colli_tls *colli_tls_open(int fd, bool connector, bool bulk,
   tls->fd = fd;
   memcpy(tls->key, key, sizeof(tls->key));
   if (connector) {
-    /* The key is the only proof: who shows a certificate instead is turned away. */
+    /* The key is the only proof: a peer that shows a certificate instead is turned away. */
     SSL_set_verify(tls->ssl, SSL_VERIFY_PEER, NULL);
     SSL_set_connect_state(tls->ssl);
   } else {
@@ -257,7 +257,7 @@ typedef struct place {
   size_t count, done; /* done: of the first buffer */
 } place;
 
-/* Moves a place on by `bytes`, and behind buffers that are empty. */
+/* Advances a place by `bytes`, and past empty buffers. */
 static void advance(place *at, size_t bytes) {
   for (; at->count > 0 && bytes >= at->iov->iov_len - at->done; at->iov++, at->count--) {
     bytes -= at->iov->iov_len - at->done;
@@ -266,7 +266,7 @@ static void advance(place *at, size_t bytes) {
   at->done += bytes;
 }
 
-/* The next record: *bytes of them, in place if one buffer has so many, otherwise copied. */
+/* The next record: *bytes of the data, in place if one buffer holds them all, otherwise copied. */
 static const void *next_record(place at, uint8_t copy[RECORD_BYTES], size_t *bytes) {
   const size_t in_place = at.iov->iov_len - at.done;
   if (in_place >= RECORD_BYTES || at.count == 1) {
@@ -283,7 +283,7 @@ static const void *next_record(place at, uint8_t copy[RECORD_BYTES], size_t *byt
   return copy;
 }
 
-/* Sends one record of the bytes at a place: how many, or -1 with errno. */
+/* Sends one record of the bytes at a place. Returns how many were sent, or -1 with errno. */
 static ssize_t send_record(colli_tls *tls, const place *at) {
   uint8_t copy[RECORD_BYTES];
   size_t bytes;

@@ -2,11 +2,11 @@
  * tls.h: TLS 1.3 on a connection whose handshake (auth.h) has succeeded, if COLL_TLS is 1. Both
  * sides prove once more that they know the secret: the pre-shared key is derived from it and from
  * what was said, so it belongs to this connection alone. A key exchange (X25519) is added, so that
- * who records the connection and learns the secret later still cannot read it.
+ * anyone who records the connection and learns the secret later still cannot read it.
  *
  * Bytes that were altered, replayed, reflected, dropped or injected on the way end the connection
- * with EBADMSG, before anybody has seen one of them. The end of the stream is the end of the peer,
- * as without TLS: a process that is killed cannot say goodbye, and may leave half a record.
+ * with EBADMSG, before anybody has seen one of them. As without TLS, the end of the stream counts
+ * as the end of the peer: a process that is killed cannot say goodbye, and may leave half a record.
  *
  * Nothing blocks. Sending and receiving advance the TLS handshake, too.
  */

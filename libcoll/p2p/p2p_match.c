@@ -34,7 +34,7 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag) {
 }
 
 /* Delivers a message, or its first slice, to the matched receive. One that does not fit ends only
- * this receive: its slices still come, and nobody uses them. */
+ * this receive: its slices still arrive, and are discarded. */
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes) {
   COLLI_ASSERT_RANK(post->kind == COLLI_POST_RECV && !post->over, p2p->exec->rank);

@@ -118,7 +118,7 @@ static void check_deadlines(coll_comm *comm) {
 }
 
 /* Polls transports and sibling communicators; from time to time control links and deadlines. A
- * failure counts as progress: who waits must not go to sleep over it. */
+ * failure counts as progress, so that a waiting rank does not go to sleep after one. */
 int colli_comm_watch(coll_comm *comm) {
   const coll_status before = comm->failure.status;
   int moved = poll_transports(comm->family) | colli_comm_poll_siblings(comm);

@@ -120,7 +120,7 @@ void grow_dismiss(shrink *s, bool committed) {
     shrink_send(s, &s->entrance->at[i].conn, &call, sizeof(call), NULL, 0);
   if (s->called > 0) {
     colli_entrance_drop(s->entrance, s->called);
-    s->entrance = NULL; /* the members go on without trying again, so that this ends */
+    s->entrance = NULL; /* the members continue without newcomers, so that this ends */
   }
   s->called = 0;
 }

@@ -8,7 +8,7 @@
  *   newcomer -> rank 0   built       the communicator's number: it is made
  *   rank 0 -> newcomer   call        COMMIT: return it
  *
- * They have no part in the decisions of a shrink. If a round fails, rank 0 closes their
+ * Newcomers take no part in the decisions of a shrink. If a round fails, rank 0 closes their
  * connections, and they dial again and wait for the next growth.
  */
 #ifndef COLLI_RECOVERY_GROW_H
@@ -39,8 +39,8 @@ typedef struct grow_member {
   colli_addr addrs[COLLI_MAX_ADDRS]; /* of its shrink listener */
 } grow_member;
 
-/* Hides a secret from all who do not know the entrance's, and back. `once`: random bytes that are
- * used for nothing else. False: out of memory. */
+/* Masks a secret so that only those who know the entrance's can unmask it, with the same call.
+ * `once`: random bytes that are used for nothing else. False: out of memory. */
 bool grow_hide(const colli_secret *entrance, const uint8_t once[COLL_SECRET_BYTES],
                const uint8_t in[COLL_SECRET_BYTES], uint8_t out[COLL_SECRET_BYTES]);
 
@@ -49,16 +49,18 @@ bool grow_hide(const colli_secret *entrance, const uint8_t once[COLL_SECRET_BYTE
 /* How many newcomers wait and fit into the latest list. */
 int grow_count(shrink *s);
 
-/* Calls those of a list. Whoever cannot be told is noticed later, as one who died. */
+/* Calls those of a list. One that cannot be reached is noticed later, like one that has died. */
 void grow_call_all(shrink *s, const shrink_order *order);
 
-/* Whether all who were called have built that: COLL_T_DONE, COLL_T_AGAIN or COLL_ERR_PEER_LOST. */
+/* Whether all newcomers that were called have made their communicator: COLL_T_DONE, COLL_T_AGAIN or
+ * COLL_ERR_PEER_LOST. */
 int grow_all_built(shrink *s);
 
-/* Waits for them, too. */
+/* Adds their connections to what this rank waits for. */
 void grow_watch(shrink *s);
 
-/* Ends the round: those who were called may return, if `committed`, or must come again. */
+/* Ends the round: if `committed`, the newcomers that were called may return, otherwise they must
+ * dial again. */
 void grow_dismiss(shrink *s, bool committed);
 
 #endif

@@ -47,7 +47,7 @@ static coll_status fail_late(join *j) {
       j->mine.host, seconds, why);
 }
 
-/* Rank 0 is not there any more. */
+/* Rank 0 is gone. */
 static coll_status fail_gone(join *j) {
   return boot_fail(&j->b, COLL_ERR_PEER_LOST, 0, NULL,
                    "nobody lets the newcomer on host %s in: the process that made the id ended, or "

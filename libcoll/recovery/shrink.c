@@ -1,5 +1,5 @@
-/* shrink.c: coll_comm_shrink, coll_comm_grow: a new communicator of the survivors, and newcomers;
- * coll_comm_agree: a word of theirs. */
+/* shrink.c: coll_comm_shrink, coll_comm_grow: a new communicator of the survivors, and of
+ * newcomers; coll_comm_agree: agreement on a word. */
 #include <stdio.h>
 #include <string.h>
 
@@ -20,7 +20,8 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
                          "out of memory for a shrink");
 }
 
-/* What the caller left open is as it was. Newcomers now wait for the child to grow. */
+/* Settings that the caller left open are those of the old communicator. Newcomers now wait for the
+ * child to grow. */
 static void settle(coll_comm *child, coll_comm *comm, const colli_settings *settings) {
   child->calls.ops = comm->calls.ops;
   memcpy(child->name, comm->name, sizeof(child->name));

@@ -1,11 +1,11 @@
 /*
  * shrink_abort.c: coll_comm_abort() during a shrink or an agreement. The rank on which it was
- * called tells the others over the control links, and those to which these do not lead over
- * connections of the shrink. All of that carries the number of the shrink, so that it does not end
+ * called tells the others over the control links, and ranks that it has no control link to over
+ * connections of the shrink. These messages carry the number of the shrink, so that they do not end
  * another one.
  *
- * A rank that leaves a shrink because of an abort is, for those who have not heard of it yet, one
- * of which they know nothing: it may have adopted a list, or even returned with it.
+ * Ranks that do not know of the abort yet know nothing about a rank that has left because of it: it
+ * may have adopted a list, or even returned with it.
  */
 #include <stdio.h>
 
@@ -14,7 +14,7 @@
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define VERDICT_NS (300 * COLLI_NS_PER_MS) /* so long a follower waits for what its leader says */
+#define VERDICT_NS (300 * COLLI_NS_PER_MS) /* how long a follower waits for its leader */
 
 bool colli_shrink_was_aborted(const coll_comm *comm) {
   return atomic_load(&comm->failure.aborts) != comm->shrink.aborts;

@@ -267,7 +267,7 @@ int shrink_dial_step(shrink *s, boot_dial *dial) {
     return result;
   COLLI_ASSERT_RANK(dial->peer != s->b.rank, s->b.rank);
   boot_dial_close(dial);
-  if (dial->altered) { /* somebody between, which says nothing about that rank */
+  if (dial->altered) { /* by somebody on the path, which says nothing about that rank */
     s->altered = dial->peer;
     return COLL_ERR_AUTH;
   }

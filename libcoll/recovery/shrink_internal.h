@@ -193,8 +193,8 @@ typedef struct shrink_probe {
 typedef struct shrink_probes {
   shrink_probe at[SHRINK_PROBES];
   shrink_wanted *wanted;
-  uint64_t each_ns; /* then it is another one's turn */
-  int next;         /* the rank from which on they go on; 0: from the beginning */
+  uint64_t each_ns; /* then the next rank is dialled */
+  int next;         /* the rank to continue with; 0: from the beginning */
 } shrink_probes;
 
 void shrink_probes_begin(shrink_probes *p, shrink_wanted *wanted, uint64_t each_ns);
@@ -213,12 +213,12 @@ void shrink_tell_abort(shrink *s);
 /* Whether coll_comm_abort() was called here since the call began. */
 bool colli_shrink_was_aborted(const coll_comm *comm);
 
-/* Fails because it was called on rank `aborter`. */
+/* Fails because coll_comm_abort() was called on rank `aborter`. */
 coll_status colli_shrink_fail_aborted(const coll_comm *comm, int aborter, shrink_task task,
                                       coll_error *error);
 coll_status shrink_fail_aborted(const shrink *s);
 
-/* Another rank says that the call was aborted on `aborter`, if that is one. */
+/* Another rank reports that the call was aborted on `aborter`, if that is a rank. */
 void shrink_note_abort(shrink *s, int aborter);
 
 /* Notes whether it was aborted, here or elsewhere, and passes that on. */
@@ -231,11 +231,11 @@ void shrink_hear_abort(shrink *s);
 coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
                          const int *ranks, int nfds);
 
-/* The same at the coordinator, with lifelines to all others. */
+/* shrink_adopt() at the coordinator, with lifelines to all others. */
 coll_status shrink_adopt_leading(shrink *s, const shrink_order *order, int listen_fd);
 
-/* The secret of the new communicator, which all who know that of the shrink listeners can make.
- * NULL: out of memory. */
+/* The secret of the new communicator, derived from that of the shrink listeners. NULL: out of
+ * memory. */
 colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[COLL_SECRET_BYTES]);
 
 /* ---- the two roles --------------------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 
 #define BEATS          8 /* signs of life of a waiting coordinator within the patience */
 #define PROBE_AFTER_NS (50 * COLLI_NS_PER_MS)   /* most come by themselves */
-#define PROBE_NS       (2000 * COLLI_NS_PER_MS) /* then it is another one's turn */
+#define PROBE_NS       (2000 * COLLI_NS_PER_MS) /* then the next rank is probed */
 #define AGAIN_NS       (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
 
 /* The state of the leading rank. */
@@ -18,7 +18,7 @@ typedef struct lead {
   shrink *s;
   shrink_probes probes; /* of missing ranks */
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
-  uint64_t next_ns;     /* when they go on */
+  uint64_t next_ns;     /* when the probes continue */
   uint64_t until_ns;    /* when missing ranks are left out */
   uint64_t beat_ns;     /* when to tell the members again that this rank is there */
   bool *here;           /* by rank: takes part, as of the last look at the latest list */

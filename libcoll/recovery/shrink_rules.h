@@ -47,13 +47,13 @@ bool shrink_may_be_committed(const shrink_view *view);
 /* Whether the ranks that take a list are enough: rule 2, unless reachable ones always are. */
 bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes);
 
-#define SHRINK_RANK_BITS 20 /* the lower ones of a ballot are a rank */
+#define SHRINK_RANK_BITS 20 /* the low bits of a ballot are a rank */
 
 /* A ballot above a known one and different from every other rank's, because two ranks may lead
  * without knowing it. */
 uint64_t shrink_next_ballot(uint64_t known, int rank);
 
-/* Whether a ballot can have come from that: after the highest number there would be no next one. */
+/* Whether shrink_next_ballot() can have made a ballot, and there is room for a next one. */
 bool shrink_is_ballot(uint64_t ballot, int nranks);
 
 #endif

@@ -1,4 +1,4 @@
-/* copy.c: copies a status page that its process goes on writing. */
+/* copy.c: copies a status page while its process keeps writing to it. */
 #include "libcoll/status/copy.h"
 
 #include <errno.h>

@@ -22,7 +22,7 @@ const char *colli_status_copy(int fd, colli_status_head **copy);
  * the copy. Returns 0, or the errno with which /proc cannot be read. */
 int colli_status_scan(void (*found)(void *ctx, colli_status_head *copy), void *ctx);
 
-/* The same for one process: how many pages it has, or -1 with errno. */
+/* Calls found() for each page of one process. Returns how many it has, or -1 with errno. */
 int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_head *copy),
                               void *ctx);
 

@@ -28,7 +28,7 @@ static socklen_t desk_address(const char *desk, struct sockaddr_un *address) {
 
 /* ---- the desk -------------------------------------------------------------------------------- */
 
-/* One who asks. */
+/* A client of the desk. */
 typedef struct asker {
   const colli_status_service *service;
   int fd;
@@ -51,7 +51,7 @@ static bool pass_on(void *ctx, const void *copy, size_t bytes) {
   return tell(ctx, &length, sizeof(length)) && tell(ctx, copy, bytes);
 }
 
-/* Whether somebody who connected may ask. */
+/* Whether a client that has connected may ask. */
 static bool may_ask(int fd) {
   struct ucred who;
   socklen_t length = sizeof(who);
@@ -79,7 +79,7 @@ static void *run_desk(void *arg) {
   return NULL;
 }
 
-/* Listens under a name that nobody can foresee. An errno on failure. */
+/* Listens under a name that nobody can guess. An errno on failure. */
 static int open_desk(colli_status_service *service, char desk[COLLI_STATUS_DESK]) {
   uint64_t random;
   struct sockaddr_un address;
@@ -98,14 +98,14 @@ static int open_desk(colli_status_service *service, char desk[COLLI_STATUS_DESK]
 
 /* ---- start and end --------------------------------------------------------------------------- */
 
-/* Starts a thread that takes no signals, which belong to the program. */
+/* Starts a thread with all signals blocked, since signals belong to the program. */
 static int start_thread(pthread_t *thread, void *(*run)(void *), void *arg) {
   sigset_t all, before;
   pthread_attr_t attr;
   int failed = pthread_attr_init(&attr);
   if (failed)
     return failed;
-  (void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* or the usual size */
+  (void)pthread_attr_setstacksize(&attr, STACK_BYTES); /* otherwise the default size */
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   failed = pthread_create(thread, &attr, run, arg);

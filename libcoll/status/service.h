@@ -4,9 +4,9 @@
  *
  *   collctl --unix socket--> desk of a rank here --TCP, sealed--> door of a rank there --> /proc
  *
- * The desk takes only the same user and root (the kernel says who connects). The door takes only
- * who knows the job's secret, which collctl never sees. Both read and send status pages, nothing
- * else: they use nothing of the communicator, so they answer whatever its threads do.
+ * The desk accepts only the same user and root (the kernel says who connects). The door accepts
+ * only peers that know the job's secret, which collctl never sees. Both only read and send status
+ * pages. They use nothing of the communicator, so they answer whatever its threads do.
  */
 #ifndef COLLI_STATUS_SERVICE_H
 #define COLLI_STATUS_SERVICE_H
@@ -16,7 +16,7 @@
 #include "libcoll/net/sockets.h"
 #include "libcoll/status/page.h"
 
-#define COLLI_STATUS_COPY_MOST ((size_t)64 << 20) /* bytes of a copy that travels */
+#define COLLI_STATUS_COPY_MOST ((size_t)64 << 20) /* largest copy that is sent, in bytes */
 
 /* A rank of another host that has a door. */
 typedef struct colli_status_post {

@@ -69,7 +69,7 @@ static void send_copy(void *ctx, colli_status_head *copy) {
   free(copy);
 }
 
-/* Answers one who knows the secret. */
+/* Answers a peer that knows the secret. */
 static void serve(const colli_status_service *service, colli_guest *guest) {
   const colli_hello *hello = &guest->auth.hello;
   bool welcome = hello->kind == COLLI_HELLO_STATUS && hello->comm_id == service->plan.comm_id;

@@ -9,12 +9,12 @@
 #include "libcoll/status/copy.h"
 #include "libcoll/status/service.h"
 
-#define STATUS_HOST_MS 3000  /* for all that one host has to say */
+#define STATUS_HOST_MS 3000  /* for all copies of one host */
 #define STATUS_DESK_MS 60000 /* for all hosts */
 
 struct colli_status_service {
   colli_status_plan plan;
-  int stop_fd; /* readable: end */
+  int stop_fd; /* readable once the service must end */
   int desk_fd;
   pthread_t desk_thread, door_thread;
   colli_door door;

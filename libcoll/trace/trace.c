@@ -185,8 +185,8 @@ static void take_event(void *ctx, const coll_profiler_event *event) {
 }
 
 /* The time of day, less CLOCK_MONOTONIC. Each host's CLOCK_MONOTONIC begins at another time, but
- * hosts agree on the time of day as well as they keep time (NTP, PTP). Of several readings the one
- * counts that was disturbed least. */
+ * hosts agree on the time of day as well as they keep time (NTP, PTP). Takes the least disturbed of
+ * several readings. */
 static uint64_t time_of_day_offset(void) {
   uint64_t offset_ns = 0, least_ns = UINT64_MAX;
   for (int i = 0; i < READINGS; i++) {

@@ -48,8 +48,8 @@ typedef struct colli_rank_info {
  * ends, its rank has given up or died, and the bootstrap fails with PEER_LOST at once. A NULL
  * colli_lifelines means that there are none and that the listener is not kept.
  *
- * Whoever waits beside them may end the bootstrap for another reason: *interrupt* is called at
- * least every 50 ms, and says so with a failure.
+ * The caller may end the bootstrap for its own reasons: *interrupt* is called at least every 50 ms,
+ * and ends it by returning an error.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */

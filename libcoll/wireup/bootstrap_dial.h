@@ -35,8 +35,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
 
 /* Advances the dialling. COLL_T_DONE: dial->conn is an authenticated connection that the caller
  * owns. COLL_T_AGAIN: call again. COLL_ERR_AUTH, COLL_ERR_MISMATCH (the peer knows the secret, but
- * not this communicator, or tls_differs): retrying is pointless. With `altered`, AUTH means that it
- * knows the secret, too. */
+ * not this communicator, or tls_differs): retrying is pointless. With `altered`, AUTH means that
+ * the peer knows the secret, but what it sent was altered. */
 int boot_dial_step(const boot *b, boot_dial *dial);
 
 void boot_dial_watch(boot *b, const boot_dial *dial);

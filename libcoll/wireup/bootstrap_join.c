@@ -72,8 +72,8 @@ static coll_status fail_root_lost(const join_state *j) {
                    b->mine->host);
 }
 
-/* What a neighbour's link shows of it: COLL_T_DONE: it sent something, so it has returned from the
- * bootstrap with success; COLL_T_AGAIN: nothing; PEER_LOST: it has closed, so it has failed. */
+/* What a link tells about the neighbour: COLL_T_DONE: it sent something, so it has returned from
+ * the bootstrap with success; COLL_T_AGAIN: nothing; PEER_LOST: it has closed, so it has failed. */
 static int look_at_neighbour(const join_state *j, const boot_link *link) {
   char byte;
   ssize_t got = recv(link->conn.fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
@@ -87,10 +87,10 @@ static int look_at_neighbour(const join_state *j, const boot_link *link) {
 }
 
 /*
- * Rank 0's connection ended without an outcome. It may have told others a success, and then the
- * links of all ranks are up. If not, a rank with a missing link fails at once. That ends its other
- * links, so their ranks fail too, and so on. If nothing of that comes, it is a success: the first
- * call will find rank 0 lost. In a shrink, another round decides.
+ * Rank 0's connection ended without an outcome. It may have announced a success to others, in which
+ * case the links of all ranks are up. Otherwise a rank with a missing link fails at once. That
+ * closes its other links, so its neighbours fail too, and so on. If no link closes, the creation
+ * has succeeded, and the first call will find rank 0 lost. In a shrink, another round decides.
  */
 static coll_status decide_without_root(const join_state *j, bool *over) {
   boot *b = j->b;

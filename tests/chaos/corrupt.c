@@ -1,8 +1,8 @@
 /*
- * corrupt.c: a worker of tests/chaos/run that has lost its mind, while a byte of the file
- * CHAOS_CLOCK says so (byte CORRUPT_AT + COLL_RANK). One of four of its control messages then has
- * wrong fields: check-ins, notices, reports, what it says in a shrink. They are changed before they
- * are sealed, so that they pass as its own.
+ * corrupt.c: a worker of tests/chaos/run that is faulty while a byte of the file CHAOS_CLOCK says
+ * so (byte CORRUPT_AT + COLL_RANK). One in four of its control messages then has wrong fields:
+ * check-ins, notices, reports, messages of a shrink. They are changed before they are sealed, so
+ * their codes are valid.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Four hosts at two switches: network namespaces, visible nowhere outside, and what can happen to their network."""
+"""Four hosts at two switches, in network namespaces that nothing outside can see, and faults of their network."""
 import os
 import shutil
 import subprocess
@@ -46,7 +46,7 @@ def listening(host):
 
 
 def build():
-    """Makes the hosts, and a /dev/shm of their own that is soon full."""
+    """Makes the hosts, and a small /dev/shm of their own."""
     call("mount", "-t", "tmpfs", "none", "/run")
     call("mount", "-t", "tmpfs", "-o", "size=8m", "none", "/dev/shm")
     call("ip", "link", "add", "c0", "type", "veth", "peer", "name", "c1")
@@ -63,7 +63,7 @@ def build():
 
 
 def loses(host, begin):
-    """Begins or ends that a host loses three of a hundred packets that arrive."""
+    """Starts or stops dropping 3 % of the packets that arrive at a host."""
     if not begin:
         return works(*inside(host, "nft", "delete", "table", "inet", "storm"))
     chain = ["chain", "inet", "storm", "in"]
@@ -73,7 +73,7 @@ def loses(host, begin):
 
 
 def is_narrow(host, begin):
-    """Begins or ends that the link to a host is slow, with a queue so short that packets are lost."""
+    """Makes the link to a host slow or fast again; a slow link's queue is so short that packets are lost."""
     return works("tc", "qdisc", "add" if begin else "del", "dev", f"v{host}", *(NARROW if begin else ["root"]))
 
 
@@ -115,7 +115,7 @@ class Cable:
 
 
 def fill(folder):
-    """Takes all space of the file system in which a folder is; returns the file that has it."""
+    """Fills the file system of a folder; returns the file that takes up the space."""
     path = os.path.join(folder, "full")
     with open(path, "wb", buffering=0) as file:
         try:

@@ -1,4 +1,4 @@
-"""What a storm has done to its ranks: the judgement of what they said, and of what is left."""
+"""Judges a storm: what its ranks reported, and what they left behind."""
 import collections
 import os
 import re
@@ -15,7 +15,7 @@ def judge(storm):
     members = entered(said, 0)
     while members:
         children = entered(said, depth + 1)
-        if storm.liar is None:  # who may say anything of the others
+        if storm.liar is None:  # a lying rank may blame anyone
             judge_lineage(storm, said, depth, members)
             judge_verdict(storm, said, depth, children)
         members, depth = children, depth + 1
@@ -76,14 +76,14 @@ def judge_lineage(storm, said, depth, members):
 
 
 def judge_verdict(storm, said, depth, children):
-    """Of those who continued together: whom they blamed."""
+    """Whom the ranks that continued together blamed."""
     failures = {rank: line for rank in children for line in said[rank] if line[:2] == ["fail", str(depth)]}
     ended = {rank for rank, lines in said.items() if any(line[:2] == ["done", str(depth)] for line in lines)}
     revoked = {rank for rank, lines in said.items() for line in lines
                if line[:2] == ["fail", str(depth)] and line[3] == "half"}
     culprits = {rank: int(line[5]) for rank, line in failures.items()
                 if (line[4] != "COLL_ERR_ABORTED" or int(line[5]) not in revoked)
-                and (line[3] != "half" or int(line[5]) >= 0)}  # -1: somebody who is not in that part
+                and (line[3] != "half" or int(line[5]) >= 0)}  # -1: a rank outside that part
     counted = collections.Counter(culprits.values())
     if set(counted) <= ended and ended:
         return

@@ -13,7 +13,7 @@ import hosts
 TIMEOUT_MS, SHRINK_MS = 3000, 2000
 HEARTBEAT_MS = 1500  # longer than the kernel's first retransmission of a lost SYN
 CORRUPT_AT = 2048  # in the file "clock": one byte for each rank
-LONGEST = 60  # seconds that a rank may take to end after the storm: seven times SHRINK_MS, several times over
+LONGEST = 60  # seconds that a rank may take to end after the storm: several shrinks of up to seven times SHRINK_MS
 LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, resource.RLIMIT_AS)}
 EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
           "full_disk", "clock_step", "join", "rejoin", "corrupt"]
@@ -54,7 +54,7 @@ class Rank:
         return self.shrinks() > seen or any(line.startswith(("left ", "done ")) for line in self.lines())
 
     def is_without(self, numbers):
-        """Whether it is in a communicator without these ranks, or in none any more."""
+        """Whether it is in a communicator without these ranks, or no longer in any."""
         if any(line.startswith(("left ", "done ", "unjoined ")) for line in self.lines()):
             return True
         return bool(self.where()) and not self.where() & numbers
@@ -72,7 +72,7 @@ class Storm:
         self.harmed = False  # whether anything happened that is a reason to fail
         self.silence = False  # whether ranks or their network were silent for long
         self.short = set()  # who lacks descriptors or memory
-        self.liar = None  # a rank that says what is not true
+        self.liar = None  # a rank that sends false messages
         self.victims = {}  # number -> signal that ended it
         self.errors, self.events, self.loans, self.fillers = [], [], [], []
         self.frames = [0, 0, 0, 0]  # on the second cable: carried, lost, repeated, swapped
@@ -107,7 +107,7 @@ class Storm:
         self.pause(2 * HEARTBEAT_MS / 1000 + 1, 2 * HEARTBEAT_MS / 1000 + 2)
 
     def victim(self, keep=2):
-        """A rank that lives, unless few are left."""
+        """A random live rank, or None: it is dead, or too few are left."""
         choice = self.random.choice(self.ranks)
         return choice if choice.lives() and sum(r.lives() and not r.stopped for r in self.ranks) > keep else None
 
@@ -136,7 +136,7 @@ class Storm:
             rank.signal(signal.SIGSTOP)
 
     def slow(self):
-        """Pauses that no deadline notices."""
+        """Pauses too short for any deadline."""
         rank = self.victim(0)
         for _ in range(3 if rank and not rank.stopped else 0):
             rank.signal(signal.SIGSTOP)
@@ -146,14 +146,14 @@ class Storm:
         self.events.append("slow")
 
     def cut(self):
-        """The cable between the switches is away, longer than the heartbeat allows."""
+        """The cable between the switches is unplugged for longer than the heartbeats allow."""
         hosts.switch("c0 down")
         self.strike("cut", *self.ranks)
         self.longer_than_heartbeats()
         hosts.switch("c0 up")
 
     def blip(self):
-        """A cable that is away for a moment."""
+        """A cable is unplugged for a moment."""
         begin = time.monotonic()
         hosts.switch("c0 down")
         self.pause(0.02, 0.3)
@@ -162,7 +162,7 @@ class Storm:
         self.was_away(begin)
 
     def one_way(self):
-        """What one host sends to another arrives nowhere; the other direction works."""
+        """What one host sends to another is lost; the other direction works."""
         there = sorted({r.host for r in self.ranks})
         if len(there) < 2:
             return
@@ -175,7 +175,7 @@ class Storm:
         hosts.call("ip", "-n", f"h{source}", "neigh", "del", *entry)
 
     def was_away(self, begin):
-        """The network was away since then. On a busy machine that may be too long to blame nobody."""
+        """The network was down since then. On a busy machine that may be long enough for ranks to be blamed."""
         if time.monotonic() - begin > HEARTBEAT_MS / 3000:
             self.strike(f"away for {time.monotonic() - begin:.1f} s:", *self.ranks)
 
@@ -266,7 +266,7 @@ class Storm:
         self.events.append(f"clock_step {rank} {step}")
 
     def corrupt(self):
-        """Control messages of one rank are wrong, although its own (corrupt.c), until the end of the storm."""
+        """One rank sends wrong control messages with valid codes (corrupt.c), until the end of the storm."""
         if self.liar is None:
             self.liar = self.random.randrange(self.founders)
             self.strike("corrupt", self.ranks[self.liar])
@@ -283,11 +283,11 @@ class Storm:
             if line[0] == "comm":
                 rank.number = int(line[3].split(",")[int(line[2])])
             elif line[0] == "unjoined" and int(line[1]) >= 0:
-                self.struck.add(int(line[1]))  # it got in, but heard nothing any more, and left
+                self.struck.add(int(line[1]))  # it got in, but then heard nothing from the others, and left
         self.events.append(f"join {rank.number}")
 
     def rejoin(self):
-        """One dies, and another comes."""
+        """A rank dies, and a newcomer joins."""
         self.kill()
         self.join()
 
@@ -333,7 +333,7 @@ class Storm:
         hosts.call("umount", self.disk)
 
     def calm(self):
-        """Ends the storm: the others go on without frozen ranks first, and then these wake or die."""
+        """Ends the storm: first the others continue without the frozen ranks, then these wake or die."""
         frozen = [r for r in self.ranks if r.stopped and r.lives()]
         numbers = {r.number for r in frozen}
         if not self.await_event(lambda: all(r.is_without(numbers) for r in self.ranks if r.lives() and not r.stopped),

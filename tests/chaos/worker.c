@@ -220,7 +220,7 @@ static int descriptors(void) {
   return count;
 }
 
-/* Joins the job of which the file CHAOS_ID says where it is. */
+/* Joins the job whose id is in the file CHAOS_ID. */
 static coll_status join(struct worker *worker) {
   coll_id id;
   coll_error error = COLL_ERROR_INIT;
@@ -238,7 +238,7 @@ static coll_status join(struct worker *worker) {
   return status;
 }
 
-/* Lives in one communicator after the other. */
+/* Works in one communicator after another. */
 static void live_on(struct worker *worker) {
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;

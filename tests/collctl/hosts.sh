@@ -82,7 +82,7 @@ grep -q ' host2 .* stopped ' seen.1 && ! grep -q 'not seen' seen.1 || fail "with
 on 2 "$BUILD/bin/collctl" show dp >seen.2 2>&1
 grep -q ' host2 .* stopped ' seen.2 && ! grep -q 'not seen' seen.2 || fail "beside a stopped rank: $(cat seen.2)"
 
-# A host that cannot be reached is said so, and does not hold up collctl.
+# A host that cannot be reached is reported as such, and does not hold up collctl.
 ip -n "$tag-2" link set eth0 down
 begun=$SECONDS
 on 1 "$BUILD/bin/collctl" show dp >seen.1 2>&1

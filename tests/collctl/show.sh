@@ -1,5 +1,5 @@
 #!/bin/bash
-# collctl on a job of four ranks, of which one waits in its own code and one is stopped: who has not entered what,
+# collctl on a job of four ranks, of which one waits in its own code and one is stopped: which rank is late,
 # from any of the processes, as text, JSON and for Prometheus; nothing for another user; nothing after the job.
 . "$(dirname "$0")/../collrun/support.inc"
 collctl=$BUILD/bin/collctl
@@ -43,7 +43,7 @@ done
 expect "communicators of a name" 1 "$(grep -c '^communicator "odd "half"", 2 ranks$' out)"
 grep -q '"dp"' out && fail "other communicators than asked for: $(cat out)"
 
-# Bad usage, and processes that are none.
+# Bad usage, and processes that do not use libcoll.
 for bad in --surplus "show 1 2" "dump 99999999999"; do
   # shellcheck disable=SC2086
   "$collctl" $bad > out 2>&1

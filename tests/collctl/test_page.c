@@ -1,7 +1,7 @@
 /*
- * test_page.c: the status page by itself: who has one, what is in it when there are many
- * communicators or none can be made, that nobody can write to it, and that a page with
- * wrong bytes is refused.
+ * test_page.c: the status page by itself: which processes have one, what is in it when there are
+ * many communicators or no page can be made, that no other process can write to it, and that a page
+ * with wrong bytes is refused.
  */
 #include <criterion/criterion.h>
 #include <errno.h>
@@ -150,7 +150,7 @@ Test(page, of_the_parent_alone, .timeout = 60) {
   coll_comm_destroy(&comm);
 }
 
-/* Where files are not allowed to be that large, the job goes on unseen. */
+/* If ulimit -f forbids files of that size, the job continues without a page. */
 Test(page, without_one, .timeout = 60) {
   struct rlimit limit = {4096, 4096};
   float in = 2, out = 0;
@@ -165,7 +165,7 @@ Test(page, without_one, .timeout = 60) {
   coll_comm_destroy(&comm);
 }
 
-/* Changed copies are refused, or can be used: no field leads out of them. */
+/* Changed copies are refused, or can be used: no field points outside them. */
 Test(page, with_wrong_bytes, .timeout = 100) {
   coll_comm *comm = alone();
   float in = 2, out = 0;

@@ -69,8 +69,8 @@ int case_takes(coll_type type, coll_op op);
 int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
              coll_op affine);
 
-/* The same where calls may fail: *status is that of the first that did, and the result is 1 only if
- * what a call gave with COLL_OK, or memory beside it, is wrong. */
+/* Like case_run(), but calls may fail: *status is that of the first that did, and the result is 1
+ * only if what a call gave with COLL_OK, or memory beside it, is wrong. */
 int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
              coll_op affine, coll_status *status);
 

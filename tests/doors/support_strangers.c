@@ -73,7 +73,7 @@ void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, 
   }
 }
 
-/* Says something; who is not connected yet says nothing. */
+/* Sends one of the messages. Fails silently if the connection is not up yet. */
 static void speak(int fd, const speeches *words, int number) {
   if (words->count > 0)
     (void)send(fd, words->text[number % words->count], words->bytes, MSG_NOSIGNAL | MSG_DONTWAIT);

@@ -16,14 +16,14 @@ typedef enum stranger_kind {
   STRANGER_KINDS
 } stranger_kind;
 
-/* Words that strangers say, one after the other. */
+/* Messages that strangers send, one after the other. */
 typedef struct speeches {
   int count;
   size_t bytes; /* of each */
   uint8_t text[128][200];
 } speeches;
 
-/* The words of a kind. secret: that of the job, whose hellos have been recorded; else NULL. */
+/* The messages of a kind. secret: that of the job, whose hellos have been recorded; else NULL. */
 void speeches_write(speeches *words, stranger_kind kind, const uint8_t *secret, uint64_t comm_id,
                     int nranks);
 

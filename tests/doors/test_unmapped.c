@@ -1,6 +1,6 @@
 /*
  * test_unmapped.c: a rank runs out of memory for connections over shared memory: the error on all
- * ranks names that rank, and says of what there was too little.
+ * ranks names that rank, and says what ran short.
  */
 #include <criterion/criterion.h>
 #include <errno.h>

@@ -171,7 +171,7 @@ static int make_call(side *s, unsigned call, unsigned choice) {
   }
 }
 
-/* The other member writes into the segment: mostly where sides, work and heads are. */
+/* The other member writes into the segment, usually where sides, work and heads are. */
 static void spoil(const shm_segment *segment, const uint8_t **data, size_t *bytes) {
   uint32_t at;
   uint64_t value;

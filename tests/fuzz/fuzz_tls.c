@@ -1,5 +1,5 @@
-/* fuzz_tls.c: what somebody between two ranks puts in place of their TLS handshake, and behind it.
- */
+/* fuzz_tls.c: what an attacker between two ranks sends in place of their TLS handshake, and after
+ * it. */
 #include <sys/socket.h>
 #include <unistd.h>
 

@@ -61,7 +61,7 @@ done >> slurm.conf
 export SLURM_CONF=$scratch/slurm.conf
 head -c 64 /dev/urandom > munge.key
 chmod 400 munge.key
-# daemon COMMAND...: starts it as a child, so that its end can be awaited.
+# daemon COMMAND...: starts it as a child, so that this script can wait for its end.
 daemon() {
   "$@" > "$1.log" 2>&1 &
   daemons="$daemons $!"

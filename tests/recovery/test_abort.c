@@ -131,7 +131,7 @@ static int shrink_aborted(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(status == COLL_ERR_ABORTED);
   RANK_CHECK(error.peer == s->aborter && strstr(error.message, "coll_comm_abort()"));
   RANK_CHECK(WAIT_UNTIL(atomic_load(&s->returned) == present, 30));
-  /* That abort does not end the next call. Who is frozen is left out. */
+  /* That abort does not end the next call. Frozen ranks are left out. */
   config.create_timeout_ms = slow_ms(800);
   status = call_once(comm, s, &config);
   if (2 * present > nranks)

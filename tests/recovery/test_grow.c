@@ -78,7 +78,7 @@ ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags) {
   return __real_recv(fd, buf, bytes, flags);
 }
 
-/* From now on the victim is mortal. */
+/* From now on the victim may die. */
 static void tempt_fate(scene *s, int who) {
   if (who == s->victim && fate.calls_left == 0)
     atomic_store(&fate.calls_left, s->dies_at);
@@ -101,14 +101,14 @@ static void note(scene *s, const coll_comm *comm, int who) {
   s->last[who] = (int)epoch;
 }
 
-/* Whether all who live are in; rank 0 decides, after it has waited for those who want to. */
+/* Whether all live processes are in; rank 0 decides, after waiting for those that want to join. */
 static coll_status all_in(scene *s, coll_comm *comm, int *yes) {
   int rank, nranks, count = 0;
   coll_comm_rank(comm, &rank);
   coll_comm_nranks(comm, &nranks);
   int want = s->members + s->newcomers;
   if (rank == 0) {
-    /* With rank 0 the newcomers may be lost that are not in yet. */
+    /* If rank 0 dies, newcomers that are not in yet may be lost. */
     bool closed = s->victim == 0 && atomic_load(&s->died);
     (void)WAIT_UNTIL(closed || nranks >= want - atomic_load(&s->died) ||
                          coll_comm_joiners(comm, &count) != COLL_OK || count > 0,
@@ -118,7 +118,7 @@ static coll_status all_in(scene *s, coll_comm *comm, int *yes) {
   return coll_broadcast(yes, yes, 1, COLL_INT32, 0, comm);
 }
 
-/* Grows and uses a communicator until all who live are in it. */
+/* Grows and uses a communicator until all live processes are in it. */
 static int go_through(scene *s, coll_comm *comm, int who) {
   int rank = who, origin, mask, yes = 0;
   bool right, own = who >= s->members, shrinks = s->shrinks == who;
@@ -178,7 +178,7 @@ static int newcomer(scene *s, int who) {
   coll_status status = coll_comm_join(&comm, &s->id, &config);
   fate.scene = NULL;
   if (status != COLL_OK && s->victim == 0 && atomic_load(&s->died))
-    return 0; /* with rank 0 the entrance is gone */
+    return 0; /* rank 0 has died, and its entrance with it */
   if (status != COLL_OK)
     fprintf(stderr, "newcomer %d: %s: %s\n", who, coll_status_name(status), error.message);
   RANK_CHECK(status == COLL_OK);

@@ -32,8 +32,8 @@ static scene *shared;
 coll_status __real_coll_comm_joiners(coll_comm *comm, int *count);
 coll_status __wrap_coll_comm_joiners(coll_comm *comm, int *count);
 
-/* Rank 0 looks who waits. It does not after the first epoch, and waits for somebody after the
- * second; after the third, too, if it is another rank 0 by then. */
+/* Rank 0 counts waiting processes. It reports none after the first epoch, and waits for one after
+ * the second; after the third, too, if there is a new rank 0 by then. */
 coll_status __wrap_coll_comm_joiners(coll_comm *comm, int *count) {
   int rank;
   coll_status status = COLL_OK;

@@ -404,7 +404,7 @@ static int leave_at_once(coll_comm *comm, int rank, int nranks, void *arg) {
   return failed || coll_barrier(comm) != COLL_OK;
 }
 
-/* What a rank has sent before it left counts, also if it comes late. */
+/* What a rank has sent before it left counts, even if it arrives late. */
 Test(family, last_message_is_late, .timeout = 20) {
   sim_fault slow = {.kind = SIM_SLOW,
                     .rank = 1,

@@ -1,7 +1,7 @@
 /*
  * test_storm.c: random programs of everything while several things break at random moments: ranks
- * are killed and freeze, links are cut, carry nothing any more, or are slow. Every
- * rank that lives comes to an end; no result that is COLL_OK is wrong; errors name who was struck.
+ * are killed or freeze, links are cut, go silent, or are slow. Every live rank finishes; no result
+ * that is COLL_OK is wrong; errors name ranks that were struck.
  */
 #include <criterion/criterion.h>
 #include <stdio.h>
@@ -101,7 +101,7 @@ static int run_rank(coll_comm *comm, int rank, int nranks, void *arg) {
     coll_comm_destroy(&in->members[0].comm);
   }
   if (failed)
-    s->world.comms[rank] = NULL; /* it does not even listen any more */
+    s->world.comms[rank] = NULL; /* and stops listening */
   return 0;
 }
 
@@ -147,7 +147,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
     sw.config.sim.again = 0;
     sw.fault[0] = 0;
   }
-  /* Who waits for anybody cannot say who is late, or no longer comes. */
+  /* A receive from any rank cannot tell which rank is late or dead. */
   s->plan.names_sources =
       has(s, SIM_KILL) || has(s, SIM_FREEZE) || has(s, SIM_CUT) || has(s, SIM_STALL);
   s->plan.seed = seed;
@@ -160,7 +160,7 @@ static bool run_seed(uint64_t seed, bool verbose) {
   }
   bool ok = world_open(&s->world, &sw.config);
   cr_assert(ok);
-  world_run_fibers(&s->world, run_rank, s, LIMIT_NS); /* struck ranks do not come to their end */
+  world_run_fibers(&s->world, run_rank, s, LIMIT_NS); /* struck ranks do not finish */
   for (int r = 0; r < s->world.nranks; r++)
     if (!s->plan.ranks[r].over && sim_world_fate(s->world.sim, r) == SIM_ALIVE) {
       fprintf(stderr, "seed %llu: rank %d never ended\n", (unsigned long long)seed, r);

@@ -17,7 +17,7 @@ typedef struct tapped {
 /* Both ends with one key, before their handshake. */
 tapped tapped_open(void);
 
-/* The same with different keys. */
+/* Both ends with different keys. */
 tapped tapped_open_strangers(void);
 
 /* What the enemy does with bytes on their way: *count of them, of which the first is number `at`.

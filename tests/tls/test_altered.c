@@ -51,7 +51,7 @@ static void *run_proxy(void *arg) {
       const int to = i == 0 ? root : rank;
       const size_t place = p->to_root == (i == 0) ? p->place : SIZE_MAX;
       if (fds[i].fd >= 0 && fds[i].revents && !pass_on(fds[i].fd, to, &counts[i], place)) {
-        shutdown(to, SHUT_WR); /* its last words must arrive */
+        shutdown(to, SHUT_WR); /* what it sent last must still arrive */
         fds[i].fd = -1;
       }
     }

@@ -171,7 +171,7 @@ static void turn(scene *s) {
     put(s->from_fd, bytes, (size_t)got);
 }
 
-/* Sends a message, which may not be possible any more. */
+/* Sends a message, which may no longer be possible. */
 static void send_one(scene *s, const char *message) {
   int status = COLL_T_AGAIN;
   for (int i = 0; i < TURNS && status == COLL_T_AGAIN; i++, turn(s))

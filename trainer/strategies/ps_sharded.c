@@ -135,7 +135,7 @@ static bool open_servers(worker *w, fail *why) {
     return false;
   for (size_t j = 0; j < count; j++)
     s->version[j] = now(w);
-  if (!w->ready) /* later, who joins works */
+  if (!w->ready) /* a process that joins later is a worker */
     w->serves = w->rank >= w->nranks - (int)w->o->servers;
   return assign(w, why);
 }
@@ -291,8 +291,8 @@ static const float *ps_sharded_settle(worker *w, fail *why) {
 }
 
 /*
- * The step goes on with the newest copy of each shard, a server's or its replica's; of equally new
- * ones one that has the velocity, too, and of those the first rank's. Who has just joined has none.
+ * The step continues with the newest copy of each shard, a server's or its replica's; of equally
+ * new ones, one that has the velocity, too, and of those, the first rank's. Newcomers have none.
  */
 static bool merge_shards(worker *w, size_t count, fail *why) {
   sharded *s = w->state;

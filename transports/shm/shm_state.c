@@ -14,7 +14,7 @@ int shm_conn_fail(shm_conn *conn, const shm_fault *fault) {
   COLLI_ASSERT_RANK(fault->status != COLL_OK, ep->env->rank);
   if (conn->status == COLL_OK) {
     conn->status = fault->status;
-    /* What is short here is not the peer's fault. */
+    /* A shortage on this rank is not the peer's fault. */
     const bool own = fault->sys_errno != 0 && (fault->status == COLL_ERR_NO_MEMORY ||
                                                colli_errno_is_shortage(fault->sys_errno));
     coll_transport_failure failure = {fault->status,      own ? -1 : conn->base.peer,

@@ -14,7 +14,7 @@
 int colli_stream_fail(colli_stream *stream, coll_status *direction, coll_status status,
                       const char *syscall, int sys_errno, const char *detail);
 
-/* The same because bytes arrived altered: TLS found it. */
+/* Like colli_stream_fail(), because TLS found that bytes had been altered. */
 int colli_stream_fail_altered(colli_stream *stream, coll_status *direction);
 
 /* Allocates `bytes` bytes, aligned as slots are, unless *buffer is allocated already. False: out of

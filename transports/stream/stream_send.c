@@ -23,7 +23,7 @@ static ssize_t send_some(colli_stream *stream, const struct msghdr *msg) {
   return sendmsg(stream->fd, msg, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* The kernel has no buffers: it is time to try again, 0, or to give up, -1. */
+/* The kernel has no buffers: returns 0 to try again, -1 to give up. */
 static ssize_t lack_buffers(colli_stream *stream) {
   const uint64_t now_ns = colli_now_ns();
   if (stream->lacking_since_ns == 0)
@@ -33,7 +33,7 @@ static ssize_t lack_buffers(colli_stream *stream) {
   colli_stream_fail(stream, &stream->send_status, COLL_ERR_SYSTEM, "sendmsg", ENOBUFS,
                     "the kernel of this host has had no buffers for sending for too long; see its "
                     "memory, and the limits net.ipv4.tcp_mem and tcp_wmem");
-  if (stream->recv_status == COLL_OK) /* who waits for an answer must hear of it */
+  if (stream->recv_status == COLL_OK) /* a receiver that waits for an answer must fail, too */
     stream->recv_status = stream->send_status;
   return -1;
 }

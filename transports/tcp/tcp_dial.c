@@ -203,8 +203,9 @@ static int poll_handshake(tcp_conn *conn) {
   return 1;
 }
 
-/* Whether the other end does not take the hello, in time: it may be another job's port at an
- * address that several hosts have (door.h), or very busy. Then it is the next address's turn: 1. */
+/* Whether the other end has failed to accept the hello in time: it may be another job's port at an
+ * address that several hosts have (door.h), or very busy. Then tries the next address and returns
+ * 1. */
 static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
   tcp_dial *dial = conn->dial;
   int queued = 0;

@@ -72,7 +72,7 @@ typedef struct tcp_dial {
 typedef enum tcp_conn_state {
   TCP_WAITING, /* for the peer to dial */
   TCP_DIALING,
-  TCP_SECURING, /* answered; the TLS handshake goes on */
+  TCP_SECURING, /* answered; the TLS handshake is in progress */
   TCP_ESTABLISHED,
   TCP_FAILED,
   TCP_LINGERING /* disconnected; what was sent is still under way */
@@ -177,14 +177,14 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
 /* The handshake is done on conn->source.fd: messages may flow, over conn->tls if it is there. */
 void tcp_conn_establish(tcp_conn *conn);
 
-/* The same for an answered connection, unless the TLS handshake has to come first. `tls` (may be
- * NULL) is the connection's from now on. */
+/* Like tcp_conn_establish(), for an answered connection; finishes the TLS handshake first. `tls`
+ * (may be NULL) is the connection's from now on. */
 void tcp_conn_secure(tcp_conn *conn, colli_tls *tls);
 
 /* Advances the TLS handshake of a TCP_SECURING connection: 1 if it is over. */
 int tcp_conn_shake(tcp_conn *conn);
 
-/* Frees a connection that is in no list any more, and closes its socket. */
+/* Frees a connection that is no longer in any list, and closes its socket. */
 void tcp_conn_free(tcp_conn *conn);
 
 /* The data calls of coll_transport.h. */

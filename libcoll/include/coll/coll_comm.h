@@ -96,17 +96,17 @@ typedef struct coll_id {
 /*
  * Creates a communicator from the launcher's environment variables, collectively over all ranks.
  *
- * A launcher that speaks PMIx (Open MPI's; Slurm's with --mpi=pmix) tells everything, unless
- * COLL_ROOT, COLL_RANK or RANK is set. Then all ranks must make this call equally often, and no
- * child that a rank has forked since may.
+ * A launcher that speaks PMIx (Open MPI's; Slurm's with --mpi=pmix) provides everything, unless
+ * COLL_ROOT, COLL_RANK or RANK is set. Then all ranks must make this call the same number of times,
+ * and children that they fork afterwards must not make it.
  *
- * With others, rank and nranks come from COLL_RANK and COLL_NRANKS (collrun), else SLURM_PROCID and
- * SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE (MPICH), else RANK
- * and WORLD_SIZE (torchrun). Where rank 0 listens: COLL_ROOT ("address:port", "[v6]:port" or
- * "name:port"), else MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD, else
- * COLL_SECRET_FILE, else COLL_SECRET (docs/launchers.md); the descriptor is closed, and the first
- * and the last variable are empty afterwards. A single rank needs neither. Without any launcher
- * variable the communicator has one rank.
+ * With other launchers, rank and nranks come from COLL_RANK and COLL_NRANKS (collrun), else
+ * SLURM_PROCID and SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE
+ * (MPICH), else RANK and WORLD_SIZE (torchrun). Where rank 0 listens: COLL_ROOT ("address:port",
+ * "[v6]:port" or "name:port"), else MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD,
+ * else COLL_SECRET_FILE, else COLL_SECRET (docs/launchers.md); the descriptor is closed, and the
+ * first and the last variable are empty afterwards. A single rank needs neither. Without any
+ * launcher variable the communicator has one rank.
  *
  * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
  * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed
@@ -134,7 +134,7 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
  * have joined, or with an error on every rank that did. If rank 0 dies when all have joined, the
  * others get COLL_OK nevertheless, and PEER_LOST at their first call that waits for another rank;
  * if it dies before, PEER_LOST. Only if another rank dies or stops at the same time may some of
- * them get the one and some the other. Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1,
+ * them get COLL_OK and others PEER_LOST. Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1,
  * malformed id), TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or
  * nranks differs: both are named), AUTH (the secret differs), UNREACHABLE (rank 0 cannot be
  * reached, or no transport connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
@@ -228,8 +228,8 @@ COLL_API coll_status coll_comm_origin_rank(const coll_comm *comm, int rank, int 
  * thread; does not block.
  *
  * If this rank is in coll_comm_shrink(), _grow() or _agree() of this communicator, that call fails
- * the same way within a second, on all ranks that are in it or come to it later. Only ranks that
- * were about to return may still get COLL_OK, and the same result as those that already have it. An
+ * the same way within a second, on all ranks that are in it or enter it later. Only ranks that were
+ * about to return may still get COLL_OK, and the same result as those that already have it. An
  * abort before this rank's call does not end it. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_comm_abort(coll_comm *comm);
@@ -282,12 +282,12 @@ COLL_API coll_status coll_comm_agree(coll_comm *comm, uint64_t *word, int *absen
 
 /*
  * Like coll_comm_shrink(), and takes in the newcomers that wait at rank 0, at most 64 at a time:
- * their ranks come behind those of the members, in the order of their arrival. Possibly nobody
- * waits. Collective over the living ranks of `comm`, which may have failed or not; a rank that
- * calls coll_comm_shrink() instead gets the same communicator. It is decided as in
- * coll_comm_shrink() who stays; a newcomer that dies or freezes meanwhile is left out, and those
- * who arrived with it may have to wait for the next growth. If rank 0 of `comm` is lost, nobody
- * joins. Errors: as coll_comm_shrink(), and UNSUPPORTED (ranks are threads).
+ * their ranks follow those of the members, in order of arrival. There may be no newcomers.
+ * Collective over the living ranks of `comm`, whether or not it has failed; a rank that calls
+ * coll_comm_shrink() instead gets the same communicator. Which members stay is decided as in
+ * coll_comm_shrink(). A newcomer that dies or freezes during the growth is left out, and those that
+ * arrived with it may have to wait for the next growth. If rank 0 of `comm` is lost, nobody joins.
+ * Errors: as coll_comm_shrink(), and UNSUPPORTED (ranks are threads).
  */
 COLL_API coll_status coll_comm_grow(coll_comm *comm, const coll_config *config, coll_comm **child);
 
@@ -311,11 +311,12 @@ COLL_API coll_status coll_comm_joiners(coll_comm *comm, int *count);
 
 /*
  * Joins a running communicator: waits until its ranks call coll_comm_grow(), and receives the new
- * communicator. As an original rank (coll_comm_origin_rank) it gets a number that nobody had
- * before, also if this process was a member earlier. id: from coll_comm_join_id(). config: as in
+ * communicator. Its original rank (coll_comm_origin_rank) is a number that no rank has had before,
+ * even if this process was a member earlier. id: from coll_comm_join_id(). config: as in
  * coll_comm_create(), and should be the same as the members'; create_timeout_ms is how long to wait
- * for a growth, and again for its end. Errors: as coll_comm_create(); TIMEOUT (nobody grew; the
- * message says how far this came), AUTH or MISMATCH (the id is old), PEER_LOST (rank 0 is gone).
+ * for a growth to begin, and then again for it to end. Errors: as coll_comm_create(); TIMEOUT
+ * (nobody grew; the message says how far this came), AUTH or MISMATCH (the id is old), PEER_LOST
+ * (rank 0 is gone).
  */
 COLL_API coll_status coll_comm_join(coll_comm **comm, const coll_id *id, const coll_config *config);
 

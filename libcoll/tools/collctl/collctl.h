@@ -1,5 +1,5 @@
-/* collctl.h: collctl's parts. It reads the status pages of processes (libcoll/status), puts
- * together which belong to one job, and prints them. */
+/* collctl.h: collctl's parts. It reads the status pages of processes (libcoll/status), groups them
+ * by job, and prints them. */
 #ifndef COLLI_TOOLS_COLLCTL_COLLCTL_H
 #define COLLI_TOOLS_COLLCTL_COLLCTL_H
 
@@ -89,8 +89,8 @@ const char *ctl_op_text(ctl_op op, char text[CTL_OP_TEXT]);
 /* "running", "sleeping", "stopped", ... */
 const char *ctl_state_name(uint8_t state);
 
-/* Whether a rank has not entered a collective in which others are. If so, writes who waits for it,
- * and its last operation. */
+/* Whether a rank has not entered a collective that others are in. If so, writes which ranks wait
+ * for it, and its last operation. */
 #define CTL_LATE_TEXT 1024
 bool ctl_is_late(const ctl_comm *comm, int rank, char text[CTL_LATE_TEXT]);
 

@@ -4,7 +4,7 @@
 
 #include "collctl.h"
 
-#define LATE_S 0.1 /* who comes later than that is late */
+#define LATE_S 0.1 /* a rank that enters later than this is late */
 
 /* ---- operations ------------------------------------------------------------------------------ */
 

@@ -1,4 +1,4 @@
-/* view.c: puts pages of processes together to communicators. */
+/* view.c: combines the pages of processes into communicators. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "collctl.h"
 #include "libcoll/status/service.h"
 
-/* Ends the program: memory for its own tables is out. */
+/* Ends the program: out of memory for its own tables. */
 static void *checked(void *memory) {
   if (memory)
     return memory;
@@ -145,7 +145,7 @@ static void free_comm(ctl_comm *comm) {
   free(comm->members);
 }
 
-/* Whether a rank calls a communicator so. */
+/* Whether a communicator has this name on one of its ranks. */
 static bool is_named(const ctl_comm *comm, const char *name) {
   bool so = false;
   for (int rank = 0; rank < comm->nranks; rank++)

@@ -1,5 +1,5 @@
 /*
- * killed.h: what tests/chaos/peers/run hears from each rank of each library, in lines:
+ * killed.h: the lines that tests/chaos/peers/run reads from each rank of each library:
  *   pid RANK PID            at the start
  *   round RANK              the first operation is done
  *   error RANK SECONDS MESSAGE   an operation failed after so many seconds inside it

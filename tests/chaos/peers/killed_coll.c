@@ -13,7 +13,7 @@ static coll_status operate(const char *what, coll_comm *comm) {
   return coll_allreduce(data, sum, KILLED_SHORT, COLL_FLOAT32, COLL_SUM, comm);
 }
 
-/* What a program does that wants to go on. */
+/* What a program does to continue after a failure. */
 static int go_on(int rank, coll_comm *comm, const char *what) {
   coll_comm *smaller = NULL;
   coll_error error = COLL_ERROR_INIT;

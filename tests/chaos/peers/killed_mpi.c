@@ -1,5 +1,5 @@
 /*
- * killed_mpi.c: an MPI library for tests/chaos/peers/run. It goes on by MPIX_Comm_revoke and
+ * killed_mpi.c: an MPI library for tests/chaos/peers/run. It continues with MPIX_Comm_revoke and
  * MPIX_Comm_shrink where the library has them. Usage: killed_mpi FOLDER allreduce|broadcast
  */
 #include <mpi.h>
@@ -23,7 +23,7 @@ static int operate(const char *what, MPI_Comm comm) {
   return MPI_Allreduce(data, sum, KILLED_SHORT, MPI_FLOAT, MPI_SUM, comm);
 }
 
-/* What a program does that wants to go on. */
+/* What a program does to continue after a failure. */
 static int go_on(int rank, MPI_Comm comm, const char *what) {
   char text[MPI_MAX_ERROR_STRING] = "this library has no MPIX_Comm_shrink";
   int length, nranks = 0, status = MPI_ERR_OTHER;
