@@ -18,11 +18,13 @@ static void load(const char *text, int nranks) {
   colli_topo_free(topo);
 }
 
-/* Whether a text describes more than a few thousand objects, which takes long and finds nothing. */
+/* Whether a text may describe more than a few thousand objects, which takes long and finds nothing.
+ * Each number counts, because levels need no names. */
 static int is_huge(const char *text) {
   double objects = 1;
-  for (const char *at = text; (at = strchr(at, ':')) != NULL; at++)
-    objects *= atof(at + 1) > 1 ? atof(at + 1) : 1;
+  for (const char *at = text; (at = strpbrk(at, "0123456789")) != NULL;
+       at += strspn(at, "0123456789"))
+    objects *= atof(at) > 1 ? atof(at) : 1;
   return objects > 4096 || strpbrk(text, "0123456789") == NULL || strlen(text) > 100;
 }
 
