@@ -214,8 +214,10 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   colli_secret *known = lifelines ? lifelines->keep : id->secret;
   if (status == COLL_OK && !known && used->listen_fd >= 0)
     colli_fd_close(used->listen_fd);
-  else if (status == COLL_OK && known && nranks > 1)
+  else if (status == COLL_OK && known && nranks > 1) {
+    colli_door_expect(used->listen_fd, known->bytes);
     (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, known);
+  }
   if (status != COLL_OK) {
     coll_comm_destroy(comm);
     return status;

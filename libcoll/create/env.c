@@ -147,10 +147,16 @@ static coll_status ask_pmix(const colli_params *params, uint64_t deadline_ns, in
         error, COLL_ERR_INVALID_USAGE, "create",
         "the launcher says that this is rank %d of %d; 1 .. %d ranks are possible", *rank, *nranks,
         COLLI_MAX_RANKS);
-  if (status == COLL_OK && *nranks > 1 && *rank == 0)
-    status = colli_id_make(id, params, error);
-  if (status == COLL_OK && *nranks > 1)
-    status = colli_pmix_share(deadline_ns, *rank, id, error);
+  if (status != COLL_OK || *nranks == 1)
+    return status;
+  if (*rank == 0 && colli_id_make(id, params, error) != COLL_OK) {
+    coll_error ignored = COLL_ERROR_INIT;
+    colli_pmix_share(deadline_ns, 0, NULL, &ignored); /* so that the others need not wait */
+    return error->status;
+  }
+  status = colli_pmix_share(deadline_ns, *rank, id, error);
+  if (status != COLL_OK)
+    colli_id_close(id, *rank);
   return status;
 }
 

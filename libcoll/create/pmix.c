@@ -39,7 +39,7 @@ static struct {
 /* One exchange with the launcher, made by a thread. */
 typedef struct exchange {
   int rank, nranks;
-  char id[HEX_BYTES]; /* to share, or shared by rank 0 */
+  char id[HEX_BYTES]; /* to share, or shared by rank 0; empty: rank 0 failed */
   const char *call;   /* the function that failed, or NULL */
   char reason[200];   /* why */
   coll_status status;
@@ -163,7 +163,8 @@ static void get_id(exchange *e, const char *key) {
   if (strlen(value->data.string) == sizeof(e->id) - 1)
     memcpy(e->id, value->data.string, sizeof(e->id));
   else
-    fail(e, COLL_ERR_SYSTEM, "PMIx_Get", "rank 0's id has another length");
+    fail(e, COLL_ERR_SYSTEM, "PMIx_Get",
+         *value->data.string ? "rank 0's id has another length" : "rank 0 failed; see its error");
   explicit_bzero(value->data.string, strlen(value->data.string));
   free(value->data.string);
   free(value);
@@ -215,8 +216,7 @@ static coll_status run(void (*make)(void *), exchange *e, uint64_t deadline_ns, 
                     what);
   else if (status != COLL_OK)
     colli_error_set(error, status, "create",
-                    "%s failed in %s: %s; install " LIBRARY " (Debian: libpmix2) as the launcher "
-                    "has it, or export COLL_ROOT and COLL_SECRET_FILE",
+                    "%s failed in %s: %s; without PMIx, export COLL_ROOT and COLL_SECRET_FILE",
                     what, e->call, e->reason);
   if (status != COLL_OK)
     discard(e);
@@ -262,7 +262,7 @@ coll_status colli_pmix_share(uint64_t deadline_ns, int rank, colli_id *id, coll_
   exchange *e = make_exchange(rank, error);
   if (!e)
     return COLL_ERR_NO_MEMORY;
-  if (rank == 0) {
+  if (rank == 0 && id) {
     coll_id packed;
     colli_id_pack(id, &packed);
     for (size_t i = 0; i < sizeof(packed.bytes); i++)

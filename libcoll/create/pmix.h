@@ -25,9 +25,9 @@ bool colli_pmix_offered(const colli_params *params);
 coll_status colli_pmix_join(uint64_t deadline_ns, int *rank, int *nranks, coll_error *error);
 
 /*
- * Rank 0 passes on *id, all others get it; all ranks of the launcher's job take part. Copies of the
- * secret stay in the memory of PMIx and of the launcher. Errors: TIMEOUT if some rank has not made
- * the call by deadline_ns, SYSTEM if PMIx fails, NO_MEMORY.
+ * Rank 0 passes on *id (NULL: it has failed), all others get it; all ranks of the launcher's job
+ * take part. Copies of the secret stay in the memory of PMIx and of the launcher. Errors: TIMEOUT
+ * if some rank has not made the call by deadline_ns, SYSTEM if PMIx or rank 0 fails, NO_MEMORY.
  */
 coll_status colli_pmix_share(uint64_t deadline_ns, int rank, colli_id *id, coll_error *error);
 

@@ -24,6 +24,13 @@ END
 COLL_CREATE_TIMEOUT_MS=1000 expect_failure "no rank 0" "waiting for all ranks of the launcher's job in PMIx" \
   mpirun --oversubscribe -n 3 sh silent.sh "$rank"
 
+# Rank 0 cannot listen: the others learn that at once.
+cat > deaf.sh <<'END'
+[ "$PMIX_RANK" != 0 ] || export COLL_TCP_IFNAME=none0
+exec "$1"
+END
+expect_failure "a deaf rank 0" "rank 0 failed; see its error" mpirun --oversubscribe -n 3 sh deaf.sh "$rank"
+
 # The variables come first.
 expect_failure "COLL_ROOT" "there is no secret" env COLL_ROOT=127.0.0.1:29511 mpirun --oversubscribe -n 2 -x COLL_ROOT "$rank"
 finish
