@@ -352,6 +352,9 @@ colli_tls *colli_auth_take_tls(colli_auth *auth) {
 void colli_auth_drop(colli_auth *auth) {
   colli_tls_close(auth->secured);
   auth->secured = NULL;
+  explicit_bzero(auth->send_key, sizeof(auth->send_key));
+  explicit_bzero(auth->recv_key, sizeof(auth->recv_key));
+  explicit_bzero(auth->tls_key, sizeof(auth->tls_key));
 }
 
 bool colli_auth_spoken(const colli_auth *auth) {

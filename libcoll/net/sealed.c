@@ -20,6 +20,7 @@ void colli_sealed_open(colli_sealed *sealed, colli_auth *auth) {
     memcpy(sealed->tls_key, auth->tls_key, sizeof(sealed->tls_key));
   memcpy(sealed->send_key, auth->send_key, sizeof(sealed->send_key));
   memcpy(sealed->recv_key, auth->recv_key, sizeof(sealed->recv_key));
+  colli_auth_drop(auth);
 }
 
 void colli_sealed_close(colli_sealed *sealed) {

@@ -26,6 +26,7 @@ static void settle(coll_comm *child, coll_comm *comm, const colli_settings *sett
   child->calls.ops = comm->calls.ops;
   memcpy(child->name, comm->name, sizeof(child->name));
   memcpy(child->family->name, comm->name, sizeof(comm->name));
+  memcpy(child->shown->name, comm->name, sizeof(comm->name));
   child->calls.deterministic =
       settings->deterministic ? settings->deterministic : comm->calls.deterministic;
   child->calls.accumulate = settings->accumulate ? settings->accumulate : comm->calls.accumulate;
