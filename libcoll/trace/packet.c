@@ -49,6 +49,12 @@ void colli_packet_message(colli_packet *packet, unsigned field, const colli_pack
   add_bytes(packet, field, inner->bytes, inner->used);
 }
 
+void colli_packet_append(colli_packet *packet, const colli_packet *more) {
+  COLLI_ASSERT(packet->used + more->used <= COLLI_PACKET_MAX);
+  memcpy(packet->bytes + packet->used, more->bytes, more->used);
+  packet->used += more->used;
+}
+
 size_t colli_packet_write(uint8_t *to, const colli_packet *packet) {
   to[0] = TRACE_PACKET;
   size_t used = 1 + put_number(to + 1, packet->used);

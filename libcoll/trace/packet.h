@@ -50,6 +50,9 @@ void colli_packet_text(colli_packet *packet, unsigned field, const char *text);
 /* Adds a field that is another message, and ends that message. */
 void colli_packet_message(colli_packet *packet, unsigned field, const colli_packet *inner);
 
+/* Adds all fields of another packet. */
+void colli_packet_append(colli_packet *packet, const colli_packet *more);
+
 /* Writes a packet as an item of a trace to `to`, which has room for 6 bytes more than the packet;
  * returns how many bytes that took. */
 size_t colli_packet_write(uint8_t *to, const colli_packet *packet);

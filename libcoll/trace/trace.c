@@ -31,6 +31,8 @@ struct colli_trace {
   uint64_t missing;   /* operations that did not fit */
   uint64_t described; /* bit l: lane l has been named */
   open_span open[LANES];
+  coll_profiler_event last; /* the operation that began last */
+  colli_packet last_body;   /* what its span has in common with those of equal operations */
 };
 
 /* ---- packets --------------------------------------------------------------------------------- */
@@ -88,14 +90,16 @@ static void annotate_text(colli_packet *event, const char *name, const char *tex
 }
 
 /* Begins a track event. */
-static void begin_event(colli_packet *event, int type, uint64_t track, const char *name) {
+static void begin_event(colli_packet *event, int type, uint64_t track) {
   event->used = 0;
   colli_packet_number(event, EVENT_TYPE, (uint64_t)type);
   colli_packet_number(event, EVENT_TRACK_UUID, track);
-  if (name) {
-    colli_packet_text(event, EVENT_CATEGORIES, "coll");
-    colli_packet_text(event, EVENT_NAME, name);
-  }
+}
+
+/* Names it. */
+static void name_event(colli_packet *event, const char *name) {
+  colli_packet_text(event, EVENT_CATEGORIES, "coll");
+  colli_packet_text(event, EVENT_NAME, name);
 }
 
 /* Appends a track event. */
@@ -132,22 +136,42 @@ static bool describe_lane(colli_trace *trace, int lane) {
   return true;
 }
 
+/* Whether two operations differ in nothing but their numbers and times. Names are constants. */
+static bool are_equal(const coll_profiler_event *a, const coll_profiler_event *b) {
+  return a->operation == b->operation && a->type == b->type && a->op == b->op &&
+         a->count == b->count && a->bytes == b->bytes && a->peer == b->peer &&
+         a->communicator == b->communicator && a->collective == b->collective;
+}
+
+/* What the spans of equal operations have in common. Programs repeat operations, so it is encoded
+ * once for all of a series. */
+static const colli_packet *span_body(colli_trace *trace, const coll_profiler_event *event) {
+  colli_packet *body = &trace->last_body;
+  char communicator[24];
+  if (are_equal(event, &trace->last))
+    return body;
+  trace->last = *event;
+  body->used = 0;
+  name_event(body, event->operation);
+  snprintf(communicator, sizeof(communicator), "%016llx", (unsigned long long)event->communicator);
+  annotate_text(body, "communicator", communicator);
+  annotate_number(body, "count", event->count);
+  annotate_number(body, "bytes", event->bytes);
+  annotate_text(body, "type", event->type);
+  if (*event->op)
+    annotate_text(body, "op", event->op);
+  if (event->peer >= 0)
+    annotate_number(body, event->collective ? "root" : "peer", (uint64_t)event->peer);
+  return body;
+}
+
 /* An operation begins. */
 static void begin_span(colli_trace *trace, const coll_profiler_event *event) {
   int lane = find_lane(trace, NULL);
-  char communicator[24];
   colli_packet span;
-  begin_event(&span, SLICE_BEGIN, trace->track + 1 + (uint64_t)lane, event->operation);
-  snprintf(communicator, sizeof(communicator), "%016llx", (unsigned long long)event->communicator);
-  annotate_text(&span, "communicator", communicator);
+  begin_event(&span, SLICE_BEGIN, trace->track + 1 + (uint64_t)lane);
+  colli_packet_append(&span, span_body(trace, event));
   annotate_number(&span, "number", event->number);
-  annotate_number(&span, "count", event->count);
-  annotate_number(&span, "bytes", event->bytes);
-  annotate_text(&span, "type", event->type);
-  if (*event->op)
-    annotate_text(&span, "op", event->op);
-  if (event->peer >= 0)
-    annotate_number(&span, event->collective ? "root" : "peer", (uint64_t)event->peer);
   if (lane < 0 || !describe_lane(trace, lane) ||
       !append_event(trace, event->time_ns, &span, RESERVE)) {
     trace->missing++;
@@ -162,7 +186,7 @@ static void end_span(colli_trace *trace, const coll_profiler_event *event) {
   if (lane < 0)
     return;
   colli_packet end;
-  begin_event(&end, SLICE_END, trace->track + 1 + (uint64_t)lane, NULL);
+  begin_event(&end, SLICE_END, trace->track + 1 + (uint64_t)lane);
   if (event->status != COLL_OK)
     annotate_text(&end, "status", coll_status_name(event->status));
   append_event(trace, event->time_ns, &end, RESERVE);
@@ -178,7 +202,8 @@ static void take_event(void *ctx, const coll_profiler_event *event) {
     end_span(trace, event);
   } else {
     colli_packet instant;
-    begin_event(&instant, INSTANT, trace->track, coll_status_name(event->status));
+    begin_event(&instant, INSTANT, trace->track);
+    name_event(&instant, coll_status_name(event->status));
     annotate_text(&instant, "message", event->message);
     append_event(trace, event->time_ns, &instant, RESERVE);
   }
@@ -239,7 +264,8 @@ void colli_trace_close(colli_trace *trace) {
     return;
   if (trace->missing) {
     colli_packet instant;
-    begin_event(&instant, INSTANT, trace->track, "the trace is full: operations are missing");
+    begin_event(&instant, INSTANT, trace->track);
+    name_event(&instant, "the trace is full: operations are missing");
     annotate_number(&instant, "missing", trace->missing);
     append_event(trace, colli_now_ns(), &instant, COLLI_PADDING_BYTES);
   }
