@@ -71,7 +71,7 @@ static void *run_desk(void *arg) {
     }
     const uint64_t end = 0;
     if (may_ask(a.fd)) {
-      status_fetch(service, pass_on, &a);
+      status_fetch(service, a.until_ns, pass_on, &a);
       (void)tell(&a, &end, sizeof(end));
     }
     colli_fd_close(a.fd);

@@ -152,10 +152,17 @@ static int receive_copy(const colli_status_service *service, colli_sealed *conn,
   return *copy ? 1 : -1;
 }
 
-/* Fetches what one door has. True: all of it. */
-static bool fetch_from(const colli_status_service *service, const colli_status_post *post,
-                       bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx) {
-  const uint64_t until_ns = colli_now_ns() + STATUS_HOST_MS * COLLI_NS_PER_MS;
+/* What came of a door. */
+typedef enum fetched {
+  FETCHED_ALL,
+  FETCHED_PART,      /* or nothing: the host's other door may have more */
+  FETCHED_FOR_NOBODY /* the asker is gone */
+} fetched;
+
+/* Fetches what one door has. */
+static fetched fetch_from(const colli_status_service *service, const colli_status_post *post,
+                          uint64_t until_ns,
+                          bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx) {
   colli_sealed conn = COLLI_SEALED_NONE;
   bool in = false;
   for (int i = 0; i < COLLI_MAX_ADDRS && !in; i++) {
@@ -165,27 +172,32 @@ static bool fetch_from(const colli_status_service *service, const colli_status_p
       in = dial(service, post, addr, share_ns < until_ns ? share_ns : until_ns, &conn);
   }
   int more = in ? 1 : -1;
-  while (more > 0) {
+  bool gone = false;
+  while (more > 0 && !gone) {
     void *copy;
     size_t bytes;
     more = receive_copy(service, &conn, until_ns, &copy, &bytes);
-    if (more > 0 && !pass(ctx, copy, bytes))
-      more = -1;
+    gone = more > 0 && !pass(ctx, copy, bytes);
     free(copy);
   }
   colli_sealed_close(&conn);
-  return more == 0;
+  if (gone)
+    return FETCHED_FOR_NOBODY;
+  return more == 0 ? FETCHED_ALL : FETCHED_PART;
 }
 
-void status_fetch(const colli_status_service *service,
+void status_fetch(const colli_status_service *service, uint64_t until_ns,
                   bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx) {
   uint64_t known = 0; /* the host whose door has answered */
-  bool answered = false;
-  for (int i = 0; i < service->plan.nposts; i++) {
+  fetched result = FETCHED_PART;
+  for (int i = 0; i < service->plan.nposts && result != FETCHED_FOR_NOBODY; i++) {
     const colli_status_post *post = &service->plan.posts[i];
-    if (answered && post->host_id == known)
+    uint64_t now_ns = colli_now_ns(), host_ns = now_ns + STATUS_HOST_MS * COLLI_NS_PER_MS;
+    if (now_ns >= until_ns)
+      return;
+    if (result == FETCHED_ALL && post->host_id == known)
       continue;
-    answered = fetch_from(service, post, pass, ctx);
+    result = fetch_from(service, post, host_ns < until_ns ? host_ns : until_ns, pass, ctx);
     known = post->host_id;
   }
 }

@@ -33,8 +33,8 @@ bool status_pull(const colli_status_service *service, colli_sealed *conn, void *
 void *status_run_door(void *service);
 
 /* Calls pass(ctx, copy, bytes) for each copy of each other host. The bytes are not checked. Stops
- * if pass() returns false. */
-void status_fetch(const colli_status_service *service,
+ * if pass() returns false, or when time is up. */
+void status_fetch(const colli_status_service *service, uint64_t until_ns,
                   bool (*pass)(void *ctx, const void *copy, size_t bytes), void *ctx);
 
 #endif

@@ -25,17 +25,18 @@ typedef struct job {
 } job;
 
 /* Rank 1 waits in its own code. */
-static int run_other(const coll_id *id, int hold) {
+static int run_other(const coll_id *id, const char *host, int hold) {
   coll_comm *comm;
   char byte;
-  setenv("COLL_HOST_ID", "there", 1);
+  setenv("COLL_HOST_ID", host, 1);
   if (coll_comm_create(&comm, id, 2, 1, NULL) != COLL_OK)
     return 1;
   int failed = read(hold, &byte, 1) != 0;
   return coll_comm_destroy(&comm) != COLL_OK || failed;
 }
 
-static job start(void) {
+/* Rank 0 is on the host "here". */
+static job start(const char *other_host) {
   job j = {0};
   coll_id id;
   int fds[2];
@@ -45,7 +46,7 @@ static job start(void) {
   cr_assert_geq(j.child, 0);
   if (j.child == 0) {
     close(fds[1]);
-    _exit(run_other(&id, fds[0]));
+    _exit(run_other(&id, other_host, fds[0]));
   }
   close(fds[0]);
   j.hold = fds[1];
@@ -99,7 +100,7 @@ static socklen_t address_of(const char *desk, struct sockaddr_un *address) {
 /* The desk answers, and all goes with the communicator. */
 Test(service, asks_the_other_host, .timeout = 60) {
   const int fds = count_fds(), threads = count_threads();
-  job j = start();
+  job j = start("there");
   colli_status_head *page = own_page();
   cr_assert_eq(count_threads(), threads + 2);
   cr_assert(*page->desk);
@@ -120,7 +121,7 @@ Test(service, asks_the_other_host, .timeout = 60) {
 Test(service, same_user_only, .timeout = 60) {
   if (geteuid() != 0)
     cr_skip_test("needs root to become somebody else");
-  job j = start();
+  job j = start("there");
   colli_status_head *page = own_page();
   pid_t other = fork();
   if (other == 0) {
@@ -141,12 +142,15 @@ Test(service, same_user_only, .timeout = 60) {
 
 /* A single host needs no service. */
 Test(service, not_on_one_host, .timeout = 60) {
-  coll_comm *comms[2];
-  const int threads = count_threads();
-  cr_assert_eq(coll_comm_create_local(comms, 2, NULL), COLL_OK);
+  const int fds = count_fds(), threads = count_threads();
+  job j = start("here");
+  colli_status_head *page = own_page();
+  cr_assert_eq(*page->desk, '\0');
   cr_assert_eq(count_threads(), threads);
-  for (int i = 0; i < 2; i++)
-    coll_comm_destroy(&comms[i]);
+  free(page);
+  end(&j);
+  cr_assert_eq(count_threads(), threads);
+  cr_assert_eq(count_fds(), fds);
 }
 
 /* Plays a desk that sends these bytes. */
