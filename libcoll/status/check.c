@@ -19,8 +19,7 @@ static void check_ring(colli_flight *ring, uint64_t last) {
       memset(&ring[i], 0, sizeof(ring[i]));
 }
 
-/* Checks one communicator. */
-static const char *check_comm(const colli_status_head *head, colli_status_comm *comm) {
+const char *colli_status_check_comm(const colli_status_head *head, colli_status_comm *comm) {
   if (comm->nranks < 1 || comm->nranks > head->nranks || comm->rank < 0 ||
       comm->rank >= comm->nranks)
     return "the ranks of a communicator";
@@ -57,7 +56,7 @@ const char *colli_status_check(colli_status_head *head, size_t bytes) {
     clean(info->link, sizeof(info->link));
   }
   for (unsigned i = 0; i < head->ncomms; i++) {
-    const char *wrong = check_comm(head, colli_status_comm_at(head, i));
+    const char *wrong = colli_status_check_comm(head, colli_status_comm_at(head, i));
     if (wrong)
       return wrong;
   }

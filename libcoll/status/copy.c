@@ -29,8 +29,10 @@ static void drop_torn(colli_flight *ring, const colli_flight *before) {
  * meanwhile. */
 static bool copy_comm(int fd, size_t offset, size_t bytes, colli_status_comm *to,
                       colli_status_comm *before) {
+  uint64_t after;
   if (!read_at(fd, before, sizeof(before->shown), offset) || before->shown % 2 == 0 ||
       !read_at(fd, before, bytes, offset) || !read_at(fd, to, bytes, offset) ||
+      !read_at(fd, &after, sizeof(after), offset) || to->shown % 2 == 0 || after != to->shown ||
       to->shown != before->shown || to->uid != before->uid)
     return false;
   drop_torn(to->flights.collectives, before->flights.collectives);
@@ -38,14 +40,17 @@ static bool copy_comm(int fd, size_t offset, size_t bytes, colli_status_comm *to
   return true;
 }
 
-/* Copies all that are shown, behind the head and the ranks. */
+/* Copies all that are shown, behind the head and the ranks. One that makes no sense is left out:
+ * the rest of the page is as good as before. */
 static void copy_comms(int fd, colli_status_head *copy, colli_status_comm *before) {
   size_t bytes = colli_status_comm_bytes(copy->nranks);
   copy->ncomms = 0;
-  for (unsigned i = 0; i < COLLI_STATUS_COMMS; i++)
-    if (copy_comm(fd, colli_status_head_bytes(copy->nranks) + i * bytes, bytes,
-                  colli_status_comm_at(copy, copy->ncomms), before))
+  for (unsigned i = 0; i < COLLI_STATUS_COMMS; i++) {
+    colli_status_comm *to = colli_status_comm_at(copy, copy->ncomms);
+    size_t offset = colli_status_head_bytes(copy->nranks) + i * bytes;
+    if (copy_comm(fd, offset, bytes, to, before) && !colli_status_check_comm(copy, to))
       copy->ncomms++;
+  }
 }
 
 /* Copies what is behind the head. */

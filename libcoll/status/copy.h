@@ -11,6 +11,9 @@
 /* Checks a copy, and makes its texts printable. NULL, or what is wrong. */
 const char *colli_status_check(colli_status_head *head, size_t bytes);
 
+/* The same for one communicator, once the head and the ranks are there. */
+const char *colli_status_check_comm(const colli_status_head *head, colli_status_comm *comm);
+
 /* The bytes of a copy that was checked. */
 size_t colli_status_bytes(const colli_status_head *head);
 

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -114,6 +115,35 @@ static int page_fd(void) {
       return fd;
   }
   return -1;
+}
+
+/* A communicator that makes no sense is left out, and the rest of the page is shown. */
+Test(page, with_a_wrong_communicator, .timeout = 60) {
+  coll_comm *base = alone(), *child;
+  cr_assert_eq(coll_comm_dup(base, NULL, &child), COLL_OK);
+  colli_status_head *copy;
+  struct stat info;
+  int from = page_fd(), to = memfd_create("wrong", MFD_CLOEXEC);
+  cr_assert(from >= 0 && to >= 0 && fstat(from, &info) == 0);
+  char *bytes = malloc((size_t)info.st_size);
+  cr_assert(bytes && pread(from, bytes, (size_t)info.st_size, 0) == info.st_size);
+  cr_assert_eq(pwrite(to, bytes, (size_t)info.st_size, 0), info.st_size);
+  cr_assert_null(colli_status_copy(to, &copy));
+  cr_assert_eq(copy->ncomms, 2);
+  free(copy);
+  colli_status_head *head = (void *)bytes;
+  const int32_t wrong = head->nranks + 1;
+  char *first = (char *)colli_status_comm_at(head, 0);
+  off_t at = first - bytes + (off_t)offsetof(colli_status_comm, nranks);
+  cr_assert_eq(pwrite(to, &wrong, sizeof(wrong), at), (ssize_t)sizeof(wrong));
+  cr_assert_null(colli_status_copy(to, &copy));
+  cr_assert_eq(copy->ncomms, 1);
+  cr_assert_neq(colli_status_comm_at(copy, 0)->uid, 0, "the base is the one that is wrong");
+  free(copy);
+  free(bytes);
+  close(to);
+  coll_comm_destroy(&child);
+  coll_comm_destroy(&base);
 }
 
 /* Nobody else can change it, or cut it under its owner. */
