@@ -44,6 +44,25 @@ static bool look_at_process(int pid, uint8_t *state, int *own_pid) {
   return true;
 }
 
+/* Opens a folder, or returns NULL with errno. A rank's service does so, too: fork() must know. */
+static DIR *open_folder(const char *path) {
+  int fd = COLLI_FD(open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR *folder = fd >= 0 ? fdopendir(fd) : NULL;
+  if (fd >= 0 && !folder) {
+    int error = errno;
+    colli_fd_close(fd);
+    errno = error;
+  }
+  return folder;
+}
+
+static void close_folder(DIR *folder) {
+  colli_fork_hold();
+  colli_fd_delist(dirfd(folder));
+  closedir(folder);
+  colli_fork_release();
+}
+
 /* Opens a descriptor of another process, if it is a status page; else -1. */
 static int open_page(int folder_fd, const char *name) {
   char target[sizeof(LINK_TEXT) + 1];
@@ -59,7 +78,7 @@ int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_hea
                               void *ctx) {
   char path[40];
   snprintf(path, sizeof(path), "/proc/%d/fd", pid);
-  DIR *folder = opendir(path);
+  DIR *folder = open_folder(path);
   if (!folder)
     return -1;
   int count = 0;
@@ -82,12 +101,12 @@ int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_hea
       free(copy);
     }
   }
-  closedir(folder);
+  close_folder(folder);
   return count;
 }
 
 int colli_status_scan(void (*found)(void *ctx, colli_status_head *copy), void *ctx) {
-  DIR *folder = opendir("/proc");
+  DIR *folder = open_folder("/proc");
   if (!folder)
     return errno;
   for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
@@ -96,6 +115,6 @@ int colli_status_scan(void (*found)(void *ctx, colli_status_head *copy), void *c
     if (pid > 0 && pid <= INT_MAX && !*end)
       (void)colli_status_scan_process((int)pid, found, ctx);
   }
-  closedir(folder);
+  close_folder(folder);
   return 0;
 }
