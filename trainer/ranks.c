@@ -278,7 +278,8 @@ bool join_offer(worker *w, fail *why) {
   if (snprintf(name, sizeof(name), "%s.XXXXXX", path) >= (int)sizeof(name))
     return fail_set(why, "%.200s...: the path is too long", path);
   int fd = mkostemp(name, O_CLOEXEC); /* nobody else may read it */
-  bool ok = fd >= 0 && write(fd, &id, sizeof(id)) == (ssize_t)sizeof(id);
+  bool ok =
+      fd >= 0 && write(fd, &id, sizeof(id)) == (ssize_t)sizeof(id) && fstat(fd, &w->offer) == 0;
   ok = fd >= 0 && close(fd) == 0 && ok && rename(name, path) == 0;
   if (ok)
     return true;
@@ -288,8 +289,19 @@ bool join_offer(worker *w, fail *why) {
   return fail_set(why, "%s: writing: %s", path, strerror(error));
 }
 
+void join_offer_again(worker *w) {
+  fail why = {.text = ""};
+  if (!join_offer(w, &why))
+    progress_say(&w->progress, "nobody can join any more: %s", why.text);
+}
+
 void join_end(const worker *w) {
-  if (w->o->join_file && w->rank == 0)
+  struct stat now;
+  if (!w->o->join_file || !w->offer.st_ino || stat(w->o->join_file, &now) != 0)
+    return;
+  /* The others may have gone on without this rank, and then the file is theirs. */
+  if (now.st_ino == w->offer.st_ino && now.st_mtim.tv_sec == w->offer.st_mtim.tv_sec &&
+      now.st_mtim.tv_nsec == w->offer.st_mtim.tv_nsec)
     unlink(w->o->join_file);
 }
 

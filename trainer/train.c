@@ -311,7 +311,10 @@ static bool go_on(trainer *t, fail *why) {
     return false;
   if (w->rank == 0 && w->o->checkpoint)
     checkpoint_withdraw(w->o->checkpoint, 0, w->number);
-  return (w->rank != 0 || metrics_open(&t->metrics, w->o, why)) && join_offer(w, why);
+  if (w->rank == 0 && !metrics_open(&t->metrics, w->o, why))
+    return false;
+  join_offer_again(w);
+  return true;
 }
 
 /* A process that joins the run prepares itself, then gets the others' state. */

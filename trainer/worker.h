@@ -10,6 +10,8 @@
 
 #include <coll/coll.h>
 
+#include <sys/stat.h>
+
 /* What a rank has done in the current epoch. At its end an all-reduce adds them up, so all members
  * are doubles. */
 typedef struct sums {
@@ -34,10 +36,11 @@ typedef struct worker {
   coll_comm *comm;  /* of the ranks that are left */
   coll_comm **old;  /* earlier ones; the strategy may still use their memory */
   size_t olds;
-  int rank, nranks; /* in comm */
-  int number;       /* of this rank, in the whole run */
-  int waiting;      /* processes that wait to join, as rank 0 told all ranks */
-  bool serves;      /* ps-sharded: this rank is a server and nothing else */
+  int rank, nranks;  /* in comm */
+  int number;        /* of this rank, in the whole run */
+  int waiting;       /* processes that wait to join, as rank 0 told all ranks */
+  struct stat offer; /* of the file that this rank wrote for them; st_ino 0: it wrote none */
+  bool serves;       /* ps-sharded: this rank is a server and nothing else */
   const dataset *data;
   model model;
   pass pass;

@@ -6,12 +6,15 @@
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/proc/support_train.h"
 #include "trainer/program.h"
+#include "trainer/ranks.h"
 #include "waits.h"
 
 enum { EPOCHS = 12, NOBODY = -1 };
@@ -156,4 +159,28 @@ Test(train_join, with_other_options, .timeout = 100) {
   cr_expect(strstr(shared->why.text, "different options"), "%s", shared->why.text);
   cr_assert_eq(job_number(&shared->j, EPOCHS - 1, "ranks"), 2);
   job_drop(&shared->j);
+}
+
+/* Writes a file and tells what stat() says of it. */
+static struct stat write_file(const char *path, const char *text) {
+  struct stat info;
+  FILE *file = fopen(path, "w");
+  cr_assert(file && fputs(text, file) >= 0 && fclose(file) == 0 && stat(path, &info) == 0);
+  return info;
+}
+
+/* A rank 0 that the others have left behind does not remove the file of the next rank 0. */
+Test(train_join, offer_of_another_rank) {
+  char path[] = "/tmp/coll-offer-XXXXXX", next[sizeof(path) + 5];
+  int fd = mkstemp(path);
+  cr_assert(fd >= 0 && close(fd) == 0);
+  options o = {.join_file = path};
+  worker w = {.o = &o, .offer = write_file(path, "mine")};
+  snprintf(next, sizeof(next), "%s.next", path);
+  write_file(next, "another");
+  cr_assert_eq(rename(next, path), 0);
+  join_end(&w);
+  cr_assert_eq(stat(path, &w.offer), 0, "the file of another rank is gone");
+  join_end(&w);
+  cr_assert_neq(access(path, F_OK), 0, "the rank's own file is left");
 }
