@@ -246,6 +246,13 @@ static void report(worker *w, const coll_comm *before, const char *story) {
                  left == 1 ? "s" : "", where, story);
 }
 
+/* The new rank 0 lets others join. If it cannot, the run goes on all the same. */
+static void offer_again(worker *w) {
+  fail why = {.text = ""};
+  if (!join_offer(w, &why))
+    progress_say(&w->progress, "nobody can join any more: %s", why.text);
+}
+
 bool recover(worker *w, fail *why) {
   const coll_comm *before = w->comm;
   char story[sizeof(why->text)];
@@ -261,6 +268,7 @@ bool recover(worker *w, fail *why) {
   if (!ready)
     worker_close(w);
   report(w, before, story);
+  offer_again(w);
   recover_forget(w);
   return true;
 }
@@ -287,12 +295,6 @@ bool join_offer(worker *w, fail *why) {
   if (fd >= 0)
     unlink(name);
   return fail_set(why, "%s: writing: %s", path, strerror(error));
-}
-
-void join_offer_again(worker *w) {
-  fail why = {.text = ""};
-  if (!join_offer(w, &why))
-    progress_say(&w->progress, "nobody can join any more: %s", why.text);
 }
 
 void join_end(const worker *w) {

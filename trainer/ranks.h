@@ -36,9 +36,6 @@ bool recover(worker *w, fail *why);
 /* Rank 0: writes --join-file, if it was asked for. */
 bool join_offer(worker *w, fail *why);
 
-/* The same in the middle of the run, which goes on if that fails. */
-void join_offer_again(worker *w);
-
 /* Collective: rank 0 tells all that it has got here, and how many processes wait to join. */
 bool join_ask(worker *w, fail *why);
 

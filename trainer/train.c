@@ -311,10 +311,7 @@ static bool go_on(trainer *t, fail *why) {
     return false;
   if (w->rank == 0 && w->o->checkpoint)
     checkpoint_withdraw(w->o->checkpoint, 0, w->number);
-  if (w->rank == 0 && !metrics_open(&t->metrics, w->o, why))
-    return false;
-  join_offer_again(w);
-  return true;
+  return w->rank != 0 || metrics_open(&t->metrics, w->o, why);
 }
 
 /* A process that joins the run prepares itself, then gets the others' state. */
