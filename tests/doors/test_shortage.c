@@ -226,7 +226,7 @@ static void play_jobs(const shortage_case *jobs, int count) {
 /* Plays each kind of call, victim and phase, or a part of them. */
 static void play_kinds(bool for_good) {
   shortage_case jobs[PHASES * RANKS * SHORTAGE_COUNT];
-  const int part = extent(24, 8, 24);
+  const int part = extent(24, 12, 24);
   int count = 0, number = for_good;
   for (int now = 0; now < PHASES; now++)
     for (int victim = 0; victim < RANKS; victim++)
@@ -246,7 +246,7 @@ Test(shortage, calls_fail_for_good, .timeout = 600) {
 
 Test(shortage, calls_fail_at_random, .timeout = 600) {
   shortage_case jobs[60];
-  const int count = extent(12, 60, 12);
+  const int count = extent(12, 30, 12);
   for (int i = 0; i < count; i++)
     jobs[i] = (shortage_case){i % PHASES, i / PHASES % RANKS, SHORTAGE_COUNT, i + 1, false, 0};
   play_jobs(jobs, count);

@@ -137,7 +137,7 @@ Test(shrink_model, reachable_ranks_split) {
 Test(shrink_model, random_orders) {
   int returned = 0;
   for (int nranks = 4; nranks <= MOST; nranks++) {
-    for (int i = 0; i < extent(40000, 200000, 20000); i++) {
+    for (int i = 0; i < extent(40000, 80000, 20000); i++) {
       bounds b = {nranks, LISTS, 3, 6, i % 3, COLL_SHRINK_QUORUM_MAJORITY, i % 2};
       cr_assert(!walk(&b, (uint64_t)(nranks * 100000000 + i), &returned), "%d ranks, order %d",
                 nranks, i);
