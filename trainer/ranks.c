@@ -278,6 +278,7 @@ bool recover(worker *w, fail *why) {
 bool join_offer(worker *w, fail *why) {
   const char *path = w->o->join_file;
   char name[PATH_MAX];
+  struct stat info;
   coll_id id;
   if (!path || w->rank != 0)
     return true;
@@ -286,11 +287,12 @@ bool join_offer(worker *w, fail *why) {
   if (snprintf(name, sizeof(name), "%s.XXXXXX", path) >= (int)sizeof(name))
     return fail_set(why, "%.200s...: the path is too long", path);
   int fd = mkostemp(name, O_CLOEXEC); /* nobody else may read it */
-  bool ok =
-      fd >= 0 && write(fd, &id, sizeof(id)) == (ssize_t)sizeof(id) && fstat(fd, &w->offer) == 0;
+  bool ok = fd >= 0 && write(fd, &id, sizeof(id)) == (ssize_t)sizeof(id) && fstat(fd, &info) == 0;
   ok = fd >= 0 && close(fd) == 0 && ok && rename(name, path) == 0;
-  if (ok)
+  if (ok) {
+    w->offer = info;
     return true;
+  }
   int error = errno;
   if (fd >= 0)
     unlink(name);
