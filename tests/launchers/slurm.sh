@@ -17,6 +17,7 @@ stop() {
 }
 daemons=
 trap stop EXIT
+trap 'exit 1' HUP INT TERM PIPE
 
 # Five ports that nobody uses now.
 first=$(python3 - <<'END'
