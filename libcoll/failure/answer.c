@@ -1,10 +1,10 @@
 /* answer.c: a rank that hears that others wait for it tells them what it did last. */
 #include "libcoll/failure/answer.h"
 
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "libcoll/base/line.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/notice_send.h"
 
@@ -49,22 +49,6 @@ void colli_answer_heard(coll_comm *comm, const colli_ctrl_msg *msg) {
 
 /* ---- the message ----------------------------------------------------------------------------- */
 
-/* A message that grows, and is cut at its end. */
-typedef struct line {
-  char *text;
-  size_t bytes, used;
-} line;
-
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  int wrote = vsnprintf(l->text + l->used, l->bytes - l->used, format, args);
-  va_end(args);
-  l->used += wrote > 0 ? (size_t)wrote : 0;
-  if (l->used >= l->bytes)
-    l->used = l->bytes - 1;
-}
-
 /* How long a rank has waited in `op`, in ms; -1 if it is not known to. */
 static long long waited_ms(const coll_comm *comm, const coll_request *op, int rank) {
   const colli_wait_report *report = &comm->failure.wait_reports[rank];
@@ -77,10 +61,10 @@ static long long waited_ms(const coll_comm *comm, const coll_request *op, int ra
 }
 
 /* Adds "ranks 0-2, 5 have waited for 30.0 s". */
-static void add_waiting(line *l, const coll_comm *comm, const coll_request *op) {
+static void add_waiting(colli_line *l, const coll_comm *comm, const coll_request *op) {
   long long longest = 0;
   int count = 0, first = -1;
-  line ranks = {(char[128]){0}, 128, 0};
+  colli_line ranks = {(char[128]){0}, 128, 0};
   for (int rank = 0; rank <= comm->nranks; rank++) {
     long long ms = rank < comm->nranks ? waited_ms(comm, op, rank) : -1;
     longest = ms > longest ? ms : longest;
@@ -89,46 +73,48 @@ static void add_waiting(line *l, const coll_comm *comm, const coll_request *op) 
       first = rank;
     if (ms >= 0 || first < 0)
       continue;
-    add(&ranks, "%s%d", ranks.used ? ", " : "", first);
+    colli_line_add(&ranks, "%s%d", ranks.used ? ", " : "", first);
     if (rank - 1 > first)
-      add(&ranks, "%s%d", rank - 1 > first + 1 ? "-" : ", ", rank - 1);
+      colli_line_add(&ranks, "%s%d", rank - 1 > first + 1 ? "-" : ", ", rank - 1);
     first = -1;
   }
-  add(l, "rank%s %s %s waited for %.1f s", count > 1 ? "s" : "", ranks.text,
-      count > 1 ? "have" : "has", (double)longest / 1e3);
+  colli_line_add(l, "rank%s %s %s waited for %.1f s", count > 1 ? "s" : "", ranks.text,
+                 count > 1 ? "have" : "has", (double)longest / 1e3);
 }
 
 /* Adds the operation that ended last, and when. */
-static void add_last(line *l, const coll_tag *tag, uint64_t age_ms) {
+static void add_last(colli_line *l, const coll_tag *tag, uint64_t age_ms) {
   char text[COLLI_TAG_TEXT];
-  add(l, " last was %s, finished %.1f s ago", colli_tag_brief(tag, text), (double)age_ms / 1e3);
+  colli_line_add(l, " last was %s, finished %.1f s ago", colli_tag_brief(tag, text),
+                 (double)age_ms / 1e3);
 }
 
 void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, char *text,
                        size_t bytes) {
-  line l = {text, bytes, 0};
+  colli_line l = {text, bytes, 0};
   char call[COLLI_TAG_TEXT];
   const colli_answer *answer = &comm->failure.wait_reports[peer].answer;
   uint64_t quiet_ms = (comm->world.now_ns(comm->world.ctx) - answer->heard_ns) / COLLI_NS_PER_MS;
   bool says = answer->heard_ns && answer->entered < op->sequence;
-  add(&l, "rank %d (host %s, pid %d) has not entered %s on communicator \"%s\"", peer,
-      comm->table[peer].host, comm->table[peer].pid, colli_tag_brief(&op->tag, call), comm->name);
+  colli_line_add(&l, "rank %d (host %s, pid %d) has not entered %s on communicator \"%s\"", peer,
+                 comm->table[peer].host, comm->table[peer].pid, colli_tag_brief(&op->tag, call),
+                 comm->name);
   if (!says)
-    add(&l, ", or is frozen, or cannot be reached: it does not answer");
+    colli_line_add(&l, ", or is frozen, or cannot be reached: it does not answer");
   else if (quiet_ms >= comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS)
-    add(&l, ", and has not answered for %.1f s", (double)quiet_ms / 1e3);
-  add(&l, "; ");
+    colli_line_add(&l, ", and has not answered for %.1f s", (double)quiet_ms / 1e3);
+  colli_line_add(&l, "; ");
   add_waiting(&l, comm, op);
   const colli_flight *mine = colli_flight_last_ended(&comm->exec.flights);
   if (says && answer->ended) {
-    add(&l, "; its");
+    colli_line_add(&l, "; its");
     add_last(&l, &answer->tag, answer->since_ms + quiet_ms);
   } else if (says) {
-    add(&l, "; it has finished none before");
+    colli_line_add(&l, "; it has finished none before");
   } else if (mine) {
-    add(&l, "; rank %d's", comm->rank);
+    colli_line_add(&l, "; rank %d's", comm->rank);
     add_last(&l, &mine->tag,
              colli_flight_age_ns(&comm->exec.flights, mine->ended) / COLLI_NS_PER_MS);
   }
-  add(&l, "; look at that process, or raise COLL_TIMEOUT_MS");
+  colli_line_add(&l, "; look at that process, or raise COLL_TIMEOUT_MS");
 }

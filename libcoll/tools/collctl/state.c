@@ -1,8 +1,8 @@
 /* state.c: what a rank does, from its flight record. */
-#include <stdarg.h>
 #include <string.h>
 
 #include "collctl.h"
+#include "libcoll/base/line.h"
 
 #define LATE_S 0.1 /* a rank that enters later than this is late */
 
@@ -79,22 +79,6 @@ const char *ctl_state_name(uint8_t state) {
 
 /* ---- who is late ----------------------------------------------------------------------------- */
 
-/* A text that grows, and is cut at its end. */
-typedef struct line {
-  char *text;
-  size_t bytes, used;
-} line;
-
-__attribute__((format(printf, 2, 3))) static void add(line *l, const char *format, ...) {
-  va_list args;
-  va_start(args, format);
-  int wrote = vsnprintf(l->text + l->used, l->bytes - l->used, format, args);
-  va_end(args);
-  l->used += wrote > 0 ? (size_t)wrote : 0;
-  if (l->used >= l->bytes)
-    l->used = l->bytes - 1;
-}
-
 /* A rank's collective `number`, if it has been in it for a while: pages are not read all at the
  * same moment. Else NULL. */
 static const colli_flight *waits_in(const ctl_comm *comm, int rank, uint64_t number) {
@@ -107,8 +91,8 @@ static const colli_flight *waits_in(const ctl_comm *comm, int rank, uint64_t num
 }
 
 /* Adds "ranks 0-2, 5 have waited for 30.0 s". */
-static void add_waiting(line *l, const ctl_comm *comm, uint64_t number) {
-  line ranks = {(char[192]){0}, 192, 0};
+static void add_waiting(colli_line *l, const ctl_comm *comm, uint64_t number) {
+  colli_line ranks = {(char[192]){0}, 192, 0};
   double longest = 0;
   int count = 0, first = -1;
   for (int rank = 0; rank <= comm->nranks; rank++) {
@@ -119,14 +103,14 @@ static void add_waiting(line *l, const ctl_comm *comm, uint64_t number) {
       count++;
       first = first < 0 ? rank : first;
     } else if (first >= 0) {
-      add(&ranks, "%s%d", ranks.used ? ", " : "", first);
+      colli_line_add(&ranks, "%s%d", ranks.used ? ", " : "", first);
       if (rank - 1 > first)
-        add(&ranks, "%s%d", rank - 1 > first + 1 ? "-" : ", ", rank - 1);
+        colli_line_add(&ranks, "%s%d", rank - 1 > first + 1 ? "-" : ", ", rank - 1);
       first = -1;
     }
   }
-  add(l, "rank%s %s %s waited for %.1f s", count > 1 ? "s" : "", ranks.text,
-      count > 1 ? "have" : "has", longest);
+  colli_line_add(l, "rank%s %s %s waited for %.1f s", count > 1 ? "s" : "", ranks.text,
+                 count > 1 ? "have" : "has", longest);
 }
 
 bool ctl_is_late(const ctl_comm *comm, int rank, char text[CTL_LATE_TEXT]) {
@@ -137,17 +121,18 @@ bool ctl_is_late(const ctl_comm *comm, int rank, char text[CTL_LATE_TEXT]) {
   if (!next)
     return false;
   char brief[CTL_OP_TEXT];
-  line l = {text, CTL_LATE_TEXT, 0};
+  colli_line l = {text, CTL_LATE_TEXT, 0};
   const colli_status_head *page = comm->pages[rank];
-  add(&l, "rank %d (host %s, pid %d%s%s) has not entered %s on communicator \"%s\"; ", rank,
-      page->host, page->seen_pid, page->state == 'T' ? ", " : "",
-      page->state == 'T' ? "stopped" : "", colli_tag_brief(&next->tag, brief), comm->name);
+  colli_line_add(&l, "rank %d (host %s, pid %d%s%s) has not entered %s on communicator \"%s\"; ",
+                 rank, page->host, page->seen_pid, page->state == 'T' ? ", " : "",
+                 page->state == 'T' ? "stopped" : "", colli_tag_brief(&next->tag, brief),
+                 comm->name);
   add_waiting(&l, comm, next->number);
   ctl_op last = ctl_last_ended(member);
   if (last.flight)
-    add(&l, "; its last was %s, finished %.1f s ago", ctl_op_text(last, brief),
-        colli_status_age_s(page, last.flight->ended));
+    colli_line_add(&l, "; its last was %s, finished %.1f s ago", ctl_op_text(last, brief),
+                   colli_status_age_s(page, last.flight->ended));
   else
-    add(&l, "; it has finished none before");
+    colli_line_add(&l, "; it has finished none before");
   return true;
 }
