@@ -1,4 +1,4 @@
-/* pmix_absent.c: stubs that replace pmix.c in a build without PMIx's headers. */
+/* pmix_absent.c: a build without PMIx's headers offers none. */
 #include "libcoll/base/error.h"
 #include "libcoll/create/pmix.h"
 

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "libcoll/base/clock.h"
@@ -134,4 +135,64 @@ void run_members(member *members, int n, int absent) {
   for (int i = 0; i < n; i++)
     if (i != absent)
       pthread_join(threads[i], NULL);
+}
+
+/* ---- somebody on the way --------------------------------------------------------------------- */
+
+/* Changes a byte of the stream to or from rank 0. */
+typedef struct proxy {
+  int listener;
+  colli_addr root;
+  bool to_root;
+  size_t place;
+} proxy;
+
+/* Passes on what one side has sent; false at its end. */
+static bool pass_on(int from, int to, size_t *count, size_t place) {
+  char bytes[4096];
+  ssize_t got = recv(from, bytes, sizeof(bytes), 0);
+  if (got > 0 && place >= *count && place < *count + (size_t)got)
+    bytes[place - *count] ^= 1;
+  *count += got > 0 ? (size_t)got : 0;
+  return got > 0 && send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
+}
+
+static void *run_proxy(void *arg) {
+  const proxy *p = arg;
+  size_t counts[2] = {0, 0};
+  poll(&(struct pollfd){.fd = p->listener, .events = POLLIN}, 1, 10000);
+  int rank = colli_net_accept(p->listener), root = colli_net_connect(&p->root);
+  if (rank < 0 || root < 0)
+    abort();
+  struct pollfd fds[2] = {{.fd = rank, .events = POLLIN}, {.fd = root, .events = POLLIN}};
+  while (fds[0].fd >= 0 || fds[1].fd >= 0) {
+    poll(fds, 2, 10000);
+    for (int i = 0; i < 2; i++) {
+      const int to = i == 0 ? root : rank;
+      const size_t place = p->to_root == (i == 0) ? p->place : SIZE_MAX;
+      if (fds[i].fd >= 0 && fds[i].revents && !pass_on(fds[i].fd, to, &counts[i], place)) {
+        shutdown(to, SHUT_WR); /* what it sent last must still arrive */
+        fds[i].fd = -1;
+      }
+    }
+  }
+  close(rank);
+  close(root);
+  close(p->listener);
+  return NULL;
+}
+
+member *run_through_proxy(bool to_root, size_t place, int timeout_ms) {
+  member *members = make_members(3, timeout_ms);
+  proxy p = {.to_root = to_root, .place = place, .root = members[0].id.addrs[0]};
+  uint16_t port;
+  pthread_t thread;
+  if (colli_net_listen("", &p.listener, &port, &members[1].error) != COLL_OK)
+    abort();
+  memset(members[1].id.addrs, 0, sizeof(members[1].id.addrs));
+  members[1].id.addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
+  pthread_create(&thread, NULL, run_proxy, &p);
+  run_members(members, 3, -1);
+  pthread_join(thread, NULL);
+  return members;
 }

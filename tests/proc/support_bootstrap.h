@@ -41,4 +41,8 @@ bool member_is_over(void *arg);
 /* Runs all members but `absent` (-1: all) as threads. At most 64. */
 void run_members(member *members, int n, int absent);
 
+/* Runs three members, of which rank 1 meets rank 0 through somebody who changes the byte at `place`
+ * of the stream to or from rank 0. The caller frees them. */
+member *run_through_proxy(bool to_root, size_t place, int timeout_ms);
+
 #endif

@@ -18,60 +18,6 @@
 /* ---- somebody on the way ----------------------------------------------------------------------
  */
 
-/* Passes bytes on between a rank and rank 0, and changes one of those to or from rank 0. */
-typedef struct proxy {
-  int listener;
-  colli_addr root;
-  bool to_root;
-  size_t place; /* of the byte in that stream */
-} proxy;
-
-/* Passes on what one side has sent; false at its end. */
-static bool pass_on(int from, int to, size_t *count, size_t place) {
-  char bytes[4096];
-  ssize_t got = recv(from, bytes, sizeof(bytes), 0);
-  for (ssize_t i = 0; i < got; i++)
-    if (*count + (size_t)i == place)
-      bytes[i] ^= 1;
-  *count += got > 0 ? (size_t)got : 0;
-  return got > 0 && send(to, bytes, (size_t)got, MSG_NOSIGNAL) == got;
-}
-
-static void *run_proxy(void *arg) {
-  const proxy *p = arg;
-  size_t counts[2] = {0, 0};
-  poll(&(struct pollfd){.fd = p->listener, .events = POLLIN}, 1, 10000);
-  int rank = colli_net_accept(p->listener), root = colli_net_connect(&p->root);
-  cr_assert(rank >= 0 && root >= 0);
-  for (;;) {
-    struct pollfd fds[2] = {{.fd = rank, .events = POLLIN}, {.fd = root, .events = POLLIN}};
-    poll(fds, 2, 10000);
-    if (fds[0].revents && !pass_on(rank, root, &counts[0], p->to_root ? p->place : SIZE_MAX))
-      break;
-    if (fds[1].revents && !pass_on(root, rank, &counts[1], p->to_root ? SIZE_MAX : p->place))
-      break;
-  }
-  close(rank);
-  close(root);
-  close(p->listener);
-  return NULL;
-}
-
-/* Rank 1 of 3 bootstraps through a proxy. Returns the members. */
-static member *run_with_proxy(bool to_root, size_t place) {
-  member *members = make_members(3, 10000);
-  proxy p = {.to_root = to_root, .place = place, .root = members[0].id.addrs[0]};
-  uint16_t port;
-  pthread_t thread;
-  cr_assert_eq(colli_net_listen("", &p.listener, &port, &members[1].error), COLL_OK);
-  memset(members[1].id.addrs, 0, sizeof(members[1].id.addrs));
-  members[1].id.addrs[0] = (colli_addr){.family = 4, .port = port, .ip = {127, 0, 0, 1}};
-  pthread_create(&thread, NULL, run_proxy, &p);
-  run_members(members, 3, -1);
-  pthread_join(thread, NULL);
-  return members;
-}
-
 Test(bootstrap_faults, what_was_altered_on_the_way_is_refused) {
   /* The handshake: a hello and a proof to rank 0; a challenge and an answer from it. */
   const size_t to_root = sizeof(colli_hello) + COLLI_MAC_BYTES;
@@ -90,7 +36,7 @@ Test(bootstrap_faults, what_was_altered_on_the_way_is_refused) {
       {false, from_root + offsetof(boot_report, status)},
   };
   for (size_t c = 0; c < sizeof(cases) / sizeof(*cases); c++) {
-    member *members = run_with_proxy(cases[c].to_root, cases[c].place);
+    member *members = run_through_proxy(cases[c].to_root, cases[c].place, 10000);
     for (int i = 0; i < 3; i++)
       if (cases[c].to_root || i == 1) /* the others have succeeded by then */
         cr_assert_eq(members[i].status, COLL_ERR_AUTH, "case %zu, rank %d: %d %s", c, i,
