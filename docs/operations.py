@@ -17,7 +17,7 @@ import sys
 HEADERS = ["coll_collectives.h", "coll_p2p.h"]
 COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/\n"
 DECLARATION = re.compile(rf"({COMMENT})?COLL_API coll_status (coll_\w+)\(([^;]*)\);\n")
-FORMS = re.compile(r"^FORMS\(\s*(\w+),\s*\(([^)]*)\)", re.M)
+FORMS = re.compile(r"^(?:FORMS|MESSAGE)\(\s*(\w+),\s*\(([^)]*)\)", re.M)
 WIDTH = 100
 # Each derived form: its name, the parameters that replace the last one, and its contract.
 DERIVED = [
@@ -124,9 +124,9 @@ def list_declarations(text):
     found = {name: parameters for name, parameters, *_ in operations(text)}
     names = {form.format(name) for name in found for form, *_ in DERIVED}
     for match in DECLARATION.finditer(text):
-        if match[2] in names:
-            continue
         name = match[2][len("coll_"):]
+        if match[2] in names or (name not in found and not name.startswith("window_")):
+            continue
         code = declare(match[2], split_parameters(match[3]), mark="")
         if name in found:
             code += "".join(form for _, form in derived_forms(name, found[name], mark=""))

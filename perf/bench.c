@@ -110,16 +110,6 @@ static void choose_buffers(const perf_bench *b, bool in_place, char **send, char
     *recv += own;
 }
 
-/* Sends to the next rank and receives from the one before. */
-static coll_status run_sendrecv(const perf_bench *b, const char *send, char *recv) {
-  int next = (b->rank + 1) % b->nranks, before = (b->rank + b->nranks - 1) % b->nranks;
-  coll_type type = (coll_type)b->line->type;
-  if (b->nranks > 1)
-    return coll_sendrecv(send, b->nsend, next, 0, recv, b->nrecv, before, 0, type, NULL, b->comm);
-  memcpy(recv, send, b->nsend * b->bytes);
-  return COLL_OK;
-}
-
 /* Reduces to a root, and broadcasts its result. */
 static coll_status run_reduce_broadcast(const perf_bench *b, const char *send, char *recv,
                                         int root) {
@@ -173,7 +163,7 @@ static coll_status run_once(const perf_bench *b, bool in_place, int i) {
   case PERF_REDUCE_BROADCAST:
     return run_reduce_broadcast(b, send, recv, root);
   default:
-    return run_sendrecv(b, send, recv);
+    return perf_run_window(b, send, recv);
   }
 }
 
@@ -223,7 +213,8 @@ static long long count_wrong(const perf_bench *b, bool in_place) {
   case PERF_ALLTOALLV:
     return wrong_blocks(b, recv);
   case PERF_SENDRECV:
-    return perf_wrong_copy(recv, b->nrecv, 0, line->type, (b->rank + n - 1) % n, n);
+    return perf_source(b) < 0 ? 0
+                              : perf_wrong_copy(recv, b->nrecv, 0, line->type, perf_source(b), n);
   default:
     return 0;
   }
@@ -260,6 +251,25 @@ coll_status perf_time(const perf_bench *b, bool in_place, int iters, double *sec
   *seconds = now_s() - start;
   if (status == COLL_OK)
     status = coll_allreduce(seconds, seconds, 1, COLL_FLOAT64, COLL_MAX, b->comm);
+  return status;
+}
+
+static int by_time(const void *a, const void *b) {
+  const double *left = a, *right = b;
+  return (*left > *right) - (*left < *right);
+}
+
+coll_status perf_time_each(const perf_bench *b, bool in_place, int iters, double *us) {
+  coll_status status = coll_barrier(b->comm);
+  double before = now_s();
+  for (int i = 0; i < iters && status == COLL_OK; i++) {
+    status = run_once(b, in_place, i);
+    double after = now_s();
+    us[i] = (after - before) * 1e6;
+    before = after;
+  }
+  if (status == COLL_OK)
+    qsort(us, (size_t)iters, sizeof(*us), by_time);
   return status;
 }
 

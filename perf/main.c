@@ -123,6 +123,10 @@ static bool report_results(const perf_options *options, int nranks, const result
   }
   if (failed)
     fprintf(stderr, "coll_perf: cannot write %s: %s\n", options->json, strerror(errno));
+  if (options->csv && perf_write_csv(options, nranks, out->lines, out->count) != 0) {
+    fprintf(stderr, "coll_perf: cannot write %s: %s\n", options->csv, strerror(errno));
+    failed = -1;
+  }
   return !failed;
 }
 

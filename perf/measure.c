@@ -1,9 +1,11 @@
 /* measure.c: one line: verify, warm up, and time, out of place and in place. */
+#include <stdlib.h>
 #include <string.h>
 
 #include "perf.h"
 
-#define TARGET_S 0.05 /* length of a measurement, unless the user sets the number of iterations */
+#define EACH_MAX 100000 /* single operations whose times are kept */
+#define TARGET_S 0.05   /* length of a measurement, unless the user sets the number of iterations */
 
 /* Bus bandwidth over algorithm bandwidth, as nccl-tests defines it. */
 static double bus_factor(const perf_options *options, int nranks) {
@@ -13,6 +15,25 @@ static double bus_factor(const perf_options *options, int nranks) {
     return 2 * (n - 1) / n;
   bool blocks = traits->send == PERF_ALL_BLOCKS || traits->recv == PERF_ALL_BLOCKS;
   return blocks ? (n - 1) / n : 1;
+}
+
+/* Measures single operations. Of each figure the one of the slowest rank counts. */
+static coll_status measure_spread(const perf_bench *b, bool in_place, perf_sample *sample) {
+  int iters = b->line->iters < EACH_MAX ? b->line->iters : EACH_MAX;
+  double *us = calloc((size_t)iters, sizeof(*us));
+  coll_status status = us ? perf_time_each(b, in_place, iters, us) : COLL_ERR_NO_MEMORY;
+  if (status == COLL_OK) {
+    double share = perf_window_share(b);
+    double found[4] = {us[0] / share, us[iters / 2] / share, us[(int)(0.99 * iters)] / share,
+                       us[iters - 1] / share};
+    status = coll_allreduce(found, found, 4, COLL_FLOAT64, COLL_MAX, b->comm);
+    sample->least_us = found[0];
+    sample->median_us = found[1];
+    sample->p99_us = found[2];
+    sample->most_us = found[3];
+  }
+  free(us);
+  return status;
 }
 
 /* Measures one half of a line. */
@@ -27,9 +48,14 @@ static coll_status measure_half(const perf_bench *b, bool in_place, perf_sample 
     status = perf_warm_up(b, in_place);
   if (status == COLL_OK)
     status = perf_time(b, in_place, iters, &seconds);
-  sample->us = seconds / iters * 1e6;
-  sample->algbw = seconds > 0 ? (double)b->line->bytes * iters / seconds / 1e9 : 0;
+  double each = seconds / iters / perf_window_share(b);
+  double ways = b->options->what == PERF_SENDRECV && b->options->pattern == PERF_BOTH ? 2 : 1;
+  sample->us = each * 1e6;
+  sample->algbw = each > 0 ? ways * (double)b->line->bytes / each / 1e9 : 0;
+  sample->messages = b->options->window ? perf_window_messages(b) : 0;
   sample->busbw = sample->algbw * bus_factor(b->options, b->nranks);
+  if (status == COLL_OK && b->options->percentiles)
+    status = measure_spread(b, in_place, sample);
   return status;
 }
 

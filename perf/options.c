@@ -6,57 +6,6 @@
 
 #include "perf.h"
 
-/* nccl-tests' names. The first name of a type is the one that is printed. */
-static const struct {
-  const char *name;
-  int type;
-} types[] = {{"int8", COLL_INT8},
-             {"uint8", COLL_UINT8},
-             {"int16", COLL_INT16},
-             {"uint16", COLL_UINT16},
-             {"int32", COLL_INT32},
-             {"uint32", COLL_UINT32},
-             {"int64", COLL_INT64},
-             {"uint64", COLL_UINT64},
-             {"half", COLL_FLOAT16},
-             {"bfloat16", COLL_BFLOAT16},
-             {"float", COLL_FLOAT32},
-             {"double", COLL_FLOAT64},
-             {"float16", COLL_FLOAT16},
-             {"float32", COLL_FLOAT32},
-             {"float64", COLL_FLOAT64},
-             {"float8_e4m3", COLL_FLOAT8_E4M3},
-             {"float8_e5m2", COLL_FLOAT8_E5M2},
-             {"int32_loc", COLL_INT32_LOC},
-             {"int64_loc", COLL_INT64_LOC},
-             {"float32_loc", COLL_FLOAT32_LOC},
-             {"float64_loc", COLL_FLOAT64_LOC},
-             {"f8e4m3", COLL_FLOAT8_E4M3},
-             {"f8e5m2", COLL_FLOAT8_E5M2},
-             {"all", PERF_ALL}};
-static const struct {
-  const char *name;
-  int op;
-} ops[] = {{"sum", COLL_SUM},       {"prod", COLL_PROD}, {"min", COLL_MIN},
-           {"max", COLL_MAX},       {"avg", COLL_AVG},   {"band", COLL_BAND},
-           {"bor", COLL_BOR},       {"bxor", COLL_BXOR}, {"land", COLL_LAND},
-           {"lor", COLL_LOR},       {"lxor", COLL_LXOR}, {"minloc", COLL_MINLOC},
-           {"maxloc", COLL_MAXLOC}, {"all", PERF_ALL}};
-
-const char *perf_type_name(int type) {
-  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-    if (types[i].type == type)
-      return types[i].name;
-  return "none";
-}
-
-const char *perf_op_name(int op) {
-  for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
-    if (ops[i].op == op)
-      return ops[i].name;
-  return "none";
-}
-
 static const char usage[] =
     "usage: coll_perf COLLECTIVE ... [options]  (start ranks with collrun, or use -t)\n"
     "  COLLECTIVE                allreduce, reduce, reduce_scatter, scan, exscan, broadcast,\n"
@@ -87,6 +36,13 @@ static const char usage[] =
     "      --overlap cpu|device  how much of a nonblocking operation is hidden behind such\n"
     "                            work; COLL_PROGRESS=on lets it progress meanwhile\n"
     "      --json FILE           write the results as JSON too (\"-\": standard output)\n"
+    "      --csv FILE            the same, as comma-separated values, a row for each half\n"
+    "      --percentiles         also the shortest, median, 99th percentile and longest time of\n"
+    "                            single operations: of each the one on the slowest rank\n"
+    "      --window N            sendrecv: N messages in flight (at most 256); the time is that\n"
+    "                            of one, Mmsg/s counts those of all ranks\n"
+    "      --pattern P           sendrecv: ring (default), pairs (rank 0 sends to 1, 2 to 3, ...,\n"
+    "                            which answers), both (these send to each other)\n"
     "  -h, --help\n"
     "As in nccl-tests, the size is that of the larger buffer, and the time is the mean of the\n"
     "slowest rank. In v-forms the last of N blocks is N times as long as the first.\n";
@@ -146,19 +102,17 @@ static int read_int(const char *text, int min, int max) {
 }
 
 static int read_type(const char *text) {
-  for (size_t i = 0; i < sizeof(types) / sizeof(*types); i++)
-    if (strcmp(types[i].name, text) == 0)
-      return types[i].type;
-  die("unknown datatype", text);
-  return 0;
+  int type = perf_type_named(text);
+  if (type == PERF_NO_NAME)
+    die("unknown datatype", text);
+  return type;
 }
 
 static int read_op(const char *text) {
-  for (size_t i = 0; i < sizeof(ops) / sizeof(*ops); i++)
-    if (strcmp(ops[i].name, text) == 0)
-      return ops[i].op;
-  die("unknown op", text);
-  return 0;
+  int op = perf_op_named(text);
+  if (op == PERF_NO_NAME)
+    die("unknown op", text);
+  return op;
 }
 
 /* Reads a level of determinism. */
@@ -181,6 +135,16 @@ static perf_overlap_kind read_work(const char *text) {
   return PERF_OVERLAP_DEVICE;
 }
 
+/* Reads who sends to whom. */
+static perf_pattern read_pattern(const char *text) {
+  static const char *const names[] = {"ring", "pairs", "both"};
+  for (int i = 0; i < 3; i++)
+    if (strcmp(text, names[i]) == 0)
+      return (perf_pattern)i;
+  die("--pattern takes ring, pairs or both, not", text);
+  return PERF_RING;
+}
+
 /* Handles an option about sizes; false if it is another one. */
 static bool read_size_option(perf_options *options, int letter, const char *value) {
   switch (letter) {
@@ -197,6 +161,30 @@ static bool read_size_option(perf_options *options, int letter, const char *valu
     return true;
   case 'i':
     options->step_bytes = read_size(value);
+    return true;
+  default:
+    return false;
+  }
+}
+
+/* Handles an option about messages, or about what is reported of them; false if it is another one.
+ */
+static bool read_report_option(perf_options *options, int letter, const char *value) {
+  switch (letter) {
+  case 'J':
+    options->json = value;
+    return true;
+  case 'C':
+    options->csv = value;
+    return true;
+  case 'P':
+    options->percentiles = true;
+    return true;
+  case 'W':
+    options->window = read_int(value, 1, PERF_WINDOW_MAX);
+    return true;
+  case 'Q':
+    options->pattern = read_pattern(value);
     return true;
   default:
     return false;
@@ -233,9 +221,7 @@ static void read_option(perf_options *options, int letter, const char *value) {
   case 'T':
     options->timeout_ms = 1000 * read_int(value, 1, 1000000);
     break;
-  case 'J':
-    options->json = value;
-    break;
+
   case 'A':
     options->all_algos = strcmp(value, "all") == 0;
     options->algo = options->all_algos ? NULL : value;
@@ -265,8 +251,8 @@ static void add_collective(perf_options *options, const char *name) {
     die("unknown collective", name);
   if (options->nwanted == PERF_WHAT_COUNT)
     die("too many collectives:", name);
-  if (options->nwanted > 0 && (options->json || options->algo))
-    die("--json and --algo take one collective, not also", name);
+  if (options->nwanted > 0 && (options->json || options->csv || options->algo))
+    die("--json, --csv and --algo take one collective, not also", name);
   options->wanted[options->nwanted++] = options->what;
   const perf_traits *traits = options->traits = &perf_collectives[options->what];
   if ((options->all_algos || options->algo) && !traits->algo)
@@ -280,6 +266,11 @@ static void add_collective(perf_options *options, const char *name) {
   if (traits->reduces && options->type != PERF_ALL && options->op != PERF_ALL &&
       !perf_takes(options->type, options->op))
     die("the operation does not take type", perf_type_name(options->type));
+  if ((options->window || options->pattern) && options->what != PERF_SENDRECV)
+    die("--window and --pattern are for sendrecv, not", name);
+  if ((options->csv || options->percentiles) &&
+      (options->overlap || options->all_algos || options->deterministic == PERF_ALL))
+    die("--csv and --percentiles do not go with --overlap or a comparison:", name);
   if (options->deterministic == PERF_ALL && !traits->reduces)
     die("--deterministic all is for reductions, not", name);
   if (options->algo && !strchr(options->algo, ':')) {
@@ -321,6 +312,10 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                                         {"deterministic", 1, NULL, 'D'},
                                         {"overlap", 1, NULL, 'O'},
                                         {"local_register", 1, NULL, 'R'},
+                                        {"csv", 1, NULL, 'C'},
+                                        {"percentiles", 0, NULL, 'P'},
+                                        {"window", 1, NULL, 'W'},
+                                        {"pattern", 1, NULL, 'Q'},
                                         {"help", 0, NULL, 'h'},
                                         {NULL, 0, NULL, 0}};
   *options = (perf_options){.min_bytes = 4,
@@ -332,7 +327,7 @@ void perf_options_read(perf_options *options, int argc, char **argv) {
                             .op = COLL_SUM};
   int letter;
   while ((letter = getopt_long(argc, argv, "b:e:f:i:n:w:c:d:o:r:R:t:T:h", longs, NULL)) != -1)
-    if (!read_size_option(options, letter, optarg))
+    if (!read_size_option(options, letter, optarg) && !read_report_option(options, letter, optarg))
       read_option(options, letter, optarg);
   if (optind == argc) {
     fputs(usage, stderr);

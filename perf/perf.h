@@ -11,6 +11,7 @@
 #define PERF_SIZES      64  /* at most, in a list */
 #define PERF_FINALISTS  5   /* at most, of a cell */
 #define PERF_ROUNDS_MAX 128 /* of interleaved measurements */
+#define PERF_WINDOW_MAX 256 /* messages in flight */
 #define PERF_WITHIN     1.1 /* a good choice takes at most this many times the best time */
 
 /* What is measured. */
@@ -59,6 +60,13 @@ typedef enum perf_overlap_kind {
   PERF_OVERLAP_DEVICE
 } perf_overlap_kind;
 
+/* Who sends to whom in sendrecv. */
+typedef enum perf_pattern {
+  PERF_RING,  /* each rank to the next one */
+  PERF_PAIRS, /* rank 2k to rank 2k + 1, which answers each window with 4 bytes */
+  PERF_BOTH   /* the two to each other */
+} perf_pattern;
+
 typedef struct perf_options {
   perf_what wanted[PERF_WHAT_COUNT]; /* what to measure, one after the other */
   int nwanted;
@@ -75,6 +83,10 @@ typedef struct perf_options {
   int type, op, root; /* PERF_ALL: each; root: each rank in turn */
   int threads;        /* 0: ranks come from the launcher */
   const char *json;   /* file name, "-" for standard output, NULL */
+  const char *csv;    /* the same */
+  bool percentiles;   /* of single operations, beside the mean */
+  int window;         /* messages in flight in sendrecv; 0: one blocking operation */
+  perf_pattern pattern;
   int timeout_ms;
   bool registered;   /* buffers come from coll_mem_alloc() */
   bool all_algos;    /* measure every candidate */
@@ -87,6 +99,8 @@ typedef struct perf_options {
 typedef struct perf_sample {
   double us; /* of an operation: the mean on the slowest rank */
   double algbw, busbw;
+  double least_us, median_us, p99_us, most_us; /* of single operations; 0: not measured */
+  double messages; /* in flight in one operation, of all ranks; 0 but in windows */
   long long wrong; /* elements; -1: not checked */
 } perf_sample;
 
@@ -142,8 +156,17 @@ typedef struct perf_bench {
 
 /* Reads the command line; exits with a message on bad usage. */
 void perf_options_read(perf_options *options, int argc, char **argv);
+
+/* ---- names.c --------------------------------------------------------------------------------- */
+
+#define PERF_NO_NAME (-2)
+
 const char *perf_type_name(int type);
 const char *perf_op_name(int op);
+
+/* The number of a type or operation, PERF_ALL for "all", or PERF_NO_NAME. */
+int perf_type_named(const char *name);
+int perf_op_named(const char *name);
 
 /* ---- bench.c --------------------------------------------------------------------------------- */
 
@@ -163,10 +186,26 @@ coll_status perf_choose_iters(const perf_bench *bench, double seconds, int *iter
 /* Runs `iters` operations back to back; seconds of the slowest rank. */
 coll_status perf_time(const perf_bench *bench, bool in_place, int iters, double *seconds);
 
+/* The times of `iters` single operations in microseconds, sorted; those of this rank. */
+coll_status perf_time_each(const perf_bench *bench, bool in_place, int iters, double *us);
+
 /* Elements per block, or of the vector, that make a buffer of `bytes` bytes. */
 size_t perf_count_of(const perf_traits *traits, size_t bytes, size_t elem_bytes, int nranks);
 /* Bytes of the larger buffer for that count. */
 size_t perf_bytes_of(const perf_traits *traits, size_t count, size_t elem_bytes, int nranks);
+
+/* ---- windows.c: messages between two ranks, many in flight ----------------------------------- */
+
+/* Sends and receives as --window and --pattern say. */
+coll_status perf_run_window(const perf_bench *bench, const char *send, char *recv);
+
+/* The rank whose data this rank receives in sendrecv; -1: none. */
+int perf_source(const perf_bench *bench);
+
+/* Messages that one operation sends, of all ranks; and those of one rank to another, which follow
+ * each other. */
+double perf_window_messages(const perf_bench *bench);
+double perf_window_share(const perf_bench *bench);
 
 /* ---- measure.c ------------------------------------------------------------------------------- */
 
@@ -257,6 +296,9 @@ void perf_print_head(const perf_options *options, int nranks);
 void perf_print_line(const perf_options *options, const perf_line *line);
 void perf_print_foot(const perf_line *lines, int nlines, bool check);
 int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines);
+
+/* Writes them as comma-separated values, a row for each half: 0, or -1 with errno. */
+int perf_write_csv(const perf_options *options, int nranks, const perf_line *lines, int nlines);
 
 /* ---- report_cells.c: the same for cells ------------------------------------------------------ */
 

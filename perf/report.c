@@ -1,4 +1,4 @@
-/* report.c: nccl-tests' columns, and JSON. */
+/* report.c: nccl-tests' columns, JSON, and comma-separated values. */
 #include <string.h>
 
 #include "perf.h"
@@ -6,6 +6,14 @@
 /* Collectives that have no in-place form have dashes there. */
 static bool has_in_place(const perf_options *options) {
   return options->what != PERF_BARRIER && options->what != PERF_SENDRECV;
+}
+
+/* The columns behind those of nccl-tests. */
+static void print_more_names(const perf_options *options) {
+  if (options->window)
+    printf(" %9s", "Mmsg/s");
+  for (int half = 0; options->percentiles && half < 1 + has_in_place(options); half++)
+    printf(" %9s %9s %9s %9s", half ? "in: min" : "min", "median", "p99", "max");
 }
 
 void perf_print_head(const perf_options *options, int nranks) {
@@ -23,6 +31,7 @@ void perf_print_head(const perf_options *options, int nranks) {
   printf("#%11s %12s %11s %7s %7s", "size", "count", "type", "redop", "root");
   for (int half = 0; half < 2; half++)
     printf(" %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
+  print_more_names(options);
   printf("\n#%11s %12s %11s %7s %7s", "(B)", "(elements)", "", "", "");
   for (int half = 0; half < 2; half++)
     printf(" %9s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
@@ -51,10 +60,32 @@ void perf_print_question(const perf_options *options, const perf_line *line) {
          options->traits->reduces ? perf_op_name(line->op) : "none", root);
 }
 
+/* Millions of messages that all ranks together send in a second. */
+static double message_rate(const perf_options *options, const perf_sample *sample) {
+  return sample->us > 0 ? sample->messages / options->window / sample->us : 0;
+}
+
+static void print_time(double us) {
+  printf(us < 100 ? " %9.2f" : " %9.1f", us);
+}
+
+static void print_more(const perf_options *options, const perf_line *line) {
+  const perf_sample *halves[] = {&line->out_of_place, &line->in_place};
+  if (options->window)
+    printf(" %9.3f", message_rate(options, halves[0]));
+  for (int half = 0; options->percentiles && half < 1 + has_in_place(options); half++) {
+    print_time(halves[half]->least_us);
+    print_time(halves[half]->median_us);
+    print_time(halves[half]->p99_us);
+    print_time(halves[half]->most_us);
+  }
+}
+
 void perf_print_line(const perf_options *options, const perf_line *line) {
   perf_print_question(options, line);
   print_sample(&line->out_of_place, true);
   print_sample(&line->in_place, has_in_place(options));
+  print_more(options, line);
   printf("\n");
   fflush(stdout);
 }
@@ -71,9 +102,16 @@ void perf_print_foot(const perf_line *lines, int nlines, bool check) {
   printf("# Avg bus bandwidth    : %g\n#\n", nlines ? sum / (2 * nlines) : 0);
 }
 
-static void json_sample(FILE *out, const char *name, const perf_sample *sample) {
-  fprintf(out, "\"%s\": {\"time_us\": %.4f, \"algbw\": %.4f, \"busbw\": %.4f, \"wrong\": ", name,
-          sample->us, sample->algbw, sample->busbw);
+static void json_sample(FILE *out, const perf_options *options, const char *name,
+                        const perf_sample *sample) {
+  fprintf(out, "\"%s\": {\"time_us\": %.4f, \"algbw\": %.4f, \"busbw\": %.4f, ", name, sample->us,
+          sample->algbw, sample->busbw);
+  if (options->window)
+    fprintf(out, "\"messages_per_us\": %.4f, ", message_rate(options, sample));
+  if (options->percentiles)
+    fprintf(out, "\"min_us\": %.4f, \"median_us\": %.4f, \"p99_us\": %.4f, \"max_us\": %.4f, ",
+            sample->least_us, sample->median_us, sample->p99_us, sample->most_us);
+  fprintf(out, "\"wrong\": ");
   if (sample->wrong < 0)
     fprintf(out, "null}");
   else
@@ -89,6 +127,45 @@ void perf_json_question(FILE *out, const perf_options *options, const perf_line 
           options->traits->rooted ? line->root : -1, line->iters);
 }
 
+/* One half of a line; values that were not measured are empty. */
+static void csv_row(FILE *out, const perf_options *options, int nranks, const perf_line *line,
+                    const char *half) {
+  const perf_sample *sample = *half == 'o' ? &line->out_of_place : &line->in_place;
+  fprintf(out, "%s,%d,%zu,%zu,%s,%s,%d,%d,%s,%.4f,%.4f,%.4f,", options->traits->name, nranks,
+          line->bytes, line->count, perf_type_name(line->type),
+          options->traits->reduces ? perf_op_name(line->op) : "none",
+          options->traits->rooted ? line->root : -1, line->iters, half, sample->us, sample->algbw,
+          sample->busbw);
+  if (options->window)
+    fprintf(out, "%.4f", message_rate(options, sample));
+  if (options->percentiles)
+    fprintf(out, ",%.4f,%.4f,%.4f,%.4f,", sample->least_us, sample->median_us, sample->p99_us,
+            sample->most_us);
+  else
+    fprintf(out, ",,,,,");
+  if (sample->wrong >= 0)
+    fprintf(out, "%lld", sample->wrong);
+  fprintf(out, "\n");
+}
+
+int perf_write_csv(const perf_options *options, int nranks, const perf_line *lines, int nlines) {
+  bool standard = strcmp(options->csv, "-") == 0;
+  FILE *out = standard ? stdout : fopen(options->csv, "w");
+  if (!out)
+    return -1;
+  fprintf(out, "collective,nranks,size,count,type,redop,root,iters,half,time_us,algbw,busbw,"
+               "messages_per_us,min_us,median_us,p99_us,max_us,wrong\n");
+  for (int i = 0; i < nlines; i++) {
+    csv_row(out, options, nranks, &lines[i], "out_of_place");
+    if (has_in_place(options))
+      csv_row(out, options, nranks, &lines[i], "in_place");
+  }
+  int failed = ferror(out);
+  if (!standard && fclose(out) != 0)
+    failed = 1;
+  return failed ? -1 : 0;
+}
+
 /* Writes all lines as one JSON object; 0, or -1 with errno. */
 int perf_write_json(const perf_options *options, int nranks, const perf_line *lines, int nlines) {
   bool standard = strcmp(options->json, "-") == 0;
@@ -101,10 +178,10 @@ int perf_write_json(const perf_options *options, int nranks, const perf_line *li
     const perf_line *line = &lines[i];
     fprintf(out, "%s\n  {", i ? "," : "");
     perf_json_question(out, options, line);
-    json_sample(out, "out_of_place", &line->out_of_place);
+    json_sample(out, options, "out_of_place", &line->out_of_place);
     if (has_in_place(options)) {
       fprintf(out, ", ");
-      json_sample(out, "in_place", &line->in_place);
+      json_sample(out, options, "in_place", &line->in_place);
     }
     fprintf(out, "}");
   }

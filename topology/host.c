@@ -7,6 +7,7 @@
 #include "libcoll/base/prng.h"
 #include "topology/topology.h"
 
+#define BOOT_ID   "/proc/sys/kernel/random/boot_id"
 #define FNV_START 0xcbf29ce484222325ull
 #define FNV_PRIME 0x100000001b3ull
 
@@ -31,6 +32,19 @@ static bool hash_file(uint64_t *hash, const char *path) {
   return read;
 }
 
+uint64_t colli_clock_id(void) {
+  uint64_t hash = FNV_START;
+  struct stat timens;
+  if (!hash_file(&hash, BOOT_ID))
+    return 0;
+  if (stat("/proc/self/ns/time", &timens) == 0) { /* kernels before 5.6 have one clock for all */
+    uint64_t inode = timens.st_ino;
+    hash = hash_bytes(hash, &inode, sizeof(inode));
+  }
+  colli_prng prng = {hash};
+  return colli_prng_next(&prng);
+}
+
 /*
  * The boot id differs between any two running kernels. The machine id and the host name are weaker
  * (images are cloned) and serve only where /proc hides the boot id.
@@ -42,8 +56,7 @@ uint64_t colli_host_id(const char *override_text) {
   } else {
     struct utsname name;
     struct stat netns;
-    if (!hash_file(&hash, "/proc/sys/kernel/random/boot_id") &&
-        !hash_file(&hash, "/etc/machine-id") && uname(&name) == 0)
+    if (!hash_file(&hash, BOOT_ID) && !hash_file(&hash, "/etc/machine-id") && uname(&name) == 0)
       hash = hash_bytes(hash, name.nodename, strlen(name.nodename));
     if (stat("/proc/self/ns/net", &netns) == 0) {
       uint64_t inode = netns.st_ino;

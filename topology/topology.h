@@ -82,4 +82,8 @@ coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error)
  * hashed; `override_text` replaces it if not empty. */
 uint64_t colli_host_id(const char *override_text);
 
+/* Identifies the CLOCK_MONOTONIC of this process: boot id and time namespace, hashed. 0: not known.
+ */
+uint64_t colli_clock_id(void);
+
 #endif

@@ -60,14 +60,14 @@ static int list_candidates(coll_comm *comm, const colli_call *call, colli_choice
     key.count = colli_call_assumed_count(call->type);
   colli_call_resolve(&comm->calls, call, &key, &plan);
   colli_shape shape = colli_plans_shape(plans, &plan);
-  int count = colli_select(&shape, key.count, plan.elem_bytes, &plans->limits, &plans->model, "",
-                           &choice, list, COLLI_MAX_CANDIDATES);
+  int count = colli_select(&shape, key.count * plan.pieces, plan.elem_bytes, &plans->limits,
+                           &plans->model, "", &choice, list, COLLI_MAX_CANDIDATES);
   size_t type_bytes = coll_type_bytes((coll_type)call->type);
   *chosen = NULL;
   if (count < 0)
     return count;
-  if (colli_choose(&plans->chooser, &shape, key.count, plan.elem_bytes, key.count * type_bytes,
-                   &choice, &error) != COLL_OK)
+  if (colli_choose(&plans->chooser, &shape, key.count * plan.pieces, plan.elem_bytes,
+                   key.count * type_bytes, &choice, &error) != COLL_OK)
     return count;
   *chosen = choice.algo;
   for (int i = 0; i < count; i++)

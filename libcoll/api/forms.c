@@ -1,22 +1,25 @@
 /* forms.c: the four forms of each operation of coll_collectives.h and coll_p2p.h. */
+#include "libcoll/api/message.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 
-/* Blocking form. */
-static inline coll_status run_blocking(coll_comm *comm, const colli_call *call) {
+/* Blocking form: `run_call` is colli_call_run, or colli_message_run. */
+static inline coll_status run_blocking(coll_comm *comm, const colli_call *call,
+                                       coll_status (*run_call)(coll_comm *, const colli_call *)) {
   coll_status status = colli_call_enter(comm);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  status = colli_call_run(comm, call);
+  status = run_call(comm, call);
   colli_call_leave(comm);
   return status;
 }
 
-/* Nonblocking and persistent form: `begin_call` is colli_call_launch or colli_call_keep. */
-static coll_status begin_request(coll_comm *comm, const colli_call *call, coll_request **request,
-                                 coll_status (*begin_call)(coll_comm *, const colli_call *,
-                                                           coll_request **)) {
+/* Nonblocking and persistent form: `begin_call` is colli_call_launch, colli_message_launch or
+ * colli_call_keep. */
+static inline coll_status
+begin_request(coll_comm *comm, const colli_call *call, coll_request **request,
+              coll_status (*begin_call)(coll_comm *, const colli_call *, coll_request **)) {
   if (request)
     *request = NULL;
   coll_status status = colli_call_enter(comm);
@@ -42,15 +45,14 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
 
 #define ARGS(...) __VA_ARGS__
 
-/* Defines the four forms of an operation: `params` in parentheses, followed by the call's
- * fields. */
-#define FORMS(id, params, ...)                                                                     \
+/* Defines the four forms of an operation: how it is run and launched, `params` in parentheses, and
+ * the call's fields. */
+#define FORMS_OF(run_call, launch_call, id, params, ...)                                           \
   coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
-    return run_blocking(comm, &(colli_call){.name = #id, __VA_ARGS__});                            \
+    return run_blocking(comm, &(colli_call){.name = #id, __VA_ARGS__}, run_call);                  \
   }                                                                                                \
   coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
-    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request,                   \
-                         colli_call_launch);                                                       \
+    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, launch_call);     \
   }                                                                                                \
   coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
     return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_keep); \
@@ -60,7 +62,9 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
     return run_on_stream(comm, &(colli_call){.name = #id, __VA_ARGS__});                           \
   }
 
-#define BUFFERS .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
+#define FORMS(...)   FORMS_OF(colli_call_run, colli_call_launch, __VA_ARGS__)
+#define MESSAGE(...) FORMS_OF(colli_message_run, colli_message_launch, __VA_ARGS__)
+#define BUFFERS      .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
 
 FORMS(allreduce, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
       .coll = COLLI_ALLREDUCE, BUFFERS, .count = count, .op = (int)op)
@@ -123,13 +127,14 @@ FORMS(alltoallv,
       .coll = COLLI_ALLTOALL, BUFFERS, .varying = true, .in_counts = sendcounts,
       .in_displs = sdispls, .out_counts = recvcounts, .out_displs = rdispls)
 
-FORMS(send, (const void *sendbuf, size_t count, coll_type type, int peer, int tag),
-      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SEND, .sendbuf = sendbuf, .count = count,
-      .type = (int)type, .dest = peer, .send_tag = tag)
+MESSAGE(send, (const void *sendbuf, size_t count, coll_type type, int peer, int tag),
+        .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SEND, .sendbuf = sendbuf, .count = count,
+        .type = (int)type, .dest = peer, .send_tag = tag)
 
-FORMS(recv, (void *recvbuf, size_t count, coll_type type, int peer, int tag, coll_message *message),
-      .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_RECV, .recvbuf = recvbuf, .recv_count = count,
-      .type = (int)type, .source = peer, .recv_tag = tag, .message = message)
+MESSAGE(recv,
+        (void *recvbuf, size_t count, coll_type type, int peer, int tag, coll_message *message),
+        .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_RECV, .recvbuf = recvbuf, .recv_count = count,
+        .type = (int)type, .source = peer, .recv_tag = tag, .message = message)
 
 FORMS(sendrecv,
       (const void *sendbuf, size_t sendcount, int dest, int sendtag, void *recvbuf,
@@ -155,7 +160,7 @@ FORMS(wait_signal, (int peer, uint64_t count, coll_window *window), .coll = COLL
 static const colli_call barrier_call = {.name = "barrier", .coll = COLLI_BARRIER};
 
 coll_status coll_barrier(coll_comm *comm) {
-  return run_blocking(comm, &barrier_call);
+  return run_blocking(comm, &barrier_call, colli_call_run);
 }
 
 coll_status coll_ibarrier(coll_comm *comm, coll_request **request) {

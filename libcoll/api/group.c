@@ -9,8 +9,11 @@
 static coll_status run_group(coll_comm *comm, colli_group *group) {
   coll_status status = COLL_OK;
   int started = 0;
-  for (; started < group->count && status == COLL_OK; started++)
+  for (; started < group->count && status == COLL_OK; started++) {
     status = colli_call_start(comm, &group->calls[started], &group->requests[started]);
+    if (status == COLL_OK)
+      colli_p2p_deliver(group->requests[started]);
+  }
   if (status != COLL_OK)
     started--;
   for (int i = 0; i < started; i++) {

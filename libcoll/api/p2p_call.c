@@ -2,12 +2,12 @@
 #include "libcoll/api/p2p_call.h"
 
 #include "libcoll/base/names.h"
-#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/wait.h"
 
-#define LINGER_NS (1000 * COLLI_NS_PER_MS)
+#define LINGER_NS (10 * COLLI_NS_PER_S)
 #define BYTES_MAX ((size_t)1 << 47) /* more than current processors can address */
 
 /* Checks a rank. */
@@ -104,32 +104,43 @@ coll_status colli_p2p_check(coll_comm *comm, const colli_call *call) {
   return call->p2p <= COLLI_P2P_SENDRECV ? check_message(comm, call) : check_one_sided(comm, call);
 }
 
+/* What both halves set, and what a message changes. Field by field, because the compiler would
+ * clear the whole record first. */
+static inline void fill_message(colli_post *post, colli_p2p_op *op, colli_post_kind kind, int peer,
+                                int tag) {
+  post->op = op;
+  post->kind = kind;
+  post->peer = peer;
+  post->tag = tag;
+  post->unfit = post->over = post->copied = false;
+  post->done = post->offset = 0;
+  post->ticket = 0;
+  post->window = NULL;
+  post->from = NULL;
+}
+
 /* The sending half of a call. A put is never sent by reference, because its completion must not
  * depend on the target's next call. */
-static colli_post sending(const coll_comm *comm, const colli_call *call, colli_p2p_op *op) {
-  return (colli_post){
-      .op = op,
-      .kind = COLLI_POST_SEND,
-      .peer = call->dest,
-      .tag = call->send_tag,
-      .type = call->type,
-      .count = call->count,
-      .buf = (char *)call->sendbuf,
-      .region = comm->memory.first ? colli_memory_region(&comm->memory, call->sendbuf) : 0,
-      .bytes = call->count * op->request.elem_bytes};
+static void fill_send(const coll_comm *comm, const colli_call *call, colli_p2p_op *op,
+                      colli_post *post) {
+  fill_message(post, op, COLLI_POST_SEND, call->dest, call->send_tag);
+  post->type = call->type;
+  post->count = call->count;
+  post->message = NULL;
+  post->buf = (char *)call->sendbuf;
+  post->region = comm->memory.first ? colli_memory_region(&comm->memory, call->sendbuf) : 0;
+  post->bytes = call->count * op->request.elem_bytes;
 }
 
 /* The half that receives. */
-static colli_post receiving(const colli_call *call, colli_p2p_op *op) {
-  return (colli_post){.op = op,
-                      .kind = COLLI_POST_RECV,
-                      .peer = call->source,
-                      .tag = call->recv_tag,
-                      .type = call->type,
-                      .count = call->recv_count,
-                      .exact = !call->message,
-                      .message = call->message,
-                      .buf = call->recvbuf};
+static void fill_recv(const colli_call *call, colli_p2p_op *op, colli_post *post) {
+  fill_message(post, op, COLLI_POST_RECV, call->source, call->recv_tag);
+  post->type = call->type;
+  post->count = call->recv_count;
+  post->exact = !call->message;
+  post->message = call->message;
+  post->buf = call->recvbuf;
+  post->bytes = 0;
 }
 
 /* A one-sided call. */
@@ -157,22 +168,19 @@ static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
  * which it receives. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
   op->name = call->name;
-  op->sequence = 0;
-  op->plan = 0;
-  op->sched = NULL;
-  op->stage_out = COLLI_STAGE_NONE;
   op->elem_bytes = coll_type_bytes((coll_type)call->type);
   colli_p2p_op *p2p = colli_p2p_op_of(op);
   p2p->nposts = 0;
+  p2p->delivers = p2p->is_patient = false;
   if (call->p2p == COLLI_P2P_RECV || call->p2p == COLLI_P2P_SENDRECV)
-    p2p->post[p2p->nposts++] = receiving(call, p2p);
+    fill_recv(call, p2p, &p2p->post[p2p->nposts++]);
   if (call->p2p == COLLI_P2P_SEND || call->p2p == COLLI_P2P_SENDRECV)
-    p2p->post[p2p->nposts++] = sending(comm, call, p2p);
+    fill_send(comm, call, p2p, &p2p->post[p2p->nposts++]);
   if (p2p->nposts == 0)
     p2p->post[p2p->nposts++] = one_sided(call, p2p);
   op->partner = p2p->post[0].peer;
   size_t count = call->p2p == COLLI_P2P_RECV ? call->recv_count : call->count;
-  op->tag = colli_tag_make(COLLI_SENDRECV, false, count, call->type, 0, 0, 0, 0, 0);
+  op->tag = p2p_tag_shown(count, call->type);
 }
 
 /* Whether messages are on their way to ranks that have not left. */
@@ -186,14 +194,26 @@ static bool unsent(const coll_comm *comm) {
   return false;
 }
 
-void colli_p2p_linger(coll_comm *comm) {
+bool colli_p2p_linger(coll_comm *comm) {
   const colli_world *world = &comm->world;
   if (!unsent(comm) || (world->pause && !world->pause(world->ctx, true)))
-    return;
+    return true;
   /* Others may wait for this rank elsewhere, so it must get there well before their deadline. */
   uint64_t linger_ns = comm->watch.timeout_ns / 2;
   uint64_t until_ns = world->now_ns(world->ctx) + (linger_ns < LINGER_NS ? linger_ns : LINGER_NS);
   colli_comm_wait_begin(comm);
   while (unsent(comm) && world->now_ns(world->ctx) < until_ns)
+    colli_comm_wait_a_bit(comm, until_ns);
+  return !unsent(comm);
+}
+
+void colli_p2p_flush(coll_comm *comm, int rank) {
+  const colli_p2p_peer *peer = comm->p2p.peers[rank];
+  if (!peer->unsent || peer->conn->ops->caps & COLL_CAP_DEVICE)
+    return;
+  const uint64_t until_ns = comm->world.now_ns(comm->world.ctx) + COLLI_PATIENCE_NS;
+  colli_comm_wait_begin(comm);
+  while (peer->unsent && comm->failure.status == COLL_OK && !comm->failure.suspended &&
+         comm->world.now_ns(comm->world.ctx) < until_ns)
     colli_comm_wait_a_bit(comm, until_ns);
 }

@@ -11,31 +11,78 @@
 #define BLOCK_REQUESTS     16
 #define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
 
-/* Requests are allocated in blocks, so that a running program does not allocate. */
+/* Requests are allocated in blocks, so that a running program does not allocate. Those of messages
+ * have no lanes: many may be in flight at a time, and each should touch little memory. */
 typedef struct colli_request_block {
   struct colli_request_block *next;
-  colli_p2p_op requests[BLOCK_REQUESTS];
+  int count;
+  struct {
+    coll_request request;
+    colli_lane lanes[COLLI_MAX_LANES];
+  } at[];
 } colli_request_block;
 
-/* A request from the pool. */
-coll_request *colli_request_get(coll_comm *comm) {
-  if (__builtin_expect(!comm->calls.free_requests, 0)) {
-    colli_request_block *block = calloc(1, sizeof(*block));
-    if (!block)
-      return NULL;
-    block->next = comm->calls.request_blocks;
-    comm->calls.request_blocks = block;
-    for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
-      coll_request *request = &block->requests[i].request;
-      request->comm = comm;
-      request->next = comm->calls.free_requests;
-      comm->calls.free_requests = request;
-    }
+typedef struct colli_message_block {
+  struct colli_message_block *next;
+  colli_p2p_op requests[BLOCK_REQUESTS];
+} colli_message_block;
+
+/* Adds requests for collectives; false if out of memory. The first block is one: a communicator
+ * that is used little should be cheap to make. */
+__attribute__((noinline, cold)) static bool add_requests(coll_comm *comm) {
+  int count = comm->calls.request_blocks ? BLOCK_REQUESTS : 1;
+  colli_request_block *block = calloc(1, sizeof(*block) + (size_t)count * sizeof(*block->at));
+  if (!block)
+    return false;
+  block->next = comm->calls.request_blocks;
+  block->count = count;
+  comm->calls.request_blocks = block;
+  for (int i = count - 1; i >= 0; i--) {
+    block->at[i].request.comm = comm;
+    block->at[i].request.lane = block->at[i].lanes;
+    colli_request_put(&block->at[i].request);
   }
-  coll_request *request = comm->calls.free_requests;
+  return true;
+}
+
+/* The same for messages. */
+__attribute__((noinline, cold)) static bool add_messages(coll_comm *comm) {
+  colli_message_block *block = calloc(1, sizeof(*block));
+  if (!block)
+    return false;
+  block->next = comm->calls.message_blocks;
+  comm->calls.message_blocks = block;
+  for (int i = BLOCK_REQUESTS - 1; i >= 0; i--) {
+    block->requests[i].request.comm = comm;
+    block->requests[i].request.coll = COLLI_SENDRECV; /* as ever after; the rest is 0 */
+    colli_request_put(&block->requests[i].request);
+  }
+  return true;
+}
+
+void colli_request_init(coll_comm *comm) {
+  comm->calls.complete = (coll_request){.comm = comm, .done = true, .coll = COLLI_SENDRECV};
+}
+
+/* The first request of a list. */
+static inline coll_request *take(coll_comm *comm, coll_request **list) {
+  coll_request *request = *list;
   COLLI_ASSERT_RANK(request->comm == comm && !request->kept, comm->rank);
-  comm->calls.free_requests = request->next;
+  (void)comm;
+  *list = request->next;
   return request;
+}
+
+coll_request *colli_request_get(coll_comm *comm) {
+  if (__builtin_expect(!comm->calls.free_requests, 0) && !add_requests(comm))
+    return NULL;
+  return take(comm, &comm->calls.free_requests);
+}
+
+coll_request *colli_request_get_message(coll_comm *comm) {
+  if (__builtin_expect(!comm->calls.free_messages, 0) && !add_messages(comm))
+    return NULL;
+  return take(comm, &comm->calls.free_messages);
 }
 
 void colli_request_put(coll_request *request) {
@@ -44,20 +91,39 @@ void colli_request_put(coll_request *request) {
     free(request->kept);
     request->kept = NULL;
   }
-  request->next = comm->calls.free_requests;
-  comm->calls.free_requests = request;
+  coll_request **list = request->lane ? &comm->calls.free_requests : &comm->calls.free_messages;
+  request->next = *list;
+  *list = request;
+}
+
+void colli_request_abandon_all(coll_comm *comm) {
+  for (colli_request_block *block = comm->calls.request_blocks; block; block = block->next)
+    for (int i = 0; i < block->count; i++) {
+      coll_request *request = &block->at[i].request;
+      if (request->stage_out != COLLI_STAGE_OWNER)
+        continue;
+      request->stage_out = COLLI_STAGE_NONE;
+      request->conclude(request, false);
+    }
 }
 
 void colli_request_free_all(coll_comm *comm) {
   while (comm->calls.request_blocks) {
     colli_request_block *block = comm->calls.request_blocks;
     comm->calls.request_blocks = block->next;
-    for (int i = 0; i < BLOCK_REQUESTS; i++) { /* also of those that nobody completed */
-      free(block->requests[i].request.scratch);
-      free(block->requests[i].request.blocks);
-      free(block->requests[i].request.stage);
-      free(block->requests[i].request.kept);
+    for (int i = 0; i < block->count; i++) { /* also of those that nobody completed */
+      free(block->at[i].request.scratch);
+      free(block->at[i].request.blocks);
+      free(block->at[i].request.stage);
+      free(block->at[i].request.kept);
     }
+    free(block);
+  }
+  while (comm->calls.message_blocks) {
+    colli_message_block *block = comm->calls.message_blocks;
+    comm->calls.message_blocks = block->next;
+    for (int i = 0; i < BLOCK_REQUESTS; i++)
+      free(block->requests[i].request.kept);
     free(block);
   }
 }
@@ -77,6 +143,27 @@ static coll_status complete_request(coll_request **request) {
   colli_request_put(op);
   *request = NULL;
   return status;
+}
+
+/* Releases the request that is always complete, unless the communicator must not be entered. */
+__attribute__((noinline)) static coll_status release_complete(coll_request **request) {
+  coll_comm *comm = (*request)->comm;
+  if (atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed)) {
+    coll_status status = colli_call_enter(comm);
+    if (status != COLL_OK)
+      return status;
+    colli_call_leave(comm);
+  }
+  *request = NULL;
+  return COLL_OK;
+}
+
+/* The same for one of a list. */
+static coll_status complete_listed(coll_request **request) {
+  if (*request != &(*request)->comm->calls.complete)
+    return complete_request(request);
+  *request = NULL;
+  return COLL_OK;
 }
 
 /* When a wait of timeout_ms times out; 0 for never. */
@@ -103,6 +190,8 @@ coll_status coll_test(coll_request **request) {
   if (!request || !*request)
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
+  if (*request == &comm->calls.complete)
+    return release_complete(request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
@@ -113,6 +202,8 @@ coll_status coll_test(coll_request **request) {
 
 /* Waits for a request up to timeout_ms. */
 static coll_status wait_request(coll_comm *comm, coll_request **request, int timeout_ms) {
+  if (timeout_ms < 0)
+    colli_p2p_deliver(*request);
   if (!(*request)->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
   if ((*request)->done)
@@ -131,6 +222,8 @@ coll_status coll_wait(coll_request **request, int timeout_ms) {
   if (!request || !*request)
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
+  if (*request == &comm->calls.complete)
+    return release_complete(request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
@@ -155,10 +248,6 @@ static int find_done(coll_request *const *requests, int count) {
 /* Waits until one of several requests of a communicator is complete. */
 static coll_status wait_any(coll_comm *comm, coll_request **requests, int count, int *index,
                             int timeout_ms) {
-  for (int i = 0; i < count; i++)
-    if (requests[i] && requests[i]->comm != comm)
-      return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "wait_any",
-                               "the requests are of several communicators");
   int found = find_done(requests, count);
   uint64_t until_ns = deadline_ns(comm, timeout_ms);
   colli_comm_wait_begin(comm);
@@ -172,7 +261,58 @@ static coll_status wait_any(coll_comm *comm, coll_request **requests, int count,
     found = find_done(requests, count);
   }
   *index = found;
-  return complete_request(&requests[found]);
+  return complete_listed(&requests[found]);
+}
+
+/* Polls a list of requests, in its communicators one after the other. *index: one that is complete,
+ * or -1. */
+static coll_status test_each(coll_request **requests, int count, int *index) {
+  coll_status status = COLL_IN_PROGRESS;
+  for (int i = 0; i < count && *index < 0;) {
+    if (!requests[i]) {
+      i++;
+      continue;
+    }
+    coll_comm *comm = requests[i]->comm;
+    const coll_status entered = colli_call_enter(comm);
+    if (entered != COLL_OK)
+      return entered;
+    colli_comm_progress(comm);
+    for (; i < count && *index < 0 && (!requests[i] || requests[i]->comm == comm); i++)
+      if (requests[i] && requests[i]->done)
+        *index = i;
+    if (*index >= 0)
+      status = complete_listed(&requests[*index]);
+    colli_call_leave(comm);
+  }
+  return status;
+}
+
+/* Waits for one of several requests of several communicators: in the first of them, where a wait
+ * moves all others, too. */
+static coll_status wait_any_of_several(coll_comm *first, coll_request **requests, int count,
+                                       int *index, int timeout_ms) {
+  const uint64_t until_ns = deadline_ns(first, timeout_ms);
+  for (bool begun = false;; begun = true) {
+    coll_status status = test_each(requests, count, index);
+    if (status != COLL_IN_PROGRESS || *index >= 0 || has_passed(first, until_ns))
+      return status;
+    status = colli_call_enter(first);
+    if (status != COLL_OK)
+      return status;
+    if (!begun)
+      colli_comm_wait_begin(first);
+    colli_comm_wait_a_bit(first, until_ns);
+    colli_call_leave(first);
+  }
+}
+
+/* Whether all requests are of one communicator. */
+static bool are_of(coll_request *const *requests, int count, const coll_comm *comm) {
+  for (int i = 0; i < count; i++)
+    if (requests[i] && requests[i]->comm != comm)
+      return false;
+  return true;
 }
 
 coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms) {
@@ -184,6 +324,8 @@ coll_status coll_wait_any(coll_request **requests, int count, int *index, int ti
     comm = requests[i] ? requests[i]->comm : NULL;
   if (!comm)
     return COLL_OK;
+  if (!are_of(requests, count, comm))
+    return wait_any_of_several(comm, requests, count, index, timeout_ms);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;

@@ -6,9 +6,20 @@
 
 #include "coll/coll.h"
 
-/* A request from the pool, which grows; NULL: out of memory. */
+/* Prepares the request that is always complete. */
+void colli_request_init(coll_comm *comm);
+
+/* A request for a collective, or for a point-to-point or one-sided operation, from a pool, which
+ * grows; NULL: out of memory. */
 coll_request *colli_request_get(coll_comm *comm);
+coll_request *colli_request_get_message(coll_comm *comm);
+
+/* Returns it. */
 void colli_request_put(coll_request *request);
 void colli_request_free_all(coll_comm *comm);
+
+/* Ends what owners of requests still do with them, whose results nobody will get. All operations
+ * have ended, and a thread is inside. */
+void colli_request_abandon_all(coll_comm *comm);
 
 #endif

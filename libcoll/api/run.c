@@ -26,6 +26,10 @@ static coll_status check_usable(coll_comm *comm) {
   return comm->failure.status;
 }
 
+coll_status colli_call_check_usable(coll_comm *comm) {
+  return check_usable(comm);
+}
+
 /* Checks a call; for a collective, sets *plan. */
 static coll_status check_call(coll_comm *comm, const colli_call *call, colli_plan **plan) {
   *plan = NULL;
@@ -64,7 +68,6 @@ static coll_status start_request(coll_comm *comm, const colli_call *call, colli_
   if (call->coll != COLLI_SENDRECV)
     return start_collective(comm, call, plan, 0, op);
   op->moved_at = comm->watch.waited_ns;
-  op->coll = COLLI_SENDRECV;
   colli_p2p_prepare(comm, call, op);
   colli_p2p_start(&comm->p2p, colli_p2p_op_of(op));
   return COLL_OK;
@@ -76,6 +79,11 @@ static coll_status refuse_request(coll_comm *comm, const colli_call *call) {
                            "out of memory for a request; complete some first, or see ulimit -v");
 }
 
+/* A request for a call; NULL: out of memory. */
+static coll_request *get_request(coll_comm *comm, const colli_call *call) {
+  return call->coll == COLLI_SENDRECV ? colli_request_get_message(comm) : colli_request_get(comm);
+}
+
 /* Checks a call and takes a request for it; never on a failed communicator, on which nobody would
  * complete it. */
 static coll_status acquire_request(coll_comm *comm, const colli_call *call, colli_plan **plan,
@@ -85,7 +93,7 @@ static coll_status acquire_request(coll_comm *comm, const colli_call *call, coll
     status = check_call(comm, call, plan);
   if (__builtin_expect(status != COLL_OK, 0))
     return status;
-  *op = colli_request_get(comm);
+  *op = get_request(comm, call);
   if (__builtin_expect(!*op, 0))
     return refuse_request(comm, call);
   return COLL_OK;
@@ -121,6 +129,7 @@ static coll_status wait_on(coll_comm *comm, coll_request *op) {
 
 /* Waits until an operation is complete, and finishes it. */
 coll_status colli_call_wait(coll_comm *comm, coll_request *op) {
+  colli_p2p_deliver(op);
   if (!op->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
   return wait_on(comm, op);
@@ -269,7 +278,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
     status = check_call(comm, call, &plan);
   if (status != COLL_OK)
     return status;
-  coll_request *op = colli_request_get(comm);
+  coll_request *op = get_request(comm, call);
   if (!op)
     return refuse_request(comm, call);
   op->coll = call->coll;

@@ -16,6 +16,9 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
 /* Stream-ordered: not yet. */
 coll_status colli_call_on_stream(coll_comm *comm, const colli_call *call);
 
+/* Whether the communicator accepts calls: COLL_OK, or why it failed. Polls for an abort first. */
+coll_status colli_call_check_usable(coll_comm *comm);
+
 /* Checks and starts a call. */
 coll_status colli_call_start(coll_comm *comm, const colli_call *call, coll_request **started);
 

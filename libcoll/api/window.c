@@ -3,8 +3,8 @@
 
 #include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
-#include "libcoll/call/tag.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"
 
@@ -88,19 +88,14 @@ coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes, coll_w
 
 /* Tells all ranks that this one no longer writes, and waits until all have done the same. */
 static coll_status end_window(coll_comm *comm, coll_window *window) {
-  coll_request *op = colli_request_get(comm);
+  coll_request *op = colli_request_get_message(comm);
   if (!op)
     return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "window_destroy",
                              "out of memory for a request");
-  op->coll = COLLI_SENDRECV;
   op->name = "window_destroy";
   op->partner = -1;
-  op->sequence = 0;
-  op->plan = 0;
-  op->sched = NULL;
-  op->stage_out = COLLI_STAGE_NONE;
   op->moved_at = comm->watch.waited_ns;
-  op->tag = colli_tag_make(COLLI_SENDRECV, false, 0, COLL_INT8, 0, 0, 0, 0, 0);
+  op->tag = p2p_tag_shown(0, COLL_INT8);
   colli_p2p_op *p2p = colli_p2p_op_of(op);
   p2p->nposts = 1;
   p2p->post[0] = (colli_post){.op = p2p, .kind = COLLI_POST_ENDS, .peer = -1, .window = window};

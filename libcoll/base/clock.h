@@ -15,6 +15,14 @@ static inline uint64_t colli_now_ns(void) {
   return (uint64_t)now.tv_sec * COLLI_NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
+/* The time that all ranks of a communicator share, in traces: CLOCK_MONOTONIC of rank 0's host plus
+ * a constant, which makes it rank 0's time of day when the first communicator was created. */
+typedef struct colli_shared_time {
+  uint64_t zero_ns;  /* what this rank adds to its own CLOCK_MONOTONIC; 0: not known */
+  int64_t offset_ns; /* rank 0's CLOCK_MONOTONIC less this rank's; zero_ns contains it */
+  uint64_t error_ns; /* by how much zero_ns may be wrong */
+} colli_shared_time;
+
 /* A counter of the processor that runs at a constant rate, which is not known; much faster to read
  * than a clock. Another processor's may be ahead by less than a message takes. */
 static inline uint64_t colli_ticks(void) {

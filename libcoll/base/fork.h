@@ -4,9 +4,9 @@
  * before fork() returns in the child, all descriptors of libcoll are closed there (only there:
  * nothing is shut down), and all objects with a guard are marked as inherited.
  *
- * fork.c has the lists that this needs, the only variables of libcoll that belong to the whole
- * process. A descriptor is made with COLLI_FD() and closed with colli_fd_close(), so that a fork()
- * in another thread comes before or after both of the call and its entry in the list.
+ * fork.c has the lists that this needs, which belong to the whole process. A descriptor is made
+ * with COLLI_FD() and closed with colli_fd_close(), so that a fork() in another thread comes before
+ * or after both of the call and its entry in the list.
  *
  * A child that was made without the handlers of pthread_atfork() (clone(2), _Fork(), vfork())
  * has everything its parent has, until it calls exec.

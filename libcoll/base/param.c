@@ -74,7 +74,7 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
          "https://ui.perfetto.dev; %r is the rank. See docs/tracing.md. Empty: none."},
     [COLLI_PARAM_TRACE_BYTES] = {"COLL_TRACE_BYTES", COLLI_PARAM_BYTES, "16M", 65536, 1 << 30,
                                  "Size of that file, which is allocated at creation. An operation "
-                                 "takes about 200 bytes."},
+                                 "takes about 120 bytes."},
     [COLLI_PARAM_PROFILER] = {"COLL_PROFILER", COLLI_PARAM_STRING, "", 0, 0,
                               "Path of a profiler, a shared library that is told when operations "
                               "begin and end (coll/coll_profiler.h). See docs/tracing.md. Empty: "
@@ -169,6 +169,9 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
                                  "File with the secret, which must belong to the user or to root, "
                                  "and which nobody else may "
                                  "read."},
+    [COLLI_PARAM_MUNGE_SOCKET] = {"COLL_MUNGE_SOCKET", COLLI_PARAM_STRING, "", 0, 0,
+                                  "Socket of munged, which carries the secret under srun "
+                                  "--mpi=none. Empty: the usual one."},
     [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
                             "The secret itself. Erased from the environment once it is read."},
 };
@@ -184,6 +187,7 @@ static const bool trusted[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_TOPO_FILE] = true,
     [COLLI_PARAM_SSH] = true,
     [COLLI_PARAM_SECRET_FILE] = true,
+    [COLLI_PARAM_MUNGE_SOCKET] = true,
 };
 
 /* The words of WORD settings; numbered from colli_param_info.min. */

@@ -54,6 +54,7 @@ typedef enum colli_param_id {
   COLLI_PARAM_ROOT_FD,
   COLLI_PARAM_SECRET_FD,
   COLLI_PARAM_SECRET_FILE,
+  COLLI_PARAM_MUNGE_SOCKET,
   COLLI_PARAM_SECRET, /* never loaded: see create/find_secret.h */
   COLLI_PARAM_COUNT
 } colli_param_id;

@@ -78,19 +78,23 @@ static void resolve_reduction(const colli_calls *calls, const colli_call *call, 
 /* Fills in a plan but for what is chosen. */
 void colli_call_resolve(const colli_calls *calls, const colli_call *call, const colli_plan_key *key,
                         colli_plan *plan) {
-  *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1};
+  *plan = (colli_plan){.key = *key, .wire_type = call->type, .elem_bytes = 1, .pieces = 1};
   if (colli_reduces(call->coll))
     resolve_reduction(calls, call, plan);
   plan->checks_finite =
       calls->check_finite && call->coll != COLLI_BARRIER && colli_may_be_nan(call->type);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
+  if (!colli_reduces(call->coll) && plan->elem_bytes > calls->plans.limits.slot_bytes) {
+    plan->pieces = plan->elem_bytes;
+    plan->elem_bytes = 1;
+  }
   COLLI_ASSERT_RANK(plan->elem_bytes > 0 && plan->key.coll == call->coll, calls->exec->rank);
 }
 
 /* Records which parts of the buffers a plan's calls use. */
 static void note_buffers(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
-  size_t own = call->count * (size_t)calls->exec->rank,
+  size_t own = call->count * (size_t)calls->exec->rank * plan->pieces,
          bytes = coll_type_bytes((coll_type)call->type);
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
@@ -100,7 +104,7 @@ static void note_buffers(const colli_calls *calls, const colli_call *call, colli
   plan->reads *= bytes;
   plan->writes *= bytes;
   COLLI_ASSERT_RANK(!call->varying && !plan->key.varying, calls->exec->rank);
-  plan->shift = (plan->in_first - plan->out_first) * bytes;
+  plan->shift = (plan->in_first - plan->out_first) * (bytes / plan->pieces);
 }
 
 /* Compiles the fast path of a plan whose calls need nothing but their buffers; false if there is

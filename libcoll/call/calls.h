@@ -26,8 +26,12 @@ typedef struct colli_calls {
   colli_plans plans;
   uint64_t sequence; /* of the last collective */
   int turn;          /* 0 or 1: the root of the next all-reduce, for algorithms that take turns */
-  coll_request *free_requests;
+  coll_request *free_requests; /* for collectives */
+  coll_request *free_messages; /* for point-to-point and one-sided operations */
   struct colli_request_block *request_blocks;
+  struct colli_message_block *message_blocks;
+  coll_request complete; /* what nonblocking messages return that ended at once */
+  unsigned unpolled;     /* such messages that advanced nothing else */
   colli_group group;
   coll_determinism deterministic; /* from the settings, as is accumulate */
   coll_accumulate accumulate;
@@ -89,7 +93,7 @@ const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const
  */
 bool colli_call_keep_blocks(const colli_calls *calls, colli_call *call, coll_request *op);
 
-/* Finishes a successful collective: moves results to where the caller wants them. */
+/* Finishes a collective: moves results to where the caller wants them. */
 void colli_call_finish(const colli_calls *calls, coll_request *op);
 
 /* ---- group.c --------------------------------------------------------------------------------- */

@@ -60,7 +60,8 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan) 
 
 /* Bytes of input and output that an operation has for each rank, on average. */
 static uint64_t bytes_per_rank(const colli_plans *plans, const colli_plan *plan) {
-  uint64_t own = plan->key.count * plan->elem_bytes, all = own * (uint64_t)plans->nranks;
+  uint64_t own = plan->key.count * plan->pieces * plan->elem_bytes,
+           all = own * (uint64_t)plans->nranks;
   switch (plan->key.coll) {
   case COLLI_ALLREDUCE:
   case COLLI_SCAN:
@@ -110,8 +111,8 @@ coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error 
   size_t type_bytes = coll_type_bytes((coll_type)key->type);
   plan->sched = NULL;
   plan->connected = false;
-  coll_status status = colli_choose(&plans->chooser, &shape, key->count, plan->elem_bytes,
-                                    key->count * type_bytes, &choice, error);
+  coll_status status = colli_choose(&plans->chooser, &shape, key->count * plan->pieces,
+                                    plan->elem_bytes, key->count * type_bytes, &choice, error);
   if (status != COLL_OK)
     return status;
   COLLI_ASSERT_RANK(choice.algo->coll == shape.coll && choice.partition.passes >= 1, plans->rank);

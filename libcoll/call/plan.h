@@ -39,7 +39,8 @@ typedef struct colli_plan {
   uintptr_t shift;           /* in place: the offset of sendbuf from recvbuf in bytes */
   const colli_user_op *user; /* a user-defined operation, or NULL */
   int wire_type;             /* in which it is reduced and sent */
-  size_t elem_bytes;         /* of that type */
+  size_t elem_bytes;         /* of that type, or 1: elements longer than a slot move as bytes */
+  size_t pieces;             /* an element of the caller's has so many of these */
   colli_order order;
   bool widened;       /* wire_type is float32 instead of the caller's */
   bool truth;         /* the input becomes 0 or 1 first */

@@ -33,12 +33,14 @@ static void fill_side(const colli_calls *calls, const size_t *counts, const size
   }
 }
 
-/* Copies the tables of a v-form into memory of the request, four numbers per rank. */
+/* Copies the tables of a v-form into memory of the request, four numbers per rank. If elements are
+ * longer than a slot, there is room for as many more: the same in bytes. */
 static bool copy_blocks(const colli_calls *calls, const colli_call *call, coll_request *op) {
   size_t n = (size_t)calls->exec->nranks;
   bool root = call->root == calls->exec->rank;
   COLLI_ASSERT_RANK(call->varying && colli_exact(call->coll), calls->exec->rank);
-  if (!grow_buffer((char **)&op->blocks, &op->blocks_bytes, 4 * n * sizeof(size_t)))
+  size_t tables = coll_type_bytes((coll_type)call->type) > calls->plans.limits.slot_bytes ? 8 : 4;
+  if (!grow_buffer((char **)&op->blocks, &op->blocks_bytes, tables * n * sizeof(size_t)))
     return false;
   const size_t *in = call->in_counts, *out = call->out_counts;
   const size_t *in_displs = call->in_displs, *out_displs = call->out_displs;
@@ -126,11 +128,13 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   return true;
 }
 
-/* Finishes a successful collective. */
+/* Finishes a collective. */
 void colli_call_finish(const colli_calls *calls, coll_request *op) {
   COLLI_ASSERT_RANK(op->done && op->stage_out != COLLI_STAGE_NONE, calls->exec->rank);
   const char *from = op->out;
-  if (op->status == COLL_OK && op->stage_count) {
+  if (op->stage_out == COLLI_STAGE_OWNER) {
+    op->conclude(op, true);
+  } else if (op->status == COLL_OK && op->stage_count) {
     if (op->stage_out == COLLI_STAGE_NARROW)
       colli_stage_narrow(calls->exec->kernels, op->stage_to, (const float *)(const void *)from,
                          op->stage_count, (coll_type)op->stage_type);
@@ -150,7 +154,13 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
   COLLI_ASSERT_RANK(plan->key.varying, calls->exec->rank);
   if (!op->kept && !copy_blocks(calls, call, op))
     return false;
-  colli_blocks blocks = {op->blocks, op->blocks + n, op->blocks + 2 * n, op->blocks + 3 * n};
+  const size_t *table = op->blocks;
+  if (__builtin_expect(plan->pieces > 1, 0)) {
+    for (size_t i = 0; i < 4 * n; i++)
+      op->blocks[4 * n + i] = op->blocks[i] * plan->pieces;
+    table += 4 * n;
+  }
+  colli_blocks blocks = {table, table + n, table + 2 * n, table + 3 * n};
   colli_partition_make_varying(&op->partition, &blocks, calls->exec->nranks, plan->elem_bytes,
                                &calls->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
@@ -173,11 +183,11 @@ static bool prepare_memory(const colli_calls *calls, const colli_call *call, con
 }
 
 /* Whether a call's output is disjoint from its input; false if it has no input. */
-static bool is_apart(const colli_calls *calls, const colli_call *call, const coll_request *op) {
-  size_t reads, writes;
+static bool is_apart(const colli_calls *calls, const colli_call *call) {
+  size_t reads, writes, bytes = coll_type_bytes((coll_type)call->type);
   colli_call_extent(calls, call, &reads, &writes);
   const char *in = call->sendbuf, *out = call->recvbuf;
-  return !in || !out || in + reads * op->elem_bytes <= out || out + writes * op->elem_bytes <= in;
+  return !in || !out || in + reads * bytes <= out || out + writes * bytes <= in;
 }
 
 /* Records which of a call's buffers lie in regions, from which peers can read by reference. */
@@ -240,7 +250,7 @@ const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const
   op->by_ref = 0;
   op->stream = false;
   if (__builtin_expect(calls->memories->first || plan->stream, 0)) {
-    bool apart = is_apart(calls, call, op);
+    bool apart = is_apart(calls, call);
     if (calls->memories->first)
       find_regions(calls, apart, op);
     bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;

@@ -42,9 +42,14 @@ typedef struct colli_rank_map {
   uint16_t *numbers;  /* nranks: the number by which each rank addresses this communicator */
 } colli_rank_map;
 
+/* entry.guard.inside besides 0: nobody. */
+#define COLLI_INSIDE_CALL  1 /* a thread in a public call */
+#define COLLI_INSIDE_VISIT 2 /* one that waits elsewhere and moves this meanwhile: visit.c */
+
 /* Which thread is inside: progress/enter.c. */
 typedef struct colli_entry {
-  colli_fork_guard guard; /* inside: a thread is in a public call */
+  colli_fork_guard guard; /* inside: see above */
+  atomic_bool visited;    /* the visit during which a thread came in is over */
   atomic_int misused;     /* another one wanted in since */
   bool locked;            /* the thread inside has the family's lock */
 } colli_entry;

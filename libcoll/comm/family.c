@@ -153,6 +153,12 @@ static coll_status draw_nonce(colli_rank_info *info, coll_error *error) {
                          "no random bytes for the keys of COLL_DATA_CHECK=mac");
 }
 
+/* What identifies this rank's clock; if it cannot be found out, no other rank has the same. */
+static uint64_t find_clock(const colli_family *family) {
+  const uint64_t id = colli_clock_id();
+  return id ? id : (family->comm_id ^ (uint64_t)(family->rank + 1) << 32) | 1u;
+}
+
 /* Fills in this rank's record for the others. */
 static void describe_self(colli_family *family, const colli_assembly *assembly,
                           colli_rank_info *info) {
@@ -161,6 +167,8 @@ static void describe_self(colli_family *family, const colli_assembly *assembly,
   memcpy(info->host, family->host, sizeof(info->host));
   info->host_id = colli_host_id(params->text[COLLI_PARAM_HOST_ID]);
   info->pid = getpid();
+  if (*params->text[COLLI_PARAM_TRACE])
+    info->clock_id = find_clock(family);
   if (params->from_env[COLLI_PARAM_SLOT_BYTES])
     info->slot_bytes = (uint32_t)params->number[COLLI_PARAM_SLOT_BYTES];
   info->slot_count = (uint32_t)params->number[COLLI_PARAM_SLOT_COUNT];
@@ -215,7 +223,8 @@ void colli_family_free(colli_family *family) {
  * failure. */
 static coll_status open_trace(colli_family *family, const colli_assembly *assembly,
                               coll_error *error) {
-  const colli_trace_source source = {family->rank, family->nranks, family->host, family->comm_id};
+  const colli_trace_source source = {family->rank, family->nranks, family->host, family->comm_id,
+                                     &assembly->time};
   const colli_params *params = assembly->params;
   coll_status status = colli_trace_open(params->text[COLLI_PARAM_TRACE],
                                         (size_t)params->number[COLLI_PARAM_TRACE_BYTES], &source,

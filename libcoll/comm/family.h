@@ -13,6 +13,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "libcoll/base/movers.h"
 #include "libcoll/base/shared.h"
 #include "libcoll/comm/reports.h"
 #include "libcoll/comm/world.h"
@@ -36,6 +37,7 @@ typedef struct colli_assembly {
   colli_secret *secret;       /* may be NULL for a single rank */
   const colli_params *params; /* copied */
   bool inherited; /* they come from another communicator: a job that has begun needs no trace */
+  colli_shared_time time; /* of that communicator, or of none */
   colli_world world;
   bool apart; /* the ranks are processes, which may be on several hosts */
   /* The transports that may be used, best first, NULL-terminated; their order is the blob index. */
@@ -109,13 +111,15 @@ typedef struct colli_family {
   colli_ctrl_msg *early;
   int nearly;
 
-  bool unborn;  /* its base was never given to the program: this rank leaves without a goodbye */
-  bool shared;  /* more than one thread may use the family, so public calls take the lock */
-  bool several; /* more than one thread of the caller has been inside at a time */
-  int inside;   /* calls under way that hold the lock, or let others in while they wait */
-  int sleepers; /* of them asleep */
+  bool unborn; /* its base was never given to the program: this rank leaves without a goodbye */
+  atomic_bool shared; /* more than one thread may use the family, so public calls take the lock */
+  bool several;       /* more than one thread of the caller has been inside at a time */
+  int inside;         /* calls under way that hold the lock, or let others in while they wait */
+  int sleepers;       /* of them asleep */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
+  colli_mover mover;                  /* for threads that wait elsewhere: progress/visit.c */
+  coll_comm *base; /* NULL: it is not complete, or was destroyed; changed while nothing moves */
 } colli_family;
 
 /* First half of creation: opens the endpoints and fills in *info (except control_addrs). */

@@ -133,3 +133,8 @@ bool colli_comm_show(coll_comm *comm) {
   colli_status_show(shown);
   return true;
 }
+
+void colli_comm_hide(coll_comm *comm) {
+  colli_status_free(&comm->family->status, comm->shown);
+  comm->shown = NULL;
+}

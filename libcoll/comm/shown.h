@@ -16,4 +16,7 @@ void colli_family_show(colli_family *family);
  * and shows them. False: out of memory. */
 bool colli_comm_show(coll_comm *comm);
 
+/* Frees them, if it has some. */
+void colli_comm_hide(coll_comm *comm);
+
 #endif

@@ -20,6 +20,7 @@
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
+#include "libcoll/progress/visit.h"
 #include "libcoll/tuning/locality.h"
 
 /* First half of creation: opens the endpoints and fills in *info. */
@@ -119,6 +120,7 @@ coll_status colli_comm_set_up(coll_comm *comm, coll_error *error) {
   comm->failure.left = calloc(n, sizeof(*comm->failure.left));
   comm->failure.lost = calloc(n, sizeof(*comm->failure.lost));
   comm->failure.silent = calloc(n, sizeof(*comm->failure.silent));
+  colli_request_init(comm);
   coll_request *first = colli_request_get(comm);
   if (first)
     colli_request_put(first);
@@ -182,8 +184,10 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
     }
     status = start_progress(comm, error);
   }
-  if (status == COLL_OK)
+  if (status == COLL_OK) {
+    colli_family_receive_visits(family, comm);
     return COLL_OK;
+  }
   if (error && comm->table) {
     coll_error record = *error;
     colli_comm_fail(comm, &record);
@@ -212,31 +216,41 @@ void colli_comm_free(coll_comm *comm) {
   free(comm->map.from_base);
   free(comm->map.numbers);
   free(comm->map.origins);
-  colli_status_free(&comm->family->status, comm->shown);
   free(comm);
 }
 
 /* Takes a communicator apart; a thread is inside it. */
-static void take_apart(coll_comm *comm) {
+static coll_status take_apart(coll_comm *comm) {
   colli_family *family = comm->family;
   colli_attrs_free(comm);
   if (comm->shown && comm->failure.wait_reports && comm->failure.left && comm->failure.lost &&
       comm->failure.silent) /* else it was never made */
     colli_notice_poll(family);
-  colli_p2p_linger(comm);
+  const bool delivered = colli_p2p_linger(comm);
+  if (!delivered)
+    colli_log_write(
+        &comm->log, COLLI_LOG_ERROR,
+        "coll_comm_destroy(): messages were not delivered, because their receivers were "
+        "in no call for long, or have not received earlier ones");
+  colli_family_hide_base(family, comm);
   bool last = colli_family_leave(family, comm);
+  if (last)
+    colli_movers_remove(&family->mover);
   colli_exec_disconnect(&comm->exec); /* before buffers of operations in flight are released */
   colli_engine_cancel(&comm->exec, &comm->p2p, COLL_ERR_ABORTED);
+  colli_request_abandon_all(comm);
   colli_memory_free_all(comm);
   colli_mux_close(comm->child);
   if (family->mux)
     colli_mux_progress(family->mux);
-  colli_call_leave(comm);
+  colli_comm_hide(comm);
+  colli_call_leave(comm); /* another thread may now free the family, if this was not its last */
   colli_comm_free(comm);
   if (last) {
     colli_progress_stop(family);
     colli_family_free(family);
   }
+  return delivered ? COLL_OK : COLL_ERR_TIMEOUT;
 }
 
 coll_status coll_comm_destroy(coll_comm **out) {
@@ -249,6 +263,5 @@ coll_status coll_comm_destroy(coll_comm **out) {
     return status;
   coll_comm *comm = *out;
   *out = NULL;
-  take_apart(comm);
-  return COLL_OK;
+  return take_apart(comm);
 }

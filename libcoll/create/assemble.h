@@ -24,7 +24,8 @@ coll_status colli_comm_join(coll_comm **comm, const colli_rank_info *table, coll
 /* Sets up executor, plans and the records of `comm`, whose ranks, settings and table are set. */
 coll_status colli_comm_set_up(coll_comm *comm, coll_error *error);
 
-/* Frees what belongs only to this communicator, when nothing refers to it any more. */
+/* Frees what belongs only to this communicator, when nothing refers to it any more and other
+ * programs do not see it (colli_comm_hide). Its family may be gone by now. */
 void colli_comm_free(coll_comm *comm);
 
 #endif

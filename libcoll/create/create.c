@@ -53,6 +53,7 @@ static coll_status begin_settings(colli_settings *settings, const coll_config *c
   settings->log = (colli_log){COLLI_LOG_ERROR, -1};
   settings->to_caller = NULL;
   settings->inherited = false;
+  settings->time = (colli_shared_time){0};
   coll_status status = read_config(config, known, &settings->error);
   if (status != COLL_OK)
     return status;
@@ -134,6 +135,7 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
   coll_status status = begin_settings(settings, config, &known);
   colli_params_copy(&settings->params, &comm->params);
   settings->inherited = true;
+  settings->time = colli_trace_time(comm->family->trace);
   return status == COLL_OK ? apply_config(settings, &known) : status;
 }
 
@@ -172,6 +174,7 @@ static coll_status open_rank(const colli_settings *settings, const colli_id *id,
                              .secret = id->secret,
                              .params = params,
                              .inherited = settings->inherited,
+                             .time = settings->time,
                              .world = colli_world_real,
                              .apart = nranks > 1,
                              .transports = transports.ops};
@@ -209,13 +212,14 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
     return status;
   }
   colli_lifelines *used = lifelines ? lifelines : &none;
+  used->time = colli_trace_time((*comm)->family->trace);
   status = colli_bootstrap(id, rank, nranks, &mine, &settings->params, deadline_ns, &settings->log,
                            used, &table, &ctrl, error);
   colli_secret *known = lifelines ? lifelines->keep : id->secret;
   if (status == COLL_OK && !known && used->listen_fd >= 0)
     colli_fd_close(used->listen_fd);
   else if (status == COLL_OK && known && nranks > 1) {
-    colli_door_expect(used->listen_fd, known->bytes);
+    colli_door_expect(used->listen_fd, known->bytes, COLLI_HELLO_SHRINK);
     (*comm)->shrink.listener = colli_shrink_listener_create(used->listen_fd, known);
   }
   if (status != COLL_OK) {
@@ -223,6 +227,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
     return status;
   }
   COLLI_ASSERT_RANK(table && ctrl, rank);
+  colli_trace_set_time((*comm)->family->trace, &used->time);
   status = colli_comm_join(comm, table, ctrl, error);
   free(table);
   return status;
@@ -244,7 +249,7 @@ coll_status coll_unique_id(coll_id *out, const coll_config *config) {
   if (status == COLL_OK)
     status = colli_id_make(&id, &settings.params, &settings.error);
   if (status == COLL_OK) {
-    colli_door_expect(id.listen_fd, id.secret->bytes);
+    colli_door_expect(id.listen_fd, id.secret->bytes, COLLI_HELLO_CHECKIN);
     colli_id_pack(&id, out);
     colli_id_release(&id);
   }
@@ -294,6 +299,12 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
   return colli_settings_finish(&settings, status);
 }
 
+/* Threads have one clock. */
+static void share_time(coll_comm *comm, coll_comm *root) {
+  const colli_shared_time time = colli_trace_time(root->family->trace);
+  colli_trace_set_time(comm->family->trace, &time);
+}
+
 /* Opens, and then joins, `nranks` communicators of this process. */
 coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
                                coll_error *error) {
@@ -310,6 +321,8 @@ coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *co
         colli_error_set(error, COLL_ERR_NO_MEMORY, "create", "out of memory for %d ranks", nranks);
   for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
     status = open_rank(settings[rank], &id, nranks, rank, &comms[rank], &table[rank], error);
+  for (int rank = 0; status == COLL_OK && rank < nranks; rank++)
+    share_time(comms[rank], comms[0]);
   if (status == COLL_OK)
     status = colli_ctrl_create_local(ctrls, nranks, true, error);
   bool linked = status == COLL_OK;

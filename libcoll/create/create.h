@@ -12,7 +12,8 @@ typedef struct colli_settings {
   coll_error *to_caller;
   coll_determinism deterministic; /* both DEFAULT unless the caller set them */
   coll_accumulate accumulate;
-  bool inherited; /* from another communicator, whose job goes on */
+  bool inherited;         /* from another communicator, whose job goes on */
+  colli_shared_time time; /* of that communicator, or of none */
 } colli_settings;
 
 /* Loads the environment and applies the caller's configuration (may be NULL) on top. */

@@ -11,9 +11,9 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/create/carrier.h"
 #include "libcoll/create/create.h"
 #include "libcoll/create/find_secret.h"
-#include "libcoll/create/pmix.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
 #include "libcoll/wireup/resolve.h"
@@ -139,10 +139,12 @@ static coll_status ask_variables(const colli_params *params, uint64_t deadline_n
 }
 
 /* Asks the launcher for rank and nranks, and shares rank 0's id through it. */
-static coll_status ask_pmix(const colli_params *params, uint64_t deadline_ns, int *rank,
-                            int *nranks, colli_id *id, coll_error *error) {
-  coll_status status = colli_pmix_join(deadline_ns, rank, nranks, error);
-  if (status == COLL_OK && (*nranks < 1 || *nranks > COLLI_MAX_RANKS || *rank >= *nranks))
+static coll_status ask_carrier(const colli_carrier *carrier, const colli_params *params,
+                               uint64_t deadline_ns, int *rank, int *nranks, colli_id *id,
+                               coll_error *error) {
+  coll_status status = carrier->join(params, deadline_ns, rank, nranks, error);
+  if (status == COLL_OK &&
+      (*nranks < 1 || *nranks > COLLI_MAX_RANKS || *rank < 0 || *rank >= *nranks))
     return colli_error_set(
         error, COLL_ERR_INVALID_USAGE, "create",
         "the launcher says that this is rank %d of %d; 1 .. %d ranks are possible", *rank, *nranks,
@@ -151,13 +153,24 @@ static coll_status ask_pmix(const colli_params *params, uint64_t deadline_ns, in
     return status;
   if (*rank == 0 && colli_id_make(id, params, error) != COLL_OK) {
     coll_error ignored = COLL_ERROR_INIT;
-    colli_pmix_share(deadline_ns, 0, NULL, &ignored); /* so that the others need not wait */
+    /* so that the others need not wait */
+    carrier->share(params, deadline_ns, 0, *nranks, NULL, &ignored);
     return error->status;
   }
-  status = colli_pmix_share(deadline_ns, *rank, id, error);
+  status = carrier->share(params, deadline_ns, *rank, *nranks, id, error);
   if (status != COLL_OK)
     colli_id_close(id, *rank);
   return status;
+}
+
+/* The first carrier that is offered, or NULL. */
+static const colli_carrier *find_carrier(const colli_params *params) {
+  static const colli_carrier *const carriers[] = {&colli_carrier_torchrun, &colli_carrier_pmix,
+                                                  &colli_carrier_pmi1, &colli_carrier_slurm};
+  for (size_t i = 0; i < sizeof(carriers) / sizeof(*carriers); i++)
+    if (carriers[i]->offered(params))
+      return carriers[i];
+  return NULL;
 }
 
 coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
@@ -172,8 +185,10 @@ coll_status coll_init_from_env(coll_comm **comm, const coll_config *config) {
   if (status == COLL_OK) {
     uint64_t deadline_ns =
         colli_now_ns() + (uint64_t)params->number[COLLI_PARAM_CREATE_TIMEOUT_MS] * COLLI_NS_PER_MS;
-    status = (colli_pmix_offered(params) ? ask_pmix : ask_variables)(params, deadline_ns, &rank,
-                                                                     &nranks, &id, &settings.error);
+    const colli_carrier *carrier = find_carrier(params);
+    status = carrier
+                 ? ask_carrier(carrier, params, deadline_ns, &rank, &nranks, &id, &settings.error)
+                 : ask_variables(params, deadline_ns, &rank, &nranks, &id, &settings.error);
   }
   if (status == COLL_OK)
     status = colli_create(comm, &id, nranks, rank, &settings, NULL);

@@ -187,3 +187,12 @@ coll_status colli_find_secret(const colli_params *params, uint64_t deadline_ns,
   pthread_mutex_unlock(&found.mutex);
   return status;
 }
+
+bool colli_secret_given(const colli_params *params) {
+  const char *text = getenv("COLL_SECRET");
+  pthread_mutex_lock(&found.mutex);
+  bool kept = found.secret && colli_secret_present(found.secret->bytes);
+  pthread_mutex_unlock(&found.mutex);
+  return kept || *params->text[COLLI_PARAM_SECRET_FD] || *params->text[COLLI_PARAM_SECRET_FILE] ||
+         (text && *text);
+}

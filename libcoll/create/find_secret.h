@@ -15,4 +15,7 @@
 coll_status colli_find_secret(const colli_params *params, uint64_t deadline_ns,
                               colli_secret **secret, coll_error *error);
 
+/* Whether the user has given one, now or for an earlier call of this process. */
+bool colli_secret_given(const colli_params *params);
+
 #endif

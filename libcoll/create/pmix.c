@@ -1,6 +1,4 @@
 /* pmix.c: rank and id from a launcher that speaks PMIx. */
-#include "libcoll/create/pmix.h"
-
 #include <dlfcn.h>
 #include <errno.h>
 #include <pmix.h>
@@ -12,9 +10,9 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/base/slow_call.h"
+#include "libcoll/create/carrier.h"
 
-#define LIBRARY   "libpmix.so.2"
-#define HEX_BYTES (2 * COLL_UNIQUE_ID_BYTES + 1)
+#define LIBRARY "libpmix.so.2"
 
 /* The functions that are used. */
 typedef struct pmix_lib {
@@ -39,9 +37,9 @@ static struct {
 /* One exchange with the launcher, made by a thread. */
 typedef struct exchange {
   int rank, nranks;
-  char id[HEX_BYTES]; /* to share, or shared by rank 0; empty: rank 0 failed */
-  const char *call;   /* the function that failed, or NULL */
-  char reason[200];   /* why */
+  char id[COLLI_ID_DIGITS + 1]; /* to share, or shared by rank 0; empty: rank 0 failed */
+  const char *call;             /* the function that failed, or NULL */
+  char reason[200];             /* why */
   coll_status status;
 } exchange;
 
@@ -223,13 +221,17 @@ static coll_status run(void (*make)(void *), exchange *e, uint64_t deadline_ns, 
   return status;
 }
 
-bool colli_pmix_offered(const colli_params *params) {
+/* Whether the launcher speaks PMIx. */
+static bool offered(const colli_params *params) {
   /* Not in set-uid programs: PMIx has variables of its own that name code. */
-  return secure_getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") &&
-         !*params->text[COLLI_PARAM_ROOT] && !getenv("COLL_RANK") && !getenv("RANK");
+  return secure_getenv("PMIX_NAMESPACE") && getenv("PMIX_RANK") && !colli_carrier_overruled(params);
 }
 
-coll_status colli_pmix_join(uint64_t deadline_ns, int *rank, int *nranks, coll_error *error) {
+/* Joins the launcher's job. The connection to the launcher stays open until the process exits,
+ * since other users of PMIx in this process (an MPI) may still need it. */
+static coll_status join_job(const colli_params *params, uint64_t deadline_ns, int *rank,
+                            int *nranks, coll_error *error) {
+  (void)params;
   exchange *e = make_exchange(0, error);
   if (!e)
     return COLL_ERR_NO_MEMORY;
@@ -242,39 +244,23 @@ coll_status colli_pmix_join(uint64_t deadline_ns, int *rank, int *nranks, coll_e
   return COLL_OK;
 }
 
-/* Reads an id from its digits. */
-static coll_status read_digits(const char *digits, colli_id *id, coll_error *error) {
-  coll_id packed;
-  bool sound = true;
-  for (size_t i = 0; i < sizeof(packed.bytes); i++) {
-    unsigned byte = 0;
-    sound = sound && sscanf(digits + 2 * i, "%2x", &byte) == 1;
-    packed.bytes[i] = (uint8_t)byte;
-  }
-  coll_status status = sound ? colli_id_unpack(&packed, id, error)
-                             : colli_error_set(error, COLL_ERR_SYSTEM, "create",
-                                               "PMIx: what rank 0 passed on is no id");
-  explicit_bzero(&packed, sizeof(packed));
-  return status;
-}
-
-coll_status colli_pmix_share(uint64_t deadline_ns, int rank, colli_id *id, coll_error *error) {
+/* Shares rank 0's id. */
+static coll_status share_id(const colli_params *params, uint64_t deadline_ns, int rank, int nranks,
+                            colli_id *id, coll_error *error) {
+  (void)params, (void)nranks;
   exchange *e = make_exchange(rank, error);
   if (!e)
     return COLL_ERR_NO_MEMORY;
-  if (rank == 0 && id) {
-    coll_id packed;
-    colli_id_pack(id, &packed);
-    for (size_t i = 0; i < sizeof(packed.bytes); i++)
-      snprintf(e->id + 2 * i, 3, "%02x", packed.bytes[i]);
-    explicit_bzero(&packed, sizeof(packed));
-  }
+  if (rank == 0 && id)
+    colli_id_write(id, e->id);
   coll_status status =
       run(share, e, deadline_ns, "waiting for all ranks of the launcher's job in PMIx", error);
   if (status != COLL_OK)
     return status;
   if (rank != 0)
-    status = read_digits(e->id, id, error);
+    status = colli_id_read(e->id, id, error);
   discard(e);
   return status;
 }
+
+const colli_carrier colli_carrier_pmix = {offered, join_job, share_id};

@@ -1,294 +1,43 @@
 /*
- * split.c: communicators made from others. Every rank of the parent contributes color, key, and the
- * number with which its peers will address the new communicator. One all-gather of these tells each
- * rank all that it needs. The simulator, where nobody may wait, calls the parts one by one.
+ * split.c: communicators made from others, collectively over all ranks of the parent. Each
+ * contributes color, key, and the number with which its peers will address the new communicator.
+ * One all-gather of these tells each rank all that it needs. The simulator, where nobody may wait,
+ * calls the parts one by one.
  */
-#include "libcoll/create/split.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
-#include "libcoll/comm/comm.h"
-#include "libcoll/create/assemble.h"
-#include "libcoll/create/create.h"
-#include "libcoll/failure/failure.h"
-#include "libcoll/failure/notice.h"
+#include "libcoll/create/split_parts.h"
 #include "libcoll/progress/enter.h"
-#include "libcoll/progress/progress_thread.h"
 
-/* What a rank tells the others. */
-typedef struct split_record {
-  int32_t color;
-  int32_t key;
-  uint32_t number;
-  uint32_t serial; /* of the communicators begun on this rank */
-  uint32_t check;  /* of the list of a subset */
-} split_record;
-_Static_assert(sizeof(split_record) == 20, "travels as it is");
-
-struct colli_split {
-  coll_comm *parent;
-  const char *name;
-  unsigned number; /* of the communicators made from the parent */
-  colli_settings settings;
-  colli_mux_child *child;
-  coll_request *op;
-  split_record mine;
-  split_record records[];
-};
-
-static const char *const operation_names[] = {"split", "dup", "subset"};
-
-/* ---- settings -------------------------------------------------------------------------------- */
-
-/* Starts the family's progress thread if this communicator is the first that asks for it. */
-static coll_status start_progress(coll_comm *parent, const char *name, colli_settings *settings) {
-  if (settings->params.number[COLLI_PARAM_PROGRESS] != COLL_PROGRESS_ON || parent->nranks == 1 ||
-      parent->world.pause)
-    return COLL_OK;
-  coll_status status = colli_progress_start(parent->family, &settings->error);
-  return status == COLL_OK ? status
-                           : colli_comm_refuse(parent, status, name, "%s", settings->error.message);
-}
-
-/* Takes the parent's settings and the caller's changes; refuses invalid ones. */
-static coll_status read_settings(coll_comm *parent, const char *name, const coll_config *config,
-                                 colli_settings *settings) {
-  coll_status status = colli_settings_inherit(settings, parent, config);
-  const char *transport = settings->params.text[COLLI_PARAM_TRANSPORT];
-  if (status == COLL_OK)
-    status = colli_force_check(settings->params.text[COLLI_PARAM_ALGO], &settings->error) == COLL_OK
-                 ? COLL_OK
-                 : COLL_ERR_INVALID_ARGUMENT;
-  if (status != COLL_OK)
-    return colli_comm_refuse(parent, status, name, "%s", settings->error.message);
-  if (strcmp(transport, parent->family->params.text[COLLI_PARAM_TRANSPORT]) != 0)
-    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, name,
-                             "config.transport is '%s', but connections are shared with the "
-                             "communicator that this one is made from; leave it NULL",
-                             transport);
-  return start_progress(parent, name, settings);
-}
-
-/* Gives a communicator its settings, and the state that it takes over from its parent. */
-static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settings *settings) {
-  colli_params_copy(&comm->params, &settings->params);
-  comm->calls.deterministic = (coll_determinism)comm->params.number[COLLI_PARAM_DETERMINISTIC];
-  comm->calls.accumulate = (coll_accumulate)comm->params.number[COLLI_PARAM_ACCUMULATE];
-  comm->calls.check_finite = (colli_finite_check)comm->params.number[COLLI_PARAM_CHECK_FINITE];
-  comm->log = parent->log;
-  comm->world = parent->world;
-  memcpy(comm->host, parent->host, sizeof(comm->host));
-  comm->failure.root = -1;
-  colli_error_clear(&comm->failure.error);
-  comm->watch.spin = COLLI_SPIN_MOST;
-  comm->calls.ops = parent->calls.ops;
-}
-
-/* ---- the members ----------------------------------------------------------------------------- */
-
-/* A rank of the parent, to be sorted. */
-typedef struct candidate {
-  int32_t key;
-  int rank;
-} candidate;
-
-static int by_key(const void *a, const void *b) {
-  const candidate *left = a, *right = b;
-  if (left->key != right->key)
-    return left->key < right->key ? -1 : 1;
-  return left->rank < right->rank ? -1 : left->rank > right->rank;
-}
-
-/* Fills in ranks and their table for the sorted members; false if out of memory. */
-static bool take_members(coll_comm *comm, const colli_split *split, const candidate *members,
-                         uint16_t *numbers) {
-  const coll_comm *parent = split->parent;
-  const colli_family *family = parent->family;
-  size_t n = (size_t)comm->nranks, base_n = (size_t)family->nranks;
-  comm->map.in_base = malloc(n * sizeof(*comm->map.in_base));
-  comm->map.from_base = malloc(base_n * sizeof(*comm->map.from_base));
-  comm->table = malloc(n * sizeof(*comm->table));
-  if (parent->map.origins)
-    comm->map.origins = malloc(n * sizeof(*comm->map.origins));
-  if (!comm->map.in_base || !comm->map.from_base || !comm->table ||
-      (parent->map.origins && !comm->map.origins))
-    return false;
-  for (size_t i = 0; i < base_n; i++)
-    comm->map.from_base[i] = -1;
-  for (int rank = 0; rank < comm->nranks; rank++) {
-    int in_parent = members[rank].rank, in_base = colli_comm_base_rank(parent, in_parent);
-    COLLI_ASSERT_RANK(in_base >= 0 && in_base < family->nranks, parent->rank);
-    COLLI_ASSERT_RANK(comm->map.from_base[in_base] == -1, parent->rank); /* nobody is in it twice */
-    comm->map.in_base[rank] = in_base;
-    comm->map.from_base[in_base] = rank;
-    comm->table[rank] = family->table[in_base];
-    numbers[rank] = (uint16_t)split->records[in_parent].number;
-    if (comm->map.origins)
-      comm->map.origins[rank] = parent->map.origins[in_parent];
-    if (in_parent == parent->rank)
-      comm->rank = rank;
-  }
-  COLLI_ASSERT_RANK(members[comm->rank].rank == parent->rank, parent->rank);
-  const split_record *first = &split->records[members[0].rank];
-  comm->uid = (uint64_t)(comm->map.in_base[0] + 1) << 32 | first->serial;
-  comm->comm_id = parent->family->comm_id ^ comm->uid * 0x9e3779b97f4a7c15ull;
-  return true;
-}
-
-/* Its connections are shared, so it must use their slot size. */
-static void take_links(coll_comm *comm, const coll_comm *parent) {
-  COLLI_ASSERT_RANK(comm->child && parent->exec.slot_bytes > 0, parent->rank);
-  comm->calls.plans.limits = parent->calls.plans.limits;
-  comm->exec.slot_bytes = parent->exec.slot_bytes;
-  comm->watch.crowded = parent->watch.crowded;
-  for (int rank = 0; rank < comm->nranks; rank++) {
-    if (rank == comm->rank)
-      continue;
-    comm->exec.links[rank].ops =
-        colli_mux_ops_over(parent->family->routes[comm->map.in_base[rank]].ops);
-    comm->exec.links[rank].endpoint = (coll_endpoint *)comm->child;
-  }
-}
-
-/* Names it: "world/split 2, color 1", "world/dup 3". */
-static void name_child(coll_comm *comm, const colli_split *split) {
-  char color[32] = "";
-  if (strcmp(split->name, operation_names[COLLI_SPLIT_COLORS]) == 0)
-    snprintf(color, sizeof(color), ", color %d", split->mine.color);
-  snprintf(comm->name, sizeof(comm->name), "%.24s/%s %u%s", split->parent->name, split->name,
-           split->number, color);
-}
-
-/* Creates this rank's communicator from the sorted members; NULL if out of memory. */
-static coll_comm *make_child(colli_split *split, const candidate *members, int count) {
-  coll_comm *parent = split->parent, *comm = calloc(1, sizeof(*comm));
-  COLLI_ASSERT_RANK(split->child && count >= 1 && count <= parent->nranks, parent->rank);
-  if (!comm || !colli_fork_guard_add(&comm->entry.guard)) {
-    free(comm);
-    return NULL;
-  }
-  comm->nranks = count;
-  comm->family = parent->family;
-  comm->uid = UINT64_MAX; /* until it is known: not the base */
-  comm->map.numbers = malloc((size_t)count * sizeof(*comm->map.numbers));
-  inherit(comm, parent, &split->settings);
-  name_child(comm, split);
-  bool ok = comm->map.numbers && take_members(comm, split, members, comm->map.numbers) &&
-            colli_mux_complete(split->child, count, comm->map.in_base, comm->map.from_base,
-                               comm->map.numbers) == COLL_OK;
-  if (!ok || colli_comm_set_up(comm, NULL) != COLL_OK) {
-    colli_mux_close(split->child); /* while the arrays are there */
-    split->child = NULL;
-    colli_comm_free(comm);
-    return NULL;
-  }
-  comm->child = split->child;
-  split->child = NULL;
-  colli_shrink_share(comm, parent);
-  take_links(comm, parent);
-  colli_family_add(parent->family, comm);
-  return comm;
-}
-
-/* ---- agreement ------------------------------------------------------------------------------- */
-
-/* Fails the parent if ranks gave different lists; other calls differ in the all-gather's tag. */
+/* Checks that all ranks gave the same list; other calls differ in the all-gather's tag. */
 static coll_status check_agreement(const colli_split *split) {
-  coll_comm *parent = split->parent;
-  for (int rank = 0; rank < parent->nranks; rank++) {
-    if (split->records[rank].check == split->mine.check)
-      continue;
-    coll_error record;
-    colli_comm_record(parent, &record, COLL_ERR_MISMATCH, rank, NULL);
-    record.sequence = parent->calls.sequence;
-    snprintf(record.operation, sizeof(record.operation), "%s", split->name);
-    snprintf(record.message, sizeof(record.message),
-             "rank %d (host %s) and rank %d (host %s, pid %d) gave different lists of ranks to "
-             "coll_comm_subset; all ranks must give the same one",
-             parent->rank, parent->host, rank, record.peer_host, record.peer_pid);
-    colli_comm_fail(parent, &record);
-    return parent->failure.status;
-  }
+  for (int rank = 0; rank < split->parent->nranks; rank++)
+    if (split->records[rank].check != split->mine.check)
+      return colli_split_disagree(split, rank, "coll_comm_subset",
+                                  "all ranks must give the same one");
   return COLL_OK;
 }
 
 /* Creates the communicator from the contributions of all ranks. */
 static coll_status conclude(colli_split *split, coll_comm **child) {
-  coll_comm *parent = split->parent;
-  COLLI_ASSERT_RANK(!*child && split->op && split->op->done, parent->rank);
+  COLLI_ASSERT_RANK(!*child && split->op && split->op->done, split->parent->rank);
   coll_status status = check_agreement(split);
   if (status != COLL_OK || split->mine.color == COLL_NO_COLOR)
     return status;
-  candidate *members = malloc((size_t)parent->nranks * sizeof(*members));
-  int count = 0;
-  for (int rank = 0; members && rank < parent->nranks; rank++)
-    if (split->records[rank].color == split->mine.color)
-      members[count++] = (candidate){split->records[rank].key, rank};
-  if (members) {
-    qsort(members, (size_t)count, sizeof(*members), by_key);
-    *child = make_child(split, members, count);
-  }
-  free(members);
-  if (!*child)
-    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, split->name,
-                             "out of memory for a communicator of %d ranks", count);
-  colli_notice_catch_up(parent->family, *child);
-  return COLL_OK;
+  return colli_split_make(split, child);
 }
 
 /* ---- the parts ------------------------------------------------------------------------------- */
 
-/* Creates the shared connections when the first communicator is split. */
-static bool ready_family(coll_comm *parent) {
-  colli_family *family = parent->family;
-  if (!family->mux)
-    family->mux =
-        colli_mux_create(family, parent->exec.slot_bytes, parent->calls.plans.limits.slot_count);
-  if (family->mux)
-    colli_family_share(family, parent);
-  return family->mux != NULL;
-}
-
-/* Prepares a split; NULL if out of memory or numbers. */
-static colli_split *prepare_split(coll_comm *parent) {
-  colli_split *split = calloc(1, sizeof(*split) + (size_t)parent->nranks * sizeof(*split->records));
-  if (split && ready_family(parent))
-    split->child = colli_mux_begin(parent->family->mux);
-  if (split && split->child)
-    return split;
-  free(split);
-  return NULL;
-}
-
 /* Starts the all-gather. */
 coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, colli_split **out) {
-  const char *name = operation_names[call->kind];
+  colli_split *split;
   *out = NULL;
-  colli_split *split = prepare_split(parent);
-  if (!split)
-    return colli_comm_refuse(parent, COLL_ERR_NO_MEMORY, name,
-                             "out of memory, or no number left, for a communicator");
-  parent->family->making++;
-  split->parent = parent;
-  split->name = name;
-  split->number = ++parent->made;
-  coll_status status = read_settings(parent, name, call->config, &split->settings);
-  if (status != COLL_OK) {
-    colli_split_drop(split);
+  coll_status status = colli_split_prepare(parent, call, &split);
+  if (status != COLL_OK)
     return status;
-  }
-  split->mine = (split_record){.color = call->color,
-                               .key = call->key,
-                               .number = (uint32_t)colli_mux_number(split->child),
-                               .serial = ++parent->family->made,
-                               .check = call->check};
-  colli_call all_gather = {.name = name,
+  colli_call all_gather = {.name = split->name,
                            .coll = COLLI_ALLGATHER,
                            .sendbuf = &split->mine,
                            .recvbuf = split->records,
@@ -296,26 +45,15 @@ coll_status colli_split_start(coll_comm *parent, const colli_split_call *call, c
                            .type = COLL_UINT8,
                            .op = COLLI_MAKES_SPLIT + (int)call->kind};
   status = colli_call_start(parent, &all_gather, &split->op);
-  if (status == COLL_OK) {
+  if (status == COLL_OK)
     *out = split;
-    return COLL_OK;
-  }
-  colli_split_drop(split);
+  else
+    colli_split_drop(split);
   return status;
 }
 
 bool colli_split_done(const colli_split *split) {
   return split->op->done;
-}
-
-/* Frees everything that does not belong to the new communicator. */
-void colli_split_drop(colli_split *split) {
-  COLLI_ASSERT_RANK(split->parent->family->making > 0, split->parent->rank);
-  if (split->op)
-    colli_request_put(split->op);
-  colli_mux_close(split->child);
-  split->parent->family->making--;
-  free(split);
 }
 
 /* Ends a split whose all-gather is done. */
@@ -333,38 +71,98 @@ coll_status colli_split_finish(colli_split *split, coll_comm **child) {
 /* A whole split, for a thread that is inside the parent. */
 static coll_status run_split(coll_comm *parent, const colli_split_call *call, coll_comm **child) {
   colli_split *split;
-  if (atomic_load_explicit(&parent->failure.aborts, memory_order_relaxed))
-    colli_notice_poll(parent->family);
-  if (parent->failure.status != COLL_OK) {
-    colli_comm_admit(parent);
-    return parent->failure.status;
-  }
-  coll_status status = colli_split_start(parent, call, &split);
+  coll_status status = colli_call_check_usable(parent);
+  if (status == COLL_OK)
+    status = colli_split_start(parent, call, &split);
   return status == COLL_OK ? colli_split_finish(split, child) : status;
 }
 
-/* Hands over the error record of a failed call as the configuration says. */
-static void tell_caller(const coll_comm *parent, const coll_config *config) {
-  if (config && config->size >= offsetof(coll_config, error) + sizeof(config->error) &&
-      config->size <= 4096 && config->error)
-    colli_error_copy(config->error, &parent->failure.error);
+/* Checks the arguments. */
+static coll_status check_call(coll_comm *parent, const colli_split_call *call,
+                              coll_comm *const *child) {
+  if (!child)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, colli_split_name(call->kind),
+                             "child is NULL");
+  if (call->color < 0 && call->color != COLL_NO_COLOR)
+    return colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, colli_split_name(call->kind),
+                             "color is %d; it must be 0 or more, or COLL_NO_COLOR", call->color);
+  return COLL_OK;
 }
 
-/* Enters the parent, runs the call that `fill` completes, and leaves. */
-static coll_status enter_and_run(coll_comm *parent, const colli_split_call *call,
+/* Checks and runs a call, for a thread that is inside the parent. */
+static coll_status check_and_run(coll_comm *parent, const colli_split_call *call,
                                  coll_comm **child) {
-  coll_status status = COLL_OK;
-  if (!child)
-    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
-                               "child is NULL");
-  else if (call->color < 0 && call->color != COLL_NO_COLOR)
-    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, operation_names[call->kind],
-                               "color is %d; it must be 0 or more, or COLL_NO_COLOR", call->color);
+  coll_status status = check_call(parent, call, child);
   if (status == COLL_OK)
     status = run_split(parent, call, child);
   if (status != COLL_OK)
-    tell_caller(parent, call->config);
+    colli_split_tell(parent, call->config);
   return status;
+}
+
+/* The all-gather of a nonblocking split has ended, and its caller asks for the child. */
+static void conclude_request(coll_request *op, bool reported) {
+  colli_split *split = op->owner;
+  coll_error *to_caller = split->settings.to_caller;
+  if (reported && op->status == COLL_OK)
+    op->status = conclude(split, split->to);
+  if (reported && op->status != COLL_OK && to_caller)
+    colli_error_copy(to_caller, &split->parent->failure.error);
+  split->op = NULL; /* the caller's */
+  colli_split_drop(split);
+}
+
+/* Starts a split, for a thread that is inside the parent. */
+static coll_status launch_split(coll_comm *parent, const colli_split_call *call, coll_comm **child,
+                                coll_request **request) {
+  colli_split *split;
+  coll_status status = colli_call_check_usable(parent);
+  if (status == COLL_OK)
+    status = colli_split_start(parent, call, &split);
+  if (status != COLL_OK)
+    return status;
+  split->to = child;
+  split->op->conclude = conclude_request;
+  split->op->owner = split;
+  split->op->stage_out = COLLI_STAGE_OWNER;
+  *request = split->op;
+  colli_engine_progress(&parent->exec, &parent->p2p);
+  return COLL_OK;
+}
+
+/* Enters the parent, starts the call, and leaves. */
+static coll_status enter_and_launch(coll_comm *parent, const colli_split_call *call,
+                                    coll_comm **child, coll_request **request) {
+  if (child)
+    *child = NULL;
+  if (request)
+    *request = NULL;
+  coll_status status = colli_call_enter(parent);
+  if (status != COLL_OK)
+    return status;
+  status = check_call(parent, call, child);
+  if (status == COLL_OK && !request)
+    status = colli_comm_refuse(parent, COLL_ERR_INVALID_ARGUMENT, colli_split_name(call->kind),
+                               "request is NULL");
+  if (status == COLL_OK)
+    status = launch_split(parent, call, child, request);
+  if (status != COLL_OK)
+    colli_split_tell(parent, call->config);
+  colli_call_leave(parent);
+  return status;
+}
+
+coll_status coll_comm_isplit(coll_comm *comm, int color, int key, const coll_config *config,
+                             coll_comm **child, coll_request **request) {
+  colli_split_call call = {
+      .kind = COLLI_SPLIT_COLORS, .color = color, .key = key, .config = config};
+  return enter_and_launch(comm, &call, child, request);
+}
+
+coll_status coll_comm_idup(coll_comm *comm, const coll_config *config, coll_comm **child,
+                           coll_request **request) {
+  colli_split_call call = {.kind = COLLI_SPLIT_DUP, .config = config};
+  return enter_and_launch(comm, &call, child, request);
 }
 
 coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
@@ -376,7 +174,7 @@ coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_conf
     return status;
   colli_split_call call = {
       .kind = COLLI_SPLIT_COLORS, .color = color, .key = key, .config = config};
-  status = enter_and_run(comm, &call, child);
+  status = check_and_run(comm, &call, child);
   colli_call_leave(comm);
   return status;
 }
@@ -388,41 +186,8 @@ coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm 
   if (status != COLL_OK)
     return status;
   colli_split_call call = {.kind = COLLI_SPLIT_DUP, .config = config};
-  status = enter_and_run(comm, &call, child);
+  status = check_and_run(comm, &call, child);
   colli_call_leave(comm);
-  return status;
-}
-
-/* Checks the list of a subset, and finds this rank and the list's checksum. */
-static coll_status read_list(coll_comm *comm, const int *ranks, int count, colli_split_call *call) {
-  if (count < 0 || count > comm->nranks || (count > 0 && !ranks))
-    return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
-                             "a list of %d ranks%s; there are %d", count,
-                             ranks ? "" : " that is NULL", comm->nranks);
-  bool *named = calloc((size_t)comm->nranks, sizeof(*named));
-  if (!named)
-    return colli_comm_refuse(comm, COLL_ERR_NO_MEMORY, "subset",
-                             "out of memory for a list of ranks");
-  coll_status status = COLL_OK;
-  call->color = COLL_NO_COLOR;
-  call->check = 2166136261u;
-  for (int i = 0; i < count && status == COLL_OK; i++) {
-    if (ranks[i] < 0 || ranks[i] >= comm->nranks || named[ranks[i]]) {
-      status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, "subset",
-                                 "entry %d of the list is rank %d, which %s", i, ranks[i],
-                                 ranks[i] < 0 || ranks[i] >= comm->nranks
-                                     ? "the communicator does not have"
-                                     : "was named before");
-      break;
-    }
-    named[ranks[i]] = true;
-    call->check = (call->check ^ (uint32_t)ranks[i]) * 16777619u;
-    if (ranks[i] == comm->rank) {
-      call->color = 0;
-      call->key = i;
-    }
-  }
-  free(named);
   return status;
 }
 
@@ -434,11 +199,11 @@ coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
   if (status != COLL_OK)
     return status;
   colli_split_call call = {.kind = COLLI_SPLIT_SUBSET, .config = config};
-  status = read_list(comm, ranks, count, &call);
+  status = colli_split_read_list(comm, ranks, count, &call);
   if (status == COLL_OK)
-    status = enter_and_run(comm, &call, child);
+    status = check_and_run(comm, &call, child);
   else
-    tell_caller(comm, config);
+    colli_split_tell(comm, config);
   colli_call_leave(comm);
   return status;
 }

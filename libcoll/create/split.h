@@ -10,7 +10,8 @@
 typedef enum colli_split_kind {
   COLLI_SPLIT_COLORS,
   COLLI_SPLIT_DUP,
-  COLLI_SPLIT_SUBSET
+  COLLI_SPLIT_SUBSET,
+  COLLI_SPLIT_GROUP /* of the listed ranks alone */
 } colli_split_kind;
 
 /* One rank's arguments. */
@@ -18,6 +19,7 @@ typedef struct colli_split_call {
   colli_split_kind kind;
   int color;
   int key;
+  int tag;        /* of a group */
   uint32_t check; /* must be the same on all ranks */
   const coll_config *config;
 } colli_split_call;

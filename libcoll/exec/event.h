@@ -9,6 +9,7 @@
 
 #include "coll/coll_profiler.h"
 #include "libcoll/exec/exec.h"
+#include "libcoll/sched/tag.h"
 
 #if COLLI_USDT
 #include <sys/sdt.h>
@@ -21,9 +22,23 @@
 #define COLLI_PROBE5(name, a, b, c, d, e) ((void)0)
 #endif
 
+/* What observers are told. It holds only what the caller has at hand, because a trace needs the
+ * rest once for many equal operations; colli_event_describe() finds it out. */
+typedef struct colli_observation {
+  const colli_exec *exec;
+  coll_profiler_kind kind;
+  const coll_tag *tag; /* BEGIN and END */
+  uint64_t number;
+  int peer;         /* of a message */
+  const char *name; /* of a message: a constant */
+  coll_status status;
+  const char *message; /* FAILED */
+  uint64_t ticks;      /* when; 0: now. From the flight record, which has read them anyway */
+} colli_observation;
+
 /* Who else is told. */
 typedef struct colli_observer {
-  void (*event)(void *ctx, const coll_profiler_event *event);
+  void (*event)(void *ctx, const colli_observation *seen);
   void *ctx;
 } colli_observer;
 
@@ -34,9 +49,17 @@ struct colli_observers {
   colli_observer at[COLLI_OBSERVERS];
 };
 
+/* Whether it is about a collective, and not about a message. */
+static inline bool colli_event_is_collective(const colli_observation *seen) {
+  return colli_tag_get(seen->tag, COLLI_TAG_COLL) != COLLI_SENDRECV;
+}
+
+/* Describes an observation in full, as a profiler gets it, except for the time. */
+void colli_event_describe(const colli_observation *seen, coll_profiler_event *event);
+
 /* Tells the observers that an operation begins or ends. */
 __attribute__((cold)) void colli_observe(const colli_exec *exec, coll_profiler_kind kind,
-                                         const colli_flight *flight);
+                                         const coll_request *op, coll_status status);
 
 /* The same on the fast path. */
 __attribute__((cold)) void colli_observe_fast(const colli_exec *exec, coll_profiler_kind kind,
@@ -52,7 +75,7 @@ static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
   if (known)
     return;
   if (__builtin_expect(exec->observers != NULL, 0))
-    colli_observe(exec, COLL_PROFILER_BEGIN, op->record);
+    colli_observe(exec, COLL_PROFILER_BEGIN, op, COLL_OK);
   COLLI_PROBE5(begin, exec->id, exec->rank, op->sequence, op->tag.word[2], op->tag.word[0]);
 }
 
@@ -60,8 +83,8 @@ static inline void colli_event_begins(colli_exec *exec, coll_request *op) {
 __attribute__((always_inline)) static inline void
 colli_event_ends(colli_exec *exec, const coll_request *op, coll_status status) {
   colli_flight_ends(&exec->flights, op, status);
-  if (__builtin_expect(exec->observers != NULL, 0) && colli_flight_is_of(op->record, op))
-    colli_observe(exec, COLL_PROFILER_END, op->record);
+  if (__builtin_expect(exec->observers != NULL, 0))
+    colli_observe(exec, COLL_PROFILER_END, op, status);
   COLLI_PROBE4(end, exec->id, exec->rank, op->sequence, (int)status);
 }
 
@@ -81,6 +104,14 @@ colli_event_fast_ends(colli_exec *exec, const coll_tag *tag, uint64_t number) {
   if (__builtin_expect(exec->observers != NULL, 0))
     colli_observe_fast(exec, COLL_PROFILER_END, tag, number);
   COLLI_PROBE4(end, exec->id, exec->rank, number, COLL_OK);
+}
+
+/* A point-to-point operation begins and ends at once; only if there are no observers. */
+__attribute__((always_inline)) static inline void
+colli_event_message_ran(colli_exec *exec, const coll_tag *tag, int peer, const char *name) {
+  colli_flight_message_ran(&exec->flights, tag, peer, name);
+  COLLI_PROBE5(begin, exec->id, exec->rank, (uint64_t)0, tag->word[2], tag->word[0]);
+  COLLI_PROBE4(end, exec->id, exec->rank, (uint64_t)0, COLL_OK);
 }
 
 /* A step of a lane is done. */

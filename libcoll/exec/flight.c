@@ -30,7 +30,9 @@ void colli_flight_message_begins(colli_flights *flights, coll_request *op) {
                                .number = op->flight,
                                .begun = colli_flight_ticks(flights),
                                .peer = op->partner};
-  memccpy(rings->names[op->flight % COLLI_FLIGHTS], op->name, 0, COLLI_FLIGHT_NAME - 1);
+  char *name = rings->names[op->flight % COLLI_FLIGHTS];
+  for (int i = 0; i < COLLI_FLIGHT_NAME - 1 && (name[i] = op->name[i]) != 0; i++)
+    ;
 }
 
 /* The one of a ring that ended last, if it did so after `best`. */

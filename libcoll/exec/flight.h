@@ -7,6 +7,8 @@
 #ifndef COLLI_EXEC_FLIGHT_H
 #define COLLI_EXEC_FLIGHT_H
 
+#include <string.h>
+
 #include "libcoll/base/clock.h"
 #include "libcoll/exec/op.h"
 
@@ -95,6 +97,16 @@ colli_flight_ends(const colli_flights *flights, const coll_request *op, coll_sta
     return;
   flight->ended = colli_flight_ticks(flights);
   flight->status = status;
+}
+
+/* A point-to-point operation began and ended at once. name: COLLI_FLIGHT_NAME bytes. */
+static inline void colli_flight_message_ran(colli_flights *flights, const coll_tag *tag, int peer,
+                                            const char *name) {
+  colli_flight_rings *rings = flights->rings;
+  uint64_t number = ++rings->nmessages, now = colli_flight_ticks(flights);
+  rings->messages[number % COLLI_FLIGHTS] =
+      (colli_flight){.tag = *tag, .number = number, .begun = now, .ended = now, .peer = peer};
+  memcpy(rings->names[number % COLLI_FLIGHTS], name, COLLI_FLIGHT_NAME);
 }
 
 /* A collective, the last one that began, began and ended at once on the fast path. */

@@ -1,6 +1,7 @@
 /*
  * op.h: one operation in flight (the public coll_request) and its lanes. Of a point-to-point
- * operation it is the beginning of a longer record (colli_p2p_op), and has no lanes.
+ * operation it is the beginning of a longer record (colli_p2p_op), and has no lanes, which would
+ * make it twenty times as long.
  */
 #ifndef COLLI_EXEC_OP_H
 #define COLLI_EXEC_OP_H
@@ -10,11 +11,13 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
-/* What to do with the result of an operation that worked on a copy. */
+/* What to do before the end of an operation is reported: with the result of one that worked on a
+ * copy, or whatever its owner has asked for. */
 typedef enum colli_stage_out {
   COLLI_STAGE_NONE,
   COLLI_STAGE_COPY,
-  COLLI_STAGE_NARROW
+  COLLI_STAGE_NARROW,
+  COLLI_STAGE_OWNER /* calls `conclude` */
 } colli_stage_out;
 
 /* The maximum of pending runs of sends per lane, and how many of them may be by reference. The rest
@@ -75,16 +78,20 @@ struct coll_request {
   struct coll_request *newer, *older; /* among them */
   coll_status status;
   bool done;
-  bool moved;          /* since the watchdog last checked */
+  bool moved;                /* since the watchdog last checked */
+  bool active;               /* a persistent operation runs, or its end is not yet reported */
+  colli_stage_out stage_out; /* what to do with the result when all is done */
+  int partner;               /* of a message: the first rank that it is about, or COLL_ANY_SOURCE */
+  struct colli_call *kept;   /* the arguments of a persistent operation, or NULL */
+  colli_lane *lane;          /* COLLI_MAX_LANES of them; NULL: a point-to-point operation */
   uint64_t told_at;    /* the watchdog's time of the last report to other ranks that it is stuck */
   uint64_t told_again; /* after how long it reports again */
   uint64_t moved_at;   /* the watchdog's time when it last moved */
   uint64_t sequence; /* sequence number of the collective on its communicator; 0: point-to-point */
   coll_tag tag;
   colli_coll coll;
-  const char *name; /* of a point-to-point operation: "send", ... */
-  int partner;      /* of such a one: the first rank that it is about, or COLL_ANY_SOURCE */
-  uint64_t flight;  /* of such a one: its number in the flight record */
+  const char *name;            /* of a point-to-point operation: "send", ... */
+  uint64_t flight;             /* of such a one: its number in the flight record */
   struct colli_flight *record; /* its place in the flight record, unless reused since */
 
   /* of a collective: what it runs, on which memory */
@@ -119,14 +126,13 @@ struct coll_request {
   size_t blocks_bytes;
   char *stage; /* a copy of the vector to work on; kept like scratch */
   size_t stage_bytes;
-  colli_stage_out stage_out; /* what to do with the result when all is done */
   int stage_type;
   size_t stage_count;
   void *stage_to;
-  struct colli_call *kept; /* the arguments of a persistent operation, or NULL */
-  bool active;             /* a persistent operation runs, or its end is not yet reported */
-
-  colli_lane lane[COLLI_MAX_LANES];
+  /* What ends what its owner does with it, which may change `status`. reported: to the caller, who
+   * gets the results; otherwise there will be none. */
+  void (*conclude)(struct coll_request *op, bool reported);
+  void *owner; /* for `conclude` */
 };
 
 #endif

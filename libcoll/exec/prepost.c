@@ -98,16 +98,6 @@ static uint64_t messages_from(const coll_request *op, lane_position at, int peer
   return (count + op->partition.slice - 1) / op->partition.slice;
 }
 
-/* Whether a lane's pending sends may still read from some memory. */
-static bool is_pending(const colli_lane *lane, range memory) {
-  for (int i = 0; i < lane->npending; i++) {
-    const colli_pending *p = &lane->pending[i];
-    if (p->begin && overlap((range){p->begin, (size_t)(p->end - p->begin)}, memory))
-      return true;
-  }
-  return false;
-}
-
 /* Preposts the messages of step `number`, if it receives any; false: not yet. */
 static bool prepost_step(colli_exec *exec, colli_lane *lane, uint64_t here, uint64_t number) {
   coll_request *op = lane->op;
@@ -130,7 +120,8 @@ static bool prepost_step(colli_exec *exec, colli_lane *lane, uint64_t here, uint
       return false;
     ahead += messages_from(op, between, at.step->peer_recv);
   }
-  if ((reads > 0 && !gets_result(op, at.step)) || is_pending(lane, memory))
+  if ((reads > 0 && !gets_result(op, at.step)) ||
+      colli_exec_find_pending(op, memory.begin, memory.bytes))
     return false;
   (void)colli_exec_registers(exec, op, conn, COLLI_OUTPUT);
   return conn->ops->expect(conn, ahead, &op->tag, (char *)(uintptr_t)memory.begin, memory.bytes,

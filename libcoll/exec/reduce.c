@@ -1,6 +1,7 @@
 /* reduce.c: selects the kernels for this processor, and defines the reference conversions. */
 #include "libcoll/exec/reduce.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "libcoll/exec/reduce_isa.h"
@@ -41,9 +42,11 @@ const colli_kernels *colli_kernels_for(colli_isa isa) {
 }
 
 const colli_kernels *colli_kernels_best(void) {
-  const colli_kernels *best = NULL;
+  static _Atomic(const colli_kernels *) found; /* virtual machines answer CPUID slowly, in 20 us */
+  const colli_kernels *best = atomic_load_explicit(&found, memory_order_relaxed);
   for (int isa = COLLI_ISA_COUNT - 1; !best; isa--)
     best = colli_kernels_for((colli_isa)isa);
+  atomic_store_explicit(&found, best, memory_order_relaxed);
   return best;
 }
 

@@ -44,16 +44,20 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
   return kept == 0;
 }
 
-/* Whether the transport may still read memory that is about to be overwritten. */
+/* Checks that no transport still reads memory that is about to be overwritten: DONE, BLOCKED or
+ * FAILED. */
 static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *begin,
                                size_t bytes) {
-  for (int tries = 0; tries < 2; tries++) {
-    if (!colli_exec_is_pending(lane, begin, bytes))
-      return 0;
-    if (tries == 0 && colli_exec_reap(exec, lane) < 0)
+  colli_lane *other = colli_exec_find_pending(lane->op, begin, bytes);
+  for (const colli_lane *last = NULL; other && other != last;) {
+    const int waits_for = other->waits_for;
+    if (colli_exec_reap(exec, other) < 0)
       return COLLI_STEP_FAILED;
+    other->waits_for = waits_for;
+    last = other;
+    other = colli_exec_find_pending(lane->op, begin, bytes);
   }
-  return 1;
+  return other ? block_on(lane, other->pending[0].conn->peer) : COLLI_STEP_DONE;
 }
 
 /* Checks that fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
@@ -63,31 +67,6 @@ static inline int make_room_for_pending(colli_exec *exec, colli_lane *lane, int 
   if (colli_exec_reap(exec, lane) < 0)
     return COLLI_STEP_FAILED;
   return lane->npending < most ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
-}
-
-/* Whether a message continues_run a run of pending ones. */
-static bool continues_run(const colli_pending *last, const coll_conn *conn, uint64_t ticket,
-                          const char *buf) {
-  if (!last || last->conn != conn)
-    return false;
-  if (!buf)
-    return !last->begin; /* slots complete in order, so the last one stands for all */
-  return last->ticket + 1 == ticket && last->end == buf &&
-         (size_t)(last->end - last->begin) == (ticket - last->first) * last->slice;
-}
-
-/* Records a message that a connection has accepted but not completed. */
-void colli_exec_note_pending(colli_lane *lane, coll_conn *conn, uint64_t ticket, const char *buf,
-                             size_t bytes) {
-  colli_pending *last = lane->npending ? &lane->pending[lane->npending - 1] : NULL;
-  COLLI_ASSERT(!last || last->conn != conn || ticket > last->ticket);
-  if (!continues_run(last, conn, ticket, buf)) {
-    COLLI_ASSERT(lane->npending < COLLI_MAX_PENDING);
-    last = &lane->pending[lane->npending++];
-    *last = (colli_pending){.conn = conn, .first = ticket, .begin = buf, .slice = bytes};
-  }
-  last->ticket = ticket;
-  last->end = buf ? buf + bytes : NULL;
 }
 
 /* The region of `buf` from which a step's message may be sent by reference; 0 if none. */
@@ -372,10 +351,10 @@ static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step)
       reads ? colli_exec_locate(op, step->src_buf, step->chunk_in, in.first, lane->done) : NULL;
   s->dst =
       stores ? colli_exec_locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
-  if (stores && lane->npending) {
-    int busy = check_still_sending(exec, lane, s->dst, s->bytes);
-    if (busy)
-      return busy < 0 ? busy : COLLI_STEP_BLOCKED;
+  if (stores && colli_exec_has_pending(op)) {
+    int result = check_still_sending(exec, lane, s->dst, s->bytes);
+    if (result != COLLI_STEP_DONE)
+      return result;
   }
   if (__builtin_expect(lane->shares_work, 0) && lane->done == 0)
     colli_worksharing_offer(exec, lane, step);

@@ -17,15 +17,17 @@ static inline void colli_exec_note_sent(colli_link *link, colli_lane *lane, coll
     colli_exec_note_pending(lane, conn, ticket, buf, bytes);
 }
 
-/* Address of element `done` of a chunk that begins at element `first` of one of the buffers. */
+/* Address of element `done` of a chunk that begins at element `first` of one of the buffers.
+ * Without elements there may be no buffer: NULL and an offset of 0, which C does not let pointers
+ * add. */
 static inline char *colli_exec_locate(const coll_request *op, int buf, int chunk, size_t first,
                                       size_t done) {
   if (buf == COLLI_INPUT)
-    return (char *)op->in + (first - op->in_first + done) * op->elem_bytes;
+    return (char *)((uintptr_t)op->in + (first - op->in_first + done) * op->elem_bytes);
   if (buf == COLLI_OUTPUT)
-    return op->out + (first - op->out_first + done) * op->elem_bytes;
+    return (char *)((uintptr_t)op->out + (first - op->out_first + done) * op->elem_bytes);
   size_t place = (size_t)colli_sched_place(op->sched, chunk);
-  return op->scratch + (op->partition.piece * place + done) * op->elem_bytes;
+  return (char *)((uintptr_t)op->scratch + (op->partition.piece * place + done) * op->elem_bytes);
 }
 
 /* Whether a step reads from a buffer. */
@@ -47,13 +49,16 @@ static inline colli_range colli_exec_range(const coll_request *op, const colli_s
   return in;
 }
 
-/* Whether pending sends of a lane overlap some memory. */
-static inline bool colli_exec_is_pending(const colli_lane *lane, const char *begin, size_t bytes) {
-  bool overlap = false;
-  for (int i = 0; i < lane->npending; i++)
-    overlap |= lane->pending[i].begin && begin < lane->pending[i].end &&
-               lane->pending[i].begin < begin + bytes;
-  return overlap;
+/* A lane whose pending sends overlap some memory, or NULL. Lanes share memory: what one sends,
+ * another may overwrite in the next pass. */
+colli_lane *colli_exec_find_pending(coll_request *op, const char *begin, size_t bytes);
+
+/* Whether any lane has pending sends. */
+static inline bool colli_exec_has_pending(const coll_request *op) {
+  int npending = 0;
+  for (int l = 0; l < op->sched->nlanes; l++)
+    npending |= op->lane[l].npending;
+  return npending != 0;
 }
 
 /* Registers INPUT or OUTPUT with the transport of a connection. */

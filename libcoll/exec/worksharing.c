@@ -72,7 +72,7 @@ static int offer_step(colli_exec *exec, colli_lane *lane, const colli_step *step
   uint32_t kind;
   if (!(step->bits & COLLI_RECV) || !(step->bits & COLLI_STORE) || s->bytes == 0 ||
       step->dst_buf != COLLI_OUTPUT || !kind_of(op, step, &kind) ||
-      !sends_from_dst(exec, op, step) || colli_exec_is_pending(lane, s->dst, s->bytes))
+      !sends_from_dst(exec, op, step) || colli_exec_find_pending(lane->op, s->dst, s->bytes))
     return 0;
   coll_conn *conn = exec->links[step->peer_recv].conn[lane->index];
   if (!conn || !coll_transport_shares_work(conn->ops))

@@ -15,6 +15,7 @@
 #include "libcoll/failure/answer.h"
 #include "libcoll/failure/blame.h"
 #include "libcoll/failure/failure.h"
+#include "libcoll/failure/knock.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
 
@@ -226,6 +227,10 @@ static void heard_goodbye(colli_family *family, int from) {
 static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
   if (msg->kind == COLLI_CTRL_GOODBYE) {
     heard_goodbye(family, from);
+    return;
+  }
+  if (msg->kind == COLLI_CTRL_KNOCK) {
+    colli_knock_heard(family, msg);
     return;
   }
   if (msg->origin == family->rank || msg->serial <= family->heard[msg->origin])

@@ -30,10 +30,19 @@ void colli_post_text(const colli_post *post, char text[COLLI_POST_TEXT]) {
   switch (post->kind) {
   case COLLI_POST_SEND:
   case COLLI_POST_RECV:
+    if (post->tag < COLL_ANY_TAG) {
+      snprintf(text, COLLI_POST_TEXT, "coll_comm_create_group() with %s, tag %d", source,
+               COLLI_OWN_TAG(post->tag));
+      break;
+    }
     snprintf(text, COLLI_POST_TEXT, "%s(count %zu, %s) %s %s%s",
              post->kind == COLLI_POST_SEND ? "send" : "recv", post->count,
              colli_type_text(post->type, type), post->kind == COLLI_POST_SEND ? "to" : "from",
              source, tag_text(post->tag, tag));
+    break;
+  case COLLI_POST_PROBE:
+    snprintf(text, COLLI_POST_TEXT, "probe for a message from %s%s", source,
+             tag_text(post->tag, tag));
     break;
   case COLLI_POST_PUT:
     snprintf(text, COLLI_POST_TEXT, "put of %zu bytes to %s", post->bytes, source);

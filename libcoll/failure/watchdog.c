@@ -75,7 +75,7 @@ void colli_watchdog_heard_absent(coll_comm *comm, int absent) {
 
 /* Whether a thread of this rank is in a call. The simulator's driver is in none. */
 static bool is_inside(coll_comm *comm) {
-  return atomic_load(&comm->entry.guard.inside) || comm->world.pause;
+  return atomic_load(&comm->entry.guard.inside) == COLLI_INSIDE_CALL || comm->world.pause;
 }
 
 /* Keeps what a rank says of itself. */

@@ -45,6 +45,10 @@ bool colli_hmac(const uint8_t secret[COLL_SECRET_BYTES], const void *msg, size_t
   return false;
 }
 
+bool colli_hmac_equal(const uint8_t a[COLLI_MAC_BYTES], const uint8_t b[COLLI_MAC_BYTES]) {
+  return CRYPTO_memcmp(a, b, COLLI_MAC_BYTES) == 0;
+}
+
 colli_gmac *colli_gmac_open(const uint8_t key[COLLI_MAC_BYTES]) {
   colli_gmac *gmac = EVP_CIPHER_CTX_new();
   if (gmac && EVP_EncryptInit_ex(gmac, EVP_aes_256_gcm(), NULL, key, NULL) == 1)

@@ -79,6 +79,9 @@ __attribute__((warn_unused_result)) bool colli_hmac(const uint8_t secret[COLL_SE
                                                     const void *msg, size_t bytes,
                                                     uint8_t mac[COLLI_MAC_BYTES]);
 
+/* Whether two codes are equal, in a time that does not depend on where they differ. */
+bool colli_hmac_equal(const uint8_t a[COLLI_MAC_BYTES], const uint8_t b[COLLI_MAC_BYTES]);
+
 /* The tag of all hellos that are made with a secret. False: as colli_hmac(). */
 __attribute__((warn_unused_result)) bool colli_auth_tag(const uint8_t secret[COLL_SECRET_BYTES],
                                                         uint8_t tag[COLLI_TAG_BYTES]);

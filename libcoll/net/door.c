@@ -1,11 +1,8 @@
 /* door.c: lets in who proves to know the secret, and keeps next to nothing for all others. */
 #include "libcoll/net/door.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <linux/filter.h>
 #include <poll.h>
-#include <stddef.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -15,6 +12,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/net/filter.h"
 
 #define PATIENCE_NS    (500 * COLLI_NS_PER_MS) /* what a guest that spoke has for its proof */
 #define RETRY_NS       (10 * COLLI_NS_PER_MS)  /* from one failed accept() to the next */
@@ -23,59 +21,27 @@
 #define SOURCE_SHARE   (COLLI_DOOR_GUESTS / 4) /* guests of one source, while others wait */
 #define LOGGED_EACH    8                       /* so many strangers have a line of their own */
 #define ANSWERED       64                      /* peers with another secret that are told so */
-#define FLAG_SYN_RST   0x06u                   /* in the TCP header */
 
 /* ---- the filter ------------------------------------------------------------------------------ */
 
-/* Which first messages a filter lets pass. */
-typedef enum filter_kind {
-  FILTER_HELLOS,   /* any hello */
-  FILTER_OUR_HELLO /* with our secret's tag, which outsiders can only record */
-} filter_kind;
-
-/*
- * Has the kernel drop packets of connections that are not accepted yet, unless their data is
- * a hello, which always fits into one packet. So the packet that would complete a silent connection
- * is dropped, too: it stays half open. Without this the door works as well, but strangers cost
- * time.
- */
-static void attach_filter(int fd, filter_kind kind, const uint8_t secret[COLL_SECRET_BYTES]) {
-  uint32_t tag[COLLI_TAG_BYTES / 4] = {0};
-  if (kind == FILTER_OUR_HELLO && !colli_auth_tag(secret, (uint8_t *)tag))
-    kind = FILTER_HELLOS;
-  struct sock_filter code[] = {
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 13), /* offsets are those of the TCP header */
-      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, FLAG_SYN_RST, 11, 0),
-      BPF_STMT(BPF_LD | BPF_B | BPF_ABS, 12), /* length of that header in its high half */
-      BPF_STMT(BPF_ALU | BPF_AND | BPF_K, 0xf0),
-      BPF_STMT(BPF_ALU | BPF_RSH | BPF_K, 2),
-      BPF_STMT(BPF_MISC | BPF_TAX, 0),
-      BPF_STMT(BPF_LD | BPF_W | BPF_IND, sizeof(colli_hello) - 4), /* drops if there is less */
-      BPF_STMT(BPF_LD | BPF_W | BPF_IND, 0),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, htonl(COLLI_HELLO_MAGIC), 0, 5),
-      BPF_STMT(BPF_LD | BPF_W | BPF_IND, offsetof(colli_hello, tag)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(tag[0]), 0, 3),
-      BPF_STMT(BPF_LD | BPF_W | BPF_IND, offsetof(colli_hello, tag) + 4),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, ntohl(tag[1]), 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, UINT32_MAX),
-      BPF_STMT(BPF_RET | BPF_K, 0),
-  };
-  if (kind == FILTER_HELLOS)
-    code[9] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, UINT32_MAX);
-  const struct sock_fprog program = {sizeof(code) / sizeof(*code), code};
-  setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program));
+/* Lets hellos pass that are meant for an open door, and perhaps those of peers with another
+ * secret. */
+static void filter_for(const colli_door *door, bool others) {
+  const colli_filter filter = {door->secret, others, {door->kind, door->kind}, door->rank};
+  colli_filter_attach(door->listen_fd, &filter);
 }
 
 coll_status colli_door_listen(const char *port_range, const uint8_t secret[COLL_SECRET_BYTES],
                               int *fd, uint16_t *port, coll_error *error) {
   coll_status status = colli_net_listen(port_range, fd, port, error);
   if (status == COLL_OK)
-    attach_filter(*fd, secret ? FILTER_OUR_HELLO : FILTER_HELLOS, secret);
+    colli_filter_attach(*fd, &(colli_filter){.secret = secret, .rank = -1});
   return status;
 }
 
-void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES]) {
-  attach_filter(listen_fd, FILTER_OUR_HELLO, secret);
+void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
+                       colli_hello_kind kind) {
+  colli_filter_attach(listen_fd, &(colli_filter){secret, false, {kind, kind}, -1});
 }
 
 /* ---- guests ---------------------------------------------------------------------------------- */
@@ -109,12 +75,13 @@ static void turn_away(colli_door *door, colli_guest *guest, const char *why) {
   colli_fd_close(guest->fd);
 }
 
-/* Whether a guest may take its time for the proof: it sent a hello that is meant for this door. A
- * recorded one may be meant for another. */
+/* Whether a guest may take its time for the proof: it sent a hello that is meant for this door and
+ * wanted now. A recorded one may be meant for another, or be an old one. */
 static bool is_promising(const colli_door *door, const colli_guest *guest) {
   const colli_hello *hello = &guest->auth.hello;
   return colli_auth_spoken(&guest->auth) && hello->kind == door->kind &&
-         (door->rank < 0 || hello->dst_rank == door->rank);
+         (door->rank < 0 || hello->dst_rank == door->rank) &&
+         (!door->wanted || door->wanted(door->wanted_ctx, hello));
 }
 
 /* The oldest silent guest, of the same source as `from` (may be NULL) if that has its share; -1:
@@ -182,8 +149,8 @@ static void note_failure(colli_door *door, int sys_errno, bool in_handshake, uin
 /* Counts a hello without the secret. Honest mistakes are few, and are answered. After too many, the
  * kernel drops them. */
 static void note_impostor(colli_door *door) {
-  if (++door->impostors == ANSWERED && door->answers)
-    attach_filter(door->listen_fd, FILTER_OUR_HELLO, door->secret);
+  if (++door->impostors == door->answers)
+    filter_for(door, false);
 }
 
 /* Whether a hello was received here before, so that this one is a replay. */
@@ -257,12 +224,6 @@ static bool free_descriptor(colli_door *door) {
   return true;
 }
 
-/* Removes the filter that an accepted socket inherited; false with errno. */
-static bool detach_filter(int fd) {
-  const int none = 0;
-  return setsockopt(fd, SOL_SOCKET, SO_DETACH_FILTER, &none, sizeof(none)) == 0 || errno == ENOENT;
-}
-
 /* Accepts one connection, also if a descriptor must be freed for it: its descriptor, or -1 with
  * errno. */
 static int accept_for_sure(colli_door *door) {
@@ -299,7 +260,7 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
   socklen_t length = sizeof(name);
   if (getpeername(fd, (struct sockaddr *)&name, &length) == 0)
     colli_net_from_sockaddr((struct sockaddr *)&name, &guest.from);
-  if (!detach_filter(fd)) {
+  if (!colli_filter_detach(fd)) {
     note_failure(door, errno, true, now_ns);
     colli_fd_close(fd); /* it could receive nothing; it will come again */
     return false;
@@ -361,9 +322,9 @@ int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_S
   door->secret = secret;
   door->kind = kind;
   door->rank = rank;
-  door->answers = kind != COLLI_HELLO_CONTROL && kind != COLLI_HELLO_DATA;
+  door->answers = kind == COLLI_HELLO_CONTROL || kind == COLLI_HELLO_DATA ? 0 : ANSWERED;
   door->log = *log;
-  attach_filter(listen_fd, door->answers ? FILTER_HELLOS : FILTER_OUR_HELLO, secret);
+  filter_for(door, door->answers > 0);
   door->spare_fd = COLLI_FD(eventfd(0, EFD_CLOEXEC));
   return 0;
 }
@@ -425,8 +386,10 @@ void colli_door_close(colli_door *door) {
   if (door->strangers.count > LOGGED_EACH)
     colli_log_write(&door->log, COLLI_LOG_INFO, "the port is closed%s",
                     colli_strangers_text(&door->strangers, text));
-  if (door->listen_fd >= 0) /* until it is opened again, nobody gets an answer */
-    attach_filter(door->listen_fd, FILTER_OUR_HELLO, door->secret);
+  if (door->listen_fd >= 0) { /* until it is opened again, nobody gets an answer */
+    const colli_filter filter = {door->secret, false, {door->kind, COLLI_HELLO_SHRINK}, -1};
+    colli_filter_attach(door->listen_fd, &filter);
+  }
   if (door->epoll_fd >= 0)
     colli_fd_close(door->epoll_fd);
   if (door->spare_fd >= 0)

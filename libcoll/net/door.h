@@ -7,16 +7,16 @@
  *                 \--> silent, nonsense: stays in the kernel, which forgets it after a minute
  *
  * The filter is a property of the listening socket. The kernel keeps no socket for a connection
- * until a packet has passed it. Only hellos with the tag of the secret pass. Exceptions are doors
- * that honest processes may dial by mistake and that should answer them: ranks and newcomers that
- * were given another secret dial rank 0, and survivors dial the port of a dead rank that another
- * job uses now. There, all hellos pass while the door is open, until too many have come with
- * another tag.
+ * until a packet has passed it. Only hellos with the tag of the secret pass, and only those of the
+ * kind and to the rank that this door is for, so recorded ones of other doors do not. Exceptions
+ * are doors that honest processes may dial by mistake and that should answer them: ranks and
+ * newcomers that were given another secret dial rank 0, and survivors dial the port of a dead rank
+ * that another job uses now. There, all hellos with another tag pass as well while the door is
+ * open, until too many have come.
  *
  * A guest whose hello does not have the right code (auth.h) is turned away at once. A code that was
- * received before means a replayed hello. If the kernel cannot filter, and for hellos that were
- * recorded at other doors, the number of guests is bounded: guests that are silent, or meant for
- * another door, are evicted to make room, oldest first.
+ * received before means a replayed hello. The number of guests is bounded: those that are silent,
+ * meant for another door, or not wanted any more are evicted to make room, oldest first.
  *
  * If accept() fails for lack of descriptors or memory, that is like bad weather: silent guests are
  * turned away, a spare descriptor is used up, and then connections wait in the kernel until it is
@@ -49,8 +49,11 @@ typedef struct colli_door {
   const uint8_t *secret; /* the caller's */
   colli_hello_kind kind; /* of the hellos that are meant for this door */
   int rank;              /* to which they are; -1: any */
-  bool answers;          /* answers peers with another secret */
-  bool tls;              /* COLL_TLS=1: the caller's, from before the first colli_door_next() */
+  unsigned long answers; /* so many peers with another secret are told so; the owner may raise it */
+  /* The caller's, from before the first colli_door_next(): */
+  bool tls;                                                  /* COLL_TLS=1 */
+  bool (*wanted)(const void *ctx, const colli_hello *hello); /* NULL: every hello is */
+  const void *wanted_ctx;
   colli_log log;
   int sys_errno;             /* why nobody can be let in; 0: all is well */
   bool in_handshake;         /* that errno is of a handshake, not of accept() */
@@ -71,12 +74,14 @@ typedef struct colli_door {
 coll_status colli_door_listen(const char *port_range, const uint8_t secret[COLL_SECRET_BYTES],
                               int *fd, uint16_t *port, coll_error *error);
 
-/* Sets the secret for which a listening socket filters until a door is opened at it. */
-void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES]);
+/* Sets for which hellos a listening socket filters until a door is opened at it. */
+void colli_door_expect(int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
+                       colli_hello_kind kind);
 
-/* Opens a door at a listening socket, for hellos of a kind to a rank (-1: any). Guests with other
- * hellos are admitted, too, but evicted first. The caller keeps the socket and the secret until it
- * has closed the door. 0, or the errno of epoll_create1() or epoll_ctl(). */
+/* Opens a door at a listening socket, for hellos of a kind to a rank (-1: any). If the kernel
+ * cannot filter, guests with other hellos are admitted, too, but evicted first. The caller keeps
+ * the socket and the secret until it has closed the door. 0, or the errno of epoll_create1() or
+ * epoll_ctl(). */
 int colli_door_open(colli_door *door, int listen_fd, const uint8_t secret[COLL_SECRET_BYTES],
                     colli_hello_kind kind, int rank, const colli_log *log);
 

@@ -24,14 +24,16 @@ static int start_post(colli_p2p *p2p, colli_post *post) {
     p2p_wait_signals(p2p, post);
     return COLLI_STEP_DONE;
   }
-  if (post->peer == COLL_ANY_SOURCE) {
-    if (colli_p2p_connect_all(p2p, &post->op->request) != 0)
-      return COLLI_STEP_FAILED;
-    return p2p_post_recv(p2p, post);
-  }
-  colli_p2p_peer *peer = p2p_peer_get(p2p, &post->op->request, post->peer);
-  if (!peer)
+  bool any = post->peer == COLL_ANY_SOURCE;
+  if (any && colli_p2p_connect_all(p2p, &post->op->request) != 0)
     return COLLI_STEP_FAILED;
+  colli_p2p_peer *peer = any ? NULL : p2p_peer_get(p2p, &post->op->request, post->peer);
+  if (!any && !peer)
+    return COLLI_STEP_FAILED;
+  if (__builtin_expect(post->kind == COLLI_POST_PROBE, 0)) {
+    p2p_start_probe(p2p, post);
+    return COLLI_STEP_DONE;
+  }
   if (post->kind == COLLI_POST_RECV)
     return p2p_post_recv(p2p, post);
   p2p_append(&peer->out, post);
@@ -85,6 +87,27 @@ int colli_p2p_progress(colli_p2p *p2p) {
   return moved;
 }
 
+colli_p2p_kept *colli_p2p_poll_for(colli_p2p *p2p, int peer, int tag) {
+  bool any = peer == COLL_ANY_SOURCE;
+  colli_p2p_kept *message = colli_p2p_look(p2p, peer, tag);
+  if (message || (any ? colli_p2p_connect_all(p2p, NULL) != 0 : !p2p_peer_get(p2p, NULL, peer)))
+    return message;
+  const colli_post sought = {.kind = COLLI_POST_PROBE, .peer = peer, .tag = tag};
+  p2p->sought = &sought;
+  const int moved = colli_p2p_progress(p2p);
+  p2p->sought = NULL;
+  if (moved < 0)
+    return NULL;
+  message = colli_p2p_look(p2p, peer, tag);
+  const colli_p2p_peer *from = any ? p2p->first_peer : p2p->peers[peer];
+  bool lost = !any || (p2p->broken > 0 && p2p->broken == p2p->exec->nranks - 1);
+  while (any && lost && from->recv_status == COLL_OK)
+    from = from->next;
+  if (!message && lost && from->recv_status != COLL_OK)
+    p2p_fail(p2p, NULL, from->rank, from->recv_status);
+  return message;
+}
+
 /* Releases the buffered sends to a peer. */
 static void drop_buffered(colli_p2p *p2p, colli_p2p_peer *peer) {
   for (colli_post *post = peer->out.head, *next; post; post = next) {
@@ -106,6 +129,10 @@ void colli_p2p_cancel(colli_p2p *p2p) {
     peer->conn = NULL; /* about to be ended, or it was */
   }
   p2p->any = p2p->waits = (colli_posts){0};
+  p2p->probe = NULL;
+  p2p->found = NULL;
+  for (colli_p2p_kept *message = p2p->taken; message; message = message->next)
+    message->sender = NULL;
   for (coll_window *window = p2p->windows; window; window = window->next) {
     window->inflight = 0;
     window->closing = NULL;
@@ -115,6 +142,8 @@ void colli_p2p_cancel(colli_p2p *p2p) {
 
 void colli_p2p_free(colli_p2p *p2p) {
   colli_p2p_cancel(p2p);
+  while (p2p->taken)
+    colli_p2p_drop_taken(p2p, p2p->taken);
   while (p2p->first_peer) {
     colli_p2p_peer *peer = p2p->first_peer;
     p2p->first_peer = peer->next;

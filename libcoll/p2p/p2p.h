@@ -13,7 +13,9 @@
  * the peer that matches no posted receive, until receives have taken some. The peer's sends then
  * wait, and so does everything behind them. An eager message that cannot be sent for a while (the
  * peer has not connected or does not read) is *buffered*: copied, within the same limits, so that
- * its send is complete. No other memory is allocated here, and it is reused for later messages.
+ * its send is complete. If the caller waits for the send, it waits longer: for half of the deadline
+ * until there is a connection, and COLLI_PATIENCE_NS for a peer that does not read. No other memory
+ * is allocated here, and it is reused for later messages.
  *
  * While any operation is open, every poll reads from all peers with which the rank has exchanged
  * messages, because a rank that waits for one peer must not hold up another. Nothing here waits or
@@ -22,12 +24,19 @@
 #ifndef COLLI_P2P_P2P_H
 #define COLLI_P2P_P2P_H
 
+#include <limits.h>
 #include <stdbool.h>
 
 #include "libcoll/exec/exec.h"
 
 #define COLLI_UNEXPECTED_MAX       64
 #define COLLI_UNEXPECTED_MAX_BYTES ((size_t)4 << 20)
+#define COLLI_PATIENCE_NS          100000000ull
+
+/* The tags of libcoll's own messages, 0 .. COLLI_OWN_TAG_MAX, are negative where they travel, so
+ * that no receive of the program takes such a message. The macro converts both ways. */
+#define COLLI_OWN_TAG_MAX  (INT_MAX - 1)
+#define COLLI_OWN_TAG(tag) (-2 - (tag))
 
 /* The parts that operations are made of. */
 typedef enum colli_post_kind {
@@ -37,7 +46,8 @@ typedef enum colli_post_kind {
   COLLI_POST_SIGNAL,
   COLLI_POST_WAIT, /* for signals */
   COLLI_POST_END,  /* tells a peer that this rank no longer writes to its window */
-  COLLI_POST_ENDS  /* waits until all peers have told so */
+  COLLI_POST_ENDS, /* waits until all peers have told so */
+  COLLI_POST_PROBE /* waits for an unexpected message */
 } colli_post_kind;
 
 typedef struct colli_post {
@@ -51,6 +61,7 @@ typedef struct colli_post {
   bool exact;            /* a receive of exactly `count` elements */
   bool unfit;            /* a receive: its message has another type or length, and is thrown away */
   bool over;             /* complete */
+  bool copied;           /* a send: the transport has a copy, but needs further calls to send it */
   coll_message *message; /* of a receive, or NULL */
   char *buf;
   uint32_t region; /* the region that contains the sent data; 0: none */
@@ -62,19 +73,21 @@ typedef struct colli_post {
   uint64_t ticket; /* the connection's last message that reads `buf`; 0: already read */
   uint64_t signals;
   coll_window *window;
+  struct coll_matched *from; /* of a receive: the taken message that it gets, or NULL */
 } colli_post;
 
 typedef struct colli_posts {
   colli_post *head, *tail;
 } colli_posts;
 
-/* A point-to-point operation in flight. All requests are allocated with this size, because the same
- * request may serve a collective first and a message later. */
+/* A point-to-point operation in flight. */
 typedef struct colli_p2p_op {
   coll_request request; /* first, see colli_p2p_op_of() */
-  colli_post post[2];   /* what it is made of */
   int nposts;
   int posts_left;
+  bool delivers;      /* the caller waits until its messages are on their way, */
+  bool is_patient;    /* but has waited so long that copies will do */
+  colli_post post[2]; /* what it is made of */
 } colli_p2p_op;
 
 /* The operation that a request is (COLLI_SENDRECV). */
@@ -91,10 +104,14 @@ typedef struct colli_p2p_header {
   uint32_t number;
 } colli_p2p_header;
 
-/* A kept message: an unexpected one or a buffered send. */
-typedef struct colli_p2p_kept {
-  struct colli_p2p_kept *next, *prev;     /* unexpected: among the peer's, in order of arrival */
-  struct colli_p2p_kept *later, *earlier; /* unexpected: among those of all peers */
+/* A kept message: an unexpected one, one that a probe took (the public coll_matched), or a buffered
+ * send. */
+typedef struct coll_matched colli_p2p_kept;
+struct coll_matched {
+  coll_comm *comm;                 /* of a taken one */
+  colli_p2p_kept *next, *prev;     /* unexpected: among the peer's, in order of arrival; or taken */
+  colli_p2p_kept *later, *earlier; /* unexpected: among those of all peers */
+  bool taken;
   int peer;
   int size_class;
   colli_p2p_header head;
@@ -102,7 +119,7 @@ typedef struct colli_p2p_kept {
   colli_post post;    /* of a buffered send */
   size_t bytes;
   _Alignas(16) char data[];
-} colli_p2p_kept;
+};
 
 /* What is open with one peer. */
 typedef struct colli_p2p_peer {
@@ -125,6 +142,8 @@ typedef struct colli_p2p_peer {
   uint32_t last_number;
   bool unsent; /* messages up to slot_ticket wait in the transport */
   uint64_t slot_ticket;
+  uint64_t knock_ns;       /* when to ask it again for a connection */
+  uint64_t knock_again_ns; /* and the time after that; 0: not asked yet */
   coll_status recv_status; /* why nothing more comes from the peer */
 } colli_p2p_peer;
 
@@ -146,6 +165,10 @@ typedef struct colli_p2p {
   colli_p2p_peer *first_peer;     /* the list of those that are */
   colli_posts any;                /* receives from any source */
   colli_posts waits;              /* for signals */
+  colli_post *probe;              /* the one under way, or NULL */
+  const colli_post *sought;       /* what a look that does not wait is for, or NULL */
+  colli_p2p_kept *found;          /* what the last one found, or NULL */
+  colli_p2p_kept *taken;          /* messages that probes took */
   colli_p2p_kept *first, *last;   /* unexpected messages of all peers, in order of arrival */
   colli_p2p_kept *spare[COLLI_P2P_SIZE_CLASSES];
   coll_window *windows;
@@ -162,6 +185,39 @@ bool colli_p2p_init(colli_p2p *p2p, colli_exec *exec, const colli_p2p_events *ev
 /* Starts an operation whose fields, except for list links, are set. */
 void colli_p2p_start(colli_p2p *p2p, colli_p2p_op *op);
 
+/* What a receive takes that has no post. */
+typedef struct colli_p2p_wanted {
+  void *buf;
+  size_t count, elem_bytes;
+  int tag;
+  int type;
+  coll_message *message; /* or NULL: exactly `count` elements */
+} colli_p2p_wanted;
+
+/* Sends an eager message if it can be sent at once. False: nothing happened, start an operation. */
+bool colli_p2p_send_at_once(colli_p2p *p2p, int rank, const coll_tag *tag, const void *buf,
+                            size_t bytes);
+
+/* Takes the next message from a rank if it has arrived and no other receive comes before; what has
+ * arrived for those is read first. False: not taken, start an operation. */
+bool colli_p2p_recv_at_once(colli_p2p *p2p, int rank, const colli_p2p_wanted *wanted);
+
+/* The caller waits for an operation: its messages shall be on their way at the end. */
+static inline void colli_p2p_deliver(const coll_request *request) {
+  if (request->coll == COLLI_SENDRECV && !request->done)
+    colli_p2p_op_of(request)->delivers = true;
+}
+
+/* It has waited so long without success, of the time after which it fails. */
+void colli_p2p_waited(const colli_p2p *p2p, colli_p2p_op *op, uint64_t still_ns,
+                      uint64_t timeout_ns);
+
+/* Whether a peer's connection has ever taken a message. */
+bool colli_p2p_has_sent(const colli_p2p *p2p, int rank);
+
+/* Begins to connect with a rank. */
+void colli_p2p_connect(colli_p2p *p2p, int rank);
+
 /* Advances everything as far as possible: 1 if anything moved, 0, or COLLI_STEP_FAILED after one of
  * the events. */
 int colli_p2p_progress(colli_p2p *p2p);
@@ -175,6 +231,20 @@ void colli_p2p_free(colli_p2p *p2p);
 /* Adds the peers that an operation waits for to a list of at most max; the new count. A receive
  * from any source adds none. */
 int colli_p2p_waits(const colli_p2p_op *op, int *peers, int count, int max);
+
+/* The oldest unexpected message that a receive of `peer` and `tag` would get, or NULL. */
+colli_p2p_kept *colli_p2p_look(const colli_p2p *p2p, int peer, int tag);
+
+/* Looks for such a message in all that has arrived. NULL: there is none, or a failure was reported
+ * (of a peer from which nothing more comes, too). */
+colli_p2p_kept *colli_p2p_poll_for(colli_p2p *p2p, int peer, int tag);
+
+/* Ends the probe under way, which has found nothing. */
+void colli_p2p_withdraw(colli_p2p *p2p);
+
+/* Takes an unexpected message out of the queue, for a later receive; or throws it away again. */
+void colli_p2p_take(colli_p2p *p2p, colli_p2p_kept *message);
+void colli_p2p_drop_taken(colli_p2p *p2p, colli_p2p_kept *message);
 
 /* Begins to connect with every other rank: 0, or COLLI_STEP_FAILED. */
 int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op);

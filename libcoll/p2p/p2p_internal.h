@@ -23,6 +23,24 @@ colli_post *p2p_take(colli_posts *list, colli_post *before);
 /* Marks a post as complete, and its operation if this was the last post. */
 void p2p_finish(colli_p2p *p2p, colli_post *post);
 
+/* ---- probes ---------------------------------------------------------------------------------- */
+
+/* Whether a probe of `peer` and `tag` sees a message. */
+static inline bool p2p_sees(int peer, int tag, int source, int its_tag) {
+  return (peer == source || peer == COLL_ANY_SOURCE) &&
+         (tag == its_tag || (tag == COLL_ANY_TAG && its_tag >= 0));
+}
+
+/* Whether the probe under way looks for such a message. */
+static inline bool p2p_probes(const colli_p2p *p2p, int source, int tag) {
+  return p2p->probe && p2p_sees(p2p->probe->peer, p2p->probe->tag, source, tag);
+}
+
+/* The same for a look that does not wait. */
+static inline bool p2p_seeks(const colli_p2p *p2p, int source, int tag) {
+  return p2p->sought && p2p_sees(p2p->sought->peer, p2p->sought->tag, source, tag);
+}
+
 /* ---- p2p_kept.c: messages that are kept ------------------------------------------------------ */
 
 /* Takes a kept message of `bytes` from the pool (NULL if out of memory), and puts one back. */
@@ -47,6 +65,18 @@ void p2p_unbuffer(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post);
 /* Releases all unexpected messages of a peer. */
 void p2p_drop_unexpected(colli_p2p *p2p, colli_p2p_peer *peer);
 
+/* ---- p2p_probe.c: looking at unexpected messages --------------------------------------------- */
+
+/* The last message that was kept is there for a probe to see: one such message beyond the limit is
+ * enough. */
+void p2p_probe_kept(colli_p2p *p2p);
+
+/* Begins a probe, which may end at once. */
+void p2p_start_probe(colli_p2p *p2p, colli_post *post);
+
+/* Removes a message from the list of those taken. */
+void p2p_untake(colli_p2p *p2p, colli_p2p_kept *message);
+
 /* ---- p2p_match.c: which receive takes which message ------------------------------------------ */
 
 /* Removes and returns the posted receive that matches a peer's message, or NULL. */
@@ -56,7 +86,7 @@ colli_post *p2p_match(colli_p2p *p2p, colli_p2p_peer *peer, int tag);
 int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
                 const colli_p2p_header *head, const char *data, size_t bytes);
 
-/* Posts a receive, which takes a matching unexpected message at once. */
+/* Posts a receive, which takes a matching unexpected message at once, or the one in `from`. */
 int p2p_post_recv(colli_p2p *p2p, colli_post *post);
 
 /* ---- p2p_window.c: what others do to this rank's windows ------------------------------------- */
@@ -70,6 +100,11 @@ void p2p_wait_signals(colli_p2p *p2p, colli_post *post);
 
 /* ---- p2p_send.c: what goes out --------------------------------------------------------------- */
 
+/* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
+ */
+int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
+                  size_t bytes);
+
 /* Sends as much as possible to a peer: 1 if anything was sent, 0, or FAILED. */
 int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
 
@@ -77,6 +112,9 @@ int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);
 int p2p_send_self(colli_p2p *p2p, colli_p2p_peer *peer);
 
 /* ---- p2p_recv.c: what comes in --------------------------------------------------------------- */
+
+/* Releases the message that was read, and notes if nothing more comes: the transport's status. */
+int p2p_release(colli_p2p *p2p, colli_p2p_peer *peer);
 
 /* Reads what has arrived from a peer: 1 if there was anything, 0, or FAILED. */
 int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer);

@@ -65,12 +65,14 @@ void p2p_kept_remove(colli_p2p *p2p, colli_p2p_peer *peer, colli_p2p_kept *messa
 
 int p2p_keep(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head, const char *data,
              size_t bytes, colli_post *sender) {
-  if (peer->nunexpected >= COLLI_UNEXPECTED_MAX ||
-      peer->unexpected_bytes + bytes > COLLI_UNEXPECTED_MAX_BYTES)
+  bool full = peer->nunexpected >= COLLI_UNEXPECTED_MAX ||
+              peer->unexpected_bytes + bytes > COLLI_UNEXPECTED_MAX_BYTES;
+  if (full && !p2p_probes(p2p, peer->rank, head->tag) && !p2p_seeks(p2p, peer->rank, head->tag))
     return COLLI_STEP_BLOCKED;
   colli_p2p_kept *message = p2p_kept_get(p2p, sender ? 0 : bytes);
   if (!message)
     return p2p_fail(p2p, p2p->exec->oldest, peer->rank, COLL_ERR_NO_MEMORY);
+  message->taken = false;
   message->peer = peer->rank;
   message->head = *head;
   message->sender = sender;

@@ -8,9 +8,9 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/p2p/p2p_internal.h"
 
-/* Whether a receive takes a tag. */
+/* Whether a receive takes a tag; any tag is none of libcoll's own. */
 static inline bool tag_fits(const colli_post *post, int tag) {
-  return post->tag == tag || post->tag == COLL_ANY_TAG;
+  return post->tag == tag || (post->tag == COLL_ANY_TAG && tag >= 0);
 }
 
 /* The first post of a list that matches `tag`, and its predecessor. */
@@ -63,12 +63,16 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
   return COLLI_STEP_DONE;
 }
 
-/* Delivers an unexpected message to a receive, and ends the send that waits for this. */
+/* Delivers an unexpected message, or a taken one, to a receive, and ends the send that waits for
+ * this. */
 static int take_unexpected(colli_p2p *p2p, colli_p2p_kept *message, colli_post *post) {
   COLLI_ASSERT_RANK(!message->sender || message->peer == p2p->exec->rank, p2p->exec->rank);
   colli_p2p_peer *peer = p2p->peers[message->peer];
   colli_post *sender = message->sender;
-  p2p_kept_remove(p2p, peer, message);
+  if (message->taken)
+    p2p_untake(p2p, message);
+  else
+    p2p_kept_remove(p2p, peer, message);
   int result = p2p_deliver(p2p, peer, post, &message->head, sender ? sender->buf : message->data,
                            message->bytes);
   p2p_kept_put(p2p, message);
@@ -78,6 +82,8 @@ static int take_unexpected(colli_p2p *p2p, colli_p2p_kept *message, colli_post *
 }
 
 int p2p_post_recv(colli_p2p *p2p, colli_post *post) {
+  if (__builtin_expect(post->from != NULL, 0))
+    return take_unexpected(p2p, post->from, post);
   bool any = post->peer == COLL_ANY_SOURCE;
   colli_p2p_kept *message = any ? p2p->first : p2p->peers[post->peer]->first;
   while (message && !tag_fits(post, message->head.tag))

@@ -53,6 +53,14 @@ colli_p2p_peer *p2p_peer_get(colli_p2p *p2p, coll_request *op, int rank) {
   return p2p->peers[rank] = peer;
 }
 
+bool colli_p2p_has_sent(const colli_p2p *p2p, int rank) {
+  return p2p->exec->links[rank].posted[COLLI_CHANNEL_P2P] > 0;
+}
+
+void colli_p2p_connect(colli_p2p *p2p, int rank) {
+  p2p_peer_get(p2p, p2p->exec->oldest, rank);
+}
+
 int colli_p2p_connect_all(colli_p2p *p2p, coll_request *op) {
   for (int rank = 0; rank < p2p->exec->nranks; rank++)
     if (!p2p_peer_get(p2p, op, rank))
@@ -78,7 +86,7 @@ void p2p_finish(colli_p2p *p2p, colli_post *post) {
   if (post->window)
     post->window->inflight--;
   if (post->kind == COLLI_POST_RECV && post->message)
-    *post->message = (coll_message){post->peer, post->tag, post->count};
+    *post->message = (coll_message){post->peer, post->tag, post->count, (coll_type)post->type};
   op->request.moved = true;
   if (--op->posts_left == 0)
     colli_exec_finish(p2p->exec, &op->request, end_of(op));

@@ -14,17 +14,22 @@ static int report_broken(colli_p2p *p2p, colli_p2p_peer *peer, const char *detai
   return COLLI_STEP_FAILED;
 }
 
-/* Handles an eager message, or the first slice of a rendezvous. */
+/* Handles an eager message, or the first slice of a rendezvous. One that no receive takes is kept,
+ * or if it is not to be BLOCKED. */
 static int take_message(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head,
-                        const char *data, size_t bytes) {
+                        const char *data, size_t bytes, bool keeps) {
   size_t total;
   size_t elem_bytes = coll_type_bytes((coll_type)head->type);
   if (elem_bytes == 0 || __builtin_mul_overflow((size_t)head->word, elem_bytes, &total) ||
       (head->kind == P2P_EAGER ? bytes != total : bytes >= total || bytes == 0))
     return report_broken(p2p, peer, "a message whose length is not what its tag says");
   colli_post *post = p2p_match(p2p, peer, head->tag);
-  return post ? p2p_deliver(p2p, peer, post, head, data, bytes)
-              : p2p_keep(p2p, peer, head, data, bytes, NULL);
+  if (post)
+    return p2p_deliver(p2p, peer, post, head, data, bytes);
+  int result = keeps ? p2p_keep(p2p, peer, head, data, bytes, NULL) : COLLI_STEP_BLOCKED;
+  if (result == COLLI_STEP_DONE)
+    p2p_probe_kept(p2p);
+  return result;
 }
 
 /* Removes and returns the post with that number from a list, or NULL. */
@@ -65,16 +70,17 @@ static int take_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer, uint32_t num
   return COLLI_STEP_DONE;
 }
 
-/* Handles one message: DONE, BLOCKED if it cannot be taken now, or FAILED. */
+/* Handles one message: DONE, BLOCKED if it cannot be taken now, or FAILED. `keeps`: also one that
+ * is unexpected. */
 static int handle_message(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
-                          const char *data, size_t bytes) {
+                          const char *data, size_t bytes, bool keeps) {
   colli_p2p_header head;
   if (!p2p_tag_read(tag, &head))
     return report_broken(p2p, peer, "a message of an unknown kind");
   switch (head.kind) {
   case P2P_EAGER:
   case P2P_RENDEZVOUS:
-    return take_message(p2p, peer, &head, data, bytes);
+    return take_message(p2p, peer, &head, data, bytes, keeps);
   case P2P_CLEAR_TO_SEND:
     return take_clear_to_send(p2p, peer, head.number);
   case P2P_SLICE:
@@ -95,6 +101,8 @@ static colli_post *find_needing(const colli_p2p *p2p, const colli_p2p_peer *peer
   for (colli_post *post = p2p->waits.head; post; post = post->next)
     if (post->peer == peer->rank)
       return post;
+  if (p2p->probe && p2p->probe->peer == peer->rank)
+    return p2p->probe;
   for (const coll_window *window = p2p->windows; window; window = window->next)
     if (window->closing && !window->ended[peer->rank])
       return window->closing;
@@ -115,34 +123,55 @@ static int report_end(colli_p2p *p2p, colli_p2p_peer *peer) {
 /* Fails a receive from any source if no other rank is left. */
 void colli_p2p_abandoned(colli_p2p *p2p) {
   const colli_p2p_peer *peer = p2p->first_peer;
-  if (!p2p->any.head || p2p->exec->nranks == 1 || p2p->broken < p2p->exec->nranks - 1)
+  colli_post *post = p2p->any.head;
+  if (!post && p2p->probe && p2p->probe->peer == COLL_ANY_SOURCE)
+    post = p2p->probe;
+  if (!post || p2p->exec->nranks == 1 || p2p->broken < p2p->exec->nranks - 1)
     return;
   COLLI_ASSERT_RANK(p2p->broken < p2p->exec->nranks, p2p->exec->rank);
   while (peer->recv_status == COLL_OK)
     peer = peer->next;
-  p2p_fail(p2p, &p2p->any.head->op->request, peer->rank, peer->recv_status);
+  p2p_fail(p2p, &post->op->request, peer->rank, peer->recv_status);
 }
 
+/* Nothing more comes from a peer. */
+static void note_end(colli_p2p *p2p, colli_p2p_peer *peer, int status) {
+  COLLI_ASSERT_RANK(peer->rank != p2p->exec->rank, p2p->exec->rank);
+  peer->recv_status = (coll_status)status;
+  p2p->broken++;
+}
+
+int p2p_release(colli_p2p *p2p, colli_p2p_peer *peer) {
+  int status = peer->conn->ops->slot_release(peer->conn);
+  if (__builtin_expect(status > 0, 0))
+    note_end(p2p, peer, status);
+  return status;
+}
+
+/*
+ * After a message that was expected, an unexpected one stays on the connection until the next poll.
+ * Its receive may be posted before, and then it need not be kept.
+ */
 int p2p_read(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
+  bool taken = false;
   for (int i = 0; i < MAX_AT_ONCE && peer->recv_status == COLL_OK; i++) {
     coll_tag tag;
     const void *data;
     size_t bytes;
     int status = peer->conn->ops->slot_peek(peer->conn, &tag, &data, &bytes);
     if (status == COLL_T_DONE) {
-      int result = handle_message(p2p, peer, &tag, data, bytes);
+      int before = peer->nunexpected;
+      int result = handle_message(p2p, peer, &tag, data, bytes, !taken);
       if (result != COLLI_STEP_DONE)
         return result == COLLI_STEP_BLOCKED ? moved : result;
-      status = peer->conn->ops->slot_release(peer->conn);
+      p2p_release(p2p, peer);
       moved = 1;
-    }
-    if (status == COLL_T_AGAIN)
+      taken |= peer->nunexpected == before;
+    } else if (status == COLL_T_AGAIN) {
       return moved;
-    if (status > 0) {
-      COLLI_ASSERT_RANK(peer->rank != p2p->exec->rank, p2p->exec->rank);
-      peer->recv_status = (coll_status)status;
-      p2p->broken++;
+    } else {
+      note_end(p2p, peer, status);
     }
   }
   if (__builtin_expect(peer->recv_status != COLL_OK, 0) && report_end(p2p, peer) < 0)

@@ -18,10 +18,8 @@ static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer, size_t by
   return ++link->posted[COLLI_CHANNEL_P2P];
 }
 
-/* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
- */
-static int send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
-                     size_t bytes) {
+int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
+                  size_t bytes) {
   void *slot;
   int status = peer->conn->ops->slot_acquire(peer->conn, bytes, &slot);
   if (status == COLL_T_AGAIN)
@@ -81,6 +79,12 @@ static void finish_or_flush(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *po
 
 /* ---- messages in the order called ------------------------------------------------------------ */
 
+/* Whether a message that a connection has just taken needs further calls of this rank to leave, and
+ * the caller waits for that. A device needs none. */
+static bool must_flush(const colli_p2p_peer *peer, const colli_post *post) {
+  return post->op->delivers && peer->unsent && !(peer->conn->ops->caps & COLL_CAP_DEVICE);
+}
+
 /* Sends an eager message, or the first slice of a rendezvous. */
 static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   bool is_rendezvous = post->bytes > p2p->exec->slot_bytes;
@@ -88,13 +92,18 @@ static int send_message(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
   coll_tag tag = p2p_tag_make(is_rendezvous ? P2P_RENDEZVOUS : P2P_EAGER, post->tag, post->type,
                               post->count, number);
   size_t bytes = is_rendezvous ? p2p->exec->slot_bytes : post->bytes;
-  int status = send_copy(p2p, peer, &tag, post->buf, bytes);
+  int status = p2p_send_copy(p2p, peer, &tag, post->buf, bytes);
   if (status != COLLI_STEP_DONE)
     return status;
   COLLI_ASSERT_RANK(peer->out.head == post, p2p->exec->rank);
   p2p_take(&peer->out, NULL);
   if (!post->op) {
     p2p_unbuffer(p2p, peer, post);
+  } else if (!is_rendezvous && must_flush(peer, post)) {
+    post->done = bytes;
+    post->copied = true;
+    post->ticket = peer->slot_ticket;
+    p2p_append(&peer->flush, post);
   } else if (is_rendezvous) {
     peer->last_number = post->number = number;
     post->done = bytes;
@@ -112,7 +121,7 @@ static int send_put(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   while (post->done < post->bytes) {
     coll_tag tag =
         p2p_tag_make(P2P_PUT, 0, 0, (uint64_t)(post->offset + post->done), post->window->number);
-    int status = fits_slot ? send_copy(p2p, peer, &tag, post->buf, post->bytes)
+    int status = fits_slot ? p2p_send_copy(p2p, peer, &tag, post->buf, post->bytes)
                            : send_slice(p2p, peer, post, &tag);
     if (status != COLLI_STEP_DONE)
       return status;
@@ -128,7 +137,7 @@ static int send_put(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
 static int send_signal(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   int kind = post->kind == COLLI_POST_SIGNAL ? P2P_SIGNAL : P2P_END;
   coll_tag tag = p2p_tag_make(kind, 0, 0, 0, post->window->number);
-  int status = send_copy(p2p, peer, &tag, NULL, 0);
+  int status = p2p_send_copy(p2p, peer, &tag, NULL, 0);
   if (status != COLLI_STEP_DONE)
     return status;
   p2p_take(&peer->out, NULL);
@@ -136,11 +145,20 @@ static int send_signal(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) {
   return COLLI_STEP_DONE;
 }
 
+/* Whether a send that cannot go on may become a buffered one. Behind others that are buffered
+ * because the peer does not read, it need not wait. */
+static bool may_buffer(const colli_p2p *p2p, const colli_p2p_peer *peer, const colli_post *post) {
+  if (!post->op || post->kind != COLLI_POST_SEND || post->bytes > p2p->exec->slot_bytes)
+    return false;
+  return !post->op->delivers || post->op->is_patient ||
+         (peer->nbuffered > 0 && colli_p2p_has_sent(p2p, peer->rank));
+}
+
 /* Buffers eager messages that cannot be sent, so that their sends are complete. */
 static void buffer_blocked(colli_p2p *p2p, colli_p2p_peer *peer) {
   for (colli_post **at = &peer->out.head; *at; at = &(*at)->next) {
     colli_post *post = *at;
-    if (!post->op || post->kind != COLLI_POST_SEND || post->bytes > p2p->exec->slot_bytes)
+    if (!may_buffer(p2p, peer, post))
       continue;
     if (!p2p_buffer(p2p, peer, at))
       return;
@@ -170,7 +188,6 @@ static int send_queued(colli_p2p *p2p, colli_p2p_peer *peer) {
       peer->blocked_polls = moved ? 0 : peer->blocked_polls + 1;
       if (peer->blocked_polls < POLLS_BEFORE_BUFFERING)
         return moved;
-      peer->blocked_polls = 0;
       int buffered = peer->nbuffered;
       buffer_blocked(p2p, peer);
       return moved | (peer->nbuffered != buffered);
@@ -192,7 +209,7 @@ static int send_clear_to_send(colli_p2p *p2p, colli_p2p_peer *peer) {
   int moved = 0;
   while (peer->matched.head) {
     coll_tag tag = p2p_tag_make(P2P_CLEAR_TO_SEND, 0, 0, 0, peer->matched.head->number);
-    int status = send_copy(p2p, peer, &tag, NULL, 0);
+    int status = p2p_send_copy(p2p, peer, &tag, NULL, 0);
     if (status == COLLI_STEP_BLOCKED)
       return moved;
     if (status > 0)
@@ -229,7 +246,8 @@ static int flush_sent(colli_p2p *p2p, colli_p2p_peer *peer) {
   int status = peer->conn->ops->sent(peer->conn, &count), moved = 0;
   if (status > 0 && peer->flush.head)
     return p2p_fail(p2p, &peer->flush.head->op->request, peer->rank, status);
-  while (peer->flush.head && peer->flush.head->ticket <= count) {
+  while (peer->flush.head && (peer->flush.head->ticket <= count ||
+                              (peer->flush.head->copied && peer->flush.head->op->is_patient))) {
     p2p_finish(p2p, p2p_take(&peer->flush, NULL));
     moved = 1;
   }
@@ -241,6 +259,16 @@ static int flush_sent(colli_p2p *p2p, colli_p2p_peer *peer) {
     moved = 1;
   }
   return moved;
+}
+
+void colli_p2p_waited(const colli_p2p *p2p, colli_p2p_op *op, uint64_t still_ns,
+                      uint64_t timeout_ns) {
+  for (int i = 0; i < op->nposts; i++) {
+    const colli_post *post = &op->post[i];
+    if (post->kind == COLLI_POST_SEND && post->peer != p2p->exec->rank &&
+        still_ns >= (colli_p2p_has_sent(p2p, post->peer) ? COLLI_PATIENCE_NS : timeout_ns / 2))
+      op->is_patient = true;
+  }
 }
 
 int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer) {
@@ -279,6 +307,7 @@ static int send_to_self(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post) 
     p2p_take(&peer->out, NULL);
     if (!is_rendezvous)
       p2p_finish(p2p, post);
+    p2p_probe_kept(p2p);
     return COLLI_STEP_DONE;
   }
   int result = p2p_deliver(p2p, peer, recv, &head, post->buf, post->bytes);

@@ -40,6 +40,15 @@ static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, 
   return out;
 }
 
+/* The tag by which errors and the flight record show an operation. */
+static inline coll_tag p2p_tag_shown(size_t count, int type) {
+  coll_tag tag = {{0}};
+  colli_tag_put(&tag, COLLI_TAG_COUNT, count);
+  colli_tag_put_type(&tag, type);
+  colli_tag_put(&tag, COLLI_TAG_COLL, COLLI_SENDRECV);
+  return tag;
+}
+
 /* Decodes a tag; false if it is invalid. */
 static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
   head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);
@@ -51,7 +60,7 @@ static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
          !colli_tag_get(tag, COLLI_TAG_VARYING) && !colli_tag_get(tag, COLLI_TAG_COMM_NUMBER) &&
          !colli_tag_get(tag, COLLI_TAG_SHARED) &&
          colli_tag_get(tag, COLLI_TAG_P2P_CHECK) == p2p_tag_check(tag) && head->kind < P2P_KINDS &&
-         head->tag >= 0;
+         head->tag != COLL_ANY_TAG;
 }
 
 #endif

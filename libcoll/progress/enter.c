@@ -6,6 +6,8 @@
  */
 #include "libcoll/progress/enter.h"
 
+#include <sched.h>
+
 #include "libcoll/base/assert.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/progress_thread.h"
@@ -26,8 +28,17 @@ __attribute__((noinline, cold)) static void leave_family(colli_family *family) {
   colli_family_unlock(family);
 }
 
-/* Another thread is inside, or the communicator is one of this process's parent. */
-__attribute__((noinline, cold)) static coll_status refuse_entry(coll_comm *comm) {
+/*
+ * Somebody was inside. A visitor leaves in a moment, and the communicator is this thread's then.
+ * But it is refused if another thread is in a call, or if the communicator is one of this process's
+ * parent.
+ */
+__attribute__((noinline, cold)) static coll_status enter_late(coll_comm *comm, int before) {
+  if (before == COLLI_INSIDE_VISIT && !comm->entry.guard.inherited) {
+    while (!atomic_exchange_explicit(&comm->entry.visited, false, memory_order_acquire))
+      sched_yield();
+    return COLL_OK;
+  }
   if (!comm->entry.guard.inherited)
     atomic_store_explicit(&comm->entry.misused, 1, memory_order_relaxed);
   return COLL_ERR_INVALID_USAGE;
@@ -37,10 +48,11 @@ __attribute__((noinline, cold)) static coll_status refuse_entry(coll_comm *comm)
 coll_status colli_call_enter(coll_comm *comm) {
   if (__builtin_expect(!comm, 0))
     return COLL_ERR_INVALID_ARGUMENT;
-  atomic_int *inside = &comm->entry.guard.inside;
-  if (__builtin_expect(atomic_exchange_explicit(inside, 1, memory_order_acquire), 0))
-    return refuse_entry(comm);
-  if (__builtin_expect(comm->family->shared, 0)) {
+  int before =
+      atomic_exchange_explicit(&comm->entry.guard.inside, COLLI_INSIDE_CALL, memory_order_acquire);
+  if (__builtin_expect(before, 0) && enter_late(comm, before) != COLL_OK)
+    return COLL_ERR_INVALID_USAGE;
+  if (__builtin_expect(atomic_load_explicit(&comm->family->shared, memory_order_relaxed), 0)) {
     enter_family(comm->family);
     COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
     comm->entry.locked = true;

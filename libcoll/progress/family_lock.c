@@ -14,6 +14,15 @@ void colli_family_lock(colli_family *family) {
   pthread_mutex_unlock(&turns->mutex);
 }
 
+bool colli_family_trylock(colli_family *family) {
+  colli_turns *turns = &family->turns;
+  pthread_mutex_lock(&turns->mutex);
+  bool is_free = turns->served == turns->asked;
+  turns->asked += is_free;
+  pthread_mutex_unlock(&turns->mutex);
+  return is_free;
+}
+
 /* Hands the lock to the next thread. */
 void colli_family_unlock(colli_family *family) {
   colli_turns *turns = &family->turns;

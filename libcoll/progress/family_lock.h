@@ -7,6 +7,9 @@
 /* Takes the lock, in turn. */
 void colli_family_lock(colli_family *family);
 
+/* Takes it if nobody has it or waits for it. */
+bool colli_family_trylock(colli_family *family);
+
 /* Hands the lock to the next thread. */
 void colli_family_unlock(colli_family *family);
 

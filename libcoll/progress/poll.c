@@ -9,11 +9,14 @@
 
 #include "libcoll/failure/blame.h"
 #include "libcoll/failure/failure.h"
+#include "libcoll/failure/knock.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
 
 #define CONTROL_NS 500000ull /* time between polls of the control links */
 #define MAX_TOLD   4         /* how many operations, oldest first, are reported to others */
+#define BUSY_MS    1         /* how soon a family with open operations moves on meanwhile */
+#define LISTEN_MS  10        /* and one to which messages may come that wake nobody */
 #define MAX_GAP_NS (100 * COLLI_NS_PER_MS) /* the most that one poll adds to the clock */
 
 /* Fails or reports operations that have not moved for long. */
@@ -29,6 +32,8 @@ static void check_operations(coll_comm *comm) {
       op->told_again = interval;
     }
     uint64_t still = waited - op->moved_at;
+    if (op->coll == COLLI_SENDRECV)
+      colli_p2p_waited(&comm->p2p, colli_p2p_op_of(op), still, comm->watch.timeout_ns);
     if (age++ < MAX_TOLD && waited - op->told_at >= op->told_again) {
       const bool first = op->told_at == op->moved_at;
       op->told_again = colli_watchdog_next_ns(comm, still);
@@ -84,9 +89,27 @@ static int poll_transports(colli_family *family) {
 int colli_comm_poll_siblings(coll_comm *comm) {
   int moved = 0;
   for (coll_comm *other = comm->family->members; other; other = other->sibling)
-    if (other != comm && (other->exec.oldest || other->p2p.outgoing) &&
+    if (other != comm && (other->exec.oldest || other->p2p.busy > 0) &&
         !atomic_load(&other->entry.guard.inside))
       moved |= colli_comm_poll(other);
+  return moved;
+}
+
+int colli_comm_listen(coll_comm *comm) {
+  if (comm->failure.status != COLL_OK || comm->failure.suspended || comm->p2p.busy > 0 ||
+      !comm->p2p.first_peer)
+    return 0;
+  return colli_p2p_progress(&comm->p2p);
+}
+
+/* Takes in messages that no operation of this rank waits for, and asks peers for connections. */
+static int tend_messages(coll_comm *comm) {
+  int moved = 0;
+  for (coll_comm *one = comm->family->members; one; one = one->sibling)
+    if (one == comm || !atomic_load(&one->entry.guard.inside)) {
+      moved |= colli_comm_listen(one);
+      colli_knock(one);
+    }
   return moved;
 }
 
@@ -125,8 +148,18 @@ int colli_comm_watch(coll_comm *comm) {
   if (advance_clock(comm)) {
     colli_notice_poll(comm->family);
     check_deadlines(comm);
+    moved |= tend_messages(comm);
+    colli_movers_move(&comm->family->mover);
   }
   return moved | (comm->failure.status != before);
+}
+
+void colli_comm_serve(coll_comm *comm) {
+  colli_notice_poll(comm->family);
+  poll_transports(comm->family);
+  colli_comm_poll(comm);
+  colli_comm_poll_siblings(comm);
+  tend_messages(comm);
 }
 
 /* Whether a communicator has operations in flight, messages to send, or windows. */
@@ -159,5 +192,25 @@ int colli_family_watch(colli_family *family, bool now) {
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     if (is_busy(comm))
       check_deadlines(comm);
+  return moved;
+}
+
+int colli_family_move(colli_family *family, int *within_ms) {
+  int moved = poll_transports(family);
+  colli_notice_poll(family);
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling) {
+    if (atomic_load(&comm->entry.guard.inside) == COLLI_INSIDE_CALL)
+      continue;
+    moved |= is_busy(comm) ? colli_comm_poll(comm) : colli_comm_listen(comm);
+    colli_knock(comm);
+    if (comm->failure.suspended && comm->failure.status == COLL_OK) {
+      comm->watch.now_ns = comm->world.now_ns(comm->world.ctx);
+      check_deadlines(comm);
+    }
+    if (is_busy(comm))
+      *within_ms = BUSY_MS;
+    else if (comm->p2p.first_peer && *within_ms < 0)
+      *within_ms = LISTEN_MS;
+  }
   return moved;
 }

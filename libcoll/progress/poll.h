@@ -23,9 +23,17 @@ static inline int colli_comm_poll(coll_comm *comm) {
 /* Polls the other communicators of the family, except those with a thread inside. */
 int colli_comm_poll_siblings(coll_comm *comm);
 
+/* Takes in messages of a communicator that has no operation open, as far as they may be kept: their
+ * senders may wait until they are on their way. */
+int colli_comm_listen(coll_comm *comm);
+
 /* For a rank that waits in a call on `comm`: polls transports and sibling communicators; from time
  * to time also control links and deadlines. */
 int colli_comm_watch(coll_comm *comm);
+
+/* For a thread that is inside `comm` and waits for something else than its operations: moves its
+ * family, and handles control links. */
+void colli_comm_serve(coll_comm *comm);
 
 /* Whether any communicator has operations, messages or windows open. */
 bool colli_family_busy(const colli_family *family);
@@ -36,5 +44,12 @@ int colli_family_poll(colli_family *family);
 /* As colli_comm_watch(), for the whole family. `now`: polls control links and deadlines each time.
  */
 int colli_family_watch(colli_family *family, bool now);
+
+/*
+ * For a thread that waits for something else: moves a family in which no thread is inside.
+ * Deadlines of operations do not come closer by it. Not 0 if something moved; *within_ms: when it
+ * has to be moved again, if that is soon, or as it was.
+ */
+int colli_family_move(colli_family *family, int *within_ms);
 
 #endif

@@ -9,8 +9,6 @@
  */
 #include "libcoll/progress/wait.h"
 
-#include <poll.h>
-
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/handover.h"
@@ -58,12 +56,14 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   family->several |= family->inside > 1;
   uint64_t wait_ns = longest_sleep(comm, until_ns);
   bool ready = !colli_doorbells_arm(family, fds, &count) || colli_comm_poll(comm) ||
-               colli_comm_poll_siblings(comm) || !colli_doorbells_quiet(family);
+               colli_comm_listen(comm) || colli_comm_poll_siblings(comm) ||
+               !colli_doorbells_quiet(family);
   if (!ready && !atomic_load(&comm->failure.aborts)) {
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);
-    poll(fds, (nfds_t)count, (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS));
+    int wait_ms = (int)((wait_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS);
+    colli_movers_poll(fds, count, wait_ms, &family->mover);
     if (comm->entry.locked)
       colli_family_lock(family);
     family->sleepers--;

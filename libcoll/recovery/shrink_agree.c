@@ -33,7 +33,7 @@ static coll_status take_part(shrink *s) {
     COLLI_ASSERT_RANK(leader >= 0 && leader <= s->b.rank, s->b.rank);
     if (leader == s->b.rank)
       return shrink_lead(s);
-    coll_status status = shrink_follow(s, leader, &over);
+    coll_status status = shrink_follow(s, shrink_parent(s, leader), &over);
     if (over)
       return status;
   }
@@ -71,8 +71,32 @@ static bool prepare_shrink(shrink *s, coll_comm *comm, colli_settings *settings)
   s->gone = calloc(n, sizeof(*s->gone));
   s->skipped = calloc(n, sizeof(*s->skipped));
   s->listed = calloc(n, sizeof(*s->listed));
-  s->conns = calloc(n, sizeof(shrink_conn *));
-  return s->b.polls.fds && s->gone && s->skipped && s->listed && s->conns;
+  s->slow = calloc(n, sizeof(*s->slow));
+  s->links = calloc(n, sizeof(shrink_link *));
+  s->members = calloc(n, sizeof(*s->members));
+  s->up.conn = COLLI_SEALED_NONE;
+  s->up.flags = malloc(n);
+  return s->b.polls.fds && s->gone && s->skipped && s->listed && s->slow && s->links &&
+         s->members && s->up.flags;
+}
+
+/* Frees what prepare_shrink() allocated. */
+static void release_shrink(shrink *s) {
+  if (s->links && s->members)
+    shrink_links_drop(s);
+  for (int r = 0; s->members && r < s->b.nranks; r++) {
+    free(s->members[r].list);
+    free(s->members[r].record);
+  }
+  free(s->members);
+  free(s->links);
+  free(s->up.flags);
+  free(s->slow);
+  free(s->listed);
+  free(s->skipped);
+  free(s->gone);
+  free(s->b.polls.fds);
+  colli_id_release(&s->id);
 }
 
 coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink_task task,
@@ -87,6 +111,8 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
     s->word = word;
     status =
         boot_door_open(&s->b, &s->door, comm->shrink.listener->listen_fd, COLLI_HELLO_SHRINK, -1);
+    s->door.wanted = shrink_wants;
+    s->door.wanted_ctx = s;
     if (status == COLL_OK)
       status = take_part(s);
     if (status == COLL_ERR_ABORTED && s->aborter == comm->rank)
@@ -102,14 +128,7 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
     else
       coll_comm_destroy(&s->child);
     colli_door_close(&s->door);
-    for (int r = 0; s->conns && r < comm->nranks; r++)
-      shrink_drop(s, r);
-    free(s->conns);
-    free(s->b.polls.fds);
-    free(s->gone);
-    free(s->skipped);
-    free(s->listed);
-    colli_id_release(&s->id);
+    release_shrink(s);
   }
   free(s);
   colli_call_resume(comm);

@@ -36,14 +36,93 @@ static bool take_over(const shrink *s, coll_comm *child, const int *members, int
   return colli_shrink_inherit(child, comm, members, nmembers);
 }
 
-/* Ends the bootstrap after an abort. */
+/* ---- while the communicator is made ---------------------------------------------------------- */
+
+/* A rank's number in the new communicator. */
+static int new_rank(const shrink *s, int rank) {
+  int count = 0;
+  for (int r = 0; r < rank; r++)
+    count += s->listed[r];
+  return count;
+}
+
+/* Another rank of the list is lost. */
+static coll_status fail_lost(const shrink *s, int rank) {
+  const int peer = new_rank(s, rank);
+  return boot_fail(&s->b, COLL_ERR_PEER_LOST, peer, &s->comm->table[rank],
+                   "rank %d of the new communicator is lost, or gave up, before all its ranks were "
+                   "joined",
+                   peer);
+}
+
+/* At the coordinator: fails if another rank does. */
+static coll_status check_members(shrink *s) {
+  for (int r = 0; r < s->b.nranks; r++) {
+    shrink_member *m = &s->members[r];
+    if (!s->listed[r] || r == s->b.rank)
+      continue;
+    if (!m->in || !m->awaited) /* lost; it may have come again since */
+      return fail_lost(s, r);
+    if (m->said && m->report.ballot == s->ballot && m->report.report.status != COLL_OK)
+      return fail_lost(s, r); /* it will be asked why */
+  }
+  return COLL_OK;
+}
+
+/* Passes messages on meanwhile. Ends the building if the round is over, or after an abort. */
 static coll_status interrupt(void *ctx, coll_error *error) {
   shrink *s = ctx;
   shrink_listen(s);
-  if (s->aborter < 0)
+  if (s->aborter >= 0)
+    return colli_shrink_fail_aborted(s->comm, s->aborter, s->task, error);
+  shrink_links_read(s);
+  if (s->up.conn.fd < 0)
+    return check_members(s);
+  if (shrink_hear_order(s) == COLL_T_AGAIN && shrink_pass_up(s))
     return COLL_OK;
-  return colli_shrink_fail_aborted(s->comm, s->aborter, s->task, error);
+  int leader = 0;
+  while (!s->listed[leader])
+    leader++;
+  return fail_lost(s, leader);
 }
+
+/* Adds what interrupt() handles. */
+static void watch(void *ctx, boot_polls *polls) {
+  shrink *s = ctx;
+  boot_polls_wake(polls, shrink_pass_up_ns(s));
+  if (s->up.conn.fd >= 0)
+    boot_polls_add(polls, s->up.conn.fd, POLLIN);
+  for (int r = 0; r < s->b.nranks; r++)
+    if (s->links[r])
+      boot_polls_add(polls, s->links[r]->conn.fd, POLLIN);
+}
+
+/* Sends this rank's record; at the coordinator, waits for all. */
+static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *table, bool late) {
+  shrink *s = ctx;
+  if (s->up.conn.fd >= 0)
+    return shrink_say_record(s, mine)
+               ? COLL_T_DONE
+               : (int)boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a record");
+  int rank = 0;
+  for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_member *m = &s->members[r];
+    if (!s->listed[r])
+      continue;
+    if (r != s->b.rank && !m->record)
+      return late ? (int)boot_fail(&s->b, COLL_ERR_TIMEOUT, rank, &s->comm->table[r],
+                                   "rank %d did not take part in time", r)
+                  : COLL_T_AGAIN;
+    table[rank] = r == s->b.rank ? *mine : *m->record;
+    const char *wrong = boot_record_check(&table[rank++]);
+    if (wrong)
+      return (int)boot_fail(&s->b, COLL_ERR_PROTOCOL, r, &s->comm->table[r],
+                            "rank %d sent an impossible record (%s)", r, wrong);
+  }
+  return COLL_T_DONE;
+}
+
+/* ---- the list -------------------------------------------------------------------------------- */
 
 /* The members of the list, and this rank's place among them. NULL: out of memory. */
 static int *list_members(const shrink *s, int *nranks, int *rank) {
@@ -59,16 +138,22 @@ static int *list_members(const shrink *s, int *nranks, int *rank) {
 }
 
 /* Creates the communicator of the list. */
-static coll_status build(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
-                         const int *ranks, int nfds) {
+static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
   COLLI_ASSERT_RANK(s->listed[s->b.rank], s->b.rank);
-  COLLI_ASSERT_RANK(nfds >= 0 && nfds < s->b.nranks + order->newcomers, s->b.rank);
+  int fds[COLLI_NEWCOMERS_MAX], ranks[COLLI_NEWCOMERS_MAX];
+  for (int i = 0; i < s->called; i++) {
+    fds[i] = s->entrance->at[i].conn.fd;
+    ranks[i] = new_rank(s, s->b.nranks) + i;
+  }
   /* Others may wait for this rank meanwhile, so half the time must suffice. */
   colli_lifelines lifelines = {.lifelines = fds,
                                .lifeline_ranks = ranks,
-                               .nlifelines = nfds,
+                               .nlifelines = s->called,
+                               .shortage = &s->shortage,
+                               .ctx = s,
                                .interrupt = interrupt,
-                               .interrupt_ctx = s,
+                               .watch = watch,
+                               .collect = order->newcomers > 0 ? NULL : collect,
                                .timeout_ms = (long long)(s->patience_ns / COLLI_NS_PER_MS + 1) / 2};
   colli_id id = {.pid = getpid(),
                  .listen_fd = listen_fd,
@@ -96,15 +181,14 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd, co
   return status;
 }
 
-coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
-                         const int *ranks, int nfds) {
+coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd) {
   s->adopted = 0;
   if (s->task == SHRINK_AGREE) {
     s->agreed = (colli_agreed){.number = s->b.hello_word, .list = s->list, .word = order->word};
     for (int r = 0; r < s->b.nranks; r++)
       s->agreed.absent += !s->listed[r];
   } else {
-    coll_status status = build(s, order, listen_fd, fds, ranks, nfds);
+    coll_status status = build(s, order, listen_fd);
     if (status == COLL_ERR_ABORTED) /* here, or a rank said so in the bootstrap */
       shrink_note_abort(s, s->b.error->peer);
     if (status != COLL_OK)
@@ -112,37 +196,4 @@ coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, co
   }
   s->adopted = order->comm_id;
   return COLL_OK;
-}
-
-coll_status shrink_adopt_leading(shrink *s, const shrink_order *order, int listen_fd) {
-  int count = 0, rank = 0;
-  const size_t most = (size_t)(s->b.nranks + s->called);
-  int *fds = malloc(2 * most * sizeof(*fds));
-  if (!fds) {
-    boot_close(&listen_fd);
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
-  }
-  int *ranks = fds + most;
-  coll_status status = COLL_OK;
-  for (int r = 0; r < s->b.nranks; r++) {
-    if (s->listed[r] && r != s->b.rank && !s->conns[r])
-      status = boot_fail(&s->b, COLL_ERR_PEER_LOST, rank, &s->comm->table[r],
-                         "rank %d of the new communicator was lost before it could be told", rank);
-    if (s->listed[r] && r != s->b.rank && s->conns[r]) {
-      COLLI_ASSERT_RANK(s->conns[r]->in && count < s->b.nranks - 1, s->b.rank);
-      fds[count] = s->conns[r]->conn.fd;
-      ranks[count++] = rank;
-    }
-    rank += s->listed[r];
-  }
-  for (int i = 0; i < s->called; i++) {
-    fds[count] = s->entrance->at[i].conn.fd;
-    ranks[count++] = rank + i;
-  }
-  if (status == COLL_OK)
-    status = shrink_adopt(s, order, listen_fd, fds, ranks, count);
-  else
-    boot_close(&listen_fd);
-  free(fds);
-  return status;
 }

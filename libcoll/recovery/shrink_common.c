@@ -6,59 +6,11 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
-#include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/poll.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define MAGIC   0x68734c43u /* "CLsh" */
-#define SEND_NS COLLI_NS_PER_S
 #define LOOK_NS (50 * COLLI_NS_PER_MS) /* the longest time between two checks for events */
-
-/* ---- messages -------------------------------------------------------------------------------- */
-
-bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
-                 const uint8_t *flags, size_t flag_bytes) {
-  size_t done = 0, flags_done = 0;
-  const uint64_t until_ns = colli_now_ns() + SEND_NS;
-  for (;;) {
-    int result = colli_sealed_push(conn, head, bytes, &done);
-    if (result == COLL_T_DONE && flags)
-      result = colli_sealed_push(conn, flags, flag_bytes, &flags_done);
-    if (result == COLL_T_DONE)
-      return true;
-    boot_note_errno(&s->b, result, true);
-    if (result > 0 || colli_now_ns() >= until_ns)
-      return false;
-    poll(&(struct pollfd){.fd = conn->fd, .events = colli_sealed_events(conn, POLLOUT)}, 1, 10);
-  }
-}
-
-/* What this rank knows, as flags. */
-static void fill_flags(const shrink *s, uint8_t *flags) {
-  for (int r = 0; r < s->b.nranks; r++)
-    flags[r] = (uint8_t)((s->gone[r] ? SHRINK_GONE : 0) | (s->skipped[r] ? SHRINK_SKIPPED : 0) |
-                         (s->listed[r] ? SHRINK_LISTED : 0));
-}
-
-void shrink_send_checkin(const shrink *s, colli_sealed *conn) {
-  const shrink_checkin head = {.magic = MAGIC,
-                               .nranks = s->b.nranks,
-                               .ballot = s->ballot,
-                               .list = s->list,
-                               .adopted = s->adopted,
-                               .word = s->word,
-                               .renewed = s->renewed,
-                               .task = s->task,
-                               .aborter = s->aborter};
-  uint8_t *flags = malloc((size_t)s->b.nranks);
-  if (!flags) { /* the others count this rank as missing */
-    boot_note_errno(&s->b, ENOMEM, true);
-    return;
-  }
-  fill_flags(s, flags);
-  shrink_send(s, conn, &head, sizeof(head), flags, (size_t)s->b.nranks);
-  free(flags);
-}
 
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags) {
@@ -71,29 +23,37 @@ void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
     s->listed[r] = flags[r] & SHRINK_LISTED;
 }
 
-/* ---- those who dial the shrink listener
- * -------------------------------------------------------------- */
-
-void shrink_drop(shrink *s, int rank) {
-  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks, s->b.rank);
-  if (s->conns[rank]) {
-    colli_sealed_close(&s->conns[rank]->conn);
-    free(s->conns[rank]);
-    s->conns[rank] = NULL;
+void shrink_take_latest(shrink *s) {
+  for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_member *m = &s->members[r];
+    if (r != s->b.rank && m->in && m->head.ballot > s->ballot)
+      shrink_take_list(s, m->head.ballot, m->head.list, m->head.renewed != 0, m->list);
   }
 }
 
-/* Keeps a rank's new connection in place of the previous one, which it has abandoned. */
-static bool keep_guest(shrink *s, colli_guest *guest) {
-  int rank = guest->auth.hello.src_rank;
-  COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
-  shrink_conn *conn = calloc(1, sizeof(*conn) + (size_t)s->b.nranks);
-  if (!conn)
-    return false;
-  shrink_drop(s, rank);
-  colli_sealed_open(&conn->conn, &guest->auth);
-  s->conns[rank] = conn;
-  return true;
+void shrink_take_from_behind(shrink *s, uint64_t before) {
+  const shrink_member *latest = NULL;
+  for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_member *m = &s->members[r];
+    const uint64_t ballot = m->head.ballot;
+    const bool mine = shrink_ballot_rank(ballot) == s->b.rank;
+    if (r != s->b.rank && m->in && (!latest || ballot > latest->head.ballot) &&
+        shrink_is_from_behind(ballot, mine, before, s->ballot))
+      latest = m;
+  }
+  if (latest)
+    shrink_take_list(s, shrink_next_ballot(s->ballot, s->b.rank), latest->head.list,
+                     latest->head.renewed != 0, latest->list);
+}
+
+/* ---- those who dial the shrink listener
+ * -------------------------------------------------------------- */
+
+/* Whether a guest belongs to another rank of this shrink. */
+static bool is_mine(const shrink *s, const colli_hello *hello) {
+  return hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
+         hello->word == s->b.hello_word && hello->dst_rank == s->b.rank && hello->src_rank >= 0 &&
+         hello->src_rank < s->b.nranks && hello->src_rank != s->b.rank;
 }
 
 /* Whether a guest belongs to a rank that still is in the shrink that this communicator
@@ -111,11 +71,19 @@ static bool is_agreeing(const shrink *s, const colli_hello *hello) {
          hello->comm_id == s->id.comm_id && hello->dst_rank == s->b.rank;
 }
 
+bool shrink_wants(const void *ctx, const colli_hello *hello) {
+  const shrink *s = ctx;
+  return is_mine(s, hello) || is_behind(s, hello) || is_agreeing(s, hello) ||
+         (hello->kind == COLLI_HELLO_SHRINK && s->list && hello->comm_id == s->list);
+}
+
 /* Tells such a rank the outcome: the list of that many ranks that was committed. */
 static void tell_outcome(const shrink *s, colli_guest *guest, int nranks, uint64_t list) {
   shrink_order order;
-  uint8_t *flags = calloc(1, (size_t)nranks);
+  uint8_t *flags = malloc((size_t)nranks);
   memset(&order, 0, sizeof(order));
+  if (flags)
+    memset(flags, SHRINK_FOR, (size_t)nranks);
   order.kind = SHRINK_COMMIT;
   order.nranks = nranks;
   order.comm_id = list;
@@ -134,11 +102,8 @@ static void welcome(shrink *s) {
   boot_note_errno(&s->b, colli_door_failure(&s->door, 0), true);
   while (colli_door_next(&s->door, &guest)) {
     const colli_hello *hello = &guest.auth.hello;
-    bool wanted = hello->kind == COLLI_HELLO_SHRINK && hello->comm_id == s->id.comm_id &&
-                  hello->word == s->b.hello_word && hello->dst_rank == s->b.rank &&
-                  hello->src_rank >= 0 && hello->src_rank < s->b.nranks &&
-                  hello->src_rank != s->b.rank;
-    if (wanted && keep_guest(s, &guest))
+    bool wanted = is_mine(s, hello);
+    if (wanted && shrink_link_open(s, hello->src_rank, &guest.auth))
       colli_auth_answer(&guest.auth, true); /* if that fails, reading finds out */
     else if (wanted)
       boot_close(&guest.fd); /* no memory: it will dial again */
@@ -154,74 +119,22 @@ static void welcome(shrink *s) {
   }
 }
 
-/* Adopts another rank's knowledge. A lower rank only reports what it knows and hangs up. */
-static void take_checkin(shrink *s, int rank, shrink_conn *conn) {
-  COLLI_ASSERT_RANK(conn == s->conns[rank] && !conn->in, s->b.rank);
-  for (int r = 0; r < s->b.nranks; r++) {
-    s->gone[r] = s->gone[r] || (r != s->b.rank && (conn->flags[r] & SHRINK_GONE));
-    s->skipped[r] =
-        s->skipped[r] || (r < s->b.rank && r != rank && (conn->flags[r] & SHRINK_SKIPPED));
-  }
-  conn->in = true;
-  conn->done = 0;
-  shrink_note_abort(s, conn->head.aborter);
-  if (conn->head.task != s->task)
-    s->astray = rank;
-  if (rank < s->b.rank)
-    shrink_drop(s, rank);
-}
-
-/* Reads a rank's checkin, if it is not here yet: DONE, AGAIN or an errno. */
-static int read_checkin(shrink *s, int rank) {
-  shrink_conn *conn = s->conns[rank];
-  int result = COLL_T_DONE;
-  if (!conn->headed)
-    result = colli_sealed_pull(&conn->conn, &conn->head, sizeof(conn->head), &conn->done);
-  if (result == COLL_T_DONE && (conn->head.magic != MAGIC || conn->head.nranks != s->b.nranks ||
-                                !shrink_is_ballot(conn->head.ballot, s->b.nranks)))
-    return EPROTO;
-  if (result == COLL_T_DONE && !conn->headed) {
-    conn->headed = true;
-    conn->done = 0;
-  }
-  if (result == COLL_T_DONE)
-    result = colli_sealed_pull(&conn->conn, conn->flags, (size_t)s->b.nranks, &conn->done);
-  if (result == COLL_T_DONE)
-    take_checkin(s, rank, conn);
-  return result;
-}
-
-/* Reads a rank's report, if it is not here yet: DONE, AGAIN or an errno. */
-static int read_report(shrink *s, shrink_conn *conn) {
-  if (conn->said)
-    return COLL_T_AGAIN;
-  int result = colli_sealed_pull(&conn->conn, &conn->report, sizeof(conn->report), &conn->done);
-  if (result == COLL_T_DONE) {
-    conn->said = true;
-    conn->done = 0;
-    if (conn->report.report.status == COLL_ERR_ABORTED)
-      shrink_note_abort(s, conn->report.report.error.rank);
-  }
-  return result;
-}
-
-/* Reads one rank's messages; false if its connection ended or a message is invalid. */
-static bool read_conn(shrink *s, int rank) {
-  const int result = s->conns[rank]->in ? read_report(s, s->conns[rank]) : read_checkin(s, rank);
-  boot_note_errno(&s->b, result, true);
-  if (result == EBADMSG)
-    s->altered = rank;
-  return result <= 0;
+/* Whether a rank that has destroyed the communicator may have returned from this shrink with the
+ * list that this rank has adopted. Then its listener tells so when it shrinks the new one; or it
+ * has ended, and its port is closed. */
+static bool may_have_returned(const shrink *s, int rank) {
+  return s->adopted && s->adopted == s->list && s->listed[rank];
 }
 
 void shrink_listen(shrink *s) {
   coll_comm *comm = s->comm;
   colli_call_resume(comm);
-  colli_notice_poll(comm->family);
+  colli_comm_serve(comm);
   for (int r = 0; r < s->b.nranks; r++) {
     s->gone[r] = s->gone[r] || comm->failure.lost[r];
     /* It will not come, but may be alive. */
-    s->skipped[r] = s->skipped[r] || comm->failure.left[r] || comm->failure.silent[r];
+    s->skipped[r] = s->skipped[r] || (comm->failure.left[r] && !may_have_returned(s, r)) ||
+                    comm->failure.silent[r];
   }
   shrink_hear_abort(s);
   colli_call_pause(comm);
@@ -230,9 +143,7 @@ void shrink_listen(shrink *s) {
 void shrink_tend(shrink *s) {
   shrink_listen(s);
   welcome(s);
-  for (int r = 0; r < s->b.nranks; r++)
-    if (s->conns[r] && !read_conn(s, r))
-      shrink_drop(s, r);
+  shrink_links_read(s);
 }
 
 void shrink_wait_begin(shrink *s) {
@@ -241,13 +152,17 @@ void shrink_wait_begin(shrink *s) {
 }
 
 void shrink_wait(shrink *s, uint64_t until_ns) {
+  boot_door_watch(&s->b, &s->door);
+  shrink_wait_inside(s, until_ns);
+}
+
+void shrink_wait_inside(shrink *s, uint64_t until_ns) {
   boot *b = &s->b;
   boot_polls_wake(&b->polls, until_ns);
   boot_polls_add(&b->polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-  boot_door_watch(b, &s->door);
   for (int r = 0; r < b->nranks; r++)
-    if (s->conns[r] && !s->conns[r]->said)
-      boot_polls_add(&b->polls, s->conns[r]->conn.fd, POLLIN);
+    if (s->links[r])
+      boot_polls_add(&b->polls, s->links[r]->conn.fd, POLLIN);
   boot_note_errno(b, boot_polls_wait(&b->polls), true);
 }
 
@@ -280,4 +195,9 @@ int shrink_candidate(const shrink *s) {
   while (rank < s->b.rank && (s->gone[rank] || s->skipped[rank]))
     rank++;
   return rank;
+}
+
+bool shrink_ran_short(const shrink *s, coll_status status) {
+  return status == COLL_ERR_NO_MEMORY ||
+         (status == COLL_ERR_SYSTEM && colli_errno_is_shortage(s->b.error->sys_errno));
 }

@@ -1,4 +1,5 @@
-/* shrink_follow.c: a member of a shrink: reaches the coordinator and executes its orders. */
+/* shrink_follow.c: a rank of a shrink that another one leads: reaches its parent, and executes the
+ * coordinator's orders. */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -7,34 +8,36 @@
 #include "libcoll/base/error.h"
 #include "libcoll/recovery/shrink_internal.h"
 
-#define SLACK_NS                                                                                   \
-  (200 * COLLI_NS_PER_MS) /* extra time for a coordinator that is slow to report that it is there  \
-                           */
+#define SLACK_NS (200 * COLLI_NS_PER_MS) /* extra time for orders, for each level of the tree */
+#define SLOW_NS  (300 * COLLI_NS_PER_MS) /* by then, a rank that may pass on messages answers */
 
-/* Reaches the leader: *conn is the connection, or none if it is another candidate's turn. False:
- * what the leader sent was altered. */
-static bool reach_leader(shrink *s, int leader, colli_sealed *conn) {
+/* Reaches the parent: s->up.conn is the connection, or none if it is another one's turn. False:
+ * what it sent was altered. */
+static bool reach_parent(shrink *s, int parent) {
   boot_dial *dial = &s->dial;
   const uint64_t now_ns = colli_now_ns();
+  const int leader = shrink_candidate(s);
   int result;
   uint64_t until_ns = s->b.start_ns + s->patience_ns;
   /* A later candidate may still be building, for half the patience. */
   const uint64_t least_ns = now_ns + s->patience_ns * 3 / 4;
   until_ns = until_ns < least_ns ? least_ns : until_ns;
-  *conn = COLLI_SEALED_NONE;
-  COLLI_ASSERT_RANK(leader >= 0 && leader < s->b.rank, s->b.rank);
-  shrink_dial(s, dial, leader);
+  if (parent != leader && now_ns + SLOW_NS < until_ns)
+    until_ns = now_ns + SLOW_NS;
+  COLLI_ASSERT_RANK(parent >= 0 && parent < s->b.rank, s->b.rank);
+  shrink_dial(s, dial, parent);
   for (;;) {
     result = shrink_dial_step(s, dial);
     if (result == COLL_T_DONE)
-      *conn = dial->conn;
+      s->up.conn = dial->conn;
     if (result != COLL_T_AGAIN)
       break;
     shrink_tend(s);
-    if (shrink_candidate(s) != leader || s->aborter >= 0)
+    if (shrink_candidate(s) != leader || shrink_parent(s, leader) != parent || s->aborter >= 0)
       break;
     if (colli_now_ns() >= until_ns) {
-      s->skipped[leader] = true;
+      s->skipped[parent] = s->skipped[parent] || parent == leader;
+      s->slow[parent] = true;
       break;
     }
     shrink_wait_begin(s);
@@ -46,52 +49,66 @@ static bool reach_leader(shrink *s, int leader, colli_sealed *conn) {
   return result != COLL_ERR_AUTH;
 }
 
-/* Waits for the leader's next order: COLL_T_DONE, COLL_T_AGAIN (it kept this rank waiting for too
- * long; after an abort that is soon), or an errno. */
-static int next_order(shrink *s, colli_sealed *conn, shrink_order *order, uint8_t *flags) {
-  size_t done = 0, flags_done = 0;
-  uint64_t until_ns = colli_now_ns() + s->patience_ns / 2 + SLACK_NS;
+/* Waits for the next order: COLL_T_DONE, COLL_T_AGAIN (the parent is silent for too long; after an
+ * abort that is soon), or an errno. */
+static int next_order(shrink *s) {
+  const uint64_t silence_ns = s->patience_ns / 2 + shrink_depth(s->b.rank) * SLACK_NS;
   for (;;) {
-    int result = colli_sealed_pull(conn, order, sizeof(*order), &done);
-    if (result == COLL_T_DONE &&
-        (order->nranks != s->b.nranks || !shrink_is_ballot(order->ballot, s->b.nranks) ||
-         order->newcomers < 0 || order->newcomers > COLLI_NEWCOMERS_MAX))
-      return EPROTO;
-    if (result == COLL_T_DONE)
-      result = colli_sealed_pull(conn, flags, (size_t)s->b.nranks, &flags_done);
-    if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
-      return result;
-    shrink_listen(s);
+    int result = shrink_hear_order(s);
+    uint64_t until_ns = s->up.heard_ns + silence_ns;
     if (s->aborter >= 0 && s->verdict_ns < until_ns)
       until_ns = s->verdict_ns;
+    if (result != COLL_T_AGAIN || colli_now_ns() >= until_ns)
+      return result;
+    shrink_tend(s);
+    if (!shrink_pass_up(s))
+      return EPIPE;
     shrink_wait_begin(s);
-    boot_polls_add(&s->b.polls, conn->fd, POLLIN);
-    boot_polls_add(&s->b.polls, colli_ctrl_fd(s->comm->family->ctrl), POLLIN);
-    boot_polls_wake(&s->b.polls, until_ns);
-    boot_note_errno(&s->b, boot_polls_wait(&s->b.polls), true);
+    boot_polls_wake(&s->b.polls, shrink_pass_up_ns(s));
+    boot_polls_add(&s->b.polls, s->up.conn.fd, POLLIN);
+    shrink_wait(s, until_ns);
   }
 }
 
-/* Builds or renews as the leader ordered, and reports the result. */
-static void obey(shrink *s, colli_sealed *conn, const shrink_order *order, const uint8_t *flags) {
+/* Builds or renews as the coordinator ordered, and reports the result. */
+static void obey(shrink *s, const shrink_order *order, const uint8_t *flags) {
   COLLI_ASSERT_RANK(order->kind == SHRINK_BUILD || order->kind == SHRINK_RENEW, s->b.rank);
   COLLI_ASSERT_RANK(flags[s->b.rank] & SHRINK_LISTED, s->b.rank);
-  const int leader = 0;
   coll_status status = COLL_OK;
   shrink_report report;
   shrink_take_list(s, order->ballot, order->comm_id, order->kind == SHRINK_RENEW, flags);
+  s->up.here = false; /* what comes next ends the building */
   if (order->kind == SHRINK_BUILD)
-    status = shrink_adopt(s, order, -1, &conn->fd, &leader, 1);
+    status = shrink_adopt(s, order, -1);
   memset(&report, 0, sizeof(report));
   report.ballot = order->ballot;
   boot_report_fill(&s->b, &report.report, status);
-  shrink_send(s, conn, &report, sizeof(report), NULL,
-              0); /* if sending fails, reading will notice */
+  shrink_say_report(s, &report);
+}
+
+/* Makes sure that those below are told that the shrink is over. If a rank between dies, they come
+ * to the coordinator, which waits for the same. */
+static void tell_below(shrink *s) {
+  const uint64_t until_ns = colli_now_ns() + SHRINK_TELL_NS;
+  for (;;) {
+    shrink_listen(s);
+    shrink_links_read(s);
+    s->up.here = false;
+    if (shrink_all_told(s))
+      s->up.hold_ns = 1; /* nothing waits for more: this rank leaves */
+    if (shrink_hear_order(s) > 0 || !shrink_pass_up(s) || shrink_all_told(s) ||
+        colli_now_ns() >= until_ns)
+      return;
+    shrink_wait_begin(s);
+    boot_polls_wake(&s->b.polls, shrink_pass_up_ns(s));
+    boot_polls_add(&s->b.polls, s->up.conn.fd, POLLIN);
+    shrink_wait_inside(s, until_ns);
+  }
 }
 
 /* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
-static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
-                       const uint8_t *flags, coll_status *status, bool *over) {
+static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, coll_status *status,
+                       bool *over) {
   const bool listed = flags[s->b.rank] & SHRINK_LISTED;
   const bool have = s->adopted && s->adopted == order->comm_id;
   switch (order->kind) {
@@ -99,13 +116,13 @@ static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
   case SHRINK_RENEW:
     if (!listed || order->ballot <= s->ballot || (order->kind == SHRINK_RENEW && !have))
       return false;
-    obey(s, conn, order, flags);
+    obey(s, order, flags);
     return true;
   case SHRINK_STOP: /* has ended the building */
-  case SHRINK_WAIT:
     return true;
   case SHRINK_COMMIT:
     *over = true;
+    tell_below(s);
     if (!have)
       *status = boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
                           "rank %d (host %s) was left out of %s: the others agreed without it; "
@@ -114,7 +131,7 @@ static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
     return true;
   case SHRINK_END: {
     boot_report word = {.status = (int32_t)order->error.status, .error = order->error};
-    *status = boot_fail_reported(&s->b, &word);
+    *status = boot_fail_short(&s->b, boot_fail_reported(&s->b, &word));
     *over = true;
     return true;
   }
@@ -123,42 +140,48 @@ static bool take_order(shrink *s, colli_sealed *conn, const shrink_order *order,
   }
 }
 
-/* Executes the leader's orders until the end, or until the leader is lost. */
-static coll_status take_orders(shrink *s, int leader, colli_sealed *conn, bool *over) {
-  COLLI_ASSERT_RANK(conn->fd >= 0 && !*over, s->b.rank);
+/* Executes orders until the end, or until the parent is lost. */
+static coll_status take_orders(shrink *s, int parent, bool *over) {
+  COLLI_ASSERT_RANK(s->up.conn.fd >= 0 && !*over, s->b.rank);
   shrink_order order;
   coll_status status = COLL_OK;
   uint8_t *flags = malloc((size_t)s->b.nranks);
   int result = flags ? COLL_T_DONE : ENOMEM;
   while (result == COLL_T_DONE && !*over) {
-    result = next_order(s, conn, &order, flags);
-    if (result == COLL_T_DONE && !take_order(s, conn, &order, flags, &status, over))
+    result = next_order(s);
+    if (result != COLL_T_DONE)
+      break;
+    order = s->up.order;
+    memcpy(flags, s->up.flags, (size_t)s->b.nranks);
+    s->up.here = false;
+    if (!take_order(s, &order, flags, &status, over))
       result = EPROTO;
   }
   free(flags);
   boot_note_errno(&s->b, result, true);
   if (result == EBADMSG) {
     *over = true;
-    return boot_fail_altered(&s->b, leader, &s->comm->table[leader]);
+    return boot_fail_altered(&s->b, parent, &s->comm->table[parent]);
   }
   if (result == COLL_T_AGAIN || result == EPROTO)
-    s->skipped[leader] = true;
+    s->skipped[parent] = true;
   return status;
 }
 
-coll_status shrink_follow(shrink *s, int leader, bool *over) {
-  colli_sealed conn;
+coll_status shrink_follow(shrink *s, int parent, bool *over) {
   *over = false;
-  if (!reach_leader(s, leader, &conn)) {
+  if (!reach_parent(s, parent)) {
     *over = true;
-    return boot_fail_altered(&s->b, leader, &s->comm->table[leader]);
+    return boot_fail_altered(&s->b, parent, &s->comm->table[parent]);
   }
-  if (conn.fd < 0)
+  if (s->up.conn.fd < 0)
     return COLL_OK;
-  for (int r = 0; r < s->b.nranks; r++) /* this rank does not lead these */
-    shrink_drop(s, r);
-  shrink_send_checkin(s, &conn); /* if that fails, there may still be an order to read */
-  coll_status status = take_orders(s, leader, &conn, over);
-  colli_sealed_close(&conn);
+  s->up = (shrink_uplink){.conn = s->up.conn, .heard_ns = colli_now_ns(), .flags = s->up.flags};
+  for (int r = 0; r < s->b.nranks; r++)
+    s->members[r].passed = s->members[r].lost = 0;
+  shrink_say_checkin(s);
+  coll_status status = take_orders(s, parent, over);
+  colli_sealed_close(&s->up.conn);
+  shrink_links_drop(s); /* they must check in on the new way */
   return status;
 }

@@ -3,26 +3,29 @@
  * shrink whose list comes with a word instead of a communicator.
  *
  * Between processes the survivors agree in rounds, each led by a coordinator: the lowest rank that
- * a rank does not know to be gone and that has not kept it waiting for too long (*skipped*).
- * Everybody dials its coordinator's shrink listener and keeps that connection until the end:
+ * a rank does not know to be gone and that has not kept it waiting for too long (*skipped*). Each
+ * other rank dials its *parent*: the coordinator, or a rank between them in a tree that passes
+ * messages on (shrink_links.c), and keeps that connection until the end:
  *
  *   r -> c   checkin         who is gone or skipped as far as r knows, what it adopted before, and
  *                            its word (agreement)
  *   c -> r   order BUILD     the list: make a communicator of these ranks, or keep their word
+ *   r -> c   record          of r, for the communicator's table
  *   r -> c   report          it is made (r has *adopted* the list), or why not
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
  *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
  * If a round fails, the coordinator says STOP, hears everybody's report, and begins the next round
- * with those who are left, with a higher *ballot*. If the coordinator is lost, the members go to
- * the next candidate and tell it the latest list and what they adopted. The rules of shrink_rules.h
- * make all who return OK return the same list.
+ * with those who are left, with a higher *ballot*. If the parent is lost, a rank goes to the next
+ * one, and at last to the next coordinator, and tells it the latest list and what it adopted. The
+ * rules of shrink_rules.h make all who return OK return the same list.
  *
  * A rank that shrinks a communicator which came from a shrink tells ranks that still are in the
  * latter its outcome; and if it dials the listener of one that leads them, that proves the outcome.
  *
- * A growth is a shrink in which rank 0 takes in newcomers as well (grow.h).
+ * A growth is a shrink in which rank 0 takes in newcomers as well (grow.h). They do not know the
+ * tree, so then all records go to rank 0 by an ordinary bootstrap.
  *
  * coll_comm_abort() ends all of this: shrink_abort.c.
  */
@@ -35,11 +38,17 @@
 #include "libcoll/wireup/bootstrap_dial.h"
 #include "libcoll/wireup/bootstrap_door.h"
 
-/* What ranks know about each other: flags, one byte per rank, which follow a checkin or an
- * order. */
+#define SHRINK_MAGIC   0x68734c43u          /* "CLsh" */
+#define SHRINK_TELL_NS (2 * COLLI_NS_PER_S) /* how long to make sure that all are told */
+
+/* The most bytes of parts in one batch; what one rank says always fits. */
+#define SHRINK_BATCH_BYTES (256u * 1024)
+
+/* Flags of a rank, one byte each, which follow a message. */
 #define SHRINK_GONE    1u
 #define SHRINK_SKIPPED 2u
 #define SHRINK_LISTED  4u /* in the latest list */
+#define SHRINK_FOR     8u /* the order is for this rank */
 
 /* What the ranks do together. */
 typedef enum shrink_task {
@@ -53,17 +62,14 @@ static inline const char *colli_shrink_name(shrink_task task) {
   return task == SHRINK_AGREE ? "coll_comm_agree()" : "coll_comm_shrink() or coll_comm_grow()";
 }
 
+/* What a rank says when it comes. Its latest list, if it knows one, follows: a byte per rank. */
 typedef struct shrink_checkin {
-  uint32_t magic;
-  int32_t nranks;
   uint64_t ballot;  /* of the latest list that it knows; 0: none */
   uint64_t list;    /* comm_id of that list's communicator, or just a number */
   uint64_t adopted; /* the list that it has adopted; 0: none */
   uint64_t word;    /* SHRINK_AGREE: its own */
   uint32_t renewed;
   uint32_t task;
-  int32_t aborter; /* the rank on which the shrink was aborted; -1: it was not */
-  uint32_t pad;
 } shrink_checkin;
 
 typedef enum shrink_order_kind {
@@ -72,7 +78,8 @@ typedef enum shrink_order_kind {
   SHRINK_RENEW = 3,
   SHRINK_COMMIT = 4,
   SHRINK_END = 5,
-  SHRINK_WAIT = 6 /* the coordinator is alive */
+  SHRINK_WAIT = 6, /* the coordinator is alive */
+  SHRINK_AGAIN = 7 /* check in again: this rank has not been waited for */
 } shrink_order_kind;
 
 typedef struct shrink_order {
@@ -93,24 +100,77 @@ typedef struct shrink_report {
   boot_report report;
 } shrink_report;
 
-/* A higher rank that has dialled this rank's listener. */
-typedef struct shrink_conn {
+/* Messages to the parent are *batches* of what several ranks say: a head, a byte of flags for each
+ * rank, and *parts*, each followed by its contents. */
+typedef struct shrink_batch {
+  uint32_t magic;
+  int32_t nranks;
+  int32_t aborter; /* the rank on which the shrink was aborted; -1: it was not */
+  int32_t altered; /* a rank one of whose messages arrived altered; -1: none */
+  uint32_t nparts;
+  uint32_t bytes; /* of all parts */
+} shrink_batch;
+
+typedef enum shrink_part_kind {
+  SHRINK_CHECKIN = 1,
+  SHRINK_RECORD = 2, /* colli_rank_info: what others must know to make the communicator */
+  SHRINK_REPORT = 4,
+  SHRINK_TOLD = 16, /* that rank was sent COMMIT */
+  SHRINK_LOST = 8 /* the sender has lost its connection to that rank, or is no longer told by it */
+} shrink_part_kind;
+
+typedef struct shrink_part {
+  uint32_t kind;
+  int32_t rank;
+  uint32_t attempt; /* that rank's connections so far: parts of an earlier one are void */
+  uint32_t bytes;   /* of contents */
+} shrink_part;
+
+/* A rank that has dialled this rank's listener. */
+typedef struct shrink_link {
   colli_sealed conn;
-  bool in;     /* its checkin is here: head and flags */
+  bool wanted; /* the order that is being passed on is for somebody there */
   size_t done; /* bytes of the current message */
-  bool headed; /* `head` is complete */
+  shrink_batch head;
+  uint8_t *body; /* flags and parts, while they are read */
+} shrink_link;
+
+/* What a rank has said. Each rank knows this of itself and of those whose messages it passes on,
+ * the coordinator of all. */
+typedef struct shrink_member {
+  bool in;          /* its checkin is here */
+  int via;          /* the link through which it speaks; this rank itself, for itself */
+  uint32_t attempt; /* of the latest checkin */
   shrink_checkin head;
+  uint8_t *list;           /* its latest list; NULL: none */
+  bool awaited;            /* an order is for it, so it will report */
+  bool ends;               /* COMMIT is for it */
+  colli_rank_info *record; /* NULL: not here */
+  bool said;               /* its report is here: */
   shrink_report report;
-  bool said; /* `report` is complete */
-  uint8_t flags[];
-} shrink_conn;
+  bool told;       /* COMMIT has been sent to it */
+  unsigned passed; /* the kinds of parts that this rank has passed on */
+  uint32_t lost;   /* this attempt was lost, and the parent has to be told; 0: none */
+} shrink_member;
+
+/* The connection to the parent. */
+typedef struct shrink_uplink {
+  colli_sealed conn;  /* none: this rank leads, or looks for a parent */
+  uint64_t hold_ns;   /* until then, what could be sent waits for more; 0: nothing waits */
+  bool altered;       /* the parent was told of an altered message */
+  uint64_t heard_ns;  /* when the last order came */
+  shrink_order order; /* the current one, and how much of it is here: */
+  size_t done, flags_done;
+  bool here; /* all of it: it waits to be executed */
+  uint8_t *flags;
+} shrink_uplink;
 
 /* The state of one call. */
 typedef struct shrink {
   boot b; /* rank, nranks and secret are those of the old communicator */
   colli_id id;
   boot_shortage shortage;
-  boot_dial dial; /* to the leader */
+  boot_dial dial; /* to the parent */
   coll_comm *comm;
   colli_settings *settings;
   shrink_task task;
@@ -119,10 +179,11 @@ typedef struct shrink {
   uint64_t patience_ns; /* create_timeout_ms */
   uint64_t limit_ns;    /* this call ends by then */
   bool *gone, *skipped; /* by rank */
+  bool *slow;           /* by rank: does not answer at once, so it is no parent */
   int altered;          /* a rank one of whose messages arrived altered; -1: none */
   int astray;           /* a rank that made another call (task); -1: none */
   int aborter;          /* the rank on which this call was aborted; -1: it was not */
-  uint64_t verdict_ns;  /* if it was: how long to wait for what the leader says */
+  uint64_t verdict_ns;  /* if it was: how long to wait for what the coordinator says */
   uint64_t ballot;      /* of the latest list known here, as are these: */
   uint64_t list;        /* its comm_id */
   bool renewed;
@@ -134,7 +195,10 @@ typedef struct shrink {
   colli_door door;
   colli_entrance *entrance; /* of newcomers that this rank may take in; NULL: of none */
   int called;               /* the first ones there are told to build */
-  shrink_conn **conns;      /* by rank; NULL: not here */
+  uint32_t attempt;         /* how many parents this rank has had */
+  shrink_uplink up;
+  shrink_link **links;    /* by rank; NULL: none */
+  shrink_member *members; /* by rank */
 } shrink;
 
 /* ---- common (shrink_common.c) ---------------------------------------------------------------- */
@@ -146,11 +210,17 @@ int shrink_candidate(const shrink *s);
  * communicator's family, so that others may work there. */
 void shrink_listen(shrink *s);
 
-/* The same, and accepts connections to the listener. */
+/* Whether a hello at the listener may be one of a rank that needs an answer now; ctx: a shrink. */
+bool shrink_wants(const void *ctx, const colli_hello *hello);
+
+/* The same, accepts connections to the listener, and reads what they bring. */
 void shrink_tend(shrink *s);
 
 /* Adds everything that shrink_tend() handles, and waits for an event until `until_ns`. */
 void shrink_wait(shrink *s, uint64_t until_ns);
+
+/* The same without the listener: those who dial it now may belong to the next shrink. */
+void shrink_wait_inside(shrink *s, uint64_t until_ns);
 
 /* Begins to collect descriptors to wait for. */
 void shrink_wait_begin(shrink *s);
@@ -162,19 +232,75 @@ void shrink_dial(shrink *s, boot_dial *dial, int rank);
  * COLL_ERR_AUTH if what it sent was altered. */
 int shrink_dial_step(shrink *s, boot_dial *dial);
 
-/* Sends a message, head and flags, within a second; false on failure. */
-bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
-                 const uint8_t *flags, size_t flag_bytes);
-
-/* Sends this rank's checkin, if that can be done. */
-void shrink_send_checkin(const shrink *s, colli_sealed *conn);
-
-/* Closes a rank's connection to this rank. */
-void shrink_drop(shrink *s, int rank);
+/* Whether `status`, which s->b.error describes, is a shortage, of this rank or another. */
+bool shrink_ran_short(const shrink *s, coll_status status);
 
 /* Records the latest list from an order or checkin. */
 void shrink_take_list(shrink *s, uint64_t ballot, uint64_t list, bool renewed,
                       const uint8_t *flags);
+
+/* Adopts the latest list that any rank here knows. */
+void shrink_take_latest(shrink *s);
+
+/* The same if the latest one is this rank's own, which it did not commit (rule 3). `before`: the
+ * latest ballot when it chose the first of its own. */
+void shrink_take_from_behind(shrink *s, uint64_t before);
+
+/* ---- who tells whom (shrink_links.c) --------------------------------------------------------- */
+
+/* The rank that this one dials: `candidate`, or a rank between them in the tree. */
+int shrink_parent(const shrink *s, int candidate);
+
+/* Whether a rank passes on the messages of `rank`, if all live. */
+bool shrink_is_below(int rank, int passes);
+
+/* How many ranks pass on its messages, if rank 0 leads and all live, and one more. */
+unsigned shrink_depth(int rank);
+
+/* Keeps a rank's new connection in place of the previous one, which it has abandoned. False: out of
+ * memory. */
+bool shrink_link_open(shrink *s, int rank, colli_auth *auth);
+
+/* Closes a rank's connection to this rank. Those who speak through it are not here any more. */
+void shrink_link_drop(shrink *s, int rank);
+void shrink_links_drop(shrink *s);
+
+/* Whether all ranks that speak through this one and were sent COMMIT have been told, by all ranks
+ * between. */
+bool shrink_all_told(const shrink *s);
+
+/* Forgets what a rank has said. If it lives, it checks in again. */
+void shrink_member_drop(shrink *s, int rank);
+
+/* Reads what the links bring. */
+void shrink_links_read(shrink *s);
+
+/* Sends a message, head and flags. False if that fails, or nothing moves for a second. */
+bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
+                 const uint8_t *flags, size_t flag_bytes);
+
+/* Passes an order on to those on whom SHRINK_FOR is set, as far as this rank reaches them. */
+void shrink_pass_down(shrink *s, const shrink_order *order, const uint8_t *flags);
+
+/* ---- shrink_up.c: what goes to the parent ---------------------------------------------------- */
+
+/* Sends this rank's checkin on a connection that is used for nothing else. */
+void shrink_send_checkin(shrink *s, colli_sealed *conn);
+
+/* Puts down what this rank itself says: its checkin, record, report. */
+void shrink_say_checkin(shrink *s);
+bool shrink_say_record(shrink *s, const colli_rank_info *record);
+void shrink_say_report(shrink *s, const shrink_report *report);
+
+/* Passes on to the parent what is ready for it. False: the connection broke. */
+bool shrink_pass_up(shrink *s);
+
+/* When to look again whether something is ready. */
+uint64_t shrink_pass_up_ns(const shrink *s);
+
+/* Receives the next order from the parent, passes it on, and leaves it in s->up: COLL_T_DONE,
+ * COLL_T_AGAIN, or an errno. */
+int shrink_hear_order(shrink *s);
 
 /* ---- dialling many ranks (shrink_probe.c) ---------------------------------------------------- */
 
@@ -226,13 +352,9 @@ void shrink_hear_abort(shrink *s);
 
 /* ---- shrink_build.c -------------------------------------------------------------------------- */
 
-/* Adopts the list in `order`: creates its communicator, with lifelines to other ranks, or keeps its
- * word. */
-coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd, const int *fds,
-                         const int *ranks, int nfds);
-
-/* shrink_adopt() at the coordinator, with lifelines to all others. */
-coll_status shrink_adopt_leading(shrink *s, const shrink_order *order, int listen_fd);
+/* Adopts the list in `order`: creates its communicator, or keeps its word. `listen_fd`: of rank 0
+ * of a communicator that grows; -1: none. */
+coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd);
 
 /* The secret of the new communicator, derived from that of the shrink listeners. NULL: out of
  * memory. */
@@ -243,9 +365,9 @@ colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[CO
 /* Leads rounds until the end (shrink_lead.c). */
 coll_status shrink_lead(shrink *s);
 
-/* Follows rank `leader` (shrink_follow.c). *over: the shrink ends with the returned status;
- * otherwise it is the next candidate's turn. */
-coll_status shrink_follow(shrink *s, int leader, bool *over);
+/* Follows through rank `parent` (shrink_follow.c). *over: the shrink ends with the returned status;
+ * otherwise it is the next parent's turn. */
+coll_status shrink_follow(shrink *s, int parent, bool *over);
 
 /* ---- between processes (shrink_agree.c) ------------------------------------------------------ */
 

@@ -18,6 +18,7 @@ typedef struct lead {
   shrink *s;
   shrink_probes probes; /* of missing ranks */
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
+  uint64_t before;      /* the latest ballot before the first of its own since any other */
   uint64_t next_ns;     /* when the probes continue */
   uint64_t until_ns;    /* when missing ranks are left out */
   uint64_t beat_ns;     /* when to tell the members again that this rank is there */
@@ -26,19 +27,14 @@ typedef struct lead {
   bool takes[];         /* by rank: is here, and takes the list that is being made */
 } lead;
 
-/* Whether a rank need not be waited for. */
-static bool is_settled(const shrink *s, int r) {
-  return r == s->b.rank || s->gone[r] || s->skipped[r] || (s->conns[r] && s->conns[r]->in);
-}
-
 /* Whether a rank is here: this one, or one that has checked in. */
 static bool here(const shrink *s, int r) {
-  return r == s->b.rank || (s->conns[r] && s->conns[r]->in);
+  return r == s->b.rank || s->members[r].in;
 }
 
-/* Whether a rank is missing. */
+/* Whether a rank is waited for. */
 static bool is_missing(const shrink *s, int r) {
-  return !is_settled(s, r);
+  return !here(s, r) && !s->gone[r] && !s->skipped[r];
 }
 
 /* Dials missing ranks again and again, to learn whether they are gone and to tell them who leads.
@@ -53,27 +49,20 @@ static void step_probes(lead *l) {
 
 /* ---- lists ----------------------------------------------------------------------------------- */
 
-/* Adopts the latest list that any rank here knows. */
-static void take_latest(shrink *s) {
-  for (int r = 0; r < s->b.nranks; r++) {
-    const shrink_conn *conn = s->conns[r];
-    if (conn && conn->in && conn->head.ballot > s->ballot)
-      shrink_take_list(s, conn->head.ballot, conn->head.list, conn->head.renewed != 0, conn->flags);
-  }
-}
-
 /* Whether a rank that is here has adopted the latest list. */
 static bool has_adopted(const shrink *s, int r) {
   COLLI_ASSERT_RANK(here(s, r), s->b.rank);
-  return (r == s->b.rank ? s->adopted : s->conns[r]->head.adopted) == s->list;
+  return (r == s->b.rank ? s->adopted : s->members[r].head.adopted) == s->list;
 }
 
 /* Whether a rank may have returned with the latest list, so that there can be no other. */
 static bool may_be_committed(lead *l) {
   shrink *s = l->s;
-  take_latest(s);
+  shrink_take_latest(s);
   if (s->proved)
     return true;
+  if (s->ballot && s->ballot == l->ballot)
+    shrink_take_from_behind(s, l->before);
   const bool outside = s->task == SHRINK_AGREE;
   if (s->ballot == 0 || (s->ballot == l->ballot && !outside))
     return false; /* none, or this rank's own, which it did not commit */
@@ -98,15 +87,12 @@ static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
   uint8_t *flags = calloc(1, (size_t)s->b.nranks);
   if (!flags)
     return; /* they notice when this rank gives up */
-  order->nranks = s->b.nranks;
   order->ballot = s->ballot;
   order->comm_id = s->list;
   for (int r = 0; r < s->b.nranks; r++)
-    flags[r] = s->listed[r] ? SHRINK_LISTED : 0;
-  for (int r = 0; r < s->b.nranks; r++)
-    if (s->conns[r] && s->conns[r]->in && l->takes[r] == takers &&
-        !shrink_send(s, &s->conns[r]->conn, order, sizeof(*order), flags, (size_t)s->b.nranks))
-      shrink_drop(s, r);
+    flags[r] = (uint8_t)((s->listed[r] ? SHRINK_LISTED : 0) |
+                         (r != s->b.rank && l->takes[r] == takers ? SHRINK_FOR : 0));
+  shrink_pass_down(s, order, flags);
   free(flags);
 }
 
@@ -144,11 +130,8 @@ static bool gather(lead *l) {
     shrink_tend(s);
     step_probes(l);
     beat(l);
-    for (int r = 0; r < s->b.nranks; r++) {
-      all = all && is_settled(s, r);
-      if (s->conns[r])
-        s->conns[r]->said = false; /* of a round that is over */
-    }
+    for (int r = 0; r < s->b.nranks; r++)
+      all = all && !is_missing(s, r);
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
     if (late || all || s->proved || s->altered >= 0 || s->aborter >= 0) {
@@ -181,11 +164,61 @@ static coll_status end_all(lead *l, coll_status status) {
   return status;
 }
 
+/* What is still to be done until all who take a list know that it is the outcome. */
+typedef struct telling {
+  bool all;     /* nothing */
+  bool more;    /* some have not been sent it */
+  bool missing; /* some have lost their way to this rank, and will come again */
+} telling;
+
+static telling look_who_is_told(const lead *l) {
+  const shrink *s = l->s;
+  telling t = {.all = true};
+  for (int r = 0; r < s->b.nranks; r++) {
+    const shrink_member *m = &s->members[r];
+    if (r == s->b.rank || !l->takes[r] || s->gone[r] || m->told)
+      continue;
+    t.all = false;
+    t.missing = t.missing || !m->in;
+    t.more = t.more || (m->in && !m->ends);
+  }
+  return t;
+}
+
+/* Tells all who take the list that it is the outcome. Those who come again, because a rank between
+ * has died, are told again: nobody else knows. Otherwise who dials now means the next shrink. */
+static void tell_commit(lead *l) {
+  shrink *s = l->s;
+  const uint64_t until_ns = colli_now_ns() + SHRINK_TELL_NS;
+  shrink_order order = make_order(SHRINK_COMMIT);
+  for (telling t = {.more = true};;) {
+    if (t.more)
+      send_order_to_members(l, &order, true);
+    if (t.missing)
+      shrink_tend(s);
+    else
+      shrink_listen(s);
+    shrink_links_read(s);
+    t = look_who_is_told(l);
+    if (t.all || colli_now_ns() >= until_ns)
+      return;
+    if (t.more)
+      continue;
+    shrink_wait_begin(s);
+    if (t.missing) {
+      step_probes(l);
+      shrink_probes_watch(s, &l->probes);
+      shrink_wait(s, until_ns);
+    } else {
+      shrink_wait_inside(s, until_ns);
+    }
+  }
+}
+
 /* All who take the latest list have adopted it, so it is the outcome. */
 static coll_status commit_list(lead *l) {
   shrink *s = l->s;
-  shrink_order order = make_order(SHRINK_COMMIT);
-  send_order_to_members(l, &order, true);
+  tell_commit(l);
   grow_dismiss(s, true);
   boot_fail(&s->b, COLL_ERR_TIMEOUT, -1, NULL,
             "the other ranks, led by rank %d (host %s), ended %s without this one, which came too "
@@ -226,11 +259,51 @@ static coll_status too_few(lead *l) {
                    colli_shrink_name(s->task));
 }
 
-/* Waits for the reports of this round of those who take the list. COLL_OK: all have adopted it. */
-static coll_status hear_reports(lead *l) {
+/* Whether a round failed because a rank did not answer: the leader, or a member that dialled it. */
+static bool is_about_silence(coll_status status) {
+  return status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE;
+}
+
+/* Skips the rank that a round waited for without success; its number is the one in the new
+ * communicator. */
+static void skip_rank(shrink *s, int peer) {
+  for (int r = 0, rank = 0; r < s->b.nranks; r++)
+    if (s->listed[r] && rank++ == peer && r != s->b.rank) {
+      s->skipped[r] = true;
+      shrink_member_drop(s, r);
+    }
+}
+
+static coll_status stop_round(lead *l, coll_status status);
+
+/* How long to wait for reports. Those who build may take half the patience (shrink_build.c). */
+static uint64_t report_ns(const shrink *s, uint32_t kind) {
+  if (kind == SHRINK_BUILD)
+    return s->patience_ns / 2 + s->patience_ns / BEATS;
+  return s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
+}
+
+/* Takes the report of a rank that takes the list. False: it is not here yet. */
+static bool take_report(shrink *s, int r, coll_status *status) {
+  shrink_member *m = &s->members[r];
+  if (m->said && m->report.ballot == s->ballot) { /* and is not of a round before */
+    if (m->report.report.status == COLL_OK)
+      m->head.adopted = s->list;
+    else if (!shrink_ran_short(s, *status)) /* others then only see that rank give up */
+      *status = boot_fail_reported(&s->b, &m->report.report);
+    return true;
+  }
+  if (m->in && m->awaited)
+    return false;
+  *status = *status == COLL_OK ? COLL_ERR_PEER_LOST : *status; /* or it has come again */
+  return true;
+}
+
+/* Waits for the reports of this round of those who take the list and were sent an order of this
+ * kind. COLL_OK: all have adopted it. */
+static coll_status hear_reports(lead *l, uint32_t kind) {
   shrink *s = l->s;
-  uint64_t left_ns = s->patience_ns / 4 > COLLI_NS_PER_S ? s->patience_ns / 4 : COLLI_NS_PER_S;
-  const uint64_t until_ns = colli_now_ns() + left_ns;
+  const uint64_t until_ns = colli_now_ns() + report_ns(s, kind);
   /* Not at once, because a member may not know yet that all have joined. */
   l->beat_ns = colli_now_ns() + s->patience_ns / BEATS;
   for (;;) {
@@ -243,42 +316,41 @@ static coll_status hear_reports(lead *l) {
       return shrink_fail_aborted(s);
     beat(l);
     for (int r = 0; r < s->b.nranks; r++) {
-      shrink_conn *conn = s->conns[r];
-      if (!l->takes[r] || r == s->b.rank)
+      if (!l->takes[r] || r == s->b.rank || take_report(s, r, &status))
         continue;
-      if (conn && conn->in && !conn->said) {
-        all = false;
-        s->skipped[r] = s->skipped[r] || late;
-        if (late)
-          shrink_drop(s, r);
-      } else if (!conn || !conn->in) {
-        status = status == COLL_OK ? COLL_ERR_PEER_LOST : status;
-      } else if (conn->report.report.status == COLL_OK && conn->report.ballot == s->ballot) {
-        conn->head.adopted = s->list;
-      } else {
-        status = boot_fail_reported(&s->b, &conn->report.report);
-      }
+      all = false;
+      s->skipped[r] = s->skipped[r] || late;
+      if (late)
+        shrink_member_drop(s, r);
     }
     if (all || late)
       return all ? status : COLL_ERR_TIMEOUT;
+    if (status != COLL_OK && kind == SHRINK_BUILD)
+      return stop_round(l, status);
     shrink_wait_begin(s);
     grow_watch(s);
     shrink_wait(s, until_ns);
   }
 }
 
-/* Skips the rank that a round waited for without success; its number is the one in the new
- * communicator. */
-static void skip_rank(shrink *s, int peer) {
-  for (int r = 0, rank = 0; r < s->b.nranks; r++)
-    if (s->listed[r] && rank++ == peer && r != s->b.rank) {
-      s->skipped[r] = true;
-      shrink_drop(s, r);
-    }
+/* Ends the building of a list: nothing comes of it, because of `status`. */
+static coll_status stop_round(lead *l, coll_status status) {
+  const coll_error why = *l->s->b.error;
+  shrink_order order = make_order(SHRINK_STOP);
+  if (is_about_silence(status))
+    skip_rank(l->s, why.peer);
+  send_order_to_members(l, &order, true);
+  grow_dismiss(l->s, false);
+  /* So that no message of this round reaches the next one; and a rank that gave up says why. */
+  const coll_status said = hear_reports(l, SHRINK_STOP);
+  if (status == COLL_ERR_PEER_LOST && shrink_ran_short(l->s, said))
+    return said;
+  *l->s->b.error = why;
+  return status;
 }
 
 /* Gives a new list its identity and what its communicator is made from; *listen_fd: -1, or where
- * its ranks meet. */
+ * its ranks meet if there are newcomers. */
 static coll_status identify_list(shrink *s, shrink_order *order, int *listen_fd) {
   *listen_fd = -1;
   if (s->task == SHRINK_AGREE) {
@@ -288,7 +360,9 @@ static coll_status identify_list(shrink *s, shrink_order *order, int *listen_fd)
                   : COLL_OK;
   }
   colli_id fresh;
-  coll_status status = colli_id_make(&fresh, &s->settings->params, s->b.error);
+  coll_status status = order->newcomers > 0
+                           ? colli_id_make(&fresh, &s->settings->params, s->b.error)
+                           : colli_id_fresh(&fresh, s->b.error);
   if (status != COLL_OK)
     return status;
   memcpy(order->salt, fresh.secret->bytes, sizeof(order->salt));
@@ -305,45 +379,37 @@ static uint64_t common_word(const lead *l) {
   uint64_t word = s->word;
   for (int r = 0; r < s->b.nranks; r++)
     if (l->takes[r] && r != s->b.rank)
-      word &= s->conns[r]->head.word;
+      word &= s->members[r].head.word;
   return word;
 }
 
-/* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST or TIMEOUT:
- * another round may succeed with those who are left. */
+/* A round with a new list: those who are here. COLL_OK: all have adopted it. PEER_LOST, TIMEOUT or
+ * UNREACHABLE: another round may succeed with those who are left. */
 static coll_status new_list(lead *l) {
   shrink *s = l->s;
   int listen_fd;
   shrink_order order = make_order(SHRINK_BUILD);
-  coll_status status = identify_list(s, &order, &listen_fd);
-  if (status != COLL_OK)
-    return status;
   COLLI_ASSERT_RANK(l->takes[s->b.rank] && !s->proved, s->b.rank);
   memcpy(s->listed, l->takes, (size_t)s->b.nranks * sizeof(*s->listed));
   order.newcomers = grow_count(s);
+  coll_status status = identify_list(s, &order, &listen_fd);
+  if (status != COLL_OK)
+    return status;
   /* Whatever fails, another round may succeed without the newcomers. */
   const bool grows = order.newcomers > 0;
   s->renewed = false;
   _Static_assert(COLLI_MAX_RANKS <= 1 << SHRINK_RANK_BITS, "a rank fits");
   COLLI_ASSERT_RANK(shrink_next_ballot(s->ballot, s->b.rank) > s->ballot, s->b.rank);
+  l->before = s->ballot == l->ballot ? l->before : s->ballot;
   l->ballot = s->ballot = shrink_next_ballot(s->ballot, s->b.rank);
   order.word = common_word(l);
   send_order_to_members(l, &order, true);
   grow_call_all(s, &order);
-  status = shrink_adopt_leading(s, &order, listen_fd);
-  if (status == COLL_ERR_TIMEOUT)
-    skip_rank(s, s->b.error->peer);
-  if (status != COLL_OK && status != COLL_ERR_ABORTED) {
-    coll_error why = *s->b.error;
-    order = make_order(SHRINK_STOP);
-    send_order_to_members(l, &order, true);
-    grow_dismiss(s, false);
-    hear_reports(l); /* so that no message of this round reaches the next one */
-    *s->b.error = why;
-    return grows ? COLL_ERR_PEER_LOST : status;
-  }
+  status = shrink_adopt(s, &order, listen_fd);
   if (status == COLL_OK)
-    status = hear_reports(l);
+    status = hear_reports(l, SHRINK_BUILD);
+  else if (status != COLL_ERR_ABORTED)
+    status = stop_round(l, status);
   return status != COLL_OK && status != COLL_ERR_ABORTED && grows ? COLL_ERR_PEER_LOST : status;
 }
 
@@ -353,13 +419,13 @@ static coll_status renew_list(lead *l) {
   l->s->ballot = shrink_next_ballot(l->s->ballot, l->s->b.rank);
   l->s->renewed = true;
   send_order_to_members(l, &order, true);
-  return hear_reports(l);
+  return hear_reports(l, SHRINK_RENEW);
 }
 
 /* A rank makes another call. */
 static coll_status fail_astray(const shrink *s) {
-  const shrink_conn *conn = s->conns[s->astray];
-  const char *other = conn ? colli_shrink_name((shrink_task)conn->head.task) : "another call";
+  const shrink_member *m = &s->members[s->astray];
+  const char *other = m->in ? colli_shrink_name((shrink_task)m->head.task) : "another call";
   return boot_fail(
       &s->b, COLL_ERR_MISMATCH, s->astray, &s->comm->table[s->astray],
       "rank %d (host %s) is in %s while rank %d (host %s) is in %s; all ranks must make "
@@ -387,7 +453,7 @@ static coll_status lead_on(lead *l) {
     if (status == COLL_OK)
       return commit_list(l);
     grow_dismiss(s, false);
-    if ((status != COLL_ERR_PEER_LOST && status != COLL_ERR_TIMEOUT) ||
+    if ((status != COLL_ERR_PEER_LOST && !is_about_silence(status)) ||
         colli_now_ns() >= s->limit_ns)
       return end_all(l, status);
     l->probes.next = 0;

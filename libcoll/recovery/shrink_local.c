@@ -9,8 +9,8 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
-#include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/poll.h"
 #include "libcoll/recovery/shrink_internal.h"
 
 #define LISTEN_NS (10 * COLLI_NS_PER_MS) /* how often a waiting rank passes notices on */
@@ -143,8 +143,9 @@ static void wait_for_others(coll_comm *comm, colli_meeting_group *group, colli_m
       return;
     pthread_mutex_unlock(&meeting->mutex);
     colli_call_resume(comm);
-    colli_notice_poll(comm->family); /* ranks that still wait may need notices forwarded */
+    colli_comm_serve(comm); /* ranks that still wait may need notices forwarded */
     colli_call_pause(comm);
+    colli_movers_move(NULL);
     pthread_mutex_lock(&meeting->mutex);
   }
 }

@@ -17,6 +17,10 @@ bool shrink_may_be_committed(const shrink_view *view) {
   return missing && (adopted || view->renewed);
 }
 
+bool shrink_is_from_behind(uint64_t ballot, bool mine, uint64_t before, uint64_t own) {
+  return !mine && ballot > before && ballot < own;
+}
+
 bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes) {
   int count = 0;
   bool all = true;
@@ -28,10 +32,18 @@ bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, c
          (2 * count == nranks && takes[0]);
 }
 
+int shrink_ballot_rank(uint64_t ballot) {
+  return (int)(ballot & RANK_MASK);
+}
+
 uint64_t shrink_next_ballot(uint64_t known, int rank) {
   return ((known >> SHRINK_RANK_BITS) + 1) << SHRINK_RANK_BITS | (uint64_t)rank;
 }
 
 bool shrink_is_ballot(uint64_t ballot, int nranks) {
   return ballot >> SHRINK_RANK_BITS <= LATEST && (ballot & RANK_MASK) < (uint64_t)nranks;
+}
+
+bool shrink_is_list(uint64_t ballot, uint64_t list, int nranks) {
+  return shrink_is_ballot(ballot, nranks) && (ballot == 0 || list != 0);
 }

@@ -16,6 +16,10 @@
  *      with rank 0, or all ranks that are not gone. So two lists have a taker in common, or all
  *      takers of one of them are dead. Dead ranks do not lower the bar for the others: before they
  *      died, they may have returned with a list together with ranks that are silent now.
+ *   3. A rank that has left a coordinator may come back to it through another rank, and the
+ *      coordinator may have chosen lists for which it took that rank to be there. So a list that
+ *      the rank brings from another coordinator may be committed even if these have higher
+ *      ballots: they were not adopted by all. It is then the latest list.
  *
  * "Gone" means that nothing of that process can be in a communicator of this family any more: its
  * kernel ended its control link without a goodbye, or refuses connections to its listener. A rank
@@ -44,6 +48,11 @@ typedef struct shrink_view {
 /* Whether a rank may have returned with the latest list (rule 1). */
 bool shrink_may_be_committed(const shrink_view *view);
 
+/* Whether a list that a rank brings counts as the latest, although that is the coordinator's own,
+ * with ballot `own` (rule 3). `mine`: this one is the coordinator's, too; `before`: the latest
+ * ballot when it chose the first of them. */
+bool shrink_is_from_behind(uint64_t ballot, bool mine, uint64_t before, uint64_t own);
+
 /* Whether the ranks that take a list are enough: rule 2, unless reachable ones always are. */
 bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, const bool *takes);
 
@@ -53,7 +62,14 @@ bool shrink_is_enough(coll_shrink_quorum quorum, int nranks, const bool *gone, c
  * without knowing it. */
 uint64_t shrink_next_ballot(uint64_t known, int rank);
 
+/* The rank that made a ballot. */
+int shrink_ballot_rank(uint64_t ballot);
+
 /* Whether shrink_next_ballot() can have made a ballot, and there is room for a next one. */
 bool shrink_is_ballot(uint64_t ballot, int nranks);
+
+/* Whether a message can name a list: by its ballot and its number, which are both 0 if there is
+ * none. */
+bool shrink_is_list(uint64_t ballot, uint64_t list, int nranks);
 
 #endif

@@ -94,9 +94,12 @@ static colli_status_comm *take_place(colli_status_page *page) {
       return NULL;
   } while (!atomic_compare_exchange_weak(&page->taken, &taken, taken | bit));
   unsigned place = (unsigned)__builtin_ctzll(bit);
-  if (reserve(page->fd, colli_status_head_bytes(page->nranks) + place * bytes, bytes) != 0) {
-    atomic_fetch_and(&page->taken, ~bit);
-    return NULL;
+  if (!(atomic_load(&page->reserved) & bit)) {
+    if (reserve(page->fd, colli_status_head_bytes(page->nranks) + place * bytes, bytes) != 0) {
+      atomic_fetch_and(&page->taken, ~bit);
+      return NULL;
+    }
+    atomic_fetch_or(&page->reserved, bit);
   }
   colli_status_comm *comm = colli_status_comm_at(page->head, place);
   memset((char *)comm + sizeof(comm->shown), 0, bytes - sizeof(comm->shown));

@@ -103,7 +103,8 @@ typedef struct colli_status_page {
   int fd;
   int nranks;
   size_t bytes;
-  _Atomic(uint64_t) taken; /* bit i: place i */
+  _Atomic(uint64_t) taken;    /* bit i: place i */
+  _Atomic(uint64_t) reserved; /* there is memory for it */
 } colli_status_page;
 _Static_assert(COLLI_STATUS_COMMS == 64, "a bit for each");
 

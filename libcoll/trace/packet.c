@@ -5,11 +5,8 @@
 
 #include "libcoll/base/assert.h"
 
-#define TEXT_MAX      700
-#define TRACE_PACKET  0x0a  /* field 1 of a trace: a packet */
-#define UNKNOWN_FIELD 16383 /* no packet has it, so readers skip it */
-#define BYTES_TYPE    2u    /* a field of bytes: its length, and they */
-#define LONG_NUMBER   5     /* bytes of a number that is not shortened */
+#define TEXT_MAX   700
+#define BYTES_TYPE 2u /* a field of bytes: its length, and they */
 
 /* Writes a number, 7 bits a byte, the lowest first; the top bit says that more follow. */
 static size_t put_number(uint8_t *to, uint64_t number) {
@@ -18,12 +15,6 @@ static size_t put_number(uint8_t *to, uint64_t number) {
     to[used++] = (uint8_t)(number | 0x80);
   to[used++] = (uint8_t)number;
   return used;
-}
-
-/* The same in LONG_NUMBER bytes. */
-static void put_long(uint8_t *to, uint64_t number) {
-  for (int i = 0; i < LONG_NUMBER; i++, number >>= 7)
-    to[i] = (uint8_t)((number & 0x7f) | (i < LONG_NUMBER - 1 ? 0x80 : 0));
 }
 
 /* Adds a field of bytes. */
@@ -49,25 +40,14 @@ void colli_packet_message(colli_packet *packet, unsigned field, const colli_pack
   add_bytes(packet, field, inner->bytes, inner->used);
 }
 
-void colli_packet_append(colli_packet *packet, const colli_packet *more) {
-  COLLI_ASSERT(packet->used + more->used <= COLLI_PACKET_MAX);
-  memcpy(packet->bytes + packet->used, more->bytes, more->used);
-  packet->used += more->used;
+void colli_packet_long(colli_packet *packet, unsigned field) {
+  COLLI_ASSERT(packet->used + 5 + COLLI_LONG_BYTES <= COLLI_PACKET_MAX);
+  packet->used += put_number(packet->bytes + packet->used, field << 3);
+  colli_packet_set_long(packet->bytes + packet->used, 0);
+  packet->used += COLLI_LONG_BYTES;
 }
 
-size_t colli_packet_write(uint8_t *to, const colli_packet *packet) {
-  to[0] = TRACE_PACKET;
-  size_t used = 1 + put_number(to + 1, packet->used);
-  memcpy(to + used, packet->bytes, packet->used);
-  return used + packet->used;
-}
-
-void colli_packet_pad(uint8_t *to, size_t bytes) {
-  uint8_t *at = to;
-  COLLI_ASSERT(bytes >= COLLI_PADDING_BYTES);
-  *at++ = TRACE_PACKET;
-  put_long(at, bytes - 1 - LONG_NUMBER);
-  at += LONG_NUMBER;
-  at += put_number(at, (uint64_t)UNKNOWN_FIELD << 3 | BYTES_TYPE);
-  put_long(at, bytes - (size_t)(at - to) - LONG_NUMBER);
+void colli_packet_wrap(colli_packet *item, const colli_packet *packet) {
+  item->used = 0;
+  add_bytes(item, COLLI_TRACE_PACKET >> 3, packet->bytes, packet->used);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/plugin.h"
 
@@ -18,6 +19,15 @@ static const colli_plugin_kind profiler_kind = {
     "COLL_PROFILER", "coll_profiler",
     "give the path of a shared library that exports a coll_profiler (coll/coll_profiler.h), or "
     "unset it"};
+
+/* Describes an event to the plug-in. */
+static void tell_profiler(void *ctx, const colli_observation *seen) {
+  const colli_profiler *profiler = ctx;
+  coll_profiler_event event;
+  colli_event_describe(seen, &event);
+  event.time_ns = colli_now_ns();
+  profiler->ops->event(profiler->ctx, &event);
+}
 
 /* Loads, checks and starts the plug-in; on failure `profiler` holds what was loaded so far. */
 static coll_status load_profiler(const char *path, int rank, int nranks, colli_profiler *profiler,
@@ -54,7 +64,7 @@ coll_status colli_profiler_open(const char *path, int rank, int nranks,
     return status;
   }
   COLLI_ASSERT_RANK(observers->count < COLLI_OBSERVERS, rank);
-  observers->at[observers->count++] = (colli_observer){profiler->ops->event, profiler->ctx};
+  observers->at[observers->count++] = (colli_observer){tell_profiler, profiler};
   *out = profiler;
   return COLL_OK;
 }

@@ -7,6 +7,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/cost/links.h"
+#include "libcoll/tuning/quota.h"
 
 #define CPU_BITS (64 * COLLI_CPU_WORDS)
 
@@ -23,6 +24,9 @@ void colli_locality_describe(colli_rank_info *info) {
   for (int cpu = 0; cpu < CPU_BITS && cpu < CPU_SETSIZE; cpu++)
     if (CPU_ISSET(cpu, &set))
       info->cpus[cpu / 64] |= 1ull << cpu % 64;
+  colli_quota quota = colli_quota_read("/proc/self/cgroup", "/sys/fs/cgroup");
+  info->quota_group = quota.group;
+  info->quota_millicores = quota.millicores;
   unsigned cpu, node;
   if (CPU_COUNT(&set) == 1 && getcpu(&cpu, &node) == 0) {
     info->core = (int32_t)cpu;
@@ -39,15 +43,38 @@ static int compare_hosts(const void *a, const void *b) {
   return left < right ? -1 : left > right;
 }
 
-/* The number of processors that some ranks on one host may use together. */
-static int count_cpus(const colli_rank_info *const *ranks, int count) {
+/* The number of processors that are in the masks of some ranks: all, or those of one group. */
+static int count_masks(const colli_rank_info *const *ranks, int count, const uint64_t *group) {
   int cpus = 0;
   for (int w = 0; w < COLLI_CPU_WORDS; w++) {
     uint64_t word = 0;
     for (int i = 0; i < count; i++)
-      word |= ranks[i]->cpus[w];
+      word |= !group || ranks[i]->quota_group == *group ? ranks[i]->cpus[w] : 0;
     cpus += __builtin_popcountll(word);
   }
+  return cpus;
+}
+
+/*
+ * The number of processors that some ranks on one host may use together. Ranks in a control group
+ * with a limit (a container) have no more than its whole processors: they would be stopped for the
+ * rest of each period once their spinning has used it up.
+ */
+static int count_cpus(const colli_rank_info *const *ranks, int count) {
+  long long sum = 0;
+  for (int i = 0; i < count; i++) {
+    int earlier = 0;
+    while (earlier < i && ranks[earlier]->quota_group != ranks[i]->quota_group)
+      earlier++;
+    if (earlier < i)
+      continue;
+    long long cpus = count_masks(ranks, count, &ranks[i]->quota_group);
+    long long most = (long long)(ranks[i]->quota_millicores / 1000);
+    most = most > 0 ? most : 1;
+    sum += ranks[i]->quota_millicores && most < cpus ? most : cpus;
+  }
+  int all = count_masks(ranks, count, NULL);
+  int cpus = sum < all ? (int)sum : all;
   return cpus > 0 ? cpus : 1;
 }
 

@@ -58,12 +58,15 @@ static coll_status take_listener(const boot *b, int *listen_fd) {
 }
 
 /* Runs this rank's role. */
-static coll_status run_role(boot *b, boot_links *links, const colli_params *params) {
+static coll_status run_role(boot *b, boot_links *links, const colli_params *params,
+                            colli_shared_time *time) {
   if (b->nranks > 1) {
     coll_status status = boot_links_open(b, links, params);
     if (status != COLL_OK)
       return status;
-    return b->rank == 0 ? boot_root(b, links) : boot_join(b, links);
+    if (b->lifelines && b->lifelines->collect)
+      return boot_meet(b, links);
+    return b->rank == 0 ? boot_root(b, links, time) : boot_join(b, links, time);
   }
   links->table[0] = *b->mine;
   return COLL_OK;
@@ -92,6 +95,7 @@ static boot_links *create_links(boot *b) {
   int descriptors = COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
   descriptors += b->rank == 0 ? 2 * b->nranks : 0;
   descriptors += b->lifelines ? b->lifelines->nlifelines : 0;
+  descriptors += b->lifelines && b->lifelines->watch ? b->nranks : 0;
   boot_links *links = calloc(1, sizeof(*links));
   if (links) {
     links->listen_fd = -1;
@@ -124,9 +128,9 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
   *ctrl = NULL;
   if (lifelines)
     lifelines->listen_fd = -1;
-  boot_shortage shortage = {0};
+  boot_shortage own = {0};
   boot b = {.id = id,
-            .shortage = &shortage,
+            .shortage = lifelines && lifelines->shortage ? lifelines->shortage : &own,
             .rank = rank,
             .nranks = nranks,
             .mine = mine,
@@ -138,11 +142,15 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
             .tls = params->number[COLLI_PARAM_TLS] != 0};
   int listen_fd = -1;
   boot_links *links = NULL;
-  coll_status status = rank == 0 ? take_listener(&b, &listen_fd) : COLL_OK;
+  const bool listens = rank == 0 && !(lifelines && lifelines->collect);
+  coll_status status = listens ? take_listener(&b, &listen_fd) : COLL_OK;
   if (status == COLL_OK && !(links = create_links(&b)))
     status = COLL_ERR_NO_MEMORY;
+  colli_shared_time time = {0};
+  if (lifelines && (rank == 0 || lifelines->collect))
+    time = lifelines->time;
   if (status == COLL_OK)
-    status = run_role(&b, links, params);
+    status = run_role(&b, links, params, &time);
   if (status == COLL_OK)
     status = make_ctrl(&b, links, params, ctrl);
   boot_close(&listen_fd);
@@ -152,6 +160,7 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
     links->table = NULL;
   }
   if (status == COLL_OK && lifelines) {
+    lifelines->time = time;
     lifelines->listen_fd = links->listen_fd;
     links->listen_fd = -1;
   }

@@ -7,6 +7,7 @@
 
 #include "coll/coll_transport.h"
 #include "libcoll/base/calibration.h"
+#include "libcoll/base/clock.h"
 #include "libcoll/base/param.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/sockets.h"
@@ -20,6 +21,7 @@
 typedef struct colli_rank_info {
   char host[64];
   uint64_t host_id;
+  uint64_t clock_id; /* of its CLOCK_MONOTONIC, if it wants the shared time; 0: it does not */
   int32_t pid;
   int32_t core;        /* the processor that it is bound to, or -1 if not exactly one */
   int32_t numa_node;   /* of that processor, or -1 */
@@ -35,6 +37,8 @@ typedef struct colli_rank_info {
   uint64_t dev_shm_free;            /* bytes for shared memory: see shm_capacity.h */
   uint64_t tmp_free;
   uint64_t cpus[COLLI_CPU_WORDS]; /* the processors that it may run on */
+  uint64_t quota_group;           /* those of one host with the same share ... */
+  uint64_t quota_millicores;      /* ... this much processor time; 0: no limit */
   colli_calibration calibration;  /* what it has measured, or typical costs */
   uint64_t corrections;           /* the digest of those that it has read; 0: none */
   colli_addr control_addrs[COLLI_MAX_ADDRS];
@@ -43,22 +47,37 @@ typedef struct colli_rank_info {
   uint64_t status_port; /* where other hosts ask for status pages; 0: nowhere */
 } colli_rank_info;
 
+struct boot_polls;
+struct boot_shortage;
+
 /*
  * Lifelines: connections to other ranks that stay silent while all is well. If one brings data or
  * ends, its rank has given up or died, and the bootstrap fails with PEER_LOST at once. A NULL
  * colli_lifelines means that there are none and that the listener is not kept.
  *
- * The caller may end the bootstrap for its own reasons: *interrupt* is called at least every 50 ms,
+ * The caller may do work of its own meanwhile, and end the bootstrap for its own reasons:
+ * *interrupt* is called whenever something that *watch* has added is ready, at least every 50 ms,
  * and ends it by returning an error.
+ *
+ * With *collect*, nobody checks in at an address of rank 0, but the caller's own connections bring
+ * the records there, and the caller decides whether all have succeeded.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */
   const int *lifeline_ranks; /* to which rank each leads */
   int nlifelines;
-  coll_status (*interrupt)(void *ctx, coll_error *error); /* or NULL */
-  void *interrupt_ctx;
-  long long timeout_ms; /* for colli_create: replaces create_timeout_ms unless it is 0 */
-  colli_secret *keep;   /* for colli_create: this rank gets a shrink listener with this secret */
+  void *ctx; /* of these functions, which may be NULL: */
+  coll_status (*interrupt)(void *ctx, coll_error *error);
+  void (*watch)(void *ctx, struct boot_polls *polls);
+  /* Rank 0 fills in the table; the others send `mine`. COLL_T_DONE: that is done; COLL_T_AGAIN:
+   * call again, unless it is `late`; or a coll_status. */
+  int (*collect)(void *ctx, const colli_rank_info *mine, colli_rank_info *table, bool late);
+  struct boot_shortage *shortage; /* of this rank so far; the bootstrap adds its own; or NULL */
+  long long timeout_ms;           /* for colli_create: replaces create_timeout_ms unless it is 0 */
+  colli_secret *keep; /* for colli_create: this rank gets a shrink listener with this secret */
+  /* In, on rank 0, and with `collect` on all: its shared time. Out: each rank's, if its record has
+   * a clock_id. */
+  colli_shared_time time;
   int listen_fd; /* out: the listener behind control_addrs, which the caller then owns; or -1 */
 } colli_lifelines;
 

@@ -9,6 +9,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap_time.h"
 
 #define REPORT_NS (100 * COLLI_NS_PER_MS) /* how long to try to report a failure to rank 0 */
 #define DOUBT_NS  COLLI_NS_PER_S          /* how long others have to notice that rank 0 is lost */
@@ -20,7 +21,12 @@ typedef struct join_state {
   colli_sealed conn; /* to rank 0 */
   boot_checkin checkin;
   size_t checkin_done, record_done; /* bytes that were sent */
-  bool ready;                       /* the links are up */
+  bool linked;                      /* the links are up */
+  int asked;                        /* questions for the time that were answered */
+  uint64_t asked_ns;                /* when this one was sent; 0: it was not yet */
+  boot_report question;
+  size_t question_done;
+  bool ready; /* the links are up, and the time is known */
   boot_report ready_report;
   size_t ready_done;
   boot_report outcome;
@@ -94,8 +100,7 @@ static int look_at_neighbour(const join_state *j, const boot_link *link) {
  */
 static coll_status decide_without_root(const join_state *j, bool *over) {
   boot *b = j->b;
-  const bool shrinks = b->lifelines && b->lifelines->nlifelines > 0;
-  if (!j->ready || b->nranks == 2 || shrinks)
+  if (!j->ready || b->nranks == 2 || boot_is_guarded(b))
     return fail_root_lost(j);
   const uint64_t until_ns = colli_now_ns() + DOUBT_NS;
   for (*over = false; !*over;) {
@@ -121,6 +126,36 @@ static coll_status decide_without_root(const join_state *j, bool *over) {
   return COLL_OK;
 }
 
+/* Sends what there is to send: COLL_T_DONE, COLL_T_AGAIN or an errno. */
+static int push_messages(join_state *j) {
+  int sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
+  if (sent == COLL_T_DONE)
+    sent = colli_sealed_push(&j->conn, j->b->mine, sizeof(*j->b->mine), &j->record_done);
+  if (sent == COLL_T_DONE && j->linked && !j->ready) {
+    if (!j->asked_ns)
+      j->asked_ns = colli_now_ns();
+    sent = colli_sealed_push(&j->conn, &j->question, sizeof(j->question), &j->question_done);
+  }
+  if (sent == COLL_T_DONE && j->ready)
+    sent = colli_sealed_push(&j->conn, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
+  return sent;
+}
+
+/* The links are up. */
+static void set_linked(join_state *j) {
+  j->linked = true;
+  j->ready = !boot_time_asks(j->links->table, j->b->rank);
+}
+
+/* Takes an answer of rank 0, and prepares the next question. */
+static void take_answer(join_state *j) {
+  boot_time_add(&j->ready_report.time, j->asked_ns, &j->outcome.time, colli_now_ns());
+  j->asked++;
+  j->ready = j->asked == BOOT_QUESTIONS;
+  j->asked_ns = 0;
+  j->question_done = j->outcome_done = 0;
+}
+
 /* Exchanges messages with rank 0. Sets *over when the outcome has arrived and is COLL_OK. */
 static coll_status step_root(join_state *j, bool *over) {
   const boot *b = j->b;
@@ -130,12 +165,13 @@ static coll_status step_root(join_state *j, bool *over) {
     if (status != COLL_OK || j->conn.fd < 0)
       return status;
   }
-  int sent = colli_sealed_push(&j->conn, &j->checkin, sizeof(j->checkin), &j->checkin_done);
-  if (sent == COLL_T_DONE)
-    sent = colli_sealed_push(&j->conn, b->mine, sizeof(*b->mine), &j->record_done);
-  if (sent == COLL_T_DONE && j->ready)
-    sent = colli_sealed_push(&j->conn, &j->ready_report, sizeof(j->ready_report), &j->ready_done);
+  int sent = push_messages(j);
   int result = colli_sealed_pull(&j->conn, &j->outcome, sizeof(j->outcome), &j->outcome_done);
+  while (result == COLL_T_DONE && j->outcome.status == BOOT_ASKS_TIME && j->asked_ns && !j->ready) {
+    take_answer(j);
+    sent = push_messages(j);
+    result = colli_sealed_pull(&j->conn, &j->outcome, sizeof(j->outcome), &j->outcome_done);
+  }
   if (result == COLL_T_DONE && j->outcome.status != COLL_OK)
     return boot_fail_reported(b, &j->outcome);
   if (result == COLL_T_DONE && j->ready) {
@@ -159,6 +195,7 @@ static coll_status step_root(join_state *j, bool *over) {
 /* Whether nothing is being sent to rank 0. */
 static bool is_idle(const join_state *j) {
   return j->record_done == COLLI_SEALED_BYTES(sizeof(*j->b->mine)) &&
+         (!j->linked || j->ready || j->question_done == COLLI_SEALED_BYTES(sizeof(j->question))) &&
          (!j->ready || j->ready_done == COLLI_SEALED_BYTES(sizeof(j->ready_report)));
 }
 
@@ -225,8 +262,8 @@ static coll_status await_outcome(join_state *j) {
       report_failure(j, (coll_status)result);
       return (coll_status)result;
     }
-    if (result == COLL_T_DONE && !j->ready) {
-      j->ready = true;
+    if (result == COLL_T_DONE && !j->linked) {
+      set_linked(j);
       continue; /* tell rank 0 */
     }
     if (colli_now_ns() >= b->deadline_ns) {
@@ -238,7 +275,7 @@ static coll_status await_outcome(join_state *j) {
   }
 }
 
-coll_status boot_join(boot *b, boot_links *links) {
+coll_status boot_join(boot *b, boot_links *links, colli_shared_time *time) {
   COLLI_ASSERT_RANK(b->rank > 0 && b->rank < b->nranks, b->rank);
   join_state *j = calloc(1, sizeof(*j));
   if (!j)
@@ -248,8 +285,12 @@ coll_status boot_join(boot *b, boot_links *links) {
   j->conn = COLLI_SEALED_NONE;
   j->checkin = (boot_checkin){.version = COLL_VERSION, .nranks = b->nranks};
   boot_report_fill(b, &j->ready_report, COLL_OK);
+  boot_time_begin(&j->ready_report.time);
+  boot_report_fill(b, &j->question, COLL_OK);
+  j->question.status = BOOT_ASKS_TIME;
   boot_dial_begin(b, &j->dial, COLLI_HELLO_CHECKIN, 0, b->id->addrs);
   coll_status status = await_outcome(j);
+  *time = boot_time_share(&j->outcome.time);
   colli_sealed_close(&j->conn);
   boot_dial_close(&j->dial);
   explicit_bzero(j, sizeof(*j));

@@ -37,14 +37,19 @@ static coll_status fail_short(const boot *b) {
   return COLL_ERR_SYSTEM;
 }
 
+coll_status boot_fail_short(const boot *b, coll_status status) {
+  const bool seems =
+      status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE || status == COLL_ERR_PEER_LOST;
+  const bool is_short = b->shortage->sys_errno != 0 && colli_now_ns() < b->shortage->until_ns;
+  return seems && is_short ? fail_short(b) : status;
+}
+
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) {
   COLLI_ASSERT_RANK(status > COLL_IN_PROGRESS, b->rank);
   coll_error *error = b->error;
-  if ((status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE ||
-       status == COLL_ERR_PEER_LOST) &&
-      b->shortage->sys_errno != 0 && colli_now_ns() < b->shortage->until_ns)
-    return fail_short(b);
+  if (boot_fail_short(b, status) != status)
+    return COLL_ERR_SYSTEM;
   char text[sizeof(error->message)];
   va_list args;
   va_start(args, format);
@@ -107,11 +112,18 @@ void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, siz
   }
 }
 
+bool boot_is_guarded(const boot *b) {
+  return b->lifelines && (b->lifelines->nlifelines > 0 || b->lifelines->interrupt);
+}
+
 void boot_lifelines_watch(boot *b) {
-  for (int i = 0; b->lifelines && i < b->lifelines->nlifelines; i++)
-    boot_polls_add(&b->polls, b->lifelines->lifelines[i], POLLIN);
-  if (b->lifelines && b->lifelines->interrupt)
+  const colli_lifelines *lifelines = b->lifelines;
+  for (int i = 0; lifelines && i < lifelines->nlifelines; i++)
+    boot_polls_add(&b->polls, lifelines->lifelines[i], POLLIN);
+  if (lifelines && lifelines->interrupt)
     boot_polls_wake(&b->polls, colli_now_ns() + INTERRUPT_NS);
+  if (lifelines && lifelines->watch)
+    lifelines->watch(lifelines->ctx, &b->polls);
 }
 
 /* The index of a lifeline that ended or has data; -1 if all are silent. */
@@ -133,7 +145,7 @@ coll_status boot_lifelines_check(const boot *b) {
     return COLL_OK;
   coll_status status = COLL_OK;
   if (b->lifelines->interrupt)
-    status = b->lifelines->interrupt(b->lifelines->interrupt_ctx, b->error);
+    status = b->lifelines->interrupt(b->lifelines->ctx, b->error);
   const int broken = status == COLL_OK ? broken_lifeline(b) : -1;
   if (broken < 0)
     return status;

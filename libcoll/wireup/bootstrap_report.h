@@ -32,10 +32,20 @@ typedef struct boot {
   boot_shortage *shortage;
 } boot;
 
+/* What a report says about clocks, all of them CLOCK_MONOTONIC: see bootstrap_time.h. */
+typedef struct boot_time {
+  uint64_t heard_ns, told_ns; /* an answer: when rank 0 got the question, and sent this */
+  /* READY and outcome: rank 0's clock less that of the rank is in between. An outcome for a rank
+   * that is not known to, or does not ask: least_ns > most_ns. */
+  int64_t least_ns, most_ns;
+  uint64_t zero_ns, error_ns; /* the outcome: rank 0's colli_shared_time */
+} boot_time;
+
 /* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
-  int32_t status;
+  int32_t status; /* coll_status, or BOOT_ASKS_TIME */
   uint32_t pad;
+  boot_time time;
   coll_error error;
 } boot_report;
 
@@ -47,6 +57,10 @@ void boot_note_errno(const boot *b, int sys_errno, bool for_good);
  * the status. */
 coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_rank_info *info,
                       const char *format, ...) __attribute__((format(printf, 5, 6)));
+
+/* If `status` says that another rank seems late or lost, but this one had a shortage, that is the
+ * error, and COLL_ERR_SYSTEM; otherwise boot->error stays, and `status`. */
+coll_status boot_fail_short(const boot *b, coll_status status);
 
 /* Fails because a message of `peer` arrived altered (EBADMSG, sealed.h). */
 coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info);
@@ -63,6 +77,9 @@ const char *boot_record_check(colli_rank_info *info);
 
 /* Lists the ranks whose flag is `wanted`, as many as fit: "3, 5-7". */
 void boot_list_ranks(const bool *flags, int nranks, bool wanted, char *text, size_t bytes);
+
+/* Whether others notice a failure at once, and decide what follows: a shrink or growth. */
+bool boot_is_guarded(const boot *b);
 
 /* Watches the lifelines, and for interruptions. */
 void boot_lifelines_watch(boot *b);

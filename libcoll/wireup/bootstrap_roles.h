@@ -5,6 +5,8 @@
  *
  *   r -> 0   boot_checkin    versions are compared before anything else is read
  *   r -> 0   colli_rank_info its record
+ *   r -> 0   boot_report     maybe: what time is it? (bootstrap_time.h) Several times, each with
+ *   0 -> r   boot_report     an answer
  *   r -> 0   boot_report     its links are up (COLL_OK), or why they cannot be made
  *   0 -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
  *
@@ -23,10 +25,13 @@ typedef struct boot_checkin {
   uint32_t pad;
 } boot_checkin;
 
-/* Serves the other ranks as rank 0. */
-coll_status boot_root(boot *b, boot_links *links);
+/* Serves the other ranks as rank 0, whose shared time is *time. */
+coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time);
 
-/* Joins as any other rank. */
-coll_status boot_join(boot *b, boot_links *links);
+/* Joins as any other rank; *time becomes its shared time. */
+coll_status boot_join(boot *b, boot_links *links, colli_shared_time *time);
+
+/* Meets ranks that are already connected (colli_lifelines.collect), in either role. */
+coll_status boot_meet(boot *b, boot_links *links);
 
 #endif

@@ -8,6 +8,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/wireup/bootstrap_roles.h"
+#include "libcoll/wireup/bootstrap_time.h"
 
 #define TELL_NS   (100 * COLLI_NS_PER_MS) /* how long to announce a failure to slow readers */
 #define LINGER_NS COLLI_NS_PER_S          /* the same, for ranks that have yet to connect */
@@ -26,6 +27,8 @@ typedef struct root_conn {
     colli_rank_info record;
     boot_report report;
   } msg;
+  bool answers; /* it has asked for the time, and msg.report, the answer, is being sent */
+  size_t answer_done;
 } root_conn;
 
 typedef struct root_state {
@@ -34,7 +37,9 @@ typedef struct root_state {
   colli_door door;
   root_conn **conns;
   int count, capacity;
-  bool *is_in;           /* by rank: has checked in */
+  bool *is_in;      /* by rank: has checked in */
+  boot_time *times; /* by rank: what it has measured */
+  colli_shared_time time;
   int checked_in, ready; /* how many ranks */
   int tls_differs;       /* a rank whose COLL_TLS differs from ours; -1: none is known */
   bool links_up;
@@ -226,10 +231,29 @@ static int pull_message(root_conn *conn) {
   return result;
 }
 
+/* Sends the answer to a question for the time. If the connection is broken, reading finds out. */
+static void push_answer(root_conn *conn) {
+  const int sent = colli_sealed_push(&conn->conn, &conn->msg.report, sizeof(conn->msg.report),
+                                     &conn->answer_done);
+  conn->answers = sent == COLL_T_AGAIN;
+}
+
+/* Answers a question for the time. */
+static void answer_time(root_conn *conn) {
+  const uint64_t heard_ns = colli_now_ns();
+  memset(&conn->msg.report, 0, sizeof(conn->msg.report));
+  conn->msg.report.status = BOOT_ASKS_TIME;
+  conn->done = conn->answer_done = 0;
+  conn->msg.report.time = (boot_time){.heard_ns = heard_ns, .told_ns = colli_now_ns()};
+  push_answer(conn);
+}
+
 /* Reads what a rank sends; *gone: its connection ended before it had checked in. */
 static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   const boot *b = r->b;
-  int result = pull_message(conn);
+  if (conn->answers)
+    push_answer(conn);
+  const int result = conn->answers ? COLL_T_AGAIN : pull_message(conn);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
   if (result == EBADMSG)
@@ -238,10 +262,15 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
     return fail_version(r, conn);
   if (result == COLL_T_DONE && !conn->checked_in)
     return enter_record(r, conn);
+  if (result == COLL_T_DONE && conn->msg.report.status == BOOT_ASKS_TIME) {
+    answer_time(conn);
+    return COLL_OK;
+  }
   const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : 0];
   if (result == COLL_T_DONE && conn->msg.report.status == COLL_OK && !conn->ready) {
     conn->ready = true;
     conn->done = 0;
+    r->times[conn->rank] = conn->msg.report.time;
     r->ready++;
     COLLI_ASSERT_RANK(conn->checked_in && r->ready < r->checked_in, b->rank);
     return COLL_OK;
@@ -283,6 +312,10 @@ static coll_status read_conns(root_state *r) {
 /* Sends one rank the outcome; true when done. With `linger`, it is done only when the rank has
  * closed. */
 static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
+  if (conn->answers)
+    push_answer(conn);
+  if (conn->answers)
+    return false; /* in the middle of another message */
   int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE && colli_errno_is_shortage(result))
     return false; /* try again */
@@ -304,7 +337,7 @@ static void tell_outcome(root_state *r, coll_status status) {
   boot_report outcome;
   boot_report_fill(b, &outcome, status);
   /* Ranks with lifelines notice at once. */
-  bool linger = status != COLL_OK && !(b->lifelines && b->lifelines->nlifelines > 0);
+  bool linger = status != COLL_OK && !boot_is_guarded(b);
   uint64_t until_ns = colli_now_ns() + (status == COLL_ERR_TIMEOUT ? TELL_NS : LINGER_NS);
   if (!linger || until_ns > b->deadline_ns)
     until_ns = b->deadline_ns;
@@ -312,6 +345,8 @@ static void tell_outcome(root_state *r, coll_status status) {
     r->conns[i]->done = 0;
   for (int told = 0;;) {
     for (int i = 0; i < r->count;) {
+      if (status == COLL_OK) /* all are in the table */
+        boot_time_tell(r->links->table, r->conns[i]->rank, r->times, &r->time, &outcome.time);
       if (send_outcome(r->conns[i], &outcome, linger)) {
         drop_conn(r, i);
         told++;
@@ -340,7 +375,9 @@ static void wait_for_events(root_state *r) {
   boot *b = r->b;
   boot_polls_clear(&b->polls, r->deadline_ns);
   for (int i = 0; i < r->count; i++)
-    r->conns[i]->poll_index = boot_polls_add(&b->polls, r->conns[i]->conn.fd, POLLIN);
+    r->conns[i]->poll_index = boot_polls_add(
+        &b->polls, r->conns[i]->conn.fd,
+        colli_sealed_events(&r->conns[i]->conn, r->conns[i]->answers ? POLLIN | POLLOUT : POLLIN));
   boot_door_watch(b, &r->door);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);
@@ -382,7 +419,7 @@ static coll_status serve_ranks(root_state *r) {
   }
 }
 
-coll_status boot_root(boot *b, boot_links *links) {
+coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time) {
   root_state *r = calloc(1, sizeof(*r));
   coll_status status = COLL_ERR_NO_MEMORY;
   if (r) {
@@ -394,12 +431,17 @@ coll_status boot_root(boot *b, boot_links *links) {
     r->capacity = 2 * b->nranks;
     r->conns = calloc((size_t)r->capacity, sizeof(*r->conns));
     r->is_in = calloc((size_t)b->nranks, sizeof(*r->is_in));
+    r->times = calloc((size_t)b->nranks, sizeof(*r->times));
+    r->time = *time;
   }
-  if (r && r->conns && r->is_in) {
+  if (r && r->conns && r->is_in && r->times) {
     r->is_in[0] = true;
     r->checked_in = 1;
     links->table[0] = *b->mine;
     status = boot_door_open(b, &r->door, b->id->listen_fd, COLLI_HELLO_CHECKIN, 0);
+    /* Any rank may have been given another secret, and dials all addresses. */
+    const unsigned long most = (unsigned long)b->nranks * COLLI_MAX_ADDRS;
+    r->door.answers = r->door.answers < most ? most : r->door.answers;
     if (status == COLL_OK)
       status = serve_ranks(r);
     tell_outcome(r, status);
@@ -412,6 +454,7 @@ coll_status boot_root(boot *b, boot_links *links) {
   if (r) {
     free(r->conns);
     free(r->is_in);
+    free(r->times);
     explicit_bzero(r, sizeof(*r));
   }
   free(r);

@@ -8,6 +8,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/base/movers.h"
 
 #define FULL_WAIT_NS (10 * COLLI_NS_PER_MS) /* how long to wait if descriptors do not fit */
 #define MAX_WAIT_MS  1000
@@ -48,7 +49,7 @@ int boot_polls_wait(boot_polls *polls) {
   uint64_t left_ms = (left_ns + COLLI_NS_PER_MS - 1) / COLLI_NS_PER_MS;
   if (left_ms > MAX_WAIT_MS)
     left_ms = MAX_WAIT_MS;
-  if (poll(polls->fds, (nfds_t)polls->count, (int)left_ms) >= 0)
+  if (colli_movers_poll(polls->fds, polls->count, (int)left_ms, NULL) >= 0)
     return 0;
   int sys_errno = errno;
   for (int i = 0; i < polls->count; i++)

@@ -50,6 +50,16 @@ bool colli_ctrl_tree_joined(int a, int b) {
   return (a > 0 && (a - 1) / 2 == b) || (b > 0 && (b - 1) / 2 == a);
 }
 
+int colli_ctrl_toward(const colli_ctrl *ctrl, int rank) {
+  for (int i = 0; i < ctrl->count; i++)
+    if (ctrl->peers[i] == rank)
+      return rank;
+  int child = rank;
+  while (child > 0 && (child - 1) / 2 != ctrl->rank)
+    child = (child - 1) / 2;
+  return child > 0 ? child : (ctrl->rank - 1) / 2;
+}
+
 /* Adds a peer to a list unless it is already in it, is `rank` itself, or does not exist. */
 static void add_peer(int peer, int rank, int nranks, int peers[COLLI_CTRL_LINKS_MAX], int *count) {
   if (peer < 0 || peer >= nranks || peer == rank)

@@ -28,7 +28,8 @@ typedef enum colli_ctrl_kind {
                               about to; `error` and `root` say why */
   COLLI_CTRL_ABORTED = 8,  /* shrink or agreement `sequence` of the communicator is over, because
                               coll_comm_abort() was called on rank `peer` meanwhile */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_ABORTED
+  COLLI_CTRL_KNOCK = 9,    /* asks `peer` to connect with origin; passed on to that rank only */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_KNOCK
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9
@@ -72,6 +73,9 @@ typedef enum colli_ctrl_event {
 
 /* Whether two ranks are parent and child in the tree that some of the links form. */
 bool colli_ctrl_tree_joined(int a, int b);
+
+/* The neighbour that is next on the way to another rank: that one itself, or along the tree. */
+int colli_ctrl_toward(const colli_ctrl *ctrl, int rank);
 
 /* The ranks to which this one has links. Fills neighbours (8 at most) and returns their number. */
 int colli_ctrl_neighbours(const colli_ctrl *ctrl, int *neighbours);

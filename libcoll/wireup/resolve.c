@@ -3,16 +3,21 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/slow_call.h"
+
+#define PAUSE_NS (200 * COLLI_NS_PER_MS) /* until a name is asked for again */
 
 /* One lookup of a name. */
 typedef struct lookup {
   char host[256], port[8];
+  uint64_t deadline_ns;
   int result;
   struct addrinfo *list;
 } lookup;
@@ -32,10 +37,21 @@ static int ask(lookup *l, int flags) {
   return getaddrinfo(l->host, l->port, &hints, &l->list);
 }
 
+/* Whether the name may still come. In Kubernetes, that of a pod is unknown until the pod runs, and
+ * ranks start in any order; elsewhere an unknown name is most likely a mistake. */
+static bool may_come(int result) {
+  return getenv("KUBERNETES_SERVICE_HOST") &&
+         (result == EAI_NONAME || result == EAI_AGAIN || result == EAI_NODATA);
+}
+
 /* The call in a thread, since it may ask servers for minutes. */
 static void ask_servers(void *arg) {
   lookup *l = arg;
   l->result = ask(l, 0);
+  while (may_come(l->result) && colli_now_ns() + PAUSE_NS < l->deadline_ns) {
+    poll(NULL, 0, (int)(PAUSE_NS / COLLI_NS_PER_MS));
+    l->result = ask(l, 0);
+  }
 }
 
 /* Looks the host up: numbers at once, names in a thread. *l is NULL afterwards if the thread still
@@ -48,6 +64,7 @@ static coll_status run_lookup(lookup **l, uint64_t deadline_ns, const char *text
   if ((*l)->result == 0)
     return COLL_OK;
   memcpy(host, (*l)->host, sizeof(host));
+  (*l)->deadline_ns = deadline_ns;
   int failed = colli_slow_call(ask_servers, discard, *l, deadline_ns, &syscall);
   if (failed == ETIMEDOUT) {
     *l = NULL;

@@ -280,9 +280,16 @@ def version_of(command):
     return number.group(0) if number else "?"
 
 
+def has_headers(compiler):
+    """Whether an MPI compiler is there with its mpi.h, which comes in a package of its own."""
+    return bool(shutil.which(compiler)) and subprocess.run(
+        [compiler, "-E", "-include", "mpi.h", "-x", "c", os.devnull], check=False,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+
+
 def find_mpi(options, found, name, packages, kind=Mpi):
     """Adds an MPI library, or says what to install."""
-    if not shutil.which("mpicc." + name) or not shutil.which("mpirun." + name):
+    if not shutil.which("mpirun." + name) or not has_headers("mpicc." + name):
         print(f"compare: without {name}: apt-get install {packages}", file=sys.stderr)
         return
     program = build(options, name, ["mpicc." + name, "-O2", "mpi.c"])

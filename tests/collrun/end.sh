@@ -87,6 +87,28 @@ end
 expect "time limit, stubborn ranks" 124 "$code"
 gone $(cat pids) || fail "stubborn ranks are left after the time limit"
 
+# Restarts: all ranks start again, with another secret; logs have all attempts.
+cat > again.sh <<'END'
+cat "/dev/fd/$COLL_SECRET_FD" >> "secrets.$COLL_RANK"
+echo "rank $COLL_RANK"
+[ "$COLL_RANK" = 0 ] || [ "$(wc -l < secrets.1)" -gt "$1" ] || exit 3
+END
+"$collrun" -n 2 --restarts 3 --logs logs sh again.sh 2 2> err || fail "restarts: status $?: $(cat err)"
+expect "restarts" 2 "$(grep -c '^collrun: restart [12] of 3' err)"
+expect "secrets" 3 "$(sort -u secrets.0 | wc -l)"
+lines logs/rank.1.log 3 || fail "restarts: $(cat logs/rank.1.log)"
+rm secrets.*
+"$collrun" -n 2 --restarts 1 sh again.sh 2 > out 2> err
+expect "too many failures" 3 "$?"
+rm secrets.*
+"$collrun" -n 1 --restarts 3 /no/such/program 2> err
+expect "no program" "127 0" "$? $(grep -c restart err)"
+begin -n 2 --restarts 3 sh -c 'echo $$ >> pids; exec stay'
+wait_for lines pids 2 || fail "ranks did not start"
+kill -TERM "$run"
+end
+expect "a signal ends all" "143 0" "$code $(grep -c 'restart ' err)"
+
 # collrun killed with -9: neither ranks nor their children are left.
 begin -n 3 sh -c 'stay & echo $! >> pids; echo $$ >> pids; wait'
 wait_for lines pids 6 || fail "ranks did not start"

@@ -36,6 +36,12 @@ expect "one secret" 1 "$(COLL_SECRET=outer "$collrun" --hosts a:2,b:2 sh -c "$re
 expect "tags" "[0] a,[1] b," "$("$collrun" -l --hosts a,b sh -c 'echo $FAKE_HOST' | sort | tr '\n' ,)"
 expect "no input" "" "$(echo text | "$collrun" --hosts a cat)"
 
+# A file of hosts, and variables for them.
+printf 'a slots=2 # two\n\n# a comment\nb\nc:1\n' > hostfile
+expect "--hostfile" "a a b c" "$("$collrun" --hostfile hostfile sh -c 'echo $FAKE_HOST' | sort | tr '\n' ' ' | sed 's/ $//')"
+expect "-x" "one t'wo -" "$(first=one third=3 "$collrun" --hosts a -x first -x "SECOND=t'wo" sh -c 'echo $first "$SECOND" ${third:--}')"
+expect "-np" 2 "$("$collrun" -np 2 --hostfile hostfile sh -c 'echo $FAKE_HOST' | grep -cx a)"
+
 # The secret is in no argument list while the ranks run, on either side.
 "$collrun" --hosts a:1,b:1 sh -c "$read_secret"' > secret.$COLL_RANK; await [ -f go ]' &
 run=$!
@@ -66,6 +72,13 @@ expect_in "no ssh" "/no/such/ssh: not found" err
 for bad in a:0 a:x : '' ,, -oProxyCommand=x:1 'a b:1' '[::1' a:5000; do
   expect "--hosts '$bad'" 2 "$(status "$collrun" --hosts "$bad" true)"
 done
+for bad in 'a slots=0' 'a slots=x' 'a 2' 'a slots=1 more' 'a,b' ''; do
+  echo "$bad" > bad
+  expect "a hostfile of '$bad'" 2 "$(status "$collrun" --hostfile bad true)"
+done
+expect "no hostfile" 2 "$(status "$collrun" --hostfile none true)"
+expect_in "no hostfile" "--hostfile none: No such file or directory" err
+for bad in '' = =x 1x a-b; do expect "-x '$bad'" 2 "$(status "$collrun" --hosts a -x "$bad" true)"; done
 expect "too few places" 2 "$(status "$collrun" -n 4 --hosts a:2,b:1 true)"
 
 # Signals are forwarded; stubborn ranks are killed; nothing is left when collrun is killed.

@@ -6,6 +6,15 @@
 expect "standard output" "[0] no end,[0] out0,[1] no end,[1] out1," "$(sort out | tr '\n' ,)"
 expect "standard error" "[0] err0,[1] err1," "$(sort err | tr '\n' ,)"
 
+# --logs: a file for each rank.
+expect "--logs" "" "$("$collrun" -n 2 --logs logs sh -c 'echo out$COLL_RANK; echo err$COLL_RANK >&2' 2>&1)"
+expect "rank 0's log" "out0,err0," "$(tr '\n' , < logs/rank.0.log)"
+expect "rank 1's log" "out1,err1," "$(tr '\n' , < logs/rank.1.log)"
+for bad in "-l --logs logs" "--logs random/x" "--logs /dev/null"; do
+  # shellcheck disable=SC2086
+  if "$collrun" -n 1 $bad true 2> err; then fail "$bad: accepted"; fi
+done
+
 # A line that comes in parts is not interrupted by another rank's. (The test cannot see whether collrun has read a part.)
 "$collrun" -n 3 -l sh -c 'for i in 1 2 3 4 5; do printf "begin "; sleep 0.02; printf "middle "; echo "end $i"; done' > out
 expect "whole lines" 15 "$(grep -Ecx '\[[0-2]\] begin middle end [1-5]' out)"

@@ -130,14 +130,16 @@ static const char *judge(const stage *s, int rank) {
     return NULL;
   if (strlen(o->error.message) < 20)
     return "says nothing";
-  /* In a shrink, ranks that a broken connection left out see only who did not come. */
-  bool left_out = s->what.phase == SHRINK && o->status == COLL_ERR_TIMEOUT;
-  if (left_out)
+  /* In a shrink, others that a broken connection left out see only who did not come. */
+  if (s->what.phase == SHRINK && o->status == COLL_ERR_TIMEOUT && rank != victim)
     return NULL;
   if (o->error.peer != victim && o->error.peer >= 0)
     return "blames an innocent rank";
   if (o->error.peer != victim && o->error.rank != victim && rank != victim)
     return "names nobody";
+  if (rank == victim && s->what.phase == SHRINK && o->status != COLL_ERR_SYSTEM &&
+      o->status != COLL_ERR_NO_MEMORY)
+    return "does not speak of a shortage";
   if (s->ranks[victim].status == COLL_OK)
     return "fails, but not the rank with the shortage";
   return NULL;
@@ -267,6 +269,36 @@ Test(shortage, no_buffers_for_sending, .timeout = 100) {
     cr_expect_str_eq(error->syscall, "sendmsg");
     cr_expect_eq(error->sys_errno, ENOBUFS);
     cr_expect(strstr(error->message, "tcp_mem"), "%s", error->message);
+  }
+}
+
+/* A rank that cannot take the connections of a new communicator learns that this is why it was left
+ * out, although those who did not come look like the cause. */
+Test(shortage, while_a_shrink_builds, .timeout = 100) {
+  const shortage_case jobs[] = {{SHRINK, 1, SHORTAGE_setsockopt, 13, true, 0},
+                                {SHRINK, 1, SHORTAGE_accept4, 1, true, 0},
+                                {SHRINK, 2, SHORTAGE_accept4, 3, true, 0}};
+  setenv("COLL_LOG", "none", 1);
+  for (size_t i = 0; i < sizeof(jobs) / sizeof(*jobs); i++)
+    cr_expect_gt(play(&jobs[i]), 0);
+}
+
+/* A rank that cannot open a port for a new communicator ends the shrink for all, at once and with
+ * its own error: in another round it would be as short. */
+Test(shortage, ends_a_shrink_for_all, .timeout = 100) {
+  for (int victim = 0; victim < RANKS; victim++) {
+    stage *s = shared_memory(sizeof(*s));
+    s->what = (shortage_case){SHRINK, victim, SHORTAGE_socket, 2, true, 0};
+    run_ranks(s);
+    for (int r = 0; r < RANKS; r++) {
+      const outcome *o = &s->ranks[r];
+      cr_expect_null(judge(s, r), "rank %d of victim %d %s: %s", r, victim, judge(s, r),
+                     o->error.message);
+      cr_expect_eq(o->status, COLL_ERR_SYSTEM, "rank %d of victim %d: %s", r, victim,
+                   o->error.message);
+      cr_expect_eq(o->error.rank, victim);
+      cr_expect_lt(o->seconds, 2 * slow_s(CREATE_MS / 1000), "%.2f s", o->seconds);
+    }
   }
 }
 

@@ -40,12 +40,31 @@ def fields(data):
     return found
 
 
-def notes(event):
+def number_texts(known, interned):
+    """Learns the texts of a packet that later packets name by number."""
+    for kind, entries in interned.items():
+        for entry in map(fields, entries):
+            known[kind, entry[1][0]] = entry[2][0].decode()
+
+
+def text(known, kind, message, by_number, itself):
+    """A text, which a message has itself or by its number; "" if it has none."""
+    if by_number in message:
+        return known[kind, message[by_number][0]]
+    return message[itself][0].decode() if itself in message else ""
+
+
+def notes(event, known):
     """The annotations of an event as text."""
     texts = []
     for annotation in map(fields, event.get(4, [])):
-        value = annotation[6][0].decode() if 6 in annotation else annotation[3][0]
-        texts.append(f" {annotation[10][0].decode()}={value}")
+        if 3 in annotation:
+            value = annotation[3][0]
+        elif 4 in annotation:
+            value = (annotation[4][0] ^ 1 << 63) - (1 << 63)  # may be negative
+        else:
+            value = text(known, 29, annotation, 17, 6)
+        texts.append(f" {text(known, 3, annotation, 1, 10)}={value}")
     return "".join(texts)
 
 
@@ -53,9 +72,15 @@ def main():
     with open(sys.argv[1], "rb") as file:
         trace = fields(file.read())
     assert set(trace) == {1}, "something other than packets"
-    parents, open_spans = {}, {}
+    parents, open_spans, texts = {}, {}, {}
     for packet in map(fields, trace[1]):
-        if 60 in packet:
+        flags = packet.get(13, [0])[0]
+        if flags & 1:
+            texts[packet[10][0]] = {}
+        known = texts[packet[10][0]] if flags else None
+        if 12 in packet:
+            number_texts(known, fields(packet[12][0]))
+        elif 60 in packet:
             track = fields(packet[60][0])
             parents[track[1][0]] = track.get(5, [0])[0]
             print("track", track[1][0], parents[track[1][0]], track[2][0].decode())
@@ -63,17 +88,18 @@ def main():
             event, time = fields(packet[11][0]), packet[8][0]
             lane = event[11][0]
             rank = parents[lane] or lane
-            name = event[23][0].decode() if 23 in event else ""
+            name = text(known, 2, event, 10, 23)
+            assert name == "" or text(known, 1, event, 3, 22) == "coll", "not of the category"
             if event[9][0] == 1:
                 assert lane not in open_spans, "two spans overlap on one track"
                 open_spans[lane] = (name, time)
-                print("begin", time, rank, name + notes(event))
+                print("begin", time, rank, name + notes(event, known))
             elif event[9][0] == 2:
                 name, begun = open_spans.pop(lane)
                 assert time >= begun, "time runs backwards"
-                print("end", time, rank, name, time - begun, notes(event))
+                print("end", time, rank, name, time - begun, notes(event, known))
             else:
-                print("instant", time, rank, name + notes(event))
+                print("instant", time, rank, name + notes(event, known))
         else:
             assert 16383 in packet, "a packet of no known kind"
     for name, time in open_spans.values():

@@ -140,12 +140,18 @@ static int try_comm(belongings *b, coll_comm *comm) {
   coll_id id;
   coll_op op = b->op;
   coll_comm *made = NULL, *same = comm;
+  coll_request *request = NULL;
+  coll_message message;
   REFUSED(coll_comm_rank(comm, &number));
   REFUSED(coll_comm_nranks(comm, &number));
   REFUSED(coll_comm_origin_rank(comm, 0, &number));
   REFUSED(coll_comm_split(comm, 0, 0, NULL, &made));
   REFUSED(coll_comm_dup(comm, NULL, &made));
+  REFUSED(coll_probe(comm, 0, 0, &message, NULL, 0));
+  REFUSED(coll_comm_isplit(comm, 0, 0, NULL, &made, &request));
+  REFUSED(coll_comm_idup(comm, NULL, &made, &request));
   REFUSED(coll_comm_subset(comm, ranks, 1, NULL, &made));
+  REFUSED(coll_comm_create_group(comm, ranks, 1, 0, NULL, &made));
   REFUSED(coll_comm_shrink(comm, NULL, &made));
   REFUSED(coll_comm_agree(comm, &word, &number, NULL));
   REFUSED(coll_comm_grow(comm, NULL, &made));
@@ -162,8 +168,9 @@ static int try_comm(belongings *b, coll_comm *comm) {
   REFUSED(coll_op_create(comm, add, NULL, 1, &op));
   REFUSED(coll_op_create_premul_sum(comm, &number, COLL_INT32, &op));
   REFUSED(coll_op_free(comm, &op));
+  REFUSED(coll_reduce_local(&word, &word, 1, COLL_UINT64, COLL_SUM, comm));
   REFUSED(coll_comm_destroy(&same));
-  return same != comm || made || value || number != -1 || word != 1;
+  return same != comm || made || request || value || number != -1 || word != 1;
 }
 
 /* Child: the record of a refusal says what to do. */

@@ -1,5 +1,8 @@
 #!/bin/sh
-# Slurm's srun --mpi=pmix on four nodes (daemons on this host): ranks find each other with nothing exported.
+# Slurm's srun on four nodes (daemons on this host): ranks find each other with nothing exported, through PMIx or
+# PMI-1.
+# Its names of nodes are in a private /etc/hosts.
+[ -n "${PRIVATE:-}" ] || PRIVATE=1 exec unshare -m "$0"
 . "$(dirname "$0")/support.inc"
 for program in munged slurmctld slurmd srun; do
   PATH=$PATH:/usr/sbin command -v $program > /dev/null || { echo "skipped: no $program (Debian: slurm-wlm, munge)"; exit 77; }
@@ -73,7 +76,30 @@ daemon slurmctld -D -c
 for i in 1 2 3 4; do daemon slurmd -D -N "n$i" -c; done
 
 # srun waits for the daemons.
-expect_ranks "four nodes" 4 srun --mpi=pmix -N 4 -n 4 "$rank"
-expect_ranks "eight ranks on two nodes" 8 srun --mpi=pmix -N 2 -n 8 "$rank"
-expect_ranks "a forked child" 2 srun --mpi=pmix -N 2 -n 2 "$rank" fork
+ways=pmi2
+if has_pmix; then ways="pmix pmi2"; fi
+for way in $ways; do
+  expect_ranks "four nodes, $way" 4 srun --mpi="$way" -N 4 -n 4 "$rank"
+  expect_ranks "eight ranks on two nodes, $way" 8 srun --mpi="$way" -N 2 -n 8 "$rank"
+  expect_ranks "a forked child, $way" 2 srun --mpi="$way" -N 2 -n 2 "$rank" fork
+done
+
+# Without either, ranks meet on the first node, and munge seals the secret.
+{ cat /etc/hosts; echo "127.0.0.1 n1 n2 n3 n4"; } > hosts
+mount --bind hosts /etc/hosts || { echo "skipped: no right to mount"; exit 77; }
+export COLL_MUNGE_SOCKET="$scratch/munge.sock"
+expect_ranks "four nodes, none" 4 srun --mpi=none -N 4 -n 4 "$rank"
+expect_ranks "one node, none" 3 srun --mpi=none -N 1 -n 3 "$rank"
+# Two steps of one job at once, on the same nodes.
+cat > steps.sh <<'END'
+for step in 1 2; do srun --mpi=none --overlap -N 2 -n 4 "$1" & done
+wait
+END
+timeout 120 salloc -Q -N 2 -n 4 sh steps.sh "$rank" > out 2> err || fail "two steps: status $?: $(cat err)"
+[ "$(grep -c 'of 4: ok' out)" = 8 ] || fail "two steps: $(cat out err)"
+
+# No munge: the error says what to export, and that is enough.
+COLL_CREATE_TIMEOUT_MS=5000 COLL_MUNGE_SOCKET="$scratch/none.sock" expect_failure "no munge" "export COLL_SECRET" srun --mpi=none -N 2 -n 2 "$rank"
+COLL_SECRET=$(head -c 32 /dev/urandom | od -An -tx1 | tr -d ' \n') COLL_MUNGE_SOCKET="$scratch/none.sock" \
+  expect_ranks "COLL_SECRET" 2 srun --mpi=none -N 2 -n 2 "$rank"
 finish

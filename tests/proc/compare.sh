@@ -33,7 +33,9 @@ series() {
 }
 for wanted in libcoll libcoll-inplace libcoll-shared limit; do series $wanted; done
 for mpi in openmpi mpich; do
-  if command -v mpicc.$mpi >/dev/null && command -v mpirun.$mpi >/dev/null; then series $mpi; fi
+  if command -v mpirun.$mpi >/dev/null && mpicc.$mpi -E -include mpi.h -x c /dev/null >/dev/null 2>&1; then
+    series $mpi
+  fi
 done
 if [ -e /usr/include/gloo/config.h ]; then series gloo; fi
 for cell in 64 65536; do # it has no column

@@ -57,6 +57,40 @@ done
 check "several collectives, 2 processes" "$run" -n 2 "$perf" allreduce reduce_scatterv alltoallv barrier sendrecv \
   -b 4 -e 64K -f 64 -n 3
 [ "$(grep -c 'values : 0 OK' "$out/log")" = 5 ] || { echo "FAILED: 5 collectives give as many tables"; failed=1; }
+# Windows of messages; percentiles; comma-separated values.
+for pattern in ring pairs both; do
+  for ranks in 1 2 3 4; do
+    check "sendrecv, windows, $pattern, $ranks threads" "$perf" sendrecv -t $ranks --window 16 --pattern $pattern \
+      -b 4 -e 128K -f 64 -n 3 --percentiles --csv "$out/csv"
+    has "values : 0 OK" "Mmsg/s" "median"
+    python3 - "$out/csv" <<'END' || failed=1
+import csv, sys
+rows = list(csv.DictReader(open(sys.argv[1])))
+assert [int(row["size"]) for row in rows] == [4, 256, 16384], rows
+for row in rows:
+    least, median, p99, most = (float(row[name + "_us"]) for name in ("min", "median", "p99", "max"))
+    assert 0 <= least <= median <= p99 <= most and row["half"] == "out_of_place" and row["wrong"] == "0", row
+END
+  done
+done
+check "percentiles, 2 processes" "$run" -n 2 "$perf" allreduce -b 4 -e 1K -f 16 -n 200 --percentiles --json "$out/json" --csv "$out/csv"
+has "in: min" "p99"
+python3 - "$out/json" "$out/csv" <<'END' || failed=1
+import csv, json, sys
+lines = json.load(open(sys.argv[1]))["results"]
+rows = list(csv.DictReader(open(sys.argv[2])))
+assert len(rows) == 2 * len(lines) == 6
+for line, row in zip((line for line in lines for half in range(2)), rows):
+    half = line[row["half"]]
+    assert 0 < half["min_us"] <= half["median_us"] <= half["p99_us"] <= half["max_us"]
+    for name in ("time_us", "min_us", "max_us", "busbw", "wrong"):
+        assert float(row[name]) == half[name], (name, row, half)
+    assert row["messages_per_us"] == ""
+END
+refuse "a window of a collective" "sendrecv" "$perf" allreduce -t 2 --window 4
+refuse "a pattern that does not exist" "ring, pairs or both" "$perf" sendrecv -t 2 --pattern star
+refuse "percentiles of a comparison" "percentiles" "$perf" allreduce -t 2 --percentiles --algo all
+
 # twice as many ranks as processors: two are bound to each
 for collective in allreduce reduce reduce_scatter broadcast allgather gather scatter alltoall barrier; do
   check "$collective, 2 processes a processor, roots in turn" "$run" -n $((2 * $(nproc))) "$perf" $collective \

@@ -1,7 +1,8 @@
 /*
  * plain_comm_threads.c: several threads of a rank use communicators of one family and of several
- * families at the same time. Two threads in one communicator are refused. For ThreadSanitizer
- * (Criterion does not run under it). Exit status 0 if all went well.
+ * families at the same time, and destroy the last two of a family. Two threads in one communicator
+ * are refused. For ThreadSanitizer (Criterion does not run under it). Exit status 0 if all went
+ * well.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -18,7 +19,7 @@ enum { MOST = 30000 }; /* large enough to take time */
 #else
 enum { MOST = 300000 };
 #endif
-enum { RANKS = 3, THREADS = 5, ROUNDS = 16 };
+enum { RANKS = 3, THREADS = 5, ROUNDS = 16, PARTINGS = 20 };
 
 /* What one thread of a rank works on. */
 typedef struct worker {
@@ -145,6 +146,42 @@ static int misuse(coll_comm *comm, int rank, int nranks, void *arg) {
   return result;
 }
 
+/* ---- the end of a family ---- */
+
+typedef struct parting {
+  pthread_t thread;
+  coll_comm *child;
+} parting;
+
+static void *destroy_child(void *arg) {
+  parting *self = arg;
+  return coll_comm_destroy(&self->child) == COLL_OK ? NULL : self;
+}
+
+/* A thread destroys the child, while the rank's own destroys the base. */
+static int part(coll_comm *comm, int rank, int nranks, void *arg) {
+  parting *self = (parting *)arg + rank;
+  (void)nranks;
+  RANK_OK(coll_comm_dup(comm, NULL, &self->child));
+  RANK_CHECK(pthread_create(&self->thread, NULL, destroy_child, self) == 0);
+  return 0;
+}
+
+static int part_often(void) {
+  for (int round = 0; round < PARTINGS; round++) {
+    parting ranks[2];
+    if (run_threads(2, NULL, part, ranks) != 0)
+      return 1;
+    for (int r = 0; r < 2; r++) {
+      void *failed;
+      pthread_join(ranks[r].thread, &failed);
+      if (failed)
+        return 1;
+    }
+  }
+  return 0;
+}
+
 int main(void) {
   char shm[] = "shm", tcp[] = "tcp";
   pthread_t threads[2];
@@ -157,5 +194,6 @@ int main(void) {
   if (failed[0] || failed[1])
     return 1;
   scene on_base = {.on_child = 0}, on_child = {.on_child = 1};
-  return run_threads(2, NULL, misuse, &on_base) || run_threads(2, NULL, misuse, &on_child);
+  return run_threads(2, NULL, misuse, &on_base) || run_threads(2, NULL, misuse, &on_child) ||
+         part_often();
 }

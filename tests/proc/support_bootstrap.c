@@ -128,7 +128,7 @@ member *make_members(int n, int timeout_ms) {
 
 /* Runs all members but `absent` as threads. */
 void run_members(member *members, int n, int absent) {
-  pthread_t threads[64];
+  pthread_t threads[128];
   for (int i = 0; i < n; i++)
     if (i != absent && pthread_create(&threads[i], NULL, take_part, &members[i]) != 0)
       abort();

@@ -233,3 +233,19 @@ int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, 
   munmap(shared, sizeof(*shared));
   return first;
 }
+
+int run_in_all_ways(int most, int step, int processes, rank_fn fn, void *arg) {
+  const char *transports[] = {"shm", "tcp"};
+  int result = 0;
+  for (int t = 0; t < transports_tried(); t++)
+    for (int progress = COLL_PROGRESS_OFF; progress <= COLL_PROGRESS_ON; progress++) {
+      coll_config config = COLL_CONFIG_INIT;
+      config.transport = transports[t];
+      config.progress = (coll_progress)progress;
+      for (int nranks = 1; result == 0 && nranks <= most; nranks += step)
+        result = run_threads(nranks, &config, fn, arg);
+      if (result == 0)
+        result = run_processes(processes, &config, fn, arg, 60, NULL);
+    }
+  return result;
+}

@@ -28,6 +28,10 @@ int run_processes(int nranks, const coll_config *config, rank_fn fn, void *arg, 
 /* How many transports a test of two tries: one if TEST_TRANSPORT replaces both. */
 int transports_tried(void);
 
+/* Runs fn with 1, 1 + step, ... up to `most` threads, and then with that many processes, over both
+ * transports, with and without the progress thread. 0 if all returned 0. */
+int run_in_all_ways(int most, int step, int processes, rank_fn fn, void *arg);
+
 /* Seconds of a monotonic clock. */
 double now_s(void);
 

@@ -287,7 +287,8 @@ Test(bad_input, missing_ranks, .timeout = 30) {
   coll_id id;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   for (int i = 0; i < 2; i++) {
-    listeners[i] = (listener){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 800};
+    /* Rank 0 says it a second before that, so that a busy machine has time to pass it on. */
+    listeners[i] = (listener){.id = id, .rank = 2 * i, .nranks = 4, .timeout_ms = 5000};
     cr_assert_eq(pthread_create(&threads[i], NULL, enter, &listeners[i]), 0);
   }
   for (int i = 0; i < 2; i++) {

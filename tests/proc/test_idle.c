@@ -200,7 +200,9 @@ static int lives(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_comm_destroy(&second);
   TOGETHER;
   if (rank < nranks - 1) {
-    RANK_OK(coll_send(&value, 1, COLL_INT32, nranks - 1, 0, third));
+    coll_request *request = NULL;
+    RANK_OK(coll_isend(&value, 1, COLL_INT32, nranks - 1, 0, third, &request));
+    RANK_OK(coll_wait(&request, slow_ms(10000))); /* until it is copied */
     meter m = start_meter(arg);
     RANK_OK(coll_comm_destroy(&third)); /* the message cannot be sent yet */
     end_meter(&m, LATE_MS, "coll_comm_destroy");

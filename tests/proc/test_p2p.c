@@ -75,7 +75,7 @@ static int serve_any_source(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank == 0) {
     int heard[8] = {0};
     for (int i = 0; i < QUESTIONS * (nranks - 1); i++) {
-      coll_message message = {-7, -7, 7};
+      coll_message message = {-7, -7, 7, COLL_INT8};
       RANK_OK(
           coll_recv(buf, LONG_COUNT, COLL_INT32, COLL_ANY_SOURCE, COLL_ANY_TAG, &message, comm));
       RANK_CHECK(message.source > 0 && message.source < nranks);
@@ -265,8 +265,8 @@ static bool is_leaving(callers *leaving, int rank) {
   return thread != 0 && (has_ended(thread) || sleeps(thread));
 }
 
-/* An eager send completes although its receiver is in a collective, and arrives although its sender
- * leaves at once. */
+/* An eager send completes although its receiver is in a collective; a nonblocking one although its
+ * receiver is in no call, and arrives although its sender leaves at once. */
 static int send_early(coll_comm *comm, int rank, int nranks, void *arg) {
   (void)nranks;
   callers *leaving = arg;
@@ -281,7 +281,9 @@ static int send_early(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(rank != 1 || got == 40);
   value = 50;
   if (rank == 1) {
-    RANK_OK(coll_send(&value, 1, COLL_INT32, 2, 0, comm));
+    coll_request *request = NULL;
+    RANK_OK(coll_isend(&value, 1, COLL_INT32, 2, 0, comm, &request));
+    RANK_OK(coll_wait(&request, slow_ms(10000)));
     enters_call(leaving, rank); /* the end of its communicator */
   }
   if (rank == 2) {

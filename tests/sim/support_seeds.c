@@ -1,8 +1,7 @@
-/* support_seeds.c: random worlds made from a seed, and how many seeds to try. */
+/* support_seeds.c: random worlds made from a seed. */
 #include "support_seeds.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* One of a few numbers. */
@@ -56,21 +55,4 @@ void seeded_world_make(seeded_world *sw, uint64_t seed, int min_ranks, int max_r
     snprintf(sw->fault, sizeof(sw->fault), "seed=%llu,again=%d,pending=%d,delay_us=%d",
              (unsigned long long)seed, (int)ONE_OF(&prng, 0, 20), (int)ONE_OF(&prng, 0, 40),
              (int)ONE_OF(&prng, 0, 100, 5000));
-}
-
-int seeds_run(const char *test, seed_fn fn, uint64_t first, int count) {
-  const char *one = getenv("SIM_SEED"), *many = getenv("SIM_SEEDS");
-  if (one)
-    return !fn(strtoull(one, NULL, 0), true);
-  if (many)
-    count = atoi(many);
-  int failed = 0;
-  for (int i = 0; i < count && failed < 10; i++) {
-    if (fn(first + (uint64_t)i, false))
-      continue;
-    failed++;
-    fprintf(stderr, "again with: SIM_SEED=%llu %s\n", (unsigned long long)first + (unsigned)i,
-            test);
-  }
-  return failed;
 }

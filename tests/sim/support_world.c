@@ -13,9 +13,10 @@
 #define TICK_NS     5000000ull /* how far time advances when no event is left */
 #define MAX_STEPS   200000000ull
 
-/* Sets a number among the settings. */
+/* Sets a number among the settings, as a user does. */
 static void set_number(colli_params *params, colli_param_id id, long long value) {
   params->number[id] = value;
+  params->from_env[id] = true;
 }
 
 /* The settings of all ranks. */

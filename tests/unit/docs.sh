@@ -1,6 +1,6 @@
 #!/bin/bash
-# docs/collectives is what docs/generate.sh makes of the header and the algorithms of this build, and every
-# page's links lead to files.
+# docs/collectives is what docs/generate.sh makes of the header and the algorithms of this build, every page's
+# links lead to files, and docs/porting.md names and uses what is in the headers.
 set -euo pipefail
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
@@ -9,6 +9,17 @@ diff -r "$SOURCE/docs/collectives" "$dir/pages" || {
   echo "docs/collectives is not up to date; run: docs/generate.sh $BUILD"
   exit 1
 }
+
+# The names on the page about porting are in the headers, and its snippets compile together.
+names=$(grep -oE '\bcoll_[a-z_]+\(\)|\bCOLL_[A-Z0-9_]+\b' "$SOURCE/docs/porting.md" | tr -d '()' | sort -u)
+for name in $names; do
+  grep -qw -- "$name" "$SOURCE"/libcoll/include/coll/*.h "$SOURCE/docs/parameters.md" || {
+    echo "docs/porting.md has $name, which is in no header and is no setting"
+    exit 1
+  }
+done
+sed -n '/^```c$/,/^```$/p' "$SOURCE/docs/porting.md" | grep -v '^```' >"$dir/porting.c"
+"${CC:-cc}" -std=c11 -Wall -Wextra -Werror -Wno-unused-function -fsyntax-only -I"$SOURCE/libcoll/include" "$dir/porting.c"
 
 lost=0
 for page in "$SOURCE"/*.md "$SOURCE"/docs/*.md "$SOURCE"/docs/*/*.md; do

@@ -86,6 +86,23 @@ static void take_latest(world *w, int c, unsigned here) {
   }
 }
 
+/* The same if the latest one is its own. */
+static void take_from_behind(world *w, int c, unsigned here) {
+  rank *me = &w->rank[c];
+  uint8_t latest = 0;
+  for (int r = c + 1; r < MOST; r++) {
+    const link *l = &w->link[c][r];
+    if (!(here & bit(r)) || l->ballot <= latest ||
+        !shrink_is_from_behind(l->ballot, l->ballot % 8 == c, me->before, me->own))
+      continue;
+    latest = l->ballot;
+    me->list = l->list;
+    me->renewed = l->renewed;
+  }
+  if (latest)
+    me->ballot = ballot_after(me->ballot, c);
+}
+
 /* Ends the shrink for a leader, and for those who take nothing. */
 static void end(world *w, int c, unsigned here, uint8_t outcome) {
   rank *me = &w->rank[c];
@@ -101,6 +118,8 @@ static bool begin_round(world *w, const bounds *b, int c) {
   unsigned here = here_set(w, c, b->nranks);
   bool gone[MOST], is_here[MOST], listed[MOST], adopted[MOST], takes[MOST];
   take_latest(w, c, here);
+  if (me->ballot && me->ballot == me->own)
+    take_from_behind(w, c, here);
   unsigned adopters = adopted_set(w, c, here);
   spread(gone, me->gone);
   spread(is_here, here);
@@ -117,6 +136,8 @@ static bool begin_round(world *w, const bounds *b, int c) {
   }
   if (!committed && w->lists == b->lists)
     return false;
+  if (!committed && me->ballot != me->own)
+    me->before = me->ballot;
   me->ballot = ballot_after(me->ballot, c);
   me->renewed = committed;
   if (!committed) {
@@ -178,9 +199,15 @@ static bool choose_leader(world *w, int r) {
   return true;
 }
 
-/* Its checkin arrives, if that rank lives and leads. */
+/* Its checkin arrives, if that rank lives and leads, or passes it on to the one that it follows,
+ * which this rank may have given up on before. */
 static bool check_in(world *w, int r) {
   rank *me = &w->rank[r], *leader = &w->rank[me->leader];
+  if (leader->alive && !leader->outcome && !me->sent && leader->sent &&
+      leader->leader < me->leader) {
+    me->leader = leader->leader;
+    leader = &w->rank[me->leader];
+  }
   if (me->sent || !leader->alive || leader->outcome || leader->leader != me->leader)
     return false;
   me->sent = 1;

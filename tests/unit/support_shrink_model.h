@@ -35,7 +35,8 @@ typedef struct rank {
   uint8_t sent;          /* its checkin, to its leader */
   uint8_t gone, skipped; /* sets of ranks */
   uint8_t ballot, list, renewed, child;
-  uint8_t phase, own, takes; /* of a leader: the ballot that it chose, and who takes the list */
+  uint8_t phase, takes; /* of a leader; who takes the list */
+  uint8_t own, before;  /* the ballot that it chose, and the latest before its own ones */
 } rank;
 
 typedef struct world {

@@ -110,6 +110,7 @@ typedef struct one_run {
   uint64_t sent_bytes;
   fake_conn fake;
   coll_request *op;
+  colli_lane lanes[COLLI_MAX_LANES];
   colli_sched *sched;
   float in[2 * COUNT], out[2 * COUNT];
 } one_run;
@@ -124,7 +125,8 @@ static one_run *run_open(colli_coll coll, const char *name, int root, int arrive
   cr_assert_not_null(op);
   for (int i = 0; i < 2 * COUNT; i++)
     p->in[i] = (float)i;
-  *op = (coll_request){.coll = coll,
+  *op = (coll_request){.lane = p->lanes,
+                       .coll = coll,
                        .tag = right,
                        .elem_bytes = sizeof(float),
                        .in = (const char *)p->in,

@@ -112,3 +112,26 @@ Test(locality, ranks_that_read_different_corrections_use_none) {
   colli_locality found = find();
   cr_expect_null(found.model.corrections);
 }
+
+/* Ranks of one host that may use all its processors, but only for a share of the time. */
+static bool crowded_with(int ranks_of_group, uint64_t quota_millicores) {
+  fill_table(RANKS, 1);
+  for (int rank = 0; rank < RANKS; rank++) {
+    table[rank].core = -1;
+    table[rank].cpus[0] = (1ull << RANKS) - 1;
+    table[rank].quota_group = 10 + (uint64_t)(rank / ranks_of_group);
+    table[rank].quota_millicores = quota_millicores;
+  }
+  return find().crowded;
+}
+
+Test(locality, quota) {
+  cr_expect(!crowded_with(RANKS, 0), "no limit");
+  cr_expect(!crowded_with(RANKS, 4000), "a whole processor each");
+  cr_expect(crowded_with(RANKS, 3999));
+  cr_expect(crowded_with(RANKS, 1000));
+  cr_expect(crowded_with(RANKS, 1));
+  cr_expect(!crowded_with(1, 1000), "each in a container with one processor");
+  cr_expect(crowded_with(2, 1000), "two in each");
+  cr_expect(!crowded_with(2, 2000));
+}

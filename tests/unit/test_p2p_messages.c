@@ -90,7 +90,8 @@ static int fake_release(coll_conn *conn) {
   return COLL_T_DONE;
 }
 
-static const coll_transport_ops fake_ops = {.connect = fake_connect,
+static const coll_transport_ops fake_ops = {.caps = COLL_CAP_SHARED_MEMORY,
+                                            .connect = fake_connect,
                                             .send = fake_send,
                                             .sent = fake_sent,
                                             .slot_acquire = fake_acquire,
@@ -329,7 +330,8 @@ Test(p2p_messages, unexpected_ones_are_bounded) {
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX);
   for (int i = 1; i <= 3; i++) /* the newest, which is still on the connection, last */
     post_receive(w, &ops[i], NULL, buf, 1, 1, i == 3 ? COLLI_UNEXPECTED_MAX : 2 * i);
-  colli_engine_progress(&w->exec, &w->p2p);
+  for (int i = 0; i < 2; i++) /* after an expected message, unexpected ones wait for the next */
+    colli_engine_progress(&w->exec, &w->p2p);
   cr_assert(ops[1].request.done && ops[2].request.done && ops[3].request.done &&
             !ops[0].request.done);
   cr_assert_eq(w->conn.first, COLLI_UNEXPECTED_MAX + 3);
@@ -340,5 +342,96 @@ Test(p2p_messages, unexpected_ones_are_bounded) {
   for (int i = 4; i < COLLI_UNEXPECTED_MAX + 11; i++)
     cr_assert(ops[i].request.done, "receive %d", i);
   cr_assert(!w->broken && !w->unfit && !w->failed);
+  close_world(w);
+}
+
+/* A receive of up to 8 bytes that has no post. */
+static bool receive_at_once(fake_world *w, int tag, coll_message *message, char *buf) {
+  colli_p2p_wanted wanted = {
+      .buf = buf, .count = 8, .elem_bytes = 1, .tag = tag, .type = COLL_UINT8, .message = message};
+  return colli_p2p_recv_at_once(&w->p2p, 1, &wanted);
+}
+
+/* Without a post a message is received only if it is the next one, an eager one that fits. */
+Test(p2p_messages, a_receive_at_once) {
+  static const struct {
+    int kind, tag;
+    uint64_t count;
+    bool exact, taken;
+  } cases[] = {{P2P_EAGER, 5, 8, true, true},
+               {P2P_EAGER, 5, 8, false, true},
+               {P2P_EAGER, 5, 3, false, true},
+               {P2P_EAGER, 5, 3, true, false},
+               {P2P_EAGER, 5, 9, false, false},
+               {P2P_EAGER, 6, 8, true, false},
+               {P2P_RENDEZVOUS, 5, SLOT + 1, false, false},
+               {P2P_CLEAR_TO_SEND, 5, 0, false, false}};
+  for (size_t i = 0; i < sizeof(cases) / sizeof(*cases); i++) {
+    fake_world *w = open_world();
+    char buf[SLOT] = {0};
+    colli_p2p_op op;
+    coll_message message = {-9, -9, 99, COLL_INT8};
+    post_receive(w, &op, NULL, buf, 0, 1, 1); /* opens the connection */
+    deliver_message(w, P2P_EAGER, 1, 0, 0, 0);
+    cr_assert(!receive_at_once(w, 5, NULL, buf)); /* behind the posted one, which it polled */
+    cr_assert(op.request.done && w->conn.first == 1);
+    size_t bytes = cases[i].count < SLOT ? cases[i].count : SLOT;
+    deliver_message(w, cases[i].kind, cases[i].tag, cases[i].count, 1, bytes);
+    bool taken = receive_at_once(w, 5, cases[i].exact ? NULL : &message, buf);
+    cr_assert_eq(taken, cases[i].taken, "case %zu", i);
+    cr_assert_eq(w->conn.first, taken ? 2 : 1, "case %zu", i);
+    cr_assert_eq(buf[0], taken ? 'x' : 0, "case %zu", i);
+    bool told = taken && !cases[i].exact;
+    cr_assert_eq(message.count, told ? cases[i].count : 99, "case %zu", i);
+    cr_assert(message.source == (told ? 1 : -9) && message.tag == (told ? 5 : -9));
+    cr_assert(!w->broken && !w->unfit && !w->failed);
+    close_world(w);
+  }
+}
+
+/* Nothing overtakes a posted receive, one from any source, or an unexpected message. */
+Test(p2p_messages, a_receive_at_once_waits_its_turn) {
+  for (int before = 0; before < 3; before++) {
+    fake_world *w = open_world();
+    char first[8] = {0}, second[8] = {0};
+    colli_p2p_op op;
+    post_receive(w, &op, NULL, first, 8, before == 1 ? COLL_ANY_SOURCE : 1, before == 2 ? 7 : 5);
+    if (before == 2) { /* the message is unexpected */
+      deliver_message(w, P2P_EAGER, 5, 8, 0, 8);
+      colli_engine_progress(&w->exec, &w->p2p);
+    }
+    cr_assert(!receive_at_once(w, 5, NULL, second));
+    deliver_message(w, P2P_EAGER, before == 2 ? 7 : 5, 8, 0, 8);
+    cr_assert(!receive_at_once(w, 5, NULL, second));
+    colli_engine_progress(&w->exec, &w->p2p);
+    cr_assert(op.request.done && first[0] == 'x' && second[0] == 0, "case %d", before);
+    close_world(w);
+  }
+}
+
+/* Nothing overtakes a send that waits, and what has no credit is left to an operation. */
+Test(p2p_messages, a_send_at_once) {
+  fake_world *w = open_world();
+  char buf[2 * SLOT] = {0};
+  colli_p2p_op op = {.request = {.coll = COLLI_SENDRECV, .name = "send"}, .nposts = 1};
+  op.post[0] = (colli_post){.op = &op,
+                            .kind = COLLI_POST_SEND,
+                            .peer = 1,
+                            .type = COLL_UINT8,
+                            .count = 1,
+                            .bytes = 1,
+                            .buf = buf};
+  coll_tag tag = p2p_tag_make(P2P_EAGER, 3, COLL_UINT8, 8, 0);
+  cr_assert(!colli_p2p_send_at_once(&w->p2p, 1, &tag, buf, 8)); /* no connection yet */
+  colli_p2p_start(&w->p2p, &op);
+  cr_assert(!colli_p2p_send_at_once(&w->p2p, 1, &tag, buf, 8)); /* behind the other one */
+  colli_engine_progress(&w->exec, &w->p2p);
+  cr_assert(op.request.done && w->conn.nsent == 1);
+  cr_assert(!colli_p2p_send_at_once(&w->p2p, 1, &tag, buf, SLOT + 1));
+  cr_assert(colli_p2p_send_at_once(&w->p2p, 1, &tag, buf, 8));
+  cr_assert(w->conn.nsent == 2 && memcmp(&w->conn.sent[1], &tag, sizeof(tag)) == 0);
+  w->conn.credit = 0;
+  cr_assert(!colli_p2p_send_at_once(&w->p2p, 1, &tag, buf, 8));
+  cr_assert(w->conn.nsent == 2 && w->p2p.busy == 0);
   close_world(w);
 }

@@ -155,6 +155,43 @@ Test(shrink_model, random_orders) {
   }
 }
 
+/* Lets these events happen, each of which can: kind, rank, other rank. */
+static void let_happen(world *w, const bounds *b, const int (*events)[3], size_t count) {
+  for (size_t i = 0; i < count; i++)
+    cr_assert(happen(w, b, (event)events[i][0], events[i][1], events[i][2]), "event %zu", i);
+}
+
+/* Rank 0 chooses two lists with ranks that are leaving it, who then take one of rank 1, with a
+ * lower ballot. One of them does not learn that it was committed, and comes back to rank 0, through
+ * rank 2. */
+Test(shrink_model, list_behind_the_back) {
+  const bounds b = {5, LISTS, 0, 4, 0, COLL_SHRINK_QUORUM_MAJORITY, false};
+  static const int events[][3] = {
+      {CHOOSES_LEADER, 0, 0}, {CHOOSES_LEADER, 1, 0}, {CHOOSES_LEADER, 2, 0},
+      {CHOOSES_LEADER, 3, 0}, {CHOOSES_LEADER, 4, 0}, {CHECKS_IN, 2, 0},
+      {CHECKS_IN, 3, 0},      {BEGINS_ROUND, 0, 0},   {GIVES_UP, 3, 0},
+      {NOTICES_END, 0, 3},    {OBEYS, 2, 0},          {HEARS_WORD, 0, 2},
+      {ENDS_ROUND, 0, 0},     {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 0, 0},
+      {GIVES_UP, 4, 0},       {NOTICES_END, 0, 4},    {OBEYS, 2, 0},
+      {HEARS_WORD, 0, 2},     {ENDS_ROUND, 0, 0},     {GIVES_UP, 1, 0},
+      {CHOOSES_LEADER, 1, 0}, {CHOOSES_LEADER, 3, 0}, {CHOOSES_LEADER, 4, 0},
+      {CHECKS_IN, 3, 0},      {CHECKS_IN, 4, 0},      {BEGINS_ROUND, 1, 0},
+      {OBEYS, 3, 0},          {OBEYS, 4, 0},          {HEARS_WORD, 1, 3},
+      {HEARS_WORD, 1, 4},     {ENDS_ROUND, 1, 0},     {OBEYS, 4, 0},
+      {GIVES_UP, 3, 0},       {CHOOSES_LEADER, 3, 0}, {CHECKS_IN, 3, 0},
+      {BEGINS_ROUND, 0, 0}};
+  world w = begin_world(&b);
+  let_happen(&w, &b, events, sizeof(events) / sizeof(*events));
+  for (int i = 0; i < 2; i++)
+    for (int r = 2; r < 4; r++) { /* if a round has begun, it succeeds */
+      happen(&w, &b, OBEYS, r, 0);
+      happen(&w, &b, HEARS_WORD, 0, r);
+      happen(&w, &b, ENDS_ROUND, 0, 0);
+    }
+  cr_assert_neq(w.rank[1].outcome, FAILED);
+  cr_assert_not(is_split(&w, &b));
+}
+
 /* A ballot from another rank leaves room for the next one, or it is refused. */
 Test(shrink_model, ballots) {
   const uint64_t first = shrink_next_ballot(0, 2);
@@ -170,4 +207,13 @@ Test(shrink_model, ballots) {
   }
   cr_assert_not(shrink_is_ballot(UINT64_MAX & ~(uint64_t)0xfffff, 1));
   cr_assert(shrink_is_ballot(UINT64_MAX >> 1 & ~(uint64_t)0xfffff, 1));
+}
+
+/* A list has a number, or a rank would return with the communicator of none. */
+Test(shrink_model, lists_have_numbers) {
+  const uint64_t ballot = shrink_next_ballot(0, 2);
+  cr_assert(shrink_is_list(0, 0, 3));
+  cr_assert(shrink_is_list(ballot, 7, 3));
+  cr_assert_not(shrink_is_list(ballot, 0, 3));
+  cr_assert_not(shrink_is_list(ballot, 7, 2));
 }

@@ -61,8 +61,10 @@ static offer offer_of(uint32_t kind, float *to, float *to2, const float *own,
 
 /* Does the work for two ranks, as a rank that waits for its send; what the claim returns. */
 static int work_on(offer *o) {
+  colli_lane lane = {.npending = 1};
   coll_request *op = calloc(1, sizeof(*op));
   cr_assert_not_null(op);
+  op->lane = &lane;
   colli_exec exec = {.nranks = 2,
                      .kernels = colli_kernels_best(),
                      .active = 1,
@@ -70,7 +72,6 @@ static int work_on(offer *o) {
                      .ctx = o,
                      .events = &events};
   op->lane[0].op = op;
-  op->lane[0].npending = 1;
   op->lane[0].pending[0].conn = &o->base;
   op->lane[0].pending[0].begin = "";
   int result = colli_worksharing_claim(&exec);

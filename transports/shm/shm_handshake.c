@@ -308,11 +308,12 @@ static void receive_answer(shm_handshake *hs) {
                   differs ? "the peer refused the shared segment; COLL_SLOT_BYTES and "
                             "COLL_SLOT_COUNT must be the same on all ranks"
                           : "the peer is out of memory for the segment; raise ulimit -v there");
-    fail_handshake(hs, &fault);
+  } else if (shm_bell_check(hs, &fault) == COLL_OK) {
+    shm_conn_up(hs->conn, hs);
+    end_handshake(hs);
     return;
   }
-  shm_conn_up(hs->conn, hs);
-  end_handshake(hs);
+  fail_handshake(hs, &fault);
 }
 
 /* Acceptor: sends the answer; the connection is made if it says OK. */
@@ -356,7 +357,7 @@ static void receive_offer(shm_handshake *hs) {
         &fault, COLL_ERR_PROTOCOL, NULL, 0,
         "the peer's slots differ; COLL_SLOT_BYTES and COLL_SLOT_COUNT must be the same on "
         "all ranks");
-  } else {
+  } else if (shm_bell_check(hs, &fault) == COLL_OK) {
     (void)shm_segment_adopt(&hs->segment, segment_bytes(hs->ep), fds[0], &fault);
   }
   colli_fd_close(fds[0]);

@@ -161,6 +161,9 @@ int shm_watch_move(shm_endpoint *ep, shm_watch *watch);
 /* Ends and closes a watched socket. */
 void shm_watch_close(shm_endpoint *ep, shm_watch *watch);
 
+/* Checks the doorbell that a peer passed. */
+coll_status shm_bell_check(const shm_handshake *handshake, shm_fault *fault);
+
 /* ---- shm_handshake.c ------------------------------------------------------------------------- */
 
 /* Starts to dial for a connection. */

@@ -1,6 +1,8 @@
-/* shm_watch.c: descriptors that an endpoint watches. */
+/* shm_watch.c: descriptors that an endpoint watches, and doorbells. */
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "libcoll/base/fork.h"
@@ -26,4 +28,20 @@ void shm_watch_close(shm_endpoint *ep, shm_watch *watch) {
     colli_fd_close(watch->fd);
     watch->fd = -1;
   }
+}
+
+/* Whether writing to a descriptor neither blocks nor raises a signal, as it would with a pipe. */
+static bool is_bell(int fd) {
+  struct stat about;
+  int flags = fcntl(fd, F_GETFL);
+  /* Files without a type are those that the kernel makes for eventfd() and the like. */
+  return flags >= 0 && (flags & O_NONBLOCK) && fstat(fd, &about) == 0 &&
+         (about.st_mode & S_IFMT) == 0;
+}
+
+coll_status shm_bell_check(const shm_handshake *hs, shm_fault *fault) {
+  if (hs->local || is_bell(hs->bell_fd)) /* in the same process it is the other endpoint's own */
+    return COLL_OK;
+  return shm_fault_set(fault, COLL_ERR_PROTOCOL, NULL, 0,
+                       "the peer passed something other than a doorbell; its process is damaged");
 }

@@ -46,6 +46,7 @@ typedef enum coll_status {
 typedef struct coll_comm coll_comm;       /* opaque: one rank's membership in a communicator */
 typedef struct coll_request coll_request; /* opaque: an operation, started or persistent */
 typedef struct coll_window coll_window;   /* opaque: memory of all ranks that coll_put() writes */
+typedef struct coll_matched coll_matched; /* opaque: a message that coll_probe() took */
 
 /*
  * The record of a failure. Strings end with 0. Fields that do not apply are -1, 0 or "".

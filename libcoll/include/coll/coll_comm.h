@@ -96,22 +96,26 @@ typedef struct coll_id {
 /*
  * Creates a communicator from the launcher's environment variables, collectively over all ranks.
  *
- * A launcher that speaks PMIx (Open MPI's; Slurm's with --mpi=pmix) provides everything, unless
- * COLL_ROOT, COLL_RANK or RANK is set. Then all ranks must make this call the same number of times,
- * and children that they fork afterwards must not make it.
+ * A launcher that speaks PMIx (Open MPI's; Slurm's with --mpi=pmix) or PMI-1 (MPICH's; Slurm's with
+ * --mpi=pmi2) provides everything, unless COLL_ROOT, COLL_RANK or RANK is set. Then all ranks must
+ * make this call the same number of times, and children that they fork afterwards must not make it;
+ * with PMI-1, no rank may use an MPI library. The same holds for srun --mpi=none, where ranks meet
+ * on the first node and munge (or COLL_SECRET) protects the secret, and for torchrun, which needs
+ * COLL_SECRET to be safe.
  *
  * With other launchers, rank and nranks come from COLL_RANK and COLL_NRANKS (collrun), else
- * SLURM_PROCID and SLURM_NTASKS, else OMPI_COMM_WORLD_RANK and _SIZE, else PMI_RANK and PMI_SIZE
- * (MPICH), else RANK and WORLD_SIZE (torchrun). Where rank 0 listens: COLL_ROOT ("address:port",
- * "[v6]:port" or "name:port"), else MASTER_ADDR and MASTER_PORT. The shared secret: COLL_SECRET_FD,
- * else COLL_SECRET_FILE, else COLL_SECRET (docs/launchers.md); the descriptor is closed, and the
- * first and the last variable are empty afterwards. A single rank needs neither. Without any
- * launcher variable the communicator has one rank.
+ * SLURM_PROCID and SLURM_NTASKS (outside a step), else OMPI_COMM_WORLD_RANK and _SIZE, else
+ * PMI_RANK and PMI_SIZE (MPICH), else RANK and WORLD_SIZE. Where rank 0 listens: COLL_ROOT
+ * ("address:port", "[v6]:port" or "name:port"), else MASTER_ADDR and MASTER_PORT. The shared
+ * secret: COLL_SECRET_FD, else COLL_SECRET_FILE, else COLL_SECRET (docs/launchers.md); the
+ * descriptor is closed, and the first and the last variable are empty afterwards. A single rank
+ * needs neither. Without any launcher variable the communicator has one rank.
  *
  * comm: receives the communicator; release it with coll_comm_destroy(). config: may be NULL.
  * Errors: INVALID_ARGUMENT (null or malformed config), INVALID_USAGE (variables missing, malformed
- * or contradictory; unknown COLL_ variable; no PMIx library), SYSTEM (PMIx failed), TIMEOUT (it did
- * not answer in time), and those of coll_comm_create().
+ * or contradictory; unknown COLL_ variable; no PMIx library or munge; an MPI where the launcher
+ * speaks PMI-1), SYSTEM (the launcher failed), TIMEOUT (it did not answer in time), and those of
+ * coll_comm_create().
  */
 COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *config);
 
@@ -153,10 +157,12 @@ COLL_API coll_status coll_comm_create_local(coll_comm **comms, int nranks,
 
 /*
  * Releases a communicator and sets *comm to NULL. Requests that are still open on it become
- * invalid. Not collective: it notifies the other ranks and waits for them at most one second. A
- * rank that still needs data from this one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors:
- * INVALID_ARGUMENT (comm is NULL), INVALID_USAGE (another thread is inside, or this process is a
- * forked child; *comm stays as it is).
+ * invalid. Not collective: it notifies the other ranks and waits for them at most one second.
+ * Messages whose sends are complete are delivered first. That waits for their receivers, for half
+ * of the communicator's timeout_ms but at most ten seconds. A rank that still needs data from this
+ * one gets COLL_ERR_PEER_LOST. *comm may be NULL. Errors: INVALID_ARGUMENT (comm is NULL),
+ * INVALID_USAGE (another thread is inside, or this process is a forked child; *comm stays as it
+ * is), TIMEOUT (messages were not delivered; the communicator is released all the same).
  */
 COLL_API coll_status coll_comm_destroy(coll_comm **comm);
 
@@ -195,15 +201,29 @@ COLL_API coll_status coll_comm_name(const coll_comm *comm, const char **name);
  * `comm`. Errors: INVALID_ARGUMENT (null, bad color or config), NO_MEMORY, and those of a
  * collective.
  *
- * While this rank waits in one communicator, operations on all those split from each other make
+ * While this rank waits in one communicator, operations on all communicators of its process make
  * progress too, so ranks may wait for them in different orders. A coll_op_fn may therefore run in
- * another thread than the one that started the operation, and must not call libcoll on any of them.
+ * another thread than the one that started the operation, and must neither call libcoll nor fork.
  */
 COLL_API coll_status coll_comm_split(coll_comm *comm, int color, int key, const coll_config *config,
                                      coll_comm **child);
 
 /* A child with the same ranks in the same order. Otherwise as coll_comm_split(). */
 COLL_API coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, coll_comm **child);
+
+/*
+ * Start coll_comm_split() and coll_comm_dup(). *child is the communicator once the request is
+ * complete (coll_test, coll_wait, coll_wait_any), and NULL before, or if that returns an error. The
+ * order of these calls among all collectives on `comm` is the same on all ranks; the blocking form
+ * may be used on some. child, and config->error if given, must stay valid until completion; the
+ * rest of config is copied. If `comm` is destroyed first, there will be no child. Errors: as of
+ * coll_comm_split(); INVALID_ARGUMENT (request is NULL).
+ */
+COLL_API coll_status coll_comm_isplit(coll_comm *comm, int color, int key,
+                                      const coll_config *config, coll_comm **child,
+                                      coll_request **request);
+COLL_API coll_status coll_comm_idup(coll_comm *comm, const coll_config *config, coll_comm **child,
+                                    coll_request **request);
 
 /*
  * A child with the `count` ranks of `comm` in `ranks`, in that order. Collective over all ranks of
@@ -213,6 +233,24 @@ COLL_API coll_status coll_comm_dup(coll_comm *comm, const coll_config *config, c
  */
 COLL_API coll_status coll_comm_subset(coll_comm *comm, const int *ranks, int count,
                                       const coll_config *config, coll_comm **child);
+
+/*
+ * As coll_comm_subset(), but collective over the `count` listed ranks alone: the others do not call
+ * it, and are not disturbed. So parts of a job can make communicators while the rest works.
+ *
+ * tag: 0 .. INT_MAX - 1, the same on all members. Calls whose members overlap, and which may be
+ * under way at the same time, need different tags; those with one tag come in the same order on all
+ * ranks that take part in several of them. The tags have nothing to do with those of coll_send(),
+ * but the call's messages travel behind messages to the same rank that it has not received
+ * (coll_send). ranks: includes this rank. Threads of one rank that make groups at the same time
+ * each use a communicator of their own (coll_comm_dup).
+ *
+ * Errors: as coll_comm_subset(); INVALID_ARGUMENT also for a bad tag, and if this rank is not
+ * listed. A member that does not come is named by TIMEOUT, one that died by PEER_LOST. Like
+ * MISMATCH (members gave different lists) they revoke `comm`.
+ */
+COLL_API coll_status coll_comm_create_group(coll_comm *comm, const int *ranks, int count, int tag,
+                                            const coll_config *config, coll_comm **child);
 
 /*
  * The rank that `rank` of `comm` had in the communicator that coll_init_from_env, coll_comm_create

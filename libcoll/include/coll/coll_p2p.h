@@ -29,17 +29,25 @@ typedef struct coll_message {
   int source;   /* rank that sent it */
   int tag;      /* its tag */
   size_t count; /* its length in elements */
+  coll_type type;
 } coll_message;
 
 /*
  * Sends count elements to rank peer, which may be this rank. tag: 0 or more, chosen freely; a
  * receive takes the first message that matches its peer and tag, in the order sent.
  *
- * The send is complete when sendbuf may be used again: at once for a short message (one that fits a
- * slot, COLL_SLOT_BYTES), and once the receiver has called coll_recv() for a long one. For each
- * sender the receiver queues up to 64 unexpected messages or 4 MiB of them. The sender queues as
- * many that cannot be sent yet. Sends beyond that wait for receives. A sender sends what it has
- * queued during its later calls, including coll_comm_destroy().
+ * A long message is sent when the receiver has called coll_recv() for it. When the send of a short
+ * one (it fits a slot, COLL_SLOT_BYTES) is complete, sendbuf may be used again, and:
+ *
+ * - If the caller has waited for that, in coll_send(), coll_sendrecv(), a group, or coll_wait()
+ *   without a limit, then the message is on its way, whatever the sender does next. The first
+ *   message to a rank needs a connection, for which that rank has to be in a call of libcoll, on
+ *   any communicator. Later ones go ahead of the receiver as far as the connection holds them
+ *   (COLL_SLOT_COUNT). For each sender the receiver queues up to 64 unexpected messages or 4 MiB.
+ * - Otherwise, or if a blocking send has waited for half of the deadline (timeout_ms) for a
+ *   connection, or for 100 ms for a receiver that does not read, the sender has a copy. It queues
+ *   up to 64 messages or 4 MiB for each receiver, which it sends during later calls, on any
+ *   communicator, coll_comm_destroy() included. Sends beyond that wait.
  */
 COLL_API coll_status coll_send(const void *sendbuf, size_t count, coll_type type, int peer, int tag,
                                coll_comm *comm);
@@ -59,7 +67,8 @@ COLL_API coll_status coll_send_on_stream(const void *sendbuf, size_t count, coll
  * stay valid until then. If it is given, the message may be shorter than count elements; otherwise
  * it must have exactly count. Another type or length is a MISMATCH of this receive alone: its
  * message is thrown away, and the communicator stays usable. Messages of one sender are received in
- * the order sent. If several receives match a message, the one called first gets it.
+ * the order sent. If several receives match a message, the one called first gets it. coll_probe()
+ * looks at a message first.
  */
 COLL_API coll_status coll_recv(void *recvbuf, size_t count, coll_type type, int peer, int tag,
                                coll_message *message, coll_comm *comm);
@@ -97,15 +106,39 @@ COLL_API coll_status coll_sendrecv_on_stream(const void *sendbuf, size_t sendcou
                                              int source, int recvtag, coll_type type,
                                              coll_message *message, coll_comm *comm, void *stream);
 
+/*
+ * Looks for a message that coll_recv(peer, tag) would get now, and describes it in *message. Waits
+ * for one up to timeout_ms (0: does not wait; negative: no limit but the communicator's own
+ * deadline). COLL_IN_PROGRESS: timeout_ms passed first.
+ *
+ * matched NULL: the message stays where it is. Otherwise *matched becomes this message, which no
+ * other receive gets; receive it with coll_mrecv() or coll_imrecv(). So a thread or a library that
+ * has looked at a message can be sure to receive the same one. *matched is NULL if there was none;
+ * it becomes invalid with the end of `comm`. Errors: INVALID_ARGUMENT, and those of coll_recv().
+ */
+COLL_API coll_status coll_probe(coll_comm *comm, int peer, int tag, coll_message *message,
+                                coll_matched **matched, int timeout_ms);
+
+/*
+ * Receives a message that coll_probe() took, and sets *matched to NULL. type: the message's; count:
+ * at least its length. Another type or a smaller count is a MISMATCH, which throws the message
+ * away. If the call is refused (INVALID_ARGUMENT, INVALID_USAGE, NO_MEMORY), *matched stays.
+ */
+COLL_API coll_status coll_mrecv(void *recvbuf, size_t count, coll_type type,
+                                coll_matched **matched);
+/* Starts coll_mrecv(), which sets *matched to NULL at once; complete the request. */
+COLL_API coll_status coll_imrecv(void *recvbuf, size_t count, coll_type type,
+                                 coll_matched **matched, coll_request **request);
+
 /* ---- one-sided ----------------------------------------------------------------------------- */
 
 /*
  * Makes `bytes` bytes at `base` writable by the other ranks of `comm`. Collective; each rank passes
  * its own memory, of any size. The memory belongs to the caller and must outlive the window. Puts
- * arrive while the owner is inside libcoll calls on `comm`, or at any time if it has a progress
- * thread. The owner may read the data after coll_wait_signal(), or after any other message that the
- * sender sent after the put and a signal. Errors: INVALID_ARGUMENT, NO_MEMORY, and those of a
- * collective.
+ * arrive while the owner is in a call of libcoll, on any communicator, or at any time if it has a
+ * progress thread. The owner may read the data after coll_wait_signal(), or after any other message
+ * that the sender sent after the put and a signal. Errors: INVALID_ARGUMENT, NO_MEMORY, and those
+ * of a collective.
  */
 COLL_API coll_status coll_window_create(coll_comm *comm, void *base, size_t bytes,
                                         coll_window **window);

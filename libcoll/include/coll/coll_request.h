@@ -31,9 +31,9 @@ COLL_API coll_status coll_wait(coll_request **request, int timeout_ms);
 
 /*
  * Waits until one of `count` requests is complete, stores its index in *index, and releases it as
- * coll_test() does. Entries that are NULL are skipped; all entries must belong to one communicator.
- * COLL_IN_PROGRESS: timeout_ms passed first (as in coll_wait), *index is -1. COLL_OK with *index
- * -1: all entries were NULL. Errors: INVALID_ARGUMENT, and those of the completed operation.
+ * coll_test() does. Skips entries that are NULL. They may belong to several communicators; then no
+ * other thread may use these. COLL_IN_PROGRESS: timeout_ms passed (as in coll_wait), *index is -1.
+ * COLL_OK with *index -1: all were NULL. Errors: INVALID_ARGUMENT, and those of the operation.
  */
 COLL_API coll_status coll_wait_any(coll_request **requests, int count, int *index, int timeout_ms);
 

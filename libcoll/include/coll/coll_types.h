@@ -20,7 +20,8 @@ extern "C" {
  * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
  * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
  * structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1 to 65535 bytes:
- * every collective can move it, and operations made by coll_op_create() can reduce it.
+ * every collective can move it, and operations made by coll_op_create() can reduce it if it fits a
+ * slot (COLL_SLOT_BYTES, by default 64 KiB); otherwise reductions are an INVALID_ARGUMENT.
  */
 typedef enum coll_type {
   COLL_INT8 = 0,
@@ -136,6 +137,22 @@ COLL_API coll_status coll_op_create_premul_sum(coll_comm *comm, const void *fact
 
 /* Releases an operation that no call in flight uses; *op becomes -1. Errors: INVALID_ARGUMENT. */
 COLL_API coll_status coll_op_free(coll_comm *comm, coll_op *op);
+
+/* ---- on this rank alone -------------------------------------------------------------------- */
+
+/*
+ * inout[i] = in[i] op inout[i], for i < count: combines two buffers of this rank as a reduction
+ * combines those of two ranks, with the same kernels and the same bits. Sends nothing, also inside
+ * a group, and works on a revoked communicator.
+ *
+ * in, inout: count elements of type; disjoint or the same. op: not COLL_AVG and no pre-multiplied
+ * sum, which are about all ranks; of float16, bfloat16 and float8 each result is rounded
+ * (coll_config.accumulate has no effect). comm: whose operation `op` is; NULL is enough for the
+ * predefined ones, from any thread at any time. Errors: INVALID_ARGUMENT (as for coll_reduce();
+ * with comm NULL there is no record), INVALID_USAGE (another thread inside `comm`).
+ */
+COLL_API coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type,
+                                       coll_op op, coll_comm *comm);
 
 #ifdef __cplusplus
 }

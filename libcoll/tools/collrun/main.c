@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -136,21 +137,44 @@ static int run_ranks(run_job *job) {
   return status;
 }
 
+/* Runs the job once, with a secret and a port of its own. */
+static int run_once(run_job *job) {
+  int status = make_secret(job);
+  if (status == 0)
+    status = job->options.hosts != NULL ? choose_root(job) : listen_here(job);
+  if (status == 0)
+    status = run_ranks(job);
+  colli_secret_release(job->secret);
+  job->secret = NULL;
+  return status;
+}
+
 int main(int argc, char **argv) {
   run_job job = {.root_fd = -1, .secret_fd = -1, .pid = getpid()};
   int status = run_options_read(argc, argv, &job.options);
   if (status != 0)
     return status < 0 ? 0 : status;
   status = run_ranks_make(&job);
-  if (status == 0)
-    status = make_secret(&job);
-  if (status == 0)
-    status = job.options.hosts != NULL ? choose_root(&job) : listen_here(&job);
+  if (status == 0 && job.options.logs != NULL && mkdir(job.options.logs, 0777) != 0 &&
+      errno != EEXIST) {
+    fprintf(stderr, "collrun: --logs %s: %s\n", job.options.logs, strerror(errno));
+    status = RUN_FAILED;
+  }
   if (status == 0) {
     raise_limit(&job);
-    status = run_ranks(&job);
+    status = run_once(&job);
+    /* What collrun itself could not do would fail again. */
+    for (int i = 1; i <= job.options.restarts && status != 0 && !job.stopped &&
+                    (status < RUN_TIMEOUT || status > RUN_NOT_FOUND);
+         i++) {
+      job.attempt = i;
+      fprintf(stderr, "collrun: restart %d of %d\n", i, job.options.restarts);
+      status = run_once(&job);
+    }
   }
   free(job.ranks);
-  colli_secret_release(job.secret);
+  free(job.options.hostfile);
+  for (int i = 0; i < job.options.nexports; i++)
+    free((char *)job.options.exports[i]);
   return status;
 }

@@ -9,12 +9,16 @@
 
 static const char usage_text[] =
     "usage: collrun -n N [options] [--] program [arguments]\n"
-    "       collrun --hosts H1:2,H2:2 [options] [--] program [arguments]\n"
+    "       collrun --hosts H1:2,H2:2 | --hostfile FILE [options] [--] program [arguments]\n"
     "Starts N ranks of a program that uses libcoll, on this host or over ssh on others.\n"
-    "  -n N             number of ranks\n"
+    "  -n N, -np N      number of ranks\n"
     "  --hosts LIST     host:ranks, separated by commas; ranks are numbered in that order\n"
+    "  --hostfile FILE  a host in each line: name, name:ranks or name slots=ranks; # comments\n"
+    "  -x NAME[=VALUE]  pass a variable to ranks on other hosts, too; may be repeated\n"
+    "  --logs FOLDER    write each rank's output to FOLDER/rank.N.log\n"
     "  -l, --tag        begin each line of output with [rank]\n"
     "  --keep-going     when a rank fails, let the others continue (coll_comm_shrink)\n"
+    "  --restarts N     when a rank fails, end all and start all again, at most N times\n"
     "  --no-bind        do not bind ranks to cores\n"
     "  --timeout S      end all ranks after S seconds; the exit status is then 124\n"
     "  -h, --help       this text\n"
@@ -35,15 +39,31 @@ static int read_count(const char *text) {
   return end == text || *end || errno || count < 1 || count > RUN_MAX_RANKS ? 0 : (int)count;
 }
 
-/* Reads one option; 0 or an exit status. */
-static int read_option(int letter, run_options *options) {
+/* Reads one option; 0 or an exit status. next: the argument behind it and its value, or NULL. */
+static int read_option(int letter, char *next, run_options *options) {
   char *end;
   switch (letter) {
   case 'n':
+    if (strcmp(optarg, "p") == 0 && next != NULL) { /* -np N, as other launchers write it */
+      optarg = next;
+      optind++;
+    }
     options->nranks = read_count(optarg);
     return options->nranks > 0 ? 0 : usage("-n takes a number of ranks from 1 to 4096", optarg);
   case 'H':
     options->hosts = optarg;
+    return 0;
+  case 'F':
+    free(options->hostfile);
+    options->hosts = options->hostfile = run_hostfile_read(optarg);
+    return options->hosts != NULL ? 0 : RUN_USAGE;
+  case 'x':
+    return run_export(options, optarg) ? 0
+                                       : usage("-x takes NAME or NAME=VALUE, at most 64 of them; "
+                                               "not",
+                                               optarg);
+  case 'L':
+    options->logs = optarg;
     return 0;
   case 'l':
     options->tag = true;
@@ -51,6 +71,9 @@ static int read_option(int letter, run_options *options) {
   case 'K':
     options->keep_going = true;
     return 0;
+  case 'R':
+    options->restarts = read_count(optarg);
+    return options->restarts > 0 ? 0 : usage("--restarts takes a number from 1 to 4096", optarg);
   case 'B':
     options->bind = false;
     return 0;
@@ -69,22 +92,25 @@ static int read_option(int letter, run_options *options) {
 }
 
 int run_options_read(int argc, char **argv, run_options *options) {
-  static const struct option names[] = {{"hosts", required_argument, NULL, 'H'},
-                                        {"tag", no_argument, NULL, 'l'},
-                                        {"keep-going", no_argument, NULL, 'K'},
-                                        {"no-bind", no_argument, NULL, 'B'},
-                                        {"timeout", required_argument, NULL, 'T'},
-                                        {"help", no_argument, NULL, 'h'},
-                                        {NULL, 0, NULL, 0}};
+  static const struct option names[] = {
+      {"hosts", required_argument, NULL, 'H'},    {"hostfile", required_argument, NULL, 'F'},
+      {"logs", required_argument, NULL, 'L'},     {"tag", no_argument, NULL, 'l'},
+      {"keep-going", no_argument, NULL, 'K'},     {"no-bind", no_argument, NULL, 'B'},
+      {"restarts", required_argument, NULL, 'R'}, {"timeout", required_argument, NULL, 'T'},
+      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
   *options = (run_options){.bind = true};
-  for (int letter; (letter = getopt_long(argc, argv, "+n:lh", names, NULL)) != -1;) {
-    int status = read_option(letter, options);
+  for (int letter; (letter = getopt_long(argc, argv, "+n:x:lh", names, NULL)) != -1;) {
+    int status = read_option(letter, argv[optind], options);
     if (status != 0)
       return status;
   }
   options->program = argv + optind;
   if (options->nranks == 0 && options->hosts == NULL)
     return usage("the number of ranks is missing: use -n N or --hosts", NULL);
+  if (options->restarts > 0 && options->keep_going)
+    return usage("--restarts and --keep-going exclude each other", NULL);
+  if (options->logs != NULL && options->tag)
+    return usage("--logs and --tag exclude each other", NULL);
   if (optind == argc)
     return usage("the program is missing", NULL);
   return 0;

@@ -76,16 +76,25 @@ static bool travels(const char *entry) {
          strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
 }
 
+/* Whether -x names a variable. */
+static bool is_exported(const run_job *job, const char *name) {
+  int i = 0;
+  while (i < job->options.nexports && strcmp(job->options.exports[i], name) != 0)
+    i++;
+  return i < job->options.nexports;
+}
+
 /* Writes the variables: ours, then those that identify the rank. */
 static void put_environment(FILE *script, const run_job *job, int rank) {
   extern char **environ;
   for (char **entry = environ; *entry != NULL; entry++) {
     const char *equals = strchr(*entry, '=');
     char name[128];
-    if (equals == NULL || !travels(*entry) || equals - *entry >= (ptrdiff_t)sizeof(name))
+    if (equals == NULL || equals - *entry >= (ptrdiff_t)sizeof(name))
       continue;
     snprintf(name, sizeof(name), "%.*s", (int)(equals - *entry), *entry);
-    if (name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")] == '\0')
+    if (is_exported(job, name) ||
+        (travels(*entry) && name[strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789")] == '\0'))
       put_variable(script, name, equals + 1);
   }
   run_settings(job, rank, put_variable, script);

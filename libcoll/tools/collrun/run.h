@@ -11,7 +11,8 @@
 
 #include "libcoll/base/secret.h"
 
-#define RUN_MAX_RANKS 4096 /* each is a process on this host: itself, or its ssh */
+#define RUN_MAX_RANKS   4096 /* each is a process on this host: itself, or its ssh */
+#define RUN_MAX_EXPORTS 64
 
 /* collrun's own exit statuses; otherwise it exits with that of the first failed rank. */
 enum { RUN_USAGE = 2, RUN_TIMEOUT = 124, RUN_FAILED = 125, RUN_NO_EXEC = 126, RUN_NOT_FOUND = 127 };
@@ -30,11 +31,16 @@ typedef struct run_rank {
 typedef struct run_options {
   int nranks;       /* 0: as many as the hosts have room for */
   char *hosts;      /* text of --hosts, or NULL; cut up by parsing */
-  bool tag;         /* begin each line of output with its rank */
-  bool bind;        /* bind ranks to cores (colli_topo_place) */
-  bool keep_going;  /* if a rank fails, do not end the others */
-  double timeout_s; /* 0: none */
-  char **program;   /* with its arguments; ends with NULL */
+  char *hostfile;   /* the same, made from --hostfile; freed by the caller */
+  const char *logs; /* folder for a file with the output of each rank, or NULL */
+  int nexports;
+  const char *exports[RUN_MAX_EXPORTS]; /* names of variables that other hosts get, too */
+  bool tag;                             /* begin each line of output with its rank */
+  bool bind;                            /* bind ranks to cores (colli_topo_place) */
+  bool keep_going;                      /* if a rank fails, do not end the others */
+  double timeout_s;                     /* 0: none */
+  int restarts;   /* when a rank fails, end all and start all again, so many times */
+  char **program; /* with its arguments; ends with NULL */
 } run_options;
 
 /* All about one run. */
@@ -47,6 +53,8 @@ typedef struct run_job {
   colli_secret *secret;
   int secret_fd;       /* local: a file without a name from which ranks read it, or -1 */
   pid_t pid;           /* collrun's own */
+  int attempt;         /* 0, or the number of the restart */
+  bool stopped;        /* by a signal or the time limit: no restart */
   struct rlimit files; /* as collrun found them, for the ranks */
 } run_job;
 
@@ -54,6 +62,14 @@ typedef struct run_job {
 
 /* Reads the command line. 0; -1 after --help; or an exit status, once it has printed why. */
 int run_options_read(int argc, char **argv, run_options *options);
+
+/* Reads a file of hosts as the text that --hosts takes, which the caller frees. NULL, once it has
+ * printed why. */
+char *run_hostfile_read(const char *path);
+
+/* Notes a variable to pass on: NAME, or NAME=VALUE, which it also sets. False if it is malformed.
+ */
+bool run_export(run_options *options, const char *text);
 
 /* Makes the table of ranks from the options. 0 or an exit status. */
 int run_ranks_make(run_job *job);

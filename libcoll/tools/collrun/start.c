@@ -55,6 +55,18 @@ static colli_topo *choose_cores(run_job *job) {
   return topo;
 }
 
+/* In the child: the file for its output, or -1 with errno. */
+static int open_log(const run_job *job, int rank) {
+  char path[4096];
+  if (snprintf(path, sizeof(path), "%s/rank.%d.log", job->options.logs, rank) >=
+      (int)sizeof(path)) {
+    errno = ENAMETOOLONG;
+    return -1;
+  }
+  int fresh = job->attempt == 0 ? O_TRUNC : 0;
+  return open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | fresh, 0666);
+}
+
 /* In the child: its three standard streams. An errno or 0. */
 static int set_streams(const starter *start, int rank, int control_fd) {
   int in = control_fd, out = STDOUT_FILENO, err = STDERR_FILENO;
@@ -62,6 +74,13 @@ static int set_streams(const starter *start, int rank, int control_fd) {
     in = rank == 0 ? STDIN_FILENO : open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (start->output != NULL)
     run_output_ends(start->output, rank, &out, &err);
+  if (start->job->options.logs != NULL)
+    out = err = open_log(start->job, rank);
+  if (out < 0) {
+    dprintf(STDERR_FILENO, "collrun: --logs %s: rank %d's file cannot be made: %s\n",
+            start->job->options.logs, rank, strerror(errno));
+    _exit(RUN_FAILED);
+  }
   if ((in != STDIN_FILENO && dup2(in, STDIN_FILENO) < 0) ||
       (out != STDOUT_FILENO && dup2(out, STDOUT_FILENO) < 0) ||
       (err != STDERR_FILENO && dup2(err, STDERR_FILENO) < 0))

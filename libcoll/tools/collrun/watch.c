@@ -66,6 +66,7 @@ static void check_time(run_state *state, uint64_t now_ns) {
     print_running(state, stderr);
     fputc('\n', stderr);
     state->status = RUN_TIMEOUT;
+    state->job->stopped = true;
     enter_stage(state, ASKED, now_ns);
   } else if (state->step_ns != 0 && now_ns >= state->step_ns) {
     if (state->stage == WAITING) {
@@ -152,6 +153,7 @@ static void take_signals(run_state *state, int signal_fd) {
     if (number == SIGCHLD)
       continue; /* reap_ranks() looks each time */
     state->interrupts += number == SIGINT;
+    state->job->stopped |= number == SIGINT || number == SIGTERM || number == SIGHUP;
     if (number == SIGINT && state->interrupts > 1) {
       fputs("collrun: interrupted twice; killing all ranks\n", stderr);
       state->status = 128 + SIGINT;

@@ -1,0 +1,53 @@
+/* bootstrap_time.c: bounds of the difference of two clocks. */
+#include "libcoll/wireup/bootstrap_time.h"
+
+#include "libcoll/base/assert.h"
+
+int boot_time_speaker(const colli_rank_info *table, int rank) {
+  int first = 0;
+  COLLI_ASSERT(table[rank].clock_id != 0);
+  while (table[first].clock_id != table[rank].clock_id)
+    first++;
+  return first;
+}
+
+bool boot_time_asks(const colli_rank_info *table, int rank) {
+  return table[rank].clock_id != 0 && boot_time_speaker(table, rank) == rank;
+}
+
+void boot_time_begin(boot_time *time) {
+  *time = (boot_time){.least_ns = INT64_MIN, .most_ns = INT64_MAX};
+}
+
+void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
+                   uint64_t answered_ns) {
+  const int64_t most_ns = (int64_t)(answer->heard_ns - asked_ns);
+  const int64_t least_ns = (int64_t)(answer->told_ns - answered_ns);
+  if (least_ns > time->least_ns)
+    time->least_ns = least_ns;
+  if (most_ns < time->most_ns)
+    time->most_ns = most_ns;
+}
+
+void boot_time_tell(const colli_rank_info *table, int rank, const boot_time *reported,
+                    const colli_shared_time *root, boot_time *told) {
+  *told = (boot_time){.least_ns = INT64_MAX,
+                      .most_ns = INT64_MIN,
+                      .zero_ns = root->zero_ns,
+                      .error_ns = root->error_ns};
+  if (table[rank].clock_id == 0)
+    return;
+  const int speaker = boot_time_speaker(table, rank);
+  told->least_ns = speaker == 0 ? 0 : reported[speaker].least_ns;
+  told->most_ns = speaker == 0 ? 0 : reported[speaker].most_ns;
+}
+
+colli_shared_time boot_time_share(const boot_time *told) {
+  if (told->least_ns > told->most_ns || told->zero_ns == 0)
+    return (colli_shared_time){0};
+  const uint64_t width_ns = (uint64_t)told->most_ns - (uint64_t)told->least_ns;
+  const int64_t offset_ns = told->least_ns + (int64_t)(width_ns / 2);
+  return (colli_shared_time){.zero_ns = told->zero_ns + (uint64_t)offset_ns,
+                             .offset_ns = offset_ns,
+                             .error_ns = told->error_ns + (width_ns + 1) / 2};
+}

@@ -1,0 +1,124 @@
+/*
+ * test_create.c: communicators of many ranks on many hosts in the simulated kernel, created by the
+ * library's own bootstrap; and deaths at each system call of a creation.
+ */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "extent.h"
+#include "seeds.h"
+#include "support_job.h"
+
+/* Creates a communicator of n ranks, which then do all-reduces; prints what it cost. */
+static void create(int nranks, int ranks_per_host, uint64_t seed, bool print) {
+  job_config config = job_defaults(seed, nranks, ranks_per_host);
+  config.create_timeout_ms = config.timeout_ms = 60000;
+  sk_open(&config.kernel);
+  cr_expect(job_run(&config));
+  cr_expect_eq(job_check_together(), 0, "%d ranks", nranks);
+  uint64_t end_ns = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    const job_entry *e = job_last(rank, JOB_CREATE);
+    cr_expect(e && e->status == COLL_OK && e->nranks == nranks, "rank %d of %d: %s", rank, nranks,
+              e ? e->message : "");
+    end_ns = e && e->end_ns > end_ns ? e->end_ns : end_ns;
+  }
+  if (print)
+    printf("%d ranks: created after %.3f ms\n", nranks, (double)end_ns / 1e6);
+  job_free();
+  sk_close();
+}
+
+Test(create, every_number_of_ranks, .timeout = 300) {
+  const int most = extent(64, 64, 16);
+  for (int nranks = 2; nranks <= most; nranks += nranks < 20 ? 1 : extent(4, 1, 4))
+    create(nranks, 1 + nranks % 5, (uint64_t)nranks, false);
+}
+
+/* Each rank has a table of all others: 3 GB for 1,024. */
+Test(create, many_ranks, .timeout = 600) {
+  const double gigabytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1e9;
+  const int all = gigabytes > 8 ? 1024 : 512;
+  for (int nranks = 128; nranks <= extent(512, all, 128); nranks *= 2)
+    create(nranks, 8, 1, true);
+}
+
+/* ---- deaths -----------------------------------------------------------------------------------
+ */
+
+static int victim;
+static uint64_t victim_calls;
+
+/* The victim's death is near. */
+static void near_death(int rank, job_call call, int generation) {
+  if (rank == victim && call == JOB_CREATE && generation == 0)
+    sk_kill_after(rank, victim_calls);
+}
+
+/* Whether all living ranks got COLL_OK, or all did not. */
+static bool has_one_outcome(int nranks) {
+  int fine = 0, failed = 0;
+  for (int rank = 0; rank < nranks; rank++) {
+    const job_entry *e = job_last(rank, JOB_CREATE);
+    if (e && sk_is_alive(rank)) {
+      fine += e->status == COLL_OK;
+      failed += e->status != COLL_OK;
+    }
+  }
+  return fine == 0 || failed == 0;
+}
+
+/* Kills the victim at a call; false: it has returned before. */
+static bool die_at(int nranks, uint64_t seed, uint64_t calls) {
+  job_config config = job_defaults(seed, nranks, 2);
+  victim_calls = calls;
+  config.about = near_death;
+  sk_open(&config.kernel);
+  cr_expect(job_run(&config));
+  const job_entry *e = job_last(0, JOB_CREATE);
+  const bool created = e && e->status == COLL_OK;
+  cr_expect(has_one_outcome(nranks), "%d ranks, %d dies at call %d", nranks, victim, (int)calls);
+  cr_expect_eq(victim != 0 && created ? job_check_together() : job_check(), 0,
+               "%d ranks, %d dies at call %d", nranks, victim, (int)calls);
+  const job_entry *last = job_last(victim, JOB_CREATE);
+  const bool died_in_it = last && !last->ended;
+  if (!died_in_it && !has_one_outcome(nranks))
+    job_print();
+  job_free();
+  sk_close();
+  return died_in_it;
+}
+
+Test(create, deaths_at_each_call, .timeout = 300) {
+  const uint64_t step = (uint64_t)extent(3, 1, 40);
+  for (int nranks = 2; nranks <= 5; nranks++)
+    for (victim = 0; victim < nranks; victim++)
+      for (uint64_t calls = (uint64_t)(nranks + victim) % step;
+           die_at(nranks, (uint64_t)nranks, calls); calls += step)
+        ;
+}
+
+/* ---- the simulation itself ---------------------------------------------------------------------
+ */
+
+static uint64_t digest_of(uint64_t seed) {
+  job_config config = job_defaults(seed, 12, 3);
+  victim = 5;
+  victim_calls = 400;
+  config.about = near_death;
+  config.kernel.jitter_ns = 5000;
+  config.kernel.switch_percent = 10;
+  sk_open(&config.kernel);
+  cr_expect(job_run(&config));
+  const uint64_t digest = sk_digest();
+  job_free();
+  sk_close();
+  return digest;
+}
+
+Test(create, a_seed_repeats, .timeout = 60) {
+  cr_expect_eq(digest_of(7), digest_of(7));
+  cr_expect_neq(digest_of(7), digest_of(8));
+}
