@@ -373,7 +373,7 @@ static int deadline(coll_comm *comm, int rank, int nranks, void *arg) {
   coll_config config = COLL_CONFIG_INIT;
   coll_request *request = NULL;
   int value = 1, sum;
-  config.timeout_ms = 400;
+  config.timeout_ms = 2000;
   RANK_OK(coll_comm_dup(comm, &config, &hasty));
   RANK_OK(coll_barrier(hasty));
   if (rank == 0)

@@ -259,10 +259,10 @@ static int threads_shrink(coll_comm *comm, int rank, int nranks, void *arg) {
 
 Test(shrink_use, threads, .timeout = 60) {
   coll_config config = COLL_CONFIG_INIT;
-  config.create_timeout_ms = 500;
   int before = count_fds();
   for (int i = 0; i < 6; i++) {
     scene s = {.leaves = i % 4, .late = (i + 1) % 4, .too_late = i % 2};
+    config.create_timeout_ms = s.too_late ? 1000 : 20000;
     cr_expect_eq(run_threads(4, &config, threads_shrink, &s), 0);
   }
   cr_expect_eq(count_fds(), before);
