@@ -15,10 +15,9 @@
 #include "libcoll/net/sockets.h"
 
 #define GUESTS 64
-#define SHORT_NS                                                                                   \
-  (20 * COLLI_NS_PER_MS) /* before connections are accepted again after a shortage                 \
-                          */
-#define NAMED 8          /* missing ranks that a message names */
+#define NAMED  8 /* missing ranks that a message names */
+/* Before connections are accepted again after a shortage. */
+#define SHORT_NS (20 * COLLI_NS_PER_MS)
 
 /* A connection that has not proved anything yet. */
 typedef struct guest {
@@ -74,14 +73,18 @@ static bool talk(host *h, guest *g) {
   return false;
 }
 
+/* Accepts no more for a while, and closes the connection of the guest `index`, who comes again. */
+static void wait_for_memory(host *h, int index) {
+  h->resume_ns = colli_now_ns() + SHORT_NS;
+  if (h->count > 0)
+    drop(h, index);
+}
+
 /* Lets in who waits. Each gets a message of its own, since munge opens none twice on a host. */
 static coll_status let_in(host *h, uint64_t deadline_ns, coll_error *error) {
   int fd = colli_net_accept(h->listen_fd);
-  if (fd < 0 && colli_errno_is_shortage(errno)) {
-    h->resume_ns = colli_now_ns() + SHORT_NS;
-    if (h->count > 0)
-      drop(h, 0); /* and it comes again */
-  }
+  if (fd < 0 && colli_errno_is_shortage(errno))
+    wait_for_memory(h, 0);
   if (fd < 0)
     return COLL_OK;
   if (h->count == GUESTS)
@@ -96,7 +99,10 @@ static coll_status let_in(host *h, uint64_t deadline_ns, coll_error *error) {
   header.bytes = (uint32_t)used;
   memcpy(g->out, &header, sizeof(header));
   g->bytes = sizeof(header) + used;
-  return status;
+  if (status != COLL_ERR_NO_MEMORY && status != COLL_ERR_SYSTEM)
+    return status;
+  wait_for_memory(h, h->count - 1);
+  return COLL_OK;
 }
 
 /* The deadline passed: says which ranks did not come. */
