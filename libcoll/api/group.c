@@ -1,8 +1,8 @@
 /* group.c: coll_group_start() and coll_group_end(): calls that are kept until the end of a group,
  * and started together. */
-#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/progress/enter.h"
 
 /* Starts all calls and waits for them; returns the first error. */

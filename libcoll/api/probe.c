@@ -2,9 +2,9 @@
 #include <sched.h>
 
 #include "libcoll/api/p2p_call.h"
-#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/wait.h"

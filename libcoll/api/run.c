@@ -5,8 +5,8 @@
 
 #include "libcoll/api/check_finite.h"
 #include "libcoll/api/p2p_call.h"
-#include "libcoll/api/request.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/exec/event.h"
 #include "libcoll/failure/failure.h"

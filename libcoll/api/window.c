@@ -1,9 +1,9 @@
 /* window.c: creates and ends windows, which are collective calls. */
 #include <stdlib.h>
 
-#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/p2p/window.h"
 #include "libcoll/progress/enter.h"

@@ -8,10 +8,10 @@
 
 #include "libcoll/api/attr.h"
 #include "libcoll/api/p2p_call.h"
-#include "libcoll/api/request.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/comm/shm_capacity.h"
 #include "libcoll/comm/shown.h"
 #include "libcoll/exec/connect.h"

@@ -12,9 +12,9 @@
 #include <stdlib.h>
 
 #include "libcoll/api/p2p_call.h"
-#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/base/assert.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/create/split_parts.h"
 #include "libcoll/progress/enter.h"
 

@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "libcoll/api/request.h"
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/comm/pool.h"
 #include "libcoll/comm/shown.h"
 #include "libcoll/create/assemble.h"
 #include "libcoll/create/split_parts.h"

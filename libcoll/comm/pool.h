@@ -1,6 +1,6 @@
-/* request.h: a communicator's pool of requests. */
-#ifndef COLLI_API_REQUEST_H
-#define COLLI_API_REQUEST_H
+/* pool.h: a communicator's pool of requests. */
+#ifndef COLLI_COMM_POOL_H
+#define COLLI_COMM_POOL_H
 
 #include <stdbool.h>
 
