@@ -104,7 +104,9 @@ static void raise_limit(run_job *job) {
 /* Runs all ranks from start to end; returns the exit status. */
 static int run_ranks(run_job *job) {
   run_output *output = NULL;
-  if (job->options.tag && (output = run_output_create(job->nranks)) == NULL) {
+  const bool tag = job->options.tag,
+             forward = tag || (job->nranks > 1 && job->options.logs == NULL);
+  if (forward && (output = run_output_create(job->nranks, tag)) == NULL && tag) {
     perror("collrun: cannot make pipes for the ranks' output");
     return RUN_FAILED;
   }
@@ -123,7 +125,7 @@ static int run_ranks(run_job *job) {
     close(job->secret_fd);
   job->root_fd = job->secret_fd = -1;
   if (status == 0) {
-    int guard_fd = run_guard_start(job);
+    int guard_fd = run_guard_start(job, output);
     if (guard_fd < 0)
       perror("collrun: cannot start the guard (if collrun is killed, ranks' children may remain)");
     status = run_watch(job, output, signal_fd, guard_fd);
@@ -131,6 +133,8 @@ static int run_ranks(run_job *job) {
       close(guard_fd);
     while (wait(NULL) > 0)
       ; /* wait for the guard's end */
+  } else if (output != NULL) {
+    run_output_finish(output);
   }
   close(signal_fd);
   run_output_free(output);

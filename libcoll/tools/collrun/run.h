@@ -115,31 +115,62 @@ int run_remote_exec(const run_rank *rank, const run_remote *remote);
 
 /* ---- output.c -------------------------------------------------------------------------------- */
 
-/* Forwards what ranks print, when lines are tagged. NULL with errno. */
-run_output *run_output_create(int nranks);
+/* Forwards what ranks print: all of it with the rank before each line (tag), or only standard
+ * error, unchanged. Errors of libcoll that several ranks print are shown once. NULL with errno. */
+run_output *run_output_create(int nranks, bool tag);
 void run_output_free(run_output *output);
 
-/* The descriptors that a rank writes to. */
+/* The descriptors that a rank writes to; those that are not forwarded stay as they are. */
 void run_output_ends(const run_output *output, int rank, int *out, int *err);
 
 /* Closes the ranks' ends once all are started. */
 void run_output_started(run_output *output);
 
-/* Adds the descriptors to poll; returns how many (at most 2 * nranks). */
+/* Adds the descriptors to poll; returns how many (at most 2 * nranks + 1). */
 int run_output_poll(const run_output *output, struct pollfd *fds);
 
 /* Forwards what has arrived. False once every rank's streams have ended. */
 bool run_output_pass(run_output *output);
 
+/* When run_output_pass() has to be called even if nothing arrives; 0: never. */
+uint64_t run_output_due(const run_output *output);
+
+/* Forwards what a rank has printed until now. False if some of it has to wait for a moment. */
+bool run_output_settled(run_output *output, int rank);
+
+/* Whether nobody reads our standard error any more. */
+bool run_output_gone(const run_output *output);
+
+/* Forwards everything that is there, also incomplete lines, and waits until it is written. */
+void run_output_finish(run_output *output);
+
+/* The descriptors that run_output_finish() needs in a forked process, at most nranks. */
+int run_output_keep(const run_output *output, int *fds);
+
+/* ---- merge.c --------------------------------------------------------------------------------- */
+
+/* Where the text of an error begins that libcoll printed: "libcoll [3] error: " comes first. 0: the
+ * line is none. */
+size_t run_error_begin(const char *line, size_t bytes);
+
+/* A number that is the same for errors of several ranks that say the same. */
+uint64_t run_error_hash(const char *line, size_t bytes);
+
+/* Writes which ranks are members, as in "0-2,5"; returns its length. */
+size_t run_error_list(const unsigned char *member, int nranks, char *text, size_t room);
+
 /* ---- guard.c --------------------------------------------------------------------------------- */
 
 /*
  * Starts a process that outlives collrun by a moment: if collrun is killed, it kills what the ranks
- * have started. Returns the descriptor for run_guard_forget(), or -1.
+ * have started, and writes what they had printed (output may be NULL). Returns the descriptor for
+ * run_guard_forget(), or -1.
  */
-int run_guard_start(const run_job *job);
+int run_guard_start(const run_job *job, run_output *output);
 
-/* Tells the guard that a rank has ended, because its process id may now be reused. */
+/* Tells the guard that a rank has ended, because its process id may now be reused; with
+ * RUN_NO_READER, that ranks are to notice that nobody reads what they print. */
+#define RUN_NO_READER -1
 void run_guard_forget(int guard_fd, int rank);
 
 /* ---- signals.c ------------------------------------------------------------------------------- */

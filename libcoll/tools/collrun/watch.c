@@ -138,6 +138,9 @@ static void reap_ranks(run_state *state) {
     int r = 0;
     while (r < state->job->nranks && state->job->ranks[r].pid != info.si_pid)
       r++;
+    if (r < state->job->nranks && state->output != NULL && state->interrupts < 2 &&
+        !run_output_settled(state->output, r))
+      return; /* what it printed comes before what we say about its end */
     if (r < state->job->nranks)
       rank_ended(state, r, &info);
     else
@@ -167,8 +170,11 @@ static void take_signals(run_state *state, int signal_fd) {
 /* Milliseconds until the next timeout; -1: none. */
 static int wait_ms(const run_state *state) {
   uint64_t due = state->step_ns, now_ns = colli_now_ns();
-  if (state->timeout_ns != 0 && (due == 0 || state->timeout_ns < due))
-    due = state->timeout_ns;
+  const uint64_t others[] = {state->timeout_ns,
+                             state->output != NULL ? run_output_due(state->output) : 0};
+  for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
+    if (others[i] != 0 && (due == 0 || others[i] < due))
+      due = others[i];
   if (due == 0)
     return -1;
   if (due <= now_ns)
@@ -177,19 +183,34 @@ static int wait_ms(const run_state *state) {
   return ms < 1000000 ? (int)ms : 1000000;
 }
 
-/* Reads the last output of the ranks. */
+/* Forwards output that has arrived. */
+static void pass_output(run_state *state) {
+  if (state->output == NULL)
+    return;
+  const bool open = run_output_pass(state->output);
+  if (run_output_gone(state->output))
+    run_guard_forget(state->guard_fd, RUN_NO_READER);
+  if (!open)
+    state->output = NULL;
+}
+
+/* Reads the last output of the ranks; with --tag, also of processes that outlive them. */
 static void drain_output(run_state *state, struct pollfd *fds) {
   uint64_t until_ns = colli_now_ns() + DRAIN_NS;
-  while (state->output != NULL && run_output_pass(state->output) && colli_now_ns() < until_ns) {
-    int count = run_output_poll(state->output, fds);
+  run_output *output = state->output;
+  while (state->job->options.tag && state->output != NULL && colli_now_ns() < until_ns) {
+    pass_output(state);
+    int count = run_output_poll(output, fds);
     (void)poll(fds, (nfds_t)count, 50);
   }
+  if (output != NULL)
+    run_output_finish(output);
 }
 
 /* Waits for all ranks to end, and forwards signals and output. */
 int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
   run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
-  struct pollfd *fds = calloc(2 * (size_t)job->nranks + 1, sizeof(*fds));
+  struct pollfd *fds = calloc(2 * (size_t)job->nranks + 2, sizeof(*fds));
   if (fds == NULL) {
     fputs("collrun: out of memory\n", stderr);
     return RUN_FAILED; /* the guard ends the ranks */
@@ -200,8 +221,7 @@ int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
     int count = state.output != NULL ? run_output_poll(state.output, fds + 1) : 0;
     fds[0] = (struct pollfd){signal_fd, POLLIN, 0};
     (void)poll(fds, (nfds_t)count + 1, wait_ms(&state));
-    if (state.output != NULL && !run_output_pass(state.output))
-      state.output = NULL;
+    pass_output(&state);
     take_signals(&state, signal_fd);
     reap_ranks(&state);
     if (state.running > 0)
