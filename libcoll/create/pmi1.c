@@ -160,9 +160,10 @@ static coll_status say_init(uint64_t deadline_ns, coll_error *error) {
 static coll_status become_client(uint64_t deadline_ns, coll_error *error) {
   client.pid = getpid();
   client.pmi.fd = -1;
-  coll_status status = getenv("PMI_FD") ? take_socket(error) : take_port(deadline_ns, error);
-  /* A rank alone has nobody to meet. */
-  if (status == COLL_OK && client.nranks > 1) {
+  const bool socket = getenv("PMI_FD") != NULL;
+  coll_status status = socket ? take_socket(error) : take_port(deadline_ns, error);
+  /* A rank alone has nobody to meet. But who has connected to a port must finalize. */
+  if (status == COLL_OK && (client.nranks > 1 || !socket)) {
     atexit(leave_at_exit);
     status = say_init(deadline_ns, error);
   }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "coll/coll.h"
@@ -32,7 +33,7 @@ static void become_rank(const char *answers) {
   setenv("PMI_FD", text, 1);
   setenv("PMI_RANK", "1", 1);
   setenv("PMI_SIZE", "2", 1);
-  setenv("COLL_CREATE_TIMEOUT_MS", "200", 1);
+  setenv("COLL_CREATE_TIMEOUT_MS", "2000", 1);
   setenv("COLL_LOG", "none", 1);
 }
 
@@ -168,4 +169,44 @@ Test(pmi1, nobody_at_the_port) {
 Test(pmi1, silence_at_the_port) {
   cr_assert_eq(listen(become_distant(), 1), 0);
   refuses(COLL_ERR_TIMEOUT, "took too long");
+}
+
+/* Takes a client's connection, gives it answers, and returns what it says until it leaves. */
+static void answer_at_port(int listener, const char *answers, char *said, size_t room) {
+  const struct timeval most = {.tv_sec = 20};
+  ssize_t got;
+  size_t used = 0;
+  setsockopt(listener, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+  int fd = accept(listener, NULL, NULL);
+  cr_assert_geq(fd, 0);
+  setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most));
+  cr_assert_eq(write(fd, answers, strlen(answers)), (ssize_t)strlen(answers));
+  while (used < room - 1 && (got = read(fd, said + used, room - 1 - used)) > 0)
+    used += (size_t)got;
+  said[used] = '\0';
+  close(fd);
+}
+
+/* Hydra takes a client that has connected, and leaves without a word, for a dead one. */
+Test(pmi1, a_rank_alone_at_a_port_finalizes) {
+  char said[500];
+  int status = 1, listener = become_distant();
+  cr_assert_eq(listen(listener, 1), 0);
+  pid_t child = fork();
+  if (child == 0) {
+    coll_comm *comm;
+    close(listener);
+    coll_status created = coll_init_from_env(&comm, NULL);
+    coll_comm_destroy(&comm);
+    exit(created);
+  }
+  answer_at_port(listener,
+                 "cmd=initack rc=0\ncmd=set size=1\ncmd=set rank=0\ncmd=set debug=0\n" INIT NAME
+                 "cmd=finalize_ack\n",
+                 said, sizeof(said));
+  cr_assert_eq(waitpid(child, &status, 0), child);
+  cr_expect_eq(status, 0);
+  cr_expect(strstr(said, "cmd=init "), "%s", said);
+  cr_expect(strstr(said, "cmd=finalize\n"), "%s", said);
+  close(listener);
 }

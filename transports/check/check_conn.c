@@ -8,8 +8,9 @@
 
 /* Reports why a connection failed; returns its status. */
 static int report(check_conn *cc) {
+  const int peer = cc->status == COLL_ERR_NO_MEMORY ? -1 : cc->conn.peer; /* no fault of the peer */
   coll_transport_failure failure = {
-      .status = cc->status, .peer = cc->conn.peer, .channel = cc->conn.channel, .detail = cc->why};
+      .status = cc->status, .peer = peer, .channel = cc->conn.channel, .detail = cc->why};
   cc->ep->env->fail(cc->ep->env->ctx, &failure);
   return (int)cc->status;
 }
@@ -176,7 +177,7 @@ int check_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB_BYTE
   check_conn *cc = make_conn(ep, peer, channel);
   if (!cc) {
     coll_transport_failure failure = {
-        COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
+        COLL_ERR_NO_MEMORY, -1, channel, 0, NULL, "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }

@@ -78,7 +78,7 @@ static int fault_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BL
   fault_conn *fc = calloc(1, sizeof(*fc));
   if (!fc) {
     coll_transport_failure failure = {
-        COLL_ERR_NO_MEMORY, peer, channel, 0, NULL, "out of memory for a connection"};
+        COLL_ERR_NO_MEMORY, -1, channel, 0, NULL, "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }

@@ -93,7 +93,7 @@ int verbs_connect(coll_endpoint *handle, int peer, const uint8_t raw[COLL_BLOB_B
   *result = NULL;
   if (!conn) {
     coll_transport_failure failure = {
-        COLL_ERR_NO_MEMORY, peer, channel, 0, "malloc", "out of memory for a connection"};
+        COLL_ERR_NO_MEMORY, -1, channel, ENOMEM, "malloc", "out of memory for a connection"};
     ep->env->fail(ep->env->ctx, &failure);
     return COLL_ERR_NO_MEMORY;
   }

@@ -34,8 +34,11 @@ static coll_tag unwrap(const coll_tag *tag, mux_kind *kind, int *number, int *ch
 
 /* Reports a failure that the connection itself did not report. */
 static void report_failure(mux_link *link, coll_status status, const char *detail) {
-  coll_transport_failure failure = {
-      .status = status, .peer = link->peer, .channel = COLLI_MUX_CHANNEL, .detail = detail};
+  /* A shortage on this rank is not the peer's fault. */
+  coll_transport_failure failure = {.status = status,
+                                    .peer = status == COLL_ERR_NO_MEMORY ? -1 : link->peer,
+                                    .channel = COLLI_MUX_CHANNEL,
+                                    .detail = detail};
   colli_family_report(link->mux->family, &failure);
 }
 
@@ -80,7 +83,7 @@ mux_link *mux_link_get(colli_mux *mux, int peer, int *status) {
   link = calloc(1, sizeof(*link));
   if (!link) {
     coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
-                                      .peer = peer,
+                                      .peer = -1,
                                       .channel = COLLI_MUX_CHANNEL,
                                       .detail = "out of memory for a connection"};
     colli_family_report(mux->family, &failure);

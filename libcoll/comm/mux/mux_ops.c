@@ -17,7 +17,7 @@ static int mux_connect(coll_endpoint *ep, int peer, const uint8_t blob[COLL_BLOB
   mux_vc *vc = mux_vc_get(child, link, channel);
   if (!vc) {
     coll_transport_failure failure = {.status = COLL_ERR_NO_MEMORY,
-                                      .peer = link->peer,
+                                      .peer = -1,
                                       .channel = channel,
                                       .detail = "out of memory for a connection"};
     colli_family_report(child->mux->family, &failure);
