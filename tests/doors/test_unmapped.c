@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 
 #include "tests/proc/support_ranks.h"
+#include "waits.h"
 
 enum { RANKS = 3 };
 
@@ -79,7 +80,7 @@ static int sum_in_another_order(coll_comm *comm, int rank, int nranks, void *arg
     RANK_OK(coll_iallreduce(&value, &later, 1, COLL_INT32, COLL_SUM, second, &request));
     atomic_fetch_add(&s->ahead, 1);
   } else {
-    RANK_CHECK(WAIT_UNTIL(atomic_load(&s->ahead) == RANKS - 1, 10));
+    RANK_CHECK(WAIT_UNTIL(atomic_load(&s->ahead) == RANKS - 1, 20));
     shortage = s;
   }
   s->status[rank] = coll_allreduce(&value, &sum, 1, COLL_INT32, COLL_SUM, first);
