@@ -8,6 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "trainer/strategies/strategy.h"
+
 #define CORETYPE "OPENBLAS_CORETYPE"
 
 /* Whether the processor has all features that OpenBLAS's SkylakeX kernels use. */
@@ -56,6 +58,7 @@ static void report_failure(const coll_comm *comm, const fail *why) {
 /* ---- joining a run -------------------------------------------------------------------------- */
 
 #define OFFER_S 30.0 /* how long a process that joins waits for a new --join-file */
+#define EARLY_S 5.0  /* how long one that was started again waits for the first */
 
 /* Reads what --join-file says. */
 static bool read_offer(const char *path, coll_id *id, fail *why) {
@@ -85,13 +88,24 @@ static bool await_offer(const char *path, coll_id *id, fail *why) {
   return fail_set(why, "%s: is not there any more: the run has ended", path);
 }
 
+/* Reads the file as soon as it is there: a process that was started again may be early. */
+static bool first_offer(const char *path, coll_id *id, fail *why) {
+  const struct timespec pause = {.tv_nsec = 50000000};
+  const double until = clock_s() + (getenv("COLL_RESPAWN") ? EARLY_S : 0);
+  for (; !read_offer(path, id, why); nanosleep(&pause, NULL))
+    if (clock_s() >= until)
+      return false;
+  why->text[0] = '\0';
+  return true;
+}
+
 bool join_run(const options *o, coll_comm **comm, fail *why) {
   coll_id id;
   coll_error error = COLL_ERROR_INIT;
   coll_config config = COLL_CONFIG_INIT;
   coll_status status = COLL_ERR_TIMEOUT;
   config.error = &error;
-  if (!read_offer(o->join_file, &id, why))
+  if (!first_offer(o->join_file, &id, why))
     return false;
   /* TIMEOUT: no epoch ended in that time. */
   while (status == COLL_ERR_TIMEOUT ||
@@ -101,6 +115,17 @@ bool join_run(const options *o, coll_comm **comm, fail *why) {
   if (!why->text[0])
     fail_set(why, "joining the run: %s: %s", coll_status_name(status), error.message);
   return false;
+}
+
+/* What collrun --respawn says: others can join through its file, and a process that it has started
+ * again does. */
+static void take_respawn(options *o) {
+  const option_row *row = option_rows;
+  while (strcmp(row->name, "join-file") != 0)
+    row++;
+  if (!o->join_file && option_word(row->needs[0].words, o->strategy->name) >= 0)
+    o->join_file = getenv("COLL_JOIN_FILE");
+  o->join = o->join || (o->join_file && getenv("COLL_RESPAWN"));
 }
 
 /* ---- the program ---------------------------------------------------------------------------- */
@@ -155,6 +180,7 @@ int program_run(int argc, char **argv, data_loader load, model_maker make) {
     fprintf(stderr, "%s: %s\n", program_invocation_short_name, why.text);
     return EXIT_USAGE;
   default:
+    take_respawn(&o);
     set_up_blas(argv, (int)o.threads_per_rank);
     return run_training(&o, load, make);
   }

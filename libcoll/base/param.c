@@ -172,6 +172,13 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_MUNGE_SOCKET] = {"COLL_MUNGE_SOCKET", COLLI_PARAM_STRING, "", 0, 0,
                                   "Socket of munged, which carries the secret under srun "
                                   "--mpi=none. Empty: the usual one."},
+    [COLLI_PARAM_RESPAWN] = {"COLL_RESPAWN", COLLI_PARAM_INT, "", 1, INT_MAX,
+                             "How often this rank was started again, while the others continued. "
+                             "Set by collrun --respawn."},
+    [COLLI_PARAM_JOIN_FILE] =
+        {"COLL_JOIN_FILE", COLLI_PARAM_STRING, "", 0, 0,
+         "A file through which rank 0 can pass the id for coll_comm_join() to "
+         "ranks that are started again. Set by collrun --respawn."},
     [COLLI_PARAM_SECRET] = {"COLL_SECRET", COLLI_PARAM_STRING, "", 0, 0,
                             "The secret itself. Erased from the environment once it is read."},
 };

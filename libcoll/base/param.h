@@ -55,6 +55,8 @@ typedef enum colli_param_id {
   COLLI_PARAM_SECRET_FD,
   COLLI_PARAM_SECRET_FILE,
   COLLI_PARAM_MUNGE_SOCKET,
+  COLLI_PARAM_RESPAWN,
+  COLLI_PARAM_JOIN_FILE,
   COLLI_PARAM_SECRET, /* never loaded: see create/find_secret.h */
   COLLI_PARAM_COUNT
 } colli_param_id;

@@ -134,6 +134,12 @@ static coll_status read_id(const colli_params *params, uint64_t deadline_ns, int
 /* Finds rank, nranks and the id in a launcher's variables. */
 static coll_status ask_variables(const colli_params *params, uint64_t deadline_ns, int *rank,
                                  int *nranks, colli_id *id, coll_error *error) {
+  if (*params->text[COLLI_PARAM_RESPAWN])
+    return colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
+                           "collrun --respawn has started this rank again (COLL_RESPAWN=%s), and "
+                           "the others go on: it gets to them with coll_comm_join(), as in "
+                           "docs/failures.md, not with coll_init_from_env()",
+                           params->text[COLLI_PARAM_RESPAWN]);
   coll_status status = find_rank(rank, nranks, error);
   return status == COLL_OK && *nranks > 1 ? read_id(params, deadline_ns, *rank, id, error) : status;
 }

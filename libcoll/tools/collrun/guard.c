@@ -33,7 +33,13 @@ static void close_others(const run_job *job, const run_output *output) {
   free(keep);
 }
 
-/* Reads the numbers of ended ranks until collrun is gone. Then kills the groups that are left. */
+/* A message to the guard. */
+typedef struct news {
+  int rank; /* or RUN_NO_READER */
+  pid_t pid;
+} news;
+
+/* Reads which processes there are until collrun is gone. Then kills the groups that are left. */
 static _Noreturn void guard_ranks(const run_job *job, run_output *output, int fd) {
   sigset_t all;
   bool read_on = true;
@@ -45,11 +51,12 @@ static _Noreturn void guard_ranks(const run_job *job, run_output *output, int fd
     _exit(1);
   close_others(job, output);
   while (read_on) {
-    int rank;
-    ssize_t got = read(STDIN_FILENO, &rank, sizeof(rank));
-    if (got == (ssize_t)sizeof(rank) && rank >= 0)
-      job->ranks[rank].leads_group = false;
-    else if (got == (ssize_t)sizeof(rank))
+    news n;
+    ssize_t got = read(STDIN_FILENO, &n, sizeof(n));
+    if (got == (ssize_t)sizeof(n) && n.rank >= 0) {
+      job->ranks[n.rank].leads_group = n.pid > 0;
+      job->ranks[n.rank].pid = n.pid;
+    } else if (got == (ssize_t)sizeof(n))
       (void)close_range(STDERR_FILENO, ~0u, 0);
     else
       read_on = got < 0 && errno == EINTR;
@@ -59,6 +66,7 @@ static _Noreturn void guard_ranks(const run_job *job, run_output *output, int fd
       kill(-job->ranks[r].pid, SIGKILL);
   if (output != NULL)
     run_output_finish(output);
+  run_join_remove(job);
   _exit(0);
 }
 
@@ -81,9 +89,10 @@ int run_guard_start(const run_job *job, run_output *output) {
 }
 
 /* Tells the guard. */
-void run_guard_forget(int guard_fd, int rank) {
+void run_guard_tell(int guard_fd, int rank, pid_t pid) {
+  const news n = {rank, pid};
   ssize_t wrote;
   do
-    wrote = write(guard_fd, &rank, sizeof(rank));
+    wrote = write(guard_fd, &n, sizeof(n));
   while (wrote < 0 && errno == EINTR);
 }

@@ -117,7 +117,7 @@ static int run_ranks(run_job *job) {
     return RUN_FAILED;
   }
   int status = run_start(job, output);
-  if (output != NULL)
+  if (output != NULL && job->options.respawns == 0)
     run_output_started(output);
   if (job->root_fd >= 0)
     close(job->root_fd);
@@ -166,7 +166,7 @@ int main(int argc, char **argv) {
   }
   if (status == 0) {
     raise_limit(&job);
-    status = run_once(&job);
+    status = run_join_make(&job) ? run_once(&job) : RUN_FAILED;
     /* What collrun itself could not do would fail again. */
     for (int i = 1; i <= job.options.restarts && status != 0 && !job.stopped &&
                     (status < RUN_TIMEOUT || status > RUN_NOT_FOUND);
@@ -176,6 +176,7 @@ int main(int argc, char **argv) {
       status = run_once(&job);
     }
   }
+  run_join_remove(&job);
   free(job.ranks);
   free(job.options.hostfile);
   for (int i = 0; i < job.options.nexports; i++)

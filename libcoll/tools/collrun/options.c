@@ -19,6 +19,9 @@ static const char usage_text[] =
     "  -l, --tag        begin each line of output with [rank]\n"
     "  --keep-going     when a rank fails, let the others continue (coll_comm_shrink)\n"
     "  --restarts N     when a rank fails, end all and start all again, at most N times\n"
+    "  --respawn N      when a rank fails, start it again; the others continue, and it has to "
+    "join\n"
+    "                   them (coll_comm_join); at most N times in all\n"
     "  --no-bind        do not bind ranks to cores\n"
     "  --timeout S      end all ranks after S seconds; the exit status is then 124\n"
     "  -h, --help       this text\n"
@@ -37,6 +40,12 @@ static int read_count(const char *text) {
   errno = 0;
   long count = strtol(text, &end, 10);
   return end == text || *end || errno || count < 1 || count > RUN_MAX_RANKS ? 0 : (int)count;
+}
+
+/* Reads how often something may be started again; 0 or an exit status. */
+static int read_starts(const char *text, int *count) {
+  *count = read_count(text);
+  return *count > 0 ? 0 : usage("--restarts and --respawn take a number from 1 to 4096", text);
 }
 
 /* Reads one option; 0 or an exit status. next: the argument behind it and its value, or NULL. */
@@ -72,8 +81,8 @@ static int read_option(int letter, char *next, run_options *options) {
     options->keep_going = true;
     return 0;
   case 'R':
-    options->restarts = read_count(optarg);
-    return options->restarts > 0 ? 0 : usage("--restarts takes a number from 1 to 4096", optarg);
+  case 'S':
+    return read_starts(optarg, letter == 'R' ? &options->restarts : &options->respawns);
   case 'B':
     options->bind = false;
     return 0;
@@ -92,12 +101,17 @@ static int read_option(int letter, char *next, run_options *options) {
 }
 
 int run_options_read(int argc, char **argv, run_options *options) {
-  static const struct option names[] = {
-      {"hosts", required_argument, NULL, 'H'},    {"hostfile", required_argument, NULL, 'F'},
-      {"logs", required_argument, NULL, 'L'},     {"tag", no_argument, NULL, 'l'},
-      {"keep-going", no_argument, NULL, 'K'},     {"no-bind", no_argument, NULL, 'B'},
-      {"restarts", required_argument, NULL, 'R'}, {"timeout", required_argument, NULL, 'T'},
-      {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0}};
+  static const struct option names[] = {{"hosts", required_argument, NULL, 'H'},
+                                        {"hostfile", required_argument, NULL, 'F'},
+                                        {"logs", required_argument, NULL, 'L'},
+                                        {"tag", no_argument, NULL, 'l'},
+                                        {"keep-going", no_argument, NULL, 'K'},
+                                        {"no-bind", no_argument, NULL, 'B'},
+                                        {"restarts", required_argument, NULL, 'R'},
+                                        {"respawn", required_argument, NULL, 'S'},
+                                        {"timeout", required_argument, NULL, 'T'},
+                                        {"help", no_argument, NULL, 'h'},
+                                        {NULL, 0, NULL, 0}};
   *options = (run_options){.bind = true};
   for (int letter; (letter = getopt_long(argc, argv, "+n:x:lh", names, NULL)) != -1;) {
     int status = read_option(letter, argv[optind], options);
@@ -107,8 +121,13 @@ int run_options_read(int argc, char **argv, run_options *options) {
   options->program = argv + optind;
   if (options->nranks == 0 && options->hosts == NULL)
     return usage("the number of ranks is missing: use -n N or --hosts", NULL);
-  if (options->restarts > 0 && options->keep_going)
-    return usage("--restarts and --keep-going exclude each other", NULL);
+  if (options->restarts > 0 && (options->keep_going || options->respawns > 0))
+    return usage("--restarts excludes --keep-going and --respawn", NULL);
+  const char *join_file = getenv("COLL_JOIN_FILE");
+  if (options->respawns > 0 && options->hosts != NULL && (join_file == NULL || !*join_file))
+    return usage("--respawn on several hosts needs COLL_JOIN_FILE, a file that all of them see",
+                 NULL);
+  options->keep_going = options->keep_going || options->respawns > 0;
   if (options->logs != NULL && options->tag)
     return usage("--logs and --tag exclude each other", NULL);
   if (optind == argc)

@@ -24,6 +24,16 @@ void run_settings(const run_job *job, int rank,
     put(to, numbers[i].name, text);
   }
   put(to, "COLL_ROOT", job->root);
+  if (job->join_folder[0] != '\0') {
+    char path[sizeof(job->join_folder) + 8];
+    snprintf(path, sizeof(path), "%s/id", job->join_folder);
+    put(to, "COLL_JOIN_FILE", path);
+  }
+  if (r->respawned > 0) {
+    char text[16];
+    snprintf(text, sizeof(text), "%d", r->respawned);
+    put(to, "COLL_RESPAWN", text);
+  }
 }
 
 /* Writes the secret as a line. */

@@ -72,7 +72,8 @@ static void put_variable(void *script, const char *name, const char *value) {
  * secret is another one. */
 static bool travels(const char *entry) {
   return (strncmp(entry, "COLL_", 5) == 0 && strncmp(entry, "COLL_SSH=", 9) != 0 &&
-          strncmp(entry, "COLL_ROOT_FD=", 13) != 0 && strncmp(entry, "COLL_SECRET", 11) != 0) ||
+          strncmp(entry, "COLL_ROOT_FD=", 13) != 0 && strncmp(entry, "COLL_RESPAWN=", 13) != 0 &&
+          strncmp(entry, "COLL_SECRET", 11) != 0) ||
          strncmp(entry, "LD_LIBRARY_PATH=", 16) == 0;
 }
 

@@ -26,6 +26,7 @@ typedef struct run_rank {
   pid_t pid;        /* the rank's, or its ssh's; 0: not running */
   bool leads_group; /* it and all that it starts are one process group */
   int control_fd;   /* remote: takes the names of signals, one per line; else -1 */
+  int respawned;    /* how often it was started again */
 } run_rank;
 
 typedef struct run_options {
@@ -39,6 +40,7 @@ typedef struct run_options {
   bool bind;                            /* bind ranks to cores (colli_topo_place) */
   bool keep_going;                      /* if a rank fails, do not end the others */
   double timeout_s;                     /* 0: none */
+  int respawns;   /* when a rank fails, start it again, so many times in all */
   int restarts;   /* when a rank fails, end all and start all again, so many times */
   char **program; /* with its arguments; ends with NULL */
 } run_options;
@@ -51,11 +53,12 @@ typedef struct run_job {
   int root_fd; /* local: rank 0's listening socket, or -1 */
   char root[300];
   colli_secret *secret;
-  int secret_fd;       /* local: a file without a name from which ranks read it, or -1 */
-  pid_t pid;           /* collrun's own */
-  int attempt;         /* 0, or the number of the restart */
-  bool stopped;        /* by a signal or the time limit: no restart */
-  struct rlimit files; /* as collrun found them, for the ranks */
+  char join_folder[64]; /* --respawn: a private one for COLL_JOIN_FILE, or "" */
+  int secret_fd;        /* local: a file without a name from which ranks read it, or -1 */
+  pid_t pid;            /* collrun's own */
+  int attempt;          /* 0, or the number of the restart */
+  bool stopped;         /* by a signal or the time limit: no restart */
+  struct rlimit files;  /* as collrun found them, for the ranks */
 } run_job;
 
 /* ---- options.c ------------------------------------------------------------------------------- */
@@ -93,6 +96,16 @@ typedef struct run_output run_output;
 
 /* Starts all ranks. 0; or an exit status once it has printed why, and no rank is left. */
 int run_start(run_job *job, run_output *output);
+
+/* Starts one rank that has ended again. 0; or an exit status once it has printed why. */
+int run_start_again(run_job *job, run_output *output, int rank);
+
+/* ---- respawn.c ------------------------------------------------------------------------------- */
+
+/* --respawn: makes the folder for COLL_JOIN_FILE, unless the user has set that; removes it. False
+ * once it has printed why. */
+bool run_join_make(run_job *job);
+void run_join_remove(const run_job *job);
 
 /* ---- remote.c -------------------------------------------------------------------------------- */
 
@@ -164,14 +177,14 @@ size_t run_error_list(const unsigned char *member, int nranks, char *text, size_
 /*
  * Starts a process that outlives collrun by a moment: if collrun is killed, it kills what the ranks
  * have started, and writes what they had printed (output may be NULL). Returns the descriptor for
- * run_guard_forget(), or -1.
+ * run_guard_tell(), or -1.
  */
 int run_guard_start(const run_job *job, run_output *output);
 
-/* Tells the guard that a rank has ended, because its process id may now be reused; with
- * RUN_NO_READER, that ranks are to notice that nobody reads what they print. */
+/* Tells the guard which process a rank has now: 0 for none, because the process id of the last one
+ * may be used again. With RUN_NO_READER: ranks are to notice that nobody reads what they print. */
 #define RUN_NO_READER -1
-void run_guard_forget(int guard_fd, int rank);
+void run_guard_tell(int guard_fd, int rank, pid_t pid);
 
 /* ---- signals.c ------------------------------------------------------------------------------- */
 

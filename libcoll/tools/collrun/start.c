@@ -100,11 +100,13 @@ static void pass_descriptor(const char *name, int fd) {
 static void set_place(const starter *start, int rank) {
   const run_job *job = start->job;
   coll_error error = COLL_ERROR_INIT;
-  run_settings(job, rank, put_here, NULL);
-  static const char *const others[] = {"COLL_ROOT_FD", "COLL_SECRET", "COLL_SECRET_FILE"};
+  static const char *const others[] = {"COLL_ROOT_FD", "COLL_SECRET", "COLL_SECRET_FD",
+                                       "COLL_SECRET_FILE", "COLL_RESPAWN"};
   for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
     unsetenv(others[i]);
-  pass_descriptor("COLL_SECRET_FD", job->secret_fd);
+  run_settings(job, rank, put_here, NULL);
+  if (job->secret_fd >= 0)
+    pass_descriptor("COLL_SECRET_FD", job->secret_fd);
   if (rank == 0 && job->root_fd >= 0)
     pass_descriptor("COLL_ROOT_FD", job->root_fd);
   if (start->topo != NULL && job->ranks[rank].core >= 0 &&
@@ -176,8 +178,8 @@ static int start_there(starter *start, int rank) {
 }
 
 /* Kills and collects what was started. */
-static void undo_start(run_job *job) {
-  for (int r = 0; r < job->nranks; r++) {
+static void undo_start(run_job *job, int first, int end) {
+  for (int r = first; r < end; r++) {
     run_rank *rank = &job->ranks[r];
     if (rank->pid == 0)
       continue;
@@ -185,6 +187,8 @@ static void undo_start(run_job *job) {
       close(rank->control_fd);
     kill(rank->leads_group ? -rank->pid : rank->pid, SIGKILL);
     (void)waitpid(rank->pid, NULL, 0);
+    rank->pid = 0;
+    rank->control_fd = -1;
   }
 }
 
@@ -210,28 +214,43 @@ static int explain_failure(const run_job *job, failure failed) {
   return RUN_NO_EXEC;
 }
 
+/* Starts ranks first ... end - 1. What keeps one from starting, or 0. */
+static failure start_ranks(starter *start, int first, int end) {
+  run_job *job = start->job;
+  failure failed = {0, 0};
+  if (pipe2(start->report, O_CLOEXEC) != 0)
+    return (failure){first, errno};
+  /* Only the terminal's foreground group may read from it: rank 0 stays in collrun's. */
+  start->terminal =
+      job->options.hosts == NULL && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
+  for (int r = first; r < end && failed.reason == 0; r++)
+    failed = (failure){r, job->options.hosts != NULL ? start_there(start, r)
+                                                     : start_here(start, r, -1, NULL)};
+  close(start->report[1]);
+  if (failed.reason == 0 && read(start->report[0], &failed, sizeof(failed)) < 0)
+    failed.reason = errno;
+  close(start->report[0]);
+  return failed;
+}
+
 /* Starts all ranks. */
 int run_start(run_job *job, run_output *output) {
-  starter start = {.job = job, .output = output};
-  failure failed = {0, 0};
-  if (pipe2(start.report, O_CLOEXEC) != 0) {
-    perror("collrun: pipe");
-    return RUN_FAILED;
-  }
-  start.topo = choose_cores(job);
-  /* Only the terminal's foreground group may read from it: rank 0 stays in collrun's. */
-  start.terminal =
-      job->options.hosts == NULL && isatty(STDIN_FILENO) && tcgetpgrp(STDIN_FILENO) == getpgrp();
-  for (int r = 0; r < job->nranks && failed.reason == 0; r++)
-    failed = (failure){r, job->options.hosts != NULL ? start_there(&start, r)
-                                                     : start_here(&start, r, -1, NULL)};
-  close(start.report[1]);
-  if (failed.reason == 0 && read(start.report[0], &failed, sizeof(failed)) < 0)
-    failed.reason = errno;
-  close(start.report[0]);
+  starter start = {.job = job, .output = output, .topo = choose_cores(job)};
+  const failure failed = start_ranks(&start, 0, job->nranks);
   colli_topo_free(start.topo);
   if (failed.reason == 0)
     return 0;
-  undo_start(job);
+  undo_start(job, 0, job->nranks);
+  return explain_failure(job, failed);
+}
+
+int run_start_again(run_job *job, run_output *output, int rank) {
+  starter start = {.job = job, .output = output, .topo = choose_cores(job)};
+  job->ranks[rank].respawned++;
+  const failure failed = start_ranks(&start, rank, rank + 1);
+  colli_topo_free(start.topo);
+  if (failed.reason == 0)
+    return 0;
+  undo_start(job, rank, rank + 1);
   return explain_failure(job, failed);
 }

@@ -22,6 +22,7 @@ typedef struct run_state {
   run_output *output; /* NULL: none, or all of it has ended */
   int guard_fd;
   int running;
+  int respawned;  /* how often ranks were started again */
   int status;     /* of the first rank that failed */
   bool done;      /* a rank has exited with 0 */
   int interrupts; /* SIGINTs received */
@@ -78,8 +79,8 @@ static void check_time(run_state *state, uint64_t now_ns) {
   }
 }
 
-/* Names a rank that failed. */
-static void report_failure(run_state *state, int r, int code, int number) {
+/* Names a rank that failed. again: it is started again. */
+static void report_failure(run_state *state, int r, int code, int number, bool again) {
   const run_rank *rank = &state->job->ranks[r];
   fprintf(stderr, "collrun: rank %d ", r);
   if (rank->host != NULL)
@@ -94,10 +95,26 @@ static void report_failure(run_state *state, int r, int code, int number) {
     fputs(" (from ssh if it could not log in; servers may refuse more than 10 concurrent logins: "
           "MaxStartups)",
           stderr);
-  fputs(state->running == 1              ? "\n"
-        : state->job->options.keep_going ? "; the others continue\n"
-                                         : "; ending the others\n",
-        stderr);
+  if (state->running == 1)
+    fputc('\n', stderr);
+  else if (again)
+    fprintf(stderr, "; starting it again (%d of %d)\n", state->respawned + 1,
+            state->job->options.respawns);
+  else if (state->respawned > 0 && state->respawned == state->job->options.respawns)
+    fputs("; --respawn allows no further start; the others continue\n", stderr);
+  else
+    fputs(state->job->options.keep_going ? "; the others continue\n" : "; ending the others\n",
+          stderr);
+}
+
+/* Starts a rank that has failed again. */
+static void start_again(run_state *state, int r) {
+  state->respawned++;
+  if (run_start_again(state->job, state->output, r) != 0)
+    return;
+  state->running++;
+  if (state->job->ranks[r].leads_group)
+    run_guard_tell(state->guard_fd, r, state->job->ranks[r].pid);
 }
 
 /* One rank, or its ssh, has ended. */
@@ -108,8 +125,11 @@ static void rank_ended(run_state *state, int r, const siginfo_t *info) {
   if (number == 0 && rank->host != NULL && code > 128 && code <= 128 + SIGRTMAX)
     number = code - 128; /* how a shell on the other host reports a signal */
   const bool keep_going = state->job->options.keep_going;
+  /* Once a rank is done there may be nobody any more whom it could join. */
+  const bool again = code != 0 && state->stage == RUNNING && state->running > 1 && !state->done &&
+                     !state->job->stopped && state->respawned < state->job->options.respawns;
   if (code != 0 && state->stage == RUNNING) {
-    report_failure(state, r, code, number);
+    report_failure(state, r, code, number, again);
     if (state->status == 0)
       state->status = code;
     if (!keep_going)
@@ -119,13 +139,15 @@ static void rank_ended(run_state *state, int r, const siginfo_t *info) {
   /* Kills what it leaves behind, while its process id cannot be reused yet. */
   if (rank->leads_group)
     kill(-rank->pid, SIGKILL);
-  run_guard_forget(state->guard_fd, r);
+  run_guard_tell(state->guard_fd, r, 0);
   (void)waitpid(rank->pid, NULL, 0);
   if (rank->control_fd >= 0)
     close(rank->control_fd);
   rank->control_fd = -1;
   rank->pid = 0;
   state->running--;
+  if (again)
+    start_again(state, r);
 }
 
 /* Finds out who has ended. */
@@ -189,7 +211,7 @@ static void pass_output(run_state *state) {
     return;
   const bool open = run_output_pass(state->output);
   if (run_output_gone(state->output))
-    run_guard_forget(state->guard_fd, RUN_NO_READER);
+    run_guard_tell(state->guard_fd, RUN_NO_READER, 0);
   if (!open)
     state->output = NULL;
 }
@@ -227,6 +249,8 @@ int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
     if (state.running > 0)
       check_time(&state, colli_now_ns());
   }
+  if (output != NULL)
+    run_output_started(output);
   drain_output(&state, fds);
   free(fds);
   return job->options.keep_going && state.stage == RUNNING && state.done ? 0 : state.status;
