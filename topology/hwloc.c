@@ -11,6 +11,7 @@
 #include "libcoll/base/fork.h"
 #include "topology/topology.h"
 
+#define LINK_MBIT      "collLinkMbit"     /* in a machine file: speed of a device's link */
 #define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
 
 /* ---- opening --------------------------------------------------------------------------------- */
@@ -263,6 +264,10 @@ static void fill_device(hwloc_topology_t machine, hwloc_obj_t object, colli_devi
   }
   if (kind != COLLI_DEVICE_GPU && hwloc_topology_is_thissystem(machine))
     device->link_mbit = read_link_mbit(kind, device->name);
+  const char *noted = hwloc_obj_get_info_by_name(object, LINK_MBIT);
+  const double mbit = noted != NULL ? strtod(noted, NULL) : 0;
+  if (device->link_mbit == 0 && mbit > 0)
+    device->link_mbit = mbit;
 }
 
 /* Fills the list of devices. */
@@ -304,6 +309,42 @@ coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *e
   snprintf(made->source, sizeof(made->source), "%s", source[0] == '\0' ? "this machine" : source);
   *topo = made;
   return COLL_OK;
+}
+
+/* Adds the speed of each device of this machine, which is not part of what hwloc reads. */
+static void note_speeds(hwloc_topology_t machine) {
+  char text[32];
+  for (hwloc_obj_t object = hwloc_get_next_osdev(machine, NULL);
+       hwloc_topology_is_thissystem(machine) && object != NULL;
+       object = hwloc_get_next_osdev(machine, object)) {
+    int rank;
+    const int kind = object->name != NULL ? kind_of(object, &rank) : -1;
+    const double mbit = kind >= 0 && kind != COLLI_DEVICE_GPU
+                            ? read_link_mbit((colli_device_kind)kind, object->name)
+                            : 0;
+    snprintf(text, sizeof(text), "%.17g", mbit);
+    if (mbit > 0)
+      (void)hwloc_obj_add_info(object, LINK_MBIT, text);
+  }
+}
+
+coll_status colli_topo_export(const char *source, FILE *out, coll_error *error) {
+  hwloc_topology_t machine;
+  char *text;
+  int bytes;
+  coll_status status = open_machine(source, &machine, error);
+  if (status != COLL_OK)
+    return status;
+  note_speeds(machine);
+  if (hwloc_topology_export_xmlbuffer(machine, &text, &bytes, 0) != 0) {
+    status = colli_error_sys(error, COLL_ERR_SYSTEM, "topology", "hwloc_topology_export_xmlbuffer",
+                             errno, "hwloc cannot describe the machine as XML");
+  } else {
+    fwrite(text, 1, strlen(text), out);
+    hwloc_free_xmlbuffer(machine, text);
+  }
+  hwloc_topology_destroy(machine);
+  return status;
 }
 
 /* Frees a machine; NULL is fine. */

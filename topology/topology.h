@@ -55,6 +55,12 @@ typedef struct colli_topo {
 coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *error);
 void colli_topo_free(colli_topo *topo);
 
+/*
+ * Writes a machine as hwloc XML, which colli_topo_load() reads again. Whoever calls it looks
+ * whether `out` took it. Errors: as colli_topo_load().
+ */
+coll_status colli_topo_export(const char *source, FILE *out, coll_error *error);
+
 /* Prints packages, NUMA nodes, caches, cores and devices as a tree. */
 void colli_topo_print(const colli_topo *topo, FILE *out);
 

@@ -137,9 +137,10 @@ const colli_param_info colli_param_table[COLLI_PARAM_COUNT] = {
     [COLLI_PARAM_SLOT_COUNT] =
         {"COLL_SLOT_COUNT", COLLI_PARAM_INT, "8", 2, 64,
          "Number of slots for each connection and direction. The same on all ranks."},
-    [COLLI_PARAM_TOPO_FILE] = {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
-                               "Description of a machine to use instead of this one: an hwloc XML "
-                               "file, or an hwloc synthetic description. Empty: this machine."},
+    [COLLI_PARAM_TOPO_FILE] =
+        {"COLL_TOPO_FILE", COLLI_PARAM_STRING, "", 0, 0,
+         "Description of the machine that coll_topo shows instead of this one: an hwloc XML file, "
+         "or an hwloc synthetic description. Empty: this machine."},
     [COLLI_PARAM_FAULT] =
         {"COLL_FAULT", COLLI_PARAM_STRING, "", 0, 0,
          "Faults to inject into every transport, for tests: a comma-separated list of "
