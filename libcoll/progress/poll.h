@@ -8,9 +8,8 @@
 #include "libcoll/comm/comm.h"
 #include "libcoll/p2p/engine.h"
 
-#define COLLI_SUSPECT_NS                                                                           \
-  (100 * COLLI_NS_PER_MS) /* a broken connection waits so long for notices                         \
-                           */
+/* How long a broken connection waits for notices: a kernel repeats a lost packet after 200 ms. */
+#define COLLI_SUSPECT_NS (300 * COLLI_NS_PER_MS)
 
 /* Polls the operations of one communicator, unless it has failed or waits for notices about a
  * broken connection: not 0 if something moved. */

@@ -38,7 +38,7 @@ static uint64_t longest_shared_sleep(const colli_watch *w) {
 
 /* How long to sleep at most. */
 static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
-  uint64_t wait_ns = comm->failure.suspended ? COLLI_SUSPECT_NS / 10 : SLEEP_MAX_NS;
+  uint64_t wait_ns = comm->failure.suspended ? COLLI_SUSPECT_NS / 30 : SLEEP_MAX_NS;
   if (comm->family->several)
     wait_ns = longest_shared_sleep(&comm->watch);
   if (until_ns) {
