@@ -5,6 +5,7 @@
 
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/enter.h"
 #include "libcoll/progress/progress_thread.h"
 
@@ -69,11 +70,8 @@ coll_status coll_comm_abort(coll_comm *comm) {
   if (comm->entry.guard.inherited)
     return COLL_ERR_INVALID_USAGE;
   atomic_fetch_add(&comm->failure.aborts, 1);
-  colli_family *family = comm->family;
-  for (int i = 0; i < family->nports; i++)
-    if (family->ports[i].endpoint)
-      family->ports[i].ops->wake(family->ports[i].endpoint);
-  colli_progress_wake(family);
+  colli_doorbells_ring(comm->family);
+  colli_progress_wake(comm->family);
   return COLL_OK;
 }
 

@@ -2,6 +2,7 @@
 #include <sched.h>
 
 #include "libcoll/api/p2p_call.h"
+#include "libcoll/api/request.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/pool.h"
@@ -53,14 +54,12 @@ static coll_status wait_for(coll_comm *comm, int peer, int tag, int timeout_ms,
       start_post(comm, "probe", (colli_post){.kind = COLLI_POST_PROBE, .peer = peer, .tag = tag});
   if (!op)
     return refuse_request(comm, "probe");
-  uint64_t until_ns = 0;
-  if (timeout_ms > 0)
-    until_ns = comm->world.now_ns(comm->world.ctx) + (uint64_t)timeout_ms * COLLI_NS_PER_MS;
+  const uint64_t until_ns = colli_wait_deadline_ns(comm, timeout_ms);
   if (!op->done)
     colli_engine_progress(&comm->exec, &comm->p2p);
   colli_comm_wait_begin(comm);
   while (!op->done) {
-    if (until_ns && comm->world.now_ns(comm->world.ctx) >= until_ns)
+    if (colli_wait_is_over(comm, until_ns))
       colli_p2p_withdraw(&comm->p2p);
     else
       colli_comm_wait_a_bit(comm, until_ns);

@@ -51,6 +51,7 @@ typedef struct colli_entry {
   colli_fork_guard guard; /* inside: see above */
   atomic_bool visited;    /* the visit during which a thread came in is over */
   atomic_int misused;     /* another one wanted in since */
+  atomic_bool woken;      /* coll_wake(), which no wait has returned for yet */
   bool locked;            /* the thread inside has the family's lock */
 } colli_entry;
 
@@ -73,6 +74,7 @@ typedef struct colli_watch {
   uint64_t told_ns;        /* when this rank last told the others where it waits */
   uint64_t asked_ns;       /* when it last asked them */
   uint64_t fresh_ns;       /* what they said before that does not count as an answer */
+  unsigned wakes;          /* the family's, when this rank last went to sleep */
 } colli_watch;
 
 /* What has failed, and what is known of the other ranks: failure/. */

@@ -116,6 +116,7 @@ typedef struct colli_family {
   bool several;       /* more than one thread of the caller has been inside at a time */
   int inside;         /* calls under way that hold the lock, or let others in while they wait */
   int sleepers;       /* of them asleep */
+  atomic_uint wakes;  /* calls of coll_wake() */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
   colli_mover mover;                  /* for threads that wait elsewhere: progress/visit.c */

@@ -82,17 +82,6 @@ coll_request *colli_request_get_message(coll_comm *comm) {
   return take(comm, &comm->calls.free_messages);
 }
 
-void colli_request_put(coll_request *request) {
-  coll_comm *comm = request->comm;
-  if (__builtin_expect(request->kept != NULL, 0)) {
-    free(request->kept);
-    request->kept = NULL;
-  }
-  coll_request **list = request->lane ? &comm->calls.free_requests : &comm->calls.free_messages;
-  request->next = *list;
-  *list = request;
-}
-
 void colli_request_abandon_all(coll_comm *comm) {
   for (colli_request_block *block = comm->calls.request_blocks; block; block = block->next)
     for (int i = 0; i < block->count; i++) {

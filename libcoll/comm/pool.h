@@ -2,9 +2,9 @@
 #ifndef COLLI_COMM_POOL_H
 #define COLLI_COMM_POOL_H
 
-#include <stdbool.h>
+#include <stdlib.h>
 
-#include "coll/coll.h"
+#include "libcoll/comm/comm.h"
 
 /* Prepares the request that is always complete. */
 void colli_request_init(coll_comm *comm);
@@ -15,7 +15,17 @@ coll_request *colli_request_get(coll_comm *comm);
 coll_request *colli_request_get_message(coll_comm *comm);
 
 /* Returns it. */
-void colli_request_put(coll_request *request);
+static inline void colli_request_put(coll_request *request) {
+  coll_comm *comm = request->comm;
+  if (__builtin_expect(request->kept != NULL, 0)) {
+    free(request->kept);
+    request->kept = NULL;
+  }
+  coll_request **list = request->lane ? &comm->calls.free_requests : &comm->calls.free_messages;
+  request->next = *list;
+  *list = request;
+}
+
 void colli_request_free_all(coll_comm *comm);
 
 /* Ends what owners of requests still do with them, whose results nobody will get. All operations

@@ -30,3 +30,10 @@ void colli_doorbells_disarm(colli_family *family) {
     if (family->ports[i].endpoint)
       family->ports[i].ops->disarm(family->ports[i].endpoint);
 }
+
+/* Wakes whoever sleeps. */
+void colli_doorbells_ring(const colli_family *family) {
+  for (int i = 0; i < family->nports; i++)
+    if (family->ports[i].endpoint)
+      family->ports[i].ops->wake(family->ports[i].endpoint);
+}

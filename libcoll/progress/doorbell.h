@@ -16,4 +16,7 @@ bool colli_doorbells_quiet(const colli_family *family);
 /* Disarms the doorbells after sleeping, unless another thread of this rank sleeps. */
 void colli_doorbells_disarm(colli_family *family);
 
+/* Wakes whoever sleeps. From any thread. */
+void colli_doorbells_ring(const colli_family *family);
+
 #endif

@@ -48,6 +48,14 @@ static uint64_t longest_sleep(const coll_comm *comm, uint64_t until_ns) {
   return wait_ns;
 }
 
+/* Whether another thread has called coll_wake(), or ended the communicator, since this one last
+ * went to sleep. A transport may have taken their rings for its own. */
+static bool is_wanted(coll_comm *comm) {
+  const unsigned seen = comm->watch.wakes;
+  comm->watch.wakes = atomic_load(&comm->family->wakes);
+  return comm->watch.wakes != seen || atomic_load(&comm->failure.aborts);
+}
+
 /* Sleeps until a doorbell rings, something else is due, or `until_ns`. */
 static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   colli_family *family = comm->family;
@@ -58,7 +66,7 @@ static void sleep_for_doorbell(coll_comm *comm, uint64_t until_ns) {
   bool ready = !colli_doorbells_arm(family, fds, &count) || colli_comm_poll(comm) ||
                colli_comm_listen(comm) || colli_comm_poll_siblings(comm) ||
                !colli_doorbells_quiet(family);
-  if (!ready && !atomic_load(&comm->failure.aborts)) {
+  if (!ready && !is_wanted(comm)) {
     family->sleepers++;
     if (comm->entry.locked)
       colli_family_unlock(family);

@@ -45,7 +45,7 @@
  *
  *   coll_<name>(arguments, comm)                    blocking: returns when this rank's part is done
  *   coll_i<name>(arguments, comm, &request)         nonblocking: starts the operation; complete it
- *                                                   with coll_test, coll_wait or coll_wait_any
+ *                                                   with coll_test or one of the waits
  *   coll_<name>_init(arguments, comm, &request)     persistent: makes a request that coll_start()
  *                                                   can run any number of times
  *   coll_<name>_on_stream(arguments, comm, stream)  on a GPU stream: COLL_ERR_UNSUPPORTED so far

@@ -27,7 +27,7 @@ extern "C" {
 /* What a call returns: COLL_OK, COLL_IN_PROGRESS, or an error. The numbers never change. */
 typedef enum coll_status {
   COLL_OK = 0,
-  COLL_IN_PROGRESS = 1,          /* coll_test, coll_wait, coll_wait_any: not complete yet */
+  COLL_IN_PROGRESS = 1,          /* tests and waits: not complete yet */
   COLL_ERR_INVALID_ARGUMENT = 2, /* a bad argument (null, unknown type, ...) */
   COLL_ERR_INVALID_USAGE = 3,    /* the call is not allowed now (too many requests, ...) */
   COLL_ERR_SYSTEM = 4,           /* a system call failed; the record names it */

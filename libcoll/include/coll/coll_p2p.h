@@ -109,7 +109,7 @@ COLL_API coll_status coll_sendrecv_on_stream(const void *sendbuf, size_t sendcou
 /*
  * Looks for a message that coll_recv(peer, tag) would get now, and describes it in *message. Waits
  * for one up to timeout_ms (0: does not wait; negative: no limit but the communicator's own
- * deadline). COLL_IN_PROGRESS: timeout_ms passed first.
+ * deadline). COLL_IN_PROGRESS: timeout_ms passed first, or coll_wake() was called.
  *
  * matched NULL: the message stays where it is. Otherwise *matched becomes this message, which no
  * other receive gets; receive it with coll_mrecv() or coll_imrecv(). So a thread or a library that
