@@ -87,7 +87,7 @@ cmp random err || fail "output was changed"
 "$collrun" --timeout 60 -n 2 sh -c '[ "$COLL_RANK" = 1 ] || echo "libcoll [0] error: mine" >&2
   await grep -qxF "libcoll [0] error: mine" err' 2> err || fail "an error does not come: $(cat err)"
 # One that a rank prints before it ends comes before what collrun says about that.
-"$collrun" -n 3 sh -c 'echo "libcoll [$COLL_RANK] error: end" >&2; [ "$COLL_RANK" = 1 ] || await false & [ "$COLL_RANK" != 1 ] || kill -9 $$; wait' 2> err
+"$collrun" -n 3 sh -c '[ "$COLL_RANK" = 1 ] || exec stay; echo "libcoll [1] error: end" >&2; kill -9 $$' 2> err
 expect "the reason first" "libcoll,collrun:," "$(cut -d ' ' -f 1 err | head -2 | tr '\n' ,)"
 
 # collrun is killed: nothing is lost.

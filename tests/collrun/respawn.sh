@@ -82,7 +82,7 @@ if [ -x "$trainer" ]; then
     metrics=$1 VICTIM=$2 LIVES=$3
     export VICTIM LIVES
     shift 3
-    OPENBLAS_CORETYPE=Haswell "$collrun" --timeout 200 -n 3 "$@" "$trainer" --data text --model transformer --context 16 --width 8 \
+    "$collrun" --timeout 200 -n 3 "$@" "$trainer" --data text --model transformer --context 16 --width 8 \
       --heads 1 --blocks 1 --epochs 6 --batch 32 --lr 0.1 --quiet --metrics "$metrics" 2> err || fail "$metrics: status $?: $(cat err)"
   }
   # number NAME FILE: a member of the last line.
@@ -106,7 +106,7 @@ if [ -x "$trainer" ]; then
   chmod +x ssh.sh
   COLL_JOIN_FILE=$scratch/job COLL_SSH=$scratch/ssh.sh
   export COLL_JOIN_FILE COLL_SSH
-  train far 1 1 --hosts localhost:3 -x VICTIM -x LIVES -x OPENBLAS_CORETYPE --respawn 1
+  train far 1 1 --hosts localhost:3 -x VICTIM -x LIVES --respawn 1
   expect "over ssh" "1 3 6" "$(grep -c 'starting it again' err) $(number ranks far) $(number epochs far)"
 fi
 finish

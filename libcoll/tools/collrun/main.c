@@ -125,12 +125,13 @@ static int run_ranks(run_job *job) {
     close(job->secret_fd);
   job->root_fd = job->secret_fd = -1;
   if (status == 0) {
-    int guard_fd = run_guard_start(job, output);
-    if (guard_fd < 0)
+    job->guard_fd = run_guard_start(job, output);
+    if (job->guard_fd < 0)
       perror("collrun: cannot start the guard (if collrun is killed, ranks' children may remain)");
-    status = run_watch(job, output, signal_fd, guard_fd);
-    if (guard_fd >= 0)
-      close(guard_fd);
+    status = run_watch(job, output, signal_fd);
+    if (job->guard_fd >= 0)
+      close(job->guard_fd);
+    job->guard_fd = -1;
     while (wait(NULL) > 0)
       ; /* wait for the guard's end */
   } else if (output != NULL) {
@@ -154,7 +155,7 @@ static int run_once(run_job *job) {
 }
 
 int main(int argc, char **argv) {
-  run_job job = {.root_fd = -1, .secret_fd = -1, .pid = getpid()};
+  run_job job = {.root_fd = -1, .secret_fd = -1, .guard_fd = -1, .pid = getpid()};
   int status = run_options_read(argc, argv, &job.options);
   if (status != 0)
     return status < 0 ? 0 : status;

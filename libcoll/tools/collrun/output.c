@@ -280,9 +280,10 @@ static size_t merge(const run_output *output, int s) {
   return used + from->held - begin;
 }
 
-/* Shows the error that a stream holds, once for all that hold it, and what is behind it. */
-static void release(run_output *output, int s) {
-  const uint64_t now_ns = colli_now_ns(), hash = output->streams[s].hash;
+/* Shows the error that a stream holds, once for all that hold it, and what is behind it. late:
+ * others were awaited until it was time. */
+static void release(run_output *output, int s, bool late) {
+  const uint64_t hash = output->streams[s].hash;
   unsigned char *member = members_of(output);
   int count = 0;
   for (int r = 0; r < output->nranks; r++) {
@@ -300,8 +301,8 @@ static void release(run_output *output, int s) {
     stream *from = &output->streams[2 * r + 1];
     if (!member[r])
       continue;
-    if (now_ns >= from->until_ns)
-      from->free_ns = now_ns + FREE_NS;
+    if (late)
+      from->free_ns = colli_now_ns() + FREE_NS;
     drop(output, 2 * r + 1, from->held);
     from->held = 0;
   }
@@ -321,7 +322,7 @@ static void release_due(run_output *output) {
   for (int s = 1; s < 2 * output->nranks; s += 2)
     if (output->streams[s].held > 0 && (!others || now_ns >= output->streams[s].until_ns) &&
         (output->gone || takes_more(output)))
-      release(output, s);
+      release(output, s, others);
 }
 
 uint64_t run_output_due(const run_output *output) {
@@ -396,7 +397,7 @@ void run_output_finish(run_output *output) {
   for (int s = 1; s < 2 * output->nranks;) {
     const bool held = output->streams[s].held > 0;
     if (held)
-      release(output, s); /* there may be another one behind it */
+      release(output, s, false); /* there may be another one behind it */
     s = held ? 1 : s + 2;
   }
   for (int s = 0; s < 2 * output->nranks; s++) {

@@ -55,6 +55,7 @@ typedef struct run_job {
   colli_secret *secret;
   char join_folder[64]; /* --respawn: a private one for COLL_JOIN_FILE, or "" */
   int secret_fd;        /* local: a file without a name from which ranks read it, or -1 */
+  int guard_fd;         /* for run_guard_tell(), or -1 */
   pid_t pid;            /* collrun's own */
   int attempt;          /* 0, or the number of the restart */
   bool stopped;         /* by a signal or the time limit: no restart */
@@ -197,6 +198,6 @@ void run_signals_restore(void);
 /* ---- watch.c --------------------------------------------------------------------------------- */
 
 /* Waits for all ranks to end, and forwards signals and output. Returns the exit status. */
-int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd);
+int run_watch(run_job *job, run_output *output, int signal_fd);
 
 #endif

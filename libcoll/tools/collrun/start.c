@@ -124,6 +124,8 @@ static _Noreturn void become_rank(const starter *start, int rank, int control_fd
     _exit(RUN_FAILED);
   if (job->ranks[rank].leads_group)
     setpgid(0, 0);
+  if (job->ranks[rank].leads_group && job->guard_fd >= 0)
+    run_guard_tell(job->guard_fd, rank, getpid()); /* before it starts anything */
   failure failed = {rank, set_streams(start, rank, control_fd)};
   setrlimit(RLIMIT_NOFILE, &job->files);
   run_signals_restore();

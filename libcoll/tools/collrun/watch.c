@@ -20,7 +20,6 @@ typedef enum stage { RUNNING, WAITING, ASKED, KILLED } stage;
 typedef struct run_state {
   run_job *job;
   run_output *output; /* NULL: none, or all of it has ended */
-  int guard_fd;
   int running;
   int respawned;  /* how often ranks were started again */
   int status;     /* of the first rank that failed */
@@ -113,8 +112,6 @@ static void start_again(run_state *state, int r) {
   if (run_start_again(state->job, state->output, r) != 0)
     return;
   state->running++;
-  if (state->job->ranks[r].leads_group)
-    run_guard_tell(state->guard_fd, r, state->job->ranks[r].pid);
 }
 
 /* One rank, or its ssh, has ended. */
@@ -139,7 +136,7 @@ static void rank_ended(run_state *state, int r, const siginfo_t *info) {
   /* Kills what it leaves behind, while its process id cannot be reused yet. */
   if (rank->leads_group)
     kill(-rank->pid, SIGKILL);
-  run_guard_tell(state->guard_fd, r, 0);
+  run_guard_tell(state->job->guard_fd, r, 0);
   (void)waitpid(rank->pid, NULL, 0);
   if (rank->control_fd >= 0)
     close(rank->control_fd);
@@ -211,7 +208,7 @@ static void pass_output(run_state *state) {
     return;
   const bool open = run_output_pass(state->output);
   if (run_output_gone(state->output))
-    run_guard_tell(state->guard_fd, RUN_NO_READER, 0);
+    run_guard_tell(state->job->guard_fd, RUN_NO_READER, 0);
   if (!open)
     state->output = NULL;
 }
@@ -230,8 +227,8 @@ static void drain_output(run_state *state, struct pollfd *fds) {
 }
 
 /* Waits for all ranks to end, and forwards signals and output. */
-int run_watch(run_job *job, run_output *output, int signal_fd, int guard_fd) {
-  run_state state = {.job = job, .output = output, .guard_fd = guard_fd, .running = job->nranks};
+int run_watch(run_job *job, run_output *output, int signal_fd) {
+  run_state state = {.job = job, .output = output, .running = job->nranks};
   struct pollfd *fds = calloc(2 * (size_t)job->nranks + 2, sizeof(*fds));
   if (fds == NULL) {
     fputs("collrun: out of memory\n", stderr);
