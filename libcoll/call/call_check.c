@@ -190,13 +190,6 @@ coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call
       return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
                              "the operation was made for %s, not %s",
                              colli_type_name((int)user->type), colli_type_name(call->type));
-    size_t slot_bytes = calls->plans.limits.slot_bytes;
-    if (coll_type_bytes((coll_type)call->type) > slot_bytes && calls->exec->nranks > 1)
-      return colli_error_set(
-          error, COLL_ERR_INVALID_ARGUMENT, call->name,
-          "elements of %zu bytes can be moved but not reduced, because a message "
-          "has at most %zu; set COLL_SLOT_BYTES to at least the former",
-          coll_type_bytes((coll_type)call->type), slot_bytes);
     return COLL_OK;
   }
   if (call->op < 0 || call->op >= COLL_OP_COUNT)

@@ -85,7 +85,9 @@ void colli_call_resolve(const colli_calls *calls, const colli_call *call, const 
       calls->check_finite && call->coll != COLLI_BARRIER && colli_may_be_nan(call->type);
   if (call->coll != COLLI_BARRIER)
     plan->elem_bytes = coll_type_bytes((coll_type)plan->wire_type);
-  if (!colli_reduces(call->coll) && plan->elem_bytes > calls->plans.limits.slot_bytes) {
+  bool is_long = plan->elem_bytes > calls->plans.limits.slot_bytes;
+  plan->in_rooms = is_long && plan->user && calls->exec->nranks > 1;
+  if (is_long && !colli_reduces(call->coll)) {
     plan->pieces = plan->elem_bytes;
     plan->elem_bytes = 1;
   }

@@ -46,6 +46,7 @@ typedef struct colli_plan {
   bool truth;         /* the input becomes 0 or 1 first */
   bool staged;        /* works on a copy of the input */
   bool checks_finite; /* the input is looked through first */
+  bool in_rooms;      /* reduces elements that are longer than a slot */
   colli_reduce_fn reduce;
   colli_average_fn average;
   bool stream;          /* results go past the caches, which are too small for all vectors */

@@ -4,6 +4,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/call/calls.h"
+#include "libcoll/exec/rooms.h"
 #include "libcoll/exec/stage.h"
 
 /* Grows a request's buffer to at least `bytes` bytes; loses the old contents. */
@@ -164,7 +165,8 @@ static bool prepare_blocks(const colli_calls *calls, const colli_call *call, con
   colli_partition_make_varying(&op->partition, &blocks, calls->exec->nranks, plan->elem_bytes,
                                &calls->plans.limits);
   if (call->coll == COLLI_ALLGATHER || call->coll == COLLI_REDUCE_SCATTER)
-    colli_tag_put(&op->tag, COLLI_TAG_COUNT, blocks_number(calls, call->out_counts));
+    colli_tag_put(&op->tag, colli_tag_count_field(&op->tag),
+                  blocks_number(calls, call->out_counts));
   bool own_in = call->coll == COLLI_ALLGATHER || call->coll == COLLI_GATHER;
   bool own_out = call->coll == COLLI_REDUCE_SCATTER || call->coll == COLLI_SCATTER;
   op->in_first = own_in ? blocks.in_first[rank] : 0;
@@ -204,6 +206,14 @@ static void note_extents(const colli_plan *plan, coll_request *op) {
   op->extent[COLLI_OUTPUT] = own || plan->writes < COLLI_REGISTER_MIN_BYTES ? 0 : plan->writes;
 }
 
+/* Makes room for elements that are longer than a slot. Their messages are neither preposted nor by
+ * reference. False if out of memory. */
+static bool make_rooms(coll_request *op) {
+  op->extent[COLLI_INPUT] = op->extent[COLLI_OUTPUT] = 0;
+  op->by_ref = 0;
+  return colli_rooms_make(op);
+}
+
 /* Fills in the fields that are the same for all calls of a plan. */
 static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, coll_request *op) {
   op->coll = (colli_coll)plan->key.coll;
@@ -212,6 +222,7 @@ static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, col
   op->in_first = plan->in_first;
   op->out_first = plan->out_first;
   op->sched = plan->sched;
+  op->step = colli_exec_step_of(plan->in_rooms);
   op->nranks = calls->exec->nranks;
   op->reduce = plan->reduce;
   op->reduce_type = plan->wire_type;
@@ -256,6 +267,8 @@ const char *colli_call_prepare(colli_calls *calls, const colli_call *call, const
     bool other = apart && call->sendbuf && call->sendbuf != call->recvbuf;
     op->stream = other ? plan->stream : plan->stream_in_place;
   }
+  if (__builtin_expect(plan->in_rooms, 0) && !make_rooms(op))
+    return "elements that are longer than a slot (COLL_SLOT_BYTES)";
   op->sequence = calls->sequence + 1;
   op->tag.word[1] = colli_plan_tag(plan, op->sequence).word[1];
   colli_calls_count(calls, plan);

@@ -12,8 +12,7 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
   COLLI_ASSERT(coll < COLLI_COLL_COUNT && root >= 0 && passes >= 0);
   COLLI_ASSERT(algo >= 0 && algo <= 255);
   coll_tag tag = {{0}};
-  colli_tag_put(&tag, COLLI_TAG_COUNT, count);
-  colli_tag_put_type(&tag, type);
+  colli_tag_put_elements(&tag, type, count);
   colli_tag_put(&tag, COLLI_TAG_ROOT, (uint64_t)root);
   colli_tag_put(&tag, COLLI_TAG_SEQUENCE, sequence);
   colli_tag_put(&tag, COLLI_TAG_COLL, (uint64_t)coll);
@@ -53,7 +52,7 @@ static void write_op(colli_coll coll, unsigned op, char *text, size_t bytes) {
 
 /* "count 8, ", or for a v-form whose counts all ranks know "counts with checksum 1f, ". */
 static void write_count(const coll_tag *tag, char *text, size_t bytes) {
-  unsigned long long count = colli_tag_get(tag, COLLI_TAG_COUNT);
+  unsigned long long count = colli_tag_count(tag);
   *text = 0;
   if (!colli_tag_get(tag, COLLI_TAG_VARYING))
     snprintf(text, bytes, "count %llu, ", count);
@@ -89,9 +88,9 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
 static void write_bytes(const coll_tag *tag, char *text, size_t bytes) {
   static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
   int type = colli_tag_type(tag), unit = 0;
-  double size = (double)colli_tag_get(tag, COLLI_TAG_COUNT) *
-                (double)(type >= COLL_TYPE_USER_BASE ? (size_t)(type - COLL_TYPE_USER_BASE)
-                                                     : coll_type_bytes((coll_type)type));
+  double size = (double)colli_tag_count(tag) * (double)(type >= COLL_TYPE_USER_BASE
+                                                            ? (size_t)(type - COLL_TYPE_USER_BASE)
+                                                            : coll_type_bytes((coll_type)type));
   for (; size >= 1024 && unit < 4; unit++)
     size /= 1024;
   *text = 0;

@@ -32,7 +32,7 @@ static void describe_operation(const colli_observation *seen, coll_profiler_even
   event->peer = message              ? seen->peer
                 : colli_rooted(coll) ? (int)colli_tag_get(tag, COLLI_TAG_ROOT)
                                      : -1;
-  event->count = varying ? 0 : (size_t)colli_tag_get(tag, COLLI_TAG_COUNT);
+  event->count = varying ? 0 : (size_t)colli_tag_count(tag);
   event->bytes = event->count * coll_type_bytes((coll_type)type);
   event->type = colli_type_name(type);
   event->op = combination(tag, coll);

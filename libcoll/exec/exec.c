@@ -5,8 +5,13 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/exec/event.h"
+#include "libcoll/exec/rooms.h"
 #include "libcoll/exec/step.h"
 #include "libcoll/exec/worksharing.h"
+
+colli_step_fn *colli_exec_step_of(bool in_rooms) {
+  return in_rooms ? colli_rooms_step : colli_exec_step;
+}
 
 void colli_exec_enlist(colli_exec *exec, coll_request *op) {
   COLLI_ASSERT_RANK(!exec->newest == !exec->oldest, exec->rank);
@@ -14,7 +19,6 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
   op->done = false;
   op->status = COLL_OK;
   op->moved = true;
-  op->registered = 0;
   op->older = exec->newest;
   op->newer = NULL;
   if (exec->newest)
@@ -23,6 +27,14 @@ void colli_exec_enlist(colli_exec *exec, coll_request *op) {
     exec->oldest = op;
   exec->newest = op;
   colli_event_begins(exec, op);
+}
+
+/* Releases what an operation has only while it runs. */
+__attribute__((noinline, cold)) static void release(coll_request *op) {
+  if (op->registered & COLLI_HAS_ROOMS)
+    colli_rooms_free(op);
+  else
+    colli_exec_release(op);
 }
 
 /* Takes an operation out of the list of those in flight and marks it complete. */
@@ -39,7 +51,7 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
   else
     exec->newest = op->older;
   if (__builtin_expect(op->registered, 0))
-    colli_exec_release(op);
+    release(op);
   colli_event_ends(exec, op, status);
   op->status = status;
   op->done = true;
@@ -101,11 +113,11 @@ static int run_lane(colli_exec *exec, colli_lane *lane) {
     size_t before = lane->done;
     COLLI_ASSERT_RANK(lane->step >= sched->lane_first[lane->index] && lane->step < end, exec->rank);
     bool received = lane->received;
-    int result = colli_exec_step(exec, lane, &sched->steps[lane->step]);
+    int result = op->step(exec, lane, &sched->steps[lane->step]);
     if (result == COLLI_STEP_FAILED)
       return result;
-    if (result == COLLI_STEP_BLOCKED) {
-      if (moved || lane->done != before || lane->received != received)
+    if (result != COLLI_STEP_DONE) {
+      if (moved || lane->done != before || lane->received != received || result == COLLI_STEP_MOVED)
         op->moved = true, moved = 1;
       return moved;
     }

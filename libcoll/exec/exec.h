@@ -17,8 +17,13 @@
 #define COLLI_CHANNEL_P2P COLLI_MAX_LANES
 #define COLLI_CHANNELS    (COLLI_MAX_LANES + 1)
 
-/* The result of trying to make progress. */
-enum { COLLI_STEP_DONE = 0, COLLI_STEP_BLOCKED = -1, COLLI_STEP_FAILED = -2 };
+/* The result of trying to make progress; MOVED: blocked, but not at once. */
+enum {
+  COLLI_STEP_DONE = 0,
+  COLLI_STEP_BLOCKED = -1,
+  COLLI_STEP_FAILED = -2,
+  COLLI_STEP_MOVED = -3
+};
 
 /* What the executor knows of one peer. */
 typedef struct colli_link {
@@ -54,6 +59,10 @@ typedef struct colli_exec {
   const struct colli_observers *observers; /* or NULL */
   colli_flights flights;
 } colli_exec;
+
+/* What runs the steps of a collective; in_rooms: of a reduction of elements that are longer than a
+ * slot. */
+colli_step_fn *colli_exec_step_of(bool in_rooms);
 
 /* Starts a collective whose fields, except for lanes and list links, are set. */
 void colli_exec_start(colli_exec *exec, coll_request *op);

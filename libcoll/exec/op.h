@@ -11,6 +11,8 @@
 #include "libcoll/sched/partition.h"
 #include "libcoll/sched/sched.h"
 
+struct colli_exec;
+
 /* What to do before the end of an operation is reported: with the result of one that worked on a
  * copy, or whatever its owner has asked for. */
 typedef enum colli_stage_out {
@@ -27,6 +29,10 @@ typedef enum colli_stage_out {
 
 /* Shorter buffers are not registered with transports. */
 #define COLLI_REGISTER_MIN_BYTES 16384
+
+/* A bit beside those of registered buffers: there are rooms, and no such buffer. Both are released
+ * when an operation ends. */
+#define COLLI_HAS_ROOMS 4u
 
 /*
  * Messages that are adjacent in memory and on a connection. Their buffers are in use until the
@@ -70,6 +76,9 @@ typedef struct colli_lane {
   colli_pending pending[COLLI_MAX_PENDING];
 } colli_lane;
 
+/* Runs one step of a lane as far as possible. */
+typedef int colli_step_fn(struct colli_exec *exec, colli_lane *lane, const colli_step *step);
+
 struct coll_request {
   coll_comm *comm;
   struct coll_request *next; /* in the free list */
@@ -102,10 +111,13 @@ struct coll_request {
   size_t out_first;    /* the same of `out` (reduce-scatter: this rank's block) */
   uint32_t region[2];  /* the regions in which `in` and `out` lie; 0: in none */
   size_t extent[2];    /* bytes of `in` and `out` that are worth registering, or 0 */
-  unsigned registered; /* bits of those buffers that are */
+  unsigned registered; /* bits of those buffers that are; COLLI_HAS_ROOMS */
   unsigned by_ref;     /* COLLI_BY_REF, or COLLI_BY_REF_IN_PLACE if they are the same memory */
   char *scratch;       /* belongs to the request and is used again by later operations */
+  size_t scratch_bytes;
+  struct colli_rooms *rooms; /* of elements that are longer than a slot, or NULL: rooms.h */
   const colli_sched *sched;
+  colli_step_fn *step; /* colli_exec_step_of() */
   colli_partition partition;
   colli_reduce_fn reduce;
   int reduce_type, reduce_op; /* where it is among the kernels */
@@ -120,8 +132,7 @@ struct coll_request {
   coll_endpoint *registered_at;
 
   /* its owner's data, which the executor does not read */
-  uint64_t plan; /* number of the plan from which it was last filled in; 0: none */
-  size_t scratch_bytes;
+  uint64_t plan;  /* number of the plan from which it was last filled in; 0: none */
   size_t *blocks; /* v-forms: four numbers per rank (colli_blocks); kept like scratch */
   size_t blocks_bytes;
   char *stage; /* a copy of the vector to work on; kept like scratch */

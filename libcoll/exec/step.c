@@ -7,16 +7,9 @@
 #include "libcoll/exec/connect.h"
 #include "libcoll/exec/worksharing.h"
 
-/* Reports a failed transport call. */
-static int fail_lane(colli_exec *exec, colli_lane *lane, int peer, int status) {
+int colli_exec_fail(colli_exec *exec, colli_lane *lane, int peer, int status) {
   exec->events->failed(exec->ctx, lane->op, peer, lane->index, lane->step, (coll_status)status);
   return COLLI_STEP_FAILED;
-}
-
-/* Notes which peer the lane waits for. */
-static inline int block_on(colli_lane *lane, int peer) {
-  lane->waits_for = peer;
-  return COLLI_STEP_BLOCKED;
 }
 
 /* Drops completed sends from the pending ones: 1 if none is left, 0 if some are, or
@@ -29,7 +22,7 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
     uint64_t count = 0;
     int status = pending->conn->ops->sent(pending->conn, &count);
     if (status > 0)
-      return fail_lane(exec, lane, pending->conn->peer, status);
+      return colli_exec_fail(exec, lane, pending->conn->peer, status);
     if (count >= pending->ticket)
       continue;
     if (count >= pending->first && pending->begin) {
@@ -44,10 +37,7 @@ int colli_exec_reap(colli_exec *exec, colli_lane *lane) {
   return kept == 0;
 }
 
-/* Checks that no transport still reads memory that is about to be overwritten: DONE, BLOCKED or
- * FAILED. */
-static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *begin,
-                               size_t bytes) {
+int colli_exec_check_sent(colli_exec *exec, colli_lane *lane, const char *begin, size_t bytes) {
   colli_lane *other = colli_exec_find_pending(lane->op, begin, bytes);
   for (const colli_lane *last = NULL; other && other != last;) {
     const int waits_for = other->waits_for;
@@ -57,16 +47,7 @@ static int check_still_sending(colli_exec *exec, colli_lane *lane, const char *b
     last = other;
     other = colli_exec_find_pending(lane->op, begin, bytes);
   }
-  return other ? block_on(lane, other->pending[0].conn->peer) : COLLI_STEP_DONE;
-}
-
-/* Checks that fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
-static inline int make_room_for_pending(colli_exec *exec, colli_lane *lane, int most) {
-  if (__builtin_expect(lane->npending < most, 1))
-    return COLLI_STEP_DONE;
-  if (colli_exec_reap(exec, lane) < 0)
-    return COLLI_STEP_FAILED;
-  return lane->npending < most ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
+  return other ? colli_exec_block(lane, other->pending[0].conn->peer) : COLLI_STEP_DONE;
 }
 
 /* The region of `buf` from which a step's message may be sent by reference; 0 if none. */
@@ -87,7 +68,7 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
     return COLLI_STEP_FAILED;
   (void)colli_exec_registers(exec, op, conn, from);
   uint32_t region = region_by_ref(op, step, from, conn->ops);
-  int ready = make_room_for_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
+  int ready = colli_exec_limit_pending(exec, lane, region ? COLLI_MAX_BY_REF : COLLI_MAX_PENDING);
   if (region && ready == COLLI_STEP_BLOCKED)
     region = 0; /* this lane must not wait for the peer, which may wait for this lane's next step */
   else if (ready != COLLI_STEP_DONE)
@@ -95,16 +76,15 @@ static inline int send_slice(colli_exec *exec, colli_lane *lane, const colli_ste
   int status = region ? conn->ops->send_ref(conn, &op->tag, region, buf, bytes)
                       : conn->ops->send(conn, &op->tag, buf, bytes);
   if (status == COLL_T_AGAIN)
-    return block_on(lane, step->peer_send);
+    return colli_exec_block(lane, step->peer_send);
   if (status > 0)
-    return fail_lane(exec, lane, step->peer_send, status);
+    return colli_exec_fail(exec, lane, step->peer_send, status);
   colli_exec_note_sent(&exec->links[step->peer_send], lane, conn, status, buf, bytes);
   return COLLI_STEP_DONE;
 }
 
-/* Reports a message that belongs to another operation. */
-static int fail_mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
-                         size_t got_bytes) {
+int colli_exec_mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
+                        size_t got_bytes) {
   exec->events->mismatch(exec->ctx, lane->op, peer, got, got_bytes);
   return COLLI_STEP_FAILED;
 }
@@ -127,15 +107,15 @@ static int receive_past_caches(colli_exec *exec, colli_lane *lane, const colli_s
   size_t bytes;
   int status = conn->ops->slot_peek(conn, &got, &msg, &bytes);
   if (status == COLL_T_AGAIN)
-    return block_on(lane, step->peer_recv);
+    return colli_exec_block(lane, step->peer_recv);
   if (status > 0)
-    return fail_lane(exec, lane, step->peer_recv, status);
+    return colli_exec_fail(exec, lane, step->peer_recv, status);
   if (memcmp(&got, &lane->op->tag, sizeof(got)) != 0 || bytes != s->bytes)
-    return fail_mismatch(exec, lane, step->peer_recv, &got, bytes);
+    return colli_exec_mismatch(exec, lane, step->peer_recv, &got, bytes);
   if (msg)
     copy_slice(lane->op, step, s, msg, false);
   status = conn->ops->slot_release(conn);
-  return status > 0 ? fail_lane(exec, lane, step->peer_recv, status) : COLLI_STEP_DONE;
+  return status > 0 ? colli_exec_fail(exec, lane, step->peer_recv, status) : COLLI_STEP_DONE;
 }
 
 /* Receives a slice straight into dst, and sends it on from there if the step says so. */
@@ -155,11 +135,11 @@ static inline int receive_slice(colli_exec *exec, colli_lane *lane, const colli_
     size_t got_bytes;
     int status = conn->ops->recv(conn, &lane->op->tag, s->dst, s->bytes, &got, &got_bytes);
     if (status == COLL_T_AGAIN)
-      return block_on(lane, step->peer_recv);
+      return colli_exec_block(lane, step->peer_recv);
     if (status == COLL_ERR_MISMATCH)
-      return fail_mismatch(exec, lane, step->peer_recv, &got, got_bytes);
+      return colli_exec_mismatch(exec, lane, step->peer_recv, &got, got_bytes);
     if (status > 0)
-      return fail_lane(exec, lane, step->peer_recv, status);
+      return colli_exec_fail(exec, lane, step->peer_recv, status);
     if (!(step->bits & COLLI_SEND))
       return COLLI_STEP_DONE;
     lane->received = true;
@@ -206,7 +186,7 @@ static inline void combine_slice(const coll_request *op, const colli_step *step,
 static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_step *step,
                               const colli_slice *s, coll_conn **out, void **slot) {
   coll_request *op = lane->op;
-  int ready = make_room_for_pending(exec, lane, COLLI_MAX_PENDING);
+  int ready = colli_exec_limit_pending(exec, lane, COLLI_MAX_PENDING);
   if (ready != COLLI_STEP_DONE)
     return ready;
   coll_conn *conn = *out = colli_exec_conn(exec, op, step->peer_send, lane->index);
@@ -219,8 +199,8 @@ static inline int open_output(colli_exec *exec, colli_lane *lane, const colli_st
     return COLLI_STEP_DONE;
   int status = conn->ops->slot_acquire(conn, s->bytes, slot);
   if (status == COLL_T_AGAIN)
-    return block_on(lane, step->peer_send);
-  return status > 0 ? fail_lane(exec, lane, step->peer_send, status) : COLLI_STEP_DONE;
+    return colli_exec_block(lane, step->peer_send);
+  return status > 0 ? colli_exec_fail(exec, lane, step->peer_send, status) : COLLI_STEP_DONE;
 }
 
 /*
@@ -242,11 +222,11 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
     size_t bytes;
     int status = in->ops->slot_peek(in, &got, &msg, &bytes);
     if (status == COLL_T_AGAIN)
-      return block_on(lane, step->peer_recv);
+      return colli_exec_block(lane, step->peer_recv);
     if (status > 0)
-      return fail_lane(exec, lane, step->peer_recv, status);
+      return colli_exec_fail(exec, lane, step->peer_recv, status);
     if (memcmp(&got, &op->tag, sizeof(got)) != 0 || bytes != s->bytes)
-      return fail_mismatch(exec, lane, step->peer_recv, &got, bytes);
+      return colli_exec_mismatch(exec, lane, step->peer_recv, &got, bytes);
     coll_conn *out = NULL;
     void *slot = NULL;
     if (sends) {
@@ -258,13 +238,13 @@ static inline int reduce_slice(colli_exec *exec, colli_lane *lane, const colli_s
       combine_slice(op, step, s, msg, s->dst ? s->dst : slot, s->dst ? slot : NULL);
     status = in->ops->slot_release(in);
     if (status > 0)
-      return fail_lane(exec, lane, step->peer_recv, status);
+      return colli_exec_fail(exec, lane, step->peer_recv, status);
     if (!sends)
       return COLLI_STEP_DONE;
     if (slot) {
       status = out->ops->slot_commit(out, &op->tag, s->bytes);
       if (status > 0)
-        return fail_lane(exec, lane, step->peer_send, status);
+        return colli_exec_fail(exec, lane, step->peer_send, status);
       colli_exec_note_sent(&exec->links[step->peer_send], lane, out, status, NULL, s->bytes);
       return COLLI_STEP_DONE;
     }
@@ -327,8 +307,9 @@ static bool deps_done(const colli_lane *lane, const colli_step *step) {
   return true;
 }
 
-/* Cuts the next slice from a step's chunk. Returns 1, or the step's result if there is none. */
-static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+/* colli_exec_cut() for this file. */
+__attribute__((always_inline)) static inline int cut_slice(colli_exec *exec, colli_lane *lane,
+                                                           const colli_step *step) {
   const coll_request *op = lane->op;
   const colli_partition *part = &op->partition;
   if ((step->dep[0] & step->dep[1]) != COLLI_NO_DEP && !deps_done(lane, step)) {
@@ -352,7 +333,7 @@ static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step)
   s->dst =
       stores ? colli_exec_locate(op, step->dst_buf, step->chunk_out, out_first, lane->done) : NULL;
   if (stores && colli_exec_has_pending(op)) {
-    int result = check_still_sending(exec, lane, s->dst, s->bytes);
+    int result = colli_exec_check_sent(exec, lane, s->dst, s->bytes);
     if (result != COLLI_STEP_DONE)
       return result;
   }
@@ -361,6 +342,10 @@ static int cut_slice(colli_exec *exec, colli_lane *lane, const colli_step *step)
   lane->total = in.count;
   lane->cut = true;
   return 1;
+}
+
+int colli_exec_cut(colli_exec *exec, colli_lane *lane, const colli_step *step) {
+  return cut_slice(exec, lane, step);
 }
 
 /* Runs one step of a lane as far as possible. The state of a slice is kept while it waits. */

@@ -81,11 +81,40 @@ static inline bool colli_exec_registers(colli_exec *exec, coll_request *op, cons
 /* A lane begins a step: preposts the receives of the next ones. */
 void colli_exec_prepost(colli_exec *exec, colli_lane *lane);
 
+/* Notes which peer the lane waits for. */
+static inline int colli_exec_block(colli_lane *lane, int peer) {
+  lane->waits_for = peer;
+  return COLLI_STEP_BLOCKED;
+}
+
+/* Reports a failed transport call; the operation is over then. */
+int colli_exec_fail(colli_exec *exec, colli_lane *lane, int peer, int status);
+
+/* Reports a message that belongs to another operation, which is over then. */
+int colli_exec_mismatch(colli_exec *exec, colli_lane *lane, int peer, const coll_tag *got,
+                        size_t got_bytes);
+
+/* Checks that no transport still reads memory that is about to be overwritten: DONE, BLOCKED or
+ * FAILED. */
+int colli_exec_check_sent(colli_exec *exec, colli_lane *lane, const char *begin, size_t bytes);
+
+/* Cuts the next slice from a step's chunk. Returns 1, or the step's result if there is none. */
+int colli_exec_cut(colli_exec *exec, colli_lane *lane, const colli_step *step);
+
 /* Runs one step of a lane as far as possible. */
 int colli_exec_step(colli_exec *exec, colli_lane *lane, const colli_step *step);
 
 /* Drops completed sends from the pending ones: 1 if none is left, 0 if some are, or
  * COLLI_STEP_FAILED. */
 int colli_exec_reap(colli_exec *exec, colli_lane *lane);
+
+/* Checks that fewer than `most` runs of sends are pending: DONE, BLOCKED or FAILED. */
+static inline int colli_exec_limit_pending(colli_exec *exec, colli_lane *lane, int most) {
+  if (__builtin_expect(lane->npending < most, 1))
+    return COLLI_STEP_DONE;
+  if (colli_exec_reap(exec, lane) < 0)
+    return COLLI_STEP_FAILED;
+  return lane->npending < most ? COLLI_STEP_DONE : COLLI_STEP_BLOCKED;
+}
 
 #endif

@@ -30,8 +30,7 @@ static inline uint64_t p2p_tag_check(const coll_tag *tag) {
 /* The tag of a message. */
 static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, uint32_t number) {
   coll_tag out = {{0}};
-  colli_tag_put(&out, COLLI_TAG_P2P_WORD, word);
-  colli_tag_put_type(&out, type);
+  colli_tag_put_elements(&out, type, word);
   colli_tag_put(&out, COLLI_TAG_P2P_TAG, (uint64_t)tag);
   colli_tag_put(&out, COLLI_TAG_COLL, COLLI_SENDRECV);
   colli_tag_put(&out, COLLI_TAG_P2P_KIND, (uint64_t)kind);
@@ -43,8 +42,7 @@ static inline coll_tag p2p_tag_make(int kind, int tag, int type, uint64_t word, 
 /* The tag by which errors and the flight record show an operation. */
 static inline coll_tag p2p_tag_shown(size_t count, int type) {
   coll_tag tag = {{0}};
-  colli_tag_put(&tag, COLLI_TAG_COUNT, count);
-  colli_tag_put_type(&tag, type);
+  colli_tag_put_elements(&tag, type, count);
   colli_tag_put(&tag, COLLI_TAG_COLL, COLLI_SENDRECV);
   return tag;
 }
@@ -54,7 +52,7 @@ static inline bool p2p_tag_read(const coll_tag *tag, colli_p2p_header *head) {
   head->kind = (int)colli_tag_get(tag, COLLI_TAG_P2P_KIND);
   head->tag = (int)colli_tag_get(tag, COLLI_TAG_P2P_TAG);
   head->type = colli_tag_type(tag);
-  head->word = colli_tag_get(tag, COLLI_TAG_P2P_WORD);
+  head->word = colli_tag_count(tag);
   head->number = (uint32_t)colli_tag_get(tag, COLLI_TAG_P2P_NUMBER);
   return colli_tag_get(tag, COLLI_TAG_COLL) == COLLI_SENDRECV &&
          !colli_tag_get(tag, COLLI_TAG_VARYING) && !colli_tag_get(tag, COLLI_TAG_COMM_NUMBER) &&

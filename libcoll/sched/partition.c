@@ -30,6 +30,12 @@ static size_t fit(size_t bytes, size_t elem_bytes, size_t line) {
   return count ? count : 1;
 }
 
+/* The most messages of a chunk: half of the slots. An element that is longer than a slot is a chunk
+ * by itself, because receivers have room for one. */
+static size_t most_slices(size_t elem_bytes, const colli_limits *limits) {
+  return limits->slot_count > 1 && elem_bytes <= limits->slot_bytes ? limits->slot_count / 2 : 1;
+}
+
 /* Cuts `count` elements into nchunks regions, passes and slices. */
 void colli_partition_make(colli_partition *partition, size_t count, size_t elem_bytes, int nchunks,
                           int exact, const colli_limits *limits) {
@@ -39,7 +45,7 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
     region = line_up(region, line);
 
   size_t slot = fit(limits->slot_bytes, elem_bytes, line);
-  size_t slices = limits->slot_count > 1 ? limits->slot_count / 2 : 1;
+  size_t slices = most_slices(elem_bytes, limits);
   size_t piece_max = slot * slices;
   if (limits->chunk_bytes)
     piece_max = smaller(piece_max, fit(limits->chunk_bytes, elem_bytes, line));
@@ -67,7 +73,7 @@ void colli_partition_make(colli_partition *partition, size_t count, size_t elem_
 void colli_partition_make_varying(colli_partition *partition, const colli_blocks *blocks,
                                   int nblocks, size_t elem_bytes, const colli_limits *limits) {
   size_t line = LINE_BYTES % elem_bytes == 0 ? LINE_BYTES / elem_bytes : 1;
-  size_t slices = limits->slot_count > 1 ? limits->slot_count / 2 : 1;
+  size_t slices = most_slices(elem_bytes, limits);
   size_t slot = fit(limits->slot_bytes, elem_bytes, line);
   *partition = (colli_partition){
       .slice = slot, .piece = slot * slices, .nchunks = nblocks, .passes = 1, .blocks = *blocks};

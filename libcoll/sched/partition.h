@@ -1,7 +1,8 @@
 /*
  * partition.h: which elements chunk c of pass p covers. All ranks compute the same partition from
  * the same numbers. Chunk c is a contiguous *region* of the vector; pass p takes the p-th piece of
- * it. A message carries a *slice* of a chunk; both ends cut slices the same way.
+ * it. A message carries a *slice* of a chunk; both ends cut slices the same way. Only an element
+ * that is longer than a slot, which is a chunk by itself, takes several messages (exec/rooms.h).
  */
 #ifndef COLLI_SCHED_PARTITION_H
 #define COLLI_SCHED_PARTITION_H
@@ -33,7 +34,7 @@ typedef struct colli_range {
 
 /* What limits a partition. */
 typedef struct colli_limits {
-  size_t slot_bytes;   /* a slice fits in it */
+  size_t slot_bytes;   /* a slice fits in it, unless it is one element */
   unsigned slot_count; /* a chunk takes at most half of them */
   size_t chunk_bytes;  /* wanted size of a chunk; rounded, and limited by the slots */
   size_t slice_bytes;  /* shortest slice, if the chunk is that long; 0: 4 KiB */

@@ -4,6 +4,8 @@
  *   word  bits      of a collective                      of point-to-point and one-sided messages
  *   0     0 .. 47   count, or a checksum of counts       elements, or an offset in bytes
  *         48 .. 63  size of a type of the caller's own   the same
+ *                   (64 KiB or more: count in 0 .. 31,
+ *                   size in 32 .. 63)
  *   1     0 .. 15   root                                 a check of the tag
  *         16 .. 31  0; on a connection that communicators share: the receiver's number of one
  *         32 .. 63  sequence number, its low half        the user's tag
@@ -31,6 +33,8 @@ typedef struct colli_tag_field {
 
 #define COLLI_TAG_COUNT          ((colli_tag_field){0, 0, 48})
 #define COLLI_TAG_USER_TYPE      ((colli_tag_field){0, 48, 16})
+#define COLLI_TAG_LONG_COUNT     ((colli_tag_field){0, 0, 32})
+#define COLLI_TAG_LONG_TYPE      ((colli_tag_field){0, 32, 32})
 #define COLLI_TAG_ROOT           ((colli_tag_field){1, 0, 16})
 #define COLLI_TAG_COMM_NUMBER    ((colli_tag_field){1, 16, 16})
 #define COLLI_TAG_SEQUENCE       ((colli_tag_field){1, 32, 32})
@@ -49,7 +53,11 @@ typedef struct colli_tag_field {
 #define COLLI_TAG_P2P_KIND       COLLI_TAG_OP
 #define COLLI_TAG_P2P_NUMBER     ((colli_tag_field){2, 24, 32})
 
-#define COLLI_TAG_USER_TYPE_CODE 0xffu /* the type: its size is in COLLI_TAG_USER_TYPE */
+/* The type: its size is in COLLI_TAG_USER_TYPE, or if that is too short for it in
+ * COLLI_TAG_LONG_TYPE. A vector has at most 2^47 bytes, so that 32 bits are enough for the count of
+ * such elements. */
+#define COLLI_TAG_USER_TYPE_CODE 0xffu
+#define COLLI_TAG_LONG_TYPE_CODE 0xfeu
 #define COLLI_TAG_USER_OP_CODE   0x80u /* the operation: plus its number */
 
 /* What an internal all-gather is for, so that an error message can name the public call. */
@@ -82,20 +90,39 @@ static inline void colli_tag_clear(coll_tag *tag, colli_tag_field field) {
   tag->word[field.word] &= ~colli_tag_mask(field);
 }
 
-/* Sets the type, which may be a user-defined one. */
-static inline void colli_tag_put_type(coll_tag *tag, int type) {
-  bool user = type >= COLL_TYPE_USER_BASE;
-  colli_tag_put(tag, COLLI_TAG_TYPE, user ? COLLI_TAG_USER_TYPE_CODE : (uint64_t)type);
-  if (user)
-    colli_tag_put(tag, COLLI_TAG_USER_TYPE, (uint64_t)(type - COLL_TYPE_USER_BASE));
+/* Sets the type, which may be a user-defined one, and the count. */
+static inline void colli_tag_put_elements(coll_tag *tag, int type, uint64_t count) {
+  if (__builtin_expect(type < COLL_TYPE_USER_BASE, 1)) {
+    colli_tag_put(tag, COLLI_TAG_TYPE, (uint64_t)type);
+    colli_tag_put(tag, COLLI_TAG_COUNT, count);
+    return;
+  }
+  uint64_t bytes = (uint64_t)(type - COLL_TYPE_USER_BASE);
+  bool is_long = bytes >> 16 != 0;
+  colli_tag_put(tag, COLLI_TAG_TYPE, is_long ? COLLI_TAG_LONG_TYPE_CODE : COLLI_TAG_USER_TYPE_CODE);
+  colli_tag_put(tag, is_long ? COLLI_TAG_LONG_TYPE : COLLI_TAG_USER_TYPE, bytes);
+  colli_tag_put(tag, is_long ? COLLI_TAG_LONG_COUNT : COLLI_TAG_COUNT, count);
 }
 
-/* The type of a tag. */
+/* The field that holds a tag's count. */
+static inline colli_tag_field colli_tag_count_field(const coll_tag *tag) {
+  bool is_long = colli_tag_get(tag, COLLI_TAG_TYPE) == COLLI_TAG_LONG_TYPE_CODE;
+  return __builtin_expect(is_long, 0) ? COLLI_TAG_LONG_COUNT : COLLI_TAG_COUNT;
+}
+
+/* The count of a tag. */
+static inline uint64_t colli_tag_count(const coll_tag *tag) {
+  return colli_tag_get(tag, colli_tag_count_field(tag));
+}
+
+/* The type of a tag; a damaged one may be none. */
 static inline int colli_tag_type(const coll_tag *tag) {
   unsigned code = (unsigned)colli_tag_get(tag, COLLI_TAG_TYPE);
-  return code == COLLI_TAG_USER_TYPE_CODE
-             ? COLL_TYPE_USER_BASE + (int)colli_tag_get(tag, COLLI_TAG_USER_TYPE)
-             : (int)code;
+  if (__builtin_expect(code < COLLI_TAG_LONG_TYPE_CODE, 1))
+    return (int)code;
+  bool is_long = code == COLLI_TAG_LONG_TYPE_CODE;
+  uint64_t bytes = colli_tag_get(tag, is_long ? COLLI_TAG_LONG_TYPE : COLLI_TAG_USER_TYPE);
+  return bytes <= COLL_TYPE_USER_BYTES_MAX ? COLL_TYPE_USER_BASE + (int)bytes : COLL_TYPE_USER_BASE;
 }
 
 #endif

@@ -59,7 +59,7 @@ static void compose(const void *left, const void *right, void *result, size_t co
   ++*(int *)context;
   for (size_t i = 0; i < count; i++)
     number_affine((const char *)left + i * bytes, (const char *)right + i * bytes,
-                  (char *)result + i * bytes);
+                  (char *)result + i * bytes, bytes);
 }
 
 static int own_operation(coll_comm *comm, int rank, int nranks, void *arg) {

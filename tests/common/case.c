@@ -42,14 +42,25 @@ int case_takes(coll_type type, coll_op op) {
 
 static void affine(const void *left, const void *right, void *result, size_t count, coll_type type,
                    void *context) {
-  (void)type, (void)context;
+  size_t bytes = coll_type_bytes(type);
+  (void)context;
   for (size_t i = 0; i < count; i++)
-    number_affine((const char *)left + 12 * i, (const char *)right + 12 * i,
-                  (char *)result + 12 * i);
+    number_affine((const char *)left + bytes * i, (const char *)right + bytes * i,
+                  (char *)result + bytes * i, bytes);
 }
 
 coll_status case_affine_create(coll_comm *comm, coll_op *op) {
   return coll_op_create(comm, affine, NULL, 0, op);
+}
+
+static void add_bytes(const void *left, const void *right, void *result, size_t count,
+                      coll_type type, void *context) {
+  (void)context;
+  number_add_bytes(left, right, result, count * coll_type_bytes(type));
+}
+
+coll_status case_bytes_create(coll_comm *comm, coll_op *op) {
+  return coll_op_create(comm, add_bytes, NULL, 1, op);
 }
 
 static int reduces(const test_case *c) {
@@ -240,9 +251,9 @@ static void expect_block(const case_state *r, int b, size_t count, unsigned char
 
 /* How many elements of block b of the result are wrong. */
 static size_t wrong_in_block(const case_state *r, int b) {
-  size_t count = r->out.count[b];
-  unsigned char *want = malloc(DATA_PERIOD * r->bytes);
-  expect_block(r, b, count < DATA_PERIOD ? count : DATA_PERIOD, want);
+  size_t count = r->out.count[b], different = count < DATA_PERIOD ? count : DATA_PERIOD;
+  unsigned char *want = malloc(different * r->bytes + 1);
+  expect_block(r, b, different, want);
   size_t wrong = data_differing(r->recvbuf + r->out.first[b] * r->bytes, count, r->bytes, want);
   free(want);
   return wrong;
@@ -364,7 +375,7 @@ static case_state *make(int rank, int nranks, const test_case *c, coll_op affine
   case_state *r = calloc(1, sizeof(*r));
   *r = (case_state){.copy = *c, .rank = rank, .nranks = nranks, .bytes = coll_type_bytes(c->type)};
   r->c = &r->copy;
-  r->op = c->op == CASE_OP_AFFINE ? affine_op : c->op;
+  r->op = c->op == CASE_OP_AFFINE || c->op == CASE_OP_BYTES ? affine_op : c->op;
   lay_out(r);
   make_buffers(r);
   bool from_root = c->coll == CASE_BROADCAST || c->coll == CASE_SCATTER || c->coll == CASE_SCATTERV;

@@ -52,9 +52,13 @@ typedef struct test_case {
   size_t capacity; /* bytes of each */
 } test_case;
 
-/* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE. */
+/* The composition of maps x -> a x + b modulo 2^32, on elements of type CASE_TYPE_AFFINE, or of as
+ * many maps as fit any other type of the caller's. */
 #define CASE_OP_AFFINE   ((coll_op)-2)
 #define CASE_TYPE_AFFINE COLL_TYPE_USER(12)
+
+/* The sum of bytes modulo 256, on elements of a type of the caller's; it commutes. */
+#define CASE_OP_BYTES ((coll_op)-3)
 
 /* Whether an operation takes a type (as docs/types.md says). */
 int case_takes(coll_type type, coll_op op);
@@ -88,8 +92,9 @@ coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c
 int case_end(case_state *state, bool done);
 void case_discard(case_state *state);
 
-/* Makes the operation behind CASE_OP_AFFINE. */
+/* Makes the operation behind CASE_OP_AFFINE, or CASE_OP_BYTES; that of all cases of one call. */
 coll_status case_affine_create(coll_comm *comm, coll_op *op);
+coll_status case_bytes_create(coll_comm *comm, coll_op *op);
 
 /* "allgatherv, persistent, float16, 3 ranks, ..." */
 const char *case_text(const test_case *c, int nranks, char text[160]);

@@ -1,6 +1,7 @@
 /* number.c: the elements of tests' inputs, and the reference reductions of them. */
 #include "number.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "case.h"
@@ -77,7 +78,7 @@ static int loc_index(int rank, uint64_t index) {
 }
 
 void number_input(void *element, coll_type type, int op, int rank, uint64_t index, uint64_t seed) {
-  if (op < 0 || type == CASE_TYPE_AFFINE) {
+  if (op < 0 || type > COLL_TYPE_USER_BASE) {
     size_t bytes = coll_type_bytes(type);
     for (size_t done = 0; done < bytes; done += 8) {
       uint64_t h = number_hash(seed, index, (uint64_t)rank, done);
@@ -94,7 +95,7 @@ void number_input(void *element, coll_type type, int op, int rank, uint64_t inde
 }
 
 /* left after right of two maps; the third word counts the maps. */
-void number_affine(const void *left, const void *right, void *result) {
+static void compose(const void *left, const void *right, void *result) {
   uint32_t a[3], b[3], r[3];
   memcpy(a, left, sizeof(a));
   memcpy(b, right, sizeof(b));
@@ -102,6 +103,20 @@ void number_affine(const void *left, const void *right, void *result) {
   r[1] = a[0] * b[1] + a[1];
   r[2] = a[2] + b[2];
   memcpy(result, r, sizeof(r));
+}
+
+void number_affine(const void *left, const void *right, void *result, size_t bytes) {
+  size_t done = 0;
+  for (; bytes - done >= 12; done += 12)
+    compose((const char *)left + done, (const char *)right + done, (char *)result + done);
+  memmove((char *)result + done, (const char *)left + done, bytes - done);
+}
+
+void number_add_bytes(const void *left, const void *right, void *result, size_t bytes) {
+  const unsigned char *a = left, *b = right;
+  unsigned char *r = result;
+  for (size_t i = 0; i < bytes; i++)
+    r[i] = (unsigned char)(a[i] + b[i]);
 }
 
 /* The float reduction. */
@@ -180,13 +195,18 @@ static void reduce_loc(void *result, coll_type type, int op, int first, int last
 
 void number_reduce(void *result, coll_type type, int op, int first, int last, uint64_t index,
                    uint64_t seed) {
-  if (type == CASE_TYPE_AFFINE) {
-    char next[12];
+  if (type > COLL_TYPE_USER_BASE) {
+    size_t bytes = coll_type_bytes(type);
+    char *next = malloc(bytes);
     number_input(result, type, op, first, index, seed);
     for (int rank = first + 1; rank <= last; rank++) {
       number_input(next, type, op, rank, index, seed);
-      number_affine(result, next, result);
+      if (op == (int)CASE_OP_BYTES)
+        number_add_bytes(result, next, result, bytes);
+      else
+        number_affine(result, next, result, bytes);
     }
+    free(next);
   } else if (op == COLL_MINLOC || op == COLL_MAXLOC) {
     reduce_loc(result, type, op, first, last, index, seed);
   } else if (is_float(type)) {

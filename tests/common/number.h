@@ -20,7 +20,11 @@ void number_input(void *element, coll_type type, int op, int rank, uint64_t inde
 void number_reduce(void *result, coll_type type, int op, int first, int last, uint64_t index,
                    uint64_t seed);
 
-/* left after right of two maps of CASE_TYPE_AFFINE. */
-void number_affine(const void *left, const void *right, void *result);
+/* left after right of elements of `bytes` bytes that are maps as in CASE_TYPE_AFFINE; of the bytes
+ * behind the last map, those of left. */
+void number_affine(const void *left, const void *right, void *result, size_t bytes);
+
+/* The sums of bytes. */
+void number_add_bytes(const void *left, const void *right, void *result, size_t bytes);
 
 #endif

@@ -114,6 +114,24 @@ Test(partition, odd_elements) {
   }
 }
 
+/* An element that is longer than a slot is a chunk by itself; one that just fits is not. */
+Test(partition, long_elements) {
+  colli_limits limits = {4096, 8, 16384, 0};
+  for (size_t elem_bytes = 4096; elem_bytes <= 4097; elem_bytes++)
+    for (size_t count = 0; count < 40; count++) {
+      const size_t in[] = {count, 0, 1}, first[] = {0, count, count};
+      const colli_blocks blocks = {in, first, in, first};
+      const size_t most = elem_bytes == 4096 ? 4 : 1;
+      colli_partition p;
+      colli_partition_make(&p, count, elem_bytes, 3, 0, &limits);
+      check_cover(&p, "long elements");
+      cr_assert(p.slice == 1 && p.piece <= most, "%zu elements: pieces of %zu", count, p.piece);
+      colli_partition_make_varying(&p, &blocks, 3, elem_bytes, &limits);
+      cr_assert(p.slice == 1 && p.piece == most);
+      cr_assert_eq((size_t)p.passes, count ? (count + most - 1) / most : 1);
+    }
+}
+
 /* A long chunk is cut into several slices, a short one is one message. */
 Test(partition, pipelines_long_chunks_only) {
   colli_limits limits = {32768, 16, 262144, 0};

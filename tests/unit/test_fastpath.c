@@ -132,6 +132,7 @@ static one_run *run_open(colli_coll coll, const char *name, int root, int arrive
                        .in = (const char *)p->in,
                        .out = (char *)p->out,
                        .sched = p->sched,
+                       .step = colli_exec_step_of(false),
                        .reduce = add_twice,
                        .nranks = 2};
   colli_choice_partition(algo, &shape, COUNT, sizeof(float), &limits, &op->partition);

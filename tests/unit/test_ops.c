@@ -204,7 +204,13 @@ Test(ops, sizes_of_all_types) {
   cr_assert_eq(sizeof(coll_float32_loc), coll_type_bytes(COLL_FLOAT32_LOC));
   cr_assert_eq(sizeof(coll_float64_loc), coll_type_bytes(COLL_FLOAT64_LOC));
   cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(1)), 1);
-  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX)), 65535);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(65536)), 65536);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX)), 1 << 30);
+  cr_assert_eq((int)COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX), (int)COLL_TYPE_USER_LAST);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(0)), 0);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(-1)), 0);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX + (size_t)1)), 0);
+  cr_assert_eq(coll_type_bytes(COLL_TYPE_USER(((size_t)1 << 32) + 5)), 0);
   static const int none[] = {-1,
                              COLL_TYPE_COUNT,
                              COLL_TYPE_USER_BASE,

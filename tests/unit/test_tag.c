@@ -26,6 +26,8 @@ Test(tag, fields_have_no_bit_in_common) {
       COLLI_TAG_P2P_TAG,  COLLI_TAG_COLL,       COLLI_TAG_VARYING,   COLLI_TAG_TYPE,
       COLLI_TAG_P2P_KIND, COLLI_TAG_P2P_NUMBER, COLLI_TAG_SHARED,
   };
+  const colli_tag_field long_type[] = {COLLI_TAG_LONG_COUNT, COLLI_TAG_LONG_TYPE};
+  check_disjoint(long_type, 2);
   check_disjoint(collective, sizeof(collective) / sizeof(*collective));
   check_disjoint(p2p, sizeof(p2p) / sizeof(*p2p));
 }
@@ -56,8 +58,32 @@ Test(tag, a_field_is_read_as_it_was_written) {
     tag = colli_tag_make(COLLI_BROADCAST, false, 1, type, 0, 0, 0, 0, 0);
     cr_assert_eq(colli_tag_type(&tag), type);
   }
-  tag = colli_tag_make(COLLI_BROADCAST, false, 1, COLL_TYPE_USER_BASE + 65535, 0, 0, 0, 0, 0);
-  cr_assert_eq(colli_tag_type(&tag), COLL_TYPE_USER_BASE + 65535);
+}
+
+Test(tag, sizes_and_counts_of_long_elements_are_told_apart) {
+  const size_t most = (size_t)1 << 47; /* bytes of a vector */
+  const size_t sizes[] = {1, 12, 65535, 65536, 65537, (1 << 20) + 3, COLL_TYPE_USER_BYTES_MAX};
+  for (size_t i = 0; i < sizeof(sizes) / sizeof(*sizes); i++) {
+    const int type = (int)COLL_TYPE_USER(sizes[i]);
+    const size_t counts[] = {0, 1, 77, most / sizes[i] - 1};
+    for (size_t c = 0; c < sizeof(counts) / sizeof(*counts); c++) {
+      coll_tag tag = colli_tag_make(COLLI_BROADCAST, false, counts[c], type, 0, 3, 9, 1, 2);
+      cr_assert_eq(colli_tag_type(&tag), type);
+      cr_assert_eq(colli_tag_count(&tag), counts[c], "%zu x %zu", counts[c], sizes[i]);
+      colli_p2p_header head;
+      tag = p2p_tag_make(P2P_RENDEZVOUS, 5, type, counts[c], 7);
+      cr_assert(p2p_tag_read(&tag, &head));
+      cr_assert(head.type == type && head.word == counts[c] && head.tag == 5 && head.number == 7);
+    }
+  }
+  char text[COLLI_TAG_TEXT];
+  coll_tag tag = colli_tag_make(COLLI_BROADCAST, false, 3, COLL_TYPE_USER(70001), 0, 1, 9, 1, 2);
+  cr_assert_str_eq(colli_tag_text(&tag, text),
+                   "broadcast(count 3, elements of 70001 bytes, root 1)");
+  tag = (coll_tag){{~0ull, ~0ull, ~0ull}}; /* a damaged one has no size that is used */
+  colli_tag_clear(&tag, COLLI_TAG_TYPE);
+  colli_tag_put(&tag, COLLI_TAG_TYPE, COLLI_TAG_LONG_TYPE_CODE);
+  cr_assert_eq(coll_type_bytes((coll_type)colli_tag_type(&tag)), 0);
 }
 
 Test(tag, what_ranks_choose_is_no_part_of_a_call) {

@@ -19,9 +19,10 @@ extern "C" {
 /*
  * Element types. float16 is IEEE binary16, bfloat16 the upper half of binary32, float8_e4m3 and
  * float8_e5m2 are those of the OCP 8-bit floating point specification. The LOC types are the
- * structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1 to 65535 bytes:
- * every collective can move it, and operations made by coll_op_create() can reduce it if it fits a
- * slot (COLL_SLOT_BYTES, by default 64 KiB); otherwise reductions are an INVALID_ARGUMENT.
+ * structs below. COLL_TYPE_USER(bytes) is a user-defined type, an element of 1 byte to 1 GiB: every
+ * collective can move it, and operations made by coll_op_create() can reduce it. If it is longer
+ * than a slot (COLL_SLOT_BYTES, by default 64 KiB), a reduction allocates room for an element from
+ * each rank that it receives from, until it is complete; NO_MEMORY if there is none.
  */
 typedef enum coll_type {
   COLL_INT8 = 0,
@@ -42,11 +43,14 @@ typedef enum coll_type {
   COLL_INT64_LOC = 15,
   COLL_FLOAT32_LOC = 16,
   COLL_FLOAT64_LOC = 17,
-  COLL_TYPE_USER_BASE = 0x10000
+  COLL_TYPE_USER_BASE = 0x10000,
+  COLL_TYPE_USER_LAST = 0x40010000 /* COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX) */
 } coll_type;
 #define COLL_TYPE_COUNT          18
-#define COLL_TYPE_USER_BYTES_MAX 65535
-#define COLL_TYPE_USER(bytes)    ((coll_type)(COLL_TYPE_USER_BASE + (bytes)))
+#define COLL_TYPE_USER_BYTES_MAX 0x40000000 /* 1 GiB */
+#define COLL_TYPE_USER(bytes)                                                                      \
+  ((coll_type)((size_t)(bytes) <= COLL_TYPE_USER_BYTES_MAX ? COLL_TYPE_USER_BASE + (int)(bytes)    \
+                                                           : COLL_TYPE_USER_BASE))
 
 /* A value and an index of any meaning (a position, a rank, ...), for MINLOC and MAXLOC. */
 typedef struct coll_int32_loc {
