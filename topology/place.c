@@ -7,13 +7,7 @@
 #include "libcoll/base/error.h"
 #include "topology/topology.h"
 
-#define LEVELS   4    /* package, NUMA node, L3, L2 */
-#define MAX_CPUS 8192 /* the most that Linux supports */
-
-typedef union cpu_mask {
-  cpu_set_t set; /* the type that system calls take */
-  unsigned long word[MAX_CPUS / (8 * sizeof(unsigned long))];
-} cpu_mask;
+#define LEVELS 4 /* package, NUMA node, L3, L2 */
 
 /* One core that may be used, with the number of the group it belongs to on each level. */
 typedef struct seat {
@@ -148,18 +142,18 @@ int colli_topo_allowed_cores(const colli_topo *topo) {
 }
 
 /* Reads where the calling thread may run; 0 or an errno. */
-static int read_mask(cpu_mask *mask) {
+static int read_mask(colli_cpus *mask) {
   memset(mask, 0, sizeof(*mask));
   return sched_getaffinity(0, sizeof(*mask), &mask->set) < 0 ? errno : 0;
 }
 
 /* The core that the calling thread is confined to, or -1. */
 int colli_topo_bound_core(const colli_topo *topo) {
-  cpu_mask mask;
+  colli_cpus mask;
   int core = -1;
   if (read_mask(&mask) != 0)
     return -1;
-  for (int pu = 0; pu < MAX_CPUS; pu++) {
+  for (int pu = 0; pu < COLLI_CPUS_MOST; pu++) {
     if (!CPU_ISSET_S(pu, sizeof(mask), &mask.set))
       continue;
     int of = pu < topo->npu_numbers ? topo->core_of_pu[pu] : -1;
@@ -170,25 +164,39 @@ int colli_topo_bound_core(const colli_topo *topo) {
   return core;
 }
 
-/* Confines the calling thread to one core. */
-coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error) {
-  cpu_mask mask;
+/* Whether a processing unit belongs to a core, or to its NUMA node. */
+static bool is_of(const colli_topo *topo, int pu, int core, bool node) {
+  int of = pu < topo->npu_numbers ? topo->core_of_pu[pu] : -1;
+  return of == core ||
+         (node && of >= 0 && topo->cores[of].numa_node == topo->cores[core].numa_node);
+}
+
+/* The units of a core or NUMA node that the calling thread may run on. */
+coll_status colli_topo_cpus(const colli_topo *topo, int core, bool node, colli_cpus *cpus,
+                            coll_error *error) {
   if (core < 0 || core >= topo->ncores)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "bind",
                            "there is no core %d: %s has cores 0 to %d", core, topo->source,
                            topo->ncores - 1);
-  int failed = read_mask(&mask);
+  int failed = read_mask(cpus);
   if (failed != 0)
     return colli_error_sys(error, COLL_ERR_SYSTEM, "bind", "sched_getaffinity", failed,
                            "cannot find out where this process may run");
-  for (int pu = 0; pu < MAX_CPUS; pu++)
-    if (pu >= topo->npu_numbers || topo->core_of_pu[pu] != core)
-      CPU_CLR_S(pu, sizeof(mask), &mask.set);
-  if (CPU_COUNT_S(sizeof(mask), &mask.set) == 0)
+  for (int pu = 0; pu < COLLI_CPUS_MOST; pu++)
+    if (!is_of(topo, pu, core, node))
+      CPU_CLR_S(pu, sizeof(*cpus), &cpus->set);
+  if (CPU_COUNT_S(sizeof(*cpus), &cpus->set) == 0)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "bind",
                            "this process may not run on core %d of %s", core, topo->source);
-  if (sched_setaffinity(0, sizeof(mask), &mask.set) < 0)
-    return colli_error_sys(error, COLL_ERR_SYSTEM, "bind", "sched_setaffinity", errno,
-                           "cannot bind to core %d", core);
   return COLL_OK;
+}
+
+/* Confines the calling thread to one core. */
+coll_status colli_topo_bind(const colli_topo *topo, int core, coll_error *error) {
+  colli_cpus cpus;
+  coll_status status = colli_topo_cpus(topo, core, false, &cpus, error);
+  if (status == COLL_OK && sched_setaffinity(0, sizeof(cpus), &cpus.set) < 0)
+    status = colli_error_sys(error, COLL_ERR_SYSTEM, "bind", "sched_setaffinity", errno,
+                             "cannot bind to core %d", core);
+  return status;
 }

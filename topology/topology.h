@@ -4,6 +4,7 @@
 #ifndef COLLI_TOPOLOGY_TOPOLOGY_H
 #define COLLI_TOPOLOGY_TOPOLOGY_H
 
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "coll/coll.h"
 
 #define COLLI_TOPO_NAME 64
+#define COLLI_CPUS_MOST 8192 /* the most that Linux supports */
 
 /* One core, with the logical (hwloc) indices of what it belongs to; -1: none. */
 typedef struct colli_topo_core {
@@ -77,6 +79,19 @@ int colli_topo_allowed_cores(const colli_topo *topo);
  * would have less of a core than others.
  */
 void colli_topo_place(const colli_topo *topo, int nranks, int *cores);
+
+/* Processing units, by the numbers of the operating system. */
+typedef union colli_cpus {
+  cpu_set_t set; /* the type that system calls take */
+  unsigned long word[COLLI_CPUS_MOST / (8 * sizeof(unsigned long))];
+} colli_cpus;
+
+/*
+ * The units of one core, or of its NUMA node (`node`), that the calling thread may run on. Errors:
+ * SYSTEM, INVALID_ARGUMENT (no such core, or none of its units is free to this thread).
+ */
+coll_status colli_topo_cpus(const colli_topo *topo, int core, bool node, colli_cpus *cpus,
+                            coll_error *error);
 
 /*
  * Binds the calling thread to those processing units of one core that it may run on now. Errors:

@@ -20,6 +20,16 @@ expect "ranks by host" "0 4 a 0/3,1 4 a 1/3,2 4 b 0/1,3 4 a 2/3," "$(tr '\n' , <
 expect "batch mode" 4 "$(grep -c -- '-o BatchMode=yes [ab] exec' ssh.log)"
 expect "-n takes the first" 2 "$("$collrun" -n 2 --hosts a:2,b:2 sh -c 'echo $FAKE_HOST' | grep -cx a)"
 
+# By node: one rank to each host in turn, as long as it has room; a host may be in the list twice.
+by_node() {
+  "$collrun" "$@" --map node sh -c 'echo $COLL_RANK $FAKE_HOST $COLL_LOCAL_RANK/$COLL_LOCAL_NRANKS' | sort | tr '\n' ,
+}
+expect "--map node" "0 a 0/3,1 b 0/1,2 a 1/3,3 a 2/3," "$(by_node --hosts a:2,b:1,a:1)"
+expect "some of them" "0 a 0/2,1 b 0/1,2 a 1/2," "$(by_node -n 3 --hosts a:3,b:3)"
+expect "--map slot" "a a b" "$("$collrun" --map slot -v --hosts a:2,b sh -c true 2>&1 | sed 's/.* runs on //' | tr '\n' ' ' | sed 's/ $//')"
+expect "--bind there" 2 "$("$collrun" --bind core --hosts a true 2> err; echo $?)"
+expect_in "--bind there" "those on others are not bound" err
+
 # Folder, settings and arguments are passed on, also with special characters.
 expect "folder" "$scratch" "$("$collrun" --hosts a pwd)"
 mkdir "it's \$HOME"

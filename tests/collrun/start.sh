@@ -65,23 +65,35 @@ expect "unknown option" 2 "$(status "$collrun" -n 2 --nonsense true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout 0 true)"
 expect "bad timeout" 2 "$(status "$collrun" -n 2 --timeout soon true)"
 
-# Each rank is bound to one core, its own if there are enough; --no-bind does not bind.
+# Each rank is bound to one core, its own if there are enough.
 allowed=$(grep Cpus_allowed_list /proc/self/status)
 masks() {
   "$@" sh -c 'grep Cpus_allowed: /proc/$$/status' | sort
 }
 if [ "$(cores)" -ge 2 ]; then
   [ "$(masks "$collrun" -n 1)" != "$(grep Cpus_allowed: /proc/self/status)" ] || fail "a rank is not bound"
-  expect "two ranks, two cores" 2 "$(masks "$collrun" -n 2 | uniq | wc -l)"
+  expect "two ranks, two cores" 2 "$(masks "$collrun" --bind core -n 2 | uniq | wc -l)"
   expect "three ranks a core" "$(cores) 3" \
-    "$(masks "$collrun" -n $(($(cores) * 3)) | uniq -c | awk '{n[$1]++} END {for (c in n) print n[c], c}')"
+    "$(masks "$collrun" --bind core -n $(($(cores) * 3)) | uniq -c | awk '{n[$1]++} END {for (c in n) print n[c], c}')"
   expect "--no-bind" "$allowed" "$("$collrun" -n 1 --no-bind sh -c 'grep Cpus_allowed_list /proc/$$/status')"
+  expect "--bind none" "$allowed" "$("$collrun" -n 1 --bind none sh -c 'grep Cpus_allowed_list /proc/$$/status')"
+  expect "--verbose" "collrun: rank 0 is bound to $("$collrun" -n 1 --bind core -v sh -c \
+    'sed -n "s/Cpus_allowed_list:.//p" /proc/$$/status' 2> err)" "$(cat err)"
   one=$(taskset -c -p $$ | sed 's/.*: //; s/[-,].*//')
   expect "a mask is kept" "Cpus_allowed_list:	$one" \
     "$(taskset -c "$one" "$collrun" -n 1 sh -c 'grep Cpus_allowed_list /proc/$$/status')"
 fi
 expect "too many ranks" "$allowed" \
   "$("$collrun" -n $(($(nproc) + 1)) sh -c 'grep Cpus_allowed_list /proc/$$/status' | uniq)"
+
+# With one NUMA node this is all of the machine.
+if [ "$(ls -d /sys/devices/system/node/node[0-9]* | wc -l)" -eq 1 ]; then
+  expect "--bind numa" "$allowed" "$("$collrun" -n 1 --bind numa sh -c 'grep Cpus_allowed_list /proc/$$/status')"
+fi
+expect "not bound" "collrun: rank 0 is not bound" "$("$collrun" -n 1 --bind none -v true 2>&1)"
+expect "bad --bind" 2 "$(status "$collrun" -n 1 --bind socket true)"
+expect_in "bad --bind" "--bind takes core, numa or none" err
+expect "bad --map" 2 "$(status "$collrun" -n 1 --map core true)"
 
 # Many ranks.
 expect "64 ranks" 2016 "$("$collrun" -n 64 sh -c 'echo $COLL_RANK' | awk '{s += $1} END {print s}')"

@@ -54,6 +54,10 @@ expect 0 "deterministic, 6 ranks" allreduce -n 6 -b 64K --deterministic on
 expect 0 "from left to right, 6 ranks" allreduce -n 6 -b 64K --deterministic ordered
 expect 0 "from left to right, 6 ranks" scan -n 6 -b 64K --deterministic on
 expect 0 "6 ranks on 2 hosts over tcp" allreduce -n 6 -b 64K --hosts 2
+expect 0 "6 ranks on 2 hosts over tcp on 2 cores each" allreduce -n 6 -b 64K --hosts 2 --cores 2
+expect 0 "over shm on 4 cores" allreduce -n 2 -b 64K --cores 4
+expect 0 "over shm on $(getconf _NPROCESSORS_ONLN) cores (those of this machine" allreduce -n 2 -b 64K
+expect 0 "over shm, each on its own core" allreduce -n 2 -b 64K --cores 0
 expect 0 "within a host: alpha 150 ns" allreduce -n 6 -b 64K --hosts 2 --cores 0
 expect 0 "1024 bytes (1024 int8) a block" alltoall -n 5 -b 1K --type int8 --in-place
 expect 0 "typical costs" allreduce -n 4 -b 4

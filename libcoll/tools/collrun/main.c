@@ -166,6 +166,7 @@ int main(int argc, char **argv) {
     status = RUN_FAILED;
   }
   if (status == 0) {
+    run_bindings_choose(&job);
     raise_limit(&job);
     status = run_join_make(&job) ? run_once(&job) : RUN_FAILED;
     /* What collrun itself could not do would fail again. */
@@ -178,7 +179,7 @@ int main(int argc, char **argv) {
     }
   }
   run_join_remove(&job);
-  free(job.ranks);
+  run_ranks_free(&job);
   free(job.options.hostfile);
   for (int i = 0; i < job.options.nexports; i++)
     free((char *)job.options.exports[i]);

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include "libcoll/base/secret.h"
+#include "topology/topology.h"
 
 #define RUN_MAX_RANKS   4096 /* each is a process on this host: itself, or its ssh */
 #define RUN_MAX_EXPORTS 64
@@ -17,12 +18,15 @@
 /* collrun's own exit statuses; otherwise it exits with that of the first failed rank. */
 enum { RUN_USAGE = 2, RUN_TIMEOUT = 124, RUN_FAILED = 125, RUN_NO_EXEC = 126, RUN_NOT_FOUND = 127 };
 
+/* --bind; unless the user says: to cores, where that can be done. */
+typedef enum run_bind { RUN_BIND_DEFAULT, RUN_BIND_CORE, RUN_BIND_NUMA, RUN_BIND_NONE } run_bind;
+
 /* One rank: where it runs, and its process. */
 typedef struct run_rank {
   const char *host; /* NULL: here */
   int local_rank;
   int local_nranks;
-  int core;         /* to bind to, or -1 */
+  colli_cpus *cpus; /* to which it is bound, or NULL; freed by run_ranks_free() */
   pid_t pid;        /* the rank's, or its ssh's; 0: not running */
   bool leads_group; /* it and all that it starts are one process group */
   int control_fd;   /* remote: takes the names of signals, one per line; else -1 */
@@ -37,12 +41,14 @@ typedef struct run_options {
   int nexports;
   const char *exports[RUN_MAX_EXPORTS]; /* names of variables that other hosts get, too */
   bool tag;                             /* begin each line of output with its rank */
-  bool bind;                            /* bind ranks to cores (colli_topo_place) */
-  bool keep_going;                      /* if a rank fails, do not end the others */
-  double timeout_s;                     /* 0: none */
-  int respawns;   /* when a rank fails, start it again, so many times in all */
-  int restarts;   /* when a rank fails, end all and start all again, so many times */
-  char **program; /* with its arguments; ends with NULL */
+  run_bind bind;
+  bool by_node;     /* --map node: consecutive ranks go to different hosts */
+  bool verbose;     /* say where ranks are bound */
+  bool keep_going;  /* if a rank fails, do not end the others */
+  double timeout_s; /* 0: none */
+  int respawns;     /* when a rank fails, start it again, so many times in all */
+  int restarts;     /* when a rank fails, end all and start all again, so many times */
+  char **program;   /* with its arguments; ends with NULL */
 } run_options;
 
 /* All about one run. */
@@ -77,6 +83,7 @@ bool run_export(run_options *options, const char *text);
 
 /* Makes the table of ranks from the options. 0 or an exit status. */
 int run_ranks_make(run_job *job);
+void run_ranks_free(run_job *job);
 
 /* ---- rank.c ---------------------------------------------------------------------------------- */
 
@@ -94,6 +101,9 @@ void run_secret_line(const run_job *job, char line[RUN_SECRET_LINE]);
 /* ---- start.c --------------------------------------------------------------------------------- */
 
 typedef struct run_output run_output;
+
+/* Chooses to which processors ranks are bound, if they are. */
+void run_bindings_choose(run_job *job);
 
 /* Starts all ranks. 0; or an exit status once it has printed why, and no rank is left. */
 int run_start(run_job *job, run_output *output);

@@ -1,6 +1,7 @@
 /* start.c: starts the ranks. */
 #include <errno.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,9 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "libcoll/base/error.h"
 #include "libcoll/tools/collrun/run.h"
-#include "topology/topology.h"
 
 /* The report of a child that could not become its rank. */
 typedef struct failure {
@@ -23,7 +22,6 @@ typedef struct failure {
 typedef struct starter {
   run_job *job;
   run_output *output; /* NULL: ranks write where collrun does */
-  colli_topo *topo;   /* NULL: ranks are not bound */
   int report[2];      /* a pipe for failures, which stays empty if every rank starts */
   bool terminal;      /* rank 0 must be able to read from the terminal */
 } starter;
@@ -32,27 +30,6 @@ typedef struct starter {
 static void put_here(void *unused, const char *name, const char *value) {
   (void)unused;
   setenv(name, value, 1);
-}
-
-/* Detects the machine, if ranks shall be bound and there is a core for each. */
-static colli_topo *choose_cores(run_job *job) {
-  coll_error error = COLL_ERROR_INIT;
-  colli_topo *topo;
-  int *cores = calloc((size_t)job->nranks, sizeof(*cores));
-  if (!job->options.bind || job->options.hosts != NULL || cores == NULL) {
-    free(cores);
-    return NULL;
-  }
-  if (colli_topo_load("", &topo, &error) != COLL_OK) {
-    fprintf(stderr, "collrun: ranks are not bound to cores: %s\n", error.message);
-    free(cores);
-    return NULL;
-  }
-  colli_topo_place(topo, job->nranks, cores);
-  for (int r = 0; r < job->nranks; r++)
-    job->ranks[r].core = cores[r];
-  free(cores);
-  return topo;
 }
 
 /* In the child: the file for its output, or -1 with errno. */
@@ -99,7 +76,6 @@ static void pass_descriptor(const char *name, int fd) {
 /* In the child: sets the rank's variables, core and listener. */
 static void set_place(const starter *start, int rank) {
   const run_job *job = start->job;
-  coll_error error = COLL_ERROR_INIT;
   static const char *const others[] = {"COLL_ROOT_FD", "COLL_SECRET", "COLL_SECRET_FD",
                                        "COLL_SECRET_FILE", "COLL_RESPAWN"};
   for (size_t i = 0; i < sizeof(others) / sizeof(*others); i++)
@@ -109,9 +85,10 @@ static void set_place(const starter *start, int rank) {
     pass_descriptor("COLL_SECRET_FD", job->secret_fd);
   if (rank == 0 && job->root_fd >= 0)
     pass_descriptor("COLL_ROOT_FD", job->root_fd);
-  if (start->topo != NULL && job->ranks[rank].core >= 0 &&
-      colli_topo_bind(start->topo, job->ranks[rank].core, &error) != COLL_OK)
-    fprintf(stderr, "collrun: rank %d is not bound to a core: %s\n", rank, error.message);
+  const colli_cpus *cpus = job->ranks[rank].cpus;
+  if (cpus != NULL && sched_setaffinity(0, sizeof(*cpus), &cpus->set) != 0)
+    fprintf(stderr, "collrun: rank %d is not bound: sched_setaffinity: %s\n", rank,
+            strerror(errno));
 }
 
 /* The child: becomes the rank, or its ssh, and reports why if it cannot. */
@@ -237,9 +214,8 @@ static failure start_ranks(starter *start, int first, int end) {
 
 /* Starts all ranks. */
 int run_start(run_job *job, run_output *output) {
-  starter start = {.job = job, .output = output, .topo = choose_cores(job)};
+  starter start = {.job = job, .output = output};
   const failure failed = start_ranks(&start, 0, job->nranks);
-  colli_topo_free(start.topo);
   if (failed.reason == 0)
     return 0;
   undo_start(job, 0, job->nranks);
@@ -247,10 +223,9 @@ int run_start(run_job *job, run_output *output) {
 }
 
 int run_start_again(run_job *job, run_output *output, int rank) {
-  starter start = {.job = job, .output = output, .topo = choose_cores(job)};
+  starter start = {.job = job, .output = output};
   job->ranks[rank].respawned++;
   const failure failed = start_ranks(&start, rank, rank + 1);
-  colli_topo_free(start.topo);
   if (failed.reason == 0)
     return 0;
   undo_start(job, rank, rank + 1);

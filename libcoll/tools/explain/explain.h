@@ -25,6 +25,7 @@ typedef struct question {
   colli_link_kind link; /* what it costs */
   int hosts;
   int cores; /* of a host */
+  bool cores_given;
 } question;
 
 /* The inputs of the choice. */

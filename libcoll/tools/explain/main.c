@@ -35,8 +35,11 @@ static void print_question(const question *q, const answer *a) {
   if (q->hosts > 1)
     printf(" on %d hosts", q->hosts);
   printf(" over %s", explain_far_transport(q));
-  if (m->core_share < 1)
-    printf(" on %d cores", q->cores);
+  if (q->cores > 0)
+    printf(" on %d cores%s%s", q->cores, q->hosts > 1 ? " each" : "",
+           q->cores_given ? "" : " (those of this machine; --cores C assumes others)");
+  else
+    printf(", each on its own core");
   printf("\nmodel: alpha %.0f ns a message, beta %.3g ns a byte, gamma %.3g ns a byte reduced, "
          "%.0f ns a step; %u slots of %zu bytes\n",
          m->alpha_ns, m->beta_ns_per_byte, m->gamma_ns_per_byte, m->step_ns, a->limits.slot_count,

@@ -156,6 +156,7 @@ static void take_option(int option, question *q, bool *has_bytes) {
     break;
   case OPT_CORES:
     q->cores = parse_int(optarg, "--cores", 0, COLLI_MAX_RANKS);
+    q->cores_given = true;
     break;
   case OPT_HOSTS:
     q->hosts = parse_int(optarg, "--hosts", 1, COLLI_MAX_RANKS);
