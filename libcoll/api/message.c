@@ -8,6 +8,7 @@
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/api/run.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/exec/event.h"
 #include "libcoll/p2p/p2p_tag.h"
 #include "libcoll/progress/poll.h"
@@ -124,6 +125,8 @@ static coll_status launch_recv(coll_comm *comm, const colli_call *call, coll_req
 coll_status colli_message_launch(coll_comm *comm, const colli_call *call, coll_request **request) {
   coll_status status = call->p2p == COLLI_P2P_SEND ? launch_send(comm, call, request)
                                                    : launch_recv(comm, call, request);
+  if (__builtin_expect(comm->entry.locked, 0) && *request == &comm->calls.complete)
+    colli_bell_ring(comm);
   poll_rarely(comm);
   return status;
 }

@@ -55,6 +55,13 @@ typedef struct colli_entry {
   bool locked;            /* the thread inside has the family's lock */
 } colli_entry;
 
+/* A descriptor that becomes readable when an operation is complete: completion.h. */
+typedef struct colli_bell {
+  atomic_bool is_there;
+  int fd;
+  bool rung; /* since a thread last entered */
+} colli_bell;
+
 /* How a rank waits, and how long it has polled without success: progress/. */
 typedef struct colli_watch {
   bool crowded;            /* more ranks than cores on this host: hand over, do not spin */
@@ -115,6 +122,7 @@ struct coll_comm {
   colli_exec exec;
   colli_p2p p2p;
   colli_entry entry;
+  colli_bell bell;
   colli_watch watch;
   colli_failure failure;
   colli_calls calls;

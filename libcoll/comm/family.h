@@ -113,10 +113,11 @@ typedef struct colli_family {
 
   bool unborn; /* its base was never given to the program: this rank leaves without a goodbye */
   atomic_bool shared; /* more than one thread may use the family, so public calls take the lock */
-  bool several;       /* more than one thread of the caller has been inside at a time */
-  int inside;         /* calls under way that hold the lock, or let others in while they wait */
-  int sleepers;       /* of them asleep */
-  atomic_uint wakes;  /* calls of coll_wake() */
+  coll_request *ended, *last_ended; /* whose callbacks are due: comm/completion.h */
+  bool several;      /* more than one thread of the caller has been inside at a time */
+  int inside;        /* calls under way that hold the lock, or let others in while they wait */
+  int sleepers;      /* of them asleep */
+  atomic_uint wakes; /* calls of coll_wake() */
   colli_turns turns;
   _Atomic(colli_progress *) progress; /* NULL: not asked for */
   colli_mover mover;                  /* for threads that wait elsewhere: progress/visit.c */

@@ -11,6 +11,7 @@
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/comm/pool.h"
 #include "libcoll/comm/shm_capacity.h"
 #include "libcoll/comm/shown.h"
@@ -41,6 +42,7 @@ coll_status colli_comm_open(const colli_assembly *assembly, coll_comm **out, col
   status = colli_family_open(assembly, &family, info, error);
   if (status != COLL_OK) {
     colli_fork_guard_remove(&comm->entry.guard);
+    colli_bell_free(comm);
     free(comm);
     return status;
   }
@@ -238,6 +240,7 @@ static coll_status take_apart(coll_comm *comm) {
     colli_movers_remove(&family->mover);
   colli_exec_disconnect(&comm->exec); /* before buffers of operations in flight are released */
   colli_engine_cancel(&comm->exec, &comm->p2p, COLL_ERR_ABORTED);
+  colli_completion_deliver(family);
   colli_request_abandon_all(comm);
   colli_memory_free_all(comm);
   colli_mux_close(comm->child);

@@ -55,6 +55,8 @@ void colli_exec_finish(colli_exec *exec, coll_request *op, coll_status status) {
   colli_event_ends(exec, op, status);
   op->status = status;
   op->done = true;
+  if (__builtin_expect(exec->ended != NULL, 0))
+    exec->ended(exec->ctx, op);
 }
 
 /* Queues each lane of a collective on its channel. */

@@ -55,8 +55,9 @@ typedef struct colli_exec {
   bool shares_work; /* there are enough cores that waiting ranks may work for others */
   void *ctx;
   const colli_exec_events *events;
-  uint64_t id;                             /* of the communicator, for those who watch it */
-  const struct colli_observers *observers; /* or NULL */
+  uint64_t id;                                /* of the communicator, for those who watch it */
+  const struct colli_observers *observers;    /* or NULL */
+  void (*ended)(void *ctx, coll_request *op); /* an operation is complete; NULL: nobody asked */
   colli_flights flights;
 } colli_exec;
 

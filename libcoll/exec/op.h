@@ -6,6 +6,7 @@
 #ifndef COLLI_EXEC_OP_H
 #define COLLI_EXEC_OP_H
 
+#include "coll/coll_request.h"
 #include "coll/coll_transport.h"
 #include "libcoll/exec/reduce.h"
 #include "libcoll/sched/partition.h"
@@ -143,7 +144,9 @@ struct coll_request {
   /* What ends what its owner does with it, which may change `status`. reported: to the caller, who
    * gets the results; otherwise there will be none. */
   void (*conclude)(struct coll_request *op, bool reported);
-  void *owner; /* for `conclude` */
+  void *owner;              /* for `conclude` */
+  coll_request_fn callback; /* called at the end, which no caller asks for; or NULL */
+  void *callback_context;
 };
 
 #endif

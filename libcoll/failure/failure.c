@@ -9,6 +9,7 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/comm/notice_send.h"
 #include "libcoll/exec/connect.h"
 #include "libcoll/exec/event.h"
@@ -90,6 +91,7 @@ void colli_comm_note_failure(coll_comm *comm, const coll_error *record, int root
   colli_exec_disconnect(&comm->exec);
   colli_memory_detach(comm);
   colli_engine_cancel(&comm->exec, &comm->p2p, comm->failure.status);
+  colli_bell_ring_anyway(comm); /* a program that has nothing in flight may have only read it */
   COLLI_ASSERT_RANK(!comm->exec.oldest && !comm->exec.active && comm->p2p.busy == 0, comm->rank);
 }
 

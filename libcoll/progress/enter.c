@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/progress_thread.h"
 
@@ -56,12 +57,14 @@ coll_status colli_call_enter(coll_comm *comm) {
     enter_family(comm->family);
     COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
     comm->entry.locked = true;
+    comm->bell.rung = false;
   }
   return COLL_OK;
 }
 
 /* Ends it. */
 void colli_call_leave(coll_comm *comm) {
+  colli_completion_deliver(comm->family);
   if (__builtin_expect(comm->entry.locked, 0)) {
     comm->entry.locked = false;
     leave_family(comm->family);

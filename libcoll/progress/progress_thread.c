@@ -16,6 +16,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/fork.h"
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/family_lock.h"
@@ -122,6 +123,7 @@ static void *run_thread(void *arg) {
     } else if (idle % POLLS_PER_WATCH == 0) {
       colli_family_watch(family, false);
     }
+    colli_completion_deliver(family);
     colli_family_unlock(family); /* for calls that want to come in */
     colli_cpu_relax();
     colli_family_lock(family);

@@ -9,6 +9,7 @@
 #include <stddef.h>
 
 #include "libcoll/comm/comm.h"
+#include "libcoll/comm/completion.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/poll.h"
 
@@ -35,6 +36,7 @@ static void leave_base(const colli_family *family) {
 /* Moves a family that this thread has entered. */
 static void move_entered(colli_family *family, colli_mover_needs *needs) {
   needs->moved = colli_family_move(family, &needs->within_ms) != 0;
+  colli_completion_deliver(family);
   for (int i = 0; i < family->nports; i++) {
     const colli_port *port = &family->ports[i];
     int fd = port->endpoint ? port->ops->wait_fd(port->endpoint) : -1;

@@ -9,6 +9,7 @@
  */
 #include "libcoll/progress/wait.h"
 
+#include "libcoll/comm/completion.h"
 #include "libcoll/progress/doorbell.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/handover.h"
@@ -102,6 +103,7 @@ void colli_comm_wait_a_bit(coll_comm *comm, uint64_t until_ns) {
   colli_watch *w = &comm->watch;
   if (__builtin_expect(comm->entry.locked, 0)) /* each time, so that others can poll too */
     colli_family_yield(comm->family);
+  colli_completion_deliver(comm->family);
   if (colli_comm_poll(comm)) {
     w->idle = 0;
     w->idle_since_ns = 0;

@@ -68,10 +68,53 @@ COLL_API coll_status coll_wait_all(coll_request **requests, int count, coll_stat
  *
  * No wake is lost: if no thread waits so, the next such call on `comm` that would have to wait
  * returns at once, once, however many wakes there were. A call with timeout_ms 0, or one that
- * returns for another reason, leaves the wake to the next. Blocking operations are not ended. From
- * any thread; does not block. Errors: INVALID_ARGUMENT.
+ * returns for another reason, leaves the wake to the next. Blocking operations are not ended. A
+ * wake also makes coll_comm_fd() readable. From any thread, also from a coll_request_fn; does not
+ * block. Errors: INVALID_ARGUMENT.
  */
 COLL_API coll_status coll_wake(coll_comm *comm);
+
+/* What coll_request_set_callback() calls; see there. status: how the operation ended. */
+typedef void (*coll_request_fn)(void *context, coll_status status);
+
+/*
+ * Hands a nonblocking request over to libcoll, which calls callback(context, status) once when the
+ * operation is complete, and releases the request; *request becomes NULL. The call comes exactly
+ * once, also if the operation fails or is aborted, and with COLL_ERR_ABORTED from
+ * coll_comm_destroy(). Its results are in place then.
+ *
+ * It comes from this call if the operation is complete; then the callback may call anything.
+ * Otherwise it comes from whichever thread notices the end: one that is in a libcoll call of this
+ * process, on any communicator, or the progress thread (COLL_PROGRESS). There the callback must
+ * return soon, and may call coll_wake(), coll_comm_abort(), coll_version() and coll_status_name(),
+ * no other libcoll function. It must not wait for what a thread may hold while it is in a libcoll
+ * call: a mutex, or the lock of an interpreter. So it should note the end and wake a thread: by
+ * coll_wake(), a semaphore, or a descriptor of the program.
+ *
+ * Callbacks of one communicator come in the order in which operations end, one at a time. Without
+ * a progress thread they come only while some thread waits or tests. Errors: INVALID_ARGUMENT
+ * (null), INVALID_USAGE (a persistent request); then the request stays the caller's.
+ */
+COLL_API coll_status coll_request_set_callback(coll_request **request, coll_request_fn callback,
+                                               void *context);
+
+/*
+ * A descriptor for event loops (poll, epoll, libuv), an eventfd. It becomes readable when an
+ * operation on `comm` that has no callback is complete, when `comm` fails, and by coll_wake(), and
+ * is readable when it is made. Now and then it is readable for nothing.
+ *
+ * When it is readable, first read its 8 bytes, then look at all requests (coll_wait_some() with
+ * timeout_ms 0, until it returns COLL_IN_PROGRESS). What ends after the read makes it readable
+ * again, so nothing is missed; in the other order an end in between would be. Edge-triggered epoll
+ * needs no read. The descriptor belongs to `comm`: do not close it, and remove it from the loop
+ * before coll_comm_destroy(). Each call gives the same one.
+ *
+ * It needs the progress thread, which makes progress while the program sleeps in its loop. (Not
+ * with a single rank.) Until it is asked for it costs nothing; then one system call for the first
+ * operation that ends after a call. Errors: INVALID_ARGUMENT, INVALID_USAGE (no progress thread:
+ * COLL_PROGRESS=on or coll_config.progress), SYSTEM (too few descriptors).
+ */
+COLL_API coll_status coll_comm_fd(coll_comm *comm, int *fd);
 
 /*
  * Starts a persistent operation that coll_<name>_init() made. Complete it by coll_test or one of
