@@ -28,6 +28,11 @@ void colli_completion_watch(coll_comm *comm) {
   comm->exec.ended = note_end;
 }
 
+void colli_completion_end(coll_request *request) {
+  request->done = true;
+  note_end(request->comm, request);
+}
+
 void colli_completion_call(colli_family *family) {
   while (family->ended) {
     coll_request *op = family->ended;

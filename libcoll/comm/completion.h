@@ -11,6 +11,10 @@
 /* From now on the ends of a communicator's operations are noted. A thread is inside. */
 void colli_completion_watch(coll_comm *comm);
 
+/* What a request stands for has ended, though no executor ran it. A thread is inside, or the family
+ * is locked. */
+void colli_completion_end(coll_request *request);
+
 /* Calls the callbacks that are due. Called where a thread has the family to itself, and nothing
  * is half done in it. */
 void colli_completion_call(colli_family *family);

@@ -147,6 +147,7 @@ struct coll_request {
   void *owner;              /* for `conclude` */
   coll_request_fn callback; /* called at the end, which no caller asks for; or NULL */
   void *callback_context;
+  int parts; /* of a group: its operations that have not ended */
 };
 
 #endif

@@ -147,6 +147,17 @@ COLL_API coll_status coll_group_start(coll_comm *comm);
  */
 COLL_API coll_status coll_group_end(coll_comm *comm);
 
+/*
+ * Closes a group without waiting: starts its operations as coll_group_end() does, and makes one
+ * request that is complete when all of them are. Its status is that of the first operation that
+ * failed. Buffers must stay valid until then. It is completed as any nonblocking request. If an
+ * operation cannot be started, waits for those before it, makes no request (*request is NULL) and
+ * returns the error. Another rank may close the same group with coll_group_end(). Errors:
+ * INVALID_ARGUMENT, INVALID_USAGE (no group is open, or this one is inside another and remains
+ * open), NO_MEMORY, and those of the start of operations.
+ */
+COLL_API coll_status coll_group_iend(coll_comm *comm, coll_request **request);
+
 #ifdef __cplusplus
 }
 #endif
