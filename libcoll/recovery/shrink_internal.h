@@ -275,7 +275,8 @@ void shrink_member_drop(shrink *s, int rank);
 /* Reads what the links bring. */
 void shrink_links_read(shrink *s);
 
-/* Sends a message, head and flags. False if that fails, or nothing moves for a second. */
+/* Sends a message, head and flags. False if that fails, or nothing moves for a second; if a part of
+ * it was sent, the connection is over. */
 bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
                  const uint8_t *flags, size_t flag_bytes);
 

@@ -15,6 +15,7 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 #include "libcoll/base/assert.h"
 #include "libcoll/recovery/shrink_internal.h"
@@ -266,8 +267,11 @@ bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t b
     if (done + flags_done > before)
       until_ns = colli_now_ns() + SEND_NS;
     before = done + flags_done;
-    if (result > 0 || colli_now_ns() >= until_ns)
+    if (result > 0 || colli_now_ns() >= until_ns) {
+      if (done > 0) /* nothing can follow half a message */
+        shutdown(conn->fd, SHUT_RDWR);
       return false;
+    }
     poll(&(struct pollfd){.fd = conn->fd, .events = colli_sealed_events(conn, POLLOUT)}, 1, 10);
   }
 }
