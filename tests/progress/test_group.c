@@ -159,7 +159,7 @@ static int left_alone(coll_comm *comm, int rank, int nranks, void *arg) {
   scene s = {.told = COLL_OK};
   coll_comm *own = NULL;
   coll_request *requests[2] = {NULL, NULL};
-  coll_error error;
+  coll_error error = COLL_ERROR_INIT;
   int value = 1, sums[4] = {0};
   (void)nranks, (void)arg;
   RANK_OK(coll_comm_dup(comm, NULL, &own));
