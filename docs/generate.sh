@@ -10,7 +10,7 @@ rm -f "$target"/*.md
 
 # The algorithms of an operation, if it runs schedules.
 algorithms() {
-  local coll=${1%v}
+  local coll=${1%[vw]}
   "$build/bin/coll_explain" --list "$coll" 2>/dev/null || true
 }
 

@@ -17,7 +17,7 @@ import sys
 HEADERS = ["coll_collectives.h", "coll_p2p.h"]
 COMMENT = r"/\*(?:[^*]|\*(?!/))*\*/\n"
 DECLARATION = re.compile(rf"({COMMENT})?COLL_API coll_status (coll_\w+)\(([^;]*)\);\n")
-FORMS = re.compile(r"^(?:FORMS|MESSAGE)\(\s*(\w+),\s*\(([^)]*)\)", re.M)
+FORMS = re.compile(r"^(?:FORMS|MESSAGE|TYPED)\(\s*(\w+),\s*\(([^)]*)\)", re.M)
 WIDTH = 100
 # Each derived form: its name, the parameters that replace the last one, and its contract.
 DERIVED = [

@@ -7,7 +7,8 @@
 
 #include "perf.h"
 
-#define ELEMENT_MAX 16 /* bytes */
+#define ELEMENT_MAX 16                 /* bytes */
+#define FAR         ((int64_t)1 << 40) /* the least location that needs 64 bits */
 
 /* Whether an operation supports a type. */
 bool perf_takes(int type, int op) {
@@ -43,6 +44,31 @@ static uint16_t encode(double number, int exponent_bits, int mantissa_bits) {
   return (uint16_t)(steps + ldexp(exponent + bias - 1, mantissa_bits));
 }
 
+/* Stores a value with a location; padding stays as it is. */
+static void store_loc(void *element, int type, double number, int rank) {
+  switch (type) {
+  case COLL_INT32_LOC:
+    *(coll_int32_loc *)element = (coll_int32_loc){(int32_t)number, rank};
+    break;
+  case COLL_INT64_LOC:
+    *(coll_int64_loc *)element = (coll_int64_loc){(int64_t)number, rank};
+    break;
+  case COLL_FLOAT32_LOC:
+    *(coll_float32_loc *)element = (coll_float32_loc){(float)number, rank};
+    break;
+  case COLL_FLOAT64_LOC:
+    *(coll_float64_loc *)element = (coll_float64_loc){number, rank};
+    break;
+  case COLL_INT32_LOC64:
+    ((coll_int32_loc64 *)element)->value = (int32_t)number;
+    ((coll_int32_loc64 *)element)->index = FAR + rank;
+    break;
+  default:
+    ((coll_float32_loc64 *)element)->value = (float)number;
+    ((coll_float32_loc64 *)element)->index = FAR + rank;
+  }
+}
+
 /*
  * Stores a number as element `index`; integers are truncated. `rank` is the location in LOC types.
  */
@@ -52,10 +78,7 @@ static void store(void *buf, size_t index, int type, double number, int rank) {
     uint16_t small;
     float single;
     double number;
-    coll_int32_loc int32_loc;
-    coll_int64_loc int64_loc;
-    coll_float32_loc float32_loc;
-    coll_float64_loc float64_loc;
+    char bytes[ELEMENT_MAX];
   } element;
   size_t bytes = coll_type_bytes((coll_type)type);
   memset(&element, 0, sizeof(element));
@@ -78,20 +101,11 @@ static void store(void *buf, size_t index, int type, double number, int rank) {
   case COLL_FLOAT64:
     element.number = number;
     break;
-  case COLL_INT32_LOC:
-    element.int32_loc = (coll_int32_loc){(int32_t)number, rank};
-    break;
-  case COLL_INT64_LOC:
-    element.int64_loc = (coll_int64_loc){(int64_t)number, rank};
-    break;
-  case COLL_FLOAT32_LOC:
-    element.float32_loc = (coll_float32_loc){(float)number, rank};
-    break;
-  case COLL_FLOAT64_LOC:
-    element.float64_loc = (coll_float64_loc){number, rank};
-    break;
   default:
-    element.integer = (uint64_t)number;
+    if (type >= COLL_INT32_LOC)
+      store_loc(&element, type, number, rank);
+    else
+      element.integer = (uint64_t)number;
   }
   memcpy((char *)buf + index * bytes, &element, bytes);
 }

@@ -28,6 +28,8 @@ static const struct {
              {"int64_loc", COLL_INT64_LOC},
              {"float32_loc", COLL_FLOAT32_LOC},
              {"float64_loc", COLL_FLOAT64_LOC},
+             {"int32_loc64", COLL_INT32_LOC64},
+             {"float32_loc64", COLL_FLOAT32_LOC64},
              {"f8e4m3", COLL_FLOAT8_E4M3},
              {"f8e5m2", COLL_FLOAT8_E5M2},
              {"all", PERF_ALL}};

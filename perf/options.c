@@ -22,7 +22,7 @@ static const char usage[] =
     "  -c, --check 0|1           verify the results, with no tolerance (default 1)\n"
     "  -d, --datatype TYPE       int8 .. uint64, half, bfloat16, float, double, float8_e4m3,\n"
     "                            float8_e5m2, int32_loc, int64_loc, float32_loc, float64_loc,\n"
-    "                            or all (default float)\n"
+    "                            int32_loc64, float32_loc64, or all (default float)\n"
     "  -o, --op OP               sum, prod, min, max, avg, band, bor, bxor, land, lor, lxor,\n"
     "                            minloc, maxloc, or all: those that take the type (default sum)\n"
     "  -r, --root R              root, where there is one; -1: each rank in turn (default 0)\n"

@@ -28,11 +28,11 @@ void perf_print_head(const perf_options *options, int nranks) {
   if (options->all_algos || options->deterministic == PERF_ALL || options->overlap)
     return;
   printf("#\n#%71s%s%28s%s\n", "", "out-of-place", "", "in-place");
-  printf("#%11s %12s %11s %7s %7s", "size", "count", "type", "redop", "root");
+  printf("#%11s %12s %13s %7s %7s", "size", "count", "type", "redop", "root");
   for (int half = 0; half < 2; half++)
     printf(" %9s %7s %7s %6s", "time", "algbw", "busbw", "#wrong");
   print_more_names(options);
-  printf("\n#%11s %12s %11s %7s %7s", "(B)", "(elements)", "", "", "");
+  printf("\n#%11s %12s %13s %7s %7s", "(B)", "(elements)", "", "", "");
   for (int half = 0; half < 2; half++)
     printf(" %9s %7s %7s %6s", "(us)", "(GB/s)", "(GB/s)", "");
   printf("\n");
@@ -56,7 +56,7 @@ void perf_print_question(const perf_options *options, const perf_line *line) {
   char root[16] = "-1";
   if (options->traits->rooted)
     snprintf(root, sizeof(root), "%d", line->root);
-  printf("%12zu %12zu %11s %7s %7s", line->bytes, line->count, perf_type_name(line->type),
+  printf("%12zu %12zu %13s %7s %7s", line->bytes, line->count, perf_type_name(line->type),
          options->traits->reduces ? perf_op_name(line->op) : "none", root);
 }
 

@@ -5,11 +5,11 @@
 
 /* The columns that begin every line. */
 static void print_titles(void) {
-  printf("#\n#%11s %12s %11s %7s %7s", "size", "count", "type", "redop", "root");
+  printf("#\n#%11s %12s %13s %7s %7s", "size", "count", "type", "redop", "root");
 }
 
 static void print_units(void) {
-  printf("\n#%11s %12s %11s %7s %7s", "(B)", "(elements)", "", "", "");
+  printf("\n#%11s %12s %13s %7s %7s", "(B)", "(elements)", "", "", "");
 }
 
 void perf_print_cells_head(const perf_options *options) {

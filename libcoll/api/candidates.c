@@ -82,8 +82,7 @@ coll_status coll_candidates(coll_comm *comm, const char *collective, size_t coun
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
-  colli_call call = {
-      .name = operation, .count = count, .type = (int)type, .op = (int)op, .root = root};
+  colli_call call = {.name = operation, .count = count, .type = (int)type, .op = op, .root = root};
   if (!found || capacity < 0 || (capacity > 0 && !candidates))
     status = colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, operation,
                                "found is NULL, or `candidates` cannot hold %d of them", capacity);

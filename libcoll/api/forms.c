@@ -1,10 +1,11 @@
 /* forms.c: the four forms of each operation of coll_collectives.h and coll_p2p.h. */
 #include "libcoll/api/message.h"
 #include "libcoll/api/run.h"
+#include "libcoll/api/typed.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/progress/enter.h"
 
-/* Blocking form: `run_call` is colli_call_run, or colli_message_run. */
+/* Blocking form: `run_call` is colli_call_run, colli_message_run or colli_typed_run. */
 static inline coll_status run_blocking(coll_comm *comm, const colli_call *call,
                                        coll_status (*run_call)(coll_comm *, const colli_call *)) {
   coll_status status = colli_call_enter(comm);
@@ -15,8 +16,7 @@ static inline coll_status run_blocking(coll_comm *comm, const colli_call *call,
   return status;
 }
 
-/* Nonblocking and persistent form: `begin_call` is colli_call_launch, colli_message_launch or
- * colli_call_keep. */
+/* Nonblocking and persistent form: `begin_call` launches a call, or keeps it. */
 static inline coll_status
 begin_request(coll_comm *comm, const colli_call *call, coll_request **request,
               coll_status (*begin_call)(coll_comm *, const colli_call *, coll_request **)) {
@@ -45,48 +45,57 @@ static coll_status run_on_stream(coll_comm *comm, const colli_call *call) {
 
 #define ARGS(...) __VA_ARGS__
 
-/* Defines the four forms of an operation: how it is run and launched, `params` in parentheses, and
- * the call's fields. */
-#define FORMS_OF(run_call, launch_call, id, params, ...)                                           \
+/* Defines the four forms of an operation: how it is run, launched and kept, `params` in
+ * parentheses, and the call. */
+#define FORMS_OF(run_call, launch_call, keep_call, id, params, call)                               \
   coll_status coll_##id(ARGS params, coll_comm *comm) {                                            \
-    return run_blocking(comm, &(colli_call){.name = #id, __VA_ARGS__}, run_call);                  \
+    return run_blocking(comm, call, run_call);                                                     \
   }                                                                                                \
   coll_status coll_i##id(ARGS params, coll_comm *comm, coll_request **request) {                   \
-    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, launch_call);     \
+    return begin_request(comm, call, request, launch_call);                                        \
   }                                                                                                \
   coll_status coll_##id##_init(ARGS params, coll_comm *comm, coll_request **request) {             \
-    return begin_request(comm, &(colli_call){.name = #id, __VA_ARGS__}, request, colli_call_keep); \
+    return begin_request(comm, call, request, keep_call);                                          \
   }                                                                                                \
   coll_status coll_##id##_on_stream(ARGS params, coll_comm *comm, void *stream) {                  \
     (void)stream;                                                                                  \
-    return run_on_stream(comm, &(colli_call){.name = #id, __VA_ARGS__});                           \
+    return run_on_stream(comm, call);                                                              \
   }
 
-#define FORMS(...)   FORMS_OF(colli_call_run, colli_call_launch, __VA_ARGS__)
-#define MESSAGE(...) FORMS_OF(colli_message_run, colli_message_launch, __VA_ARGS__)
-#define BUFFERS      .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
+/* The same, with the call's fields. */
+#define FORMS(id, params, ...)                                                                     \
+  FORMS_OF(colli_call_run, colli_call_launch, colli_call_keep, id, params,                         \
+           (&(colli_call){.name = #id, __VA_ARGS__}))
+#define MESSAGE(id, params, ...)                                                                   \
+  FORMS_OF(colli_message_run, colli_message_launch, colli_call_keep, id, params,                   \
+           (&(colli_call){.name = #id, __VA_ARGS__}))
+#define TYPED(id, params, ...)                                                                     \
+  FORMS_OF(colli_typed_run, colli_typed_launch, colli_typed_keep, id, params,                      \
+           (&(colli_typed_call){.call.name = #id, __VA_ARGS__}.call))
+
+#define BUFFERS .sendbuf = sendbuf, .recvbuf = recvbuf, .type = (int)type
 
 FORMS(allreduce, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
-      .coll = COLLI_ALLREDUCE, BUFFERS, .count = count, .op = (int)op)
+      .coll = COLLI_ALLREDUCE, BUFFERS, .count = count, .op = op)
 
 FORMS(reduce,
       (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op, int root),
-      .coll = COLLI_REDUCE, BUFFERS, .count = count, .op = (int)op, .root = root)
+      .coll = COLLI_REDUCE, BUFFERS, .count = count, .op = op, .root = root)
 
 FORMS(reduce_scatter,
       (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
-      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .count = count, .op = (int)op)
+      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .count = count, .op = op)
 
 FORMS(reduce_scatterv,
       (const void *sendbuf, void *recvbuf, const size_t *counts, coll_type type, coll_op op),
-      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .op = (int)op, .varying = true, .in_counts = counts,
+      .coll = COLLI_REDUCE_SCATTER, BUFFERS, .op = op, .varying = true, .in_counts = counts,
       .out_counts = counts)
 
 FORMS(scan, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
-      .coll = COLLI_SCAN, BUFFERS, .count = count, .op = (int)op)
+      .coll = COLLI_SCAN, BUFFERS, .count = count, .op = op)
 
 FORMS(exscan, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, coll_op op),
-      .coll = COLLI_EXSCAN, BUFFERS, .count = count, .op = (int)op)
+      .coll = COLLI_EXSCAN, BUFFERS, .count = count, .op = op)
 
 FORMS(broadcast, (const void *sendbuf, void *recvbuf, size_t count, coll_type type, int root),
       .coll = COLLI_BROADCAST, BUFFERS, .count = count, .root = root)
@@ -126,6 +135,15 @@ FORMS(alltoallv,
        const size_t *recvcounts, const size_t *rdispls, coll_type type),
       .coll = COLLI_ALLTOALL, BUFFERS, .varying = true, .in_counts = sendcounts,
       .in_displs = sdispls, .out_counts = recvcounts, .out_displs = rdispls)
+
+TYPED(alltoallw,
+      (const void *sendbuf, const size_t *sendcounts, const size_t *sdispls,
+       const coll_type *sendtypes, void *recvbuf, const size_t *recvcounts, const size_t *rdispls,
+       const coll_type *recvtypes),
+      .call.coll = COLLI_ALLTOALL, .call.sendbuf = sendbuf, .call.recvbuf = recvbuf,
+      .call.varying = true, .call.in_counts = sendcounts, .call.in_displs = sdispls,
+      .call.out_counts = recvcounts, .call.out_displs = rdispls, .in_types = sendtypes,
+      .out_types = recvtypes)
 
 MESSAGE(send, (const void *sendbuf, size_t count, coll_type type, int peer, int tag),
         .coll = COLLI_SENDRECV, .p2p = COLLI_P2P_SEND, .sendbuf = sendbuf, .count = count,

@@ -47,6 +47,10 @@ static void end_part(void *context, coll_status status) {
     colli_completion_end(whole);
 }
 
+bool colli_group_has(const coll_request *whole, const coll_request *part) {
+  return part->callback == end_part && part->callback_context == whole;
+}
+
 /* Puts the operations of a group together in one request, which is complete when they are. */
 static void join_parts(coll_comm *comm, colli_group *group, coll_request *whole) {
   colli_completion_watch(comm);
@@ -112,7 +116,7 @@ static coll_status end_group(coll_comm *comm,
   if (--group->depth > 0)
     return COLL_OK;
   coll_status status = group->refused != COLL_OK ? group->refused : run(comm, group, request);
-  group->count = 0;
+  colli_group_clear(group);
   group->refused = COLL_OK;
   return status;
 }

@@ -87,8 +87,14 @@ static inline void poll_rarely(coll_comm *comm) {
     colli_comm_poll(comm);
 }
 
+/* Whether a blocking receive may look for its message for a moment, with nothing else to do. */
+static inline bool may_spin(const coll_comm *comm) {
+  return !is_busy(comm) && !comm->watch.crowded && !comm->world.pause &&
+         (!comm->entry.locked || comm->family->inside == 1);
+}
+
 coll_status colli_message_run(coll_comm *comm, const colli_call *call) {
-  bool spins = !is_busy(comm) && !comm->watch.crowded && !comm->world.pause && !comm->entry.locked;
+  const bool spins = may_spin(comm);
   bool over =
       comm->calls.group.depth == 0 &&
       (call->p2p == COLLI_P2P_SEND ? send_at_once(comm, call)

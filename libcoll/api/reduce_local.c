@@ -12,7 +12,8 @@ typedef struct local_call {
   const void *in;
   void *inout;
   size_t count;
-  int type, op;
+  int type;
+  coll_op op;
 } local_call;
 
 static const char *const name = "reduce_local";
@@ -38,17 +39,11 @@ static coll_status check_buffers(const local_call *call, coll_error *error) {
 }
 
 /* Finds what combines elements: a kernel, or a function of the program's own. */
-static coll_status find_op(const coll_comm *comm, const local_call *call, colli_reduce_fn *reduce,
+static coll_status find_op(const local_call *call, colli_reduce_fn *reduce,
                            const colli_user_op **user, coll_error *error) {
   *reduce = NULL;
-  *user = NULL;
-  if (call->op >= COLL_OP_USER_BASE) {
-    *user = comm ? colli_ops_find(&comm->calls.ops, call->op) : NULL;
-    if (!*user)
-      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, name,
-                             "%d is no operation of this communicator; make one with "
-                             "coll_op_create",
-                             call->op);
+  *user = colli_user_op_of(call->op);
+  if (*user) {
     if ((*user)->premul)
       return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, name,
                              "a pre-multiplied sum multiplies the input of a whole collective; use "
@@ -57,7 +52,9 @@ static coll_status find_op(const coll_comm *comm, const local_call *call, colli_
   }
   if (call->op < 0 || call->op >= COLL_OP_COUNT)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, name,
-                           "%d is no coll_op; see coll.h for the list", call->op);
+                           "%jd is no coll_op; see coll_types.h for the list, or make one with "
+                           "coll_op_create",
+                           (intmax_t)call->op);
   if (call->op == COLL_AVG)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, name,
                            "avg is about all ranks; use sum, and divide");
@@ -70,13 +67,13 @@ static coll_status find_op(const coll_comm *comm, const local_call *call, colli_
   return COLL_OK;
 }
 
-/* The whole call; comm may be NULL. */
-static coll_status reduce_local(const coll_comm *comm, const local_call *call, coll_error *error) {
+/* The whole call; error may be NULL. */
+static coll_status reduce_local(const local_call *call, coll_error *error) {
   colli_reduce_fn reduce;
   const colli_user_op *user;
   coll_status status = check_buffers(call, error);
   if (status == COLL_OK)
-    status = find_op(comm, call, &reduce, &user, error);
+    status = find_op(call, &reduce, &user, error);
   if (status != COLL_OK || call->count == 0)
     return status;
   if (user)
@@ -88,14 +85,14 @@ static coll_status reduce_local(const coll_comm *comm, const local_call *call, c
 
 coll_status coll_reduce_local(const void *in, void *inout, size_t count, coll_type type, coll_op op,
                               coll_comm *comm) {
-  const local_call call = {in, inout, count, (int)type, (int)op};
+  const local_call call = {in, inout, count, (int)type, op};
   if (!comm)
-    return reduce_local(NULL, &call, NULL);
+    return reduce_local(&call, NULL);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
   coll_error error = COLL_ERROR_INIT;
-  status = reduce_local(comm, &call, &error);
+  status = reduce_local(&call, &error);
   if (status != COLL_OK)
     colli_comm_refuse_as(comm, &error);
   colli_call_leave(comm);

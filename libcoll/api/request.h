@@ -23,6 +23,9 @@ static inline coll_status colli_request_complete(coll_request **request) {
   return status;
 }
 
+/* Whether `part` is an operation of the group that `whole` is the request of. */
+bool colli_group_has(const coll_request *whole, const coll_request *part);
+
 /* When a wait of timeout_ms times out; 0 for never. */
 static inline uint64_t colli_wait_deadline_ns(const coll_comm *comm, int timeout_ms) {
   if (timeout_ms < 0)

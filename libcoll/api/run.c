@@ -12,6 +12,7 @@
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/progress/enter.h"
+#include "libcoll/progress/progress_thread.h"
 #include "libcoll/progress/wait.h"
 
 #define FASTPATH_POLLS 64u   /* for each message, 1 to 2 us: ranks come at the same time */
@@ -233,13 +234,13 @@ coll_status colli_call_run(coll_comm *comm, const colli_call *call) {
 }
 
 /*
- * Whether the operation that was started last is long, and there is a progress thread to run its
- * first steps. Not inlined, to keep the path without such a thread short.
+ * Whether the operation that was started last is long, and a progress thread will run its first
+ * steps at once. Not inlined, to keep the path without such a thread short.
  */
 __attribute__((noinline, cold)) static bool is_for_thread(const coll_comm *comm) {
   const coll_request *op = comm->exec.newest; /* NULL: complete already */
-  return atomic_load_explicit(&comm->family->progress, memory_order_relaxed) && op &&
-         op->coll != COLLI_SENDRECV && op->partition.count * op->elem_bytes > comm->exec.slot_bytes;
+  return colli_progress_is_near(comm->family) && op && op->coll != COLLI_SENDRECV &&
+         op->partition.count * op->elem_bytes > comm->exec.slot_bytes;
 }
 
 /* Advances operations once, unless this is left to the progress thread. */
@@ -290,6 +291,7 @@ coll_status colli_call_keep(coll_comm *comm, const colli_call *call, coll_reques
   op->kept = malloc(sizeof(*op->kept));
   if (op->kept) {
     *op->kept = *call;
+    colli_user_op_retain(colli_user_op_of(call->op));
     if (!call->varying || colli_call_keep_blocks(&comm->calls, op->kept, op)) {
       *request = op;
       return COLL_OK;

@@ -16,7 +16,8 @@ static inline uint64_t colli_now_ns(void) {
 }
 
 /* The time that all ranks of a communicator share, in traces: CLOCK_MONOTONIC of rank 0's host plus
- * a constant, which makes it rank 0's time of day when the first communicator was created. */
+ * a constant, which makes it the time of day of the rank that made its id, or of rank 0, when the
+ * first communicator was created. */
 typedef struct colli_shared_time {
   uint64_t zero_ns;  /* what this rank adds to its own CLOCK_MONOTONIC; 0: not known */
   int64_t offset_ns; /* rank 0's CLOCK_MONOTONIC less this rank's; zero_ns contains it */

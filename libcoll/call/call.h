@@ -24,8 +24,8 @@ typedef struct colli_call {
   const void *sendbuf;
   void *recvbuf;
   size_t count; /* elements; per rank in block collectives; sent in sendrecv */
+  coll_op op;
   int type;
-  int op;
   int root;
   colli_coll coll;    /* v-forms: that of the plain form; point-to-point, one-sided: SENDRECV */
   colli_p2p_kind p2p; /* of SENDRECV */
@@ -58,8 +58,8 @@ typedef struct colli_call {
 static inline colli_plan_key colli_call_key(const colli_call *call, int turn) {
   return (colli_plan_key){
       .count = call->count,
-      .type = call->type,
       .op = call->op,
+      .type = call->type,
       .root = call->coll == COLLI_ALLREDUCE ? turn : call->root,
       .coll = (uint8_t)call->coll,
       .in_place = call->coll == COLLI_ALLTOALL && call->sendbuf == call->recvbuf,

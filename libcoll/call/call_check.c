@@ -179,13 +179,8 @@ static coll_status check_counts(const colli_calls *calls, const colli_call *call
 /* Checks that an operation exists and takes the type. */
 coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call,
                                 coll_error *error) {
-  if (call->op >= COLL_OP_USER_BASE) {
-    const colli_user_op *user = colli_ops_find(&calls->ops, call->op);
-    if (!user)
-      return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
-                             "%d is no operation of this communicator; make one with "
-                             "coll_op_create",
-                             call->op);
+  const colli_user_op *user = colli_user_op_of(call->op);
+  if (user) {
     if (user->premul && (int)user->type != call->type)
       return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
                              "the operation was made for %s, not %s",
@@ -194,7 +189,9 @@ coll_status colli_call_check_op(const colli_calls *calls, const colli_call *call
   }
   if (call->op < 0 || call->op >= COLL_OP_COUNT)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,
-                           "%d is no coll_op; see coll.h for the list", call->op);
+                           "%jd is no coll_op; see coll_types.h for the list, or make one with "
+                           "coll_op_create",
+                           (intmax_t)call->op);
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
   if (scan && call->op == COLL_AVG)
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, call->name,

@@ -17,7 +17,7 @@ static bool is_short_float(int type) {
 }
 
 /* Whether an operation adds or multiplies, and therefore rounds floats. */
-static bool is_sum(int op, const colli_user_op *user) {
+static bool is_sum(coll_op op, const colli_user_op *user) {
   return user ? user->premul : op == COLL_SUM || op == COLL_PROD || op == COLL_AVG;
 }
 
@@ -50,26 +50,37 @@ static size_t typical_count(const colli_calls *calls, const colli_call *call) {
 }
 
 /* Whether this rank's input may become a result without being combined with another one, so that no
- * logical operation has made it 0 or 1. */
+ * kernel has brought it into the form of a result. */
 static bool may_stay_alone(const colli_calls *calls, const colli_call *call) {
   bool scan = call->coll == COLLI_SCAN || call->coll == COLLI_EXSCAN;
   return calls->exec->nranks == 1 || (scan && calls->exec->rank == 0);
 }
 
+/* Whether results of a logical operation, 0 or 1, are not what the inputs are. */
+static bool is_logical(coll_op op) {
+  return op >= COLL_LAND && op <= COLL_LXOR;
+}
+
+/* Whether a predefined operation gives structs whose padding must be 0. */
+static bool is_padded(const colli_call *call) {
+  return !colli_user_op_of(call->op) &&
+         (call->type == COLL_INT32_LOC64 || call->type == COLL_FLOAT32_LOC64);
+}
+
 /* Resolves what a reduction is made of. */
 static void resolve_reduction(const colli_calls *calls, const colli_call *call, colli_plan *plan) {
   const colli_kernels *kernels = calls->exec->kernels;
-  plan->user = call->op >= COLL_OP_USER_BASE ? colli_ops_find(&calls->ops, call->op) : NULL;
+  plan->user = colli_user_op_of(call->op);
   plan->order = order_of(calls, call, plan->user);
   plan->widened = is_sum(call->op, plan->user) && is_short_float(call->type) &&
                   calls->accumulate == COLL_ACCUMULATE_FLOAT32;
-  plan->truth = call->op >= COLL_LAND && call->op <= COLL_LXOR && may_stay_alone(calls, call);
-  plan->staged = plan->widened || plan->truth || (plan->user && plan->user->premul);
+  plan->alone = (is_logical(call->op) || is_padded(call)) && may_stay_alone(calls, call);
+  plan->staged = plan->widened || plan->alone || (plan->user && plan->user->premul);
   if (plan->widened)
     plan->wire_type = COLL_FLOAT32;
   if (plan->user && !plan->user->premul)
     return;
-  int kernel = plan->user ? COLL_SUM : call->op;
+  coll_op kernel = plan->user ? COLL_SUM : call->op;
   plan->reduce = kernels->reduce[plan->wire_type][kernel];
   plan->average = kernel == COLL_AVG ? kernels->average[plan->wire_type] : NULL;
   COLLI_ASSERT_RANK(plan->reduce && (kernel != COLL_AVG || plan->average), calls->exec->rank);
@@ -133,7 +144,7 @@ static coll_status make_plan(colli_calls *calls, const colli_call *call, const c
   COLLI_ASSERT_RANK(plan->sched->rank == calls->exec->rank, calls->exec->rank);
   /* With blocks of differing lengths, the number of passes differs from rank to rank. */
   plan->tag = colli_tag_make(call->coll, call->varying, call->varying ? 0 : call->count, call->type,
-                             call->op, key->root, 0, plan->sched->algo->id,
+                             colli_user_op_code(call->op), key->root, 0, plan->sched->algo->id,
                              call->varying ? 0 : plan->partition.passes);
   if (!call->varying) {
     note_buffers(calls, call, plan);

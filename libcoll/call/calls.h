@@ -11,6 +11,12 @@
 #include "libcoll/call/memory.h"
 #include "libcoll/exec/exec.h"
 
+/* Counts and displacements that libcoll itself made for a call. */
+typedef struct colli_tables {
+  struct colli_tables *next;
+  size_t words[];
+} colli_tables;
+
 /* The calls that wait for the end of a group. */
 typedef struct colli_group {
   int depth;
@@ -18,6 +24,8 @@ typedef struct colli_group {
   colli_call *calls;
   coll_request **requests;
   int count, capacity;
+  bool has_user_ops;    /* of which its calls have references */
+  colli_tables *tables; /* of its calls, where libcoll made them */
 } colli_group;
 
 typedef struct colli_calls {
@@ -37,7 +45,6 @@ typedef struct colli_calls {
   coll_accumulate accumulate;
   colli_finite_check check_finite;
   bool found_nonfinite; /* by that check; it is over */
-  colli_ops ops;
 } colli_calls;
 
 /* Counts an operation that starts or was run. */
@@ -100,6 +107,12 @@ void colli_call_finish(const colli_calls *calls, coll_request *op);
 
 /* Keeps a checked call for the end of the group. */
 coll_status colli_group_add(colli_group *group, const colli_call *call, coll_error *error);
+
+/* Takes tables over: they live until the end of the group. */
+void colli_group_own(colli_group *group, colli_tables *tables);
+
+/* Drops all calls, with their tables. */
+void colli_group_clear(colli_group *group);
 
 void colli_group_free(colli_group *group);
 

@@ -145,8 +145,10 @@ colli_plan *colli_plans_evict(colli_plans *plans) {
     plans->hand = (plans->hand + 1) % COLLI_PLANS;
     plan = &plans->plan[plans->hand];
   }
-  if (plan->sched)
+  if (plan->sched) {
     remove_plan(plans, plan);
+    colli_user_op_release(plan->user);
+  }
   plan->sched = NULL;
   return plan;
 }
@@ -156,22 +158,27 @@ void colli_plans_insert(colli_plans *plans, colli_plan *plan) {
   colli_plan **bucket = colli_plans_bucket(plans, &plan->key);
   COLLI_ASSERT_RANK(plan == &plans->plan[plans->hand] && plan->sched, plans->rank);
   COLLI_ASSERT_RANK(plan != *bucket, plans->rank);
+  colli_user_op_retain(plan->user); /* no other operation gets its address while it is in keys */
   plan->next = *bucket;
   *bucket = plan;
   plans->hand = (plans->hand + 1) % COLLI_PLANS;
 }
 
-/* Empties all entries. */
-void colli_plans_forget(colli_plans *plans) {
-  for (int i = 0; i < COLLI_PLANS; i++)
-    plans->plan[i].sched = NULL;
-  for (int i = 0; i < COLLI_PLAN_BUCKETS; i++)
-    plans->bucket[i] = NULL;
+const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_tag *tag) {
+  for (int i = 0; i < COLLI_PLANS; i++) {
+    const colli_plan *plan = &plans->plan[i];
+    if (plan->sched && plan->user && colli_tag_op(&plan->tag) == colli_tag_op(tag))
+      return plan->user;
+  }
+  return NULL;
 }
 
 void colli_plans_free(colli_plans *plans) {
-  for (int i = 0; i < COLLI_PLANS; i++)
+  for (int i = 0; i < COLLI_PLANS; i++) {
+    if (plans->plan[i].sched)
+      colli_user_op_release(plans->plan[i].user);
     free(plans->plan[i].fastpath);
+  }
   for (int i = 0; i < plans->nscheds; i++)
     colli_sched_free(plans->scheds[i]);
   free(plans->scheds);

@@ -19,8 +19,8 @@
 /* The key of a plan: all arguments of a call except its buffers. */
 typedef struct colli_plan_key {
   size_t count; /* blocks: per rank; of differing lengths: a typical length, equal on all ranks */
+  coll_op op;   /* 0 where nothing is reduced */
   int type;
-  int op; /* 0 where nothing is reduced */
   int root;
   uint8_t coll;
   bool in_place; /* all-to-all */
@@ -36,14 +36,14 @@ typedef struct colli_plan {
   size_t reads, writes; /* bytes of the caller's buffers; not of v-forms */
   size_t in_first;      /* where they begin in the vector, in elements; not for v-forms */
   size_t out_first;
-  uintptr_t shift;           /* in place: the offset of sendbuf from recvbuf in bytes */
-  const colli_user_op *user; /* a user-defined operation, or NULL */
-  int wire_type;             /* in which it is reduced and sent */
-  size_t elem_bytes;         /* of that type, or 1: elements longer than a slot move as bytes */
-  size_t pieces;             /* an element of the caller's has so many of these */
+  uintptr_t shift;     /* in place: the offset of sendbuf from recvbuf in bytes */
+  colli_user_op *user; /* a user-defined operation, or NULL; an entry in a bucket has a reference */
+  int wire_type;       /* in which it is reduced and sent */
+  size_t elem_bytes;   /* of that type, or 1: elements longer than a slot move as bytes */
+  size_t pieces;       /* an element of the caller's has so many of these */
   colli_order order;
   bool widened;       /* wire_type is float32 instead of the caller's */
-  bool truth;         /* the input becomes 0 or 1 first */
+  bool alone;         /* the input may become a result, and first gets the form of one */
   bool staged;        /* works on a copy of the input */
   bool checks_finite; /* the input is looked through first */
   bool in_rooms;      /* reduces elements that are longer than a slot */
@@ -129,8 +129,8 @@ colli_shape colli_plans_shape(const colli_plans *plans, const colli_plan *plan);
  */
 coll_status colli_plans_choose(colli_plans *plans, colli_plan *plan, coll_error *error);
 
-/* Empties all entries, because the meaning of an operation has changed. Keeps schedules. */
-void colli_plans_forget(colli_plans *plans);
+/* The user-defined operation of a tag, if a plan in the cache uses it; else NULL. */
+const colli_user_op *colli_plans_user_op(const colli_plans *plans, const coll_tag *tag);
 
 void colli_plans_free(colli_plans *plans);
 

@@ -121,10 +121,10 @@ static bool stage_input(const colli_calls *calls, const colli_call *call, const 
   } else if (premul) {
     colli_stage_combine(kernels, op->stage, call->sendbuf, reads, (coll_type)call->type, COLL_PROD,
                         plan->user->factor);
-  } else if (plan->truth) {
-    static const uint64_t ones = ~(uint64_t)0; /* of any type */
-    colli_stage_combine(kernels, op->stage, call->sendbuf, reads, (coll_type)call->type, COLL_LAND,
-                        &ones);
+  } else if (plan->alone) { /* combined with itself */
+    bool has_index = call->op == COLL_MINLOC || call->op == COLL_MAXLOC;
+    kernels->reduce[call->type][has_index ? call->op : COLL_LAND](op->stage, NULL, call->sendbuf,
+                                                                  call->sendbuf, reads);
   }
   return true;
 }
@@ -226,7 +226,7 @@ static void fill_from_plan(const colli_calls *calls, const colli_plan *plan, col
   op->nranks = calls->exec->nranks;
   op->reduce = plan->reduce;
   op->reduce_type = plan->wire_type;
-  op->reduce_op = plan->user ? COLL_SUM : plan->key.op;
+  op->reduce_op = plan->user ? COLL_SUM : (int)plan->key.op;
   op->average = plan->average;
   op->user_fn = NULL;
   if (plan->user && !plan->user->premul) {

@@ -5,10 +5,11 @@
 
 #include "libcoll/base/assert.h"
 #include "libcoll/base/names.h"
+#include "libcoll/call/ops.h"
 
 /* The tag of an operation. */
-coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
-                        uint64_t sequence, int algo, int passes) {
+coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, uint32_t op,
+                        int root, uint64_t sequence, int algo, int passes) {
   COLLI_ASSERT(coll < COLLI_COLL_COUNT && root >= 0 && passes >= 0);
   COLLI_ASSERT(algo >= 0 && algo <= 255);
   coll_tag tag = {{0}};
@@ -17,11 +18,8 @@ coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, i
   colli_tag_put(&tag, COLLI_TAG_SEQUENCE, sequence);
   colli_tag_put(&tag, COLLI_TAG_COLL, (uint64_t)coll);
   colli_tag_put(&tag, COLLI_TAG_VARYING, varying);
-  if (op >= COLL_OP_USER_BASE)
-    op = (int)COLLI_TAG_USER_OP_CODE + op - COLL_OP_USER_BASE;
-  colli_tag_put(&tag, COLLI_TAG_OP, (uint64_t)op);
+  colli_tag_put_op(&tag, op, (uint64_t)passes);
   colli_tag_put(&tag, COLLI_TAG_ALGO, (uint64_t)algo);
-  colli_tag_put(&tag, COLLI_TAG_PASSES, (uint64_t)passes);
   return tag;
 }
 
@@ -42,12 +40,18 @@ static void write_type(const coll_tag *tag, char *text, size_t bytes) {
 }
 
 /* ", sum"; nothing where nothing is combined. */
-static void write_op(colli_coll coll, unsigned op, char *text, size_t bytes) {
+static void write_op(colli_coll coll, const coll_tag *tag, char *text, size_t bytes) {
+  const uint32_t op = colli_tag_op(tag);
+  const uint32_t number = op & ~(COLLI_TAG_USER_OP_CODE << 16);
   *text = 0;
-  if (colli_reduces(coll) && op >= COLLI_TAG_USER_OP_CODE)
-    snprintf(text, bytes, ", operation %u of the caller's", op - COLLI_TAG_USER_OP_CODE);
-  else if (colli_reduces(coll))
-    snprintf(text, bytes, ", %s", colli_op_name((int)op));
+  if (!colli_reduces(coll))
+    return;
+  if (!colli_tag_has_user_op(tag))
+    snprintf(text, bytes, ", %s", colli_op_name(op));
+  else if (number == COLLI_OP_PREMUL)
+    snprintf(text, bytes, ", pre-multiplied sum");
+  else
+    snprintf(text, bytes, ", operation 0x%06x", number);
 }
 
 /* "count 8, ", or for a v-form whose counts all ranks know "counts with checksum 1f, ". */
@@ -68,7 +72,7 @@ const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   const char *maker = maker_name(coll, op);
   char type_text[32], op_text[32], root_text[32] = "", count_text[40];
   write_type(tag, type_text, sizeof(type_text));
-  write_op(coll, op, op_text, sizeof(op_text));
+  write_op(coll, tag, op_text, sizeof(op_text));
   write_count(tag, count_text, sizeof(count_text));
   if (colli_rooted(coll))
     snprintf(root_text, sizeof(root_text), ", root %u",
@@ -106,7 +110,7 @@ const char *colli_tag_brief(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
   char size[32], type[32], combine[48], number[16] = "";
   write_bytes(tag, size, sizeof(size));
   write_type(tag, type, sizeof(type));
-  write_op(coll, op, combine, sizeof(combine));
+  write_op(coll, tag, combine, sizeof(combine));
   if (coll != COLLI_SENDRECV)
     snprintf(number, sizeof(number), " #%u", colli_tag_sequence(tag));
   if (maker || coll == COLLI_BARRIER)
@@ -120,7 +124,9 @@ const char *colli_tag_brief(const coll_tag *tag, char text[COLLI_TAG_TEXT]) {
 
 /* Whether two tags mean the same call; fields that ranks choose by themselves are ignored. */
 bool colli_tag_same_call(const coll_tag *a, const coll_tag *b) {
-  uint64_t chosen = colli_tag_mask(COLLI_TAG_ALGO) | colli_tag_mask(COLLI_TAG_PASSES);
+  const colli_tag_field passes =
+      colli_tag_has_user_op(a) ? COLLI_TAG_USER_PASSES : COLLI_TAG_PASSES;
+  uint64_t chosen = colli_tag_mask(COLLI_TAG_ALGO) | colli_tag_mask(passes);
   return a->word[0] == b->word[0] && a->word[1] == b->word[1] &&
          ((a->word[2] ^ b->word[2]) & ~chosen) == 0;
 }

@@ -5,11 +5,11 @@
 
 #include "libcoll/sched/tag.h"
 
-/* The tag of an operation. */
-coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, int op, int root,
-                        uint64_t sequence, int algo, int passes);
+/* The tag of an operation; op: as in colli_tag_put_op(). */
+coll_tag colli_tag_make(colli_coll coll, bool varying, size_t count, int type, uint32_t op,
+                        int root, uint64_t sequence, int algo, int passes);
 
-/* "allreduce(count 8, float32, sum)" */
+/* "allreduce(count 8, float32, sum)"; of a user-defined operation "operation 0x2c01d5" */
 #define COLLI_TAG_TEXT 192
 const char *colli_tag_text(const coll_tag *tag, char text[COLLI_TAG_TEXT]);
 

@@ -53,6 +53,8 @@ typedef struct colli_entry {
   atomic_int misused;     /* another one wanted in since */
   atomic_bool woken;      /* coll_wake(), which no wait has returned for yet */
   bool locked;            /* the thread inside has the family's lock */
+  unsigned calls;         /* that took the lock, so far */
+  unsigned counted;       /* of them by the progress thread */
 } colli_entry;
 
 /* A descriptor that becomes readable when an operation is complete: completion.h. */

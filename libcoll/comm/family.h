@@ -62,11 +62,11 @@ typedef struct colli_route {
   const uint8_t *blob;
 } colli_route;
 
-/* A fair lock: first come, first served. */
+/* A fair lock: first come, first served. Its holder has the turn that is numbered `served`. */
 typedef struct colli_turns {
-  pthread_mutex_t mutex;
+  _Atomic uint64_t asked, served;
+  pthread_mutex_t mutex; /* this and the next for threads that sleep until their turn */
   pthread_cond_t next;
-  uint64_t asked, served;
 } colli_turns;
 
 #define COLLI_EARLY 16 /* failures kept for communicators that this rank is still making */

@@ -82,6 +82,18 @@ coll_request *colli_request_get_message(coll_comm *comm) {
   return take(comm, &comm->calls.free_messages);
 }
 
+void colli_request_drop_kept(coll_request *request) {
+  colli_user_op_release(colli_user_op_of(request->kept->op));
+  free(request->kept);
+  request->kept = NULL;
+}
+
+/* The same, if there are any. */
+static void drop_any_kept(coll_request *request) {
+  if (request->kept)
+    colli_request_drop_kept(request);
+}
+
 void colli_request_abandon_all(coll_comm *comm) {
   for (colli_request_block *block = comm->calls.request_blocks; block; block = block->next)
     for (int i = 0; i < block->count; i++) {
@@ -101,7 +113,7 @@ void colli_request_free_all(coll_comm *comm) {
       free(block->at[i].request.scratch);
       free(block->at[i].request.blocks);
       free(block->at[i].request.stage);
-      free(block->at[i].request.kept);
+      drop_any_kept(&block->at[i].request);
     }
     free(block);
   }
@@ -109,7 +121,7 @@ void colli_request_free_all(coll_comm *comm) {
     colli_message_block *block = comm->calls.message_blocks;
     comm->calls.message_blocks = block->next;
     for (int i = 0; i < BLOCK_REQUESTS; i++)
-      free(block->requests[i].request.kept);
+      drop_any_kept(&block->requests[i].request);
     free(block);
   }
 }

@@ -2,8 +2,6 @@
 #ifndef COLLI_COMM_POOL_H
 #define COLLI_COMM_POOL_H
 
-#include <stdlib.h>
-
 #include "libcoll/comm/comm.h"
 
 /* Prepares the request that is always complete. */
@@ -14,13 +12,14 @@ void colli_request_init(coll_comm *comm);
 coll_request *colli_request_get(coll_comm *comm);
 coll_request *colli_request_get_message(coll_comm *comm);
 
-/* Returns it. */
+/* Frees the arguments that a persistent operation keeps. */
+void colli_request_drop_kept(coll_request *request);
+
+/* Returns a request. */
 static inline void colli_request_put(coll_request *request) {
   coll_comm *comm = request->comm;
-  if (__builtin_expect(request->kept != NULL, 0)) {
-    free(request->kept);
-    request->kept = NULL;
-  }
+  if (__builtin_expect(request->kept != NULL, 0))
+    colli_request_drop_kept(request);
   coll_request **list = request->lane ? &comm->calls.free_requests : &comm->calls.free_messages;
   request->next = *list;
   *list = request;

@@ -36,6 +36,8 @@ typedef struct colli_shrink {
   int aborts;                      /* of the communicator before the last shrink or agreement */
   uint64_t aborted;                /* this one, and those before it, are over because of an abort */
   int aborter;                     /* on which rank */
+  uint64_t short_number;           /* in this one, a rank ran short and said so: */
+  coll_error shortage;
   colli_shrink_origin from;
   uint64_t epoch;           /* shrinks and growths since the first communicator */
   int32_t origins_used;     /* numbers of original ranks given out so far; 0: the base's */
@@ -44,6 +46,16 @@ typedef struct colli_shrink {
 
 /* Makes a new communicator share the listener or meeting point of its parent. */
 void colli_shrink_share(coll_comm *child, const coll_comm *comm);
+
+/* A rank ran short of descriptors or memory in shrink or agreement `number`, so that others may be
+ * left out: `error`. The first one counts. */
+static inline void colli_shrink_note_short(colli_shrink *shrink, uint64_t number,
+                                           const coll_error *error) {
+  if (number <= shrink->short_number)
+    return;
+  shrink->short_number = number;
+  shrink->shortage = *error;
+}
 
 /* The original rank of the next newcomer: a number that no rank had before. */
 int32_t colli_shrink_next_origin(const coll_comm *comm);

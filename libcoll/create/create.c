@@ -13,6 +13,7 @@
 #include "libcoll/create/assemble.h"
 #include "libcoll/net/auth.h"
 #include "libcoll/net/door.h"
+#include "libcoll/wireup/listeners.h"
 #include "transports/registry.h"
 
 /* Copies the fields that the caller's configuration has over the defaults. */
@@ -191,7 +192,7 @@ static coll_status try_proofs(const colli_id *id, coll_error *error) {
                          "out of memory for the handshakes with other ranks; see ulimit -v");
 }
 
-/* Creates a communicator by meeting the other ranks at rank 0's listener. */
+/* Creates a communicator by meeting the other ranks at the id's listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
                          colli_settings *settings, colli_lifelines *lifelines) {
   COLLI_ASSERT_RANK(nranks >= 1 && rank >= 0 && rank < nranks, rank);
@@ -208,7 +209,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
   if (status == COLL_OK)
     status = open_rank(settings, id, nranks, rank, comm, &mine, error);
   if (status != COLL_OK) {
-    colli_id_close(id, rank);
+    colli_id_close(id);
     return status;
   }
   colli_lifelines *used = lifelines ? lifelines : &none;
@@ -234,8 +235,8 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
 }
 
 /* Closes the listener that an id holds in this process. */
-void colli_id_close(const colli_id *id, int rank) {
-  if (rank == 0 && id->pid == getpid() && id->listen_fd >= 0)
+void colli_id_close(const colli_id *id) {
+  if (id->listen_fd >= 0)
     colli_fd_close(id->listen_fd);
 }
 
@@ -248,11 +249,17 @@ coll_status coll_unique_id(coll_id *out, const coll_config *config) {
   coll_status status = colli_settings_load(&settings, config);
   if (status == COLL_OK)
     status = colli_id_make(&id, &settings.params, &settings.error);
-  if (status == COLL_OK) {
-    colli_door_expect(id.listen_fd, id.secret->bytes, COLLI_HELLO_CHECKIN);
-    colli_id_pack(&id, out);
-    colli_id_release(&id);
+  if (status != COLL_OK)
+    return colli_settings_finish(&settings, status);
+  colli_id_pack(&id, out);
+  colli_door_expect(id.listen_fd, id.secret->bytes, COLLI_HELLO_CHECKIN);
+  if (!colli_listener_keep(id.comm_id, colli_id_check(out), id.listen_fd)) {
+    colli_id_close(&id);
+    explicit_bzero(out, sizeof(*out));
+    status = colli_error_set(&settings.error, COLL_ERR_NO_MEMORY, "create",
+                             "out of memory for the listener of an id");
   }
+  colli_id_release(&id);
   return colli_settings_finish(&settings, status);
 }
 
@@ -260,8 +267,9 @@ coll_status coll_unique_id_release(coll_id *out) {
   if (!out)
     return COLL_ERR_INVALID_ARGUMENT;
   colli_id id;
-  if (colli_id_unpack(out, &id, NULL) == COLL_OK) {
-    colli_id_close(&id, 0);
+  if (colli_id_unpack(out, &id, NULL) != COLL_ERR_INVALID_ARGUMENT) {
+    id.listen_fd = colli_listener_take(id.comm_id, colli_id_check(out));
+    colli_id_close(&id);
     colli_id_release(&id);
   }
   explicit_bzero(out, sizeof(*out));
@@ -291,10 +299,15 @@ coll_status coll_comm_create(coll_comm **comm, const coll_id *id_bytes, int nran
   if (status == COLL_OK && (rank < 0 || rank >= nranks))
     status = colli_error_set(&settings.error, COLL_ERR_INVALID_ARGUMENT, "create",
                              "rank %d is not in 0 .. %d", rank, nranks - 1);
-  if (status == COLL_OK)
+  if (status == COLL_OK) {
     status = colli_id_unpack(id_bytes, &id, &settings.error);
-  if (status == COLL_OK)
-    status = colli_create(comm, &id, nranks, rank, &settings, NULL);
+    if (status != COLL_ERR_INVALID_ARGUMENT)
+      id.listen_fd = colli_listener_take(id.comm_id, colli_id_check(id_bytes));
+    if (status == COLL_OK)
+      status = colli_create(comm, &id, nranks, rank, &settings, NULL);
+    else
+      colli_id_close(&id);
+  }
   colli_id_release(&id);
   return colli_settings_finish(&settings, status);
 }

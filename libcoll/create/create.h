@@ -27,7 +27,7 @@ coll_status colli_settings_inherit(colli_settings *settings, const coll_comm *co
 /* Ends a creating call: hands over the record of a failure, and logs it. */
 coll_status colli_settings_finish(colli_settings *settings, coll_status status);
 
-/* Creates a communicator by meeting the other ranks at rank 0's listener. lifelines: set if it is
+/* Creates a communicator by meeting the other ranks at the id's listener. lifelines: set if it is
  * made from another communicator, whose shrink listener it will share unless `keep` is set; NULL:
  * it gets a new listener. */
 coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int rank,
@@ -38,7 +38,7 @@ coll_status colli_create(coll_comm **comm, const colli_id *id, int nranks, int r
 coll_status colli_create_local(coll_comm **comms, int nranks, colli_settings *const *settings,
                                coll_error *error);
 
-/* Closes the listener that an id holds in this process (rank 0's). */
-void colli_id_close(const colli_id *id, int rank);
+/* Closes the listener that an id holds in this process. */
+void colli_id_close(const colli_id *id);
 
 #endif

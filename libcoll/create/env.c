@@ -165,7 +165,8 @@ static coll_status ask_carrier(const colli_carrier *carrier, const colli_params 
   }
   status = carrier->share(params, deadline_ns, *rank, *nranks, id, error);
   if (status != COLL_OK)
-    colli_id_close(id, *rank);
+    colli_id_close(id);
+  id->server = 0;
   return status;
 }
 

@@ -64,7 +64,6 @@ static void inherit(coll_comm *comm, const coll_comm *parent, const colli_settin
   comm->failure.root = -1;
   colli_error_clear(&comm->failure.error);
   comm->watch.spin = COLLI_SPIN_MOST;
-  comm->calls.ops = parent->calls.ops;
 }
 
 /* ---- the members ----------------------------------------------------------------------------- */

@@ -13,10 +13,10 @@ static void tell(const colli_observation *seen) {
 
 /* The name of the operation by which a tag's elements are combined. */
 static const char *combination(const coll_tag *tag, colli_coll coll) {
-  unsigned op = (unsigned)colli_tag_get(tag, COLLI_TAG_OP);
   if (coll == COLLI_SENDRECV || !colli_reduces(coll))
     return "";
-  return colli_op_name(op >= COLLI_TAG_USER_OP_CODE ? COLL_OP_USER_BASE : (int)op);
+  return colli_tag_has_user_op(tag) ? "an operation of the caller's own"
+                                    : colli_op_name(colli_tag_op(tag));
 }
 
 /* Describes an operation. */

@@ -16,7 +16,7 @@
 typedef struct layout {
   unsigned bits;   /* of a value */
   uint64_t mask;   /* all ones: not finite */
-  unsigned stride; /* values from one element to the next; the others are indices */
+  unsigned stride; /* values from one element to the next; the others: index, padding */
   bool has_infinity;
 } layout;
 
@@ -29,6 +29,7 @@ static const layout layouts[COLL_TYPE_COUNT] = {
     [COLL_FLOAT8_E5M2] = {8, 0x7c, 1, true},
     [COLL_FLOAT32_LOC] = {32, 0x7f800000, 2, true},
     [COLL_FLOAT64_LOC] = {64, 0x7ff0000000000000, 2, true},
+    [COLL_FLOAT32_LOC64] = {32, 0x7f800000, 4, true},
 };
 
 static layout layout_of(int type) {

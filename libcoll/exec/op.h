@@ -148,6 +148,21 @@ struct coll_request {
   coll_request_fn callback; /* called at the end, which no caller asks for; or NULL */
   void *callback_context;
   int parts; /* of a group: its operations that have not ended */
+
+  /* coll_request_set_timeout(). Nothing clears these: a later operation has another number. */
+  uint64_t limit_of; /* the number of the operation that has a limit */
+  uint64_t limit_ns; /* the time by which it must end */
+  int limit_ms;      /* as given; 0: none */
 };
+
+/* The number of an operation in flight among those of its kind. */
+static inline uint64_t colli_op_number(const coll_request *op) {
+  return op->coll == COLLI_SENDRECV ? op->flight : op->sequence;
+}
+
+/* Whether an operation in flight has a limit of its own. */
+static inline bool colli_op_limited(const coll_request *op) {
+  return op->limit_ms > 0 && op->limit_of == colli_op_number(op);
+}
 
 #endif

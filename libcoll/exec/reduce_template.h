@@ -364,6 +364,10 @@ COLLI_REDUCE_LOC(min_f32_loc, f32_loc)
 COLLI_REDUCE_LOC(max_f32_loc, f32_loc)
 COLLI_REDUCE_LOC(min_f64_loc, f64_loc)
 COLLI_REDUCE_LOC(max_f64_loc, f64_loc)
+COLLI_REDUCE_LOC(min_i32_loc64, i32_loc64)
+COLLI_REDUCE_LOC(max_i32_loc64, i32_loc64)
+COLLI_REDUCE_LOC(min_f32_loc64, f32_loc64)
+COLLI_REDUCE_LOC(max_f32_loc64, f32_loc64)
 
 /* Rows of the table; the average begins as a sum. */
 #define COLLI_ROW_FLOAT(t)                                                                         \
@@ -399,7 +403,9 @@ const colli_kernels COLLI_KERNELS = {
                [COLL_INT32_LOC] = COLLI_ROW_LOC(i32_loc),
                [COLL_INT64_LOC] = COLLI_ROW_LOC(i64_loc),
                [COLL_FLOAT32_LOC] = COLLI_ROW_LOC(f32_loc),
-               [COLL_FLOAT64_LOC] = COLLI_ROW_LOC(f64_loc)},
+               [COLL_FLOAT64_LOC] = COLLI_ROW_LOC(f64_loc),
+               [COLL_INT32_LOC64] = COLLI_ROW_LOC(i32_loc64),
+               [COLL_FLOAT32_LOC64] = COLLI_ROW_LOC(f32_loc64)},
     .average = {[COLL_INT8] = avg_i8,
                 [COLL_UINT8] = avg_u8,
                 [COLL_INT16] = avg_i16,

@@ -116,5 +116,10 @@ void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, 
     add_last(&l, &mine->tag,
              colli_flight_age_ns(&comm->exec.flights, mine->ended) / COLLI_NS_PER_MS);
   }
-  colli_line_add(&l, "; look at that process, or raise COLL_TIMEOUT_MS");
+  if (colli_op_limited(op))
+    colli_line_add(&l,
+                   "; the limit of %d ms has passed; look at that process, or give it more time",
+                   op->limit_ms);
+  else
+    colli_line_add(&l, "; look at that process, or raise COLL_TIMEOUT_MS");
 }

@@ -240,7 +240,12 @@ static const char *whom_text(const search *s, const colli_report *report, char t
 }
 
 /* Says how long this rank has waited, and what to do. */
-static void say_end(const coll_comm *comm, coll_error *record) {
+static void say_end(const coll_comm *comm, coll_error *record, const coll_request *op) {
+  if (colli_op_limited(op)) {
+    say(record, "; its limit of %d ms has passed: look at that process, or give it more time",
+        op->limit_ms);
+    return;
+  }
   say(record, "; nothing moved for %llu ms: look at that process, or raise COLL_TIMEOUT_MS",
       (unsigned long long)(comm->watch.timeout_ns / COLLI_NS_PER_MS));
 }
@@ -273,13 +278,13 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   }
   if (hold) {
     describe_circle(s, record, rank, own_text);
-    say_end(s->comm, record);
+    say_end(s->comm, record, op);
     return -1;
   }
   say(record, "%s %s %s on communicator \"%s\"", process_text(s->comm, rank, who),
       state_of(s, rank), in ? in->text : own_text, in ? in->name : s->comm->name);
   describe_way(s, record, rank, own_text);
-  say_end(s->comm, record);
+  say_end(s->comm, record, op);
   return blame_root(s->comm, record, rank, true);
 }
 
@@ -303,8 +308,20 @@ void colli_blame_timed_out(coll_comm *comm, const coll_request *op) {
     say(&record,
         "%s on \"%s\": rank %d (host %s) waits for anybody, and nobody has sent what it takes",
         text, comm->name, comm->rank, comm->host);
-    say_end(comm, &record);
+    say_end(comm, &record, op);
   }
   end_search(&s);
   colli_comm_fail_for(comm, &record, root);
+}
+
+void colli_blame_retract(coll_comm *comm, coll_request *op) {
+  coll_error record;
+  char text[COLLI_OP_TEXT];
+  colli_comm_record(comm, &record, COLL_ERR_TIMEOUT, op->partner, op);
+  say(&record,
+      "no message for %s came to rank %d (host %s) within its limit of %d ms; it has been taken "
+      "back, and the communicator \"%s\" stays usable; look at the sender, or give it more time",
+      colli_op_text(op, text), comm->rank, comm->host, op->limit_ms, comm->name);
+  colli_comm_refuse_op(comm, &record);
+  colli_p2p_retract(&comm->p2p, op);
 }

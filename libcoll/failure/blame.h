@@ -4,7 +4,11 @@
 
 #include "libcoll/comm/comm.h"
 
-/* Fails the communicator because `op` did not move for the whole timeout; names who is to blame. */
+/* Ends a receive that is over its limit and that no message has matched: it alone. */
+void colli_blame_retract(coll_comm *comm, coll_request *op);
+
+/* Fails the communicator because `op` did not move for the whole timeout, or is over its limit;
+ * names who is to blame. */
 void colli_blame_timed_out(coll_comm *comm, const coll_request *op);
 
 /*

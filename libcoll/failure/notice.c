@@ -215,6 +215,15 @@ static void heard_aborted(colli_family *family, const colli_ctrl_msg *msg) {
   comm->shrink.aborter = aborter;
 }
 
+/* A rank ran short in a shrink or agreement. */
+static void heard_short(colli_family *family, const colli_ctrl_msg *msg) {
+  coll_comm *comm = find_member(family, msg->uid);
+  const bool known = comm && msg->peer >= 0 && msg->peer < family->nranks;
+  const int rank = known ? colli_comm_rank_of(comm, msg->peer) : -1;
+  if (rank >= 0 && msg->error.rank == rank && msg->error.status == COLL_ERR_SYSTEM)
+    colli_shrink_note_short(&comm->shrink, msg->sequence, &msg->error);
+}
+
 /* A rank leaves all its communicators as planned. */
 static void heard_goodbye(colli_family *family, int from) {
   family->left[from] = true;
@@ -250,6 +259,8 @@ static void take_notice(colli_family *family, int from, colli_ctrl_msg *msg) {
     heard_affected(family, msg);
   else if (msg->kind == COLLI_CTRL_ABORTED)
     heard_aborted(family, msg);
+  else if (msg->kind == COLLI_CTRL_SHORT)
+    heard_short(family, msg);
 }
 
 /* Fails a communicator on which coll_comm_abort() was called. */

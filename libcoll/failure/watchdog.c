@@ -126,16 +126,37 @@ void colli_watchdog_tell(coll_comm *comm, const coll_request *op, colli_tell how
       colli_watchdog_heard_absent(comm, waits[i]);
 }
 
+/* Adds the names of two calls' user-defined operations, as far as this rank knows them. */
+static void add_names(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
+                      const coll_tag *theirs) {
+  const colli_plans *plans = &comm->calls.plans;
+  const colli_user_op *a = colli_plans_user_op(plans, mine),
+                      *b = colli_plans_user_op(plans, theirs);
+  const colli_user_op *users[] = {a, a && b && a->number == b->number ? NULL : b};
+  for (int i = 0; i < 2; i++) {
+    const size_t used = strlen(text);
+    if (users[i] && !users[i]->premul)
+      snprintf(text + used, bytes - used, "; operation 0x%06x is \"%s\"", users[i]->number,
+               users[i]->name);
+  }
+}
+
 /* Says how two calls differ, in words. */
 static void describe_mismatch(const coll_comm *comm, char *text, size_t bytes, const coll_tag *mine,
                               int peer, const coll_tag *theirs) {
   char a[COLLI_TAG_TEXT], b[COLLI_TAG_TEXT];
   if (colli_tag_same_call(mine, theirs)) {
-    snprintf(text, bytes,
-             "ranks %d (host %s) and %d (host %s) made the same call, %s, but chose different "
-             "algorithms for it; set COLL_ALGO and COLL_SLOT_* to the same on all ranks, and use a "
-             "tuner (COLL_TUNER) that gives all ranks the same answer",
-             comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a));
+    /* The tags of most v-forms have no counts. */
+    const bool lengths =
+        colli_tag_get(mine, COLLI_TAG_VARYING) &&
+        colli_tag_get(mine, COLLI_TAG_ALGO) == colli_tag_get(theirs, COLLI_TAG_ALGO);
+    snprintf(text, bytes, "ranks %d (host %s) and %d (host %s) made the same call, %s, but %s",
+             comm->rank, comm->host, peer, comm->table[peer].host, colli_tag_text(mine, a),
+             lengths ? "one sends a block that is longer or shorter than the other expects; "
+                       "compare their counts and types"
+                     : "chose different algorithms for it; set COLL_ALGO and COLL_SLOT_* to the "
+                       "same on all ranks, and use a tuner (COLL_TUNER) that gives all ranks the "
+                       "same answer");
     return;
   }
   snprintf(
@@ -153,6 +174,7 @@ void colli_watchdog_disagree(coll_comm *comm, const coll_tag *mine, int peer,
   coll_error record;
   colli_comm_record(comm, &record, COLL_ERR_MISMATCH, peer, op);
   describe_mismatch(comm, record.message, sizeof(record.message), mine, peer, theirs);
+  add_names(comm, record.message, sizeof(record.message), mine, theirs);
   colli_comm_fail(comm, &record);
 }
 

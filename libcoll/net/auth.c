@@ -250,6 +250,8 @@ static int step_connector(colli_auth *auth) {
     result = pull_message(auth, auth->buf, sizeof(auth->buf));
     return result == COLL_T_DONE ? check_acceptor(auth) : result;
   case STATE_SEND_PROOF:
+    if (auth->held)
+      return COLL_T_AGAIN;
     if ((result = push_message(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
       next_state(auth, STATE_READ_ANSWER);
     return result;
@@ -363,6 +365,11 @@ void colli_auth_drop(colli_auth *auth) {
 
 bool colli_auth_spoken(const colli_auth *auth) {
   return auth->state != STATE_READ_HELLO;
+}
+
+bool colli_auth_proves(const colli_auth *auth) {
+  return (auth->state == STATE_SEND_PROOF && !auth->held) || auth->state == STATE_READ_ANSWER ||
+         auth->state == STATE_SHAKE_TLS;
 }
 
 short colli_auth_events(const colli_auth *auth) {

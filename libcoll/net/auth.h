@@ -32,7 +32,7 @@
 #define COLLI_AUTH_DEADLINE_MS 5000 /* how long a handshake may take */
 
 typedef enum colli_hello_kind {
-  COLLI_HELLO_CHECKIN = 1, /* to rank 0, at start */
+  COLLI_HELLO_CHECKIN = 1, /* to the rank that serves, at start; dst_rank is -1 */
   COLLI_HELLO_CONTROL = 2, /* control link between ranks */
   COLLI_HELLO_DATA = 3,    /* a transport's connection; word = channel */
   COLLI_HELLO_SHRINK = 4,  /* survivors of a shrink; word = its number */
@@ -59,6 +59,7 @@ _Static_assert(sizeof(colli_hello) == 88, "travels as it is");
 typedef struct colli_auth {
   int fd;
   bool connector;
+  bool held; /* set by a connector: it does not send its proof yet */
   int state;
   size_t done;           /* bytes of the current message read or written */
   const uint8_t *secret; /* the caller's; NULL once the handshake has ended */
@@ -127,6 +128,10 @@ colli_tls *colli_auth_take_tls(colli_auth *auth);
 
 /* Frees what an abandoned handshake holds. The socket stays open. */
 void colli_auth_drop(colli_auth *auth);
+
+/* Connector only: whether it has proved itself, or is about to, so that the acceptor may count it.
+ */
+bool colli_auth_proves(const colli_auth *auth);
 
 /* Acceptor only: whether the connector's whole hello has arrived, and its code is right. */
 bool colli_auth_spoken(const colli_auth *auth);

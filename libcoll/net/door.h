@@ -10,9 +10,9 @@
  * until a packet has passed it. Only hellos with the tag of the secret pass, and only those of the
  * kind and to the rank that this door is for, so recorded ones of other doors do not. Exceptions
  * are doors that honest processes may dial by mistake and that should answer them: ranks and
- * newcomers that were given another secret dial rank 0, and survivors dial the port of a dead rank
- * that another job uses now. There, all hellos with another tag pass as well while the door is
- * open, until too many have come.
+ * newcomers that were given another secret dial who listens for them, and survivors dial the port
+ * of a dead rank that another job uses now. There, all hellos with another tag pass as well while
+ * the door is open, until too many have come.
  *
  * A guest whose hello does not have the right code (auth.h) is turned away at once. A code that was
  * received before means a replayed hello. The number of guests is bounded: those that are silent,

@@ -215,6 +215,11 @@ void colli_p2p_waited(const colli_p2p *p2p, colli_p2p_op *op, uint64_t still_ns,
 /* Whether a peer's connection has ever taken a message. */
 bool colli_p2p_has_sent(const colli_p2p *p2p, int rank);
 
+/* Whether an operation is one receive that no message has matched; and ends such a one with
+ * COLL_ERR_TIMEOUT. */
+bool colli_p2p_can_retract(const colli_p2p *p2p, const coll_request *request);
+void colli_p2p_retract(colli_p2p *p2p, coll_request *request);
+
 /* Begins to connect with a rank. */
 void colli_p2p_connect(colli_p2p *p2p, int rank);
 

@@ -1,7 +1,7 @@
 /*
- * p2p_match.c: matches messages and receives. Receives are in a list per source and one for any
- * source, and are numbered, so that the oldest match can be found. Unexpected messages are in a
- * list per source and one for all.
+ * p2p_match.c: matches messages and receives, and takes receives back. Receives are in a list per
+ * source and one for any source, and are numbered, so that the oldest match can be found.
+ * Unexpected messages are in a list per source and one for all.
  */
 #include <string.h>
 
@@ -93,4 +93,33 @@ int p2p_post_recv(colli_p2p *p2p, colli_post *post) {
   post->order = p2p->nposted++;
   p2p_append(any ? &p2p->any : &p2p->peers[post->peer]->recvs, post);
   return COLLI_STEP_DONE;
+}
+
+/* The list in which a post would wait for a message. */
+static colli_posts *list_of(const colli_p2p *p2p, const colli_post *post) {
+  return post->peer == COLL_ANY_SOURCE ? (colli_posts *)&p2p->any : &p2p->peers[post->peer]->recvs;
+}
+
+bool colli_p2p_can_retract(const colli_p2p *p2p, const coll_request *request) {
+  const colli_p2p_op *op = colli_p2p_op_of(request);
+  if (request->coll != COLLI_SENDRECV || op->nposts != 1 || op->post[0].kind != COLLI_POST_RECV)
+    return false;
+  const colli_post *post = list_of(p2p, &op->post[0])->head;
+  while (post && post != &op->post[0])
+    post = post->next;
+  return post != NULL;
+}
+
+void colli_p2p_retract(colli_p2p *p2p, coll_request *request) {
+  COLLI_ASSERT_RANK(colli_p2p_can_retract(p2p, request), p2p->exec->rank);
+  colli_p2p_op *op = colli_p2p_op_of(request);
+  colli_posts *list = list_of(p2p, &op->post[0]);
+  colli_post *before = NULL;
+  for (colli_post *post = list->head; post != &op->post[0]; post = post->next)
+    before = post;
+  p2p_take(list, before);
+  op->post[0].over = true;
+  op->posts_left = 0;
+  p2p->busy--;
+  colli_exec_finish(p2p->exec, request, COLL_ERR_TIMEOUT);
 }

@@ -57,6 +57,7 @@ coll_status colli_call_enter(coll_comm *comm) {
     enter_family(comm->family);
     COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
     comm->entry.locked = true;
+    comm->entry.calls++;
     comm->bell.rung = false;
   }
   return COLL_OK;

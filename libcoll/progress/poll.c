@@ -19,12 +19,22 @@
 #define LISTEN_MS  10        /* and one to which messages may come that wake nobody */
 #define MAX_GAP_NS (100 * COLLI_NS_PER_MS) /* the most that one poll adds to the clock */
 
-/* Fails or reports operations that have not moved for long. */
-static void check_operations(coll_comm *comm) {
+/* Whether an operation ends now, or will within `ahead` ns: by its own limit, or else because it
+ * has not moved for `still` ns. */
+static bool is_late(const coll_comm *comm, const coll_request *op, uint64_t still, uint64_t ahead) {
+  if (colli_op_limited(op))
+    return comm->watch.now_ns + ahead >= op->limit_ns;
+  return still + ahead >= comm->watch.timeout_ns;
+}
+
+/* Fails or reports operations that have not moved for long, or are over their limit: 1 if
+ * any of them ended alone. */
+static int check_operations(coll_comm *comm) {
   uint64_t waited = comm->watch.waited_ns;
   uint64_t interval = colli_watchdog_interval_ns(comm);
-  int age = 0;
-  for (coll_request *op = comm->exec.oldest; op; op = op->newer) {
+  int age = 0, moved = 0;
+  for (coll_request *op = comm->exec.oldest, *newer; op; op = newer) {
+    newer = op->newer;
     if (op->moved) {
       op->moved = false;
       op->moved_at = waited;
@@ -40,20 +50,26 @@ static void check_operations(coll_comm *comm) {
       op->told_at = waited;
       colli_p2p_abandoned(&comm->p2p);
       if (comm->failure.status != COLL_OK || comm->failure.suspended)
-        return;
+        return moved;
       colli_watchdog_tell(comm, op, first ? COLLI_TELL_FIRST : COLLI_TELL_ALL);
       if (comm->failure.status != COLL_OK)
-        return;
+        return moved;
     }
-    if (still + interval >= comm->watch.timeout_ns)
+    if (colli_op_limited(op) && colli_p2p_can_retract(&comm->p2p, op)) {
+      if (is_late(comm, op, still, 0))
+        colli_blame_retract(comm, op), moved = 1;
+      continue;
+    }
+    if (is_late(comm, op, still, interval))
       colli_watchdog_ask(comm, op);
     if (comm->failure.status != COLL_OK)
-      return;
-    if (still >= comm->watch.timeout_ns && colli_watchdog_has_answers(comm)) {
+      return moved;
+    if (is_late(comm, op, still, 0) && colli_watchdog_has_answers(comm)) {
       colli_blame_timed_out(comm, op);
-      return;
+      return moved;
     }
   }
+  return moved;
 }
 
 /* Fails all communicators of the family, because a transport no longer works. */
@@ -129,15 +145,16 @@ static bool advance_clock(coll_comm *comm) {
 }
 
 /* Fails a communicator whose deadline has passed, or whose broken connection no notice has
- * explained. */
-static void check_deadlines(coll_comm *comm) {
+ * explained; 1 if an operation ended alone. */
+static int check_deadlines(coll_comm *comm) {
   if (comm->failure.status == COLL_OK && comm->failure.suspended &&
       comm->watch.now_ns - comm->failure.suspect_ns >= COLLI_SUSPECT_NS) {
     const int root = colli_blame_departed(comm, &comm->failure.suspect, false);
     colli_comm_fail_for(comm, &comm->failure.suspect, root);
   }
   if (comm->failure.status == COLL_OK && !comm->failure.suspended)
-    check_operations(comm);
+    return check_operations(comm);
+  return 0;
 }
 
 /* Polls transports and sibling communicators; from time to time control links and deadlines. A
@@ -147,7 +164,7 @@ int colli_comm_watch(coll_comm *comm) {
   int moved = poll_transports(comm->family) | colli_comm_poll_siblings(comm);
   if (advance_clock(comm)) {
     colli_notice_poll(comm->family);
-    check_deadlines(comm);
+    moved |= check_deadlines(comm);
     moved |= tend_messages(comm);
     colli_movers_move(&comm->family->mover);
   }
@@ -191,7 +208,7 @@ int colli_family_watch(colli_family *family, bool now) {
   colli_notice_poll(family);
   for (coll_comm *comm = family->members; comm; comm = comm->sibling)
     if (is_busy(comm))
-      check_deadlines(comm);
+      moved |= check_deadlines(comm);
   return moved;
 }
 
@@ -205,7 +222,7 @@ int colli_family_move(colli_family *family, int *within_ms) {
     colli_knock(comm);
     if (comm->failure.suspended && comm->failure.status == COLL_OK) {
       comm->watch.now_ns = comm->world.now_ns(comm->world.ctx);
-      check_deadlines(comm);
+      moved |= check_deadlines(comm);
     }
     if (is_busy(comm))
       *within_ms = BUSY_MS;

@@ -3,13 +3,25 @@
  * does what a waiting call does: it polls, spins for a moment, and sleeps until a doorbell rings.
  * While nothing is in flight it sleeps on the control links only; while a thread is inside a call,
  * on its own descriptor only, and the last call to leave wakes it.
+ *
+ * A program that calls often makes progress itself, and to wake the thread after each of its calls
+ * would cost more than the calls. Then the thread rests: no call wakes it, and it looks after a
+ * while whether there were any since. Each rest is twice as long as the one before, as long as
+ * there are many calls. So it costs next to nothing beside many calls, and comes late by no more
+ * than these took, and never by more than REST_MOST_NS.
+ *
+ * It never waits for the lock: whoever has it makes progress. A thread in the queue would make the
+ * next call wait until the scheduler has let it run.
  */
 #include "libcoll/progress/progress_thread.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
@@ -26,9 +38,17 @@
 #define POLLS_PER_WATCH 16u
 #define NAP_MS          50 /* the longest sleep with operations in flight, for their deadlines */
 #define SUSPECT_NAP_MS  10 /* the same while one waits for a notice about a broken connection */
+#define REST_LEAST_NS   20000ull
+#define REST_MOST_NS    COLLI_NS_PER_MS
+#define SLACK_NS        1000ul /* by which the kernel may lengthen a rest */
+/* The program calls often if its calls are on average no further apart. To wake the thread costs
+ * the program more if they share a core. */
+#define OFTEN_NS         30000ull
+#define OFTEN_CROWDED_NS 200000ull
 
 typedef enum stance {
   AWAKE,
+  RESTING,  /* for a moment, because the program calls often */
   WATCHING, /* asleep; anything but new operations wakes it */
   AWAY      /* asleep while somebody is inside */
 } stance;
@@ -37,8 +57,10 @@ struct colli_progress {
   colli_family *family;
   pthread_t thread;
   int wake_fd;
-  stance stance; /* this and `stop` under the family's lock */
-  bool stop;
+  _Atomic stance stance; /* written under the family's lock, except while it is awaited */
+  bool stop;             /* this and the rest under the lock */
+  uint64_t rest_ns;      /* how long it rests; the least: calls wake it nevertheless */
+  uint64_t counted_ns;   /* when the program's calls were last counted */
 };
 
 /* Makes the thread's own descriptor readable. */
@@ -46,24 +68,84 @@ static void wake_thread(const colli_progress *p) {
   (void)eventfd_write(p->wake_fd, 1); /* fails only if the counter is full: still readable */
 }
 
-/* Sleeps without the lock; the first descriptor is the thread's own. */
-static void sleep_as(colli_progress *p, stance how, struct pollfd *fds, int count, int timeout_ms) {
-  fds[0] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
-  COLLI_ASSERT_RANK(p->stance == AWAKE && count >= 1, p->family->rank);
-  p->stance = how;
-  colli_family_unlock(p->family);
-  poll(fds, (nfds_t)count, timeout_ms);
-  colli_family_lock(p->family);
-  p->stance = AWAKE;
+/* Sleeps, at most for_ns (0: for any time), until a descriptor is readable; the first is its own.
+ */
+static void sleep_on(colli_progress *p, struct pollfd *fds, int count, uint64_t for_ns) {
+  const struct timespec most = {(time_t)(for_ns / COLLI_NS_PER_S), (long)(for_ns % COLLI_NS_PER_S)};
   eventfd_t rings;
-  if (fds[0].revents)
+  fds[0] = (struct pollfd){.fd = p->wake_fd, .events = POLLIN};
+  if (ppoll(fds, (nfds_t)count, for_ns ? &most : NULL, NULL) > 0 && fds[0].revents)
     (void)eventfd_read(p->wake_fd, &rings);
+}
+
+/* Takes the lock when nobody has it; until then it rests, because the program is inside. */
+static void lock_when_free(colli_progress *p) {
+  struct pollfd own;
+  for (uint64_t rest_ns = p->rest_ns; !colli_family_trylock(p->family);) {
+    atomic_store(&p->stance, RESTING);
+    sleep_on(p, &own, 1, rest_ns);
+    rest_ns = 2 * rest_ns < REST_MOST_NS ? 2 * rest_ns : REST_MOST_NS;
+  }
+  atomic_store(&p->stance, AWAKE);
+}
+
+/* Sleeps without the lock. */
+static void sleep_as(colli_progress *p, stance how, struct pollfd *fds, int count,
+                     uint64_t for_ns) {
+  COLLI_ASSERT_RANK(p->stance == AWAKE && count >= 1, p->family->rank);
+  atomic_store(&p->stance, how);
+  colli_family_unlock(p->family);
+  sleep_on(p, fds, count, for_ns);
+  lock_when_free(p);
 }
 
 /* Sleeps while somebody is inside. */
 static void stay_away(colli_progress *p) {
   struct pollfd own;
-  sleep_as(p, AWAY, &own, 1, -1);
+  sleep_as(p, AWAY, &own, 1, 0);
+}
+
+/* Whether spinning would keep a core from another rank. */
+static bool is_crowded(const colli_family *family) {
+  return family->members && family->members->watch.crowded;
+}
+
+/* Counts the public calls since it did so last. *neglected: a communicator with operations in
+ * flight had none. */
+static unsigned count_calls(const colli_family *family, bool *neglected) {
+  unsigned count = 0;
+  *neglected = false;
+  for (coll_comm *comm = family->members; comm; comm = comm->sibling) {
+    const unsigned calls = comm->entry.calls - comm->entry.counted;
+    comm->entry.counted += calls;
+    count += calls;
+    *neglected |= calls == 0 && (comm->exec.oldest || comm->p2p.busy > 0);
+  }
+  return count;
+}
+
+/* Leaves the family to a program that has made `calls` calls since the last look; moves only what
+ * these may not have moved. */
+static void rest(colli_progress *p, unsigned calls, bool neglected) {
+  colli_family *family = p->family;
+  struct pollfd own;
+  const uint64_t now_ns = colli_now_ns();
+  const uint64_t often_ns = is_crowded(family) ? OFTEN_CROWDED_NS : OFTEN_NS;
+  const bool often = now_ns - p->counted_ns < calls * often_ns;
+  p->counted_ns = now_ns;
+  if (!often)
+    p->rest_ns = REST_LEAST_NS;
+  else if (2 * p->rest_ns < REST_MOST_NS)
+    p->rest_ns *= 2;
+  else
+    p->rest_ns = REST_MOST_NS;
+  if (family->inside == 0 && (neglected || p->rest_ns == REST_MOST_NS)) {
+    const int moved = colli_family_watch(family, true) | colli_family_poll(family);
+    colli_completion_deliver(family);
+    if (neglected && moved)
+      p->rest_ns = 2 * REST_LEAST_NS;
+  }
+  sleep_as(p, RESTING, &own, 1, p->rest_ns);
 }
 
 /* Nothing is in flight: handles control messages, and sleeps until more arrive. */
@@ -71,15 +153,15 @@ static void listen_only(colli_progress *p) {
   struct pollfd fds[2];
   colli_notice_poll(p->family);
   fds[1] = (struct pollfd){.fd = colli_ctrl_fd(p->family->ctrl), .events = POLLIN};
-  sleep_as(p, WATCHING, fds, 2, -1);
+  sleep_as(p, WATCHING, fds, 2, 0);
 }
 
 /* How long a sleep may last while operations are in flight. */
-static int longest_nap(const colli_family *family) {
+static uint64_t longest_nap_ns(const colli_family *family) {
   for (const coll_comm *comm = family->members; comm; comm = comm->sibling)
     if (comm->failure.suspended && comm->failure.status == COLL_OK)
-      return SUSPECT_NAP_MS;
-  return NAP_MS;
+      return SUSPECT_NAP_MS * COLLI_NS_PER_MS;
+  return NAP_MS * COLLI_NS_PER_MS;
 }
 
 /* Sleeps until a doorbell rings. If a thread has entered meanwhile, that thread handles the
@@ -90,16 +172,24 @@ static void nap(colli_progress *p) {
   int count = 1;
   if (colli_doorbells_arm(family, fds, &count) && !colli_family_poll(family) &&
       colli_doorbells_quiet(family))
-    sleep_as(p, WATCHING, fds, count, longest_nap(family));
-  if (family->inside > 0)
-    return;
+    sleep_as(p, WATCHING, fds, count, longest_nap_ns(family));
   colli_doorbells_disarm(family);
-  colli_family_watch(family, true);
+  if (family->inside == 0)
+    colli_family_watch(family, true);
 }
 
-/* Whether spinning would keep a core from another rank. */
-static bool is_crowded(const colli_family *family) {
-  return family->members && family->members->watch.crowded;
+/* Moves operations while the program is in no call, and sleeps until there is more to do. *idle:
+ * polls without success so far. */
+static void work(colli_progress *p, unsigned *idle) {
+  colli_family *family = p->family;
+  if (colli_family_poll(family)) {
+    *idle = 0;
+  } else if (++*idle >= SPIN_POLLS || is_crowded(family)) {
+    nap(p);
+    *idle = 0;
+  } else if (*idle % POLLS_PER_WATCH == 0) {
+    colli_family_watch(family, false);
+  }
 }
 
 /* Works until the family ends. */
@@ -107,26 +197,28 @@ static void *run_thread(void *arg) {
   colli_progress *p = arg;
   colli_family *family = p->family;
   unsigned idle = 0;
-  colli_family_lock(family);
+  (void)prctl(PR_SET_TIMERSLACK, SLACK_NS);
+  lock_when_free(p);
   while (!p->stop) {
-    if (family->inside > 0) {
+    bool neglected;
+    const unsigned calls = count_calls(family, &neglected);
+    if (calls > 0) {
+      rest(p, calls, neglected);
+      idle = 0;
+    } else if (family->inside > 0) {
       stay_away(p);
       idle = 0;
     } else if (!colli_family_busy(family)) {
       listen_only(p);
       idle = 0;
-    } else if (colli_family_poll(family)) {
-      idle = 0;
-    } else if (++idle >= SPIN_POLLS || is_crowded(family)) {
-      nap(p);
-      idle = 0;
-    } else if (idle % POLLS_PER_WATCH == 0) {
-      colli_family_watch(family, false);
+    } else {
+      p->rest_ns = REST_LEAST_NS;
+      work(p, &idle);
     }
     colli_completion_deliver(family);
     colli_family_unlock(family); /* for calls that want to come in */
     colli_cpu_relax();
-    colli_family_lock(family);
+    lock_when_free(p);
   }
   colli_family_unlock(family);
   return NULL;
@@ -150,6 +242,7 @@ coll_status colli_progress_start(colli_family *family, coll_error *error) {
     return colli_error_set(error, COLL_ERR_NO_MEMORY, "create",
                            "out of memory for a progress thread");
   *p = (colli_progress){.family = family,
+                        .rest_ns = REST_LEAST_NS,
                         .wake_fd = COLLI_FD(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC))};
   int failed = p->wake_fd < 0 ? errno : 0;
   const char *call = failed ? "eventfd" : "pthread_create";
@@ -182,12 +275,30 @@ void colli_progress_stop(colli_family *family) {
   atomic_store(&family->progress, NULL);
 }
 
+bool colli_progress_is_near(const colli_family *family) {
+  const colli_progress *p = atomic_load_explicit(&family->progress, memory_order_relaxed);
+  return p && (p->rest_ns == REST_LEAST_NS ||
+               atomic_load_explicit(&p->stance, memory_order_relaxed) >= WATCHING);
+}
+
+/* Wakes the thread after a call: calls count from here on. */
+__attribute__((noinline)) static void call_thread(colli_progress *p) {
+  for (coll_comm *comm = p->family->members; comm; comm = comm->sibling)
+    comm->entry.counted = comm->entry.calls;
+  p->counted_ns = colli_now_ns();
+  atomic_store(&p->stance, AWAKE); /* it will be */
+  wake_thread(p);
+}
+
 void colli_progress_take_over(colli_family *family) {
   colli_progress *p = atomic_load_explicit(&family->progress, memory_order_relaxed);
-  if (!p || p->stance == AWAKE || (p->stance == WATCHING && !colli_family_busy(family)))
+  if (!p)
     return;
-  p->stance = AWAKE; /* it will be */
-  wake_thread(p);
+  const stance now = atomic_load_explicit(&p->stance, memory_order_relaxed);
+  if (now == AWAKE || (now == RESTING && p->rest_ns > REST_LEAST_NS))
+    return;
+  if (now == AWAY || colli_family_busy(family))
+    call_thread(p);
 }
 
 void colli_progress_wake(colli_family *family) {

@@ -23,7 +23,6 @@ static coll_status shrink_alone(coll_comm *comm, colli_settings *settings, coll_
 /* Settings that the caller left open are those of the old communicator. Newcomers now wait for the
  * child to grow. */
 static void settle(coll_comm *child, coll_comm *comm, const colli_settings *settings) {
-  child->calls.ops = comm->calls.ops;
   memcpy(child->name, comm->name, sizeof(child->name));
   memcpy(child->family->name, comm->name, sizeof(comm->name));
   memcpy(child->shown->name, comm->name, sizeof(comm->name));

@@ -115,8 +115,10 @@ coll_status colli_shrink_agree(coll_comm *comm, colli_settings *settings, shrink
     s->door.wanted_ctx = s;
     if (status == COLL_OK)
       status = take_part(s);
+    status = shrink_explain(s, status);
     if (status == COLL_ERR_ABORTED && s->aborter == comm->rank)
       shrink_tell_abort(s);
+    shrink_tell_shortage(s, status);
   } else {
     colli_error_set(&settings->error, status, "shrink", "out of memory for a shrink of %d ranks",
                     comm->nranks);

@@ -46,13 +46,28 @@ static int new_rank(const shrink *s, int rank) {
   return count;
 }
 
+/* While the communicator is made, errors name its ranks. */
+static coll_status fail_inside(const shrink *s, coll_status status) {
+  s->b.error->rank = new_rank(s, s->b.rank);
+  return status;
+}
+
+/* Then they name those of the old one; -1: a newcomer. */
+static int old_rank(const shrink *s, int rank) {
+  for (int r = 0; rank >= 0 && r < s->b.nranks; r++)
+    if (s->listed[r] && rank-- == 0)
+      return r;
+  return -1;
+}
+
 /* Another rank of the list is lost. */
 static coll_status fail_lost(const shrink *s, int rank) {
   const int peer = new_rank(s, rank);
-  return boot_fail(&s->b, COLL_ERR_PEER_LOST, peer, &s->comm->table[rank],
+  return fail_inside(
+      s, boot_fail(&s->b, COLL_ERR_PEER_LOST, peer, &s->comm->table[rank],
                    "rank %d of the new communicator is lost, or gave up, before all its ranks were "
                    "joined",
-                   peer);
+                   peer));
 }
 
 /* At the coordinator: fails if another rank does. */
@@ -103,21 +118,23 @@ static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *tabl
   if (s->up.conn.fd >= 0)
     return shrink_say_record(s, mine)
                ? COLL_T_DONE
-               : (int)boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a record");
+               : (int)fail_inside(s, boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL,
+                                               "out of memory for a record"));
   int rank = 0;
   for (int r = 0; r < s->b.nranks; r++) {
     const shrink_member *m = &s->members[r];
     if (!s->listed[r])
       continue;
     if (r != s->b.rank && !m->record)
-      return late ? (int)boot_fail(&s->b, COLL_ERR_TIMEOUT, rank, &s->comm->table[r],
-                                   "rank %d did not take part in time", r)
+      return late ? (int)fail_inside(s, boot_fail(&s->b, COLL_ERR_TIMEOUT, rank, &s->comm->table[r],
+                                                  "rank %d did not take part in time", r))
                   : COLL_T_AGAIN;
     table[rank] = r == s->b.rank ? *mine : *m->record;
-    const char *wrong = boot_record_check(&table[rank++]);
+    const char *wrong = boot_record_check(&table[rank]);
     if (wrong)
-      return (int)boot_fail(&s->b, COLL_ERR_PROTOCOL, r, &s->comm->table[r],
-                            "rank %d sent an impossible record (%s)", r, wrong);
+      return (int)fail_inside(s, boot_fail(&s->b, COLL_ERR_PROTOCOL, rank, &s->comm->table[r],
+                                           "rank %d sent an impossible record (%s)", r, wrong));
+    rank++;
   }
   return COLL_T_DONE;
 }
@@ -125,8 +142,8 @@ static int collect(void *ctx, const colli_rank_info *mine, colli_rank_info *tabl
 /* ---- the list -------------------------------------------------------------------------------- */
 
 /* The members of the list, and this rank's place among them. NULL: out of memory. */
-static int *list_members(const shrink *s, int *nranks, int *rank) {
-  int *members = malloc((size_t)s->b.nranks * sizeof(*members));
+static int *list_members(shrink *s, int *nranks, int *rank) {
+  int *members = shrink_alloc(s, (size_t)s->b.nranks * sizeof(*members));
   *nranks = *rank = 0;
   for (int r = 0; members && r < s->b.nranks; r++) {
     *rank = r == s->b.rank ? *nranks : *rank;
@@ -168,8 +185,12 @@ static coll_status build(shrink *s, const shrink_order *order, int listen_fd) {
     status = colli_create(&s->child, &id, nranks + order->newcomers, rank, s->settings, &lifelines);
     if (status != COLL_OK && (s->b.error->rank < 0 || s->b.error->rank == rank))
       boot_note_errno(&s->b, s->b.error->sys_errno, true);
+    if (status != COLL_OK && status != COLL_ERR_ABORTED) {
+      s->b.error->rank = old_rank(s, s->b.error->rank);
+      s->b.error->peer = old_rank(s, s->b.error->peer);
+    }
   } else {
-    colli_id_close(&id, rank);
+    colli_id_close(&id);
     status = boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for the ranks");
   }
   colli_id_release(&id);

@@ -78,7 +78,7 @@ bool shrink_wants(const void *ctx, const colli_hello *hello) {
 }
 
 /* Tells such a rank the outcome: the list of that many ranks that was committed. */
-static void tell_outcome(const shrink *s, colli_guest *guest, int nranks, uint64_t list) {
+static void tell_outcome(shrink *s, colli_guest *guest, int nranks, uint64_t list) {
   shrink_order order;
   uint8_t *flags = malloc((size_t)nranks);
   memset(&order, 0, sizeof(order));

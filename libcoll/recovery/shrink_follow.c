@@ -106,9 +106,16 @@ static void tell_below(shrink *s) {
   }
 }
 
-/* Executes one order; false if it is invalid. *over: the shrink ends with `status`. */
+/* Adopts the failure in an order. */
+static coll_status take_reason(const shrink *s, const shrink_order *order) {
+  boot_report word = {.status = (int32_t)order->error.status, .error = order->error};
+  return boot_fail_reported(&s->b, &word);
+}
+
+/* Executes one order; false if it is invalid. *over: the shrink ends with `status`. *quit: another
+ * rank's turn to lead. */
 static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, coll_status *status,
-                       bool *over) {
+                       bool *over, bool *quit) {
   const bool listed = flags[s->b.rank] & SHRINK_LISTED;
   const bool have = s->adopted && s->adopted == order->comm_id;
   switch (order->kind) {
@@ -129,12 +136,19 @@ static bool take_order(shrink *s, shrink_order *order, const uint8_t *flags, col
                           "COLL_CREATE_TIMEOUT_MS gives more time",
                           s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
     return true;
-  case SHRINK_END: {
-    boot_report word = {.status = (int32_t)order->error.status, .error = order->error};
-    *status = boot_fail_short(&s->b, boot_fail_reported(&s->b, &word));
+  case SHRINK_END:
+    *status = boot_fail_short(&s->b, take_reason(s, order));
     *over = true;
     return true;
-  }
+  case SHRINK_QUIT:
+    if (order->error.rank < 0 || order->error.rank >= s->b.rank)
+      return false;
+    take_reason(s, order);
+    shrink_note_short(s);
+    colli_error_clear(s->b.error);
+    s->skipped[order->error.rank] = true;
+    *quit = true;
+    return true;
   default:
     return false;
   }
@@ -145,16 +159,17 @@ static coll_status take_orders(shrink *s, int parent, bool *over) {
   COLLI_ASSERT_RANK(s->up.conn.fd >= 0 && !*over, s->b.rank);
   shrink_order order;
   coll_status status = COLL_OK;
-  uint8_t *flags = malloc((size_t)s->b.nranks);
+  uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
   int result = flags ? COLL_T_DONE : ENOMEM;
-  while (result == COLL_T_DONE && !*over) {
+  bool quit = false;
+  while (result == COLL_T_DONE && !*over && !quit) {
     result = next_order(s);
     if (result != COLL_T_DONE)
       break;
     order = s->up.order;
     memcpy(flags, s->up.flags, (size_t)s->b.nranks);
     s->up.here = false;
-    if (!take_order(s, &order, flags, &status, over))
+    if (!take_order(s, &order, flags, &status, over, &quit))
       result = EPROTO;
   }
   free(flags);

@@ -14,6 +14,7 @@
  *   r -> c   report          it is made (r has *adopted* the list), or why not
  *   c -> r   order COMMIT    all have adopted it: return it
  *   c -> r   order END       nothing comes of it, for this reason
+ *   c -> r   order QUIT      nothing of c, for this reason: the next one leads
  *   c -> r   order WAIT      now and then while it waits: a silent coordinator is given up
  *
  * If a round fails, the coordinator says STOP, hears everybody's report, and begins the next round
@@ -78,8 +79,9 @@ typedef enum shrink_order_kind {
   SHRINK_RENEW = 3,
   SHRINK_COMMIT = 4,
   SHRINK_END = 5,
-  SHRINK_WAIT = 6, /* the coordinator is alive */
-  SHRINK_AGAIN = 7 /* check in again: this rank has not been waited for */
+  SHRINK_WAIT = 6,  /* the coordinator is alive */
+  SHRINK_AGAIN = 7, /* check in again: this rank has not been waited for */
+  SHRINK_QUIT = 8   /* the coordinator gives up: error.rank */
 } shrink_order_kind;
 
 typedef struct shrink_order {
@@ -92,7 +94,7 @@ typedef struct shrink_order {
   int32_t pad;
   uint8_t salt[COLL_SECRET_BYTES]; /* BUILD: its secret is made from this and the old one */
   colli_addr addrs[COLLI_MAX_ADDRS];
-  coll_error error; /* END */
+  coll_error error; /* END, QUIT */
 } shrink_order;
 
 typedef struct shrink_report {
@@ -178,6 +180,7 @@ typedef struct shrink {
   coll_shrink_quorum quorum;
   uint64_t patience_ns; /* create_timeout_ms */
   uint64_t limit_ns;    /* this call ends by then */
+  unsigned tries;       /* how often a call was tried again after a shortage */
   bool *gone, *skipped; /* by rank */
   bool *slow;           /* by rank: does not answer at once, so it is no parent */
   int altered;          /* a rank one of whose messages arrived altered; -1: none */
@@ -246,6 +249,15 @@ void shrink_take_latest(shrink *s);
  * latest ballot when it chose the first of its own. */
 void shrink_take_from_behind(shrink *s, uint64_t before);
 
+/* ---- shortages (shrink_short.c) -------------------------------------------------------------- */
+
+/* After a call that failed: whether to try it again now, because it lacked something that may be
+ * there by now. If so, some time has passed. Otherwise what it lacked counts as short for good. */
+bool shrink_try_again(shrink *s, int sys_errno);
+
+/* Allocates, and tries again after a shortage. NULL: it lasts. */
+void *shrink_alloc(shrink *s, size_t bytes);
+
 /* ---- who tells whom (shrink_links.c) --------------------------------------------------------- */
 
 /* The rank that this one dials: `candidate`, or a rank between them in the tree. */
@@ -275,9 +287,12 @@ void shrink_member_drop(shrink *s, int rank);
 /* Reads what the links bring. */
 void shrink_links_read(shrink *s);
 
+/* Receives the rest of a message as colli_sealed_pull() does, and tries again after a shortage. */
+int shrink_pull(shrink *s, colli_sealed *conn, void *msg, size_t bytes, size_t *done);
+
 /* Sends a message, head and flags. False if that fails, or nothing moves for a second; if a part of
  * it was sent, the connection is over. */
-bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
+bool shrink_send(shrink *s, colli_sealed *conn, const void *head, size_t bytes,
                  const uint8_t *flags, size_t flag_bytes);
 
 /* Passes an order on to those on whom SHRINK_FOR is set, as far as this rank reaches them. */
@@ -360,6 +375,23 @@ coll_status shrink_adopt(shrink *s, const shrink_order *order, int listen_fd);
 /* The secret of the new communicator, derived from that of the shrink listeners. NULL: out of
  * memory. */
 colli_secret *shrink_new_secret(const colli_secret *known, const uint8_t salt[COLL_SECRET_BYTES]);
+
+/* ---- shrink_reasons.c ------------------------------------------------------------------------ */
+
+/* Fails because those who take a list are too few, or because rank `astray` makes another call. */
+coll_status shrink_fail_few(shrink *s, const bool *takes);
+coll_status shrink_fail_astray(const shrink *s);
+
+/* Notes that the rank of s->b.error ran short, as the error says. */
+void shrink_note_short(shrink *s);
+
+/* If this rank fails because others seem late or lost, but one of them has told that it ran short,
+ * that is the error. Returns its status. */
+coll_status shrink_explain(shrink *s, coll_status status);
+
+/* At the end of a call with `status`: if this rank ran short, and therefore fails or may have left
+ * others out, tells them over the control links. */
+void shrink_tell_shortage(shrink *s, coll_status status);
 
 /* ---- the two roles --------------------------------------------------------------------------- */
 

@@ -11,7 +11,9 @@
 #define BEATS          8 /* signs of life of a waiting coordinator within the patience */
 #define PROBE_AFTER_NS (50 * COLLI_NS_PER_MS)   /* most come by themselves */
 #define PROBE_NS       (2000 * COLLI_NS_PER_MS) /* then the next rank is probed */
-#define AGAIN_NS       (500 * COLLI_NS_PER_MS)  /* until missing ranks are probed again */
+#define SHORT_ROUNDS   3u /* that fail because of one rank's shortage, before it is left out, */
+#define SHORT_NS       (50 * COLLI_NS_PER_MS)  /* and pauses before the next ones */
+#define AGAIN_NS       (500 * COLLI_NS_PER_MS) /* until missing ranks are probed again */
 
 /* The state of the leading rank. */
 typedef struct lead {
@@ -20,9 +22,11 @@ typedef struct lead {
   uint64_t ballot;      /* of the last list that this rank chose; 0: none */
   uint64_t before;      /* the latest ballot before the first of its own since any other */
   uint64_t next_ns;     /* when the probes continue */
+  uint64_t pause_ns;    /* no round begins before then */
   uint64_t until_ns;    /* when missing ranks are left out */
   uint64_t beat_ns;     /* when to tell the members again that this rank is there */
   bool *here;           /* by rank: takes part, as of the last look at the latest list */
+  uint8_t *shorts;      /* by rank: rounds that failed because it ran short */
   bool *adopted;        /* by rank: and has made its communicator */
   bool takes[];         /* by rank: is here, and takes the list that is being made */
 } lead;
@@ -84,7 +88,7 @@ static bool may_be_committed(lead *l) {
 /* Sends an order, with the latest list, to those who take it, or to all others that are here. */
 static void send_order_to_members(lead *l, shrink_order *order, bool takers) {
   shrink *s = l->s;
-  uint8_t *flags = calloc(1, (size_t)s->b.nranks);
+  uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
   if (!flags)
     return; /* they notice when this rank gives up */
   order->ballot = s->ballot;
@@ -134,7 +138,7 @@ static bool gather(lead *l) {
       all = all && !is_missing(s, r);
     const uint64_t now_ns = colli_now_ns();
     const bool late = now_ns >= l->until_ns;
-    if (late || all || s->proved || s->altered >= 0 || s->aborter >= 0) {
+    if (late || (all && now_ns >= l->pause_ns) || s->proved || s->altered >= 0 || s->aborter >= 0) {
       bool committed = may_be_committed(l);
       for (int r = 0; r < s->b.nranks; r++)
         l->takes[r] = here(s, r) && (!committed || (s->listed[r] && has_adopted(s, r)));
@@ -142,25 +146,26 @@ static bool gather(lead *l) {
     }
     shrink_wait_begin(s);
     shrink_probes_watch(s, &l->probes);
-    shrink_wait(s, l->until_ns);
+    shrink_wait(s, all ? l->pause_ns : l->until_ns);
   }
 }
 
 /* ---- rounds ---------------------------------------------------------------------------------- */
 
-/* Ends the shrink, with the failure in s->b.error, for those who do not take the list. */
-static void end_others(lead *l, coll_status status) {
-  shrink_order order = make_order(SHRINK_END);
+/* Ends the shrink, or only this rank's part in it (`kind`), with the failure in s->b.error, for
+ * those who do not take the list. */
+static void end_others(lead *l, coll_status status, shrink_order_kind kind) {
+  shrink_order order = make_order(kind);
   order.error = *l->s->b.error;
   order.error.rank = order.error.rank < 0 ? l->s->b.rank : order.error.rank;
   order.error.status = status;
   send_order_to_members(l, &order, false);
 }
 
-/* Ends it for everybody. */
-static coll_status end_all(lead *l, coll_status status) {
+/* Tells that to everybody. */
+static coll_status end_all(lead *l, coll_status status, shrink_order_kind kind) {
   memset(l->takes, 0, (size_t)l->s->b.nranks * sizeof(*l->takes));
-  end_others(l, status);
+  end_others(l, status, kind);
   return status;
 }
 
@@ -224,7 +229,7 @@ static coll_status commit_list(lead *l) {
             "the other ranks, led by rank %d (host %s), ended %s without this one, which came too "
             "late; COLL_CREATE_TIMEOUT_MS gives more time",
             s->b.rank, s->b.mine->host, colli_shrink_name(s->task));
-  end_others(l, COLL_ERR_TIMEOUT);
+  end_others(l, COLL_ERR_TIMEOUT, SHRINK_END);
   if (!l->takes[s->b.rank])
     return COLL_ERR_TIMEOUT;
   COLLI_ASSERT_RANK(has_adopted(s, s->b.rank), s->b.rank);
@@ -232,46 +237,17 @@ static coll_status commit_list(lead *l) {
   return COLL_OK;
 }
 
-/* Those who are here are too few. */
-static coll_status too_few(lead *l) {
-  const shrink *s = l->s;
-  const int nranks = s->b.nranks;
-  char list[200];
-  int count = 0, first = -1;
-  bool *missing = calloc((size_t)nranks, sizeof(*missing));
-  if (!missing)
-    return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for a shrink");
-  for (int r = 0; r < nranks; r++) {
-    count += l->takes[r];
-    missing[r] = !l->takes[r] && !s->gone[r];
-    first = first < 0 && missing[r] ? r : first;
-  }
-  boot_list_ranks(missing, nranks, true, list, sizeof(list));
-  free(missing);
-  return boot_fail(&s->b, COLL_ERR_TIMEOUT, first, first < 0 ? NULL : &s->comm->table[first],
-                   "%d rank(s) met, led by rank %d (host %s), but rank(s) %s did not come within "
-                   "%.3g s, and nothing shows that they died. They may have gone on without these "
-                   "ranks, which are fewer than most, and left out; look whether they called "
-                   "%s too and can be reached; COLL_CREATE_TIMEOUT_MS gives more time, and "
-                   "COLL_SHRINK_QUORUM=reachable goes on all the same",
-                   count, s->b.rank, s->b.mine->host, list,
-                   (double)(colli_now_ns() - s->b.start_ns) / (double)COLLI_NS_PER_S,
-                   colli_shrink_name(s->task));
-}
-
 /* Whether a round failed because a rank did not answer: the leader, or a member that dialled it. */
 static bool is_about_silence(coll_status status) {
   return status == COLL_ERR_TIMEOUT || status == COLL_ERR_UNREACHABLE;
 }
 
-/* Skips the rank that a round waited for without success; its number is the one in the new
- * communicator. */
-static void skip_rank(shrink *s, int peer) {
-  for (int r = 0, rank = 0; r < s->b.nranks; r++)
-    if (s->listed[r] && rank++ == peer && r != s->b.rank) {
-      s->skipped[r] = true;
-      shrink_member_drop(s, r);
-    }
+/* Skips the rank that a round waited for without success. */
+static void skip_rank(shrink *s, int rank) {
+  if (rank < 0 || rank >= s->b.nranks || rank == s->b.rank)
+    return;
+  s->skipped[rank] = true;
+  shrink_member_drop(s, rank);
 }
 
 static coll_status stop_round(lead *l, coll_status status);
@@ -422,16 +398,25 @@ static coll_status renew_list(lead *l) {
   return hear_reports(l, SHRINK_RENEW);
 }
 
-/* A rank makes another call. */
-static coll_status fail_astray(const shrink *s) {
-  const shrink_member *m = &s->members[s->astray];
-  const char *other = m->in ? colli_shrink_name((shrink_task)m->head.task) : "another call";
-  return boot_fail(
-      &s->b, COLL_ERR_MISMATCH, s->astray, &s->comm->table[s->astray],
-      "rank %d (host %s) is in %s while rank %d (host %s) is in %s; all ranks must make "
-      "the same call",
-      s->astray, s->comm->table[s->astray].host, other, s->b.rank, s->b.mine->host,
-      colli_shrink_name(s->task));
+/* After a round that failed because of the shortage in s->b.error: another one may succeed, at last
+ * without that rank. False: it is this one. */
+static bool go_on_without(lead *l) {
+  shrink *s = l->s;
+  const int named = s->b.error->rank;
+  const int rank = named >= 0 && named < s->b.nranks ? named : s->b.rank;
+  s->b.error->rank = rank;
+  l->pause_ns = colli_now_ns() + (SHORT_NS << l->shorts[rank]);
+  if (++l->shorts[rank] < SHORT_ROUNDS)
+    return true;
+  shrink_note_short(s);
+  if (rank == s->b.rank)
+    return false;
+  for (int r = 0; r < s->b.nranks; r++)
+    l->takes[r] = r != rank;
+  end_others(l, s->b.error->status, SHRINK_END);
+  s->skipped[rank] = true;
+  s->members[rank].in = s->members[rank].awaited = false;
+  return true;
 }
 
 /* Gathers and builds until all survivors have the same communicator. */
@@ -440,22 +425,27 @@ static coll_status lead_on(lead *l) {
   for (;;) {
     bool committed = gather(l);
     if (s->aborter >= 0)
-      return end_all(l, shrink_fail_aborted(s));
+      return end_all(l, shrink_fail_aborted(s), SHRINK_END);
     if (s->altered >= 0)
-      return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]));
+      return end_all(l, boot_fail_altered(&s->b, s->altered, &s->comm->table[s->altered]),
+                     SHRINK_END);
     if (s->astray >= 0)
-      return end_all(l, fail_astray(s));
+      return end_all(l, shrink_fail_astray(s), SHRINK_END);
     if (s->proved)
       return commit_list(l);
     if (!shrink_is_enough(s->quorum, s->b.nranks, s->gone, l->takes))
-      return end_all(l, too_few(l));
+      return end_all(l, shrink_explain(s, shrink_fail_few(s, l->takes)), SHRINK_END);
     coll_status status = committed ? renew_list(l) : new_list(l);
     if (status == COLL_OK)
       return commit_list(l);
     grow_dismiss(s, false);
-    if ((status != COLL_ERR_PEER_LOST && !is_about_silence(status)) ||
-        colli_now_ns() >= s->limit_ns)
-      return end_all(l, status);
+    if (shrink_ran_short(s, status)) {
+      if (!go_on_without(l))
+        return end_all(l, status, SHRINK_QUIT);
+    } else if (status != COLL_ERR_PEER_LOST && !is_about_silence(status))
+      return end_all(l, status, SHRINK_END);
+    if (colli_now_ns() >= s->limit_ns)
+      return end_all(l, status, SHRINK_END);
     l->probes.next = 0;
     l->next_ns = 0; /* somebody died: look who */
   }
@@ -464,13 +454,14 @@ static coll_status lead_on(lead *l) {
 coll_status shrink_lead(shrink *s) {
   COLLI_ASSERT_RANK(shrink_candidate(s) == s->b.rank, s->b.rank);
   const size_t nranks = (size_t)s->b.nranks;
-  lead *l = calloc(1, sizeof(*l) + 3 * nranks * sizeof(*l->takes));
+  lead *l = shrink_alloc(s, sizeof(*l) + 3 * nranks * sizeof(*l->takes) + nranks);
   if (!l)
     return boot_fail(&s->b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for leading a shrink");
   const uint64_t now_ns = colli_now_ns();
   l->s = s;
   l->here = l->takes + nranks;
   l->adopted = l->here + nranks;
+  l->shorts = (uint8_t *)(l->adopted + nranks);
   l->next_ns = now_ns + PROBE_AFTER_NS;
   /* Ranks that wait for a lower one may arrive as late as the end of their own patience. */
   l->until_ns = now_ns + s->patience_ns;

@@ -61,7 +61,7 @@ static void lose_member(shrink *s, int rank) {
 
 bool shrink_link_open(shrink *s, int rank, colli_auth *auth) {
   COLLI_ASSERT_RANK(rank >= 0 && rank < s->b.nranks && rank != s->b.rank, s->b.rank);
-  shrink_link *link = calloc(1, sizeof(*link) + (size_t)s->b.nranks);
+  shrink_link *link = shrink_alloc(s, sizeof(*link) + (size_t)s->b.nranks);
   if (!link)
     return false;
   shrink_link_drop(s, rank);
@@ -93,7 +93,7 @@ void shrink_member_drop(shrink *s, int rank) {
     shrink_link_drop(s, rank);
   else if (s->members[rank].in) {
     shrink_order order = {.kind = SHRINK_AGAIN};
-    uint8_t *flags = calloc(1, (size_t)s->b.nranks);
+    uint8_t *flags = shrink_alloc(s, (size_t)s->b.nranks);
     if (flags) {
       flags[rank] = SHRINK_FOR;
       shrink_pass_down(s, &order, flags);
@@ -122,9 +122,8 @@ static bool take_checkin(shrink *s, int link, const shrink_part *part, const uin
   free(m->record);
   *m = (shrink_member){.in = true, .via = link, .attempt = part->attempt, .head = head};
   if (head.ballot) {
-    m->list = malloc(nranks);
-    m->in = m->list != NULL;
-    boot_note_errno(&s->b, m->list ? 0 : ENOMEM, true); /* it counts as missing */
+    m->list = shrink_alloc(s, nranks);
+    m->in = m->list != NULL; /* else it counts as missing */
   }
   if (m->list)
     memcpy(m->list, bytes + sizeof(head), nranks);
@@ -146,7 +145,7 @@ static bool take_part(shrink *s, int link, const shrink_part *part, const uint8_
     if (part->bytes != sizeof(*m->record))
       return false;
     if (valid && !m->record)
-      m->record = malloc(sizeof(*m->record));
+      m->record = shrink_alloc(s, sizeof(*m->record));
     if (valid && m->record)
       memcpy(m->record, bytes, sizeof(*m->record));
     return true;
@@ -218,17 +217,17 @@ static int read_link(shrink *s, int rank) {
     const size_t flag_bytes = (size_t)s->b.nranks;
     int result = COLL_T_DONE;
     if (!link->body) {
-      result = colli_sealed_pull(&link->conn, &link->head, sizeof(link->head), &link->done);
+      result = shrink_pull(s, &link->conn, &link->head, sizeof(link->head), &link->done);
       if (result != COLL_T_DONE)
         return result;
       if (!is_sound(s, &link->head))
         return EPROTO;
       link->done = 0;
-      link->body = malloc(flag_bytes + link->head.bytes);
+      link->body = shrink_alloc(s, flag_bytes + link->head.bytes);
       if (!link->body)
         return ENOMEM;
     }
-    result = colli_sealed_pull(&link->conn, link->body, flag_bytes + link->head.bytes, &link->done);
+    result = shrink_pull(s, &link->conn, link->body, flag_bytes + link->head.bytes, &link->done);
     if (result != COLL_T_DONE)
       return result;
     const bool more = take_batch(s, rank, link);
@@ -243,7 +242,6 @@ static int read_link(shrink *s, int rank) {
 void shrink_links_read(shrink *s) {
   for (int r = 0; r < s->b.nranks; r++) {
     const int result = s->links[r] ? read_link(s, r) : COLL_T_AGAIN;
-    boot_note_errno(&s->b, result, true);
     if (result == EBADMSG)
       s->altered = r;
     if (result > 0)
@@ -251,9 +249,17 @@ void shrink_links_read(shrink *s) {
   }
 }
 
+int shrink_pull(shrink *s, colli_sealed *conn, void *msg, size_t bytes, size_t *done) {
+  int result;
+  do
+    result = colli_sealed_pull(conn, msg, bytes, done);
+  while (shrink_try_again(s, result));
+  return result;
+}
+
 /* ---- sending --------------------------------------------------------------------------------- */
 
-bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t bytes,
+bool shrink_send(shrink *s, colli_sealed *conn, const void *head, size_t bytes,
                  const uint8_t *flags, size_t flag_bytes) {
   size_t done = 0, flags_done = 0, before = 0;
   uint64_t until_ns = colli_now_ns() + SEND_NS;
@@ -263,7 +269,8 @@ bool shrink_send(const shrink *s, colli_sealed *conn, const void *head, size_t b
       result = colli_sealed_push(conn, flags, flag_bytes, &flags_done);
     if (result == COLL_T_DONE)
       return true;
-    boot_note_errno(&s->b, result, true);
+    if (shrink_try_again(s, result))
+      continue;
     if (done + flags_done > before)
       until_ns = colli_now_ns() + SEND_NS;
     before = done + flags_done;

@@ -32,15 +32,14 @@ void shrink_say_checkin(shrink *s) {
                                 .word = s->word,
                                 .renewed = s->renewed,
                                 .task = (uint32_t)s->task}};
-  if (s->ballot && (m->list = malloc((size_t)s->b.nranks)) != NULL)
+  if (s->ballot && (m->list = shrink_alloc(s, (size_t)s->b.nranks)) != NULL)
     fill_flags(s, m->list);
-  m->in = !s->ballot || m->list;
-  boot_note_errno(&s->b, m->in ? 0 : ENOMEM, true); /* the others count this rank as missing */
+  m->in = !s->ballot || m->list; /* else the others count this rank as missing */
 }
 
 bool shrink_say_record(shrink *s, const colli_rank_info *record) {
   shrink_member *m = &s->members[s->b.rank];
-  m->record = m->record ? m->record : malloc(sizeof(*record));
+  m->record = m->record ? m->record : shrink_alloc(s, sizeof(*record));
   if (m->record)
     *m->record = *record;
   return m->record != NULL;
@@ -128,11 +127,9 @@ static bool send_batch(shrink *s, colli_sealed *conn, int first, int last) {
       .magic = SHRINK_MAGIC, .nranks = s->b.nranks, .aborter = s->aborter, .altered = s->altered};
   for (int r = first; r <= last; r++)
     most += bytes_of(s, &s->members[r]);
-  uint8_t *body = malloc(most);
-  if (!body) {
-    boot_note_errno(&s->b, ENOMEM, true);
+  uint8_t *body = shrink_alloc(s, most);
+  if (!body)
     return false;
-  }
   uint8_t *at = body + s->b.nranks;
   fill_flags(s, body);
   for (int r = first; r <= last; r++) {
@@ -222,11 +219,11 @@ static bool is_sound(const shrink *s, const shrink_order *order) {
 int shrink_hear_order(shrink *s) {
   shrink_uplink *up = &s->up;
   while (!up->here) {
-    int result = colli_sealed_pull(&up->conn, &up->order, sizeof(up->order), &up->done);
+    int result = shrink_pull(s, &up->conn, &up->order, sizeof(up->order), &up->done);
     if (result == COLL_T_DONE && !is_sound(s, &up->order))
       return EPROTO;
     if (result == COLL_T_DONE)
-      result = colli_sealed_pull(&up->conn, up->flags, (size_t)s->b.nranks, &up->flags_done);
+      result = shrink_pull(s, &up->conn, up->flags, (size_t)s->b.nranks, &up->flags_done);
     if (result != COLL_T_DONE)
       return result;
     up->done = up->flags_done = 0;

@@ -15,7 +15,9 @@
  *         16 .. 23  operation; of an all-gather: what    kind of message
  *                   it makes (colli_makes)
  *         24 .. 31  algorithm                            24 .. 55: number of a rendezvous or window
- *         32 .. 55  passes
+ *         32 .. 55  passes; of an operation of the
+ *                   caller's own: the rest of its
+ *                   number in 32 .. 47
  *         56 .. 63  0; on a shared connection: channel and kind of message, four bits each
  *
  * Ranks compare the tags of their collectives, so all that they must agree on is in them.
@@ -44,6 +46,8 @@ typedef struct colli_tag_field {
 #define COLLI_TAG_OP             ((colli_tag_field){2, 16, 8})
 #define COLLI_TAG_ALGO           ((colli_tag_field){2, 24, 8})
 #define COLLI_TAG_PASSES         ((colli_tag_field){2, 32, 24})
+#define COLLI_TAG_USER_OP        ((colli_tag_field){2, 32, 16})
+#define COLLI_TAG_USER_PASSES    ((colli_tag_field){2, 48, 8})
 #define COLLI_TAG_SHARED         ((colli_tag_field){2, 56, 8}) /* the next two together */
 #define COLLI_TAG_SHARED_CHANNEL ((colli_tag_field){2, 56, 4})
 #define COLLI_TAG_SHARED_KIND    ((colli_tag_field){2, 60, 4})
@@ -58,7 +62,9 @@ typedef struct colli_tag_field {
  * such elements. */
 #define COLLI_TAG_USER_TYPE_CODE 0xffu
 #define COLLI_TAG_LONG_TYPE_CODE 0xfeu
-#define COLLI_TAG_USER_OP_CODE   0x80u /* the operation: plus its number */
+
+/* The operation: plus the upper 7 bits of its number, whose lower 16 are in COLLI_TAG_USER_OP. */
+#define COLLI_TAG_USER_OP_CODE 0x80u
 
 /* What an internal all-gather is for, so that an error message can name the public call. */
 typedef enum colli_makes {
@@ -102,6 +108,28 @@ static inline void colli_tag_put_elements(coll_tag *tag, int type, uint64_t coun
   colli_tag_put(tag, COLLI_TAG_TYPE, is_long ? COLLI_TAG_LONG_TYPE_CODE : COLLI_TAG_USER_TYPE_CODE);
   colli_tag_put(tag, is_long ? COLLI_TAG_LONG_TYPE : COLLI_TAG_USER_TYPE, bytes);
   colli_tag_put(tag, is_long ? COLLI_TAG_LONG_COUNT : COLLI_TAG_COUNT, count);
+}
+
+/* Sets operation and passes. op: predefined, or COLLI_TAG_USER_OP_CODE << 16 plus the number of a
+ * user-defined one. */
+static inline void colli_tag_put_op(coll_tag *tag, uint32_t op, uint64_t passes) {
+  bool is_user = op >> 16 >= COLLI_TAG_USER_OP_CODE;
+  colli_tag_put(tag, COLLI_TAG_OP, is_user ? op >> 16 : op);
+  if (is_user)
+    colli_tag_put(tag, COLLI_TAG_USER_OP, op);
+  colli_tag_put(tag, is_user ? COLLI_TAG_USER_PASSES : COLLI_TAG_PASSES, passes);
+}
+
+/* Whether the operation of a collective is a user-defined one. */
+static inline bool colli_tag_has_user_op(const coll_tag *tag) {
+  return colli_tag_get(tag, COLLI_TAG_OP) >= COLLI_TAG_USER_OP_CODE;
+}
+
+/* The operation, as it was set. */
+static inline uint32_t colli_tag_op(const coll_tag *tag) {
+  uint32_t op = (uint32_t)colli_tag_get(tag, COLLI_TAG_OP);
+  return op < COLLI_TAG_USER_OP_CODE ? op
+                                     : op << 16 | (uint32_t)colli_tag_get(tag, COLLI_TAG_USER_OP);
 }
 
 /* The field that holds a tag's count. */

@@ -177,7 +177,7 @@ void colli_trace_set_time(colli_trace *trace, const colli_shared_time *time) {
   colli_trace_begin_event(&instant, INSTANT, items->track);
   if (time->zero_ns) {
     trace->time = *time;
-    colli_trace_name_event(items, &instant, "clock of rank 0");
+    colli_trace_name_event(items, &instant, "shared clock");
     colli_trace_add_signed(items, &instant, "offset_ns", time->offset_ns);
     colli_trace_add_number(items, &instant, "error_ns", time->error_ns);
   } else {

@@ -16,15 +16,13 @@
 
 _Static_assert(sizeof(colli_rank_info) % 8 == 0, "travels as it is");
 
-/* Whether a descriptor is still the id's listener, and not something else that reused its number.
- */
+/* Whether a descriptor is a listening socket at the id's port, and not something else that reused
+ * its number. */
 static bool is_listener(const colli_id *id) {
   int listening = 0;
   socklen_t length = sizeof(listening);
   struct sockaddr_storage name;
   socklen_t name_length = sizeof(name);
-  if (id->pid != getpid() || id->listen_fd < 0)
-    return false;
   if (getsockopt(id->listen_fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) != 0 ||
       (listening && getsockname(id->listen_fd, (struct sockaddr *)&name, &name_length) != 0))
     return colli_errno_is_shortage(errno); /* then it is a socket, and probably this one */
@@ -34,31 +32,22 @@ static bool is_listener(const colli_id *id) {
   return colli_net_from_sockaddr((struct sockaddr *)&name, &addr) && addr.port == id->addrs[0].port;
 }
 
-/* Rank 0: checks its listener and sets its flags. The listener is closed at the end in every
- * case. */
+/* The server: checks its listener and sets its flags. It is closed at the end in every case. */
 static coll_status take_listener(const boot *b, int *listen_fd) {
-  const colli_id *id = b->id;
-  *listen_fd = -1;
-  if (is_listener(id)) {
-    *listen_fd = id->listen_fd;
-    int flags = fcntl(*listen_fd, F_GETFL);
-    fcntl(*listen_fd, F_SETFL, flags | O_NONBLOCK);
-    fcntl(*listen_fd, F_SETFD, FD_CLOEXEC);
-  }
-  if (b->nranks == 1 || *listen_fd >= 0)
-    return COLL_OK;
-  if (id->pid != getpid())
+  if (!is_listener(b->id))
     return boot_fail(b, COLL_ERR_INVALID_USAGE, -1, NULL,
-                     "rank 0 must be the process that made the id (pid %d), but this is pid %d; "
-                     "give rank 0 to that process, or make the id here",
-                     id->pid, (int)getpid());
-  return boot_fail(b, COLL_ERR_INVALID_USAGE, -1, NULL,
-                   "rank 0's id has no open listener; an id serves one communicator: make a new "
-                   "one with coll_unique_id()");
+                     "descriptor %d of rank %d, at which it listened for the others, was closed by "
+                     "another part of the program; look for a close() too many",
+                     b->id->listen_fd, b->rank);
+  *listen_fd = b->id->listen_fd;
+  int flags = fcntl(*listen_fd, F_GETFL);
+  fcntl(*listen_fd, F_SETFL, flags | O_NONBLOCK);
+  fcntl(*listen_fd, F_SETFD, FD_CLOEXEC);
+  return COLL_OK;
 }
 
 /* Runs this rank's role. */
-static coll_status run_role(boot *b, boot_links *links, const colli_params *params,
+static coll_status run_role(boot *b, boot_links *links, int listen_fd, const colli_params *params,
                             colli_shared_time *time) {
   if (b->nranks > 1) {
     coll_status status = boot_links_open(b, links, params);
@@ -66,7 +55,7 @@ static coll_status run_role(boot *b, boot_links *links, const colli_params *para
       return status;
     if (b->lifelines && b->lifelines->collect)
       return boot_meet(b, links);
-    return b->rank == 0 ? boot_root(b, links, time) : boot_join(b, links, time);
+    return listen_fd >= 0 ? boot_serve(b, links, listen_fd, time) : boot_join(b, links, time);
   }
   links->table[0] = *b->mine;
   return COLL_OK;
@@ -93,12 +82,13 @@ static coll_status make_ctrl(const boot *b, boot_links *links, const colli_param
 /* Allocates the memory of a bootstrap; the caller frees boot->polls even if this fails. */
 static boot_links *create_links(boot *b) {
   int descriptors = COLLI_CTRL_LINKS_MAX * BOOT_ATTEMPTS_MAX + 16;
-  descriptors += b->rank == 0 ? 2 * b->nranks : 0;
+  descriptors += b->id->listen_fd >= 0 ? 2 * b->nranks : 0;
   descriptors += b->lifelines ? b->lifelines->nlifelines : 0;
   descriptors += b->lifelines && b->lifelines->watch ? b->nranks : 0;
   boot_links *links = calloc(1, sizeof(*links));
   if (links) {
     links->listen_fd = -1;
+    links->server = b->id->listen_fd >= 0 ? b->rank : b->id->server;
     links->door = COLLI_DOOR_CLOSED;
     links->table = calloc((size_t)b->nranks, sizeof(*links->table));
   }
@@ -142,15 +132,15 @@ coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank
             .tls = params->number[COLLI_PARAM_TLS] != 0};
   int listen_fd = -1;
   boot_links *links = NULL;
-  const bool listens = rank == 0 && !(lifelines && lifelines->collect);
-  coll_status status = listens ? take_listener(&b, &listen_fd) : COLL_OK;
+  const bool serves = id->listen_fd >= 0;
+  coll_status status = serves ? take_listener(&b, &listen_fd) : COLL_OK;
   if (status == COLL_OK && !(links = create_links(&b)))
     status = COLL_ERR_NO_MEMORY;
   colli_shared_time time = {0};
-  if (lifelines && (rank == 0 || lifelines->collect))
+  if (lifelines && (serves || lifelines->collect))
     time = lifelines->time;
   if (status == COLL_OK)
-    status = run_role(&b, links, params, &time);
+    status = run_role(&b, links, listen_fd, params, &time);
   if (status == COLL_OK)
     status = make_ctrl(&b, links, params, ctrl);
   boot_close(&listen_fd);

@@ -1,6 +1,7 @@
 /*
- * bootstrap.h: how ranks find each other. Every rank checks in at rank 0 with its record; when all
- * are there, the table of all records goes down a binary tree of control links, which stay open.
+ * bootstrap.h: how ranks find each other. Every rank checks in with its record at the rank whose
+ * id has a listener, which serves; when all are there, the table of all records goes down a binary
+ * tree of control links below rank 0, which stay open.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_H
 #define COLLI_WIREUP_BOOTSTRAP_H
@@ -59,8 +60,8 @@ struct boot_shortage;
  * *interrupt* is called whenever something that *watch* has added is ready, at least every 50 ms,
  * and ends it by returning an error.
  *
- * With *collect*, nobody checks in at an address of rank 0, but the caller's own connections bring
- * the records there, and the caller decides whether all have succeeded.
+ * With *collect*, nobody checks in and the id has no listener, but the caller's own connections
+ * bring the records to rank 0, and the caller decides whether all have succeeded.
  */
 typedef struct colli_lifelines {
   const int *lifelines;      /* descriptors, which stay the caller's */
@@ -75,19 +76,19 @@ typedef struct colli_lifelines {
   struct boot_shortage *shortage; /* of this rank so far; the bootstrap adds its own; or NULL */
   long long timeout_ms;           /* for colli_create: replaces create_timeout_ms unless it is 0 */
   colli_secret *keep; /* for colli_create: this rank gets a shrink listener with this secret */
-  /* In, on rank 0, and with `collect` on all: its shared time. Out: each rank's, if its record has
-   * a clock_id. */
+  /* In, on the server, and with `collect` on all: its shared time. Out: each rank's, if its record
+   * has a clock_id. */
   colli_shared_time time;
   int listen_fd; /* out: the listener behind control_addrs, which the caller then owns; or -1 */
 } colli_lifelines;
 
 /*
  * Checks in, waits for all ranks, and returns the table and the control links. Collective; blocks
- * until deadline_ns (colli_now_ns time) at most. Rank 0 serves the others from id->listen_fd, which
- * it closes in every case. `mine` is completed with control_addrs. If any rank fails, every rank
- * that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank claimed twice
- * or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret (AUTH). *table is
- * malloc'ed: nranks records. `log` gets a line for each rejected connection.
+ * until deadline_ns (colli_now_ns time) at most. The rank with an id->listen_fd serves the others
+ * from it, and closes it in every case. `mine` is completed with control_addrs. If any rank fails,
+ * every rank that checked in gets an error that names the cause: missing ranks (TIMEOUT), a rank
+ * claimed twice or an nranks that differs (MISMATCH, both hosts and pids named), wrong secret
+ * (AUTH). *table is malloc'ed: nranks records. `log` gets a line for each rejected connection.
  */
 coll_status colli_bootstrap(const colli_id *id, int rank, int nranks, colli_rank_info *mine,
                             const colli_params *params, uint64_t deadline_ns, const colli_log *log,

@@ -31,9 +31,7 @@ static bool lists_address(const colli_addr addrs[COLLI_MAX_ADDRS], const colli_a
   return false;
 }
 
-/* Whether this rank has all of the peer's addresses. If so, both are probably on one host, and
- * loopback is best because it keeps working when an interface loses its address. */
-static bool same_network(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]) {
+bool boot_dial_own(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]) {
   for (int i = 0; i < COLLI_MAX_ADDRS && addrs[i].family; i++)
     if (!lists_address(b->mine->control_addrs, &addrs[i]))
       return false;
@@ -73,7 +71,8 @@ void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int 
   dial->kind = kind;
   dial->peer = peer;
   dial->conn = COLLI_SEALED_NONE;
-  const int loopback = same_network(b, addrs) ? 3 : 0;
+  /* Then loopback is best, because it keeps working when an interface loses its address. */
+  const int loopback = boot_dial_own(b, addrs) ? 3 : 0;
   for (int wanted = 3; wanted >= 0; wanted--)
     add_with_affinity(b, dial, addrs, wanted, loopback);
   uint64_t now_ns = colli_now_ns();
@@ -137,6 +136,16 @@ static bool attempt_connected(const boot *b, boot_dial *dial, boot_attempt *atte
   return attempt->connected;
 }
 
+/* Whether this rank proves itself on another connection than that of `attempt`. */
+static bool proves_elsewhere(const boot_dial *dial, const boot_attempt *attempt) {
+  for (int i = 0; i < dial->count; i++) {
+    const boot_attempt *other = &dial->attempts[i];
+    if (other != attempt && other->fd >= 0 && colli_auth_proves(&other->auth))
+      return true;
+  }
+  return false;
+}
+
 /* Advances an attempt; true once its connection is authenticated. */
 static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, uint64_t now_ns) {
   if (attempt->dead)
@@ -145,6 +154,7 @@ static bool step_attempt(const boot *b, boot_dial *dial, boot_attempt *attempt, 
     start_attempt(b, dial, attempt, now_ns);
   if (attempt->fd < 0 || !attempt_connected(b, dial, attempt, now_ns))
     return false;
+  attempt->auth.held = proves_elsewhere(dial, attempt);
   int result = colli_auth_poll(&attempt->auth);
   if (result == COLL_T_AGAIN)
     return false;
@@ -240,8 +250,10 @@ void boot_dial_watch(boot *b, const boot_dial *dial) {
       boot_polls_wake(&b->polls, attempt->next_ns);
       continue;
     }
-    boot_polls_add(&b->polls, attempt->fd,
-                   attempt->connected ? colli_auth_events(&attempt->auth) : POLLOUT);
+    /* One that is held does nothing before the other one fails. */
+    if (!attempt->auth.held || !proves_elsewhere(dial, attempt))
+      boot_polls_add(&b->polls, attempt->fd,
+                     attempt->connected ? colli_auth_events(&attempt->auth) : POLLOUT);
     boot_polls_wake(&b->polls, attempt->auth.deadline_ns);
     uint64_t silent_ns = attempt->began_ns + SILENT_NS + COLLI_NS_PER_MS;
     if (!attempt->connected && silent_ns > now_ns)

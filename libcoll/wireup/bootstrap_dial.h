@@ -20,7 +20,10 @@ typedef struct boot_attempt {
   int sys_errno; /* of the last failure */
 } boot_attempt;
 
-/* Dials one peer at all its addresses at once, best first, and retries. */
+/*
+ * Dials one peer at all its addresses at once, best first, and retries. But it proves itself on one
+ * connection at a time: the peer may take each for this rank's only one, or for its latest.
+ */
 typedef struct boot_dial {
   colli_hello_kind kind;
   int peer;
@@ -29,6 +32,9 @@ typedef struct boot_dial {
   colli_sealed conn; /* once there is one */
   bool wrong_secret, refused, answered, tls_differs, altered;
 } boot_dial;
+
+/* Whether this rank has all of a peer's addresses. If so, both are probably on one host. */
+bool boot_dial_own(const boot *b, const colli_addr addrs[COLLI_MAX_ADDRS]);
 
 void boot_dial_begin(const boot *b, boot_dial *dial, colli_hello_kind kind, int peer,
                      const colli_addr addrs[COLLI_MAX_ADDRS]);

@@ -84,14 +84,41 @@ static int accept_links(const boot *b, boot_links *links) {
   return (int)status;
 }
 
+coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
+                                  uint32_t remaining_ms) {
+  if (server < 0 || server >= b->nranks || server == b->rank)
+    return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
+                     "rank %d of %d says that rank %d serves, which is impossible", from, b->nranks,
+                     server);
+  for (int rank = 0; rank < b->nranks; rank++) {
+    const char *wrong = boot_record_check(&links->table[rank]);
+    if (wrong)
+      return boot_fail(b, COLL_ERR_PROTOCOL, from, NULL,
+                       "rank %d passed on an impossible record (%s) of rank %d", from, wrong, rank);
+  }
+  links->have_table = true;
+  links->server = server;
+  const uint64_t deadline_ns = colli_now_ns() + remaining_ms * COLLI_NS_PER_MS;
+  if (deadline_ns < links->deadline_ns)
+    links->deadline_ns = deadline_ns;
+  return COLL_OK;
+}
+
+/* Whether the table goes over a link from parent to child; `sends`: this rank is the parent. */
+static bool carries_table(const boot *b, const boot_links *links, const boot_link *link,
+                          bool sends) {
+  return link->table && links->server != (sends ? link->peer : b->rank);
+}
+
 /* Receives what the dialling neighbour sends: a head and, from the parent, the table. */
 static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   COLLI_ASSERT_RANK(!link->dials && !link->up, b->rank);
+  const bool table = carries_table(b, links, link, false);
   int result = colli_sealed_pull(&link->conn, &link->head, sizeof(link->head), &link->head_done);
-  if (result == COLL_T_DONE && (link->head.magic != LINK_MAGIC ||
-                                link->head.records != (link->table ? (uint32_t)b->nranks : 0)))
+  if (result == COLL_T_DONE &&
+      (link->head.magic != LINK_MAGIC || link->head.records != (table ? (uint32_t)b->nranks : 0)))
     result = EPROTO;
-  if (result == COLL_T_DONE && link->table)
+  if (result == COLL_T_DONE && table)
     result = colli_sealed_pull(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
                                &link->table_done);
   if (result == EBADMSG)
@@ -106,20 +133,10 @@ static int step_accepted(const boot *b, boot_links *links, boot_link *link) {
   if (result != COLL_T_DONE)
     return COLL_T_AGAIN;
   link->up = true;
-  if (!link->table)
-    return COLL_T_DONE;
-  for (int rank = 0; rank < b->nranks; rank++) {
-    const char *wrong = boot_record_check(&links->table[rank]);
-    if (wrong)
-      return (int)boot_fail(b, COLL_ERR_PROTOCOL, link->peer, NULL,
-                            "rank %d passed on an impossible record (%s) of rank %d", link->peer,
-                            wrong, rank);
-  }
-  links->have_table = true;
-  uint64_t deadline_ns = colli_now_ns() + link->head.remaining_ms * COLLI_NS_PER_MS;
-  if (deadline_ns < links->deadline_ns)
-    links->deadline_ns = deadline_ns;
-  return COLL_T_DONE;
+  const coll_status status = table ? boot_links_take_table(b, links, link->peer, link->head.server,
+                                                           link->head.remaining_ms)
+                                   : COLL_OK;
+  return status == COLL_OK ? COLL_T_DONE : (int)status;
 }
 
 /* No address of a neighbour leads to it. */
@@ -151,12 +168,14 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
     link->conn = link->dial.conn;
     link->dial.conn = COLLI_SEALED_NONE;
     link->head_done = link->table_done = 0;
-    link->head = (boot_link_head){.magic = LINK_MAGIC,
-                                  .records = link->table ? (uint32_t)b->nranks : 0,
-                                  .remaining_ms = boot_remaining_ms(links->deadline_ns)};
+    link->head =
+        (boot_link_head){.magic = LINK_MAGIC,
+                         .records = carries_table(b, links, link, true) ? (uint32_t)b->nranks : 0,
+                         .remaining_ms = boot_remaining_ms(links->deadline_ns),
+                         .server = links->server};
   }
   int result = colli_sealed_push(&link->conn, &link->head, sizeof(link->head), &link->head_done);
-  if (result == COLL_T_DONE && link->table)
+  if (result == COLL_T_DONE && carries_table(b, links, link, true))
     result = colli_sealed_push(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
                                &link->table_done);
   if (result > 0) {
@@ -184,7 +203,7 @@ static int fail_links_late(const boot *b, const boot_links *links) {
                           "COLL_PORT_RANGE",
                           b->rank, b->mine->host, link->peer, info->host, info->pid, attempts);
   }
-  return COLL_T_AGAIN; /* the missing link is another rank's, which tells rank 0 */
+  return COLL_T_AGAIN; /* the missing link is another rank's, which tells the server */
 }
 
 int boot_links_step(const boot *b, boot_links *links) {

@@ -11,13 +11,13 @@ typedef struct boot_link_head {
   uint32_t magic;
   uint32_t records;      /* that follow */
   uint32_t remaining_ms; /* until the links must be up */
-  uint32_t pad;
+  int32_t server;
 } boot_link_head;
 
 typedef struct boot_link {
   int peer;
   bool dials; /* this rank connects */
-  bool table; /* the table goes over it */
+  bool table; /* the table goes over it, unless the child is the server, which has it */
   bool began, up;
   colli_sealed conn;
   size_t head_done, table_done; /* bytes sent or received so far */
@@ -30,13 +30,19 @@ typedef struct boot_links {
   colli_door door;
   colli_rank_info *table;
   bool have_table;
-  uint64_t deadline_ns; /* for the links; set by rank 0, arrives in the parent's head */
+  int server; /* the rank that serves the others; -1: not known yet. With the table it is */
+  uint64_t deadline_ns; /* for the links; set by the server, arrives with the table */
   int count;
   boot_link at[COLLI_CTRL_LINKS_MAX];
 } boot_links;
 
 /* Opens the control listener, completes boot->mine. */
 coll_status boot_links_open(const boot *b, boot_links *links, const colli_params *params);
+
+/* The table has arrived from the rank `from`, with the rank that serves and the time for the links:
+ * checks it. COLL_OK, or PROTOCOL. */
+coll_status boot_links_take_table(const boot *b, boot_links *links, int from, int server,
+                                  uint32_t remaining_ms);
 
 /* COLL_T_DONE: all links are up; COLL_T_AGAIN; or a coll_status, with boot->error filled in. */
 int boot_links_step(const boot *b, boot_links *links);

@@ -66,11 +66,21 @@ coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_r
   return status;
 }
 
+const char *boot_server_text(const boot *b, int server, char text[BOOT_SERVER_TEXT]) {
+  if (server >= 0)
+    snprintf(text, BOOT_SERVER_TEXT, "rank %d", server);
+  else
+    snprintf(text, BOOT_SERVER_TEXT, "the process that made the id (pid %d)", b->id->pid);
+  return text;
+}
+
 coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info) {
+  char from[BOOT_SERVER_TEXT];
   return boot_fail(b, COLL_ERR_AUTH, peer, info,
-                   "a message of rank %d%s%s to rank %d (host %s) was altered or injected on its "
+                   "a message of %s%s%s to rank %d (host %s) was altered or injected on its "
                    "way; look who else has access to the network between them",
-                   peer, info ? " on host " : "", info ? info->host : "", b->rank, b->mine->host);
+                   boot_server_text(b, peer, from), info ? " on host " : "", info ? info->host : "",
+                   b->rank, b->mine->host);
 }
 
 coll_status boot_fail_reported(const boot *b, boot_report *report) {

@@ -34,16 +34,22 @@ typedef struct boot {
 
 /* What a report says about clocks, all of them CLOCK_MONOTONIC: see bootstrap_time.h. */
 typedef struct boot_time {
-  uint64_t heard_ns, told_ns; /* an answer: when rank 0 got the question, and sent this */
-  /* READY and outcome: rank 0's clock less that of the rank is in between. An outcome for a rank
-   * that is not known to, or does not ask: least_ns > most_ns. */
+  uint64_t heard_ns, told_ns; /* an answer: when the server got the question, and sent this */
+  /* READY and outcome: the server's clock less that of the rank is in between. An outcome for a
+   * rank that is not known to, or does not ask: least_ns > most_ns. */
   int64_t least_ns, most_ns;
-  uint64_t zero_ns, error_ns; /* the outcome: rank 0's colli_shared_time */
+  uint64_t zero_ns, error_ns; /* the outcome: the server's colli_shared_time */
 } boot_time;
+
+/* boot_report.status of messages that are no reports: */
+#define BOOT_ASKS_TIME (-1) /* a question for the time, or its answer */
+#define BOOT_TABLE     (-2) /* the table follows, for rank 0, from which all others get it */
 
 /* Tells another rank that this one succeeded, or why it failed. */
 typedef struct boot_report {
-  int32_t status; /* coll_status, or BOOT_ASKS_TIME */
+  int32_t status;        /* coll_status, BOOT_ASKS_TIME or BOOT_TABLE */
+  uint32_t remaining_ms; /* BOOT_TABLE: until the links must be up */
+  int32_t server;        /* BOOT_TABLE: the rank that sends it */
   uint32_t pad;
   boot_time time;
   coll_error error;
@@ -62,7 +68,14 @@ coll_status boot_fail(const boot *b, coll_status status, int peer, const colli_r
  * error, and COLL_ERR_SYSTEM; otherwise boot->error stays, and `status`. */
 coll_status boot_fail_short(const boot *b, coll_status status);
 
-/* Fails because a message of `peer` arrived altered (EBADMSG, sealed.h). */
+/*
+ * Names the rank that serves: "rank 3" or, as long as its number is not known (server is -1), "the
+ * process that made the id (pid 77)". Returns text.
+ */
+#define BOOT_SERVER_TEXT 64
+const char *boot_server_text(const boot *b, int server, char text[BOOT_SERVER_TEXT]);
+
+/* Fails because a message of `peer` (-1: of the server) arrived altered (EBADMSG, sealed.h). */
 coll_status boot_fail_altered(const boot *b, int peer, const colli_rank_info *info);
 
 /* Adopts a failure that another rank reports, and terminates its strings. */

@@ -1,17 +1,20 @@
 /*
  * bootstrap_roles.h: the two roles in a bootstrap.
  *
- * Every rank r > 0 keeps one check-in connection to rank 0 until the outcome is known:
+ * One rank s serves the others: the one whose id has the listener. Every other rank r keeps one
+ * check-in connection to it until the outcome is known:
  *
- *   r -> 0   boot_checkin    versions are compared before anything else is read
- *   r -> 0   colli_rank_info its record
- *   r -> 0   boot_report     maybe: what time is it? (bootstrap_time.h) Several times, each with
- *   0 -> r   boot_report     an answer
- *   r -> 0   boot_report     its links are up (COLL_OK), or why they cannot be made
- *   0 -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
+ *   r -> s   boot_checkin    versions are compared before anything else is read
+ *   r -> s   colli_rank_info its record
+ *   s -> 0   boot_report     if s is not rank 0, which is the root of the tree of control links:
+ *   s -> 0   colli_rank_info the table of all records; it goes down the tree to all but s
+ *   r -> s   boot_report     maybe: what time is it? (bootstrap_time.h) Several times, each with
+ *   s -> r   boot_report     an answer
+ *   r -> s   boot_report     its links are up (COLL_OK), or why they cannot be made
+ *   s -> r   boot_report     the outcome: COLL_OK, or the same failure for everybody
  *
- * so that rank 0 notices a death at once, and all ranks succeed or all fail. If rank 0 dies before
- * it has told all, the others decide by what happens to their links (bootstrap_join.c).
+ * so that s notices a death at once, and all ranks succeed or all fail. If s dies before it has
+ * told all, the others decide by what happens to their links (bootstrap_join.c).
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_ROLES_H
 #define COLLI_WIREUP_BOOTSTRAP_ROLES_H
@@ -25,8 +28,11 @@ typedef struct boot_checkin {
   uint32_t pad;
 } boot_checkin;
 
-/* Serves the other ranks as rank 0, whose shared time is *time. */
-coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time);
+#define BOOT_SERVER (-1) /* the rank to which check-ins go: whoever serves */
+
+/* Serves the other ranks at a listener, which stays the caller's; this rank's shared time is
+ * *time. */
+coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_shared_time *time);
 
 /* Joins as any other rank; *time becomes its shared time. */
 coll_status boot_join(boot *b, boot_links *links, colli_shared_time *time);

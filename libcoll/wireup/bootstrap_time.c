@@ -3,16 +3,18 @@
 
 #include "libcoll/base/assert.h"
 
-int boot_time_speaker(const colli_rank_info *table, int rank) {
-  int first = 0;
+int boot_time_speaker(const colli_rank_info *table, int server, int rank) {
   COLLI_ASSERT(table[rank].clock_id != 0);
+  if (table[server].clock_id == table[rank].clock_id)
+    return server;
+  int first = 0;
   while (table[first].clock_id != table[rank].clock_id)
     first++;
   return first;
 }
 
-bool boot_time_asks(const colli_rank_info *table, int rank) {
-  return table[rank].clock_id != 0 && boot_time_speaker(table, rank) == rank;
+bool boot_time_asks(const colli_rank_info *table, int server, int rank) {
+  return table[rank].clock_id != 0 && boot_time_speaker(table, server, rank) == rank;
 }
 
 void boot_time_begin(boot_time *time) {
@@ -29,17 +31,17 @@ void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
     time->most_ns = most_ns;
 }
 
-void boot_time_tell(const colli_rank_info *table, int rank, const boot_time *reported,
-                    const colli_shared_time *root, boot_time *told) {
+void boot_time_tell(const colli_rank_info *table, int server, int rank, const boot_time *reported,
+                    const colli_shared_time *time, boot_time *told) {
   *told = (boot_time){.least_ns = INT64_MAX,
                       .most_ns = INT64_MIN,
-                      .zero_ns = root->zero_ns,
-                      .error_ns = root->error_ns};
+                      .zero_ns = time->zero_ns,
+                      .error_ns = time->error_ns};
   if (table[rank].clock_id == 0)
     return;
-  const int speaker = boot_time_speaker(table, rank);
-  told->least_ns = speaker == 0 ? 0 : reported[speaker].least_ns;
-  told->most_ns = speaker == 0 ? 0 : reported[speaker].most_ns;
+  const int speaker = boot_time_speaker(table, server, rank);
+  told->least_ns = speaker == server ? 0 : reported[speaker].least_ns;
+  told->most_ns = speaker == server ? 0 : reported[speaker].most_ns;
 }
 
 colli_shared_time boot_time_share(const boot_time *told) {

@@ -1,44 +1,43 @@
 /*
- * bootstrap_time.h: how far a rank's CLOCK_MONOTONIC is from rank 0's, for traces.
+ * bootstrap_time.h: how far a rank's CLOCK_MONOTONIC is from the server's, for traces.
  *
- * Ranks with the same clock_id read the same clock. The first of them, if it is not rank 0's clock,
- * asks rank 0 for the time, over its check-in connection when its links are up:
+ * Ranks with the same clock_id read the same clock. The first of them, if it is not the server's,
+ * asks the server for the time, over its check-in connection when its links are up:
  *
- *     rank 0      heard   told              offset <= heard - asked: the question took some time
+ *     server      heard   told              offset <= heard - asked: the question took some time
  *   ------------------*---*---------->      offset >= told - answered: and so did the answer
  *                    /     \
  *   ----------------*-------*-------->      All questions count: the smallest of the first and the
  *     rank r     asked      answered        largest of the second are the bounds.
  *
- * Rank 0 passes the bounds on to the other ranks with that clock, with the outcome. So ranks of one
- * host agree exactly. This is the exchange of NTP (RFC 5905, section 8), except that NTP takes the
- * middle of the best exchange, and half its round trip as the error.
+ * The server passes the bounds on to the other ranks with that clock, with the outcome. So ranks of
+ * one host agree exactly. This is the exchange of NTP (RFC 5905, section 8), except that NTP takes
+ * the middle of the best exchange, and half its round trip as the error.
  */
 #ifndef COLLI_WIREUP_BOOTSTRAP_TIME_H
 #define COLLI_WIREUP_BOOTSTRAP_TIME_H
 
 #include "libcoll/wireup/bootstrap_report.h"
 
-#define BOOT_ASKS_TIME (-1) /* boot_report.status: not a report, but a question or its answer */
 #define BOOT_QUESTIONS 8
 
-/* The first rank that has the same clock as `rank`, which has a clock_id. */
-int boot_time_speaker(const colli_rank_info *table, int rank);
+/* The server if it has the same clock as `rank`, which has a clock_id; else the first that has. */
+int boot_time_speaker(const colli_rank_info *table, int server, int rank);
 
-/* Whether a rank has to ask for the time. */
-bool boot_time_asks(const colli_rank_info *table, int rank);
+/* Whether a rank other than the server has to ask for the time. */
+bool boot_time_asks(const colli_rank_info *table, int server, int rank);
 
 /* Bounds of which nothing is known. */
 void boot_time_begin(boot_time *time);
 
-/* Takes an answer into account. If a clock was set meanwhile, or rank 0 lies, nothing may be left
- * between the bounds. */
+/* Takes an answer into account. If a clock was set meanwhile, or the server lies, nothing may be
+ * left between the bounds. */
 void boot_time_add(boot_time *time, uint64_t asked_ns, const boot_time *answer,
                    uint64_t answered_ns);
 
-/* What rank 0 tells a rank with the outcome; `reported`: by rank, what each has said. */
-void boot_time_tell(const colli_rank_info *table, int rank, const boot_time *reported,
-                    const colli_shared_time *root, boot_time *told);
+/* What the server tells a rank with the outcome; `reported`: by rank, what each has said. */
+void boot_time_tell(const colli_rank_info *table, int server, int rank, const boot_time *reported,
+                    const colli_shared_time *time, boot_time *told);
 
 /* What a rank makes of that; zero_ns is 0 if the bounds are no use. */
 colli_shared_time boot_time_share(const boot_time *told);

@@ -29,7 +29,9 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_ABORTED = 8,  /* shrink or agreement `sequence` of the communicator is over, because
                               coll_comm_abort() was called on rank `peer` meanwhile */
   COLLI_CTRL_KNOCK = 9,    /* asks `peer` to connect with origin; passed on to that rank only */
-  COLLI_CTRL_LAST_KIND = COLLI_CTRL_KNOCK
+  COLLI_CTRL_SHORT = 10,   /* in shrink or agreement `sequence` of the communicator, rank `peer` ran
+                              short of descriptors or memory: `error` */
+  COLLI_CTRL_LAST_KIND = COLLI_CTRL_SHORT
 } colli_ctrl_kind;
 
 #define COLLI_CTRL_MORE 9
@@ -56,8 +58,8 @@ typedef struct colli_ctrl_msg {
   uint32_t since_ms;     /* how long ago it last moved, or was finished */
   uint32_t ended;        /* ANSWER: origin has finished an operation */
   char name[COLLI_NAME]; /* WAITING, AFFECTED: of the communicator */
-  coll_error error; /* FAILED, AFFECTED; WAITING: `message` describes the operation, or is empty
-                       if origin waits nowhere */
+  coll_error error; /* FAILED, AFFECTED, SHORT; WAITING: `message` describes the operation, or is
+                       empty if origin waits nowhere */
 } colli_ctrl_msg;
 
 typedef struct colli_ctrl colli_ctrl;

@@ -5,24 +5,29 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "libcoll/base/assert.h"
 #include "libcoll/base/error.h"
 #include "libcoll/base/prng.h"
 #include "libcoll/net/door.h"
 
-#define ID_MAGIC   0x64694c43u /* "CLid" */
-#define ID_VERSION 1u
+#define ID_MAGIC      0x32694c43u /* "CLi2": the digit is the version of what follows */
+#define ADDRESS_BYTES 72          /* of all addresses together */
+#define MAX_FOUND     64          /* addresses of this host that are looked at */
 
 /* An id as bytes. */
 typedef struct packed_id {
   uint32_t magic;
-  uint32_t version;
-  int32_t pid;
-  int32_t listen_fd;
+  uint32_t check; /* of all that follows: finds damage, not malice */
   uint64_t comm_id;
+  int32_t pid;
+  uint16_t port; /* of all addresses */
+  uint8_t naddrs;
+  uint8_t six; /* bit i: address i is IPv6 and takes 16 bytes, not 4 */
   uint8_t secret[COLL_SECRET_BYTES];
-  colli_addr addrs[COLLI_MAX_ADDRS];
+  uint8_t addresses[ADDRESS_BYTES]; /* one behind the other, best first; then zeros */
 } packed_id;
-_Static_assert(sizeof(packed_id) <= COLL_UNIQUE_ID_BYTES, "an id fits in its bytes");
+_Static_assert(sizeof(packed_id) == COLL_UNIQUE_ID_BYTES, "an id fits exactly in its bytes");
+_Static_assert(COLLI_MAX_ADDRS <= 8, "a bit for each address");
 
 /* Gives an id a page for its secret. */
 static coll_status make_page(colli_id *id, coll_error *error) {
@@ -47,58 +52,137 @@ coll_status colli_id_fresh(colli_id *id, coll_error *error) {
                          "no random bytes for a secret");
 }
 
+/* ---- addresses ------------------------------------------------------------------------------- */
+
+/* How many bytes an address takes in an id. */
+static size_t address_bytes(const colli_addr *addr) {
+  return addr->family == 6 ? 16 : 4;
+}
+
+/* Whether two addresses of this host are of the same network, as far as one can tell. */
+static bool share_network(const colli_addr *a, const colli_addr *b) {
+  if (a->family == 6 && b->family == 6 && colli_addr_link_local(a) && colli_addr_link_local(b))
+    return a->scope == b->scope;
+  return colli_addr_affinity(a, b) == 2;
+}
+
+/* Whether an address is better left for later: loopback, or of a network that is served already. */
+static bool is_spare(const colli_addr *all, const bool *chosen, int count, int index, int round) {
+  if (colli_addr_loopback(&all[index]))
+    return round < 2;
+  for (int i = 0; round == 0 && i < count; i++)
+    if (chosen[i] && share_network(&all[i], &all[index]))
+      return true;
+  return false;
+}
+
+int colli_id_choose(const colli_addr *all, int count, colli_addr addrs[COLLI_MAX_ADDRS]) {
+  bool chosen[MAX_FOUND] = {false};
+  size_t room = ADDRESS_BYTES;
+  int used = 0;
+  COLLI_ASSERT(count <= MAX_FOUND);
+  for (int round = 0; round < 3; round++)
+    for (int i = 0; i < count && used < COLLI_MAX_ADDRS; i++)
+      if (!chosen[i] && address_bytes(&all[i]) <= room && !is_spare(all, chosen, count, i, round)) {
+        chosen[i] = true;
+        room -= address_bytes(&all[i]);
+        used++;
+      }
+  used = 0;
+  for (int i = 0; i < count; i++)
+    if (chosen[i])
+      addrs[used++] = all[i];
+  return used;
+}
+
+/* Finds the addresses that go into an id; false if there are none. */
+static bool find_addresses(colli_id *id, const colli_params *params, coll_error *error) {
+  colli_addr all[MAX_FOUND];
+  const int count =
+      colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], all, MAX_FOUND, error);
+  return colli_id_choose(all, count, id->addrs) > 0;
+}
+
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error) {
   uint16_t port;
   coll_status status = colli_id_fresh(id, error);
   if (status != COLL_OK)
     return status;
-  int count =
-      colli_net_interfaces(params->text[COLLI_PARAM_TCP_IFNAME], id->addrs, COLLI_MAX_ADDRS, error);
-  status = count == 0 ? error->status
-                      : colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], NULL,
-                                          &id->listen_fd, &port, error);
+  status = find_addresses(id, params, error)
+               ? colli_door_listen(params->text[COLLI_PARAM_PORT_RANGE], NULL, &id->listen_fd,
+                                   &port, error)
+               : error->status;
   if (status != COLL_OK)
     colli_id_release(id);
-  for (int i = 0; status == COLL_OK && i < count; i++)
+  for (int i = 0; status == COLL_OK && i < COLLI_MAX_ADDRS && id->addrs[i].family; i++)
     id->addrs[i].port = port;
   return status;
 }
 
+/* ---- bytes ----------------------------------------------------------------------------------- */
+
+uint32_t colli_id_check(const coll_id *id) {
+  uint32_t check = 0x811c9dc5u; /* FNV-1a */
+  for (size_t i = offsetof(packed_id, comm_id); i < sizeof(id->bytes); i++)
+    check = (check ^ id->bytes[i]) * 0x01000193u;
+  return check;
+}
+
 void colli_id_pack(const colli_id *id, coll_id *out) {
-  packed_id packed = {.magic = ID_MAGIC,
-                      .version = ID_VERSION,
-                      .pid = id->pid,
-                      .listen_fd = id->listen_fd,
-                      .comm_id = id->comm_id};
-  memcpy(packed.addrs, id->addrs, sizeof(packed.addrs));
-  memset(out, 0, sizeof(*out));
+  packed_id packed = {
+      .magic = ID_MAGIC, .pid = id->pid, .comm_id = id->comm_id, .port = id->addrs[0].port};
+  size_t used = 0;
+  for (int i = 0; i < COLLI_MAX_ADDRS && id->addrs[i].family; i++) {
+    const colli_addr *addr = &id->addrs[i];
+    COLLI_ASSERT(used + address_bytes(addr) <= ADDRESS_BYTES && addr->port == packed.port);
+    memcpy(packed.addresses + used, addr->ip, address_bytes(addr));
+    used += address_bytes(addr);
+    packed.six |= (uint8_t)((addr->family == 6) << i);
+    packed.naddrs++;
+  }
   memcpy(out->bytes, &packed, sizeof(packed));
   memcpy(out->bytes + offsetof(packed_id, secret), id->secret->bytes, COLL_SECRET_BYTES);
+  packed.check = colli_id_check(out);
+  memcpy(out->bytes + offsetof(packed_id, check), &packed.check, sizeof(packed.check));
+}
+
+/* Reads the addresses; false if they are impossible. */
+static bool unpack_addresses(const packed_id *packed, colli_addr addrs[COLLI_MAX_ADDRS]) {
+  static const uint8_t zeros[ADDRESS_BYTES];
+  size_t used = 0;
+  if (packed->naddrs < 1 || packed->naddrs > COLLI_MAX_ADDRS || packed->port == 0 ||
+      packed->six >> packed->naddrs != 0)
+    return false;
+  for (int i = 0; i < packed->naddrs; i++) {
+    addrs[i].family = packed->six >> i & 1 ? 6 : 4;
+    addrs[i].port = packed->port;
+    const size_t bytes = address_bytes(&addrs[i]);
+    if (used + bytes > ADDRESS_BYTES || memcmp(packed->addresses + used, zeros, bytes) == 0)
+      return false;
+    memcpy(addrs[i].ip, packed->addresses + used, bytes);
+    used += bytes;
+  }
+  return memcmp(packed->addresses + used, zeros, ADDRESS_BYTES - used) == 0;
 }
 
 coll_status colli_id_unpack(const coll_id *from, colli_id *id, coll_error *error) {
-  static const uint8_t padding[sizeof(*from) - sizeof(packed_id)];
   const uint8_t *secret = from->bytes + offsetof(packed_id, secret);
   packed_id packed;
   memcpy(&packed, from->bytes, sizeof(packed));
   explicit_bzero(packed.secret, sizeof(packed.secret));
-  *id = (colli_id){.listen_fd = -1};
-  bool sound = packed.magic == ID_MAGIC && packed.version == ID_VERSION &&
-               colli_secret_present(secret) &&
-               memcmp(from->bytes + sizeof(packed), padding, sizeof(padding)) == 0;
-  for (int i = 0; i < COLLI_MAX_ADDRS; i++)
-    sound = sound && colli_addr_sound(&packed.addrs[i]);
-  if (!sound)
+  *id = (colli_id){.listen_fd = -1, .server = -1};
+  if (packed.magic != ID_MAGIC || packed.check != colli_id_check(from) || packed.pid <= 0 ||
+      !colli_secret_present(secret) || !unpack_addresses(&packed, id->addrs)) {
+    memset(id->addrs, 0, sizeof(id->addrs));
     return colli_error_set(error, COLL_ERR_INVALID_ARGUMENT, "create",
                            "the id was not made by coll_unique_id() of this version, or was "
                            "damaged on the way");
+  }
+  id->pid = packed.pid;
+  id->comm_id = packed.comm_id;
   if (make_page(id, error) != COLL_OK)
     return COLL_ERR_NO_MEMORY;
   memcpy(id->secret->bytes, secret, COLL_SECRET_BYTES);
-  id->pid = packed.pid;
-  id->listen_fd = packed.listen_fd;
-  id->comm_id = packed.comm_id;
-  memcpy(id->addrs, packed.addrs, sizeof(id->addrs));
   return COLL_OK;
 }
 

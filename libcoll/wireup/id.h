@@ -8,24 +8,36 @@
 
 /* An id, unpacked. */
 typedef struct colli_id {
-  int32_t pid;       /* of the process that listens */
-  int32_t listen_fd; /* valid in that process only */
+  int32_t pid;   /* of the process that made it, for messages */
+  int listen_fd; /* of the rank that serves the others, which owns it; -1: another one serves */
+  int server;    /* that rank; -1: not known yet */
   uint64_t comm_id;
-  colli_secret *secret; /* one reference */
-  colli_addr addrs[COLLI_MAX_ADDRS];
+  colli_secret *secret;              /* one reference */
+  colli_addr addrs[COLLI_MAX_ADDRS]; /* without prefix and scope if it was unpacked */
 } colli_id;
 
 /* Makes an id without listener and addresses: a fresh secret and comm_id. On failure there is
  * nothing to release, as below. */
 coll_status colli_id_fresh(colli_id *id, coll_error *error);
 
-/* Makes an id with a listener and its addresses. */
+/* Makes an id with a listener and its addresses, those that colli_id_choose() chooses. */
 coll_status colli_id_make(colli_id *id, const colli_params *params, coll_error *error);
 
+/*
+ * Chooses of all addresses of this host (`count`, at most 64, best first) those that go into an id,
+ * which has room for 72 bytes: IPv4 takes 4, IPv6 16. First comes one of each network, then
+ * others, and loopback last; all in their order. Returns their number.
+ */
+int colli_id_choose(const colli_addr *all, int count, colli_addr addrs[COLLI_MAX_ADDRS]);
+
 /* Writes an id as the bytes that the program passes to its other ranks, and reads them. Reading
- * fails with INVALID_ARGUMENT if they are not those of an id, or with NO_MEMORY. */
+ * fails with INVALID_ARGUMENT if they are not those of an id, or with NO_MEMORY; then all but the
+ * secret is there. */
 void colli_id_pack(const colli_id *id, coll_id *out);
 coll_status colli_id_unpack(const coll_id *from, colli_id *id, coll_error *error);
+
+/* The checksum that sound bytes have at 4: so that damage on the way is called by its name. */
+uint32_t colli_id_check(const coll_id *id);
 
 /* Gives back the secret. The listener has an owner of its own. */
 void colli_id_release(colli_id *id);

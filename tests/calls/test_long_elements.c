@@ -28,9 +28,6 @@ typedef struct plan {
 static int all_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
   const plan *p = arg;
   uint64_t seed = (uint64_t)nranks;
-  coll_op ops[2];
-  RANK_OK(case_affine_create(comm, &ops[0]));
-  RANK_OK(case_bytes_create(comm, &ops[1]));
   for (int s = 0; s < p->nsizes; s++)
     for (int coll = CASE_ALLREDUCE; coll < CASE_BARRIER; coll++)
       for (int form = 0; form < p->forms; form++) {
@@ -49,7 +46,7 @@ static int all_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
                           .count = i == 0 ? 1 : (size_t)(hash >> (8 * i)) % (p->most + 1),
                           .seed = hash + (uint64_t)i};
         seed++;
-        if (case_run(comm, rank, nranks, cases, 3, ops[hash % 2]) != 0)
+        if (case_run(comm, rank, nranks, cases, 3) != 0)
           return 1;
       }
   return 0;
@@ -123,8 +120,6 @@ Test(long_elements, usual_slots, .timeout = 400) {
 
 /* Every algorithm that reduces, whether or not it is ever chosen for such elements. */
 static int one_algorithm(coll_comm *comm, int rank, int nranks, void *arg) {
-  coll_op op;
-  RANK_OK(case_bytes_create(comm, &op));
   for (int form = 0; form < CASE_FORMS; form += extent(2, 1, 2)) {
     test_case cases[2];
     for (int i = 0; i < 2; i++)
@@ -136,7 +131,7 @@ static int one_algorithm(coll_comm *comm, int rank, int nranks, void *arg) {
                              .in_place = form / 2,
                              .count = (size_t)(5 + 4 * i),
                              .seed = (uint64_t)form};
-    if (case_run(comm, rank, nranks, cases, 2, op) != 0)
+    if (case_run(comm, rank, nranks, cases, 2) != 0)
       return 1;
   }
   return 0;
@@ -152,11 +147,9 @@ typedef struct name_list {
 static int list_names(coll_comm *comm, int rank, int nranks, void *arg) {
   name_list *list = arg;
   (void)nranks;
-  coll_op op;
-  RANK_OK(case_bytes_create(comm, &op));
   if (rank == 0)
-    RANK_OK(coll_candidates(comm, list->collective, 5, COLL_TYPE_USER(SLOT + 1), op, 0, list->at,
-                            40, &list->count));
+    RANK_OK(coll_candidates(comm, list->collective, 5, COLL_TYPE_USER(SLOT + 1), case_bytes(), 0,
+                            list->at, 40, &list->count));
   RANK_CHECK(rank > 0 || (list->count > 1 && list->count <= 40));
   return 0;
 }
@@ -189,10 +182,9 @@ Test(long_elements, every_algorithm, .timeout = 400) {
 static int disagree(coll_comm *comm, int rank, int nranks, void *arg) {
   const int *sizes = arg;
   char *buf = calloc(3, 70000), want[2][40];
-  coll_op op;
+  const coll_op op = case_affine();
   coll_error error = COLL_ERROR_INIT;
   RANK_CHECK(nranks == 2 && buf);
-  RANK_OK(case_affine_create(comm, &op));
   coll_type type = COLL_TYPE_USER(sizes[rank]);
   RANK_CHECK(coll_allreduce(buf, buf, 2, type, op, comm) == COLL_ERR_MISMATCH);
   RANK_CHECK(coll_last_error(comm, &error) == COLL_OK);
@@ -215,12 +207,11 @@ Test(long_elements, two_sizes_are_told_apart, .timeout = 60) {
 /* More than a vector may have, and more than an element may have. */
 static int too_large(coll_comm *comm, int rank, int nranks, void *arg) {
   char byte = 0;
-  coll_op op;
+  const coll_op op = case_affine();
   coll_error error = COLL_ERROR_INIT;
   coll_type largest = COLL_TYPE_USER(COLL_TYPE_USER_BYTES_MAX);
   const size_t counts[] = {((size_t)1 << 17) + 1, SIZE_MAX / 2, SIZE_MAX};
   (void)arg;
-  RANK_OK(case_affine_create(comm, &op));
   for (int i = 0; i < 3; i++) {
     RANK_CHECK(coll_allreduce(&byte, &byte, counts[i], largest, op, comm) ==
                COLL_ERR_INVALID_ARGUMENT);
@@ -242,9 +233,8 @@ static int no_room(coll_comm *comm, int rank, int nranks, void *arg) {
   const size_t bytes = 256 << 20;
   long pages = 0;
   (void)arg;
-  coll_op op;
+  const coll_op op = case_affine();
   coll_error error = COLL_ERROR_INIT;
-  RANK_OK(case_affine_create(comm, &op));
   if (family_exercise(comm, 100, 1) != 0) /* allocates what it needs */
     return 1;
   void *buf =
@@ -289,7 +279,7 @@ static int largest(coll_comm *comm, int rank, int nranks, void *arg) {
   uint64_t *buf = malloc(bytes), n = (uint64_t)nranks;
   coll_op op;
   RANK_CHECK(buf);
-  RANK_OK(coll_op_create(comm, add_words, NULL, 1, &op));
+  RANK_OK(coll_op_create("words", add_words, NULL, 1, &op));
   for (size_t i = 0; i < words; i++)
     buf[i] = rank == 0 ? i * 0x9e3779b97f4a7c15ull : 0;
   RANK_OK(coll_broadcast(buf, buf, 1, COLL_TYPE_USER(bytes), 0, comm));
@@ -301,6 +291,7 @@ static int largest(coll_comm *comm, int rank, int nranks, void *arg) {
   for (size_t i = 0; i < words; i++)
     RANK_CHECK(buf[i] == n * i * 0x9e3779b97f4a7c15ull + n * (n - 1) / 2);
   free(buf);
+  RANK_OK(coll_op_free(&op));
   return 0;
 }
 

@@ -69,8 +69,8 @@ static int own_operation(coll_comm *comm, int rank, int nranks, void *arg) {
   int64_t factor = 3, a = 4, b = 5;
   coll_comm *child = NULL;
   coll_error error = COLL_ERROR_INIT;
-  RANK_OK(coll_op_create(comm, compose, &calls, 0, &op));
-  RANK_OK(coll_op_create_premul_sum(comm, &factor, COLL_INT64, &premul));
+  RANK_OK(coll_op_create("compose", compose, &calls, 0, &op));
+  RANK_OK(coll_op_create_premul_sum(&factor, COLL_INT64, &premul));
   RANK_OK(coll_comm_dup(comm, NULL, &child));
   for (int c = 0; c < COUNTS; c++) {
     RANK_CHECK(combine(comm, CASE_TYPE_AFFINE, CASE_OP_AFFINE, op, counts[c], 0));
@@ -79,10 +79,11 @@ static int own_operation(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(calls == 2 * (COUNTS - 1)); /* not for 0 elements */
   RANK_CHECK(coll_reduce_local(&a, &b, 1, COLL_INT64, premul, comm) == COLL_ERR_INVALID_ARGUMENT);
   RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && strstr(error.message, "pre-multiplied"));
-  RANK_CHECK(coll_reduce_local(&a, &b, 1, COLL_INT64, op, NULL) == COLL_ERR_INVALID_ARGUMENT);
-  RANK_OK(coll_op_free(comm, &op));
-  RANK_CHECK(coll_reduce_local(&a, &b, 1, COLL_INT64, COLL_OP_USER_BASE, comm) ==
-             COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(combine(NULL, CASE_TYPE_AFFINE, CASE_OP_AFFINE, op, 5, 0));
+  RANK_OK(coll_op_free(&op));
+  RANK_OK(coll_op_free(&premul));
+  RANK_CHECK(coll_reduce_local(&a, &b, 1, COLL_INT64, op, comm) == COLL_ERR_INVALID_ARGUMENT);
+  RANK_CHECK(coll_last_error(comm, &error) == COLL_OK && strstr(error.message, "coll_op_create"));
   coll_comm_destroy(&child);
 
   coll_comm_revoke(comm); /* it is no business of other ranks */

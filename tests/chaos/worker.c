@@ -48,8 +48,8 @@ static int is(const struct worker *worker, const struct call *call, size_t i, in
     return 1;
   printf("wrong %d %" PRIu64 " %s type %d op %d count %zu root %d: element %zu is %" PRId64
          " instead of %" PRId64 "\n",
-         worker->depth, worker->index, kind_names[call->kind], call->type, call->op, call->count,
-         call->root, i, got, want);
+         worker->depth, worker->index, kind_names[call->kind], call->type, (int)call->op,
+         call->count, call->root, i, got, want);
   return 0;
 }
 

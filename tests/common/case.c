@@ -40,29 +40,6 @@ int case_takes(coll_type type, coll_op op) {
   return op <= COLL_LXOR ? integer : !number;
 }
 
-static void affine(const void *left, const void *right, void *result, size_t count, coll_type type,
-                   void *context) {
-  size_t bytes = coll_type_bytes(type);
-  (void)context;
-  for (size_t i = 0; i < count; i++)
-    number_affine((const char *)left + bytes * i, (const char *)right + bytes * i,
-                  (char *)result + bytes * i, bytes);
-}
-
-coll_status case_affine_create(coll_comm *comm, coll_op *op) {
-  return coll_op_create(comm, affine, NULL, 0, op);
-}
-
-static void add_bytes(const void *left, const void *right, void *result, size_t count,
-                      coll_type type, void *context) {
-  (void)context;
-  number_add_bytes(left, right, result, count * coll_type_bytes(type));
-}
-
-coll_status case_bytes_create(coll_comm *comm, coll_op *op) {
-  return coll_op_create(comm, add_bytes, NULL, 1, op);
-}
-
 static int reduces(const test_case *c) {
   return c->coll < CASE_BROADCAST;
 }
@@ -371,11 +348,11 @@ static coll_status call_barrier(const test_case *c, coll_comm *comm, coll_reques
 }
 
 /* Prepares a case on this rank for its call. */
-static case_state *make(int rank, int nranks, const test_case *c, coll_op affine_op) {
+static case_state *make(int rank, int nranks, const test_case *c) {
   case_state *r = calloc(1, sizeof(*r));
   *r = (case_state){.copy = *c, .rank = rank, .nranks = nranks, .bytes = coll_type_bytes(c->type)};
   r->c = &r->copy;
-  r->op = c->op == CASE_OP_AFFINE || c->op == CASE_OP_BYTES ? affine_op : c->op;
+  r->op = c->op == CASE_OP_AFFINE ? case_affine() : c->op == CASE_OP_BYTES ? case_bytes() : c->op;
   lay_out(r);
   make_buffers(r);
   bool from_root = c->coll == CASE_BROADCAST || c->coll == CASE_SCATTER || c->coll == CASE_SCATTERV;
@@ -396,9 +373,9 @@ static coll_status call(const case_state *r, coll_comm *comm, coll_request **ope
   return call_spread(r, comm, open);
 }
 
-coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine_op,
+coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c,
                        case_state **state, coll_request **request) {
-  *state = make(rank, nranks, c, affine_op);
+  *state = make(rank, nranks, c);
   *request = NULL;
   return call(*state, comm, request);
 }
@@ -457,13 +434,13 @@ static coll_status complete(coll_comm *comm, const test_case *c, coll_request **
 }
 
 int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_op affine_op, coll_status *result) {
+             coll_status *result) {
   case_state *states[CASE_MAX_AT_ONCE] = {NULL};
   coll_request *open[CASE_MAX_AT_ONCE] = {NULL};
   int made = 0, wrong = 0;
   coll_status status = cases->form == CASE_GROUPED ? coll_group_start(comm) : COLL_OK;
   for (; made < count && status == COLL_OK; made++)
-    status = case_begin(comm, rank, nranks, &cases[made], affine_op, &states[made], &open[made]);
+    status = case_begin(comm, rank, nranks, &cases[made], &states[made], &open[made]);
   if (status == COLL_OK)
     status = complete(comm, cases, open, count);
   for (int i = 0; i < made; i++)
@@ -472,10 +449,9 @@ int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int 
   return wrong;
 }
 
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_op affine_op) {
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count) {
   coll_status status;
-  int wrong = case_try(comm, rank, nranks, cases, count, affine_op, &status);
+  int wrong = case_try(comm, rank, nranks, cases, count, &status);
   if (status != COLL_OK) {
     coll_error error = COLL_ERROR_INIT;
     char text[160];

@@ -67,16 +67,14 @@ int case_takes(coll_type type, coll_op op);
 
 /*
  * Runs `count` cases of one form, all under way at once but for blocking ones, on this rank; 0, or
- * 1 after saying what went wrong. All ranks make the same call. `affine` is the communicator's
- * handle of the operation that case_affine_create() made.
+ * 1 after saying what went wrong. All ranks make the same call.
  */
-int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_op affine);
+int case_run(coll_comm *comm, int rank, int nranks, const test_case *cases, int count);
 
 /* Like case_run(), but calls may fail: *status is that of the first that did, and the result is 1
  * only if what a call gave with COLL_OK, or memory beside it, is wrong. */
 int case_try(coll_comm *comm, int rank, int nranks, const test_case *cases, int count,
-             coll_op affine, coll_status *status);
+             coll_status *status);
 
 /* A case under way. */
 typedef struct case_state case_state;
@@ -84,7 +82,7 @@ typedef struct case_state case_state;
 /* Makes the call of a case. Nonblocking: starts it; persistent: makes the request; grouped: a
  * blocking call, for use inside a group (*request is NULL then, as with blocking ones). Then either
  * case_end() after the operation is complete, or case_discard(). */
-coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c, coll_op affine,
+coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c,
                        case_state **state, coll_request **request);
 
 /* Checks the result (unless the operation failed: done false) and frees everything; 0, or 1 after
@@ -92,9 +90,9 @@ coll_status case_begin(coll_comm *comm, int rank, int nranks, const test_case *c
 int case_end(case_state *state, bool done);
 void case_discard(case_state *state);
 
-/* Makes the operation behind CASE_OP_AFFINE, or CASE_OP_BYTES; that of all cases of one call. */
-coll_status case_affine_create(coll_comm *comm, coll_op *op);
-coll_status case_bytes_create(coll_comm *comm, coll_op *op);
+/* The operations behind CASE_OP_AFFINE and CASE_OP_BYTES; never freed. Any thread. */
+coll_op case_affine(void);
+coll_op case_bytes(void);
 
 /* "allgatherv, persistent, float16, 3 ranks, ..." */
 const char *case_text(const test_case *c, int nranks, char text[160]);

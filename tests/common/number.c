@@ -55,17 +55,29 @@ static uint64_t integer(int op, int rank, uint64_t index, uint64_t seed) {
   return (op == COLL_LAND || op == COLL_LOR || op == COLL_LXOR) && h % 3 == 0 ? 0 : h;
 }
 
-/* Writes the number and the index of a LOC element. */
+/* An index of 64 bits, in the order of the given ones; the low half alone has the reverse order. */
+static int64_t far_index(int index) {
+  return ((int64_t)index - 4) * ((1ll << 33) - 1);
+}
+
+/* Writes the number and the index of a LOC element; padding is 0, as in results. */
 static void store_loc(void *element, coll_type type, int value, int index) {
+  int64_t far = far_index(index);
   memset(element, 0, coll_type_bytes(type));
   if (type == COLL_INT32_LOC)
     *(coll_int32_loc *)element = (coll_int32_loc){value, index};
   else if (type == COLL_INT64_LOC)
-    *(coll_int64_loc *)element = (coll_int64_loc){value, index};
+    *(coll_int64_loc *)element = (coll_int64_loc){value, far};
   else if (type == COLL_FLOAT32_LOC)
     *(coll_float32_loc *)element = (coll_float32_loc){(float)value, index};
+  else if (type == COLL_FLOAT64_LOC)
+    *(coll_float64_loc *)element = (coll_float64_loc){value, far};
   else
-    *(coll_float64_loc *)element = (coll_float64_loc){value, index};
+    memcpy((char *)element + 8, &far, 8);
+  if (type == COLL_INT32_LOC64)
+    memcpy(element, &value, 4);
+  else if (type == COLL_FLOAT32_LOC64)
+    memcpy(element, &(float){(float)value}, 4);
 }
 
 static int loc_value(int rank, uint64_t index, uint64_t seed) {
@@ -86,6 +98,8 @@ void number_input(void *element, coll_type type, int op, int rank, uint64_t inde
     }
   } else if (op == COLL_MINLOC || op == COLL_MAXLOC) {
     store_loc(element, type, loc_value(rank, index, seed), loc_index(rank, index));
+    if (type == COLL_INT32_LOC64 || type == COLL_FLOAT32_LOC64)
+      memset((char *)element + 4, 0x80 + rank, 4); /* padding */
   } else if (is_float(type)) {
     store_float(element, type, small(type, op, rank, index, seed));
   } else {

@@ -54,6 +54,7 @@ static void *rank_zero(void *arg) {
   coll_status *status = arg;
   *status = colli_id_fresh(&id, &error);
   id.comm_id = 7;
+  id.addrs[0] = (colli_addr){.family = 4, .port = first_port, .ip = {127, 0, 0, 1}};
   colli_meeting meeting = {
       .host = "127.0.0.1", .job = "job", .port = first_port, .seal = host_seal};
   if (*status == COLL_OK)

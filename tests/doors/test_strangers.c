@@ -304,7 +304,9 @@ Test(strangers, that_send_garbage_and_are_not_filtered, .timeout = 120) {
   play(STRANGERS_GARBAGE, false);
 }
 
-Test(strangers, are_counted_in_the_message, .timeout = 60) {
+/* Rank 0 waits for rank 1 among strangers, until it gives up. Returns how many the message counts;
+ * -1: none, since reading the table of all connections took too long beside other tests. */
+static int count_in_message(void) {
   coll_id id;
   coll_comm *comm;
   coll_error error = COLL_ERROR_INIT;
@@ -317,10 +319,17 @@ Test(strangers, are_counted_in_the_message, .timeout = 60) {
   cr_assert_eq(listening_ports(&port, 1, true), 1);
   strangers who = strangers_come(port, 41, &silence);
   cr_assert_eq(coll_comm_create(&comm, &id, 2, 0, &config), COLL_ERR_TIMEOUT);
+  strangers_leave(&who);
   cr_expect(strstr(error.message, "rank 1 of 2 did not check in"), "%s", error.message);
   const char *count = strstr(error.message, "meanwhile ");
-  cr_expect(count && strstr(count, " of them from 127.0.0."), "%s", error.message);
+  cr_expect(!count || strstr(count, " of them from 127.0.0."), "%s", error.message);
+  return count ? atoi(count + strlen("meanwhile ")) : -1;
+}
+
+Test(strangers, are_counted_in_the_message, .timeout = 60) {
+  int count = -1;
+  for (int i = 0; i < 5 && count < 0; i++)
+    count = count_in_message();
   /* Roughly: the table changes while it is read, and has those of an earlier use of the port. */
-  cr_expect_geq(count ? atoi(count + strlen("meanwhile ")) : 0, 10);
-  strangers_leave(&who);
+  cr_expect_geq(count, 10);
 }

@@ -94,6 +94,7 @@ Test(finite, every_place) {
 Test(finite, texts) {
   float values[] = {NAN, INFINITY, -INFINITY};
   coll_float64_loc pairs[] = {{1, -1}, {-INFINITY, 5}};
+  coll_float32_loc64 far[] = {{1, -1}, {2, INT64_MAX}, {-INFINITY, 5}};
   uint8_t small[] = {0x7f, 0x7c, 0xfc};
   int64_t ones[] = {-1, -1};
   size_t index;
@@ -106,6 +107,8 @@ Test(finite, texts) {
   cr_expect_str_eq(colli_nonfinite_text(COLL_FLOAT8_E5M2, small, 2), "-inf");
   cr_expect(colli_find_nonfinite(COLL_FLOAT64_LOC, pairs, 2, &index) && index == 1);
   cr_expect_str_eq(colli_nonfinite_text(COLL_FLOAT64_LOC, pairs, 1), "-inf");
+  cr_expect(colli_find_nonfinite(COLL_FLOAT32_LOC64, far, 3, &index) && index == 2);
+  cr_expect_str_eq(colli_nonfinite_text(COLL_FLOAT32_LOC64, far, 2), "-inf");
   cr_expect(!colli_find_nonfinite(COLL_INT64, ones, 2, &index));
   cr_expect(!colli_find_nonfinite(COLL_TYPE_USER(8), ones, 2, &index));
 }

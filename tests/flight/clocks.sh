@@ -40,7 +40,7 @@ run() {
 check_offsets() {
   awk -v day=$day '
     $1 == "track" && $3 == 0 { rank[$2] = $5 }
-    $1 == "instant" && /clock of rank 0/ {
+    $1 == "instant" && /shared clock/ {
       for (i = 4; i <= NF; i++) { split($i, part, "="); value[rank[$3], part[1]] = part[2] }
       known[rank[$3]]++
     }
@@ -60,7 +60,7 @@ check_offsets() {
 # for the largest error.
 check_order() {
   awk '
-    $1 == "instant" && /clock of rank 0/ { split($NF, part, "="); if (part[2] > error) error = part[2] }
+    $1 == "instant" && /shared clock/ { split($NF, part, "="); if (part[2] > error) error = part[2] }
     $1 == "begin" { split($NF, part, "="); key = open[$3] = part[2]; if (!(key in begun) || $2 > begun[key]) begun[key] = $2 }
     $1 == "end" { key = open[$3]; if (!(key in ended) || $2 < ended[key]) ended[key] = $2 }
     END {
@@ -92,7 +92,7 @@ wait $! || true
 till=$(date +%s%N)
 cat lost.0.2 lost.1.2 >all
 "$SOURCE/tests/flight/read_trace.py" all >text
-[ "$(grep -c "^instant .* clock of rank 0 " text)" = 2 ] || fail "the survivors do not know their clock: $(head text)"
+[ "$(grep -c "^instant .* shared clock " text)" = 2 ] || fail "the survivors do not know their clock: $(head text)"
 awk -v from="$from" -v till="$till" '$1 == "begin" { n[$3]++; bad += $2 < from || $2 > till }
   END { for (track in n) ranks++; exit !(ranks == 2 && !bad) }' text ||
   fail "not from $from to $till: $(grep -m 3 ^begin text)"

@@ -135,14 +135,14 @@ Test(boot_time, ranks_of_one_clock_get_what_the_first_of_them_measured) {
   for (int r = 0; r < 6; r++)
     table[r].clock_id = clocks[r];
   for (int r = 0; r < 6; r++)
-    cr_expect_eq(boot_time_asks(table, r), r == 0 || r == 1 || r == 5, "rank %d", r);
+    cr_expect_eq(boot_time_asks(table, 0, r), r == 0 || r == 1 || r == 5, "rank %d", r);
   reported[1] = (boot_time){.least_ns = -30, .most_ns = -9};
   reported[4] = (boot_time){.least_ns = 100, .most_ns = 200}; /* of no interest */
   const colli_shared_time root = {.zero_ns = 1000, .error_ns = 4};
   const colli_shared_time expected[5] = {
       {1000, 0, 4}, {980, -20, 15}, {1000, 0, 4}, {0, 0, 0}, {980, -20, 15}};
   for (int r = 0; r < 5; r++) {
-    boot_time_tell(table, r, reported, &root, &told);
+    boot_time_tell(table, 0, r, reported, &root, &told);
     const colli_shared_time shared = boot_time_share(&told);
     cr_expect_eq(shared.zero_ns, expected[r].zero_ns, "rank %d", r);
     cr_expect_eq(shared.offset_ns, expected[r].offset_ns, "rank %d", r);

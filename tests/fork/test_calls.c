@@ -67,7 +67,7 @@ static int acquire(belongings *b, coll_comm *comm, int rank, int nranks) {
   RANK_OK(coll_irecv(&b->received, 1, COLL_INT32, (rank + 1) % nranks, 5, NULL, comm, &b->pending));
   RANK_OK(coll_allreduce_init(&b->in, &b->out, 1, COLL_INT32, COLL_SUM, comm, &b->persistent));
   RANK_OK(coll_ibarrier(comm, &b->complete));
-  RANK_OK(coll_op_create(comm, add, NULL, 1, &b->op));
+  RANK_OK(coll_op_create("add", add, NULL, 1, &b->op));
   RANK_OK(coll_mem_alloc(comm, REGION_BYTES, (void **)&b->region));
   RANK_OK(coll_comm_set_attr(comm, b, b, no_end));
   memset(b->region, 7, REGION_BYTES);
@@ -100,7 +100,7 @@ static int release(belongings *b, int rank, int nranks) {
   RANK_CHECK(value == b);
   RANK_CHECK(b->region[0] == 7 && b->region[REGION_BYTES - 1] == 7);
   RANK_OK(coll_mem_free(comm, b->region));
-  RANK_OK(coll_op_free(comm, &b->op));
+  RANK_OK(coll_op_free(&b->op));
   RANK_OK(coll_request_free(&b->persistent));
   RANK_OK(coll_comm_destroy(&b->dup));
   return 0;
@@ -138,7 +138,6 @@ static int try_comm(belongings *b, coll_comm *comm) {
   uint64_t word = 1;
   void *value = NULL;
   coll_id id;
-  coll_op op = b->op;
   coll_comm *made = NULL, *same = comm;
   coll_request *request = NULL;
   coll_message message;
@@ -165,12 +164,19 @@ static int try_comm(belongings *b, coll_comm *comm) {
   REFUSED(coll_mem_alloc(comm, 100, &value));
   REFUSED(coll_mem_free(comm, b->region));
   REFUSED(coll_candidates(comm, "allreduce", 1, COLL_INT32, COLL_SUM, 0, NULL, 0, &number));
-  REFUSED(coll_op_create(comm, add, NULL, 1, &op));
-  REFUSED(coll_op_create_premul_sum(comm, &number, COLL_INT32, &op));
-  REFUSED(coll_op_free(comm, &op));
   REFUSED(coll_reduce_local(&word, &word, 1, COLL_UINT64, COLL_SUM, comm));
   REFUSED(coll_comm_destroy(&same));
   return same != comm || made || request || value || number != -1 || word != 1;
+}
+
+/* Child: the operation is a copy of its own, for communicators of its own. */
+static int try_op(belongings *b) {
+  const int in = 1000;
+  int inout = 1;
+  coll_op op = b->op;
+  if (coll_reduce_local(&in, &inout, 1, COLL_INT32, op, NULL) != COLL_OK || inout != 1001)
+    return 1;
+  return coll_op_free(&op) != COLL_OK;
 }
 
 /* Child: the record of a refusal says what to do. */
@@ -190,7 +196,7 @@ static int try_everything(belongings *b) {
       return 1;
   }
   /* What the parent has in a region can be read. */
-  return b->region[0] != 7 || b->region[REGION_BYTES - 1] != 7;
+  return try_op(b) != 0 || b->region[0] != 7 || b->region[REGION_BYTES - 1] != 7;
 }
 
 /* How many descriptors a spawned program has. */
@@ -366,18 +372,21 @@ Test(fork_calls, own_communicator_tcp, .timeout = 100) {
   run_second_job("tcp");
 }
 
-/* An id belongs to the process that made it. */
+/* An id's listener belongs to the process that made it; a child is a rank like any other. */
 Test(fork_calls, inherited_id, .timeout = 60) {
   coll_id id;
+  coll_comm *comm = NULL;
   cr_assert_eq(coll_unique_id(&id, NULL), COLL_OK);
   pid_t pid = fork();
   if (pid == 0) {
-    coll_comm *comm = NULL;
     coll_id copy = id;
-    if (coll_comm_create(&comm, &copy, 2, 0, NULL) != COLL_ERR_INVALID_USAGE)
+    if (coll_unique_id_release(&copy) != COLL_OK)
       _exit(1);
-    _exit(coll_unique_id_release(&copy) != COLL_OK);
+    _exit(coll_comm_create(&comm, &id, 2, 0, NULL) != COLL_OK || coll_barrier(comm) != COLL_OK ||
+          coll_comm_destroy(&comm) != COLL_OK);
   }
+  cr_expect_eq(coll_comm_create(&comm, &id, 2, 1, NULL), COLL_OK);
+  cr_expect_eq(coll_barrier(comm), COLL_OK);
   cr_expect(ends_well(pid));
-  cr_expect_eq(coll_unique_id_release(&id), COLL_OK);
+  coll_comm_destroy(&comm);
 }

@@ -102,11 +102,11 @@ for collective in allreduce gatherv scan; do
     -b 1K -e 1K -n 2 -r 3 -o all
 done
 check "all types and operations" "$perf" allreduce -t 3 -b 256 -e 256 -d all -o all -n 2
-grep -c '^ *[0-9]' "$out/log" | grep -qx 126 || { echo "FAILED: 126 pairs of type and operation give as many lines"; failed=1; }
-has "values : 0 OK" "float8_e5m2 *avg" "int64_loc *maxloc" "uint16 *lxor"
+grep -c '^ *[0-9]' "$out/log" | grep -qx 130 || { echo "FAILED: 130 pairs of type and operation give as many lines"; failed=1; }
+has "values : 0 OK" "float8_e5m2 *avg" "int64_loc *maxloc" "float32_loc64 *minloc" "uint16 *lxor"
 check "sums over more ranks than float8 can count" "$perf" allreduce -t 19 -b 64 -e 64 -d float8_e5m2 -o all -n 1
 check "every type, moved" "$perf" alltoall -t 3 -b 4K -e 4K -d all -n 2
-grep -c '^ *[0-9]' "$out/log" | grep -qx 18 || { echo "FAILED: 18 types give as many lines"; failed=1; }
+grep -c '^ *[0-9]' "$out/log" | grep -qx 20 || { echo "FAILED: 20 types give as many lines"; failed=1; }
 check "rotating root" "$perf" broadcast -t 4 -b 1K -e 1K -r -1 -n 9
 check "one rank" "$perf" allreduce -b 4 -e 1K -n 2
 check "steps of bytes" "$perf" allreduce -t 2 -b 100 -e 300 -i 100 -n 2

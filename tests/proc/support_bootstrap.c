@@ -120,10 +120,22 @@ static colli_id make_id(void) {
 member *make_members(int n, int timeout_ms) {
   member *members = calloc((size_t)n, sizeof(*members));
   colli_id id = make_id();
-  for (int i = 0; i < n; i++)
+  for (int i = 0; i < n; i++) {
     members[i] =
         (member){.id = id, .rank = i, .nranks = n, .timeout_ms = timeout_ms, .pid = 1000 + i};
+    if (i > 0)
+      members[i].id.listen_fd = -1;
+  }
   return members;
+}
+
+void give_listener(member *members, int n, int maker) {
+  const int listen_fd = members[0].id.listen_fd;
+  for (int i = 0; i < n; i++) {
+    members[i].id.listen_fd = i == maker ? listen_fd : -1;
+    members[i].id.server = -1;
+    members[i].id.pid = 4711;
+  }
 }
 
 /* Runs all members but `absent` as threads. */

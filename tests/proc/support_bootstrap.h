@@ -31,6 +31,10 @@ typedef struct member {
  * them. */
 member *make_members(int n, int timeout_ms);
 
+/* Makes rank `maker` the one that has made the id, and listens; its pid is 4711. The others do not
+ * know who it is. */
+void give_listener(member *members, int n, int maker);
+
 /* Takes part in a bootstrap and leaves; `arg` is a member. */
 void *take_part(void *arg);
 

@@ -33,7 +33,7 @@ static int run_some(coll_comm *comm, int rank, int nranks, colli_prng *prng,
     for (int i = 0; i < 2 && shared; i++)
       cases[c].memory[i] = memory[i];
   }
-  return case_run(comm, rank, nranks, cases, count, 0);
+  return case_run(comm, rank, nranks, cases, count);
 }
 
 static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {

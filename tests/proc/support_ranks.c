@@ -123,15 +123,16 @@ int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg) {
   return result;
 }
 
-/* Memory that the forked ranks share, with rank 0's id. */
+/* Memory that the forked ranks share, with their id. */
 typedef struct shared_id {
   atomic_int ready;
   coll_id id;
 } shared_id;
 
-/* Rank 0 makes the id; the others wait for it. */
-static int get_id(shared_id *shared, const coll_config *config, int rank) {
-  if (rank == 0) {
+/* The rank that TEST_MAKER names makes the id, without it rank 0; the others wait for it. */
+static int get_id(shared_id *shared, const coll_config *config, int rank, int nranks) {
+  const char *maker = getenv("TEST_MAKER");
+  if (rank == (maker ? atoi(maker) % nranks : 0)) {
     coll_status status = coll_unique_id(&shared->id, config);
     atomic_store(&shared->ready, status == COLL_OK ? 1 : -1);
   }
@@ -152,7 +153,7 @@ static int process_main(shared_id *shared, const coll_config *config, int rank, 
     snprintf(host, sizeof(host), "host%d", rank * atoi(hosts) / nranks);
     setenv("COLL_HOST_ID", host, 1);
   }
-  if (get_id(shared, config, rank) != 1 ||
+  if (get_id(shared, config, rank, nranks) != 1 ||
       coll_comm_create(&comm, &shared->id, nranks, rank, &with_error) != COLL_OK) {
     fprintf(stderr, "rank %d: create: %s\n", rank, error.message);
     return 120;

@@ -17,7 +17,8 @@ typedef int (*rank_fn)(coll_comm *comm, int rank, int nranks, void *arg);
 int run_threads(int nranks, const coll_config *config, rank_fn fn, void *arg);
 
 /*
- * Runs fn in `nranks` forked processes, with coll_unique_id and coll_comm_create. Waits at most
+ * Runs fn in `nranks` forked processes, with coll_unique_id and coll_comm_create. TEST_MAKER in the
+ * environment: the rank that makes the id (% nranks), instead of 0. Waits at most
  * limit_s seconds, or until only stopped processes are left, and then kills those. results[r]
  * (results may be NULL) is rank r's exit status, 128 + signal, or 124 if it had to be killed.
  * Returns 0 if all are 0, else the lowest rank's other value.

@@ -1,4 +1,5 @@
-/* support_shrink.h: what ranks do with a communicator before and after a shrink. */
+/* support_shrink.h: what ranks do with a communicator before and after a shrink, and ids of
+ * newcomers. */
 #ifndef TESTS_SUPPORT_SHRINK_H
 #define TESTS_SUPPORT_SHRINK_H
 
@@ -13,5 +14,9 @@ coll_status go_on(coll_comm *comm, int old_rank, int *mask, bool *right);
 
 /* All-reduces until it fails, or `rounds` times. */
 coll_status reduce_for(coll_comm *comm, size_t count, int rounds);
+
+/* Makes an id that of somebody who does not know the secret, with the checksum that belongs to it.
+ */
+void change_secret(coll_id *id);
 
 #endif

@@ -37,10 +37,10 @@ static const int rank_counts[] = {1, 2, 3, 4, 5, 7, 8, 16, 17};
 enum { TCP_COUNTS = 7 };
 #endif
 #define NCOUNTS     (sizeof(rank_counts) / sizeof(*rank_counts))
-#define SHARE       ((unsigned)extent(9, 2, 7))
-#define TCP_SHARE   ((unsigned)extent(7, 3, 15))
-#define LARGE_SHARE ((unsigned)extent(5, 2, 5)) /* not a divisor of the number of cases */
-#define HOSTS_SHARE ((unsigned)extent(5, 3, 9))
+#define SHARE       ((unsigned)extent(9, 2, 17))
+#define TCP_SHARE   ((unsigned)extent(7, 3, 31))
+#define LARGE_SHARE ((unsigned)extent(5, 2, 11)) /* not a divisor of the number of cases */
+#define HOSTS_SHARE ((unsigned)extent(5, 3, 19))
 
 /* Which part of all cases a run takes: every `stride`-th, so that each case is run for some n. */
 typedef struct part {
@@ -56,7 +56,7 @@ static bool taken(const part *p, unsigned *k) {
 
 /* Runs one case with several sizes, all in flight at once if its form allows that. */
 static int run_sizes(coll_comm *comm, int rank, int nranks, test_case c, const size_t *sizes,
-                     int nsizes, coll_op affine) {
+                     int nsizes) {
   test_case cases[CASE_MAX_AT_ONCE];
   for (int i = 0; i < nsizes; i++) {
     cases[i] = c;
@@ -64,17 +64,17 @@ static int run_sizes(coll_comm *comm, int rank, int nranks, test_case c, const s
     cases[i].seed = c.seed * 7 + (uint64_t)i;
     cases[i].root = (c.root + i) % nranks;
   }
-  return case_run(comm, rank, nranks, cases, nsizes, affine);
+  return case_run(comm, rank, nranks, cases, nsizes);
 }
 
 /* The same with the small sizes, each once. */
-static int run_small(coll_comm *comm, int rank, int nranks, test_case c, coll_op affine) {
+static int run_small(coll_comm *comm, int rank, int nranks, test_case c) {
   size_t n = (size_t)nranks, sizes[6] = {0, 1, 2};
   int nsizes = 3;
   for (size_t size = n - 1; size <= n + 1; size++)
     if (size > 2)
       sizes[nsizes++] = size;
-  return run_sizes(comm, rank, nranks, c, sizes, nsizes, affine);
+  return run_sizes(comm, rank, nranks, c, sizes, nsizes);
 }
 
 #define OPS    (COLL_OP_COUNT + 1u)
@@ -91,9 +91,7 @@ static bool pair_of(unsigned i, case_coll coll, coll_type *type, coll_op *op) {
 
 static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
   const part *p = arg;
-  coll_op affine;
   unsigned k = 0;
-  RANK_OK(case_affine_create(comm, &affine));
   for (int coll = CASE_ALLREDUCE; coll < CASE_BROADCAST; coll++)
     for (unsigned pair = 0; pair < NPAIRS; pair++)
       for (int turn = 0; turn < CASE_FORMS * 3; turn++) {
@@ -104,7 +102,7 @@ static int all_reductions(coll_comm *comm, int rank, int nranks, void *arg) {
         if (!pair_of(pair, c.coll, &c.type, &c.op) || (c.in_place == 2 && !scatters) ||
             !taken(p, &k))
           continue;
-        if (run_small(comm, rank, nranks, c, affine) != 0)
+        if (run_small(comm, rank, nranks, c) != 0)
           return 1;
       }
   return 0;
@@ -124,7 +122,7 @@ static int all_moves(coll_comm *comm, int rank, int nranks, void *arg) {
                                         : COLL_TYPE_USER((int)bytes[type - COLL_TYPE_COUNT]);
         if (coll == CASE_BARRIER && (type > 0 || c.in_place))
           continue;
-        if (taken(p, &k) && run_small(comm, rank, nranks, c, 0) != 0)
+        if (taken(p, &k) && run_small(comm, rank, nranks, c) != 0)
           return 1;
       }
   return 0;
@@ -138,9 +136,7 @@ static bool whole_vector(int coll) {
 
 static int all_chunks(coll_comm *comm, int rank, int nranks, void *arg) {
   const part *p = arg;
-  coll_op affine;
   unsigned k = 0;
-  RANK_OK(case_affine_create(comm, &affine));
   for (int coll = CASE_ALLREDUCE; coll < CASE_BARRIER; coll++)
     for (unsigned pair = 0; pair < NPAIRS; pair++) {
       test_case c = {.coll = (case_coll)coll, .root = (int)(pair / OPS), .seed = k};
@@ -154,7 +150,7 @@ static int all_chunks(coll_comm *comm, int rank, int nranks, void *arg) {
       size_t chunk = p->chunk_bytes / coll_type_bytes(c.type);
       chunk = whole_vector(coll) ? chunk : chunk / (size_t)nranks;
       const size_t sizes[] = {chunk - 1, chunk, chunk + 1};
-      if (run_sizes(comm, rank, nranks, c, sizes, 3, affine) != 0)
+      if (run_sizes(comm, rank, nranks, c, sizes, 3) != 0)
         return 1;
     }
   return 0;
@@ -173,7 +169,7 @@ static int all_large(coll_comm *comm, int rank, int nranks, void *arg) {
       c.op = turn % 2 ? COLL_SUM : COLL_MAX;
       size_t size = bytes[turn / 2] / coll_type_bytes(c.type);
       size = whole_vector(coll) ? size : size / (size_t)nranks + k % 3;
-      if (taken(p, &k) && run_sizes(comm, rank, nranks, c, &size, 1, 0) != 0)
+      if (taken(p, &k) && run_sizes(comm, rank, nranks, c, &size, 1) != 0)
         return 1;
     }
   return 0;

@@ -155,7 +155,7 @@ static int bad_blocks(coll_comm *comm, int rank, int nranks, void *arg) {
          "does not take");
   EXPECT(coll_allreduce(buf, other, 1, COLL_TYPE_USER(3), COLL_SUM, comm),
          COLL_ERR_INVALID_ARGUMENT, "does not take");
-  EXPECT(coll_allreduce(buf, other, 1, COLL_INT32, (coll_op)(COLL_OP_USER_BASE + 3), comm),
+  EXPECT(coll_allreduce(buf, other, 1, COLL_INT32, (coll_op)(COLL_OP_COUNT + 3), comm),
          COLL_ERR_INVALID_ARGUMENT, "coll_op_create");
   RANK_OK(coll_barrier(comm)); /* nothing of this was sent */
   return 0;
@@ -177,6 +177,7 @@ static int other_counts(coll_comm *comm, int rank, int nranks, void *arg) {
   RANK_CHECK(nranks == 3 && status == COLL_ERR_MISMATCH);
   coll_last_error(comm, &error);
   RANK_CHECK(strstr(error.message, *(int *)arg ? "allgatherv" : "alltoallv"));
+  RANK_CHECK(*(int *)arg || strstr(error.message, "longer or shorter"));
   return 0;
 }
 

@@ -58,7 +58,7 @@ static int run_one(coll_comm *comm, int rank, int nranks, case_coll coll, char *
                    .capacity = REGION_BYTES - 4096};
     for (int i = 0; i < 2 && memory[i]; i++)
       c.memory[i] = memory[i] + 8 * (k * 5 % 100); /* anywhere in a region */
-    if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+    if (case_run(comm, rank, nranks, &c, 1) != 0)
       return 1;
   }
   return 0;

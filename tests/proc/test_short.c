@@ -26,7 +26,7 @@ static int run_short(coll_comm *comm, int rank, int nranks, case_coll coll) {
                          .in_place = in_place,
                          .count = counts[i],
                          .seed = seed++};
-          if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+          if (case_run(comm, rank, nranks, &c, 1) != 0)
             return 1;
         }
   return 0;

@@ -20,7 +20,7 @@ static int run_sizes(coll_comm *comm, int rank, int nranks, void *arg) {
                      .op = COLL_SUM,
                      .count = bytes / sizeof(float),
                      .seed = (unsigned)bytes + 1};
-      if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+      if (case_run(comm, rank, nranks, &c, 1) != 0)
         return 1;
     }
   return 0;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "number.h"
+#include "sanitized.h"
 #include "support_family.h"
 #include "support_ranks.h"
 
@@ -195,7 +196,7 @@ Test(split, in_any_order, .timeout = 100) {
 
 /* ---- descriptors ----------------------------------------------------------------------------- */
 
-enum { SPLITS = 100, PER_CONNECTION = 2 }; /* shm: a socket and the peer's bell */
+enum { SPLITS = SANITIZED ? 30 : 100, PER_CONNECTION = 2 }; /* shm: a socket and the peer's bell */
 
 /* Every rank sends a number to every other: all connections of a communicator are made. */
 static int meet_all(coll_comm *comm, int rank, int nranks) {

@@ -4,6 +4,7 @@
  * calls, so a fault comes at exactly the same point each time. Every run must end with the weights
  * and the accuracy of its checkpoint, and with all test samples tested.
  */
+#include "extent.h"
 #include "support_train.h"
 #include "trainer/base.h"
 #include "trainer/checkpoint.h"
@@ -305,6 +306,7 @@ static int find_event(int events, const char *name) {
 /* At every stride-th event of the first rank, which writes the files, and from the second event on
  * of the last, which is a server if any is. */
 static void kill_everywhere(const char *strategy, int stride) {
+  stride = extent(stride, stride, 3 * stride);
   job j;
   make(&j, strategy);
   for (int rank = 0; rank < RANKS; rank += RANKS - 1) {

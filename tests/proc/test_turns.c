@@ -75,7 +75,7 @@ static int run_series(coll_comm *comm, int rank, int nranks) {
                              .in_place = in_place,
                              .count = counts[draw(&state, 6)],
                              .seed = (uint64_t)(i * MOST + k)};
-    if (case_run(comm, rank, nranks, cases, count, 0) != 0)
+    if (case_run(comm, rank, nranks, cases, count) != 0)
       return 1;
   }
   return 0;

@@ -50,7 +50,7 @@ static int run_random(coll_comm *comm, int rank, int nranks, void *arg) {
                              .in_place = (int)colli_prng_below(&prng, 2),
                              .count = 1 + colli_prng_below(&prng, 1u << (4 + i % 15)),
                              .seed = 1 + colli_prng_below(&prng, 1000)};
-    if (case_run(comm, rank, nranks, cases, count, 0) != 0)
+    if (case_run(comm, rank, nranks, cases, count) != 0)
       return 1;
   }
   return 0;
@@ -88,7 +88,7 @@ static int run_watched(coll_comm *comm, int rank, int nranks, void *arg) {
                    .capacity = BYTES_MOST};
     if (v->coll == CASE_ALLGATHER)
       c.count /= (size_t)nranks;
-    if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+    if (case_run(comm, rank, nranks, &c, 1) != 0)
       return 1;
   }
   return 0;
@@ -153,7 +153,7 @@ static int run_refused(coll_comm *comm, int rank, int nranks, void *arg) {
                  .op = COLL_SUM,
                  .count = 300000,
                  .seed = 5};
-  return case_run(comm, rank, nranks, &c, 1, 0);
+  return case_run(comm, rank, nranks, &c, 1);
 }
 
 Test(verbs, registration_refused, .init = load, .timeout = 30) {

@@ -46,7 +46,7 @@ static int run_cases(coll_comm *comm, int rank, int nranks, void *arg) {
                    .in_place = coll % 2,
                    .count = coll % 3 ? 30 : 200000,
                    .seed = (uint64_t)coll + 1};
-    if (case_run(comm, rank, nranks, &c, 1, 0) != 0)
+    if (case_run(comm, rank, nranks, &c, 1) != 0)
       return 1;
   }
   return 0;

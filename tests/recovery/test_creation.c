@@ -1,10 +1,11 @@
 /*
- * test_creation.c: rank 0 dies at any moment of a creation: all others have the same outcome, and
- * know whose death it was.
+ * test_creation.c: the rank that made the id, and serves, dies at any moment of a creation: all
+ * others have the same outcome, and know whose death it was.
  */
 #include <criterion/criterion.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -16,7 +17,7 @@
 
 /* What each rank saw. */
 typedef struct scene {
-  bool is_over; /* rank 0 has got through */
+  bool is_over; /* the one that serves has got through */
   bool created[MOST];
   coll_status first[MOST]; /* of its first call */
   int peer[MOST];
@@ -26,17 +27,19 @@ typedef struct scene {
 /* ---- death at a certain call ----------------------------------------------------------------- */
 
 static scene *shared;
-static int calls_left;              /* until rank 0 dies, after all have checked in */
-static const boot_links *its_links; /* in rank 0, during the bootstrap */
+static int calls_left;              /* until it dies, after all have checked in */
+static const boot_links *its_links; /* in that rank, during the bootstrap */
 
 ssize_t __real_send(int fd, const void *buf, size_t bytes, int flags);
 ssize_t __real_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __real_recv(int fd, void *buf, size_t bytes, int flags);
-coll_status __real_boot_root(boot *b, boot_links *links);
+coll_status __real_boot_serve(boot *b, boot_links *links, int listen_fd,
+                              const colli_shared_time *time);
 ssize_t __wrap_send(int fd, const void *buf, size_t bytes, int flags);
 ssize_t __wrap_sendmsg(int fd, const struct msghdr *msg, int flags);
 ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags);
-coll_status __wrap_boot_root(boot *b, boot_links *links);
+coll_status __wrap_boot_serve(boot *b, boot_links *links, int listen_fd,
+                              const colli_shared_time *time);
 
 static void come_closer(void) {
   if (its_links && its_links->have_table && --calls_left == 0)
@@ -58,9 +61,10 @@ ssize_t __wrap_recv(int fd, void *buf, size_t bytes, int flags) {
   return __real_recv(fd, buf, bytes, flags);
 }
 
-coll_status __wrap_boot_root(boot *b, boot_links *links) {
+coll_status __wrap_boot_serve(boot *b, boot_links *links, int listen_fd,
+                              const colli_shared_time *time) {
   its_links = links;
-  coll_status status = __real_boot_root(b, links);
+  coll_status status = __real_boot_serve(b, links, listen_fd, time);
   its_links = NULL;
   shared->is_over = true;
   return status;
@@ -79,13 +83,16 @@ static int make_first_call(coll_comm *comm, int rank, int nranks, void *arg) {
   return 0;
 }
 
-/* Rank 0 dies at the n-th such call; false if that is after the end. */
-static bool die_at(int n, int nranks, int *created, int *failed) {
+/* Rank `maker` dies at the n-th such call; false if that is after the end. */
+static bool die_at(int n, int nranks, int maker, int *created, int *failed) {
   coll_config config = COLL_CONFIG_INIT;
   config.create_timeout_ms = slow_ms(20000);
   scene *s = shared = shared_memory(sizeof(*s));
   int results[MOST], count = 0;
   calls_left = n;
+  char text[16];
+  snprintf(text, sizeof(text), "%d", maker);
+  setenv("TEST_MAKER", text, 1);
   run_processes(nranks, &config, make_first_call, s, 40, results);
   for (int r = 0; r < nranks; r++)
     count += s->created[r];
@@ -95,32 +102,48 @@ static bool die_at(int n, int nranks, int *created, int *failed) {
       cr_expect_eq(s->first[r], COLL_OK);
     return false;
   }
-  cr_expect_eq(results[0], 128 + SIGKILL);
+  cr_expect_eq(results[maker], 128 + SIGKILL);
   cr_expect(count == 0 || count == nranks - 1, "call %d of %d ranks: %d have a communicator", n,
             nranks, count);
   *created += count > 0;
   *failed += count == 0;
-  for (int r = 1; r < nranks; r++) {
+  for (int r = 0; r < nranks; r++) {
+    if (r == maker)
+      continue;
     cr_expect(results[r] == 0 || results[r] == 120, "call %d: rank %d ended with %d", n, r,
               results[r]);
     if (!s->created[r])
       continue;
     cr_expect_eq(s->first[r], COLL_ERR_PEER_LOST, "call %d: rank %d has %s", n, r,
                  coll_status_name(s->first[r]));
-    cr_expect_eq(s->peer[r], 0, "call %d: rank %d blames rank %d", n, r, s->peer[r]);
+    cr_expect_eq(s->peer[r], maker, "call %d: rank %d blames rank %d", n, r, s->peer[r]);
   }
   return true;
 }
 
 /* With few ranks there may be no moment at which enough has been said. */
+static void die_at_each_call(int nranks, int maker, int *created, int *failed) {
+  int n = 1;
+  while (die_at(n, nranks, maker, created, failed))
+    n++;
+  printf("%d ranks: rank %d can die at %d calls\n", nranks, maker, n - 1);
+}
+
 Test(creation, rank_0_dies_at_each_call, .timeout = 400) {
   int created = 0, failed = 0;
-  for (int nranks = 3; nranks <= MOST; nranks += extent(5, 1, 5)) {
-    int n = 1;
-    while (die_at(n, nranks, &created, &failed))
-      n++;
-    printf("%d ranks: rank 0 can die at %d calls\n", nranks, n - 1);
-  }
+  for (int nranks = 3; nranks <= MOST; nranks += extent(5, 1, 5))
+    die_at_each_call(nranks, 0, &created, &failed);
+  cr_expect_gt(created, 0);
+  cr_expect_gt(failed, 0);
+}
+
+/* It also sends the table to rank 0, which others wait for. */
+Test(creation, another_maker_dies_at_each_call, .timeout = 400) {
+  int created = 0, failed = 0;
+  die_at_each_call(3, 1, &created, &failed);
+  die_at_each_call(3, 2, &created, &failed);
+  for (int maker = 1; maker < MOST; maker += extent(6, 1, 6))
+    die_at_each_call(MOST, maker, &created, &failed);
   cr_expect_gt(created, 0);
   cr_expect_gt(failed, 0);
 }

@@ -368,7 +368,7 @@ static int stay(coll_comm *comm, int rank, int nranks, void *arg) {
   if (rank == 0) {
     RANK_OK(coll_comm_join_id(comm, &s->id));
     if (s->dies_at == FORGES)
-      ((unsigned char *)&s->id)[40] ^= 1; /* of the secret */
+      change_secret(&s->id);
     atomic_store(&s->open, 1);
     RANK_CHECK(WAIT_UNTIL(coll_comm_joiners(comm, &count) != COLL_OK ||
                               (s->dies_at == LEAVES && count == 1) || atomic_load(&s->died),

@@ -101,7 +101,7 @@ Test(formula, agrees_to_1_percent) {
   static const int more[] = {48, 64, 65};
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     verdict v = {.what = "", .allowed = EXACT};
-    for (int n = 1; n <= 32; n += n < 4 ? 1 : extent(3, 1, 7))
+    for (int n = 1; n <= 32; n += n < 4 ? 1 : extent(3, 1, 13))
       shapes_each(*algo, n, 1, compare_exact, &v);
     for (size_t i = 0; i < sizeof(more) / sizeof(more[0]); i++)
       if (more[i] <= 64 || !(*algo)->groups)
@@ -164,7 +164,7 @@ Test(formula, agrees_roughly_in_slices_passes_and_groups) {
   static const int ranks[] = {1, 2, 3, 4, 5, 8, 13, 16, 32, 64};
   for (const colli_algo *const *algo = colli_algos; *algo; algo++) {
     verdict v[2] = {{.what = "", .allowed = COARSE}, {.what = ", uneven", .allowed = ROUGH}};
-    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i += (size_t)extent(2, 1, 4))
+    for (size_t i = 0; i < sizeof(ranks) / sizeof(ranks[0]); i += (size_t)extent(2, 1, 5))
       shapes_each(*algo, ranks[i], 1, compare_coarse, v);
     judge(*algo, &v[0]);
     if (v[1].compared > 0)

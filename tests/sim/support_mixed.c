@@ -89,7 +89,7 @@ static int leave_open(mixed_rank *in, int step, mixed_member *m) {
   c.form = CASE_NONBLOCKING;
   mixed_open *o = &in->open[in->nopen];
   o->member = (int)(m - in->members);
-  coll_status status = case_begin(m->comm, m->rank, m->nranks, &c, 0, &o->state, &o->request);
+  coll_status status = case_begin(m->comm, m->rank, m->nranks, &c, &o->state, &o->request);
   if (status == COLL_OK) {
     in->nopen++;
     return failed;
@@ -102,7 +102,7 @@ static int leave_open(mixed_rank *in, int step, mixed_member *m) {
 static int run_cases(mixed_rank *in, mixed_member *m, const test_case *cases, int count) {
   char text[160];
   coll_status status;
-  in->wrong |= case_try(m->comm, m->rank, m->nranks, cases, count, 0, &status);
+  in->wrong |= case_try(m->comm, m->rank, m->nranks, cases, count, &status);
   if (status != COLL_OK)
     return fail(in, m, status, case_text(cases, m->nranks, text));
   return in->wrong;

@@ -7,7 +7,7 @@
 
 #include "libcoll/comm/comm.h"
 
-#define START_NS (10 * SK_S) /* for rank 0 to make the id */
+#define START_NS (10 * SK_S) /* for its maker to make the id */
 #define SLACK_NS (300 * SK_MS)
 
 static struct {
@@ -132,7 +132,7 @@ static coll_comm *create(int rank) {
   config.timeout_ms = job.config.timeout_ms;
   config.create_timeout_ms = job.config.create_timeout_ms;
   config.heartbeat_ms = job.config.heartbeat_ms;
-  if (rank == 0) {
+  if (rank == job.config.maker) {
     if (coll_unique_id(&job.id, &config) != COLL_OK)
       abort();
     job.have_id = true;

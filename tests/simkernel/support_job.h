@@ -34,6 +34,7 @@ typedef struct job_config {
   int rounds; /* all-reduces on each communicator */
   size_t count;
   uint64_t pause_ns; /* between all-reduces */
+  int maker;         /* the rank that makes the id */
   bool direct;       /* ranks shrink without an agreement */
   bool stays;        /* ranks go on with all-reduces until one fails */
   /* Called when a rank is about to make a call; generation: of its communicator. */

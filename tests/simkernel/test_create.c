@@ -11,10 +11,12 @@
 #include "seeds.h"
 #include "support_job.h"
 
-/* Creates a communicator of n ranks, which then do all-reduces; prints what it cost. */
-static void create(int nranks, int ranks_per_host, uint64_t seed, bool print) {
+/* Creates a communicator of n ranks, of which one makes the id, and which then do all-reduces;
+ * prints what it cost. */
+static void create(int nranks, int ranks_per_host, int maker, uint64_t seed, bool print) {
   job_config config = job_defaults(seed, nranks, ranks_per_host);
   config.create_timeout_ms = config.timeout_ms = 60000;
+  config.maker = maker;
   sk_open(&config.kernel);
   cr_expect(job_run(&config));
   cr_expect_eq(job_check_together(), 0, "%d ranks", nranks);
@@ -34,7 +36,7 @@ static void create(int nranks, int ranks_per_host, uint64_t seed, bool print) {
 Test(create, every_number_of_ranks, .timeout = 300) {
   const int most = extent(64, 64, 16);
   for (int nranks = 2; nranks <= most; nranks += nranks < 20 ? 1 : extent(4, 1, 4))
-    create(nranks, 1 + nranks % 5, (uint64_t)nranks, false);
+    create(nranks, 1 + nranks % 5, nranks % 2 ? 0 : nranks * 7 / 10, (uint64_t)nranks, false);
 }
 
 /* Each rank has a table of all others: 3 GB for 1,024. */
@@ -42,7 +44,7 @@ Test(create, many_ranks, .timeout = 600) {
   const double gigabytes = (double)sysconf(_SC_AVPHYS_PAGES) * (double)sysconf(_SC_PAGESIZE) / 1e9;
   const int all = gigabytes > 8 ? 1024 : 512;
   for (int nranks = 128; nranks <= extent(512, all, 128); nranks *= 2)
-    create(nranks, 8, 1, true);
+    create(nranks, 8, nranks / 2 + 1, 1, true);
 }
 
 /* ---- deaths -----------------------------------------------------------------------------------
@@ -71,17 +73,19 @@ static bool has_one_outcome(int nranks) {
 }
 
 /* Kills the victim at a call; false: it has returned before. */
-static bool die_at(int nranks, uint64_t seed, uint64_t calls) {
+static bool die_at(int nranks, int maker, uint64_t seed, uint64_t calls) {
   job_config config = job_defaults(seed, nranks, 2);
+  config.maker = maker;
   victim_calls = calls;
   config.about = near_death;
   sk_open(&config.kernel);
   cr_expect(job_run(&config));
-  const job_entry *e = job_last(0, JOB_CREATE);
+  const job_entry *e = job_last(maker, JOB_CREATE);
   const bool created = e && e->status == COLL_OK;
-  cr_expect(has_one_outcome(nranks), "%d ranks, %d dies at call %d", nranks, victim, (int)calls);
-  cr_expect_eq(victim != 0 && created ? job_check_together() : job_check(), 0,
-               "%d ranks, %d dies at call %d", nranks, victim, (int)calls);
+  cr_expect(has_one_outcome(nranks), "%d ranks, id of %d, %d dies at call %d", nranks, maker,
+            victim, (int)calls);
+  cr_expect_eq(victim != maker && created ? job_check_together() : job_check(), 0,
+               "%d ranks, id of %d, %d dies at call %d", nranks, maker, victim, (int)calls);
   const job_entry *last = job_last(victim, JOB_CREATE);
   const bool died_in_it = last && !last->ended;
   if (!died_in_it && !has_one_outcome(nranks))
@@ -96,8 +100,19 @@ Test(create, deaths_at_each_call, .timeout = 300) {
   for (int nranks = 2; nranks <= 5; nranks++)
     for (victim = 0; victim < nranks; victim++)
       for (uint64_t calls = (uint64_t)(nranks + victim) % step;
-           die_at(nranks, (uint64_t)nranks, calls); calls += step)
+           die_at(nranks, 0, (uint64_t)nranks, calls); calls += step)
         ;
+}
+
+/* Each rank in turn has made the id, and each dies. */
+Test(create, deaths_at_each_call_with_other_makers, .timeout = 300) {
+  const uint64_t step = (uint64_t)extent(7, 1, 40);
+  for (int nranks = 2; nranks <= 5; nranks++)
+    for (int maker = 1; maker < nranks; maker++)
+      for (victim = 0; victim < nranks; victim++)
+        for (uint64_t calls = (uint64_t)(nranks + victim + maker) % step;
+             die_at(nranks, maker, (uint64_t)nranks, calls); calls += step)
+          ;
 }
 
 /* ---- the simulation itself ---------------------------------------------------------------------

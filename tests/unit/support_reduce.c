@@ -6,8 +6,8 @@
 #include <string.h>
 
 size_t ref_bytes(coll_type type) {
-  static const size_t bytes[COLL_TYPE_COUNT] = {1, 1, 2, 2, 4, 4, 8,  8, 2,
-                                                2, 4, 8, 1, 1, 8, 16, 8, 16};
+  static const size_t bytes[COLL_TYPE_COUNT] = {1, 1, 2, 2, 4, 4,  8, 8,  2,  2,
+                                                4, 8, 1, 1, 8, 16, 8, 16, 16, 16};
   return bytes[type];
 }
 
@@ -185,11 +185,17 @@ static __int128 int_op(coll_op op, __int128 a, __int128 b) {
 
 /* The type of a LOC struct's value, and that of its index. */
 static coll_type value_type(coll_type type) {
-  static const coll_type values[] = {COLL_INT32, COLL_INT64, COLL_FLOAT32, COLL_FLOAT64};
+  static const coll_type values[] = {COLL_INT32,   COLL_INT64, COLL_FLOAT32,
+                                     COLL_FLOAT64, COLL_INT32, COLL_FLOAT32};
   return values[type - COLL_INT32_LOC];
 }
 static coll_type index_type(coll_type type) {
   return ref_bytes(type) == 8 ? COLL_INT32 : COLL_INT64;
+}
+
+/* Where the index of a LOC struct lies: at its end. */
+static size_t index_at(coll_type type) {
+  return ref_bytes(type) - ref_bytes(index_type(type));
 }
 
 /* Compares the values at a and b: -1, 0 or 1. */
@@ -209,7 +215,7 @@ static int compare_values(coll_type value, bool least, const unsigned char *a,
 static void loc_element(coll_type type, coll_op op, unsigned char *out, const unsigned char *a,
                         const unsigned char *b) {
   coll_type value = value_type(type), index = index_type(type);
-  size_t bytes = ref_bytes(value);
+  size_t bytes = index_at(type);
   bool least = op == COLL_MINLOC;
   int order = compare_values(value, least, a, b);
   if (order == 0) {
@@ -222,6 +228,7 @@ static void loc_element(coll_type type, coll_op op, unsigned char *out, const un
   memmove(out, winner, ref_bytes(type));
   if (!is_int(value))
     store_float(value, out, load_float(value, out));
+  memset(out + ref_bytes(value), 0, bytes - ref_bytes(value)); /* padding */
 }
 
 void ref_element(coll_type type, coll_op op, unsigned char *out, const unsigned char *a,
@@ -283,7 +290,9 @@ static void fill_loc(colli_prng *prng, coll_type type, unsigned char *at) {
   static const uint64_t nans[] = {0x7ff8000000000000, 0xfff0000000000001, 0x7fc000017fc00001,
                                   0xffc12345ffc12345};
   coll_type value = value_type(type), index = index_type(type);
-  int64_t where = (int64_t)colli_prng_below(prng, 5) - 1;
+  /* With 64 bits: the halves of indices have opposite orders. */
+  int64_t where = ((int64_t)colli_prng_below(prng, 5) - 1) *
+                  (index == COLL_INT32 ? 1 : (int64_t)(1ull << 33) - 1);
   unsigned kind = (unsigned)colli_prng_below(prng, 4);
   if (kind == 0)
     fill_number(prng, value, at);
@@ -293,7 +302,9 @@ static void fill_loc(colli_prng *prng, coll_type type, unsigned char *at) {
     memcpy(at, &nans[colli_prng_below(prng, 4)], ref_bytes(value));
   else
     store_float(value, at, values[colli_prng_below(prng, 7)]);
-  memcpy(at + ref_bytes(value), &where, ref_bytes(index));
+  memset(at + ref_bytes(value), (int)colli_prng_below(prng, 256),
+         index_at(type) - ref_bytes(value));
+  memcpy(at + index_at(type), &where, ref_bytes(index));
 }
 
 void ref_fill(colli_prng *prng, coll_type type, unsigned char *p, size_t count) {

@@ -119,7 +119,7 @@ Test(reduce, float8) {
 }
 
 Test(reduce, values_with_location) {
-  check_types(COLL_INT32_LOC, COLL_FLOAT64_LOC);
+  check_types(COLL_INT32_LOC, COLL_FLOAT32_LOC64);
 }
 
 /* Kernels that do not exist are absent in every instruction set. */

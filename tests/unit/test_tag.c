@@ -2,6 +2,7 @@
 #include <criterion/criterion.h>
 #include <string.h>
 
+#include "libcoll/call/ops.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/p2p/p2p_tag.h"
 
@@ -27,7 +28,10 @@ Test(tag, fields_have_no_bit_in_common) {
       COLLI_TAG_P2P_KIND, COLLI_TAG_P2P_NUMBER, COLLI_TAG_SHARED,
   };
   const colli_tag_field long_type[] = {COLLI_TAG_LONG_COUNT, COLLI_TAG_LONG_TYPE};
+  const colli_tag_field user_op[] = {COLLI_TAG_OP, COLLI_TAG_ALGO, COLLI_TAG_USER_OP,
+                                     COLLI_TAG_USER_PASSES, COLLI_TAG_SHARED};
   check_disjoint(long_type, 2);
+  check_disjoint(user_op, sizeof(user_op) / sizeof(*user_op));
   check_disjoint(collective, sizeof(collective) / sizeof(*collective));
   check_disjoint(p2p, sizeof(p2p) / sizeof(*p2p));
 }
@@ -35,10 +39,10 @@ Test(tag, fields_have_no_bit_in_common) {
 /* Ranks of different builds communicate, so the layout is a format that must not change. */
 Test(tag, bits_are_where_they_have_always_been) {
   coll_tag tag = colli_tag_make(COLLI_REDUCE, true, 0x123456789abcull, COLL_TYPE_USER_BASE + 12,
-                                COLL_OP_USER_BASE + 3, 0x4321, 0x7fedcba98ull, 0x55, 0x654321);
+                                0xab1234, 0x4321, 0x7fedcba98ull, 0x55, 0x654321);
   cr_assert_eq(tag.word[0], 0x000c123456789abcull);
   cr_assert_eq(tag.word[1], 0xfedcba9800004321ull);
-  cr_assert_eq(tag.word[2], 0x006543215583ff85ull);
+  cr_assert_eq(tag.word[2], 0x0021123455abff85ull);
   tag = p2p_tag_make(P2P_PUT, 0x7fffffff, COLL_FLOAT32, 77, 0xfedcba98u);
   cr_assert_eq(tag.word[0], 77);
   cr_assert_eq(tag.word[1] >> 32, 0x7fffffff);
@@ -96,4 +100,38 @@ Test(tag, what_ranks_choose_is_no_part_of_a_call) {
   cr_assert_str_eq(colli_tag_text(&a, text), "scan(count 9, int8, sum)");
   a = colli_tag_make(COLLI_ALLGATHER, false, 1, COLL_UINT64, COLLI_MAKES_WINDOW, 0, 5, 1, 2);
   cr_assert_str_eq(colli_tag_text(&a, text), "coll_window_create()");
+}
+
+/* The code of a user-defined operation with a number. */
+static uint32_t user_op(uint32_t number) {
+  return COLLI_TAG_USER_OP_CODE << 16 | number;
+}
+
+Test(tag, user_defined_operations_are_told_apart) {
+  static const uint32_t numbers[] = {COLLI_OP_PREMUL, 1, 0xffff, 0x10000, 0x2c01d5, 0x7fffff};
+  char text[COLLI_TAG_TEXT];
+  for (size_t i = 0; i < sizeof(numbers) / sizeof(*numbers); i++) {
+    coll_tag a =
+        colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, user_op(numbers[i]), 0, 5, 1, 0x123402);
+    coll_tag b = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, user_op(numbers[i]), 0, 5, 3, 4);
+    coll_tag sum = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, COLL_SUM, 0, 5, 1, 2);
+    cr_assert(colli_tag_has_user_op(&a) && !colli_tag_has_user_op(&sum));
+    cr_assert_eq(colli_tag_op(&a), user_op(numbers[i]));
+    cr_assert_eq(colli_tag_op(&sum), (uint32_t)COLL_SUM);
+    cr_assert_eq(colli_tag_get(&a, COLLI_TAG_ALGO), 1);
+    cr_assert_eq(colli_tag_get(&a, COLLI_TAG_USER_PASSES), 2);
+    cr_assert_neq(a.word[2], b.word[2]);
+    cr_assert(colli_tag_same_call(&a, &b));
+    cr_assert_not(colli_tag_same_call(&a, &sum));
+    cr_assert_not(colli_tag_same_call(&sum, &a));
+    for (size_t j = 0; j < i; j++) {
+      b = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, user_op(numbers[j]), 0, 5, 1, 2);
+      cr_assert_not(colli_tag_same_call(&a, &b));
+    }
+  }
+  coll_tag tag = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, user_op(0x2c01d), 0, 5, 1, 2);
+  cr_assert_str_eq(colli_tag_text(&tag, text), "scan(count 9, int8, operation 0x02c01d)");
+  tag = colli_tag_make(COLLI_SCAN, false, 9, COLL_INT8, user_op(COLLI_OP_PREMUL), 0, 5, 1, 2);
+  cr_assert_str_eq(colli_tag_text(&tag, text), "scan(count 9, int8, pre-multiplied sum)");
+  cr_assert_str_eq(colli_tag_brief(&tag, text), "scan #5 (9 B int8 pre-multiplied sum)");
 }

@@ -31,7 +31,8 @@ static int start_listening(tcp_endpoint *ep) {
   int count = colli_net_interfaces(env->param(env->ctx, "COLL_TCP_IFNAME"), ep->blob.addrs,
                                    COLLI_MAX_ADDRS, &error);
   if (count == 0)
-    return fail_open(env, COLL_ERR_UNSUPPORTED, error.syscall, error.sys_errno, error.message);
+    return fail_open(env, error.status == COLL_ERR_SYSTEM ? COLL_ERR_SYSTEM : COLL_ERR_UNSUPPORTED,
+                     error.syscall, error.sys_errno, error.message);
   uint16_t port;
   coll_status status = colli_door_listen(env->param(env->ctx, "COLL_PORT_RANGE"), env->secret,
                                          &ep->listen_fd, &port, &error);

@@ -315,6 +315,38 @@ COLL_API coll_status coll_alltoallv_on_stream(const void *sendbuf, const size_t 
                                               const size_t *recvcounts, const size_t *rdispls,
                                               coll_type type, coll_comm *comm, void *stream);
 
+/*
+ * As alltoallv, with a type for each rank: sendcounts[d] elements of sendtypes[d] at byte
+ * sdispls[d] of sendbuf go to rank d, recvcounts[s] elements of recvtypes[s] from rank s go to byte
+ * rdispls[s] of recvbuf. NULL displacements: each block begins where the one before ends. What s
+ * sends to d must have as many bytes as d expects; the types may differ, also in place, where
+ * sendbuf == recvbuf and both sides have the same blocks. It moves bytes: records name it alltoallv
+ * of elements of 1 byte, buffers need no alignment, and COLL_CHECK_FINITE does not look at them.
+ * Memory for 4 * nranks numbers is allocated (NO_MEMORY).
+ */
+COLL_API coll_status coll_alltoallw(const void *sendbuf, const size_t *sendcounts,
+                                    const size_t *sdispls, const coll_type *sendtypes,
+                                    void *recvbuf, const size_t *recvcounts, const size_t *rdispls,
+                                    const coll_type *recvtypes, coll_comm *comm);
+/* Starts coll_alltoallw(); complete the request. */
+COLL_API coll_status coll_ialltoallw(const void *sendbuf, const size_t *sendcounts,
+                                     const size_t *sdispls, const coll_type *sendtypes,
+                                     void *recvbuf, const size_t *recvcounts, const size_t *rdispls,
+                                     const coll_type *recvtypes, coll_comm *comm,
+                                     coll_request **request);
+/* Makes a persistent request of coll_alltoallw(), for coll_start(). */
+COLL_API coll_status coll_alltoallw_init(const void *sendbuf, const size_t *sendcounts,
+                                         const size_t *sdispls, const coll_type *sendtypes,
+                                         void *recvbuf, const size_t *recvcounts,
+                                         const size_t *rdispls, const coll_type *recvtypes,
+                                         coll_comm *comm, coll_request **request);
+/* coll_alltoallw() on a GPU stream; COLL_ERR_UNSUPPORTED so far. */
+COLL_API coll_status coll_alltoallw_on_stream(const void *sendbuf, const size_t *sendcounts,
+                                              const size_t *sdispls, const coll_type *sendtypes,
+                                              void *recvbuf, const size_t *recvcounts,
+                                              const size_t *rdispls, const coll_type *recvtypes,
+                                              coll_comm *comm, void *stream);
+
 /* Waits until every rank has called it. */
 COLL_API coll_status coll_barrier(coll_comm *comm);
 /* Starts coll_barrier(); complete the request. */

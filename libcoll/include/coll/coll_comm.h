@@ -84,11 +84,13 @@ typedef struct coll_config {
 /* ---- creation ------------------------------------------------------------------------------ */
 
 /*
- * Identifies a communicator that is about to be created: the addresses at which rank 0 listens, and
- * a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted channel,
- * and erase them once the communicator is there.
+ * Identifies a communicator that is about to be created: the addresses at which its maker listens,
+ * and a fresh 256-bit secret. Whoever has these bytes can join, so send them over a trusted
+ * channel, and erase them once the communicator is there. There is room for 72 bytes of addresses,
+ * at most 6: one of each of the host's networks comes first, the fastest before others, loopback
+ * last. COLL_TCP_IFNAME chooses if that leaves out the right one.
  */
-#define COLL_UNIQUE_ID_BYTES 256
+#define COLL_UNIQUE_ID_BYTES 128
 typedef struct coll_id {
   unsigned char bytes[COLL_UNIQUE_ID_BYTES];
 } coll_id;
@@ -120,10 +122,11 @@ typedef struct coll_id {
 COLL_API coll_status coll_init_from_env(coll_comm **comm, const coll_config *config);
 
 /*
- * Makes a fresh id and starts to listen for the other ranks. Call it in the process that will be
- * rank 0, pass the bytes to the others, and call coll_comm_create() on every rank. The listening
- * socket belongs to the id until rank 0's coll_comm_create() takes it over or
- * coll_unique_id_release() closes it. config: as in coll_comm_create(); may be NULL. Errors:
+ * Makes a fresh id and starts to listen for the other ranks. Call it in a process that will be one
+ * of the ranks, whichever, pass the bytes to the others, and call coll_comm_create() on every rank.
+ * The listening socket belongs to the id until this process's coll_comm_create() takes it over (the
+ * first of its threads, if several are ranks) or coll_unique_id_release() closes it. A child that
+ * is forked afterwards does not have it. config: as in coll_comm_create(); may be NULL. Errors:
  * INVALID_ARGUMENT, INVALID_USAGE (COLL_PORT_RANGE or COLL_TCP_IFNAME malformed), SYSTEM (no port
  * available).
  */
@@ -134,14 +137,16 @@ COLL_API coll_status coll_unique_id_release(coll_id *id);
 
 /*
  * Creates a communicator of `nranks` ranks, collectively: each rank passes the same id and nranks
- * and its own rank. Rank 0 must be the process that called coll_unique_id(). Returns when all ranks
- * have joined, or with an error on every rank that did. If rank 0 dies when all have joined, the
- * others get COLL_OK nevertheless, and PEER_LOST at their first call that waits for another rank;
- * if it dies before, PEER_LOST. Only if another rank dies or stops at the same time may some of
- * them get COLL_OK and others PEER_LOST. Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1,
- * malformed id), TIMEOUT (missing ranks are named), MISMATCH (two processes claim one rank, or
- * nranks differs: both are named), AUTH (the secret differs), UNREACHABLE (rank 0 cannot be
- * reached, or no transport connects a pair), SYSTEM, NO_MEMORY, PROTOCOL.
+ * and its own rank. One of the ranks must be in the process that called coll_unique_id(): it serves
+ * the others meanwhile. Returns when all ranks have joined, or with an error on every rank that
+ * did. If the rank that serves dies when all have joined, the others get COLL_OK nevertheless, and
+ * PEER_LOST at their first call that waits for another rank; if it dies before, PEER_LOST. Only if
+ * another rank dies or stops at the same time may some of them get COLL_OK and others PEER_LOST.
+ * Errors: INVALID_ARGUMENT (null, rank not in 0 .. nranks-1, malformed or damaged id),
+ * INVALID_USAGE (this process made the id, and has used or released it), TIMEOUT (missing ranks are
+ * named), MISMATCH (two processes claim one rank, or nranks differs: both are named), AUTH (the
+ * secret differs), UNREACHABLE (the rank that serves cannot be reached, or no transport connects a
+ * pair), SYSTEM, NO_MEMORY, PROTOCOL.
  */
 COLL_API coll_status coll_comm_create(coll_comm **comm, const coll_id *id, int nranks, int rank,
                                       const coll_config *config);
@@ -191,9 +196,8 @@ COLL_API coll_status coll_comm_name(const coll_comm *comm, const char **name);
 /*
  * Creates new communicators from the ranks of `comm`, collectively over all of them: ranks that
  * pass the same color end up together, ordered by key, and by rank in `comm` where keys are equal.
- * The child shares connections, descriptors and operations (coll_op_create) with `comm` and may
- * outlive it. The loss of a process revokes all communicators that contain it; every other failure
- * revokes one.
+ * The child shares connections and descriptors with `comm` and may outlive it. The loss of a
+ * process revokes all communicators that contain it; every other failure revokes one.
  *
  * color: 0 or more, or COLL_NO_COLOR to be in none (*child is NULL then). config: NULL, or settings
  * for the child, which inherits from `comm` what is not set; `transport` must be NULL or that of
@@ -284,10 +288,11 @@ COLL_API coll_status coll_comm_revoke(coll_comm *comm);
 /*
  * After a failure: creates a new communicator of the ranks of `comm` that are still alive, in the
  * same order, with new connections. Collective over the survivors; `comm` may be revoked or not.
- * Ranks that die meanwhile, or do not join within create_timeout_ms, are left out; all survivors
- * agree on who is left. They must be more than half of the ranks, or half of them with rank 0, or
- * all that are not proven dead, unless shrink_quorum says otherwise (docs/failures.md). `comm`
- * itself does not change and must still be destroyed. config: as in coll_comm_split(). Errors:
+ * Ranks that die meanwhile, do not join within create_timeout_ms, or have no descriptors or memory
+ * left for it, are left out; all survivors agree on who is left. They must be more than half of the
+ * ranks, or half of them with rank 0, or all that are not proven dead, unless shrink_quorum says
+ * otherwise (docs/failures.md). `comm` itself does not change and must still be destroyed. config:
+ * as in coll_comm_split(). Errors:
  * INVALID_ARGUMENT, TIMEOUT (this rank was left out, or did not find the others), ABORTED
  * (meanwhile, on any rank), UNSUPPORTED (in the simulator), and those of coll_comm_create().
  */

@@ -74,6 +74,30 @@ COLL_API coll_status coll_wait_all(coll_request **requests, int count, coll_stat
  */
 COLL_API coll_status coll_wake(coll_comm *comm);
 
+/*
+ * Limits one nonblocking or started persistent operation: it fails with COLL_ERR_TIMEOUT if it is
+ * not complete timeout_ms after this call, whether it moves or not. This replaces the
+ * communicator's timeout_ms for this operation on this rank, and may be shorter or longer; 0 takes
+ * the limit back. Time from the call, because that is what a program knows that must answer in
+ * time; that between calls counts too. The limit of a persistent operation lasts until it is
+ * complete: set it after each coll_start(). A group's (coll_group_iend) holds for all operations in
+ * it. A request with a callback gets its limit before.
+ *
+ * A receive that no message has matched ends alone: it is taken back, its buffer and coll_message
+ * are untouched, and the communicator stays usable. Its message, if it comes, waits for another
+ * receive. All others (collectives, sends, sendrecv, receives whose message arrives) revoke the
+ * communicator as its own timeout does, because other ranks have seen a part of them; all ranks get
+ * the same record, which names who has not come. So the earliest limit of any rank counts.
+ *
+ * Limits are looked at while the rank waits or tests and nothing moves, or by its progress thread;
+ * so the end may come some 50 ms late, that of a collective up to a quarter of a second, in which
+ * other ranks are asked where they are (with more than 32 ranks longer). No effect on a complete
+ * request. From the threads that may test it. Errors: INVALID_ARGUMENT (request is NULL, negative),
+ * INVALID_USAGE (a persistent request that is not started; one of coll_comm_isplit() or
+ * coll_comm_idup(), whose limit is the communicator's).
+ */
+COLL_API coll_status coll_request_set_timeout(coll_request *request, int timeout_ms);
+
 /* What coll_request_set_callback() calls; see there. status: how the operation ended. */
 typedef void (*coll_request_fn)(void *context, coll_status status);
 

@@ -29,7 +29,7 @@ static const char help[] =
     "                       of a typical one; not for the barrier). FROM-TO: which algorithm each\n"
     "                       size in this range gets\n"
     "      --type TYPE      int8 ... uint64, float8_e4m3, ..., float32 (default), float64,\n"
-    "                       int32_loc ... float64_loc\n"
+    "                       int32_loc ... float32_loc64\n"
     "      --root R         root of a rooted collective (default 0)\n"
     "      --deterministic  off (default), on or ordered: as COLL_DETERMINISTIC, for sums of "
     "floats\n"

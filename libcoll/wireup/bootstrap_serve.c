@@ -1,4 +1,5 @@
-/* bootstrap_root.c: rank 0's part: collects the records, sends the table, announces the outcome. */
+/* bootstrap_serve.c: the server's part: collects the records, sends the table, announces the
+ * outcome. */
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 #define LINGER_NS COLLI_NS_PER_S          /* the same, for ranks that have yet to connect */
 
 /* An authenticated connection. */
-typedef struct root_conn {
+typedef struct serve_conn {
   colli_sealed conn;
   int rank;
   int poll_index;  /* in boot->polls; -1: not in it yet */
@@ -29,13 +30,16 @@ typedef struct root_conn {
   } msg;
   bool answers; /* it has asked for the time, and msg.report, the answer, is being sent */
   size_t answer_done;
-} root_conn;
+  bool gets_table; /* it is rank 0, and this is being sent: */
+  boot_report head;
+  size_t head_done, table_done;
+} serve_conn;
 
-typedef struct root_state {
+typedef struct serve_state {
   boot *b;
   boot_links *links;
   colli_door door;
-  root_conn **conns;
+  serve_conn **conns;
   int count, capacity;
   bool *is_in;      /* by rank: has checked in */
   boot_time *times; /* by rank: what it has measured */
@@ -44,7 +48,7 @@ typedef struct root_state {
   int tls_differs;       /* a rank whose COLL_TLS differs from ours; -1: none is known */
   bool links_up;
   uint64_t deadline_ns; /* of the rank that gives up first */
-} root_state;
+} serve_state;
 
 /* How long before a deadline a message must be sent in order to arrive in time. */
 static uint64_t margin_ns(uint64_t remaining_ns) {
@@ -53,37 +57,35 @@ static uint64_t margin_ns(uint64_t remaining_ns) {
 }
 
 /* The first rank for which `flag` is false. */
-static int first_missing(const root_state *r, const bool *flag) {
-  int rank = 0;
-  while (rank < r->b->nranks && flag[rank])
-    rank++;
-  return rank;
+static int first_missing(const serve_state *r, const bool *flag) {
+  const bool *missing = memchr(flag, false, (size_t)r->b->nranks);
+  return missing ? (int)(missing - flag) : r->b->nranks;
 }
 
 /* Fails because the deadline passed before all ranks had checked in. */
-static coll_status fail_checkin_late(root_state *r) {
+static coll_status fail_checkin_late(serve_state *r) {
   const boot *b = r->b;
   char list[200], addr[COLLI_ADDR_TEXT], strangers[COLLI_STRANGERS_TEXT];
   int missing = b->nranks - r->checked_in;
   boot_list_ranks(r->is_in, b->nranks, false, list, sizeof(list));
   return boot_fail(b, COLL_ERR_TIMEOUT, first_missing(r, r->is_in), NULL,
-                   "rank%s %s of %d did not check in within %.3g s at rank 0 (host %s, %s); look "
+                   "rank%s %s of %d did not check in within %.3g s at rank %d (host %s, %s); look "
                    "whether %s started and can reach that address (firewall, COLL_TCP_IFNAME); "
                    "COLL_CREATE_TIMEOUT_MS gives more time%s",
                    missing > 1 ? "s" : "", list, b->nranks,
-                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->mine->host,
-                   colli_addr_text(&b->id->addrs[0], addr), missing > 1 ? "they were" : "it was",
-                   colli_door_strangers(&r->door, strangers));
+                   (double)(colli_now_ns() - b->start_ns) / (double)COLLI_NS_PER_S, b->rank,
+                   b->mine->host, colli_addr_text(&b->id->addrs[0], addr),
+                   missing > 1 ? "they were" : "it was", colli_door_strangers(&r->door, strangers));
 }
 
 /* Fails because the deadline passed before all ranks had made their control links. */
-static coll_status fail_links_late(root_state *r) {
+static coll_status fail_links_late(serve_state *r) {
   const boot *b = r->b;
   char list[200];
   bool *ready = calloc((size_t)b->nranks, sizeof(*ready));
   if (!ready)
     return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory");
-  ready[0] = r->links_up;
+  ready[b->rank] = r->links_up;
   for (int i = 0; i < r->count; i++)
     if (r->conns[i]->ready)
       ready[r->conns[i]->rank] = true;
@@ -100,7 +102,7 @@ static coll_status fail_links_late(root_state *r) {
 }
 
 /* Closes one connection. */
-static void drop_conn(root_state *r, int i) {
+static void drop_conn(serve_state *r, int i) {
   COLLI_ASSERT_RANK(i >= 0 && i < r->count, r->b->rank);
   colli_sealed_close(&r->conns[i]->conn);
   free(r->conns[i]);
@@ -108,11 +110,11 @@ static void drop_conn(root_state *r, int i) {
 }
 
 /* Keeps an authenticated connection; false if there are too many or there is no memory. */
-static bool add_conn(root_state *r, colli_guest *guest) {
+static bool add_conn(serve_state *r, colli_guest *guest) {
   COLLI_ASSERT_RANK(r->count <= r->capacity && guest->fd >= 0, r->b->rank);
   if (r->count == r->capacity)
     return false;
-  root_conn *conn = calloc(1, sizeof(*conn));
+  serve_conn *conn = calloc(1, sizeof(*conn));
   if (!conn)
     return false;
   colli_sealed_open(&conn->conn, &guest->auth);
@@ -123,20 +125,19 @@ static bool add_conn(root_state *r, colli_guest *guest) {
 }
 
 /* Turns a rank away whose COLL_TLS differs. */
-static void refuse_tls(root_state *r, colli_guest *guest) {
+static void refuse_tls(serve_state *r, colli_guest *guest) {
   r->tls_differs = guest->auth.hello.src_rank;
   colli_auth_answer(&guest->auth, true); /* says so */
   boot_close(&guest->fd);
 }
 
 /* Accepts authenticated connections of ranks that check in. */
-static void accept_checkins(root_state *r) {
+static void accept_checkins(serve_state *r) {
   const boot *b = r->b;
   colli_guest guest;
   while (colli_door_next(&r->door, &guest)) {
     const colli_hello *hello = &guest.auth.hello;
-    bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id &&
-                  hello->dst_rank == 0;
+    bool wanted = hello->kind == COLLI_HELLO_CHECKIN && hello->comm_id == b->id->comm_id;
     if (!wanted)
       boot_guest_refuse(b, &guest);
     else if ((hello->tls != 0) != b->tls)
@@ -149,19 +150,19 @@ static void accept_checkins(root_state *r) {
 }
 
 /* Connections cannot be accepted. */
-static coll_status fail_accept(root_state *r, int sys_errno) {
+static coll_status fail_accept(serve_state *r, int sys_errno) {
   const boot *b = r->b;
   colli_error_sys(b->error, COLL_ERR_SYSTEM, "create", "accept4", sys_errno,
-                  "rank 0 cannot take more check-ins (%d of %d ranks are in); it needs a "
+                  "rank %d cannot take more check-ins (%d of %d ranks are in); it needs a "
                   "descriptor for each rank: raise the limit (ulimit -n)",
-                  r->checked_in, b->nranks);
-  b->error->rank = 0;
+                  b->rank, r->checked_in, b->nranks);
+  b->error->rank = b->rank;
   snprintf(b->error->host, sizeof(b->error->host), "%s", b->mine->host);
   return COLL_ERR_SYSTEM;
 }
 
 /* Checks a received record and puts it into the table. */
-static coll_status enter_record(root_state *r, root_conn *conn) {
+static coll_status enter_record(serve_state *r, serve_conn *conn) {
   const boot *b = r->b;
   const boot_checkin *in = &conn->checkin;
   colli_rank_info *info = &conn->msg.record;
@@ -169,9 +170,10 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
   if (in->nranks != b->nranks)
     return boot_fail(
         b, COLL_ERR_MISMATCH, conn->rank, info,
-        "rank %d (host %s, pid %d) was started with %d ranks, but rank 0 (host %s, pid "
+        "rank %d (host %s, pid %d) was started with %d ranks, but rank %d (host %s, pid "
         "%d) with %d; start all with the same number",
-        conn->rank, info->host, info->pid, in->nranks, b->mine->host, b->mine->pid, b->nranks);
+        conn->rank, info->host, info->pid, in->nranks, b->rank, b->mine->host, b->mine->pid,
+        b->nranks);
   if (conn->rank < 0 || conn->rank >= b->nranks)
     return boot_fail(b, COLL_ERR_PROTOCOL, -1, info,
                      "a process (host %s, pid %d) checked in as rank %d of %d", info->host,
@@ -181,7 +183,7 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
                      "rank %d (host %s, pid %d) sent an impossible record (%s)", conn->rank,
                      info->host, info->pid, wrong);
   if (r->is_in[conn->rank]) {
-    const colli_rank_info *first = conn->rank == 0 ? b->mine : &r->links->table[conn->rank];
+    const colli_rank_info *first = conn->rank == b->rank ? b->mine : &r->links->table[conn->rank];
     return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, first,
                      "two processes claim to be rank %d: pid %d on host %s, and pid %d on host %s; "
                      "give each rank to one process",
@@ -202,27 +204,27 @@ static coll_status enter_record(root_state *r, root_conn *conn) {
 }
 
 /* Fails because a rank runs another version. */
-static coll_status fail_version(const root_state *r, const root_conn *conn) {
+static coll_status fail_version(const serve_state *r, const serve_conn *conn) {
   const boot *b = r->b;
   const uint32_t version = conn->checkin.version;
   return boot_fail(b, COLL_ERR_MISMATCH, conn->rank, NULL,
-                   "rank %d uses libcoll %u.%u.%u, but rank 0 (host %s) %d.%d.%d; install the "
+                   "rank %d uses libcoll %u.%u.%u, but rank %d (host %s) %d.%d.%d; install the "
                    "same version everywhere",
-                   conn->rank, version / 10000, version / 100 % 100, version % 100, b->mine->host,
-                   COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
+                   conn->rank, version / 10000, version / 100 % 100, version % 100, b->rank,
+                   b->mine->host, COLL_VERSION_MAJOR, COLL_VERSION_MINOR, COLL_VERSION_PATCH);
 }
 
 /* Fails because only some ranks have COLL_TLS=1. */
-static coll_status fail_tls(const root_state *r) {
+static coll_status fail_tls(const serve_state *r) {
   const boot *b = r->b;
   return boot_fail(b, COLL_ERR_MISMATCH, r->tls_differs, NULL,
-                   "rank %d has COLL_TLS=%d, but rank 0 (host %s) has COLL_TLS=%d; set it to the "
+                   "rank %d has COLL_TLS=%d, but rank %d (host %s) has COLL_TLS=%d; set it to the "
                    "same on all ranks",
-                   r->tls_differs, !b->tls, b->mine->host, b->tls);
+                   r->tls_differs, !b->tls, b->rank, b->mine->host, b->tls);
 }
 
 /* Reads a rank's check-in and its record, or later its report: DONE, AGAIN or an errno. */
-static int pull_message(root_conn *conn) {
+static int pull_message(serve_conn *conn) {
   const size_t bytes = conn->checked_in ? sizeof(conn->msg.report) : sizeof(conn->msg.record);
   int result =
       colli_sealed_pull(&conn->conn, &conn->checkin, sizeof(conn->checkin), &conn->checkin_done);
@@ -231,28 +233,51 @@ static int pull_message(root_conn *conn) {
   return result;
 }
 
-/* Sends the answer to a question for the time. If the connection is broken, reading finds out. */
-static void push_answer(root_conn *conn) {
-  const int sent = colli_sealed_push(&conn->conn, &conn->msg.report, sizeof(conn->msg.report),
-                                     &conn->answer_done);
-  conn->answers = sent == COLL_T_AGAIN;
+/* Sends the rest of table and answer; whether any is left. Reading finds out what is broken. */
+static bool is_sending(const serve_state *r, serve_conn *conn) {
+  const size_t bytes = (size_t)r->b->nranks * sizeof(*r->links->table);
+  int sent = COLL_T_DONE;
+  if (conn->gets_table)
+    sent = colli_sealed_push(&conn->conn, &conn->head, sizeof(conn->head), &conn->head_done);
+  if (conn->gets_table && sent == COLL_T_DONE)
+    sent = colli_sealed_push(&conn->conn, r->links->table, bytes, &conn->table_done);
+  conn->gets_table = sent == COLL_T_AGAIN;
+  if (!conn->gets_table && conn->answers)
+    conn->answers = colli_sealed_push(&conn->conn, &conn->msg.report, sizeof(conn->msg.report),
+                                      &conn->answer_done) == COLL_T_AGAIN;
+  return conn->gets_table || conn->answers;
+}
+
+/* Begins to send the table to rank 0, from which it goes down the tree. */
+static void give_table(serve_state *r) {
+  for (int i = 0; i < r->count; i++) {
+    serve_conn *conn = r->conns[i];
+    if (conn->rank != 0 || !conn->checked_in)
+      continue;
+    boot_report_fill(r->b, &conn->head, COLL_OK);
+    conn->head.status = BOOT_TABLE;
+    conn->head.server = r->b->rank;
+    conn->head.remaining_ms = boot_remaining_ms(r->links->deadline_ns);
+    conn->gets_table = true;
+    (void)is_sending(r, conn);
+  }
 }
 
 /* Answers a question for the time. */
-static void answer_time(root_conn *conn) {
+static void answer_time(const serve_state *r, serve_conn *conn) {
   const uint64_t heard_ns = colli_now_ns();
   memset(&conn->msg.report, 0, sizeof(conn->msg.report));
   conn->msg.report.status = BOOT_ASKS_TIME;
   conn->done = conn->answer_done = 0;
   conn->msg.report.time = (boot_time){.heard_ns = heard_ns, .told_ns = colli_now_ns()};
-  push_answer(conn);
+  conn->answers = true;
+  (void)is_sending(r, conn);
 }
 
 /* Reads what a rank sends; *gone: its connection ended before it had checked in. */
-static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
+static coll_status read_conn(serve_state *r, serve_conn *conn, bool *gone) {
   const boot *b = r->b;
-  if (conn->answers)
-    push_answer(conn);
+  (void)is_sending(r, conn);
   const int result = conn->answers ? COLL_T_AGAIN : pull_message(conn);
   if (result == COLL_T_AGAIN)
     return COLL_OK;
@@ -263,10 +288,10 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   if (result == COLL_T_DONE && !conn->checked_in)
     return enter_record(r, conn);
   if (result == COLL_T_DONE && conn->msg.report.status == BOOT_ASKS_TIME) {
-    answer_time(conn);
+    answer_time(r, conn);
     return COLL_OK;
   }
-  const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : 0];
+  const colli_rank_info *info = &r->links->table[conn->checked_in ? conn->rank : b->rank];
   if (result == COLL_T_DONE && conn->msg.report.status == COLL_OK && !conn->ready) {
     conn->ready = true;
     conn->done = 0;
@@ -280,10 +305,10 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
   boot_note_errno(b, result, true);
   if (conn->checked_in || colli_errno_is_shortage(result))
     return boot_fail(b, COLL_ERR_PEER_LOST, conn->rank, info,
-                     "rank %d (host %s, pid %d) is lost: it closed its connection to rank 0 after "
-                     "it had checked in and before all ranks were joined; look for what ended that "
-                     "process",
-                     conn->rank, info->host, info->pid);
+                     "rank %d (host %s, pid %d) is lost: it closed its connection to rank %d "
+                     "after it had checked in and before all ranks were joined; look for what "
+                     "ended that process",
+                     conn->rank, info->host, info->pid, b->rank);
   colli_log_write(b->log, COLLI_LOG_INFO, "a connection of rank %d closed before it checked in",
                   conn->rank);
   *gone = true;
@@ -291,10 +316,10 @@ static coll_status read_conn(root_state *r, root_conn *conn, bool *gone) {
 }
 
 /* Reads what all ranks send. */
-static coll_status read_conns(root_state *r) {
+static coll_status read_conns(serve_state *r) {
   const boot_polls *polls = &r->b->polls;
   for (int i = 0; i < r->count;) {
-    root_conn *conn = r->conns[i];
+    serve_conn *conn = r->conns[i];
     bool gone = false;
     if (conn->poll_index < 0 || polls->fds[conn->poll_index].revents) {
       coll_status status = read_conn(r, conn, &gone);
@@ -311,11 +336,10 @@ static coll_status read_conns(root_state *r) {
 
 /* Sends one rank the outcome; true when done. With `linger`, it is done only when the rank has
  * closed. */
-static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linger) {
-  if (conn->answers)
-    push_answer(conn);
-  if (conn->answers)
-    return false; /* in the middle of another message */
+static bool send_outcome(const serve_state *r, serve_conn *conn, const boot_report *outcome,
+                         bool linger) {
+  if (is_sending(r, conn))
+    return false;
   int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
   if (result != COLL_T_DONE && colli_errno_is_shortage(result))
     return false; /* try again */
@@ -332,7 +356,7 @@ static bool send_outcome(root_conn *conn, const boot_report *outcome, bool linge
  * Tells every rank the outcome. A failure is also announced for a moment to ranks that have yet to
  * connect; otherwise they would find a closed port and not know why.
  */
-static void tell_outcome(root_state *r, coll_status status) {
+static void tell_outcome(serve_state *r, coll_status status) {
   boot *b = r->b;
   boot_report outcome;
   boot_report_fill(b, &outcome, status);
@@ -346,8 +370,9 @@ static void tell_outcome(root_state *r, coll_status status) {
   for (int told = 0;;) {
     for (int i = 0; i < r->count;) {
       if (status == COLL_OK) /* all are in the table */
-        boot_time_tell(r->links->table, r->conns[i]->rank, r->times, &r->time, &outcome.time);
-      if (send_outcome(r->conns[i], &outcome, linger)) {
+        boot_time_tell(r->links->table, b->rank, r->conns[i]->rank, r->times, &r->time,
+                       &outcome.time);
+      if (send_outcome(r, r->conns[i], &outcome, linger)) {
         drop_conn(r, i);
         told++;
       } else {
@@ -371,13 +396,15 @@ static void tell_outcome(root_state *r, coll_status status) {
 }
 
 /* Waits until something happens. */
-static void wait_for_events(root_state *r) {
+static void wait_for_events(serve_state *r) {
   boot *b = r->b;
   boot_polls_clear(&b->polls, r->deadline_ns);
-  for (int i = 0; i < r->count; i++)
-    r->conns[i]->poll_index = boot_polls_add(
-        &b->polls, r->conns[i]->conn.fd,
-        colli_sealed_events(&r->conns[i]->conn, r->conns[i]->answers ? POLLIN | POLLOUT : POLLIN));
+  for (int i = 0; i < r->count; i++) {
+    serve_conn *conn = r->conns[i];
+    const short events = conn->answers || conn->gets_table ? POLLIN | POLLOUT : POLLIN;
+    conn->poll_index =
+        boot_polls_add(&b->polls, conn->conn.fd, colli_sealed_events(&conn->conn, events));
+  }
   boot_door_watch(b, &r->door);
   boot_links_watch(b, r->links);
   boot_lifelines_watch(b);
@@ -385,7 +412,7 @@ static void wait_for_events(root_state *r) {
 }
 
 /* Serves the other ranks until all are joined or something fails. */
-static coll_status serve_ranks(root_state *r) {
+static coll_status serve_ranks(serve_state *r) {
   boot *b = r->b;
   for (;;) {
     coll_status status = read_conns(r);
@@ -406,6 +433,7 @@ static coll_status serve_ranks(root_state *r) {
       r->links->have_table = true;
       uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
       r->links->deadline_ns = r->deadline_ns - margin_ns(left_ns);
+      give_table(r);
     }
     int result = boot_links_step(b, r->links);
     if (result > 0)
@@ -419,8 +447,8 @@ static coll_status serve_ranks(root_state *r) {
   }
 }
 
-coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time) {
-  root_state *r = calloc(1, sizeof(*r));
+coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_shared_time *time) {
+  serve_state *r = calloc(1, sizeof(*r));
   coll_status status = COLL_ERR_NO_MEMORY;
   if (r) {
     r->b = b;
@@ -435,10 +463,9 @@ coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time)
     r->time = *time;
   }
   if (r && r->conns && r->is_in && r->times) {
-    r->is_in[0] = true;
-    r->checked_in = 1;
-    links->table[0] = *b->mine;
-    status = boot_door_open(b, &r->door, b->id->listen_fd, COLLI_HELLO_CHECKIN, 0);
+    r->checked_in = r->is_in[b->rank] = true;
+    links->table[b->rank] = *b->mine;
+    status = boot_door_open(b, &r->door, listen_fd, COLLI_HELLO_CHECKIN, BOOT_SERVER);
     /* Any rank may have been given another secret, and dials all addresses. */
     const unsigned long most = (unsigned long)b->nranks * COLLI_MAX_ADDRS;
     r->door.answers = r->door.answers < most ? most : r->door.answers;
@@ -451,12 +478,12 @@ coll_status boot_root(boot *b, boot_links *links, const colli_shared_time *time)
   }
   while (r && r->count > 0)
     drop_conn(r, r->count - 1);
-  if (r) {
-    free(r->conns);
-    free(r->is_in);
-    free(r->times);
-    explicit_bzero(r, sizeof(*r));
-  }
+  if (!r)
+    return status;
+  free(r->conns);
+  free(r->is_in);
+  free(r->times);
+  explicit_bzero(r, sizeof(*r));
   free(r);
   return status;
 }

@@ -1,0 +1,133 @@
+/* test_dial.c: a rank that reaches a peer at several addresses proves itself on one connection. */
+#include <criterion/criterion.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "libcoll/wireup/bootstrap_dial.h"
+#include "waits.h"
+
+enum { DOORS = 3, COMM_ID = 7 };
+
+/* The dialling rank, and the peer's addresses, each with a listener of its own. */
+typedef struct scene {
+  boot b;
+  colli_id id;
+  colli_rank_info mine;
+  boot_shortage shortage;
+  coll_error error;
+  colli_log log;
+  colli_addr addrs[COLLI_MAX_ADDRS];
+  int listeners[DOORS];
+  colli_auth guests[DOORS]; /* fd: 0 before it has come */
+  int proved[DOORS];        /* COLL_T_DONE: this one believes that it is the rank */
+  boot_dial dial;
+  int result; /* of the dialling */
+} scene;
+
+static void open_scene(scene *s, bool tls) {
+  memset(s, 0, sizeof(*s));
+  cr_assert_eq(colli_id_fresh(&s->id, &s->error), COLL_OK);
+  s->id.comm_id = COMM_ID;
+  s->b = (boot){.id = &s->id,
+                .rank = 1,
+                .nranks = 2,
+                .mine = &s->mine,
+                .log = &s->log,
+                .error = &s->error,
+                .tls = tls,
+                .shortage = &s->shortage};
+  for (int i = 0; i < DOORS; i++) {
+    s->addrs[i] = (colli_addr){.family = 4, .prefix = 8, .ip = {127, 0, 0, 1}};
+    cr_assert_eq(colli_net_listen("", &s->listeners[i], &s->addrs[i].port, &s->error), COLL_OK);
+    s->proved[i] = COLL_T_AGAIN;
+  }
+  s->result = COLL_T_AGAIN;
+  boot_dial_begin(&s->b, &s->dial, COLLI_HELLO_SHRINK, 0, s->addrs);
+}
+
+static void close_scene(scene *s) {
+  boot_dial_close(&s->dial);
+  colli_sealed_close(&s->dial.conn);
+  for (int i = 0; i < DOORS; i++) {
+    close(s->listeners[i]);
+    colli_auth_drop(&s->guests[i]);
+    close(s->guests[i].fd);
+  }
+  colli_id_release(&s->id);
+}
+
+/* The peer is slow: it answers nobody before connections at all addresses are there. */
+static bool all_have_come(scene *s) {
+  int count = 0;
+  s->result = boot_dial_step(&s->b, &s->dial);
+  for (int i = 0; i < DOORS; i++) {
+    const int fd = s->guests[i].fd ? -1 : colli_net_accept(s->listeners[i]);
+    if (fd >= 0) {
+      colli_auth_accept(&s->guests[i], fd, s->id.secret->bytes);
+      if (s->b.tls)
+        colli_auth_want_tls(&s->guests[i]);
+    }
+    count += s->guests[i].fd > 0;
+  }
+  return s->result == COLL_T_AGAIN && count == DOORS;
+}
+
+/* Both sides go on; returns where the rank has proved itself: a bit for each address. */
+static int go_on(scene *s) {
+  int where = 0;
+  if (s->result == COLL_T_AGAIN)
+    s->result = boot_dial_step(&s->b, &s->dial);
+  for (int i = 0; i < DOORS; i++) {
+    if (s->proved[i] == COLL_T_AGAIN)
+      s->proved[i] = colli_auth_poll(&s->guests[i]);
+    where |= s->proved[i] == COLL_T_DONE ? 1 << i : 0;
+  }
+  return where;
+}
+
+/* Goes on until the rank has proved itself at an address that is not in `before`. */
+static int prove_once(scene *s, int before) {
+  int where;
+  cr_assert(WAIT_UNTIL((where = go_on(s) & ~before) != 0, 30));
+  for (int i = 0; i < 100; i++) /* steps in which it could prove itself elsewhere */
+    where |= go_on(s) & ~before;
+  cr_assert_eq(where & (where - 1), 0, "proved at several: %x", (unsigned)where);
+  cr_assert_eq(s->result, COLL_T_AGAIN);
+  return where;
+}
+
+/* Answers where the rank has just proved itself. */
+static void answer(scene *s, int where, bool accepted) {
+  for (int i = 0; i < DOORS; i++)
+    if (where == 1 << i)
+      cr_assert_eq(colli_auth_answer(&s->guests[i], accepted), 0);
+}
+
+/* Refused at one address after the other, the rank gets in at the last. */
+Test(dial, proves_itself_again_once_it_is_refused, .timeout = 60) {
+  scene s;
+  int done = 0;
+  open_scene(&s, false);
+  cr_assert(WAIT_UNTIL(all_have_come(&s), 30));
+  for (int i = 0; i < DOORS; i++) {
+    const int where = prove_once(&s, done);
+    answer(&s, where, i == DOORS - 1);
+    done |= where;
+  }
+  cr_assert(WAIT_UNTIL((go_on(&s), s.result != COLL_T_AGAIN), 30));
+  cr_assert_eq(s.result, COLL_T_DONE);
+  close_scene(&s);
+}
+
+/* Nor does it prove itself elsewhere while TLS begins on that connection. */
+Test(dial, proves_itself_once_with_tls, .timeout = 60) {
+  scene s;
+  open_scene(&s, true);
+  cr_assert(WAIT_UNTIL(all_have_come(&s), 30));
+  const int where = prove_once(&s, 0);
+  answer(&s, where, true);
+  for (int i = 0; i < 100; i++)
+    cr_assert_eq(go_on(&s), where);
+  cr_assert_eq(s.result, COLL_T_AGAIN);
+  close_scene(&s);
+}
