@@ -127,11 +127,12 @@ static int by_preference(const void *left, const void *right) {
   return memcmp(a->addr.ip, b->addr.ip, sizeof(a->addr.ip));
 }
 
-/* Reads one entry of getifaddrs(); true if its address may be offered to peers. */
-static bool read_interface(const struct ifaddrs *ifa, const char *filter, interface *out) {
-  const unsigned up = IFF_UP | IFF_RUNNING;
-  if (!ifa->ifa_addr || (ifa->ifa_flags & up) != up || !filter_allows(filter, ifa->ifa_name) ||
-      !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
+/* Reads one entry of getifaddrs(); true if its address may be offered to peers: it has all
+ * `flags`. */
+static bool read_interface(const struct ifaddrs *ifa, const char *filter, unsigned flags,
+                           interface *out) {
+  if (!ifa->ifa_addr || (ifa->ifa_flags & flags) != flags ||
+      !filter_allows(filter, ifa->ifa_name) || !colli_net_from_sockaddr(ifa->ifa_addr, &out->addr))
     return false;
   if (ifa->ifa_netmask && out->addr.family == 4)
     out->addr.prefix =
@@ -145,6 +146,19 @@ static bool read_interface(const struct ifaddrs *ifa, const char *filter, interf
   return true;
 }
 
+/* Reads the interfaces that have all `flags`; *count of them. Whether one is not loopback. */
+static bool read_interfaces(const struct ifaddrs *list, const char *filter, unsigned flags,
+                            interface all[MAX_FOUND], int *count) {
+  bool any = false;
+  *count = 0;
+  for (const struct ifaddrs *ifa = list; ifa && *count < MAX_FOUND; ifa = ifa->ifa_next)
+    if (read_interface(ifa, filter, flags, &all[*count])) {
+      any |= !all[*count].loopback;
+      ++*count;
+    }
+  return any;
+}
+
 int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_error *error) {
   struct ifaddrs *list;
   interface all[MAX_FOUND];
@@ -154,14 +168,16 @@ int colli_net_interfaces(const char *ifname, colli_addr *addrs, int max, coll_er
                     "the network interfaces of this host cannot be listed");
     return 0;
   }
-  for (const struct ifaddrs *ifa = list; ifa && count < MAX_FOUND; ifa = ifa->ifa_next)
-    count += read_interface(ifa, ifname, &all[count]);
+  /* When a container has just been started, its link may take a moment to run. */
+  if (!read_interfaces(list, ifname, IFF_UP | IFF_RUNNING, all, &count))
+    (void)read_interfaces(list, ifname, IFF_UP, all, &count);
   freeifaddrs(list);
   if (count == 0) {
-    colli_error_set(error, COLL_ERR_INVALID_USAGE, "create",
-                    "no running network interface with an address matches COLL_TCP_IFNAME=%s; "
-                    "`ip addr` lists those that there are",
-                    *ifname ? ifname : "(all)");
+    colli_error_set(
+        error, COLL_ERR_INVALID_USAGE, "create",
+        "no network interface that is up and has an address matches COLL_TCP_IFNAME=%s; "
+        "`ip addr` lists those that there are",
+        *ifname ? ifname : "(all)");
     return 0;
   }
   qsort(all, (size_t)count, sizeof(*all), by_preference);
