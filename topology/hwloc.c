@@ -9,7 +9,7 @@
 #include "libcoll/base/error.h"
 #include "libcoll/base/file.h"
 #include "libcoll/base/fork.h"
-#include "topology/topology.h"
+#include "topology/read.h"
 
 #define LINK_MBIT      "collLinkMbit"     /* in a machine file: speed of a device's link */
 #define MOST_XML_BYTES ((size_t)16 << 20) /* of a machine file */
@@ -20,6 +20,12 @@
 static bool is_file(const char *source) {
   size_t length = strlen(source);
   return length >= 4 && strcmp(source + length - 4, ".xml") == 0;
+}
+
+const char *colli_topo_file(const char *source) {
+  if (source[0] == '\0')
+    return getenv("HWLOC_XMLFILE");
+  return is_file(source) ? source : NULL;
 }
 
 /*
@@ -142,7 +148,8 @@ static void fill_core(hwloc_topology_t machine, hwloc_obj_t object, hwloc_const_
   core->l3 = index_above(machine, HWLOC_OBJ_L3CACHE, object);
   core->l2 = index_above(machine, HWLOC_OBJ_L2CACHE, object);
   core->numa_node = node_of(machine, object, topo->nnuma);
-  for (unit = hwloc_bitmap_first(object->cpuset); unit >= 0;
+  /* In a damaged file a core may have units that the machine does not have, even endlessly many. */
+  for (unit = core->os_index; unit >= 0 && unit < topo->npu_numbers;
        unit = hwloc_bitmap_next(object->cpuset, unit)) {
     topo->core_of_pu[unit] = index;
     if (hwloc_bitmap_isset(allowed, (unsigned)unit) && !core->allowed) {
@@ -290,8 +297,7 @@ static coll_status read_devices(hwloc_topology_t machine, colli_topo *topo) {
 
 /* ---- entry points ---------------------------------------------------------------------------- */
 
-/* Reads a machine. */
-coll_status colli_topo_load(const char *source, colli_topo **topo, coll_error *error) {
+coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *error) {
   hwloc_topology_t machine;
   *topo = NULL;
   coll_status status = open_machine(source, &machine, error);
@@ -328,7 +334,7 @@ static void note_speeds(hwloc_topology_t machine) {
   }
 }
 
-coll_status colli_topo_export(const char *source, FILE *out, coll_error *error) {
+coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error) {
   hwloc_topology_t machine;
   char *text;
   int bytes;
@@ -344,6 +350,15 @@ coll_status colli_topo_export(const char *source, FILE *out, coll_error *error) 
     hwloc_free_xmlbuffer(machine, text);
   }
   hwloc_topology_destroy(machine);
+  return status;
+}
+
+coll_status colli_topo_try(const char *source, FILE *out, coll_error *error) {
+  hwloc_topology_t machine;
+  (void)out;
+  coll_status status = open_machine(source, &machine, error);
+  if (status == COLL_OK)
+    hwloc_topology_destroy(machine);
   return status;
 }
 

@@ -8,15 +8,21 @@
 #include <unistd.h>
 
 #include "libcoll/tuning/cache.h"
-#include "topology/topology.h"
+#include "topology/read.h"
+
+/* The path of one of the machine files. */
+static const char *file_path(char path[512], const char *name) {
+  const char *slash = strrchr(__FILE__, '/');
+  snprintf(path, 512, "%.*s/../machines/%s", (int)(slash - __FILE__), __FILE__, name);
+  return path;
+}
 
 /* Loads one of the machine files. */
 static colli_topo *load_file(const char *name) {
   char path[512];
   coll_error error = COLL_ERROR_INIT;
   colli_topo *topo;
-  const char *slash = strrchr(__FILE__, '/');
-  snprintf(path, sizeof(path), "%.*s/../machines/%s", (int)(slash - __FILE__), __FILE__, name);
+  file_path(path, name);
   cr_assert_eq(colli_topo_load(path, &topo, &error), COLL_OK, "%s", error.message);
   return topo;
 }
@@ -267,6 +273,91 @@ Test(topo, bad_sources_are_refused_with_a_reason) {
                                   "</topology>\n"),
                  path);
   unlink(path);
+}
+
+Test(topo, files_that_crash_hwloc_are_refused_by_name) {
+  static const char *const names[] = {"damaged/machine.xml", "damaged/node.xml",
+                                      "damaged/unit.xml"};
+  char path[512];
+  coll_error error = COLL_ERROR_INIT;
+  for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+    file_path(path, names[i]);
+    expect_refused(path, path);
+    expect_refused(path, "coll_topo --xml");
+    cr_expect_eq(colli_topo_export(path, stdout, &error), COLL_ERR_INVALID_ARGUMENT);
+  }
+  /* hwloc's own variable names a file instead of this machine. */
+  cr_assert_eq(setenv("HWLOC_XMLFILE", file_path(path, names[0]), 1), 0);
+  expect_refused("", path);
+  unsetenv("HWLOC_XMLFILE");
+  colli_topo_free(load_machine(""));
+}
+
+/* Works that do not end well, and one that takes more than there is room for. */
+static coll_status loop(const char *source, FILE *out, coll_error *error) {
+  (void)source, (void)out, (void)error;
+  for (volatile bool more = true; more;)
+    ;
+  return COLL_OK;
+}
+
+static coll_status take_all(const char *source, FILE *out, coll_error *error) {
+  (void)source, (void)out, (void)error;
+  for (int i = 0; i < 2048; i++) {
+    volatile char *page = malloc(1 << 20);
+    if (page == NULL)
+      abort();
+    *page = 1;
+  }
+  return COLL_OK;
+}
+
+static coll_status write_all(const char *source, FILE *out, coll_error *error) {
+  static const char block[1 << 16];
+  (void)source, (void)error;
+  for (int i = 0; i < 2048; i++)
+    fwrite(block, sizeof(block), 1, out);
+  return COLL_OK;
+}
+
+Test(topo, a_child_is_limited) {
+  static colli_topo_work *const works[] = {loop, take_all, write_all};
+  static const char *const says[] = {"after 0.2 s", "is damaged", "too large"};
+  static const int limits_ms[] = {200, 60000, 60000};
+  for (size_t i = 0; i < sizeof(works) / sizeof(works[0]); i++) {
+    coll_error error = COLL_ERROR_INIT;
+    char *bytes;
+    size_t nbytes;
+    cr_expect_eq(colli_topo_apart(works[i], "some.xml", limits_ms[i], &bytes, &nbytes, &error),
+                 COLL_ERR_INVALID_ARGUMENT);
+    cr_expect_null(bytes);
+    cr_expect_not_null(strstr(error.message, says[i]), "%s", error.message);
+    cr_expect_not_null(strstr(error.message, "some.xml"), "%s", error.message);
+  }
+}
+
+Test(topo, what_a_child_says_is_checked) {
+  colli_topo *topo = load_file("power8gpudistances.xml"), *copy;
+  char *bytes = NULL;
+  size_t nbytes = 0;
+  FILE *out = open_memstream(&bytes, &nbytes);
+  colli_topo_pack(topo, out);
+  fclose(out);
+  copy = colli_topo_unpack(bytes, nbytes);
+  cr_assert_not_null(copy);
+  cr_expect_eq(copy->ncores, 8);
+  cr_expect_str_eq(device(copy, "nvml3")->name, "nvml3");
+  colli_topo_free(copy);
+  cr_expect_null(colli_topo_unpack(bytes, nbytes - 1));
+  cr_expect_null(colli_topo_unpack(bytes, 10));
+  colli_topo_core *core = (colli_topo_core *)(bytes + sizeof(*topo)); /* malloc()'s alignment */
+  core->numa_node = topo->nnuma;
+  cr_expect_null(colli_topo_unpack(bytes, nbytes));
+  core->numa_node = 0;
+  *(unsigned char *)&core->allowed = 2;
+  cr_expect_null(colli_topo_unpack(bytes, nbytes));
+  free(bytes);
+  colli_topo_free(topo);
 }
 
 Test(topo, printing_shows_every_core_and_device) {

@@ -1,0 +1,105 @@
+/*
+ * pack.c: a machine as bytes, from a child that read it to its parent (apart.c). hwloc may have
+ * damaged the child's memory before it wrote them, so the parent believes nothing.
+ */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "topology/read.h"
+
+#define MOST (1 << 20) /* cores, processing units, devices */
+
+void colli_topo_pack(const colli_topo *topo, FILE *out) {
+  fwrite(topo, sizeof(*topo), 1, out);
+  fwrite(topo->cores, sizeof(*topo->cores), (size_t)topo->ncores, out);
+  fwrite(topo->core_of_pu, sizeof(*topo->core_of_pu), (size_t)topo->npu_numbers, out);
+  if (topo->ndevices > 0)
+    fwrite(topo->devices, sizeof(*topo->devices), (size_t)topo->ndevices, out);
+}
+
+/* Whether an index is -1 or below a count. */
+static bool is_index(int index, int count) {
+  return index >= -1 && index < count;
+}
+
+static bool is_count(int count) {
+  return count >= 0 && count <= MOST;
+}
+
+static bool is_text(const char *text, size_t room) {
+  return memchr(text, '\0', room) != NULL;
+}
+
+/* Whether the counts can be, and need that many bytes. */
+static bool counts_fit(const colli_topo *topo, size_t nbytes) {
+  return is_count(topo->npackages) && is_count(topo->nnuma) && is_count(topo->nl3) &&
+         is_count(topo->nl2) && is_count(topo->ncores) && is_count(topo->npus) &&
+         is_count(topo->ndevices) && is_count(topo->npu_numbers) && topo->ncores > 0 &&
+         is_text(topo->source, sizeof(topo->source)) &&
+         nbytes == sizeof(*topo) + (size_t)topo->ncores * sizeof(*topo->cores) +
+                       (size_t)topo->npu_numbers * sizeof(*topo->core_of_pu) +
+                       (size_t)topo->ndevices * sizeof(*topo->devices);
+}
+
+static bool is_core(const colli_topo *topo, const colli_topo_core *core) {
+  unsigned char allowed; /* a bool that is neither 0 nor 1 must not be read as one */
+  memcpy(&allowed, &core->allowed, 1);
+  return allowed <= 1 && is_index(core->os_index, topo->npu_numbers) &&
+         is_index(core->package, topo->npackages) && is_index(core->numa_node, topo->nnuma) &&
+         is_index(core->l3, topo->nl3) && is_index(core->l2, topo->nl2);
+}
+
+static bool is_device(const colli_topo *topo, const colli_topo_device *device) {
+  unsigned kind;
+  _Static_assert(sizeof(kind) == sizeof(device->kind), "an enum is an int");
+  memcpy(&kind, &device->kind, sizeof(kind));
+  return kind <= COLLI_DEVICE_GPU && is_text(device->name, sizeof(device->name)) &&
+         is_text(device->bus, sizeof(device->bus)) && is_index(device->numa_node, topo->nnuma) &&
+         is_index(device->package, topo->npackages) && isfinite(device->link_mbit) &&
+         device->link_mbit >= 0;
+}
+
+/* Whether all parts of a machine fit together. */
+static bool is_machine(const colli_topo *topo) {
+  for (int i = 0; i < topo->ncores; i++)
+    if (!is_core(topo, &topo->cores[i]))
+      return false;
+  for (int i = 0; i < topo->npu_numbers; i++)
+    if (!is_index(topo->core_of_pu[i], topo->ncores))
+      return false;
+  for (int i = 0; i < topo->ndevices; i++)
+    if (!is_device(topo, &topo->devices[i]))
+      return false;
+  return true;
+}
+
+/* A copy of the next n elements, which moves *from. NULL: out of memory. */
+static void *copy_next(const char **from, int n, size_t bytes) {
+  void *copy = calloc((size_t)n + 1, bytes);
+  if (copy != NULL && n > 0)
+    memcpy(copy, *from, (size_t)n * bytes);
+  *from += (size_t)n * bytes;
+  return copy;
+}
+
+colli_topo *colli_topo_unpack(const char *bytes, size_t nbytes) {
+  colli_topo *topo = malloc(sizeof(*topo));
+  if (topo == NULL || nbytes < sizeof(*topo)) {
+    free(topo);
+    return NULL;
+  }
+  memcpy(topo, bytes, sizeof(*topo));
+  if (!counts_fit(topo, nbytes)) {
+    free(topo);
+    return NULL;
+  }
+  bytes += sizeof(*topo);
+  topo->cores = copy_next(&bytes, topo->ncores, sizeof(*topo->cores));
+  topo->core_of_pu = copy_next(&bytes, topo->npu_numbers, sizeof(*topo->core_of_pu));
+  topo->devices = copy_next(&bytes, topo->ndevices, sizeof(*topo->devices));
+  if (topo->cores != NULL && topo->core_of_pu != NULL && topo->devices != NULL && is_machine(topo))
+    return topo;
+  colli_topo_free(topo);
+  return NULL;
+}

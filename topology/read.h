@@ -1,0 +1,41 @@
+/*
+ * read.h: the machine as hwloc reads it, in this process; for topology/ and its fuzz target. hwloc
+ * crashes on damaged files, so for others colli_topo_load() reads those in a child (apart.c).
+ */
+#ifndef COLLI_TOPOLOGY_READ_H
+#define COLLI_TOPOLOGY_READ_H
+
+#include "topology/topology.h"
+
+/* As colli_topo_load() and colli_topo_export(). */
+coll_status colli_topo_read(const char *source, colli_topo **topo, coll_error *error);
+coll_status colli_topo_describe(const char *source, FILE *out, coll_error *error);
+
+/* The file that hwloc would read for a source: that, or the one that hwloc's own variable names
+ * instead of this machine. NULL: none. */
+const char *colli_topo_file(const char *source);
+
+/* Lets hwloc read a machine, and forgets it. Nothing is written. */
+coll_status colli_topo_try(const char *source, FILE *out, coll_error *error);
+
+/* ---- apart.c --------------------------------------------------------------------------------- */
+
+/* What a child does: it writes its result to `out`. */
+typedef coll_status colli_topo_work(const char *source, FILE *out, coll_error *error);
+
+/*
+ * Does something in a child, which may crash, run for `ms` and take a gigabyte of memory. The
+ * caller frees *bytes. Errors: as the work; INVALID_ARGUMENT (the child did not get to its end);
+ * SYSTEM.
+ */
+coll_status colli_topo_apart(colli_topo_work *work, const char *source, int ms, char **bytes,
+                             size_t *nbytes, coll_error *error);
+
+/* ---- pack.c ---------------------------------------------------------------------------------- */
+
+/* Writes a machine for the parent of this process; that reads it, or NULL: it is not consistent, or
+ * there is no memory. */
+void colli_topo_pack(const colli_topo *topo, FILE *out);
+colli_topo *colli_topo_unpack(const char *bytes, size_t nbytes);
+
+#endif
