@@ -23,7 +23,7 @@ colli_report *colli_reports_get(colli_reports *reports, int rank, uint64_t uid) 
   if (report)
     return report;
   if (count >= MOST) {
-    oldest->uid = uid;
+    *oldest = (colli_report){.next = oldest->next, .uid = uid};
     return oldest;
   }
   report = calloc(1, sizeof(*report));

@@ -6,21 +6,36 @@
 #ifndef COLLI_COMM_REPORTS_H
 #define COLLI_COMM_REPORTS_H
 
+#include "coll/coll_transport.h"
 #include "libcoll/wireup/ctrl.h"
 
 #define COLLI_REPORT_TEXT 240
 
-/* A rank waits in a communicator. */
+/* What a rank of its host has seen of a rank that does not answer: failure/witness.h. */
+typedef struct colli_seen {
+  uint64_t at_ns;     /* 0: nothing yet */
+  uint64_t looked_ns; /* when somebody last tried */
+  uint64_t entered;   /* number of the last collective that it has entered there */
+  coll_tag tag;       /* of the operation that it has ended last there, */
+  uint32_t since_ms;  /* and how long ago that was then */
+  bool ended;         /* it has ended any */
+  uint32_t pending;   /* its operations in flight anywhere */
+  uint8_t state;      /* of its process, as in proc(5) */
+} colli_seen;
+
+/* A rank waits in a communicator, or others wait for it there. */
 typedef struct colli_report {
   struct colli_report *next;
   uint64_t uid;      /* of the communicator */
-  uint64_t heard_ns; /* when it last said so */
+  uint64_t heard_ns; /* when it last said that it waits; 0: never */
+  uint64_t again_ns; /* after which it says so again, if it still does */
   bool inside;       /* in a call; otherwise an operation is in flight there */
   bool idle;         /* it does not wait anywhere, but is alive */
   int nwaits;
   int waits[COLLI_CTRL_MORE + 1]; /* for these ranks */
   char name[COLLI_NAME];          /* of the communicator */
   char text[COLLI_REPORT_TEXT];   /* the operation */
+  colli_seen seen;
 } colli_report;
 
 /* A failure has reached a rank's caller, who may therefore not come where others wait for it. */
@@ -45,6 +60,7 @@ typedef struct colli_rank_reports {
 typedef struct colli_reports {
   colli_affected recent;
   uint64_t recent_ns; /* when this rank last heard of it; 0: there is none */
+  uint64_t asked_ns;  /* when a rank last asked who waits where; 0: never */
   colli_rank_reports at[];
 } colli_reports;
 

@@ -7,6 +7,7 @@
 #include "libcoll/base/line.h"
 #include "libcoll/call/tag.h"
 #include "libcoll/comm/notice_send.h"
+#include "libcoll/failure/witness.h"
 
 bool colli_reports_waiting(const coll_comm *comm, int rank) {
   const colli_wait_report *report = &comm->failure.wait_reports[rank];
@@ -89,28 +90,83 @@ static void add_last(colli_line *l, const coll_tag *tag, uint64_t age_ms) {
                  (double)age_ms / 1e3);
 }
 
+/* Milliseconds since a moment. */
+static uint64_t ms_since(const coll_comm *comm, uint64_t ns) {
+  return (comm->world.now_ns(comm->world.ctx) - ns) / COLLI_NS_PER_MS;
+}
+
+/* Adds what another rank has seen of one that does not answer. */
+static void add_seen(colli_line *l, const coll_comm *comm, const colli_seen *seen) {
+  const char *state = colli_witness_state_text(seen);
+  if (seen->ended) {
+    colli_line_add(l, "; its");
+    add_last(l, &seen->tag, seen->since_ms + ms_since(comm, seen->at_ns));
+  } else {
+    colli_line_add(l, "; it has finished none before");
+  }
+  if (state)
+    colli_line_add(l, "; %s", state);
+}
+
+void colli_answer_seen_text(const coll_comm *comm, int base_rank, uint64_t uid, char *text,
+                            size_t bytes) {
+  const colli_seen *seen = colli_witness_of(comm, base_rank, uid);
+  colli_line l = {text, bytes, 0};
+  *text = 0;
+  if (seen)
+    add_seen(&l, comm, seen);
+}
+
+/* What is known of the late rank: at most one of the two. */
+typedef struct known {
+  const colli_answer *answer; /* its own */
+  const colli_seen *seen;     /* from a rank of its host */
+} known;
+
+/* What it said itself counts, unless it did not answer the last question (it is asked at least that
+ * often) and somebody has seen it since. */
+static known find_known(const coll_comm *comm, const coll_request *op, int peer) {
+  const colli_answer *answer = &comm->failure.wait_reports[peer].answer;
+  const uint64_t interval_ns = 4 * (comm->watch.asked_ns - comm->watch.fresh_ns);
+  const bool late = answer->heard_ns + interval_ns < comm->watch.asked_ns;
+  known k = {.seen = colli_witness_of(comm, colli_comm_base_rank(comm, peer), comm->uid)};
+  if (answer->heard_ns && answer->entered < op->sequence && !(late && k.seen))
+    k = (known){.answer = answer};
+  return k;
+}
+
+/* Adds that it has not entered the operation, as far as this is known. */
+static void add_missing(colli_line *l, const coll_comm *comm, const coll_request *op, int peer,
+                        known k) {
+  char call[COLLI_TAG_TEXT];
+  const bool inside = k.seen && k.seen->entered >= op->sequence;
+  const uint64_t quiet_ms = k.answer ? ms_since(comm, k.answer->heard_ns) : 0;
+  colli_line_add(l, "rank %d (host %s, pid %d) has %sentered %s on communicator \"%s\"", peer,
+                 comm->table[peer].host, comm->table[peer].pid, inside ? "" : "not ",
+                 colli_tag_brief(&op->tag, call), comm->name);
+  if (inside)
+    colli_line_add(l, ", but does not move on in it");
+  else if (!k.answer && !k.seen)
+    colli_line_add(l, ", or is frozen, or cannot be reached: it does not answer");
+  else if (quiet_ms >= comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS)
+    colli_line_add(l, ", and has not answered for %.1f s", (double)quiet_ms / 1e3);
+  colli_line_add(l, "; ");
+}
+
 void colli_answer_text(const coll_comm *comm, const coll_request *op, int peer, char *text,
                        size_t bytes) {
   colli_line l = {text, bytes, 0};
-  char call[COLLI_TAG_TEXT];
-  const colli_answer *answer = &comm->failure.wait_reports[peer].answer;
-  uint64_t quiet_ms = (comm->world.now_ns(comm->world.ctx) - answer->heard_ns) / COLLI_NS_PER_MS;
-  bool says = answer->heard_ns && answer->entered < op->sequence;
-  colli_line_add(&l, "rank %d (host %s, pid %d) has not entered %s on communicator \"%s\"", peer,
-                 comm->table[peer].host, comm->table[peer].pid, colli_tag_brief(&op->tag, call),
-                 comm->name);
-  if (!says)
-    colli_line_add(&l, ", or is frozen, or cannot be reached: it does not answer");
-  else if (quiet_ms >= comm->watch.timeout_ns / 2 / COLLI_NS_PER_MS)
-    colli_line_add(&l, ", and has not answered for %.1f s", (double)quiet_ms / 1e3);
-  colli_line_add(&l, "; ");
-  add_waiting(&l, comm, op);
+  const known k = find_known(comm, op, peer);
   const colli_flight *mine = colli_flight_last_ended(&comm->exec.flights);
-  if (says && answer->ended) {
+  add_missing(&l, comm, op, peer, k);
+  add_waiting(&l, comm, op);
+  if (k.answer && k.answer->ended) {
     colli_line_add(&l, "; its");
-    add_last(&l, &answer->tag, answer->since_ms + quiet_ms);
-  } else if (says) {
+    add_last(&l, &k.answer->tag, k.answer->since_ms + ms_since(comm, k.answer->heard_ns));
+  } else if (k.answer) {
     colli_line_add(&l, "; it has finished none before");
+  } else if (k.seen) {
+    add_seen(&l, comm, k.seen);
   } else if (mine) {
     colli_line_add(&l, "; rank %d's", comm->rank);
     add_last(&l, &mine->tag,

@@ -262,7 +262,7 @@ static void describe_circle(const search *s, coll_error *record, int rank, const
 
 /* Writes the verdict; returns the root cause, or -1. */
 static int describe_verdict(const search *s, coll_error *record, const coll_request *op, int rank) {
-  char who[PROCESS_TEXT], own_text[COLLI_OP_TEXT];
+  char who[PROCESS_TEXT], own_text[COLLI_OP_TEXT], seen[COLLI_SEEN_TEXT];
   const colli_report *in = s->in[rank];
   colli_op_text(op, own_text);
   set_peer(s->comm, record, rank);
@@ -283,6 +283,8 @@ static int describe_verdict(const search *s, coll_error *record, const coll_requ
   }
   say(record, "%s %s %s on communicator \"%s\"", process_text(s->comm, rank, who),
       state_of(s, rank), in ? in->text : own_text, in ? in->name : s->comm->name);
+  colli_answer_seen_text(s->comm, rank, in ? in->uid : s->comm->uid, seen, sizeof(seen));
+  say(record, "%s", seen);
   describe_way(s, record, rank, own_text);
   say_end(s->comm, record, op);
   return blame_root(s->comm, record, rank, true);

@@ -18,6 +18,7 @@
 #include "libcoll/failure/knock.h"
 #include "libcoll/failure/notice.h"
 #include "libcoll/failure/watchdog.h"
+#include "libcoll/failure/witness.h"
 
 /* The communicator with that name, or NULL. */
 static coll_comm *find_member(const colli_family *family, uint64_t uid) {
@@ -197,10 +198,12 @@ static void heard_absent(colli_family *family, const colli_ctrl_msg *msg) {
     colli_watchdog_heard_absent(comm, colli_comm_rank_of(comm, absent));
 }
 
-/* A rank for which others wait tells what it did last. */
+/* A rank for which others wait tells what it did last, or one of its host has seen it. */
 static void heard_answer(colli_family *family, const colli_ctrl_msg *msg) {
   coll_comm *comm = find_member(family, msg->uid);
-  if (comm)
+  if (msg->peer >= 0)
+    colli_witness_heard(family, msg);
+  else if (comm)
     colli_answer_heard(comm, msg);
 }
 

@@ -16,6 +16,7 @@
 #include "libcoll/failure/failure.h"
 #include "libcoll/failure/op_text.h"
 #include "libcoll/failure/watchdog.h"
+#include "libcoll/failure/witness.h"
 
 #define INTERVAL_NS    (250 * COLLI_NS_PER_MS)
 #define LONGEST        8  /* intervals between two reports */
@@ -84,6 +85,7 @@ static void keep_report(colli_family *family, const colli_ctrl_msg *msg) {
   if (!report)
     return; /* then it counts as silent */
   report->heard_ns = family->world.now_ns(family->world.ctx);
+  report->again_ns = msg->again_ms * COLLI_NS_PER_MS;
   report->inside = msg->inside != 0;
   report->idle = !*msg->error.message;
   memcpy(report->name, msg->name, sizeof(report->name));
@@ -204,8 +206,12 @@ static void answer(colli_family *family, uint64_t uid) {
 /* Another rank told where it waits. */
 void colli_watchdog_heard(colli_family *family, coll_comm *comm, const colli_ctrl_msg *msg) {
   keep_report(family, msg);
-  if (msg->ask)
+  if (msg->ask) {
     answer(family, msg->uid);
+    colli_witness_asked(family);
+  } else {
+    colli_witness_told(family, msg);
+  }
   int origin = comm ? colli_comm_rank_of(comm, msg->origin) : -1;
   if (origin < 0)
     return;
@@ -234,6 +240,7 @@ void colli_watchdog_ask(coll_comm *comm, const coll_request *op) {
   comm->watch.fresh_ns = now_ns > slack_ns ? now_ns - slack_ns : 0;
   colli_watchdog_tell(comm, op, COLLI_TELL_ASK);
   answer(comm->family, comm->uid);
+  colli_witness_asked(comm->family);
 }
 
 bool colli_watchdog_has_answers(const coll_comm *comm) {

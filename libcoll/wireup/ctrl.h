@@ -22,7 +22,7 @@ typedef enum colli_ctrl_kind {
   COLLI_CTRL_ABSENT = 4,  /* answers WAITING of `peer`: rank more[0], for which it waits, does not
                              have this communicator (any more), or has left altogether */
   COLLI_CTRL_ANSWER = 5,  /* origin, for which others wait, has entered `sequence` collectives, and
-                             finished `signature` last */
+                             finished `signature` last; peer not -1: that rank has, as origin sees */
   COLLI_CTRL_BEAT = 6,    /* asks the neighbour's kernel for an answer; links drop it */
   COLLI_CTRL_AFFECTED = 7, /* the communicator has failed, and origin's caller has learned it, or is
                               about to; `error` and `root` say why */
@@ -56,7 +56,9 @@ typedef struct colli_ctrl_msg {
   uint64_t sequence;
   uint64_t signature[3]; /* the tag of the operation that origin is in, or finished last */
   uint32_t since_ms;     /* how long ago it last moved, or was finished */
-  uint32_t ended;        /* ANSWER: origin has finished an operation */
+  uint32_t ended;        /* ANSWER: that rank has finished an operation */
+  uint32_t state;        /* ANSWER with a peer: what its process does, as in proc(5) */
+  uint32_t pending;      /* ANSWER with a peer: its operations in flight */
   char name[COLLI_NAME]; /* WAITING, AFFECTED: of the communicator */
   coll_error error; /* FAILED, AFFECTED, SHORT; WAITING: `message` describes the operation, or is
                        empty if origin waits nowhere */

@@ -16,7 +16,9 @@
 
 #include "extent.h"
 #include "libcoll/base/prng.h"
+#include "libcoll/sched/tag.h"
 #include "libcoll/status/copy.h"
+#include "libcoll/status/look.h"
 #include "tests/proc/support_ranks.h"
 
 /* The copies of a process's pages. */
@@ -224,6 +226,37 @@ Test(page, with_wrong_bytes, .timeout = 100) {
   cr_assert_gt(refused, 100);
   free(wrong);
   free(right);
+  coll_comm_destroy(&comm);
+}
+
+/* A rank that waits takes from a page what it wants to know, if it is the right one. */
+Test(page, looked_at_by_a_rank, .timeout = 60) {
+  coll_comm *comm = alone(), *other;
+  float in[3] = {1, 2, 3}, out[3];
+  coll_request *request;
+  colli_status_sight sight = {0};
+  cr_assert_eq(coll_comm_dup(comm, NULL, &other), COLL_OK);
+  cr_assert_eq(coll_allreduce(in, out, 3, COLL_FLOAT32, COLL_SUM, other), COLL_OK);
+  cr_assert_eq(coll_send(in, 2, COLL_FLOAT32, 0, 5, other), COLL_OK);
+  cr_assert_eq(coll_recv(out, 2, COLL_FLOAT32, 0, 5, NULL, other), COLL_OK);
+  cr_assert_eq(coll_irecv(out, 1, COLL_FLOAT32, 0, 6, NULL, comm, &request), COLL_OK);
+  colli_status_head *page = own_page();
+  const uint64_t job = page->comm_id, uid = colli_status_comm_at(page, 1)->uid;
+  free(page);
+  cr_assert(colli_status_look(getpid(), job, 0, uid, &sight));
+  cr_assert(sight.entered == 1 && sight.ended && sight.pending == 1);
+  cr_assert(strchr("RS", sight.state), "state %c", sight.state);
+  cr_assert_eq(colli_tag_get(&sight.tag, COLLI_TAG_COLL), COLLI_SENDRECV);
+  cr_assert_lt(sight.since_ns, 60000000000ull);
+  cr_assert(colli_status_look(getpid(), job, 0, 0, &sight));
+  cr_assert(sight.entered == 1 && sight.pending == 1);
+  cr_assert_not(colli_status_look(getpid(), job + 1, 0, uid, &sight));
+  cr_assert_not(colli_status_look(getpid(), job, 1, uid, &sight));
+  cr_assert_not(colli_status_look(getpid(), job, 0, uid + 1000, &sight));
+  cr_assert_not(colli_status_look(getppid(), job, 0, uid, &sight));
+  cr_assert_eq(coll_send(in, 1, COLL_FLOAT32, 0, 6, comm), COLL_OK);
+  cr_assert_eq(coll_wait(&request, -1), COLL_OK);
+  coll_comm_destroy(&other);
   coll_comm_destroy(&comm);
 }
 

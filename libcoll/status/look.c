@@ -1,0 +1,61 @@
+/* look.c: reads the status page of one process, for a rank that waits for it. */
+#include "libcoll/status/look.h"
+
+#include <stdlib.h>
+
+#include "libcoll/status/copy.h"
+
+/* What is looked for, and what was found. */
+typedef struct search {
+  uint64_t comm_id, uid;
+  int rank;
+  bool found;
+  colli_status_sight *sight;
+} search;
+
+/* The operations in flight that a ring has. */
+static uint32_t count_pending(const colli_flight *ring) {
+  uint32_t count = 0;
+  for (int i = 0; i < COLLI_FLIGHTS; i++)
+    count += ring[i].number && !ring[i].ended;
+  return count;
+}
+
+/* Takes what is wanted from a page, if it is the right one. */
+static void take(search *s, colli_status_head *page) {
+  colli_status_sight sight = {.state = page->state};
+  bool found = false;
+  if (page->comm_id != s->comm_id || page->rank != s->rank)
+    return;
+  for (unsigned i = 0; i < page->ncomms; i++) {
+    colli_status_comm *comm = colli_status_comm_at(page, i);
+    sight.pending += count_pending(comm->flights.collectives);
+    sight.pending += count_pending(comm->flights.messages);
+    if (comm->uid != s->uid)
+      continue;
+    const colli_flights flights = {.rings = &comm->flights};
+    const colli_flight *last = colli_flight_last_ended(&flights);
+    found = true;
+    sight.entered = comm->flights.last;
+    sight.ended = last != NULL;
+    if (last) {
+      sight.tag = last->tag;
+      sight.since_ns = (uint64_t)(colli_status_age_s(page, last->ended) * 1e9);
+    }
+  }
+  if (found)
+    *s->sight = sight;
+  s->found |= found;
+}
+
+static void look_at(void *ctx, colli_status_head *copy) {
+  take(ctx, copy);
+  free(copy);
+}
+
+bool colli_status_look(int pid, uint64_t comm_id, int rank, uint64_t uid,
+                       colli_status_sight *sight) {
+  search s = {.comm_id = comm_id, .uid = uid, .rank = rank, .sight = sight};
+  (void)colli_status_scan_process(pid, look_at, &s);
+  return s.found;
+}
