@@ -3,7 +3,8 @@
  * communicator, make their first connections, shrink, and let a process join. Each phase must end
  * well, in time and with 64 descriptors more than before, and strangers must cost less than 1 MiB.
  *
- * What they cost with so many (at each port; half a minute, on an idle machine):
+ * What they cost with so many at each port, and what plain sockets take among them, by turns (two
+ * minutes on an idle machine):
  *
  *   TEST_STRANGERS=10000 build/tests/doors_test_strangers --verbose --filter 'strangers/cost*'
  */
@@ -17,6 +18,7 @@
 
 #include "libcoll/wireup/id.h"
 #include "sanitized.h"
+#include "support_bare.h"
 #include "support_strangers.h"
 #include "tests/proc/support_ranks.h"
 #include "waits.h"
@@ -227,11 +229,13 @@ static double median(double *values, int count) {
 /* The medians of the phases, in milliseconds, and the memory of each rank. */
 typedef struct cost {
   double ms[PHASES], kib[RANKS];
+  double bare_ms[PHASES]; /* of plain sockets */
 } cost;
 
 /* Plays several times with strangers of each kind and without any (the last), interleaved. */
 static void measure_cost(cost costs[STRANGER_KINDS + 1], int rounds) {
   static double ms[STRANGER_KINDS + 1][PHASES][ROUNDS_MOST];
+  static double bare_ms[STRANGER_KINDS + 1][PHASES][ROUNDS_MOST];
   static double kib[STRANGER_KINDS + 1][RANKS][ROUNDS_MOST];
   for (int i = 0; i < rounds; i++)
     for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
@@ -242,12 +246,18 @@ static void measure_cost(cost costs[STRANGER_KINDS + 1], int rounds) {
       cr_assert_eq(run_ranks(s), 0);
       for (int phase = 0; phase < PHASES; phase++)
         ms[kind][phase][i] = slowest_ms(s, phase);
+      double bare[PHASES];
+      cr_assert(bare_run(s->count, s->kind, bare));
+      for (int phase = 0; phase < PHASES; phase++)
+        bare_ms[kind][phase][i] = bare[phase];
       for (int r = 0; r < RANKS; r++)
         kib[kind][r][i] = s->kib[r];
     }
   for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
-    for (int phase = 0; phase < PHASES; phase++)
+    for (int phase = 0; phase < PHASES; phase++) {
       costs[kind].ms[phase] = median(ms[kind][phase], rounds);
+      costs[kind].bare_ms[phase] = median(bare_ms[kind][phase], rounds);
+    }
     for (int r = 0; r < RANKS; r++)
       costs[kind].kib[r] = median(kib[kind][r], rounds);
   }
@@ -263,6 +273,8 @@ Test(strangers, cost_little_memory, .timeout = 300) {
   for (int kind = 0; kind <= STRANGER_KINDS; kind++) {
     cr_log_info("%-12s %12.1f %12.1f %12.1f %12.1f %12.0f", names[kind], costs[kind].ms[0],
                 costs[kind].ms[1], costs[kind].ms[2], costs[kind].ms[3], costs[kind].kib[0]);
+    cr_log_info("%-12s %12.1f %12.1f %12.1f %12.1f", "  bare", costs[kind].bare_ms[0],
+                costs[kind].bare_ms[1], costs[kind].bare_ms[2], costs[kind].bare_ms[3]);
     for (int r = 0; r < RANKS && !SANITIZED; r++)
       cr_expect_lt(costs[kind].kib[r], costs[STRANGER_KINDS].kib[r] + LIMIT_KIB, "%s, rank %d",
                    names[kind], r);
