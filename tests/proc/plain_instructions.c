@@ -7,7 +7,8 @@
 #include <stdio.h>
 
 #define ROUNDS 1000
-#define WINDOW 16 /* messages */
+#define WINDOW 64 /* messages */
+#define BURST  16 /* of them on their way at a time */
 
 /* One all-reduce on both ranks; what is counted. */
 __attribute__((noinline)) static int counted_allreduce(coll_comm **comms, int in[2], int out[2]) {
@@ -37,25 +38,58 @@ static int warm_up(coll_comm **comms) {
   return out[0] != 3 || out[1] != 3;
 }
 
-/* A window of messages, half of which have arrived before they are received; what is counted. */
-__attribute__((noinline)) static int counted_messages(coll_comm **comms, int in, int *out) {
-  coll_request *send[WINDOW], *recv[WINDOW];
-  const coll_type type = COLL_INT32;
-  int values[WINDOW], bad = 0;
-  for (int i = 0; i < WINDOW; i++) {
-    values[i] = in + i;
-    out[i] = -1;
-  }
-  for (int i = 0; i < WINDOW / 2; i++)
-    bad |= coll_irecv(&out[i], 1, type, 0, 5, NULL, comms[1], &recv[i]) != COLL_OK;
+/* Sends a burst, for which there is room; what is counted. */
+__attribute__((noinline)) static int counted_isend(coll_comm *comm, const int *in) {
+  coll_request *requests[BURST];
+  int bad = 0;
+  for (int i = 0; i < BURST; i++)
+    bad |= coll_isend(&in[i], 1, COLL_INT32, 1, 5, comm, &requests[i]) != COLL_OK;
+  for (int i = 0; i < BURST; i++)
+    bad |= coll_wait(&requests[i], -1) != COLL_OK;
+  return bad;
+}
+
+/* Receives a burst that has arrived; what is counted. */
+__attribute__((noinline)) static int counted_irecv(coll_comm *comm, int *out) {
+  coll_request *requests[BURST];
+  int bad = 0;
+  for (int i = 0; i < BURST; i++)
+    bad |= coll_irecv(&out[i], 1, COLL_INT32, 0, 5, NULL, comm, &requests[i]) != COLL_OK;
+  for (int i = 0; i < BURST; i++)
+    bad |= coll_wait(&requests[i], -1) != COLL_OK;
+  return bad;
+}
+
+/* Posts receives of which nothing has arrived, and waits for a burst of them that has; counted as
+ * one. */
+__attribute__((noinline)) static int counted_post(coll_comm *comm, int *out,
+                                                  coll_request **requests) {
+  int bad = 0;
   for (int i = 0; i < WINDOW; i++)
-    bad |= coll_isend(&values[i], 1, type, 1, 5, comms[0], &send[i]) != COLL_OK;
-  for (int i = WINDOW / 2; i < WINDOW; i++)
-    bad |= coll_irecv(&out[i], 1, type, 0, 5, NULL, comms[1], &recv[i]) != COLL_OK;
+    bad |= coll_irecv(&out[i], 1, COLL_INT32, 0, 5, NULL, comm, &requests[i]) != COLL_OK;
+  return bad;
+}
+
+__attribute__((noinline)) static int counted_post_wait(coll_request **requests) {
+  int bad = 0;
+  for (int i = 0; i < BURST; i++)
+    bad |= coll_wait(&requests[i], -1) != COLL_OK;
+  return bad;
+}
+
+/* A window of messages that arrive before they are received, and one of others. */
+static int run_window(coll_comm **comms, const int *in, int *out) {
+  coll_request *requests[WINDOW];
+  int bad = 0;
+  for (int i = 0; i < WINDOW && !bad; i += BURST)
+    bad = counted_isend(comms[0], &in[i]) || counted_irecv(comms[1], &out[i]);
   for (int i = 0; i < WINDOW; i++)
-    bad |= coll_wait(&send[i], -1) != COLL_OK || coll_wait(&recv[i], -1) != COLL_OK;
+    bad |= out[i] != in[i];
+  bad = bad || counted_post(comms[1], &out[WINDOW], requests);
+  for (int i = 0; i < WINDOW && !bad; i += BURST)
+    bad = counted_isend(comms[0], &in[i]) || counted_post_wait(&requests[i]);
   for (int i = 0; i < WINDOW; i++)
-    bad |= out[i] != in + i;
+    bad |= out[WINDOW + i] != in[i];
   return bad;
 }
 
@@ -100,8 +134,10 @@ int main(void) {
   }
   failed = failed || first_message(comms);
   for (int round = 0; round < ROUNDS && !failed; round++) {
-    int out[WINDOW];
-    failed = counted_messages(comms, round, out);
+    int in[WINDOW], out[2 * WINDOW];
+    for (int i = 0; i < WINDOW; i++)
+      in[i] = round + i;
+    failed = run_window(comms, in, out);
   }
   for (int rank = 0; rank < 2; rank++)
     coll_comm_destroy(&comms[rank]);
