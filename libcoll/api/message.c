@@ -7,6 +7,7 @@
 
 #include "libcoll/api/p2p_call.h"
 #include "libcoll/api/run.h"
+#include "libcoll/base/names.h"
 #include "libcoll/comm/comm.h"
 #include "libcoll/comm/completion.h"
 #include "libcoll/exec/event.h"
@@ -27,7 +28,7 @@ static inline bool is_short(const coll_comm *comm, const void *buf, size_t count
                             size_t *elem_bytes) {
   if ((unsigned)type >= COLL_TYPE_COUNT || count > comm->exec.slot_bytes || !buf)
     return false;
-  *elem_bytes = coll_type_bytes((coll_type)type);
+  *elem_bytes = colli_type_bytes(type);
   return count * *elem_bytes <= comm->exec.slot_bytes;
 }
 

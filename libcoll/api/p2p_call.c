@@ -32,7 +32,7 @@ static coll_status check_tag(coll_comm *comm, const colli_call *call, int tag, b
 static coll_status check_buffer(coll_comm *comm, const colli_call *call, const char *what,
                                 const void *buf, size_t count) {
   size_t bytes;
-  if (__builtin_mul_overflow(count, coll_type_bytes((coll_type)call->type), &bytes) ||
+  if (__builtin_mul_overflow(count, colli_type_bytes(call->type), &bytes) ||
       bytes > BYTES_MAX)
     return colli_comm_refuse(
         comm, COLL_ERR_INVALID_ARGUMENT, call->name,
@@ -44,7 +44,7 @@ static coll_status check_buffer(coll_comm *comm, const colli_call *call, const c
 }
 
 static coll_status check_type(coll_comm *comm, const colli_call *call) {
-  if (coll_type_bytes((coll_type)call->type) != 0)
+  if (colli_type_bytes(call->type) != 0)
     return COLL_OK;
   return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                            "%d is no coll_type; see coll.h for the list", call->type);
@@ -89,7 +89,7 @@ static coll_status check_one_sided(coll_comm *comm, const colli_call *call) {
       status = check_buffer(comm, call, "sendbuf", call->sendbuf, call->count);
     if (status != COLL_OK)
       return status;
-    size_t bytes = call->count * coll_type_bytes((coll_type)call->type);
+    size_t bytes = call->count * colli_type_bytes(call->type);
     if (call->offset > window->sizes[peer] || bytes > window->sizes[peer] - call->offset)
       return colli_comm_refuse(comm, COLL_ERR_INVALID_ARGUMENT, call->name,
                                "%zu bytes at offset %zu do not fit rank %d's %llu bytes of the "
@@ -168,7 +168,7 @@ static colli_post one_sided(const colli_call *call, colli_p2p_op *op) {
  * which it receives. */
 void colli_p2p_prepare(coll_comm *comm, const colli_call *call, coll_request *op) {
   op->name = call->name;
-  op->elem_bytes = coll_type_bytes((coll_type)call->type);
+  op->elem_bytes = colli_type_bytes(call->type);
   colli_p2p_op *p2p = colli_p2p_op_of(op);
   p2p->nposts = 0;
   p2p->delivers = p2p->is_patient = false;

@@ -8,17 +8,23 @@
 
 #define TESTS_BEFORE_YIELD 16 /* fruitless tests in a row, where ranks outnumber cores */
 
-/* Releases the request that is always complete, unless the communicator must not be entered. */
-__attribute__((noinline)) static coll_status release_complete(coll_request **request) {
-  coll_comm *comm = (*request)->comm;
-  if (atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed)) {
-    coll_status status = colli_call_enter(comm);
-    if (status != COLL_OK)
-      return status;
+/* Enters and leaves a communicator in which somebody is. */
+__attribute__((noinline, cold)) static coll_status pass_through(coll_comm *comm) {
+  coll_status status = colli_call_enter(comm);
+  if (status == COLL_OK)
     colli_call_leave(comm);
-  }
-  *request = NULL;
-  return COLL_OK;
+  return status;
+}
+
+/* Releases the request that is always complete, unless the communicator must not be entered. */
+static inline coll_status release_complete(coll_comm *comm, coll_request **request) {
+  coll_status status = COLL_OK;
+  if (__builtin_expect(atomic_load_explicit(&comm->entry.guard.inside, memory_order_relaxed) != 0,
+                       0))
+    status = pass_through(comm);
+  if (__builtin_expect(status == COLL_OK, 1))
+    *request = NULL;
+  return status;
 }
 
 /* Polls a request once. */
@@ -34,7 +40,7 @@ coll_status coll_test(coll_request **request) {
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
   if (*request == &comm->calls.complete)
-    return release_complete(request);
+    return release_complete(comm, request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;
@@ -66,7 +72,7 @@ coll_status coll_wait(coll_request **request, int timeout_ms) {
     return COLL_ERR_INVALID_ARGUMENT;
   coll_comm *comm = (*request)->comm;
   if (*request == &comm->calls.complete)
-    return release_complete(request);
+    return release_complete(comm, request);
   coll_status status = colli_call_enter(comm);
   if (status != COLL_OK)
     return status;

@@ -47,17 +47,15 @@ const char *coll_status_name(coll_status status) {
   return number >= 0 && number <= COLL_ERR_INTERNAL ? names[number] : "unknown coll_status";
 }
 
+const unsigned char colli_type_sizes[COLL_TYPE_COUNT] = {
+    [COLL_INT8] = 1,         [COLL_UINT8] = 1,         [COLL_INT16] = 2,
+    [COLL_UINT16] = 2,       [COLL_INT32] = 4,         [COLL_UINT32] = 4,
+    [COLL_INT64] = 8,        [COLL_UINT64] = 8,        [COLL_FLOAT16] = 2,
+    [COLL_BFLOAT16] = 2,     [COLL_FLOAT32] = 4,       [COLL_FLOAT64] = 8,
+    [COLL_FLOAT8_E4M3] = 1,  [COLL_FLOAT8_E5M2] = 1,   [COLL_INT32_LOC] = 8,
+    [COLL_INT64_LOC] = 16,   [COLL_FLOAT32_LOC] = 8,   [COLL_FLOAT64_LOC] = 16,
+    [COLL_INT32_LOC64] = 16, [COLL_FLOAT32_LOC64] = 16};
+
 size_t coll_type_bytes(coll_type type) {
-  static const unsigned char bytes[COLL_TYPE_COUNT] = {
-      [COLL_INT8] = 1,         [COLL_UINT8] = 1,         [COLL_INT16] = 2,
-      [COLL_UINT16] = 2,       [COLL_INT32] = 4,         [COLL_UINT32] = 4,
-      [COLL_INT64] = 8,        [COLL_UINT64] = 8,        [COLL_FLOAT16] = 2,
-      [COLL_BFLOAT16] = 2,     [COLL_FLOAT32] = 4,       [COLL_FLOAT64] = 8,
-      [COLL_FLOAT8_E4M3] = 1,  [COLL_FLOAT8_E5M2] = 1,   [COLL_INT32_LOC] = 8,
-      [COLL_INT64_LOC] = 16,   [COLL_FLOAT32_LOC] = 8,   [COLL_FLOAT64_LOC] = 16,
-      [COLL_INT32_LOC64] = 16, [COLL_FLOAT32_LOC64] = 16};
-  int number = (int)type;
-  if (number > COLL_TYPE_USER_BASE && number <= COLL_TYPE_USER_BASE + COLL_TYPE_USER_BYTES_MAX)
-    return (size_t)(number - COLL_TYPE_USER_BASE);
-  return number >= 0 && number < COLL_TYPE_COUNT ? bytes[number] : 0;
+  return colli_type_bytes((int)type);
 }

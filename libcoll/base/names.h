@@ -10,4 +10,15 @@ const char *colli_type_name(int type);
 /* "sum" ...; never NULL. */
 const char *colli_op_name(coll_op op);
 
+/* Bytes of the predefined types. */
+extern const unsigned char colli_type_sizes[COLL_TYPE_COUNT];
+
+/* coll_type_bytes() without a call, for where each message asks. */
+static inline size_t colli_type_bytes(int type) {
+  if (__builtin_expect((unsigned)type < COLL_TYPE_COUNT, 1))
+    return colli_type_sizes[type];
+  const int bytes = type - COLL_TYPE_USER_BASE;
+  return type > COLL_TYPE_USER_BASE && bytes <= COLL_TYPE_USER_BYTES_MAX ? (size_t)bytes : 0;
+}
+
 #endif

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/names.h"
 #include "libcoll/p2p/p2p_internal.h"
 
 /* Whether a receive takes a tag; any tag is none of libcoll's own. */
@@ -48,7 +49,7 @@ int p2p_deliver(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post,
     post->peer = peer->rank;
   post->tag = head->tag;
   post->count = count;
-  post->bytes = count * coll_type_bytes((coll_type)head->type);
+  post->bytes = count * colli_type_bytes(head->type);
   COLLI_ASSERT_RANK(bytes <= post->bytes, p2p->exec->rank);
   post->done = bytes;
   post->op->request.moved = true;

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/names.h"
 #include "libcoll/p2p/p2p_internal.h"
 #include "libcoll/p2p/window.h"
 
@@ -19,7 +20,7 @@ static int report_broken(colli_p2p *p2p, colli_p2p_peer *peer, const char *detai
 static int take_message(colli_p2p *p2p, colli_p2p_peer *peer, const colli_p2p_header *head,
                         const char *data, size_t bytes, bool keeps) {
   size_t total;
-  size_t elem_bytes = coll_type_bytes((coll_type)head->type);
+  size_t elem_bytes = colli_type_bytes(head->type);
   if (elem_bytes == 0 || __builtin_mul_overflow((size_t)head->word, elem_bytes, &total) ||
       (head->kind == P2P_EAGER ? bytes != total : bytes >= total || bytes == 0))
     return report_broken(p2p, peer, "a message whose length is not what its tag says");

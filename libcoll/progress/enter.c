@@ -9,12 +9,11 @@
 #include <sched.h>
 
 #include "libcoll/base/assert.h"
-#include "libcoll/comm/completion.h"
 #include "libcoll/progress/family_lock.h"
 #include "libcoll/progress/progress_thread.h"
 
-/* A call takes the lock. Not inlined, to keep the path without a lock short. */
-__attribute__((noinline, cold)) static void enter_family(colli_family *family) {
+/* A call takes the lock. */
+static void enter_family(colli_family *family) {
   colli_family_lock(family);
   if (family->sleepers > 0)
     family->several = true;
@@ -22,7 +21,7 @@ __attribute__((noinline, cold)) static void enter_family(colli_family *family) {
 }
 
 /* A call releases the lock; after the last one the progress thread takes over. */
-__attribute__((noinline, cold)) static void leave_family(colli_family *family) {
+static void leave_family(colli_family *family) {
   COLLI_ASSERT_RANK(family->inside > 0, family->rank);
   if (--family->inside == 0)
     colli_progress_take_over(family);
@@ -30,11 +29,10 @@ __attribute__((noinline, cold)) static void leave_family(colli_family *family) {
 }
 
 /*
- * Somebody was inside. A visitor leaves in a moment, and the communicator is this thread's then.
- * But it is refused if another thread is in a call, or if the communicator is one of this process's
- * parent.
+ * A visitor leaves in a moment, and the communicator is this thread's then. But it is refused if
+ * another thread is in a call, or if the communicator is one of this process's parent.
  */
-__attribute__((noinline, cold)) static coll_status enter_late(coll_comm *comm, int before) {
+coll_status colli_call_enter_late(coll_comm *comm, int before) {
   if (before == COLLI_INSIDE_VISIT && !comm->entry.guard.inherited) {
     while (!atomic_exchange_explicit(&comm->entry.visited, false, memory_order_acquire))
       sched_yield();
@@ -45,32 +43,17 @@ __attribute__((noinline, cold)) static coll_status enter_late(coll_comm *comm, i
   return COLL_ERR_INVALID_USAGE;
 }
 
-/* Begins a public call. */
-coll_status colli_call_enter(coll_comm *comm) {
-  if (__builtin_expect(!comm, 0))
-    return COLL_ERR_INVALID_ARGUMENT;
-  int before =
-      atomic_exchange_explicit(&comm->entry.guard.inside, COLLI_INSIDE_CALL, memory_order_acquire);
-  if (__builtin_expect(before, 0) && enter_late(comm, before) != COLL_OK)
-    return COLL_ERR_INVALID_USAGE;
-  if (__builtin_expect(atomic_load_explicit(&comm->family->shared, memory_order_relaxed), 0)) {
-    enter_family(comm->family);
-    COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
-    comm->entry.locked = true;
-    comm->entry.calls++;
-    comm->bell.rung = false;
-  }
-  return COLL_OK;
+void colli_call_enter_shared(coll_comm *comm) {
+  enter_family(comm->family);
+  COLLI_ASSERT_RANK(!comm->entry.locked && comm->family->inside > 0, comm->rank);
+  comm->entry.locked = true;
+  comm->entry.calls++;
+  comm->bell.rung = false;
 }
 
-/* Ends it. */
-void colli_call_leave(coll_comm *comm) {
-  colli_completion_deliver(comm->family);
-  if (__builtin_expect(comm->entry.locked, 0)) {
-    comm->entry.locked = false;
-    leave_family(comm->family);
-  }
-  atomic_store_explicit(&comm->entry.guard.inside, 0, memory_order_release);
+void colli_call_leave_shared(coll_comm *comm) {
+  comm->entry.locked = false;
+  leave_family(comm->family);
 }
 
 /* From here on public calls take the lock. */
