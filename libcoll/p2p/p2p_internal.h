@@ -100,10 +100,29 @@ void p2p_wait_signals(colli_p2p *p2p, colli_post *post);
 
 /* ---- p2p_send.c: what goes out --------------------------------------------------------------- */
 
+/* Counts a message that the connection accepted, and returns its number. */
+static inline uint64_t p2p_count_sent(colli_p2p *p2p, const colli_p2p_peer *peer, size_t bytes) {
+  colli_link *link = &p2p->exec->links[peer->rank];
+  *link->sent_bytes += bytes;
+  return ++link->posted[COLLI_CHANNEL_P2P];
+}
+
+/* p2p_send_copy() in two calls of the transport, with a copy in between. */
+int p2p_send_by_slot(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
+                     size_t bytes);
+
 /* Copies a message to a slot of the transport and sends it: DONE, BLOCKED, or a transport's error.
  */
-int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
-                  size_t bytes);
+static inline int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag,
+                                const void *data, size_t bytes) {
+  const coll_transport_ops *ops = peer->conn->ops;
+  if (!(ops->caps & COLL_CAP_SEND_COPIES))
+    return p2p_send_by_slot(p2p, peer, tag, data, bytes);
+  int status = ops->send(peer->conn, tag, data, bytes);
+  if (__builtin_expect(status == COLL_T_DONE, 1))
+    p2p_count_sent(p2p, peer, bytes);
+  return status == COLL_T_AGAIN ? COLLI_STEP_BLOCKED : status;
+}
 
 /* Sends as much as possible to a peer: 1 if anything was sent, 0, or FAILED. */
 int p2p_send(colli_p2p *p2p, colli_p2p_peer *peer);

@@ -11,15 +11,8 @@
 
 #define POLLS_BEFORE_BUFFERING 16u /* failed attempts before an eager message is buffered */
 
-/* Counts a message that the connection accepted, and returns its number. */
-static uint64_t count_sent(colli_p2p *p2p, const colli_p2p_peer *peer, size_t bytes) {
-  colli_link *link = &p2p->exec->links[peer->rank];
-  *link->sent_bytes += bytes;
-  return ++link->posted[COLLI_CHANNEL_P2P];
-}
-
-int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
-                  size_t bytes) {
+int p2p_send_by_slot(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, const void *data,
+                     size_t bytes) {
   void *slot;
   int status = peer->conn->ops->slot_acquire(peer->conn, bytes, &slot);
   if (status == COLL_T_AGAIN)
@@ -31,7 +24,7 @@ int p2p_send_copy(colli_p2p *p2p, colli_p2p_peer *peer, const coll_tag *tag, con
   status = peer->conn->ops->slot_commit(peer->conn, tag, bytes);
   if (status > 0)
     return status;
-  uint64_t number = count_sent(p2p, peer, bytes);
+  uint64_t number = p2p_count_sent(p2p, peer, bytes);
   COLLI_ASSERT_RANK(number > peer->slot_ticket, p2p->exec->rank);
   if (status == COLL_T_PENDING) {
     peer->slot_ticket = number;
@@ -56,7 +49,7 @@ static int send_slice(colli_p2p *p2p, colli_p2p_peer *peer, colli_post *post, co
     return COLLI_STEP_BLOCKED;
   if (status > 0)
     return status;
-  uint64_t number = count_sent(p2p, peer, bytes);
+  uint64_t number = p2p_count_sent(p2p, peer, bytes);
   if (status == COLL_T_PENDING)
     post->ticket = number; /* a copy may leave at once, behind references that are not read yet */
   post->done += bytes;

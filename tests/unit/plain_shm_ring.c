@@ -10,7 +10,7 @@
 #include <time.h>
 
 #include "libcoll/base/prng.h"
-#include "transports/shm/shm_ring.h"
+#include "transports/shm/shm_data.h"
 
 enum { MESSAGES = 20000, SLOT_BYTES = 300, SLOT_COUNT = 3 };
 

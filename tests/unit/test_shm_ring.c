@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "libcoll/base/prng.h"
-#include "transports/shm/shm_ring.h"
+#include "transports/shm/shm_data.h"
 
 TestSuite(shm_ring, .timeout = 60);
 

@@ -63,31 +63,32 @@ const coll_transport_ops *colli_check_over(const coll_transport_ops *inner, coll
   if (kind == COLLI_DATA_CHECK_NONE ||
       (kind == COLLI_DATA_CHECK_MAC && inner->caps & COLL_CAP_SHARED_MEMORY))
     return inner;
-  *table = (check_table){.inner = inner,
-                         .kind = kind,
-                         .nonce = nonce,
-                         .ops = {.size = sizeof(coll_transport_ops),
-                                 .abi = COLL_TRANSPORT_ABI,
-                                 /* Payloads are copied into slots, before their trailers. */
-                                 .caps = inner->caps & ~COLL_CAP_SEND_DIRECT,
-                                 .name = inner->name,
-                                 .open = check_open,
-                                 .close = check_close,
-                                 .describe = check_describe,
-                                 .reach = inner->reach,
-                                 .connect = check_connect,
-                                 .disconnect = check_disconnect,
-                                 .send = check_send,
-                                 .sent = check_sent,
-                                 .slot_acquire = check_slot_acquire,
-                                 .slot_commit = check_slot_commit,
-                                 .recv = check_recv,
-                                 .slot_peek = check_slot_peek,
-                                 .slot_release = check_slot_release,
-                                 .progress = check_progress,
-                                 .wait_fd = check_wait_fd,
-                                 .arm = check_arm,
-                                 .disarm = check_disarm,
-                                 .wake = check_wake}};
+  *table =
+      (check_table){.inner = inner,
+                    .kind = kind,
+                    .nonce = nonce,
+                    .ops = {.size = sizeof(coll_transport_ops),
+                            .abi = COLL_TRANSPORT_ABI,
+                            /* Payloads are copied into slots, before their trailers. */
+                            .caps = inner->caps & ~(COLL_CAP_SEND_DIRECT | COLL_CAP_SEND_COPIES),
+                            .name = inner->name,
+                            .open = check_open,
+                            .close = check_close,
+                            .describe = check_describe,
+                            .reach = inner->reach,
+                            .connect = check_connect,
+                            .disconnect = check_disconnect,
+                            .send = check_send,
+                            .sent = check_sent,
+                            .slot_acquire = check_slot_acquire,
+                            .slot_commit = check_slot_commit,
+                            .recv = check_recv,
+                            .slot_peek = check_slot_peek,
+                            .slot_release = check_slot_release,
+                            .progress = check_progress,
+                            .wait_fd = check_wait_fd,
+                            .arm = check_arm,
+                            .disarm = check_disarm,
+                            .wake = check_wake}};
   return &table->ops;
 }

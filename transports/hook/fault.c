@@ -235,7 +235,8 @@ const coll_transport_ops *colli_fault_over(const coll_transport_ops *inner, faul
   *table = (fault_table){.inner = inner,
                          .ops = {.size = sizeof(coll_transport_ops),
                                  .abi = COLL_TRANSPORT_ABI,
-                                 .caps = inner->caps,
+                                 /* A send may be held back. */
+                                 .caps = inner->caps & ~COLL_CAP_SEND_COPIES,
                                  .name = inner->name,
                                  .open = fault_open,
                                  .close = fault_close,

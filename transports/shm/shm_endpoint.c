@@ -285,7 +285,7 @@ static int connect_peer(coll_endpoint *endpoint, int peer, const uint8_t blob[CO
 const coll_transport_ops shm_transport = {
     .size = sizeof(coll_transport_ops),
     .abi = COLL_TRANSPORT_ABI,
-    .caps = COLL_CAP_SPIN | COLL_CAP_SHARED_MEMORY,
+    .caps = COLL_CAP_SPIN | COLL_CAP_SHARED_MEMORY | COLL_CAP_SEND_COPIES,
     .name = "shm",
     .open = shm_open_endpoint,
     .close = shm_close_endpoint,

@@ -7,8 +7,8 @@
 
 #include "coll/coll_transport.h"
 #include "libcoll/net/auth.h"
+#include "transports/shm/shm_data.h"
 #include "transports/shm/shm_region.h"
-#include "transports/shm/shm_ring.h"
 #include "transports/shm/shm_segment.h"
 #include "transports/shm/shm_wire.h"
 #include "transports/shm/shm_work.h"

@@ -199,16 +199,6 @@ size_t shm_ring_bytes(size_t slot_bytes, unsigned slot_count);
 /* Makes the view of side 0 or 1 of fresh (zeroed), page-aligned memory. */
 void shm_link_init(shm_link *link, void *memory, size_t slot_bytes, unsigned slot_count, int side);
 
-/* The data calls of coll_transport_ops, except that the caller must look at `attention` after them.
- * COLL_ERR_PROTOCOL: the peer's memory makes no sense. COLL_ERR_INTERNAL: bytes > slot_bytes. */
-int shm_link_send(shm_link *link, const coll_tag *tag, const void *buf, size_t bytes);
-int shm_link_acquire(shm_link *link, size_t bytes, void **buf);
-void shm_link_commit(shm_link *link, const coll_tag *tag, size_t bytes);
-int shm_link_recv(shm_link *link, const coll_tag *expect, void *buf, size_t bytes, coll_tag *got,
-                  size_t *got_bytes);
-int shm_link_peek(shm_link *link, coll_tag *got, const void **buf, size_t *bytes);
-void shm_link_release(shm_link *link);
-
 /* Whether a message can be sent now. */
 bool shm_link_has_capacity(shm_link *link);
 

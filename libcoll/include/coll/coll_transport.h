@@ -136,6 +136,7 @@ typedef struct coll_work {
 #define COLL_CAP_DEVICE        4u  /* a device moves the data; no warning if a machine has none */
 #define COLL_CAP_SHARED_MEMORY 8u  /* cores copy messages through segments (memfd, /dev/shm) */
 #define COLL_CAP_ENCRYPTS      16u /* encrypts all that it sends if the setting COLL_TLS is 1 */
+#define COLL_CAP_SEND_COPIES   32u /* send() copies to a slot in one call; it is never PENDING */
 
 typedef struct coll_transport_ops {
   size_t size;  /* sizeof(coll_transport_ops) as the transport compiled it */
