@@ -29,6 +29,11 @@ int colli_status_scan(void (*found)(void *ctx, colli_status_head *copy), void *c
 int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_head *copy),
                               void *ctx);
 
+/* The same until enough() says so. Older descriptors come first, and a page is one of the oldest.
+ */
+int colli_status_scan_until(int pid, void (*found)(void *ctx, colli_status_head *copy),
+                            bool (*enough)(const void *ctx), void *ctx);
+
 /* Seconds since a moment in the process's ticks, when the copy was made. */
 double colli_status_age_s(const colli_status_head *head, uint64_t ticks);
 

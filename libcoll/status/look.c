@@ -53,9 +53,14 @@ static void look_at(void *ctx, colli_status_head *copy) {
   free(copy);
 }
 
+/* The scan may end: there is one page for each rank of a job. */
+static bool has_found(const void *ctx) {
+  return ((const search *)ctx)->found;
+}
+
 bool colli_status_look(int pid, uint64_t comm_id, int rank, uint64_t uid,
                        colli_status_sight *sight) {
   search s = {.comm_id = comm_id, .uid = uid, .rank = rank, .sight = sight};
-  (void)colli_status_scan_process(pid, look_at, &s);
+  (void)colli_status_scan_until(pid, look_at, has_found, &s);
   return s.found;
 }

@@ -15,8 +15,8 @@ typedef struct colli_status_sight {
 
 /*
  * Looks at process `pid`, which must be rank `rank` of job `comm_id`, in communicator `uid`. It
- * need not do anything for that. Takes about as long as it has descriptors, some microseconds each.
- * False: it has no such page, or this process may not see it.
+ * need not do anything for that. Takes microseconds for each descriptor that it opened before the
+ * page. False: it has no such page, or this process may not see it.
  */
 bool colli_status_look(int pid, uint64_t comm_id, int rank, uint64_t uid,
                        colli_status_sight *sight);

@@ -74,15 +74,16 @@ static int open_page(int folder_fd, const char *name) {
   return COLLI_FD(openat(folder_fd, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK));
 }
 
-int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_head *copy),
-                              void *ctx) {
+int colli_status_scan_until(int pid, void (*found)(void *ctx, colli_status_head *copy),
+                            bool (*enough)(const void *ctx), void *ctx) {
   char path[40];
   snprintf(path, sizeof(path), "/proc/%d/fd", pid);
   DIR *folder = open_folder(path);
   if (!folder)
     return -1;
   int count = 0;
-  for (struct dirent *entry = readdir(folder); entry; entry = readdir(folder)) {
+  struct dirent *entry;
+  while (!(enough && enough(ctx)) && (entry = readdir(folder)) != NULL) {
     int fd = open_page(dirfd(folder), entry->d_name);
     if (fd < 0)
       continue;
@@ -103,6 +104,11 @@ int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_hea
   }
   close_folder(folder);
   return count;
+}
+
+int colli_status_scan_process(int pid, void (*found)(void *ctx, colli_status_head *copy),
+                              void *ctx) {
+  return colli_status_scan_until(pid, found, NULL, ctx);
 }
 
 int colli_status_scan(void (*found)(void *ctx, colli_status_head *copy), void *ctx) {
