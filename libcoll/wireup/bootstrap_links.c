@@ -179,6 +179,7 @@ static int step_dialled(const boot *b, boot_links *links, boot_link *link) {
     result = colli_sealed_push(&link->conn, links->table, (size_t)b->nranks * sizeof(*links->table),
                                &link->table_done);
   if (result > 0) {
+    boot_note_errno(b, result, false);
     colli_sealed_close(&link->conn);
     link->began = false;
     return COLL_T_AGAIN;

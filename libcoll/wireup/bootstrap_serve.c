@@ -50,12 +50,6 @@ typedef struct serve_state {
   uint64_t deadline_ns; /* of the rank that gives up first */
 } serve_state;
 
-/* How long before a deadline a message must be sent in order to arrive in time. */
-static uint64_t margin_ns(uint64_t remaining_ns) {
-  uint64_t fifth_ns = remaining_ns / 5;
-  return fifth_ns < COLLI_NS_PER_S ? fifth_ns : COLLI_NS_PER_S;
-}
-
 /* The first rank for which `flag` is false. */
 static int first_missing(const serve_state *r, const bool *flag) {
   const bool *missing = memchr(flag, false, (size_t)r->b->nranks);
@@ -84,7 +78,7 @@ static coll_status fail_links_late(serve_state *r) {
   char list[200];
   bool *ready = calloc((size_t)b->nranks, sizeof(*ready));
   if (!ready)
-    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory");
+    return boot_fail(b, COLL_ERR_NO_MEMORY, -1, NULL, "out of memory for %d ranks", b->nranks);
   ready[b->rank] = r->links_up;
   for (int i = 0; i < r->count; i++)
     if (r->conns[i]->ready)
@@ -115,6 +109,7 @@ static bool add_conn(serve_state *r, colli_guest *guest) {
   if (r->count == r->capacity)
     return false;
   serve_conn *conn = calloc(1, sizeof(*conn));
+  boot_note_errno(r->b, conn ? 0 : ENOMEM, false);
   if (!conn)
     return false;
   colli_sealed_open(&conn->conn, &guest->auth);
@@ -197,7 +192,7 @@ static coll_status enter_record(serve_state *r, serve_conn *conn) {
   colli_log_write(b->log, COLLI_LOG_DEBUG, "rank %d (host %s, pid %d) has checked in: %d of %d",
                   conn->rank, info->host, info->pid, r->checked_in, b->nranks);
   uint64_t left_ns = in->remaining_ms * COLLI_NS_PER_MS;
-  uint64_t deadline_ns = colli_now_ns() + left_ns - margin_ns(left_ns);
+  uint64_t deadline_ns = colli_now_ns() + left_ns - boot_margin_ns(left_ns);
   if (deadline_ns < r->deadline_ns)
     r->deadline_ns = deadline_ns;
   return COLL_OK;
@@ -341,6 +336,7 @@ static bool send_outcome(const serve_state *r, serve_conn *conn, const boot_repo
   if (is_sending(r, conn))
     return false;
   int result = colli_sealed_push(&conn->conn, outcome, sizeof(*outcome), &conn->done);
+  boot_note_errno(r->b, result, false);
   if (result != COLL_T_DONE && colli_errno_is_shortage(result))
     return false; /* try again */
   if (result != COLL_T_DONE || !linger)
@@ -353,10 +349,11 @@ static bool send_outcome(const serve_state *r, serve_conn *conn, const boot_repo
 }
 
 /*
- * Tells every rank the outcome. A failure is also announced for a moment to ranks that have yet to
- * connect; otherwise they would find a closed port and not know why.
+ * Tells every rank the outcome, and returns it, or that a shortage here kept it from a rank. A
+ * failure is also announced for a moment to ranks that have yet to connect; otherwise they would
+ * find a closed port and not know why.
  */
-static void tell_outcome(serve_state *r, coll_status status) {
+static coll_status tell_outcome(serve_state *r, coll_status status) {
   boot *b = r->b;
   boot_report outcome;
   boot_report_fill(b, &outcome, status);
@@ -380,7 +377,7 @@ static void tell_outcome(serve_state *r, coll_status status) {
       }
     }
     if (colli_now_ns() >= until_ns || (r->count == 0 && (!linger || told >= b->nranks - 1)))
-      return;
+      break;
     boot_polls_clear(&b->polls, until_ns);
     for (int i = 0; i < r->count; i++)
       boot_polls_add(&b->polls, r->conns[i]->conn.fd,
@@ -393,6 +390,9 @@ static void tell_outcome(serve_state *r, coll_status status) {
     if (linger)
       accept_checkins(r);
   }
+  const bool untold = status == COLL_OK && r->count > 0;
+  return untold && boot_fail_short(b, COLL_ERR_TIMEOUT) == COLL_ERR_SYSTEM ? COLL_ERR_SYSTEM
+                                                                           : status;
 }
 
 /* Waits until something happens. */
@@ -432,7 +432,7 @@ static coll_status serve_ranks(serve_state *r) {
     if (all_in && !r->links->have_table) {
       r->links->have_table = true;
       uint64_t left_ns = boot_remaining_ms(r->deadline_ns) * COLLI_NS_PER_MS;
-      r->links->deadline_ns = r->deadline_ns - margin_ns(left_ns);
+      r->links->deadline_ns = r->deadline_ns - boot_margin_ns(left_ns);
       give_table(r);
     }
     int result = boot_links_step(b, r->links);
@@ -471,7 +471,7 @@ coll_status boot_serve(boot *b, boot_links *links, int listen_fd, const colli_sh
     r->door.answers = r->door.answers < most ? most : r->door.answers;
     if (status == COLL_OK)
       status = serve_ranks(r);
-    tell_outcome(r, status);
+    status = tell_outcome(r, status);
     colli_door_close(&r->door);
   } else {
     boot_fail(b, status, -1, NULL, "out of memory for the check-in of %d ranks", b->nranks);

@@ -68,3 +68,8 @@ uint32_t boot_remaining_ms(uint64_t until_ns) {
   uint64_t left_ms = until_ns > now_ns ? (until_ns - now_ns) / COLLI_NS_PER_MS : 0;
   return left_ms < UINT32_MAX ? (uint32_t)left_ms : UINT32_MAX;
 }
+
+uint64_t boot_margin_ns(uint64_t remaining_ns) {
+  const uint64_t fifth_ns = remaining_ns / 5;
+  return fifth_ns < COLLI_NS_PER_S ? fifth_ns : COLLI_NS_PER_S;
+}

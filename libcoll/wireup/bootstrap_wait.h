@@ -41,4 +41,7 @@ void boot_close(int *fd);
 /* Milliseconds left until a time; 0 once it has passed. */
 uint32_t boot_remaining_ms(uint64_t until_ns);
 
+/* How long before a deadline a message must be sent in order to arrive in time. */
+uint64_t boot_margin_ns(uint64_t remaining_ns);
+
 #endif

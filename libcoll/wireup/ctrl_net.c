@@ -73,8 +73,8 @@ static void flush_link(net_ctrl *ctrl, int link) {
     if (l->out_done == SEALED && colli_ctrl_queue_pop(&l->queue, &l->out))
       l->out_done = 0;
     int result = colli_sealed_push(&l->conn, &l->out.msg, sizeof(l->out.msg), &l->out_done);
-    if (result == COLL_T_AGAIN)
-      break;
+    if (result == COLL_T_AGAIN || colli_errno_is_shortage(result))
+      break; /* a shortage may pass, and the neighbour would miss the goodbye */
     /* Earlier input from the neighbour can still be read; reading then finds the end. */
     l->broken = result > 0;
   }
