@@ -252,6 +252,7 @@ static int step_connector(colli_auth *auth) {
   case STATE_SEND_PROOF:
     if (auth->held)
       return COLL_T_AGAIN;
+    auth->proved = true;
     if ((result = push_message(auth, auth->buf, COLLI_MAC_BYTES)) == COLL_T_DONE)
       next_state(auth, STATE_READ_ANSWER);
     return result;

@@ -59,7 +59,8 @@ _Static_assert(sizeof(colli_hello) == 88, "travels as it is");
 typedef struct colli_auth {
   int fd;
   bool connector;
-  bool held; /* set by a connector: it does not send its proof yet */
+  bool held;   /* set by a connector: it does not send its proof yet */
+  bool proved; /* connector: it has sent its proof, or some of it */
   int state;
   size_t done;           /* bytes of the current message read or written */
   const uint8_t *secret; /* the caller's; NULL once the handshake has ended */

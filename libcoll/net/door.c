@@ -276,7 +276,8 @@ static bool welcome(colli_door *door, int fd, uint64_t now_ns, colli_guest *done
     turn_away(door, &victim, "there were too many connections that prove nothing");
   }
   if (epoll_ctl(door->epoll_fd, EPOLL_CTL_ADD, fd, &event) != 0) {
-    colli_fd_close(fd); /* no memory: it will come again */
+    note_failure(door, errno, true, now_ns);
+    colli_fd_close(fd); /* it will come again */
     return false;
   }
   COLLI_ASSERT(door->count < COLLI_DOOR_GUESTS);

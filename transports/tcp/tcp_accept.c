@@ -75,6 +75,11 @@ static void admit_guest(tcp_endpoint *ep, colli_guest *guest) {
     colli_auth_answer(&guest->auth, false);
   else
     parked = calloc(1, sizeof(*parked));
+  const bool is_short = !parked && is_expected(ep, hello);
+  if (!is_short)
+    ep->lacking_since_ns = 0;
+  else if (ep->lacking_since_ns == 0)
+    ep->lacking_since_ns = colli_now_ns();
   if (!parked) { /* without memory there is no answer, and the peer dials again */
     colli_fd_close(guest->fd);
     return;
@@ -103,6 +108,8 @@ static bool is_waiting(const tcp_endpoint *ep) {
 static int check_shortage(tcp_endpoint *ep) {
   const coll_transport_env *env = ep->env;
   int sys_errno = colli_door_failure(&ep->door, ep->patience_ns);
+  if (ep->lacking_since_ns != 0 && colli_now_ns() - ep->lacking_since_ns >= ep->patience_ns)
+    sys_errno = ENOMEM;
   if (sys_errno == 0 || !is_waiting(ep))
     return COLL_OK;
   coll_transport_failure failure = {

@@ -25,7 +25,10 @@ void tcp_conn_fail(tcp_conn *conn, coll_status status, const char *syscall, int 
   conn->state = TCP_FAILED;
   colli_tls_close(conn->tls);
   conn->tls = NULL;
-  tcp_source_close(conn->ep, &conn->source);
+  if (colli_errno_is_shortage(sys_errno)) /* if it closed now, the peer would believe us lost */
+    tcp_source_watch(conn->ep, &conn->source, 0);
+  else
+    tcp_source_close(conn->ep, &conn->source);
 }
 
 void tcp_conn_free(tcp_conn *conn) {

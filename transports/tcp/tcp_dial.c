@@ -39,12 +39,12 @@ static void note_errno(tcp_conn *conn, int error) {
 /* No address is left: fails, and says what all attempts together mean. */
 static void fail_dial(tcp_conn *conn) {
   tcp_dial *dial = conn->dial;
-  COLLI_ASSERT(dial->next == dial->count && conn->source.fd < 0);
+  COLLI_ASSERT(dial->next == dial->count);
   char tried[sizeof(dial->tried)];
   memcpy(tried, dial->tried, sizeof(tried));
   int error = dial->sys_errno;
   coll_status handshake_status = dial->handshake_status;
-  const int short_errno = dial->short_errno;
+  const int short_errno = dial->short_errno ? dial->short_errno : dial->shaken_errno;
   bool gone = dial->refused > 0 && dial->failed == 0;
   tcp_dial_free(conn);
   if (short_errno != 0)
@@ -194,6 +194,12 @@ static int poll_handshake(tcp_conn *conn) {
     dial->again = true;
   } else if (colli_errno_is_shortage(error)) {
     note_errno(conn, error);
+    dial->shaken_errno = error;
+    if (dial->auth.proved) { /* the peer takes this connection, and no other */
+      dial->next = dial->count;
+      fail_dial(conn);
+      return 1;
+    }
   } else {
     note_attempt(conn, coll_status_name((coll_status)status));
     dial->handshake_status = (coll_status)status;
@@ -211,7 +217,9 @@ static int look_at_hello(tcp_conn *conn, uint64_t now_ns) {
   int queued = 0;
   if (dial->heard || now_ns - dial->since_ns < TCP_HELLO_NS)
     return 0;
-  dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
+  dial->heard = dial->auth.proved; /* then the peer may have accepted it already */
+  if (!dial->heard)
+    dial->heard = ioctl(conn->source.fd, SIOCOUTQ, &queued) != 0 || queued == 0;
   if (dial->heard)
     return 0;
   note_attempt(conn, "takes no message of ours");

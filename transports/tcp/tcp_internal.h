@@ -60,6 +60,7 @@ typedef struct tcp_dial {
   uint64_t next_ns;    /* when */
   int short_errno;     /* of descriptors or memory, in this round: try all again */
   uint64_t short_since_ns;
+  int shaken_errno; /* the same, of any handshake so far */
   bool handshaking; /* connected: the handshake has begun */
   bool heard;       /* the other end's kernel has taken the hello */
   uint64_t since_ns;
@@ -109,8 +110,9 @@ struct tcp_endpoint {
   tcp_source wake;
   tcp_blob blob;
   int ndialing, nsecuring;
-  bool tls;             /* COLL_TLS=1 */
-  uint64_t patience_ns; /* how long a shortage of descriptors or memory may last */
+  bool tls;                  /* COLL_TLS=1 */
+  uint64_t patience_ns;      /* how long a shortage of descriptors or memory may last */
+  uint64_t lacking_since_ns; /* peers cannot be kept for lack of memory; 0: they can */
   int heartbeat_ms;
   uint64_t look_ns;  /* when to look for silent peers again */
   bool input;        /* something came that no receive may have asked for */
