@@ -25,6 +25,7 @@
 #define SHM_CALLS_PER_CLOCK 16u /* progress() calls between two looks at the clock */
 #define SHM_EVENTS          16
 #define SHM_BACKLOG         4096
+#define SHM_PATIENCE_NS     5000000000ull /* with a shortage; half the timeout at most */
 
 /* Tells the environment why the endpoint could not be opened, and frees what was made of it. */
 static int open_failed(shm_endpoint *ep, const shm_fault *fault) {
@@ -105,6 +106,9 @@ static int shm_open_endpoint(const coll_transport_env *env, coll_endpoint **resu
     return COLL_ERR_NO_MEMORY;
   }
   ep->env = env;
+  ep->patience_ns = strtoull(env->param(env->ctx, "COLL_TIMEOUT_MS"), NULL, 10) * 500000;
+  if (ep->patience_ns == 0 || ep->patience_ns > SHM_PATIENCE_NS)
+    ep->patience_ns = SHM_PATIENCE_NS;
   ep->listener = (shm_watch){SHM_WATCH_LISTENER, -1};
   ep->bell = (shm_watch){SHM_WATCH_BELL, -1};
   ep->epoll_fd = -1;
@@ -181,7 +185,6 @@ static void conn_event(shm_conn *conn) {
 /* Handles what has happened to the descriptors. */
 static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
   struct epoll_event events[SHM_EVENTS];
-  int status = COLL_OK;
   ep->happened = false;
   ep->polled_ns = now_ns;
   ep->poll_now = false;
@@ -191,7 +194,7 @@ static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
     shm_watch *watch = events[i].data.ptr;
     switch (watch->kind) {
     case SHM_WATCH_LISTENER:
-      status = shm_handshake_accept(ep);
+      shm_handshake_accept(ep);
       break;
     case SHM_WATCH_HANDSHAKE:
       shm_handshake_event((shm_handshake *)watch);
@@ -205,6 +208,7 @@ static int poll_descriptors(shm_endpoint *ep, uint64_t now_ns) {
   }
   if (ep->handshakes)
     shm_handshake_tend(ep, now_ns);
+  const int status = shm_starve_check(ep);
   return status != COLL_OK ? status : ep->happened;
 }
 

@@ -20,6 +20,7 @@
 
 #include "libcoll/base/clock.h"
 #include "libcoll/base/fork.h"
+#include "libcoll/net/sockets.h"
 #include "transports/shm/shm_internal.h"
 
 #define SHM_PATIENCE_NS (COLLI_AUTH_DEADLINE_MS * COLLI_NS_PER_MS)
@@ -53,6 +54,12 @@ static void end_handshake(shm_handshake *hs) {
 static void fail_handshake(shm_handshake *hs, const shm_fault *fault) {
   shm_conn *conn = hs->conn;
   hs->ep->happened = true;
+  if (conn && hs->watch.fd >= 0 && colli_errno_is_shortage(fault->sys_errno)) {
+    /* If it closed now, the peer would believe us lost. */
+    (void)epoll_ctl(hs->ep->epoll_fd, EPOLL_CTL_DEL, hs->watch.fd, NULL);
+    conn->watch.fd = hs->watch.fd;
+    hs->watch.fd = -1;
+  }
   end_handshake(hs);
   if (conn)
     shm_conn_fail(conn, fault);
@@ -98,20 +105,21 @@ static void dial_peer(shm_handshake *hs) {
     int error = errno;
     colli_fd_close(fd);
     if (error == EAGAIN) /* the queue is full; how long to wait is for the operation to say */
-      hs->deadline_ns = ep->env->now_ns(ep->env->ctx) + SHM_PATIENCE_NS;
+      hs->deadline_ns = ep->env->now_ns(ep->env->ctx) + ep->patience_ns;
     if (error == EAGAIN || error == EINTR)
       return;
-    shm_fault_set(&fault, error == ECONNREFUSED ? COLL_ERR_PEER_LOST : COLL_ERR_SYSTEM, "connect",
-                  error,
-                  "nobody listens at the peer's Unix socket: its process has ended, or it is in "
-                  "another network namespace (then set COLL_TRANSPORT=tcp)");
+    shm_connect_fault(&fault, error);
     fail_handshake(hs, &fault);
     return;
   }
   hs->watch.fd = fd;
   if (!shm_is_same_user(fd, &ep->self, &hs->local)) {
-    shm_fault_set(&fault, COLL_ERR_AUTH, NULL, 0,
-                  "the process at the peer's Unix socket belongs to another user");
+    if (errno == EACCES)
+      shm_fault_set(&fault, COLL_ERR_AUTH, NULL, 0,
+                    "the process at the peer's Unix socket belongs to another user");
+    else
+      shm_fault_set(&fault, COLL_ERR_SYSTEM, "getsockopt", errno,
+                    "cannot find out whose the peer's Unix socket is");
     fail_handshake(hs, &fault);
     return;
   }
@@ -137,6 +145,7 @@ void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob) 
     return;
   }
   hs->dialer = true;
+  hs->deadline_ns = ep->env->now_ns(ep->env->ctx) + ep->patience_ns;
   hs->conn = conn;
   hs->peer = conn->base.peer;
   hs->channel = conn->base.channel;
@@ -152,7 +161,7 @@ static void dial_again(shm_handshake *hs) {
   shm_watch_close(ep, &hs->watch);
   hs->stage = SHM_STAGE_DIAL;
   hs->redial_ns = ep->env->now_ns(ep->env->ctx) + SHM_REDIAL_NS;
-  hs->deadline_ns = hs->redial_ns + SHM_PATIENCE_NS;
+  hs->deadline_ns = hs->redial_ns + ep->patience_ns;
   ep->redials++;
 }
 
@@ -174,33 +183,17 @@ static bool make_room(shm_endpoint *ep) {
   return true;
 }
 
-/* accept() failed, which is an error of the endpoint only if it lasts. */
-static int accept_failed(shm_endpoint *ep, int error) {
-  if (error != EMFILE && error != ENFILE && error != ENOMEM && error != ENOBUFS) {
-    ep->starved_ns = 0;
-    return COLL_OK;
-  }
-  uint64_t now = ep->env->now_ns(ep->env->ctx);
-  if (ep->starved_ns == 0)
-    ep->starved_ns = now;
-  if (now - ep->starved_ns < SHM_PATIENCE_NS)
-    return COLL_OK;
-  coll_transport_failure failure = {
-      COLL_ERR_SYSTEM, -1,        -1,
-      error,           "accept4", "too many open files; raise the limit (ulimit -n)"};
-  ep->env->fail(ep->env->ctx, &failure);
-  return COLL_ERR_SYSTEM;
-}
-
-int shm_handshake_accept(shm_endpoint *ep) {
+void shm_handshake_accept(shm_endpoint *ep) {
   for (int i = 0; i < SHM_ACCEPTS && make_room(ep); i++) {
     int fd = COLLI_FD(accept4(ep->listener.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC));
-    if (fd < 0)
-      return accept_failed(ep, errno);
-    ep->starved_ns = 0;
+    if (fd < 0) {
+      shm_starve_note(ep, errno, false);
+      break;
+    }
     bool local;
     shm_handshake *hs = shm_is_same_user(fd, &ep->self, &local) ? new_handshake(ep) : NULL;
     if (!hs) {
+      shm_starve_note(ep, errno, true);
       colli_fd_close(fd);
       continue;
     }
@@ -210,12 +203,12 @@ int shm_handshake_accept(shm_endpoint *ep) {
     colli_auth_accept(&hs->auth, fd, ep->env->secret);
     trust_own_clock(hs);
     if (shm_watch_add(ep, &hs->watch) != 0) {
+      shm_starve_note(ep, errno, true);
       end_handshake(hs);
       continue;
     }
     shm_handshake_event(hs);
   }
-  return COLL_OK;
 }
 
 /* The connection that a handshake would complete, or NULL; *known: this pair has one already. */
@@ -303,8 +296,9 @@ static void receive_answer(shm_handshake *hs) {
   hs->bell_fd = hs->local ? answer.bell_fd : bell;
   shm_fault fault;
   if (answer.magic != SHM_MAGIC || answer.status != COLL_OK) {
-    const bool differs = answer.magic != SHM_MAGIC || answer.status != COLL_ERR_NO_MEMORY;
-    shm_fault_set(&fault, differs ? COLL_ERR_PROTOCOL : COLL_ERR_NO_MEMORY, NULL, 0,
+    const bool is_short = answer.status == COLL_ERR_NO_MEMORY || answer.status == COLL_ERR_SYSTEM;
+    const bool differs = answer.magic != SHM_MAGIC || !is_short;
+    shm_fault_set(&fault, differs ? COLL_ERR_PROTOCOL : (coll_status)answer.status, NULL, 0,
                   differs ? "the peer refused the shared segment; COLL_SLOT_BYTES and "
                             "COLL_SLOT_COUNT must be the same on all ranks"
                           : "the peer is out of memory for the segment; raise ulimit -v there");
@@ -380,6 +374,7 @@ static void step_auth(shm_handshake *hs) {
       send_offer(hs);
       return;
     }
+    shm_starve_note(hs->ep, 0, true);
     bool taken = hello_fits(hs);
     if (colli_auth_answer(&hs->auth, taken) != 0 || !taken) {
       end_handshake(hs);
@@ -407,6 +402,8 @@ static void step_auth(shm_handshake *hs) {
     break;
   default:
     shm_fault_set(&fault, COLL_ERR_SYSTEM, "handshake", errno, "the handshake's socket failed");
+    if (!hs->dialer)
+      shm_starve_note(hs->ep, fault.sys_errno, true);
   }
   fail_handshake(hs, &fault);
 }
@@ -466,8 +463,7 @@ void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns) {
     if (can_expire(hs) && now_ns > hs->deadline_ns) {
       shm_fault fault;
       shm_fault_set(&fault, COLL_ERR_SYSTEM, "connect", EMFILE,
-                    "out of descriptors for five seconds; raise the limit of open files (ulimit "
-                    "-n)");
+                    "out of descriptors for too long; raise the limit of open files (ulimit -n)");
       fail_handshake(hs, &fault);
     }
   }

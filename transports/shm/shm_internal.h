@@ -96,7 +96,10 @@ typedef struct shm_endpoint {
   bool fenced;   /* this process takes part in fences: shm_ring_fence() */
   bool happened; /* during this progress() */
   uint64_t polled_ns;
-  uint64_t starved_ns; /* when accept() ran out of descriptors; 0: it has not */
+  uint64_t patience_ns; /* how long a shortage of descriptors or memory may last */
+  uint64_t starved_ns;  /* since when peers cannot be let in for such a shortage; 0: they can */
+  int starved_errno;    /* why */
+  bool starved_inside;  /* they are accepted, but not kept */
 } shm_endpoint;
 
 /* ---- shm_conn.c: the calls of coll_transport_ops that concern one connection ----------------- */
@@ -164,13 +167,16 @@ void shm_watch_close(shm_endpoint *ep, shm_watch *watch);
 /* Checks the doorbell that a peer passed. */
 coll_status shm_bell_check(const shm_handshake *handshake, shm_fault *fault);
 
+/* Why connect() failed. */
+void shm_connect_fault(shm_fault *fault, int error);
+
 /* ---- shm_handshake.c ------------------------------------------------------------------------- */
 
 /* Starts to dial for a connection. */
 void shm_handshake_dial(shm_endpoint *ep, shm_conn *conn, const shm_blob *blob);
 
-/* Takes the connections that wait at the listener. 0, or an error of the endpoint. */
-int shm_handshake_accept(shm_endpoint *ep);
+/* Takes the connections that wait at the listener. */
+void shm_handshake_accept(shm_endpoint *ep);
 
 /* Something came on the handshake's socket. */
 void shm_handshake_event(shm_handshake *handshake);
@@ -183,5 +189,14 @@ void shm_handshake_tend(shm_endpoint *ep, uint64_t now_ns);
 
 /* Forgets a connection that is being disconnected; conn NULL: ends all handshakes. */
 void shm_handshake_forget(shm_endpoint *ep, shm_conn *conn);
+
+/* ---- shm_starve.c ---------------------------------------------------------------------------- */
+
+/* Notes why a peer could not be let in, or (`inside`) was, but could not be kept until it had
+ * proved itself. 0: it was kept. */
+void shm_starve_note(shm_endpoint *ep, int error, bool inside);
+
+/* COLL_OK, or the error of an endpoint that waits for connections that do not come. */
+int shm_starve_check(const shm_endpoint *ep);
 
 #endif

@@ -29,6 +29,7 @@ bool shm_is_same_user(int sock, const shm_blob *self, bool *local) {
   if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &bytes) != 0)
     return false;
   *local = cred.pid == self->pid;
+  errno = EACCES;
   return cred.uid == self->uid || cred.uid == geteuid();
 }
 

@@ -51,7 +51,8 @@ int shm_blob_read(const uint8_t raw[COLL_BLOB_BYTES], shm_blob *blob);
 socklen_t shm_blob_address(const shm_blob *blob, struct sockaddr_un *address);
 
 /* Whether the user at the other end of a Unix socket is this process's; *local: it is this very
- * process. One that has dropped its rights since it wrote `self` is met by others that have. */
+ * process. One that has dropped its rights since it wrote `self` is met by others that have. If
+ * not, errno is EACCES, or why that cannot be found out. */
 bool shm_is_same_user(int sock, const shm_blob *self, bool *local);
 
 /* Sends a message with descriptors (which stay the caller's) in one piece: 0, or -1 with errno. */
