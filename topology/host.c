@@ -1,4 +1,5 @@
 /* host.c: a number for the host and network namespace that this process runs in. */
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,23 +20,29 @@ static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count) {
   return hash;
 }
 
-/* Adds the first line of a file to *hash; false if it cannot be read. */
-static bool hash_file(uint64_t *hash, const char *path) {
+/* Whether an errno says that a file is not there for this process; others say that it might be. */
+static bool is_absent(int sys_errno) {
+  return sys_errno == ENOENT || sys_errno == ENOTDIR || sys_errno == EACCES || sys_errno == EPERM;
+}
+
+/* Adds the first line of a file to *hash: 0, or an errno. */
+static int hash_file(uint64_t *hash, const char *path) {
   char line[128];
   FILE *file = fopen(path, "re");
   if (file == NULL)
-    return false;
-  bool read = fgets(line, sizeof(line), file) != NULL;
+    return errno;
+  errno = ENOENT; /* if it is empty */
+  const int sys_errno = fgets(line, sizeof(line), file) ? 0 : errno;
   fclose(file);
-  if (read)
+  if (sys_errno == 0)
     *hash = hash_bytes(*hash, line, strcspn(line, "\n"));
-  return read;
+  return sys_errno;
 }
 
 uint64_t colli_clock_id(void) {
   uint64_t hash = FNV_START;
   struct stat timens;
-  if (!hash_file(&hash, BOOT_ID))
+  if (hash_file(&hash, BOOT_ID) != 0)
     return 0;
   if (stat("/proc/self/ns/time", &timens) == 0) { /* kernels before 5.6 have one clock for all */
     uint64_t inode = timens.st_ino;
@@ -47,22 +54,37 @@ uint64_t colli_clock_id(void) {
 
 /*
  * The boot id differs between any two running kernels. The machine id and the host name are weaker
- * (images are cloned) and serve only where /proc hides the boot id.
+ * (images are cloned) and serve only where /proc hides the boot id. 0, or an errno.
  */
+static int hash_host(uint64_t *hash) {
+  struct utsname name;
+  struct stat netns;
+  int sys_errno = hash_file(hash, BOOT_ID);
+  if (is_absent(sys_errno))
+    sys_errno = hash_file(hash, "/etc/machine-id");
+  if (is_absent(sys_errno)) {
+    sys_errno = uname(&name) == 0 ? 0 : errno;
+    *hash = sys_errno ? *hash : hash_bytes(*hash, name.nodename, strlen(name.nodename));
+  }
+  if (sys_errno != 0)
+    return sys_errno;
+  if (stat("/proc/self/ns/net", &netns) != 0)
+    return is_absent(errno) ? 0 : errno;
+  const uint64_t inode = netns.st_ino;
+  *hash = hash_bytes(*hash, &inode, sizeof(inode));
+  return 0;
+}
+
 uint64_t colli_host_id(const char *override_text) {
   uint64_t hash = FNV_START;
-  if (override_text != NULL && override_text[0] != '\0') {
+  int sys_errno = 0;
+  if (override_text != NULL && override_text[0] != '\0')
     hash = hash_bytes(hash, override_text, strlen(override_text));
-  } else {
-    struct utsname name;
-    struct stat netns;
-    if (!hash_file(&hash, BOOT_ID) && !hash_file(&hash, "/etc/machine-id") && uname(&name) == 0)
-      hash = hash_bytes(hash, name.nodename, strlen(name.nodename));
-    if (stat("/proc/self/ns/net", &netns) == 0) {
-      uint64_t inode = netns.st_ino;
-      hash = hash_bytes(hash, &inode, sizeof(inode));
-    }
-  }
+  else
+    sys_errno = hash_host(&hash);
+  errno = sys_errno;
+  if (sys_errno != 0)
+    return 0;               /* half of it would be another host's */
   colli_prng prng = {hash}; /* FNV leaves the high bits of short texts nearly equal */
   return colli_prng_next(&prng);
 }

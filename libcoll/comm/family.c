@@ -2,6 +2,7 @@
  * the last. */
 #include "libcoll/comm/family.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -160,12 +161,16 @@ static uint64_t find_clock(const colli_family *family) {
 }
 
 /* Fills in this rank's record for the others. */
-static void describe_self(colli_family *family, const colli_assembly *assembly,
-                          colli_rank_info *info) {
+static coll_status describe_self(colli_family *family, const colli_assembly *assembly,
+                                 colli_rank_info *info, coll_error *error) {
   const colli_params *params = &family->params;
   memset(info, 0, sizeof(*info));
   memcpy(info->host, family->host, sizeof(info->host));
   info->host_id = colli_host_id(params->text[COLLI_PARAM_HOST_ID]);
+  if (info->host_id == 0)
+    return colli_error_sys(error, COLL_ERR_SYSTEM, "create", "open", errno,
+                           "what identifies this host cannot be read from /proc; if descriptors "
+                           "ran out, raise the limit (ulimit -n)");
   info->pid = getpid();
   if (*params->text[COLLI_PARAM_TRACE])
     info->clock_id = find_clock(family);
@@ -185,6 +190,7 @@ static void describe_self(colli_family *family, const colli_assembly *assembly,
   else
     colli_calibration_default(&info->calibration); /* simulated machines are all the same */
   info->corrections = family->corrections ? family->corrections->digest : 0;
+  return draw_nonce(info, error);
 }
 
 /* Frees a family whose last communicator has left. */
@@ -272,13 +278,13 @@ coll_status colli_family_open(const colli_assembly *assembly, colli_family **out
                             assembly->rank};
   family->world = assembly->world;
   colli_error_clear(&family->reported);
+  colli_error_clear(&family->own_fault);
   gethostname(family->host, sizeof(family->host) - 1);
   if (family->nranks > 1 && colli_world_is_real(&family->world))
     colli_shared_probe(&family->shm_capacity);
-  describe_self(family, assembly, info);
-  if (assembly->apart)
+  status = describe_self(family, assembly, info, error);
+  if (status == COLL_OK && assembly->apart)
     colli_family_offer_status(family, info);
-  status = draw_nonce(info, error);
   if (status == COLL_OK)
     status = open_extras(family, assembly, error);
   if (status != COLL_OK) {

@@ -104,6 +104,7 @@ typedef struct colli_family {
   colli_reports *reports; /* what the others said of themselves */
   uint64_t idle_ns;       /* when this rank last said that it waits nowhere */
   coll_error reported;    /* what a transport said last */
+  coll_error own_fault;   /* what a transport last said about this rank itself */
   coll_comm *members;     /* linked by coll_comm.sibling */
   colli_mux *mux;         /* NULL: nothing was split yet */
   uint32_t made;          /* communicators begun here */

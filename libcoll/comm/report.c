@@ -24,4 +24,6 @@ void colli_family_report(void *ctx, const coll_transport_failure *failure) {
                             strerror(failure->sys_errno));
   snprintf(record->message + used, sizeof(record->message) - used, "%s",
            failure->detail ? failure->detail : "the transport gave no reason");
+  if (failure->peer < 0)
+    family->own_fault = *record;
 }

@@ -192,6 +192,10 @@ coll_status colli_comm_join(coll_comm **out, const colli_rank_info *table, colli
   }
   if (error && comm->table) {
     coll_error record = *error;
+    if (record.rank < 0) {
+      record.rank = comm->rank;
+      memcpy(record.host, comm->host, sizeof(record.host));
+    }
     colli_comm_fail(comm, &record);
   }
   coll_comm_destroy(out);

@@ -29,21 +29,30 @@ static void fail_here(coll_comm *comm, coll_request *op, coll_status status,
   colli_comm_fail(comm, &record);
 }
 
+/* Whether a shortage here explains why a call failed. Several calls may have failed because of it,
+ * in different ways. */
+static bool is_explained(const coll_error *own, coll_status status) {
+  const bool is_short = status == COLL_ERR_SYSTEM || status == COLL_ERR_NO_MEMORY;
+  return own->status == status ||
+         (is_short && (own->status == COLL_ERR_SYSTEM || own->status == COLL_ERR_NO_MEMORY));
+}
+
 /* A transport call of the executor failed. */
 static void on_failed(void *ctx, coll_request *op, int peer, int channel, int step,
                       coll_status status) {
   coll_comm *comm = ctx;
   coll_error record;
-  const coll_error *said = &comm->family->reported;
-  if (said->status == status && said->peer < 0) {
-    fail_here(comm, op, status, said);
+  const coll_error *said = &comm->family->reported, *own = &comm->family->own_fault;
+  const int base_rank = colli_comm_base_rank(comm, peer);
+  const bool about_it = said->status == status && said->peer == base_rank;
+  /* Other connections may have failed since, for other reasons. */
+  if (!about_it && is_explained(own, status)) {
+    fail_here(comm, op, own->status, own);
     return;
   }
   colli_comm_record(comm, &record, status, peer, op);
   record.channel = channel;
   record.step = step;
-  int base_rank = colli_comm_base_rank(comm, peer);
-  bool about_it = said->status == status && said->peer == base_rank;
   if (about_it) {
     record.sys_errno = said->sys_errno;
     memcpy(record.syscall, said->syscall, sizeof(record.syscall));
