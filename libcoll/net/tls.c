@@ -99,16 +99,17 @@ static bool attach_socket(colli_tls *tls) {
 
 /* ---- the key --------------------------------------------------------------------------------- */
 
-/* The key in the form in which OpenSSL takes it; NULL: out of memory. */
+/* The key in the form in which OpenSSL takes it; NULL: out of memory, which explain() will say. */
 static SSL_SESSION *make_session(SSL *ssl) {
   static const unsigned char cipher[] = {0x13, 0x02};
-  const colli_tls *tls = SSL_get_app_data(ssl);
+  colli_tls *tls = SSL_get_app_data(ssl);
   SSL_SESSION *session = SSL_SESSION_new();
   if (session && SSL_SESSION_set1_master_key(session, tls->key, sizeof(tls->key)) == 1 &&
       SSL_SESSION_set_cipher(session, SSL_CIPHER_find(ssl, cipher)) == 1 &&
       SSL_SESSION_set_protocol_version(session, TLS1_3_VERSION) == 1)
     return session;
   SSL_SESSION_free(session);
+  tls->sys_errno = ENOMEM;
   return NULL;
 }
 
@@ -197,11 +198,23 @@ static void begin_call(colli_tls *tls) {
   tls->sys_errno = 0;
 }
 
+/* Whether the last call failed for lack of memory here. OpenSSL may say only later in its list that
+ * it was that, or call it an internal error. */
+static bool lacked_memory(void) {
+  unsigned long error;
+  bool lacked = false;
+  while ((error = ERR_get_error()) != 0) {
+    const int reason = ERR_GET_REASON(error);
+    lacked = lacked || reason == ERR_R_MALLOC_FAILURE || reason == ERR_R_INTERNAL_ERROR;
+  }
+  return lacked;
+}
+
 /* Why a call of OpenSSL returned `result`: COLL_T_AGAIN, an errno that may pass (a shortage), or
  * one that lasts in the given direction, and in both if it is no system call's. */
 static int explain(colli_tls *tls, int result, int *direction) {
   const int error = SSL_get_error(tls->ssl, result), sys_errno = tls->sys_errno;
-  const bool no_memory = ERR_GET_REASON(ERR_peek_error()) == ERR_R_MALLOC_FAILURE;
+  const bool no_memory = lacked_memory();
   begin_call(tls);
   if (error == SSL_ERROR_WANT_READ || error == SSL_ERROR_WANT_WRITE) {
     tls->wants = error == SSL_ERROR_WANT_READ ? POLLIN : POLLOUT;
