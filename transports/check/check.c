@@ -10,7 +10,8 @@ static int check_open(const coll_transport_env *env, coll_endpoint **ep) {
   *ep = NULL;
   coll_endpoint *made = calloc(1, sizeof(*made));
   if (!made) {
-    coll_transport_failure failure = {COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory"};
+    coll_transport_failure failure = {
+        COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory for an endpoint"};
     env->fail(env->ctx, &failure);
     return failure.status;
   }

@@ -176,7 +176,8 @@ static int open_over(const coll_transport_ops *inner, const coll_transport_ops *
                      const coll_transport_env *env, coll_endpoint **ep) {
   *ep = NULL;
   char why[256];
-  coll_transport_failure failure = {COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory"};
+  coll_transport_failure failure = {
+      COLL_ERR_NO_MEMORY, -1, -1, 0, NULL, "out of memory for an endpoint"};
   coll_endpoint *made = calloc(1, sizeof(*made));
   if (made &&
       !fault_plan_parse(env->param(env->ctx, "COLL_FAULT"), &made->plan, why, sizeof(why))) {
