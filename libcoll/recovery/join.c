@@ -62,7 +62,7 @@ static bool wait_conn(join *j, short events) {
     return false;
   boot_polls_clear(&j->b.polls, j->b.deadline_ns);
   boot_polls_add(&j->b.polls, j->conn.fd, colli_sealed_events(&j->conn, events));
-  boot_polls_wait(&j->b.polls);
+  boot_note_errno(&j->b, boot_polls_wait(&j->b.polls), true);
   return true;
 }
 
@@ -72,6 +72,7 @@ static coll_status end_message(join *j, int result) {
     return COLL_OK;
   if (result == COLL_T_AGAIN)
     return fail_late(j);
+  boot_note_errno(&j->b, result, true);
   return result == EBADMSG ? boot_fail_altered(&j->b, 0, NULL) : fail_gone(j);
 }
 
@@ -122,7 +123,7 @@ static coll_status reach(join *j) {
       return fail_late(j);
     boot_polls_clear(&b->polls, b->deadline_ns);
     boot_dial_watch(b, &j->dial);
-    boot_polls_wait(&b->polls);
+    boot_note_errno(b, boot_polls_wait(&b->polls), true);
   }
 }
 

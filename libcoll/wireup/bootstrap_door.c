@@ -6,7 +6,7 @@
 #include "libcoll/base/clock.h"
 #include "libcoll/base/error.h"
 
-#define LONG_NS (5 * COLLI_NS_PER_S)
+#define LONG_NS (5 * COLLI_NS_PER_S) /* or half of the timeout, so that others are still there */
 
 coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli_hello_kind kind,
                            int rank) {
@@ -23,8 +23,9 @@ coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli
   return COLL_ERR_SYSTEM;
 }
 
-int boot_door_failure(const colli_door *door, bool late) {
-  return colli_door_failure(door, late ? 0 : LONG_NS);
+int boot_door_failure(const boot *b, const colli_door *door, bool late) {
+  const uint64_t half_ns = b->deadline_ns > b->start_ns ? (b->deadline_ns - b->start_ns) / 2 : 0;
+  return colli_door_failure(door, late ? 0 : half_ns < LONG_NS ? half_ns : LONG_NS);
 }
 
 void boot_door_watch(boot *b, const colli_door *door) {

@@ -11,7 +11,7 @@ coll_status boot_door_open(const boot *b, colli_door *door, int listen_fd, colli
 
 /* Why connections cannot be accepted, if it has been so for long or `late` says that time is up: an
  * errno. Else 0. */
-int boot_door_failure(const colli_door *door, bool late);
+int boot_door_failure(const boot *b, const colli_door *door, bool late);
 
 /* Waits for what happens at a door, which may be closed. */
 void boot_door_watch(boot *b, const colli_door *door);

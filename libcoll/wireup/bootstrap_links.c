@@ -72,7 +72,7 @@ static int accept_links(const boot *b, boot_links *links) {
     }
   }
   boot_note_errno(b, colli_door_failure(&links->door, 0), false);
-  int sys_errno = boot_door_failure(&links->door, colli_now_ns() >= links->deadline_ns);
+  int sys_errno = boot_door_failure(b, &links->door, colli_now_ns() >= links->deadline_ns);
   if (sys_errno == 0)
     return COLL_T_AGAIN;
   coll_status status =

@@ -87,6 +87,9 @@ coll_status boot_fail_reported(const boot *b, boot_report *report) {
   colli_error_terminate(&report->error);
   bool known = report->status > COLL_IN_PROGRESS && report->status <= COLL_ERR_INTERNAL;
   report->error.status = known ? (coll_status)report->status : COLL_ERR_PROTOCOL;
+  /* The others know only that this rank was late. */
+  if (report->error.peer == b->rank && boot_fail_short(b, report->error.status) == COLL_ERR_SYSTEM)
+    return COLL_ERR_SYSTEM;
   *b->error = report->error;
   return b->error->status;
 }

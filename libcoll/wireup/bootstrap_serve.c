@@ -422,7 +422,7 @@ static coll_status serve_ranks(serve_state *r) {
     if (r->tls_differs >= 0)
       return fail_tls(r);
     bool late = colli_now_ns() >= r->deadline_ns;
-    int sys_errno = boot_door_failure(&r->door, late);
+    int sys_errno = boot_door_failure(b, &r->door, late);
     if (sys_errno != 0)
       return fail_accept(r, sys_errno);
     status = boot_lifelines_check(b);
