@@ -55,9 +55,16 @@ diff <(ran) <(names | grep -vE '^(vm_|chaos_storms$)' | sort)
 command=.ci/run
 expect 0 'all tests passed' --no-install
 diff <(ran) <(names | sort)
+grep -qx 'fuzzed for 30 s' <<<"$out"
 for build in asan tsan; do grep -q "build-check/$build .*# 1" "$CALLS"; done
 expect 0 "$note" --without-vm --no-install
 diff <(ran) <(names | grep -v '^vm_' | sort)
+printf '#!/bin/sh\necho "fuzz_some FAILED"\nexit 1\n' > "$dir/tests/fuzz/run"
+for options in '' --without-vm; do
+  # shellcheck disable=SC2086
+  expect 1 'fuzz_some FAILED' --no-install $options
+  if grep -q 'all tests passed (' <<<"$out"; then echo "passed with a finding: $out" && exit 1; fi
+done
 command=check
 
 for words in --without-vms --al '--no-install now' -h; do
