@@ -39,6 +39,11 @@ def address(host):
     return f"10.79.0.{host + 1}"
 
 
+def apart(host, other):
+    """Whether the cable between the switches is between two hosts."""
+    return host // 2 != other // 2
+
+
 def listening(host):
     """The ports at which processes of a host listen."""
     table = subprocess.run(inside(host, "cat", "/proc/net/tcp"), stdout=subprocess.PIPE, check=True).stdout

@@ -18,6 +18,13 @@ LIMITS = {name: resource.getrlimit(name) for name in (resource.RLIMIT_NOFILE, re
 EVENTS = ["kill", "kill_two", "freeze", "slow", "cut", "blip", "one_way", "strangers", "no_descriptors", "no_memory",
           "full_disk", "clock_step", "join", "rejoin", "corrupt"]
 
+class Strike:
+    """When and by what which ranks were struck. Of a cut: whether it is between two hosts, and when it ended."""
+
+    def __init__(self, name, ranks, when=None, cut=None):
+        self.name, self.ranks, self.cut, self.end = name, set(ranks), cut, None
+        self.when = when or time.monotonic()
+
 
 class Rank:
     def __init__(self, command, number, host, log, environment):
@@ -68,7 +75,7 @@ class Storm:
         self.folder, self.kinds, self.cable = folder, kinds, cable
         self.disk, self.stop = os.path.join(folder, "disk"), os.path.join(folder, "stop")
         self.helpers = {os.getpid(), os.getppid(), cable.process.pid}
-        self.struck = set()  # who may be blamed
+        self.strikes = []  # what may be blamed
         self.harmed = False  # whether anything happened that is a reason to fail
         self.silence = False  # whether ranks or their network were silent for long
         self.short = set()  # who lacks descriptors or memory
@@ -111,11 +118,15 @@ class Storm:
         choice = self.random.choice(self.ranks)
         return choice if choice.lives() and sum(r.lives() and not r.stopped for r in self.ranks) > keep else None
 
-    def strike(self, what, *ranks):
-        self.silence |= what.split(" ")[0] in ("freeze", "cut", "one_way", "deaf", "away")
+    def strike(self, what, *ranks, when=None, cut=None):
+        """To be called before it happens, or with the time when it did. cut: a function of two hosts, whether it is
+        between them."""
+        name = what.split(" ")[0]
+        self.silence |= name in ("freeze", "cut", "one_way", "deaf", "away")
         self.events.append(f"{what} {','.join(str(r.number) for r in ranks)}")
-        self.struck.update(r.number for r in ranks)
         self.harmed = True
+        self.strikes.append(Strike(name, (r.number for r in ranks), when, cut))
+        return self.strikes[-1]
 
     def kill(self):
         rank = self.victim()
@@ -147,10 +158,11 @@ class Storm:
 
     def cut(self):
         """The cable between the switches is unplugged for longer than the heartbeats allow."""
+        cut = self.strike("cut", *self.ranks, cut=hosts.apart)
         hosts.switch("c0 down")
-        self.strike("cut", *self.ranks)
         self.longer_than_heartbeats()
         hosts.switch("c0 up")
+        cut.end = time.monotonic()
 
     def blip(self):
         """A cable is unplugged for a moment."""
@@ -167,17 +179,20 @@ class Storm:
         if len(there) < 2:
             return
         source, target = self.random.sample(there, 2)
+        cut = self.strike(f"one_way h{source} to h{target}:", *(r for r in self.ranks if r.host in (source, target)),
+                          cut=lambda a, b: {a, b} == {source, target})
         entry = [hosts.address(target), "dev", "eth0"]
         hosts.call("ip", "-n", f"h{source}", "neigh", "replace", *entry, "lladdr", "02:00:00:00:00:01", "nud",
                    "permanent")
-        self.strike(f"one_way h{source} to h{target}:", *(r for r in self.ranks if r.host in (source, target)))
         self.longer_than_heartbeats()
         hosts.call("ip", "-n", f"h{source}", "neigh", "del", *entry)
+        cut.end = time.monotonic()
 
     def was_away(self, begin):
         """The network was down since then. On a busy machine that may be long enough for ranks to be blamed."""
         if time.monotonic() - begin > HEARTBEAT_MS / 3000:
-            self.strike(f"away for {time.monotonic() - begin:.1f} s:", *self.ranks)
+            cut = self.strike(f"away for {time.monotonic() - begin:.1f} s:", *self.ranks, when=begin, cut=hosts.apart)
+            cut.end = time.monotonic()
 
     def on_the_other_cable(self, pause, **setting):
         begin = time.monotonic()
@@ -191,8 +206,9 @@ class Storm:
 
     def deaf(self):
         """What one switch sends to the other is lost; the other direction works."""
-        self.strike("deaf", *self.ranks)
+        cut = self.strike("deaf", *self.ranks, cut=hosts.apart)
         self.on_the_other_cable(self.longer_than_heartbeats, deaf=self.random.choice([1, 2]))
+        cut.end = time.monotonic()
 
     def duplicate(self):
         self.events.append("duplicate")
@@ -274,7 +290,7 @@ class Storm:
 
     def join(self):
         """A newcomer, on any host. It waits a few seconds for the ranks to grow."""
-        count = len(self.ranks)
+        begin, count = time.monotonic(), len(self.ranks)
         rank = Rank([*self.command, "join"], -1 - count, self.random.randrange(hosts.HOSTS), f"{self.folder}/rank{count}",
                     self.ranks[0].environment)
         self.ranks.append(rank)
@@ -283,7 +299,8 @@ class Storm:
             if line[0] == "comm":
                 rank.number = int(line[3].split(",")[int(line[2])])
             elif line[0] == "unjoined" and int(line[1]) >= 0:
-                self.struck.add(int(line[1]))  # it got in, but then heard nothing from the others, and left
+                # It got in, but then heard nothing from the others, and left.
+                self.strikes.append(Strike("join", {int(line[1])}, begin))
         self.events.append(f"join {rank.number}")
 
     def rejoin(self):

@@ -6,7 +6,8 @@
  *
  *   comm DEPTH RANK MEMBERS   a communicator: this rank's number, all ranks' first numbers
  *   id DEPTH NUMBER           what its rank 0 has drawn for it
- *   fail DEPTH INDEX KIND STATUS CULPRIT MESSAGE    CULPRIT: its first number, or -1
+ *   fail DEPTH INDEX KIND STATUS CULPRIT TIME MESSAGE    CULPRIT: its first number, or -1;
+ *                             TIME: when the call returned, in seconds of CLOCK_MONOTONIC
  *                             KIND "half": in a part; the rank then revoked the whole
  *   wrong DEPTH INDEX KIND ...  a result that is not what the reference says
  *   left DEPTH STATUS MESSAGE   the shrink or growth has failed
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "calls.h"
@@ -35,6 +37,7 @@ struct worker {
   coll_comm *comm;
   coll_error error; /* of the call that failed */
   int culprit;      /* its first number, or -1 */
+  double failed_s;  /* when the call returned */
   int depth, rank, nranks;
   int next; /* GO_ON, GROW or STOP */
   uint64_t job_seed, seed, index;
@@ -87,6 +90,9 @@ static coll_status run_and_compare(struct worker *worker, const struct call *cal
 /* Notes the failure of a call on a communicator. A shortage is the fault of the rank that has it.
  */
 static void note(struct worker *worker, const coll_comm *comm) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  worker->failed_s = (double)now.tv_sec + (double)now.tv_nsec / 1e9;
   worker->error = (coll_error)COLL_ERROR_INIT;
   coll_last_error(comm, &worker->error);
   int culprit = worker->error.peer;
@@ -205,8 +211,8 @@ static coll_status live(struct worker *worker) {
     status = step(worker, &kind);
   if (status == COLL_OK)
     return status;
-  printf("fail %d %" PRIu64 " %s %s %d %s\n", worker->depth, worker->index, kind_names[kind],
-         coll_status_name(status), worker->culprit, worker->error.message);
+  printf("fail %d %" PRIu64 " %s %s %d %.6f %s\n", worker->depth, worker->index, kind_names[kind],
+         coll_status_name(status), worker->culprit, worker->failed_s, worker->error.message);
   return status;
 }
 
