@@ -230,3 +230,35 @@ Test(tcp, silent_connections, .timeout = 60) {
   for (int i = 0; i < SILENT; i++)
     close(fds[i]);
 }
+
+/* A clock on which 100 ms pass between two looks, as on a machine where short sleeps last long. */
+static int looks;
+static uint64_t hasty_ns(void *ctx) {
+  (void)ctx;
+  return (uint64_t)++looks * 100 * COLLI_NS_PER_MS;
+}
+
+/* close() waits for what was sent to a peer that reads nothing, but by the clock. */
+Test(tcp, closing_ends_by_the_clock, .timeout = 60) {
+  node a = {0}, b = {0};
+  coll_conn *at_a, *at_b;
+  coll_tag tag = {{0}};
+  static const char bytes[4096];
+  cr_assert_eq(open_node(&a, 0), COLL_OK);
+  cr_assert_eq(open_node(&b, 1), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(a.ep, 1, b.blob, 0, &at_a), COLL_OK);
+  cr_assert_eq(tcp_transport.connect(b.ep, 0, a.blob, 0, &at_b), COLL_OK);
+  cr_assert(WAIT_UNTIL((tcp_transport.progress(a.ep), tcp_transport.progress(b.ep),
+                        tcp_transport.send(at_a, &tag, "", 0) == COLL_T_DONE),
+                       20));
+  while (tcp_transport.send(at_a, &tag, bytes, sizeof(bytes)) == COLL_T_DONE)
+    ;
+  tcp_transport.disconnect(at_a);
+  cr_assert(!LIST_EMPTY(&((tcp_endpoint *)a.ep)->lingering));
+  a.env.now_ns = hasty_ns;
+  tcp_transport.close(a.ep);
+  cr_expect_geq(looks, 2);
+  cr_expect_leq(looks, 6);
+  tcp_transport.disconnect(at_b);
+  tcp_transport.close(b.ep);
+}

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "libcoll/base/assert.h"
+#include "libcoll/base/clock.h"
 #include "transports/tcp/tcp_internal.h"
 
 #define DRAIN_READS 64 /* bounds the work of one call */
@@ -70,7 +71,10 @@ void tcp_linger_progress(tcp_endpoint *ep) {
 
 /* Waits for lingering connections, for TCP_LINGER_MS at most, and closes those that are left. */
 void tcp_linger_close(tcp_endpoint *ep) {
-  for (int i = 0; i < TCP_LINGER_MS && !LIST_EMPTY(&ep->lingering); i++) {
+  /* By the clock: where processors are scarce, sleeps of 1 ms last much longer. */
+  const coll_transport_env *env = ep->env;
+  const uint64_t until_ns = env->now_ns(env->ctx) + TCP_LINGER_MS * COLLI_NS_PER_MS;
+  while (!LIST_EMPTY(&ep->lingering) && env->now_ns(env->ctx) < until_ns) {
     tcp_linger_progress(ep);
     if (!LIST_EMPTY(&ep->lingering))
       poll(NULL, 0, 1);
